@@ -1,0 +1,209 @@
+"""Calls on arrays: the checks around a layer's `forward`, and one compiled program a call.
+
+Arrays that are not traced run through `jax.jit` of the whole call, so that `model(images)` is one
+program. Traced arrays (inside somebody's own jit, grad or vmap) run in place.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import functools
+from collections.abc import Mapping
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+
+from fkeras.engine import structure
+from fkeras.engine.context import Context, Output
+from fkeras.engine.errors import FKerasError
+from fkeras.engine.frozen import is_array
+from fkeras.engine.input_spec import check_inputs
+from fkeras.engine.node import is_symbolic
+from fkeras.engine.policy import cast_floats
+from fkeras.engine.record import mask_leaves
+from fkeras.engine.skeleton import leaves_of, skeleton_of
+from fkeras.engine.spec import as_spec, as_specs
+from fkeras.engine.weights import weight_losses
+
+
+def run(layer: Any, context: Context, inputs: tuple, options: Mapping[str, Any]) -> Output:
+    """One call of a built layer on arrays: checks, casts, `forward`, and checks of its output."""
+    if not layer.built:
+        raise FKerasError(
+            f"{layer.where}: has no weights yet, and was called on arrays. Build it first: "
+            f"`layer = layer.build(jax.random.key(0), x)`. In a layer made of layers, subclass "
+            "fk.Model: its `call` composes them on symbolic tensors.",
+            layer=layer.where,
+        )
+    if layer.input_spec is not None:
+        leaves = jax.tree.leaves(inputs[0] if len(inputs) == 1 else inputs)
+        check_inputs(layer.input_spec, [as_spec(x) for x in leaves], layer.where)
+    if context.mask is not None and not layer.supports_masking:
+        raise FKerasError(
+            f"{layer.where}: received a mask, and this layer cannot take one. If its result may "
+            "depend on masked steps, drop the mask where you mean to: fk.ops.unmask(x); if your "
+            "layer treats every step alike, declare supports_masking = True.",
+            layer=layer.where,
+        )
+    if context.state == {} and layer.stateful:
+        _require_state(layer, inputs)
+    policy = layer.policy
+    if layer.autocast:
+        inputs = cast_floats(inputs, policy.compute_dtype)
+        options = cast_floats(dict(options), policy.compute_dtype)
+        if policy.variable_dtype != policy.compute_dtype:
+            layer = cast_own_weights(layer, policy.compute_dtype)
+    with jax.named_scope(layer.name or type(layer).__name__):
+        out = layer.forward(context, *inputs, **options)
+    if not isinstance(out, Output):
+        raise TypeError(
+            f"{layer.where}: forward returned {type(out).__name__}. Return fk.Output(value), or "
+            "write `call` where the layer only computes a value."
+        )
+    regularizer = getattr(layer, "activity_regularizer", None)
+    if regularizer is not None:
+        losses = tuple(_activity_loss(regularizer, y) for y in jax.tree.leaves(out.value))
+        out = dataclasses.replace(out, losses=(*out.losses, *losses))
+    return _with_mask_tree(layer, out)
+
+
+def _activity_loss(regularizer: Any, y: jax.Array) -> jax.Array:
+    loss = regularizer(y)
+    if y.ndim == 0:
+        return loss
+    return loss / jnp.asarray(y.shape[0]).astype(loss.dtype)
+
+
+def _with_mask_tree(layer: Any, out: Output) -> Output:
+    if out.mask is None:
+        return out
+    template, _ = structure.number(out.value)
+    try:
+        masks = mask_leaves(template, out.mask)
+    except FKerasError as error:
+        raise FKerasError(f"{layer.where}: {error}", layer=layer.where) from None
+    if all(m is None for m in masks):
+        return dataclasses.replace(out, mask=None)
+    return dataclasses.replace(out, mask=structure.fill(template, masks))
+
+
+def cast_own_weights(layer: Any, dtype: str) -> Any:
+    """The layer with its own floating weights in `dtype`; its children are left as they are."""
+    skeleton, leaves = skeleton_of(layer), leaves_of(layer)
+    own = [w if w is None else jnp.asarray(w, dtype) for w in leaves[: skeleton.own]]
+    return skeleton.join((*own, *leaves[skeleton.own :]))
+
+
+def _require_state(layer: Any, inputs: tuple) -> None:
+    expected = layer.state_spec(*(_spec_tree(x) for x in inputs))
+    if not expected:
+        return
+    raise FKerasError(
+        f"{layer.where}: has state and was called without it. It needs state="
+        f"{describe_state(expected)}. Make it with `state = layer.init_state(x)` (a model: "
+        "`model.init_state()`), pass state=state, and go on with `state | out.updates`.",
+        layer=layer.where,
+    )
+
+
+def _spec_tree(tree: Any) -> Any:
+    return as_specs(tree) if tree is not None else None
+
+
+def describe_state(state: Any, limit: int = 6) -> str:
+    """A nested state as text: its keys and shapes."""
+    if not isinstance(state, Mapping):
+        return str(as_spec(state))
+    parts = [f"{k!r}: {describe_state(v, limit)}" for k, v in list(state.items())[:limit]]
+    more = [f"... {len(state) - limit} more"] if len(state) > limit else []
+    return "{" + ", ".join(parts + more) + "}"
+
+
+def apply(
+    layer: Any,
+    inputs: tuple,
+    state: Mapping[str, Any] | None,
+    training: bool,
+    key: Any,
+    mask: Any,
+    options: dict[str, Any],
+) -> Output:
+    """`Layer.apply`: compiled where every argument is concrete, in place where one is traced."""
+    inputs = _check_arrays(layer, inputs)
+    _check_call(layer, state, training, key)
+    arguments = (layer, inputs, state, key, mask, options)
+    leaves, treedef = jax.tree.flatten(arguments)
+    if any(isinstance(leaf, jax.core.Tracer) for leaf in leaves):
+        return _apply(layer, inputs, state, training, key, mask, options)
+    if not layer.built:
+        run(layer, Context(), inputs, {})  # raises: it says how to build
+    arrays = tuple(leaf for leaf in leaves if is_array(leaf))
+    static = tuple(_ARRAY if is_array(leaf) else leaf for leaf in leaves)
+    return _compiled((treedef, static, training), arrays)
+
+
+_ARRAY = "<array>"
+
+
+@functools.partial(jax.jit, static_argnums=0)
+def _compiled(static: tuple, arrays: tuple) -> Output:
+    treedef, places, training = static
+    remaining = iter(arrays)
+    leaves = [next(remaining) if place is _ARRAY else place for place in places]
+    layer, inputs, state, key, mask, options = jax.tree.unflatten(treedef, leaves)
+    return _apply(layer, inputs, state, training, key, mask, options)
+
+
+def _apply(
+    layer: Any, inputs: tuple, state: Any, training: bool, key: Any, mask: Any, options: dict
+) -> Output:
+    context = Context(state=state, training=training, key=key, mask=mask, where=layer.where)
+    out = run(layer, context, inputs, options)
+    regularization = weight_losses(layer)
+    if regularization:
+        out = dataclasses.replace(out, losses=(*out.losses, *regularization))
+    return out
+
+
+def _check_arrays(layer: Any, inputs: tuple) -> tuple:
+    def check(value: Any) -> Any:
+        if is_array(value):
+            if np.issubdtype(getattr(value, "dtype", None), np.object_) or (
+                isinstance(value, np.ndarray) and value.dtype.kind in "OUSV"
+            ):
+                raise TypeError(
+                    f"{layer.where}: expected numbers, received an array of {value.dtype}. "
+                    "Convert it first, for example with x.astype('float32')."
+                )
+            return value
+        raise TypeError(
+            f"{layer.where}: expected arrays or symbolic tensors, received "
+            f"{type(value).__name__}. Convert it: jnp.asarray(x). Options of the call go by name."
+        )
+
+    return jax.tree.map(check, inputs)
+
+
+def _check_call(layer: Any, state: Any, training: Any, key: Any) -> None:
+    if state is not None and not isinstance(state, Mapping):
+        raise TypeError(
+            f"{layer.where}: expected state as a dictionary, received {type(state).__name__}. "
+            "Pass what init_state returned: `layer.apply(x, state=state)`."
+        )
+    if not isinstance(training, bool):
+        raise TypeError(
+            f"{layer.where}: expected training=True or False, received "
+            f"{type(training).__name__}. It chooses the program, so it cannot be an array."
+        )
+    if key is not None and not (is_array(key) and jnp.issubdtype(key.dtype, jax.dtypes.prng_key)):
+        raise TypeError(
+            f"{layer.where}: expected a typed PRNG key, received {type(key).__name__}. Make one: "
+            "jax.random.key(0)."
+        )
+
+
+def symbolic_arguments(inputs: tuple, options: Mapping[str, Any], mask: Any) -> bool:
+    """Whether a symbolic tensor stands anywhere among a call's arguments."""
+    return structure.any_leaf((inputs, dict(options), mask), is_symbolic)

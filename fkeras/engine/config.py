@@ -1,0 +1,198 @@
+"""Configuration out of dataclass fields: one declaration gives constructor, value and JSON.
+
+A class that subclasses `Configurable` is a frozen dataclass. Its fields, declared with `option`,
+are its constructor's arguments, what it compares and hashes by, and its `get_config`.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import functools
+from collections.abc import Callable, Mapping
+from typing import Any, ClassVar, Self, dataclass_transform
+
+from fkeras.engine.errors import suggest
+from fkeras.engine.frozen import freeze_value
+from fkeras.engine.serialization import decode, deserialize, encode, lookup, serialize
+
+__all__ = (
+    "Configurable",
+    "configuration",
+    "decode",
+    "deserialize",
+    "encode",
+    "from_configuration",
+    "lookup",
+    "make_dataclass",
+    "option",
+    "serialize",
+    "suggest",
+)
+
+_CONVERT = "fkeras.convert"
+
+
+def option(
+    default: Any = dataclasses.MISSING,
+    *,
+    convert: Callable[[Any], Any] | None = None,
+    kw_only: bool = False,
+) -> Any:
+    """Declares a field of static configuration.
+
+    Args:
+        default: the value where the caller gives none; without it the field is required.
+        convert: called with the value at construction; it may raise.
+        kw_only: whether the constructor takes it by keyword only.
+
+    Example:
+        >>> import fkeras as fk
+        >>> class Scale(fk.Layer):
+        ...     factor: float = fk.option(2.0, convert=float)
+        ...     def call(self, x):
+        ...         return x * self.factor
+        >>> Scale("3")
+        Scale(3.0)
+    """
+    return dataclasses.field(
+        default=default, kw_only=kw_only, metadata={_CONVERT: convert} if convert else {}
+    )
+
+
+def make_dataclass(cls: type) -> None:
+    """Makes `cls` a frozen dataclass whose constructor names a misspelt argument."""
+    own_init = "__init__" in cls.__dict__
+    dataclasses.dataclass(frozen=True, eq=False, repr=False, init=not own_init)(cls)
+    if own_init:
+        return
+    generated = cls.__init__
+    names = tuple(f.name for f in dataclasses.fields(cls) if f.init)
+
+    @functools.wraps(generated)
+    def __init__(self, *args, **kwargs):
+        for name in kwargs:
+            if name not in names:
+                raise TypeError(
+                    f"{cls.__name__}: there is no argument {name!r}.{suggest(name, names)} "
+                    f"It takes: {', '.join(names) or 'no arguments'}."
+                )
+        generated(self, *args, **kwargs)
+
+    cls.__init__ = __init__
+
+
+def convert_fields(obj: Any) -> None:
+    """Runs the converters of the fields of `obj` and freezes their values, once, at construction."""
+    for field in dataclasses.fields(obj):
+        if not field.init:
+            continue
+        value = getattr(obj, field.name)
+        convert = field.metadata.get(_CONVERT)
+        if convert is not None:
+            value = convert(value)
+        object.__setattr__(obj, field.name, freeze_value(value))
+
+
+def configuration(obj: Any) -> dict[str, Any]:
+    """The constructor's arguments of `obj` as JSON data, in declared order."""
+    where = type(obj).__name__
+    return {
+        f.name: encode(getattr(obj, f.name), f"{where}.{f.name}")
+        for f in dataclasses.fields(obj)
+        if f.init
+    }
+
+
+def from_configuration(
+    cls: type, config: Mapping[str, Any], custom_objects: Mapping[str, Any] | None = None
+) -> Any:
+    """The value of class `cls` that `configuration` described.
+
+    Keys of Keras that this class does not have are refused, unless they are None and so say
+    nothing.
+    """
+    names = {f.name for f in dataclasses.fields(cls) if f.init}
+    arguments = {}
+    for key, value in config.items():
+        if key in names:
+            arguments[key] = _decode_field(value, custom_objects)
+        elif value is not None:
+            raise ValueError(
+                f"{cls.__name__}.from_config: unknown key {key!r}.{suggest(key, names)} "
+                f"Its keys are: {', '.join(sorted(names))}."
+            )
+    return cls(**arguments)
+
+
+def _decode_field(value: Any, custom_objects: Mapping[str, Any] | None) -> Any:
+    if isinstance(value, str) and custom_objects and value in custom_objects:
+        return custom_objects[value]
+    return decode(value, custom_objects)
+
+
+@dataclass_transform(frozen_default=True, field_specifiers=(option, dataclasses.field))
+class Configurable:
+    """A frozen dataclass that compares by its fields and goes to JSON and back.
+
+    Example:
+        >>> from fkeras import initializers
+        >>> initializers.Constant(2.0) == initializers.Constant(2.0)
+        True
+    """
+
+    keras_class_name: ClassVar[str | None] = None
+
+    def __init_subclass__(cls, **kwargs: Any) -> None:
+        super().__init_subclass__(**kwargs)
+        make_dataclass(cls)
+
+    def __post_init__(self) -> None:
+        convert_fields(self)
+
+    def _values(self) -> tuple:
+        return tuple(getattr(self, f.name) for f in dataclasses.fields(self))
+
+    def __eq__(self, other: object) -> bool:
+        if type(other) is not type(self):
+            return NotImplemented
+        return self._values() == other._values()
+
+    def __hash__(self) -> int:
+        return hash((type(self), self._values()))
+
+    def __repr__(self) -> str:
+        return describe(self)
+
+    def get_config(self) -> dict[str, Any]:
+        """The constructor's arguments as JSON data."""
+        return configuration(self)
+
+    @classmethod
+    def from_config(
+        cls, config: Mapping[str, Any], custom_objects: Mapping[str, Any] | None = None
+    ) -> Self:
+        """The value that `get_config` described."""
+        return from_configuration(cls, config, custom_objects)
+
+
+def describe(obj: Any) -> str:
+    """The constructor call that makes `obj`, without the arguments that have their defaults."""
+    parts = []
+    positional = True
+    for field in dataclasses.fields(obj):
+        if not field.init:
+            continue
+        value = getattr(obj, field.name)
+        default = field.default
+        convert = field.metadata.get(_CONVERT)
+        if default is not dataclasses.MISSING:
+            if convert is not None:
+                default = convert(default)
+            if freeze_value(default) == value:
+                positional = False
+                continue
+        text = getattr(value, "__name__", None) if callable(value) else None
+        text = repr(value) if text is None or not isinstance(text, str) else text
+        positional = positional and not field.kw_only
+        parts.append(text if positional else f"{field.name}={text}")
+    return f"{type(obj).__name__}({', '.join(parts)})"

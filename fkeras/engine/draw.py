@@ -1,0 +1,119 @@
+"""A network as a picture in text form: Graphviz DOT and Mermaid."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from typing import Any
+
+
+def to_dot(network: Any, *, shapes: bool = True, nested: bool = True) -> str:
+    """The graph in Graphviz's language: a box a layer, an arrow a tensor.
+
+    Args:
+        network: a network that has met its inputs.
+        shapes: whether the boxes show output shapes.
+        nested: whether networks inside are drawn as clusters.
+
+    Example:
+        >>> import fkeras as fk
+        >>> x = fk.Input((4,), name="x")
+        >>> print(fk.to_dot(fk.Model(x, fk.layers.Dense(2)(x)), shapes=False))
+        digraph model {
+          node [shape=box];
+          "x" [label="x\\nInputLayer"];
+          "dense" [label="dense\\nDense"];
+          "x" -> "dense";
+        }
+    """
+    lines = ["digraph model {", "  node [shape=box];"]
+    lines.extend(_dot_lines(network, "", shapes, nested, 1))
+    return "\n".join([*lines, "}"])
+
+
+def _dot_lines(
+    network: Any, path: str, shapes: bool, nested: bool, level: int
+) -> Iterator[str]:
+    pad = "  " * level
+    graph = network._require_graph("A picture")
+    for name in graph.layers:
+        layer, full = network.layers[name], _path(path, name)
+        label = _label(network, name, shapes)
+        if nested and getattr(layer, "graph", None) is not None:
+            yield f"{pad}subgraph {_quote('cluster_' + full)} {{"
+            yield f"{pad}  label={_quote(label)};"
+            yield f"{pad}  {_quote(full)} [label={_quote('in/out')}, shape=point];"
+            yield from _dot_lines(layer, full, shapes, nested, level + 1)
+            yield f"{pad}}}"
+        else:
+            yield f"{pad}{_quote(full)} [label={_quote(label)}];"
+    for start, end in _edges(graph):
+        yield f"{pad}{_quote(_path(path, start))} -> {_quote(_path(path, end))};"
+
+
+def to_mermaid(network: Any, *, shapes: bool = True, nested: bool = True) -> str:
+    """The graph in Mermaid's language, which Markdown viewers draw.
+
+    Args:
+        network: a network that has met its inputs.
+        shapes: whether the boxes show output shapes.
+        nested: whether networks inside are drawn as subgraphs.
+
+    Example:
+        >>> import fkeras as fk
+        >>> x = fk.Input((4,), name="x")
+        >>> print(fk.to_mermaid(fk.Model(x, fk.layers.Dense(2)(x)), shapes=False))
+        flowchart TD
+          n_x["x<br/>InputLayer"]
+          n_dense["dense<br/>Dense"]
+          n_x --> n_dense
+    """
+    return "\n".join(["flowchart TD", *_mermaid_lines(network, "", shapes, nested, 1)])
+
+
+def _mermaid_lines(
+    network: Any, path: str, shapes: bool, nested: bool, level: int
+) -> Iterator[str]:
+    pad = "  " * level
+    graph = network._require_graph("A picture")
+    for name in graph.layers:
+        layer, full = network.layers[name], _path(path, name)
+        label = _label(network, name, shapes).replace("\n", "<br/>").replace('"', "&quot;")
+        if nested and getattr(layer, "graph", None) is not None:
+            yield f'{pad}subgraph {_identifier(full)}["{label}"]'
+            yield from _mermaid_lines(layer, full, shapes, nested, level + 1)
+            yield f"{pad}end"
+        else:
+            yield f'{pad}{_identifier(full)}["{label}"]'
+    for start, end in _edges(graph):
+        yield f"{pad}{_identifier(_path(path, start))} --> {_identifier(_path(path, end))}"
+
+
+def _path(path: str, name: str) -> str:
+    return f"{path}/{name}" if path else name
+
+
+def _label(network: Any, name: str, shapes: bool) -> str:
+    lines = [name, type(network.layers[name]).__name__]
+    if shapes:
+        graph = network.graph
+        specs = [s for n in graph.calls_of[name] for s in graph.calls[n].outputs]
+        lines.append(", ".join(dict.fromkeys(str(s.shape) for s in specs)))
+    return "\n".join(lines)
+
+
+def _edges(graph: Any) -> Iterator[tuple[str, str]]:
+    for call in graph.calls:
+        if not call.is_input:
+            for slot in call.inputs:
+                yield graph.coords[slot].layer, call.layer
+
+
+def _quote(text: str) -> str:
+    escaped = text.replace("\\", "\\\\").replace('"', '\\"').replace("\n", "\\n")
+    return f'"{escaped}"'
+
+
+def _identifier(text: str) -> str:
+    # an escape that keeps different names different: a-b and a_b are two boxes
+    return "n_" + re.sub(r"\W", lambda found: f"_{ord(found[0]):x}_", text)

@@ -1,0 +1,66 @@
+"""What fkeras raises, and the phrases its messages share.
+
+A message has three parts: where it happened, what was expected and what was received, and what
+to do. Built-in exceptions serve everywhere except where a caller may want to catch our own.
+"""
+
+from __future__ import annotations
+
+import difflib
+from collections.abc import Iterable
+
+
+class FKerasError(ValueError):
+    """A value that the engine cannot work with.
+
+    Attributes:
+        layer: name or class of the layer concerned, or None.
+        node: index of the call of that layer, or None.
+        input_index: which of the call's inputs, or None.
+
+    Example:
+        >>> import fkeras as fk
+        >>> try:
+        ...     fk.layers.Dense(3)(fk.Input(()))
+        ... except fk.FKerasError as error:
+        ...     print(error.input_index)
+        0
+    """
+
+    def __init__(
+        self,
+        message: str,
+        *,
+        layer: str | None = None,
+        node: int | None = None,
+        input_index: int | None = None,
+    ):
+        super().__init__(message)
+        self.layer = layer
+        self.node = node
+        self.input_index = input_index
+
+
+class InputSpecError(FKerasError):
+    """Inputs that do not fit what a layer declared with its `InputSpec`."""
+
+
+class DisconnectedGraphError(FKerasError):
+    """Outputs that cannot be computed from the inputs that were named."""
+
+
+class SymbolicValueError(FKerasError):
+    """A symbolic tensor where only numbers can stand."""
+
+    # no TypeError: jax replaces the message of one that it meets while it reads its arguments
+
+
+def suggest(name: str, candidates: Iterable[str]) -> str:
+    """The end of a sentence that offers the nearest of `candidates`, or an empty string.
+
+    Example:
+        >>> suggest("rleu", ["relu", "tanh"])
+        " Did you mean 'relu'?"
+    """
+    near = difflib.get_close_matches(str(name), list(candidates), n=1, cutoff=0.5)
+    return f" Did you mean {near[0]!r}?" if near else ""

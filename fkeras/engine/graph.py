@@ -1,0 +1,281 @@
+"""`Graph`: the closed form of what was recorded, a table of calls over slots and layer names.
+
+Objects are gone from it: a layer is its name, a tensor is the number of a slot. Two equal builds
+give equal graphs that hash equal.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import functools
+from collections.abc import Mapping
+from typing import Any
+
+from fkeras.engine import structure
+from fkeras.engine.errors import suggest
+from fkeras.engine.spec import Spec
+from fkeras.engine.structure import Ref
+from fkeras.engine.views import Coord, LayerView
+
+
+@dataclasses.dataclass(frozen=True)
+class Call:
+    """One call in a closed graph; the fields of a `Node` with names and slots for objects.
+
+    Attributes:
+        layer: the layer's name.
+        args: the frozen tree of the positional arguments, `Ref(slot)` for tensors; None for an
+            input of the graph.
+        options: the frozen dictionary of the call's options.
+        training: True or False where the call pinned it, otherwise None.
+        value: the frozen tree of the outputs, `Ref(i)` for output i.
+        outputs: the spec of each output.
+        masks: the spec of each output's mask, or None.
+        losses: how many losses the call adds.
+        metrics: the names of the metrics it reports.
+        updates: whether it changes the layer's state.
+    """
+
+    layer: str
+    args: Any
+    options: Any
+    training: bool | None
+    value: Any
+    outputs: tuple[Spec, ...]
+    masks: tuple[Spec | None, ...]
+    losses: int = 0
+    metrics: tuple[str, ...] = ()
+    updates: bool = False
+
+    @property
+    def is_input(self) -> bool:
+        return self.args is None
+
+    @functools.cached_property
+    def inputs(self) -> tuple[int, ...]:
+        """The slots of the input tensors: arguments first, then options."""
+        found = [*structure.leaves(self.args), *structure.leaves(self.options)]
+        return tuple(leaf.index for leaf in found if isinstance(leaf, Ref))
+
+
+@dataclasses.dataclass(frozen=True)
+class Graph:
+    """Calls in the order in which they run, and which slots are inputs and outputs.
+
+    Attributes:
+        calls: the calls, deepest first.
+        inputs: the frozen tree of the inputs' slots.
+        outputs: the frozen tree of the outputs' slots.
+        depths: for each call how many calls lie between it and the outputs.
+        layers: the names of the layers, deepest first.
+
+    Example:
+        >>> import fkeras as fk
+        >>> x = fk.Input((4,), name="x")
+        >>> graph = fk.Model(x, fk.layers.Dense(2)(x)).graph
+        >>> graph.layers, graph.layer("dense").input.coord
+        (('x', 'dense'), Coord(layer='x', node=0, tensor=0))
+    """
+
+    calls: tuple[Call, ...]
+    inputs: Any
+    outputs: Any
+    depths: tuple[int, ...]
+    layers: tuple[str, ...]
+
+    @functools.cached_property
+    def _hash(self) -> int:
+        return hash((self.calls, self.inputs, self.outputs))
+
+    def __hash__(self) -> int:
+        return self._hash
+
+    def __getstate__(self) -> dict:
+        # strings hash differently in another process
+        return {f.name: getattr(self, f.name) for f in dataclasses.fields(self)}
+
+    @functools.cached_property
+    def first_slots(self) -> tuple[int, ...]:
+        """For each call the slot of its first output."""
+        slots, total = [], 0
+        for call in self.calls:
+            slots.append(total)
+            total += len(call.outputs)
+        return tuple(slots)
+
+    @functools.cached_property
+    def coords(self) -> tuple[Coord, ...]:
+        """The coordinates of each slot."""
+        return tuple(
+            Coord(call.layer, node, tensor)
+            for call, node in zip(self.calls, self.node_indices, strict=True)
+            for tensor in range(len(call.outputs))
+        )
+
+    @functools.cached_property
+    def node_indices(self) -> tuple[int, ...]:
+        """For each call, how many calls of the same layer come before it."""
+        seen: dict[str, int] = {}
+        indices = []
+        for call in self.calls:
+            indices.append(seen.get(call.layer, 0))
+            seen[call.layer] = indices[-1] + 1
+        return tuple(indices)
+
+    @functools.cached_property
+    def specs(self) -> tuple[Spec, ...]:
+        """The spec of each slot."""
+        return tuple(spec for call in self.calls for spec in call.outputs)
+
+    @functools.cached_property
+    def masks(self) -> tuple[Spec | None, ...]:
+        """The spec of each slot's mask."""
+        return tuple(mask for call in self.calls for mask in call.masks)
+
+    @functools.cached_property
+    def calls_of(self) -> Mapping[str, tuple[int, ...]]:
+        """The numbers of the calls of each layer."""
+        found: dict[str, list[int]] = {name: [] for name in self.layers}
+        for number, call in enumerate(self.calls):
+            found.setdefault(call.layer, []).append(number)
+        return {name: tuple(numbers) for name, numbers in found.items()}
+
+    @functools.cached_property
+    def input_slots(self) -> tuple[int, ...]:
+        return tuple(r.index for r in structure.leaves(self.inputs) if isinstance(r, Ref))
+
+    @functools.cached_property
+    def output_slots(self) -> tuple[int, ...]:
+        return tuple(r.index for r in structure.leaves(self.outputs) if isinstance(r, Ref))
+
+    @property
+    def input_names(self) -> tuple[str, ...]:
+        """The name of each input, in the order in which they are passed."""
+        return tuple(self.coords[slot].layer for slot in self.input_slots)
+
+    @property
+    def output_names(self) -> tuple[str, ...]:
+        """The name of the layer that makes each output."""
+        return tuple(self.coords[slot].layer for slot in self.output_slots)
+
+    @functools.cached_property
+    def calls_by_depth(self) -> Mapping[int, tuple[int, ...]]:
+        """The numbers of the calls at each depth; outputs stand at depth 0."""
+        found: dict[int, list[int]] = {}
+        for number, depth in enumerate(self.depths):
+            found.setdefault(depth, []).append(number)
+        return {depth: tuple(found[depth]) for depth in sorted(found)}
+
+    @property
+    def nodes_by_depth(self) -> dict[int, tuple[str, ...]]:
+        """The keys of the calls at each depth, such as "dense_ib-0"."""
+        return {
+            depth: tuple(self.node_key(n) for n in numbers)
+            for depth, numbers in self.calls_by_depth.items()
+        }
+
+    @functools.cached_property
+    def layers_by_depth(self) -> Mapping[int, tuple[str, ...]]:
+        """The names of the layers at each depth; a layer stands at its deepest call."""
+        deepest = {
+            name: max(self.depths[n] for n in numbers)
+            for name, numbers in self.calls_of.items()
+            if numbers
+        }
+        found: dict[int, list[str]] = {}
+        for name in self.layers:
+            if name in deepest:
+                found.setdefault(deepest[name], []).append(name)
+        return {depth: tuple(found[depth]) for depth in sorted(found)}
+
+    def node_key(self, number: int) -> str:
+        """The key of a call: its layer and its index among that layer's calls."""
+        return f"{self.calls[number].layer}_ib-{self.node_indices[number]}"
+
+    @functools.cached_property
+    def nodes(self) -> frozenset[str]:
+        """The keys of all calls."""
+        return frozenset(self.node_key(n) for n in range(len(self.calls)))
+
+    def call_number(self, layer: str, node: int = 0) -> int:
+        """The number of call `node` of a layer.
+
+        Raises:
+            ValueError: for a layer or call that the graph does not have.
+        """
+        numbers = self.calls_of.get(layer)
+        if numbers is None:
+            raise ValueError(
+                f"There is no layer {layer!r} in this graph.{suggest(layer, self.layers)} Existing "
+                f"layers are: {', '.join(self.layers)}."
+            )
+        if not 0 <= node < len(numbers):
+            raise ValueError(
+                f"{layer!r}: asked for call {node}, but the layer has {len(numbers)} calls in this "
+                f"graph. Give an index from 0 to {len(numbers) - 1}."
+            )
+        return numbers[node]
+
+    def slot(self, layer: str, node: int = 0, tensor: int = 0) -> int:
+        """The slot of a tensor by its coordinates."""
+        number = self.call_number(layer, node)
+        count = len(self.calls[number].outputs)
+        if not 0 <= tensor < count:
+            raise ValueError(
+                f"{layer!r}, call {node}: asked for output {tensor}, but the call has {count} "
+                f"outputs. Give an index from 0 to {count - 1}."
+            )
+        return self.first_slots[number] + tensor
+
+    def call_specs(self, number: int, specs: Any = None) -> tuple:
+        """The specs of the positional arguments of a call, in their tree."""
+        specs = self.specs if specs is None else specs
+        return structure.fill(self.calls[number].args, specs)
+
+    def producer(self, slot: int) -> tuple[int, int]:
+        """`(call, output)`: which call makes the tensor in a slot."""
+        coord = self.coords[slot]
+        return self.calls_of[coord.layer][coord.node], coord.tensor
+
+    def consumers(self, layer: str, node: int = 0, tensor: int = 0) -> tuple[str, ...]:
+        """The keys of the calls that take a tensor, once for each place in which they take it."""
+        slot = self.slot(layer, node, tensor)
+        return tuple(
+            self.node_key(n) for n, call in enumerate(self.calls) for s in call.inputs if s == slot
+        )
+
+    def ancestors(self, layer: str, node: int = 0) -> tuple[str, ...]:
+        """The keys of all calls that a call depends on, in running order."""
+        pending, seen = [self.call_number(layer, node)], set()
+        while pending:
+            for slot in self.calls[pending.pop()].inputs:
+                number = self.producer(slot)[0]
+                if number not in seen:
+                    seen.add(number)
+                    pending.append(number)
+        return tuple(self.node_key(n) for n in sorted(seen))
+
+    def descendants(self, layer: str, node: int = 0) -> tuple[str, ...]:
+        """The keys of all calls that depend on a call, in running order."""
+        seen = {self.call_number(layer, node)}
+        for number, call in enumerate(self.calls):
+            if any(self.producer(slot)[0] in seen for slot in call.inputs):
+                seen.add(number)
+        seen.discard(self.call_number(layer, node))
+        return tuple(self.node_key(n) for n in sorted(seen))
+
+    def path(self, start: str, end: str) -> tuple[str, ...]:
+        """The keys of a shortest chain of calls from layer `start` to layer `end`; () for none."""
+        targets = set(self.calls_of[self.layer(end).name])
+        chains = {n: (n,) for n in self.calls_of[self.layer(start).name]}
+        for number, call in enumerate(self.calls):
+            before = [chains[p] for s in call.inputs if (p := self.producer(s)[0]) in chains]
+            if before and number not in chains:
+                chains[number] = (*min(before, key=len), number)
+        found = [chains[n] for n in targets if n in chains]
+        return tuple(self.node_key(n) for n in min(found, key=len)) if found else ()
+
+    def layer(self, name: str) -> LayerView:
+        """The queries on one layer's calls; see `LayerView`."""
+        self.call_number(name)
+        return LayerView(self, name)

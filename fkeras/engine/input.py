@@ -1,0 +1,117 @@
+"""`Input`: the symbolic tensors that a graph starts from."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any, ClassVar
+
+import numpy as np
+
+from fkeras.engine.config import option
+from fkeras.engine.layer import Layer
+from fkeras.engine.node import Node
+from fkeras.engine.operation import KerasTensor
+from fkeras.engine.spec import Spec, as_dims, canonical_dtype
+from fkeras.engine.structure import Ref
+
+
+def _batch_shape(shape: Any) -> tuple:
+    return as_dims(tuple(shape))
+
+
+class InputLayer(Layer):
+    """Gives an input of the graph as it is; what `fk.Input` records.
+
+    Args:
+        batch_shape: the shape with the batch axis, None (or a name) for unknown sizes.
+        dtype: the dtype of the values.
+
+    Example:
+        >>> import fkeras as fk
+        >>> fk.layers.InputLayer((None, 3), name="x").get_config()["batch_shape"]
+        [None, 3]
+    """
+
+    keras_module: ClassVar[str] = "keras.layers"
+    autocast: ClassVar[bool] = False
+    supports_masking: ClassVar[bool] = True
+    batch_shape: tuple = option(convert=_batch_shape)
+
+    @property
+    def spec(self) -> Spec:
+        """The spec of the input."""
+        return Spec(self.batch_shape, self.dtype.name)
+
+    def call(self, x: Any) -> Any:
+        return x
+
+    def get_config(self) -> dict[str, Any]:
+        shape = [d if isinstance(d, int) else None for d in self.batch_shape]
+        if as_dims(shape) != self.batch_shape:  # names of the user's own
+            shape = list(self.batch_shape)
+        return {**super().get_config(), "batch_shape": shape}
+
+    @classmethod
+    def from_config(cls, config: Any, custom_objects: Any = None) -> InputLayer:
+        # Keras writes these of its own; they say nothing here
+        ignored = ("sparse", "ragged", "optional", "trainable")
+        kept = {k: v for k, v in config.items() if k not in ignored or v not in (False, None, True)}
+        return super().from_config(kept, custom_objects)
+
+
+def Input(  # noqa: N802  (Keras's name)
+    shape: Sequence[int | str | None] | None = None,
+    batch_size: int | None = None,
+    dtype: Any = "float32",
+    *,
+    batch_shape: Sequence[int | str | None] | None = None,
+    name: str | None = None,
+) -> Any:
+    """A symbolic tensor of the given shape: where a graph starts.
+
+    Args:
+        shape: the shape of one example. None for an unknown size; a string names one, so that
+            `("time", 8)` and `("words", 8)` are two lengths.
+        batch_size: the batch size where it is fixed, as stateful layers need it.
+        dtype: the dtype of the values: "int32" for ids.
+        batch_shape: the shape with the batch axis, in the place of `shape` and `batch_size`.
+        name: the name of the input.
+
+    Raises:
+        ValueError: without a shape, or with both forms of it.
+
+    Example:
+        >>> import fkeras as fk
+        >>> fk.Input((28, 28, 1)).shape
+        (None, 28, 28, 1)
+    """
+    if (shape is None) == (batch_shape is None):
+        raise ValueError(
+            "Input: expected either shape (one example) or batch_shape, received "
+            f"{'neither' if shape is None else 'both'}. Write fk.Input((28, 28, 1))."
+        )
+    if batch_shape is None:
+        if isinstance(shape, int | np.integer):
+            raise ValueError(
+                f"Input: expected a tuple for shape, received the number {shape}. Write "
+                f"fk.Input(({shape},))."
+            )
+        batch_shape = (batch_size, *shape)
+    elif batch_size is not None:
+        raise ValueError("Input: batch_size is part of batch_shape already. Leave it out.")
+    for size in batch_shape:
+        if not (size is None or isinstance(size, str)) and int(size) < 0:
+            raise ValueError(f"Input: expected sizes of 0 or more, received {tuple(batch_shape)}.")
+    layer = InputLayer(batch_shape, name=name, dtype=canonical_dtype(dtype))
+    return symbolic(layer)
+
+
+def symbolic(layer: InputLayer) -> Any:
+    """The tensor that an input layer gives."""
+    node = Node(layer, value=Ref(0), outputs=(layer.spec,), masks=(None,))
+    return KerasTensor(node, 0)
+
+
+def is_input(tensor: Any) -> bool:
+    """Whether a symbolic tensor comes from `fk.Input`."""
+    return isinstance(tensor.node.layer, InputLayer)

@@ -1,0 +1,391 @@
+"""`Network`: a layer whose children are layers by name and whose call is the run of a graph."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Mapping
+from typing import Any, ClassVar, Self
+
+import jax
+import jax.numpy as jnp
+
+from fkeras.engine import structure
+from fkeras.engine.context import Context, Output
+from fkeras.engine.errors import FKerasError, suggest
+from fkeras.engine.frozen import FrozenDict
+from fkeras.engine.graph import Graph
+from fkeras.engine.layer import Layer
+from fkeras.engine.node import Node
+from fkeras.engine.operation import KerasTensor
+from fkeras.engine.policy import cast_floats
+from fkeras.engine.record import fill_arrays, masks_of
+from fkeras.engine.spec import Spec, as_spec, evaluate
+from fkeras.engine.structure import Branch, Ref
+from fkeras.engine.summary import summary
+from fkeras.engine.weights import subkey
+
+
+class Network(Layer):
+    """Runs a graph: computes its outputs from its inputs, call by call.
+
+    `fk.Model` closes one over symbolic tensors; `fk.Sequential` makes one of a list of layers.
+
+    Attributes:
+        graph: the graph; None until the network has met its inputs.
+        layers: the layers by name, deepest first.
+    """
+
+    keras_module: ClassVar[str] = "keras"
+    autocast: ClassVar[bool] = False
+    supports_masking: ClassVar[bool] = True
+    transparent_field: ClassVar[str | None] = "layers"
+    child_fields: ClassVar[tuple[str, ...] | None] = ("layers",)
+
+    graph: Graph | None = dataclasses.field(init=False)
+    layers: Mapping[str, Layer] = dataclasses.field(init=False)
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        object.__setattr__(self, "graph", None)
+        object.__setattr__(self, "layers", FrozenDict())
+
+    # -- what the engine asks of a layer ------------------------------------------------------
+
+    @property
+    def built(self) -> bool:
+        if self.__dict__.get("_built"):
+            return True
+        return self.graph is not None and all(layer.built for layer in self.layers.values())
+
+    @property
+    def stateful(self) -> bool:
+        return self.graph is None or any(layer.stateful for layer in self.layers.values())
+
+    def build(self, key: jax.Array, *specs: Any) -> Self:
+        """A copy whose layers all hold their weights; a layer that holds its own keeps them.
+
+        Each layer's key is derived from its name, so adding a layer changes no other's weights.
+
+        Args:
+            key: a PRNG key.
+            specs: a spec for each input, where the network has not met its inputs yet.
+        """
+        network = self.resolve(*specs) if self.graph is None else self
+        graph = network.graph
+        built = {}
+        for name, layer in network.layers.items():
+            if not layer.built:
+                number = graph.call_number(name)
+                layer = layer.build(subkey(key, name), *graph.call_specs(number))
+            built[name] = layer
+        return network.replace(layers=FrozenDict(built), _built=True)
+
+    def init_state(self, *specs: Any) -> dict[str, Any]:
+        """The state of every layer that has one, by the layer's name.
+
+        Args:
+            specs: the inputs' specs; without them those that the graph was recorded with. Give
+                them to fix a batch size that the graph leaves open.
+        """
+        graph = self._require_graph("init_state")
+        slots = self._bound_specs(specs)
+        state = {}
+        for name, layer in self.layers.items():
+            if not layer.stateful:
+                continue
+            made = layer.init_state(*graph.call_specs(graph.call_number(name), slots))
+            if made:
+                state[name] = made
+        return state
+
+    def _bound_specs(self, specs: tuple) -> tuple[Spec, ...]:
+        graph = self.graph
+        if not specs:
+            return graph.specs
+        given = self._match(specs, "specs")
+        values: dict[str, int] = {}
+        for slot, spec in zip(graph.input_slots, given, strict=True):
+            spec = as_spec(spec)
+            for word, size in zip(graph.specs[slot].dims, spec.dims, strict=False):
+                if isinstance(word, str) and isinstance(size, int):
+                    values[word] = size
+        return tuple(Spec(tuple(_bind(d, values) for d in s.dims), s.dtype) for s in graph.specs)
+
+    def forward(self, context: Context, *inputs: Any, **options: Any) -> Output:
+        if options:
+            names = ", ".join(options)
+            raise TypeError(
+                f"{self.where}: a model takes its inputs by position (or in one list or "
+                f"dictionary); received {names} by name. A layer's option belongs into the call "
+                "that the graph records."
+            )
+        graph = self._require_graph("A call")
+        given = self._match(inputs, "inputs")
+        masks_given = self._match_masks(context.mask)
+        slots: list[Any] = [None] * len(graph.specs)
+        masks: list[Any] = [None] * len(graph.specs)
+        for slot, value, mask in zip(graph.input_slots, given, masks_given, strict=True):
+            slots[slot] = self._check_input(slot, value)
+            masks[slot] = mask
+        state, changed = context.state, {}
+        losses: list[Any] = []
+        metrics: dict[str, Any] = {}
+        for number, call in enumerate(graph.calls):
+            if call.is_input:
+                continue
+            out = self._run_call(number, call, context, {**state, **changed}, slots, masks)
+            if out.updates:
+                changed[call.layer] = out.updates
+            losses.extend(out.losses)
+            _merge_metrics(metrics, out.metrics, self.where, call.layer)
+            first = graph.first_slots[number]
+            values = structure.match(call.value, out.value) or []
+            mask_tree = [None] * len(values)
+            if out.mask is not None:
+                mask_tree = structure.match(call.value, out.mask) or mask_tree
+            slots[first : first + len(values)] = values
+            masks[first : first + len(values)] = mask_tree
+        out_masks = [masks[s] for s in graph.output_slots]
+        has_mask = any(m is not None for m in out_masks)
+        return Output(
+            structure.fill(graph.outputs, slots),
+            updates={**state, **changed} if changed else {},
+            losses=tuple(losses),
+            metrics=metrics,
+            mask=structure.fill(graph.outputs, masks) if has_mask else None,
+        )
+
+    def _run_call(
+        self, number: int, call: Any, context: Context, states: dict, slots: list, masks: list
+    ) -> Output:
+        name = call.layer
+        args = fill_arrays(call.args, slots)
+        options = fill_arrays(call.options, slots)
+        mask = options.pop("mask") if "mask" in options else masks_of(call.args, masks)
+        inner = context.child(
+            name,
+            self.graph.node_indices[number],
+            state=states.get(name, {}),
+            training=context.training if call.training is None else call.training,
+            mask=mask,
+        )
+        return self.layers[name].run(inner, *args, **options)
+
+    # -- inputs -------------------------------------------------------------------------------
+
+    def _match(self, given: tuple, what: str) -> list[Any]:
+        """The leaves of a call's inputs in the order of the graph's inputs."""
+        template = self.graph.inputs
+        if isinstance(template, Ref):
+            if len(given) == 1 and isinstance(given[0], list | tuple) and len(given[0]) == 1:
+                given = tuple(given[0])
+            if len(given) == 1 and not isinstance(given[0], list | tuple | Mapping):
+                return list(given)
+        else:
+            tree = given[0] if len(given) == 1 else list(given)
+            found = structure.match(template, tree)
+            if found is not None:
+                return found
+            if template.kind == "dict" and isinstance(tree, Mapping):
+                self._raise_keys(template, tree, what)
+        names = self.graph.input_names
+        expected = structure.draw(template, lambda slot: self.graph.coords[slot].layer)
+        count = len(jax.tree.leaves(given, is_leaf=lambda v: isinstance(v, Spec)))
+        raise FKerasError(
+            f"{self.where}: expected {len(names)} {what} as {expected}, received {count}. Pass "
+            "them in that structure.",
+            layer=self.where,
+        )
+
+    def _raise_keys(self, template: Branch, tree: Mapping, what: str) -> None:
+        missing = [k for k in template.keys if k not in tree]
+        extra = [k for k in tree if k not in template.keys]
+        hint = suggest(str(extra[0]), map(str, template.keys)) if extra else ""
+        raise FKerasError(
+            f"{self.where}: expected {what} by the names {', '.join(map(str, template.keys))}; "
+            f"missing: {', '.join(map(str, missing)) or 'none'}; unknown: "
+            f"{', '.join(map(str, extra)) or 'none'}.{hint} Pass a dictionary with these names.",
+            layer=self.where,
+        )
+
+    def _match_masks(self, mask: Any) -> list[Any]:
+        count = len(self.graph.input_slots)
+        if mask is None:
+            return [None] * count
+        if hasattr(mask, "shape"):
+            if count == 1:
+                return [mask]
+            found = None
+        else:
+            found = structure.match(self.graph.inputs, mask)
+            if found is None and isinstance(mask, list | tuple) and len(mask) == count:
+                found = list(mask)
+        if found is None:
+            raise FKerasError(
+                f"{self.where}: expected a mask (or None) for each of {count} inputs, received "
+                f"{type(mask).__name__}. Pass them in the structure of the inputs.",
+                layer=self.where,
+            )
+        return found
+
+    def _check_input(self, slot: int, value: Any) -> jax.Array:
+        spec, found = self.graph.specs[slot], as_spec(value)
+        name = self.graph.coords[slot].layer
+        place = f"{self.where}, input {name!r}"
+        fits = len(spec.dims) == len(found.dims) and all(
+            not isinstance(a, int) or not isinstance(b, int) or a == b
+            for a, b in zip(spec.dims, found.dims, strict=True)
+        )
+        if not fits:
+            remedy = "Reshape it, or make the model for this shape."
+            if spec.ndim == found.ndim + 1:
+                if spec.dims[-1] == 1 and found.ndim == spec.ndim - 1:
+                    remedy = "A channel axis is missing: pass x[..., None]."
+                if spec.dims[1:] == found.dims:
+                    remedy = "The batch axis is missing: pass x[None]."
+            raise FKerasError(
+                f"{place}: expected shape {spec}, received {found}. {remedy}", layer=self.where
+            )
+        kinds = jnp.issubdtype(spec.dtype, jnp.integer), jnp.issubdtype(found.dtype, jnp.floating)
+        if all(kinds):
+            raise FKerasError(
+                f"{place}: expected {spec.dtype}, received {found.dtype}, and fractions would be "
+                f"cut off. Convert it where you mean to: x.astype({spec.dtype!r}).",
+                layer=self.where,
+            )
+        if jnp.issubdtype(spec.dtype, jnp.floating) and kinds[1]:
+            return cast_floats(value, spec.dtype)
+        return jnp.asarray(value, dtype=spec.dtype)
+
+    def _require_graph(self, what: str) -> Graph:
+        if self.graph is None:
+            raise FKerasError(
+                f"{self.where}: {what} needs to know the inputs, and this network has met none. "
+                "Build it for a shape: `model.build(jax.random.key(0), (None, 8))`, or start it "
+                "with fk.Input.",
+                layer=self.where,
+            )
+        return self.graph
+
+    # -- the graph, opened again --------------------------------------------------------------
+
+    def _open(self) -> tuple:
+        """A symbolic tensor for each slot, made once for each network object."""
+        known = self.__dict__.get("_opened")
+        if known is not None:
+            return known
+        graph = self._require_graph("The symbolic view")
+        tensors: list[Any] = []
+        for call in graph.calls:
+            # the slots of a call's arguments become places in its list of inputs
+            places = {slot: i for i, slot in enumerate(call.inputs)}
+
+            def renumber(value: Any, places: dict = places) -> Any:
+                return Ref(places[value.index]) if isinstance(value, Ref) else value
+
+            def refreeze(tree: Any, renumber: Any = renumber) -> Any:
+                return None if tree is None else structure.freeze(_as_tree(tree), renumber)
+
+            node = Node(
+                self.layers[call.layer],
+                inputs=tuple(tensors[s] for s in call.inputs),
+                args=refreeze(call.args),
+                options=refreeze(call.options),
+                training=call.training,
+                value=call.value,
+                outputs=call.outputs,
+                masks=call.masks,
+                losses=call.losses,
+                metrics=call.metrics,
+                updates=call.updates,
+            )
+            tensors.extend(KerasTensor(node, i) for i in range(len(call.outputs)))
+        self.__dict__["_opened"] = tuple(tensors)
+        return self.__dict__["_opened"]
+
+    def tensor(self, layer: str, node: int = 0, index: int = 0) -> Any:
+        """A symbolic tensor inside the network, to go on from: `fk.Model(model.inputs, tensor)`.
+
+        Args:
+            layer: the layer's name.
+            node: which of its calls.
+            index: which output of the call.
+        """
+        return self._open()[self._require_graph("tensor").slot(layer, node, index)]
+
+    @property
+    def inputs(self) -> Any:
+        """The symbolic inputs, in the structure in which the network takes them."""
+        return structure.fill(self._require_graph("inputs").inputs, self._open())
+
+    @property
+    def outputs(self) -> Any:
+        """The symbolic outputs, in the structure in which the network returns them."""
+        return structure.fill(self._require_graph("outputs").outputs, self._open())
+
+    @property
+    def input_names(self) -> tuple[str, ...]:
+        """The name of each input."""
+        return self._require_graph("input_names").input_names
+
+    @property
+    def output_names(self) -> tuple[str, ...]:
+        """The name of the layer that makes each output."""
+        return self._require_graph("output_names").output_names
+
+    def get_layer(self, name: str | None = None, index: int | None = None) -> Layer:
+        """A layer by name or by its place in `layers`."""
+        if (name is None) == (index is None):
+            raise ValueError(
+                f"{self.where}: get_layer expected a name or an index, received "
+                f"{'neither' if name is None else 'both'}. Write model.layers['dense']."
+            )
+        names = list(self.layers)
+        if index is not None:
+            if not -len(names) <= index < len(names):
+                raise ValueError(
+                    f"{self.where}: asked for layer {index}, but the model has {len(names)} "
+                    f"layers. Existing layers are: {', '.join(names)}."
+                )
+            return self.layers[names[index]]
+        if name not in self.layers:
+            raise ValueError(
+                f"{self.where}: there is no layer {name!r}.{suggest(name, names)} Existing layers "
+                f"are: {', '.join(names)}."
+            )
+        return self.layers[name]
+
+    def summary(self, *, nested: bool = True, show: bool = True) -> str:
+        """The layers as a table: outputs, parameters, state, bytes and connections.
+
+        Args:
+            nested: whether networks inside are listed too.
+            show: whether to print it; the text is returned in any case.
+        """
+        text = summary(self, nested=nested)
+        if show:
+            print(text)
+        return text
+
+
+def _as_tree(template: Any) -> Any:
+    return structure.thaw(template, lambda v: v)
+
+
+def _bind(dim: Any, values: Mapping[str, int]) -> Any:
+    if isinstance(dim, int):
+        return dim
+    try:
+        return evaluate(dim, values)
+    except KeyError:
+        return dim
+
+
+def _merge_metrics(metrics: dict, new: Mapping[str, Any], where: str, layer: str) -> None:
+    for name, value in new.items():
+        if name in metrics:
+            raise ValueError(
+                f"{where}: two calls report a metric {name!r}, the second one in {layer!r}. Give "
+                "them different names where the layers make their Output."
+            )
+        metrics[name] = value

@@ -1,0 +1,286 @@
+"""Functions of arrays as layers, and the operators of symbolic tensors.
+
+`Op` is a function that also takes symbolic tensors: there it records a call of an `Operation`, a
+layer without weights. `KerasTensor` is a symbolic tensor whose operators are such functions.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Callable, Mapping
+from typing import Any, ClassVar
+
+import jax.numpy as jnp
+
+from fkeras.engine.calls import symbolic_arguments
+from fkeras.engine.config import option
+from fkeras.engine.layer import Layer, snake_case
+from fkeras.engine.node import SymbolicTensor
+from fkeras.engine.serialization import encode, resolve
+
+
+@dataclasses.dataclass(frozen=True)
+class Op:
+    """A function of arrays that takes symbolic tensors too, and then records a node.
+
+    Attributes:
+        name: its name in `fkeras.ops`; the node is named after it.
+        function: the function of arrays.
+        elementwise: whether output element i depends on input elements i alone, so that the mask
+            of the input is the mask of the output. Other functions refuse a masked input.
+        builtin: whether it is found again in `fkeras.ops` by its name.
+    """
+
+    name: str
+    function: Callable = dataclasses.field(repr=False)
+    elementwise: bool = False
+    builtin: bool = True
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "__doc__", self.function.__doc__)
+        object.__setattr__(self, "__name__", self.name)
+
+    def __call__(self, *args: Any, **kwargs: Any) -> Any:
+        name = kwargs.pop("name", None)
+        if symbolic_arguments(args, kwargs, None):
+            return Operation(self, name=name)(*args, **kwargs)
+        return self.function(*args, **kwargs)
+
+    def get_config(self) -> Any:
+        return self.name if self.builtin else encode(self.function, f"fk.ops.lift({self.name})")
+
+
+def _as_op(value: Any) -> Op:
+    if isinstance(value, Op):
+        return value
+    if isinstance(value, str):
+        return resolve(value, "fkeras.ops")
+    if callable(value):
+        return lift(value)
+    raise TypeError(
+        f"Operation: expected a function, received {type(value).__name__}. Use fk.ops.lift(fn)(x)."
+    )
+
+
+class Operation(Layer):
+    """Applies a function of arrays; what `fk.ops` functions record.
+
+    Args:
+        op: the function.
+
+    Example:
+        >>> import fkeras as fk
+        >>> y = fk.ops.tanh(fk.Input((3,)))
+        >>> y.node.layer.op.name, y.shape
+        ('tanh', (None, 3))
+    """
+
+    keras_module: ClassVar[str] = "fkeras.ops"
+    autocast: ClassVar[bool] = False
+    op: Op = option(convert=_as_op)
+
+    @property
+    def supports_masking(self) -> bool:  # type: ignore[override]
+        return self.op.elementwise
+
+    @property
+    def where(self) -> str:
+        return f"{self.name!r} (fk.ops.{self.op.name})" if self.name else f"fk.ops.{self.op.name}"
+
+    @property
+    def default_name(self) -> str:
+        return snake_case(self.op.name) or "operation"
+
+    def call(self, *args: Any, **options: Any) -> Any:
+        return self.op.function(*args, **options)
+
+    def get_config(self) -> dict[str, Any]:
+        return {"name": self.name, "trainable": self.trainable, "op": self.op.get_config()}
+
+    @classmethod
+    def from_config(
+        cls, config: Mapping[str, Any], custom_objects: Mapping[str, Any] | None = None
+    ) -> Operation:
+        op = config["op"]
+        if isinstance(op, Mapping):
+            op = resolve(op["config"], op.get("module"), custom_objects)
+        return cls(op, name=config.get("name"), trainable=config.get("trainable", True))
+
+
+def lift(function: Callable, *, elementwise: bool = False, name: str | None = None) -> Op:
+    """Makes any function of arrays work on symbolic tensors too, as one node of the graph.
+
+    Args:
+        function: maps arrays to an array, or to a list, tuple or dictionary of arrays.
+        elementwise: whether it keeps masks; see `Op`.
+        name: the node's name; the function's own where it is not given.
+
+    Example:
+        >>> import jax.numpy as jnp, fkeras as fk
+        >>> y = fk.ops.lift(jnp.cumsum)(fk.Input((3,)), axis=1)
+        >>> y.shape
+        (None, 3)
+    """
+    if not callable(function):
+        raise TypeError(
+            f"lift: expected a function of arrays, received {type(function).__name__}. Write "
+            "fk.ops.lift(jnp.cumsum)(x, axis=1)."
+        )
+    found = name or getattr(function, "__name__", "function")
+    found = "lambda_function" if found == "<lambda>" else found
+    return Op(found, function, elementwise, builtin=False)
+
+
+def _getitem(x: Any, *entries: Any) -> Any:
+    """x[...] with slices written as {"slice": [start, stop, step]}."""
+    return x[tuple(_from_entry(e) for e in entries)]
+
+
+def _from_entry(entry: Any) -> Any:
+    if isinstance(entry, Mapping):
+        return slice(*entry["slice"]) if "slice" in entry else ...
+    return entry
+
+
+def _to_entry(entry: Any) -> Any:
+    if isinstance(entry, slice):
+        return {"slice": [entry.start, entry.stop, entry.step]}
+    return {"ellipsis": True} if entry is Ellipsis else entry
+
+
+def _not_equal(x: Any, y: Any) -> Any:
+    """x != y, element by element."""
+    return jnp.not_equal(x, y)
+
+
+# the functions behind the operators; fkeras.ops has them under the same names
+add = Op("add", jnp.add, elementwise=True)
+subtract = Op("subtract", jnp.subtract, elementwise=True)
+multiply = Op("multiply", jnp.multiply, elementwise=True)
+true_divide = Op("true_divide", jnp.true_divide, elementwise=True)
+floor_divide = Op("floor_divide", jnp.floor_divide, elementwise=True)
+mod = Op("mod", jnp.mod, elementwise=True)
+power = Op("power", jnp.power, elementwise=True)
+matmul = Op("matmul", jnp.matmul)
+negative = Op("negative", jnp.negative, elementwise=True)
+absolute = Op("absolute", jnp.absolute, elementwise=True)
+less = Op("less", jnp.less, elementwise=True)
+less_equal = Op("less_equal", jnp.less_equal, elementwise=True)
+greater = Op("greater", jnp.greater, elementwise=True)
+greater_equal = Op("greater_equal", jnp.greater_equal, elementwise=True)
+equal = Op("equal", jnp.equal, elementwise=True)
+not_equal = Op("not_equal", _not_equal, elementwise=True)
+logical_and = Op("logical_and", jnp.logical_and, elementwise=True)
+logical_or = Op("logical_or", jnp.logical_or, elementwise=True)
+logical_xor = Op("logical_xor", jnp.logical_xor, elementwise=True)
+logical_not = Op("logical_not", jnp.logical_not, elementwise=True)
+getitem = Op("getitem", _getitem)
+
+
+class KerasTensor(SymbolicTensor):
+    """A symbolic value with operators: `x + y`, `x @ w`, `x[:, 0]` record nodes.
+
+    `==` and `!=` compare identity, as the hash does; `fk.ops.equal` compares elements.
+
+    Example:
+        >>> import fkeras as fk
+        >>> x = fk.Input((3, 4))
+        >>> (2 * x[:, 0] + 1).shape
+        (None, 4)
+    """
+
+    __slots__ = ()
+
+    def __add__(self, other: Any) -> Any:
+        return add(self, other)
+
+    def __radd__(self, other: Any) -> Any:
+        return add(other, self)
+
+    def __sub__(self, other: Any) -> Any:
+        return subtract(self, other)
+
+    def __rsub__(self, other: Any) -> Any:
+        return subtract(other, self)
+
+    def __mul__(self, other: Any) -> Any:
+        return multiply(self, other)
+
+    def __rmul__(self, other: Any) -> Any:
+        return multiply(other, self)
+
+    def __truediv__(self, other: Any) -> Any:
+        return true_divide(self, other)
+
+    def __rtruediv__(self, other: Any) -> Any:
+        return true_divide(other, self)
+
+    def __floordiv__(self, other: Any) -> Any:
+        return floor_divide(self, other)
+
+    def __rfloordiv__(self, other: Any) -> Any:
+        return floor_divide(other, self)
+
+    def __mod__(self, other: Any) -> Any:
+        return mod(self, other)
+
+    def __rmod__(self, other: Any) -> Any:
+        return mod(other, self)
+
+    def __pow__(self, other: Any) -> Any:
+        return power(self, other)
+
+    def __rpow__(self, other: Any) -> Any:
+        return power(other, self)
+
+    def __matmul__(self, other: Any) -> Any:
+        return matmul(self, other)
+
+    def __rmatmul__(self, other: Any) -> Any:
+        return matmul(other, self)
+
+    def __neg__(self) -> Any:
+        return negative(self)
+
+    def __abs__(self) -> Any:
+        return absolute(self)
+
+    def __invert__(self) -> Any:
+        return logical_not(self)
+
+    def __and__(self, other: Any) -> Any:
+        return logical_and(self, other)
+
+    def __rand__(self, other: Any) -> Any:
+        return logical_and(other, self)
+
+    def __or__(self, other: Any) -> Any:
+        return logical_or(self, other)
+
+    def __ror__(self, other: Any) -> Any:
+        return logical_or(other, self)
+
+    def __xor__(self, other: Any) -> Any:
+        return logical_xor(self, other)
+
+    def __rxor__(self, other: Any) -> Any:
+        return logical_xor(other, self)
+
+    def __lt__(self, other: Any) -> Any:
+        return less(self, other)
+
+    def __le__(self, other: Any) -> Any:
+        return less_equal(self, other)
+
+    def __gt__(self, other: Any) -> Any:
+        return greater(self, other)
+
+    def __ge__(self, other: Any) -> Any:
+        return greater_equal(self, other)
+
+    def __getitem__(self, index: Any) -> Any:
+        entries = index if isinstance(index, tuple) else (index,)
+        return getitem(self, *(_to_entry(e) for e in entries))
+
+    def __iter__(self) -> Any:
+        raise self._refuse("a loop", "[x[i] for i in range(n)] with a number n that you know")

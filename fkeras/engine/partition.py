@@ -1,0 +1,121 @@
+"""Freezing, and splitting a model into what is trained and what is not."""
+
+from __future__ import annotations
+
+import fnmatch
+from collections.abc import Callable
+from typing import Any
+
+from fkeras.engine.errors import suggest
+from fkeras.engine.frozen import FrozenDict
+from fkeras.engine.layer import Layer
+from fkeras.engine.model import set_trainable
+from fkeras.engine.skeleton import leaves_of, skeleton_of
+from fkeras.engine.weights import sublayers
+
+Pattern = str | tuple[str, ...] | list[str] | Callable[[str, Layer], bool]
+
+
+def freeze(model: Layer, pattern: Pattern = "*") -> Any:
+    """A copy whose layers that match are not trainable, with all layers inside them.
+
+    Args:
+        model: a layer or model.
+        pattern: a pattern for layer paths such as "block1*" or "encoder/dense", a list of them, or
+            a function of path and layer.
+
+    Raises:
+        ValueError: where no layer matches.
+
+    Example:
+        >>> import fkeras as fk
+        >>> x = fk.Input((4,))
+        >>> model = fk.Model(x, fk.layers.Dense(2, name="head")(fk.layers.Dense(3, name="body")(x)))
+        >>> fk.freeze(model, "bo*").layers["body"].trainable
+        False
+    """
+    return _mark(model, pattern, False)
+
+
+def unfreeze(model: Layer, pattern: Pattern = "*") -> Any:
+    """A copy whose layers that match are trainable again; the inverse of `freeze`."""
+    return _mark(model, pattern, True)
+
+
+def _mark(model: Layer, pattern: Pattern, trainable: bool) -> Any:
+    matches = _matcher(pattern)
+    if pattern == "*":
+        return set_trainable(model, trainable)
+    paths = [path for path, layer in sublayers(model) if path]
+    if not any(matches(path, layer) for path, layer in sublayers(model) if path):
+        shown = pattern if isinstance(pattern, str) else str(pattern)
+        raise ValueError(
+            f"{model.where}: no layer matches {shown!r}.{suggest(shown.strip('*'), paths)} Its "
+            f"layers are: {', '.join(paths[:12])}{', ...' if len(paths) > 12 else ''}."
+        )
+    return _mark_inside(model, "", matches, trainable)
+
+
+def _matcher(pattern: Pattern) -> Callable[[str, Layer], bool]:
+    if callable(pattern):
+        return pattern
+    patterns = (pattern,) if isinstance(pattern, str) else tuple(pattern)
+    return lambda path, layer: any(fnmatch.fnmatchcase(path, p) for p in patterns)
+
+
+def _mark_inside(layer: Layer, path: str, matches: Callable, trainable: bool) -> Layer:
+    if path and matches(path, layer):
+        return set_trainable(layer, trainable)
+
+    def inside(value: Any, at: str) -> Any:
+        if isinstance(value, Layer):
+            return _mark_inside(value, at, matches, trainable)
+        if isinstance(value, tuple):
+            return tuple(inside(v, f"{at}/{i}" if at else str(i)) for i, v in enumerate(value))
+        if isinstance(value, FrozenDict):
+            return FrozenDict({k: inside(v, f"{at}/{k}" if at else k) for k, v in value.items()})
+        return value
+
+    changed = {}
+    for name in skeleton_of(layer).children:
+        prefix = "" if name == layer.transparent_field else name
+        at = f"{path}/{prefix}" if path and prefix else path or prefix
+        changed[name] = inside(getattr(layer, name), at)
+    return layer.replace(**changed) if changed else layer
+
+
+def partition(model: Any) -> tuple[Any, Any]:
+    """`(trainable, frozen)`: two copies of the model, each with None for the other's leaves.
+
+    Gradients and optimizers see only the leaves that are there, so frozen weights cost neither.
+
+    Example:
+        >>> import jax, fkeras as fk
+        >>> layer = fk.freeze(fk.layers.Dense(2).build(jax.random.key(0), (None, 3)))
+        >>> trainable, frozen = fk.partition(layer)
+        >>> len(jax.tree.leaves(trainable)), len(jax.tree.leaves(frozen))
+        (0, 2)
+        >>> fk.combine(trainable, frozen) == layer
+        True
+    """
+    skeleton, leaves = skeleton_of(model), leaves_of(model)
+    flags = skeleton.trainable
+    trained = tuple(leaf if flag else None for leaf, flag in zip(leaves, flags, strict=True))
+    frozen = tuple(None if flag else leaf for leaf, flag in zip(leaves, flags, strict=True))
+    return skeleton.join(trained), skeleton.join(frozen)
+
+
+def combine(trainable: Any, frozen: Any) -> Any:
+    """The model that `partition` split.
+
+    Raises:
+        ValueError: where the two are not halves of one model.
+    """
+    skeleton = skeleton_of(trainable)
+    if skeleton != skeleton_of(frozen):
+        raise ValueError(
+            f"combine: expected the two halves of one model, received {trainable.where} and "
+            f"{frozen.where}, which differ in structure. Pass what fk.partition(model) returned."
+        )
+    pairs = zip(leaves_of(trainable), leaves_of(frozen), strict=True)
+    return skeleton.join(tuple(b if a is None else a for a, b in pairs))

@@ -1,0 +1,77 @@
+"""Dtype policies: the dtype that weights are kept in and the dtype that a layer computes in."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any, ClassVar
+
+import jax
+import jax.numpy as jnp
+
+from fkeras.engine.config import Configurable, option
+from fkeras.engine.errors import suggest
+
+NAMES = ("float32", "bfloat16", "float16", "float64", "mixed_bfloat16", "mixed_float16")
+_INTEGERS = ("bool", "int8", "int16", "int32", "int64", "uint8", "uint16", "uint32", "uint64")
+
+
+def _policy_name(name: Any) -> str:
+    if not isinstance(name, str):
+        name = jnp.dtype(name).name
+    if name not in NAMES + _INTEGERS:
+        raise ValueError(
+            f"There is no dtype policy {name!r}.{suggest(name, NAMES)} Known: {', '.join(NAMES)}."
+        )
+    return name
+
+
+class DTypePolicy(Configurable):
+    """Weights in `variable_dtype`, computation in `compute_dtype`.
+
+    Args:
+        name: a dtype, or "mixed_bfloat16" / "mixed_float16": float32 weights, and computation in
+            the short type.
+
+    Raises:
+        ValueError: for an unknown name.
+
+    Example:
+        >>> import fkeras as fk
+        >>> policy = fk.DTypePolicy("mixed_bfloat16")
+        >>> policy.variable_dtype, policy.compute_dtype
+        ('float32', 'bfloat16')
+    """
+
+    keras_module: ClassVar[str] = "keras"
+    name: str = option(convert=_policy_name)
+
+    @property
+    def variable_dtype(self) -> str:
+        return "float32" if self.name.startswith("mixed_") else self.name
+
+    @property
+    def compute_dtype(self) -> str:
+        return self.name.removeprefix("mixed_")
+
+
+def get_policy(value: Any) -> DTypePolicy:
+    """The policy that a name, a dtype, a policy or Keras's JSON form of one means; None: float32."""
+    if value is None:
+        return DTypePolicy("float32")
+    if isinstance(value, DTypePolicy):
+        return value
+    if isinstance(value, Mapping):
+        return DTypePolicy(value["config"]["name"] if "config" in value else value["name"])
+    return DTypePolicy(value)
+
+
+def cast_floats(tree: Any, dtype: str) -> Any:
+    """Every floating-point array of the tree in `dtype`; everything else as it is."""
+
+    def cast(value: Any) -> Any:
+        kind = getattr(value, "dtype", None)
+        if kind is None or not jnp.issubdtype(kind, jnp.floating) or kind == dtype:
+            return value
+        return jnp.asarray(value, dtype=dtype)
+
+    return jax.tree.map(cast, tree)

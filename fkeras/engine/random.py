@@ -1,0 +1,193 @@
+"""Random numbers for weights, without one compiled program a shape.
+
+The bits are those of JAX's threefry generator. For a concrete key they are drawn on the host with
+NumPy, for a traced key with `jax.random.bits`; what follows (one rounding, or one fixed program)
+is the same on both ways, so a key gives the same weights eagerly, under `jit` and under `vmap`.
+"""
+
+from __future__ import annotations
+
+import functools
+import math
+import zlib
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+
+_ROTATIONS = ((13, 15, 26, 6), (17, 29, 16, 24))
+_PARITY = np.uint32(0x1BD11BDA)
+# elements a piece: the dozen passes over a piece stay in the cache
+_PIECE = 1 << 15
+_HALF = 23  # bits of a draw: an odd integer below 2**23 is exact in float32
+
+
+def _threefry(k0: Any, k1: Any, x0: np.ndarray, x1: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    """Threefry-2x32 with 20 rounds, on arrays of uint32 that it overwrites.
+
+    References:
+        Salmon et al., Parallel random numbers: as easy as 1, 2, 3 (2011).
+    """
+    keys = (k0, k1, k0 ^ k1 ^ _PARITY)
+    x0 += keys[0]
+    x1 += keys[1]
+    high = np.empty_like(x1)
+    for block in range(5):
+        for rotation in _ROTATIONS[block % 2]:
+            x0 += x1
+            np.right_shift(x1, np.uint32(32 - rotation), out=high)
+            np.left_shift(x1, np.uint32(rotation), out=x1)
+            np.bitwise_or(x1, high, out=x1)
+            np.bitwise_xor(x1, x0, out=x1)
+        x0 += keys[(block + 1) % 3]
+        # the counter of the block is added to the key first: uint32 arithmetic wraps
+        x1 += np.uint32((int(keys[(block + 2) % 3]) + block + 1) & 0xFFFFFFFF)
+    return x0, x1
+
+
+def _host_key(key: Any) -> tuple[np.uint32, np.uint32] | None:
+    """The words of a key that can be worked with on the host, None for any other."""
+    _check_key(key)
+    if isinstance(key, jax.core.Tracer) or str(key.dtype) != "key<fry>" or key.shape != ():
+        return None
+    if not jax.config.jax_threefry_partitionable:
+        return None
+    words = np.asarray(jax.random.key_data(key))
+    return words[0], words[1]
+
+
+def _check_key(key: Any) -> None:
+    dtype = getattr(key, "dtype", None)
+    if dtype is None or not jnp.issubdtype(dtype, jax.dtypes.prng_key):
+        raise TypeError(
+            f"expected a typed PRNG key, received {type(key).__name__}. Make one: "
+            "jax.random.key(0)."
+        )
+
+
+def fold_in(key: jax.Array, data: int | str) -> jax.Array:
+    """The key that `data` derives from `key`; a name derives the key of its checksum.
+
+    Args:
+        key: a typed PRNG key.
+        data: an integer, or a name.
+
+    Returns:
+        What `jax.random.fold_in` returns for the integer.
+
+    Raises:
+        TypeError: for a key of the old form, or something else.
+
+    Example:
+        >>> import jax
+        >>> key = jax.random.key(0)
+        >>> bool(fold_in(key, 7) == jax.random.fold_in(key, 7))
+        True
+    """
+    number = zlib.crc32(data.encode()) if isinstance(data, str) else data
+    words = _host_key(key) if isinstance(number, int) else None
+    if words is None:
+        return jax.random.fold_in(key, jnp.uint32(number) if isinstance(number, int) else number)
+    high, low = _threefry(
+        *words, np.zeros(1, np.uint32), np.array([number & 0xFFFFFFFF], np.uint32)
+    )
+    return jax.random.wrap_key_data(np.concatenate([high, low]), impl="threefry2x32")
+
+
+def _host_pieces(words: tuple, size: int) -> Any:
+    """The bits of `jax.random.bits(key, (size,))`, in pieces."""
+    for start in range(0, size, _PIECE):
+        count = np.arange(start, min(start + _PIECE, size), dtype=np.uint64)
+        high = (count >> np.uint64(32)).astype(np.uint32)
+        low = count.astype(np.uint32)
+        x0, x1 = _threefry(*words, high, low)
+        yield slice(start, start + len(count)), np.bitwise_xor(x0, x1, out=x0)
+
+
+def _odd_integers(bits: Any, xp: Any) -> Any:
+    """Odd integers between -2**23 and 2**23, exact as float32."""
+    top = (bits >> np.uint32(32 - _HALF)).astype(xp.int32)
+    return (top * 2 + (1 - (1 << _HALF))).astype(xp.float32)
+
+
+def uniform(
+    key: jax.Array, shape: tuple[int, ...], limit: float = 1.0, dtype: Any = "float32"
+) -> jax.Array:
+    """Numbers spread evenly over (-limit, limit), both ends excluded.
+
+    Args:
+        key: a typed PRNG key.
+        shape: the shape.
+        limit: the bound.
+        dtype: the dtype; the draw itself is in float32.
+
+    Example:
+        >>> import jax
+        >>> x = uniform(jax.random.key(0), (100,), 0.5)
+        >>> bool((abs(x) < 0.5).all())
+        True
+    """
+    scale = np.float32(limit * 2.0**-_HALF)
+    words = _host_key(key)
+    if words is None:
+        bits = jax.random.bits(key, tuple(shape), "uint32")
+        return (_odd_integers(bits, jnp) * scale).astype(dtype)
+    out = np.empty(math.prod(shape), np.float32)
+    for place, bits in _host_pieces(words, out.size):
+        np.multiply(_odd_integers(bits, np), scale, out=out[place])
+    return jax.device_put(out.reshape(shape).astype(jnp.dtype(dtype)))
+
+
+def _signed(bits: jax.Array) -> jax.Array:
+    return _odd_integers(bits, jnp) * np.float32(2.0**-_HALF)
+
+
+def _normal_of(bits: jax.Array) -> jax.Array:
+    return np.float32(math.sqrt(2)) * jax.lax.erf_inv(_signed(bits))
+
+
+def _truncated_of(bits: jax.Array) -> jax.Array:
+    # erf maps the cut at two standard deviations to a symmetric range of probabilities
+    bound = np.float32(math.erf(2 / math.sqrt(2)))
+    return np.float32(math.sqrt(2)) * jax.lax.erf_inv(_signed(bits) * bound)
+
+
+@functools.partial(jax.jit, static_argnums=0)
+def _piece(transform: Any, bits: jax.Array) -> jax.Array:
+    return transform(bits)
+
+
+def _drawn(key: jax.Array, shape: tuple[int, ...], transform: Any, dtype: Any) -> jax.Array:
+    words = _host_key(key)
+    if words is None:
+        return transform(jax.random.bits(key, tuple(shape), "uint32")).astype(dtype)
+    out = np.empty(math.prod(shape), np.float32)
+    padded = np.zeros(_PIECE, np.uint32)
+    for place, bits in _host_pieces(words, out.size):
+        padded[: len(bits)] = bits  # one program for every shape
+        out[place] = np.asarray(_piece(transform, padded))[: len(bits)]
+    return jax.device_put(out.reshape(shape).astype(jnp.dtype(dtype)))
+
+
+def normal(key: jax.Array, shape: tuple[int, ...], dtype: Any = "float32") -> jax.Array:
+    """Numbers of the standard normal distribution.
+
+    Example:
+        >>> import jax
+        >>> normal(jax.random.key(0), (2, 3)).shape
+        (2, 3)
+    """
+    return _drawn(key, shape, _normal_of, dtype)
+
+
+def truncated_normal(key: jax.Array, shape: tuple[int, ...], dtype: Any = "float32") -> jax.Array:
+    """Numbers of the standard normal distribution cut off at two standard deviations.
+
+    Example:
+        >>> import jax
+        >>> x = truncated_normal(jax.random.key(0), (1000,))
+        >>> bool((abs(x) <= 2).all())
+        True
+    """
+    return _drawn(key, shape, _truncated_of, dtype)

@@ -1,0 +1,235 @@
+"""Recording: a call on symbolic tensors becomes a Node, and the shapes of its outputs are inferred.
+
+Inference runs the layer itself under `jax.eval_shape`, with unknown axes as symbolic dimensions,
+so no layer computes output shapes by hand and nothing is compiled.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import functools
+import os
+import sys
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+
+from fkeras.engine import structure
+from fkeras.engine.context import Context, Output
+from fkeras.engine.errors import FKerasError
+from fkeras.engine.frozen import ArrayConstant, freeze_value, is_array
+from fkeras.engine.node import Node, is_symbolic
+from fkeras.engine.skeleton import Skeleton, leaves_of, skeleton_of
+from fkeras.engine.spec import Spec, as_probes, as_spec, as_structs
+from fkeras.engine.structure import Branch, Ref
+
+_HOME = os.path.dirname(os.path.dirname(os.path.abspath(__file__))) + os.sep
+# two sizes that the usual kernels, strides and splits divide; axes that follow them are unknown
+_PROBES = (32, 48)
+# it moved between the versions of jax that are supported
+if hasattr(jax.errors, "InconclusiveDimensionOperation"):
+    _Inconclusive = jax.errors.InconclusiveDimensionOperation
+else:
+    _Inconclusive = jax.core.InconclusiveDimensionOperation
+
+
+@dataclasses.dataclass(frozen=True)
+class Inference:
+    """What a call will return: the tree of its outputs and their specs."""
+
+    value: Any
+    outputs: tuple[Spec, ...]
+    masks: tuple[Spec | None, ...]
+    losses: int
+    metrics: tuple[str, ...]
+    updates: bool
+
+
+def record(layer: Any, args: tuple, options: dict, training: bool | None = None) -> Any:
+    """Records one call of `layer` and returns its symbolic outputs.
+
+    The outputs are tensors of the class of the inputs; nothing that exists is changed.
+    """
+    tensors: list[Any] = []
+
+    def place(value: Any) -> Any:
+        if is_symbolic(value):
+            tensors.append(value)
+            return Ref(len(tensors) - 1)
+        if isinstance(value, jax.core.Tracer):
+            raise FKerasError(
+                f"{layer.where}: expected symbolic tensors and constants, received a traced array "
+                "beside them. A graph holds no traced values: make it an fk.Input of the graph.",
+                layer=layer.where,
+            )
+        return ArrayConstant(value) if is_array(value) else freeze_value(value)
+
+    template = structure.freeze(args, place)
+    frozen_options = structure.freeze(options, place)
+    specs = tuple(t.spec for t in tensors)
+    masks = tuple(t.node.masks[t.index] for t in tensors)
+    first_args = structure.fill(template, specs)
+    resolved = layer.resolve(*first_args)
+    found = infer(resolved, template, frozen_options, specs, masks, training)
+    node = Node(
+        layer,
+        resolved=resolved,
+        inputs=tuple(tensors),
+        args=template,
+        options=frozen_options,
+        training=training,
+        value=found.value,
+        outputs=found.outputs,
+        masks=found.masks,
+        losses=found.losses,
+        metrics=found.metrics,
+        updates=found.updates,
+        location=_user_line(),
+    )
+    kind = type(tensors[0])
+    return structure.fill(found.value, [kind(node, i) for i in range(len(found.outputs))])
+
+
+def infer(
+    layer: Any,
+    args: Branch,
+    options: Branch,
+    specs: tuple[Spec, ...],
+    masks: tuple[Spec | None, ...],
+    training: bool | None,
+) -> Inference:
+    """What a call of `layer` returns for inputs of these specs."""
+    weights = tuple(None if w is None else as_spec(w) for w in leaves_of(layer))
+    try:
+        return _infer(skeleton_of(layer), weights, args, options, specs, masks, training)
+    except Exception as error:
+        names = [str(s) for s in specs]
+        shapes = structure.draw(args, lambda i: names[i])
+        error.add_note(f"while {layer.where} was called on symbolic inputs {shapes[1:-1]}")
+        raise
+
+
+# A memo of a pure function of hashable values: a deep network repeats the same few calls.
+@functools.lru_cache(maxsize=1024)
+def _infer(
+    skeleton: Skeleton,
+    weights: tuple,
+    args: Branch,
+    options: Branch,
+    specs: tuple[Spec, ...],
+    masks: tuple[Spec | None, ...],
+    training: bool | None,
+) -> Inference:
+    def compute(key: Any, leaves: tuple, tensors: tuple, tensor_masks: tuple) -> Output:
+        layer = skeleton.join(leaves)
+        inputs = fill_arrays(args, tensors)
+        shapes = structure.fill(args, specs)
+        if not layer.built:
+            layer = layer.build(key, *shapes)
+        context = Context(
+            state=layer.init_state(*shapes),
+            training=True if training is None else training,
+            key=key,
+            mask=masks_of(args, tensor_masks),
+            where=layer.where,
+        )
+        call_options = fill_arrays(options, tensors)
+        if "mask" in call_options:
+            context.mask = call_options.pop("mask")
+        return layer.run(context, *inputs, **call_options)
+
+    def evaluate(make: Any) -> Output:
+        made = make([*weights, *specs, *masks])
+        n, m = len(weights), len(specs)
+        parts = tuple(made[:n]), tuple(made[n : n + m]), tuple(made[n + m :])
+        return jax.eval_shape(compute, _key_spec(), *parts)
+
+    unknown = any(isinstance(d, str) for s in specs for d in s.dims)
+    try:
+        out = evaluate(as_structs)
+    except FKerasError:
+        raise
+    except (TypeError, _Inconclusive) as error:
+        if not unknown:
+            raise
+        try:
+            low, high = (evaluate(lambda s, fill=fill: as_probes(s, fill)) for fill in _PROBES)
+        except Exception:
+            raise error from None
+        return _describe(low, high)
+    return _describe(out, out)
+
+
+def _describe(low: Output, high: Output) -> Inference:
+    value, outputs = structure.number(low.value)
+    _, others = structure.number(high.value)
+    masks = mask_leaves(value, low.mask)
+    other_masks = mask_leaves(value, high.mask)
+    return Inference(
+        value=value,
+        outputs=tuple(_common(a, b) for a, b in zip(outputs, others, strict=True)),
+        masks=tuple(_common(a, b) for a, b in zip(masks, other_masks, strict=True)),
+        losses=len(low.losses),
+        metrics=tuple(low.metrics),
+        updates=bool(low.updates),
+    )
+
+
+def _common(a: Any, b: Any) -> Spec | None:
+    """The spec of an output that was inferred for two sizes of the unknown axes."""
+    if a is None:
+        return None
+    one, two = as_spec(a), as_spec(b)
+    if one == two:
+        return one
+    pairs = zip(one.dims, two.dims, strict=True)
+    return Spec(as_spec(tuple(x if x == y else None for x, y in pairs)).dims, one.dtype)
+
+
+def _key_spec() -> jax.ShapeDtypeStruct:
+    return jax.eval_shape(jax.random.key, jax.ShapeDtypeStruct((), "uint32"))
+
+
+def fill_arrays(template: Any, tensors: Any) -> Any:
+    """The tree with arrays in their places; constants become arrays."""
+
+    def leaf(value: Any) -> Any:
+        if isinstance(value, Ref):
+            return tensors[value.index]
+        return jnp.asarray(value.array) if isinstance(value, ArrayConstant) else value
+
+    return structure.thaw(template, leaf)
+
+
+def masks_of(args: Branch, masks: Any) -> Any:
+    """`Context.mask` for a call: the inputs' masks in the tree of the positional arguments."""
+    refs = [leaf for leaf in structure.leaves(args) if isinstance(leaf, Ref)]
+    if all(masks[r.index] is None for r in refs):
+        return None
+    trees = structure.thaw(args, lambda v: masks[v.index] if isinstance(v, Ref) else None)
+    return trees[0] if len(trees) == 1 else trees
+
+
+def mask_leaves(value: Any, mask: Any) -> list[Any]:
+    """One mask (or None) for each output of the frozen tree `value`; a single mask serves all."""
+    count = sum(isinstance(leaf, Ref) for leaf in structure.leaves(value))
+    if mask is None:
+        return [None] * count
+    if is_array(mask) or hasattr(mask, "shape"):
+        return [mask] * count
+    found = structure.match(value, mask) if isinstance(value, Branch) else None
+    if found is None:
+        given = len(mask) if isinstance(mask, list | tuple | dict) else 1
+        raise FKerasError(
+            f"expected a mask for each of the {count} outputs, received {given} masks. Return one "
+            "mask (or None) an output in Output.mask, in the structure of the value."
+        )
+    return found
+
+
+def _user_line() -> str:
+    frame = sys._getframe(1)
+    while frame is not None and frame.f_code.co_filename.startswith(_HOME):
+        frame = frame.f_back
+    return "" if frame is None else f"{frame.f_code.co_filename}:{frame.f_lineno}"

@@ -1,0 +1,232 @@
+"""Objects to and from JSON, in the form that Keras 3 writes.
+
+`{"module": "keras.initializers", "class_name": "Zeros", "config": {}, "registered_name": None}`.
+Names in a file are resolved as pickle resolves them, by the module that they name: "keras.X" is
+`fkeras.X` here. Classes of the user's own come from an explicit mapping, `custom_objects`; there
+is no registry.
+"""
+
+from __future__ import annotations
+
+import importlib
+import types
+from collections.abc import Callable, Mapping
+from typing import Any
+
+import ml_dtypes  # noqa: F401  (a dependency of jax: gives NumPy the names of its small floats)
+import numpy as np
+
+from fkeras.engine.errors import suggest
+from fkeras.engine.frozen import ArrayConstant, FrozenDict
+
+_PACKAGE = "fkeras"
+# Keras's public names of what lives elsewhere in its own tree, and its aliases
+_CLASS_ALIASES = types.MappingProxyType({"Functional": "Model", "DTypePolicyMap": "DTypePolicy"})
+
+
+def keras_module(cls: type) -> str | None:
+    """The module under which Keras knows `cls`, or None for a class that is not ours."""
+    declared = cls.__dict__.get("keras_module")
+    if declared is not None:
+        return declared
+    parts = cls.__module__.split(".")
+    if parts[0] != _PACKAGE or len(parts) < 2:
+        return None
+    return f"keras.{parts[1]}"
+
+
+def encode(value: Any, where: str = "") -> Any:
+    """A configuration value as JSON data.
+
+    Raises:
+        TypeError: for a value that JSON cannot hold, saying whose it is.
+    """
+    if value is None or isinstance(value, bool | int | float | str):
+        return value
+    if isinstance(value, list | tuple):
+        return [encode(v, where) for v in value]
+    if isinstance(value, Mapping):
+        return {str(k): encode(v, f"{where}[{k!r}]") for k, v in value.items()}
+    if isinstance(value, ArrayConstant):
+        data = {"value": value.array.tolist(), "dtype": str(value.array.dtype)}
+        return {"class_name": "__numpy__", "config": data}
+    if hasattr(value, "get_config") and not isinstance(value, type):
+        return serialize(value)
+    if isinstance(value, types.FunctionType | types.BuiltinFunctionType) or callable(value):
+        return _encode_function(value, where)
+    if isinstance(value, np.dtype):
+        return value.name
+    raise TypeError(
+        f"{where or 'The configuration'}: a value of type {type(value).__name__} has no JSON "
+        "form. Use numbers, strings, lists, dictionaries, arrays, or an object with get_config."
+    )
+
+
+def _encode_function(function: Callable, where: str) -> Any:
+    name = getattr(function, "__name__", None)
+    if name is None or name == "<lambda>":
+        raise TypeError(
+            f"{where or 'The configuration'}: {name or type(function).__name__} has no name to be "
+            "saved under. Define it with `def`, and pass it again on loading with "
+            "custom_objects={'its_name': its_function}."
+        )
+    module = getattr(function, "__module__", None) or ""
+    parts = module.split(".")
+    if parts[0] == _PACKAGE and len(parts) >= 2:
+        home = importlib.import_module(".".join(parts[:2]))
+        if getattr(home, name, None) is function:
+            return name
+    return {
+        "module": "builtins",
+        "class_name": "function",
+        "config": name,
+        "registered_name": name,
+    }
+
+
+def serialize(obj: Any) -> Any:
+    """`obj` as JSON data in Keras 3's form.
+
+    Args:
+        obj: an object with `get_config`, a function of this package or a named one of your own.
+
+    Returns:
+        A dictionary with `module`, `class_name`, `config` and `registered_name`; for a function
+        of this package its name.
+
+    Raises:
+        TypeError: where something in its configuration has no JSON form.
+
+    Example:
+        >>> import fkeras as fk
+        >>> fk.layers.serialize(fk.layers.Dropout(0.5))["class_name"]
+        'Dropout'
+    """
+    if obj is None or isinstance(obj, str):
+        return obj
+    if not hasattr(obj, "get_config"):
+        return encode(obj)
+    cls = type(obj)
+    module = keras_module(cls)
+    return {
+        "module": module if module is not None else cls.__module__,
+        "class_name": getattr(cls, "keras_class_name", None) or cls.__name__,
+        "config": obj.get_config(),
+        "registered_name": None if module is not None else cls.__name__,
+    }
+
+
+def deserialize(config: Any, custom_objects: Mapping[str, Any] | None = None) -> Any:
+    """The object that `serialize` (or Keras 3) wrote as `config`.
+
+    Args:
+        config: JSON data with `class_name` and `config`.
+        custom_objects: your own classes and functions by name.
+
+    Raises:
+        ValueError: where the name is unknown; it says how to pass a class of your own.
+
+    Example:
+        >>> import fkeras as fk
+        >>> fk.layers.deserialize(fk.layers.serialize(fk.layers.Dropout(0.5)))
+        Dropout(0.5)
+    """
+    if not isinstance(config, Mapping):
+        raise TypeError(
+            f"deserialize: expected a dictionary with 'class_name' and 'config', received "
+            f"{type(config).__name__}. Pass what serialize returned."
+        )
+    if "class_name" not in config:
+        raise ValueError(
+            "deserialize: the dictionary has no 'class_name' (its keys: "
+            f"{', '.join(map(str, config)) or 'none'}). Pass what serialize returned; for a "
+            "layer's own get_config() call its class's from_config."
+        )
+    name = config["class_name"]
+    if name == "__numpy__":
+        data = config["config"]
+        return np.asarray(data["value"], dtype=data["dtype"])
+    if name == "function":
+        return resolve(config["config"], "builtins", custom_objects)
+    cls = resolve(name, config.get("module"), custom_objects)
+    return cls.from_config(dict(config.get("config") or {}), custom_objects=custom_objects)
+
+
+def resolve(name: str, module: str | None, custom_objects: Mapping[str, Any] | None = None) -> Any:
+    """The class or function that a file calls `name` in `module`.
+
+    Raises:
+        ValueError: where there is none, with the nearest name.
+    """
+    if custom_objects and name in custom_objects:
+        return custom_objects[name]
+    parts = (module or "").split(".")
+    ours = parts[0] in ("keras", _PACKAGE)
+    if ours:
+        # keras.src.models.functional -> fkeras, keras.layers -> fkeras.layers
+        home = parts[1] if len(parts) > 1 and parts[1] not in ("src", "models") else None
+        namespace = importlib.import_module(f"{_PACKAGE}.{home}" if home else _PACKAGE)
+        name = _CLASS_ALIASES.get(name, name)
+        if name in getattr(namespace, "__all__", ()):
+            return getattr(namespace, name)
+        hint = suggest(name, getattr(namespace, "__all__", ()))
+    else:
+        hint = suggest(name, custom_objects or ())
+    raise ValueError(
+        f"deserialize: there is no {name!r} in {module or 'the file'!r}.{hint} For a class or "
+        f"function of your own pass custom_objects={{{name!r}: {name}}}."
+    )
+
+
+def decode(value: Any, custom_objects: Mapping[str, Any] | None = None) -> Any:
+    """The configuration value that `encode` wrote: objects in it are made, the rest is kept."""
+    if isinstance(value, Mapping):
+        if "class_name" in value and "config" in value:
+            return deserialize(value, custom_objects)
+        return FrozenDict({k: decode(v, custom_objects) for k, v in value.items()})
+    if isinstance(value, list | tuple):
+        return [decode(v, custom_objects) for v in value]
+    return value
+
+
+def lookup(
+    identifier: Any,
+    kind: str,
+    names: Mapping[str, Any],
+    custom_objects: Mapping[str, Any] | None = None,
+) -> Any:
+    """The object that `identifier` means: a name, a class, a configuration or the object itself.
+
+    Args:
+        identifier: None, a name in `names`, a dictionary from `serialize`, a class, or a callable.
+        kind: the word for messages, such as "initializer".
+        names: classes and functions by name.
+        custom_objects: your own by name, looked at first.
+
+    Raises:
+        ValueError: for an unknown name, with the nearest one.
+        TypeError: for anything that is none of these.
+    """
+    if identifier is None:
+        return None
+    if isinstance(identifier, str):
+        if custom_objects and identifier in custom_objects:
+            identifier = custom_objects[identifier]
+        elif identifier in names:
+            identifier = names[identifier]
+        else:
+            known = [n for n in names if n == n.lower()]
+            raise ValueError(
+                f"There is no {kind} {identifier!r}.{suggest(identifier, names)} Known: "
+                f"{', '.join(sorted(known))}; or pass a function or object of your own."
+            )
+    if isinstance(identifier, Mapping):
+        return deserialize(identifier, custom_objects)
+    if isinstance(identifier, type):
+        return identifier()
+    if callable(identifier) or hasattr(identifier, "get_config"):
+        return identifier
+    raise TypeError(
+        f"Expected a name, a configuration or a callable for the {kind}, received "
+        f"{type(identifier).__name__}. For example: {next(iter(names), None)!r}."
+    )

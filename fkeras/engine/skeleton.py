@@ -1,0 +1,192 @@
+"""A layer as a pytree: a flat tuple of leaves, and everything else as one static value.
+
+The leaves of a layer are its own weights and then those of its children, in order. The static
+half is a `Skeleton`, which hashes once and compares by identity first, because JAX compares it at
+every dispatch. A layer with children is put together again only when somebody asks for them: a
+training step that carries a model of 500 weights unflattens one object, not 500.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Iterator, Mapping
+from typing import Any
+
+import jax
+
+from fkeras.engine.frozen import FrozenDict
+
+WEIGHT = "fkeras.weight"
+CACHES = ("_leaves", "_opened", "_skeleton")
+
+
+class Skeleton:
+    """The static half of a layer.
+
+    Attributes:
+        cls: the layer's class.
+        static: its configuration by field.
+        weights: the names of its own weights.
+        children: by field, the tree of its children's skeletons.
+        names: a path for each leaf, such as "cell/kernel".
+        trainable: for each leaf, whether the layer that owns it is trainable.
+        own: how many of the leaves are its own weights.
+    """
+
+    __slots__ = ("_hash", "children", "cls", "names", "own", "static", "trainable", "weights")
+
+    def __init__(self, cls: type, static: dict, weights: tuple, children: dict):
+        self.cls, self.static, self.weights, self.children = cls, static, weights, children
+        self.own = len(weights)
+        names = list(weights)
+        trainable = [static["trainable"]] * len(weights)
+        for prefix, child in walk(children, cls.transparent_field):
+            names.extend(f"{prefix}/{name}" for name in child.names)
+            trainable.extend(child.trainable)
+        self.names, self.trainable = tuple(names), tuple(trainable)
+        self._hash = None
+
+    def __hash__(self) -> int:
+        if self._hash is None:
+            static = frozenset(self.static.items())
+            self._hash = hash((self.cls, static, self.weights, tuple(self.children.items())))
+        return self._hash
+
+    def __eq__(self, other: object) -> bool:
+        if self is other:
+            return True
+        return (
+            isinstance(other, Skeleton)
+            and hash(self) == hash(other)
+            and self.cls is other.cls
+            and self.static == other.static
+            and self.weights == other.weights
+            and self.children == other.children
+        )
+
+    def __reduce__(self):
+        return (Skeleton, (self.cls, self.static, self.weights, self.children))
+
+    def __repr__(self) -> str:
+        return f"<Skeleton {self.cls.__name__}, {len(self.names)} leaves>"
+
+    def join(self, leaves: tuple) -> Any:
+        """The layer of these leaves."""
+        layer = object.__new__(self.cls)
+        attributes = layer.__dict__
+        attributes.update(self.static)
+        attributes["_skeleton"] = self
+        attributes["_leaves"] = leaves
+        for name, leaf in zip(self.weights, leaves, strict=False):
+            attributes[name] = leaf
+        for name in self.children:
+            if hasattr(self.cls, name):  # a class default would hide that it is still missing
+                attributes[name] = self.child(name, leaves)
+        return layer
+
+    def child(self, field: str, leaves: tuple) -> Any:
+        """The children in `field`, put together of `leaves`."""
+        start = self.own
+        for name, tree in self.children.items():
+            size = sum(len(s.names) for _, s in walk_tree(tree, ""))
+            if name == field:
+                return _join_tree(tree, iter(leaves[start : start + size]))
+            start += size
+        raise KeyError(field)
+
+
+def _is_layer(value: Any) -> bool:
+    return hasattr(type(value), "transparent_field")
+
+
+def walk_tree(tree: Any, path: str) -> Iterator[tuple[str, Any]]:
+    """The skeletons (or layers) in a child field, with their paths."""
+    if isinstance(tree, tuple):
+        for index, part in enumerate(tree):
+            yield from walk_tree(part, f"{path}/{index}" if path else str(index))
+    elif isinstance(tree, Mapping):
+        for key, part in tree.items():
+            yield from walk_tree(part, f"{path}/{key}" if path else str(key))
+    elif _is_layer(tree) or isinstance(tree, Skeleton):
+        yield path, tree
+
+
+def walk(children: Mapping[str, Any], transparent: str | None) -> Iterator[tuple[str, Any]]:
+    """The skeletons (or layers) of all child fields; a transparent field adds nothing to paths."""
+    for field, tree in children.items():
+        yield from walk_tree(tree, "" if field == transparent else field)
+
+
+def _join_tree(tree: Any, leaves: Iterator) -> Any:
+    if isinstance(tree, Skeleton):
+        return tree.join(tuple(next(leaves) for _ in tree.names))
+    if isinstance(tree, tuple):
+        return tuple(_join_tree(t, leaves) for t in tree)
+    if isinstance(tree, Mapping):
+        return FrozenDict({k: _join_tree(t, leaves) for k, t in tree.items()})
+    return tree
+
+
+def _split_tree(value: Any) -> Any:
+    if isinstance(value, tuple):
+        return tuple(_split_tree(v) for v in value)
+    if isinstance(value, Mapping):
+        return FrozenDict({k: _split_tree(v) for k, v in value.items()})
+    return skeleton_of(value) if _is_layer(value) else value
+
+
+def holds_layer(value: Any) -> bool:
+    """Whether a field's value is a layer, or a tuple or dictionary with layers in it."""
+    return next(walk_tree(value, ""), None) is not None
+
+
+def skeleton_of(layer: Any) -> Skeleton:
+    """The static half of `layer`, made once for each object."""
+    known = layer.__dict__.get("_skeleton")
+    if known is not None:
+        return known
+    static, weights, children = {"_built": layer.__dict__.get("_built", False)}, [], {}
+    for field in dataclasses.fields(layer):
+        if WEIGHT in field.metadata:
+            weights.append(field.name)
+            continue
+        value = getattr(layer, field.name)
+        if field.name in (type(layer).child_fields or (field.name,)) and holds_layer(value):
+            children[field.name] = _split_tree(value)
+        else:
+            static[field.name] = value
+    skeleton = Skeleton(type(layer), static, tuple(weights), children)
+    layer.__dict__["_skeleton"] = skeleton
+    return skeleton
+
+
+def leaves_of(layer: Any) -> tuple:
+    """The leaves of `layer`: a slot for each weight, None where there is none."""
+    known = layer.__dict__.get("_leaves")
+    if known is not None:
+        return known
+    skeleton = skeleton_of(layer)
+    leaves = [getattr(layer, name) for name in skeleton.weights]
+    for _, child in walk({f: getattr(layer, f) for f in skeleton.children}, None):
+        leaves.extend(leaves_of(child))
+    layer.__dict__["_leaves"] = tuple(leaves)
+    return layer.__dict__["_leaves"]
+
+
+def flatten(layer: Any) -> tuple[tuple, Skeleton]:
+    return leaves_of(layer), skeleton_of(layer)
+
+
+def flatten_with_keys(layer: Any) -> tuple[list, Skeleton]:
+    skeleton = skeleton_of(layer)
+    keys = (jax.tree_util.GetAttrKey(name) for name in skeleton.names)
+    return list(zip(keys, leaves_of(layer), strict=True)), skeleton
+
+
+def unflatten(skeleton: Skeleton, leaves: Any) -> Any:
+    return skeleton.join(tuple(leaves))
+
+
+def register(cls: type) -> None:
+    """Registers a layer class as a pytree."""
+    jax.tree_util.register_pytree_with_keys(cls, flatten_with_keys, unflatten, flatten)
