@@ -1,0 +1,73 @@
+"""Timing side by side: process CPU time, all contenders in turn in one process, ratios a round.
+
+On a machine that others use wall time measures the neighbours; CPU time does not count waiting.
+Import this before jax, so that XLA computes on one thread and CPU time is work.
+"""
+
+import os
+
+os.environ.setdefault("XLA_FLAGS", "--xla_cpu_multi_thread_eigen=false")
+os.environ.setdefault("NPROC", "1")
+os.environ.setdefault("KERAS_BACKEND", "jax")
+os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "3")
+
+import contextlib
+import statistics
+import time
+
+
+def compare(contenders, rounds=15):
+    """CPU seconds of each contender in each round, run A B C then C B A.
+
+    Args:
+        contenders: functions without arguments by name; the first is the divisor.
+        rounds: how often all run.
+    """
+    times = {name: [] for name in contenders}
+    for round_number in range(rounds):
+        order = list(contenders) if round_number % 2 == 0 else list(reversed(contenders))
+        for name in order:
+            start = time.process_time()
+            contenders[name]()
+            times[name].append(time.process_time() - start)
+    return times
+
+
+def report(title, times, limit=None):
+    """Prints medians and ratios with quartiles; returns the median ratio of each contender."""
+    names = list(times)
+    base, medians = times[names[0]], {}
+    print(f"\n{title}")
+    for name in names:
+        ratios = sorted(t / b for t, b in zip(times[name], base, strict=True))
+        low, high = ratios[len(ratios) // 4], ratios[-1 - len(ratios) // 4]
+        medians[name] = statistics.median(ratios)
+        ms = statistics.median(times[name]) * 1e3
+        print(f"  {name:28s} {ms:10.2f} ms CPU   ratio {medians[name]:.3f} [{low:.3f}, {high:.3f}]")
+    if limit is not None:
+        name, most = limit
+        verdict = "holds" if medians[name] <= most else "FAILS"
+        print(f"  goal: {name} at most {most} times {names[0]}: {verdict}")
+    return medians
+
+
+@contextlib.contextmanager
+def count_compiles():
+    """A list whose length is the number of programs that XLA compiled inside the block."""
+    import jax.monitoring
+
+    events = []
+
+    def listen(event, duration, **_):
+        if event.endswith("backend_compile_duration"):
+            events.append(duration)
+
+    jax.monitoring.register_event_duration_secs_listener(listen)
+    yield events
+    unregister = getattr(jax.monitoring, "unregister_event_duration_listener", None)
+    if unregister is not None:
+        unregister(listen)
+    else:  # older jax keeps it in a private module
+        from jax._src import monitoring
+
+        monitoring._unregister_event_duration_listener_by_callback(listen)

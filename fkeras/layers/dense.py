@@ -1,0 +1,95 @@
+"""`Dense`: an affine map of the last axis."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any, ClassVar, Self
+
+import jax
+import jax.numpy as jnp
+
+from fkeras import activations, constraints, initializers, regularizers
+from fkeras.engine import InputSpec, Layer, Spec, align, option, weight
+from fkeras.layers._arguments import positive_integer
+
+
+def dense(x: jax.Array, kernel: jax.Array, bias: jax.Array | None = None) -> jax.Array:
+    """Computes `x @ kernel + bias` over the last axis of `x`.
+
+    Args:
+        x: array of shape (b, ..., d).
+        kernel: array of shape (d, u).
+        bias: array of shape (u,), or None.
+
+    Returns:
+        An array of shape (b, ..., u).
+
+    Example:
+        >>> import jax.numpy as jnp
+        >>> dense(jnp.ones((1, 3)), jnp.ones((3, 2)), jnp.ones(2))
+        Array([[4., 4.]], dtype=float32)
+    """
+    if not jnp.issubdtype(x.dtype, jnp.inexact):
+        x = x.astype(kernel.dtype)
+    y = jnp.tensordot(x, kernel, axes=1)
+    return y if bias is None else y + align(bias, y.ndim)
+
+
+class Dense(Layer):
+    """Computes `activation(x @ kernel + bias)` over the last axis.
+
+    Args:
+        units: the size `u` of the output's last axis.
+        activation: a name or function; None is the identity.
+        use_bias: whether to add a bias.
+        kernel_initializer: makes the kernel.
+        bias_initializer: makes the bias.
+        kernel_regularizer: a penalty on the kernel.
+        bias_regularizer: a penalty on the bias.
+        activity_regularizer: a penalty on the output, divided by the batch size.
+        kernel_constraint: projects the kernel after an update.
+        bias_constraint: projects the bias after an update.
+
+    Shapes:
+        (b, ..., d) -> (b, ..., u); kernel (d, u), bias (u,).
+
+    Raises:
+        ValueError: where `units` is no positive integer, or the last axis of the input is unknown
+            or not the one that the kernel was built for.
+
+    Example:
+        >>> import jax, jax.numpy as jnp, fkeras as fk
+        >>> layer = fk.layers.Dense(2, activation="relu", kernel_initializer="ones")
+        >>> layer = layer.build(jax.random.key(0), (None, 3))
+        >>> layer(jnp.ones((1, 3)))
+        Array([[3., 3.]], dtype=float32)
+    """
+
+    units: int = option(convert=positive_integer("Dense: units"))
+    activation: Callable | None = option(None, convert=activations.get)
+    use_bias: bool = option(True)
+    kernel_initializer: Any = option("glorot_uniform", convert=initializers.get)
+    bias_initializer: Any = option("zeros", convert=initializers.get)
+    kernel_regularizer: Any = option(None, convert=regularizers.get)
+    bias_regularizer: Any = option(None, convert=regularizers.get)
+    activity_regularizer: Any = option(None, convert=regularizers.get)
+    kernel_constraint: Any = option(None, convert=constraints.get)
+    bias_constraint: Any = option(None, convert=constraints.get)
+
+    kernel: jax.Array | None = weight()
+    bias: jax.Array | None = weight()
+
+    supports_masking: ClassVar[bool] = True
+
+    @property
+    def input_spec(self) -> InputSpec:
+        axes = {} if self.kernel is None else {-1: self.kernel.shape[0]}
+        return InputSpec(min_ndim=2, axes=axes)
+
+    def build(self, key: jax.Array, x: Spec) -> Self:
+        bias = (self.units,) if self.use_bias else None
+        return self.with_weights(key, kernel=(x.shape[-1], self.units), bias=bias)
+
+    def call(self, x: jax.Array) -> jax.Array:
+        y = dense(x, self.kernel, self.bias)
+        return y if self.activation is None else self.activation(y)

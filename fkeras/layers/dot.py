@@ -1,0 +1,130 @@
+"""`Dot`: the dot product of two tensors over one axis of each, example by example."""
+
+from __future__ import annotations
+
+from typing import Any, ClassVar
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+
+from fkeras.engine import Context, Layer, Output, option
+from fkeras.layers._dtypes import wide_dtype
+from fkeras.layers.merging import check_list, describe_inputs, with_common_dtype
+
+_EPSILON = 1e-7
+
+
+def l2_normalize(x: jax.Array, axis: int) -> jax.Array:
+    """Divides by the Euclidean norm along `axis`, and by no less than 1e-7.
+
+    Example:
+        >>> import jax.numpy as jnp
+        >>> l2_normalize(jnp.array([[0.0, 2.0]]), 1)
+        Array([[0., 1.]], dtype=float32)
+    """
+    # the smallest square is beyond float16, and without it zeros would have no finite gradient
+    wide = x.astype(wide_dtype(x.dtype))
+    squares = jnp.sum(jnp.square(wide), axis=axis, keepdims=True)
+    normalized = wide * jax.lax.rsqrt(jnp.maximum(squares, _EPSILON**2))
+    return normalized.astype(x.dtype) if jnp.issubdtype(x.dtype, jnp.inexact) else normalized
+
+
+def batch_dot(x: jax.Array, y: jax.Array, axes: tuple[int, int]) -> jax.Array:
+    """Sums the products of `x` and `y` over `axes[0]` of `x` and `axes[1]` of `y`.
+
+    Args:
+        x: array of shape (b, ...).
+        y: array of shape (b, ...).
+        axes: the axes that are summed over, not 0.
+
+    Returns:
+        An array with the batch, the other axes of `x`, then the other axes of `y`; of shape
+        (b, 1) where no other axis is left.
+
+    Example:
+        >>> import jax.numpy as jnp
+        >>> batch_dot(jnp.ones((2, 3, 5)), jnp.ones((2, 10, 3)), (1, 2)).shape
+        (2, 5, 10)
+    """
+    contracted = ((axes[0] % x.ndim,), (axes[1] % y.ndim,))
+    z = jax.lax.dot_general(x, y, (contracted, ((0,), (0,))))
+    return z[:, None] if z.ndim == 1 else z
+
+
+def _axes(value: Any) -> int | tuple[int, int]:
+    if isinstance(value, int | np.integer) and not isinstance(value, bool):
+        axes: tuple = (value,)
+    else:
+        axes = tuple(value) if isinstance(value, list | tuple) else ()
+    whole = all(isinstance(a, int | np.integer) and not isinstance(a, bool) for a in axes)
+    pair = isinstance(value, list | tuple)
+    if not axes or not whole or (pair and len(axes) != 2):
+        raise ValueError(
+            f"Dot: axes: expected an axis, or a pair with one axis of each tensor, received "
+            f"{value!r}. For (b, t, d) with (b, s, d) give axes=2."
+        )
+    if 0 in axes:
+        raise ValueError(
+            f"Dot: axes: expected axes after the batch axis 0, received {value!r}. The product is "
+            "taken within an example: count axes from 1."
+        )
+    return tuple(int(a) for a in axes) if pair else int(value)
+
+
+class Dot(Layer):
+    """Computes the dot product of two tensors over one axis of each, example by example.
+
+    The result has no mask.
+
+    Args:
+        axes: the axis that is summed over, or a pair with the axis of each tensor; not 0.
+        normalize: whether to divide by the norms along these axes first (cosine similarity).
+
+    Shapes:
+        (b, ...) and (b, ...) -> (b, rest of the first, rest of the second), (b, 1) for vectors.
+
+    Raises:
+        ValueError: for other than two tensors, or axes of different sizes.
+
+    Example:
+        >>> import jax.numpy as jnp, fkeras as fk
+        >>> x, y = jnp.ones((2, 3, 5)), jnp.ones((2, 10, 3))
+        >>> fk.layers.Dot(axes=(1, 2))([x, y]).shape
+        (2, 5, 10)
+    """
+
+    axes: int | tuple[int, int] = option(convert=_axes)
+    normalize: bool = option(False)
+
+    supports_masking: ClassVar[bool] = True
+
+    def forward(self, context: Context, *inputs: Any) -> Output:
+        x, y = tensors = check_list(self.where, inputs, 2)
+        axes = self.axes if isinstance(self.axes, tuple) else (self.axes, self.axes)
+        self._check(tensors, axes)
+        x, y = with_common_dtype(tensors)
+        if self.normalize:
+            x, y = l2_normalize(x, axes[0]), l2_normalize(y, axes[1])
+        return Output(batch_dot(x, y, axes))
+
+    def _check(self, tensors: list[jax.Array], axes: tuple[int, int]) -> None:
+        received = describe_inputs(tensors)
+        for index, (x, axis) in enumerate(zip(tensors, axes, strict=True)):
+            if x.ndim < 2 or not -x.ndim < axis < x.ndim:
+                raise ValueError(
+                    f"{self.where}: expected an axis {axis} after the batch in input {index}, "
+                    f"received {received}. Give axes as a pair where the tensors differ in rank."
+                )
+        for what, sizes in (
+            ("batches of one size", [x.shape[0] for x in tensors]),
+            (
+                f"axis {axes[0]} of input 0 and axis {axes[1]} of input 1 of one size",
+                [x.shape[a] for x, a in zip(tensors, axes, strict=True)],
+            ),
+        ):
+            if all(isinstance(n, int) for n in sizes) and sizes[0] != sizes[1]:
+                raise ValueError(
+                    f"{self.where}: expected {what}, received {received}. Choose other axes "
+                    f"(axes={self.axes} now), or bring the tensors to one size."
+                )

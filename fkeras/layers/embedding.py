@@ -1,0 +1,92 @@
+"""`Embedding`: a learned vector for each of a fixed number of ids."""
+
+from __future__ import annotations
+
+from typing import Any, ClassVar, Self
+
+import jax
+import jax.numpy as jnp
+
+from fkeras import constraints, initializers, regularizers
+from fkeras.engine import Context, Layer, Output, Spec, option, weight
+from fkeras.layers._arguments import positive_integer
+
+
+def embed(ids: jax.Array, embeddings: jax.Array) -> jax.Array:
+    """Looks up a row of `embeddings` for each id; an id beyond the last row gives NaN.
+
+    Args:
+        ids: array of numbers of any shape; floats are truncated to integers.
+        embeddings: array of shape (v, d).
+
+    Returns:
+        An array of shape (*ids.shape, d).
+
+    Example:
+        >>> import jax.numpy as jnp
+        >>> embed(jnp.array([[1, 0]]), jnp.array([[1.0], [2.0]]))
+        Array([[[2.],
+                [1.]]], dtype=float32)
+    """
+    if ids.dtype not in (jnp.int32, jnp.int64):
+        ids = ids.astype(jnp.int32)
+    return jnp.take(embeddings, ids, axis=0)
+
+
+class Embedding(Layer):
+    """Computes `embeddings[ids]`.
+
+    Ids of any integer type are taken, and floats as their integer part. With `mask_zero`, id 0 is
+    padding and the output carries the mask `ids != 0`; a subclass that overrides `compute_mask`
+    masks other ids. A mask that arrives is kept, as each id is looked up by itself.
+
+    Args:
+        input_dim: the number `v` of ids: they go from 0 to `input_dim - 1`.
+        output_dim: the size `d` of a vector.
+        embeddings_initializer: makes the vectors.
+        embeddings_regularizer: a penalty on the vectors.
+        embeddings_constraint: projects the vectors after an update.
+        mask_zero: whether id 0 is padding.
+        activity_regularizer: by keyword only: a penalty on the output, divided by the batch size.
+
+    Shapes:
+        (b, ...) -> (b, ..., d); embeddings (v, d).
+
+    Raises:
+        ValueError: where a size is no positive integer.
+
+    Example:
+        >>> import jax, jax.numpy as jnp, fkeras as fk
+        >>> layer = fk.layers.Embedding(10, 4, mask_zero=True)
+        >>> layer = layer.build(jax.random.key(0), jax.ShapeDtypeStruct((None, 3), "int32"))
+        >>> out = layer.apply(jnp.array([[5, 2, 0]]))
+        >>> out.value.shape, out.mask
+        ((1, 3, 4), Array([[ True,  True, False]], dtype=bool))
+    """
+
+    input_dim: int = option(convert=positive_integer("Embedding: input_dim"))
+    output_dim: int = option(convert=positive_integer("Embedding: output_dim"))
+    embeddings_initializer: Any = option("uniform", convert=initializers.get)
+    embeddings_regularizer: Any = option(None, convert=regularizers.get)
+    embeddings_constraint: Any = option(None, convert=constraints.get)
+    mask_zero: bool = option(False)
+    activity_regularizer: Any = option(None, convert=regularizers.get, kw_only=True)
+
+    embeddings: jax.Array | None = weight()
+
+    supports_masking: ClassVar[bool] = True
+    # ids in a short float type would be rounded to other ids
+    autocast: ClassVar[bool] = False
+
+    def build(self, key: jax.Array, ids: Spec) -> Self:
+        return self.with_weights(key, embeddings=(self.input_dim, self.output_dim))
+
+    def compute_mask(self, ids: jax.Array) -> jax.Array | None:
+        """The mask of the ids: True where an id is no padding; None without padding."""
+        return ids != 0 if self.mask_zero else None
+
+    def forward(self, context: Context, ids: jax.Array) -> Output:
+        y = embed(ids, self.embeddings).astype(self.policy.compute_dtype)
+        masks = [m for m in (context.mask, self.compute_mask(ids)) if m is not None]
+        mask = jnp.logical_and(*masks) if len(masks) == 2 else masks[0] if masks else None
+        return Output(y, mask=mask)

@@ -1,0 +1,107 @@
+"""`Lambda`: any function of arrays as a layer."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+
+from fkeras.engine import ArrayConstant, Context, FrozenDict, Layer, Output, option
+from fkeras.layers._arguments import format_shape
+
+
+def _function(value: Any) -> Callable:
+    if isinstance(value, str):
+        raise ValueError(
+            f"Lambda: expected a function, received its name {value!r}. A file holds a function's "
+            f"name only: load it with custom_objects={{{value!r}: the_function}}; for an "
+            f"activation write layers.Activation({value!r})."
+        )
+    if isinstance(value, Mapping):
+        raise ValueError(
+            "Lambda: expected a function, received a description of one (Python bytecode in a "
+            "Keras file, which is never run here). Define the function with `def`, make the layer "
+            "with it, and pass it on loading with custom_objects."
+        )
+    if not callable(value):
+        raise TypeError(
+            f"Lambda: expected a function of arrays, received {type(value).__name__}. For "
+            "example: Lambda(jnp.square)."
+        )
+    return value
+
+
+def _output_shape(value: Any) -> tuple | None:
+    if callable(value):
+        raise TypeError(
+            "Lambda: expected output_shape as a tuple without the batch axis, received a function. "
+            "Leave it out: shapes are inferred by running the function symbolically."
+        )
+    return None if value is None else tuple(value)
+
+
+class Lambda(Layer):
+    """Computes `function(x, **arguments)`.
+
+    Unlike in Keras the function never receives `mask` or `training`, which its signature would
+    have to reveal; a layer that needs them subclasses `fk.Layer`. In a file stands the function's
+    name only: loading takes it from `custom_objects`, and a `lambda` cannot be saved.
+
+    Args:
+        function: a function of an array, or of a list of arrays.
+        output_shape: the shape of the result without the batch axis, None for an unknown size.
+            Never needed; where it is given, the result is checked against it.
+        mask: None: a mask that arrives is an error. A function `(x, mask) -> mask`, or an array,
+            gives the mask of the output.
+        arguments: more keyword arguments of the function.
+
+    Shapes:
+        any -> any.
+
+    Raises:
+        TypeError: where `function` is no function, or on saving one without a name.
+        ValueError: where the result has another shape than `output_shape`.
+
+    Example:
+        >>> import jax.numpy as jnp, fkeras as fk
+        >>> layer = fk.layers.Lambda(jnp.clip, arguments={"max": 2.0})
+        >>> layer(jnp.array([[3.0]]))
+        Array([[2.]], dtype=float32)
+    """
+
+    function: Callable = option(convert=_function)
+    output_shape: tuple | None = option(None, convert=_output_shape)
+    mask: Any = option(None)
+    arguments: Mapping[str, Any] = option(FrozenDict(), convert=lambda a: {} if a is None else a)
+
+    @property
+    def supports_masking(self) -> bool:
+        """Whether a mask may arrive: where `mask` says what becomes of it."""
+        return self.mask is not None
+
+    def forward(self, context: Context, x: Any) -> Output:
+        arguments = {
+            name: jnp.asarray(value.array) if isinstance(value, ArrayConstant) else value
+            for name, value in self.arguments.items()
+        }
+        y = self.function(x, **arguments)
+        if self.output_shape is not None:
+            self._check(y)
+        if callable(self.mask):
+            mask = self.mask(x, context.mask)
+        else:
+            mask = self.mask.array if isinstance(self.mask, ArrayConstant) else self.mask
+        return Output(y, mask=mask)
+
+    def _check(self, y: jax.Array) -> None:
+        sizes = y.shape[1:]
+        pairs = zip(self.output_shape, sizes, strict=False)
+        fits = all(not isinstance(d, int) or want is None or want == d for want, d in pairs)
+        if len(sizes) != len(self.output_shape) or not fits:
+            raise ValueError(
+                f"{self.where}: expected a result of shape (b, *{self.output_shape}), as "
+                f"output_shape says, received {format_shape(y.shape)}. Leave output_shape out; "
+                "shapes are inferred."
+            )

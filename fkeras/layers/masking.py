@@ -1,0 +1,58 @@
+"""`Masking`: marks the steps of a sequence that hold nothing but a padding value."""
+
+from __future__ import annotations
+
+from typing import ClassVar
+
+import jax
+import jax.numpy as jnp
+
+from fkeras.engine import Context, Layer, Output, option
+
+
+def find_steps(x: jax.Array, mask_value: float = 0.0) -> jax.Array:
+    """Tells for each step whether one of its features differs from `mask_value`.
+
+    Args:
+        x: array of shape (b, t, ..., d).
+        mask_value: the number that fills the padding.
+
+    Returns:
+        A Boolean array of shape (b, t, ...).
+
+    Example:
+        >>> import jax.numpy as jnp
+        >>> find_steps(jnp.array([[[1.0, 0.0], [0.0, 0.0]]]))
+        Array([[ True, False]], dtype=bool)
+    """
+    return jnp.any(x != jnp.asarray(mask_value, x.dtype), axis=-1)
+
+
+class Masking(Layer):
+    """Masks the steps whose features all equal `mask_value`, and sets these steps to zero.
+
+    A mask that arrives stays in force: a step counts where both masks keep it. (Keras forgets the
+    earlier one.)
+
+    Args:
+        mask_value: the number that fills the padding.
+
+    Shapes:
+        (b, t, ..., d) -> (b, t, ..., d), with a mask of shape (b, t, ...).
+
+    Example:
+        >>> import jax.numpy as jnp, fkeras as fk
+        >>> layer = fk.layers.Masking(mask_value=-1.0)
+        >>> layer.apply(jnp.array([[[1.0, 2.0], [-1.0, -1.0]]])).mask
+        Array([[ True, False]], dtype=bool)
+    """
+
+    mask_value: float = option(0.0)
+
+    supports_masking: ClassVar[bool] = True
+
+    def forward(self, context: Context, x: jax.Array) -> Output:
+        found = find_steps(x, self.mask_value)
+        y = jnp.where(found[..., None], x, jnp.zeros_like(x))
+        mask = found if context.mask is None else jnp.logical_and(context.mask, found)
+        return Output(y, mask=mask)

@@ -1,0 +1,225 @@
+"""Layers that merge a list of tensors into one, element by element.
+
+A step of the result is valid where it is valid in every input that carries a mask; an input
+without one counts as valid everywhere. Keras 3 takes "valid in any" here and drops the mask where
+one input has none, so that padding of one branch reaches the result unmasked; the merge of values
+is the same for every valid step.
+"""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Sequence
+from typing import Any, ClassVar
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+
+from fkeras.engine import Context, Layer, Output
+from fkeras.layers._arguments import format_shape
+
+
+def with_common_dtype(inputs: Sequence[jax.Array]) -> list[jax.Array]:
+    """The arrays in one dtype: the first floating one among them, else what NumPy promotes to."""
+    floating = [x.dtype for x in inputs if jnp.issubdtype(x.dtype, jnp.inexact)]
+    dtype = floating[0] if floating else np.result_type(*(x.dtype for x in inputs))
+    return [x.astype(dtype) for x in inputs]
+
+
+def with_common_rank(inputs: Sequence[jax.Array]) -> list[jax.Array]:
+    """The arrays with as many axes as the longest: axes of size 1 go in after the batch."""
+    ndim = max(x.ndim for x in inputs)
+    return [jnp.reshape(x, (*x.shape[:1], *(1,) * (ndim - x.ndim), *x.shape[1:])) for x in inputs]
+
+
+def check_list(where: str, inputs: tuple, count: int | None = None) -> list[jax.Array]:
+    """The list of tensors that a merge layer was called with.
+
+    Raises:
+        ValueError: for anything but one list, or for another number than `count`.
+    """
+    wanted = "a list of tensors" if count is None else f"a list of {count} tensors"
+    if len(inputs) != 1 or not isinstance(inputs[0], list | tuple):
+        found = ", ".join(format_shape(x.shape) for x in jax.tree.leaves(inputs))
+        raise ValueError(
+            f"{where}: expected {wanted}, received {found} without a list around. Write "
+            "layer([a, b])."
+        )
+    tensors = list(inputs[0])
+    if not tensors or (count is not None and len(tensors) != count):
+        raise ValueError(
+            f"{where}: expected {wanted}, received {len(tensors)}: "
+            f"{describe_inputs(tensors) or 'none'}. "
+            f"{'Merge two at a time.' if count else 'Give at least one.'}"
+        )
+    return tensors
+
+
+def describe_inputs(inputs: Sequence[jax.Array]) -> str:
+    """The inputs in a message: position and shape of each."""
+    return ", ".join(f"input {i}: {format_shape(x.shape)}" for i, x in enumerate(inputs))
+
+
+def known_sizes(inputs: Sequence[jax.Array], axis: int) -> set[int]:
+    """The sizes of `axis` in the inputs, unknown ones left out."""
+    return {x.shape[axis] for x in inputs if isinstance(x.shape[axis], int)}
+
+
+def check_broadcast(where: str, inputs: Sequence[jax.Array]) -> None:
+    """Checks that the tensors merge element by element: equal sizes, or 1 after the batch.
+
+    Raises:
+        ValueError: where they do not, naming the first axis that differs.
+    """
+    padded = with_common_rank(inputs)
+    for axis in range(padded[0].ndim):
+        sizes = {n for n in known_sizes(padded, axis) if n != 1 or axis == 0}
+        if len(sizes) > 1:
+            raise ValueError(
+                f"{where}: expected inputs of one shape (a size of 1 after the batch axis "
+                f"repeats), received {describe_inputs(inputs)}; they differ on axis {axis}. Bring "
+                "them to one size, for example with a Dense layer, or join them with Concatenate."
+            )
+
+
+def merge_masks(masks: Any) -> jax.Array | None:
+    """True where every mask that is there is True; None where there is none.
+
+    Example:
+        >>> import jax.numpy as jnp
+        >>> merge_masks([jnp.array([[True, True]]), None, jnp.array([[True, False]])])
+        Array([[ True, False]], dtype=bool)
+    """
+    present = jax.tree.leaves(masks)
+    return functools.reduce(jnp.logical_and, with_common_rank(present)) if present else None
+
+
+class Merge(Layer):
+    """Merges a list of tensors element by element; the base of `Add`, `Multiply` and others.
+
+    Shapes:
+        list of (b, ...) -> (b, ...); sizes of 1 repeat, and an input with fewer axes gets axes of
+        size 1 after the batch.
+
+    Raises:
+        ValueError: for anything but a list, or for shapes that do not merge.
+    """
+
+    supports_masking: ClassVar[bool] = True
+    #: how many tensors the layer takes; None: one or more
+    count: ClassVar[int | None] = None
+
+    def merge(self, inputs: list[jax.Array]) -> jax.Array:
+        """The result for arrays of one dtype and rank; subclasses write it."""
+        raise NotImplementedError(
+            f"{self.where}: has no merge. Use Add, Multiply, ..., or write `def merge(self, "
+            "inputs): ...` in a subclass."
+        )
+
+    def forward(self, context: Context, *inputs: Any) -> Output:
+        tensors = check_list(self.where, inputs, self.count)
+        check_broadcast(self.where, tensors)
+        value = self.merge(with_common_rank(with_common_dtype(tensors)))
+        mask = merge_masks(context.mask)
+        if mask is not None:
+            mask = jnp.broadcast_to(mask, value.shape[: mask.ndim])
+        return Output(value, mask=mask)
+
+
+class Add(Merge):
+    """Computes the sum of a list of tensors, element by element.
+
+    Shapes:
+        list of (b, ...) -> (b, ...); see `Merge`.
+
+    Example:
+        >>> import jax.numpy as jnp, fkeras as fk
+        >>> fk.layers.Add()([jnp.ones((1, 2)), jnp.ones((1, 2))])
+        Array([[2., 2.]], dtype=float32)
+    """
+
+    def merge(self, inputs: list[jax.Array]) -> jax.Array:
+        return functools.reduce(jnp.add, inputs)
+
+
+class Subtract(Merge):
+    """Computes the first of two tensors minus the second, element by element.
+
+    Shapes:
+        list of two (b, ...) -> (b, ...); see `Merge`.
+
+    Example:
+        >>> import jax.numpy as jnp, fkeras as fk
+        >>> fk.layers.Subtract()([jnp.ones((1, 2)), jnp.ones((1, 2))])
+        Array([[0., 0.]], dtype=float32)
+    """
+
+    count: ClassVar[int | None] = 2
+
+    def merge(self, inputs: list[jax.Array]) -> jax.Array:
+        return jnp.subtract(*inputs)
+
+
+class Multiply(Merge):
+    """Computes the product of a list of tensors, element by element.
+
+    Shapes:
+        list of (b, ...) -> (b, ...); see `Merge`.
+
+    Example:
+        >>> import jax.numpy as jnp, fkeras as fk
+        >>> fk.layers.Multiply()([jnp.full((1, 2), 3.0), jnp.full((1, 2), 2.0)])
+        Array([[6., 6.]], dtype=float32)
+    """
+
+    def merge(self, inputs: list[jax.Array]) -> jax.Array:
+        return functools.reduce(jnp.multiply, inputs)
+
+
+class Average(Merge):
+    """Computes the mean of a list of tensors, element by element.
+
+    Shapes:
+        list of (b, ...) -> (b, ...); see `Merge`.
+
+    Example:
+        >>> import jax.numpy as jnp, fkeras as fk
+        >>> fk.layers.Average()([jnp.ones((1, 2)), jnp.zeros((1, 2))])
+        Array([[0.5, 0.5]], dtype=float32)
+    """
+
+    def merge(self, inputs: list[jax.Array]) -> jax.Array:
+        return functools.reduce(jnp.add, inputs) / len(inputs)
+
+
+class Maximum(Merge):
+    """Computes the largest of a list of tensors, element by element.
+
+    Shapes:
+        list of (b, ...) -> (b, ...); see `Merge`.
+
+    Example:
+        >>> import jax.numpy as jnp, fkeras as fk
+        >>> fk.layers.Maximum()([jnp.ones((1, 2)), jnp.zeros((1, 2))])
+        Array([[1., 1.]], dtype=float32)
+    """
+
+    def merge(self, inputs: list[jax.Array]) -> jax.Array:
+        return functools.reduce(jnp.maximum, inputs)
+
+
+class Minimum(Merge):
+    """Computes the smallest of a list of tensors, element by element.
+
+    Shapes:
+        list of (b, ...) -> (b, ...); see `Merge`.
+
+    Example:
+        >>> import jax.numpy as jnp, fkeras as fk
+        >>> fk.layers.Minimum()([jnp.ones((1, 2)), jnp.zeros((1, 2))])
+        Array([[0., 0.]], dtype=float32)
+    """
+
+    def merge(self, inputs: list[jax.Array]) -> jax.Array:
+        return functools.reduce(jnp.minimum, inputs)

@@ -1,0 +1,116 @@
+"""`Recurrent`: what SimpleRNN, LSTM, GRU and RNN have in common."""
+
+from __future__ import annotations
+
+import abc
+from collections.abc import Callable
+from typing import Any, ClassVar
+
+import jax
+import jax.numpy as jnp
+
+from fkeras import regularizers
+from fkeras.engine import Context, Layer, Output, Spec, option
+from fkeras.layers.recurrent.scanning import Step, scan_sequence
+from fkeras.layers.recurrent.states import as_state, from_state, given_states
+
+
+class Recurrent(Layer):
+    """Applies a step along time; a subclass says which step and which states.
+
+    Args:
+        return_sequences: whether the outputs of all steps are returned, or the last one.
+        return_state: whether the last states are returned beside the output.
+        go_backwards: whether the sequence is read from its end; outputs come in that order.
+        stateful: whether a call goes on from the states of the call before it. The carry is the
+            layer's state: it comes back in `updates`, in training and in inference.
+        unroll: whether the loop over time becomes straight code: longer to compile, for short
+            sequences of known length.
+        zero_output_for_mask: whether returned sequences have zeros at masked steps, in the place
+            of the output before. The last output alone is never replaced.
+        activity_regularizer: a penalty on the output.
+    """
+
+    return_sequences: bool = option(False, kw_only=True)
+    return_state: bool = option(False, kw_only=True)
+    go_backwards: bool = option(False, kw_only=True)
+    stateful: bool = option(False, kw_only=True)
+    unroll: bool = option(False, kw_only=True)
+    zero_output_for_mask: bool = option(False, kw_only=True)
+    activity_regularizer: Any = option(None, convert=regularizers.get, kw_only=True)
+
+    supports_masking: ClassVar[bool] = True
+
+    @abc.abstractmethod
+    def zero_states(self, batch: Any) -> list:
+        """The states before the first step, in the compute dtype."""
+
+    @abc.abstractmethod
+    def step_function(self, context: Context, x: jax.Array) -> Step:
+        """`(x_t, states) -> (output, new_states)`, with what stays constant over time in it."""
+
+    @property
+    def output_of(self) -> Callable[[Any], jax.Array] | None:
+        """Reads the last output out of the states; None where it does not stand there."""
+        return first_state
+
+    def init_state(self, x: Spec) -> dict[str, Any]:
+        if not self.stateful:
+            return {}
+        batch = x.shape[0]
+        if batch is None:
+            raise ValueError(
+                f"{self.where}: stateful=True needs a known batch size, received sequences of "
+                f"shape {x}. The state holds one row a sample: give "
+                "`fk.Input(..., batch_size=n)`, or init_state a shape such as (32, None, 8)."
+            )
+        return as_state(self.zero_states(batch), self.policy.variable_dtype)
+
+    def reset_state(self, state: Any) -> dict[str, Any]:
+        """The state before the first call, of the same shapes as `state`: zeros."""
+        return jax.tree.map(jnp.zeros_like, state)
+
+    def forward(self, context: Context, x: jax.Array, *, initial_state: Any = None) -> Output:
+        self._check_length(context, x)
+        zeros = self.zero_states(x.shape[0])
+        if initial_state is not None:
+            first = given_states(self.where, initial_state, zeros)
+        elif self.stateful:
+            first = from_state(self.where, context.state, zeros)
+        else:
+            first = zeros
+        output, states = scan_sequence(
+            self.step_function(context, x),
+            x,
+            first,
+            context.mask,
+            go_backwards=self.go_backwards,
+            unroll=self.unroll,
+            zero_output_for_mask=self.zero_output_for_mask,
+            return_sequences=self.return_sequences,
+            output_of=self.output_of,
+        )
+        updates = as_state(states, self.policy.variable_dtype) if self.stateful else {}
+        mask = context.mask if self.return_sequences else None
+        if not self.return_state:
+            return Output(output, updates=updates, mask=mask)
+        masks = (mask, *jax.tree.map(lambda _: None, list(states)))
+        return Output((output, *states), updates=updates, mask=masks)
+
+    def _check_length(self, context: Context, x: jax.Array) -> None:
+        if self.unroll and not isinstance(x.shape[1], int):
+            raise ValueError(
+                f"{self.where}: unroll=True needs a known number of steps, received a time axis "
+                "of unknown size. Give the length, as in fk.Input((10, 8)), or leave unroll out."
+            )
+        mask = context.mask
+        if mask is not None and len(mask.shape) != 2:
+            raise ValueError(
+                f"{self.where}: expected a mask of shape (b, t), one value a step, received "
+                f"{len(mask.shape)} axes: {mask.shape}. Reduce it: mask.any(axis=-1)."
+            )
+
+
+def first_state(states: Any) -> jax.Array:
+    """The first state, which is the last output in SimpleRNN, LSTM and GRU."""
+    return states[0]

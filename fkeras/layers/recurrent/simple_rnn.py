@@ -1,0 +1,220 @@
+"""`SimpleRNN`: a dense layer whose output is fed back, and its cell."""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Callable
+from typing import Any, ClassVar, Self
+
+import jax
+
+from fkeras import activations, constraints, initializers, regularizers
+from fkeras.engine import Context, InputSpec, Layer, Output, Spec, align, option, weight
+from fkeras.layers._arguments import fraction, positive_integer
+from fkeras.layers.recurrent.base import Recurrent
+from fkeras.layers.recurrent.gates import dropout_masks, masked_matmul
+from fkeras.layers.recurrent.scanning import Step
+from fkeras.layers.recurrent.states import zero_states
+
+
+def simple_rnn_step(
+    x: jax.Array,
+    states: Any,
+    *,
+    kernel: jax.Array,
+    recurrent_kernel: jax.Array,
+    bias: jax.Array | None,
+    activation: Callable,
+    input_mask: jax.Array | None = None,
+    recurrent_mask: jax.Array | None = None,
+) -> tuple[jax.Array, list[jax.Array]]:
+    """Computes `h = activation(x @ kernel + h @ recurrent_kernel + bias)`.
+
+    Args:
+        x: the step's input (b, d).
+        states: `[h]`, with h (b, u).
+        kernel: array (d, u).
+        recurrent_kernel: array (u, u).
+        bias: array (u,) or None.
+        activation: a function of arrays.
+        input_mask: a dropout mask for `x`, or None.
+        recurrent_mask: a dropout mask for `h`, or None.
+
+    Returns:
+        `(h, [h])`.
+
+    Example:
+        >>> import jax.numpy as jnp
+        >>> one = jnp.ones((1, 1))
+        >>> h, _ = simple_rnn_step(one, [one], kernel=one, recurrent_kernel=2 * one, bias=None,
+        ...                        activation=lambda x: x)
+        >>> h
+        Array([[3.]], dtype=float32)
+    """
+    z = masked_matmul(x, kernel, input_mask)
+    z = z + masked_matmul(states[0], recurrent_kernel, recurrent_mask)
+    h = activation(z if bias is None else z + align(bias, z.ndim))
+    return h, [h]
+
+
+def _build(layer: Any, key: jax.Array, x: Spec) -> Any:
+    u = layer.units
+    bias = (u,) if layer.use_bias else None
+    return layer.with_weights(key, kernel=(x.shape[-1], u), recurrent_kernel=(u, u), bias=bias)
+
+
+def _step(layer: Any, context: Context, x: jax.Array) -> Step:
+    input_mask, recurrent_mask = dropout_masks(layer, context, x, 1)
+    return functools.partial(
+        simple_rnn_step,
+        kernel=layer.kernel,
+        recurrent_kernel=layer.recurrent_kernel,
+        bias=layer.bias,
+        activation=layer.activation,
+        input_mask=input_mask,
+        recurrent_mask=recurrent_mask,
+    )
+
+
+class SimpleRNNCell(Layer):
+    """Computes one step of `SimpleRNN`: `(x, [h]) -> (h, [h])`.
+
+    Args:
+        units: the size `u` of the state and output.
+        activation: a function or its name; None for none.
+        use_bias: whether a bias is added.
+        kernel_initializer: makes `kernel`.
+        recurrent_initializer: makes `recurrent_kernel`.
+        bias_initializer: makes `bias`.
+        kernel_regularizer: a penalty on `kernel`.
+        recurrent_regularizer: a penalty on `recurrent_kernel`.
+        bias_regularizer: a penalty on `bias`.
+        kernel_constraint: projects `kernel` after an update.
+        recurrent_constraint: projects `recurrent_kernel` after an update.
+        bias_constraint: projects `bias` after an update.
+        dropout: the share of the inputs to drop, the same at every step.
+        recurrent_dropout: the share of the state to drop, the same at every step.
+        seed: folded into the key of each call.
+
+    Shapes:
+        (b, d), [(b, u)] -> (b, u), [(b, u)]; kernel (d, u), recurrent_kernel (u, u), bias (u,).
+
+    Example:
+        >>> import jax, jax.numpy as jnp, fkeras as fk
+        >>> cell = fk.layers.SimpleRNNCell(3).build(jax.random.key(0), (None, 2))
+        >>> h, states = cell(jnp.ones((1, 2)), [jnp.zeros((1, 3))])
+        >>> h.shape, len(states)
+        ((1, 3), 1)
+    """
+
+    units: int = option(convert=positive_integer("SimpleRNNCell: units"))
+    activation: Callable = option("tanh", convert=activations.get)
+    use_bias: bool = option(True)
+    kernel_initializer: Any = option("glorot_uniform", convert=initializers.get)
+    recurrent_initializer: Any = option("orthogonal", convert=initializers.get)
+    bias_initializer: Any = option("zeros", convert=initializers.get)
+    kernel_regularizer: Any = option(None, convert=regularizers.get)
+    recurrent_regularizer: Any = option(None, convert=regularizers.get)
+    bias_regularizer: Any = option(None, convert=regularizers.get)
+    kernel_constraint: Any = option(None, convert=constraints.get)
+    recurrent_constraint: Any = option(None, convert=constraints.get)
+    bias_constraint: Any = option(None, convert=constraints.get)
+    dropout: float = option(0.0, convert=fraction("SimpleRNNCell: dropout"))
+    recurrent_dropout: float = option(0.0, convert=fraction("SimpleRNNCell: recurrent_dropout"))
+    seed: int | None = option(None)
+
+    kernel: jax.Array | None = weight()
+    recurrent_kernel: jax.Array | None = weight(prefix="recurrent")
+    bias: jax.Array | None = weight()
+
+    #: the output of a step is its first new state
+    output_is_state: ClassVar[bool] = True
+
+    @property
+    def state_size(self) -> int:
+        return self.units
+
+    @property
+    def output_size(self) -> int:
+        return self.units
+
+    def get_initial_state(self, batch_size: Any) -> list[jax.Array]:
+        """Zeros for a batch of this size."""
+        return zero_states(self.units, batch_size, self.policy.compute_dtype)
+
+    def build(self, key: jax.Array, x: Spec, states: Any = None) -> Self:
+        return _build(self, key, x)
+
+    def forward(self, context: Context, x: jax.Array, states: Any) -> Output:
+        return Output(_step(self, context, x)(x, states))
+
+
+class SimpleRNN(Recurrent):
+    """Computes `h = activation(x_t @ kernel + h @ recurrent_kernel + bias)` along time.
+
+    Args:
+        units: the size `u` of the state and output.
+        activation: a function or its name; None for none.
+        use_bias: whether a bias is added.
+        kernel_initializer: makes `kernel`.
+        recurrent_initializer: makes `recurrent_kernel`.
+        bias_initializer: makes `bias`.
+        kernel_regularizer: a penalty on `kernel`.
+        recurrent_regularizer: a penalty on `recurrent_kernel`.
+        bias_regularizer: a penalty on `bias`.
+        kernel_constraint: projects `kernel` after an update.
+        recurrent_constraint: projects `recurrent_kernel` after an update.
+        bias_constraint: projects `bias` after an update.
+        dropout: the share of the inputs to drop in training; one draw a sequence.
+        recurrent_dropout: the share of the state to drop in training; one draw a sequence.
+        seed: folded into the key of each call.
+        return_sequences, return_state, go_backwards, stateful, unroll, zero_output_for_mask,
+            activity_regularizer: see `RNN`.
+
+    Call:
+        initial_state: the state to start from, (b, u).
+
+    Shapes:
+        (b, t, d) -> (b, u), or (b, t, u) with return_sequences; with return_state a tuple of it
+        and the state (b, u). kernel (d, u), recurrent_kernel (u, u), bias (u,).
+
+    Example:
+        >>> import jax, jax.numpy as jnp, fkeras as fk
+        >>> layer = fk.layers.SimpleRNN(4).build(jax.random.key(0), (None, None, 3))
+        >>> layer(jnp.ones((2, 5, 3))).shape
+        (2, 4)
+    """
+
+    units: int = option(convert=positive_integer("SimpleRNN: units"))
+    activation: Callable = option("tanh", convert=activations.get)
+    use_bias: bool = option(True)
+    kernel_initializer: Any = option("glorot_uniform", convert=initializers.get)
+    recurrent_initializer: Any = option("orthogonal", convert=initializers.get)
+    bias_initializer: Any = option("zeros", convert=initializers.get)
+    kernel_regularizer: Any = option(None, convert=regularizers.get)
+    recurrent_regularizer: Any = option(None, convert=regularizers.get)
+    bias_regularizer: Any = option(None, convert=regularizers.get)
+    kernel_constraint: Any = option(None, convert=constraints.get)
+    recurrent_constraint: Any = option(None, convert=constraints.get)
+    bias_constraint: Any = option(None, convert=constraints.get)
+    dropout: float = option(0.0, convert=fraction("SimpleRNN: dropout"))
+    recurrent_dropout: float = option(0.0, convert=fraction("SimpleRNN: recurrent_dropout"))
+    seed: int | None = option(None)
+
+    kernel: jax.Array | None = weight()
+    recurrent_kernel: jax.Array | None = weight(prefix="recurrent")
+    bias: jax.Array | None = weight()
+
+    @property
+    def input_spec(self) -> InputSpec:
+        axes = {} if self.kernel is None else {-1: self.kernel.shape[0]}
+        return InputSpec(ndim=3, axes=axes)
+
+    def zero_states(self, batch: Any) -> list[jax.Array]:
+        return zero_states(self.units, batch, self.policy.compute_dtype)
+
+    def build(self, key: jax.Array, x: Spec) -> Self:
+        return _build(self, key, x)
+
+    def step_function(self, context: Context, x: jax.Array) -> Step:
+        return _step(self, context, x)

@@ -1,0 +1,89 @@
+"""The states of a recurrent layer: a list of arrays with the batch first, one or more a cell."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+
+from fkeras.engine.spec import as_spec
+
+
+def zero_states(sizes: int | Sequence[int], batch: Any, dtype: str) -> list[jax.Array]:
+    """Zeros of shape (b, size) for each size.
+
+    Example:
+        >>> [s.shape for s in zero_states((4, 4), 2, "float32")]
+        [(2, 4), (2, 4)]
+    """
+    each = [sizes] if isinstance(sizes, int) else sizes
+    shapes = [(n,) if isinstance(n, int) else tuple(n) for n in each]
+    return [jnp.zeros((batch, *shape), dtype) for shape in shapes]
+
+
+def given_states(where: str, given: Any, like: Any) -> Any:
+    """The caller's `initial_state` in the structure and dtypes of the layer's own states.
+
+    Raises:
+        ValueError: for another number of states, or another shape.
+    """
+    expected, structure = jax.tree.flatten(like)
+    received = jax.tree.leaves(given)
+    if len(received) != len(expected):
+        raise ValueError(
+            f"{where}: expected {len(expected)} states in initial_state, of shapes "
+            f"{_shapes(expected)}, received {len(received)}, of shapes {_shapes(received)}. Pass "
+            "one array (or tensor) for each state, in a list."
+        )
+    for index, (have, want) in enumerate(zip(received, expected, strict=True)):
+        if len(have.shape) != len(want.shape) or not _agree(have.shape[1:], want.shape[1:]):
+            raise ValueError(
+                f"{where}: expected initial_state[{index}] of shape {as_spec(want)}, received "
+                f"{as_spec(have)}. A state has the batch first and then the cell's state_size."
+            )
+        _check_batch(where, f"initial_state[{index}]", have, want)
+    arrays = [jnp.asarray(h).astype(w.dtype) for h, w in zip(received, expected, strict=True)]
+    return jax.tree.unflatten(structure, arrays)
+
+
+def as_state(states: Any, dtype: str) -> dict[str, jax.Array]:
+    """The carry of a stateful layer as its state: a dictionary of arrays in the variables' dtype."""
+    leaves = jax.tree.leaves(states)
+    return {f"state_{i}": leaf.astype(dtype) for i, leaf in enumerate(leaves)}
+
+
+def from_state(where: str, state: Mapping[str, jax.Array], like: Any) -> Any:
+    """The states that `as_state` kept, in the structure and dtypes of `like`."""
+    expected, structure = jax.tree.flatten(like)
+    kept = [state[f"state_{i}"] for i in range(len(expected))]
+    for have, want in zip(kept, expected, strict=True):
+        _check_batch(where, "the state", have, want)
+    return jax.tree.unflatten(
+        structure, [h.astype(w.dtype) for h, w in zip(kept, expected, strict=True)]
+    )
+
+
+def _check_batch(where: str, what: str, have: Any, want: Any) -> None:
+    b, n = have.shape[0], want.shape[0]
+    if isinstance(b, int) and not isinstance(n, int):
+        raise ValueError(
+            f"{where}: {what} is for {b} samples, and the batch size of the sequences is unknown. "
+            f"Give it: fk.Input(..., batch_size={b}); or make the state an fk.Input of its own."
+        )
+    if isinstance(b, int) and b != n:
+        raise ValueError(
+            f"{where}: {what} is for {b} samples, received {n} samples. A stateful layer carries "
+            f"one state a sample from call to call: pass batches of {b} (a number of samples that "
+            f"{b} divides), or make a new state for {n}."
+        )
+
+
+def _agree(one: tuple, two: tuple) -> bool:
+    pairs = zip(one, two, strict=True)
+    return all(a == b for a, b in pairs if isinstance(a, int) and isinstance(b, int))
+
+
+def _shapes(arrays: Sequence[Any]) -> str:
+    return ", ".join(str(as_spec(a)) for a in arrays) or "none"

@@ -1,0 +1,203 @@
+"""Layers that give the same numbers another shape: `Flatten`, `Reshape`, `Permute`, `RepeatVector`.
+
+None of them takes a mask: what a mask of the old axes says of the new ones is for the caller to
+decide.
+"""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+
+from fkeras.engine import InputSpec, Layer, option, suggest
+from fkeras.layers._arguments import format_shape, positive_integer
+
+_FORMATS = ("channels_last", "channels_first")
+
+
+def _data_format(value: Any) -> str:
+    if value is None:
+        return "channels_last"
+    if value not in _FORMATS:
+        raise ValueError(
+            f"Flatten: data_format: expected one of {', '.join(_FORMATS)}, received {value!r}."
+            f"{suggest(value, _FORMATS)} Leave it out for channels last."
+        )
+    return value
+
+
+def flatten(x: jax.Array, data_format: str = "channels_last") -> jax.Array:
+    """Reads all axes but the first as one.
+
+    Args:
+        x: array of shape (b, ...).
+        data_format: "channels_first" moves axis 1 to the end before.
+
+    Returns:
+        An array of shape (b, n), with n = 1 where there is no other axis.
+
+    Example:
+        >>> import jax.numpy as jnp
+        >>> flatten(jnp.ones((2, 3, 4))).shape
+        (2, 12)
+    """
+    if data_format == "channels_first" and x.ndim > 2:
+        x = jnp.moveaxis(x, 1, -1)
+    return jnp.reshape(x, (x.shape[0], math.prod(x.shape[1:])))
+
+
+class Flatten(Layer):
+    """Reads all axes but the batch as one.
+
+    Args:
+        data_format: "channels_last" (None means the same), or "channels_first", which puts the
+            channels of (b, c, ...) last before it flattens.
+
+    Shapes:
+        (b, ...) -> (b, n); (b,) -> (b, 1).
+
+    Example:
+        >>> import jax.numpy as jnp, fkeras as fk
+        >>> fk.layers.Flatten()(jnp.ones((2, 3, 4))).shape
+        (2, 12)
+    """
+
+    data_format: str | None = option(None, convert=_data_format)
+
+    @property
+    def input_spec(self) -> InputSpec:
+        return InputSpec(min_ndim=1)
+
+    def call(self, x: jax.Array) -> jax.Array:
+        return flatten(x, self.data_format)
+
+
+def _target_shape(value: Any) -> tuple[int, ...]:
+    sizes = tuple(value) if isinstance(value, list | tuple | np.ndarray) else (value,)
+    whole = all(isinstance(n, int | np.integer) and not isinstance(n, bool) for n in sizes)
+    if not whole or any(n < -1 for n in sizes) or sum(n == -1 for n in sizes) > 1:
+        raise ValueError(
+            "Reshape: target_shape: expected sizes without the batch axis, at most one of them "
+            f"-1 (inferred), received {value!r}. For (b, 12) -> (b, 3, 4) give (3, 4)."
+        )
+    return tuple(int(n) for n in sizes)
+
+
+class Reshape(Layer):
+    """Reads the axes after the batch as other axes of the same size in all.
+
+    Args:
+        target_shape: the new sizes without the batch axis; one may be -1, and is inferred.
+
+    Shapes:
+        (b, ...) -> (b, *target_shape).
+
+    Raises:
+        ValueError: where the input does not hold as many numbers as the target.
+
+    Example:
+        >>> import jax.numpy as jnp, fkeras as fk
+        >>> fk.layers.Reshape((3, -1))(jnp.ones((2, 12))).shape
+        (2, 3, 4)
+    """
+
+    target_shape: tuple[int, ...] = option(convert=_target_shape)
+
+    @property
+    def input_spec(self) -> InputSpec:
+        return InputSpec(min_ndim=1)
+
+    def call(self, x: jax.Array) -> jax.Array:
+        size = math.prod(x.shape[1:])
+        known = math.prod(n for n in self.target_shape if n != -1)
+        free = -1 in self.target_shape
+        if isinstance(size, int):
+            fits = size % known == 0 if free and known else size == known and not free
+            if not fits:
+                amount = f"a multiple of {known}" if free else str(known)
+                raise ValueError(
+                    f"{self.where}: expected {amount} numbers an example, for the shape "
+                    f"{format_shape(('b', *self.target_shape))}, received "
+                    f"{format_shape(x.shape)} with {size}. Change target_shape, or put -1 for the "
+                    "size that may vary."
+                )
+            sizes = tuple(size // known if n == -1 else n for n in self.target_shape)
+            return jnp.reshape(x, (x.shape[0], *sizes))
+        if not free:
+            raise ValueError(
+                f"{self.where}: expected an input of known size, as target_shape="
+                f"{self.target_shape} has no -1, received {format_shape(x.shape)}. Put -1 for the "
+                "axis that varies, or give the input's axes sizes in fk.Input."
+            )
+        return jnp.reshape(x, (x.shape[0], *self.target_shape))
+
+
+def _dims(value: Any) -> tuple[int, ...]:
+    dims = tuple(value) if isinstance(value, list | tuple | np.ndarray) else (value,)
+    whole = all(isinstance(d, int | np.integer) for d in dims)
+    if not whole or sorted(dims) != list(range(1, len(dims) + 1)):
+        raise ValueError(
+            f"Permute: dims: expected each of the axes 1 to {len(dims)} once, received {value!r}. "
+            "Axes count from 1, as the batch axis 0 stays: (2, 1) swaps the axes of (b, t, d)."
+        )
+    return tuple(int(d) for d in dims)
+
+
+class Permute(Layer):
+    """Puts the axes after the batch in another order.
+
+    Args:
+        dims: for each new axis the old one, counted from 1.
+
+    Shapes:
+        (b, d1, d2, ...) -> (b, d[dims[0]], d[dims[1]], ...).
+
+    Raises:
+        ValueError: where `dims` is no permutation of 1, 2, ...
+
+    Example:
+        >>> import jax.numpy as jnp, fkeras as fk
+        >>> fk.layers.Permute((2, 1))(jnp.ones((2, 3, 4))).shape
+        (2, 4, 3)
+    """
+
+    dims: tuple[int, ...] = option(convert=_dims)
+
+    @property
+    def input_spec(self) -> InputSpec:
+        return InputSpec(ndim=len(self.dims) + 1)
+
+    def call(self, x: jax.Array) -> jax.Array:
+        return jnp.transpose(x, (0, *self.dims))
+
+
+class RepeatVector(Layer):
+    """Repeats each vector `n` times, as steps of a sequence.
+
+    Args:
+        n: the number of steps.
+
+    Shapes:
+        (b, d) -> (b, n, d).
+
+    Raises:
+        ValueError: where `n` is no positive integer.
+
+    Example:
+        >>> import jax.numpy as jnp, fkeras as fk
+        >>> fk.layers.RepeatVector(3)(jnp.ones((2, 4))).shape
+        (2, 3, 4)
+    """
+
+    n: int = option(convert=positive_integer("RepeatVector: n"))
+
+    @property
+    def input_spec(self) -> InputSpec:
+        return InputSpec(ndim=2)
+
+    def call(self, x: jax.Array) -> jax.Array:
+        return jnp.broadcast_to(x[:, None, :], (x.shape[0], self.n, x.shape[1]))

@@ -1,0 +1,114 @@
+"""Regularizers: values that map a weight or an activation to a penalty."""
+
+from __future__ import annotations
+
+import types
+from collections.abc import Mapping
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+
+from fkeras.engine.config import Configurable, deserialize, lookup, option, serialize
+
+__all__ = ("L1", "L1L2", "L2", "OrthogonalRegularizer", "deserialize", "get", "serialize")
+
+
+def _factor(value: Any) -> float:
+    value = 0.0 if value is None else float(value)
+    if not 0 <= value < float("inf"):
+        raise ValueError(
+            f"A regularizer's factor: expected a finite number of 0 or more, received {value}."
+        )
+    return value
+
+
+class L1(Configurable):
+    """l1 * sum(|x|).
+
+    Example:
+        >>> import jax.numpy as jnp
+        >>> L1(0.5)(jnp.array([1.0, -2.0]))
+        Array(1.5, dtype=float32)
+    """
+
+    l1: float = option(0.01, convert=_factor)
+
+    def __call__(self, x: jax.Array) -> jax.Array:
+        return self.l1 * jnp.sum(jnp.abs(x))
+
+
+class L2(Configurable):
+    """l2 * sum(x**2)."""
+
+    l2: float = option(0.01, convert=_factor)
+
+    def __call__(self, x: jax.Array) -> jax.Array:
+        return self.l2 * jnp.sum(jnp.square(x))
+
+
+class L1L2(Configurable):
+    """l1 * sum(|x|) + l2 * sum(x**2)."""
+
+    l1: float = option(0.0, convert=_factor)
+    l2: float = option(0.0, convert=_factor)
+
+    def __call__(self, x: jax.Array) -> jax.Array:
+        return self.l1 * jnp.sum(jnp.abs(x)) + self.l2 * jnp.sum(jnp.square(x))
+
+
+def _mode(mode: str) -> str:
+    if mode not in ("rows", "columns"):
+        raise ValueError(f"OrthogonalRegularizer: expected 'rows' or 'columns', received {mode!r}.")
+    return mode
+
+
+class OrthogonalRegularizer(Configurable):
+    """factor times the mean absolute cosine between different rows (or columns) of a matrix.
+
+    Args:
+        factor: the strength.
+        mode: "rows" or "columns".
+
+    Raises:
+        ValueError: for a weight that is no matrix.
+    """
+
+    factor: float = option(0.01, convert=_factor)
+    mode: str = option("rows", convert=_mode)
+
+    def __call__(self, x: jax.Array) -> jax.Array:
+        if x.ndim != 2:
+            raise ValueError(
+                f"OrthogonalRegularizer: expected a matrix, received shape {x.shape}. Use it for "
+                "weights of two axes."
+            )
+        rows = x if self.mode == "rows" else x.T
+        square = jnp.sum(jnp.square(rows), axis=1, keepdims=True)
+        rows = rows * jax.lax.rsqrt(jnp.maximum(square, 1e-12))
+        size = rows.shape[0]
+        products = jnp.abs(rows @ rows.T) * (1.0 - jnp.eye(size, dtype=x.dtype))
+        pairs = size * (size - 1) / 2
+        return self.factor * 0.5 * jnp.sum(products) / max(pairs, 1.0)
+
+
+_NAMES: Mapping[str, type] = types.MappingProxyType(
+    {
+        "l1": L1,
+        "l2": L2,
+        "l1_l2": L1L2,
+        "l1l2": L1L2,
+        "orthogonal_regularizer": OrthogonalRegularizer,
+        **{cls.__name__: cls for cls in (L1, L2, L1L2, OrthogonalRegularizer)},
+    }
+)
+
+
+def get(identifier: Any, custom_objects: Mapping[str, Any] | None = None) -> Any:
+    """The regularizer that a name, a configuration or a function means; None for none.
+
+    Example:
+        >>> get("l2")
+        L2()
+    """
+    return lookup(identifier, "regularizer", _NAMES, custom_objects)

@@ -1,0 +1,84 @@
+"""The layer table: one row a configuration; every cross-cutting test runs over all rows.
+
+A new layer gets all of these tests by a row in one of the modules beside this file.
+"""
+
+import dataclasses
+import importlib
+import pkgutil
+from collections.abc import Mapping
+from typing import Any
+
+import jax
+import numpy as np
+
+from fkeras.engine import Layer
+
+
+@dataclasses.dataclass(frozen=True)
+class Case:
+    """One configuration of one layer.
+
+    Attributes:
+        layer: the unbuilt layer.
+        inputs: for each positional input a shape with batch, `("int32", shape, high)` for ids
+            below `high`, or a list of these.
+        options: options of the call.
+        mask: the shape of a mask for the first input, or None.
+        keras: whether Keras 3 is the oracle.
+        training: whether the calls are training calls.
+        tolerance: how far from Keras the numbers may be.
+    """
+
+    layer: Layer
+    inputs: tuple
+    options: Mapping[str, Any] = dataclasses.field(default_factory=dict)
+    mask: tuple | None = None
+    keras: bool = True
+    training: bool = False
+    tolerance: float = 1e-5
+
+    @property
+    def id(self) -> str:
+        text = repr(self.layer)
+        extras = [word for word in ("mask", "training") if getattr(self, word)]
+        return "-".join([text if len(text) < 90 else text[:87] + "...", *extras])
+
+    def arrays(self, seed: int = 0, batch: int | None = None) -> list[Any]:
+        """Inputs of this case; `batch` puts another size in the place of the first axis."""
+        rng = np.random.default_rng(seed)
+        return [_draw(rng, entry, batch) for entry in self.inputs]
+
+    def mask_array(self, seed: int = 0) -> Any:
+        """A mask with at least one step of each row kept."""
+        if self.mask is None:
+            return None
+        mask = np.random.default_rng(seed + 1).random(self.mask) < 0.6
+        mask[:, 0] = True
+        return mask
+
+    def build(self, seed: int = 0) -> tuple[Layer, dict]:
+        """The built layer and its first state."""
+        inputs = self.arrays()
+        layer = self.layer.build(jax.random.key(seed), *inputs)
+        return layer, layer.init_state(*inputs)
+
+
+def _draw(rng: Any, entry: Any, batch: int | None) -> Any:
+    if isinstance(entry, list):
+        return [_draw(rng, e, batch) for e in entry]
+    if isinstance(entry, tuple) and entry and isinstance(entry[0], str):
+        dtype, shape, high = entry
+        return rng.integers(0, high, _shape(shape, batch)).astype(dtype)
+    return rng.normal(size=_shape(entry, batch)).astype("float32")
+
+
+def _shape(shape: tuple, batch: int | None) -> tuple:
+    return tuple(shape) if batch is None else (batch, *shape[1:])
+
+
+def all_cases() -> tuple[Case, ...]:
+    """The rows of all modules in this package, by module name."""
+    modules = sorted(m.name for m in pkgutil.iter_modules(__path__))
+    found = [importlib.import_module(f"{__name__}.{name}").CASES for name in modules]
+    return tuple(case for cases in found for case in cases)

@@ -1,0 +1,63 @@
+"""Rows of the layer table: dense and embedding layers, dropout, masking, reshaping."""
+
+import jax.numpy as jnp
+
+import fkeras as fk
+from fkeras import layers
+from tests.cases import Case
+
+
+def scaled_sum(x, factor=1.0):
+    return factor * jnp.sum(x, axis=-1)
+
+
+CASES = (
+    Case(layers.Dense(3), ((2, 5),)),
+    Case(layers.Dense(4, activation="relu", use_bias=False), ((2, 3, 5),)),
+    Case(
+        layers.Dense(
+            2,
+            "tanh",
+            kernel_initializer="he_normal",
+            bias_initializer="ones",
+            kernel_regularizer="l2",
+            bias_regularizer="l1",
+            activity_regularizer="l2",
+            kernel_constraint="max_norm",
+            bias_constraint="non_neg",
+        ),
+        ((3, 4, 2, 5),),
+    ),
+    Case(layers.Dense(3), ((2, 4, 5),), mask=(2, 4)),
+    Case(layers.Activation("relu"), ((2, 5),)),
+    Case(layers.Activation("softmax"), ((2, 3, 5),), mask=(2, 3)),
+    Case(layers.Identity(), ((2, 3),)),
+    Case(layers.Identity(), ([(2, 3), (2, 4)],)),
+    Case(layers.ActivityRegularization(l1=0.1, l2=0.2), ((4, 3),)),
+    # a function of the user's own: loading needs custom_objects, in Keras another function
+    Case(layers.Lambda(scaled_sum, arguments={"factor": 2.0}), ((2, 3),), keras=False),
+    Case(layers.Embedding(7, 3), (("int32", (2, 5), 7),)),
+    Case(layers.Embedding(7, 3, mask_zero=True), (("int32", (2, 5), 7),)),
+    Case(
+        layers.Embedding(
+            5, 2, "ones", embeddings_regularizer="l2", embeddings_constraint="unit_norm"
+        ),
+        (("int32", (3, 2, 4), 5),),
+    ),
+    Case(layers.Masking(), ((2, 3, 4),)),
+    Case(layers.Masking(mask_value=0.5), ((2, 3, 2, 4),)),
+    Case(layers.Dropout(0.5), ((2, 5),)),
+    Case(layers.Dropout(0.5), ((4, 5),), training=True, keras=False),
+    Case(layers.Dropout(0.5, (None, 1, None), 3), ((4, 3, 2),), training=True, keras=False),
+    Case(layers.Dropout(1.0), ((2, 5),), training=True),
+    Case(layers.Dropout(0.0), ((2, 3, 5),), mask=(2, 3), training=True),
+    Case(layers.Flatten(), ((2, 3, 4),)),
+    Case(layers.Flatten(data_format="channels_first"), ((2, 3, 4, 5),)),
+    Case(layers.Flatten(), ((3,),)),
+    Case(layers.Reshape((3, 4)), ((2, 12),)),
+    Case(layers.Reshape((-1, 2)), ((2, 3, 4),)),
+    Case(layers.Permute((2, 1)), ((2, 3, 4),)),
+    Case(layers.Permute((3, 1, 2)), ((2, 3, 4, 5),)),
+    Case(layers.RepeatVector(3), ((2, 4),)),
+    Case(layers.Dense(3, name="head", trainable=False, dtype=fk.DTypePolicy("float32")), ((2, 5),)),
+)

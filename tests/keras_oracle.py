@@ -1,0 +1,58 @@
+"""Keras 3 as the oracle: the layer that our JSON describes, as a pure function."""
+
+import contextlib
+import warnings
+
+import jax
+import numpy as np
+
+from fkeras import layers
+
+with warnings.catch_warnings():
+    warnings.simplefilter("ignore")
+    import keras
+
+
+@contextlib.contextmanager
+def keras_rules():
+    """Keras relies on JAX's usual promotion, and warns of its own accord."""
+    promotion = jax.numpy_dtype_promotion("standard"), jax.numpy_rank_promotion("allow")
+    with promotion[0], promotion[1], warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        yield
+
+
+def keras_layer(layer, inputs, options=None, mask=None):
+    """Keras's layer of the same configuration, built for these inputs."""
+    with keras_rules():
+        made = keras.layers.deserialize(layers.serialize(layer))
+
+        def symbol(x):
+            return keras.KerasTensor(np.shape(x), dtype=str(x.dtype))
+
+        symbols = jax.tree.map(symbol, list(inputs))
+        extra = dict(jax.tree.map(symbol, dict(options or {})))
+        if mask is not None:
+            extra["mask"] = symbol(mask)
+        made(*symbols, **extra)
+    return made
+
+
+def keras_function(made, training, names=()):
+    """`(weights, others, inputs, options) -> (outputs, others, losses)` of a Keras layer."""
+
+    def function(weights, others, inputs, options):
+        kwargs = dict(options)
+        if _takes_training(made):
+            kwargs["training"] = training
+        return made.stateless_call(weights, others, *inputs, return_losses=True, **kwargs)
+
+    return function
+
+
+def _takes_training(made):
+    return made._call_has_training_arg
+
+
+def values(variables):
+    return [np.asarray(v.value) for v in variables]

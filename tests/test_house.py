@@ -1,0 +1,166 @@
+"""The rules of the house, read off the sources."""
+
+import ast
+import inspect
+import pathlib
+import types
+
+import pytest
+
+import fkeras as fk
+
+ROOT = pathlib.Path(fk.__file__).parent
+FILES = sorted(ROOT.rglob("*.py"))
+# what each part may import of the package
+ALLOWED = {
+    "engine": {"engine"},
+    "activations": {"engine"},
+    "initializers": {"engine"},
+    "regularizers": {"engine"},
+    "constraints": {"engine"},
+    "losses": {"engine", "losses"},
+    "metrics": {"engine", "losses", "metrics"},
+    "optimizers": {"engine", "optimizers"},
+    "ops": {"engine"},
+    "layers": {
+        "engine",
+        "layers",
+        "activations",
+        "initializers",
+        "regularizers",
+        "constraints",
+        "ops",
+    },
+    "training": {"engine", "training", "losses", "metrics", "optimizers"},
+}
+
+
+def _part(path):
+    return path.relative_to(ROOT).parts[0].removesuffix(".py")
+
+
+def _module(path):
+    parts = path.relative_to(ROOT.parent).with_suffix("").parts
+    return ".".join(parts[:-1] if parts[-1] == "__init__" else parts)
+
+
+def _imports(tree):
+    """Modules of the package that a file imports."""
+    for node in ast.walk(tree):
+        if isinstance(node, ast.ImportFrom) and node.level == 0 and node.module:
+            if node.module.split(".")[0] == "fkeras":
+                yield node.module
+                for alias in node.names:
+                    yield f"{node.module}.{alias.name}"
+        elif isinstance(node, ast.Import):
+            for alias in node.names:
+                if alias.name.split(".")[0] == "fkeras":
+                    yield alias.name
+
+
+TREES = {path: ast.parse(path.read_text()) for path in FILES}
+
+
+@pytest.mark.parametrize("path", FILES, ids=lambda p: str(p.relative_to(ROOT)))
+def test_imports_point_one_way(path):
+    part = _part(path)
+    if part == "__init__":
+        return
+    for module in _imports(TREES[path]):
+        names = module.split(".")
+        target = names[1] if len(names) > 1 else None
+        if target is None:
+            raise AssertionError(f"{path.name} imports the whole package")
+        is_module = (ROOT / target).is_dir() or (ROOT / f"{target}.py").exists()
+        assert not is_module or target in ALLOWED[part], f"{part} imports {module}"
+
+
+def test_layers_know_neither_graph_nor_network():
+    for path, tree in TREES.items():
+        if _part(path) == "layers" and path.name != "__init__.py":
+            for module in _imports(tree):
+                last = module.split(".")[-1]
+                assert last not in ("Graph", "graph", "Network", "network", "close"), path
+
+
+def test_no_import_cycle():
+    modules = {_module(path): path for path in FILES}
+    edges = {
+        name: {m for m in _imports(TREES[path]) if m in modules and m != name}
+        for name, path in modules.items()
+    }
+    # a package's own __init__ gathers its files; the files do not import it back
+    done, path_now = set(), []
+
+    def visit(name):
+        if name in path_now:
+            cycle = " -> ".join([*path_now[path_now.index(name) :], name])
+            raise AssertionError(f"import cycle: {cycle}")
+        if name in done:
+            return
+        path_now.append(name)
+        for target in sorted(edges[name]):
+            if not name.startswith(f"{target}."):
+                visit(target)
+        path_now.pop()
+        done.add(name)
+
+    for name in sorted(edges):
+        visit(name)
+
+
+@pytest.mark.parametrize("path", FILES, ids=lambda p: str(p.relative_to(ROOT)))
+def test_no_import_inside_functions_but_for_optional_packages(path):
+    for node in ast.walk(TREES[path]):
+        if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef):
+            for inner in ast.walk(node):
+                if isinstance(inner, ast.Import | ast.ImportFrom):
+                    assert not list(_imports(inner)), f"{path.name}:{inner.lineno}"
+
+
+@pytest.mark.parametrize("path", FILES, ids=lambda p: str(p.relative_to(ROOT)))
+def test_no_module_level_mutable_object(path):
+    for node in TREES[path].body:
+        value = node.value if isinstance(node, ast.Assign | ast.AnnAssign) else None
+        mutable = isinstance(value, ast.List | ast.Dict | ast.Set | ast.ListComp | ast.DictComp)
+        called = isinstance(value, ast.Call) and isinstance(value.func, ast.Name)
+        mutable = mutable or (called and value.func.id in ("dict", "list", "set"))
+        assert not mutable, f"{path.name}:{node.lineno} keeps something that can change"
+
+
+@pytest.mark.parametrize("path", FILES, ids=lambda p: str(p.relative_to(ROOT)))
+def test_files_are_short_and_explained(path):
+    assert len(path.read_text().splitlines()) <= 460, f"{path.name} is two concerns"
+    if path.name != "__init__.py" or path.read_text().strip():
+        assert ast.get_docstring(TREES[path]), f"{path.name} has no docstring"
+
+
+def test_no_metaclass_and_no_signature_reflection():
+    for path, tree in TREES.items():
+        text = path.read_text()
+        assert "inspect.signature" not in text, path
+        for node in ast.walk(tree):
+            if isinstance(node, ast.ClassDef):
+                assert not any(k.arg == "metaclass" for k in node.keywords), path
+
+
+def _public():
+    for name in fk.__all__:
+        value = getattr(fk, name)
+        if isinstance(value, types.ModuleType):
+            for inner in getattr(value, "__all__", ()):
+                yield f"{name}.{inner}", getattr(value, inner)
+        else:
+            yield name, value
+
+
+@pytest.mark.parametrize(("name", "value"), list(_public()), ids=lambda v: v if isinstance(v, str) else "")
+def test_public_names_are_documented(name, value):
+    if isinstance(value, types.ModuleType):
+        assert value.__doc__
+        return
+    if inspect.isclass(value) or callable(value):
+        doc = inspect.getdoc(value)
+        assert doc and len(doc.strip()) > 3, f"{name} has no docstring"
+        if inspect.isclass(value) and value.__module__.startswith("fkeras"):
+            assert value.__dict__.get("__doc__"), f"{name} has no docstring of its own"

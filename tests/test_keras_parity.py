@@ -1,0 +1,89 @@
+"""Values, gradients, losses and state of every layer against Keras 3, over the table."""
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+
+from tests.cases import all_cases
+from tests.keras_oracle import keras_function, keras_layer, keras_rules, values
+
+CASES = [case for case in all_cases() if case.keras]
+
+
+def _score(tree, losses):
+    total = sum((jnp.sum(jnp.asarray(v)) for v in losses), jnp.float32(0))
+    for leaf in jax.tree.leaves(tree):
+        weights = jnp.cos(jnp.arange(leaf.size, dtype="float32")).reshape(leaf.shape)
+        total = total + jnp.sum(leaf.astype("float32") * weights)
+    return total
+
+
+def _floats(inputs):
+    leaves, treedef = jax.tree.flatten(inputs)
+    flags = [jnp.issubdtype(x.dtype, jnp.floating) for x in leaves]
+
+    def join(floats):
+        it = iter(floats)
+        merged = [next(it) if f else x for f, x in zip(flags, leaves, strict=True)]
+        return jax.tree.unflatten(treedef, merged)
+
+    return [x for f, x in zip(flags, leaves, strict=True) if f], join
+
+
+@pytest.mark.parametrize("case", CASES, ids=lambda case: case.id)
+def test_parity(case):
+    inputs, mask = case.arrays(), case.mask_array()
+    layer, state = case.build()
+    floats, join = _floats(inputs)
+
+    def ours(layer, floats):
+        out = layer.apply(
+            *join(floats),
+            state=state,
+            training=case.training,
+            key=jax.random.key(0),
+            mask=mask,
+            **case.options,
+        )
+        return _score(out.value, out.losses), out
+
+    grad = jax.jit(jax.value_and_grad(ours, argnums=(0, 1), has_aux=True))
+    (_, out), (grads, input_grads) = grad(layer, floats)
+
+    made = keras_layer(case.layer, inputs, case.options, mask)
+    trainable = len(jax.tree.leaves(layer))
+    with keras_rules():
+        made.set_weights(layer.get_weights(state))
+        function = keras_function(made, case.training)
+        extra = dict(case.options) | ({} if mask is None else {"mask": mask})
+
+        def theirs(weights, floats, others):
+            value, new, losses = function(weights, others, join(floats), extra)
+            return _score(value, losses), (value, new, losses)
+
+        assert len(made.trainable_variables) == trainable
+        theirs = jax.jit(jax.value_and_grad(theirs, argnums=(0, 1), has_aux=True))
+        weights = values(made.trainable_variables)
+        result = theirs(weights, floats, values(made.non_trainable_variables))
+    (_, (value, new, losses)), (their_grads, their_input_grads) = result
+
+    def close(a, b, what):
+        a, b = np.asarray(a, "float64"), np.asarray(b, "float64")
+        scale = max(1.0, float(np.abs(b).max(initial=0.0)))
+        error = float(np.abs(a - b).max(initial=0.0)) / scale
+        assert a.shape == b.shape, f"{what}: {a.shape} against {b.shape}"
+        assert error <= case.tolerance, f"{what}: off by {error:.2e}"
+
+    pairs = zip(jax.tree.leaves(out.value), jax.tree.leaves(value), strict=True)
+    for one, other in pairs:
+        close(one, other, "value")
+    for one, other in zip(grads.get_weights(), their_grads, strict=True):
+        close(one, other, "gradient of a weight")
+    for one, other in zip(input_grads, their_input_grads, strict=True):
+        close(one, other, "gradient of an input")
+    close(sum(out.losses, jnp.float32(0)), sum(map(jnp.sum, losses), jnp.float32(0)), "losses")
+    if out.updates:
+        kept = [v for v in new if jnp.issubdtype(v.dtype, jnp.floating)]
+        for one, other in zip(jax.tree.leaves(out.updates), kept, strict=True):
+            close(one, other, "state")

@@ -1,0 +1,208 @@
+"""What holds for every layer, over the rows of the table."""
+
+import inspect
+
+import chex
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+
+import fkeras as fk
+from fkeras import layers
+from tests.cases import all_cases
+
+CASES = all_cases()
+KEY = jax.random.key(7)
+
+
+def _ids(case):
+    return case.id
+
+
+each_case = pytest.mark.parametrize("case", CASES, ids=_ids)
+
+
+def _call(layer, state, inputs, case, key=None, mask="case"):
+    return layer.apply(
+        *inputs,
+        state=state,
+        training=case.training,
+        key=KEY if key is None else key,
+        mask=case.mask_array() if isinstance(mask, str) else mask,
+        **case.options,
+    )
+
+
+def _is_float(x):
+    return jnp.issubdtype(x.dtype, jnp.floating)
+
+
+def _score(out):
+    """A scalar that depends on every number of an output."""
+    total = sum(out.losses, jnp.float32(0))
+    for leaf in jax.tree.leaves(out.value):
+        weights = jnp.cos(jnp.arange(leaf.size, dtype="float32")).reshape(leaf.shape)
+        total = total + jnp.sum(leaf.astype("float32") * weights)
+    return total
+
+
+def test_every_public_layer_has_a_row():
+    public = {
+        value
+        for name in layers.__all__
+        if inspect.isclass(value := getattr(layers, name)) and issubclass(value, fk.Layer)
+    }
+    covered = {type(case.layer) for case in CASES}
+    exempt = {fk.Layer, layers.InputLayer}
+    missing = {cls.__name__ for cls in public - covered - exempt}
+    assert not missing, f"layers without a row in tests/cases: {sorted(missing)}"
+
+
+@each_case
+def test_recorded_shapes_are_those_of_the_call(case):
+    arrays = case.arrays()
+    layer, state = case.build()
+    out = _call(layer, state, arrays, case)
+    if getattr(case.layer, "stateful", False) is True and "stateful" in repr(case.layer):
+        batch = None
+    else:
+        batch = "b"
+    symbols = jax.tree.map(
+        lambda x: fk.Input(batch_shape=(batch or x.shape[0], *x.shape[1:]), dtype=x.dtype), arrays
+    )
+    recorded = jax.tree.leaves(case.layer(*symbols, **case.options))
+    assert recorded[0].node.layer is case.layer
+    for tensor, array in zip(recorded, jax.tree.leaves(out.value), strict=True):
+        expected = array.shape
+        if batch is not None and array.ndim and tensor.shape[0] is None:
+            expected = (None, *array.shape[1:])
+        assert tensor.shape == expected
+        assert tensor.dtype == str(array.dtype)
+
+
+@each_case
+def test_jit_grad_and_vmap(case):
+    arrays = case.arrays()
+    layer, state = case.build()
+
+    def score(layer, key):
+        return _score(_call(layer, state, arrays, case, key))
+
+    value = _score(_call(layer, state, arrays, case))
+    jitted, grads = jax.jit(jax.value_and_grad(score))(layer, KEY)
+    np.testing.assert_allclose(jitted, value, rtol=2e-5, atol=1e-5)
+    assert jax.tree.structure(grads) == jax.tree.structure(layer)
+    chex.assert_tree_all_finite(grads)
+    members = jax.vmap(lambda k: case.layer.build(k, *arrays))(jax.random.split(KEY, 2))
+    both = jax.vmap(lambda m: score(m, KEY))(members)
+    one = score(case.layer.build(jax.random.split(KEY, 2)[1], *arrays), KEY)
+    np.testing.assert_allclose(both[1], one, rtol=1e-4, atol=1e-4)
+
+
+@each_case
+def test_half_precision_computes_in_half_precision(case):
+    half = case.layer.replace(dtype="mixed_bfloat16")
+    if any(isinstance(v, fk.Layer) for v in vars(half).values()):
+        pytest.skip("the layers inside keep their own policies")
+    arrays = case.arrays()
+    layer = half.build(KEY, *arrays)
+    chex.assert_tree_all_finite(layer)
+    assert all(w.dtype == jnp.float32 for w in jax.tree.leaves(layer))
+    shapes = jax.eval_shape(
+        lambda l, s: _call(l, s, arrays, case).value, layer, layer.init_state(*arrays)
+    )
+    for leaf in jax.tree.leaves(shapes):
+        assert not _is_float(leaf) or leaf.dtype == jnp.bfloat16
+
+
+@each_case
+def test_configuration_round_trip(case):
+    config = layers.serialize(case.layer)
+    try:
+        again = layers.deserialize(config)
+    except ValueError as error:
+        assert "custom_objects" in str(error)
+        functions = {f.__name__: f for f in vars(case.layer).values() if inspect.isfunction(f)}
+        again = layers.deserialize(config, custom_objects=functions)
+    assert again == case.layer
+    assert hash(again) == hash(case.layer)
+    assert layers.serialize(again) == config
+
+
+@each_case
+def test_equal_builds_are_equal(case):
+    (one, state), (two, other) = case.build(), case.build()
+    assert one == two
+    assert hash(one) == hash(two)
+    assert jax.tree.structure(one) == jax.tree.structure(two)
+    chex.assert_trees_all_equal(state, other)
+    if jax.tree.leaves(one):
+        assert one != case.layer
+        assert one.unbuilt() == case.layer
+        weights, _ = one.set_weights([w + 1 for w in one.get_weights()])
+        assert weights != one
+
+
+@each_case
+def test_state_goes_through_scan(case):
+    layer, state = case.build()
+    arrays = case.arrays()
+
+    def step(state, key):
+        out = _call(layer, state, arrays, case, key)
+        return state | out.updates, _score(out)
+
+    keys = jax.random.split(KEY, 2)
+    last, scores = jax.lax.scan(step, state, keys)
+    assert jax.tree.structure(last) == jax.tree.structure(state)
+    by_hand, first = step(state, keys[0])
+    by_hand, second = step(by_hand, keys[1])
+    chex.assert_trees_all_close(last, by_hand, rtol=1e-5, atol=1e-5)
+    np.testing.assert_allclose(scores, jnp.stack([first, second]), rtol=1e-4, atol=1e-4)
+
+
+@each_case
+def test_a_mask_is_taken_or_refused(case):
+    """No mask is dropped in silence: a layer takes it, or says that it cannot."""
+    layer, state = case.build()
+    first = case.arrays()[0]
+    array = first[0] if isinstance(first, list) else first
+    if array.ndim < 3 or case.mask is not None:
+        return
+    mask = np.ones(array.shape[:2], bool)
+    given = [mask] + [None] * (len(first) - 1) if isinstance(first, list) else mask
+    if len(case.inputs) > 1:
+        given = (given, *[None] * (len(case.inputs) - 1))
+    if layer.supports_masking:
+        shapes = jax.eval_shape(lambda s: _call(layer, s, case.arrays(), case, mask=given), state)
+        plain = jax.eval_shape(lambda s: _call(layer, s, case.arrays(), case, mask=None), state)
+        chex.assert_trees_all_equal_shapes_and_dtypes(shapes.value, plain.value)
+    else:
+        with pytest.raises(fk.FKerasError, match=r"mask.*fk\.ops\.unmask"):
+            _call(layer, state, case.arrays(), case, mask=given)
+
+
+@each_case
+def test_weight_lists_round_trip(case):
+    layer, state = case.build()
+    values = layer.get_weights(state)
+    assert len(values) == len(jax.tree.leaves(layer)) + len(jax.tree.leaves(state))
+    again, new_state = layer.set_weights(values, state)
+    assert again == layer
+    chex.assert_trees_all_equal(new_state, state)
+    with pytest.raises(ValueError, match="expected"):
+        layer.set_weights([*values, np.zeros(1)], state)
+
+
+@each_case
+def test_the_docstring_has_its_parts(case):
+    cls = type(case.layer)
+    doc = inspect.cleandoc(cls.__doc__ or "")
+    assert doc, f"{cls.__name__} has no docstring"
+    fields = [f for f in cls.__dataclass_fields__ if f not in ("name", "trainable", "dtype")]
+    declared = [f for f in fields if cls.__dataclass_fields__[f].init]
+    if declared:
+        assert "Args:" in doc, f"{cls.__name__}: no Args"
+        for field in declared:
+            assert f"{field}:" in doc, f"{cls.__name__}: {field} is not documented"
