@@ -1,6 +1,7 @@
 """Keras 3 as the oracle: the layer that our JSON describes, as a pure function."""
 
 import contextlib
+import inspect
 import warnings
 
 import jax
@@ -22,7 +23,13 @@ def keras_rules():
         yield
 
 
-def keras_layer(layer, inputs, options=None, mask=None):
+def mask_option(made, mask):
+    """The mask as an option of Keras's call, where the call takes one; others pass it on as it is."""
+    takes = mask is not None and "mask" in inspect.signature(made.call).parameters
+    return {"mask": mask} if takes else {}
+
+
+def keras_layer(layer, inputs, options=None):
     """Keras's layer of the same configuration, built for these inputs."""
     with keras_rules():
         made = keras.layers.deserialize(layers.serialize(layer))
@@ -32,13 +39,11 @@ def keras_layer(layer, inputs, options=None, mask=None):
 
         symbols = jax.tree.map(symbol, list(inputs))
         extra = dict(jax.tree.map(symbol, dict(options or {})))
-        if mask is not None:
-            extra["mask"] = symbol(mask)
         made(*symbols, **extra)
     return made
 
 
-def keras_function(made, training, names=()):
+def keras_function(made, training):
     """`(weights, others, inputs, options) -> (outputs, others, losses)` of a Keras layer."""
 
     def function(weights, others, inputs, options):

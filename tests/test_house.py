@@ -49,7 +49,8 @@ def _imports(tree):
     for node in ast.walk(tree):
         if isinstance(node, ast.ImportFrom) and node.level == 0 and node.module:
             if node.module.split(".")[0] == "fkeras":
-                yield node.module
+                if node.module != "fkeras":
+                    yield node.module
                 for alias in node.names:
                     yield f"{node.module}.{alias.name}"
         elif isinstance(node, ast.Import):

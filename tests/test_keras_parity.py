@@ -5,8 +5,9 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
+from fkeras import partition
 from tests.cases import all_cases
-from tests.keras_oracle import keras_function, keras_layer, keras_rules, values
+from tests.keras_oracle import keras_function, keras_layer, mask_option, keras_rules, values
 
 CASES = [case for case in all_cases() if case.keras]
 
@@ -51,12 +52,12 @@ def test_parity(case):
     grad = jax.jit(jax.value_and_grad(ours, argnums=(0, 1), has_aux=True))
     (_, out), (grads, input_grads) = grad(layer, floats)
 
-    made = keras_layer(case.layer, inputs, case.options, mask)
-    trainable = len(jax.tree.leaves(layer))
+    made = keras_layer(case.layer, inputs, case.options)
+    trainable = len(jax.tree.leaves(partition(layer)[0]))
     with keras_rules():
         made.set_weights(layer.get_weights(state))
         function = keras_function(made, case.training)
-        extra = dict(case.options) | ({} if mask is None else {"mask": mask})
+        extra = dict(case.options) | mask_option(made, mask)
 
         def theirs(weights, floats, others):
             value, new, losses = function(weights, others, join(floats), extra)
@@ -78,12 +79,13 @@ def test_parity(case):
     pairs = zip(jax.tree.leaves(out.value), jax.tree.leaves(value), strict=True)
     for one, other in pairs:
         close(one, other, "value")
-    for one, other in zip(grads.get_weights(), their_grads, strict=True):
+    for one, other in zip(grads.get_weights() if trainable else [], their_grads, strict=True):
         close(one, other, "gradient of a weight")
     for one, other in zip(input_grads, their_input_grads, strict=True):
         close(one, other, "gradient of an input")
     close(sum(out.losses, jnp.float32(0)), sum(map(jnp.sum, losses), jnp.float32(0)), "losses")
-    if out.updates:
-        kept = [v for v in new if jnp.issubdtype(v.dtype, jnp.floating)]
-        for one, other in zip(jax.tree.leaves(out.updates), kept, strict=True):
-            close(one, other, "state")
+    # weights and state after the call, in Keras's order
+    after = dict(zip(map(id, made.non_trainable_variables), new, strict=True))
+    expected = [after.get(id(v), v.value) for v in made.weights]
+    for one, other in zip(layer.get_weights(state | out.updates), expected, strict=True):
+        close(one, other, "weights and state after the call")

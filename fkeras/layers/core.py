@@ -11,21 +11,11 @@ from fkeras import activations, regularizers
 from fkeras.engine import Context, Layer, Output, option
 
 
-def _activation(value: Any) -> Callable:
-    found = activations.get(value)
-    if found is None:
-        raise ValueError(
-            "Activation: expected a name or a function, received None. Use layers.Identity() for "
-            'no activation, or "linear".'
-        )
-    return found
-
-
 class Activation(Layer):
     """Computes `activation(x)`, element by element or as the function defines it.
 
     Args:
-        activation: a name such as "relu", or a function of one array.
+        activation: a name such as "relu", or a function of one array; None is the identity.
 
     Shapes:
         (b, ...) -> (b, ...).
@@ -39,7 +29,7 @@ class Activation(Layer):
         Array([[0., 2.]], dtype=float32)
     """
 
-    activation: Callable = option(convert=_activation)
+    activation: Callable = option(convert=activations.get)
 
     supports_masking: ClassVar[bool] = True
 

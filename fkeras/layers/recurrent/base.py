@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import abc
 from collections.abc import Callable
 from typing import Any, ClassVar
 
@@ -41,13 +40,13 @@ class Recurrent(Layer):
 
     supports_masking: ClassVar[bool] = True
 
-    @abc.abstractmethod
     def zero_states(self, batch: Any) -> list:
         """The states before the first step, in the compute dtype."""
+        raise NotImplementedError(f"{self.where}: has no zero_states. Use RNN(cell).")
 
-    @abc.abstractmethod
     def step_function(self, context: Context, x: jax.Array) -> Step:
         """`(x_t, states) -> (output, new_states)`, with what stays constant over time in it."""
+        raise NotImplementedError(f"{self.where}: has no step_function. Use RNN(cell).")
 
     @property
     def output_of(self) -> Callable[[Any], jax.Array] | None:

@@ -77,3 +77,23 @@ def masked_matmul(x: jax.Array, kernel: jax.Array, mask: jax.Array | None) -> ja
 def without_defaults(config: dict[str, Any], defaults: Mapping[str, Any]) -> dict[str, Any]:
     """The configuration without the keys that Keras's own configuration leaves out at their defaults."""
     return {k: v for k, v in config.items() if k not in defaults or v != defaults[k]}
+
+
+def implementation(value: Any) -> int:
+    """1 or 2."""
+    if value not in (1, 2):
+        raise ValueError(
+            f"implementation: expected 1 or 2, received {value!r}. Leave it out: it only decides "
+            "whether the gates share their dropout masks (2) or not (1)."
+        )
+    return int(value)
+
+
+def use_cudnn(value: Any) -> bool | str:
+    """ "auto", True or False."""
+    if value != "auto" and not isinstance(value, bool):
+        raise ValueError(
+            f"use_cudnn: expected 'auto', True or False, received {value!r}. Leave it out: it "
+            "has no effect here."
+        )
+    return value

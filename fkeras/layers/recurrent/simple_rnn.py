@@ -168,8 +168,13 @@ class SimpleRNN(Recurrent):
         dropout: the share of the inputs to drop in training; one draw a sequence.
         recurrent_dropout: the share of the state to drop in training; one draw a sequence.
         seed: folded into the key of each call.
-        return_sequences, return_state, go_backwards, stateful, unroll, zero_output_for_mask,
-            activity_regularizer: see `RNN`.
+        return_sequences: whether the outputs of all steps are returned, or the last one.
+        return_state: whether the last states are returned beside the output.
+        go_backwards: whether the sequence is read from its end; outputs come in that order.
+        stateful: whether a call goes on from the states of the call before it; see `RNN`.
+        unroll: whether the loop over time becomes straight code.
+        zero_output_for_mask: whether returned sequences have zeros at masked steps.
+        activity_regularizer: a penalty on the output.
 
     Call:
         initial_state: the state to start from, (b, u).

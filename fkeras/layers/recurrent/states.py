@@ -67,16 +67,18 @@ def from_state(where: str, state: Mapping[str, jax.Array], like: Any) -> Any:
 
 def _check_batch(where: str, what: str, have: Any, want: Any) -> None:
     b, n = have.shape[0], want.shape[0]
-    if isinstance(b, int) and not isinstance(n, int):
+    if isinstance(b, int) != isinstance(n, int):
+        known, unknown = (b, "the sequences") if isinstance(b, int) else (n, what)
         raise ValueError(
-            f"{where}: {what} is for {b} samples, and the batch size of the sequences is unknown. "
-            f"Give it: fk.Input(..., batch_size={b}); or make the state an fk.Input of its own."
+            f"{where}: {what} is for {b} samples, received {n} samples; the batch size of "
+            f"{unknown} is not known yet. Give it: fk.Input(..., batch_size={known}); or leave "
+            "both unknown, with the state an fk.Input of its own."
         )
     if isinstance(b, int) and b != n:
         raise ValueError(
-            f"{where}: {what} is for {b} samples, received {n} samples. A stateful layer carries "
-            f"one state a sample from call to call: pass batches of {b} (a number of samples that "
-            f"{b} divides), or make a new state for {n}."
+            f"{where}: {what} is for {b} samples, received {n} samples. Each sample has a state "
+            f"of its own that goes from call to call: pass batches of {b} (so a number of samples "
+            f"that {b} divides), or a state for {n}, as from init_state."
         )
 
 

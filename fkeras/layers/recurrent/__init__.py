@@ -1,0 +1,27 @@
+"""Recurrent layers: SimpleRNN, LSTM, GRU, RNN with any cell, and what wraps them."""
+
+from fkeras.layers.recurrent.bidirectional import Bidirectional
+from fkeras.layers.recurrent.cells import StackedRNNCells
+from fkeras.layers.recurrent.gru import GRU, GRUCell, gru_step
+from fkeras.layers.recurrent.lstm import LSTM, LSTMCell, lstm_step
+from fkeras.layers.recurrent.rnn import RNN
+from fkeras.layers.recurrent.scanning import scan_sequence
+from fkeras.layers.recurrent.simple_rnn import SimpleRNN, SimpleRNNCell, simple_rnn_step
+from fkeras.layers.recurrent.time_distributed import TimeDistributed
+
+__all__ = (
+    "GRU",
+    "LSTM",
+    "RNN",
+    "Bidirectional",
+    "GRUCell",
+    "LSTMCell",
+    "SimpleRNN",
+    "SimpleRNNCell",
+    "StackedRNNCells",
+    "TimeDistributed",
+    "gru_step",
+    "lstm_step",
+    "scan_sequence",
+    "simple_rnn_step",
+)

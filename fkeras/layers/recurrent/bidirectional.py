@@ -1,0 +1,271 @@
+"""`Bidirectional`: a recurrent layer in both directions of time."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Mapping, Sequence
+from typing import Any, ClassVar, Self
+
+import jax
+import jax.numpy as jnp
+
+from fkeras.engine import (
+    Context,
+    InputSpec,
+    Layer,
+    Output,
+    Spec,
+    option,
+    serialize,
+    snake_case,
+    subkey,
+    suggest,
+)
+from fkeras.engine.config import decode
+
+_MODES = ("concat", "sum", "mul", "ave", None)
+_SHARED = ("stateful", "return_sequences", "return_state")
+
+
+def merge_directions(mode: str | None, forward: jax.Array, backward: jax.Array) -> Any:
+    """Merges the outputs of two directions: joined, added, multiplied, averaged or as a pair.
+
+    Example:
+        >>> import jax.numpy as jnp
+        >>> merge_directions("ave", jnp.array([1.0]), jnp.array([3.0]))
+        Array([2.], dtype=float32)
+    """
+    if mode is None:
+        return forward, backward
+    if mode == "concat":
+        return jnp.concatenate([forward, backward], axis=-1)
+    if mode == "mul":
+        return forward * backward
+    total = forward + backward
+    return total / 2 if mode == "ave" else total
+
+
+class Bidirectional(Layer):
+    """Runs a recurrent layer along time and another one against it, and merges their outputs.
+
+    With return_sequences the outputs of both are in the order of time, and zero at masked steps.
+
+    Args:
+        layer: the recurrent layer; its weights, if it has some, are not used.
+        merge_mode: "concat", "sum", "mul", "ave", or None for both outputs as they are.
+        weights: the first weights as a list of arrays, those of the forward layer first.
+        backward_layer: the layer against time, with the other `go_backwards`; a copy of `layer`
+            otherwise.
+
+    Call:
+        initial_state: the states to start from, those of the forward layer first.
+
+    Shapes:
+        (b, t, d) -> (b, 2u), or (b, u) where outputs are not joined; (b, t, ...) with
+        return_sequences; with return_state a tuple of it (both outputs with merge_mode None), the
+        forward states and the backward states.
+
+    Raises:
+        ValueError: for layers of one direction, or layers that differ in what they return.
+
+    Example:
+        >>> import jax, jax.numpy as jnp, fkeras as fk
+        >>> layer = fk.layers.Bidirectional(fk.layers.GRU(4))
+        >>> layer = layer.build(jax.random.key(0), (None, None, 3))
+        >>> layer(jnp.ones((2, 5, 3))).shape
+        (2, 8)
+
+    References:
+        Schuster and Paliwal, Bidirectional recurrent neural networks (1997).
+    """
+
+    forward_layer: Layer = dataclasses.field(default=None, init=False)
+    merge_mode: str | None = option("concat")
+    weights: tuple | None = option(None)
+    backward_layer: Layer | None = option(None)
+
+    supports_masking: ClassVar[bool] = True
+
+    def __init__(
+        self,
+        layer: Layer,
+        merge_mode: str | None = "concat",
+        weights: Sequence[Any] | None = None,
+        backward_layer: Layer | None = None,
+        *,
+        name: str | None = None,
+        trainable: bool = True,
+        dtype: Any = "float32",
+    ):
+        _check_layer("layer", layer)
+        if merge_mode not in _MODES:
+            raise ValueError(
+                f"Bidirectional: merge_mode: expected one of {', '.join(map(repr, _MODES))}, "
+                f"received {merge_mode!r}.{suggest(str(merge_mode), _MODES[:-1])}"
+            )
+        own = layer.name or snake_case(type(layer).__name__)
+        if backward_layer is None:
+            back = layer.replace(
+                go_backwards=True, name=f"backward_{own.removeprefix('backward_')}"
+            )
+        else:
+            _check_layer("backward_layer", backward_layer)
+            back = backward_layer
+        ahead = layer.replace(name=f"forward_{own.removeprefix('forward_')}")
+        _check_pair(ahead, back)
+        fields = {
+            "forward_layer": _zero_masked(ahead).unbuilt(),
+            "merge_mode": merge_mode,
+            "weights": None if weights is None else tuple(weights),
+            "backward_layer": _zero_masked(back).unbuilt(),
+            "name": name,
+            "trainable": trainable,
+            "dtype": dtype,
+        }
+        for field, value in fields.items():
+            object.__setattr__(self, field, value)
+        self.__post_init__()
+
+    @property
+    def stateful(self) -> bool:
+        return self.forward_layer.stateful
+
+    @property
+    def return_sequences(self) -> bool:
+        return self.forward_layer.return_sequences
+
+    @property
+    def return_state(self) -> bool:
+        return self.forward_layer.return_state
+
+    @property
+    def input_spec(self) -> InputSpec | None:
+        return self.forward_layer.input_spec
+
+    def build(self, key: jax.Array, x: Spec) -> Self:
+        layers = {
+            name: getattr(self, name).build(subkey(key, name), x)
+            for name in ("forward_layer", "backward_layer")
+        }
+        built = self.replace(**layers, weights=None, _built=True)
+        if self.weights is None:
+            return built
+        return built.set_weights([jnp.asarray(w) for w in self.weights])[0]
+
+    def init_state(self, x: Spec) -> dict[str, Any]:
+        states = {
+            "forward_layer": self.forward_layer.init_state(x),
+            "backward_layer": self.backward_layer.init_state(x),
+        }
+        return states if any(states.values()) else {}
+
+    def reset_state(self, state: Any) -> dict[str, Any]:
+        """The state before the first call, of the same shapes as `state`: zeros."""
+        return jax.tree.map(jnp.zeros_like, state)
+
+    def forward(self, context: Context, x: jax.Array, *, initial_state: Any = None) -> Output:
+        first, second = self._halves(initial_state)
+        mask = context.mask
+        ahead = self.forward_layer.run(context.child("forward_layer", mask=mask), x, **first)
+        back = self.backward_layer.run(context.child("backward_layer", mask=mask), x, **second)
+        y, states = _split(ahead.value, self.return_state)
+        y_back, states_back = _split(back.value, self.return_state)
+        if self.return_sequences:
+            y_back = jnp.flip(y_back, axis=1)
+        value = merge_directions(self.merge_mode, y, y_back)
+        out_mask = mask if self.return_sequences else None
+        if self.merge_mode is None:
+            out_mask = (out_mask, out_mask)
+        if self.return_state:
+            more = (*states, *states_back)
+            none = jax.tree.map(lambda _: None, more)
+            value, out_mask = (
+                ((*value, *more), (*out_mask, *none))
+                if self.merge_mode is None
+                else ((value, *more), (out_mask, *none))
+            )
+        updates = {}
+        if ahead.updates or back.updates:
+            updates = {
+                "forward_layer": context.state.get("forward_layer", {}) | ahead.updates,
+                "backward_layer": context.state.get("backward_layer", {}) | back.updates,
+            }
+        return Output(
+            value,
+            updates=updates,
+            losses=(*ahead.losses, *back.losses),
+            metrics={**ahead.metrics, **back.metrics},
+            mask=out_mask,
+        )
+
+    def _halves(self, initial_state: Any) -> tuple[dict, dict]:
+        if initial_state is None:
+            return {}, {}
+        if not isinstance(initial_state, list | tuple) or len(initial_state) % 2:
+            found = len(initial_state) if isinstance(initial_state, list | tuple) else "one"
+            raise ValueError(
+                f"{self.where}: expected an even number of states in initial_state, the forward "
+                f"layer's and then the backward layer's, received {found}. Pass one list of both."
+            )
+        half = len(initial_state) // 2
+        return (
+            {"initial_state": list(initial_state[:half])},
+            {"initial_state": list(initial_state[half:])},
+        )
+
+    def __repr__(self) -> str:
+        return f"Bidirectional({self.forward_layer!r}, merge_mode={self.merge_mode!r})"
+
+    def get_config(self) -> dict[str, Any]:
+        return {
+            "name": self.name,
+            "trainable": self.trainable,
+            "dtype": self.policy.name,
+            "merge_mode": self.merge_mode,
+            "layer": serialize(self.forward_layer),
+            "backward_layer": serialize(self.backward_layer),
+        }
+
+    @classmethod
+    def from_config(
+        cls, config: Mapping[str, Any], custom_objects: Mapping[str, Any] | None = None
+    ) -> Self:
+        return cls(**{key: decode(value, custom_objects) for key, value in config.items()})
+
+
+def _split(value: Any, has_state: bool) -> tuple[Any, tuple]:
+    return (value[0], tuple(value[1:])) if has_state else (value, ())
+
+
+def _check_layer(argument: str, layer: Any) -> None:
+    needed = (*_SHARED, "go_backwards")
+    missing = [n for n in needed if not hasattr(layer, n)] if isinstance(layer, Layer) else needed
+    if missing:
+        kind = layer.where if isinstance(layer, Layer) else type(layer).__name__
+        raise ValueError(
+            f"Bidirectional: {argument}: expected a recurrent layer, received {kind}, which has "
+            f"no {', no '.join(missing)}. Wrap fk.layers.LSTM(8), GRU, SimpleRNN or RNN(cell)."
+        )
+
+
+def _check_pair(ahead: Any, back: Any) -> None:
+    if ahead.go_backwards == back.go_backwards:
+        raise ValueError(
+            "Bidirectional: expected layers of two directions, received go_backwards="
+            f"{ahead.go_backwards} in both. Give backward_layer go_backwards="
+            f"{not ahead.go_backwards}."
+        )
+    for name in _SHARED:
+        one, two = getattr(ahead, name), getattr(back, name)
+        if one != two:
+            raise ValueError(
+                f"Bidirectional: expected the same {name} in both layers, received {one} in "
+                f"layer and {two} in backward_layer. Make them equal."
+            )
+
+
+def _zero_masked(layer: Any) -> Any:
+    """The layer with zeros at masked steps of a sequence, which merging takes for granted."""
+    if not hasattr(layer, "zero_output_for_mask"):
+        return layer
+    return layer.replace(zero_output_for_mask=layer.return_sequences)

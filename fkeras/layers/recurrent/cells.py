@@ -1,0 +1,138 @@
+"""What a cell is, and `StackedRNNCells`, which makes one cell of several.
+
+A cell is a layer called as `cell(x_t, states) -> (output, new_states)` with a list of states, and
+with a `state_size`: an integer, or a list of one for each state. It may have an `output_size` (the
+first state's otherwise), a `get_initial_state(batch_size)` (zeros otherwise), and may declare
+`output_is_state = True` where its output is its first new state.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any, Self
+
+import jax
+
+from fkeras.engine import Context, Layer, Output, Spec, option, subkey
+from fkeras.layers.recurrent.states import zero_states
+
+
+def check_cell(cell: Any, where: str) -> Layer:
+    """The cell itself, where it has what a cell needs."""
+    if not isinstance(cell, Layer) or getattr(cell, "state_size", None) is None:
+        kind = type(cell).__name__
+        what = "has no state_size" if isinstance(cell, Layer) else "is no layer"
+        raise ValueError(
+            f"{where}: expected a cell, received {kind}, which {what}. A cell is a layer with a "
+            "state_size whose call takes (x_t, states) and returns (output, new_states), such as "
+            "fk.layers.LSTMCell(8)."
+        )
+    return cell
+
+
+def first_states(cell: Any, batch: Any) -> list:
+    """The states of a cell before the first step."""
+    own = getattr(cell, "get_initial_state", None)
+    if own is None:
+        return zero_states(cell.state_size, batch, cell.policy.compute_dtype)
+    made = own(batch_size=batch)
+    return list(made) if isinstance(made, list | tuple) else [made]
+
+
+def output_size(cell: Any) -> int:
+    """The size of a cell's output."""
+    size = getattr(cell, "output_size", None)
+    if size is None:
+        size = cell.state_size if isinstance(cell.state_size, int) else cell.state_size[0]
+    return size
+
+
+def output_reader(cell: Any) -> Callable[[Any], jax.Array] | None:
+    """Reads a cell's last output out of its states; None where it does not stand there."""
+    if isinstance(cell, StackedRNNCells):
+        inner = output_reader(cell.cells[-1])
+        return None if inner is None else lambda states: inner(states[-1])
+    return (lambda states: states[0]) if getattr(cell, "output_is_state", False) else None
+
+
+def run_cell(cell: Any, context: Context, x: jax.Array, states: list) -> tuple[jax.Array, list]:
+    """One step of a cell: `(output, new_states)`, the new states in the structure of the old.
+
+    Raises:
+        ValueError: where the cell returns something else, or has state or losses of its own.
+    """
+    out = cell.run(context, x, states)
+    if out.updates or out.losses or out.metrics:
+        raise ValueError(
+            f"{cell.where}: a cell is called inside of the loop over time, and returned updates, "
+            "losses or metrics there. Let it keep what it carries in its states, and put "
+            "regularizers on the layer around it."
+        )
+    if not isinstance(out.value, tuple | list) or len(out.value) != 2:
+        raise ValueError(
+            f"{cell.where}: expected a cell to return (output, new_states), received "
+            f"{type(out.value).__name__}. Write `return output, [new_state]`."
+        )
+    output, new = out.value
+    leaves, structure = jax.tree.leaves(new), jax.tree.structure(states)
+    if len(leaves) != structure.num_leaves:
+        raise ValueError(
+            f"{cell.where}: expected {structure.num_leaves} new states, as state_size="
+            f"{cell.state_size} has, received {len(leaves)}. Return one for each."
+        )
+    return output, jax.tree.unflatten(structure, leaves)
+
+
+def _cells(cells: Any) -> tuple[Layer, ...]:
+    if not isinstance(cells, list | tuple) or not cells:
+        raise ValueError(
+            f"StackedRNNCells: expected a list of cells, received {cells!r}. Write "
+            "StackedRNNCells([LSTMCell(8), LSTMCell(4)])."
+        )
+    return tuple(check_cell(c, f"StackedRNNCells: cells[{i}]") for i, c in enumerate(cells))
+
+
+class StackedRNNCells(Layer):
+    """Computes one step of several cells, each on the output of the one before it.
+
+    Args:
+        cells: the cells, the first one nearest to the input.
+
+    Shapes:
+        (b, d), a list of each cell's states -> (b, u) of the last cell, the new states.
+
+    Example:
+        >>> import jax, jax.numpy as jnp, fkeras as fk
+        >>> layer = fk.layers.RNN([fk.layers.LSTMCell(3), fk.layers.GRUCell(2)])
+        >>> layer = layer.build(jax.random.key(0), (None, None, 4))
+        >>> layer(jnp.ones((1, 5, 4))).shape
+        (1, 2)
+    """
+
+    cells: tuple[Layer, ...] = option(convert=_cells)
+
+    @property
+    def state_size(self) -> list[Any]:
+        return [cell.state_size for cell in self.cells]
+
+    @property
+    def output_size(self) -> int:
+        return output_size(self.cells[-1])
+
+    def get_initial_state(self, batch_size: Any) -> list[list]:
+        """The first states of each cell."""
+        return [first_states(cell, batch_size) for cell in self.cells]
+
+    def build(self, key: jax.Array, x: Spec, states: Any = None) -> Self:
+        built = []
+        for index, cell in enumerate(self.cells):
+            built.append(cell if cell.built else cell.build(subkey(key, f"cells/{index}"), x))
+            x = Spec((x.dims[0], output_size(cell)), x.dtype)
+        return self.replace(cells=tuple(built))
+
+    def forward(self, context: Context, x: jax.Array, states: Any) -> Output:
+        new_states = []
+        for index, (cell, own) in enumerate(zip(self.cells, states, strict=True)):
+            x, new = run_cell(cell, context.child(f"cells/{index}"), x, list(own))
+            new_states.append(new)
+        return Output((x, new_states))

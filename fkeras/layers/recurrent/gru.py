@@ -1,0 +1,297 @@
+"""`GRU`: gated recurrent unit, and its cell."""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Callable
+from typing import Any, ClassVar, Self
+
+import jax
+import jax.numpy as jnp
+
+from fkeras import activations, constraints, initializers, regularizers
+from fkeras.engine import Context, InputSpec, Layer, Output, Spec, align, option, weight
+from fkeras.layers._arguments import fraction, positive_integer
+from fkeras.layers.recurrent.base import Recurrent
+from fkeras.layers.recurrent.gates import (
+    dropout_masks,
+    implementation,
+    masked_matmul,
+    use_cudnn,
+    without_defaults,
+)
+from fkeras.layers.recurrent.scanning import Step
+from fkeras.layers.recurrent.states import zero_states
+
+
+def gru_step(
+    x: jax.Array,
+    states: Any,
+    *,
+    kernel: jax.Array,
+    recurrent_kernel: jax.Array,
+    bias: jax.Array | None,
+    activation: Callable,
+    recurrent_activation: Callable,
+    reset_after: bool = True,
+    input_mask: jax.Array | None = None,
+    recurrent_mask: jax.Array | None = None,
+) -> tuple[jax.Array, list[jax.Array]]:
+    """Computes `h = z * h + (1 - z) * activation(g)` with an update gate z and a reset gate r.
+
+    z, r and g are the thirds of `x @ kernel` and of `h @ recurrent_kernel`, added up. The reset
+    gate multiplies g's recurrent part after that product, or h before it.
+
+    Args:
+        x: the step's input (b, d).
+        states: `[h]`, with h (b, u).
+        kernel: array (d, 3u).
+        recurrent_kernel: array (u, 3u).
+        bias: array (2, 3u) for inputs and state with `reset_after`, otherwise (3u,); or None.
+        activation: a function of arrays.
+        recurrent_activation: a function of arrays, for the gates.
+        reset_after: whether the reset gate comes after the product.
+        input_mask: dropout masks for `x`, (b, d) or (3, b, d), or None.
+        recurrent_mask: dropout masks for `h`, (3, b, u), or None.
+
+    Returns:
+        `(h, [h])`.
+
+    Example:
+        >>> import jax, jax.numpy as jnp
+        >>> h, _ = gru_step(
+        ...     jnp.ones((1, 3)), [jnp.ones((1, 2))], kernel=jnp.zeros((3, 6)), bias=None,
+        ...     recurrent_kernel=jnp.zeros((2, 6)), activation=jnp.tanh,
+        ...     recurrent_activation=jax.nn.sigmoid)
+        >>> h
+        Array([[0.5, 0.5]], dtype=float32)
+    """
+    h = states[0]
+    u = h.shape[-1]
+    two = reset_after and bias is not None
+    input_bias, recurrent_bias = (bias[0], bias[1]) if two else (bias, None)
+    x = masked_matmul(x, kernel, input_mask)
+    if input_bias is not None:
+        x = x + align(input_bias, x.ndim)
+    x_z, x_r, x_g = jnp.split(x, 3, axis=-1)
+    if reset_after:
+        inner = masked_matmul(h, recurrent_kernel, recurrent_mask)
+        if recurrent_bias is not None:
+            inner = inner + align(recurrent_bias, inner.ndim)
+        h_z, h_r, h_g = jnp.split(inner, 3, axis=-1)
+        r = recurrent_activation(x_r + h_r)
+        h_g = r * h_g
+    else:
+        gate_mask = None if recurrent_mask is None else recurrent_mask[:2]
+        inner = masked_matmul(h, recurrent_kernel[:, : 2 * u], gate_mask)
+        h_z, h_r = jnp.split(inner, 2, axis=-1)
+        r = recurrent_activation(x_r + h_r)
+        kept = h if recurrent_mask is None else h * recurrent_mask[2]
+        h_g = (r * kept) @ recurrent_kernel[:, 2 * u :]
+    z = recurrent_activation(x_z + h_z)
+    h = z * h + (1 - z) * activation(x_g + h_g)
+    return h, [h]
+
+
+def _build(layer: Any, key: jax.Array, x: Spec) -> Any:
+    u = layer.units
+    bias = (2, 3 * u) if layer.reset_after else (3 * u,)
+    return layer.with_weights(
+        key,
+        kernel=(x.shape[-1], 3 * u),
+        recurrent_kernel=(u, 3 * u),
+        bias=bias if layer.use_bias else None,
+    )
+
+
+def _step(layer: Any, context: Context, x: jax.Array) -> Step:
+    input_mask, recurrent_mask = dropout_masks(layer, context, x, 3)
+    return functools.partial(
+        gru_step,
+        kernel=layer.kernel,
+        recurrent_kernel=layer.recurrent_kernel,
+        bias=layer.bias,
+        activation=layer.activation,
+        recurrent_activation=layer.recurrent_activation,
+        reset_after=layer.reset_after,
+        input_mask=input_mask,
+        recurrent_mask=recurrent_mask,
+    )
+
+
+class GRUCell(Layer):
+    """Computes one step of `GRU`: `(x, [h]) -> (h, [h])`.
+
+    Args:
+        units: the size `u` of the state and output.
+        activation: a function or its name; None for none.
+        recurrent_activation: the same for the gates.
+        use_bias: whether a bias is added.
+        kernel_initializer: makes `kernel`.
+        recurrent_initializer: makes `recurrent_kernel`.
+        bias_initializer: makes `bias`.
+        kernel_regularizer: a penalty on `kernel`.
+        recurrent_regularizer: a penalty on `recurrent_kernel`.
+        bias_regularizer: a penalty on `bias`.
+        kernel_constraint: projects `kernel` after an update.
+        recurrent_constraint: projects `recurrent_kernel` after an update.
+        bias_constraint: projects `bias` after an update.
+        dropout: the share of the inputs to drop, the same at every step.
+        recurrent_dropout: the share of the state to drop, the same at every step.
+        reset_after: whether the reset gate comes after the product with `recurrent_kernel`.
+        seed: folded into the key of each call.
+        implementation: 1 draws dropout for each gate apart, 2 once for all of them; with
+            recurrent_dropout it is always 1.
+
+    Shapes:
+        (b, d), [(b, u)] -> (b, u), [(b, u)]; kernel (d, 3u), recurrent_kernel (u, 3u),
+        bias (2, 3u), or (3u,) without reset_after.
+
+    Example:
+        >>> import jax, jax.numpy as jnp, fkeras as fk
+        >>> cell = fk.layers.GRUCell(3).build(jax.random.key(0), (None, 2))
+        >>> h, states = cell(jnp.ones((1, 2)), [jnp.zeros((1, 3))])
+        >>> h.shape, len(states)
+        ((1, 3), 1)
+    """
+
+    units: int = option(convert=positive_integer("GRUCell: units"))
+    activation: Callable = option("tanh", convert=activations.get)
+    recurrent_activation: Callable = option("sigmoid", convert=activations.get)
+    use_bias: bool = option(True)
+    kernel_initializer: Any = option("glorot_uniform", convert=initializers.get)
+    recurrent_initializer: Any = option("orthogonal", convert=initializers.get)
+    bias_initializer: Any = option("zeros", convert=initializers.get)
+    kernel_regularizer: Any = option(None, convert=regularizers.get)
+    recurrent_regularizer: Any = option(None, convert=regularizers.get)
+    bias_regularizer: Any = option(None, convert=regularizers.get)
+    kernel_constraint: Any = option(None, convert=constraints.get)
+    recurrent_constraint: Any = option(None, convert=constraints.get)
+    bias_constraint: Any = option(None, convert=constraints.get)
+    dropout: float = option(0.0, convert=fraction("GRUCell: dropout"))
+    recurrent_dropout: float = option(0.0, convert=fraction("GRUCell: recurrent_dropout"))
+    reset_after: bool = option(True)
+    seed: int | None = option(None)
+    implementation: int = option(2, convert=implementation, kw_only=True)
+
+    kernel: jax.Array | None = weight()
+    recurrent_kernel: jax.Array | None = weight(prefix="recurrent")
+    bias: jax.Array | None = weight()
+
+    #: the output of a step is its first new state
+    output_is_state: ClassVar[bool] = True
+
+    @property
+    def state_size(self) -> int:
+        return self.units
+
+    @property
+    def output_size(self) -> int:
+        return self.units
+
+    def get_initial_state(self, batch_size: Any) -> list[jax.Array]:
+        """Zeros for a batch of this size."""
+        return zero_states(self.units, batch_size, self.policy.compute_dtype)
+
+    def build(self, key: jax.Array, x: Spec, states: Any = None) -> Self:
+        return _build(self, key, x)
+
+    def forward(self, context: Context, x: jax.Array, states: Any) -> Output:
+        return Output(_step(self, context, x)(x, states))
+
+    def get_config(self) -> dict[str, Any]:
+        return without_defaults(super().get_config(), {"implementation": 2})
+
+
+class GRU(Recurrent):
+    """Computes `h = z * h + (1 - z) * activation(g)` along time.
+
+    Args:
+        units: the size `u` of the state and output.
+        activation: a function or its name; None for none.
+        recurrent_activation: the same for the gates.
+        use_bias: whether a bias is added.
+        kernel_initializer: makes `kernel`.
+        recurrent_initializer: makes `recurrent_kernel`.
+        bias_initializer: makes `bias`.
+        kernel_regularizer: a penalty on `kernel`.
+        recurrent_regularizer: a penalty on `recurrent_kernel`.
+        bias_regularizer: a penalty on `bias`.
+        kernel_constraint: projects `kernel` after an update.
+        recurrent_constraint: projects `recurrent_kernel` after an update.
+        bias_constraint: projects `bias` after an update.
+        dropout: the share of the inputs to drop in training; one draw a sequence.
+        recurrent_dropout: the share of the state to drop in training; one draw a sequence.
+        seed: folded into the key of each call.
+        reset_after: whether the reset gate comes after the product with `recurrent_kernel`.
+        use_cudnn: taken for Keras's sake and without effect: XLA compiles the same loop always.
+        implementation: 1 draws dropout for each gate apart, 2 once for all of them; with
+            recurrent_dropout it is always 1.
+        return_sequences: whether the outputs of all steps are returned, or the last one.
+        return_state: whether the last states are returned beside the output.
+        go_backwards: whether the sequence is read from its end; outputs come in that order.
+        stateful: whether a call goes on from the states of the call before it; see `RNN`.
+        unroll: whether the loop over time becomes straight code.
+        zero_output_for_mask: whether returned sequences have zeros at masked steps.
+        activity_regularizer: a penalty on the output.
+
+    Call:
+        initial_state: the state to start from, (b, u).
+
+    Shapes:
+        (b, t, d) -> (b, u), or (b, t, u) with return_sequences; with return_state a tuple of it
+        and the state (b, u). kernel (d, 3u), recurrent_kernel (u, 3u), bias (2, 3u), or (3u,)
+        without reset_after.
+
+    Example:
+        >>> import jax, jax.numpy as jnp, fkeras as fk
+        >>> layer = fk.layers.GRU(4, return_sequences=True)
+        >>> layer = layer.build(jax.random.key(0), (None, None, 3))
+        >>> layer(jnp.ones((2, 5, 3))).shape
+        (2, 5, 4)
+
+    References:
+        Cho et al., Learning phrase representations using RNN encoder-decoder (2014),
+        https://arxiv.org/abs/1406.1078 (version 1 with reset_after, version 3 without).
+    """
+
+    units: int = option(convert=positive_integer("GRU: units"))
+    activation: Callable = option("tanh", convert=activations.get)
+    recurrent_activation: Callable = option("sigmoid", convert=activations.get)
+    use_bias: bool = option(True)
+    kernel_initializer: Any = option("glorot_uniform", convert=initializers.get)
+    recurrent_initializer: Any = option("orthogonal", convert=initializers.get)
+    bias_initializer: Any = option("zeros", convert=initializers.get)
+    kernel_regularizer: Any = option(None, convert=regularizers.get)
+    recurrent_regularizer: Any = option(None, convert=regularizers.get)
+    bias_regularizer: Any = option(None, convert=regularizers.get)
+    kernel_constraint: Any = option(None, convert=constraints.get)
+    recurrent_constraint: Any = option(None, convert=constraints.get)
+    bias_constraint: Any = option(None, convert=constraints.get)
+    dropout: float = option(0.0, convert=fraction("GRU: dropout"))
+    recurrent_dropout: float = option(0.0, convert=fraction("GRU: recurrent_dropout"))
+    seed: int | None = option(None)
+    reset_after: bool = option(True, kw_only=True)
+    use_cudnn: bool | str = option("auto", convert=use_cudnn, kw_only=True)
+    implementation: int = option(2, convert=implementation, kw_only=True)
+
+    kernel: jax.Array | None = weight()
+    recurrent_kernel: jax.Array | None = weight(prefix="recurrent")
+    bias: jax.Array | None = weight()
+
+    @property
+    def input_spec(self) -> InputSpec:
+        axes = {} if self.kernel is None else {-1: self.kernel.shape[0]}
+        return InputSpec(ndim=3, axes=axes)
+
+    def zero_states(self, batch: Any) -> list[jax.Array]:
+        return zero_states(self.units, batch, self.policy.compute_dtype)
+
+    def build(self, key: jax.Array, x: Spec) -> Self:
+        return _build(self, key, x)
+
+    def step_function(self, context: Context, x: jax.Array) -> Step:
+        return _step(self, context, x)
+
+    def get_config(self) -> dict[str, Any]:
+        return without_defaults(super().get_config(), {"implementation": 2, "use_cudnn": "auto"})

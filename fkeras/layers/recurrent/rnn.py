@@ -1,0 +1,90 @@
+"""`RNN`: applies any cell along time."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any, Self
+
+import jax
+
+from fkeras.engine import Context, Layer, Spec, option, subkey
+from fkeras.layers.recurrent.base import Recurrent
+from fkeras.layers.recurrent.cells import (
+    StackedRNNCells,
+    check_cell,
+    first_states,
+    output_reader,
+    run_cell,
+)
+from fkeras.layers.recurrent.scanning import Step
+
+
+def _cell(cell: Any) -> Layer:
+    return StackedRNNCells(cell) if isinstance(cell, list | tuple) else check_cell(cell, "RNN: cell")
+
+
+class RNN(Recurrent):
+    """Applies a cell along time and hands its states on.
+
+    A masked step leaves states and output as they were before it.
+
+    Args:
+        cell: the cell: a layer with a `state_size` that is called as
+            `cell(x_t, states) -> (output, new_states)`; or a list of them, which are stacked.
+        return_sequences: whether the outputs of all steps are returned, or the last one.
+        return_state: whether the last states are returned beside the output.
+        go_backwards: whether the sequence is read from its end; outputs come in that order.
+        stateful: whether a call goes on from the states of the call before it. The carry is the
+            layer's state, and comes back in `updates`, in training and in inference.
+        unroll: whether the loop over time becomes straight code: longer to compile, for short
+            sequences of known length.
+        zero_output_for_mask: whether returned sequences have zeros at masked steps, in the place
+            of the output before. (Keras ignores it with unroll, and replaces a last output too.)
+        activity_regularizer: a penalty on the output.
+
+    Call:
+        initial_state: the states to start from, a list of one array or tensor for each state.
+
+    Shapes:
+        (b, t, ...) -> the cell's output (b, u), or (b, t, u) with return_sequences; with
+        return_state a tuple of it and the states.
+
+    Raises:
+        ValueError: for a cell without state_size; with stateful=True and an unknown batch size;
+            with unroll=True and an unknown length; for states of other shapes.
+
+    Example:
+        >>> import jax, jax.numpy as jnp, fkeras as fk
+        >>> class Sum(fk.Layer):
+        ...     state_size = 3
+        ...     def call(self, x, states):
+        ...         total = states[0] + x
+        ...         return total, [total]
+        >>> layer = fk.layers.RNN(Sum()).build(jax.random.key(0), (None, None, 3))
+        >>> layer(jnp.ones((1, 4, 3)))
+        Array([[4., 4., 4.]], dtype=float32)
+    """
+
+    cell: Layer = option(convert=_cell)
+
+    @property
+    def state_size(self) -> list:
+        size = self.cell.state_size
+        return [size] if isinstance(size, int) else list(size)
+
+    @property
+    def output_of(self) -> Callable[[Any], jax.Array] | None:
+        return output_reader(self.cell)
+
+    def zero_states(self, batch: Any) -> list:
+        return first_states(self.cell, batch)
+
+    def build(self, key: jax.Array, x: Spec) -> Self:
+        if self.cell.built:
+            return self
+        step = Spec((x.dims[0], *x.dims[2:]), x.dtype)
+        return self.replace(cell=self.cell.build(subkey(key, "cell"), step))
+
+    def step_function(self, context: Context, x: jax.Array) -> Step:
+        # a new child context a trace: a key that is derived inside of the loop must stay there
+        return lambda x_t, states: run_cell(self.cell, context.child("cell"), x_t, states)

@@ -1,0 +1,153 @@
+"""`TimeDistributed`: one layer on every step of a sequence."""
+
+from __future__ import annotations
+
+from typing import Any, ClassVar, Self
+
+import jax
+import jax.numpy as jnp
+from jax import lax
+
+from fkeras.engine import Context, Layer, Output, Spec, option, subkey
+from fkeras.engine.spec import as_spec
+
+
+def _layer(layer: Any) -> Layer:
+    if not isinstance(layer, Layer):
+        raise ValueError(
+            f"TimeDistributed: layer: expected a layer, received {type(layer).__name__}. Write "
+            "TimeDistributed(Dense(8))."
+        )
+    return layer
+
+
+class TimeDistributed(Layer):
+    """Applies one layer to every step of a sequence.
+
+    Each step is a call: it draws its own random numbers, and a layer with state goes from step to
+    step. A mask (b, t, ...) reaches a layer that takes masks, a step at a time. Losses of the
+    steps are added up, metrics averaged.
+
+    Args:
+        layer: the layer.
+
+    Shapes:
+        (b, t, ...) -> (b, t, ...), where the layer maps (b, ...) -> (b, ...).
+
+    Example:
+        >>> import jax, jax.numpy as jnp, fkeras as fk
+        >>> layer = fk.layers.TimeDistributed(fk.layers.LayerNormalization())
+        >>> layer = layer.build(jax.random.key(0), (None, 5, 3))
+        >>> layer(jnp.ones((2, 5, 3))).shape
+        (2, 5, 3)
+    """
+
+    layer: Layer = option(convert=_layer)
+
+    supports_masking: ClassVar[bool] = True
+
+    @property
+    def stateful(self) -> bool:
+        return self.layer.stateful
+
+    def build(self, key: jax.Array, x: Any) -> Self:
+        if self.layer.built:
+            return self
+        return self.replace(layer=self.layer.build(subkey(key, "layer"), self._step_spec(x)))
+
+    def init_state(self, x: Any) -> dict[str, Any]:
+        inner = self.layer.init_state(self._step_spec(x))
+        return {"layer": inner} if inner else {}
+
+    def forward(self, context: Context, x: Any) -> Output:
+        mask = self._checked_mask(context, x)
+        state = context.state.get("layer", {})
+        time = jax.tree.leaves(x)[0].shape[1]
+
+        def step(x_t: Any, mask_t: Any, index: Any, state: Any) -> Output:
+            own = context.child("layer", mask=mask_t, state=state)
+            if own.has_key:
+                key = jax.random.fold_in(own.key, index)
+                own = Context(state, context.training, key, mask_t, where=own.where)
+            return self.layer.run(own, x_t)
+
+        steps = (x, mask if self.layer.supports_masking else None)
+        steps = (*steps, jnp.arange(time, dtype="uint32"))
+        if not _changes_state(step, steps, state):
+            return self._merge(self._map(step, steps, state), mask)
+
+        def body(state: Any, inputs: Any) -> Any:
+            out = step(*inputs, state)
+            return {**state, **out.updates}, (out.value, out.mask, out.losses, out.metrics)
+
+        first = jax.tree.map(lambda v: jnp.swapaxes(v, 0, 1), steps[:2])
+        state, parts = lax.scan(body, state, (*first, steps[2]))
+        value, out_mask = jax.tree.map(lambda v: jnp.swapaxes(v, 0, 1), parts[:2])
+        return self._merge((value, out_mask, *parts[2:]), mask, {"layer": state})
+
+    def _map(self, step: Any, steps: tuple, state: Any) -> tuple:
+        def parts(x_t: Any, mask_t: Any, index: Any) -> tuple:
+            out = step(x_t, mask_t, index, state)
+            return out.value, out.mask, out.losses, out.metrics
+
+        # no step depends on another one: all of them at once, as one batch
+        return jax.vmap(parts, in_axes=(1, 1, 0), out_axes=(1, 1, 0, 0))(*steps)
+
+    def _merge(self, parts: tuple, mask: Any, updates: dict | None = None) -> Output:
+        value, out_mask, losses, metrics = parts
+        if out_mask is None and mask is not None:
+            out_mask = mask if mask.ndim == 2 else mask.any(axis=tuple(range(2, mask.ndim)))
+        return Output(
+            value,
+            updates=updates or {},
+            losses=tuple(loss.sum() for loss in losses),
+            metrics={name: m.mean() for name, m in metrics.items()},
+            mask=out_mask,
+        )
+
+    def _step_spec(self, x: Any) -> Any:
+        def drop_time(spec: Spec) -> Spec:
+            if spec.ndim < 3:
+                raise ValueError(
+                    f"{self.where}: expected an input of shape (b, t, ...) with at least three "
+                    f"axes, received {spec}. Add the missing axis, such as x[..., None]."
+                )
+            return Spec((spec.dims[0], *spec.dims[2:]), spec.dtype)
+
+        return jax.tree.map(drop_time, x, is_leaf=lambda v: isinstance(v, Spec))
+
+    def _checked_mask(self, context: Context, x: Any) -> Any:
+        mask = context.mask
+        for leaf in jax.tree.leaves(x):
+            self._step_spec(as_spec(leaf))
+            want = leaf.shape[:2]
+            if mask is None:
+                continue
+            known = [n for n in zip(mask.shape, want, strict=False) if all(map(_is_int, n))]
+            if len(mask.shape) < 2 or any(a != b for a, b in known):
+                raise ValueError(
+                    f"{self.where}: expected a mask of shape ({want[0]}, {want[1]}, ...), one "
+                    f"value a step, received {as_spec(mask)}. Give the mask the batch and time "
+                    "axes of the input."
+                )
+        return mask
+
+
+def _is_int(value: Any) -> bool:
+    return isinstance(value, int)
+
+
+def _changes_state(step: Any, steps: tuple, state: Any) -> bool:
+    """Whether a step returns updates; they have to go from step to step then."""
+    if not state:
+        return False
+    x, mask, index = steps
+    one = jax.eval_shape(
+        lambda x, mask, index: step(
+            *jax.tree.map(lambda v: v[:, 0], (x, mask)), index[0], state
+        ),
+        x,
+        mask,
+        index,
+    )
+    return bool(one.updates)
