@@ -179,6 +179,21 @@ def test_merged_masks_hold_where_all_hold(layer):
     assert layer.apply([x, y]).mask is None
 
 
+def test_masks_of_other_ranks_are_aligned_like_their_tensors():
+    steps, places = np.ones((2, 2, 3, 4), "float32"), np.ones((2, 2, 3, 4), "float32")
+    coarse = np.array([[True, False]] * 2)
+    fine = np.array([[[True, True, False]] * 2] * 2)
+    out = layers.Add().apply([steps, places], mask=[coarse, fine])
+    np.testing.assert_array_equal(out.mask, coarse[..., None] & fine)
+    out = layers.Concatenate(axis=2).apply([steps, places], mask=[coarse, fine])
+    expected = np.concatenate([np.broadcast_to(coarse[..., None], fine.shape), fine], 2)
+    np.testing.assert_array_equal(out.mask, expected)
+    out = layers.Masking().apply(steps, mask=coarse)
+    np.testing.assert_array_equal(out.mask, np.broadcast_to(coarse[..., None], (2, 2, 3)))
+    with pytest.raises(ValueError, match=r"each of its 2 inputs, received one array"):
+        layers.Add().apply([steps, places], mask=coarse)
+
+
 def test_concatenated_masks():
     x, y = _data(2, 3, 4), _data(2, 3, 5)
     one = np.array([[True, True, False]] * 2)

@@ -99,6 +99,9 @@ class Layer:
     transparent_field: ClassVar[str | None] = None
     #: the fields that may hold children; None: every field that holds layers
     child_fields: ClassVar[tuple[str, ...] | None] = None
+    #: the names of the layer's own state in Keras's order, where that is not the alphabet's: JAX
+    #: sorts the keys of dictionaries
+    state_order: ClassVar[tuple[str, ...]] = ()
     keras_class_name: ClassVar[str | None] = None
 
     def __init_subclass__(cls, **kwargs: Any) -> None:

@@ -46,6 +46,11 @@ class Op:
             return Operation(self, name=name)(*args, **kwargs)
         return self.function(*args, **kwargs)
 
+    def __reduce__(self):
+        if self.builtin:  # the functions of jax.numpy do not pickle by themselves
+            return (resolve, (self.name, "fkeras.ops"))
+        return (Op, (self.name, self.function, self.elementwise, self.builtin))
+
     def get_config(self) -> Any:
         return self.name if self.builtin else encode(self.function, f"fk.ops.lift({self.name})")
 

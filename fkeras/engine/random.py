@@ -53,7 +53,8 @@ def _host_key(key: Any) -> tuple[np.uint32, np.uint32] | None:
         return None
     if not jax.config.jax_threefry_partitionable:
         return None
-    words = np.asarray(jax.random.key_data(key))
+    with jax.ensure_compile_time_eval():  # a concrete key stays concrete inside somebody's trace
+        words = np.asarray(jax.random.key_data(key))
     return words[0], words[1]
 
 
@@ -92,7 +93,8 @@ def fold_in(key: jax.Array, data: int | str) -> jax.Array:
     high, low = _threefry(
         *words, np.zeros(1, np.uint32), np.array([number & 0xFFFFFFFF], np.uint32)
     )
-    return jax.random.wrap_key_data(np.concatenate([high, low]), impl="threefry2x32")
+    with jax.ensure_compile_time_eval():
+        return jax.random.wrap_key_data(np.concatenate([high, low]), impl="threefry2x32")
 
 
 def _host_pieces(words: tuple, size: int) -> Any:

@@ -22,7 +22,9 @@ def _entries(layer: Any, state: Mapping[str, Any], path: str, at: Path) -> Itera
     fields = {name: getattr(layer, name) for name in skeleton.children}
     children = list(walk(fields, layer.transparent_field))
     inner = {name for name, _ in children}
-    for key, value in state.items():
+    order = layer.state_order
+    for key in sorted(state, key=lambda k: (order.index(k) if k in order else len(order), k)):
+        value = state[key]
         if key not in inner and not isinstance(value, Mapping):
             yield "state", (*at, key)
     for name, child in children:

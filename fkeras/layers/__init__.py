@@ -4,12 +4,42 @@ from fkeras.engine.config import deserialize, serialize
 from fkeras.engine.input import Input, InputLayer
 from fkeras.engine.layer import Layer
 from fkeras.layers.batch_normalization import BatchNormalization
+from fkeras.layers.borders import (
+    Cropping1D,
+    Cropping2D,
+    Cropping3D,
+    ZeroPadding1D,
+    ZeroPadding2D,
+    ZeroPadding3D,
+)
 from fkeras.layers.concatenate import Concatenate
+from fkeras.layers.convolution import (
+    Conv1D,
+    Conv2D,
+    Conv3D,
+    Convolution1D,
+    Convolution2D,
+    Convolution3D,
+)
 from fkeras.layers.core import Activation, ActivityRegularization, Identity
 from fkeras.layers.dense import Dense
 from fkeras.layers.dot import Dot
 from fkeras.layers.dropout import Dropout
 from fkeras.layers.embedding import Embedding
+from fkeras.layers.global_pooling import (
+    GlobalAveragePooling1D,
+    GlobalAveragePooling2D,
+    GlobalAveragePooling3D,
+    GlobalAvgPool1D,
+    GlobalAvgPool2D,
+    GlobalAvgPool3D,
+    GlobalMaxPool1D,
+    GlobalMaxPool2D,
+    GlobalMaxPool3D,
+    GlobalMaxPooling1D,
+    GlobalMaxPooling2D,
+    GlobalMaxPooling3D,
+)
 from fkeras.layers.lambda_layer import Lambda
 from fkeras.layers.layer_normalization import LayerNormalization
 from fkeras.layers.masking import Masking
@@ -24,34 +54,114 @@ from fkeras.layers.merge_functions import (
     subtract,
 )
 from fkeras.layers.merging import Add, Average, Maximum, Minimum, Multiply, Subtract
+from fkeras.layers.pooling import (
+    AveragePooling1D,
+    AveragePooling2D,
+    AveragePooling3D,
+    AvgPool1D,
+    AvgPool2D,
+    AvgPool3D,
+    MaxPool1D,
+    MaxPool2D,
+    MaxPool3D,
+    MaxPooling1D,
+    MaxPooling2D,
+    MaxPooling3D,
+)
+from fkeras.layers.recurrent import (
+    GRU,
+    LSTM,
+    RNN,
+    Bidirectional,
+    GRUCell,
+    LSTMCell,
+    SimpleRNN,
+    SimpleRNNCell,
+    StackedRNNCells,
+    TimeDistributed,
+)
+from fkeras.layers.resampling import (
+    UpSampling1D,
+    UpSampling2D,
+    UpSampling3D,
+)
 from fkeras.layers.reshaping import Flatten, Permute, RepeatVector, Reshape
 
 __all__ = (
+    "Convolution1D",
+    "Convolution2D",
+    "Convolution3D",
+    "MaxPool1D",
+    "MaxPool2D",
+    "MaxPool3D",
+    "AvgPool1D",
+    "AvgPool2D",
+    "AvgPool3D",
     "Activation",
     "ActivityRegularization",
     "Add",
     "Average",
+    "AveragePooling1D",
+    "AveragePooling2D",
+    "AveragePooling3D",
     "BatchNormalization",
+    "Bidirectional",
     "Concatenate",
+    "Conv1D",
+    "Conv2D",
+    "Conv3D",
+    "Cropping1D",
+    "Cropping2D",
+    "Cropping3D",
     "Dense",
     "Dot",
     "Dropout",
     "Embedding",
     "Flatten",
+    "GRU",
+    "GRUCell",
+    "GlobalAveragePooling1D",
+    "GlobalAveragePooling2D",
+    "GlobalAveragePooling3D",
+    "GlobalAvgPool1D",
+    "GlobalAvgPool2D",
+    "GlobalAvgPool3D",
+    "GlobalMaxPool1D",
+    "GlobalMaxPool2D",
+    "GlobalMaxPool3D",
+    "GlobalMaxPooling1D",
+    "GlobalMaxPooling2D",
+    "GlobalMaxPooling3D",
     "Identity",
     "Input",
     "InputLayer",
+    "LSTM",
+    "LSTMCell",
     "Lambda",
     "Layer",
     "LayerNormalization",
     "Masking",
+    "MaxPooling1D",
+    "MaxPooling2D",
+    "MaxPooling3D",
     "Maximum",
     "Minimum",
     "Multiply",
     "Permute",
+    "RNN",
     "RepeatVector",
     "Reshape",
+    "SimpleRNN",
+    "SimpleRNNCell",
+    "StackedRNNCells",
     "Subtract",
+    "TimeDistributed",
+    "UpSampling1D",
+    "UpSampling2D",
+    "UpSampling3D",
+    "ZeroPadding1D",
+    "ZeroPadding2D",
+    "ZeroPadding3D",
     "add",
     "average",
     "concatenate",

@@ -7,6 +7,8 @@ from typing import Any
 
 import numpy as np
 
+from fkeras.engine import suggest
+
 
 def positive_integer(argument: str) -> Callable[[Any], int]:
     """A converter that takes integers above 0; `argument` is its name in the message."""
@@ -42,3 +44,56 @@ def format_shape(shape: Any) -> str:
     """A shape as text, with the names of its unknown axes: `(b, 8)`."""
     inner = ", ".join(map(str, shape))
     return f"({inner},)" if len(shape) == 1 else f"({inner})"
+
+
+def integers(argument: str, count: int, least: int = 1) -> Callable[[Any], tuple[int, ...]]:
+    """A converter that takes `count` integers, or one that stands for all of them.
+
+    Example:
+        >>> integers("Conv2D: strides", 2)(3)
+        (3, 3)
+    """
+
+    def convert(value: Any) -> tuple[int, ...]:
+        values = (value,) * count if _is_integer(value) else value
+        fits = isinstance(values, tuple | list | np.ndarray) and len(values) == count
+        if not fits or not all(_is_integer(v) and v >= least for v in values):
+            several = f"or a tuple of {count}" if count > 1 else "or a tuple of one"
+            raise ValueError(
+                f"{argument}: expected an integer of {least} or more, {several}, received "
+                f"{value!r}. Give {least + 1}, or {(least + 1,) * count}."
+            )
+        return tuple(int(v) for v in values)
+
+    return convert
+
+
+def _is_integer(value: Any) -> bool:
+    return isinstance(value, int | np.integer) and not isinstance(value, bool)
+
+
+def one_of(argument: str, *words: str) -> Callable[[Any], str]:
+    """A converter that takes one of several words, in capitals or not.
+
+    Example:
+        >>> one_of("Conv2D: padding", "valid", "same")("SAME")
+        'same'
+    """
+
+    def convert(value: Any) -> str:
+        word = value.lower() if isinstance(value, str) else value
+        if word not in words:
+            raise ValueError(
+                f"{argument}: expected {' or '.join(map(repr, words))}, received {value!r}."
+                f"{suggest(str(word), words)} Give one of these words."
+            )
+        return word
+
+    return convert
+
+
+def data_format_name(value: Any) -> str:
+    """Converts "channels_last", "channels_first" or None, which means "channels_last"."""
+    if value is None:
+        return "channels_last"
+    return one_of("data_format", "channels_last", "channels_first")(value)

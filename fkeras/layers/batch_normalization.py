@@ -258,6 +258,13 @@ class BatchNormalization(Layer):
     beta: jax.Array | None = weight()
 
     supports_masking: ClassVar[bool] = True
+    state_order: ClassVar[tuple[str, ...]] = (
+        "moving_mean",
+        "moving_variance",
+        "moving_stddev",
+        "renorm_mean",
+        "renorm_stddev",
+    )
     # gamma, beta and the statistics stay in float32; forward casts the input itself
     autocast: ClassVar[bool] = False
 

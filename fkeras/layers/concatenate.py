@@ -11,6 +11,7 @@ import jax.numpy as jnp
 from fkeras.engine import Context, Layer, Output, option
 from fkeras.layers.merging import (
     check_list,
+    check_masks,
     describe_inputs,
     known_sizes,
     merge_masks,
@@ -48,23 +49,26 @@ def check_concatenate(where: str, inputs: Sequence[jax.Array], axis: int) -> int
 
 
 def concatenate_masks(
-    inputs: Sequence[jax.Array], masks: Sequence[jax.Array | None] | None, axis: int
+    inputs: Sequence[jax.Array], masks: Sequence[jax.Array | None], axis: int
 ) -> jax.Array | None:
     """The mask of tensors that were joined along `axis` (counted from the front).
 
     Along an axis that the masks have, they are joined like the tensors; along another one, a step
     is valid where every input is (in Keras 3: where any is).
     """
-    if masks is None or all(m is None for m in masks):
-        return None
-    ndim = next(m.ndim for m in masks if m is not None)
-    if axis >= ndim:
-        return merge_masks(masks)
-    filled = [
-        jnp.ones(x.shape[:ndim], bool) if m is None else m
-        for x, m in zip(inputs, masks, strict=True)
-    ]
+    rank = max((m.ndim for m in masks if m is not None), default=0)
+    if axis >= rank:
+        return merge_masks(inputs, masks)
+    filled = [_fill_mask(x, m, rank) for x, m in zip(inputs, masks, strict=True)]
     return jnp.concatenate(filled, axis=axis)
+
+
+def _fill_mask(x: jax.Array, mask: jax.Array | None, rank: int) -> jax.Array:
+    """A mask of the first `rank` axes of `x`."""
+    if mask is None:
+        return jnp.ones(x.shape[:rank], bool)
+    mask = jnp.reshape(mask, (*mask.shape, *(1,) * (rank - mask.ndim)))
+    return jnp.broadcast_to(mask, x.shape[:rank])
 
 
 class Concatenate(Layer):
@@ -93,4 +97,5 @@ class Concatenate(Layer):
         tensors = check_list(self.where, inputs)
         axis = check_concatenate(self.where, tensors, self.axis)
         value = jnp.concatenate(with_common_dtype(tensors), axis=axis)
-        return Output(value, mask=concatenate_masks(tensors, context.mask, axis))
+        masks = check_masks(self.where, context.mask, len(tensors))
+        return Output(value, mask=concatenate_masks(tensors, masks, axis))

@@ -10,6 +10,7 @@ import jax.numpy as jnp
 from fkeras import constraints, initializers, regularizers
 from fkeras.engine import Context, Layer, Output, Spec, option, weight
 from fkeras.layers._arguments import positive_integer
+from fkeras.layers.masking import both_masks
 
 
 def embed(ids: jax.Array, embeddings: jax.Array) -> jax.Array:
@@ -87,6 +88,4 @@ class Embedding(Layer):
 
     def forward(self, context: Context, ids: jax.Array) -> Output:
         y = embed(ids, self.embeddings).astype(self.policy.compute_dtype)
-        masks = [m for m in (context.mask, self.compute_mask(ids)) if m is not None]
-        mask = jnp.logical_and(*masks) if len(masks) == 2 else masks[0] if masks else None
-        return Output(y, mask=mask)
+        return Output(y, mask=both_masks(context.mask, self.compute_mask(ids)))

@@ -28,6 +28,20 @@ def find_steps(x: jax.Array, mask_value: float = 0.0) -> jax.Array:
     return jnp.any(x != jnp.asarray(mask_value, x.dtype), axis=-1)
 
 
+def both_masks(earlier: jax.Array | None, found: jax.Array | None) -> jax.Array | None:
+    """True where both masks are; `earlier` may lack axes at the end, and None stands for True.
+
+    Example:
+        >>> import jax.numpy as jnp
+        >>> both_masks(jnp.array([[True, False]]), jnp.array([[True, True]]))
+        Array([[ True, False]], dtype=bool)
+    """
+    if earlier is None or found is None:
+        return found if earlier is None else earlier
+    earlier = jnp.reshape(earlier, (*earlier.shape, *(1,) * (found.ndim - earlier.ndim)))
+    return jnp.logical_and(earlier, found)
+
+
 class Masking(Layer):
     """Masks the steps whose features all equal `mask_value`, and sets these steps to zero.
 
@@ -54,5 +68,4 @@ class Masking(Layer):
     def forward(self, context: Context, x: jax.Array) -> Output:
         found = find_steps(x, self.mask_value)
         y = jnp.where(found[..., None], x, jnp.zeros_like(x))
-        mask = found if context.mask is None else jnp.logical_and(context.mask, found)
-        return Output(y, mask=mask)
+        return Output(y, mask=both_masks(context.mask, found))

@@ -83,16 +83,48 @@ def check_broadcast(where: str, inputs: Sequence[jax.Array]) -> None:
             )
 
 
-def merge_masks(masks: Any) -> jax.Array | None:
+def check_masks(where: str, masks: Any, count: int) -> list[jax.Array | None]:
+    """The mask (or None) of each of `count` inputs.
+
+    Raises:
+        ValueError: for anything but one entry an input.
+    """
+    if masks is None:
+        return [None] * count
+    if not isinstance(masks, list | tuple) or len(masks) != count:
+        found = f"{len(masks)}" if isinstance(masks, list | tuple) else "one array"
+        raise ValueError(
+            f"{where}: expected a mask, or None, for each of its {count} inputs, received {found}. "
+            "Pass mask=[mask_of_the_first, ...] in the order of the inputs."
+        )
+    return list(masks)
+
+
+def merge_masks(inputs: Sequence[jax.Array], masks: Sequence[jax.Array | None]) -> jax.Array | None:
     """True where every mask that is there is True; None where there is none.
+
+    Args:
+        inputs: the tensors that are merged.
+        masks: for each a mask of its leading axes, or None.
 
     Example:
         >>> import jax.numpy as jnp
-        >>> merge_masks([jnp.array([[True, True]]), None, jnp.array([[True, False]])])
+        >>> x, mask = jnp.ones((1, 2, 3)), jnp.array([[True, False]])
+        >>> merge_masks([x, x], [mask, None])
         Array([[ True, False]], dtype=bool)
     """
-    present = jax.tree.leaves(masks)
-    return functools.reduce(jnp.logical_and, with_common_rank(present)) if present else None
+    ndim = max(x.ndim for x in inputs)
+    # as in with_common_rank, the axes that an input lacks come after its batch
+    present = [
+        jnp.reshape(m, (*m.shape[:1], *(1,) * (ndim - x.ndim), *m.shape[1:]))
+        for x, m in zip(inputs, masks, strict=True)
+        if m is not None
+    ]
+    if not present:
+        return None
+    rank = max(m.ndim for m in present)
+    present = [jnp.reshape(m, (*m.shape, *(1,) * (rank - m.ndim))) for m in present]
+    return functools.reduce(jnp.logical_and, present)
 
 
 class Merge(Layer):
@@ -121,7 +153,7 @@ class Merge(Layer):
         tensors = check_list(self.where, inputs, self.count)
         check_broadcast(self.where, tensors)
         value = self.merge(with_common_rank(with_common_dtype(tensors)))
-        mask = merge_masks(context.mask)
+        mask = merge_masks(tensors, check_masks(self.where, context.mask, len(tensors)))
         if mask is not None:
             mask = jnp.broadcast_to(mask, value.shape[: mask.ndim])
         return Output(value, mask=mask)

@@ -127,6 +127,10 @@ class Bidirectional(Layer):
         self.__post_init__()
 
     @property
+    def built(self) -> bool:
+        return self.forward_layer.built and self.backward_layer.built
+
+    @property
     def stateful(self) -> bool:
         return self.forward_layer.stateful
 

@@ -112,6 +112,10 @@ class StackedRNNCells(Layer):
     cells: tuple[Layer, ...] = option(convert=_cells)
 
     @property
+    def built(self) -> bool:
+        return all(cell.built for cell in self.cells)
+
+    @property
     def state_size(self) -> list[Any]:
         return [cell.state_size for cell in self.cells]
 

@@ -80,7 +80,7 @@ def without_defaults(config: dict[str, Any], defaults: Mapping[str, Any]) -> dic
 
 
 def implementation(value: Any) -> int:
-    """1 or 2."""
+    """The value itself: 1 or 2."""
     if value not in (1, 2):
         raise ValueError(
             f"implementation: expected 1 or 2, received {value!r}. Leave it out: it only decides "
@@ -90,7 +90,7 @@ def implementation(value: Any) -> int:
 
 
 def use_cudnn(value: Any) -> bool | str:
-    """ "auto", True or False."""
+    """The value itself: True, False or "auto"."""
     if value != "auto" and not isinstance(value, bool):
         raise ValueError(
             f"use_cudnn: expected 'auto', True or False, received {value!r}. Leave it out: it "

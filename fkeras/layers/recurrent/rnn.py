@@ -20,7 +20,9 @@ from fkeras.layers.recurrent.scanning import Step
 
 
 def _cell(cell: Any) -> Layer:
-    return StackedRNNCells(cell) if isinstance(cell, list | tuple) else check_cell(cell, "RNN: cell")
+    return (
+        StackedRNNCells(cell) if isinstance(cell, list | tuple) else check_cell(cell, "RNN: cell")
+    )
 
 
 class RNN(Recurrent):
@@ -66,6 +68,10 @@ class RNN(Recurrent):
     """
 
     cell: Layer = option(convert=_cell)
+
+    @property
+    def built(self) -> bool:
+        return self.cell.built
 
     @property
     def state_size(self) -> list:

@@ -57,7 +57,9 @@ def scan_sequence(
         Array([1., 2., 3.], dtype=float32)
     """
     zeros = zero_output_for_mask and return_sequences
-    carries_output = output_of is None and (not return_sequences or (mask is not None and not zeros))
+    carries_output = output_of is None and (
+        not return_sequences or (mask is not None and not zeros)
+    )
     xs = jnp.swapaxes(x, 0, 1)
     masks = None if mask is None else jnp.swapaxes(mask.astype(bool), 0, 1)
     previous = None

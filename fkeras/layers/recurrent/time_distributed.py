@@ -47,6 +47,10 @@ class TimeDistributed(Layer):
     supports_masking: ClassVar[bool] = True
 
     @property
+    def built(self) -> bool:
+        return self.layer.built
+
+    @property
     def stateful(self) -> bool:
         return self.layer.stateful
 
@@ -143,9 +147,7 @@ def _changes_state(step: Any, steps: tuple, state: Any) -> bool:
         return False
     x, mask, index = steps
     one = jax.eval_shape(
-        lambda x, mask, index: step(
-            *jax.tree.map(lambda v: v[:, 0], (x, mask)), index[0], state
-        ),
+        lambda x, mask, index: step(*jax.tree.map(lambda v: v[:, 0], (x, mask)), index[0], state),
         x,
         mask,
         index,

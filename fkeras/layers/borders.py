@@ -1,0 +1,267 @@
+"""Layers that add or remove cells at the borders: `ZeroPadding` and `Cropping`, in 1D to 3D."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any, ClassVar
+
+import jax
+import jax.numpy as jnp
+from jax import lax
+
+from fkeras.engine import InputSpec, Layer, option
+from fkeras.layers._arguments import data_format_name, format_shape, integers
+from fkeras.layers._spatial import full_rank, spatial_axes
+
+Pairs = tuple[tuple[int, int], ...]
+
+
+def zero_pad(x: jax.Array, pairs: Pairs, data_format: str = "channels_last") -> jax.Array:
+    """Adds zeros before and after each axis between batch and channels.
+
+    Args:
+        x: array of shape (b, *sizes, c), or (b, c, *sizes) where the channels come first.
+        pairs: for each axis how many cells before and after.
+        data_format: "channels_last" or "channels_first".
+
+    Returns:
+        An array of shape (b, *larger_sizes, c), or (b, c, *larger_sizes).
+
+    Example:
+        >>> import jax.numpy as jnp
+        >>> zero_pad(jnp.ones((1, 2, 1)), ((0, 1),)).ravel()
+        Array([1., 1., 0.], dtype=float32)
+    """
+    edges = full_rank([(*pair, 0) for pair in pairs], data_format, (0, 0, 0))
+    return lax.pad(x, jnp.zeros((), x.dtype), edges)
+
+
+def crop(x: jax.Array, pairs: Pairs, data_format: str = "channels_last") -> jax.Array:
+    """Removes cells before and after each axis between batch and channels.
+
+    Args:
+        x: array of shape (b, *sizes, c), or (b, c, *sizes) where the channels come first.
+        pairs: for each axis how many cells before and after.
+        data_format: "channels_last" or "channels_first".
+
+    Returns:
+        An array of shape (b, *smaller_sizes, c), or (b, c, *smaller_sizes).
+
+    Example:
+        >>> import jax.numpy as jnp
+        >>> crop(jnp.arange(4.0).reshape(1, 4, 1), ((1, 0),)).ravel()
+        Array([1., 2., 3.], dtype=float32)
+    """
+    edges = full_rank([(-low, -high, 0) for low, high in pairs], data_format, (0, 0, 0))
+    return lax.pad(x, jnp.zeros((), x.dtype), edges)
+
+
+def _pairs(argument: str, rank: int) -> Callable[[Any], Pairs]:
+    """A converter to (before, after) for each axis."""
+    pair = integers(argument, 2, least=0)
+
+    def convert(value: Any) -> Pairs:
+        if isinstance(value, tuple | list):
+            if len(value) == rank:
+                return tuple(pair(v) for v in value)
+            raise ValueError(
+                f"{argument}: expected one integer, or for each of the {rank} axes an integer or "
+                f"(before, after), received {value!r}. Give {((1, 1),) * rank}."
+            )
+        return (pair(value),) * rank
+
+    return convert
+
+
+class _Border(Layer):
+    """A layer that changes the sizes of `rank` axes."""
+
+    rank: ClassVar[int]
+
+    @property
+    def input_spec(self) -> InputSpec:
+        return InputSpec(ndim=self.rank + 2)
+
+
+class _ZeroPadding(_Border):
+    """Adds zeros before and after each axis."""
+
+    padding: Pairs = option(1)
+    data_format: str = option(None, convert=data_format_name)
+
+    def call(self, x: jax.Array) -> jax.Array:
+        pairs = (self.padding,) if self.rank == 1 else self.padding
+        return zero_pad(x, pairs, self.data_format)
+
+
+def _cropped(layer: Layer, x: jax.Array, pairs: Pairs, data_format: str) -> jax.Array:
+    for axis, (low, high) in zip(spatial_axes(x.ndim, data_format), pairs, strict=True):
+        size = x.shape[axis]
+        if isinstance(size, int) and size <= low + high:
+            raise ValueError(
+                f"{layer.where}: expected more than {low + high} cells on axis {axis}, as cropping="
+                f"{layer.cropping} removes so many, received {format_shape(x.shape)}. Crop less, "
+                "or give a larger input."
+            )
+    return crop(x, pairs, data_format)
+
+
+class _Cropping(_Border):
+    """Removes cells before and after each axis."""
+
+    cropping: Pairs = option(1)
+    data_format: str = option(None, convert=data_format_name)
+
+    def call(self, x: jax.Array) -> jax.Array:
+        return _cropped(self, x, self.cropping, self.data_format)
+
+
+class ZeroPadding1D(_ZeroPadding):
+    """Adds zeros around a sequence.
+
+    Args:
+        padding: one number of cells for both ends, or (before, after).
+        data_format: "channels_last" (None means the same) for inputs (b, t, c), or
+            "channels_first" for (b, c, t).
+
+    Shapes:
+        (b, t, c) -> (b, t2, c).
+
+    Raises:
+        ValueError: for numbers below 0, and inputs without a channel axis.
+
+    Example:
+        >>> import jax.numpy as jnp, fkeras as fk
+        >>> fk.layers.ZeroPadding1D(2)(jnp.ones((1, 4, 3))).shape
+        (1, 8, 3)
+    """
+
+    padding: tuple[int, int] = option(1, convert=integers("ZeroPadding1D: padding", 2, least=0))
+
+    rank: ClassVar[int] = 1
+
+
+class ZeroPadding2D(_ZeroPadding):
+    """Adds zeros around an image.
+
+    Args:
+        padding: one number of cells, (height, width), or ((top, bottom), (left, right)).
+        data_format: "channels_last" (None means the same) for inputs (b, h, w, c), or
+            "channels_first" for (b, c, h, w).
+
+    Shapes:
+        (b, h, w, c) -> (b, h2, w2, c).
+
+    Raises:
+        ValueError: for numbers below 0, and inputs without a channel axis.
+
+    Example:
+        >>> import jax.numpy as jnp, fkeras as fk
+        >>> fk.layers.ZeroPadding2D(2)(jnp.ones((1, 4, 4, 3))).shape
+        (1, 8, 8, 3)
+    """
+
+    padding: Pairs = option(1, convert=_pairs("ZeroPadding2D: padding", 2))
+
+    rank: ClassVar[int] = 2
+
+
+class ZeroPadding3D(_ZeroPadding):
+    """Adds zeros around a volume.
+
+    Args:
+        padding: one number of cells, one an axis, or (before, after) an axis.
+        data_format: "channels_last" (None means the same) for inputs (b, d1, d2, d3, c), or
+            "channels_first" for (b, c, d1, d2, d3).
+
+    Shapes:
+        (b, d1, d2, d3, c) -> (b, e1, e2, e3, c).
+
+    Raises:
+        ValueError: for numbers below 0, and inputs without a channel axis.
+
+    Example:
+        >>> import jax.numpy as jnp, fkeras as fk
+        >>> fk.layers.ZeroPadding3D(2)(jnp.ones((1, 4, 4, 4, 3))).shape
+        (1, 8, 8, 8, 3)
+    """
+
+    padding: Pairs = option(1, convert=_pairs("ZeroPadding3D: padding", 3))
+
+    rank: ClassVar[int] = 3
+
+
+class Cropping1D(_Border):
+    """Removes cells around a sequence.
+
+    Args:
+        cropping: one number of cells for both ends, or (before, after).
+
+    Shapes:
+        (b, t, c) -> (b, t2, c).
+
+    Raises:
+        ValueError: for numbers below 0, and inputs that have no cell left or no channel axis.
+
+    Example:
+        >>> import jax.numpy as jnp, fkeras as fk
+        >>> fk.layers.Cropping1D(1)(jnp.ones((1, 4, 3))).shape
+        (1, 2, 3)
+    """
+
+    cropping: tuple[int, int] = option(1, convert=integers("Cropping1D: cropping", 2, least=0))
+
+    rank: ClassVar[int] = 1
+
+    def call(self, x: jax.Array) -> jax.Array:
+        return _cropped(self, x, (self.cropping,), "channels_last")
+
+
+class Cropping2D(_Cropping):
+    """Removes cells around an image.
+
+    Args:
+        cropping: one number of cells, (height, width), or ((top, bottom), (left, right)).
+        data_format: "channels_last" (None means the same) for inputs (b, h, w, c), or
+            "channels_first" for (b, c, h, w).
+
+    Shapes:
+        (b, h, w, c) -> (b, h2, w2, c).
+
+    Raises:
+        ValueError: for numbers below 0, and inputs that have no cell left or no channel axis.
+
+    Example:
+        >>> import jax.numpy as jnp, fkeras as fk
+        >>> fk.layers.Cropping2D(1)(jnp.ones((1, 4, 4, 3))).shape
+        (1, 2, 2, 3)
+    """
+
+    cropping: Pairs = option(0, convert=_pairs("Cropping2D: cropping", 2))
+
+    rank: ClassVar[int] = 2
+
+
+class Cropping3D(_Cropping):
+    """Removes cells around a volume.
+
+    Args:
+        cropping: one number of cells, one an axis, or (before, after) an axis.
+        data_format: "channels_last" (None means the same) for inputs (b, d1, d2, d3, c), or
+            "channels_first" for (b, c, d1, d2, d3).
+
+    Shapes:
+        (b, d1, d2, d3, c) -> (b, e1, e2, e3, c).
+
+    Raises:
+        ValueError: for numbers below 0, and inputs that have no cell left or no channel axis.
+
+    Example:
+        >>> import jax.numpy as jnp, fkeras as fk
+        >>> fk.layers.Cropping3D(1)(jnp.ones((1, 4, 4, 4, 3))).shape
+        (1, 2, 2, 2, 3)
+    """
+
+    cropping: Pairs = option(1, convert=_pairs("Cropping3D: cropping", 3))
+
+    rank: ClassVar[int] = 3

@@ -1,0 +1,297 @@
+"""Convolutions over sequences, images and volumes: `Conv1D`, `Conv2D`, `Conv3D`.
+
+One class holds what they do; each of the three only says over how many axes.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any, ClassVar, Self
+
+import jax
+from jax import lax
+
+from fkeras import activations, constraints, initializers, regularizers
+from fkeras.engine import InputSpec, Layer, Spec, align, option, weight
+from fkeras.layers._arguments import data_format_name, integers, one_of, positive_integer
+from fkeras.layers._spatial import channel_axis, check_window
+
+
+def convolve(
+    x: jax.Array,
+    kernel: jax.Array,
+    strides: Sequence[int],
+    padding: str = "valid",
+    data_format: str = "channels_last",
+    dilation_rate: Sequence[int] | None = None,
+) -> jax.Array:
+    """Computes the cross-correlation of `x` with each filter of `kernel`.
+
+    The channels fall into as many groups as `c` is a multiple of the kernel's input channels.
+
+    Args:
+        x: array of shape (b, *sizes, c), or (b, c, *sizes) where the channels come first;
+            integers are converted to the kernel's dtype.
+        kernel: array of shape (*kernel_size, c / groups, f).
+        strides: the step of the window along each axis.
+        padding: "valid" for windows inside `x`; "same" pads with zeros so that stride 1 keeps the
+            sizes; "causal" pads the start only, so that no output sees a later step.
+        data_format: "channels_last" or "channels_first".
+        dilation_rate: the distance of the cells that the kernel sees along each axis.
+
+    Returns:
+        An array of shape (b, *new_sizes, f), or (b, f, *new_sizes).
+
+    Example:
+        >>> import jax.numpy as jnp
+        >>> image, kernel = jnp.ones((1, 4, 4, 1)), jnp.ones((3, 3, 1, 2))
+        >>> convolve(image, kernel, (1, 1)).shape
+        (1, 2, 2, 2)
+    """
+    rank = x.ndim - 2
+    dilation_rate = (1,) * rank if dilation_rate is None else tuple(dilation_rate)
+    axes = "DHW"[-rank:]
+    images = f"N{axes}C" if data_format == "channels_last" else f"NC{axes}"
+    if padding == "causal":
+        extents = zip(kernel.shape, dilation_rate, strict=False)
+        pads = [((size - 1) * rate, 0) for size, rate in extents]
+    else:
+        pads = padding.upper()
+    return lax.conv_general_dilated(
+        x.astype(kernel.dtype),
+        kernel,
+        tuple(strides),
+        pads,
+        rhs_dilation=dilation_rate,
+        dimension_numbers=(images, f"{axes}IO", images),
+        feature_group_count=x.shape[channel_axis(data_format)] // kernel.shape[-2],
+    )
+
+
+class _Convolution(Layer):
+    """Computes `activation(convolve(x, kernel) + bias)` over `rank` axes."""
+
+    filters: int = option(convert=positive_integer("Conv: filters"))
+    kernel_size: tuple[int, ...] = option()
+    strides: tuple[int, ...] = option(1)
+    padding: str = option("valid", convert=one_of("Conv: padding", "valid", "same"))
+    data_format: str = option(None, convert=data_format_name)
+    dilation_rate: tuple[int, ...] = option(1)
+    groups: int = option(1, convert=positive_integer("Conv: groups"))
+    activation: Callable | None = option(None, convert=activations.get)
+    use_bias: bool = option(True)
+    kernel_initializer: Any = option("glorot_uniform", convert=initializers.get)
+    bias_initializer: Any = option("zeros", convert=initializers.get)
+    kernel_regularizer: Any = option(None, convert=regularizers.get)
+    bias_regularizer: Any = option(None, convert=regularizers.get)
+    activity_regularizer: Any = option(None, convert=regularizers.get)
+    kernel_constraint: Any = option(None, convert=constraints.get)
+    bias_constraint: Any = option(None, convert=constraints.get)
+
+    kernel: jax.Array | None = weight()
+    bias: jax.Array | None = weight()
+
+    rank: ClassVar[int]
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        if self.filters % self.groups:
+            raise ValueError(
+                f"{self.where}: expected filters to be a multiple of groups={self.groups}, "
+                f"received filters={self.filters}. Every group makes filters / groups of them: "
+                f"give filters={_next_multiple(self.filters, self.groups)}, or other groups."
+            )
+        if max(self.strides) > 1 and max(self.dilation_rate) > 1:
+            raise ValueError(
+                f"{self.where}: expected strides or dilation_rate above 1, not both, received "
+                f"strides={self.strides} and dilation_rate={self.dilation_rate}. Leave one at 1."
+            )
+
+    @property
+    def input_spec(self) -> InputSpec:
+        axes = {}
+        if self.kernel is not None:
+            axes = {channel_axis(self.data_format): self.kernel.shape[-2] * self.groups}
+        return InputSpec(ndim=self.rank + 2, axes=axes)
+
+    def build(self, key: jax.Array, x: Spec) -> Self:
+        axis = channel_axis(self.data_format)
+        channels = x.shape[axis]
+        if channels is None:
+            raise ValueError(
+                f"{self.where}: expected a known number of channels on axis {axis}, received {x}. "
+                "The kernel's shape depends on it: give that axis a size in fk.Input."
+            )
+        if channels % self.groups:
+            raise ValueError(
+                f"{self.where}: expected channels on axis {axis} that fall into groups="
+                f"{self.groups}, received {x} with {channels}. Give a divisor of {channels} as "
+                "groups, or another number of channels."
+            )
+        shape = (*self.kernel_size, channels // self.groups, self.filters)
+        return self.with_weights(key, kernel=shape, bias=(self.filters,) if self.use_bias else None)
+
+    def call(self, x: jax.Array) -> jax.Array:
+        if self.padding == "valid":
+            pairs = zip(self.kernel_size, self.dilation_rate, strict=True)
+            extent = tuple((size - 1) * rate + 1 for size, rate in pairs)
+            check_window(self.where, x, extent, "kernel_size", self.data_format)
+        y = convolve(
+            x, self.kernel, self.strides, self.padding, self.data_format, self.dilation_rate
+        )
+        if self.bias is not None:
+            y = y + align(self.bias, y.ndim, channel_axis(self.data_format))
+        return y if self.activation is None else self.activation(y)
+
+
+def _next_multiple(number: int, divisor: int) -> int:
+    return -(-number // divisor) * divisor
+
+
+class Conv1D(_Convolution):
+    """Computes `activation(convolve(x, kernel) + bias)` over a sequence.
+
+    Args:
+        filters: the number `f` of filters, the channels of the output.
+        kernel_size: the length of the window.
+        strides: the step of the window.
+        padding: "valid" for windows inside the input, "same" for as many steps as the input has at
+            stride 1, "causal" for the same with zeros before the start only, so that no output
+            sees a later step.
+        data_format: "channels_last" (None means the same) for inputs (b, t, c), or
+            "channels_first" for (b, c, t).
+        dilation_rate: the distance of the cells that the kernel sees; above 1 only where the
+            strides are 1.
+        groups: into how many groups the channels fall; each makes f / groups of the filters from
+            c / groups of the channels.
+        activation: a name or function; None is the identity.
+        use_bias: whether to add a bias.
+        kernel_initializer: makes the kernel.
+        bias_initializer: makes the bias.
+        kernel_regularizer: a penalty on the kernel.
+        bias_regularizer: a penalty on the bias.
+        activity_regularizer: a penalty on the output, divided by the batch size.
+        kernel_constraint: projects the kernel after an update.
+        bias_constraint: projects the bias after an update.
+
+    Shapes:
+        (b, t, c) -> (b, t2, f); kernel (k, c / groups, f), bias (f,).
+
+    Raises:
+        ValueError: for `filters` that are no multiple of `groups`, strides and dilation together,
+            and inputs without a channel axis, with other channels than the kernel was built for,
+            or smaller than the kernel with padding "valid".
+
+    Example:
+        >>> import jax, jax.numpy as jnp, fkeras as fk
+        >>> layer = fk.layers.Conv1D(8, 3, activation="relu")
+        >>> layer = layer.build(jax.random.key(0), (None, 16, 3))
+        >>> layer(jnp.ones((1, 16, 3))).shape
+        (1, 14, 8)
+    """
+
+    kernel_size: tuple[int, ...] = option(convert=integers("Conv1D: kernel_size", 1))
+    strides: tuple[int, ...] = option(1, convert=integers("Conv1D: strides", 1))
+    padding: str = option("valid", convert=one_of("Conv1D: padding", "valid", "same", "causal"))
+    dilation_rate: tuple[int, ...] = option(1, convert=integers("Conv1D: dilation_rate", 1))
+
+    rank: ClassVar[int] = 1
+
+
+class Conv2D(_Convolution):
+    """Computes `activation(convolve(x, kernel) + bias)` over an image.
+
+    Args:
+        filters: the number `f` of filters, the channels of the output.
+        kernel_size: height and width of the window, one integer where they are equal.
+        strides: the steps of the window along height and width.
+        padding: "valid" for windows inside the input, "same" for as many cells as the input has at
+            stride 1.
+        data_format: "channels_last" (None means the same) for inputs (b, h, w, c), or
+            "channels_first" for (b, c, h, w).
+        dilation_rate: the distance of the cells that the kernel sees; above 1 only where the
+            strides are 1.
+        groups: into how many groups the channels fall; each makes f / groups of the filters from
+            c / groups of the channels.
+        activation: a name or function; None is the identity.
+        use_bias: whether to add a bias.
+        kernel_initializer: makes the kernel.
+        bias_initializer: makes the bias.
+        kernel_regularizer: a penalty on the kernel.
+        bias_regularizer: a penalty on the bias.
+        activity_regularizer: a penalty on the output, divided by the batch size.
+        kernel_constraint: projects the kernel after an update.
+        bias_constraint: projects the bias after an update.
+
+    Shapes:
+        (b, h, w, c) -> (b, h2, w2, f); kernel (kh, kw, c / groups, f), bias (f,).
+
+    Raises:
+        ValueError: for `filters` that are no multiple of `groups`, strides and dilation together,
+            and inputs without a channel axis, with other channels than the kernel was built for,
+            or smaller than the kernel with padding "valid".
+
+    Example:
+        >>> import jax, jax.numpy as jnp, fkeras as fk
+        >>> layer = fk.layers.Conv2D(8, 3, activation="relu")
+        >>> layer = layer.build(jax.random.key(0), (None, 28, 28, 1))
+        >>> layer(jnp.ones((1, 28, 28, 1))).shape
+        (1, 26, 26, 8)
+    """
+
+    kernel_size: tuple[int, ...] = option(convert=integers("Conv2D: kernel_size", 2))
+    strides: tuple[int, ...] = option(1, convert=integers("Conv2D: strides", 2))
+    dilation_rate: tuple[int, ...] = option(1, convert=integers("Conv2D: dilation_rate", 2))
+
+    rank: ClassVar[int] = 2
+
+
+class Conv3D(_Convolution):
+    """Computes `activation(convolve(x, kernel) + bias)` over a volume.
+
+    Args:
+        filters: the number `f` of filters, the channels of the output.
+        kernel_size: the three sizes of the window, one integer where they are equal.
+        strides: the steps of the window along the three axes.
+        padding: "valid" for windows inside the input, "same" for as many cells as the input has at
+            stride 1.
+        data_format: "channels_last" (None means the same) for inputs (b, d1, d2, d3, c), or
+            "channels_first" for (b, c, d1, d2, d3).
+        dilation_rate: the distance of the cells that the kernel sees; above 1 only where the
+            strides are 1.
+        groups: into how many groups the channels fall; each makes f / groups of the filters from
+            c / groups of the channels.
+        activation: a name or function; None is the identity.
+        use_bias: whether to add a bias.
+        kernel_initializer: makes the kernel.
+        bias_initializer: makes the bias.
+        kernel_regularizer: a penalty on the kernel.
+        bias_regularizer: a penalty on the bias.
+        activity_regularizer: a penalty on the output, divided by the batch size.
+        kernel_constraint: projects the kernel after an update.
+        bias_constraint: projects the bias after an update.
+
+    Shapes:
+        (b, d1, d2, d3, c) -> (b, e1, e2, e3, f); kernel (k1, k2, k3, c / groups, f), bias (f,).
+
+    Raises:
+        ValueError: for `filters` that are no multiple of `groups`, strides and dilation together,
+            and inputs without a channel axis, with other channels than the kernel was built for,
+            or smaller than the kernel with padding "valid".
+
+    Example:
+        >>> import jax, jax.numpy as jnp, fkeras as fk
+        >>> layer = fk.layers.Conv3D(8, 3, activation="relu")
+        >>> layer = layer.build(jax.random.key(0), (None, 8, 8, 8, 1))
+        >>> layer(jnp.ones((1, 8, 8, 8, 1))).shape
+        (1, 6, 6, 6, 8)
+    """
+
+    kernel_size: tuple[int, ...] = option(convert=integers("Conv3D: kernel_size", 3))
+    strides: tuple[int, ...] = option(1, convert=integers("Conv3D: strides", 3))
+    dilation_rate: tuple[int, ...] = option(1, convert=integers("Conv3D: dilation_rate", 3))
+
+    rank: ClassVar[int] = 3
+
+
+Convolution1D, Convolution2D, Convolution3D = Conv1D, Conv2D, Conv3D

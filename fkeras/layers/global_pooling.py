@@ -1,0 +1,223 @@
+"""Pooling over whole sequences, images and volumes: one value a channel."""
+
+from __future__ import annotations
+
+from typing import ClassVar
+
+import jax
+import jax.numpy as jnp
+
+from fkeras.engine import Context, InputSpec, Layer, Output, option
+from fkeras.layers._arguments import data_format_name
+from fkeras.layers._spatial import spatial_axes
+
+
+def masked_mean(
+    x: jax.Array, mask: jax.Array | None, data_format: str = "channels_last", keepdims: bool = False
+) -> jax.Array:
+    """Takes the mean over the axes between batch and channels, of the kept steps only.
+
+    Args:
+        x: array of shape (b, *sizes, c), or (b, c, *sizes) where the channels come first.
+        mask: array of shape (b, *sizes), true where a step counts; None counts all.
+        data_format: "channels_last" or "channels_first".
+        keepdims: whether the axes stay, with size 1.
+
+    Returns:
+        An array of shape (b, c), 0 in rows that keep no step.
+
+    Example:
+        >>> import jax.numpy as jnp
+        >>> x, mask = jnp.array([[[1.0], [3.0], [9.0]]]), jnp.array([[True, True, False]])
+        >>> masked_mean(x, mask)
+        Array([[2.]], dtype=float32)
+    """
+    axes = spatial_axes(x.ndim, data_format)
+    if mask is None:
+        return jnp.mean(x, axis=axes, keepdims=keepdims)
+    kept = jnp.expand_dims(mask.astype(bool), -1 if data_format == "channels_last" else 1)
+    sums = jnp.sum(jnp.where(kept, x, jnp.zeros_like(x)), axis=axes, keepdims=keepdims)
+    counts = jnp.sum(kept.astype(x.dtype), axis=axes, keepdims=keepdims)
+    return sums / jnp.maximum(counts, 1)
+
+
+class _GlobalPooling(Layer):
+    """Reduces `rank` axes to one value a channel."""
+
+    data_format: str = option(None, convert=data_format_name)
+    keepdims: bool = option(False)
+
+    rank: ClassVar[int]
+
+    @property
+    def input_spec(self) -> InputSpec:
+        return InputSpec(ndim=self.rank + 2)
+
+
+class _GlobalMaxPooling(_GlobalPooling):
+    """Takes the largest value of each channel."""
+
+    def call(self, x: jax.Array) -> jax.Array:
+        return jnp.max(x, spatial_axes(x.ndim, self.data_format), keepdims=self.keepdims)
+
+
+class _GlobalAveragePooling(_GlobalPooling):
+    """Takes the mean of each channel; integers become floats."""
+
+    def forward(self, context: Context, x: jax.Array) -> Output:
+        x = x.astype(self.policy.compute_dtype)
+        return Output(masked_mean(x, context.mask, self.data_format, self.keepdims))
+
+
+class GlobalMaxPooling1D(_GlobalMaxPooling):
+    """Takes the largest value of each channel of a sequence.
+
+    Args:
+        data_format: "channels_last" (None means the same) for inputs (b, t, c), or
+            "channels_first" for (b, c, t).
+        keepdims: whether the axes stay, with size 1.
+
+    Shapes:
+        (b, t, c) -> (b, c), or (b, 1, c) with keepdims.
+
+    Raises:
+        ValueError: for inputs without a channel axis.
+
+    Example:
+        >>> import jax.numpy as jnp, fkeras as fk
+        >>> fk.layers.GlobalMaxPooling1D()(jnp.ones((1, 8, 3))).shape
+        (1, 3)
+    """
+
+    rank: ClassVar[int] = 1
+
+
+class GlobalMaxPooling2D(_GlobalMaxPooling):
+    """Takes the largest value of each channel of an image.
+
+    Args:
+        data_format: "channels_last" (None means the same) for inputs (b, h, w, c), or
+            "channels_first" for (b, c, h, w).
+        keepdims: whether the axes stay, with size 1.
+
+    Shapes:
+        (b, h, w, c) -> (b, c), or (b, 1, 1, c) with keepdims.
+
+    Raises:
+        ValueError: for inputs without a channel axis.
+
+    Example:
+        >>> import jax.numpy as jnp, fkeras as fk
+        >>> fk.layers.GlobalMaxPooling2D()(jnp.ones((1, 8, 8, 3))).shape
+        (1, 3)
+    """
+
+    rank: ClassVar[int] = 2
+
+
+class GlobalMaxPooling3D(_GlobalMaxPooling):
+    """Takes the largest value of each channel of a volume.
+
+    Args:
+        data_format: "channels_last" (None means the same) for inputs (b, d1, d2, d3, c), or
+            "channels_first" for (b, c, d1, d2, d3).
+        keepdims: whether the axes stay, with size 1.
+
+    Shapes:
+        (b, d1, d2, d3, c) -> (b, c), or (b, 1, 1, 1, c) with keepdims.
+
+    Raises:
+        ValueError: for inputs without a channel axis.
+
+    Example:
+        >>> import jax.numpy as jnp, fkeras as fk
+        >>> fk.layers.GlobalMaxPooling3D()(jnp.ones((1, 8, 8, 8, 3))).shape
+        (1, 3)
+    """
+
+    rank: ClassVar[int] = 3
+
+
+class GlobalAveragePooling1D(_GlobalAveragePooling):
+    """Takes the mean of each channel of a sequence.
+
+    Takes a mask: masked steps do not count, and a row whose steps are all masked gives 0 (in Keras
+    NaN). Integers become floats.
+
+    Args:
+        data_format: "channels_last" (None means the same) for inputs (b, t, c), or
+            "channels_first" for (b, c, t).
+        keepdims: whether the axes stay, with size 1.
+
+    Shapes:
+        (b, t, c) -> (b, c), or (b, 1, c) with keepdims.
+
+    Raises:
+        ValueError: for inputs without a channel axis.
+
+    Example:
+        >>> import jax.numpy as jnp, fkeras as fk
+        >>> fk.layers.GlobalAveragePooling1D()(jnp.ones((1, 8, 3))).shape
+        (1, 3)
+    """
+
+    rank: ClassVar[int] = 1
+    supports_masking: ClassVar[bool] = True
+
+
+class GlobalAveragePooling2D(_GlobalAveragePooling):
+    """Takes the mean of each channel of an image.
+
+    Integers become floats.
+
+    Args:
+        data_format: "channels_last" (None means the same) for inputs (b, h, w, c), or
+            "channels_first" for (b, c, h, w).
+        keepdims: whether the axes stay, with size 1.
+
+    Shapes:
+        (b, h, w, c) -> (b, c), or (b, 1, 1, c) with keepdims.
+
+    Raises:
+        ValueError: for inputs without a channel axis.
+
+    Example:
+        >>> import jax.numpy as jnp, fkeras as fk
+        >>> fk.layers.GlobalAveragePooling2D()(jnp.ones((1, 8, 8, 3))).shape
+        (1, 3)
+    """
+
+    rank: ClassVar[int] = 2
+
+
+class GlobalAveragePooling3D(_GlobalAveragePooling):
+    """Takes the mean of each channel of a volume.
+
+    Integers become floats.
+
+    Args:
+        data_format: "channels_last" (None means the same) for inputs (b, d1, d2, d3, c), or
+            "channels_first" for (b, c, d1, d2, d3).
+        keepdims: whether the axes stay, with size 1.
+
+    Shapes:
+        (b, d1, d2, d3, c) -> (b, c), or (b, 1, 1, 1, c) with keepdims.
+
+    Raises:
+        ValueError: for inputs without a channel axis.
+
+    Example:
+        >>> import jax.numpy as jnp, fkeras as fk
+        >>> fk.layers.GlobalAveragePooling3D()(jnp.ones((1, 8, 8, 8, 3))).shape
+        (1, 3)
+    """
+
+    rank: ClassVar[int] = 3
+
+
+GlobalMaxPool1D = GlobalMaxPooling1D
+GlobalMaxPool2D = GlobalMaxPooling2D
+GlobalMaxPool3D = GlobalMaxPooling3D
+GlobalAvgPool1D = GlobalAveragePooling1D
+GlobalAvgPool2D = GlobalAveragePooling2D
+GlobalAvgPool3D = GlobalAveragePooling3D

@@ -1,0 +1,323 @@
+"""Pooling over windows of sequences, images and volumes.
+
+Each kind of pooling is one function of arrays for any number of axes; its classes only say over
+how many they go.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any, ClassVar
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jax import lax
+
+from fkeras.engine import InputSpec, Layer, align, option
+from fkeras.layers._arguments import data_format_name, integers, one_of
+from fkeras.layers._spatial import check_window, full_rank, spatial_axes
+
+
+def max_pool(
+    x: jax.Array,
+    pool_size: Sequence[int],
+    strides: Sequence[int],
+    padding: str = "valid",
+    data_format: str = "channels_last",
+) -> jax.Array:
+    """Takes the largest value of each window.
+
+    Args:
+        x: array of shape (b, *sizes, c), or (b, c, *sizes) where the channels come first.
+        pool_size: the window's size along each axis.
+        strides: its step along each axis.
+        padding: "valid" for windows inside `x`, "same" for ceil(size / stride) of them.
+        data_format: "channels_last" or "channels_first".
+
+    Returns:
+        An array of shape (b, *new_sizes, c), or (b, c, *new_sizes).
+
+    Example:
+        >>> import jax.numpy as jnp
+        >>> max_pool(jnp.arange(4.0).reshape(1, 4, 1), (2,), (2,)).ravel()
+        Array([1., 3.], dtype=float32)
+    """
+    dtype = np.dtype(x.dtype)
+    if jnp.issubdtype(dtype, jnp.floating):
+        lowest = np.array(-np.inf, dtype)
+    else:
+        lowest = np.array(False if dtype.kind == "b" else jnp.iinfo(dtype).min, dtype)
+    windows = (full_rank(sizes, data_format, 1) for sizes in (pool_size, strides))
+    return lax.reduce_window(x, lowest, lax.max, *windows, padding.upper())
+
+
+def average_pool(
+    x: jax.Array,
+    pool_size: Sequence[int],
+    strides: Sequence[int],
+    padding: str = "valid",
+    data_format: str = "channels_last",
+) -> jax.Array:
+    """Takes the mean of each window over those of its cells that lie in `x`.
+
+    Args:
+        x: array of floats of shape (b, *sizes, c), or (b, c, *sizes) where the channels come first.
+        pool_size: the window's size along each axis.
+        strides: its step along each axis.
+        padding: "valid" for windows inside `x`, "same" for ceil(size / stride) of them.
+        data_format: "channels_last" or "channels_first".
+
+    Returns:
+        An array of shape (b, *new_sizes, c), or (b, c, *new_sizes).
+
+    Example:
+        >>> import jax.numpy as jnp
+        >>> average_pool(jnp.arange(3.0).reshape(1, 3, 1), (2,), (2,), "same").ravel()
+        Array([0.5, 2. ], dtype=float32)
+    """
+    zero = np.array(0, x.dtype)
+    windows = (full_rank(sizes, data_format, 1) for sizes in (pool_size, strides))
+    sums = lax.reduce_window(x, zero, lax.add, *windows, padding.upper())
+    if padding == "valid":
+        return sums / np.array(np.prod(pool_size), x.dtype)
+    # a window's cells are counted axis by axis: a few numbers, whatever the image
+    counts = jnp.ones((1,) * x.ndim, x.dtype)
+    for axis, size, step in zip(spatial_axes(x.ndim, data_format), pool_size, strides, strict=True):
+        ones = jnp.ones((x.shape[axis],), x.dtype)
+        inside = lax.reduce_window(ones, zero, lax.add, (size,), (step,), "SAME")
+        counts = counts * align(inside, x.ndim, axis)
+    return sums / counts
+
+
+class _Pooling(Layer):
+    """Reduces each window over `rank` axes to one value."""
+
+    pool_size: tuple[int, ...] = option(2)
+    strides: tuple[int, ...] | None = option(None)
+    padding: str = option("valid", convert=one_of("pooling: padding", "valid", "same"))
+    data_format: str = option(None, convert=data_format_name)
+
+    rank: ClassVar[int]
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        if self.strides is None:
+            # as Keras writes it, so that a layer equals the one that its configuration makes
+            object.__setattr__(self, "strides", self.pool_size)
+
+    @property
+    def input_spec(self) -> InputSpec:
+        return InputSpec(ndim=self.rank + 2)
+
+    def pool(self, function: Callable[..., jax.Array], x: jax.Array) -> jax.Array:
+        """`function` over this layer's windows of `x`."""
+        if self.padding == "valid":
+            check_window(self.where, x, self.pool_size, "pool_size", self.data_format)
+        return function(x, self.pool_size, self.strides, self.padding, self.data_format)
+
+
+class _MaxPooling(_Pooling):
+    """Takes the largest value of each window."""
+
+    def call(self, x: jax.Array) -> jax.Array:
+        return self.pool(max_pool, x)
+
+
+class _AveragePooling(_Pooling):
+    """Takes the mean of each window; integers become floats."""
+
+    def call(self, x: jax.Array) -> jax.Array:
+        return self.pool(average_pool, x.astype(self.policy.compute_dtype))
+
+
+def _strides(argument: str, rank: int) -> Callable[[Any], tuple[int, ...] | None]:
+    convert = integers(argument, rank)
+    return lambda value: None if value is None else convert(value)
+
+
+class MaxPooling1D(_MaxPooling):
+    """Takes the largest value of each window of a sequence.
+
+    Args:
+        pool_size: the length of the window.
+        strides: the step of the window; None for windows that touch.
+        padding: "valid" for windows inside the input, "same" for ceil(size / stride) of them.
+        data_format: "channels_last" (None means the same) for inputs (b, t, c), or
+            "channels_first" for (b, c, t).
+
+    Shapes:
+        (b, t, c) -> (b, t2, c).
+
+    Raises:
+        ValueError: for inputs without a channel axis, or smaller than the window with padding
+            "valid".
+
+    Example:
+        >>> import jax.numpy as jnp, fkeras as fk
+        >>> fk.layers.MaxPooling1D(2)(jnp.ones((1, 8, 3))).shape
+        (1, 4, 3)
+    """
+
+    pool_size: tuple[int, ...] = option(2, convert=integers("MaxPooling1D: pool_size", 1))
+    strides: tuple[int, ...] | None = option(None, convert=_strides("MaxPooling1D: strides", 1))
+
+    rank: ClassVar[int] = 1
+
+
+class MaxPooling2D(_MaxPooling):
+    """Takes the largest value of each window of an image.
+
+    Args:
+        pool_size: height and width of the window, one integer where they are equal.
+        strides: its steps along height and width; None for windows that touch.
+        padding: "valid" for windows inside the input, "same" for ceil(size / stride) of them.
+        data_format: "channels_last" (None means the same) for inputs (b, h, w, c), or
+            "channels_first" for (b, c, h, w).
+
+    Shapes:
+        (b, h, w, c) -> (b, h2, w2, c).
+
+    Raises:
+        ValueError: for inputs without a channel axis, or smaller than the window with padding
+            "valid".
+
+    Example:
+        >>> import jax.numpy as jnp, fkeras as fk
+        >>> fk.layers.MaxPooling2D(2)(jnp.ones((1, 8, 8, 3))).shape
+        (1, 4, 4, 3)
+    """
+
+    pool_size: tuple[int, ...] = option(2, convert=integers("MaxPooling2D: pool_size", 2))
+    strides: tuple[int, ...] | None = option(None, convert=_strides("MaxPooling2D: strides", 2))
+
+    rank: ClassVar[int] = 2
+
+
+class MaxPooling3D(_MaxPooling):
+    """Takes the largest value of each window of a volume.
+
+    Args:
+        pool_size: the three sizes of the window, one integer where they are equal.
+        strides: its steps along the three axes; None for windows that touch.
+        padding: "valid" for windows inside the input, "same" for ceil(size / stride) of them.
+        data_format: "channels_last" (None means the same) for inputs (b, d1, d2, d3, c), or
+            "channels_first" for (b, c, d1, d2, d3).
+
+    Shapes:
+        (b, d1, d2, d3, c) -> (b, e1, e2, e3, c).
+
+    Raises:
+        ValueError: for inputs without a channel axis, or smaller than the window with padding
+            "valid".
+
+    Example:
+        >>> import jax.numpy as jnp, fkeras as fk
+        >>> fk.layers.MaxPooling3D(2)(jnp.ones((1, 8, 8, 8, 3))).shape
+        (1, 4, 4, 4, 3)
+    """
+
+    pool_size: tuple[int, ...] = option(2, convert=integers("MaxPooling3D: pool_size", 3))
+    strides: tuple[int, ...] | None = option(None, convert=_strides("MaxPooling3D: strides", 3))
+
+    rank: ClassVar[int] = 3
+
+
+class AveragePooling1D(_AveragePooling):
+    """Takes the mean of each window of a sequence.
+
+    With padding "same" a window that leaves the input is divided by the number of its cells
+    inside. Integers become floats.
+
+    Args:
+        pool_size: the length of the window.
+        strides: the step of the window; None for windows that touch.
+        padding: "valid" for windows inside the input, "same" for ceil(size / stride) of them.
+        data_format: "channels_last" (None means the same) for inputs (b, t, c), or
+            "channels_first" for (b, c, t).
+
+    Shapes:
+        (b, t, c) -> (b, t2, c).
+
+    Raises:
+        ValueError: for inputs without a channel axis, or smaller than the window with padding
+            "valid".
+
+    Example:
+        >>> import jax.numpy as jnp, fkeras as fk
+        >>> fk.layers.AveragePooling1D(2)(jnp.ones((1, 8, 3))).shape
+        (1, 4, 3)
+    """
+
+    pool_size: tuple[int, ...] = option(2, convert=integers("AveragePooling1D: pool_size", 1))
+    strides: tuple[int, ...] | None = option(None, convert=_strides("AveragePooling1D: strides", 1))
+
+    rank: ClassVar[int] = 1
+
+
+class AveragePooling2D(_AveragePooling):
+    """Takes the mean of each window of an image.
+
+    With padding "same" a window that leaves the input is divided by the number of its cells
+    inside. Integers become floats.
+
+    Args:
+        pool_size: height and width of the window, one integer where they are equal.
+        strides: its steps along height and width; None for windows that touch.
+        padding: "valid" for windows inside the input, "same" for ceil(size / stride) of them.
+        data_format: "channels_last" (None means the same) for inputs (b, h, w, c), or
+            "channels_first" for (b, c, h, w).
+
+    Shapes:
+        (b, h, w, c) -> (b, h2, w2, c).
+
+    Raises:
+        ValueError: for inputs without a channel axis, or smaller than the window with padding
+            "valid".
+
+    Example:
+        >>> import jax.numpy as jnp, fkeras as fk
+        >>> fk.layers.AveragePooling2D(2)(jnp.ones((1, 8, 8, 3))).shape
+        (1, 4, 4, 3)
+    """
+
+    pool_size: tuple[int, ...] = option(2, convert=integers("AveragePooling2D: pool_size", 2))
+    strides: tuple[int, ...] | None = option(None, convert=_strides("AveragePooling2D: strides", 2))
+
+    rank: ClassVar[int] = 2
+
+
+class AveragePooling3D(_AveragePooling):
+    """Takes the mean of each window of a volume.
+
+    With padding "same" a window that leaves the input is divided by the number of its cells
+    inside. Integers become floats.
+
+    Args:
+        pool_size: the three sizes of the window, one integer where they are equal.
+        strides: its steps along the three axes; None for windows that touch.
+        padding: "valid" for windows inside the input, "same" for ceil(size / stride) of them.
+        data_format: "channels_last" (None means the same) for inputs (b, d1, d2, d3, c), or
+            "channels_first" for (b, c, d1, d2, d3).
+
+    Shapes:
+        (b, d1, d2, d3, c) -> (b, e1, e2, e3, c).
+
+    Raises:
+        ValueError: for inputs without a channel axis, or smaller than the window with padding
+            "valid".
+
+    Example:
+        >>> import jax.numpy as jnp, fkeras as fk
+        >>> fk.layers.AveragePooling3D(2)(jnp.ones((1, 8, 8, 8, 3))).shape
+        (1, 4, 4, 4, 3)
+    """
+
+    pool_size: tuple[int, ...] = option(2, convert=integers("AveragePooling3D: pool_size", 3))
+    strides: tuple[int, ...] | None = option(None, convert=_strides("AveragePooling3D: strides", 3))
+
+    rank: ClassVar[int] = 3
+
+
+MaxPool1D, MaxPool2D, MaxPool3D = MaxPooling1D, MaxPooling2D, MaxPooling3D
+AvgPool1D, AvgPool2D, AvgPool3D = AveragePooling1D, AveragePooling2D, AveragePooling3D

@@ -1,0 +1,166 @@
+"""Layers that enlarge sequences, images and volumes: `UpSampling` in 1D to 3D."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import ClassVar
+
+import jax
+import jax.numpy as jnp
+
+from fkeras.engine import InputSpec, Layer, option
+from fkeras.layers._arguments import data_format_name, integers, one_of, positive_integer
+from fkeras.layers._spatial import full_rank
+
+
+def repeat(x: jax.Array, times: Sequence[int], data_format: str = "channels_last") -> jax.Array:
+    """Repeats each cell along each axis between batch and channels.
+
+    Args:
+        x: array of shape (b, *sizes, c), or (b, c, *sizes) where the channels come first.
+        times: how often along each axis.
+        data_format: "channels_last" or "channels_first".
+
+    Returns:
+        An array of shape (b, *larger_sizes, c), or (b, c, *larger_sizes).
+
+    Example:
+        >>> import jax.numpy as jnp
+        >>> repeat(jnp.arange(2.0).reshape(1, 2, 1), (2,)).ravel()
+        Array([0., 0., 1., 1.], dtype=float32)
+    """
+    factors = full_rank(times, data_format, 1)
+    wide = tuple(size for pair in zip(x.shape, factors, strict=True) for size in pair)
+    cells = jnp.expand_dims(x, range(1, 2 * x.ndim, 2))
+    shape = tuple(size * n for size, n in zip(x.shape, factors, strict=True))
+    return jnp.reshape(jnp.broadcast_to(cells, wide), shape)
+
+
+def resize(
+    x: jax.Array, times: Sequence[int], interpolation: str, data_format: str = "channels_last"
+) -> jax.Array:
+    """Enlarges images, with new cells interpolated between the old ones.
+
+    Args:
+        x: array of shape (b, *sizes, c), or (b, c, *sizes) where the channels come first.
+        times: the factor along each axis.
+        interpolation: "bilinear", "bicubic", "lanczos3" or "lanczos5".
+        data_format: "channels_last" or "channels_first".
+
+    Returns:
+        An array of shape (b, *larger_sizes, c), or (b, c, *larger_sizes).
+
+    Example:
+        >>> import jax.numpy as jnp
+        >>> resize(jnp.arange(2.0).reshape(1, 1, 2, 1), (1, 2), "bilinear").ravel()
+        Array([0.  , 0.25, 0.75, 1.  ], dtype=float32)
+    """
+    factors = full_rank(times, data_format, 1)
+    shape = tuple(size * n for size, n in zip(x.shape, factors, strict=True))
+    return jax.image.resize(x, shape, interpolation, antialias=False)
+
+
+class _UpSampling(Layer):
+    """Enlarges `rank` axes."""
+
+    rank: ClassVar[int]
+
+    @property
+    def input_spec(self) -> InputSpec:
+        return InputSpec(ndim=self.rank + 2)
+
+
+class UpSampling1D(_UpSampling):
+    """Repeats each step of a sequence.
+
+    Args:
+        size: how often.
+
+    Shapes:
+        (b, t, c) -> (b, size * t, c).
+
+    Raises:
+        ValueError: for a size that is no positive integer, and inputs without a channel axis.
+
+    Example:
+        >>> import jax.numpy as jnp, fkeras as fk
+        >>> fk.layers.UpSampling1D(2)(jnp.ones((1, 4, 3))).shape
+        (1, 8, 3)
+    """
+
+    size: int = option(2, convert=positive_integer("UpSampling1D: size"))
+
+    rank: ClassVar[int] = 1
+
+    def call(self, x: jax.Array) -> jax.Array:
+        return repeat(x, (self.size,))
+
+
+class UpSampling2D(_UpSampling):
+    """Enlarges an image by whole factors.
+
+    Args:
+        size: the factors of height and width, one integer where they are equal.
+        data_format: "channels_last" (None means the same) for inputs (b, h, w, c), or
+            "channels_first" for (b, c, h, w).
+        interpolation: "nearest" repeats cells; "bilinear", "bicubic", "lanczos3" and "lanczos5"
+            compute new ones between them.
+
+    Shapes:
+        (b, h, w, c) -> (b, size[0] * h, size[1] * w, c).
+
+    Raises:
+        ValueError: for sizes that are no positive integers, an unknown interpolation, and inputs
+            without a channel axis.
+
+    Example:
+        >>> import jax.numpy as jnp, fkeras as fk
+        >>> fk.layers.UpSampling2D(2, interpolation="bilinear")(jnp.ones((1, 4, 4, 3))).shape
+        (1, 8, 8, 3)
+    """
+
+    size: tuple[int, int] = option(2, convert=integers("UpSampling2D: size", 2))
+    data_format: str = option(None, convert=data_format_name)
+    interpolation: str = option(
+        "nearest",
+        convert=one_of(
+            "UpSampling2D: interpolation", "nearest", "bilinear", "bicubic", "lanczos3", "lanczos5"
+        ),
+    )
+
+    rank: ClassVar[int] = 2
+
+    def call(self, x: jax.Array) -> jax.Array:
+        if self.interpolation == "nearest":
+            return repeat(x, self.size, self.data_format)
+        x = x.astype(self.policy.compute_dtype)
+        return resize(x, self.size, self.interpolation, self.data_format)
+
+
+class UpSampling3D(_UpSampling):
+    """Repeats each cell of a volume.
+
+    Args:
+        size: how often along the three axes, one integer where they are equal.
+        data_format: "channels_last" (None means the same) for inputs (b, d1, d2, d3, c), or
+            "channels_first" for (b, c, d1, d2, d3).
+
+    Shapes:
+        (b, d1, d2, d3, c) -> (b, size[0] * d1, size[1] * d2, size[2] * d3, c).
+
+    Raises:
+        ValueError: for sizes that are no positive integers, and inputs without a channel axis.
+
+    Example:
+        >>> import jax.numpy as jnp, fkeras as fk
+        >>> fk.layers.UpSampling3D(2)(jnp.ones((1, 4, 4, 4, 3))).shape
+        (1, 8, 8, 8, 3)
+    """
+
+    size: tuple[int, int, int] = option(2, convert=integers("UpSampling3D: size", 3))
+    data_format: str = option(None, convert=data_format_name)
+
+    rank: ClassVar[int] = 3
+
+    def call(self, x: jax.Array) -> jax.Array:
+        return repeat(x, self.size, self.data_format)

@@ -1,0 +1,172 @@
+"""What targets must look like, checked on the host before anything is traced.
+
+Inside a compiled function a label out of range is a loss of 0 and a NaN spreads in silence.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+
+
+def check_targets(kind: str, where: str, y_true: np.ndarray, shape: Sequence[Any]) -> None:
+    """Raises where `y_true` cannot be targets of the kind for predictions of this shape.
+
+    Args:
+        kind: "any", nothing is checked; "values", finite numbers of the predictions' shape;
+            "binary", as values, and integers must be 0 or 1; "one_hot", as values, and class
+            numbers are recognised and refused.
+        where: the loss's name, for messages.
+        y_true: targets.
+        shape: the predictions' shape; what is not an integer is unknown.
+
+    Raises:
+        ValueError: naming the row, or the shapes, and the remedy.
+    """
+    if kind == "any":
+        return
+    check_finite(where, y_true)
+    if kind == "one_hot":
+        _refuse_labels(where, y_true, shape)
+    if kind == "binary":
+        _check_binary(where, y_true, shape)
+    _check_same_shape(where, y_true, shape)
+
+
+def check_finite(where: str, y_true: np.ndarray) -> None:
+    """Raises where a target is nan or infinite, naming its row."""
+    if y_true.dtype.kind not in "fcV" or np.all(np.isfinite(y_true)):
+        return
+    place = np.argwhere(~np.isfinite(np.asarray(y_true, "float64")))[0]
+    value = float(y_true[tuple(place)])
+    raise ValueError(
+        f"{where}, {_row(place)}: expected finite targets, received {value}. Drop such rows, or "
+        "fill in a number and give the row a sample_weight of 0."
+    )
+
+
+def check_labels(
+    where: str,
+    y_true: np.ndarray,
+    shape: Sequence[Any],
+    axis: int = -1,
+    ignore_class: int | None = None,
+) -> None:
+    """Raises where `y_true` cannot be class numbers for predictions of this shape.
+
+    Args:
+        where: the loss's name, for messages.
+        y_true: class numbers, of the predictions' shape without the class axis or with 1 there.
+        shape: the predictions' shape.
+        axis: the class axis.
+        ignore_class: a number that stands for no class.
+
+    Raises:
+        ValueError: naming the row, or the shapes, and the remedy.
+    """
+    check_finite(where, y_true)
+    axis = axis % len(shape)
+    classes = shape[axis]
+    one_hot = _same(y_true.shape, shape) and classes != 1
+    if one_hot or (_same(y_true.shape[:1] + y_true.shape[-1:], (shape[0], classes)) and
+                   y_true.ndim == len(shape) and classes != 1):
+        raise ValueError(
+            f"{where}: expected class numbers of shape {_words(_without(shape, axis))}, received "
+            f"targets of shape {y_true.shape}, one number for each of the {classes} classes. Use "
+            "'categorical_crossentropy' for them, or pass labels.argmax(-1)."
+        )
+    plain, kept = _without(shape, axis), (*shape[:axis], 1, *shape[axis + 1 :])
+    if not _same(y_true.shape, plain) and not _same(y_true.shape, kept):
+        raise ValueError(
+            f"{where}: expected class numbers of shape {_words(plain)}, received targets of shape "
+            f"{y_true.shape}; the predictions have shape {_words(shape)}. Give one class number "
+            "for each prediction."
+        )
+    if isinstance(classes, int):
+        _check_range(where, y_true, classes, ignore_class)
+
+
+def _check_range(where: str, y_true: np.ndarray, classes: int, ignore: int | None) -> None:
+    labels = y_true.astype("int64")
+    wrong = (labels < 0) | (labels >= classes) | (labels != y_true)
+    if ignore is not None:
+        wrong &= y_true != ignore
+    if not np.any(wrong):
+        return
+    place = np.argwhere(wrong)[0]
+    value = y_true[tuple(place)].item()
+    counted = labels if ignore is None else labels[y_true != ignore]
+    if value != int(value):
+        remedy = "Class numbers are whole; for numbers to be predicted use 'mean_squared_error'."
+    elif classes == 1:
+        remedy = "For two classes and one output use 'binary_crossentropy'."
+    elif counted.min() == 1 and counted.max() == classes:
+        remedy = "The labels count from 1: subtract 1."
+    elif value < 0:
+        remedy = f"If {value} stands for no class, pass ignore_class={value} to the loss."
+    else:
+        remedy = f"Correct the label, or give the output layer {counted.max() + 1} units."
+    raise ValueError(
+        f"{where}, {_row(place)}: label {value}, but the model's output has {classes} "
+        f"{'class' if classes == 1 else 'classes'} (0..{classes - 1}). {remedy}"
+    )
+
+
+def _refuse_labels(where: str, y_true: np.ndarray, shape: Sequence[Any]) -> None:
+    plain = _without(shape, len(shape) - 1)
+    labels = _same(y_true.shape, plain) or _same(y_true.shape, (*plain, 1))
+    if labels and shape[-1] != 1 and len(shape) > 1:
+        raise ValueError(
+            f"{where}: expected one number a class, of shape {_words(shape)}, received targets of "
+            f"shape {y_true.shape}, one number a prediction. For class numbers use "
+            f"'sparse_categorical_crossentropy', or pass jax.nn.one_hot(labels, {shape[-1]})."
+        )
+
+
+def _check_binary(where: str, y_true: np.ndarray, shape: Sequence[Any]) -> None:
+    if y_true.dtype.kind not in "iu":
+        return
+    wrong = (y_true < 0) | (y_true > 1)
+    if not np.any(wrong):
+        return
+    place = np.argwhere(wrong)[0]
+    raise ValueError(
+        f"{where}, {_row(place)}: expected targets from 0 to 1, received {y_true[tuple(place)]}. "
+        "For class numbers use 'sparse_categorical_crossentropy' and an output with one unit a "
+        "class; for classes -1 and 1 use 'hinge'."
+    )
+
+
+def _check_same_shape(where: str, y_true: np.ndarray, shape: Sequence[Any]) -> None:
+    longer = (*y_true.shape, 1)
+    if any(_same(t, p) for t in (y_true.shape, longer) for p in (shape, (*shape, 1))):
+        return
+    raise ValueError(
+        f"{where}: expected targets of the predictions' shape {_words(shape)}, received "
+        f"{y_true.shape}. Reshape the targets, or change the last layer's units."
+    )
+
+
+def _same(a: Sequence[Any], b: Sequence[Any]) -> bool:
+    # the batch axis may differ: predictions are known for a batch, targets for all the data
+    sizes = zip(a[1:], b[1:], strict=False)
+    known = (x == y for x, y in sizes if isinstance(x, int) and isinstance(y, int))
+    return len(a) == len(b) and all(known)
+
+
+def _without(shape: Sequence[Any], axis: int) -> tuple[Any, ...]:
+    return (*shape[:axis], *shape[axis + 1 :])
+
+
+def _words(shape: Sequence[Any]) -> str:
+    sizes = ["b", *(str(n) if isinstance(n, int) else "?" for n in shape[1:])]
+    return f"({', '.join(sizes)}{',' if len(sizes) == 1 else ''})"
+
+
+def _row(place: np.ndarray) -> str:
+    if len(place) == 0:
+        return "the target"
+    rest = ", ".join(map(str, place[1:]))
+    return f"row {place[0]}" + (f", place [{rest}]" if len(place) > 1 else "")

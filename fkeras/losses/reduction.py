@@ -1,0 +1,157 @@
+"""From losses of single samples to one number: weights, masks and what the sum is divided by.
+
+A reduction is kept as a numerator and a denominator, so that the parts of a data set add up
+exactly however it is cut into batches and however much of the last batch is padding.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+
+from fkeras.engine.errors import suggest
+
+REDUCTIONS = ("sum_over_batch_size", "mean", "mean_with_sample_weight", "sum", "none", None)
+
+
+def check_reduction(reduction: Any) -> str | None:
+    """`reduction`, if it is one of Keras's words.
+
+    Raises:
+        ValueError: for any other word.
+    """
+    if reduction not in REDUCTIONS:
+        words = [r for r in REDUCTIONS if r]
+        raise ValueError(
+            f"reduction: expected {', '.join(map(repr, words))} or None, received {reduction!r}."
+            f"{suggest(str(reduction), words)}"
+        )
+    return reduction
+
+
+def divide_no_nan(a: jax.Array, b: jax.Array) -> jax.Array:
+    """a / b, and 0 where b is 0, with finite gradients there too.
+
+    Example:
+        >>> import jax.numpy as jnp
+        >>> divide_no_nan(jnp.array([1.0, 1.0]), jnp.array([2.0, 0.0]))
+        Array([0.5, 0. ], dtype=float32)
+    """
+    zero = b == 0
+    return jnp.where(zero, 0.0, a / jnp.where(zero, 1.0, b))
+
+
+def align_pair(y_true: Any, y_pred: Any) -> tuple[jax.Array, jax.Array]:
+    """The two with the same number of axes: a last axis of size 1 is dropped or added.
+
+    Against a vector the axis is added to the vector, so (b,) and (b, 1) give (b, 1) twice.
+
+    Example:
+        >>> import jax.numpy as jnp
+        >>> [a.shape for a in align_pair(jnp.zeros(3), jnp.zeros((3, 1)))]
+        [(3, 1), (3, 1)]
+    """
+    y_true, y_pred = jnp.asarray(y_true), jnp.asarray(y_pred)
+    if y_true.ndim == y_pred.ndim + 1 and y_true.shape[-1] == 1:
+        if y_pred.ndim == 1:
+            return y_true, y_pred[:, None]
+        return y_true[..., 0], y_pred
+    if y_pred.ndim == y_true.ndim + 1 and y_pred.shape[-1] == 1:
+        if y_true.ndim == 1:
+            return y_true[:, None], y_pred
+        return y_true, y_pred[..., 0]
+    return y_true, y_pred
+
+
+def align_weight(weight: jax.Array, values: jax.Array, what: str) -> jax.Array:
+    """`weight` with as many axes as `values`: new axes come last, so (b,) weighs samples.
+
+    Keras lines (b,) up with the last axis of (b, t), which fails, or for b = t weighs the time
+    steps; here a weight of each sample counts for all of the sample.
+
+    Args:
+        weight: shape (b,), (b, t), ... or a scalar.
+        values: the losses that it weighs, (b, ...); scalar values take any weight.
+        what: the word for messages.
+
+    Raises:
+        ValueError: where the shapes do not fit.
+    """
+    if values.ndim == 0 or weight.ndim == 0:
+        return weight
+    if weight.ndim == values.ndim + 1 and weight.shape[-1] == 1:
+        weight = weight[..., 0]
+    shape = weight.shape + (1,) * (values.ndim - weight.ndim)
+    fits = len(shape) == values.ndim
+    fits = fits and all(w in (1, v) for w, v in zip(shape, values.shape, strict=True))
+    if not fits:
+        raise ValueError(
+            f"{what}: expected a shape that broadcasts to the losses' {values.shape}, received "
+            f"{weight.shape}. Give one number a sample, {values.shape[:1]}, or one a loss."
+        )
+    return weight.reshape(shape)
+
+
+def merge_weights(
+    values: jax.Array, sample_weight: Any = None, mask: Any = None
+) -> tuple[jax.Array | None, jax.Array | None]:
+    """`sample_weight` and `mask` as arrays that broadcast to `values`: numbers and booleans."""
+    if sample_weight is not None:
+        sample_weight = jnp.asarray(sample_weight).astype(values.dtype)
+        sample_weight = align_weight(sample_weight, values, "sample_weight")
+    if mask is not None:
+        mask = align_weight(jnp.asarray(mask).astype(bool), values, "mask")
+    return sample_weight, mask
+
+
+def weigh(values: jax.Array, weight: jax.Array | None, mask: jax.Array | None) -> jax.Array:
+    """values * weight, and 0 where the mask is False, whatever stands there."""
+    if weight is not None:
+        values = values * weight
+    return values if mask is None else jnp.where(mask, values, 0.0)
+
+
+def total(
+    values: jax.Array, reduction: str | None, sample_weight: Any = None, mask: Any = None
+) -> tuple[jax.Array, jax.Array]:
+    """The numerator and the denominator of the reduced loss.
+
+    Args:
+        values: losses, (b, ...).
+        reduction: any word of `REDUCTIONS` that gives one number.
+        sample_weight: weights that broadcast to `values`.
+        mask: booleans that broadcast to `values`; False takes a loss out of the mean.
+
+    Returns:
+        Two scalars. Numerators and denominators of batches add up to those of all the data.
+    """
+    weight, mask = merge_weights(values, sample_weight, mask)
+    weighed = weigh(values, weight, mask)
+    if reduction == "sum":
+        count = jnp.ones((), values.dtype)
+    elif reduction == "mean_with_sample_weight" and weight is not None:
+        # Keras's divisor: the weights as they are given, before they broadcast to the losses
+        count = jnp.sum(weigh(weight, None, mask))
+    elif mask is not None:
+        count = jnp.sum(jnp.broadcast_to(mask, weighed.shape).astype(values.dtype))
+    else:
+        count = jnp.asarray(weighed.size, values.dtype)
+    return jnp.sum(weighed), count
+
+
+def reduce(
+    values: jax.Array, reduction: str | None, sample_weight: Any = None, mask: Any = None
+) -> jax.Array:
+    """The reduced loss; for None or "none" the weighted losses themselves.
+
+    Example:
+        >>> import jax.numpy as jnp
+        >>> losses, mask = jnp.array([1.0, 4.0, 9.0]), jnp.array([True, True, False])
+        >>> reduce(losses, "sum_over_batch_size", mask=mask)
+        Array(2.5, dtype=float32)
+    """
+    if reduction in (None, "none"):
+        return weigh(values, *merge_weights(values, sample_weight, mask))
+    return divide_no_nan(*total(values, reduction, sample_weight, mask))

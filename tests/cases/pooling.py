@@ -1,0 +1,33 @@
+"""Rows of the layer table: pooling."""
+
+from fkeras import layers
+from tests.cases import Case
+
+CASES = (
+    Case(layers.MaxPooling1D(), ((2, 5, 3),)),
+    Case(layers.MaxPooling1D(3, 1, "same", "channels_first"), ((2, 3, 5),)),
+    Case(layers.MaxPooling2D((2, 3), 2), ((2, 5, 6, 2),)),
+    Case(layers.MaxPooling2D(3, 2, "same"), ((2, 5, 6, 2),)),
+    Case(layers.MaxPooling2D(2, data_format="channels_first"), ((2, 3, 4, 5),)),
+    Case(layers.MaxPooling3D(2), ((2, 4, 3, 2, 2),)),
+    Case(layers.MaxPooling3D((1, 2, 2), 1, "same"), ((2, 2, 3, 3, 2),)),
+    Case(layers.AveragePooling1D(2), ((2, 5, 3),)),
+    Case(layers.AveragePooling1D(3, 2, "same", "channels_first"), ((2, 3, 6),)),
+    Case(layers.AveragePooling2D((2, 3), 1), ((2, 5, 4, 2),)),
+    Case(layers.AveragePooling2D(3, 2, "same"), ((2, 5, 6, 2),)),
+    Case(layers.AveragePooling2D(2, padding="same", data_format="channels_first"), ((2, 3, 4, 5),)),
+    # Keras adds a float to integers here, and fails
+    Case(layers.AveragePooling2D(2), (("int32", (2, 4, 4, 2), 9),), keras=False),
+    Case(layers.AveragePooling3D(2), ((2, 4, 3, 2, 2),)),
+    Case(layers.AveragePooling3D(2, 1, "same"), ((2, 2, 3, 3, 2),)),
+    Case(layers.GlobalMaxPooling1D(), ((2, 5, 3),)),
+    Case(layers.GlobalMaxPooling2D(data_format="channels_first", keepdims=True), ((2, 3, 4, 5),)),
+    Case(layers.GlobalMaxPooling3D(), ((2, 3, 2, 2, 2),)),
+    Case(layers.GlobalAveragePooling1D(), ((2, 5, 3),)),
+    # Keras's stateless_call takes no mask: tests/test_convolution.py compares the masked mean
+    Case(layers.GlobalAveragePooling1D(keepdims=True), ((2, 5, 3),), mask=(2, 5), keras=False),
+    Case(layers.GlobalAveragePooling1D("channels_first"), ((2, 3, 5),)),
+    Case(layers.GlobalAveragePooling2D(), ((2, 3, 4, 2),)),
+    Case(layers.GlobalAveragePooling2D("channels_first", keepdims=True), ((2, 3, 4, 5),)),
+    Case(layers.GlobalAveragePooling3D(keepdims=True), ((2, 3, 2, 2, 2),)),
+)
