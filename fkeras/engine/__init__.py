@@ -22,6 +22,7 @@ from fkeras.engine.node import Node, is_symbolic
 from fkeras.engine.operation import KerasTensor, Op, Operation, lift
 from fkeras.engine.partition import combine, freeze, partition, unfreeze
 from fkeras.engine.policy import DTypePolicy
+from fkeras.engine.rewrite import inline, rename
 from fkeras.engine.sequential import Sequential
 from fkeras.engine.spec import Spec, as_spec, as_specs
 from fkeras.engine.views import Coord, GraphTensor, LayerView
@@ -63,11 +64,13 @@ __all__ = (
     "constrain",
     "deserialize",
     "freeze",
+    "inline",
     "is_symbolic",
     "lift",
     "lookup",
     "option",
     "partition",
+    "rename",
     "serialize",
     "snake_case",
     "subkey",

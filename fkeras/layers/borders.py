@@ -52,8 +52,8 @@ def crop(x: jax.Array, pairs: Pairs, data_format: str = "channels_last") -> jax.
         >>> crop(jnp.arange(4.0).reshape(1, 4, 1), ((1, 0),)).ravel()
         Array([1., 2., 3.], dtype=float32)
     """
-    edges = full_rank([(-low, -high, 0) for low, high in pairs], data_format, (0, 0, 0))
-    return lax.pad(x, jnp.zeros((), x.dtype), edges)
+    inner = [slice(low, -high if high else None) for low, high in pairs]
+    return x[full_rank(inner, data_format, slice(None))]
 
 
 def _pairs(argument: str, rank: int) -> Callable[[Any], Pairs]:

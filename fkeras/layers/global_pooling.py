@@ -8,7 +8,7 @@ import jax
 import jax.numpy as jnp
 
 from fkeras.engine import Context, InputSpec, Layer, Output, option
-from fkeras.layers._arguments import data_format_name
+from fkeras.layers._arguments import data_format_name, format_shape
 from fkeras.layers._spatial import spatial_axes
 
 
@@ -66,6 +66,14 @@ class _GlobalAveragePooling(_GlobalPooling):
 
     def forward(self, context: Context, x: jax.Array) -> Output:
         x = x.astype(self.policy.compute_dtype)
+        if context.mask is not None:
+            steps = (x.shape[0], *(x.shape[a] for a in spatial_axes(x.ndim, self.data_format)))
+            if context.mask.shape != steps:
+                raise ValueError(
+                    f"{self.where}: expected a mask of shape {format_shape(steps)}, one value a "
+                    f"step of the input {format_shape(x.shape)}, received "
+                    f"{format_shape(context.mask.shape)}. Give the mask of the time axis."
+                )
         return Output(masked_mean(x, context.mask, self.data_format, self.keepdims))
 
 

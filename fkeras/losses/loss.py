@@ -14,7 +14,7 @@ import jax.numpy as jnp
 import numpy as np
 
 from fkeras.engine.config import Configurable, option
-from fkeras.losses import checks, reduction
+from fkeras.losses import checks, reducing
 
 
 def dtype_name(dtype: Any) -> str:
@@ -50,7 +50,7 @@ class Loss(Configurable):
     targets: ClassVar[str] = "any"
 
     reduction: str | None = option(
-        "sum_over_batch_size", convert=reduction.check_reduction, kw_only=True
+        "sum_over_batch_size", convert=reducing.check_reduction, kw_only=True
     )
     name: str | None = option(None, kw_only=True)
     dtype: str = option("float32", convert=dtype_name, kw_only=True)
@@ -96,17 +96,13 @@ class Loss(Configurable):
                 f"{self.reduction!r}. Use reduction='sum_over_batch_size' or 'sum'."
             )
         mask = self._merged_mask(y_true, y_pred, mask)
-        return reduction.total(
-            self.per_sample(y_true, y_pred), self.reduction, sample_weight, mask
-        )
+        return reducing.total(self.per_sample(y_true, y_pred), self.reduction, sample_weight, mask)
 
     def __call__(
         self, y_true: Any, y_pred: Any, sample_weight: Any = None, mask: Any = None
     ) -> jax.Array:
         mask = self._merged_mask(y_true, y_pred, mask)
-        return reduction.reduce(
-            self.per_sample(y_true, y_pred), self.reduction, sample_weight, mask
-        )
+        return reducing.reduce(self.per_sample(y_true, y_pred), self.reduction, sample_weight, mask)
 
     def check_targets(self, y_true: Any, y_pred: Any) -> None:
         """Raises where targets do not fit the loss and the model's output.
@@ -137,7 +133,7 @@ class Loss(Configurable):
         if own is None or mask is None:
             return own if mask is None else mask
         mask = jnp.asarray(mask).astype(bool)
-        return reduction.align_weight(mask, own, "mask") & own
+        return reducing.align_weight(mask, own, "mask") & own
 
 
 class LossFunctionWrapper(Loss):
@@ -159,4 +155,4 @@ class LossFunctionWrapper(Loss):
     fn: Callable[[jax.Array, jax.Array], jax.Array] = option()
 
     def call(self, y_true: jax.Array, y_pred: jax.Array) -> jax.Array:
-        return jnp.asarray(self.fn(*reduction.align_pair(y_true, y_pred)))
+        return jnp.asarray(self.fn(*reducing.align_pair(y_true, y_pred)))

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from typing import Any, ClassVar
 
 import jax
@@ -9,7 +10,7 @@ import jax.numpy as jnp
 
 from fkeras.engine.config import option
 from fkeras.losses.loss import Loss
-from fkeras.losses.reduction import align_pair
+from fkeras.losses.reducing import align_pair
 
 EPSILON = 1e-7
 
@@ -81,11 +82,11 @@ def log_cosh(y_true: Any, y_pred: Any) -> jax.Array:
     """mean(log(cosh(y_pred - y_true))) over the last axis, without overflow."""
     y_true, y_pred = floats(y_true, y_pred)
     error = y_pred - y_true
-    return jnp.mean(error + jax.nn.softplus(-2.0 * error) - jnp.log(2.0).astype(error.dtype), -1)
+    return jnp.mean(error + jax.nn.softplus(-2.0 * error) - math.log(2.0), axis=-1)
 
 
 def unit_vectors(x: jax.Array, axis: int) -> jax.Array:
-    """x scaled to Euclidean length 1 along `axis`; the zero vector stays, with finite gradients."""
+    """Vectors scaled to length 1 along `axis`; a zero vector stays, with finite gradients."""
     square = jnp.sum(jnp.square(x), axis=axis, keepdims=True)
     return x * jax.lax.rsqrt(jnp.maximum(square, EPSILON**2))
 

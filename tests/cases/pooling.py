@@ -24,8 +24,8 @@ CASES = (
     Case(layers.GlobalMaxPooling2D(data_format="channels_first", keepdims=True), ((2, 3, 4, 5),)),
     Case(layers.GlobalMaxPooling3D(), ((2, 3, 2, 2, 2),)),
     Case(layers.GlobalAveragePooling1D(), ((2, 5, 3),)),
-    # Keras's stateless_call takes no mask: tests/test_convolution.py compares the masked mean
-    Case(layers.GlobalAveragePooling1D(keepdims=True), ((2, 5, 3),), mask=(2, 5), keras=False),
+    Case(layers.GlobalAveragePooling1D(), ((2, 5, 3),), mask=(2, 5)),
+    Case(layers.GlobalAveragePooling1D(keepdims=True), ((2, 5, 3),), mask=(2, 5)),
     Case(layers.GlobalAveragePooling1D("channels_first"), ((2, 3, 5),)),
     Case(layers.GlobalAveragePooling2D(), ((2, 3, 4, 2),)),
     Case(layers.GlobalAveragePooling2D("channels_first", keepdims=True), ((2, 3, 4, 5),)),

@@ -10,6 +10,7 @@ import jax.numpy as jnp
 
 from fkeras import regularizers
 from fkeras.engine import Context, Layer, Output, Spec, option
+from fkeras.engine.policy import cast_floats
 from fkeras.layers.recurrent.scanning import Step, scan_sequence
 from fkeras.layers.recurrent.states import as_state, from_state, given_states
 
@@ -90,10 +91,12 @@ class Recurrent(Layer):
             output_of=self.output_of,
         )
         updates = as_state(states, self.policy.variable_dtype) if self.stateful else {}
+        # a cell inside may compute in another dtype
+        output, *states = cast_floats((output, *states), self.policy.compute_dtype)
         mask = context.mask if self.return_sequences else None
         if not self.return_state:
             return Output(output, updates=updates, mask=mask)
-        masks = (mask, *jax.tree.map(lambda _: None, list(states)))
+        masks = (mask, *jax.tree.map(lambda _: None, states))
         return Output((output, *states), updates=updates, mask=masks)
 
     def _check_length(self, context: Context, x: jax.Array) -> None:

@@ -22,6 +22,7 @@ from fkeras.engine import (
     suggest,
 )
 from fkeras.engine.config import decode
+from fkeras.engine.policy import cast_floats
 
 _MODES = ("concat", "sum", "mul", "ave", None)
 _SHARED = ("stateful", "return_sequences", "return_state")
@@ -176,18 +177,15 @@ class Bidirectional(Layer):
         y_back, states_back = _split(back.value, self.return_state)
         if self.return_sequences:
             y_back = jnp.flip(y_back, axis=1)
-        value = merge_directions(self.merge_mode, y, y_back)
-        out_mask = mask if self.return_sequences else None
-        if self.merge_mode is None:
-            out_mask = (out_mask, out_mask)
+        y, y_back = cast_floats((y, y_back), self.policy.compute_dtype)
+        merged = merge_directions(self.merge_mode, y, y_back)
+        value = merged if self.merge_mode is None else (merged,)
+        masks = (mask if self.return_sequences else None,) * len(value)
         if self.return_state:
             more = (*states, *states_back)
-            none = jax.tree.map(lambda _: None, more)
-            value, out_mask = (
-                ((*value, *more), (*out_mask, *none))
-                if self.merge_mode is None
-                else ((value, *more), (out_mask, *none))
-            )
+            value, masks = (*value, *more), (*masks, *jax.tree.map(lambda _: None, more))
+        elif self.merge_mode is not None:
+            value, masks = merged, masks[0]
         updates = {}
         if ahead.updates or back.updates:
             updates = {
@@ -199,7 +197,7 @@ class Bidirectional(Layer):
             updates=updates,
             losses=(*ahead.losses, *back.losses),
             metrics={**ahead.metrics, **back.metrics},
-            mask=out_mask,
+            mask=masks,
         )
 
     def _halves(self, initial_state: Any) -> tuple[dict, dict]:

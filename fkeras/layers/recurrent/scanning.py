@@ -89,7 +89,7 @@ def scan_sequence(
         body, (initial, previous), (xs, masks), reverse=go_backwards, unroll=True if unroll else 1
     )
     if not return_sequences:
-        return (last if carries_output else output_of(states)), states
+        return (last if output_of is None else output_of(states)), states
     if go_backwards:
         outputs = jnp.flip(outputs, axis=0)
     return jnp.swapaxes(outputs, 0, 1), states

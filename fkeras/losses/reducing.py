@@ -32,7 +32,7 @@ def check_reduction(reduction: Any) -> str | None:
 
 
 def divide_no_nan(a: jax.Array, b: jax.Array) -> jax.Array:
-    """a / b, and 0 where b is 0, with finite gradients there too.
+    """The quotient a / b, and 0 where b is 0, with finite gradients there too.
 
     Example:
         >>> import jax.numpy as jnp
@@ -107,7 +107,7 @@ def merge_weights(
 
 
 def weigh(values: jax.Array, weight: jax.Array | None, mask: jax.Array | None) -> jax.Array:
-    """values * weight, and 0 where the mask is False, whatever stands there."""
+    """The products values * weight, and 0 where the mask is False, whatever stands there."""
     if weight is not None:
         values = values * weight
     return values if mask is None else jnp.where(mask, values, 0.0)

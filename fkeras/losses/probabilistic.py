@@ -1,0 +1,193 @@
+"""Losses of probabilities that are predicted, as values."""
+
+from __future__ import annotations
+
+from typing import Any, ClassVar
+
+import jax
+import numpy as np
+
+from fkeras.engine.config import option
+from fkeras.losses import checks, crossentropy
+from fkeras.losses.loss import Loss
+
+
+def _smoothing(value: Any) -> float:
+    if not isinstance(value, int | float) or not 0 <= value <= 1:
+        raise ValueError(f"label_smoothing: expected a number from 0 to 1, received {value!r}.")
+    return float(value)
+
+
+def _axis(value: Any) -> int:
+    if isinstance(value, bool) or not isinstance(value, int | np.integer):
+        raise ValueError(f"axis: expected a whole number, received {value!r}.")
+    return int(value)
+
+
+class BinaryCrossentropy(Loss):
+    """`binary_crossentropy` as a loss. The further arguments are those of `Loss`.
+
+    Args:
+        from_logits: whether predictions are scores, before a sigmoid.
+        label_smoothing: how far targets move towards 0.5.
+        axis: the axis of the mean.
+
+    Example:
+        >>> BinaryCrossentropy(from_logits=True)([[0.0], [1.0]], [[0.0], [0.0]])
+        Array(0.6931472, dtype=float32)
+    """
+
+    targets: ClassVar[str] = "binary"
+    from_logits: bool = option(False)
+    label_smoothing: float = option(0.0, convert=_smoothing)
+    axis: int = option(-1, convert=_axis)
+    name: str | None = option("binary_crossentropy", kw_only=True)
+
+    def call(self, y_true: jax.Array, y_pred: jax.Array) -> jax.Array:
+        return crossentropy.binary_crossentropy(
+            y_true, y_pred, self.from_logits, self.label_smoothing, self.axis
+        )
+
+
+class BinaryFocalCrossentropy(Loss):
+    """`binary_focal_crossentropy` as a loss. The further arguments are those of `Loss`.
+
+    Args:
+        apply_class_balancing: whether targets 1 weigh `alpha` and targets 0 weigh 1 - `alpha`.
+        alpha: the weight of class 1.
+        gamma: how much easy samples count less.
+        from_logits: whether predictions are scores, before a sigmoid.
+        label_smoothing: how far targets move towards 0.5.
+        axis: the axis of the mean.
+    """
+
+    targets: ClassVar[str] = "binary"
+    apply_class_balancing: bool = option(False)
+    alpha: float = option(0.25)
+    gamma: float = option(2.0)
+    from_logits: bool = option(False)
+    label_smoothing: float = option(0.0, convert=_smoothing)
+    axis: int = option(-1, convert=_axis)
+    name: str | None = option("binary_focal_crossentropy", kw_only=True)
+
+    def call(self, y_true: jax.Array, y_pred: jax.Array) -> jax.Array:
+        return crossentropy.binary_focal_crossentropy(
+            y_true,
+            y_pred,
+            self.apply_class_balancing,
+            self.alpha,
+            self.gamma,
+            self.from_logits,
+            self.label_smoothing,
+            self.axis,
+        )
+
+
+class CategoricalCrossentropy(Loss):
+    """`categorical_crossentropy` as a loss. The further arguments are those of `Loss`.
+
+    Args:
+        from_logits: whether predictions are scores, before a softmax.
+        label_smoothing: the share of each target that is spread evenly over the classes.
+        axis: the class axis.
+
+    Example:
+        >>> CategoricalCrossentropy()([[0.0, 1.0]], [[0.5, 0.5]])
+        Array(0.6931472, dtype=float32)
+    """
+
+    targets: ClassVar[str] = "one_hot"
+    from_logits: bool = option(False)
+    label_smoothing: float = option(0.0, convert=_smoothing)
+    axis: int = option(-1, convert=_axis)
+    name: str | None = option("categorical_crossentropy", kw_only=True)
+
+    def call(self, y_true: jax.Array, y_pred: jax.Array) -> jax.Array:
+        return crossentropy.categorical_crossentropy(
+            y_true, y_pred, self.from_logits, self.label_smoothing, self.axis
+        )
+
+
+class CategoricalFocalCrossentropy(Loss):
+    """`categorical_focal_crossentropy` as a loss. The further arguments are those of `Loss`.
+
+    Args:
+        alpha: the weight of all classes, or one number a class.
+        gamma: how much easy samples count less.
+        from_logits: whether predictions are scores, before a softmax.
+        label_smoothing: the share of each target that is spread evenly over the classes.
+        axis: the class axis.
+    """
+
+    targets: ClassVar[str] = "one_hot"
+    alpha: float | tuple[float, ...] = option(0.25)
+    gamma: float = option(2.0)
+    from_logits: bool = option(False)
+    label_smoothing: float = option(0.0, convert=_smoothing)
+    axis: int = option(-1, convert=_axis)
+    name: str | None = option("categorical_focal_crossentropy", kw_only=True)
+
+    def call(self, y_true: jax.Array, y_pred: jax.Array) -> jax.Array:
+        return crossentropy.categorical_focal_crossentropy(
+            y_true,
+            y_pred,
+            self.alpha,
+            self.gamma,
+            self.from_logits,
+            self.label_smoothing,
+            self.axis,
+        )
+
+
+class SparseCategoricalCrossentropy(Loss):
+    """`sparse_categorical_crossentropy` as a loss. The further arguments are those of `Loss`.
+
+    Args:
+        from_logits: whether predictions are scores, before a softmax.
+        ignore_class: a class number that takes its prediction out of the loss and of the mean.
+        axis: the class axis.
+
+    Example:
+        >>> SparseCategoricalCrossentropy()([1, 0], [[0.5, 0.5], [0.5, 0.5]])
+        Array(0.6931472, dtype=float32)
+    """
+
+    from_logits: bool = option(False)
+    ignore_class: int | None = option(None)
+    axis: int = option(-1, convert=_axis)
+    name: str | None = option("sparse_categorical_crossentropy", kw_only=True)
+
+    def call(self, y_true: jax.Array, y_pred: jax.Array) -> jax.Array:
+        return crossentropy.sparse_categorical_crossentropy(
+            y_true, y_pred, self.from_logits, self.ignore_class, self.axis
+        )
+
+    def target_mask(self, y_true: jax.Array, y_pred: jax.Array) -> jax.Array | None:
+        if self.ignore_class is None:
+            return None
+        return crossentropy.class_numbers(y_true, y_pred, self.axis) != self.ignore_class
+
+    def check_targets(self, y_true: Any, y_pred: Any) -> None:
+        checks.check_labels(
+            self.label, np.asarray(y_true), y_pred.shape, self.axis, self.ignore_class
+        )
+
+
+class KLDivergence(Loss):
+    """`kl_divergence` as a loss. The further arguments are those of `Loss`."""
+
+    targets: ClassVar[str] = "values"
+    name: str | None = option("kl_divergence", kw_only=True)
+
+    def call(self, y_true: jax.Array, y_pred: jax.Array) -> jax.Array:
+        return crossentropy.kl_divergence(y_true, y_pred)
+
+
+class Poisson(Loss):
+    """`poisson` as a loss. The further arguments are those of `Loss`."""
+
+    targets: ClassVar[str] = "values"
+    name: str | None = option("poisson", kw_only=True)
+
+    def call(self, y_true: jax.Array, y_pred: jax.Array) -> jax.Array:
+        return crossentropy.poisson(y_true, y_pred)

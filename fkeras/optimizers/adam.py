@@ -1,0 +1,218 @@
+"""Optimizers that divide a mean gradient by its mean size: Adam and its kin."""
+
+from __future__ import annotations
+
+from typing import Any, ClassVar
+
+import jax
+import jax.numpy as jnp
+
+from fkeras.engine.config import option
+from fkeras.optimizers.descent import fraction, zeros
+from fkeras.optimizers.optimizer import Optimizer, rate
+
+
+def moving_mean(mean: jax.Array, value: jax.Array, beta: float | jax.Array) -> jax.Array:
+    """Mean + (1 - beta) * (value - mean)."""
+    return mean + (value - mean) * (1.0 - beta)
+
+
+def power(base: float, count: jax.Array) -> jax.Array:
+    """base**count in the dtype of `count`."""
+    return jnp.power(jnp.asarray(base, count.dtype), count)
+
+
+def _adam_slots(weight: jax.Array, amsgrad: bool) -> dict[str, jax.Array]:
+    slots = {"momentum": zeros(weight), "velocity": zeros(weight)}
+    return slots | {"velocity_hat": zeros(weight)} if amsgrad else slots
+
+
+def adam_step(
+    gradient: jax.Array,
+    slots: dict[str, jax.Array],
+    rate: jax.Array,
+    count: jax.Array,
+    beta_1: float,
+    beta_2: float,
+    epsilon: float,
+) -> tuple[jax.Array, dict[str, jax.Array]]:
+    """One step of Adam on one weight, with AMSGrad where there is a slot "velocity_hat"."""
+    m = moving_mean(slots["momentum"], gradient, beta_1)
+    v = moving_mean(slots["velocity"], jnp.square(gradient), beta_2)
+    alpha = rate * jnp.sqrt(1.0 - power(beta_2, count)) / (1.0 - power(beta_1, count))
+    new = {"momentum": m, "velocity": v}
+    if "velocity_hat" in slots:
+        v = new["velocity_hat"] = jnp.maximum(slots["velocity_hat"], v)
+    # Keras adds epsilon before it corrects for the first steps, optax after
+    return -(alpha * m) / (jnp.sqrt(v) + epsilon), new
+
+
+class Adam(Optimizer):
+    """w -= rate * sqrt(1 - beta_2**t) / (1 - beta_1**t) * m / (sqrt(v) + epsilon).
+
+    m and v are moving means of the gradient and its square. The further arguments are those of
+    `Optimizer`.
+
+    Args:
+        learning_rate: a number, a schedule, or a function of the step.
+        beta_1: how long the mean gradient remembers.
+        beta_2: how long the mean square remembers.
+        epsilon: keeps the divisor from 0.
+        amsgrad: whether v is the largest so far.
+
+    References:
+        Kingma and Ba 2014, Adam, https://arxiv.org/abs/1412.6980
+
+    Example:
+        >>> Adam(1e-4, clipnorm=1.0)
+        Adam(0.0001, clipnorm=1.0)
+    """
+
+    learning_rate: Any = option(0.001, convert=rate)
+    beta_1: float = option(0.9, convert=fraction("beta_1"))
+    beta_2: float = option(0.999, convert=fraction("beta_2"))
+    epsilon: float = option(1e-7)
+    amsgrad: bool = option(False)
+
+    def slots(self, weight: jax.Array) -> dict[str, jax.Array]:
+        return _adam_slots(weight, self.amsgrad)
+
+    def step(self, gradient, weight, slots, rate, count):
+        return adam_step(gradient, slots, rate, count, self.beta_1, self.beta_2, self.epsilon)
+
+
+class AdamW(Optimizer):
+    """`Adam`, with weight decay of 0.004 unless another is given.
+
+    The further arguments are those of `Optimizer`.
+
+    Args:
+        learning_rate: a number, a schedule, or a function of the step.
+        weight_decay: the part of a weight, times the rate, that each step takes away.
+        beta_1: how long the mean gradient remembers.
+        beta_2: how long the mean square remembers.
+        epsilon: keeps the divisor from 0.
+        amsgrad: whether v is the largest so far.
+
+    References:
+        Loshchilov and Hutter 2017, Decoupled Weight Decay Regularization,
+        https://arxiv.org/abs/1711.05101
+    """
+
+    learning_rate: Any = option(0.001, convert=rate)
+    weight_decay: float = option(0.004, convert=float)
+    beta_1: float = option(0.9, convert=fraction("beta_1"))
+    beta_2: float = option(0.999, convert=fraction("beta_2"))
+    epsilon: float = option(1e-7)
+    amsgrad: bool = option(False)
+
+    def slots(self, weight: jax.Array) -> dict[str, jax.Array]:
+        return _adam_slots(weight, self.amsgrad)
+
+    def step(self, gradient, weight, slots, rate, count):
+        return adam_step(gradient, slots, rate, count, self.beta_1, self.beta_2, self.epsilon)
+
+
+class Adamax(Optimizer):
+    """w -= rate / (1 - beta_1**t) * m / (u + epsilon), u = max(beta_2 * u, |g|).
+
+    The further arguments are those of `Optimizer`.
+
+    Args:
+        learning_rate: a number, a schedule, or a function of the step.
+        beta_1: how long the mean gradient remembers.
+        beta_2: how long the largest gradient remembers.
+        epsilon: keeps the divisor from 0.
+
+    References:
+        Kingma and Ba 2014, Adam, https://arxiv.org/abs/1412.6980
+    """
+
+    learning_rate: Any = option(0.001, convert=rate)
+    beta_1: float = option(0.9, convert=fraction("beta_1"))
+    beta_2: float = option(0.999, convert=fraction("beta_2"))
+    epsilon: float = option(1e-7)
+
+    def slots(self, weight: jax.Array) -> dict[str, jax.Array]:
+        return {"momentum": zeros(weight), "norm": zeros(weight)}
+
+    def step(self, gradient, weight, slots, rate, count):
+        m = moving_mean(slots["momentum"], gradient, self.beta_1)
+        u = jnp.maximum(self.beta_2 * slots["norm"], jnp.abs(gradient))
+        divisor = (1.0 - power(self.beta_1, count)) * (u + self.epsilon)
+        return -(rate * m) / divisor, {"momentum": m, "norm": u}
+
+
+class Nadam(Optimizer):
+    """`Adam` with Nesterov's momentum, whose beta_1 grows from step to step.
+
+    The further arguments are those of `Optimizer`.
+
+    Args:
+        learning_rate: a number, a schedule, or a function of the step.
+        beta_1: how long the mean gradient remembers in the end.
+        beta_2: how long the mean square remembers.
+        epsilon: keeps the divisor from 0.
+
+    References:
+        Dozat 2016, Incorporating Nesterov Momentum into Adam,
+        https://openreview.net/forum?id=OM0jvwB8jIp57ZJjtNEZ
+    """
+
+    learning_rate: Any = option(0.001, convert=rate)
+    beta_1: float = option(0.9, convert=fraction("beta_1"))
+    beta_2: float = option(0.999, convert=fraction("beta_2"))
+    epsilon: float = option(1e-7)
+
+    def slots(self, weight: jax.Array) -> dict[str, jax.Array]:
+        product = jnp.ones_like(zeros(weight), shape=())
+        return {"momentum": zeros(weight), "velocity": zeros(weight), "product": product}
+
+    def step(self, gradient, weight, slots, rate, count):
+        now = self.beta_1 * (1.0 - 0.5 * power(0.96, count))
+        later = self.beta_1 * (1.0 - 0.5 * power(0.96, count + 1.0))
+        product = slots["product"] * now
+        m = moving_mean(slots["momentum"], gradient, self.beta_1)
+        v = moving_mean(slots["velocity"], jnp.square(gradient), self.beta_2)
+        m_hat = later * m / (1.0 - product * later) + (1.0 - now) * gradient / (1.0 - product)
+        v_hat = v / (1.0 - power(self.beta_2, count))
+        delta = -(rate * m_hat) / (jnp.sqrt(v_hat) + self.epsilon)
+        return delta, {"momentum": m, "velocity": v, "product": product}
+
+
+class Lamb(Optimizer):
+    """`Adam`'s direction, scaled to the Euclidean norm of the weight.
+
+    The further arguments are those of `Optimizer`.
+
+    Args:
+        learning_rate: a number, a schedule, or a function of the step.
+        beta_1: how long the mean gradient remembers.
+        beta_2: how long the mean square remembers.
+        epsilon: keeps the divisor from 0.
+
+    References:
+        You et al. 2019, Large Batch Optimization for Deep Learning,
+        https://arxiv.org/abs/1904.00962
+    """
+
+    reads_weights: ClassVar[bool] = True
+    learning_rate: Any = option(0.001, convert=rate)
+    beta_1: float = option(0.9, convert=fraction("beta_1"))
+    beta_2: float = option(0.999, convert=fraction("beta_2"))
+    epsilon: float = option(1e-7)
+
+    def slots(self, weight: jax.Array) -> dict[str, jax.Array]:
+        return {"momentum": zeros(weight), "velocity": zeros(weight)}
+
+    def step(self, gradient, weight, slots, rate, count):
+        m = moving_mean(slots["momentum"], gradient, self.beta_1)
+        v = moving_mean(slots["velocity"], jnp.square(gradient), self.beta_2)
+        m_hat = m / (1.0 - power(self.beta_1, count))
+        v_hat = v / (1.0 - power(self.beta_2, count))
+        direction = m_hat / (jnp.sqrt(v_hat) + self.epsilon)
+        size = jnp.sqrt(jnp.sum(jnp.square(weight)))
+        length = jnp.sqrt(jnp.sum(jnp.square(direction)))
+        usable = (size > 0) & (length > 0)
+        ratio = jnp.where(usable, size / jnp.where(usable, length, 1.0), 1.0)
+        return -(ratio * rate * direction), {"momentum": m, "velocity": v}

@@ -1,0 +1,174 @@
+"""Optimizers that divide the gradient by its size so far: RMSprop, Adagrad, Adadelta, Adafactor."""
+
+from __future__ import annotations
+
+from typing import Any, ClassVar
+
+import jax
+import jax.numpy as jnp
+
+from fkeras.engine.config import option
+from fkeras.optimizers.descent import fraction, zeros
+from fkeras.optimizers.optimizer import Optimizer, rate
+
+
+class RMSprop(Optimizer):
+    """w -= rate * g / sqrt(v + epsilon), v a moving mean of the squared gradient.
+
+    The further arguments are those of `Optimizer`.
+
+    Args:
+        learning_rate: a number, a schedule, or a function of the step.
+        rho: how long the mean square remembers.
+        momentum: how much of the last update stays in the next.
+        epsilon: keeps the divisor from 0.
+        centered: whether the squared mean gradient is taken from v.
+
+    References:
+        Hinton 2012, Neural Networks for Machine Learning, lecture 6e
+    """
+
+    learning_rate: Any = option(0.001, convert=rate)
+    rho: float = option(0.9, convert=fraction("rho"))
+    momentum: float = option(0.0, convert=fraction("momentum"))
+    epsilon: float = option(1e-7)
+    centered: bool = option(False)
+
+    def slots(self, weight: jax.Array) -> dict[str, jax.Array]:
+        names = ["velocity"]
+        names += ["momentum"] if self.momentum else []
+        names += ["average_gradient"] if self.centered else []
+        return {name: zeros(weight) for name in names}
+
+    def step(self, gradient, weight, slots, rate, count):
+        v = self.rho * slots["velocity"] + (1.0 - self.rho) * jnp.square(gradient)
+        new, variance = {"velocity": v}, v
+        if self.centered:
+            mean = self.rho * slots["average_gradient"] + (1.0 - self.rho) * gradient
+            new["average_gradient"], variance = mean, v - jnp.square(mean)
+        delta = rate * gradient / jnp.sqrt(variance + self.epsilon)
+        if self.momentum:
+            delta = new["momentum"] = self.momentum * slots["momentum"] + delta
+        return -delta, new
+
+
+class Adagrad(Optimizer):
+    """w -= rate * g / sqrt(s + epsilon), s the sum of all squared gradients.
+
+    The further arguments are those of `Optimizer`.
+
+    Args:
+        learning_rate: a number, a schedule, or a function of the step.
+        initial_accumulator_value: the first value of s.
+        epsilon: keeps the divisor from 0.
+
+    References:
+        Duchi et al. 2011, Adaptive Subgradient Methods,
+        https://www.jmlr.org/papers/v12/duchi11a.html
+    """
+
+    learning_rate: Any = option(0.001, convert=rate)
+    initial_accumulator_value: float = option(0.1)
+    epsilon: float = option(1e-7)
+
+    def slots(self, weight: jax.Array) -> dict[str, jax.Array]:
+        return {"accumulator": jnp.full_like(zeros(weight), self.initial_accumulator_value)}
+
+    def step(self, gradient, weight, slots, rate, count):
+        total = slots["accumulator"] + jnp.square(gradient)
+        return -(rate * gradient) / jnp.sqrt(total + self.epsilon), {"accumulator": total}
+
+
+class Adadelta(Optimizer):
+    """w -= rate * g * rms(last updates) / rms(gradients), both moving means.
+
+    The further arguments are those of `Optimizer`.
+
+    Args:
+        learning_rate: a number, a schedule, or a function of the step; 1 as in the paper.
+        rho: how long the means remember.
+        epsilon: keeps the divisor from 0.
+
+    References:
+        Zeiler 2012, Adadelta, https://arxiv.org/abs/1212.5701
+    """
+
+    learning_rate: Any = option(0.001, convert=rate)
+    rho: float = option(0.95, convert=fraction("rho"))
+    epsilon: float = option(1e-7)
+
+    def slots(self, weight: jax.Array) -> dict[str, jax.Array]:
+        return {"accumulated_grad": zeros(weight), "accumulated_delta_var": zeros(weight)}
+
+    def step(self, gradient, weight, slots, rate, count):
+        rho, updates = self.rho, slots["accumulated_delta_var"]
+        total = rho * slots["accumulated_grad"] + (1.0 - rho) * jnp.square(gradient)
+        ratio = jnp.sqrt(updates + self.epsilon) / jnp.sqrt(total + self.epsilon)
+        delta = -ratio * gradient
+        updates = rho * updates + (1.0 - rho) * jnp.square(delta)
+        return rate * delta, {"accumulated_grad": total, "accumulated_delta_var": updates}
+
+
+def _rms(x: jax.Array) -> jax.Array:
+    return jnp.sqrt(jnp.mean(jnp.square(x)))
+
+
+class Adafactor(Optimizer):
+    """Adam without momentum, whose mean square of a matrix is kept as a row and a column.
+
+    The further arguments are those of `Optimizer`.
+
+    Args:
+        learning_rate: a number, a schedule, or a function of the step.
+        beta_2_decay: the mean square of step t remembers 1 - t**beta_2_decay.
+        epsilon_1: added to squared gradients.
+        epsilon_2: the least root mean square of a weight that scales its steps.
+        clip_threshold: the largest root mean square of an update.
+        relative_step: kept for Keras's configurations: the rate is at most 1 / sqrt(t) either way.
+
+    References:
+        Shazeer and Stern 2018, Adafactor, https://arxiv.org/abs/1804.04235
+    """
+
+    reads_weights: ClassVar[bool] = True
+    learning_rate: Any = option(0.001, convert=rate)
+    beta_2_decay: float = option(-0.8)
+    epsilon_1: float = option(1e-30)
+    epsilon_2: float = option(1e-3)
+    clip_threshold: float = option(1.0)
+    relative_step: bool = option(True)
+
+    def slots(self, weight: jax.Array) -> dict[str, jax.Array]:
+        v = zeros(weight)
+        if v.ndim < 2:
+            return {
+                "row": jnp.zeros_like(v, shape=()),
+                "column": jnp.zeros_like(v, shape=()),
+                "velocity": v,
+            }
+        column = jnp.zeros_like(v, shape=v.shape[:-2] + v.shape[-1:])
+        # the product of row and column stands for the whole
+        return {
+            "row": jnp.zeros_like(v, shape=v.shape[:-1]),
+            "column": column,
+            "velocity": jnp.zeros_like(v, shape=()),
+        }
+
+    def step(self, gradient, weight, slots, rate, count):
+        # Keras applies this limit without regard to `relative_step`
+        limited = jnp.minimum(rate, 1.0 / jnp.sqrt(count))
+        alpha = jnp.maximum(_rms(weight), self.epsilon_2) * limited
+        square = jnp.square(gradient) + self.epsilon_1
+        keep = 1.0 - jnp.power(count, self.beta_2_decay)
+        if gradient.ndim < 2:
+            v = keep * slots["velocity"] + (1.0 - keep) * square
+            new = slots | {"velocity": v}
+        else:
+            row = keep * slots["row"] + (1.0 - keep) * jnp.mean(square, axis=-1)
+            column = keep * slots["column"] + (1.0 - keep) * jnp.mean(square, axis=-2)
+            share = row / jnp.mean(row, axis=-1, keepdims=True)
+            v = share[..., :, None] * column[..., None, :]
+            new = slots | {"row": row, "column": column}
+        update = gradient / jnp.sqrt(v)
+        update = update / jnp.maximum(_rms(update) / self.clip_threshold, 1.0)
+        return -alpha * update, new

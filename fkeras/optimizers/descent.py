@@ -1,0 +1,86 @@
+"""Optimizers that follow the gradient or its sign: SGD and Lion."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+
+from fkeras.engine.config import option
+from fkeras.optimizers.optimizer import Optimizer, rate, working_dtype
+
+
+def fraction(name: str) -> Any:
+    """A converter that takes numbers from 0 to 1."""
+
+    def convert(value: Any) -> float:
+        if isinstance(value, bool) or not isinstance(value, int | float) or not 0 <= value <= 1:
+            raise ValueError(f"{name}: expected a number from 0 to 1, received {value!r}.")
+        return float(value)
+
+    return convert
+
+
+def zeros(weight: jax.Array) -> jax.Array:
+    """Zeros of a weight's shape, in the dtype of its state."""
+    return jnp.zeros_like(weight, dtype=working_dtype(weight))
+
+
+class SGD(Optimizer):
+    """w -= rate * g; with momentum m = momentum * m - rate * g and w += m.
+
+    The further arguments are those of `Optimizer`.
+
+    Args:
+        learning_rate: a number, a schedule, or a function of the step.
+        momentum: how much of the last update stays in the next.
+        nesterov: whether the gradient counts as that of the next place:
+            w += momentum * m - rate * g.
+
+    Example:
+        >>> SGD(0.1, momentum=0.9)
+        SGD(0.1, momentum=0.9)
+    """
+
+    learning_rate: Any = option(0.01, convert=rate)
+    momentum: float = option(0.0, convert=fraction("momentum"))
+    nesterov: bool = option(False)
+
+    def slots(self, weight: jax.Array) -> dict[str, jax.Array]:
+        return {"momentum": zeros(weight)} if self.momentum else {}
+
+    def step(self, gradient, weight, slots, rate, count):
+        if not self.momentum:
+            return -rate * gradient, slots
+        m = self.momentum * slots["momentum"] - rate * gradient
+        delta = self.momentum * m - rate * gradient if self.nesterov else m
+        return delta, {"momentum": m}
+
+
+class Lion(Optimizer):
+    """w -= rate * sign(beta_1 * m + (1 - beta_1) * g); m = beta_2 * m + (1 - beta_2) * g.
+
+    The further arguments are those of `Optimizer`.
+
+    Args:
+        learning_rate: a number, a schedule, or a function of the step; smaller than Adam's.
+        beta_1: how much of the mean gradient is in the sign.
+        beta_2: how long the mean gradient remembers.
+
+    References:
+        Chen et al. 2023, Symbolic Discovery of Optimization Algorithms,
+        https://arxiv.org/abs/2302.06675
+    """
+
+    learning_rate: Any = option(0.001, convert=rate)
+    beta_1: float = option(0.9, convert=fraction("beta_1"))
+    beta_2: float = option(0.99, convert=fraction("beta_2"))
+
+    def slots(self, weight: jax.Array) -> dict[str, jax.Array]:
+        return {"momentum": zeros(weight)}
+
+    def step(self, gradient, weight, slots, rate, count):
+        m = slots["momentum"]
+        delta = -rate * jnp.sign(self.beta_1 * m + (1.0 - self.beta_1) * gradient)
+        return delta, {"momentum": self.beta_2 * m + (1.0 - self.beta_2) * gradient}

@@ -1,0 +1,79 @@
+"""Ftrl, for sparse linear models."""
+
+from __future__ import annotations
+
+from typing import Any, ClassVar
+
+import jax
+import jax.numpy as jnp
+
+from fkeras.engine.config import option
+from fkeras.optimizers.descent import zeros
+from fkeras.optimizers.optimizer import Optimizer, rate
+
+
+def _at_least_zero(name: str) -> Any:
+    def convert(value: Any) -> Any:
+        if value < 0:
+            raise ValueError(f"{name}: expected a number of 0 or more, received {value!r}.")
+        return value
+
+    return convert
+
+
+def _at_most_zero(value: Any) -> Any:
+    if value > 0:
+        raise ValueError(f"learning_rate_power: expected 0 or less, received {value!r}.")
+    return value
+
+
+class Ftrl(Optimizer):
+    """Follow the regularized leader: the weight that all gradients so far ask for together.
+
+    The further arguments are those of `Optimizer`.
+
+    Args:
+        learning_rate: a number, a schedule, or a function of the step.
+        learning_rate_power: how the rate falls with the sum of squared gradients; 0 not at all.
+        initial_accumulator_value: the first value of that sum.
+        l1_regularization_strength: a penalty that makes weights 0.
+        l2_regularization_strength: a penalty that makes weights small.
+        l2_shrinkage_regularization_strength: a penalty on the weights as they are.
+        beta: a further penalty, divided by the rate.
+
+    References:
+        McMahan et al. 2013, Ad Click Prediction: a View from the Trenches,
+        https://research.google.com/pubs/archive/41159.pdf
+    """
+
+    reads_weights: ClassVar[bool] = True
+    learning_rate: Any = option(0.001, convert=rate)
+    learning_rate_power: float = option(-0.5, convert=_at_most_zero)
+    initial_accumulator_value: float = option(
+        0.1, convert=_at_least_zero("initial_accumulator_value")
+    )
+    l1_regularization_strength: float = option(
+        0.0, convert=_at_least_zero("l1_regularization_strength")
+    )
+    l2_regularization_strength: float = option(
+        0.0, convert=_at_least_zero("l2_regularization_strength")
+    )
+    l2_shrinkage_regularization_strength: float = option(
+        0.0, convert=_at_least_zero("l2_shrinkage_regularization_strength")
+    )
+    beta: float = option(0.0)
+
+    def slots(self, weight: jax.Array) -> dict[str, jax.Array]:
+        first = jnp.full_like(zeros(weight), self.initial_accumulator_value)
+        return {"accumulator": first, "linear": zeros(weight)}
+
+    def step(self, gradient, weight, slots, rate, count):
+        power = -self.learning_rate_power
+        total = slots["accumulator"] + jnp.square(gradient)
+        before, after = jnp.power(slots["accumulator"], power), jnp.power(total, power)
+        pull = gradient + 2.0 * self.l2_shrinkage_regularization_strength * weight
+        linear = slots["linear"] + pull - (after - before) / rate * weight
+        penalty = self.l2_regularization_strength + self.beta / (2.0 * rate)
+        limit = self.l1_regularization_strength
+        best = (jnp.clip(linear, -limit, limit) - linear) / (after / rate + 2.0 * penalty)
+        return best - weight, {"accumulator": total, "linear": linear}

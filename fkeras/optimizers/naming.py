@@ -1,0 +1,84 @@
+"""Optimizers by name."""
+
+from __future__ import annotations
+
+import types
+from collections.abc import Mapping
+from typing import Any
+
+import optax
+
+from fkeras.engine.config import lookup
+from fkeras.optimizers.adam import Adam, Adamax, AdamW, Lamb, Nadam
+from fkeras.optimizers.adaptive import Adadelta, Adafactor, Adagrad, RMSprop
+from fkeras.optimizers.descent import SGD, Lion
+from fkeras.optimizers.ftrl import Ftrl
+from fkeras.optimizers.optimizer import Optimizer
+
+_CLASSES = (
+    SGD,
+    RMSprop,
+    Adam,
+    AdamW,
+    Adadelta,
+    Adagrad,
+    Adamax,
+    Adafactor,
+    Nadam,
+    Ftrl,
+    Lion,
+    Lamb,
+)
+NAMES: Mapping[str, type[Optimizer]] = types.MappingProxyType(
+    {cls.__name__.lower(): cls for cls in _CLASSES} | {cls.__name__: cls for cls in _CLASSES}
+)
+
+
+def get(
+    identifier: Any, custom_objects: Mapping[str, Any] | None = None
+) -> Optimizer | optax.GradientTransformation | None:
+    """The optimizer that a name, a value or a configuration means; None for none.
+
+    Args:
+        identifier: Keras's name of an optimizer, an `Optimizer` or its class, what `serialize`
+            wrote, or any optax transformation, which is returned as it is.
+        custom_objects: your own by name.
+
+    Raises:
+        ValueError: for an unknown name, with the nearest one.
+        TypeError: for anything else.
+
+    Example:
+        >>> get("adam")
+        Adam()
+    """
+    if _is_transformation(identifier):
+        return identifier
+    optimizer = lookup(identifier, "optimizer", NAMES, custom_objects)
+    if optimizer is None or isinstance(optimizer, Optimizer) or _is_transformation(optimizer):
+        return optimizer
+    raise TypeError(
+        f"Expected an optimizer, received {optimizer!r}, which has no init and update. Pass a name "
+        "such as 'adam', a value of fkeras.optimizers, or an optax transformation."
+    )
+
+
+def _is_transformation(value: Any) -> bool:
+    return callable(getattr(value, "init", None)) and callable(getattr(value, "update", None))
+
+
+def transformation(identifier: Any) -> optax.GradientTransformation:
+    """As `get`, and in the form of optax: a pair of pure functions, `init` and `update`.
+
+    Args:
+        identifier: what `get` takes.
+
+    Example:
+        >>> import jax.numpy as jnp
+        >>> int(transformation("adam").init(jnp.ones(2)).count)
+        0
+    """
+    optimizer = get(identifier)
+    if optimizer is None:
+        raise TypeError("Expected an optimizer, received None. Pass a name such as 'adam'.")
+    return optimizer.transformation() if isinstance(optimizer, Optimizer) else optimizer
