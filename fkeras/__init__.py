@@ -6,7 +6,10 @@ from fkeras import (
     engine,
     initializers,
     layers,
+    losses,
+    metrics,
     ops,
+    optimizers,
     regularizers,
 )
 from fkeras.engine import (
@@ -39,6 +42,7 @@ from fkeras.engine import (
     unfreeze,
     weight,
 )
+from fkeras.training import History, Trainer, TrainState
 
 __version__ = "0.1.0"
 
@@ -49,6 +53,7 @@ __all__ = (
     "DisconnectedGraphError",
     "FKerasError",
     "Graph",
+    "History",
     "Input",
     "InputSpec",
     "InputSpecError",
@@ -60,6 +65,8 @@ __all__ = (
     "Output",
     "Sequential",
     "SymbolicValueError",
+    "TrainState",
+    "Trainer",
     "activations",
     "combine",
     "constrain",
@@ -69,7 +76,10 @@ __all__ = (
     "initializers",
     "inline",
     "layers",
+    "losses",
+    "metrics",
     "ops",
+    "optimizers",
     "option",
     "partition",
     "regularizers",

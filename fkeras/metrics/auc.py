@@ -1,0 +1,170 @@
+"""The area under the curve of two rates over all thresholds."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+
+from fkeras.engine.config import option, suggest
+from fkeras.losses.loss import dtype_name
+from fkeras.losses.reducing import divide_no_nan
+from fkeras.metrics.confusion import COUNTS, check_thresholds, count, decisions
+from fkeras.metrics.metric import Metric, State
+
+
+def _word(name: str, *words: str) -> Any:
+    def convert(value: Any) -> str:
+        for word in words:
+            if str(value).lower() == word.lower():
+                return word
+        raise ValueError(
+            f"{name}: expected {', '.join(map(repr, words))}, received {value!r}."
+            f"{suggest(str(value), words)}"
+        )
+
+    return convert
+
+
+def _at_least_two(value: int) -> int:
+    if value < 2:
+        raise ValueError(f"num_thresholds: expected 2 or more, received {value}.")
+    return value
+
+
+def interpolated_pr_area(state: State) -> jax.Array:
+    """The area under precision over recall, with precision interpolated as Davis and Goadrich do.
+
+    References:
+        Davis and Goadrich 2006, The Relationship Between Precision-Recall and ROC Curves,
+        https://www.biostat.wisc.edu/~page/rocpr.pdf
+    """
+    tp, fp, fn = (state[n] for n in ("true_positives", "false_positives", "false_negatives"))
+    positive = tp + fp
+    tp_step, step = tp[:-1] - tp[1:], positive[:-1] - positive[1:]
+    slope = divide_no_nan(tp_step, jnp.maximum(step, 0.0))
+    intercept = tp[1:] - slope * positive[1:]
+    both = (positive[:-1] > 0) & (positive[1:] > 0)
+    ratio = jnp.where(both, divide_no_nan(positive[:-1], positive[1:]), 1.0)
+    parts = slope * (tp_step + intercept * jnp.log(ratio))
+    return jnp.sum(divide_no_nan(parts, jnp.maximum(tp[1:] + fn[1:], 0.0)), axis=0)
+
+
+def curve_points(state: State, curve: str) -> tuple[jax.Array, jax.Array]:
+    """X and y of the curve at each threshold."""
+    tp, fp, tn, fn = (state[name] for name in COUNTS)
+    recall = divide_no_nan(tp, tp + fn)
+    if curve == "ROC":
+        return divide_no_nan(fp, fp + tn), recall
+    if curve == "PR":
+        return recall, divide_no_nan(tp, tp + fp)
+    scale = divide_no_nan(tp + fn, tn + fp)
+    recall_gain = jnp.where(tp == 0, 0.0, 1.0 - scale * divide_no_nan(fn, tp))
+    precision_gain = jnp.where(tp == 0, 1.0, 1.0 - scale * divide_no_nan(fp, tp))
+    return jnp.maximum(recall_gain, 0.0), precision_gain
+
+
+class AUC(Metric):
+    """The area under the ROC curve, or another, as a sum over thresholds.
+
+    The further arguments are those of `Metric`.
+
+    Args:
+        num_thresholds: how many thresholds, evenly from 0 to 1.
+        curve: "ROC", true over false positive rate; "PR", precision over recall; "PRGAIN".
+        summation_method: the height between two points: "interpolation", "majoring" (the larger)
+            or "minoring" (the smaller).
+        thresholds: inner thresholds of your own, instead of `num_thresholds`.
+        multi_label: whether each entry of the last axis has its own area; the result is their
+            mean.
+        num_labels: how many entries, for `multi_label`; otherwise `init` takes it from `y_pred`.
+        label_weights: weights of the entries of the last axis.
+        from_logits: whether predictions are scores, before a sigmoid.
+
+    Example:
+        >>> metric = AUC()
+        >>> metric.result(metric.update(metric.init(), [0, 0, 1, 1], [0.1, 0.6, 0.5, 0.9]))
+        Array(0.75, dtype=float32)
+    """
+
+    num_thresholds: int = option(200, convert=_at_least_two)
+    curve: str = option("ROC", convert=_word("curve", "ROC", "PR", "PRGAIN"))
+    summation_method: str = option(
+        "interpolation",
+        convert=_word("summation_method", "interpolation", "majoring", "minoring"),
+    )
+    name: str | None = option("auc", kw_only=True)
+    dtype: str = option("float32", convert=dtype_name, kw_only=True)
+    thresholds: tuple[float, ...] | None = option(None, convert=check_thresholds, kw_only=True)
+    multi_label: bool = option(False, kw_only=True)
+    num_labels: int | None = option(None, kw_only=True)
+    label_weights: Any = option(None, kw_only=True)
+    from_logits: bool = option(False, kw_only=True)
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        if self.num_labels is not None and not self.multi_label:
+            raise ValueError(
+                f"AUC: expected num_labels only with multi_label=True, received num_labels="
+                f"{self.num_labels}. Add multi_label=True or leave num_labels out."
+            )
+
+    @property
+    def all_thresholds(self) -> tuple[float, ...]:
+        """The thresholds with one below 0 first and one above 1 last."""
+        if self.thresholds is None:
+            last = self.num_thresholds - 1
+            inner = tuple((i + 1) / last for i in range(self.num_thresholds - 2))
+        else:
+            inner = tuple(sorted(self.thresholds))
+        return (-1e-7, *inner, 1.0 + 1e-7)
+
+    def init(self, y_pred: Any = None) -> State:
+        shape: tuple[int, ...] = (len(self.all_thresholds),)
+        if self.multi_label:
+            labels = self.num_labels
+            if labels is None and y_pred is not None:
+                labels = y_pred.shape[-1]
+            if labels is None:
+                raise ValueError(
+                    f"{self.label}: expected the number of labels. Give num_labels, or the "
+                    "predictions' shape: metric.init(y_pred)."
+                )
+            shape += (labels,)
+        return {name: jnp.zeros(shape, self.dtype) for name in COUNTS}
+
+    def update(
+        self, state: State, y_true: Any, y_pred: Any, sample_weight: Any = None, mask: Any = None
+    ) -> State:
+        y_pred = jnp.asarray(y_pred).astype(self.dtype)
+        y_pred = jax.nn.sigmoid(y_pred) if self.from_logits else y_pred
+        labels, scores, weights = decisions(y_true, y_pred, sample_weight, mask, self.dtype)
+        if not self.multi_label:
+            if self.label_weights is not None:
+                own = jnp.asarray(self.label_weights, self.dtype)
+                weights = weights * own.reshape((1,) * (weights.ndim - 1) + (-1,))
+            counts = count(labels, scores, weights, self.all_thresholds)
+        else:
+            columns = (y.reshape(-1, y.shape[-1]) for y in (labels, scores, weights))
+            each = jax.vmap(lambda *c: count(*c, self.all_thresholds), in_axes=1, out_axes=1)
+            counts = each(*columns)
+        return {name: total + counts[name] for name, total in state.items()}
+
+    def result(self, state: State) -> jax.Array:
+        if self.curve == "PR" and self.summation_method == "interpolation":
+            area = interpolated_pr_area(state)
+        else:
+            x, y = curve_points(state, self.curve)
+            if self.summation_method == "interpolation":
+                heights = (y[:-1] + y[1:]) / 2.0
+            else:
+                choose = jnp.minimum if self.summation_method == "minoring" else jnp.maximum
+                heights = choose(y[:-1], y[1:])
+            area = jnp.sum((x[:-1] - x[1:]) * heights, axis=0)
+        if not self.multi_label:
+            return area
+        if self.label_weights is None:
+            return jnp.mean(area)
+        weights = jnp.asarray(self.label_weights, self.dtype)
+        return divide_no_nan(jnp.sum(area * weights), jnp.sum(weights))

@@ -1,0 +1,196 @@
+"""Counts of right and wrong decisions at thresholds, and precision and recall from them."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+
+from fkeras.engine.config import option
+from fkeras.losses.loss import dtype_name
+from fkeras.losses.reducing import align_pair, divide_no_nan
+from fkeras.metrics.metric import Metric, State, weighted
+
+# below every score: what `top_k` leaves out is never predicted
+LOWEST = -1e10
+COUNTS = ("true_positives", "false_positives", "true_negatives", "false_negatives")
+
+
+def evenly_spaced(thresholds: Sequence[float]) -> bool:
+    """Whether thresholds are 0, ..., 1 in equal steps, within 1e-7."""
+    if len(thresholds) < 3:
+        return False
+    even = np.arange(len(thresholds), dtype="float32") / (len(thresholds) - 1)
+    return bool(np.allclose(thresholds, even, atol=1e-7))
+
+
+def decisions(
+    y_true: Any,
+    y_pred: Any,
+    sample_weight: Any,
+    mask: Any,
+    dtype: str,
+    top_k: int | None = None,
+    class_id: int | None = None,
+) -> tuple[jax.Array, jax.Array, jax.Array]:
+    """Labels (0 or 1), scores and weights of one shape, with a weight of 0 for what is left out.
+
+    Args:
+        y_true: targets; all but 0 is 1.
+        y_pred: scores.
+        sample_weight: weights that broadcast to the scores.
+        mask: booleans that broadcast to the scores.
+        dtype: the dtype of all three.
+        top_k: how many of the largest scores along the last axis may be positive; None for all.
+        class_id: the entry of the last axis that counts; None for all.
+    """
+    y_true, y_pred = align_pair(y_true, y_pred)
+    labels, scores = (y_true != 0).astype(dtype), y_pred.astype(dtype)
+    if top_k is not None:
+        chosen = jax.lax.top_k(scores, top_k)[1]
+        kept = jnp.any(chosen[..., None] == jnp.arange(scores.shape[-1], dtype="int32"), axis=-2)
+        scores = jnp.where(kept, scores, LOWEST)
+    if class_id is not None:
+        labels, scores = (y[..., class_id : class_id + 1] for y in (labels, scores))
+    _, weights = weighted(scores, sample_weight, mask)
+    return labels, scores, weights
+
+
+def count(
+    labels: jax.Array, scores: jax.Array, weights: jax.Array, thresholds: Sequence[float]
+) -> State:
+    """The sums of the weights of right and wrong decisions "score > threshold".
+
+    Args:
+        labels: 0 or 1, any shape.
+        scores: the same shape.
+        weights: the same shape.
+        thresholds: rising.
+
+    Returns:
+        Sums of shape (thresholds,) by the names in `COUNTS`.
+    """
+    labels, scores, weights = (y.reshape(-1) for y in (labels, scores, weights))
+    true, false = labels * weights, (1.0 - labels) * weights
+    number = len(thresholds)
+    if evenly_spaced(thresholds):
+        # the index of the last threshold below the score, instead of a table scores x thresholds
+        bucket = jnp.ceil(jnp.clip(scores, 0.0, 1.0) * (number - 1.0)) - 1.0
+        bucket = jnp.maximum(bucket, 0.0) if thresholds[0] < 0 else bucket
+        bucket = jnp.where(jnp.isnan(bucket), -1.0, bucket).astype("int32")
+        sums = [jax.ops.segment_sum(y, bucket, num_segments=number) for y in (true, false)]
+        positive = [jnp.flip(jnp.cumsum(jnp.flip(y))) for y in sums]
+    else:
+        limits = jnp.asarray(thresholds, scores.dtype)[:, None]
+        above = (scores[None, :] > limits).astype(scores.dtype)
+        positive = [jnp.sum(above * y[None, :], axis=1) for y in (true, false)]
+    tp, fp = positive
+    return dict(zip(COUNTS, (tp, fp, jnp.sum(false) - fp, jnp.sum(true) - tp), strict=True))
+
+
+def check_thresholds(thresholds: Any) -> Any:
+    """A threshold, several of them, or None, if all lie between 0 and 1.
+
+    Raises:
+        ValueError: naming those that do not.
+    """
+    values = () if thresholds is None else np.ravel(np.asarray(thresholds, "float64"))
+    wrong = [float(t) for t in values if not 0 <= t <= 1]
+    if wrong:
+        raise ValueError(f"thresholds: expected numbers from 0 to 1, received {wrong}.")
+    return thresholds
+
+
+def _listed(thresholds: Any, top_k: int | None) -> tuple[float, ...]:
+    if thresholds is None:
+        return (0.5,) if top_k is None else (LOWEST,)
+    return thresholds if isinstance(thresholds, tuple) else (thresholds,)
+
+
+def _share(state: State, wrong: str) -> jax.Array:
+    right = state["true_positives"]
+    share = divide_no_nan(right, right + state[wrong])
+    return share[0] if share.shape == (1,) else share
+
+
+class Precision(Metric):
+    """true positives / (true positives + false positives).
+
+    The further arguments are those of `Metric`.
+
+    Args:
+        thresholds: above which score a prediction is positive: a number from 0 to 1, or several
+            for as many results; 0.5 where there is no `top_k`.
+        top_k: how many of the largest scores of a sample may be positive.
+        class_id: the entry of the last axis that counts; None for all.
+
+    Example:
+        >>> metric = Precision()
+        >>> metric.result(metric.update(metric.init(), [0, 1, 1], [0.9, 0.8, 0.1]))
+        Array(0.5, dtype=float32)
+    """
+
+    thresholds: Any = option(None, convert=check_thresholds)
+    top_k: int | None = option(None)
+    class_id: int | None = option(None)
+    name: str | None = option("precision", kw_only=True)
+    dtype: str = option("float32", convert=dtype_name, kw_only=True)
+
+    def init(self, y_pred: Any = None) -> State:
+        zeros = jnp.zeros((len(_listed(self.thresholds, self.top_k)),), self.dtype)
+        return {"true_positives": zeros, "false_positives": zeros}
+
+    def update(
+        self, state: State, y_true: Any, y_pred: Any, sample_weight: Any = None, mask: Any = None
+    ) -> State:
+        return _add_counts(self, state, y_true, y_pred, sample_weight, mask)
+
+    def result(self, state: State) -> jax.Array:
+        return _share(state, "false_positives")
+
+
+class Recall(Metric):
+    """true positives / (true positives + false negatives).
+
+    The further arguments are those of `Metric`.
+
+    Args:
+        thresholds: above which score a prediction is positive: a number from 0 to 1, or several
+            for as many results; 0.5 where there is no `top_k`.
+        top_k: how many of the largest scores of a sample may be positive.
+        class_id: the entry of the last axis that counts; None for all.
+
+    Example:
+        >>> metric = Recall()
+        >>> metric.result(metric.update(metric.init(), [0, 1, 1, 1], [0.9, 0.8, 0.1, 0.2]))
+        Array(0.33333334, dtype=float32)
+    """
+
+    thresholds: Any = option(None, convert=check_thresholds)
+    top_k: int | None = option(None)
+    class_id: int | None = option(None)
+    name: str | None = option("recall", kw_only=True)
+    dtype: str = option("float32", convert=dtype_name, kw_only=True)
+
+    def init(self, y_pred: Any = None) -> State:
+        zeros = jnp.zeros((len(_listed(self.thresholds, self.top_k)),), self.dtype)
+        return {"true_positives": zeros, "false_negatives": zeros}
+
+    def update(
+        self, state: State, y_true: Any, y_pred: Any, sample_weight: Any = None, mask: Any = None
+    ) -> State:
+        return _add_counts(self, state, y_true, y_pred, sample_weight, mask)
+
+    def result(self, state: State) -> jax.Array:
+        return _share(state, "false_negatives")
+
+
+def _add_counts(
+    metric: Precision | Recall, state: State, y_true: Any, y_pred: Any, weight: Any, mask: Any
+) -> State:
+    found = decisions(y_true, y_pred, weight, mask, metric.dtype, metric.top_k, metric.class_id)
+    counts = count(*found, _listed(metric.thresholds, metric.top_k))
+    return {name: total + counts[name] for name, total in state.items()}

@@ -1,0 +1,138 @@
+"""The F score: precision and recall in one number."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+
+from fkeras.engine.config import option
+from fkeras.losses.loss import dtype_name
+from fkeras.metrics.metric import Metric, State, weighted
+
+_EPSILON = 1e-7
+_NAMES = ("true_positives", "false_positives", "false_negatives", "intermediate_weights")
+
+
+def _average(value: Any) -> Any:
+    if value not in (None, "micro", "macro", "weighted"):
+        raise ValueError(
+            f"average: expected None, 'micro', 'macro' or 'weighted', received {value!r}."
+        )
+    return value
+
+
+def _threshold(value: Any) -> Any:
+    if value is not None and not 0 < value <= 1:
+        raise ValueError(f"threshold: expected a number above 0, at most 1, received {value!r}.")
+    return value
+
+
+def _beta(value: Any) -> float:
+    if not value > 0:
+        raise ValueError(f"beta: expected a number above 0, received {value!r}.")
+    return float(value)
+
+
+def _init(metric: Metric, average: str | None, y_pred: Any) -> State:
+    if average != "micro" and y_pred is None:
+        raise ValueError(
+            f"{metric.label}: expected the number of classes, which its state depends on. Give "
+            "the predictions' shape, metric.init(y_pred), or use average='micro'."
+        )
+    shape = () if average == "micro" else (y_pred.shape[-1],)
+    return {name: jnp.zeros(shape, metric.dtype) for name in _NAMES}
+
+
+def _update(
+    metric: Metric, state: State, y_true: Any, y_pred: Any, weight: Any, mask: Any, threshold: Any
+) -> State:
+    true = jnp.asarray(y_true).astype(metric.dtype)
+    pred = jnp.asarray(y_pred).astype(metric.dtype)
+    if threshold is None:
+        # no class for a row of zeros
+        found = (pred >= jnp.max(pred, axis=-1, keepdims=True)) & (jnp.abs(pred) > 1e-9)
+    else:
+        found = pred > threshold
+    found = found.astype(metric.dtype)
+    _, weights = weighted(pred, weight, mask)
+    axes = None if state["true_positives"].ndim == 0 else tuple(range(pred.ndim - 1))
+    parts = (found * true, found * (1.0 - true), (1.0 - found) * true, true)
+    return {
+        name: state[name] + jnp.sum(jnp.where(weights == 0, 0.0, part * weights), axis=axes)
+        for name, part in zip(_NAMES, parts, strict=True)
+    }
+
+
+def _result(state: State, average: str | None, beta: float) -> jax.Array:
+    tp, fp, fn, support = (state[name] for name in _NAMES)
+    precision, recall = tp / (tp + fp + _EPSILON), tp / (tp + fn + _EPSILON)
+    score = precision * recall / (beta**2 * precision + recall + _EPSILON) * (1.0 + beta**2)
+    if average == "weighted":
+        return jnp.sum(score * (support / (jnp.sum(support) + _EPSILON)))
+    return score if average is None else jnp.mean(score)
+
+
+class FBetaScore(Metric):
+    """(1 + beta**2) * precision * recall / (beta**2 * precision + recall).
+
+    The further arguments are those of `Metric`. The predictions are (b, classes).
+
+    Args:
+        average: None for one score a class; "micro" for one over all; "macro" for the classes'
+            mean; "weighted" for their mean by how often they occur.
+        beta: how many times as much recall counts as precision.
+        threshold: above which score a class is predicted; None for the largest score alone.
+    """
+
+    average: str | None = option(None, convert=_average)
+    beta: float = option(1.0, convert=_beta)
+    threshold: float | None = option(None, convert=_threshold)
+    name: str | None = option("fbeta_score", kw_only=True)
+    dtype: str = option("float32", convert=dtype_name, kw_only=True)
+
+    def init(self, y_pred: Any = None) -> State:
+        return _init(self, self.average, y_pred)
+
+    def update(
+        self, state: State, y_true: Any, y_pred: Any, sample_weight: Any = None, mask: Any = None
+    ) -> State:
+        return _update(self, state, y_true, y_pred, sample_weight, mask, self.threshold)
+
+    def result(self, state: State) -> jax.Array:
+        return _result(state, self.average, self.beta)
+
+
+class F1Score(Metric):
+    """2 * precision * recall / (precision + recall).
+
+    The further arguments are those of `Metric`. The predictions are (b, classes).
+
+    Args:
+        average: None for one score a class; "micro" for one over all; "macro" for the classes'
+            mean; "weighted" for their mean by how often they occur.
+        threshold: above which score a class is predicted; None for the largest score alone.
+
+    Example:
+        >>> metric = F1Score(average="micro")
+        >>> y_true, y_pred = [[1, 0], [0, 1]], [[0.9, 0.1], [0.8, 0.2]]
+        >>> metric.result(metric.update(metric.init(), y_true, y_pred)).round(4)
+        Array(0.5, dtype=float32)
+    """
+
+    average: str | None = option(None, convert=_average)
+    threshold: float | None = option(None, convert=_threshold)
+    name: str | None = option("f1_score", kw_only=True)
+    dtype: str = option("float32", convert=dtype_name, kw_only=True)
+
+    def init(self, y_pred: Any = None) -> State:
+        return _init(self, self.average, y_pred)
+
+    def update(
+        self, state: State, y_true: Any, y_pred: Any, sample_weight: Any = None, mask: Any = None
+    ) -> State:
+        return _update(self, state, y_true, y_pred, sample_weight, mask, self.threshold)
+
+    def result(self, state: State) -> jax.Array:
+        return _result(state, self.average, 1.0)

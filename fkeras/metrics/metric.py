@@ -1,0 +1,255 @@
+"""What a metric is: a frozen value with pure functions over a small state.
+
+`init` makes the state, `update` adds a batch, `merge` adds the state of another part of the data,
+`result` reads it. The state is a dictionary of arrays, so a metric runs inside `jax.jit`,
+`jax.lax.scan` and `jax.vmap`, and parts computed on different devices merge to the whole.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+
+from fkeras.engine.config import Configurable, option
+from fkeras.losses.loss import Loss, dtype_name
+from fkeras.losses.reducing import align_pair, align_weight, divide_no_nan, merge_weights
+
+State = dict[str, jax.Array]
+
+
+def weighted(values: jax.Array, sample_weight: Any, mask: Any) -> tuple[jax.Array, jax.Array]:
+    """The products values * weights, and the weights, of the values' shape.
+
+    A weight of 0, or a mask of False, takes a value out whatever it is: nan times 0 is 0 here.
+    """
+    weight, mask = merge_weights(values, sample_weight, mask)
+    weights = jnp.ones_like(values) if weight is None else jnp.ones_like(values) * weight
+    if mask is not None:
+        weights = jnp.where(mask, weights, 0.0)
+    return jnp.where(weights == 0, 0.0, values * weights), weights
+
+
+class Metric(Configurable):
+    """A number that is gathered over batches: `init`, `update`, `merge`, `result`.
+
+    Subclass it and write `init`, `update` and `result`; sums merge by themselves.
+
+    Args:
+        name: the key in logs.
+        dtype: the dtype of the state.
+
+    Example:
+        >>> import jax.numpy as jnp
+        >>> import fkeras as fk
+        >>> class Largest(fk.metrics.Metric):
+        ...     def init(self, y_pred=None):
+        ...         return {"largest": jnp.zeros((), self.dtype)}
+        ...     def update(self, state, y_true, y_pred, sample_weight=None, mask=None):
+        ...         error = jnp.max(jnp.abs(y_true - y_pred))
+        ...         return {"largest": jnp.maximum(state["largest"], error)}
+        ...     def merge(self, a, b):
+        ...         return {"largest": jnp.maximum(a["largest"], b["largest"])}
+        ...     def result(self, state):
+        ...         return state["largest"]
+        >>> metric = Largest()
+        >>> state = metric.update(metric.init(), jnp.zeros(2), jnp.array([1.0, -3.0]))
+        >>> metric.result(state)
+        Array(3., dtype=float32)
+    """
+
+    name: str | None = option(None)
+    dtype: str = option("float32", convert=dtype_name)
+
+    def init(self, y_pred: Any = None) -> State:
+        """The state before any data.
+
+        Args:
+            y_pred: anything with the predictions' `shape`; a few metrics need it.
+        """
+        raise NotImplementedError(_unwritten(self, "init(y_pred=None)"))
+
+    def update(
+        self, state: State, y_true: Any, y_pred: Any, sample_weight: Any = None, mask: Any = None
+    ) -> State:
+        """The state with a batch added.
+
+        Args:
+            state: the state so far.
+            y_true: targets.
+            y_pred: predictions.
+            sample_weight: weights, (b,) or one a value.
+            mask: booleans, (b,) or one a value; False takes a value out.
+        """
+        raise NotImplementedError(
+            _unwritten(self, "update(state, y_true, y_pred, sample_weight=None, mask=None)")
+        )
+
+    def merge(self, a: State, b: State) -> State:
+        """The state of the data of both."""
+        return jax.tree.map(jnp.add, a, b)
+
+    def result(self, state: State) -> jax.Array:
+        """The number; 0 before any data."""
+        raise NotImplementedError(_unwritten(self, "result(state)"))
+
+    @property
+    def label(self) -> str:
+        """The word for messages and logs: the name, or the class's."""
+        return self.name or type(self).__name__
+
+
+def _unwritten(metric: Metric, method: str) -> str:
+    name = type(metric).__name__
+    return f"{name}: a metric needs its own {method}. Write it in class {name}."
+
+
+class Sum(Metric):
+    """sum(weight * value) over all batches: `update(state, values)`.
+
+    Args:
+        name: the key in logs.
+        dtype: the dtype of the state.
+
+    Example:
+        >>> metric = Sum()
+        >>> metric.result(metric.update(metric.init(), [1.0, 2.0]))
+        Array(3., dtype=float32)
+    """
+
+    name: str | None = option("sum")
+
+    def init(self, y_pred: Any = None) -> State:
+        return {"total": jnp.zeros((), self.dtype)}
+
+    def update(
+        self, state: State, values: Any, sample_weight: Any = None, mask: Any = None
+    ) -> State:
+        products, _ = weighted(jnp.asarray(values).astype(self.dtype), sample_weight, mask)
+        return {"total": state["total"] + jnp.sum(products)}
+
+    def result(self, state: State) -> jax.Array:
+        return state["total"]
+
+
+def add_to_mean(state: State, values: jax.Array, sample_weight: Any, mask: Any) -> State:
+    """A mean's state with values added: each sample counts as the mean of its values."""
+    products, weights = weighted(values, sample_weight, mask)
+    size = max(math.prod(values.shape[1:]), 1)
+    return {
+        "total": state["total"] + jnp.sum(products) / size,
+        "count": state["count"] + jnp.sum(weights) / size,
+    }
+
+
+def empty_mean(dtype: str) -> State:
+    """A mean's state before any data."""
+    return {"total": jnp.zeros((), dtype), "count": jnp.zeros((), dtype)}
+
+
+class Mean(Metric):
+    """sum(weight * value) / sum(weight) over all batches: `update(state, values)`.
+
+    Args:
+        name: the key in logs.
+        dtype: the dtype of the state.
+
+    Example:
+        >>> metric = Mean()
+        >>> state = metric.update(metric.init(), [1.0, 2.0])
+        >>> metric.result(metric.update(state, [6.0]))
+        Array(3., dtype=float32)
+    """
+
+    name: str | None = option("mean")
+
+    def init(self, y_pred: Any = None) -> State:
+        return empty_mean(self.dtype)
+
+    def update(
+        self, state: State, values: Any, sample_weight: Any = None, mask: Any = None
+    ) -> State:
+        values = jnp.asarray(values).astype(self.dtype)
+        return add_to_mean(state, values, sample_weight, mask)
+
+    def result(self, state: State) -> jax.Array:
+        return divide_no_nan(state["total"], state["count"])
+
+
+class MeanMetric(Metric):
+    """The mean of a function of targets and predictions.
+
+    Subclass it and write `values(y_true, y_pred)`, which returns one number a sample.
+
+    Args:
+        name: the key in logs.
+        dtype: the dtype of the state.
+
+    Example:
+        >>> import jax.numpy as jnp
+        >>> class Near(MeanMetric):
+        ...     def values(self, y_true, y_pred):
+        ...         return jnp.abs(y_true - y_pred) < 0.1
+        >>> metric = Near(name="near")
+        >>> metric.result(metric.update(metric.init(), jnp.ones(2), jnp.array([1.0, 2.0])))
+        Array(0.5, dtype=float32)
+    """
+
+    def values(self, y_true: jax.Array, y_pred: jax.Array) -> jax.Array:
+        """What is averaged, (b, ...)."""
+        raise NotImplementedError(_unwritten(self, "values(y_true, y_pred)"))
+
+    def target_mask(self, y_true: jax.Array, y_pred: jax.Array) -> jax.Array | None:
+        """Which values count, as the targets alone say; None for all."""
+        return None
+
+    def init(self, y_pred: Any = None) -> State:
+        return empty_mean(self.dtype)
+
+    def update(
+        self, state: State, y_true: Any, y_pred: Any, sample_weight: Any = None, mask: Any = None
+    ) -> State:
+        y_true, y_pred = (self._cast(y) for y in (y_true, y_pred))
+        values = jnp.asarray(self.values(y_true, y_pred)).astype(self.dtype)
+        own = self.target_mask(y_true, y_pred)
+        if own is not None and mask is not None:
+            own = own & align_weight(jnp.asarray(mask).astype(bool), own, "mask")
+        return add_to_mean(state, values, sample_weight, mask if own is None else own)
+
+    def result(self, state: State) -> jax.Array:
+        return divide_no_nan(state["total"], state["count"])
+
+    def _cast(self, y: Any) -> jax.Array:
+        y = jnp.asarray(y)
+        return y.astype(self.dtype) if jnp.issubdtype(y.dtype, jnp.floating) else y
+
+
+class MeanMetricWrapper(MeanMetric):
+    """The mean of fn(y_true, y_pred), a function that returns one number a sample, or of a loss.
+
+    Args:
+        fn: the function or the `Loss`.
+        name: the key in logs.
+        dtype: the dtype of the state.
+
+    Example:
+        >>> import fkeras as fk
+        >>> metric = MeanMetricWrapper(fk.losses.Huber(), name="huber")
+        >>> metric.result(metric.update(metric.init(), [[0.0]], [[3.0]]))
+        Array(2.5, dtype=float32)
+    """
+
+    fn: Callable[[jax.Array, jax.Array], jax.Array] | Loss = option()
+    name: str | None = option(None, kw_only=True)
+    dtype: str = option("float32", convert=dtype_name, kw_only=True)
+
+    def values(self, y_true: jax.Array, y_pred: jax.Array) -> jax.Array:
+        if isinstance(self.fn, Loss):
+            return self.fn.per_sample(y_true, y_pred)
+        return self.fn(*align_pair(y_true, y_pred))
+
+    def target_mask(self, y_true: jax.Array, y_pred: jax.Array) -> jax.Array | None:
+        return self.fn.target_mask(y_true, y_pred) if isinstance(self.fn, Loss) else None

@@ -1,0 +1,126 @@
+"""The progress line: redrawn on a terminal, one plain line an epoch elsewhere."""
+
+from __future__ import annotations
+
+import sys
+import time
+from collections.abc import Callable, Mapping
+from typing import Any, TextIO
+
+_WIDTH = 20
+_INTERVAL = 0.1  # seconds between two drawings
+
+
+def format_logs(logs: Mapping[str, float]) -> str:
+    """Names and values, the loss first as it stands in the logs.
+
+    Example:
+        >>> format_logs({"loss": 2.81634, "accuracy": 0.22061})
+        'loss 2.8163  accuracy 0.2206'
+    """
+    return "  ".join(f"{name} {_number(value)}" for name, value in logs.items())
+
+
+def _number(value: float) -> str:
+    small = value != 0 and abs(value) < 1e-3
+    return f"{value:.3e}" if small or abs(value) >= 1e5 else f"{value:.4f}"
+
+
+def format_time(seconds: float) -> str:
+    """A duration in the unit that suits it.
+
+    Example:
+        >>> format_time(0.092), format_time(2.14)
+        ('92 ms', '2.1 s')
+    """
+    if seconds >= 1:
+        return f"{seconds:.1f} s"
+    return f"{seconds * 1e3:.0f} ms" if seconds >= 1e-3 else f"{seconds * 1e6:.0f} us"
+
+
+class Progress:
+    """Writes how far an epoch is.
+
+    Args:
+        verbose: 0 for nothing, 1 for a line that is redrawn, 2 for a line an epoch, "auto" for 1
+            on a terminal and 2 elsewhere.
+        epochs: how many epochs there are.
+        steps: how many steps an epoch has.
+        stream: where to write; the standard output by default.
+
+    Example:
+        >>> import io
+        >>> stream = io.StringIO()
+        >>> progress = Progress(2, epochs=1, steps=2, stream=stream)
+        >>> progress.start(0)
+        >>> progress.end({"loss": 0.5}, rows=64)
+        >>> stream.getvalue().startswith("Epoch 1/1  2/2")
+        True
+    """
+
+    def __init__(
+        self, verbose: Any, epochs: int, steps: int, stream: TextIO | None = None, title: str = ""
+    ):
+        if verbose not in (0, 1, 2, "auto"):
+            raise ValueError(f"verbose: expected 0, 1, 2 or 'auto', received {verbose!r}.")
+        self.stream = sys.stdout if stream is None else stream
+        terminal = bool(getattr(self.stream, "isatty", lambda: False)())
+        self.verbose = (1 if terminal else 2) if verbose == "auto" else verbose
+        self.epochs, self.steps, self.title = epochs, steps, title
+        self.epoch, self.compiling = 0, 0.0
+        self.stopped: float | None = None
+        self.began = self.drawn = time.perf_counter()
+
+    def start(self, epoch: int) -> None:
+        """An epoch begins."""
+        self.epoch, self.compiling = epoch, 0.0
+        self.stopped = None
+        self.began = self.drawn = time.perf_counter()
+
+    @property
+    def head(self) -> str:
+        return self.title or f"Epoch {self.epoch + 1}/{self.epochs}"
+
+    def compile_starts(self) -> None:
+        """The first step is being compiled."""
+        if self.verbose == 1:
+            self._write(f"\r{self.head}  compiling ...")
+
+    def compiled(self) -> None:
+        """The first step is there."""
+        self.compiling = time.perf_counter() - self.began
+        self.drawn = 0.0
+        if self.verbose == 1:
+            self._write(f"\r{self.head}  compiled in {format_time(self.compiling)}\x1b[K")
+
+    def step(self, number: int, rows: int, logs: Callable[[], Mapping[str, float]]) -> None:
+        """Step `number` is done; asks for the logs where the line is drawn again."""
+        now = time.perf_counter()
+        if self.verbose == 1 and now - self.drawn >= _INTERVAL and number < self.steps:
+            self.drawn = now
+            self._write(f"\r{self._line(number, rows, logs())}\x1b[K")
+
+    def stop(self) -> None:
+        """The steps are done; what follows, such as a validation, is not their time."""
+        self.stopped = time.perf_counter()
+
+    def end(self, logs: Mapping[str, float], rows: int) -> None:
+        """The epoch is over."""
+        if self.verbose:
+            line = self._line(self.steps, rows, logs)
+            self._write(f"\r{line}\x1b[K\n" if self.verbose == 1 else f"{line}\n")
+
+    def _line(self, number: int, rows: int, logs: Mapping[str, float]) -> str:
+        done = round(_WIDTH * number / self.steps)
+        bar = "━" * done + " " * (_WIDTH - done) if self.verbose == 1 else "━━━━"
+        now = time.perf_counter() if self.stopped is None else self.stopped
+        spent = max(now - self.began - self.compiling, 1e-9)
+        counted = max(number - (1 if self.compiling else 0), 1)
+        share = counted / number if number else 1.0
+        speed = f"{format_time(spent / counted)}/step  {rows * share / spent:.0f} ex/s"
+        note = f"  (compile {format_time(self.compiling)})" if self.compiling > 0.1 else ""
+        return f"{self.head}  {number}/{self.steps} {bar} {speed}  {format_logs(logs)}{note}"
+
+    def _write(self, text: str) -> None:
+        self.stream.write(text)
+        self.stream.flush()
