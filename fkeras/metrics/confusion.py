@@ -51,7 +51,7 @@ def decisions(
     labels, scores = (y_true != 0).astype(dtype), y_pred.astype(dtype)
     if top_k is not None:
         chosen = jax.lax.top_k(scores, top_k)[1]
-        kept = jnp.any(chosen[..., None] == jnp.arange(scores.shape[-1], dtype="int32"), axis=-2)
+        kept = jnp.any(jax.nn.one_hot(chosen, scores.shape[-1], dtype=bool), axis=-2)
         scores = jnp.where(kept, scores, LOWEST)
     if class_id is not None:
         labels, scores = (y[..., class_id : class_id + 1] for y in (labels, scores))

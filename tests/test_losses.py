@@ -1,0 +1,329 @@
+"""Losses: Keras's numbers, exact totals over padded batches, gradients, checks of targets."""
+
+import pickle
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import optax
+import pytest
+from keras_oracle import keras, keras_rules
+
+from fkeras import losses
+
+LOSSES = (
+    losses.MeanSquaredError(),
+    losses.MeanAbsoluteError(),
+    losses.MeanAbsolutePercentageError(),
+    losses.MeanSquaredLogarithmicError(),
+    losses.Huber(0.3),
+    losses.LogCosh(),
+    losses.CosineSimilarity(),
+    losses.CosineSimilarity(axis=1),
+    losses.Hinge(),
+    losses.SquaredHinge(),
+    losses.CategoricalHinge(),
+    losses.KLDivergence(),
+    losses.Poisson(),
+    losses.BinaryCrossentropy(),
+    losses.BinaryCrossentropy(from_logits=True, label_smoothing=0.2),
+    losses.BinaryFocalCrossentropy(apply_class_balancing=True, gamma=1.5),
+    losses.BinaryFocalCrossentropy(from_logits=True, label_smoothing=0.1),
+    losses.CategoricalCrossentropy(label_smoothing=0.1),
+    losses.CategoricalCrossentropy(from_logits=True),
+    losses.CategoricalFocalCrossentropy(),
+    losses.CategoricalFocalCrossentropy(0.5, 1.0, from_logits=True, label_smoothing=0.1),
+    losses.SparseCategoricalCrossentropy(),
+    losses.SparseCategoricalCrossentropy(from_logits=True),
+    losses.SparseCategoricalCrossentropy(ignore_class=2),
+    losses.SparseCategoricalCrossentropy(from_logits=True, ignore_class=-1),
+)
+REDUCTIONS = ("sum_over_batch_size", "mean", "mean_with_sample_weight", "sum", "none", None)
+
+
+def data(loss, shape=(6, 4), seed=0):
+    """Targets and predictions that the loss is meant for."""
+    rng = np.random.default_rng(seed)
+    y_pred = rng.normal(size=shape)
+    name = type(loss).__name__
+    if not getattr(loss, "from_logits", True) or name in ("KLDivergence", "Poisson"):
+        y_pred = 1 / (1 + np.exp(-y_pred))
+    if name.startswith("Sparse"):
+        y_true = rng.integers(0, shape[-1], shape[:-1]).astype("int32")
+        if loss.ignore_class is not None:
+            y_true[rng.random(y_true.shape) < 0.3] = loss.ignore_class
+            y_true[0] = loss.ignore_class
+    elif name.startswith("Categorical"):
+        y_true = np.eye(shape[-1])[rng.integers(0, shape[-1], shape[:-1])]
+    elif name.startswith("Binary") or "Hinge" in name:
+        y_true = rng.integers(0, 2, shape)
+    else:
+        y_true = rng.random(shape) + 0.1
+    return (y_true if y_true.dtype == "int32" else y_true.astype("float32")), y_pred.astype(
+        "float32"
+    )
+
+
+def options(loss):
+    config = loss.get_config()
+    return {k: v for k, v in config.items() if k not in ("name", "reduction", "dtype")}
+
+
+def keras_loss(loss, reduction="sum_over_batch_size"):
+    return getattr(keras.losses, type(loss).__name__)(**options(loss), reduction=reduction)
+
+
+def keras_value(
+    loss, y_true, y_pred, sample_weight=None, mask=None, reduction="sum_over_batch_size"
+):
+    with keras_rules():
+        y_pred = jnp.asarray(y_pred)
+        if mask is not None:
+            keras.src.backend.set_keras_mask(y_pred, jnp.asarray(mask))
+        return np.asarray(keras_loss(loss, reduction)(y_true, y_pred, sample_weight))
+
+
+@pytest.mark.parametrize("shape", [(6, 4), (3, 5, 4)], ids=str)
+@pytest.mark.parametrize("loss", LOSSES, ids=repr)
+def test_values_and_gradients_equal_keras(loss, shape):
+    if getattr(loss, "axis", -1) == 1 and len(shape) == 3:
+        pytest.skip("the mean goes over another axis")
+    y_true, y_pred = data(loss, shape)
+    np.testing.assert_allclose(loss(y_true, y_pred), keras_value(loss, y_true, y_pred), rtol=1e-5)
+    each = keras_value(loss, y_true, y_pred, reduction=None)
+    np.testing.assert_allclose(loss.per_sample(y_true, y_pred), each, rtol=2e-5, atol=1e-6)
+    gradient = jax.jit(jax.grad(lambda p: loss(y_true, p)))(y_pred)
+    with keras_rules():
+        made = keras_loss(loss)
+        expected = jax.grad(lambda p: made(y_true, p))(jnp.asarray(y_pred))
+    np.testing.assert_allclose(gradient, expected, rtol=1e-4, atol=1e-6)
+
+
+@pytest.mark.parametrize("reduction", REDUCTIONS, ids=str)
+@pytest.mark.parametrize("weighted", ["none", "samples", "steps"])
+@pytest.mark.parametrize("masked", [False, True])
+@pytest.mark.parametrize(
+    "loss",
+    [losses.MeanSquaredError, losses.SparseCategoricalCrossentropy],
+    ids=lambda c: c.__name__,
+)
+def test_reductions_equal_keras(loss, reduction, weighted, masked):
+    loss = loss(reduction=reduction)
+    y_true, y_pred = data(loss, (3, 5, 4))
+    rng = np.random.default_rng(1)
+    shape = {"none": None, "samples": (3, 1), "steps": (3, 5)}[weighted]
+    weight = None if shape is None else rng.random(shape).astype("float32")
+    mask = rng.random((3, 5)) < 0.6 if masked else None
+    value = loss(y_true, y_pred, weight, mask)
+    expected = keras_value(loss, y_true, y_pred, weight, mask, reduction)
+    if reduction in (None, "none"):
+        assert value.shape == (3, 5)
+    np.testing.assert_allclose(value, expected, rtol=1e-5)
+    if reduction not in (None, "none"):
+        numerator, denominator = loss.total(y_true, y_pred, weight, mask)
+        np.testing.assert_allclose(numerator / denominator, expected, rtol=1e-5)
+
+
+def test_a_masked_mean_is_that_of_what_is_valid():
+    y_true, y_pred = np.zeros((3, 1)), np.array([[1.0], [2.0], [3.0]])
+    mask = np.array([True, True, False])
+    loss = losses.MeanSquaredError()
+    assert float(loss(y_true, y_pred, mask=mask)) == 2.5
+    assert float(loss(y_true, y_pred, mask=mask[:, None])) == 2.5
+    # the whole sum over all entries, for those who want Keras 2's number
+    whole = losses.MeanSquaredError(reduction="sum")(y_true, y_pred, mask=mask) / 3
+    np.testing.assert_allclose(whole, 1.6666666)
+
+
+@pytest.mark.parametrize("reduction", ["sum_over_batch_size", "mean_with_sample_weight"])
+def test_padded_batches_add_up(reduction):
+    loss = losses.SparseCategoricalCrossentropy(reduction=reduction, ignore_class=2)
+    y_true, y_pred = data(loss, (7, 5, 4))
+    weight = np.random.default_rng(2).random(7).astype("float32")
+    whole = loss(y_true, y_pred, weight)
+    numerator = denominator = 0.0
+    for start in range(0, 7, 3):
+        rows = slice(start, start + 3)
+        missing = 3 - len(y_true[rows])
+
+        def pad(a, missing=missing):
+            rest = np.full((missing, *a.shape[1:]), np.nan)
+            return np.concatenate([a, rest]).astype(a.dtype)
+
+        parts = [pad(a[rows]) for a in (y_true.astype("float32"), y_pred, weight)]
+        mask = np.arange(3) < 3 - missing
+        parts[0] = np.nan_to_num(parts[0])
+        parts[2] = np.nan_to_num(parts[2])
+        n, d = loss.total(*parts, mask=mask)
+        numerator, denominator = numerator + n, denominator + d
+    np.testing.assert_allclose(numerator / denominator, whole, rtol=1e-5)
+
+
+def test_weights_of_samples_reach_their_time_steps():
+    loss = losses.MeanSquaredError(reduction="sum")
+    y_true, y_pred = np.zeros((2, 2, 1)), np.ones((2, 2, 1))
+    assert float(loss(y_true, y_pred, np.array([1.0, 3.0]))) == 8.0
+
+
+def test_nothing_valid_is_zero_with_zero_gradients():
+    loss = losses.MeanSquaredError()
+    mask = np.zeros(2, bool)
+    value, gradient = jax.value_and_grad(lambda p: loss(np.zeros((2, 1)), p, mask=mask))(
+        jnp.ones((2, 1))
+    )
+    assert float(value) == 0
+    assert np.array_equal(gradient, np.zeros((2, 1)))
+    ignoring = losses.SparseCategoricalCrossentropy(ignore_class=0)
+    assert float(ignoring([0, 0], np.ones((2, 3)))) == 0
+
+
+def test_a_loss_of_one_number_takes_weights():
+    loss = losses.LossFunctionWrapper(lambda t, p: jnp.mean(jnp.square(t - p)))
+    y = jnp.ones((4, 2))
+    assert float(loss(0 * y, y)) == 1.0
+    assert float(loss(0 * y, y, np.array([1.0, 1.0, 0.0, 0.0]))) == 0.5
+    assert float(loss(0 * y, y, mask=np.array([1, 1, 1, 0]))) == 1.0
+
+
+@pytest.mark.parametrize("loss", LOSSES, ids=repr)
+def test_extreme_predictions_have_finite_values_and_gradients(loss):
+    y_true, _ = data(loss, (4, 3))
+    probabilities = not getattr(loss, "from_logits", True) or type(loss).__name__ == "Poisson"
+    for value in (0.0, 1.0) if probabilities else (0.0, 1.0, 1e4, -1e4):
+        y_pred = np.full((4, 3), value, "float32")
+        y_pred[:, 0] = 1.0 if probabilities else -value
+        result, gradient = jax.value_and_grad(lambda p: loss(y_true, p))(y_pred)
+        assert np.isfinite(result), value
+        assert np.isfinite(gradient).all(), value
+
+
+@pytest.mark.parametrize("loss", LOSSES, ids=repr)
+def test_low_precision_and_transforms(loss):
+    y_true, y_pred = data(loss)
+    value = jax.jit(loss)(y_true, jnp.asarray(y_pred, "bfloat16"))
+    assert value.dtype == "float32"
+    np.testing.assert_allclose(value, loss(y_true, y_pred), rtol=0.1, atol=0.1)
+    each = jax.vmap(lambda t, p: loss.per_sample(t[None], p[None])[0])(y_true, y_pred)
+    if getattr(loss, "axis", -1) == -1 and "Hinge" not in type(loss).__name__:
+        np.testing.assert_allclose(each, loss.per_sample(y_true, y_pred), rtol=1e-5, atol=1e-6)
+
+
+@pytest.mark.parametrize("loss", LOSSES, ids=repr)
+def test_values_and_configuration(loss):
+    config = losses.serialize(loss)
+    assert losses.deserialize(config) == losses.get(config) == loss
+    assert hash(losses.get(config)) == hash(loss)
+    assert pickle.loads(pickle.dumps(loss)) == loss
+    with keras_rules():
+        keras_config = keras.losses.serialize(keras.losses.deserialize(config))
+    assert losses.deserialize(keras_config).name == loss.name
+
+
+def test_names_of_keras():
+    ours = {n for n in losses.naming.NAMES if n.lower() != "logcosh"}
+    theirs = (
+        set(keras.losses.ALL_OBJECTS_DICT) if hasattr(keras.losses, "ALL_OBJECTS_DICT") else ours
+    )
+    assert ours - theirs <= {"log_cosh"}
+    for name in ("mse", "MSE", "mean_squared_error", "MeanSquaredError", losses.mean_squared_error):
+        assert losses.get(name) == losses.MeanSquaredError()
+    function = {"module": "builtins", "class_name": "function", "config": "mean_absolute_error"}
+    assert losses.get(function) == losses.MeanAbsoluteError()
+    assert losses.get(None) is None
+    assert losses.get(losses.Huber(2.0)) == losses.Huber(2.0)
+    assert losses.get(losses.Huber) == losses.Huber()
+    own = losses.get(lambda t, p: optax.softmax_cross_entropy_with_integer_labels(p, t))
+    y_true, y_pred = data(losses.SparseCategoricalCrossentropy(from_logits=True))
+    expected = losses.SparseCategoricalCrossentropy(from_logits=True)(y_true, y_pred)
+    np.testing.assert_allclose(own(y_true, y_pred), expected, rtol=1e-5)
+
+
+def test_crossentropy_is_resolved_from_shapes():
+    def spec(*shape):
+        return jax.ShapeDtypeStruct(shape, "float32")
+
+    pairs = {
+        losses.BinaryCrossentropy(): (spec(8), spec(8, 1)),
+        losses.SparseCategoricalCrossentropy(): (spec(8, 1), spec(8, 3)),
+        losses.CategoricalCrossentropy(): (spec(8, 3), spec(8, 3)),
+    }
+    for expected, shapes in pairs.items():
+        assert losses.resolve("crossentropy", *shapes) == losses.resolve("ce", *shapes) == expected
+        assert losses.resolve("mse", *shapes) == losses.MeanSquaredError()
+
+
+def test_ranks_are_brought_together():
+    loss = losses.MeanSquaredError()
+    y = np.array([1.0, 2.0])
+    for y_true, y_pred in ((y, y[:, None] + 1), (y[:, None], y + 1), (y, y + 1)):
+        assert float(loss(y_true, y_pred)) == 1.0
+    assert losses.BinaryCrossentropy()(np.ones(2), np.full((2, 1), 0.5)).shape == ()
+
+
+class Spec:
+    def __init__(self, *shape):
+        self.shape = shape
+
+
+def test_targets_that_fit_pass():
+    labels = np.array([0, 9, 3])
+    sparse = losses.SparseCategoricalCrossentropy()
+    for y in (labels, labels[:, None], labels.astype("float64")):
+        sparse.check_targets(y, Spec(None, 10))
+    sparse.check_targets(np.zeros((3, 5), int), Spec(None, None, 10))
+    losses.SparseCategoricalCrossentropy(ignore_class=-1).check_targets(labels - 1, Spec(None, 10))
+    losses.CategoricalCrossentropy().check_targets(np.eye(10), Spec(None, 10))
+    losses.MeanSquaredError().check_targets(np.zeros(4), Spec(None, 1))
+    losses.MeanSquaredError().check_targets(np.zeros((4, 1)), Spec(None))
+    losses.BinaryCrossentropy().check_targets(np.array([0, 1]), Spec(None, 1))
+    losses.get(lambda t, p: p).check_targets(np.array([np.nan]), Spec(None, 7))
+
+
+LABELS = np.array([0] * 17 + [12])
+
+
+@pytest.mark.parametrize(
+    ("loss", "y_true", "shape", "words"),
+    [
+        ("sparse_categorical_crossentropy", LABELS, (None, 10), r"row 17: label 12, but the model's output has 10 classes \(0..9\)"),
+        ("sparse_categorical_crossentropy", LABELS, (None, 10), "13 units"),
+        ("sparse_categorical_crossentropy", np.array([[0], [-1]]), (2, 10), r"row 1, place \[0\]: label -1.*ignore_class=-1"),
+        ("sparse_categorical_crossentropy", np.array([1, 2, 3]), (3, 3), "subtract 1"),
+        ("sparse_categorical_crossentropy", np.array([0.5]), (1, 3), "Class numbers are whole"),
+        ("sparse_categorical_crossentropy", np.array([0, 1]), (2, 1), "binary_crossentropy"),
+        ("sparse_categorical_crossentropy", np.eye(10), (None, 10), r"'categorical_crossentropy' for them, or pass labels.argmax\(-1\)"),
+        ("sparse_categorical_crossentropy", np.zeros((3, 4)), (None, 10), r"expected class numbers of shape \(b,\)"),
+        ("sparse_categorical_crossentropy", np.array([0, np.nan]), (2, 3), "row 1: expected finite"),
+        ("categorical_crossentropy", np.array([1, 2]), (2, 10), r"'sparse_categorical_crossentropy', or pass jax.nn.one_hot\(labels, 10\)"),
+        ("categorical_crossentropy", np.array([[1], [2]]), (2, 10), "sparse_categorical_crossentropy"),
+        ("categorical_crossentropy", np.zeros((2, 9)), (2, 10), r"predictions' shape \(b, 10\), received \(2, 9\)"),
+        ("mse", np.array([[0.0, 1.0], [0.0, np.inf]]), (2, 2), r"row 1, place \[1\]: expected finite targets, received inf"),
+        ("mse", np.zeros((4, 3)), (None, 2), r"received \(4, 3\)"),
+        ("mse", np.zeros((4, 1)), (None, 5), r"expected targets of the predictions' shape \(b, 5\)"),
+        ("binary_crossentropy", np.array([0, 2]), (None, 1), "row 1: expected targets from 0 to 1, received 2"),
+        ("binary_crossentropy", np.array([-1, 1]), (None, 1), "use 'hinge'"),
+    ],
+)  # fmt: skip
+def test_targets_that_do_not_fit_are_named(loss, y_true, shape, words):
+    with pytest.raises(ValueError, match=words) as caught:
+        losses.get(loss).check_targets(y_true, Spec(*shape))
+    assert len(str(caught.value).splitlines()) <= 8
+
+
+@pytest.mark.parametrize(
+    ("call", "words"),
+    [
+        (lambda: losses.get("mean_square_error"), "Did you mean 'mean_squared_error'"),
+        (lambda: losses.MeanSquaredError(reduction="avg"), "reduction: expected"),
+        (lambda: losses.BinaryCrossentropy(label_smoothing=2), "label_smoothing"),
+        (lambda: losses.CategoricalCrossentropy(axis=True), "axis"),
+        (lambda: losses.MeanSquaredError(reduction=None).total([1.0], [1.0]), "loss of one number"),
+        (lambda: losses.Loss()([1.0], [1.0]), "needs its own call"),
+        (lambda: losses.MeanSquaredError()([[1.0]], [[1.0]], [1.0, 2.0]), "sample_weight: expected a shape"),
+        (lambda: losses.MeanSquaredError()([[1.0]], [[1.0]], mask=[[True, True]]), "mask: expected a shape"),
+        (lambda: losses.SparseCategoricalCrossentropy()(np.eye(3), np.eye(3)), "categorical_crossentropy"),
+    ],
+)  # fmt: skip
+def test_messages(call, words):
+    with pytest.raises((ValueError, TypeError, NotImplementedError), match=words):
+        call()
