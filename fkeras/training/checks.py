@@ -75,9 +75,9 @@ def check_finite(tree: Any, what: str) -> None:
             )
 
 
-def check_inputs(model: Any, x: Any) -> None:
-    """Raises where the inputs do not fit the model, before anything is compiled."""
-    first = jax.tree.map(lambda a: jax.ShapeDtypeStruct(a.shape, a.dtype), x)
+def check_inputs(model: Any, x: Any, size: int) -> None:
+    """Raises where batches of `size` rows do not fit the model, before anything is compiled."""
+    first = jax.tree.map(lambda a: jax.ShapeDtypeStruct((size, *a.shape[1:]), a.dtype), x)
     state = jax.eval_shape(model.init_state) if isinstance(model, Network) else None
     jax.eval_shape(lambda m, s, v: m.apply(v, state=s).value, model, state, first)
 

@@ -181,7 +181,7 @@ class Trainer(Configurable):
                 raise ValueError("Pass either validation_split or validation_data, not both.")
             rows, held = data.split(rows, validation_split)
             validation_data = tuple(v for v in held if v is not None)
-        count = _check_data(self, run.model, rows)
+        count = _check_data(self, run.model, rows, size)
         rows = _weighted(rows, class_weight)
         checks.check_stateful(run.model, count, size, shuffle)
         size = min(size, count)
@@ -190,7 +190,7 @@ class Trainer(Configurable):
             steps = min(steps, checks.check_size("steps_per_epoch", steps_per_epoch))
         if validation_data is not None:
             held = _host(*validation_data[:2], *validation_data[2:3], call="fit")
-            _check_data(self, run.model, held)
+            _check_data(self, run.model, held, validation_batch_size or size)
         key_data, impl = jax.random.key_data(run.key), str(jax.random.key_impl(run.key))
         run = self.reset_metrics(run)
         empty = run.metrics
@@ -259,7 +259,7 @@ class Trainer(Configurable):
         checks.check_run(run, "evaluate")
         size = checks.check_size("batch_size", batch_size)
         rows = _host(x, y, sample_weight, "evaluate")
-        count = _check_data(self, run.model, rows)
+        count = _check_data(self, run.model, rows, size)
         checks.check_stateful(run.model, count, size, False)
         progress = Progress(verbose, 1, -(-count // min(size, count)), title="Evaluation")
         progress.start(0)
@@ -293,7 +293,7 @@ class Trainer(Configurable):
         rows = data.as_host(x, "predict: x")
         count = checks.check_lengths(rows)
         checks.check_finite(rows, "x")
-        checks.check_inputs(run.model, rows)
+        checks.check_inputs(run.model, rows, min(size, count))
         checks.check_stateful(run.model, count, size, False)
         state, parts = run.state, []
         for batch, valid in data.batches(rows, min(size, count), None, steps):
@@ -332,11 +332,11 @@ def _host(x: Any, y: Any, sample_weight: Any = None, call: str = "fit") -> tuple
     return data.as_host(x, f"{call}: x"), data.as_host(y, f"{call}: y"), weights
 
 
-def _check_data(trainer: Trainer, model: Any, rows: tuple) -> int:
+def _check_data(trainer: Trainer, model: Any, rows: tuple, size: int) -> int:
     x, y, weights = rows
     count = checks.check_lengths(x, y, weights)
     checks.check_finite(x, "x")
-    checks.check_inputs(model, x)
+    checks.check_inputs(model, x, min(size, count))
     checks.check_targets(trainer, model, y)
     if weights is not None:
         checks.check_weights(weights)
