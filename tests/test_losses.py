@@ -271,6 +271,7 @@ def test_targets_that_fit_pass():
     for y in (labels, labels[:, None], labels.astype("float64")):
         sparse.check_targets(y, Spec(None, 10))
     sparse.check_targets(np.zeros((3, 5), int), Spec(None, None, 10))
+    sparse.check_targets(labels[:, None], Spec(None, None))
     losses.SparseCategoricalCrossentropy(ignore_class=-1).check_targets(labels - 1, Spec(None, 10))
     losses.CategoricalCrossentropy().check_targets(np.eye(10), Spec(None, 10))
     losses.MeanSquaredError().check_targets(np.zeros(4), Spec(None, 1))

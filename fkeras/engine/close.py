@@ -148,7 +148,7 @@ def _raise_disconnected(node: Node, consumer: Node | None, layers: Mapping, wher
     reached = [_label(layer) for _, layer in layers.values()]
     shown = ", ".join(reached[:8]) + (", ..." if len(reached) > 8 else "")
     spec = node.outputs[0]
-    needed = f"the call of {_label(consumer.layer)}" if consumer is not None else "the outputs"
+    needed = f"The call of {_label(consumer.layer)}" if consumer is not None else "The outputs"
     place = f" at {consumer.location}" if consumer is not None and consumer.location else ""
     raise DisconnectedGraphError(
         f"{where}: the graph is disconnected. {needed}{place} needs the tensor {spec} of "

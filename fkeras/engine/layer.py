@@ -110,8 +110,6 @@ class Layer:
             if hook in cls.__dict__:
                 setattr(cls, hook, _takes_specs(cls.__dict__[hook], hook))
         make_dataclass(cls)
-        cls.__setattr__ = _refuse_setattr
-        cls.__delattr__ = _refuse_delattr
         register(cls)
 
     def __post_init__(self) -> None:
@@ -349,6 +347,15 @@ class Layer:
     def __reduce__(self):
         return (_join, (skeleton_of(self), leaves_of(self)))
 
+    def __setattr__(self, name: str, value: Any) -> None:
+        raise dataclasses.FrozenInstanceError(habits.refused_assignment(self, name))
+
+    def __delattr__(self, name: str) -> None:
+        raise dataclasses.FrozenInstanceError(
+            f"{self.where}: a layer is a value, so {name!r} cannot be deleted. Make a copy: "
+            f"`layer.replace({name}=...)`."
+        )
+
     def __getattr__(self, name: str) -> Any:
         skeleton = self.__dict__.get("_skeleton")
         if skeleton is not None and name in skeleton.children:
@@ -423,17 +430,4 @@ def check_build_inputs(layer: Any, specs: tuple) -> None:
         check_inputs(layer.unbuilt().input_spec if layer.built else layer.input_spec, leaves, layer.where)
 
 
-def _refuse_setattr(self: Any, name: str, value: Any) -> None:
-    raise dataclasses.FrozenInstanceError(habits.refused_assignment(self, name))
-
-
-def _refuse_delattr(self: Any, name: str) -> None:
-    raise dataclasses.FrozenInstanceError(
-        f"{self.where}: a layer is a value, so {name!r} cannot be deleted. Make a copy: "
-        f"`layer.replace({name}=...)`."
-    )
-
-
 make_dataclass(Layer)
-Layer.__setattr__ = _refuse_setattr
-Layer.__delattr__ = _refuse_delattr

@@ -69,12 +69,7 @@ def check_labels(
     check_finite(where, y_true)
     axis = axis % len(shape)
     classes = shape[axis]
-    one_hot = _same(y_true.shape, shape) and classes != 1
-    if one_hot or (
-        _same(y_true.shape[:1] + y_true.shape[-1:], (shape[0], classes))
-        and y_true.ndim == len(shape)
-        and classes != 1
-    ):
+    if _same(y_true.shape, shape) and y_true.shape[axis] != 1:
         raise ValueError(
             f"{where}: expected class numbers of shape {_words(_without(shape, axis))}, received "
             f"targets of shape {y_true.shape}, one number for each of the {classes} classes. Use "

@@ -9,7 +9,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from fkeras.engine import Network, sublayers
+from fkeras.engine import sublayers
 from fkeras.training import objective
 from fkeras.training.state import TrainState
 
@@ -77,8 +77,12 @@ def check_finite(tree: Any, what: str) -> None:
 
 def check_inputs(model: Any, x: Any, size: int) -> None:
     """Raises where batches of `size` rows do not fit the model, before anything is compiled."""
-    first = jax.tree.map(lambda a: jax.ShapeDtypeStruct((size, *a.shape[1:]), a.dtype), x)
-    state = jax.eval_shape(model.init_state) if isinstance(model, Network) else None
+    graph = model.graph
+    fixed = any(isinstance(graph.specs[slot].dims[0], int) for slot in graph.input_slots)
+    first = jax.tree.map(
+        lambda a: jax.ShapeDtypeStruct((size if fixed else len(a), *a.shape[1:]), a.dtype), x
+    )
+    state = jax.eval_shape(model.init_state)
     jax.eval_shape(lambda m, s, v: m.apply(v, state=s).value, model, state, first)
 
 

@@ -1,0 +1,575 @@
+"""Engine cases 83 to 104: nodes, coordinates, closed graphs, depths, order, disconnection."""
+
+import gc
+import json
+import os
+import pathlib
+import subprocess
+import sys
+import time
+import tracemalloc
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+
+import fkeras as fk
+from benchmarks import meter
+from fkeras import layers
+from fkeras.engine import Coord, Node, Spec, close
+from fkeras.engine.input import InputLayer
+from fkeras.engine.operation import KerasTensor
+from fkeras.engine.structure import Branch, Ref
+
+ROOT = pathlib.Path(__file__).parent.parent
+
+
+def shared_lstm():
+    """Two streams through one LSTM."""
+    a, b = fk.Input((28, 25), name="a"), fk.Input((28, 25), name="b")
+    shared = layers.LSTM(32, name="lstm")
+    return fk.Model([a, b], layers.concatenate([shared(a), shared(b)]))
+
+
+def diamond():
+    x = fk.Input((4,), name="x")
+    b = layers.Dense(4, name="b")(x)
+    a = layers.Dense(4, name="a")(b)
+    c = layers.Dense(4, name="c")(x)
+    return fk.Model(x, layers.Add(name="s")([a, c]))
+
+
+def chain(depth, units=4):
+    x = h = fk.Input((units,), name="x")
+    for _ in range(depth):
+        h = layers.Dense(units)(h)
+    return x, h
+
+
+
+# -- rows 83 to 95: nodes -------------------------------------------------------------------------
+
+
+def test_row_083_the_eleven_fields_of_a_node():
+    ids = fk.Input((5,), dtype="int32", name="ids")
+    words = layers.Embedding(9, 3, mask_zero=True, name="words")(ids)
+    out = layers.LSTM(2, name="lstm")(words, training=False)
+    node = fk.Model(ids, out).graph.layer("lstm").nodes[0]
+    assert node.outbound_layer == "lstm"
+    assert node.inbound_layers == ("words",)
+    assert node.node_indices == (0,)
+    assert node.tensor_indices == (0,)
+    assert [t.coord for t in node.input_tensors] == [("words", 0, 0)]
+    assert [t.coord for t in node.output_tensors] == [("lstm", 0, 0)]
+    assert node.input_masks == (Spec(("b", 5), "bool"),)
+    assert node.output_masks == (None,)
+    assert node.input_shapes == ((None, 5, 3),)
+    assert node.output_shapes == ((None, 2),)
+    assert node.arguments == {"training": False}
+
+
+def test_row_083_nodes_cannot_change():
+    x = fk.Input((2,))
+    with pytest.raises(AttributeError, match="Call the layer again"):
+        x.node.layer = None
+    with pytest.raises(AttributeError, match="cannot change"):
+        x.index = 3
+
+
+def test_row_084_consumers_count_every_edge():
+    x = fk.Input((3,), name="x")
+    y = layers.Dense(3, name="y")(x)
+    graph = fk.Model(x, layers.Add(name="sum")([y, y])).graph
+    assert graph.consumers("y") == ("sum_ib-0", "sum_ib-0")
+    assert graph.consumers("x") == ("y_ib-0",)
+    assert graph.consumers("sum") == ()
+    assert graph.layer("sum").nodes[0].inbound_layers == ("y", "y")
+
+
+def test_row_085_one_node_a_call():
+    x = fk.Input((3,), name="x")
+    layer, h = layers.Dense(3, name="d"), x
+    for _ in range(4):
+        h = layer(h)
+    graph = fk.Model(x, h).graph
+    assert len(graph.calls) == 5
+    assert len(graph.layer("d").nodes) == 4
+    assert graph.nodes == {"x_ib-0", "d_ib-0", "d_ib-1", "d_ib-2", "d_ib-3"}
+
+
+def test_row_086_tensor_coordinates():
+    a, b = fk.Input((5, 2), name="a"), fk.Input((5, 2), name="b")
+    lstm = layers.LSTM(3, return_state=True, name="lstm")
+    first, second = lstm(a), lstm(b)
+    graph = fk.Model([a, b], [*first, *second]).graph
+    coords = [graph.coords[slot] for slot in graph.output_slots]
+    assert coords == [("lstm", n, t) for n in (0, 1) for t in (0, 1, 2)]
+    assert isinstance(coords[0], Coord)
+    assert [t.index for t in second] == [0, 1, 2]
+    assert all(t.node is second[0].node for t in second)
+    assert graph.coords[graph.slot("lstm", 1, 2)] == ("lstm", 1, 2)
+    with pytest.raises(ValueError, match="asked for output 3, but the call has 3 outputs"):
+        graph.slot("lstm", 1, 3)
+
+
+def test_row_086_a_model_called_twice_on_one_tensor_has_two_coordinates():
+    x = fk.Input((3,), name="x")
+    model = fk.Model(x, layers.Dense(2)(x), name="inner")
+    y = fk.Input((3,), name="y")
+    first, second = model(y), model(y)
+    assert first is not second
+    assert first.node is not second.node
+    graph = fk.Model(y, [first, second]).graph
+    assert [graph.coords[s] for s in graph.output_slots] == [("inner", 0, 0), ("inner", 1, 0)]
+
+
+@pytest.mark.parametrize("seed", range(12))
+def test_row_087_a_nodes_inputs_are_the_outputs_of_their_origin(seed):
+    rng = np.random.default_rng(seed)
+    tensors = [fk.Input((3,), name="x")]
+    lstm = layers.LSTM(3, return_state=True, name="rnn")
+    for _ in range(10):
+        a, b = (tensors[i] for i in rng.integers(len(tensors), size=2))
+        kind = rng.integers(4)
+        if kind == 0:
+            tensors.append(layers.Dense(3)(a))
+        elif kind == 1:
+            tensors.append(layers.Add()([a, b]))
+        elif kind == 2:
+            tensors.extend(lstm(layers.RepeatVector(2)(a)))
+        else:
+            tensors.append(a * b)
+    graph = fk.Model(tensors[0], tensors[-2:]).graph
+    edges = 0
+    for name in graph.layers:
+        for view in graph.layer(name).nodes:
+            triples = zip(view.inbound_layers, view.node_indices, view.tensor_indices, strict=True)
+            for (layer, node, index), tensor in zip(triples, view.input_tensors, strict=False):
+                origin = graph.layer(layer).nodes[node]
+                assert origin.output_tensors[index] == tensor
+                assert tensor.coord == (layer, node, index)
+                edges += 1
+    assert edges == sum(len(call.inputs) for call in graph.calls if not call.is_input)
+    assert edges > 0
+
+
+def test_row_088_an_input_is_its_own_output():
+    x = fk.Input((3,), name="x")
+    graph = fk.Model(x, layers.Dense(2)(x)).graph
+    node = graph.layer("x").nodes[0]
+    assert node.inbound_layers == node.node_indices == node.tensor_indices == ()
+    assert node.input_tensors == node.output_tensors
+    assert graph.calls[0].is_input
+    assert not graph.calls[1].is_input
+
+
+def test_row_089_the_json_of_a_node():
+    x = fk.Input((4,), name="x")
+    model = fk.Model(x, layers.Dense(2, name="d")(x, training=True))
+    entry = model.get_config()["layers"][1]
+    assert entry["inbound_nodes"] == [
+        {
+            "args": [
+                {
+                    "class_name": "__keras_tensor__",
+                    "config": {
+                        "shape": [None, 4],
+                        "dtype": "float32",
+                        "keras_history": ["x", 0, 0],
+                    },
+                }
+            ],
+            "kwargs": {"training": True},
+        }
+    ]
+    assert model.get_config()["input_layers"] == ["x", 0, 0]
+    assert model.get_config()["output_layers"] == ["d", 0, 0]
+
+
+def test_row_089_json_round_trip_is_exact():
+    for model in (diamond(), shared_lstm()):
+        text = json.dumps(model.get_config())
+        again = fk.Model.from_config(json.loads(text))
+        assert again.graph == model.graph
+        assert again == model
+        assert json.dumps(again.get_config()) == text
+
+
+class Scaled(fk.Layer):
+    """A layer whose call takes an option."""
+
+    def call(self, x, *, by=None):
+        return x
+
+
+class Opaque:
+    """A hashable value that JSON cannot hold."""
+
+
+def test_row_090_an_option_without_json_form_is_named_at_save():
+    x = fk.Input((4,), name="x")
+    model = fk.Model(x, Scaled(name="scaled")(x, by=Opaque()))
+    with pytest.raises(TypeError) as error:
+        model.get_config()
+    assert "scaled" in str(error.value)
+    assert "'by'" in str(error.value)
+    assert "Opaque" in str(error.value)
+
+
+def test_row_090_array_options_are_constants_and_round_trip():
+    x = fk.Input((2,), name="x")
+    model = fk.Model(x, Scaled(name="scaled")(x, by=np.arange(2, dtype="float32")))
+    config = json.loads(json.dumps(model.get_config()))
+    assert fk.Model.from_config(config, {"Scaled": Scaled}) == model
+
+
+def test_row_091_a_raw_jnp_function_says_what_to_write():
+    x = fk.Input((3,), name="pixels")
+    with pytest.raises(fk.SymbolicValueError) as error:
+        jnp.sin(x)
+    for part in ("fk.ops", "lift", "pixels"):
+        assert part in str(error.value)
+    with pytest.raises(fk.SymbolicValueError, match="pixels"):
+        np.sin(x)
+
+
+def test_row_091_a_foreign_array_cannot_break_the_chain():
+    x = fk.Input((3,), name="x")
+    y = layers.Add()([x, jnp.ones((1, 3))])
+    assert fk.Model(x, y)(np.zeros((2, 3), "float32")).tolist() == [[1.0] * 3] * 2
+    with pytest.raises(TypeError, match="expected symbolic tensors as outputs, received"):
+        fk.Model(x, jnp.ones((2, 3)))
+
+
+class Mix(fk.Layer):
+    """The sum of all arrays in any nesting."""
+
+    def call(self, *trees):
+        return sum(jax.tree.leaves(trees))
+
+
+def test_row_092_inputs_may_be_any_tree():
+    a, b = fk.Input((3,), name="a"), fk.Input((3,), name="b")
+    x, y = np.ones((2, 3), "float32"), np.full((2, 3), 2, "float32")
+    trees = [
+        (([a, b],), 3.0),
+        (((a, b),), 3.0),
+        (({"left": a, "right": b},), 3.0),
+        (({"left": [a, (b, a)]}, b), 6.0),
+    ]
+    for args, expected in trees:
+        model = fk.Model([a, b], Mix(name="mix")(*args))
+        np.testing.assert_allclose(model([x, y]), expected)
+        edges = model.graph.layer("mix").nodes[0].inbound_layers
+        assert sorted(set(edges)) == ["a", "b"]
+        config = json.loads(json.dumps(model.get_config()))
+        assert fk.Model.from_config(config, {"Mix": Mix}) == model
+
+
+def test_row_092_outputs_may_be_any_tree():
+    x = fk.Input((3,), name="x")
+    y = layers.Dense(2, name="y")(x)
+    model = fk.Model({"x": x}, {"head": y, "more": [x, (y,)]}).build(jax.random.key(0))
+    out = model({"x": np.ones((2, 3), "float32")})
+    assert jax.tree.map(lambda v: v.shape, out) == {"head": (2, 2), "more": [(2, 3), ((2, 2),)]}
+
+
+def test_row_093_two_streams_through_one_lstm():
+    model = shared_lstm()
+    view = model.graph.layer("lstm")
+    assert len(view.nodes) == 2
+    assert model.build(jax.random.key(0)).count_params() == 7424
+    assert view.input_shape == (None, 28, 25)
+    assert view.output_shape == (None, 32)
+    assert view.get_output_at(0).coord == ("lstm", 0, 0)
+    assert view.get_output_at(1).coord == ("lstm", 1, 0)
+    with pytest.raises(ValueError, match=r"called 2 times .* get_output_at"):
+        _ = view.output
+    with pytest.raises(ValueError, match="asked for the output of call 2, but the layer has 2"):
+        view.get_output_at(2)
+    with pytest.raises(ValueError, match="call -1"):
+        view.get_output_at(-1)
+
+
+def test_row_093_the_gradient_is_the_sum_over_both_uses():
+    a, b = fk.Input((3, 2)), fk.Input((3, 2))
+    lstm = layers.LSTM(4, name="lstm")
+    model = fk.Model([a, b], layers.Add()([lstm(a), lstm(b)])).build(jax.random.key(1))
+    x, y = jax.random.normal(jax.random.key(2), (2, 5, 3, 2))
+
+    def branches(one, two):
+        return jnp.sum(jnp.square(one(x) + two(y)))
+
+    whole = jax.jit(jax.grad(lambda m: jnp.sum(jnp.square(m([x, y])))))(model)
+    alone = model.layers["lstm"]
+    parts = jax.jit(jax.grad(branches, argnums=(0, 1)))(alone, alone)
+    summed = jax.tree.map(lambda p, q: p + q, *parts)
+    found, expected = jax.tree.leaves(whole), jax.tree.leaves(summed)
+    assert len(found) == len(expected) == 3
+    for one, other in zip(found, expected, strict=True):
+        np.testing.assert_allclose(one, other, rtol=1e-5, atol=1e-6)
+
+
+def test_row_094_walks_in_both_directions():
+    graph = diamond().graph
+    assert graph.ancestors("a") == ("x_ib-0", "b_ib-0")
+    assert set(graph.ancestors("s")) == {"x_ib-0", "b_ib-0", "a_ib-0", "c_ib-0"}
+    assert graph.ancestors("x") == ()
+    assert graph.descendants("b") == ("a_ib-0", "s_ib-0")
+    assert set(graph.descendants("x")) == {"a_ib-0", "b_ib-0", "c_ib-0", "s_ib-0"}
+    assert graph.path("x", "s") == ("x_ib-0", "c_ib-0", "s_ib-0")
+    assert graph.path("b", "s") == ("b_ib-0", "a_ib-0", "s_ib-0")
+    assert graph.path("c", "a") == ()
+    with pytest.raises(ValueError, match="no layer 'z'"):
+        graph.ancestors("z")
+
+
+def test_row_095_symbolic_initial_states_are_edges():
+    x, h, c = fk.Input((4, 2), name="x"), fk.Input((3,), name="h"), fk.Input((3,), name="c")
+    out = layers.LSTM(3, name="lstm")(x, initial_state=[h, c])
+    model = fk.Model([x, h, c], out).build(jax.random.key(0))
+    node = model.graph.layer("lstm").nodes[0]
+    assert node.inbound_layers == ("x", "h", "c")
+    assert [t.coord for t in node.input_tensors] == [("x", 0, 0), ("h", 0, 0), ("c", 0, 0)]
+    xs, hs = jnp.ones((2, 4, 2)), jnp.full((2, 3), 0.5)
+    expected = model.layers["lstm"].apply(xs, initial_state=[hs, 2 * hs]).value
+    np.testing.assert_allclose(model([xs, hs, 2 * hs]), expected, rtol=1e-6)
+    assert not np.allclose(model([xs, 0 * hs, 0 * hs]), expected)
+    config = json.loads(json.dumps(model.get_config()))
+    assert fk.Model.from_config(config).graph == model.graph
+
+
+def test_row_095_a_state_may_mix_tensors_and_arrays():
+    x, h = fk.Input((4, 2), 1, name="x"), fk.Input((3,), 1, name="h")
+    out = layers.LSTM(3, name="lstm")(x, initial_state=[h, np.ones((1, 3), "float32")])
+    model = fk.Model([x, h], out).build(jax.random.key(0))
+    assert model.graph.layer("lstm").nodes[0].inbound_layers == ("x", "h")
+    xs, hs = jnp.ones((1, 4, 2)), jnp.zeros((1, 3))
+    expected = model.layers["lstm"].apply(xs, initial_state=[hs, hs + 1]).value
+    np.testing.assert_allclose(model([xs, hs]), expected, rtol=1e-6)
+
+
+# -- rows 96 to 104: closing ----------------------------------------------------------------------
+
+
+def test_row_096_a_model_needs_no_optimizer():
+    sources = [*ROOT.glob("fkeras/engine/*.py"), *ROOT.glob("fkeras/layers/**/*.py")]
+    assert len(sources) > 40
+    for path in sources:
+        text = path.read_text()
+        assert "import optax" not in text, path
+        assert "fkeras.training" not in text, path
+        assert "fkeras.optimizers" not in text, path
+    model = diamond()
+    assert isinstance(model, fk.Layer)
+    assert isinstance(model.graph, fk.Graph)
+
+
+def test_row_097_node_keys():
+    x = fk.Input((3,), name="x")
+    shared = layers.Dense(3, name="sh")
+    graph = fk.Model(x, shared(shared(x))).graph
+    assert [graph.node_key(n) for n in range(3)] == ["x_ib-0", "sh_ib-0", "sh_ib-1"]
+
+
+def test_row_098_the_map_of_a_diamond():
+    graph = diamond().graph
+    assert graph.nodes == {f"{n}_ib-0" for n in "xabcs"}
+    assert graph.nodes_by_depth == {
+        0: ("s_ib-0",),
+        1: ("a_ib-0", "c_ib-0"),
+        2: ("b_ib-0",),
+        3: ("x_ib-0",),
+    }
+    assert graph.layers == ("x", "b", "a", "c", "s")
+    assert graph.layers_by_depth == {0: ("s",), 1: ("a", "c"), 2: ("b",), 3: ("x",)}
+
+
+def test_row_098_the_map_of_a_shared_layer():
+    x = fk.Input((3,), name="x")
+    shared = layers.Dense(3, name="sh")
+    graph = fk.Model(x, layers.Dense(3, name="top")(shared(shared(x)))).graph
+    assert graph.nodes == {"x_ib-0", "sh_ib-0", "sh_ib-1", "top_ib-0"}
+    assert graph.layers == ("x", "sh", "top")
+    assert graph.layers_by_depth == {0: ("top",), 2: ("sh",), 3: ("x",)}
+    assert graph.node_indices == (0, 0, 1, 0)
+
+
+def test_row_099_a_chain_of_100_000_nodes_closes_without_recursion():
+    depth, spec = 100_000, Spec(("b", 2))
+    layer = layers.Dense(2, name="d")
+    source = InputLayer((None, 2), name="x")
+    x = tensor = KerasTensor(Node(source, value=Ref(0), outputs=(spec,), masks=(None,)), 0)
+    args, options = Branch("tuple", (), (Ref(0),)), Branch("dict", (), ())
+    for _ in range(depth):
+        node = Node(
+            layer,
+            inputs=(tensor,),
+            args=args,
+            options=options,
+            value=Ref(0),
+            outputs=(spec,),
+            masks=(None,),
+        )
+        tensor = KerasTensor(node, 0)
+    graph, made = close(x, tensor)
+    assert len(graph.calls) == depth + 1
+    assert list(made) == ["x", "d"]
+    assert graph.depths[:2] == (depth, depth - 1)
+    assert graph.coords[graph.output_slots[0]] == ("d", depth - 1, 0)
+    assert len(graph.ancestors("d", depth - 1)) == depth
+
+
+def test_row_100_a_cycle_in_a_file_is_an_error():
+    x = fk.Input((2,), name="x")
+    a = layers.Dense(2, name="l1")(x)
+    config = fk.Model(x, layers.Dense(2, name="l2")(a)).get_config()
+    config = json.loads(json.dumps(config).replace('["x", 0, 0]}}]', '["l2", 0, 0]}}]'))
+    with pytest.raises(fk.FKerasError) as error:
+        fk.Model.from_config(config)
+    assert "part of a cycle" in str(error.value)
+    assert "l1" in str(error.value)
+    assert "l2" in str(error.value)
+
+
+def test_row_100_a_missing_origin_in_a_file_is_an_error():
+    x = fk.Input((2,), name="x")
+    config = fk.Model(x, layers.Dense(2, name="l1")(x)).get_config()
+    text = json.dumps(config).replace('["x", 0, 0]}}]', '["gone", 0, 0]}}]')
+    with pytest.raises(fk.FKerasError, match="which no layer of the configuration makes"):
+        fk.Model.from_config(json.loads(text))
+
+
+def test_row_101_calls_outside_the_graph_leave_no_trace():
+    a, b, c = (fk.Input((2,), name=n) for n in "abc")
+    shared = layers.Dense(2, name="shared")
+    shared(a)
+    second = shared(b)
+    shared(c)
+    graph = fk.Model(b, second).graph
+    assert graph.layers == ("b", "shared")
+    assert len(graph.layer("shared").nodes) == 1
+    fresh = fk.Input((2,), name="b")
+    assert graph == fk.Model(fresh, layers.Dense(2, name="shared")(fresh)).graph
+
+
+def test_row_102_depths():
+    graph = diamond().graph
+    assert {call.layer: d for call, d in zip(graph.calls, graph.depths, strict=True)} == {
+        "s": 0,
+        "a": 1,
+        "c": 1,
+        "b": 2,
+        "x": 3,
+    }
+
+
+def test_row_102_every_consumer_has_a_smaller_depth():
+    x = fk.Input((3,), name="x")
+    shared, tensors = layers.Dense(3, name="sh"), [x]
+    for i in range(12):
+        tensors.append(shared(tensors[-1]) if i % 3 else tensors[-1] + tensors[i // 2])
+    graph = fk.Model(x, tensors[-1]).graph
+    seen = 0
+    for number, call in enumerate(graph.calls):
+        for slot in () if call.is_input else call.inputs:
+            producer = graph.producer(slot)[0]
+            assert graph.depths[producer] > graph.depths[number]
+            assert producer < number
+            seen += 1
+    assert seen == 16
+
+
+def test_row_103_the_order_of_layers():
+    model = diamond()
+    assert list(model.layers) == ["x", "b", "a", "c", "s"]
+    assert diamond() == model
+
+
+ORDER = """
+import fkeras as fk
+from fkeras import layers
+x = fk.Input((2,))
+tensors = [x]
+for i in range(8):
+    tensors.append(layers.Dense(2)(tensors[i // 2]))
+    tensors.append(layers.Add()([tensors[-1], tensors[i]]))
+graph = fk.Model(x, tensors[-3:]).graph
+print(graph.layers, graph.nodes_by_depth)
+"""
+
+
+def test_row_103_the_order_does_not_depend_on_hashes():
+    found = set()
+    for seed in ("1", "2"):
+        env = {**os.environ, "PYTHONHASHSEED": seed, "PYTHONPATH": str(ROOT)}
+        done = subprocess.run(
+            [sys.executable, "-c", ORDER], env=env, capture_output=True, text=True, check=True
+        )
+        found.add(done.stdout)
+    assert len(found) == 1
+    assert "dense_5" in found.pop()
+
+
+def test_row_104_a_disconnected_graph_names_what_was_reached():
+    i1, i2 = fk.Input((2,), name="i1"), fk.Input((2,), name="i2")
+    h2 = layers.Dense(2, name="h2")(layers.Dense(2, name="h1")(i1))
+    out = layers.Concatenate(name="join")([h2, i2])
+    with pytest.raises(fk.DisconnectedGraphError) as error:
+        fk.Model(i1, out, name="broken")
+    text = str(error.value)
+    for part in ("broken", "disconnected", "'i2'", "(b, 2)", "'join'", "'i1'", "'h1'", "'h2'"):
+        assert part in text
+    assert f"{pathlib.Path(__file__).name}:" in text
+    assert error.value.layer == "i2"
+
+
+def test_row_104_an_output_that_no_input_reaches():
+    x, y = fk.Input((2,), name="x"), fk.Input((2,), name="y")
+    with pytest.raises(fk.DisconnectedGraphError, match="'y'"):
+        fk.Model(x, [layers.Dense(2)(x), layers.Dense(2)(y)])
+    with pytest.raises(fk.DisconnectedGraphError, match="The outputs"):
+        fk.Model(x, y)
+
+
+# -- scale ------------------------------------------------------------------------------------------
+
+
+def test_row_106_a_chain_of_5_000_layers_closes_in_10_seconds():
+    x, h = chain(5000)
+    start = time.process_time()
+    model = fk.Model(x, h)
+    assert time.process_time() - start < 10
+    assert len(model.layers) == 5001
+    assert model.graph.layers[-1] == "dense_4999"
+    assert model.graph.depths[0] == 5000
+    assert hash(model) == hash(model.replace())
+
+
+def test_row_047_throw_away_calls_leave_memory_flat():
+    x, layer = fk.Input((4,)), layers.Dense(4)
+    before_hash = hash(layer)
+    for _ in range(100):
+        layer(x)
+    gc.collect()
+    tracemalloc.start()
+    try:
+        before = tracemalloc.get_traced_memory()[0]
+        for _ in range(10_000):
+            layer(x)
+        gc.collect()
+        grown = tracemalloc.get_traced_memory()[0] - before
+    finally:
+        tracemalloc.stop()
+    assert grown < 100_000
+    assert hash(layer) == before_hash
+    assert not [o for o in gc.get_referrers(layer) if isinstance(o, Node)]
+
+
+def test_row_125_building_a_graph_of_1_000_layers_compiles_nothing():
+    with meter.count_compiles() as compiles:
+        x, h = chain(1000)
+        model = fk.Model(x, h)
+    assert len(model.layers) == 1001
+    assert len(compiles) == 0
