@@ -76,7 +76,9 @@ def deep_graph():
     model = fk.Model(x, h)
     closed = time.process_time()
     assert len(model.layers) == 5001
-    print(f"\n5,000 layers: recorded in {recorded - start:.2f} s, closed in {closed - recorded:.2f} s CPU")
+    print(
+        f"\n5,000 layers: recorded in {recorded - start:.2f} s, closed in {closed - recorded:.2f} s CPU"
+    )
     layer = layers.Dense(8)
     for _ in range(100):
         layer(x)

@@ -30,11 +30,15 @@ def main(rounds):
             if number > 0:  # the first round fills the caches of the disk
                 times[statement].append(spent)
     for statement, values in times.items():
-        print(f"{statement:22s} {min(values):.3f} / {statistics.median(values):.3f} / {max(values):.3f} s")
+        print(
+            f"{statement:22s} {min(values):.3f} / {statistics.median(values):.3f} / {max(values):.3f} s"
+        )
     beyond = sorted(b - a for a, b in zip(times["import jax"], times["import fkeras"], strict=True))
     middle = statistics.median(beyond)
     verdict = "holds" if middle <= 0.3 else "FAILS"
-    print(f"fkeras beyond jax: {middle:.3f} s [{beyond[0]:.3f}, {beyond[-1]:.3f}]; goal 0.3 s: {verdict}")
+    print(
+        f"fkeras beyond jax: {middle:.3f} s [{beyond[0]:.3f}, {beyond[-1]:.3f}]; goal 0.3 s: {verdict}"
+    )
 
 
 if __name__ == "__main__":

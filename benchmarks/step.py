@@ -8,10 +8,9 @@ network. Both sides start from the same weights; the losses after all steps must
 
 import sys
 
-import meter
-
 import jax
 import jax.numpy as jnp
+import meter
 import numpy as np
 import optax
 

@@ -36,9 +36,9 @@ steps, rng = (8 if short else 500), np.random.default_rng(0)
 for number in range(steps):
     rows = rng.integers(0, len(x_train), 64)
     key = jax.random.fold_in(jax.random.key(1), number)
-    model, state, opt_state, loss = step(
-        model, state, opt_state, x_train[rows], y_train[rows], key
-    )
+    model, state, opt_state, loss = step(model, state, opt_state, x_train[rows], y_train[rows], key)
     if number % 100 == 0 or number == steps - 1:
         guesses = np.asarray(model(x_test, state=state)).argmax(-1)
-        print(f"step {number:4d}  loss {loss:.4f}  held-out accuracy {np.mean(guesses == y_test):.2%}")
+        print(
+            f"step {number:4d}  loss {loss:.4f}  held-out accuracy {np.mean(guesses == y_test):.2%}"
+        )

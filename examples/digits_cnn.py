@@ -49,7 +49,9 @@ def draw(matrix, path):
     axes.imshow(np.log1p(matrix), cmap="Blues")
     for row, column in np.argwhere(matrix):
         dark = matrix[row, column] > matrix.max() / 4
-        axes.text(column, row, matrix[row, column], ha="center", va="center", color="w" if dark else "k")
+        axes.text(
+            column, row, matrix[row, column], ha="center", va="center", color="w" if dark else "k"
+        )
     axes.set(xlabel="guess", ylabel="digit", xticks=range(10), yticks=range(10))
     figure.tight_layout()
     figure.savefig(path, dpi=120)
@@ -69,7 +71,9 @@ def main():
 
     model = make_model()
     model.summary()
-    schedule = fk.optimizers.schedules.CosineDecay(2e-3, decay_steps=epochs * -(-len(x_train) // 64))
+    schedule = fk.optimizers.schedules.CosineDecay(
+        2e-3, decay_steps=epochs * -(-len(x_train) // 64)
+    )
     trainer = fk.Trainer(
         optimizer=fk.optimizers.Adam(schedule),
         loss="sparse_categorical_crossentropy",

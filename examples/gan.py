@@ -31,17 +31,22 @@ def step(run, real, key):
     z = jax.random.normal(k1, (len(real), 32))
     drawn = generator.apply(z, state=state, training=True)
     judge = lambda critic, x, key: critic.apply(x, training=True, key=key).value
+
     def critic_loss(critic):
         good, bad = judge(critic, real, k2), judge(critic, drawn.value, k3)
         return jnp.mean(jax.nn.softplus(-good)) + jnp.mean(jax.nn.softplus(bad))
+
     def generator_loss(generator):
         fake = generator.apply(z, state=state, training=True).value
         return jnp.mean(jax.nn.softplus(-judge(critic, fake, k4)))
+
     c_loss, c_grads = jax.value_and_grad(critic_loss)(critic)
     g_loss, g_grads = jax.value_and_grad(generator_loss)(generator)
     c_deltas, c_opt = optimizer.update(c_grads, c_opt)
     g_deltas, g_opt = optimizer.update(g_grads, g_opt)
-    generator, critic = (optax.apply_updates(m, d) for m, d in ((generator, g_deltas), (critic, c_deltas)))
+    generator, critic = (
+        optax.apply_updates(m, d) for m, d in ((generator, g_deltas), (critic, c_deltas))
+    )
     return (generator, critic, state | drawn.updates, g_opt, c_opt), (c_loss, g_loss)
 
 

@@ -59,7 +59,10 @@ def linear(x: jax.Array) -> jax.Array:
 
 
 def relu(
-    x: jax.Array, negative_slope: float = 0.0, max_value: float | None = None, threshold: float = 0.0
+    x: jax.Array,
+    negative_slope: float = 0.0,
+    max_value: float | None = None,
+    threshold: float = 0.0,
 ) -> jax.Array:
     """max(x, 0); with its options min(x, max_value) above the threshold, a line below it.
 

@@ -5,8 +5,11 @@ import os
 os.environ.setdefault("KERAS_BACKEND", "jax")
 os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "3")
 os.environ.setdefault("MPLBACKEND", "agg")
-# eight devices on one CPU, for the tests of sharding
-os.environ.setdefault("XLA_FLAGS", "--xla_force_host_platform_device_count=8")
+# the suite compiles some thousand small programs that run once: compiling quickly is what counts
+os.environ.setdefault(
+    "XLA_FLAGS",
+    "--xla_backend_optimization_level=0 --xla_llvm_disable_expensive_passes=true",
+)
 
 import jax
 import pytest

@@ -47,7 +47,6 @@ def chain(depth, units=4):
     return x, h
 
 
-
 # -- rows 83 to 95: nodes -------------------------------------------------------------------------
 
 
@@ -236,8 +235,8 @@ def test_row_091_a_raw_jnp_function_says_what_to_write():
 
 def test_row_091_a_foreign_array_cannot_break_the_chain():
     x = fk.Input((3,), name="x")
-    y = layers.Add()([x, jnp.ones((1, 3))])
-    assert fk.Model(x, y)(np.zeros((2, 3), "float32")).tolist() == [[1.0] * 3] * 2
+    for y in (x + jnp.ones((1, 3)), np.ones((1, 3), "float32") + x):
+        assert fk.Model(x, y)(np.zeros((2, 3), "float32")).tolist() == [[1.0] * 3] * 2
     with pytest.raises(TypeError, match="expected symbolic tensors as outputs, received"):
         fk.Model(x, jnp.ones((2, 3)))
 
@@ -529,18 +528,18 @@ def test_row_104_an_output_that_no_input_reaches():
     x, y = fk.Input((2,), name="x"), fk.Input((2,), name="y")
     with pytest.raises(fk.DisconnectedGraphError, match="'y'"):
         fk.Model(x, [layers.Dense(2)(x), layers.Dense(2)(y)])
-    with pytest.raises(fk.DisconnectedGraphError, match="The outputs"):
+    with pytest.raises(fk.DisconnectedGraphError, match="An output needs"):
         fk.Model(x, y)
 
 
 # -- scale ------------------------------------------------------------------------------------------
 
 
-def test_row_106_a_chain_of_5_000_layers_closes_in_10_seconds():
+def test_row_106_a_chain_of_5_000_layers_closes_in_2_seconds():
     x, h = chain(5000)
     start = time.process_time()
     model = fk.Model(x, h)
-    assert time.process_time() - start < 10
+    assert time.process_time() - start < 2
     assert len(model.layers) == 5001
     assert model.graph.layers[-1] == "dense_4999"
     assert model.graph.depths[0] == 5000

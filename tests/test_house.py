@@ -155,7 +155,9 @@ def _public():
             yield name, value
 
 
-@pytest.mark.parametrize(("name", "value"), list(_public()), ids=lambda v: v if isinstance(v, str) else "")
+@pytest.mark.parametrize(
+    ("name", "value"), list(_public()), ids=lambda v: v if isinstance(v, str) else ""
+)
 def test_public_names_are_documented(name, value):
     if isinstance(value, types.ModuleType):
         assert value.__doc__

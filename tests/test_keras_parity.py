@@ -7,7 +7,7 @@ import pytest
 
 from fkeras import partition
 from tests.cases import all_cases
-from tests.keras_oracle import keras_function, keras_layer, mask_option, keras_rules, values
+from tests.keras_oracle import keras_function, keras_layer, keras_rules, mask_option, values
 
 CASES = [case for case in all_cases() if case.keras]
 

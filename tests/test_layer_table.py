@@ -21,7 +21,13 @@ def _ids(case):
     return case.id
 
 
-each_case = pytest.mark.parametrize("case", CASES, ids=_ids)
+def _rows(cases):
+    # all tests of a row run in one worker, which then has its compiled programs
+    return [pytest.param(c, marks=pytest.mark.xdist_group(c.id)) for c in cases]
+
+
+each_case = pytest.mark.parametrize("case", _rows(CASES), ids=_ids)
+with_state = pytest.mark.parametrize("case", _rows([c for c in CASES if c.build()[1]]), ids=_ids)
 
 
 def _call(layer, state, inputs, case, key=None, mask="case"):
@@ -146,7 +152,7 @@ def test_equal_builds_are_equal(case):
         assert weights != one
 
 
-@each_case
+@with_state
 def test_state_goes_through_scan(case):
     layer, state = case.build()
     arrays = case.arrays()

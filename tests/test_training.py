@@ -145,7 +145,14 @@ def test_sample_and_class_weights_multiply():
     weights = RNG.random(50).astype("float32")
     table = {0: 1.0, 1: 2.0, 2: 0.5}
     _, history = trainer.fit(
-        run, X, Y, batch_size=50, shuffle=False, verbose=0, sample_weight=weights, class_weight=table
+        run,
+        X,
+        Y,
+        batch_size=50,
+        shuffle=False,
+        verbose=0,
+        sample_weight=weights,
+        class_weight=table,
     )
     probabilities = np.asarray(run.model(X))
     losses = -np.log(probabilities[np.arange(50), Y])

@@ -9,13 +9,18 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
+import jax
+
 from fkeras.engine import structure
-from fkeras.engine.errors import DisconnectedGraphError, FKerasError
+from fkeras.engine.errors import DisconnectedGraphError
 from fkeras.engine.frozen import FrozenDict
 from fkeras.engine.graph import Call, Graph
 from fkeras.engine.input import InputLayer, is_input
+from fkeras.engine.input_spec import check_inputs
 from fkeras.engine.layer import snake_case
 from fkeras.engine.node import Node, is_symbolic
+from fkeras.engine.record import infer
+from fkeras.engine.spec import Spec
 from fkeras.engine.structure import Ref
 
 Key = tuple[int, int]
@@ -74,6 +79,7 @@ def close(inputs: Any, outputs: Any, where: str = "Model") -> tuple[Graph, Froze
         else resolved[key].replace(name=names[key])
         for key, _ in ranked
     }
+    _check_shared(graph, layers)
     return graph, FrozenDict(layers)
 
 
@@ -148,7 +154,7 @@ def _raise_disconnected(node: Node, consumer: Node | None, layers: Mapping, wher
     reached = [_label(layer) for _, layer in layers.values()]
     shown = ", ".join(reached[:8]) + (", ..." if len(reached) > 8 else "")
     spec = node.outputs[0]
-    needed = f"The call of {_label(consumer.layer)}" if consumer is not None else "The outputs"
+    needed = f"The call of {_label(consumer.layer)}" if consumer is not None else "An output"
     place = f" at {consumer.location}" if consumer is not None and consumer.location else ""
     raise DisconnectedGraphError(
         f"{where}: the graph is disconnected. {needed}{place} needs the tensor {spec} of "
@@ -209,6 +215,26 @@ def layer_names(layers: list[Any], where: str) -> dict[int, str]:
     return names
 
 
+def _check_shared(graph: Graph, layers: Mapping[str, Any]) -> None:
+    """Checks that the weights that its first call builds serve all calls of a layer.
+
+    Each call was inferred by itself, with the weights that it would build.
+    """
+    for name, numbers in graph.calls_of.items():
+        layer = layers[name]
+        specs = [graph.call_specs(n) for n in numbers] if len(numbers) > 1 else []
+        if layer.built or all(s == specs[0] for s in specs):
+            continue
+        built = jax.eval_shape(lambda: layer.build(jax.random.key(0), *specs[0]))  # noqa: B023
+        for index, number in enumerate(numbers):
+            if specs[index] == specs[0]:
+                continue
+            leaves = jax.tree.leaves(specs[index], is_leaf=lambda v: isinstance(v, Spec))
+            check_inputs(built.input_spec, leaves, f"{layer.where}, call {index}", index)
+            call = graph.calls[number]
+            infer(built, call.args, call.options, graph.specs, graph.masks, call.training)
+
+
 def _with_slots(template: Any, slots: list[int]) -> Any:
     return structure.freeze(
         structure.thaw(template, lambda v: v),
@@ -227,6 +253,7 @@ def _close_call(node: Node, name: str, slot: Any) -> Call:
         outputs=node.outputs,
         masks=node.masks,
         losses=node.losses,
+        penalties=node.penalties,
         metrics=node.metrics,
         updates=node.updates,
     )

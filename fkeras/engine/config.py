@@ -11,6 +11,7 @@ import inspect
 from collections.abc import Callable, Mapping
 from typing import Any, ClassVar, Self, dataclass_transform
 
+from fkeras.engine import habits
 from fkeras.engine.errors import suggest
 from fkeras.engine.frozen import freeze_value
 from fkeras.engine.serialization import decode, deserialize, encode, lookup, serialize
@@ -86,10 +87,14 @@ def _construct(self: Any, *args: Any, **kwargs: Any) -> None:
         if name in given:
             raise TypeError(f"{cls}: the argument {name!r} is given twice. Leave one out.")
         given[name] = value
+    names = [f.name for f in fields]
+    unknown = next((name for name in given if name not in names), None)
+    if unknown is not None:  # before what is missing: it may be that argument, misspelt
+        raise TypeError(habits.unknown_argument(cls, unknown, names))
     put = object.__setattr__
     for field in fields:
         if field.name in given:
-            put(self, field.name, given.pop(field.name))
+            put(self, field.name, given[field.name])
         elif field.default is not dataclasses.MISSING:
             put(self, field.name, field.default)
         elif field.default_factory is not dataclasses.MISSING:
@@ -99,12 +104,6 @@ def _construct(self: Any, *args: Any, **kwargs: Any) -> None:
                 f"{cls}: the argument {field.name!r} is missing. It takes: "
                 f"{', '.join(f.name for f in fields)}."
             )
-    if given:
-        name, names = next(iter(given)), [f.name for f in fields]
-        raise TypeError(
-            f"{cls}: there is no argument {name!r}.{suggest(name, names)} "
-            f"It takes: {', '.join(names) or 'no arguments'}."
-        )
     self.__post_init__()
 
 
@@ -245,12 +244,12 @@ def describe(obj: Any) -> str:
     """The constructor call that makes `obj`, without the arguments that have their defaults."""
     parts = []
     positional = True
-    for field in dataclasses.fields(obj):
-        if not field.init:
-            continue
+    fields = [f for f in dataclasses.fields(obj) if f.init]
+    for field in sorted(fields, key=lambda f: f.kw_only):
         value = getattr(obj, field.name)
         default = field.default
         convert = field.metadata.get(_CONVERT)
+        positional = positional and not field.kw_only
         if default is not dataclasses.MISSING:
             if convert is not None:
                 default = convert(default)
@@ -259,6 +258,5 @@ def describe(obj: Any) -> str:
                 continue
         text = getattr(value, "__name__", None) if callable(value) else None
         text = repr(value) if text is None or not isinstance(text, str) else text
-        positional = positional and not field.kw_only
         parts.append(text if positional else f"{field.name}={text}")
     return f"{type(obj).__name__}({', '.join(parts)})"

@@ -31,9 +31,7 @@ def to_dot(network: Any, *, shapes: bool = True, nested: bool = True) -> str:
     return "\n".join([*lines, "}"])
 
 
-def _dot_lines(
-    network: Any, path: str, shapes: bool, nested: bool, level: int
-) -> Iterator[str]:
+def _dot_lines(network: Any, path: str, shapes: bool, nested: bool, level: int) -> Iterator[str]:
     pad = "  " * level
     graph = network._require_graph("A picture")
     for name in graph.layers:

@@ -32,6 +32,7 @@ class Call:
         outputs: the spec of each output.
         masks: the spec of each output's mask, or None.
         losses: how many losses the call adds.
+        penalties: how many penalties on weights its layer adds, whatever it is called on.
         metrics: the names of the metrics it reports.
         updates: whether it changes the layer's state.
     """
@@ -44,6 +45,7 @@ class Call:
     outputs: tuple[Spec, ...]
     masks: tuple[Spec | None, ...]
     losses: int = 0
+    penalties: int = 0
     metrics: tuple[str, ...] = ()
     updates: bool = False
 
@@ -274,6 +276,19 @@ class Graph:
                 chains[number] = (*min(before, key=len), number)
         found = [chains[n] for n in targets if n in chains]
         return tuple(self.node_key(n) for n in min(found, key=len)) if found else ()
+
+    @property
+    def losses(self) -> tuple[str, ...]:
+        """What adds losses, once for each: layers for penalties on weights, keys of calls."""
+        views = [self.layer(name) for name in self.layers]
+        fixed = [key for view in views for key in view.get_losses_for(None)]
+        calls = [self.node_key(n) for n, call in enumerate(self.calls) for _ in range(call.losses)]
+        return (*fixed, *calls)
+
+    @property
+    def updates(self) -> tuple[str, ...]:
+        """The keys of the calls that change state in training."""
+        return tuple(self.node_key(n) for n, call in enumerate(self.calls) if call.updates)
 
     def layer(self, name: str) -> LayerView:
         """The queries on one layer's calls; see `LayerView`."""

@@ -39,8 +39,10 @@ def _ends(graph: Any, template: Any) -> Any:
         children = [_ends(graph, child) for child in template.children]
         if template.kind == "dict":
             return dict(zip(template.keys, children, strict=True))
-        return {"class_name": "__tuple__", "items": children} if template.kind == "tuple" else (
-            children
+        return (
+            {"class_name": "__tuple__", "items": children}
+            if template.kind == "tuple"
+            else (children)
         )
     return template
 
@@ -103,18 +105,14 @@ def graph_from_config(
                 waiting.append(entry)
                 continue
             args = [_read_tree(a, tensors, custom_objects) for a in node["args"]]
-            kwargs = {
-                k: _read_tree(v, tensors, custom_objects) for k, v in node["kwargs"].items()
-            }
+            kwargs = {k: _read_tree(v, tensors, custom_objects) for k, v in node["kwargs"].items()}
             value = layer(*args, **kwargs)
             for output in _flat(value):
                 tensors[name, index, output.index] = output
         if len(waiting) == len(pending):
             _raise_stuck(waiting, tensors)
         pending = waiting
-    return _read_ends(config["input_layers"], tensors), _read_ends(
-        config["output_layers"], tensors
-    )
+    return _read_ends(config["input_layers"], tensors), _read_ends(config["output_layers"], tensors)
 
 
 def _flat(value: Any) -> list[Any]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+from collections.abc import Sequence
 from typing import Any
 
 from fkeras.engine.errors import suggest
@@ -24,7 +25,10 @@ _ADVICE = (
     ("variables", "jax.tree.leaves(layer) are the weights, the state stands beside the layer"),
     ("trainable_weights", "trainable, frozen = fk.partition(model)"),
     ("trainable_variables", "trainable, frozen = fk.partition(model)"),
-    ("non_trainable_weights", "trainable, frozen = fk.partition(model); state = model.init_state()"),
+    (
+        "non_trainable_weights",
+        "trainable, frozen = fk.partition(model); state = model.init_state()",
+    ),
     ("non_trainable_variables", "state = model.init_state(), and fk.partition(model) for frozen"),
     ("losses", "they come with a call: out = model.apply(x, state=state); out.losses"),
     ("updates", "they come with a call: out = model.apply(x, state=state); out.updates"),
@@ -39,10 +43,43 @@ _ADVICE = (
     ("output_shape", 'it is a query on a graph: model.graph.layer("name").output_shape'),
     ("get_input_at", 'it is a query on a graph: model.graph.layer("name").get_input_at(0)'),
     ("get_output_at", 'it is a query on a graph: model.graph.layer("name").get_output_at(0)'),
-    ("reset_states", "start again from `state = model.init_state()`"),
+    ("reset_states", "state = layer.reset_state(state)"),
     ("save", 'fk.save_model("m.keras", model, state)'),
     ("assign", "make a copy: layer.replace(kernel=value)"),
 )
+
+_INPUT = "a graph starts with its shape: x = fk.Input((8,), batch_size=None); y = layer(x)"
+_ARGUMENTS = (
+    ("input_shape", _INPUT),
+    ("batch_input_shape", _INPUT),
+    ("input_dim", _INPUT),
+    ("input_dtype", 'an input has its own dtype: fk.Input((8,), dtype="int32")'),
+    ("batch_size", _INPUT),
+    ("weights", "layer, state = layer.build(key, shape).set_weights(list, state)"),
+    ("autocast", "it is declared in the class: autocast: ClassVar[bool] = False"),
+)
+
+
+def unknown_argument(where: str, name: str, names: Sequence[str]) -> str:
+    """The message for a constructor's argument that does not exist."""
+    for habit, instead in _ARGUMENTS:
+        if habit == name:
+            return f"{where}: there is no argument {name!r}. Instead: {instead}."
+    return (
+        f"{where}: there is no argument {name!r}.{suggest(name, names)} It takes: "
+        f"{', '.join(names) or 'no arguments'}."
+    )
+
+
+class MissingAttributeError(AttributeError):
+    """An attribute that a layer does not have.
+
+    The advice is put together when somebody reads it: most are caught by `getattr(layer, name,
+    default)`, once for each layer of a deep network.
+    """
+
+    def __str__(self) -> str:
+        return missing_attribute(*self.args)
 
 
 def missing_attribute(layer: Any, name: str) -> str:
@@ -53,7 +90,8 @@ def missing_attribute(layer: Any, name: str) -> str:
                 f"{layer.where}: has no attribute {name!r}; a layer is a value and keeps nothing "
                 f"of its calls. Instead: {instead}."
             )
-    names = [n for n in dir(type(layer)) if not n.startswith("_")]
+    names = [f.name for f in dataclasses.fields(layer)]
+    names += [n for n in dir(type(layer)) if not n.startswith("_")]
     return f"{layer.where}: has no attribute {name!r}.{suggest(name, names)}"
 
 

@@ -96,7 +96,7 @@ def Input(  # noqa: N802  (Keras's name)
                 f"Input: expected a tuple for shape, received the number {shape}. Write "
                 f"fk.Input(({shape},))."
             )
-        batch_shape = (batch_size, *shape)
+        batch_shape = (batch_size, *(shape or ()))
     elif batch_size is not None:
         raise ValueError("Input: batch_size is part of batch_shape already. Leave it out.")
     for size in batch_shape:

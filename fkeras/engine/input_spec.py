@@ -94,9 +94,7 @@ def check_inputs(spec: Any, inputs: Sequence[Any], where: str, call: int | None 
         problem = _problem(one, received)
         if problem is not None:
             place = where if len(specs) == 1 else f"{where}, input {index}"
-            raise InputSpecError(
-                f"{place}: {problem}", layer=where, node=call, input_index=index
-            )
+            raise InputSpecError(f"{place}: {problem}", layer=where, node=call, input_index=index)
 
 
 def _count(n: int) -> str:

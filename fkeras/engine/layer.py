@@ -28,13 +28,14 @@ from fkeras.engine.config import (
     option,
 )
 from fkeras.engine.context import Context, Output
+from fkeras.engine.errors import FKerasError
 from fkeras.engine.frozen import freeze_value
 from fkeras.engine.input_spec import check_inputs
 from fkeras.engine.policy import DTypePolicy, get_policy
 from fkeras.engine.record import record
 from fkeras.engine.skeleton import CACHES, leaves_of, register, skeleton_of
 from fkeras.engine.spec import Spec, as_specs
-from fkeras.engine.weights import make_weights, sublayers, weight
+from fkeras.engine.weights import make_weights, reset_carries, sublayers, weight
 
 _NO_MASK: Any = object()
 
@@ -288,6 +289,10 @@ class Layer:
         """Shapes and dtypes of the state, without making it."""
         return jax.eval_shape(lambda: self.init_state(*specs))
 
+    def reset_state(self, state: Mapping[str, Any]) -> dict[str, Any]:
+        """The state with the carries of stateful layers at their start, and all else as it is."""
+        return reset_carries(self, state)
+
     def count_params(self) -> int:
         """The number of trainable and frozen weights.
 
@@ -362,7 +367,7 @@ class Layer:
             value = skeleton.child(name, self.__dict__["_leaves"])
             self.__dict__[name] = value
             return value
-        raise AttributeError(habits.missing_attribute(self, name))
+        raise habits.MissingAttributeError(self, name)
 
 
 def _join(skeleton: Any, leaves: tuple) -> Any:
@@ -397,7 +402,8 @@ def _takes_specs(hook: Any, kind: str) -> Any:
 
         @functools.wraps(hook)
         def init_state(self: Any, *specs: Any) -> dict[str, Any]:
-            return hook(self, *(None if s is None else as_specs(s) for s in specs))
+            made_specs = (None if s is None else as_specs(s) for s in specs)
+            return _with_specs(self, kind, functools.partial(hook, self), *made_specs)
 
         return init_state
 
@@ -411,7 +417,7 @@ def _takes_specs(hook: Any, kind: str) -> Any:
             )
         made_specs = tuple(None if s is None else as_specs(s) for s in specs)
         check_build_inputs(self, made_specs)
-        made = hook(self, key, *made_specs)
+        made = _with_specs(self, kind, functools.partial(hook, self, key), *made_specs)
         if not isinstance(made, Layer):
             raise TypeError(
                 f"{self.where}: build returned {type(made).__name__}. Return a copy that holds the "
@@ -422,12 +428,28 @@ def _takes_specs(hook: Any, kind: str) -> Any:
     return build
 
 
+def _with_specs(layer: Any, kind: str, hook: Any, *specs: Any) -> Any:
+    try:
+        return hook(*specs)
+    except TypeError as error:
+        if specs or "positional argument" not in str(error):
+            raise
+    shown = "(jax.random.key(0), (None, 8))" if kind == "build" else "((None, 8))"
+    raise FKerasError(
+        f"{layer.where}: {kind} needs the shape of every input, and was given none. Write "
+        f"`layer.{kind}{shown}`: a shape, spec or array for each input.",
+        layer=layer.where,
+    )
+
+
 def check_build_inputs(layer: Any, specs: tuple) -> None:
     """Checks specs against what the layer asks of its inputs before its weights depend on them."""
     if layer.input_spec is not None and specs:
         tree = specs[0] if len(specs) == 1 else specs
         leaves = jax.tree.leaves(tree, is_leaf=lambda v: isinstance(v, Spec))
-        check_inputs(layer.unbuilt().input_spec if layer.built else layer.input_spec, leaves, layer.where)
+        check_inputs(
+            layer.unbuilt().input_spec if layer.built else layer.input_spec, leaves, layer.where
+        )
 
 
 make_dataclass(Layer)

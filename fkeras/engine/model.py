@@ -10,6 +10,7 @@ import jax
 
 from fkeras.engine.close import close
 from fkeras.engine.config import convert_fields
+from fkeras.engine.effects import refreshed
 from fkeras.engine.frozen import FrozenDict
 from fkeras.engine.graph_config import graph_config, graph_from_config
 from fkeras.engine.input import InputLayer, symbolic
@@ -69,6 +70,8 @@ class Model(Network):
         graph, layers = close(inputs, outputs, self.where)
         put(self, "graph", graph)
         put(self, "layers", layers if trainable else freeze_all(layers))
+        if not trainable:
+            put(self, "graph", refreshed(self))
 
     def __init_subclass__(cls, **kwargs: Any) -> None:
         if "keras_class_name" not in cls.__dict__:
@@ -103,7 +106,7 @@ class Model(Network):
         # the graph's layers hold the weights; the fields keep only the configuration
         bare = {name: child.unbuilt() for name, child in children.items()}
         made = composed.replace(**bare, graph=graph, layers=layers)
-        return made if self.trainable else made.replace(layers=freeze_all(layers))
+        return made if self.trainable else set_trainable(made, False)
 
     def functional(self) -> Model:
         """The same graph and weights as a plain `fk.Model`, which needs no class to be read."""
@@ -149,7 +152,8 @@ def set_trainable(layer: Layer, trainable: bool) -> Layer:
     """The layer, and all layers inside it, with `trainable` set."""
     if isinstance(layer, Network):
         inner = {n: set_trainable(one, trainable) for n, one in layer.layers.items()}
-        return layer.replace(layers=FrozenDict(inner), trainable=trainable)
+        made = layer.replace(layers=FrozenDict(inner), trainable=trainable)
+        return made.replace(graph=refreshed(made))
     changed = {
         field.name: _set_in(getattr(layer, field.name), trainable)
         for field in dataclasses.fields(layer)

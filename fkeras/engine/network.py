@@ -22,6 +22,7 @@ from fkeras.engine.record import fill_arrays, masks_of
 from fkeras.engine.spec import Spec, as_spec, evaluate
 from fkeras.engine.structure import Branch, Ref
 from fkeras.engine.summary import summary
+from fkeras.engine.tracing import uses_training
 from fkeras.engine.weights import subkey
 
 
@@ -296,6 +297,7 @@ class Network(Layer):
                 outputs=call.outputs,
                 masks=call.masks,
                 losses=call.losses,
+                penalties=call.penalties,
                 metrics=call.metrics,
                 updates=call.updates,
             )
@@ -332,6 +334,12 @@ class Network(Layer):
     def output_names(self) -> tuple[str, ...]:
         """The name of the layer that makes each output."""
         return self._require_graph("output_names").output_names
+
+    @property
+    def uses_training(self) -> bool:
+        """Whether a training call computes something else than an inference call."""
+        self._require_graph("uses_training")
+        return uses_training(self)
 
     def get_layer(self, name: str | None = None, index: int | None = None) -> Layer:
         """A layer by name or by its place in `layers`."""

@@ -29,6 +29,7 @@ class Node:
         outputs: the spec of each output.
         masks: the spec of each output's mask, None where it has none.
         losses: how many losses the call adds.
+        penalties: how many penalties on weights its layer adds, whatever it is called on.
         metrics: the names of the metrics it reports.
         updates: whether the call changes the layer's state.
         location: "file:line" of the user's call.
@@ -45,6 +46,7 @@ class Node:
         "metrics",
         "options",
         "outputs",
+        "penalties",
         "resolved",
         "training",
         "updates",
@@ -64,6 +66,7 @@ class Node:
         outputs: tuple[Spec, ...],
         masks: tuple[Spec | None, ...],
         losses: int = 0,
+        penalties: int = 0,
         metrics: tuple[str, ...] = (),
         updates: bool = False,
         location: str = "",
@@ -79,6 +82,7 @@ class Node:
         put(self, "outputs", outputs)
         put(self, "masks", masks)
         put(self, "losses", losses)
+        put(self, "penalties", penalties)
         put(self, "metrics", metrics)
         put(self, "updates", updates)
         put(self, "location", location)
@@ -97,8 +101,6 @@ class SymbolicTensor:
     """
 
     __slots__ = ("__weakref__", "index", "node")
-    # NumPy hands `array + tensor` to the tensor's own operators
-    __array_ufunc__ = None
 
     def __init__(self, node: Node, index: int):
         object.__setattr__(self, "node", node)

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import dataclasses
 from collections.abc import Callable, Mapping
+from types import MappingProxyType
 from typing import Any, ClassVar
 
 import jax.numpy as jnp
@@ -180,6 +181,26 @@ logical_or = Op("logical_or", jnp.logical_or, elementwise=True)
 logical_xor = Op("logical_xor", jnp.logical_xor, elementwise=True)
 logical_not = Op("logical_not", jnp.logical_not, elementwise=True)
 getitem = Op("getitem", _getitem)
+# NumPy's names of the operators, as it asks for them in `array + tensor`
+_UFUNCS = MappingProxyType(
+    {
+        "add": add,
+        "subtract": subtract,
+        "multiply": multiply,
+        "divide": true_divide,
+        "floor_divide": floor_divide,
+        "remainder": mod,
+        "power": power,
+        "matmul": matmul,
+        "less": less,
+        "less_equal": less_equal,
+        "greater": greater,
+        "greater_equal": greater_equal,
+        "bitwise_and": logical_and,
+        "bitwise_or": logical_or,
+        "bitwise_xor": logical_xor,
+    }
+)
 
 
 class KerasTensor(SymbolicTensor):
@@ -195,6 +216,15 @@ class KerasTensor(SymbolicTensor):
     """
 
     __slots__ = ()
+
+    def __array_ufunc__(self, ufunc: Any, method: str, *inputs: Any, **options: Any) -> Any:
+        name = ufunc.__name__
+        if name not in _UFUNCS or method != "__call__" or options:
+            raise self._refuse(
+                f"np.{name}",
+                f"fk.ops.{name}(x) where fk.ops has it, otherwise fk.ops.lift(jnp.{name})(x)",
+            )
+        return _UFUNCS[name](*inputs)
 
     def __add__(self, other: Any) -> Any:
         return add(self, other)

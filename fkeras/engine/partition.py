@@ -6,10 +6,12 @@ import fnmatch
 from collections.abc import Callable
 from typing import Any
 
+from fkeras.engine.effects import refreshed
 from fkeras.engine.errors import suggest
 from fkeras.engine.frozen import FrozenDict
 from fkeras.engine.layer import Layer
 from fkeras.engine.model import set_trainable
+from fkeras.engine.network import Network
 from fkeras.engine.skeleton import leaves_of, skeleton_of
 from fkeras.engine.weights import sublayers
 
@@ -81,7 +83,10 @@ def _mark_inside(layer: Layer, path: str, matches: Callable, trainable: bool) ->
         prefix = "" if name == layer.transparent_field else name
         at = f"{path}/{prefix}" if path and prefix else path or prefix
         changed[name] = inside(getattr(layer, name), at)
-    return layer.replace(**changed) if changed else layer
+    if not changed:
+        return layer
+    made = layer.replace(**changed)
+    return made.replace(graph=refreshed(made)) if isinstance(made, Network) else made
 
 
 def partition(model: Any) -> tuple[Any, Any]:

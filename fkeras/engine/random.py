@@ -163,7 +163,9 @@ def _piece(transform: Any, bits: jax.Array) -> jax.Array:
 def _drawn(key: jax.Array, shape: tuple[int, ...], transform: Any, dtype: Any) -> jax.Array:
     words = _host_key(key)
     if words is None:
-        return transform(jax.random.bits(key, tuple(shape), "uint32")).astype(dtype)
+        drawn = transform(jax.random.bits(key, tuple(shape), "uint32"))
+        # else XLA folds the factors of the transform into those of the caller: another rounding
+        return jax.lax.optimization_barrier(drawn).astype(dtype)
     out = np.empty(math.prod(shape), np.float32)
     padded = np.zeros(_PIECE, np.uint32)
     for place, bits in _host_pieces(words, out.size):

@@ -23,6 +23,7 @@ from fkeras.engine.node import Node, is_symbolic
 from fkeras.engine.skeleton import Skeleton, leaves_of, skeleton_of
 from fkeras.engine.spec import Spec, as_probes, as_spec, as_structs
 from fkeras.engine.structure import Branch, Ref
+from fkeras.engine.weights import weight_losses
 
 _HOME = os.path.dirname(os.path.dirname(os.path.abspath(__file__))) + os.sep
 # two sizes that the usual kernels, strides and splits divide; axes that follow them are unknown
@@ -42,6 +43,7 @@ class Inference:
     outputs: tuple[Spec, ...]
     masks: tuple[Spec | None, ...]
     losses: int
+    penalties: int
     metrics: tuple[str, ...]
     updates: bool
 
@@ -83,6 +85,7 @@ def record(layer: Any, args: tuple, options: dict, training: bool | None = None)
         outputs=found.outputs,
         masks=found.masks,
         losses=found.losses,
+        penalties=found.penalties,
         metrics=found.metrics,
         updates=found.updates,
         location=_user_line(),
@@ -121,7 +124,7 @@ def _infer(
     masks: tuple[Spec | None, ...],
     training: bool | None,
 ) -> Inference:
-    def compute(key: Any, leaves: tuple, tensors: tuple, tensor_masks: tuple) -> Output:
+    def compute(key: Any, leaves: tuple, tensors: tuple, tensor_masks: tuple) -> tuple:
         layer = skeleton.join(leaves)
         inputs = fill_arrays(args, tensors)
         shapes = structure.fill(args, specs)
@@ -137,9 +140,9 @@ def _infer(
         call_options = fill_arrays(options, tensors)
         if "mask" in call_options:
             context.mask = call_options.pop("mask")
-        return layer.run(context, *inputs, **call_options)
+        return layer.run(context, *inputs, **call_options), weight_losses(layer)
 
-    def evaluate(make: Any) -> Output:
+    def evaluate(make: Any) -> tuple[Output, tuple]:
         made = make([*weights, *specs, *masks])
         n, m = len(weights), len(specs)
         parts = tuple(made[:n]), tuple(made[n : n + m]), tuple(made[n + m :])
@@ -161,7 +164,8 @@ def _infer(
     return _describe(out, out)
 
 
-def _describe(low: Output, high: Output) -> Inference:
+def _describe(first: tuple[Output, tuple], second: tuple[Output, tuple]) -> Inference:
+    (low, penalties), (high, _) = first, second
     value, outputs = structure.number(low.value)
     _, others = structure.number(high.value)
     masks = mask_leaves(value, low.mask)
@@ -171,6 +175,7 @@ def _describe(low: Output, high: Output) -> Inference:
         outputs=tuple(_common(a, b) for a, b in zip(outputs, others, strict=True)),
         masks=tuple(_common(a, b) for a, b in zip(masks, other_masks, strict=True)),
         losses=len(low.losses),
+        penalties=len(penalties),
         metrics=tuple(low.metrics),
         updates=bool(low.updates),
     )

@@ -19,7 +19,10 @@ from fkeras.engine.structure import Ref
 
 
 def rename(
-    model: Network, names: Mapping[str, str] | Callable[[str], str] | None = None, *, prefix: str = ""
+    model: Network,
+    names: Mapping[str, str] | Callable[[str], str] | None = None,
+    *,
+    prefix: str = "",
 ) -> Model:
     """The same graph and weights with other layer names, so that two models can be merged.
 
@@ -105,7 +108,8 @@ def _rerecord(model: Network, layers: Mapping[str, Layer], opened: tuple) -> Mod
     _replay(graph, layers, slots, dict(opened), None)
     inputs = structure.fill(graph.inputs, slots)
     outputs = structure.fill(graph.outputs, slots)
-    return Model(inputs, outputs, name=model.name, trainable=model.trainable)
+    # replaced, not passed: layers inside keep their own marks
+    return Model(inputs, outputs, name=model.name).replace(trainable=model.trainable)
 
 
 def _replay(

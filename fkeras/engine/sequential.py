@@ -97,6 +97,8 @@ class Sequential(Network):
             raise ValueError(
                 f"{self.where}: has no layers. Make it of some: fk.Sequential([layers.Dense(2)])."
             )
+        if not specs:
+            self._require_graph("build")
         if len(specs) != 1:
             raise TypeError(
                 f"{self.where}: expected one input, received {len(specs)}. Layers in a row hand on "
@@ -112,8 +114,14 @@ class Sequential(Network):
         """The layers in a row, the input excepted."""
         return tuple(self.layers[name] for name in self.order)
 
-    def _with(self, members: Sequence[Layer], keep_input: bool = True) -> Self:
-        start = [] if self.graph is None or not keep_input else [self._input_layer()]
+    def _with(self, members: Sequence[Layer], first: int | None = 0) -> Self:
+        """The network of these members, of which the first one takes what member `first` took."""
+        start = []
+        if self.graph is not None and first == 0:
+            start = [self._input_layer()]
+        elif self.graph is not None and first is not None:
+            spec = self.graph.calls[first].outputs[0]
+            start = [InputLayer(spec.dims, dtype=spec.dtype)]
         # weights stay with their layers; the network is closed again around them
         return type(self)(
             [*start, *members], name=self.name, trainable=self.trainable, dtype=self.dtype
@@ -141,8 +149,10 @@ class Sequential(Network):
 
     def __getitem__(self, index: int | slice) -> Any:
         if isinstance(index, slice):
-            starts_here = range(len(self))[index][:1] == range(0, 1)
-            return self._with(self.members[index], keep_input=starts_here)
+            places = range(len(self))[index]
+            return self._with(
+                self.members[index], places[0] if places and places.step == 1 else None
+            )
         return self.members[index]
 
     # -- configuration ------------------------------------------------------------------------

@@ -164,7 +164,7 @@ def resolve(name: str, module: str | None, custom_objects: Mapping[str, Any] | N
     ours = parts[0] in ("keras", _PACKAGE)
     if ours:
         # keras.src.models.functional -> fkeras, keras.layers -> fkeras.layers
-        home = parts[1] if len(parts) > 1 and parts[1] not in ("src", "models") else None
+        home = ".".join(parts[1:]) if len(parts) > 1 and parts[1] not in ("src", "models") else None
         namespace = importlib.import_module(f"{_PACKAGE}.{home}" if home else _PACKAGE)
         name = _CLASS_ALIASES.get(name, name)
         if name in getattr(namespace, "__all__", ()):

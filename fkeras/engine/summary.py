@@ -27,7 +27,14 @@ def summary(network: Any, *, nested: bool = True) -> str:
     widths = [max(len(row[i]) for row in [_HEADINGS, *rows]) for i in range(len(_HEADINGS))]
     line = "  ".join("─" * width for width in widths)
     title = f"{type(network).__name__} {network.name!r}" if network.name else type(network).__name__
-    body = [title, line, _join(_HEADINGS, widths), line, *(_join(row, widths) for row in rows), line]
+    body = [
+        title,
+        line,
+        _join(_HEADINGS, widths),
+        line,
+        *(_join(row, widths) for row in rows),
+        line,
+    ]
     return "\n".join([*body, *_totals(network, abstract)])
 
 
@@ -84,7 +91,9 @@ def _count(leaves: Any) -> int:
 
 def _bytes(leaves: Any) -> int:
     return sum(
-        int(np.prod(leaf.shape)) * np.dtype(leaf.dtype).itemsize for leaf in leaves if leaf is not None
+        int(np.prod(leaf.shape)) * np.dtype(leaf.dtype).itemsize
+        for leaf in leaves
+        if leaf is not None
     )
 
 
@@ -99,7 +108,9 @@ def _size(count: int) -> str:
 
 def _totals(network: Any, abstract: Any) -> list[str]:
     if abstract.graph is None:
-        return ["Shapes follow when the network meets its inputs: build it, or start with fk.Input."]
+        return [
+            "Shapes follow when the network meets its inputs: build it, or start with fk.Input."
+        ]
     leaves = leaves_of(abstract)
     flags = skeleton_of(abstract).trainable
     trained = [leaf for leaf, flag in zip(leaves, flags, strict=True) if flag]

@@ -160,6 +160,38 @@ class LayerView:
             )
         return values[0]
 
+    def get_losses_for(self, inputs: Any) -> tuple[str, ...]:
+        """What adds a loss for these inputs, once for each loss.
+
+        Args:
+            inputs: a tensor (or coordinates) of this graph or a list of them: the calls on exactly
+                these. None: the layer itself, for its penalties on weights, which no call decides.
+        """
+        if inputs is None:
+            return (self.name,) * self.graph.calls[self._numbers[0]].penalties
+        return tuple(
+            self.graph.node_key(n)
+            for n in self._calls_on(inputs)
+            for _ in range(self.graph.calls[n].losses)
+        )
+
+    def get_updates_for(self, inputs: Any) -> tuple[str, ...]:
+        """The calls on exactly these inputs that change the layer's state in training.
+
+        Args:
+            inputs: as for `get_losses_for`; without inputs there are no updates.
+        """
+        calls = () if inputs is None else self._calls_on(inputs)
+        return tuple(self.graph.node_key(n) for n in calls if self.graph.calls[n].updates)
+
+    def _calls_on(self, inputs: Any) -> list[int]:
+        single = isinstance(inputs, Coord | GraphTensor)
+        tensors = [inputs] if single else list(inputs)
+        slots = tuple(
+            self.graph.slot(*(t.coord if isinstance(t, GraphTensor) else t)) for t in tensors
+        )
+        return [n for n in self._numbers if self.graph.calls[n].inputs == slots]
+
     @property
     def input(self) -> Any:
         """The input tensor (or a list of them) of the only call."""

@@ -125,6 +125,17 @@ def sublayers(layer: Any) -> Iterator[tuple[str, Any]]:
         pending.extend(reversed(inner))
 
 
+def reset_carries(layer: Any, state: Mapping[str, Any]) -> dict[str, Any]:
+    """The state of `layer` with the carries inside it reset by the layers that own them."""
+    fields = {name: getattr(layer, name) for name in skeleton_of(layer).children}
+    inner = {
+        name: child.reset_state(state[name])
+        for name, child in walk(fields, layer.transparent_field)
+        if name in state
+    }
+    return {**state, **inner}
+
+
 def weight_losses(layer: Any) -> tuple:
     """The regularization losses of all weights inside `layer`, frozen layers excepted."""
     return tuple(

@@ -125,7 +125,11 @@ def by_output(tree: Any, names: list[str], what: str) -> list[Any]:
         if unknown is not None or missing is not None:
             raise FKerasError(
                 f"{what}: expected a dictionary with the keys {', '.join(names)}; "
-                + (f"{unknown!r} is no output." if unknown is not None else f"{missing!r} is missing.")
+                + (
+                    f"{unknown!r} is no output."
+                    if unknown is not None
+                    else f"{missing!r} is missing."
+                )
                 + suggest(str(unknown), names)
             )
         return [tree[n] for n in names]
@@ -144,17 +148,17 @@ def by_output(tree: Any, names: list[str], what: str) -> list[Any]:
     return [tree]
 
 
-def metric_names(all_heads: tuple[Head, ...]) -> list[tuple[str, Any]]:
-    """`(name in the logs, metric)` for every metric of every output; names are unique."""
-    found: list[tuple[str, Any]] = []
+def metric_names(all_heads: tuple[Head, ...]) -> list[tuple[str, Any, Any]]:
+    """`(name in the logs, metric, spec)` for every metric of every output; names are unique."""
+    found: list[tuple[str, Any, Any]] = []
     for head in all_heads:
         prefix = f"{head.name}_" if len(all_heads) > 1 else ""
         for metric in (*head.metrics, *head.weighted_metrics):
             name = base = f"{prefix}{metric.name}"
             number = 1
-            while any(name == known for known, _ in found):
+            while any(name == known for known, _, _ in found):
                 name, number = f"{base}_{number}", number + 1
-            found.append((name, metric))
+            found.append((name, metric, head.spec))
     return found
 
 
@@ -164,7 +168,7 @@ def init_metrics(all_heads: tuple[Head, ...], layer_metrics: tuple[str, ...]) ->
     sums = {"loss": mean}
     if len(all_heads) > 1:
         sums |= {f"{h.name}_loss": mean for h in all_heads if h.loss is not None}
-    sums |= {name: metric.init() for name, metric in metric_names(all_heads)}
+    sums |= {name: metric.init(spec) for name, metric, spec in metric_names(all_heads)}
     sums |= {name: mean for name in layer_metrics if name not in sums}
     # every entry owns its buffers, so that a step may donate them
     return jax.tree.map(lambda a: jax.device_put(np.array(a)), sums)
@@ -195,7 +199,9 @@ def measure(
     each_weight = [weights] * len(names)
     if isinstance(weights, Mapping | tuple | list):
         each_weight = by_output(weights, names, "sample_weight")
-    size = jnp.float32(predictions[0].shape[0]) if valid is None else jnp.sum(valid, dtype="float32")
+    size = (
+        jnp.float32(predictions[0].shape[0]) if valid is None else jnp.sum(valid, dtype="float32")
+    )
     total = jnp.float32(0)
     sums: dict[str, Any] = {}
     ordered = metric_names(all_heads)
@@ -215,9 +221,8 @@ def measure(
             *((m, weight) for m in head.weighted_metrics),
         ]:
             name = ordered.pop(0)[0]
-            sums[name] = metric.update(
-                metric.init(), y, y_pred, sample_weight=used, mask=mask
-            )
+            empty = metric.init(y_pred)
+            sums[name] = metric.update(empty, y, y_pred, sample_weight=used, mask=mask)
     for loss in out.losses:
         total = total + loss.astype("float32")
     sums["loss"] = _mean_state(total, size)
@@ -240,7 +245,7 @@ def _both(mask: Any, valid: Any, y_pred: jax.Array) -> Any:
 
 def merge(all_heads: tuple[Head, ...], one: Mapping, two: Mapping) -> dict[str, Any]:
     """The sums of two batches together."""
-    by_name = dict(metric_names(all_heads))
+    by_name = {name: metric for name, metric, _ in metric_names(all_heads)}
     return {
         name: by_name[name].merge(one[name], two[name])
         if name in by_name
@@ -251,7 +256,7 @@ def merge(all_heads: tuple[Head, ...], one: Mapping, two: Mapping) -> dict[str, 
 
 def results(all_heads: tuple[Head, ...], sums: Mapping) -> dict[str, jax.Array]:
     """The logs of some sums: the loss first."""
-    by_name = dict(metric_names(all_heads))
+    by_name = {name: metric for name, metric, _ in metric_names(all_heads)}
     order = ["loss", *(n for n in sums if n.endswith("_loss")), *sums]
     return {
         name: by_name[name].result(sums[name])

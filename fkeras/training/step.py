@@ -61,7 +61,9 @@ def unpack(batch: Any) -> tuple[Any, Any, Any]:
 
 # What crosses the dispatch is the carry and plain key data: a typed key is unflattened in Python.
 @functools.partial(jax.jit, static_argnums=(0, 1), donate_argnums=2)
-def compiled_train(trainer: Any, impl: str, carry: tuple, key: Any, batch: tuple, valid: Any) -> tuple:
+def compiled_train(
+    trainer: Any, impl: str, carry: tuple, key: Any, batch: tuple, valid: Any
+) -> tuple:
     """One step of `fit`: the next carry."""
     run = TrainState(*carry, key=jax.random.wrap_key_data(key, impl=impl))
     run, _ = train_step(trainer, run, batch, valid)

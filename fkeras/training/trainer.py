@@ -6,11 +6,10 @@ from collections.abc import Mapping
 from typing import Any, ClassVar
 
 import jax
-
 import numpy as np
 
 from fkeras import losses, metrics, optimizers
-from fkeras.engine import Configurable, Layer, Network, option, partition
+from fkeras.engine import Configurable, Layer, option, partition
 from fkeras.training import checks, data, objective, step
 from fkeras.training.history import History
 from fkeras.training.progress import Progress
@@ -126,7 +125,9 @@ class Trainer(Configurable):
 
     def reset_metrics(self, run: TrainState) -> TrainState:
         """The run with empty metric sums."""
-        return run.replace(metrics=jax.tree.map(lambda a: jax.device_put(np.zeros(a.shape, a.dtype)), run.metrics))
+        return run.replace(
+            metrics=jax.tree.map(lambda a: jax.device_put(np.zeros(a.shape, a.dtype)), run.metrics)
+        )
 
     def fit(
         self,
@@ -216,9 +217,7 @@ class Trainer(Configurable):
             logs = self._logs(carry[0], carry[3])
             progress.stop()
             if validation_data is not None and (epoch + 1) % validation_freq == 0:
-                sums = self._test(
-                    carry[0], carry[1], empty, held, validation_batch_size or size
-                )[1]
+                sums = self._test(carry[0], carry[1], empty, held, validation_batch_size or size)[1]
                 logs |= {f"val_{n}": v for n, v in self._logs(carry[0], sums).items()}
             progress.end(logs, done)
             for name, value in logs.items():
@@ -316,7 +315,7 @@ class Trainer(Configurable):
         return {name: float(found[name]) for name in names}
 
     def _metric_order(self, model: Any) -> list[str]:
-        return [name for name, _ in objective.metric_names(objective.heads(self, model))]
+        return [name for name, *_ in objective.metric_names(objective.heads(self, model))]
 
 
 def _host(x: Any, y: Any, sample_weight: Any = None, call: str = "fit") -> tuple:

@@ -1,0 +1,366 @@
+"""Engine cases 29 to 48: calls, what is checked in them, and what they record."""
+
+import ast
+import gc
+import pathlib
+import random
+
+import chex
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+
+import fkeras as fk
+from fkeras import layers, ops
+from fkeras.engine.spec import as_spec
+from tests.engine_layers import Affine, Checked, Tally
+
+KEY = jax.random.key(5)
+X = np.random.default_rng(0).normal(size=(8, 4)).astype("float32")
+
+
+def test_row_029_a_subclass_with_three_methods_trains():
+    class SimpleDense(fk.Layer):
+        units: int = fk.option(1)
+        kernel: jax.Array | None = fk.weight(initializer=fk.initializers.GlorotUniform())
+
+        @property
+        def input_spec(self):
+            return fk.InputSpec(min_ndim=2)
+
+        def build(self, key, x):
+            return self.with_weights(key, kernel=(x.shape[-1], self.units))
+
+        def call(self, x):
+            return x @ self.kernel
+
+    model = fk.Sequential([fk.Input((4,)), SimpleDense(1)])
+    trainer = fk.Trainer(fk.optimizers.SGD(0.1), "mse")
+    run = start = trainer.init(model, KEY)
+    step = jax.jit(trainer.step)
+    target = X @ np.array([[1.0], [-2.0], [0.5], [0.0]], "float32")
+    losses = []
+    for _ in range(30):
+        run, logs = step(run, (X, target))
+        losses.append(float(logs["loss"]))
+    assert losses[-1] < 0.05 * losses[0]
+    assert run.model != start.model
+
+
+def test_row_029_a_layer_without_a_call_says_what_to_write():
+    class Empty(fk.Layer):
+        pass
+
+    with pytest.raises(NotImplementedError, match=r"Empty.*def call\(self, x\)"):
+        Empty()(X)
+
+
+@pytest.mark.parametrize("seed", range(8))
+def test_row_030_a_call_extends_the_graph_and_changes_nothing(seed):
+    draw = random.Random(seed)
+    x = fk.Input((4,), name="x")
+    tensors = [x]
+    pool = [layers.Dense(4), ops.tanh, layers.Add(), layers.Concatenate(), layers.Dense(4, "relu")]
+    for _ in range(draw.randint(3, 9)):
+        layer = draw.choice(pool)
+        ends = [t for t in tensors if t.shape == (None, 4)]
+        before = fk.Model(x, list(tensors)).graph
+        digest, copy = hash(before), fk.Model(x, list(tensors)).graph
+        if isinstance(layer, layers.Add | layers.Concatenate):
+            inputs = [draw.choice(ends), draw.choice(ends)]
+            y = layer(inputs)
+            inputs.clear()  # the caller's list is the caller's
+            assert len(y.node.inputs) == 2
+        else:
+            y = layer(draw.choice(ends))
+        after = fk.Model(x, [*tensors, y]).graph
+        assert (hash(before), before) == (digest, copy)
+        assert len(after.calls) == len(before.calls) + 1
+        assert len(after.nodes - before.nodes) == 1
+        tensors.append(y)
+
+
+def test_row_031_what_one_call_builds_binds_the_others():
+    a, b, c = fk.Input((16,)), fk.Input((16,)), fk.Input((8,))
+    dense = layers.Dense(3, name="dense_1")
+    outputs = [dense(a), dense(b), dense(c)]
+    assert fk.Model([a, b], outputs[:2]).graph.layer("dense_1").output_shape == (None, 3)
+    with pytest.raises(
+        fk.InputSpecError,
+        match=r"'dense_1' \(Dense\), call 2: .*size 16, received \(b, 8\).*another",
+    ) as raised:
+        fk.Model([a, b, c], outputs)
+    assert raised.value.node == 2
+    built = dense.build(KEY, (None, 16))
+    assert built(a).shape == (None, 3)
+    with pytest.raises(fk.InputSpecError, match=r"'dense_1' \(Dense\).*size 16, received \(b, 8\)"):
+        built(c)
+
+
+def test_row_031_also_where_no_spec_says_so():
+    a, b = fk.Input((16,)), fk.Input((8,))
+    affine = Affine(3, name="affine")
+    outputs = [affine(a), affine(b)]
+    with pytest.raises(TypeError) as raised:
+        fk.Model([a, b], outputs)
+    assert any("'affine' (Affine)" in note for note in raised.value.__notes__)
+    times = fk.Input((None, 2)), fk.Input((5, 2))
+    lstm = layers.LSTM(3)
+    model = fk.Model(list(times), [lstm(t) for t in times]).build(KEY)
+    assert model.count_params() == 4 * (2 * 3 + 3 * 3 + 3), "another length is no other width"
+
+
+@pytest.mark.parametrize(
+    "make", [lambda: layers.Dense(2), lambda: fk.Sequential([layers.Dense(2)])]
+)
+def test_row_032_a_layer_that_knows_no_shape(make):
+    with pytest.raises(
+        fk.FKerasError, match=r"build needs .*build\(jax\.random\.key\(0\), \(None, 8\)\)"
+    ):
+        make().build(KEY)
+
+
+def test_row_032_weights_need_known_sizes():
+    with pytest.raises(
+        ValueError, match=r"'kernel' needs known sizes, received the shape \(None, 2\)"
+    ):
+        layers.Dense(2).build(KEY, (None, None))
+    with pytest.raises(fk.FKerasError, match="init_state needs"):
+        fk.Sequential([layers.BatchNormalization()]).init_state()
+    with pytest.raises(fk.FKerasError, match="init_state needs the shape of every input"):
+        layers.BatchNormalization().init_state()
+
+
+def test_row_033_build_is_a_pure_function_of_key_and_shape():
+    layer = layers.Dense(3)
+    shapes = [jax.eval_shape(lambda k: layer.build(k, (None, 4)), KEY) for _ in range(2)]
+    assert jax.tree.leaves(shapes[0]) == jax.tree.leaves(shapes[1])
+    assert jax.tree.structure(shapes[0]) == jax.tree.structure(shapes[1])
+    np.random.seed(0)
+    before = np.random.get_state()[1].tolist(), random.getstate()
+    first, second = layer.build(KEY, (None, 4)), layer.build(KEY, (None, 4))
+    assert first == second
+    assert (np.random.get_state()[1].tolist(), random.getstate()) == before
+    assert layer.build(jax.random.key(6), (None, 4)) != first
+    with pytest.raises(TypeError, match="typed PRNG key first, received int"):
+        layer.build(0, (None, 4))
+
+
+def test_row_034_an_array_among_tensors_is_a_constant():
+    x = fk.Input((4,), name="x")
+    constant = np.arange(4, dtype="float32").reshape(1, 4)
+    y = layers.Add()([x, constant])
+    constant[:] = 100.0  # the caller's array is the caller's
+    model = fk.Model(x, y)
+    np.testing.assert_array_equal(model(X), X + np.arange(4, dtype="float32")[None])
+    assert model.graph.layer("add").input.coord == ("x", 0, 0)
+    again = fk.Model.from_config(model.get_config())
+    assert again == model
+    with pytest.raises(fk.FKerasError, match="a traced array"):
+        jax.jit(lambda c: fk.Model(x, layers.Add()([x, c]))(X))(constant)
+    with pytest.raises(TypeError, match="expected arrays or symbolic tensors, received str"):
+        layers.Dense(2)("x")
+
+
+WRONG = [
+    (
+        (fk.InputSpec(), fk.InputSpec()),
+        [fk.Input((4,))],
+        r"'picky' \(Checked\): expected 2 inputs, received 1: \(b, 4\)",
+        None,
+    ),
+    (fk.InputSpec(ndim=3), [fk.Input((4,))], "expected ndim=3, received ndim=2", 0),
+    (fk.InputSpec(max_ndim=2), [fk.Input((3, 4))], "expected max_ndim=2, received ndim=3", 0),
+    (fk.InputSpec(min_ndim=3), [fk.Input((4,))], r"min_ndim=3, received ndim=2.*x\[None\]", 0),
+    (
+        fk.InputSpec(dtype="int32"),
+        [fk.Input((4,))],
+        "dtype=int32, received dtype=float32.*astype",
+        0,
+    ),
+    (fk.InputSpec(axes={-1: 5}), [fk.Input((4,))], r"axis -1 of size 5, received \(b, 4\)", 0),
+    (fk.InputSpec(shape=(None, 7)), [fk.Input((4,))], r"shape=\(None, 7\), received \(b, 4\)", 0),
+    (
+        (fk.InputSpec(), fk.InputSpec(ndim=3)),
+        [fk.Input((4,)), fk.Input((4,))],
+        r"'picky' \(Checked\), input 1: expected ndim=3",
+        1,
+    ),
+]
+ROWS = ["035", "036", "036_max", "036_min", "037", "038", "039", "040"]
+
+
+@pytest.mark.parametrize(("spec", "inputs", "message", "index"), WRONG, ids=ROWS)
+def test_rows_035_to_040_an_input_that_does_not_fit(spec, inputs, message, index):
+    layer = Checked(spec, name="picky")
+    arrays = [np.zeros([2 if d is None else d for d in x.shape], x.dtype) for x in inputs]
+    for given in (inputs, arrays):
+        with pytest.raises(fk.FKerasError, match=message.replace(r"\(b,", r"\((b|2),")) as raised:
+            layer(*given)
+        assert isinstance(raised.value, ValueError)
+        assert isinstance(raised.value, fk.InputSpecError)
+        assert raised.value.layer == "'picky' (Checked)"
+        assert raised.value.input_index == index
+        assert raised.value.node is None
+
+
+@pytest.mark.parametrize(
+    ("spec", "shape"),
+    [
+        (fk.InputSpec(axes={-1: 5}), (3, None)),
+        (fk.InputSpec(axes={-1: None}), (3, 4)),
+        (fk.InputSpec(shape=(9, None)), (4,)),
+        (fk.InputSpec(shape=(None, 7)), (None,)),
+        (fk.InputSpec(ndim=2, dtype="float32"), (4,)),
+    ],
+    ids=["038_unknown_size", "038_any_size", "039_both_ways", "039_unknown_size", "036_exact"],
+)
+def test_rows_036_to_039_what_is_unknown_passes(spec, shape):
+    x = fk.Input(shape)
+    assert Checked(spec)(x).shape == x.shape
+
+
+def test_row_039_a_known_batch_size_must_be_the_one_that_is_asked_for():
+    with pytest.raises(fk.InputSpecError, match=r"shape=\(9, None\), received \(8, 4\)"):
+        Checked(fk.InputSpec(shape=(9, None)))(X)
+
+
+def test_row_041_what_is_a_symbolic_tensor():
+    is_symbolic = fk.engine.is_symbolic
+    x = fk.Input((4,))
+    assert is_symbolic(x)
+    assert isinstance(x, fk.KerasTensor)
+    others = [X, jnp.ones(2), jax.ShapeDtypeStruct((2,), "float32"), 1.0, None, "x", [x], x.node]
+    assert not any(is_symbolic(value) for value in others)
+    seen = []
+    jax.jit(lambda tracer: seen.append(is_symbolic(tracer)) or tracer)(X)
+    assert seen == [False]
+
+
+def test_row_042_there_is_no_variable():
+    for path in pathlib.Path(fk.__file__).parent.rglob("*.py"):
+        for node in ast.walk(ast.parse(path.read_text())):
+            assert not (isinstance(node, ast.ClassDef) and node.name.endswith("Variable")), path
+    built = layers.Dense(2).build(KEY, (None, 4))
+    assert all(type(w) is type(jnp.ones(1)) for w in jax.tree.leaves(built))
+    with pytest.raises(AttributeError, match=r"jax\.tree\.leaves"):
+        built.variables  # noqa: B018
+    with pytest.raises(AttributeError, match=r"'kernel' cannot be set.*replace\(kernel="):
+        built.kernel = jnp.zeros((4, 2))
+
+
+SHAPED = [
+    (lambda d: layers.Dense(d.randint(1, 5)), 2),
+    (lambda d: layers.LSTM(d.randint(1, 4), return_sequences=d.random() < 0.5), 3),
+    (lambda d: layers.Conv1D(2, d.randint(1, 3), strides=d.randint(1, 2), padding="same"), 3),
+    (lambda d: layers.MaxPooling1D(d.randint(1, 3), padding="same"), 3),
+    (lambda d: layers.BatchNormalization(), 3),
+    (lambda d: layers.UpSampling1D(d.randint(1, 3)), 3),
+    (lambda d: layers.ZeroPadding1D(d.randint(0, 3)), 3),
+    (lambda d: layers.GlobalMaxPooling1D(keepdims=d.random() < 0.5), 3),
+    (lambda d: layers.Permute((2, 1)), 3),
+    (lambda d: layers.RepeatVector(d.randint(1, 4)), 2),
+]
+
+
+@pytest.mark.parametrize(("make", "ndim"), SHAPED, ids=lambda v: "")
+def test_row_043_inferred_shapes_are_those_of_the_arrays(make, ndim):
+    draw = random.Random(ndim)
+    for _ in range(20):
+        layer = make(draw)
+        sizes = tuple(draw.randint(3, 9) for _ in range(ndim))
+        unknown = [None, *(s if draw.random() < 0.5 else None for s in sizes[1:-1]), sizes[-1]]
+        if isinstance(layer, layers.RepeatVector | layers.Permute):
+            unknown = [None, *sizes[1:]]
+        found = layer(fk.Input(batch_shape=unknown)).shape
+        struct = jax.ShapeDtypeStruct(sizes, "float32")
+        built = jax.eval_shape(lambda k: layer.build(k, sizes), KEY)  # noqa: B023
+        state = layer.state_spec(sizes)
+        out = jax.eval_shape(lambda m, s, x: m.apply(x, state=s).value, built, state, struct)
+        assert len(found) == len(out.shape)
+        assert found[0] is None
+        assert all(f is None or f == o for f, o in zip(found, out.shape, strict=True)), found
+        assert found[-1] == out.shape[-1] or None in unknown[1:]
+
+
+def test_row_044_a_layer_that_returns_its_input_has_an_output_of_its_own():
+    x = fk.Input((4,), name="x")
+    y = layers.Identity(name="same")(x)
+    assert y is not x
+    model = fk.Model(x, y)
+    view = model.graph.layer("same")
+    assert (view.input.coord, view.output.coord) == (("x", 0, 0), ("same", 0, 0))
+    assert jax.make_jaxpr(lambda a: model.apply(a).value)(X).eqns == []
+    np.testing.assert_array_equal(fk.Model(x, [x, y])(X)[0], X)
+
+
+def test_row_046_a_foreign_array_is_recorded_as_a_constant():
+    x = fk.Input((4,), name="x")
+    y = x + np.ones((1, 4), "float32")
+    assert y.node.inputs == (x,)
+    constants = [leaf for leaf in y.node.args.children if isinstance(leaf, fk.engine.ArrayConstant)]
+    assert len(constants) == 1
+    assert constants[0].shape == (1, 4)
+    node = fk.Model(x, y).graph.layer("add").nodes[0]
+    assert node.inbound_layers == ("x",)
+    assert None not in node.input_tensors
+
+
+def test_row_047_each_call_is_a_node():
+    inner = fk.Sequential([fk.Input((4,)), layers.Dense(4)], name="inner")
+    xs = [fk.Input((4,)) for _ in range(5)]
+    graph = fk.Model(xs, [inner(x) for x in xs]).graph
+    assert len(graph.layer("inner").nodes) == 5
+    assert len(inner.graph.layer("dense").nodes) == 1
+    sources = [graph.layer("inner").get_input_at(i).coord.layer for i in range(5)]
+    assert sources == list(graph.input_names)
+
+
+def test_row_047_models_that_are_thrown_away_leave_nothing():
+    layer = layers.Dense(2).build(KEY, (None, 4))
+    kinds = (fk.Graph, fk.Node, fk.KerasTensor, fk.Model)
+
+    def count():
+        gc.collect()
+        return sum(isinstance(o, kinds) for o in gc.get_objects())
+
+    def throw_away(times):
+        for _ in range(times):
+            x = fk.Input((4,))
+            fk.Model(x, layer(layer(x)[:, :1] * np.ones((1, 4), "float32")))
+
+    throw_away(2)
+    before, attributes = count(), set(vars(layer))
+    throw_away(300)
+    assert count() == before
+    assert set(vars(layer)) == attributes
+
+
+def test_row_048_programs_name_their_layers():
+    x = fk.Input((4,))
+    inner = fk.Sequential([layers.Dense(3)], name="inner")
+    model = fk.Model(x, layers.Dense(2, name="head")(inner(x)), name="model").build(KEY)
+    lowered = jax.jit(lambda m, a: m(a)).lower(model, X)
+    text = lowered.as_text(debug_info=True)
+    assert "model/inner/dense/" in text
+    assert "model/head/" in text
+
+
+def test_row_048_an_error_leaves_no_scope_behind():
+    class Failing(fk.Layer):
+        def call(self, x):
+            raise RuntimeError("inside")
+
+    x = fk.Input((4,))
+    with pytest.raises(RuntimeError, match="inside") as raised:
+        Failing(name="failing")(x)
+    assert any("'failing' (Failing)" in note for note in raised.value.__notes__)
+    with pytest.raises(RuntimeError, match="inside"):
+        jax.jit(Failing(name="failing"))(X)
+    tally = Tally("mean", name="after")
+    text = jax.jit(lambda a: tally.apply(a)).lower(X).as_text(debug_info=True)
+    assert "after/" in text
+    assert "failing" not in text
+    chex.assert_trees_all_close(tally.apply(X).metrics, {"mean": np.mean(X)}, rtol=1e-5)
+    assert as_spec(X).shape == (8, 4)

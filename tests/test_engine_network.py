@@ -1,0 +1,574 @@
+"""Engine cases 105 to 128: names, networks as layers, Sequential, the three modes of a call."""
+
+import dataclasses
+import gc
+import json
+import re
+import tracemalloc
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+
+import fkeras as fk
+from benchmarks import meter
+from fkeras import layers
+
+
+def block(x, units, prefix=""):
+    """A residual block whose layers are named, as in a pretrained network."""
+    h = layers.Dense(units, name=f"{prefix}body")(x)
+    h = layers.BatchNormalization(name=f"{prefix}norm")(h)
+    return layers.Add(name=f"{prefix}sum")([x, h])
+
+
+def resnet():
+    x = fk.Input((4,), name="x")
+    return fk.Model(x, block(block(x, 4, "a_"), 4, "b_"), name="resnet")
+
+
+def encoder():
+    x = fk.Input((4,), name="x")
+    h = layers.Dense(3, activation="tanh", name="dense")(x)
+    return fk.Model(x, layers.BatchNormalization(name="norm")(h), name="enc")
+
+
+def nested():
+    """A model that calls its encoder twice."""
+    a, b = fk.Input((4,), name="a"), fk.Input((4,), name="b")
+    enc = encoder()
+    return fk.Model([a, b], layers.Dense(2, name="head")(enc(a) * enc(b)))
+
+
+def ones(*shape):
+    return np.ones(shape, "float32")
+
+
+# -- rows 105 to 108: names, depth, constructor checks ----------------------------------------------
+
+
+def test_row_105_explicit_names_must_differ():
+    x = fk.Input((4,), name="x")
+    h = layers.Dense(2, name="same")(layers.Dense(3, name="same")(x))
+    with pytest.raises(ValueError, match=r"two layers are named 'same'.*replace\(name="):
+        fk.Model(x, h)
+
+
+def test_row_105_automatic_names_are_unique_and_skip_taken_ones():
+    x = fk.Input((4,), name="x")
+    h = layers.Dense(3)(layers.Dense(3, name="dense_1")(layers.Dense(3)(x)))
+    assert list(fk.Model(x, h).layers) == ["x", "dense", "dense_1", "dense_2"]
+
+
+def test_row_105_two_pretrained_networks_merge_under_a_prefix(key):
+    one, two = resnet().build(key), resnet().build(jax.random.key(7))
+    with pytest.raises(ValueError, match="two layers are named"):
+        fk.Model([one.inputs, two.inputs], layers.Add()([one.outputs, two.outputs]))
+    other = fk.rename(two, prefix="other_")
+    assert list(other.layers) == [f"other_{n}" for n in two.layers]
+    merged = fk.Model([one.inputs, other.inputs], layers.Add()([one.outputs, other.outputs]))
+    assert merged.built
+    assert merged.count_params() == one.count_params() + two.count_params()
+    x, y = ones(2, 4), 2 * ones(2, 4)
+    state = merged.init_state()
+    assert set(state) == {"a_norm", "b_norm", "other_a_norm", "other_b_norm"}
+    expected = one(x, state=one.init_state()) + two(y, state=two.init_state())
+    np.testing.assert_allclose(merged([x, y], state=state), expected, rtol=1e-6)
+
+
+def test_row_105_renaming_single_layers():
+    model = resnet()
+    renamed = fk.rename(model, {"a_body": "first"})
+    assert list(renamed.layers) == [n.replace("a_body", "first") for n in model.layers]
+    assert fk.rename(renamed, lambda n: "a_body" if n == "first" else n) == model
+    with pytest.raises(ValueError, match=r"no layer 'a_bdy'.*Did you mean 'a_body'"):
+        fk.rename(model, {"a_bdy": "first"})
+    with pytest.raises(ValueError, match="two layers are named 'b_body'"):
+        fk.rename(model, {"a_body": "b_body"})
+
+
+def test_row_105_renaming_keeps_options_and_pinned_calls(key):
+    x = fk.Input((4,), name="x")
+    out = layers.Dropout(0.5, name="drop")(x, training=False) * np.float32(2.0)
+    renamed = fk.rename(fk.Model(x, out), prefix="p_")
+    assert renamed.graph.layer("p_drop").nodes[0].arguments == {"training": False}
+    np.testing.assert_allclose(renamed.apply(ones(1, 4), training=True).value, 2 * ones(1, 4))
+
+
+def test_row_106_deep_networks_build_hash_and_pickle_without_recursion():
+    import pickle
+
+    x = h = fk.Input((2,), name="x")
+    for _ in range(3000):
+        h = layers.Activation("tanh")(h)
+    model = fk.Model(x, h)
+    again = pickle.loads(pickle.dumps(model))
+    assert again == model
+    assert len(model.graph.ancestors("activation_2999")) == 3000
+
+
+def test_row_107_an_input_given_twice():
+    x = fk.Input((4,), name="x")
+    with pytest.raises(ValueError, match="given twice"):
+        fk.Model([x, x], layers.Dense(2)(x))
+
+
+def test_row_107_inputs_and_outputs_must_be_symbolic():
+    x = fk.Input((4,), name="x")
+    y = layers.Dense(2)(x)
+    with pytest.raises(TypeError, match="symbolic tensors as inputs, received ndarray"):
+        fk.Model(ones(2, 4), y)
+    with pytest.raises(TypeError, match="symbolic tensors as outputs, received Dense"):
+        fk.Model(x, layers.Dense(2))
+    with pytest.raises(ValueError, match="at least one symbolic tensor as outputs"):
+        fk.Model(x, [])
+
+
+def test_row_107_a_tensor_from_the_middle_cuts_the_graph(key):
+    x = fk.Input((4,), name="x")
+    first, second = layers.Dense(3, name="first"), layers.Dense(2, name="second")
+    h = first(x)
+    y = second(h)
+    whole = fk.Model(x, y).build(key)
+    tail = fk.Model(h, y)
+    assert list(tail.layers) == ["input_layer", "second"]
+    assert tail.graph.layer("input_layer").output_shape == (None, 3)
+    assert (first, second) == (layers.Dense(3, name="first"), layers.Dense(2, name="second"))
+    top = fk.Model(whole.tensor("first"), whole.outputs)
+    values = np.asarray(whole.layers["first"](ones(2, 4)))
+    np.testing.assert_allclose(top(values), whole(ones(2, 4)), rtol=1e-6)
+
+
+def test_row_108_an_unused_input_is_allowed(key):
+    x, unused = fk.Input((4,), name="x"), fk.Input((7,), name="unused")
+    model = fk.Model([x, unused], layers.Dense(2, name="d")(x)).build(key)
+    assert model.input_names == ("x", "unused")
+    assert "unused" in model.layers
+    one = model([ones(2, 4), ones(2, 7)])
+    np.testing.assert_array_equal(one, model([ones(2, 4), 5 * ones(2, 7)]))
+    with pytest.raises(fk.FKerasError, match=r"expected 2 inputs as \[x, unused\], received 1"):
+        model(ones(2, 4))
+
+
+# -- rows 109 to 112: running, nesting, freezing, looking up -----------------------------------------
+
+
+def test_row_109_repeated_calls_leave_memory_flat(key):
+    model = resnet().build(key)
+    state, x = model.init_state(), ones(2, 4)
+    graph = model.graph
+    for _ in range(50):
+        model(x, state=state)
+    gc.collect()
+    tracemalloc.start()
+    try:
+        before = tracemalloc.get_traced_memory()[0]
+        with meter.count_compiles() as compiles:
+            for _ in range(1000):
+                model(x, state=state)
+        gc.collect()
+        grown = tracemalloc.get_traced_memory()[0] - before
+    finally:
+        tracemalloc.stop()
+    assert grown < 50_000
+    assert len(compiles) == 0
+    assert model.graph is graph
+
+
+def test_row_109_every_call_is_computed_once(key):
+    x = fk.Input((4,), name="x")
+    h = layers.Dense(4, activation="tanh", name="h")(x)
+    model = fk.Model(x, [h + h, layers.Add()([h, h]), h * 2.0]).build(key)
+    text = str(jax.make_jaxpr(lambda m, v: m(v))(model, ones(2, 4)))
+    assert text.count("dot_general") == 1
+    assert text.count(" tanh") == 1
+
+
+def test_row_110_a_nested_model_is_one_node_a_call(key):
+    model = nested()
+    assert len(model.graph.layer("enc").nodes) == 2
+    inner = model.layers["enc"]
+    assert [len(inner.graph.layer(n).nodes) for n in inner.graph.layers] == [1, 1, 1]
+    with pytest.raises(ValueError, match="called 2 times"):
+        _ = model.graph.layer("enc").output
+    assert inner.graph.layer("norm").output.coord == ("norm", 0, 0)
+    assert model.build(key).count_params() == (4 * 3 + 3) + 6 + (3 * 2 + 2)
+    assert set(model.init_state()) == {"enc"}
+    assert set(model.init_state()["enc"]) == {"norm"}
+
+
+def test_row_110_a_nested_model_is_an_ordinary_layer(key):
+    model = nested().build(key)
+    enc = model.layers["enc"]
+    again = fk.Input((4,), name="again")
+    other = fk.Model(again, enc(again))
+    assert other.built
+    state = {"enc": enc.init_state()}
+    np.testing.assert_array_equal(
+        other(ones(2, 4), state=state), enc(ones(2, 4), state=state["enc"])
+    )
+    assert other.layers["enc"].layers["dense"].kernel is enc.layers["dense"].kernel
+
+
+def test_row_110_inlining_changes_no_value(key):
+    model = nested().build(key)
+    flat = fk.inline(model, "enc")
+    assert list(flat.layers) == ["a", "b", "enc_dense", "enc_norm", "multiply", "head"]
+    assert flat.built
+    assert flat.count_params() == model.count_params()
+    assert len(flat.graph.layer("enc_dense").nodes) == 2
+    x = [ones(3, 4), jax.random.normal(key, (3, 4))]
+    out = model.apply(x, state=model.init_state(), training=True)
+    flat_out = flat.apply(x, state=flat.init_state(), training=True)
+    np.testing.assert_allclose(flat_out.value, out.value, rtol=1e-6)
+    for name, value in out.updates["enc"]["norm"].items():
+        np.testing.assert_allclose(flat_out.updates["enc_norm"][name], value, rtol=1e-6)
+
+
+def test_row_110_inlining_carries_a_pinned_mode_and_masks(key):
+    ids = fk.Input((5,), dtype="int32", name="ids")
+    words = fk.Input((5, 3), name="words")
+    body = layers.LSTM(2, name="lstm")(layers.Dropout(0.5, name="drop")(words))
+    inner = fk.Model(words, body, name="inner")
+    out = inner(layers.Embedding(9, 3, mask_zero=True, name="embed")(ids), training=False)
+    model = fk.Model(ids, out).build(key)
+    flat = fk.inline(model, "inner")
+    assert flat.graph.layer("inner_drop").nodes[0].arguments == {"training": False}
+    assert flat.graph.layer("inner_lstm").input_mask is not None
+    x = np.array([[1, 2, 0, 0, 0]], "int32")
+    np.testing.assert_allclose(
+        flat.apply(x, training=True).value, model.apply(x, training=True).value, rtol=1e-6
+    )
+
+
+def test_row_110_inlining_a_sequential_and_what_cannot_be_inlined():
+    x = fk.Input((4,), name="x")
+    stack = fk.Sequential([layers.Dense(3), layers.Dense(2)], name="stack")
+    model = fk.Model(x, stack(x))
+    assert list(fk.inline(model, "stack").layers) == ["x", "stack_dense", "stack_dense_1"]
+    with pytest.raises(TypeError, match="'d' .Dense., which has no graph"):
+        fk.inline(fk.Model(x, layers.Dense(2, name="d")(x)), "d")
+    with pytest.raises(ValueError, match="no layer 'stak'.*Did you mean 'stack'"):
+        fk.inline(model, "stak")
+
+
+def test_row_111_freezing_a_sub_model(key):
+    model = nested().build(key)
+    frozen = fk.freeze(model, "enc")
+    trainable, rest = fk.partition(frozen)
+    assert [w.shape for w in jax.tree.leaves(trainable)] == [(3, 2), (2,)]
+    assert len(jax.tree.leaves(rest)) == 4
+    assert fk.combine(trainable, rest) == frozen
+    assert not frozen.layers["enc"].layers["norm"].trainable
+    part = fk.freeze(model, "enc/dense")
+    assert len(jax.tree.leaves(fk.partition(part)[0])) == 4
+    assert part.layers["enc"].trainable
+    assert fk.unfreeze(frozen, "enc") == model
+    assert model.layers["enc"].trainable
+
+
+def test_row_111_trainable_of_the_constructor_reaches_all_inside(key):
+    x = fk.Input((4,), name="x")
+    model = fk.Model(x, encoder()(x), trainable=False).build(key)
+    assert jax.tree.leaves(fk.partition(model)[0]) == []
+    assert not model.layers["enc"].layers["dense"].trainable
+
+
+def test_row_112_looking_up_layers():
+    model = resnet()
+    assert model.get_layer("a_body").units == 4
+    assert model.get_layer(index=1) is model.layers["a_body"]
+    assert model.get_layer(index=-1) is model.layers["b_sum"]
+    with pytest.raises(ValueError, match="no layer 'zz'.*Existing layers are: x, a_body"):
+        model.get_layer("zz")
+    with pytest.raises(ValueError, match="expected a name or an index, received neither"):
+        model.get_layer()
+    with pytest.raises(ValueError, match="asked for layer 99, but the model has 7 layers"):
+        model.get_layer(index=99)
+    with pytest.raises(ValueError, match="no layer 'zz' in this graph"):
+        model.graph.layer("zz")
+
+
+# -- row 113: subclasses -----------------------------------------------------------------------------
+
+
+class Residual(fk.Model):
+    """Two layers and a connection around them."""
+
+    units: int
+    rate: float = 0.0
+
+    def call(self, x):
+        h = layers.Dense(self.units, activation="tanh", name="inner")(x)
+        return x + layers.Dropout(self.rate)(h)
+
+
+class WithoutCall(fk.Model):
+    """A subclass that forgot its call."""
+
+    units: int = 2
+
+
+def test_row_113_a_subclass_is_recorded_and_goes_to_json(key):
+    x = fk.Input((4,), name="x")
+    model = fk.Model(x, Residual(4, name="second")(Residual(4, name="first")(x))).build(key)
+    assert set(model.layers["first"].layers) == {"input_layer", "inner", "dropout", "add"}
+    config = json.loads(json.dumps(model.get_config()))
+    again = fk.Model.from_config(config, {"Residual": Residual})
+    assert again == nested_free(model)
+    again, _ = again.build(jax.random.key(5)).set_weights(model.get_weights())
+    np.testing.assert_array_equal(again(ones(2, 4)), model(ones(2, 4)))
+
+
+def nested_free(model):
+    """The model without weights."""
+    return model.unbuilt()
+
+
+def test_row_113_a_subclass_as_a_plain_model(key):
+    model = Residual(4).build(key, (None, 4))
+    plain = model.functional()
+    assert type(plain) is fk.Model
+    again = fk.Model.from_config(json.loads(json.dumps(plain.get_config())))
+    again, _ = again.build(key).set_weights(model.get_weights())
+    np.testing.assert_array_equal(again(ones(2, 4)), model(ones(2, 4)))
+
+
+def test_row_113_mistakes_in_subclasses():
+    x = fk.Input((4,))
+    with pytest.raises(NotImplementedError, match="has no `call`"):
+        WithoutCall()(x)
+    with pytest.raises(TypeError, match=r"'unts'. Did you mean 'units'"):
+        Residual(unts=4)
+    assert Residual(4) == Residual(4)
+    assert Residual(4) != Residual(5)
+
+
+# -- rows 115, 117, 119: Sequential, paths, values -----------------------------------------------------
+
+
+def test_row_115_a_delayed_build(key):
+    model = fk.Sequential([layers.Dense(2), layers.Dense(3)])
+    assert not model.built
+    assert jax.tree.leaves(model) == []
+    built = model.build(key, (None, 4))
+    assert len(jax.tree.leaves(built)) == 4
+    assert jax.tree.leaves(model) == []
+    assert built.graph.layer("dense_1").output_shape == (None, 3)
+    with pytest.raises(fk.FKerasError, match="Build it"):
+        model(ones(2, 4))
+
+
+def test_row_115_add_pop_and_slices_are_new_values(key):
+    model = fk.Sequential([fk.Input((4,)), layers.Dense(3)])
+    longer = model.add(layers.Dense(2)).add(layers.Activation("relu"))
+    assert (len(model), len(longer)) == (1, 3)
+    assert longer.pop().pop() == model
+    built = longer.build(key)
+    head = built[:-1]
+    assert isinstance(head, fk.Sequential)
+    assert head.built
+    assert head.order == ("dense", "dense_1")
+    assert head[0].kernel is built[0].kernel
+    assert built[-1].activation is layers.Activation("relu").activation
+    np.testing.assert_array_equal(built[1:](built[0](ones(2, 4))), built(ones(2, 4)))
+    assert [layer.name for layer in built] == list(built.order)
+
+
+class Two(fk.Layer):
+    """A layer with two outputs."""
+
+    def call(self, x):
+        return x, x
+
+
+def test_row_115_mistakes():
+    with pytest.raises(TypeError, match="expected layers, received int"):
+        fk.Sequential([layers.Dense(2), 3])
+    with pytest.raises(TypeError, match=r"It is a class: write Dense\("):
+        fk.Sequential([layers.Dense])
+    with pytest.raises(TypeError, match="layers.Lambda"):
+        fk.Sequential([jnp.tanh])
+    with pytest.raises(TypeError, match=r"Write fk.Sequential\(\[layer\]\)"):
+        fk.Sequential(layers.Dense(2))
+    with pytest.raises(ValueError, match="returns tuple"):
+        fk.Sequential([fk.Input((2,)), Two()])
+    with pytest.raises(IndexError, match="no layers to take away"):
+        fk.Sequential([]).pop()
+    with pytest.raises(ValueError, match="has no layers"):
+        fk.Sequential([]).build(jax.random.key(0), (None, 2))
+    with pytest.raises(IndexError):
+        _ = fk.Sequential([layers.Dense(2)])[3]
+
+
+def test_row_115_json_round_trip():
+    for model in (
+        fk.Sequential([fk.Input((4,)), layers.Dense(3), layers.Dropout(0.5)], name="s"),
+        fk.Sequential([layers.Dense(3), layers.Dense(3)]),
+    ):
+        config = json.loads(json.dumps(model.get_config()))
+        assert fk.Sequential.from_config(config) == model
+
+
+def test_row_117_key_paths_are_names(key):
+    model = nested().build(key)
+    paths = [jax.tree_util.keystr(p) for p, _ in jax.tree_util.tree_leaves_with_path(model)]
+    assert [p.strip(".") for p in paths] == [
+        "enc/dense/kernel",
+        "enc/dense/bias",
+        "enc/norm/gamma",
+        "enc/norm/beta",
+        "head/kernel",
+        "head/bias",
+    ]
+
+
+def test_row_119_nothing_can_be_set(key):
+    layer = layers.Dense(2).build(key, (None, 3))
+    model = resnet()
+    for value, name in ((layer, "kernel"), (layer, "units"), (model, "graph"), (model, "new")):
+        with pytest.raises(dataclasses.FrozenInstanceError, match=name):
+            setattr(value, name, None)
+    with pytest.raises(dataclasses.FrozenInstanceError, match="fk.freeze"):
+        layer.trainable = False
+    with pytest.raises(dataclasses.FrozenInstanceError):
+        del layer.kernel
+    with pytest.raises(TypeError):
+        model.layers["a_body"] = layer
+    with pytest.raises(dataclasses.FrozenInstanceError):
+        model.graph.calls = ()
+
+
+# -- rows 120 to 127: three methods, three modes, values ------------------------------------------------
+
+
+class SimpleDense(fk.Layer):
+    """x @ w + b, the layer of Keras's own guide."""
+
+    units: int = 32
+    w: jax.Array | None = fk.weight(initializer=fk.initializers.RandomNormal())
+    b: jax.Array | None = fk.weight(initializer=fk.initializers.Zeros())
+
+    def build(self, key, x):
+        return self.with_weights(key, w=(x.shape[-1], self.units), b=(self.units,))
+
+    def call(self, x):
+        return x @ self.w + self.b.reshape(1, -1)
+
+
+def test_row_119_a_missing_attribute_says_what_to_write():
+    with pytest.raises(AttributeError, match="Did you mean 'units'"):
+        _ = layers.Dense(2).unit
+    with pytest.raises(AttributeError, match="Trainer"):
+        resnet().fit()
+    assert getattr(layers.Dense(2), "unit", None) is None
+
+
+def test_row_120_a_layer_in_three_methods_trains(key):
+    x = fk.Input((3,), name="x")
+    model = fk.Model(x, SimpleDense(1)(SimpleDense(4)(x))).build(key)
+    assert model.count_params() == 3 * 4 + 4 + 4 + 1
+    xs = jax.random.normal(jax.random.key(1), (16, 3))
+    ys = jnp.sum(xs, axis=1, keepdims=True)
+
+    def loss(model):
+        return jnp.mean(jnp.square(model(xs) - ys))
+
+    @jax.jit
+    def step(model):
+        value, grads = jax.value_and_grad(loss)(model)
+        return jax.tree.map(lambda w, g: w - 0.1 * g, model, grads), value
+
+    losses = []
+    for _ in range(100):
+        model, value = step(model)
+        losses.append(float(value))
+    assert losses[-1] < 0.1 * losses[0]
+
+
+def test_row_122_a_billion_weights_cost_no_memory(key):
+    x = fk.Input((32_768,), name="x")
+    model = fk.Model(x, layers.Dense(32_768)(x))
+    before = {id(a) for a in jax.live_arrays()}
+    shapes = jax.eval_shape(model.build, key)
+    assert sum(leaf.size for leaf in jax.tree.leaves(shapes)) == 32_768 * 32_769
+    assert all(isinstance(leaf, jax.ShapeDtypeStruct) for leaf in jax.tree.leaves(shapes))
+    assert isinstance(shapes, fk.Model)
+    assert sum(a.size for a in jax.live_arrays() if id(a) not in before) < 10_000
+
+
+def test_row_122_specs_are_checked_before_weights_are_made(key):
+    with pytest.raises(fk.InputSpecError):
+        layers.Dense(2).build(key, (4,))
+    with pytest.raises(ValueError, match="needs known sizes"):
+        layers.Dense(2).build(key, (None, None))
+
+
+def test_row_123_a_layer_on_a_numpy_array(key):
+    layer = layers.Dense(15).build(key, (None, 10))
+    assert layer(np.random.default_rng(0).random((20, 10), "float32")).shape == (20, 15)
+    with pytest.raises(fk.FKerasError, match="no weights yet"):
+        layers.Dense(15)(ones(20, 10))
+
+
+def test_row_124_one_layer_in_three_modes(key):
+    layer = layers.Dense(3, activation="tanh").build(key, (None, 4))
+    x = jax.random.normal(jax.random.key(1), (2, 4))
+    concrete = layer(x)
+    traced = jax.jit(lambda layer, x: layer(x))(layer, x)
+    symbol = fk.Input((4,))
+    recorded = layer(symbol)
+    assert isinstance(recorded, fk.KerasTensor)
+    np.testing.assert_allclose(traced, concrete, rtol=1e-6)
+    np.testing.assert_allclose(fk.Model(symbol, recorded)(x), concrete, rtol=1e-6)
+
+
+def test_row_125_a_tensor_is_a_shape_and_an_origin():
+    x = fk.Input((None, 4), name="x")
+    y = layers.Dense(3)(x)
+    assert y.shape == (None, None, 3)
+    assert y.dtype == "float32"
+    assert str(y.spec) == "(b, d1, 3)"
+    assert y.node.inputs == (x,)
+    with pytest.raises(fk.SymbolicValueError):
+        float(y)
+    with pytest.raises(fk.SymbolicValueError):
+        bool(y > 0)
+    with pytest.raises(fk.SymbolicValueError):
+        np.asarray(y)
+
+
+def test_row_127_graphs_are_values_to_search_over():
+    def candidate(width, depth):
+        x = h = fk.Input((4,), name="x")
+        for _ in range(depth):
+            h = layers.Dense(width)(h)
+        return fk.Model(x, h)
+
+    found = {}
+    for width, depth in [(2, 1), (2, 2), (3, 1), (2, 1), (3, 1)]:
+        found.setdefault(candidate(width, depth), []).append((width, depth))
+    assert sorted(map(len, found.values())) == [1, 2, 2]
+    assert found[candidate(2, 1)] == [(2, 1), (2, 1)]
+
+
+def test_row_127_equal_networks_share_one_compiled_program(key):
+    one, two = resnet().build(key), resnet().build(jax.random.key(3))
+    state, x = one.init_state(), ones(3, 4)
+    one(x, state=state)
+    with meter.count_compiles() as compiles:
+        two(x, state=state)
+    assert len(compiles) == 0
+    assert one != two
+    assert one.unbuilt() == two.unbuilt()
+
+
+def test_row_128_a_graph_prints_step_by_step():
+    model = nested()
+    text = model.summary(show=False)
+    assert [name for name in ("a (", "enc (", "multiply (", "head (") if name not in text] == []
+    assert "enc[0][0], enc[1][0]" in text
+    drawn = fk.to_mermaid(model)
+    assert re.search(r"head", drawn)
+    assert drawn == fk.to_mermaid(nested())
