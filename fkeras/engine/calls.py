@@ -56,7 +56,11 @@ def run(layer: Any, context: Context, inputs: tuple, options: Mapping[str, Any])
         if policy.variable_dtype != policy.compute_dtype:
             layer = cast_own_weights(layer, policy.compute_dtype)
     with jax.named_scope(layer.name or type(layer).__name__):
-        out = layer.forward(context, *inputs, **options)
+        try:
+            out = layer.forward(context, *inputs, **options)
+        except KeyError:
+            _check_state_keys(layer, context, inputs)
+            raise
     if not isinstance(out, Output):
         raise TypeError(
             f"{layer.where}: forward returned {type(out).__name__}. Return fk.Output(value), or "
@@ -106,6 +110,20 @@ def _require_state(layer: Any, inputs: tuple) -> None:
         "`model.init_state()`), pass state=state, and go on with `state | out.updates`.",
         layer=layer.where,
     )
+
+
+def _check_state_keys(layer: Any, context: Context, inputs: tuple) -> None:
+    """Raises where the state lacks entries or has others; called when an entry was missed."""
+    if not layer.stateful:
+        return
+    expected = layer.state_spec(*(_spec_tree(x) for x in inputs))
+    if jax.tree.structure(expected) != jax.tree.structure(dict(context.state)):
+        raise FKerasError(
+            f"{layer.where}: expected the state {describe_state(expected)}, received "
+            f"{describe_state(context.state)}. Pass what init_state returned, or a later "
+            "`state | out.updates`.",
+            layer=layer.where,
+        ) from None
 
 
 def _spec_tree(tree: Any) -> Any:

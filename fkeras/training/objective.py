@@ -11,7 +11,7 @@ import jax.numpy as jnp
 import numpy as np
 
 from fkeras import losses, metrics
-from fkeras.engine import FKerasError, Network, suggest
+from fkeras.engine import FKerasError, Network, snake_case, suggest
 from fkeras.engine.spec import Spec
 
 # losses whose targets are class numbers: they lack the last axis of the predictions
@@ -50,8 +50,14 @@ def output_specs(model: Any) -> dict[Any, Spec]:
     return dict(zip(names, specs, strict=True))
 
 
-def heads(trainer: Any, model: Any) -> tuple[Head, ...]:
+def heads(trainer: Any, model: Any, y: Any = None) -> tuple[Head, ...]:
     """The outputs with their losses and metrics.
+
+    Args:
+        trainer: the trainer.
+        model: the model.
+        y: targets, which decide what "accuracy" and "crossentropy" mean. Without them the loss
+            decides; the sums have the same structure.
 
     Raises:
         ValueError: for a loss or metric of an output that the model does not have.
@@ -62,10 +68,12 @@ def heads(trainer: Any, model: Any) -> tuple[Head, ...]:
     weights = spread(trainer.loss_weights, names, "loss_weights")
     plain = spread_lists(trainer.metrics, names, "metrics")
     weighted = spread_lists(trainer.weighted_metrics, names, "weighted_metrics")
+    targets = [None] * len(names) if y is None else by_output(y, names, "targets")
     made = []
-    for name, spec in specs.items():
-        found = losses.resolve(loss[name], spec, spec) if loss[name] is not None else None
-        target = _target_spec(spec, found)
+    for (name, spec), target in zip(specs.items(), targets, strict=True):
+        known = spec if target is None else target
+        found = losses.resolve(loss[name], known, spec) if loss[name] is not None else None
+        target = _target_spec(spec, found) if target is None else target
         chosen = [
             tuple(metrics.resolve(m, target, spec, found) for m in each[name])
             for each in (plain, weighted)
@@ -148,18 +156,24 @@ def by_output(tree: Any, names: list[str], what: str) -> list[Any]:
     return [tree]
 
 
-def metric_names(all_heads: tuple[Head, ...]) -> list[tuple[str, Any, Any]]:
-    """`(name in the logs, metric, spec)` for every metric of every output; names are unique."""
-    found: list[tuple[str, Any, Any]] = []
+def metric_names(all_heads: tuple[Head, ...]) -> list[tuple[str, Any, Spec]]:
+    """`(name in the logs, metric, spec of its predictions)` for every metric; names are unique."""
+    found: list[tuple[str, Any, Spec]] = []
     for head in all_heads:
         prefix = f"{head.name}_" if len(all_heads) > 1 else ""
-        for metric in (*head.metrics, *head.weighted_metrics):
-            name = base = f"{prefix}{metric.name}"
-            number = 1
-            while any(name == known for known, _, _ in found):
-                name, number = f"{base}_{number}", number + 1
+        for number, metric in enumerate((*head.metrics, *head.weighted_metrics)):
+            own = metric.name or snake_case(type(metric).__name__)
+            if number >= len(head.metrics) and _taken(f"{prefix}{own}", found):
+                own = f"weighted_{own}"
+            name, count = f"{prefix}{own}", 1
+            while _taken(name, found):
+                name, count = f"{prefix}{own}_{count}", count + 1
             found.append((name, metric, head.spec))
     return found
+
+
+def _taken(name: str, found: list) -> bool:
+    return any(name == known for known, *_ in found)
 
 
 def init_metrics(all_heads: tuple[Head, ...], layer_metrics: tuple[str, ...]) -> dict[str, Any]:
@@ -207,7 +221,7 @@ def measure(
     ordered = metric_names(all_heads)
     rows = zip(all_heads, y_true, predictions, each_weight, masks, strict=True)
     for head, y, y_pred, weight, mask in rows:
-        mask = _both(mask, valid, y_pred)
+        mask = _both(mask, valid)
         if head.loss is not None:
             numerator, denominator = head.loss.total(y, y_pred, weight, mask)
             zero = denominator == 0
@@ -221,7 +235,7 @@ def measure(
             *((m, weight) for m in head.weighted_metrics),
         ]:
             name = ordered.pop(0)[0]
-            empty = metric.init(y_pred)
+            empty = metric.init(head.spec)
             sums[name] = metric.update(empty, y, y_pred, sample_weight=used, mask=mask)
     for loss in out.losses:
         total = total + loss.astype("float32")
@@ -236,7 +250,7 @@ def _only(value: Any) -> Any:
     return leaves[0]
 
 
-def _both(mask: Any, valid: Any, y_pred: jax.Array) -> Any:
+def _both(mask: Any, valid: Any) -> Any:
     """Which losses count: real rows, and of them the steps that the model's mask keeps."""
     if valid is None or mask is None:
         return valid if mask is None else mask
@@ -254,13 +268,19 @@ def merge(all_heads: tuple[Head, ...], one: Mapping, two: Mapping) -> dict[str, 
     }
 
 
+def log_names(all_heads: tuple[Head, ...], sums: Mapping) -> tuple[str, ...]:
+    """The names in the logs: the loss, the outputs' losses, the metrics, what layers report."""
+    parts = [f"{head.name}_loss" for head in all_heads]
+    order = ["loss", *parts, *(name for name, *_ in metric_names(all_heads)), *sums]
+    return tuple(name for name in dict.fromkeys(order) if name in sums)
+
+
 def results(all_heads: tuple[Head, ...], sums: Mapping) -> dict[str, jax.Array]:
-    """The logs of some sums: the loss first."""
+    """The logs of some sums."""
     by_name = {name: metric for name, metric, _ in metric_names(all_heads)}
-    order = ["loss", *(n for n in sums if n.endswith("_loss")), *sums]
     return {
         name: by_name[name].result(sums[name])
         if name in by_name
         else sums[name]["total"] / jnp.maximum(sums[name]["count"], 1e-12)
-        for name in dict.fromkeys(order)
+        for name in log_names(all_heads, sums)
     }

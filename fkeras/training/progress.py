@@ -42,8 +42,8 @@ class Progress:
     """Writes how far an epoch is.
 
     Args:
-        verbose: 0 for nothing, 1 for a line that is redrawn, 2 for a line an epoch, "auto" for 1
-            on a terminal and 2 elsewhere.
+        verbose: 0 for nothing, 2 for a line an epoch; 1 or "auto" for a line that is redrawn on
+            a terminal, and for a line an epoch elsewhere.
         epochs: how many epochs there are.
         steps: how many steps an epoch has.
         stream: where to write; the standard output by default.
@@ -61,11 +61,11 @@ class Progress:
     def __init__(
         self, verbose: Any, epochs: int, steps: int, stream: TextIO | None = None, title: str = ""
     ):
-        if verbose not in (0, 1, 2, "auto"):
+        if not isinstance(verbose, int | str) or verbose not in (0, 1, 2, "auto"):
             raise ValueError(f"verbose: expected 0, 1, 2 or 'auto', received {verbose!r}.")
         self.stream = sys.stdout if stream is None else stream
         terminal = bool(getattr(self.stream, "isatty", lambda: False)())
-        self.verbose = (1 if terminal else 2) if verbose == "auto" else verbose
+        self.verbose = (1 if terminal else 2) if verbose in (1, "auto") else verbose
         self.epochs, self.steps, self.title = epochs, steps, title
         self.epoch, self.compiling = 0, 0.0
         self.stopped: float | None = None

@@ -1,4 +1,4 @@
-"""The pure functions of one batch: a training step, an evaluation, a prediction."""
+"""The pure functions of one batch, and the compiled ones of a chunk of batches."""
 
 from __future__ import annotations
 
@@ -21,9 +21,15 @@ def train_step(
     """`(run, sums)`: one step on a batch, and the sums of its losses and metrics.
 
     The key of the step is a function of the run's key and the number of the step.
+
+    Args:
+        trainer: the trainer.
+        run: the state before the step.
+        batch: `(x, y)` or `(x, y, sample_weight)`.
+        valid: which rows are real, or None for all.
     """
     x, y, weights = unpack(batch)
-    heads = objective.heads(trainer, run.model)
+    heads = objective.heads(trainer, run.model, y)
     key = subkey(run.key, run.step)
     trainable, frozen = partition(run.model)
 
@@ -36,15 +42,22 @@ def train_step(
     (_, (updates, sums)), grads = jax.value_and_grad(loss_fn, has_aux=True)(trainable)
     deltas, opt_state = transformation(trainer.optimizer).update(grads, run.opt_state, trainable)
     model = constrain(combine(optax.apply_updates(trainable, deltas), frozen))
-    run = TrainState(
+    run = run.replace(
         model=model,
         state=run.state | updates,
         opt_state=opt_state,
         metrics=objective.merge(heads, run.metrics, sums),
         step=run.step + 1,
-        key=run.key,
     )
     return run, sums
+
+
+def train_logs(
+    trainer: Any, run: TrainState, batch: tuple
+) -> tuple[TrainState, dict[str, jax.Array]]:
+    """`(run, logs)`: one step on a batch, and the logs of that batch."""
+    new, sums = train_step(trainer, run, batch)
+    return new, objective.results(objective.heads(trainer, run.model, unpack(batch)[1]), sums)
 
 
 def unpack(batch: Any) -> tuple[Any, Any, Any]:
@@ -59,43 +72,88 @@ def unpack(batch: Any) -> tuple[Any, Any, Any]:
     return x, y, rest[0] if rest else None
 
 
-# What crosses the dispatch is the carry and plain key data: a typed key is unflattened in Python.
+compiled_step = jax.jit(train_logs, static_argnums=0)
+
+# What crosses the dispatch of the loops is a flat tuple of arrays; the structure is static. The
+# number of steps is an array, so that chunks of any length are one program.
+
+
 @functools.partial(jax.jit, static_argnums=(0, 1), donate_argnums=2)
 def compiled_train(
-    trainer: Any, impl: str, carry: tuple, key: Any, batch: tuple, valid: Any
-) -> tuple:
-    """One step of `fit`: the next carry."""
-    run = TrainState(*carry, key=jax.random.wrap_key_data(key, impl=impl))
-    run, _ = train_step(trainer, run, batch, valid)
-    return run.model, run.state, run.opt_state, run.metrics, run.step
+    trainer: Any, structure: Any, leaves: tuple, chunk: Any, counts: jax.Array, steps: Any
+) -> tuple[tuple, dict[str, jax.Array]]:
+    """`(leaves, logs)` after the first `steps` batches of a chunk, or the only one."""
+
+    def body(number: jax.Array, leaves: tuple) -> tuple:
+        run = jax.tree.unflatten(structure, leaves)
+        batch, valid = _batch(chunk, counts, number)
+        run, _ = train_step(trainer, run, batch, valid)
+        return tuple(jax.tree.leaves(run))
+
+    leaves = _repeat(body, leaves, steps, counts)
+    run = jax.tree.unflatten(structure, leaves)
+    return leaves, objective.results(objective.heads(trainer, run.model), run.metrics)
 
 
-@functools.partial(jax.jit, static_argnums=0)
+@functools.partial(jax.jit, static_argnums=(0, 1))
 def compiled_test(
-    trainer: Any, model: Any, state: Any, sums: Any, batch: tuple, valid: Any
-) -> tuple[Any, Any]:
-    """`(state, sums)` after one batch of an evaluation."""
-    x, y, weights = unpack(batch)
-    heads = objective.heads(trainer, model)
-    out = model.apply(x, state=state)
-    _, new = objective.measure(heads, out, y, weights, valid)
-    return state | out.updates, objective.merge(heads, sums, new)
+    trainer: Any,
+    structure: Any,
+    leaves: tuple,
+    carry: tuple,
+    chunk: Any,
+    counts: jax.Array,
+    steps: Any,
+) -> tuple[tuple, dict[str, jax.Array]]:
+    """`((state, sums), logs)` after the first `steps` batches of a chunk of an evaluation."""
+    model = jax.tree.unflatten(structure, leaves)
 
+    def body(number: jax.Array, carry: tuple) -> tuple:
+        state, sums = carry
+        (x, y, weights), valid = _batch(chunk, counts, number)
+        heads = objective.heads(trainer, model, y)
+        out = model.apply(x, state=state)
+        _, new = objective.measure(heads, out, y, weights, valid)
+        return state | out.updates, objective.merge(heads, sums, new)
 
-@jax.jit
-def compiled_predict(model: Any, state: Any, x: Any) -> tuple[Any, Any]:
-    """`(state, value)` of one batch."""
-    out = model.apply(x, state=state)
-    return state | out.updates, out.value
+    carry = _repeat(body, carry, steps, counts)
+    return carry, objective.results(objective.heads(trainer, model), carry[1])
 
 
 @functools.partial(jax.jit, static_argnums=0)
-def compiled_results(trainer: Any, model: Any, sums: Any) -> dict[str, jax.Array]:
-    """The logs of some sums."""
-    return objective.results(objective.heads(trainer, model), sums)
+def compiled_predict(structure: Any, leaves: tuple, x: Any) -> tuple[Any, Any]:
+    """`(updates, value)` of one batch."""
+    model, state = jax.tree.unflatten(structure, leaves)
+    out = model.apply(x, state=state)
+    return out.updates, out.value
 
 
-@jax.jit
-def copied(tree: Any) -> Any:
-    """The tree in buffers of its own, which may be donated."""
-    return jax.tree.map(jnp.copy, tree)
+def _repeat(body: Any, carry: Any, steps: jax.Array, counts: jax.Array) -> Any:
+    zero = jnp.zeros((), steps.dtype)
+    if counts.shape[0] == 1:
+        return body(zero, carry)
+    return jax.lax.fori_loop(zero, steps, body, carry)
+
+
+def convolves(program: Any) -> bool:
+    """Whether a traced program has a convolution, which XLA runs far slower in loops on CPUs.
+
+    Example:
+        >>> import jax, numpy as np
+        >>> convolves(jax.make_jaxpr(lambda x: jax.numpy.convolve(x, x))(np.ones(3)))
+        True
+    """
+    if isinstance(program, list | tuple):
+        return any(convolves(part) for part in program)
+    program = getattr(program, "jaxpr", program)
+    return any(
+        equation.primitive.name == "conv_general_dilated"
+        or any(convolves(value) for value in equation.params.values())
+        for equation in getattr(program, "eqns", ())
+    )
+
+
+def _batch(chunk: Any, counts: jax.Array, number: jax.Array) -> tuple[Any, jax.Array]:
+    batch = jax.tree.map(lambda a: jax.lax.dynamic_index_in_dim(a, number, keepdims=False), chunk)
+    size = jax.tree.leaves(chunk)[0].shape[1]
+    return batch, jnp.arange(size, dtype="int32") < counts[number]

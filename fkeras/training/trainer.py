@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any, ClassVar
 
 import jax
@@ -10,10 +10,11 @@ import numpy as np
 
 from fkeras import losses, metrics, optimizers
 from fkeras.engine import Configurable, Layer, option, partition
-from fkeras.training import checks, data, objective, step
+from fkeras.training import callbacks as hooks
+from fkeras.training import checks, data, loops, objective, step
 from fkeras.training.history import History
 from fkeras.training.progress import Progress
-from fkeras.training.state import TrainState
+from fkeras.training.state import TrainState, own_copy
 
 
 def _loss(value: Any) -> Any:
@@ -39,8 +40,10 @@ def _metrics(value: Any) -> Any:
 def _metric(value: Any) -> Any:
     # these take their meaning from the loss and the shapes
     if isinstance(value, str) and value.lower() in ("accuracy", "acc", "crossentropy", "ce"):
-        return value.lower()
-    return metrics.get(value)
+        return value
+    found = metrics.get(value)
+    # the name that was written is the name in the logs
+    return value if isinstance(value, str) else found
 
 
 class Trainer(Configurable):
@@ -80,12 +83,14 @@ class Trainer(Configurable):
     loss_weights: Any = option(None, kw_only=True)
     weighted_metrics: Any = option((), convert=_metrics, kw_only=True)
 
-    def init(self, model: Layer, key: jax.Array) -> TrainState:
+    def init(self, model: Layer, key: jax.Array, *, state: Any = None) -> TrainState:
         """The state before the first step; builds the model where it is not built.
 
         Args:
             model: a model that knows its inputs.
             key: a PRNG key, for the weights, and for the keys of all steps.
+            state: the model's state, such as the moving statistics of a model that was trained;
+                `model.init_state()` where it is not given.
 
         Raises:
             ValueError: without a loss, or where a loss or metric names no output.
@@ -96,17 +101,13 @@ class Trainer(Configurable):
                 "trainer.init(fk.Model(inputs, outputs), jax.random.key(0))."
             )
         heads = objective.heads(self, model)
-        if all(head.loss is None for head in heads):
-            raise ValueError(
-                "Trainer: there is no loss to optimize. Give one: fk.Trainer(optimizer='adam', "
-                "loss='mse')."
-            )
+        checks.require_loss(heads)
         built = model if model.built else model.build(key)
         trainable, _ = partition(built)
         names = tuple(n for call in built.graph.calls for n in call.metrics)
         return TrainState(
             model=built,
-            state=built.init_state(),
+            state=built.init_state() if state is None else state,
             opt_state=optimizers.transformation(self.optimizer).init(trainable),
             metrics=objective.init_metrics(heads, names),
             step=jax.device_put(np.zeros((), "int32")),
@@ -116,28 +117,31 @@ class Trainer(Configurable):
     def step(self, run: TrainState, batch: tuple) -> tuple[TrainState, dict[str, jax.Array]]:
         """`(run, logs)`: one step on a batch `(x, y)` or `(x, y, sample_weight)`.
 
-        Pure: compile, scan and donate it as you like. The logs are those of this batch; the sums of
-        the epoch go on in `run.metrics`.
+        Pure: compile, scan and donate it as you like. By itself it runs as one compiled program.
+        The logs are those of this batch; the sums of the epoch go on in `run.metrics`.
         """
         checks.check_run(run, "step")
-        new, sums = step.train_step(self, run, batch)
-        return new, objective.results(objective.heads(self, run.model), sums)
+        step.unpack(batch)
+        traced = any(isinstance(a, jax.core.Tracer) for a in jax.tree.leaves((run, batch)))
+        new, logs = (step.train_logs if traced else step.compiled_step)(self, run, batch)
+        # a compiled function returns its dictionaries sorted
+        names = objective.log_names(objective.heads(self, run.model), new.metrics)
+        return new, {name: logs[name] for name in names}
 
     def reset_metrics(self, run: TrainState) -> TrainState:
         """The run with empty metric sums."""
-        return run.replace(
-            metrics=jax.tree.map(lambda a: jax.device_put(np.zeros(a.shape, a.dtype)), run.metrics)
-        )
+        names = tuple(n for call in run.model.graph.calls for n in call.metrics)
+        return run.replace(metrics=objective.init_metrics(objective.heads(self, run.model), names))
 
     def fit(
         self,
         run: TrainState,
         x: Any,
         y: Any = None,
-        *,
-        batch_size: int = 32,
+        batch_size: int | None = None,
         epochs: int = 1,
         verbose: Any = "auto",
+        callbacks: Sequence[hooks.Callback] = (),
         validation_split: float = 0.0,
         validation_data: Any = None,
         shuffle: bool = True,
@@ -145,28 +149,32 @@ class Trainer(Configurable):
         sample_weight: Any = None,
         initial_epoch: int = 0,
         steps_per_epoch: int | None = None,
+        validation_steps: int | None = None,
         validation_batch_size: int | None = None,
         validation_freq: int = 1,
     ) -> tuple[TrainState, History]:
         """`(run, history)` after training on arrays.
 
-        The run that is passed in stays as it is. The order of the rows is a function of the run's
-        key and the number of the epoch.
+        The run that is passed in stays as it is: its arrays are copied once. The order of the
+        rows is a function of the run's key and the number of the epoch.
 
         Args:
             run: what `init` or an earlier `fit` returned.
             x: an array, or a list or dictionary of arrays for several inputs.
             y: the targets likewise.
-            batch_size: rows a step. The last batch is filled up with rows that count nowhere.
+            batch_size: rows a step, 32 by default. The last batch is filled up with rows that
+                count nowhere; see `fkeras.training.data`.
             epochs: the number of the last epoch.
             verbose: 0, 1, 2 or "auto"; see `Progress`.
+            callbacks: values of `Callback`.
             validation_split: the share of the last rows that is kept for validation.
             validation_data: `(x, y)` or `(x, y, sample_weight)`.
             shuffle: whether each epoch has its own order.
-            class_weight: a weight for each class number.
+            class_weight: a weight for each class number, 1 for the others.
             sample_weight: a weight for each row; with class_weight the product counts.
             initial_epoch: the epoch to begin with, counted from 0.
             steps_per_epoch: how many steps an epoch has at most.
+            validation_steps: how many batches a validation has at most.
             validation_batch_size: rows a batch of validation.
             validation_freq: validate every so many epochs.
 
@@ -174,60 +182,63 @@ class Trainer(Configurable):
             ValueError: for bad data, before the first step; it names the array and the row.
         """
         checks.check_run(run, "fit")
-        size = checks.check_size("batch_size", batch_size)
+        size = checks.check_size("batch_size", 32 if batch_size is None else batch_size)
         checks.check_size("epochs", epochs)
+        every = checks.check_size("validation_freq", validation_freq)
+        if initial_epoch:
+            checks.check_size("initial_epoch", initial_epoch)
+        if steps_per_epoch is not None:
+            checks.check_size("steps_per_epoch", steps_per_epoch)
+        callbacks = hooks.check_callbacks(callbacks)
         rows = _host(x, y, sample_weight, "fit")
         if validation_split:
             if validation_data is not None:
                 raise ValueError("Pass either validation_split or validation_data, not both.")
+            checks.check_lengths(*rows)
             rows, held = data.split(rows, validation_split)
             validation_data = tuple(v for v in held if v is not None)
         count = _check_data(self, run.model, rows, size)
-        rows = _weighted(rows, class_weight)
-        checks.check_stateful(run.model, count, size, shuffle)
-        size = min(size, count)
-        steps = -(-count // size)
-        if steps_per_epoch is not None:
-            steps = min(steps, checks.check_size("steps_per_epoch", steps_per_epoch))
+        rows = _weighted(rows, class_weight, run.model)
+        checks.check_stateful(run.model, count, min(size, count), shuffle)
+        feed = data.feed_of(rows, size, steps_per_epoch)
+        held = None
         if validation_data is not None:
-            held = _host(*validation_data[:2], *validation_data[2:3], call="fit")
-            _check_data(self, run.model, held, validation_batch_size or size)
-        key_data, impl = jax.random.key_data(run.key), str(jax.random.key_impl(run.key))
-        run = self.reset_metrics(run)
-        empty = run.metrics
-        carry = step.copied((run.model, run.state, run.opt_state, run.metrics, run.step))
+            held = self._feed(
+                run, _validation(validation_data), validation_batch_size or size, validation_steps
+            )
+        key_data = np.asarray(run.key_data)
+        empty = self.reset_metrics(run).metrics
         history: dict[str, list[float]] = {}
-        numbers = []
-        progress = Progress(verbose, epochs, steps)
-        fresh = True
+        numbers: list[int] = []
+        progress = Progress(verbose, epochs, feed.steps)
+        pace = loops.Pace(feed)
+        run, stop = hooks.call(callbacks, "on_train_begin", run)
+        owned = False  # whether nobody else holds the buffers of `run`
         for epoch in range(initial_epoch, epochs):
+            if stop:
+                break
+            run, _ = hooks.call(callbacks, "on_epoch_begin", run, epoch)
             progress.start(epoch)
-            order = data.order_of(count, run.key, epoch) if shuffle else None
-            done = 0
-            for number, (batch, valid) in enumerate(data.batches(rows, size, order, steps), 1):
-                if fresh:
-                    progress.compile_starts()
-                carry = step.compiled_train(self, impl, carry, key_data, batch, valid)
-                if fresh:
-                    jax.block_until_ready(carry[-1])
-                    progress.compiled()
-                    fresh = False
-                done += int(valid.sum())
-                progress.step(number, done, lambda carry=carry: self._logs(carry[0], carry[3]))
-            logs = self._logs(carry[0], carry[3])
+            own = run if owned else own_copy(run)
+            own = own.replace(metrics=own_copy(empty))
+            order = data.order_of(count, key_data if shuffle else None, epoch)
+            run, logs = loops.train_epoch(self, own, order, progress, pace)
+            owned = not callbacks
             progress.stop()
-            if validation_data is not None and (epoch + 1) % validation_freq == 0:
-                sums = self._test(carry[0], carry[1], empty, held, validation_batch_size or size)[1]
-                logs |= {f"val_{n}": v for n, v in self._logs(carry[0], sums).items()}
-            progress.end(logs, done)
+            if held is not None and (epoch + 1) % every == 0:
+                logs |= {f"val_{n}": v for n, v in loops.evaluate(self, run, empty, held).items()}
+            progress.end(logs, feed.rows(feed.steps))
             for name, value in logs.items():
                 history.setdefault(name, []).append(value)
             numbers.append(epoch)
-            if epoch + 1 < epochs:
-                carry = (*carry[:3], step.copied(empty), carry[4])
-        model, state, opt_state, sums, count_steps = carry
-        run = TrainState(model, state, opt_state, sums, count_steps, run.key)
-        params = {"epochs": epochs, "steps": steps, "batch_size": size, "samples": count}
+            run, stop = hooks.call(callbacks, "on_epoch_end", run, epoch, logs)
+        run, _ = hooks.call(callbacks, "on_train_end", run)
+        params = {
+            "epochs": epochs,
+            "steps": feed.steps,
+            "batch_size": feed.size,
+            "samples": count,
+        }
         return run, History(history, numbers, params)
 
     def evaluate(
@@ -235,8 +246,7 @@ class Trainer(Configurable):
         run: TrainState,
         x: Any,
         y: Any = None,
-        *,
-        batch_size: int = 32,
+        batch_size: int | None = None,
         verbose: Any = "auto",
         sample_weight: Any = None,
         steps: int | None = None,
@@ -250,31 +260,25 @@ class Trainer(Configurable):
             run: the run; only its model and state are used.
             x: an array, or a list or dictionary of arrays.
             y: the targets likewise.
-            batch_size: rows a batch.
+            batch_size: rows a batch, 32 by default.
             verbose: 0, 1, 2 or "auto".
             sample_weight: a weight for each row.
             steps: how many batches at most.
         """
         checks.check_run(run, "evaluate")
-        size = checks.check_size("batch_size", batch_size)
-        rows = _host(x, y, sample_weight, "evaluate")
-        count = _check_data(self, run.model, rows, size)
-        checks.check_stateful(run.model, count, size, False)
-        progress = Progress(verbose, 1, -(-count // min(size, count)), title="Evaluation")
+        feed = self._feed(run, _host(x, y, sample_weight, "evaluate"), batch_size, steps)
+        progress = Progress(verbose, 1, feed.steps, title="Evaluation")
         progress.start(0)
-        empty = self.reset_metrics(run).metrics
-        sums = self._test(run.model, run.state, empty, rows, size, steps)[1]
-        logs = self._logs(run.model, sums)
+        logs = loops.evaluate(self, run, self.reset_metrics(run).metrics, feed, progress)
         progress.stop()
-        progress.end(logs, count)
+        progress.end(logs, feed.rows(feed.steps))
         return logs
 
     def predict(
         self,
         run: TrainState,
         x: Any,
-        *,
-        batch_size: int = 32,
+        batch_size: int | None = None,
         verbose: Any = 0,
         steps: int | None = None,
     ) -> Any:
@@ -283,39 +287,27 @@ class Trainer(Configurable):
         Args:
             run: the run; only its model and state are used.
             x: an array, or a list or dictionary of arrays.
-            batch_size: rows a batch.
+            batch_size: rows a batch, 32 by default.
             verbose: accepted as in `fit`; a prediction writes nothing.
             steps: how many batches at most.
         """
         checks.check_run(run, "predict")
-        size = checks.check_size("batch_size", batch_size)
+        size = checks.check_size("batch_size", 32 if batch_size is None else batch_size)
         rows = data.as_host(x, "predict: x")
         count = checks.check_lengths(rows)
+        size = min(size, count)
+        checks.check_inputs(run.model, rows, size)
         checks.check_finite(rows, "x")
-        checks.check_inputs(run.model, rows, min(size, count))
         checks.check_stateful(run.model, count, size, False)
-        state, parts = run.state, []
-        for batch, valid in data.batches(rows, min(size, count), None, steps):
-            state, value = step.compiled_predict(run.model, state, batch)
-            parts.append(jax.tree.map(lambda a, v=valid: np.asarray(a)[: int(v.sum())], value))
-        return jax.tree.map(lambda *a: np.concatenate(a), *parts)
+        return loops.predict(run, data.feed_of(rows, size, steps))
 
-    def _test(
-        self, model: Any, state: Any, sums: Any, rows: tuple, size: int, steps: int | None = None
-    ) -> tuple[Any, Any]:
-        size = min(size, data.length(rows))
-        for batch, valid in data.batches(rows, size, None, steps):
-            state, sums = step.compiled_test(self, model, state, sums, batch, valid)
-        return state, sums
-
-    def _logs(self, model: Any, sums: Any) -> dict[str, float]:
-        found = step.compiled_results(self, model, sums)
-        order = ["loss", *(n for n in sums if n.endswith("_loss")), *self._metric_order(model)]
-        names = [n for n in dict.fromkeys([*order, *found]) if n in found]
-        return {name: float(found[name]) for name in names}
-
-    def _metric_order(self, model: Any) -> list[str]:
-        return [name for name, *_ in objective.metric_names(objective.heads(self, model))]
+    def _feed(self, run: TrainState, rows: tuple, size: int | None, steps: Any) -> data.Feed:
+        size = checks.check_size("batch_size", 32 if size is None else size)
+        if steps is not None:
+            checks.check_size("steps", steps)
+        count = _check_data(self, run.model, rows, size)
+        checks.check_stateful(run.model, count, min(size, count), False)
+        return data.feed_of(rows, size, steps)
 
 
 def _host(x: Any, y: Any, sample_weight: Any = None, call: str = "fit") -> tuple:
@@ -331,20 +323,36 @@ def _host(x: Any, y: Any, sample_weight: Any = None, call: str = "fit") -> tuple
     return data.as_host(x, f"{call}: x"), data.as_host(y, f"{call}: y"), weights
 
 
+def _validation(given: Any) -> tuple:
+    if not isinstance(given, tuple | list) or len(given) not in (2, 3):
+        found = len(given) if isinstance(given, tuple | list) else type(given).__name__
+        raise TypeError(
+            "fit: expected validation_data as (x, y) or (x, y, sample_weight), received "
+            f"{found}. Write validation_data=(x_test, y_test)."
+        )
+    return _host(*given, call="fit")
+
+
 def _check_data(trainer: Trainer, model: Any, rows: tuple, size: int) -> int:
     x, y, weights = rows
     count = checks.check_lengths(x, y, weights)
-    checks.check_finite(x, "x")
     checks.check_inputs(model, x, min(size, count))
+    checks.check_finite(x, "x")
     checks.check_targets(trainer, model, y)
     if weights is not None:
         checks.check_weights(weights)
     return count
 
 
-def _weighted(rows: tuple, class_weight: Mapping[int, float] | None) -> tuple:
+def _weighted(rows: tuple, class_weight: Mapping[int, float] | None, model: Any) -> tuple:
     if class_weight is None:
         return rows
     x, y, weights = rows
-    own = checks.class_weights(class_weight, y)
-    return x, y, own if weights is None else weights * own
+    own = checks.class_weights(class_weight, y, model)
+    if weights is None:
+        return x, y, own
+
+    def weigh(array: np.ndarray) -> np.ndarray:
+        return array * own.reshape(len(own), *[1] * (array.ndim - 1))
+
+    return x, y, jax.tree.map(weigh, weights)

@@ -1,0 +1,539 @@
+"""Engine cases 49 to 73: weights, losses, updates and metrics."""
+
+import chex
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+import fkeras as fk
+from benchmarks.meter import count_compiles
+from fkeras import layers
+from tests.engine_layers import Affine, Noisy, Tally
+
+KEY = jax.random.key(9)
+X = np.random.default_rng(0).normal(size=(8, 4)).astype("float32")
+
+
+class Parent(fk.Layer):
+    """A layer with children in a field, a list and a dictionary."""
+
+    kid: fk.Layer | None = fk.option(None)
+    rows: tuple = fk.option(())
+    named: dict = fk.option(fk.engine.FrozenDict())
+
+    def build(self, key, x):
+        return self.replace(
+            kid=self.kid.build(fk.engine.subkey(key, "kid"), x),
+            rows=[r.build(fk.engine.subkey(key, i), x) for i, r in enumerate(self.rows)],
+            named={n: v.build(fk.engine.subkey(key, n), x) for n, v in self.named.items()},
+        )
+
+    def forward(self, context, x):
+        y = self.kid.run(context.child("kid"), x).value
+        for i, row in enumerate(self.rows):
+            y = y + row.run(context.child(f"rows/{i}"), x).value
+        for name, layer in self.named.items():
+            y = y + layer.run(context.child(f"named/{name}"), x).value
+        return fk.Output(y)
+
+
+def paths(tree):
+    flat, _ = jax.tree_util.tree_flatten_with_path(tree)
+    return [jax.tree_util.keystr(path, simple=True, separator="/") for path, _ in flat]
+
+
+def test_row_049_the_paths_of_weights():
+    x = fk.Input((4,))
+    composite = Parent(Affine(3), name="comp")
+    model = fk.Model(x, layers.Dense(2, name="d")(composite(x))).build(KEY)
+    golden = ["comp/kid/kernel", "comp/kid/bias", "d/kernel", "d/bias"]
+    assert paths(model) == golden
+    assert paths(model.layers["comp"]) == ["kid/kernel", "kid/bias"]
+    outer = fk.Sequential([fk.Input((4,)), model, layers.Dense(1)], name="outer").build(KEY)
+    assert paths(outer)[:2] == ["functional/comp/kid/kernel", "functional/comp/kid/bias"]
+
+
+def test_row_050_children_in_lists_and_dictionaries_are_found(capsys):
+    parent = Parent(Affine(3), [Affine(3), Affine(3)], {"left": Affine(3)}).build(KEY, (None, 4))
+    assert paths(parent) == [
+        f"{child}/{name}"
+        for child in ("kid", "rows/0", "rows/1", "named/left")
+        for name in ("kernel", "bias")
+    ]
+    assert len({id(w) for w in jax.tree.leaves(parent)}) == 8
+    expected = sum(
+        X @ np.asarray(child.kernel) for child in (parent.kid, *parent.rows, parent.named["left"])
+    )
+    np.testing.assert_allclose(parent(X), expected, rtol=1e-5, atol=1e-5)
+    assert capsys.readouterr().out == ""
+
+
+def test_row_051_setting_weights_makes_another_layer():
+    layer = layers.Dense(2, name="d").build(KEY, (None, 3))
+    before = layer.get_weights()
+    new, state = layer.set_weights([np.ones((3, 2)), np.zeros(2)])
+    assert state == {}
+    np.testing.assert_array_equal(new.kernel, np.ones((3, 2)))
+    chex.assert_trees_all_equal(layer.get_weights(), before)
+    with pytest.raises(
+        ValueError,
+        match=r"'d' \(Dense\): set_weights expected 2 arrays \(kernel, bias\), received 1",
+    ):
+        layer.set_weights(before[:1])
+    with pytest.raises(ValueError, match=r"'kernel' of shape \(3, 2\), received shape \(2, 2\)"):
+        layer.set_weights([np.ones((2, 2)), np.zeros(2)])
+    with pytest.raises(ValueError, match="set_weights needs a built layer"):
+        layers.Dense(2).set_weights(before)
+    model = fk.Sequential([fk.Input((3,)), layer, layers.Dense(1)]).build(KEY)
+    with pytest.raises(ValueError, match="expected 4 arrays .*, received 2"):
+        model.set_weights(before)
+
+
+SIZES = st.integers(1, 5)
+NAMES = st.sampled_from([None, "a", "layer_1"])
+CONFIGURED = st.one_of(
+    st.builds(
+        layers.Dense,
+        SIZES,
+        st.sampled_from([None, "relu", "softmax"]),
+        use_bias=st.booleans(),
+        kernel_initializer=st.sampled_from(["zeros", "he_normal", fk.initializers.Constant(0.5)]),
+        kernel_regularizer=st.sampled_from([None, "l2", fk.regularizers.L1(0.25)]),
+        kernel_constraint=st.sampled_from([None, "non_neg"]),
+        trainable=st.booleans(),
+        name=NAMES,
+    ),
+    st.builds(
+        layers.LSTM,
+        SIZES,
+        return_sequences=st.booleans(),
+        stateful=st.booleans(),
+        recurrent_dropout=st.sampled_from([0.0, 0.5]),
+        dtype=st.sampled_from(["float32", "mixed_bfloat16"]),
+    ),
+    st.builds(layers.Dropout, st.floats(0, 0.99), name=NAMES),
+    st.builds(
+        layers.Conv2D,
+        SIZES,
+        st.tuples(SIZES, SIZES),
+        padding=st.sampled_from(["same", "valid"]),
+        dilation_rate=SIZES,
+    ),
+    st.builds(layers.BatchNormalization, momentum=st.floats(0, 1), scale=st.booleans()),
+    st.builds(layers.RNN, st.builds(layers.GRUCell, SIZES)),
+)
+
+
+@given(CONFIGURED)
+@settings(max_examples=60, deadline=None, derandomize=True)
+def test_row_052_a_configuration_makes_the_same_layer(layer):
+    again = type(layer).from_config(layer.get_config())
+    assert again == layer
+    assert hash(again) == hash(layer)
+    assert again.get_config() == layer.get_config()
+    assert layers.deserialize(layers.serialize(layer)) == layer
+
+
+def test_row_053_counting_parameters():
+    assert layers.LSTM(32).build(KEY, (None, 28, 25)).count_params() == 7424
+    x = fk.Input((9,))
+    shared = layers.Dense(4)
+    model = fk.Model(x, [shared(x), shared(x * 2)])
+    assert model.build(KEY).count_params() == 40
+    shapes = jax.eval_shape(lambda k: layers.LSTM(32).build(k, (None, 28, 25)), KEY)
+    assert shapes.count_params() == 7424, "without one number in memory"
+    with pytest.raises(
+        ValueError, match=r"'ub' \(Dense\): has no weights to count.*layer\.build\("
+    ):
+        layers.Dense(2, name="ub").count_params()
+
+
+class Three(fk.Layer):
+    """Weights a and c, of which a is penalized, and state b."""
+
+    a_regularizer: fk.regularizers.L1 | None = fk.option(fk.regularizers.L1(1.0))
+    a: jax.Array | None = fk.weight(initializer=fk.initializers.Ones())
+    c: jax.Array | None = fk.weight(initializer=fk.initializers.Zeros())
+
+    def build(self, key, x):
+        return self.with_weights(key, a=(3,), c=(2, 2))
+
+    def init_state(self, x):
+        return {"b": jnp.zeros(3)}
+
+    def forward(self, context, x):
+        return fk.Output(x, updates={"b": context.state["b"] + 1} if context.training else {})
+
+
+def test_row_054_weights_and_state_of_a_layer():
+    layer = Three(name="w").build(KEY, (None, 4))
+    state = layer.init_state((None, 4))
+    assert paths(layer) == ["a", "c"]
+    assert list(state) == ["b"]
+    assert sum(w.size for w in layer.get_weights(state)) == 10
+    assert layer.count_params() == 7
+    (loss,) = layer.apply(X, state=state).losses
+    assert float(loss) == 3.0
+    with pytest.raises(ValueError, match=r"'d', which is no declared weight \(declared: a, c\)"):
+        layer.with_weights(KEY, d=(3,))
+
+
+def test_row_055_a_frozen_layer_has_no_penalty():
+    layer = layers.Dense(2, kernel_regularizer="l2").build(KEY, (None, 4))
+    assert len(layer.apply(X).losses) == 1
+    assert fk.freeze(layer).apply(X).losses == ()
+    trainable, frozen = fk.partition(fk.freeze(layer))
+    assert jax.tree.leaves(trainable) == []
+    assert len(jax.tree.leaves(frozen)) == 2
+
+
+def noisy_graph(**fields):
+    """Noisy layer `lay` on x1 and x2; x3 goes through another layer."""
+    x1, x2, x3 = (fk.Input((4,), name=n) for n in ("x1", "x2", "x3"))
+    lay = Noisy(name="lay", **fields)
+    outputs = [lay(x1), lay(x2), layers.Dense(2, name="other")(x3)]
+    return [x1, x2, x3], outputs
+
+
+def test_row_056_losses_of_calls_and_losses_of_weights():
+    inputs, outputs = noisy_graph()
+    model = fk.Model(inputs, outputs).build(KEY)
+    out = model.apply([X, 2 * X, X], state=model.init_state())
+    assert len(out.losses) == 3
+    first, second, penalty = map(float, out.losses)
+    assert first == pytest.approx(np.mean(X**2), rel=1e-5)
+    assert second == pytest.approx(4 * np.mean(X**2), rel=1e-5)
+    assert penalty == pytest.approx(0.5 * 4), "once, however often the layer is called"
+    assert fk.Output(X).losses == ()
+
+
+def test_row_057_a_call_changes_none_of_its_arguments():
+    model = fk.Sequential([fk.Input((4,)), layers.BatchNormalization(), layers.Dropout(0.5)])
+    model = model.build(KEY)
+    state = model.init_state()
+    before = jax.tree.map(np.array, (model, state, X))
+    out = model.apply(X, state=state, training=True, key=KEY)
+    chex.assert_trees_all_equal((model, state, X), before)
+    chex.assert_trees_all_equal_shapes_and_dtypes(out.updates, state)
+    moved = out.updates["batch_normalization"]["moving_mean"]
+    assert not np.array_equal(moved, state["batch_normalization"]["moving_mean"])
+    assert model.apply(X, state=state).updates == {}
+
+
+def test_row_058_losses_and_updates_of_inputs():
+    graph = fk.Model(*noisy_graph()).graph
+    view = graph.layer("lay")
+    x1, x2, x3 = (graph.layer(name).output for name in ("x1", "x2", "x3"))
+    assert view.get_losses_for(x1) == ("lay_ib-0",)
+    assert view.get_losses_for([x2]) == ("lay_ib-1",)
+    assert view.get_losses_for(None) == ("lay",)
+    assert view.get_losses_for(x3) == ()
+    assert view.get_losses_for([x1, x2]) == (), "no call takes both"
+    assert view.get_losses_for(x1.coord) == ("lay_ib-0",)
+    assert view.get_updates_for(x1) == ("lay_ib-0",)
+    assert view.get_updates_for([x2]) == ("lay_ib-1",)
+    assert view.get_updates_for(x3) == ()
+    assert view.get_updates_for(None) == ()
+
+
+@pytest.mark.parametrize("when", ["before", "after", "whole"])
+def test_row_058_a_frozen_layer_has_no_updates(when):
+    inputs, outputs = noisy_graph(trainable=when != "before")
+    model = fk.Model(inputs, outputs, trainable=when != "whole")
+    if when == "after":
+        recorded = model
+        model = fk.freeze(model, "lay")
+        assert fk.unfreeze(model, "lay").graph == recorded.graph
+    graph = model.graph
+    view, x1 = graph.layer("lay"), graph.layer("x1").output
+    assert view.get_updates_for(x1) == ()
+    assert view.get_losses_for(x1) == ("lay_ib-0",)
+    assert view.get_losses_for(None) == ()
+    assert graph.updates == ()
+    assert graph == fk.freeze(fk.Model(*noisy_graph()), "lay").graph, "however it was frozen"
+
+
+def test_row_059_what_a_call_returns_is_the_callers_own():
+    model = fk.Sequential([fk.Input((4,)), Noisy(name="lay")]).build(KEY)
+    state = model.init_state()
+    out = model.apply(X, state=state, training=True)
+    assert isinstance(out.losses, tuple)
+    out.updates["lay"]["calls"] = "broken"
+    out.metrics["mine"] = 1.0
+    again = model.apply(X, state=state, training=True)
+    assert float(again.updates["lay"]["calls"]) == 1.0
+    assert again.metrics == {}
+    assert float(state["lay"]["calls"]) == 0.0
+
+
+@pytest.mark.parametrize(("count", "losses", "updates"), [(1, 2, 1), (2, 3, 2)])
+def test_row_060_only_the_calls_of_this_graph_count(count, losses, updates):
+    inputs, outputs = noisy_graph()
+    model = fk.Model(inputs[:count], outputs[:count]).build(KEY)
+    out = model.apply([X] * count, state=model.init_state(), training=True)
+    assert len(out.losses) == losses
+    assert len(model.graph.losses) == losses
+    assert model.graph.losses == ("lay", *(f"lay_ib-{i}" for i in range(count)))
+    assert len(model.graph.updates) == updates
+    assert float(out.updates["lay"]["calls"]) == updates
+
+
+def test_row_060_nested_updates_count_once():
+    inner = fk.Sequential([fk.Input((4,)), layers.BatchNormalization(name="bn")], name="inner")
+    outer = fk.Sequential([fk.Input((4,)), inner, layers.Dense(1)]).build(KEY)
+    out = outer.apply(X, state=outer.init_state(), training=True)
+    assert len(jax.tree.leaves(out.updates)) == 2
+    assert set(out.updates["inner"]["bn"]) == {"moving_mean", "moving_variance"}
+    assert outer.graph.updates == ("inner_ib-0",)
+    assert fk.freeze(outer, "inner/bn").graph.updates == ()
+
+
+def test_row_061_the_loss_is_that_of_all_outputs_and_all_layers():
+    x = fk.Input((4,))
+    hidden = layers.Dense(3, "tanh", kernel_regularizer="l2", name="hidden")(x)
+    early = layers.Dense(1, name="early")(hidden)
+    late = layers.Dense(1, name="late", activity_regularizer="l1")(
+        layers.Dense(3, "tanh", bias_regularizer="l2")(hidden)
+    )
+    trainer = fk.Trainer("sgd", "mse", loss_weights={"early": 0.25, "late": 1.0})
+    run = trainer.init(fk.Model(x, {"early": early, "late": late}), KEY)
+    y = {"early": X[:, :1], "late": X[:, 1:2]}
+    _, logs = jax.jit(trainer.step)(run, (X, y))
+    out = run.model.apply(X)
+    mse = {n: float(np.mean((np.asarray(out.value[n]) - y[n]) ** 2)) for n in y}
+    assert len(out.losses) == 3
+    expected = 0.25 * mse["early"] + mse["late"] + float(sum(out.losses))
+    assert float(logs["loss"]) == pytest.approx(expected, rel=1e-6)
+    assert float(logs["early_loss"]) == pytest.approx(mse["early"], rel=1e-6)
+
+
+def test_row_062_moving_statistics_are_updates():
+    x = np.arange(12, dtype="float32").reshape(4, 3)
+    layer = layers.BatchNormalization(momentum=0.9).build(KEY, (None, 3))
+    state = layer.init_state((None, 3))
+    out = layer.apply(x, state=state, training=True)
+    np.testing.assert_allclose(out.updates["moving_mean"], [0.45, 0.55, 0.65], rtol=1e-6)
+    np.testing.assert_allclose(out.updates["moving_variance"], [2.0250001] * 3, rtol=1e-6)
+    with pytest.raises(ValueError, match="changes state.*apply"):
+        layer(x, state=state, training=True)
+    with pytest.raises(fk.FKerasError, match=r"without it.*'moving_mean': \(3,\).*init_state"):
+        layer(x)
+
+
+def test_row_063_a_frozen_normalization_is_in_inference():
+    layer = layers.BatchNormalization().build(KEY, (None, 4))
+    state = {"moving_mean": jnp.full(4, 2.0), "moving_variance": jnp.full(4, 0.25)}
+    x = 3 * X + 1
+    frozen = fk.freeze(layer).apply(x, state=state, training=True)
+    assert frozen.updates == {}
+    np.testing.assert_allclose(frozen.value, (x - 2) / np.sqrt(0.251), rtol=1e-5)
+    np.testing.assert_allclose(frozen.value, layer(x, state=state), rtol=1e-6)
+    trained = layer.apply(x, state=state, training=True)
+    assert abs(float(jnp.mean(trained.value))) < 1e-5 < abs(float(jnp.mean(frozen.value)))
+
+
+def test_row_064_a_shared_layer_updates_its_state_in_call_order():
+    a, b = fk.Input((1,)), fk.Input((1,))
+    bn = layers.BatchNormalization(name="bn")
+    model = fk.Model([a, b], [bn(a), bn(b)]).build(KEY)
+    one, two = (np.arange(i, i + 4, dtype="float32")[:, None] for i in (1, 10))
+    state = model.init_state()
+    step = jax.jit(lambda s: model.apply([one, two], state=s, training=True).updates)
+    updates = step(state)
+    # means 2.5 and 11.5, variances 1.25, momentum 0.99
+    np.testing.assert_allclose(updates["bn"]["moving_mean"], [0.13975], rtol=1e-5)
+    np.testing.assert_allclose(updates["bn"]["moving_variance"], [1.004975], rtol=1e-6)
+    other = fk.Model([a, b], [bn(b), bn(a)]).build(KEY)
+    back = other.apply([one, two], state=state, training=True).updates
+    np.testing.assert_allclose(back["bn"]["moving_mean"], [0.13885], rtol=1e-5)
+    for _ in range(100):
+        chex.assert_trees_all_equal(step(state), updates)
+
+
+def test_row_065_a_step_is_one_program():
+    x = fk.Input((4,))
+    y = layers.Dense(1, name="head")(layers.BatchNormalization()(layers.Dense(3, name="first")(x)))
+    trainer = fk.Trainer("adam", "mse", metrics=["mae"])
+    run = trainer.init(fk.Model(x, y, name="net"), KEY)
+    step = jax.jit(trainer.step)
+    batch = X, X[:, :1]
+    with count_compiles() as first:
+        new, logs = step(run, batch)
+    with count_compiles() as later:
+        newer, _ = step(new, batch)
+    assert len(first) == 1
+    assert len(later) == 0
+    text = step.lower(run, batch).as_text(debug_info=True)
+    assert "jvp(net)/head" in text, "forward"
+    assert "transpose(jvp(net))/first" in text, "backward"
+    assert not np.array_equal(new.model.layers["first"].kernel, run.model.layers["first"].kernel)
+    moments = [a for a in jax.tree.leaves(new.opt_state) if a.ndim == 2]
+    assert all(np.any(np.asarray(a)) for a in moments), "optimizer"
+    moved = new.state["batch_normalization"]["moving_mean"]
+    assert not np.array_equal(moved, run.state["batch_normalization"]["moving_mean"])
+    assert set(logs) == {"loss", "mae"} or set(logs) == {"loss", "mean_absolute_error"}
+    assert int(newer.step) == 2
+
+
+def test_row_066_inference_moves_carries_and_no_statistics():
+    x = fk.Input((3, 4), batch_size=2)
+    y = layers.SimpleRNN(2, stateful=True, name="rnn")(layers.BatchNormalization(name="bn")(x))
+    trainer = fk.Trainer("sgd", "mse")
+    run = trainer.init(fk.Model(x, y), KEY)
+    data = np.random.default_rng(2).normal(size=(4, 3, 4)).astype("float32")
+    out = run.model.apply(data[:2], state=run.state)
+    chex.assert_trees_all_equal(out.updates["bn"], run.state["bn"])
+    assert not np.array_equal(*map(jax.tree.leaves, (out.updates["rnn"], run.state["rnn"])))
+    before = jax.tree.map(np.array, run.state)
+    trainer.evaluate(run, data, np.zeros((4, 2), "float32"), batch_size=2, verbose=0)
+    chex.assert_trees_all_equal(run.state, before)
+
+
+@pytest.mark.parametrize("wrap", [lambda m: m, lambda m: fk.Sequential([m], name="outer")])
+def test_row_067_carries_start_again_and_statistics_stay(wrap):
+    inner = fk.Sequential(
+        [
+            layers.BatchNormalization(name="bn"),
+            layers.GRU(2, stateful=True, return_sequences=True, name="gru"),
+            layers.Bidirectional(layers.LSTM(2, stateful=True), name="both"),
+        ],
+        name="inner",
+    )
+    model = wrap(inner).build(KEY, (2, 3, 4))
+    data = np.random.default_rng(3).normal(size=(2, 3, 4)).astype("float32")
+    start = model.init_state()
+    state = start | model.apply(data, state=start, training=True).updates
+    again = model.reset_state(state)
+    moved, kept, first = (s.get("inner", s) for s in (state, again, start))
+    chex.assert_trees_all_equal(kept["bn"], moved["bn"])
+    assert not np.array_equal(kept["bn"]["moving_mean"], first["bn"]["moving_mean"])
+    for name in ("gru", "both"):
+        chex.assert_trees_all_equal(kept[name], first[name])
+        assert all(np.any(np.asarray(a)) for a in jax.tree.leaves(moved[name]))
+    assert jax.tree.structure(again) == jax.tree.structure(state)
+
+
+def test_row_067_layers_without_a_carry_and_wrong_carries():
+    assert layers.Dense(2).reset_state({}) == {}
+    with pytest.raises(AttributeError, match=r"reset_states.*layer\.reset_state\(state\)"):
+        layers.LSTM(2).reset_states()
+    layer = layers.LSTM(2, stateful=True, name="lstm").build(KEY, (2, None, 4))
+    with pytest.raises(
+        ValueError, match=r"'lstm' \(LSTM\): stateful=True needs a known batch size"
+    ):
+        layer.init_state((None, None, 4))
+    state = layer.init_state((2, None, 4))
+    with pytest.raises(ValueError, match="lstm"):
+        layer.apply(np.ones((3, 5, 4), "float32"), state=state)
+    with pytest.raises(
+        ValueError, match=r"'lstm' .*expected the state {.*}, received {'state_0': "
+    ):
+        layer.apply(np.ones((2, 5, 4), "float32"), state={"state_0": state["state_0"]})
+
+
+def test_row_068_freezing_takes_effect_at_the_next_step():
+    model = fk.Sequential(
+        [fk.Input((4,)), layers.Dense(3, name="body"), layers.Dense(1, name="head")]
+    )
+    optimizer = fk.optimizers.SGD(0.1)
+    trainer = fk.Trainer(optimizer, "mse")
+    step = jax.jit(trainer.step)
+    batch = X, X[:, :1]
+    run, _ = step(trainer.init(model, KEY), batch)
+    frozen = fk.freeze(run.model, "body")
+    run = trainer.init(frozen, KEY)
+    with count_compiles() as compiled:
+        run, _ = step(run, batch)
+    assert len(compiled) == 1
+    with count_compiles() as compiled:
+        run, _ = step(run, batch)
+    assert len(compiled) == 0
+    chex.assert_trees_all_equal(run.model.layers["body"].kernel, frozen.layers["body"].kernel)
+    assert not np.array_equal(run.model.layers["head"].kernel, frozen.layers["head"].kernel)
+
+
+def test_row_069_metrics_come_in_the_order_of_declaration():
+    trainer = fk.Trainer("sgd", "mse", metrics=["mae", "mape", fk.metrics.MeanSquaredError("last")])
+    run = trainer.init(fk.Sequential([fk.Input((4,)), layers.Dense(1)]), KEY)
+    logs = trainer.evaluate(run, X, X[:, :1], verbose=0)
+    assert len(logs) == 4
+    assert next(iter(logs)) == "loss"
+    assert list(logs)[3] == "last"
+    assert logs["last"] == pytest.approx(logs["loss"], rel=1e-5)
+    shortened = fk.Trainer("sgd", "mse", metrics=trainer.metrics[::-1])
+    order = list(shortened.evaluate(shortened.init(run.model, KEY), X, X[:, :1], verbose=0))
+    assert order == ["loss", *list(logs)[:0:-1]]
+
+
+def test_row_070_metrics_of_layers():
+    x = fk.Input((4,))
+    y = layers.Dense(1)(Tally("mn")(Tally("s")(x) * 2.0))
+    model = fk.Model(x, y)
+    trainer = fk.Trainer("sgd", "mse", metrics=[fk.metrics.MeanAbsoluteError("mae")])
+    run = trainer.init(model, KEY)
+    logs = trainer.evaluate(run, X[:6], X[:6, :1], batch_size=3, verbose=0)
+    assert list(logs)[:2] == ["loss", "mae"]
+    assert set(logs) == {"loss", "mae", "s", "mn"}
+    assert logs["s"] == pytest.approx(np.mean(X[:6]), rel=1e-4)
+    assert logs["mn"] == pytest.approx(2 * np.mean(X[:6]), rel=1e-4)
+    assert run.model.graph.layer("tally").nodes[0].outbound_layer == "tally"
+    twice = fk.Model(x, Tally("q")(Tally("q")(x))).build(KEY)
+    with pytest.raises(
+        ValueError, match=r"two calls report a metric 'q'.*'tally_1'.*different names"
+    ):
+        twice(X)
+
+
+METRICS = [
+    fk.metrics.MeanSquaredError(),
+    fk.metrics.BinaryAccuracy(),
+    fk.metrics.AUC(),
+    fk.metrics.Precision(),
+    fk.metrics.RootMeanSquaredError(),
+]
+
+
+@pytest.mark.parametrize("metric", METRICS, ids=lambda m: type(m).__name__)
+def test_row_071_merged_states_are_the_state_of_all_the_data(metric):
+    rng = np.random.default_rng(4)
+    y = rng.integers(0, 2, size=(12, 1)).astype("float32")
+    p = rng.random((12, 1)).astype("float32")
+    parts = [metric.update(metric.init(), y[i : i + 4], p[i : i + 4]) for i in (0, 4, 8)]
+    merged = metric.merge(metric.merge(*parts[:2]), parts[2])
+    whole = metric.update(metric.init(), y, p)
+    chex.assert_trees_all_close(merged, whole, rtol=1e-5, atol=1e-6)
+    assert float(metric.result(merged)) == pytest.approx(float(metric.result(whole)), rel=1e-5)
+    assert float(metric.result(merged)) == float(metric.result(merged))
+    assert metric == type(metric)(**metric.get_config())
+    assert hash(metric) == hash(type(metric)())
+    carried, _ = jax.lax.scan(
+        lambda s, b: (metric.update(s, *b), None),
+        metric.init(),
+        (y.reshape(3, 4, 1), p.reshape(3, 4, 1)),
+    )
+    chex.assert_trees_all_close(carried, whole, rtol=1e-5, atol=1e-6)
+
+
+def test_row_072_a_masked_loss_is_the_mean_of_what_is_kept():
+    y_true = np.zeros((1, 3, 1), "float32")
+    y_pred = np.sqrt(np.array([[[1.0], [4.0], [9.0]]], "float32"))
+    mask = np.array([[True, True, False]])
+    loss = fk.losses.MeanSquaredError()
+    assert float(loss(y_true, y_pred, mask=mask)) == pytest.approx(2.5)
+    weights = mask.astype("float32")
+    assert float(loss(y_true, y_pred, sample_weight=weights)) == pytest.approx(5 / 3)
+    ids = fk.Input((3,), dtype="int32")
+    model = fk.Model(ids, layers.Embedding(4, 1, mask_zero=True)(ids)).build(KEY)
+    model, _ = model.set_weights([np.array([[3.0], [1.0], [2.0], [0.0]])])
+    trainer = fk.Trainer("sgd", "mse")
+    logs = trainer.evaluate(trainer.init(model, KEY), np.array([[1, 2, 0]]), y_true, verbose=0)
+    assert logs["loss"] == pytest.approx(2.5)
+
+
+def test_row_073_a_trainer_without_a_loss():
+    model = fk.Sequential([fk.Input((4,)), layers.Dense(1)])
+    with pytest.raises(ValueError, match=r"Trainer: there is no loss to optimize.*loss='mse'"):
+        fk.Trainer("sgd").init(model, KEY)

@@ -1,0 +1,237 @@
+"""Many steps a call, callbacks, and Keras's own fit as the oracle of the logs."""
+
+import chex
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+from keras_oracle import keras, keras_rules
+
+import fkeras as fk
+from fkeras import layers
+from fkeras.training import Callback, Stop, data, loops, step
+
+RNG = np.random.default_rng(1)
+X = RNG.normal(size=(90, 4)).astype("float32")
+Y = (X[:, 0] > 0).astype("int32") + (X[:, 1] > 0)
+KEY = jax.random.key(3)
+
+
+def noisy():
+    x = fk.Input((4,))
+    h = layers.Dropout(0.3)(layers.Dense(5, "relu")(x))
+    return fk.Model(x, layers.Dense(3, "softmax")(layers.BatchNormalization()(h)))
+
+
+TRAINER = fk.Trainer("sgd", "sparse_categorical_crossentropy", metrics=["accuracy"])
+RUN = TRAINER.init(noisy(), KEY)
+
+
+def test_the_number_of_steps_a_call_changes_nothing(monkeypatch):
+    many, first = TRAINER.fit(RUN, X, Y, epochs=2, batch_size=8, verbose=0)
+    monkeypatch.setattr(loops, "_DISPATCH", 0.0)  # one step a call
+    single, second = TRAINER.fit(RUN, X, Y, epochs=2, batch_size=8, verbose=0)
+    chex.assert_trees_all_equal(many, single)
+    assert first == second
+
+
+def test_fit_equals_steps_by_hand_with_the_same_keys():
+    fitted, history = TRAINER.fit(RUN, X[:24], Y[:24], batch_size=8, shuffle=False, verbose=0)
+    run, losses = RUN, []
+    for start in (0, 8, 16):
+        run, logs = TRAINER.step(run, (X[start : start + 8], Y[start : start + 8]))
+        losses.append(float(logs["loss"]))
+    chex.assert_trees_all_close(fitted.model, run.model, rtol=1e-4, atol=1e-6)
+    chex.assert_trees_all_close(fitted.state, run.state, rtol=1e-4, atol=1e-6)
+    assert history.history["loss"][0] == pytest.approx(np.mean(losses), rel=1e-5)
+
+
+def test_rows_that_fill_the_last_batch_come_from_the_same_order():
+    feed = data.feed_of(np.arange(10), 4)
+    order = np.arange(10)[::-1]
+    np.testing.assert_array_equal(feed.chunk(order, 2, 1)[0], [1, 0, 9, 8])
+    np.testing.assert_array_equal(feed.counts(0, 3), [4, 4, 2])
+    np.testing.assert_array_equal(feed.batch(2), [8, 9, 0, 1])
+    assert data.feed_of(np.arange(3), 4).size == 3
+    assert data.feed_of(np.zeros((100, 1 << 18), "float32"), 8).capacity == 1
+
+
+def test_convolutions_run_without_a_loop_on_a_cpu():
+    x = fk.Input((6, 6, 1))
+    model = fk.Model(x, layers.Dense(1)(layers.Flatten()(layers.Conv2D(2, 3)(x))))
+    trainer = fk.Trainer("sgd", "mse")
+    run = trainer.init(model, KEY)
+    images = RNG.normal(size=(12, 6, 6, 1)).astype("float32")
+    fitted, _ = trainer.fit(run, images, images[:, 0, 0], batch_size=4, shuffle=False, verbose=0)
+    by_hand = run
+    for start in (0, 4, 8):
+        rows = slice(start, start + 4)
+        by_hand, _ = trainer.step(by_hand, (images[rows], images[rows, 0, 0]))
+    chex.assert_trees_all_close(fitted.model, by_hand.model, rtol=1e-4, atol=1e-6)
+    feed, order = data.feed_of((images, images[:, 0, 0], None), 4), np.arange(12)
+    leaves, structure = jax.tree.flatten(run)
+    args = (trainer, structure, tuple(leaves), *loops._arguments(feed, order, 0, 1))
+    assert loops._without_loop(feed, step.compiled_train, args).capacity == 1
+
+
+def test_the_key_is_plain_where_it_crosses_a_dispatch():
+    assert all(not jnp.issubdtype(a.dtype, jax.dtypes.prng_key) for a in jax.tree.leaves(RUN))
+    assert bool(RUN.key == KEY)
+    other = RUN.replace(key=jax.random.key(7))
+    assert bool(other.key == jax.random.key(7))
+    assert RUN.replace(step=jnp.int32(5)).impl == RUN.impl
+    runs = jax.vmap(lambda k: TRAINER.init(noisy().build(KEY), k))(jax.random.split(KEY, 3))
+    assert runs.key.shape == (3,)
+    with pytest.raises(AttributeError, match=r"run\.replace\(step="):
+        RUN.step = 3
+
+
+def test_a_trained_state_can_be_given():
+    state = {"batch_normalization": {k: v + 1 for k, v in _statistics(RUN).items()}}
+    run = TRAINER.init(RUN.model, KEY, state=state)
+    chex.assert_trees_all_equal(run.state, state)
+
+
+def _statistics(run):
+    return run.state["batch_normalization"]
+
+
+# -- callbacks ----------------------------------------------------------------------------------
+
+
+class Recorder(Callback):
+    write: object = fk.option()
+
+    def on_train_begin(self, run):
+        self.write("begin", run)
+
+    def on_epoch_begin(self, epoch, run):
+        self.write(f"epoch {epoch}", run)
+
+    def on_epoch_end(self, epoch, run, logs):
+        self.write(f"end {epoch} {sorted(logs)}", run)
+        return Stop() if epoch == 1 else None
+
+    def on_train_end(self, run):
+        self.write("over", run)
+
+
+class Reset(Callback):
+    run: object = fk.option()
+
+    def on_epoch_end(self, epoch, run, logs):
+        return self.run
+
+
+class Wrong(Callback):
+    def on_epoch_end(self, epoch, run, logs):
+        return logs
+
+
+def test_callbacks_see_runs_that_stay_valid_and_can_stop():
+    seen = []
+
+    def write(word, run):
+        seen.append((word, run))
+
+    _, history = TRAINER.fit(
+        RUN, X, Y, epochs=5, batch_size=32, verbose=0, callbacks=[Recorder(write)]
+    )
+    assert [word for word, _ in seen] == [
+        "begin",
+        "epoch 0",
+        "end 0 ['accuracy', 'loss']",
+        "epoch 1",
+        "end 1 ['accuracy', 'loss']",
+        "over",
+    ]
+    assert history.epoch == [0, 1]
+    for _, run in seen:
+        assert np.isfinite(np.asarray(jax.tree.leaves(run.model)[0])).all()
+
+
+def test_a_callback_may_return_another_run():
+    class Keep(Callback):
+        def on_epoch_end(self, epoch, run, logs):
+            return run.replace(step=jnp.int32(100)) if epoch == 0 else Stop(RUN)
+
+    run, _ = TRAINER.fit(RUN, X, Y, epochs=4, batch_size=90, verbose=0, callbacks=Keep())
+    assert run is RUN
+    with pytest.raises(TypeError, match=r"Wrong\.on_epoch_end: expected None, a TrainState"):
+        TRAINER.fit(RUN, X, Y, batch_size=90, verbose=0, callbacks=[Wrong()])
+    with pytest.raises(TypeError, match=r"Write Wrong\(\)"):
+        TRAINER.fit(RUN, X, Y, verbose=0, callbacks=[Wrong])
+
+
+# -- Keras ---------------------------------------------------------------------------------------
+
+
+def _keras_pair():
+    x = fk.Input((4,), name="x")
+    h = layers.Dense(6, "tanh", name="h")(x)
+    a = layers.Dense(1, name="a")(h)
+    b = layers.Dense(3, "softmax", name="b", kernel_regularizer="l2")(h)
+    ours = fk.Model(x, [a, b]).build(KEY)
+    with keras_rules():
+        kx = keras.Input((4,), name="x")
+        kh = keras.layers.Dense(6, "tanh", name="h")(kx)
+        ka = keras.layers.Dense(1, name="a")(kh)
+        kb = keras.layers.Dense(3, "softmax", name="b", kernel_regularizer="l2")(kh)
+        theirs = keras.Model(kx, [ka, kb])
+    theirs.set_weights(ours.get_weights())
+    return ours, theirs
+
+
+def test_history_and_weights_agree_with_keras():
+    ours, theirs = _keras_pair()
+    config = {
+        "loss": ["mse", "sparse_categorical_crossentropy"],
+        "loss_weights": [0.3, 2.0],
+        "metrics": [["mae"], ["accuracy"]],
+        "weighted_metrics": [[], ["accuracy"]],
+    }
+    trainer = fk.Trainer(fk.optimizers.SGD(0.1), **config)
+    theirs.compile(optimizer=keras.optimizers.SGD(0.1), **config)
+    weights = RNG.random(90).astype("float32")
+    y = [X[:, 2:3], Y]
+    fit = {"epochs": 2, "batch_size": 32, "shuffle": False, "verbose": 0}
+    # Keras takes a weight for each output
+    with keras_rules():
+        expected = theirs.fit(X, y, sample_weight=[weights, weights], **fit).history
+    run, history = trainer.fit(trainer.init(ours, KEY), X, y, sample_weight=weights, **fit)
+    assert list(history.history)[0] == "loss"
+    assert set(history.history) == set(expected)
+    for name, values in expected.items():
+        np.testing.assert_allclose(history.history[name], values, rtol=2e-4, err_msg=name)
+    for mine, other in zip(run.model.get_weights(), theirs.get_weights(), strict=True):
+        np.testing.assert_allclose(mine, other, rtol=1e-3, atol=1e-5)
+    logs = trainer.evaluate(run, X, y, batch_size=32, verbose=0)
+    with keras_rules():
+        expected = theirs.evaluate(X, y, batch_size=32, verbose=0, return_dict=True)
+    assert set(logs) == set(expected)
+    for name, value in expected.items():
+        assert logs[name] == pytest.approx(value, rel=1e-3), name
+
+
+def test_masked_sequences_agree_with_keras():
+    ids = np.array([[1, 2, 0, 0], [3, 1, 2, 4], [4, 0, 0, 0]], "int32")
+    y = np.array([[0, 1, 1, 1], [1, 0, 1, 0], [1, 1, 0, 0]], "int32")
+    x = fk.Input((4,), dtype="int32")
+    h = layers.Embedding(5, 3, mask_zero=True)(x)
+    ours = fk.Model(x, layers.Dense(2, "softmax")(h)).build(KEY)
+    with keras_rules():
+        theirs = keras.Sequential(
+            [
+                keras.Input((4,), dtype="int32"),
+                keras.layers.Embedding(5, 3, mask_zero=True),
+                keras.layers.Dense(2, "softmax"),
+            ]
+        )
+    theirs.set_weights(ours.get_weights())
+    trainer = fk.Trainer("sgd", "sparse_categorical_crossentropy", metrics=["accuracy"])
+    theirs.compile("sgd", "sparse_categorical_crossentropy", metrics=["accuracy"])
+    logs = trainer.evaluate(trainer.init(ours, KEY), ids, y, batch_size=2, verbose=0)
+    with keras_rules():
+        expected = theirs.evaluate(ids, y, batch_size=2, verbose=0, return_dict=True)
+    for name, value in expected.items():
+        assert logs[name] == pytest.approx(value, rel=1e-4), name
