@@ -42,11 +42,12 @@ from fkeras.engine import (
     unfreeze,
     weight,
 )
-from fkeras.training import History, Trainer, TrainState
+from fkeras.training import Callback, History, Stop, Trainer, TrainState
 
 __version__ = "0.1.0"
 
 __all__ = (
+    "Callback",
     "Configurable",
     "Context",
     "DTypePolicy",
@@ -64,6 +65,7 @@ __all__ = (
     "Node",
     "Output",
     "Sequential",
+    "Stop",
     "SymbolicValueError",
     "TrainState",
     "Trainer",

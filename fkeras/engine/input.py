@@ -8,9 +8,11 @@ from typing import Any, ClassVar
 import numpy as np
 
 from fkeras.engine.config import option
+from fkeras.engine.errors import suggest
 from fkeras.engine.layer import Layer
 from fkeras.engine.node import Node
 from fkeras.engine.operation import KerasTensor
+from fkeras.engine.policy import NAMES
 from fkeras.engine.spec import Spec, as_dims, canonical_dtype
 from fkeras.engine.structure import Ref
 
@@ -102,8 +104,13 @@ def Input(  # noqa: N802  (Keras's name)
     for size in batch_shape:
         if not (size is None or isinstance(size, str)) and int(size) < 0:
             raise ValueError(f"Input: expected sizes of 0 or more, received {tuple(batch_shape)}.")
-    layer = InputLayer(batch_shape, name=name, dtype=canonical_dtype(dtype))
-    return symbolic(layer)
+    try:
+        known = canonical_dtype(dtype)
+    except TypeError:
+        raise TypeError(
+            f"Input: there is no dtype {dtype!r}.{suggest(str(dtype), (*NAMES, 'int32', 'bool'))}"
+        ) from None
+    return symbolic(InputLayer(batch_shape, name=name, dtype=known))
 
 
 def symbolic(layer: InputLayer) -> Any:

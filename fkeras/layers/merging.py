@@ -74,10 +74,10 @@ def check_broadcast(where: str, inputs: Sequence[jax.Array]) -> None:
     """
     padded = with_common_rank(inputs)
     for axis in range(padded[0].ndim):
-        sizes = {n for n in known_sizes(padded, axis) if n != 1 or axis == 0}
+        sizes = {n for n in known_sizes(padded, axis) if n != 1}
         if len(sizes) > 1:
             raise ValueError(
-                f"{where}: expected inputs of one shape (a size of 1 after the batch axis "
+                f"{where}: expected inputs of one shape (a size of 1 "
                 f"repeats), received {describe_inputs(inputs)}; they differ on axis {axis}. Bring "
                 "them to one size, for example with a Dense layer, or join them with Concatenate."
             )

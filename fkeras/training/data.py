@@ -11,6 +11,7 @@ Several batches go to the device at once, as a chunk of shape (batches, rows, ..
 from __future__ import annotations
 
 import dataclasses
+from collections.abc import Mapping
 from typing import Any
 
 import jax
@@ -33,7 +34,8 @@ def as_host(tree: Any, what: str) -> Any:
         if not is_array(leaf):
             raise TypeError(
                 f"{what}: expected arrays, received {type(leaf).__name__}. Convert it: "
-                "np.asarray(x). Lists, tuples and dictionaries hold several inputs."
+                "np.asarray(x). Lists, tuples and dictionaries hold several inputs; batches of an "
+                "iterator go to trainer.step(run, batch) one by one."
             )
         if isinstance(leaf, jax.core.Tracer):
             raise TypeError(
@@ -49,7 +51,11 @@ def as_host(tree: Any, what: str) -> Any:
         with np.errstate(over="ignore"):  # infinity is told by the check of finite numbers
             return array.astype(jax.dtypes.canonicalize_dtype(array.dtype), copy=False)
 
-    return jax.tree.map(convert, tree)
+    return jax.tree.map(convert, tree, is_leaf=_is_leaf)
+
+
+def _is_leaf(value: Any) -> bool:
+    return value is not None and not isinstance(value, Mapping | list | tuple)
 
 
 def length(tree: Any) -> int:

@@ -21,7 +21,9 @@ def format_logs(logs: Mapping[str, float]) -> str:
     return "  ".join(f"{name} {_number(value)}" for name, value in logs.items())
 
 
-def _number(value: float) -> str:
+def _number(value: Any) -> str:
+    if isinstance(value, list):
+        return f"[{', '.join(map(_number, value))}]"
     small = value != 0 and abs(value) < 1e-3
     return f"{value:.3e}" if small or abs(value) >= 1e5 else f"{value:.4f}"
 
