@@ -235,6 +235,9 @@ def sparse_sigmoid(x: jax.Array) -> jax.Array:
 def sparsemax(x: jax.Array, axis: int = -1) -> jax.Array:
     """The nearest point to x on the probability simplex along an axis; many entries are 0.
 
+    The entries sum to 1. Keras 3.15's do not where more than one entry is positive: it adds up the
+    running sums in the place of the entries, so its numbers differ from these on purpose.
+
     References:
         Martins and Astudillo, From softmax to sparsemax (2016), arxiv.org/abs/1602.02068.
     """

@@ -66,6 +66,9 @@ def _mode(mode: str) -> str:
 class OrthogonalRegularizer(Configurable):
     """factor times the mean absolute cosine between different rows (or columns) of a matrix.
 
+    For columns it is the penalty on the rows of the transpose; Keras 3.15 fails there for a matrix
+    that is not square.
+
     Args:
         factor: the strength.
         mode: "rows" or "columns".

@@ -1,0 +1,212 @@
+"""Activations, initializers, regularizers, constraints and random numbers, against Keras and JAX."""
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+
+import fkeras as fk
+from benchmarks.meter import count_compiles
+from fkeras.engine import random, subkey
+from tests.keras_oracle import keras, keras_rules
+
+KEY = jax.random.key(3)
+X = np.random.default_rng(0).normal(size=(6, 8)).astype("float32") * 2
+
+ACTIVATIONS = [
+    (name, {})
+    for name in fk.activations.__all__
+    if name not in ("get", "serialize", "deserialize", "threshold", "glu", "sparsemax")
+] + [
+    ("relu", {"negative_slope": 0.1, "max_value": 1.5, "threshold": 0.3}),
+    ("leaky_relu", {"negative_slope": 0.3}),
+    ("elu", {"alpha": 0.7}),
+    ("celu", {"alpha": 0.7}),
+    ("gelu", {"approximate": True}),
+    ("softmax", {"axis": 0}),
+    ("threshold", {"threshold": 0.4, "default_value": -1.0}),
+    ("glu", {"axis": 1}),
+]
+
+
+@pytest.mark.parametrize(("name", "options"), ACTIVATIONS, ids=lambda v: str(v)[:40])
+def test_activations_equal_keras(name, options):
+    ours, theirs = getattr(fk.activations, name), getattr(keras.activations, name)
+    value = ours(X, **options)
+    gradient = jax.grad(lambda x: jnp.sum(jnp.sin(ours(x, **options))))(X)
+    with keras_rules():
+        expected = theirs(X, **options)
+        slope = jax.grad(lambda x: jnp.sum(jnp.sin(theirs(x, **options))))(X)
+    np.testing.assert_allclose(value, expected, rtol=1e-5, atol=1e-6)
+    np.testing.assert_allclose(gradient, slope, rtol=1e-4, atol=1e-5)
+    assert ours(jnp.asarray(X, "bfloat16"), **options).dtype == jnp.bfloat16
+    config = fk.activations.serialize(ours)
+    assert fk.activations.deserialize(config) is ours
+
+
+def test_sparsemax_is_the_projection_on_the_simplex():
+    """Keras's own numbers do not sum to 1; see the docstring."""
+    value = np.asarray(fk.activations.sparsemax(X))
+    np.testing.assert_allclose(value.sum(-1), 1.0, rtol=1e-5)
+    for row, found in zip(X, value, strict=True):
+        low, high = row.min() - 1, row.max()
+        for _ in range(100):  # the threshold by bisection
+            middle = (low + high) / 2
+            low, high = (middle, high) if np.maximum(row - middle, 0).sum() > 1 else (low, middle)
+        np.testing.assert_allclose(found, np.maximum(row - low, 0), atol=1e-5)
+    np.testing.assert_allclose(fk.activations.sparsemax(X.T, axis=0), value.T, atol=1e-6)
+
+
+def test_names_of_activations():
+    assert fk.activations.get(None) is fk.activations.linear
+    assert fk.activations.get("swish") is fk.activations.silu
+    assert fk.activations.get(jnp.tanh) is jnp.tanh
+    with pytest.raises(ValueError, match="Did you mean 'relu'"):
+        fk.activations.get("rleu")
+    with pytest.raises(TypeError, match="expected|Expected"):
+        fk.activations.get(3)
+
+
+INITIALIZERS = [
+    ("Zeros", {}),
+    ("Ones", {}),
+    ("Constant", {"value": 3.0}),
+    ("Identity", {"gain": 2.0}),
+    ("RandomUniform", {"minval": -0.1, "maxval": 0.3}),
+    ("RandomNormal", {"mean": 0.5, "stddev": 0.2}),
+    ("TruncatedNormal", {"stddev": 0.3}),
+    ("VarianceScaling", {"scale": 2.0, "mode": "fan_out", "distribution": "untruncated_normal"}),
+    ("GlorotUniform", {}),
+    ("GlorotNormal", {}),
+    ("LecunUniform", {}),
+    ("LecunNormal", {}),
+    ("HeUniform", {}),
+    ("HeNormal", {}),
+    ("Orthogonal", {"gain": 1.5}),
+]
+
+
+@pytest.mark.parametrize(("name", "options"), INITIALIZERS, ids=[n for n, _ in INITIALIZERS])
+def test_initializers_have_kerass_distribution(name, options):
+    ours = getattr(fk.initializers, name)(**options)
+    shape = (600, 400)
+    value = np.asarray(ours(KEY, shape))
+    with keras_rules():
+        theirs = np.asarray(getattr(keras.initializers, name)(**options)(shape))
+    assert value.dtype == np.float32
+    assert value.mean() == pytest.approx(theirs.mean(), abs=3e-3)
+    assert value.std() == pytest.approx(theirs.std(), rel=0.01, abs=1e-6)
+    assert value.max() == pytest.approx(theirs.max(), rel=0.25, abs=1e-6)
+    np.testing.assert_array_equal(value, ours(KEY, shape))
+    jitted = np.asarray(jax.jit(lambda key: ours(key, shape))(KEY))
+    mapped = np.asarray(jax.vmap(lambda key: ours(key, (4, 3)))(jax.random.split(KEY, 2)))
+    if name == "Orthogonal":
+        np.testing.assert_allclose(value, jitted, atol=1e-5)
+        np.testing.assert_allclose(value.T @ value, 1.5**2 * np.eye(400), atol=1e-4)
+    else:
+        np.testing.assert_array_equal(value, jitted)
+    alone = ours(jax.random.split(KEY, 2)[1], (4, 3))
+    np.testing.assert_allclose(mapped[1], alone, atol=1e-6)
+    assert ours(KEY, (3, 3), "bfloat16").dtype == jnp.bfloat16
+    again = fk.initializers.deserialize(fk.initializers.serialize(ours))
+    assert again == ours
+    assert hash(again) == hash(ours)
+
+
+def test_a_seed_of_its_own_changes_the_draw():
+    plain, seeded = fk.initializers.HeNormal(), fk.initializers.HeNormal(seed=1)
+    assert not np.array_equal(plain(KEY, (3, 3)), seeded(KEY, (3, 3)))
+
+
+def test_bad_initializers():
+    for call, message in (
+        (lambda: fk.initializers.get("glorot_unifrm"), "glorot_uniform"),
+        (lambda: fk.initializers.VarianceScaling(mode="fan"), "fan_in"),
+        (lambda: fk.initializers.VarianceScaling(scale=0), "above 0"),
+        (lambda: fk.initializers.VarianceScaling(distribution="flat"), "uniform"),
+        (lambda: fk.initializers.Orthogonal()(KEY, (3,)), "two axes"),
+        (lambda: fk.initializers.Identity()(KEY, (3,)), "matrix"),
+    ):
+        with pytest.raises(ValueError, match=message):
+            call()
+
+
+REGULARIZERS = [
+    ("L1", {"l1": 0.3}),
+    ("L2", {"l2": 0.3}),
+    ("L1L2", {"l1": 0.1, "l2": 0.2}),
+    ("OrthogonalRegularizer", {"factor": 0.5}),
+]
+
+
+@pytest.mark.parametrize(("name", "options"), REGULARIZERS, ids=lambda v: str(v))
+def test_regularizers_equal_keras(name, options):
+    ours = getattr(fk.regularizers, name)(**options)
+    with keras_rules():
+        expected = getattr(keras.regularizers, name)(**options)(X)
+    np.testing.assert_allclose(ours(X), expected, rtol=1e-5)
+    assert fk.regularizers.deserialize(fk.regularizers.serialize(ours)) == ours
+    with pytest.raises(ValueError, match=r"finite|rows"):
+        getattr(fk.regularizers, name)(**{k: -1.0 for k in options})
+
+
+def test_orthogonal_columns_are_the_rows_of_the_transpose():
+    """Keras's mode "columns" fails on matrices that are not square; see the docstring."""
+    rows = fk.regularizers.OrthogonalRegularizer(0.5, "rows")
+    columns = fk.regularizers.OrthogonalRegularizer(0.5, "columns")
+    np.testing.assert_allclose(columns(X), rows(X.T), rtol=1e-6)
+    assert float(columns(np.eye(4, dtype="float32"))) == 0.0
+
+
+CONSTRAINTS = [
+    ("MaxNorm", {"max_value": 1.0}),
+    ("NonNeg", {}),
+    ("UnitNorm", {"axis": 1}),
+    ("MinMaxNorm", {"min_value": 0.5, "max_value": 1.5, "rate": 0.7}),
+]
+
+
+@pytest.mark.parametrize(("name", "options"), CONSTRAINTS, ids=[n for n, _ in CONSTRAINTS])
+def test_constraints_equal_keras(name, options):
+    ours = getattr(fk.constraints, name)(**options)
+    with keras_rules():
+        expected = getattr(keras.constraints, name)(**options)(X)
+    np.testing.assert_allclose(ours(X), expected, rtol=1e-5, atol=1e-6)
+    assert fk.constraints.deserialize(fk.constraints.serialize(ours)) == ours
+    assert np.isfinite(ours(np.zeros((2, 2), "float32"))).all()
+
+
+def test_keys_are_derived_as_jax_derives_them():
+    for data in (0, 7, 2**31):
+        assert random.fold_in(KEY, data) == jax.random.fold_in(KEY, np.uint32(data))
+    one, two = subkey(KEY, "dense"), subkey(KEY, "dense_1")
+    assert one != two
+    assert jax.jit(lambda k: subkey(k, "dense"))(KEY) == one
+    for bad in (jax.random.PRNGKey(0), 3, None):
+        with pytest.raises(TypeError, match=r"jax\.random\.key\(0\)"):
+            random.fold_in(bad, 1)
+
+
+def test_uniform_weights_are_the_bits_of_jax_and_compile_nothing():
+    key = jax.random.key(11)
+    with count_compiles() as made:
+        weights = random.uniform(key, (70_000,), 0.5)
+        random.uniform(subkey(key, "a"), (3, 5, 7), 0.1)
+        fk.initializers.Zeros()(key, (11,))
+    assert len(made) == 0
+    bits = np.asarray(jax.random.bits(key, (70_000,), "uint32"))
+    expected = ((bits >> 9).astype("int32") * 2 + 1 - 2**23).astype("float32")
+    np.testing.assert_array_equal(weights, expected * np.float32(0.5 * 2.0**-23))
+    assert abs(weights).max() < 0.5
+
+
+def test_another_layer_changes_no_other_layers_weights():
+    def build(*units):
+        x = h = fk.Input((4,))
+        for number, n in enumerate(units):
+            h = fk.layers.Dense(n, name=f"layer{number}")(h)
+        return fk.Model(x, h).build(KEY)
+
+    short, long = build(3, 5), build(3, 5, 6)
+    assert short.layers["layer0"] == long.layers["layer0"]
+    assert short.layers["layer1"] == long.layers["layer1"]
