@@ -22,17 +22,17 @@ import matplotlib.pyplot as plt
 
 
 def make_model():
-    """Two convolutions with batch normalization, and a dense head."""
+    """Four convolutions with batch normalization, and a dense layer."""
     inputs = fk.Input((28, 28, 1), name="image")
     x = inputs
-    for filters in (24, 48):
-        x = layers.Conv2D(filters, 3, padding="same", use_bias=False)(x)
-        x = layers.BatchNormalization(momentum=0.9)(x)
-        x = layers.Activation("relu")(x)
+    for filters in (16, 32):
+        for _ in range(2):
+            x = layers.Conv2D(filters, 3, padding="same", use_bias=False)(x)
+            x = layers.BatchNormalization(momentum=0.9)(x)
+            x = layers.Activation("relu")(x)
         x = layers.MaxPooling2D()(x)
-    x = layers.Flatten()(x)
-    x = layers.Dropout(0.4)(x)
-    x = layers.Dense(64, activation="relu")(x)
+        x = layers.Dropout(0.2)(x)
+    x = layers.Dropout(0.5)(layers.Flatten()(x))
     return fk.Model(inputs, layers.Dense(10, activation="softmax", name="digit")(x))
 
 
@@ -59,7 +59,7 @@ def draw(matrix, path):
 
 def main():
     parser = argparse.ArgumentParser()
-    parser.add_argument("--epochs", type=int, default=12)
+    parser.add_argument("--epochs", type=int, default=14)
     parser.add_argument("--short", action="store_true", help="a small part, to see that it runs")
     parser.add_argument("--picture", default="digits_confusion.png")
     options = parser.parse_args()
@@ -72,7 +72,7 @@ def main():
     model = make_model()
     model.summary()
     schedule = fk.optimizers.schedules.CosineDecay(
-        2e-3, decay_steps=epochs * -(-len(x_train) // 64)
+        3e-3, decay_steps=epochs * -(-len(x_train) // 64)
     )
     trainer = fk.Trainer(
         optimizer=fk.optimizers.Adam(schedule),
