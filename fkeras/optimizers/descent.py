@@ -40,7 +40,7 @@ class SGD(Optimizer):
 
     Example:
         >>> SGD(0.1, momentum=0.9)
-        SGD(0.1, momentum=0.9)
+        SGD(0.1, 0.9)
     """
 
     learning_rate: Any = option(0.01, convert=rate)
