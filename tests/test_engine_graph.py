@@ -572,3 +572,18 @@ def test_row_125_building_a_graph_of_1_000_layers_compiles_nothing():
         model = fk.Model(x, h)
     assert len(model.layers) == 1001
     assert len(compiles) == 0
+
+
+def test_an_axis_that_only_numbers_can_tell_has_a_word_of_its_own():
+    def shorten(a):
+        if not isinstance(a.shape[1], int):
+            raise TypeError("needs a number")
+        return a[:, 1:]
+
+    x = fk.Input((None,))
+    short = fk.ops.lift(shorten)(x)
+    assert (x.spec.dims, short.spec.dims) == (("b", "d1"), ("b", "d1_2"))
+    assert fk.ops.lift(shorten)(short).spec.dims == ("b", "d1_3")
+    assert fk.ops.lift(lambda a: shorten(a)[:, :0])(x).spec.dims == ("b", 0)
+    same = fk.ops.lift(lambda a: shorten(jnp.pad(a, ((0, 0), (1, 0)))))(x)
+    assert same.spec.dims == ("b", "d1"), "an axis that keeps its size keeps its word"

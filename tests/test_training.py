@@ -222,6 +222,64 @@ def test_frozen_weights_stay_bit_equal_and_cost_no_optimizer_memory():
     assert (4, 6) not in slots
 
 
+@pytest.mark.parametrize(
+    "optimizer",
+    [
+        "adam",
+        "sgd",
+        fk.optimizers.SGD(0.1, momentum=0.9),
+        optax.chain(optax.clip(1.0), optax.sgd(0.1, momentum=0.9)),
+    ],
+    ids=["adam", "sgd", "momentum", "optax"],
+)
+def test_freezing_in_the_middle_of_a_run_keeps_the_optimizer_of_what_is_trained(optimizer):
+    trainer = fk.Trainer(optimizer, "sparse_categorical_crossentropy")
+    run, _ = trainer.fit(trainer.init(classifier(), KEY), X, Y, batch_size=25, verbose=0)
+    frozen = run.replace(model=fk.freeze(run.model, "dense"))
+    stepped, _ = trainer.step(frozen, (X, Y))
+    fitted, _ = trainer.fit(frozen, X, Y, batch_size=50, shuffle=False, verbose=0)
+    chex.assert_trees_all_close(stepped.model, fitted.model, rtol=1e-5, atol=1e-6)
+    chex.assert_trees_all_equal(
+        stepped.model.layers["dense"].kernel, run.model.layers["dense"].kernel
+    )
+    # what is trained moves as it would have: its momenta went on
+    free, _ = trainer.step(run, (X, Y))
+    chex.assert_trees_all_close(
+        stepped.model.layers["out"], free.model.layers["out"], rtol=1e-5, atol=1e-6
+    )
+    again, _ = trainer.step(stepped.replace(model=fk.unfreeze(stepped.model)), (X, Y))
+    assert jax.tree.structure(again.opt_state) == jax.tree.structure(run.opt_state)
+    assert np.any(again.model.layers["dense"].kernel != run.model.layers["dense"].kernel)
+
+
+def test_a_callback_may_freeze_and_unfreeze():
+    class Thaw(fk.Callback):
+        def on_epoch_begin(self, epoch, run):
+            change = fk.freeze if epoch == 0 else fk.unfreeze
+            return run.replace(model=change(run.model, "dense"))
+
+    run = fk.Trainer("adam", TRAINER.loss).init(classifier(), KEY)
+    kernels = [run.model.layers["dense"].kernel]
+    for epoch in range(2):
+        run, _ = fk.Trainer("adam", TRAINER.loss).fit(
+            run, X, Y, epochs=epoch + 1, initial_epoch=epoch, callbacks=Thaw(), verbose=0
+        )
+        kernels.append(run.model.layers["dense"].kernel)
+    chex.assert_trees_all_equal(kernels[0], kernels[1])
+    assert np.any(kernels[1] != kernels[2])
+
+
+def test_the_optimizer_state_of_another_model_or_optimizer_is_told():
+    other = fk.Trainer("adam", "mse").init(linear(), KEY)
+    with pytest.raises(fk.FKerasError, match=r"(?s)expected the state of .*trainer.init"):
+        TRAINER.fit(RUN.replace(opt_state=other.opt_state), X, Y, verbose=0)
+    with pytest.raises(fk.FKerasError, match=r"run.opt_state holds .*momentum"):
+        fk.Trainer("sgd", TRAINER.loss).step(RUN, (X, Y))
+    wider = TRAINER.init(classifier(7), KEY)
+    with pytest.raises(fk.FKerasError, match="belongs to another model"):
+        TRAINER.step(wider.replace(opt_state=RUN.opt_state), (X, Y))
+
+
 def test_constraints_hold_after_every_step():
     x = fk.Input((4,))
     model = fk.Model(x, layers.Dense(3, kernel_constraint="non_neg")(x))

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import dataclasses
 import functools
+import itertools
 import os
 import sys
 from typing import Any
@@ -21,7 +22,7 @@ from fkeras.engine.errors import FKerasError
 from fkeras.engine.frozen import ArrayConstant, freeze_value, is_array
 from fkeras.engine.node import Node, is_symbolic
 from fkeras.engine.skeleton import Skeleton, leaves_of, skeleton_of
-from fkeras.engine.spec import Spec, as_probes, as_spec, as_structs
+from fkeras.engine.spec import Spec, as_probes, as_spec, as_structs, name_axis
 from fkeras.engine.structure import Branch, Ref
 from fkeras.engine.weights import weight_losses
 
@@ -160,11 +161,13 @@ def _infer(
             low, high = (evaluate(lambda s, fill=fill: as_probes(s, fill)) for fill in _PROBES)
         except Exception:
             raise error from None
-        return _describe(low, high)
-    return _describe(out, out)
+        return _describe(low, high, specs)
+    return _describe(out, out, specs)
 
 
-def _describe(first: tuple[Output, tuple], second: tuple[Output, tuple]) -> Inference:
+def _describe(
+    first: tuple[Output, tuple], second: tuple[Output, tuple], inputs: tuple[Spec, ...]
+) -> Inference:
     (low, penalties), (high, _) = first, second
     value, outputs = structure.number(low.value)
     _, others = structure.number(high.value)
@@ -172,8 +175,8 @@ def _describe(first: tuple[Output, tuple], second: tuple[Output, tuple]) -> Infe
     other_masks = mask_leaves(value, high.mask)
     return Inference(
         value=value,
-        outputs=tuple(_common(a, b) for a, b in zip(outputs, others, strict=True)),
-        masks=tuple(_common(a, b) for a, b in zip(masks, other_masks, strict=True)),
+        outputs=tuple(_common(a, b, inputs) for a, b in zip(outputs, others, strict=True)),
+        masks=tuple(_common(a, b, inputs) for a, b in zip(masks, other_masks, strict=True)),
         losses=len(low.losses),
         penalties=len(penalties),
         metrics=tuple(low.metrics),
@@ -181,15 +184,28 @@ def _describe(first: tuple[Output, tuple], second: tuple[Output, tuple]) -> Infe
     )
 
 
-def _common(a: Any, b: Any) -> Spec | None:
+def _common(a: Any, b: Any, inputs: tuple[Spec, ...]) -> Spec | None:
     """The spec of an output that was inferred for two sizes of the unknown axes."""
     if a is None:
         return None
     one, two = as_spec(a), as_spec(b)
     if one == two:
         return one
-    pairs = zip(one.dims, two.dims, strict=True)
-    return Spec(as_spec(tuple(x if x == y else None for x, y in pairs)).dims, one.dtype)
+    pairs = enumerate(zip(one.dims, two.dims, strict=True))
+    return Spec(
+        tuple(x if x == y else _word(axis, (x, y), inputs) for axis, (x, y) in pairs), one.dtype
+    )
+
+
+def _word(axis: int, sizes: tuple, inputs: tuple[Spec, ...]) -> str:
+    """The word of an output's unknown axis: an input's where it kept its size, else a new one."""
+    here = [s.dims[axis] for s in inputs if s.ndim > axis and isinstance(s.dims[axis], str)]
+    kept = [word for word in here if word.isidentifier()]
+    if sizes == _PROBES and kept:
+        return str(kept[0])
+    taken = {word for s in inputs for word in s.words}
+    names = (f"{name_axis(axis)}_{number}" for number in itertools.count(2))
+    return next(name for name in names if name not in taken)
 
 
 def _key_spec() -> jax.ShapeDtypeStruct:

@@ -51,6 +51,12 @@ class Spec:
     def ndim(self) -> int:
         return len(self.dims)
 
+    @property
+    def words(self) -> tuple[str, ...]:
+        """The names in its unknown sizes, each once."""
+        found = (w for d in self.dims if isinstance(d, str) for w in _WORD.findall(d))
+        return tuple(dict.fromkeys(w for w in found if w not in _FUNCTIONS))
+
     def __str__(self) -> str:
         inner = ", ".join(map(str, self.dims))
         return f"({inner},)" if len(self.dims) == 1 else f"({inner})"
@@ -129,7 +135,7 @@ def as_structs(specs: Sequence[Spec | None]) -> list[jax.ShapeDtypeStruct | None
     unknown = sorted({d for s in specs if s is not None for d in s.dims if isinstance(d, str)})
     known = {}
     if unknown:
-        words = sorted({w for d in unknown for w in _WORD.findall(d) if w not in _FUNCTIONS})
+        words = sorted({w for s in specs if s is not None for w in s.words})
         scope = jax.export.SymbolicScope([f"{w} >= 2" for w in words])
         parsed = jax.export.symbolic_shape(", ".join(unknown), scope=scope)
         known = dict(zip(unknown, parsed, strict=True))
@@ -141,18 +147,7 @@ def as_structs(specs: Sequence[Spec | None]) -> list[jax.ShapeDtypeStruct | None
 
 def as_probes(specs: Sequence[Spec | None], fill: int) -> list[jax.ShapeDtypeStruct | None]:
     """Specs as JAX takes them, with the number `fill` (and its successors) for unknown words."""
-    words = sorted(
-        {
-            w
-            for s in specs
-            if s is not None
-            for d in s.dims
-            if isinstance(d, str)
-            for w in _WORD.findall(d)
-            if w not in _FUNCTIONS
-        }
-    )
-    values = {w: fill for w in words}
+    values = {w: fill for s in specs if s is not None for w in s.words}
     return [
         None if s is None else jax.ShapeDtypeStruct([evaluate(d, values) for d in s.dims], s.dtype)
         for s in specs

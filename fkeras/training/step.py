@@ -11,7 +11,7 @@ import optax
 
 from fkeras.engine import combine, constrain, partition, subkey
 from fkeras.optimizers import transformation
-from fkeras.training import objective
+from fkeras.training import objective, optimizer_state
 from fkeras.training.state import TrainState
 
 
@@ -40,7 +40,9 @@ def train_step(
         return loss, (out.updates, sums)
 
     (_, (updates, sums)), grads = jax.value_and_grad(loss_fn, has_aux=True)(trainable)
-    deltas, opt_state = transformation(trainer.optimizer).update(grads, run.opt_state, trainable)
+    # while tracing, so it costs a step nothing
+    opt_state = optimizer_state.follow(trainer.optimizer, run.opt_state, run.model)
+    deltas, opt_state = transformation(trainer.optimizer).update(grads, opt_state, trainable)
     model = constrain(combine(optax.apply_updates(trainable, deltas), frozen))
     run = run.replace(
         model=model,

@@ -11,7 +11,7 @@ import numpy as np
 from fkeras import losses, metrics, optimizers
 from fkeras.engine import Configurable, Layer, option, partition
 from fkeras.training import callbacks as hooks
-from fkeras.training import checks, data, loops, objective, step
+from fkeras.training import checks, data, loops, objective, optimizer_state, step
 from fkeras.training.history import History
 from fkeras.training.progress import Progress
 from fkeras.training.state import TrainState, own_copy
@@ -156,7 +156,9 @@ class Trainer(Configurable):
         """`(run, history)` after training on arrays.
 
         The run that is passed in stays as it is: its arrays are copied once. The order of the
-        rows is a function of the run's key and the number of the epoch.
+        rows is a function of the run's key and the number of the epoch. A model that was frozen
+        or unfrozen since (`run.replace(model=fk.freeze(run.model, "body*"))`) goes on with the
+        optimizer's state of what stays trainable.
 
         Args:
             run: what `init` or an earlier `fit` returned.
@@ -219,7 +221,7 @@ class Trainer(Configurable):
                 break
             run, _ = hooks.call(callbacks, "on_epoch_begin", run, epoch)
             progress.start(epoch)
-            own = run if owned else own_copy(run)
+            own = run if owned else own_copy(self._ready(run))
             own = own.replace(metrics=own_copy(empty))
             order = data.order_of(count, key_data if shuffle else None, epoch)
             run, logs = loops.train_epoch(self, own, order, progress, pace)
@@ -300,6 +302,11 @@ class Trainer(Configurable):
         checks.check_finite(rows, "x")
         checks.check_stateful(run.model, count, size, False)
         return loops.predict(run, data.feed_of(rows, size, steps))
+
+    def _ready(self, run: TrainState) -> TrainState:
+        """The run with an optimizer state that follows what was frozen or unfrozen since."""
+        followed = optimizer_state.follow(self.optimizer, run.opt_state, run.model)
+        return run.replace(opt_state=followed)
 
     def _feed(self, run: TrainState, rows: tuple, size: int | None, steps: Any) -> data.Feed:
         size = checks.check_size("batch_size", 32 if size is None else size)

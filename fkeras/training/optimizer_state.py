@@ -1,0 +1,74 @@
+"""The optimizer's state of a run whose model was frozen or unfrozen since."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import jax
+
+from fkeras.engine import FKerasError, partition, unfreeze
+from fkeras.optimizers import transformation
+
+
+def follow(optimizer: Any, opt_state: Any, model: Any) -> Any:
+    """The state of an optimizer for what is trainable in `model` now.
+
+    A weight that stays trainable keeps its own state, one that was unfrozen begins anew, and the
+    state of one that was frozen is dropped. Counts and learning rates go on.
+
+    Args:
+        optimizer: what `Trainer` was given.
+        opt_state: the state so far; returned as it is where it fits.
+        model: the model with its weights.
+
+    Raises:
+        FKerasError: where the state is that of another model or optimizer.
+
+    Example:
+        >>> import jax, fkeras as fk
+        >>> model = fk.Sequential([fk.Input((2,)), fk.layers.Dense(2), fk.layers.Dense(1)])
+        >>> run = fk.Trainer("adam", "mse").init(model, jax.random.key(0))
+        >>> frozen = fk.freeze(run.model, "dense")
+        >>> state = follow("adam", run.opt_state, frozen)
+        >>> [leaf.shape for leaf in jax.tree.leaves(state.slots["momentum"])]
+        [(2, 1), (1,)]
+    """
+    init = transformation(optimizer).init
+    trainable, _ = partition(model)
+    wanted = jax.eval_shape(init, trainable)
+    if jax.tree.structure(wanted) == jax.tree.structure(opt_state):
+        if _shapes(wanted) != _shapes(opt_state):
+            raise _foreign(optimizer, opt_state, wanted)
+        return opt_state
+    old = _by_path(opt_state)
+    possible = _by_path(jax.eval_shape(init, partition(unfreeze(model))[0]))
+    if any(
+        path not in possible or possible[path].shape != leaf.shape for path, leaf in old.items()
+    ):
+        raise _foreign(optimizer, opt_state, wanted)
+    paths, structure = jax.tree_util.tree_flatten_with_path(init(trainable))
+    return structure.unflatten(
+        [old.get(jax.tree_util.keystr(path), fresh) for path, fresh in paths]
+    )
+
+
+def _by_path(tree: Any) -> dict[str, Any]:
+    pairs = jax.tree_util.tree_flatten_with_path(tree)[0]
+    return {jax.tree_util.keystr(path): leaf for path, leaf in pairs}
+
+
+def _shapes(tree: Any) -> list[tuple[int, ...]]:
+    return [leaf.shape for leaf in jax.tree.leaves(tree)]
+
+
+def _foreign(optimizer: Any, opt_state: Any, wanted: Any) -> FKerasError:
+    has, needs = _by_path(opt_state), _by_path(wanted)
+    other = [path for path in has if path not in needs or needs[path].shape != has[path].shape]
+    named = getattr(optimizer, "name", None) or type(optimizer).__name__
+    shown = ", ".join(f"{path} {tuple(has[path].shape)}" for path in other[:3])
+    return FKerasError(
+        f"Trainer: expected the state of {named} for the weights of run.model, received one of "
+        f"{len(has)} arrays where {len(needs)} are needed; run.opt_state holds {shown or 'too few'}"
+        ". It belongs to another model or optimizer: begin a new run, trainer.init(model, key), "
+        "where a model that was built keeps its weights."
+    )
