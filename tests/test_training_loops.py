@@ -9,7 +9,8 @@ from keras_oracle import keras, keras_rules
 
 import fkeras as fk
 from fkeras import layers
-from fkeras.training import Callback, Stop, data, loops, step
+from fkeras.training import Callback, Stop, feeds, loops, step
+from fkeras.training.state import split
 
 RNG = np.random.default_rng(1)
 X = RNG.normal(size=(90, 4)).astype("float32")
@@ -47,13 +48,19 @@ def test_fit_equals_steps_by_hand_with_the_same_keys():
 
 
 def test_rows_that_fill_the_last_batch_come_from_the_same_order():
-    feed = data.feed_of(np.arange(10), 4)
-    order = np.arange(10)[::-1]
-    np.testing.assert_array_equal(feed.chunk(order, 2, 1)[0], [1, 0, 9, 8])
-    np.testing.assert_array_equal(feed.counts(0, 3), [4, 4, 2])
+    feed = feeds.feed_of(np.arange(10), 4)
+    (chunk, counts), taken = feeds.Epoch(feed, np.resize(np.arange(10)[::-1], 14), 2).take(5)
+    np.testing.assert_array_equal(chunk[0], [1, 0, 9, 8])
+    assert (taken, counts[0]) == (1, 2)
+    kept = feeds.placed(feed)
+    rows, _ = kept.epoch(RUN, 0).take(3)
+    seen = [step.batch_at(rows, np.int32(number)) for number in range(3)]
+    order = np.concatenate([batch[valid] for batch, valid in seen])
+    np.testing.assert_array_equal(np.sort(order), np.arange(10))
+    np.testing.assert_array_equal(seen[2][0][2:], seen[0][0][:2])
     np.testing.assert_array_equal(feed.batch(2), [8, 9, 0, 1])
-    assert data.feed_of(np.arange(3), 4).size == 3
-    assert data.feed_of(np.zeros((100, 1 << 18), "float32"), 8).capacity == 1
+    assert feeds.feed_of(np.arange(3), 4).size == 3
+    assert feeds.feed_of(np.zeros((100, 1 << 18), "float32"), 8).capacity == 1
 
 
 def test_convolutions_run_without_a_loop_on_a_cpu():
@@ -68,10 +75,12 @@ def test_convolutions_run_without_a_loop_on_a_cpu():
         rows = slice(start, start + 4)
         by_hand, _ = trainer.step(by_hand, (images[rows], images[rows, 0, 0]))
     chex.assert_trees_all_close(fitted.model, by_hand.model, rtol=1e-4, atol=1e-6)
-    feed, order = data.feed_of((images, images[:, 0, 0], None), 4), np.arange(12)
-    leaves, structure = jax.tree.flatten(run)
-    args = (trainer, structure, tuple(leaves), *loops._arguments(feed, order, 0, 1))
-    assert loops._without_loop(feed, step.compiled_train, args).capacity == 1
+    feed = feeds.placed(feeds.feed_of((images, images[:, 0, 0], None), 4))
+    structure, leaves = split(run)
+    rows, _ = feed.epoch(run, 0).take(1)
+    program = (trainer, structure, "loop", leaves, rows, np.int32(1))
+    assert loops.Pace().choose(False, step.compiled_train, *program) == "once"
+    assert loops.Pace(2).choose(False, step.compiled_train, *program) == "loop"
 
 
 def test_the_key_is_plain_where_it_crosses_a_dispatch():

@@ -20,7 +20,14 @@ from fkeras.engine.model import Model
 from fkeras.engine.network import Network
 from fkeras.engine.node import Node, is_symbolic
 from fkeras.engine.operation import KerasTensor, Op, Operation, lift
-from fkeras.engine.partition import combine, freeze, partition, unfreeze
+from fkeras.engine.partition import (
+    combine,
+    freeze,
+    partition,
+    replace_weights,
+    trainable_weights,
+    unfreeze,
+)
 from fkeras.engine.policy import DTypePolicy
 from fkeras.engine.rewrite import inline, rename
 from fkeras.engine.sequential import Sequential
@@ -71,6 +78,7 @@ __all__ = (
     "option",
     "partition",
     "rename",
+    "replace_weights",
     "serialize",
     "snake_case",
     "subkey",
@@ -78,6 +86,7 @@ __all__ = (
     "suggest",
     "to_dot",
     "to_mermaid",
+    "trainable_weights",
     "unfreeze",
     "weight",
 )

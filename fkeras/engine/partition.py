@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import fnmatch
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from typing import Any
 
 from fkeras.engine.effects import refreshed
@@ -124,3 +124,36 @@ def combine(trainable: Any, frozen: Any) -> Any:
         )
     pairs = zip(leaves_of(trainable), leaves_of(frozen), strict=True)
     return skeleton.join(tuple(b if a is None else a for a, b in pairs))
+
+
+def trainable_weights(model: Any) -> dict[str, Any]:
+    """The weights that are trained, by path: a plain dictionary for gradients and optimizers.
+
+    Example:
+        >>> import jax, fkeras as fk
+        >>> layer = fk.layers.Dense(2).build(jax.random.key(0), (None, 3))
+        >>> {path: weight.shape for path, weight in trainable_weights(layer).items()}
+        {'kernel': (3, 2), 'bias': (2,)}
+    """
+    skeleton = skeleton_of(model)
+    rows = zip(skeleton.names, leaves_of(model), skeleton.trainable, strict=True)
+    return {name: leaf for name, leaf, trained in rows if trained and leaf is not None}
+
+
+def replace_weights(model: Any, weights: Mapping[str, Any]) -> Any:
+    """The model with other arrays in some places, by path; the inverse of `trainable_weights`.
+
+    Raises:
+        ValueError: for a path that the model does not have, with the nearest one.
+    """
+    skeleton = skeleton_of(model)
+    if not weights.keys() <= skeleton.places.keys():
+        unknown = next(path for path in weights if path not in skeleton.places)
+        raise ValueError(
+            f"{model.where}: there is no weight {unknown!r}.{suggest(unknown, skeleton.names)} Its "
+            f"weights are: {', '.join(skeleton.names[:12])}{', ...' * (len(skeleton.names) > 12)}."
+        )
+    leaves = list(leaves_of(model))
+    for path, weight in weights.items():
+        leaves[skeleton.places[path]] = weight
+    return skeleton.join(tuple(leaves))

@@ -29,11 +29,15 @@ class Skeleton:
         weights: the names of its own weights.
         children: by field, the tree of its children's skeletons.
         names: a path for each leaf, such as "cell/kernel".
+        places: the number of each leaf by its path.
         trainable: for each leaf, whether the layer that owns it is trainable.
         own: how many of the leaves are its own weights.
     """
 
-    __slots__ = ("_hash", "children", "cls", "names", "own", "static", "trainable", "weights")
+    __slots__ = (
+        *("_hash", "children", "cls", "names", "own", "places"),
+        *("static", "trainable", "weights"),
+    )
 
     def __init__(self, cls: type, static: dict, weights: tuple, children: dict):
         self.cls, self.static, self.weights, self.children = cls, static, weights, children
@@ -44,6 +48,7 @@ class Skeleton:
             names.extend(f"{prefix}/{name}" for name in child.names)
             trainable.extend(child.trainable)
         self.names, self.trainable = tuple(names), tuple(trainable)
+        self.places = {name: place for place, name in enumerate(self.names)}
         self._hash = None
 
     def __hash__(self) -> int:

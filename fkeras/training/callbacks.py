@@ -52,6 +52,9 @@ class Callback(Configurable):
     def on_epoch_begin(self, epoch: int, run: Any) -> Any:
         """Before an epoch; epochs count from 0."""
 
+    def on_batch_end(self, step: int, run: Any, logs: Mapping[str, float]) -> Any:
+        """After every call of the device, which may be several steps."""
+
     def on_epoch_end(self, epoch: int, run: Any, logs: Mapping[str, float]) -> Any:
         """After an epoch and its validation; may also return a `Stop`."""
 

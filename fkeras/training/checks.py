@@ -98,6 +98,51 @@ def check_inputs(model: Any, x: Any, size: int) -> None:
     jax.eval_shape(lambda m, s, v: m.apply(v, state=s).value, model, state, first)
 
 
+def check_ids(model: Any, x: Any) -> None:
+    """Raises where numbers that go into a table (an Embedding) have no row in it.
+
+    JAX would take the nearest row in silence.
+    """
+    graph = model.graph
+    given = structure.match(graph.inputs, _alone(graph, x))
+    for slot, array in zip(graph.input_slots, given or (), strict=False):
+        if not jnp.issubdtype(array.dtype, jnp.integer) or array.size == 0:
+            continue
+        for call in graph.calls:
+            size = getattr(model.layers[call.layer], "input_dim", None)
+            if not isinstance(size, int) or not _takes(call, slot):
+                continue
+            low, high = int(array.min()), int(array.max())
+            if low < 0 or high >= size:
+                wrong = np.argwhere((array < 0) | (array >= size))[0]
+                place = tuple(map(int, wrong))
+                raise ValueError(
+                    f"x, row {place[0]}: {call.layer!r} expected ids from 0 to {size - 1}, "
+                    f"received {int(array[place])} at {list(place)}. Give the layer "
+                    f"input_dim={high + 1} rows or more, or map the ids into its range."
+                )
+
+
+def is_single_batch(model: Any, x: Any, size: int) -> bool:
+    """Whether `x` is one array of at most `size` rows in which every check finds nothing."""
+    template = model.graph.inputs
+    if type(x) is not np.ndarray or type(template) is not structure.Ref:
+        return False
+    spec = model.graph.specs[template.index]
+    return (
+        x.dtype == spec.dtype == "float32"
+        and x.shape[1:] == spec.dims[1:]
+        and 0 < x.shape[0] <= size
+        and not isinstance(spec.dims[0], int)
+        and bool(np.isfinite(x).all())
+    )
+
+
+def _takes(call: Any, slot: int) -> bool:
+    leaves = structure.leaves(call.args) if call.args is not None else ()
+    return any(isinstance(leaf, structure.Ref) and leaf.index == slot for leaf in leaves)
+
+
 def _alone(graph: Any, x: Any) -> Any:
     # a list of one array serves a model of one input, as it does in the engine
     one = isinstance(graph.inputs, structure.Ref) and isinstance(x, list | tuple) and len(x) == 1

@@ -1,24 +1,23 @@
-"""The loops over chunks of batches: what happens between two calls of a compiled function.
+"""The loops over batches: what happens between two calls of a compiled function.
 
-A chunk is prepared on the host while the device works on the one before it. How many batches a
-chunk holds follows the time that a step takes, so that the screen and the keyboard get their turn;
-the program is the same for any number.
+The next batches are prepared on the host while the device works on the ones before. How many
+batches a call takes follows the time that a step takes, so that the screen, the keyboard and the
+callbacks get their turn; the program is the same for any number.
 """
 
 from __future__ import annotations
 
 import dataclasses
 import time
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Mapping
 from typing import Any
 
 import jax
 import numpy as np
 
-from fkeras.training import objective, step
-from fkeras.training.data import Feed
+from fkeras.training import feeds, objective, recovery, step
 from fkeras.training.progress import Progress
-from fkeras.training.state import TrainState
+from fkeras.training.state import TrainState, join, own_copy, split, strong
 
 _DISPATCH = 0.1  # seconds that a call of a compiled function shall take at most
 
@@ -27,120 +26,233 @@ class Pace:
     """How many batches the next call takes: one at first, then as many as fit into the time.
 
     Args:
-        feed: what is fed.
+        fixed: the number, where the user chose it.
     """
 
-    def __init__(self, feed: Feed):
-        self.feed = feed
-        self.number, self.calls, self.waiting = 1, 0, None
+    def __init__(self, fixed: int | None = None):
+        self.number, self.calls, self.fixed = fixed or 1, 0, fixed
+        self.mode: str | None = None
         self.began = time.perf_counter()
 
     @property
     def fresh(self) -> bool:
-        """Whether no call was made yet."""
+        """Whether no call is over yet."""
         return self.calls == 0
 
     def start(self) -> None:
         """A row of calls begins."""
-        self.began, self.waiting = time.perf_counter(), None
+        self.began = time.perf_counter()
 
-    def plan(self) -> Iterator[tuple[int, int]]:
-        """The first batch and the number of batches of every call."""
-        done = 0
-        while done < self.feed.steps:
-            number = min(self.number, self.feed.steps - done)
-            yield done, number
-            done += number
-
-    def called(self, number: int, result: Any) -> None:
-        """A call of `number` batches was made; waits for the one before it.
-
-        One call runs while the next is prepared, never more: they would pile up. The first call
-        is waited for and left out of the time, since it may have compiled.
-        """
+    def measured(self, number: int) -> None:
+        """A call of `number` batches is over; the first one may have compiled and says nothing."""
+        now = time.perf_counter()
+        if self.calls and self.fixed is None and self.mode == "loop":
+            each = max((now - self.began) / number, 1e-9)
+            self.number = int(np.clip(_DISPATCH / each, 1, 1 << 20))
         self.calls += 1
-        if self.calls == 1:
-            jax.block_until_ready(result)
-            self.start()
-            return
-        if self.waiting is not None:
-            before, pending = self.waiting
-            jax.block_until_ready(pending)
-            now = time.perf_counter()
-            each = max((now - self.began) / before, 1e-9)
-            self.number = int(np.clip(_DISPATCH / each, 1, self.feed.capacity))
-            self.began = now
-        self.waiting = (number, result)
+        self.began = now
+
+    def choose(self, large: bool, function: Any, *arguments: Any) -> str:
+        """The mode of `step.compiled_train`: single steps where a loop would make them slow."""
+        if self.mode is None:
+            # the trace is kept by JAX: the call that follows does not make it again
+            slow = (
+                self.fixed is None
+                and jax.default_backend() == "cpu"
+                and step.convolves(function.trace(*arguments).jaxpr)
+            )
+            single = slow or large or self.fixed == 1
+            self.mode = "once" if single else "loop"
+        return self.mode
 
 
-def train_epoch(
-    trainer: Any, run: TrainState, order: np.ndarray, progress: Progress, pace: Pace
-) -> tuple[TrainState, dict[str, Any]]:
-    """`(run, logs)` after an epoch. The buffers of `run` are used up."""
-    leaves, structure = jax.tree.flatten(run)
-    names = objective.log_names(objective.heads(trainer, run.model), run.metrics)
-    leaves, logs = tuple(leaves), {}
-    pace.start()
-    for start, number in pace.plan():
-        fresh = pace.fresh
-        if fresh:
-            progress.compile_starts()
-            first = (trainer, structure, leaves, *_arguments(pace.feed, order, 0, 1))
-            pace.feed = _without_loop(pace.feed, step.compiled_train, first)
-        leaves, logs = step.compiled_train(
-            trainer, structure, leaves, *_arguments(pace.feed, order, start, number)
+@dataclasses.dataclass
+class Call:
+    """A call of a compiled function that may still run: what went in and what comes out."""
+
+    before: tuple
+    rows: tuple
+    number: int
+    done: int
+    logs: Mapping[str, Any]
+    fine: Any
+
+
+class Visits:
+    """What looks at a run in the middle of an epoch; this one never does."""
+
+    def until(self, done: int) -> int | None:
+        """How many batches after batch `done` it must look; None where it need not."""
+        return None
+
+    def wanted(self) -> bool:
+        """Whether it wants to look now, asked after each call."""
+        return False
+
+    def look(
+        self, run: TrainState, done: int, logs: Callable[[], Mapping[str, Any]], state: Any
+    ) -> tuple[TrainState, bool]:
+        """`(run, stop)`: the run to go on with after `done` batches, and whether to end here."""
+        return run, False
+
+
+class EpochLoop:
+    """One epoch of training, call after call.
+
+    Args:
+        trainer: the trainer.
+        run: the state at its beginning; its buffers may be used up.
+        epoch: what hands out the batches.
+        pace: how many of them a call takes.
+        progress: the line on the screen.
+        visits: what looks at the run between calls.
+    """
+
+    def __init__(
+        self,
+        trainer: Any,
+        run: TrainState,
+        epoch: Any,
+        pace: Pace,
+        progress: Progress,
+        visits: Visits,
+    ):
+        self.trainer, self.epoch, self.pace, self.progress = trainer, epoch, pace, progress
+        self.visits, self.outer, self.stopped = visits, run, False
+        self.names = objective.log_names(objective.heads(trainer, run.model), run.metrics)
+        self.structure, self.leaves = split(run)
+        self.logs: Mapping[str, Any] = {}
+        self.left_out: list[int] = []
+        # a call that is made again needs what it began with, so only large runs are donated
+        self.large = sum(leaf.nbytes for leaf in self.leaves) > feeds.device_bytes() // 16
+        self.leaves = tuple(own_copy(self.leaves) if self.large else map(strong, self.leaves))
+
+    def train(self) -> tuple[TrainState, dict[str, Any]]:
+        """`(run, logs)` after the epoch, or where a visit ended it."""
+        self.pace.start()
+        waiting: Call | None = None
+        due = self.visits.until(self.epoch.done)
+        while not self.stopped:
+            number = self.pace.number if due is None else min(self.pace.number, due)
+            taken = self.epoch.take(number)
+            if taken is None:
+                break
+            call, state = self._call(*taken), self.epoch.state()
+            if waiting is not None and self._settle(waiting):
+                call = self._call(call.rows, call.number)
+            waiting = call
+            due = None if due is None else due - call.number
+            if due == 0 or self.pace.fresh or self.visits.wanted():
+                self._settle(call)
+                waiting = None
+                if due == 0 or self.visits.wanted():
+                    self._visit(call.done, state)
+                    due = self.visits.until(call.done)
+        if waiting is not None:
+            self._settle(waiting)
+        return self.current(), self._floats()
+
+    def current(self) -> TrainState:
+        """The run as it stands."""
+        return join(self.structure, self.leaves, self.outer)
+
+    def _floats(self) -> dict[str, Any]:
+        return as_floats(self.names, self.logs) if self.logs else {}
+
+    def _visit(self, done: int, state: Any) -> None:
+        position = np.asarray([self.outer.position[0], done], "int32")
+        run = self.current().replace(position=position)
+        run = own_copy(run) if self.large else run
+        new, self.stopped = self.visits.look(run, done, self._floats, state)
+        if new is not run:
+            self.structure, self.leaves = split(new)
+        self.outer = new
+
+    def _call(self, rows: tuple, number: int) -> Call:
+        if self.pace.fresh:
+            self.progress.compile_starts()
+        before, batches = self.leaves, np.int32(number)
+        function = step.donating_train if self.large else step.compiled_train
+        arguments = (before, rows, batches)
+        mode = self.pace.choose(
+            self.large, step.compiled_train, self.trainer, self.structure, "loop", *arguments
         )
-        pace.called(number, logs)
+        if mode != "loop":
+            arguments = (before, rows, np.int32(0))
+        if self.large and self.trainer.on_nonfinite != "ignore":
+            mode = "guarded"
+        self.leaves, logs, fine = function(self.trainer, self.structure, mode, *arguments)
+        return Call(before, rows, number, self.epoch.done, logs, fine)
+
+    def _settle(self, call: Call) -> bool:
+        """Waits for a call; True where steps of it were left out, so that what followed is void."""
+        fine = bool(call.fine) or self.trainer.on_nonfinite == "ignore"
+        fresh = self.pace.fresh
+        self.pace.measured(call.number)
         if fresh:
-            progress.compiled()
-        progress.step(start + number, pace.feed.rows(start + number), _reader(names, logs))
-    return jax.tree.unflatten(structure, leaves), as_floats(names, logs)
+            self.progress.compiled()
+        self.logs = call.logs
+        if not fine:
+            self._left_out(call)
+        self.progress.step(call.done, self.epoch.feed.rows(call.done), self._floats)
+        return not fine and not self.large
+
+    def _left_out(self, call: Call) -> None:
+        if self.large:  # its only step was left out as it ran
+            wrong, run = (0,), self.current()
+        else:
+            static = self.trainer, self.structure
+            found = recovery.again(*static, call.before, call.rows, call.number)
+            self.leaves, self.logs = found.leaves, found.logs
+            wrong, run = found.wrong, join(self.structure, found.first, self.outer)
+        begun = call.done - call.number
+        self.left_out.extend(begun + place for place in wrong)
+        if wrong and self.trainer.on_nonfinite == "raise":
+            batch = recovery.batch_of(call.rows, wrong[0])
+            raise recovery.error(run, batch, int(self.outer.position[0]), self.left_out[0])
 
 
-def _arguments(feed: Feed, order: np.ndarray, start: int, number: int) -> tuple:
-    counts = np.zeros(feed.capacity, "int32")
-    counts[:number] = feed.counts(start, number)
-    return feed.chunk(order, start, number), counts, np.int32(number)
-
-
-def _without_loop(feed: Feed, function: Any, arguments: tuple) -> Feed:
-    """The feed with one batch a call where the program is one that a loop makes slow."""
-    if feed.capacity == 1 or jax.default_backend() != "cpu":
-        return feed
-    # the trace is kept by JAX: the call that follows does not make it again
-    slow = step.convolves(function.trace(*arguments).jaxpr)
-    return dataclasses.replace(feed, capacity=1) if slow else feed
+def evaluate(
+    trainer: Any,
+    run: TrainState,
+    sums: Any,
+    feed: Any,
+    progress: Progress | None = None,
+    pace: Pace | None = None,
+) -> tuple[dict[str, Any], int]:
+    """`(logs, batches)` of the model on a feed, from empty `sums`; `run` stays as it is."""
+    leaves, structure = jax.tree.flatten(run.model)
+    names = objective.log_names(objective.heads(trainer, run.model), sums)
+    leaves, carry = tuple(leaves), (run.state, sums)
+    pace = Pace() if pace is None else pace
+    epoch, logs, waiting = feed.epoch(None), {}, None
+    pace.start()
+    while (taken := epoch.take(pace.number)) is not None:
+        rows, number = taken
+        if pace.fresh and progress is not None:
+            progress.compile_starts()
+        static = (trainer, structure)
+        arguments = (leaves, carry, rows, np.int32(number))
+        mode = pace.choose(False, step.compiled_test, *static, "loop", *arguments)
+        steps = np.int32(number if mode == "loop" else 0)
+        carry, logs = step.compiled_test(*static, mode, leaves, carry, rows, steps)
+        if waiting is not None or pace.fresh:
+            fresh = pace.fresh
+            jax.block_until_ready(logs if fresh else waiting[1])
+            pace.measured(number if fresh else waiting[0])
+            if fresh and progress is not None:
+                progress.compiled()
+        waiting = (number, logs)
+        if progress is not None:
+            progress.step(epoch.done, feed.rows(epoch.done), _reader(names, logs))
+    return as_floats(names, logs), epoch.done
 
 
 def _reader(names: tuple[str, ...], logs: Mapping[str, Any]) -> Any:
     return lambda: as_floats(names, logs)
 
 
-def evaluate(
-    trainer: Any, run: TrainState, sums: Any, feed: Feed, progress: Progress | None = None
-) -> dict[str, Any]:
-    """The logs of the model on a feed, from empty `sums`; `run` stays as it is."""
-    leaves, structure = jax.tree.flatten(run.model)
-    names = objective.log_names(objective.heads(trainer, run.model), sums)
-    leaves, carry, order = tuple(leaves), (run.state, sums), np.arange(len(feed))
-    first = (trainer, structure, leaves, carry, *_arguments(feed, order, 0, 1))
-    pace, logs = Pace(_without_loop(feed, step.compiled_test, first)), {}
-    for start, number in pace.plan():
-        fresh = pace.fresh
-        if fresh and progress is not None:
-            progress.compile_starts()
-        carry, logs = step.compiled_test(
-            trainer, structure, leaves, carry, *_arguments(pace.feed, order, start, number)
-        )
-        pace.called(number, logs)
-        if progress is not None:
-            if fresh:
-                progress.compiled()
-            progress.step(start + number, feed.rows(start + number), _reader(names, logs))
-    return as_floats(names, logs)
-
-
-def predict(run: TrainState, feed: Feed) -> Any:
+def predict(run: TrainState, feed: Any) -> Any:
     """The model's outputs on a feed, as NumPy arrays."""
     state, pending, parts = run.state, [], []
     for start in range(feed.steps):
@@ -154,6 +266,13 @@ def predict(run: TrainState, feed: Feed) -> Any:
     if len(parts) == 1:
         return parts[0]
     return jax.tree.map(lambda *arrays: np.concatenate(arrays), *parts)
+
+
+def predict_batch(run: TrainState, x: np.ndarray) -> Any:
+    """The model's outputs on one batch, as NumPy arrays."""
+    leaves, structure = jax.tree.flatten((run.model, run.state))
+    _, value = step.compiled_predict(structure, tuple(leaves), x)
+    return np.asarray(value) if isinstance(value, jax.Array) else jax.tree.map(np.asarray, value)
 
 
 def _fetch(value: Any, count: int) -> Any:

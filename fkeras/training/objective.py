@@ -185,7 +185,17 @@ def init_metrics(all_heads: tuple[Head, ...], layer_metrics: tuple[str, ...]) ->
     sums |= {name: metric.init(spec) for name, metric, spec in metric_names(all_heads)}
     sums |= {name: mean for name in layer_metrics if name not in sums}
     # every entry owns its buffers, so that a step may donate them
-    return jax.tree.map(lambda a: jax.device_put(np.array(a)), sums)
+    return jax.tree.map(_owned, sums)
+
+
+def _owned(array: Any) -> Any:
+    return array if isinstance(array, jax.core.Tracer) else jax.device_put(np.array(array))
+
+
+def empty(trainer: Any, model: Any) -> dict[str, Any]:
+    """Empty sums for a trainer and a model."""
+    names = tuple(name for call in model.graph.calls for name in call.metrics)
+    return init_metrics(heads(trainer, model), names)
 
 
 def _mean_state(value: jax.Array, count: jax.Array) -> dict[str, jax.Array]:

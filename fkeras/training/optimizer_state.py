@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+import functools
 from typing import Any
 
 import jax
 
-from fkeras.engine import FKerasError, partition, unfreeze
+from fkeras.engine import FKerasError, trainable_weights, unfreeze
 from fkeras.optimizers import transformation
 
 
@@ -33,15 +34,16 @@ def follow(optimizer: Any, opt_state: Any, model: Any) -> Any:
         >>> [leaf.shape for leaf in jax.tree.leaves(state.slots["momentum"])]
         [(2, 1), (1,)]
     """
-    init = transformation(optimizer).init
-    trainable, _ = partition(model)
-    wanted = jax.eval_shape(init, trainable)
+    trainable = trainable_weights(model)
+    specs = tuple((path, _spec(weight)) for path, weight in trainable.items())
+    wanted = _wanted(optimizer, specs)
     if jax.tree.structure(wanted) == jax.tree.structure(opt_state):
         if _shapes(wanted) != _shapes(opt_state):
             raise _foreign(optimizer, opt_state, wanted)
         return opt_state
+    init = transformation(optimizer).init
     old = _by_path(opt_state)
-    possible = _by_path(jax.eval_shape(init, partition(unfreeze(model))[0]))
+    possible = _by_path(jax.eval_shape(init, trainable_weights(unfreeze(model))))
     if any(
         path not in possible or possible[path].shape != leaf.shape for path, leaf in old.items()
     ):
@@ -50,6 +52,17 @@ def follow(optimizer: Any, opt_state: Any, model: Any) -> Any:
     return structure.unflatten(
         [old.get(jax.tree_util.keystr(path), fresh) for path, fresh in paths]
     )
+
+
+# A memo of a pure function of hashable values: every epoch asks the same.
+@functools.lru_cache(maxsize=64)
+def _wanted(optimizer: Any, specs: tuple) -> Any:
+    """The state that an optimizer makes for weights of these shapes, as shapes."""
+    return jax.eval_shape(transformation(optimizer).init, dict(specs))
+
+
+def _spec(weight: Any) -> jax.ShapeDtypeStruct:
+    return jax.ShapeDtypeStruct(weight.shape, weight.dtype)
 
 
 def _by_path(tree: Any) -> dict[str, Any]:

@@ -47,7 +47,7 @@ class Progress:
         verbose: 0 for nothing, 2 for a line an epoch; 1 or "auto" for a line that is redrawn on
             a terminal, and for a line an epoch elsewhere.
         epochs: how many epochs there are.
-        steps: how many steps an epoch has.
+        steps: how many steps an epoch has; None where only its end tells.
         stream: where to write; the standard output by default.
 
     Example:
@@ -61,7 +61,12 @@ class Progress:
     """
 
     def __init__(
-        self, verbose: Any, epochs: int, steps: int, stream: TextIO | None = None, title: str = ""
+        self,
+        verbose: Any,
+        epochs: int,
+        steps: int | None,
+        stream: TextIO | None = None,
+        title: str = "",
     ):
         if not isinstance(verbose, int | str) or verbose not in (0, 1, 2, "auto"):
             raise ValueError(f"verbose: expected 0, 1, 2 or 'auto', received {verbose!r}.")
@@ -98,7 +103,7 @@ class Progress:
     def step(self, number: int, rows: int, logs: Callable[[], Mapping[str, float]]) -> None:
         """Step `number` is done; asks for the logs where the line is drawn again."""
         now = time.perf_counter()
-        if self.verbose == 1 and now - self.drawn >= _INTERVAL and number < self.steps:
+        if self.verbose == 1 and now - self.drawn >= _INTERVAL and number != self.steps:
             self.drawn = now
             self._write(f"\r{self._line(number, rows, logs())}\x1b[K")
 
@@ -106,14 +111,15 @@ class Progress:
         """The steps are done; what follows, such as a validation, is not their time."""
         self.stopped = time.perf_counter()
 
-    def end(self, logs: Mapping[str, float], rows: int) -> None:
-        """The epoch is over."""
+    def end(self, logs: Mapping[str, float], rows: int, number: int | None = None) -> None:
+        """The epoch is over, after `number` steps where that was not known before."""
         if self.verbose:
-            line = self._line(self.steps, rows, logs)
+            self.steps = number if self.steps is None else self.steps
+            line = self._line(number or self.steps or 0, rows, logs)
             self._write(f"\r{line}\x1b[K\n" if self.verbose == 1 else f"{line}\n")
 
     def _line(self, number: int, rows: int, logs: Mapping[str, float]) -> str:
-        done = round(_WIDTH * number / self.steps)
+        done = round(_WIDTH * number / self.steps) if self.steps else 0
         bar = "━" * done + " " * (_WIDTH - done) if self.verbose == 1 else "━━━━"
         now = time.perf_counter() if self.stopped is None else self.stopped
         spent = max(now - self.began - self.compiling, 1e-9)
@@ -121,7 +127,8 @@ class Progress:
         share = counted / number if number else 1.0
         speed = f"{format_time(spent / counted)}/step  {rows * share / spent:.0f} ex/s"
         note = f"  (compile {format_time(self.compiling)})" if self.compiling > 0.1 else ""
-        return f"{self.head}  {number}/{self.steps} {bar} {speed}  {format_logs(logs)}{note}"
+        steps = "?" if self.steps is None else self.steps
+        return f"{self.head}  {number}/{steps} {bar} {speed}  {format_logs(logs)}{note}"
 
     def _write(self, text: str) -> None:
         self.stream.write(text)

@@ -1,4 +1,4 @@
-"""The pure functions of one batch, and the compiled ones of a chunk of batches."""
+"""The pure functions of one batch, and the compiled ones of a row of batches."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ import jax
 import jax.numpy as jnp
 import optax
 
-from fkeras.engine import combine, constrain, partition, subkey
+from fkeras.engine import constrain, replace_weights, subkey, trainable_weights
 from fkeras.optimizers import transformation
 from fkeras.training import objective, optimizer_state
 from fkeras.training.state import TrainState
@@ -31,27 +31,42 @@ def train_step(
     x, y, weights = unpack(batch)
     heads = objective.heads(trainer, run.model, y)
     key = subkey(run.key, run.step)
-    trainable, frozen = partition(run.model)
-
-    def loss_fn(trainable: Any) -> tuple[jax.Array, tuple]:
-        model = combine(trainable, frozen)
-        out = model.apply(x, state=run.state, training=True, key=key)
-        loss, sums = objective.measure(heads, out, y, weights, valid)
-        return loss, (out.updates, sums)
-
-    (_, (updates, sums)), grads = jax.value_and_grad(loss_fn, has_aux=True)(trainable)
+    trainable = trainable_weights(run.model)
     # while tracing, so it costs a step nothing
     opt_state = optimizer_state.follow(trainer.optimizer, run.opt_state, run.model)
+    scale = getattr(trainer.optimizer, "scale_loss", None)
+
+    def loss_fn(trainable: Any) -> tuple[jax.Array, tuple]:
+        model = replace_weights(run.model, trainable)
+        out = model.apply(x, state=run.state, training=True, key=key)
+        loss, sums = objective.measure(heads, out, y, weights, valid)
+        return loss if scale is None else scale(loss, opt_state), (out.updates, sums)
+
+    (_, (updates, sums)), grads = jax.value_and_grad(loss_fn, has_aux=True)(trainable)
     deltas, opt_state = transformation(trainer.optimizer).update(grads, opt_state, trainable)
-    model = constrain(combine(optax.apply_updates(trainable, deltas), frozen))
+    moved = optax.apply_updates(trainable, deltas)
     run = run.replace(
-        model=model,
+        model=constrain(replace_weights(run.model, moved)),
         state=run.state | updates,
         opt_state=opt_state,
         metrics=objective.merge(heads, run.metrics, sums),
         step=run.step + 1,
     )
     return run, sums
+
+
+def is_finite(run: TrainState) -> jax.Array:
+    """Whether weights, state, optimizer and loss of a run are finite, as one boolean."""
+    held = jax.tree.leaves((run.model, run.state, run.opt_state, run.metrics["loss"]))
+    floats = [a for a in held if jnp.issubdtype(a.dtype, jnp.inexact)]
+    return functools.reduce(jnp.logical_and, [jnp.isfinite(a).all() for a in floats])
+
+
+def guarded(run: TrainState, new: TrainState) -> tuple[TrainState, jax.Array]:
+    """`(run, fine)`: the new run, or where it is not finite the old one a step later."""
+    fine = is_finite(new)
+    kept = jax.tree.map(lambda a, b: jnp.where(fine, a, b), new, run)
+    return kept.replace(step=new.step), fine
 
 
 def train_logs(
@@ -77,48 +92,60 @@ def unpack(batch: Any) -> tuple[Any, Any, Any]:
 compiled_step = jax.jit(train_logs, static_argnums=0)
 
 # What crosses the dispatch of the loops is a flat tuple of arrays; the structure is static. The
-# number of steps is an array, so that chunks of any length are one program.
+# number of steps is an array, so that rows of batches of any length are one program.
 
 
-@functools.partial(jax.jit, static_argnums=(0, 1), donate_argnums=2)
-def compiled_train(
-    trainer: Any, structure: Any, leaves: tuple, chunk: Any, counts: jax.Array, steps: Any
-) -> tuple[tuple, dict[str, jax.Array]]:
-    """`(leaves, logs)` after the first `steps` batches of a chunk, or the only one."""
+def _train(
+    trainer: Any, structure: Any, mode: str, leaves: tuple, rows: Any, steps: Any
+) -> tuple[tuple, dict[str, jax.Array], jax.Array]:
+    """`(leaves, logs, fine)` after some batches.
+
+    Args:
+        trainer: the trainer.
+        structure: the structure of the run.
+        mode: "loop" for the first `steps` batches; "once" for batch number `steps` alone;
+            "guarded" likewise, where a step whose result is not finite is left out.
+        leaves: the arrays of the run.
+        rows: what `batch_at` reads the batches from.
+        steps: how many batches, or which.
+    """
+    fine = []
 
     def body(number: jax.Array, leaves: tuple) -> tuple:
         run = jax.tree.unflatten(structure, leaves)
-        batch, valid = _batch(chunk, counts, number)
-        run, _ = train_step(trainer, run, batch, valid)
-        return tuple(jax.tree.leaves(run))
+        batch, valid = batch_at(rows, number)
+        new, _ = train_step(trainer, run, batch, valid)
+        if mode == "guarded":
+            new, one = guarded(run, new)
+            fine.append(one)
+        return tuple(jax.tree.leaves(new))
 
-    leaves = _repeat(body, leaves, steps, counts)
+    leaves = _repeat(body, leaves, steps, mode)
     run = jax.tree.unflatten(structure, leaves)
-    return leaves, objective.results(objective.heads(trainer, run.model), run.metrics)
+    logs = objective.results(objective.heads(trainer, run.model), run.metrics)
+    return leaves, logs, fine[0] if fine else is_finite(run)
 
 
-@functools.partial(jax.jit, static_argnums=(0, 1))
+compiled_train = jax.jit(_train, static_argnums=(0, 1, 2))
+donating_train = jax.jit(_train, static_argnums=(0, 1, 2), donate_argnums=3)
+
+
+@functools.partial(jax.jit, static_argnums=(0, 1, 2))
 def compiled_test(
-    trainer: Any,
-    structure: Any,
-    leaves: tuple,
-    carry: tuple,
-    chunk: Any,
-    counts: jax.Array,
-    steps: Any,
+    trainer: Any, structure: Any, mode: str, leaves: tuple, carry: tuple, rows: Any, steps: Any
 ) -> tuple[tuple, dict[str, jax.Array]]:
-    """`((state, sums), logs)` after the first `steps` batches of a chunk of an evaluation."""
+    """`((state, sums), logs)` after some batches of an evaluation."""
     model = jax.tree.unflatten(structure, leaves)
 
     def body(number: jax.Array, carry: tuple) -> tuple:
         state, sums = carry
-        (x, y, weights), valid = _batch(chunk, counts, number)
+        (x, y, weights), valid = batch_at(rows, number)
         heads = objective.heads(trainer, model, y)
         out = model.apply(x, state=state)
         _, new = objective.measure(heads, out, y, weights, valid)
         return state | out.updates, objective.merge(heads, sums, new)
 
-    carry = _repeat(body, carry, steps, counts)
+    carry = _repeat(body, carry, steps, mode)
     return carry, objective.results(objective.heads(trainer, model), carry[1])
 
 
@@ -130,11 +157,10 @@ def compiled_predict(structure: Any, leaves: tuple, x: Any) -> tuple[Any, Any]:
     return out.updates, out.value
 
 
-def _repeat(body: Any, carry: Any, steps: jax.Array, counts: jax.Array) -> Any:
-    zero = jnp.zeros((), steps.dtype)
-    if counts.shape[0] == 1:
-        return body(zero, carry)
-    return jax.lax.fori_loop(zero, steps, body, carry)
+def _repeat(body: Any, carry: Any, steps: jax.Array, mode: str) -> Any:
+    if mode != "loop":
+        return body(steps, carry)
+    return jax.lax.fori_loop(jnp.zeros((), steps.dtype), steps, body, carry)
 
 
 def convolves(program: Any) -> bool:
@@ -155,7 +181,25 @@ def convolves(program: Any) -> bool:
     )
 
 
-def _batch(chunk: Any, counts: jax.Array, number: jax.Array) -> tuple[Any, jax.Array]:
-    batch = jax.tree.map(lambda a: jax.lax.dynamic_index_in_dim(a, number, keepdims=False), chunk)
-    size = jax.tree.leaves(chunk)[0].shape[1]
-    return batch, jnp.arange(size, dtype="int32") < counts[number]
+def batch_at(rows: tuple, number: jax.Array) -> tuple[Any, jax.Array]:
+    """`(batch, valid)`: a batch, and which of its rows are real.
+
+    Args:
+        rows: `(arrays, counts)` for batches that are stacked, with the number of real rows of
+            each; or `(arrays, order, size, place, total)` for arrays that are gathered from: the
+            order of the rows, an array whose length is that of a batch, the first batch, and how
+            many rows of the order are real.
+        number: which batch.
+    """
+    if len(rows) == 2:
+        arrays, counts = rows
+        batch = jax.tree.map(
+            lambda a: jax.lax.dynamic_index_in_dim(a, number, keepdims=False), arrays
+        )
+        size = jax.tree.leaves(arrays)[0].shape[1]
+        return batch, jnp.arange(size, dtype="int32") < counts[number]
+    arrays, order, places, first, total = rows
+    start = (first + number) * places.shape[0]
+    index = jax.lax.dynamic_slice_in_dim(order, start, places.shape[0])
+    batch = jax.tree.map(lambda a: a.at[index].get(mode="promise_in_bounds"), arrays)
+    return batch, start + places < total

@@ -9,12 +9,12 @@ import jax
 import numpy as np
 
 from fkeras import losses, metrics, optimizers
-from fkeras.engine import Configurable, Layer, option, partition
+from fkeras.engine import Configurable, Layer, option, trainable_weights
 from fkeras.training import callbacks as hooks
-from fkeras.training import checks, data, loops, objective, optimizer_state, step
+from fkeras.training import checks, data, feeds, fitting, loops, objective, pure, sources, step
 from fkeras.training.history import History
 from fkeras.training.progress import Progress
-from fkeras.training.state import TrainState, own_copy
+from fkeras.training.state import TrainState
 
 
 def _loss(value: Any) -> Any:
@@ -46,6 +46,14 @@ def _metric(value: Any) -> Any:
     return value if isinstance(value, str) else found
 
 
+def _on_nonfinite(value: Any) -> str:
+    if value not in ("raise", "skip", "ignore"):
+        raise ValueError(
+            f"Trainer: expected on_nonfinite as 'raise', 'skip' or 'ignore', received {value!r}."
+        )
+    return value
+
+
 class Trainer(Configurable):
     """Trains a model: optimizer, loss and metrics as one static value.
 
@@ -60,6 +68,9 @@ class Trainer(Configurable):
         metrics: names or values of `fk.metrics`; for several outputs a dictionary by output name.
         loss_weights: the factor of each output's loss.
         weighted_metrics: metrics that count examples by their sample weight.
+        on_nonfinite: what `fit` does about a step that gives nan or infinity, whose update is
+            never applied: "raise" an error that carries the run and the batch, "skip" it with a
+            warning at the end of the epoch, or "ignore" it as JAX and Keras do, applied.
 
     Raises:
         ValueError: for an unknown name, with the nearest one.
@@ -82,6 +93,7 @@ class Trainer(Configurable):
     metrics: Any = option((), convert=_metrics)
     loss_weights: Any = option(None, kw_only=True)
     weighted_metrics: Any = option((), convert=_metrics, kw_only=True)
+    on_nonfinite: str = option("raise", convert=_on_nonfinite, kw_only=True)
 
     def init(self, model: Layer, key: jax.Array, *, state: Any = None) -> TrainState:
         """The state before the first step; builds the model where it is not built.
@@ -103,13 +115,11 @@ class Trainer(Configurable):
         heads = objective.heads(self, model)
         checks.require_loss(heads)
         built = model if model.built else model.build(key)
-        trainable, _ = partition(built)
-        names = tuple(n for call in built.graph.calls for n in call.metrics)
         return TrainState(
             model=built,
             state=built.init_state() if state is None else state,
-            opt_state=optimizers.transformation(self.optimizer).init(trainable),
-            metrics=objective.init_metrics(heads, names),
+            opt_state=optimizers.transformation(self.optimizer).init(trainable_weights(built)),
+            metrics=objective.empty(self, built),
             step=jax.device_put(np.zeros((), "int32")),
             key=key,
         )
@@ -130,8 +140,7 @@ class Trainer(Configurable):
 
     def reset_metrics(self, run: TrainState) -> TrainState:
         """The run with empty metric sums."""
-        names = tuple(n for call in run.model.graph.calls for n in call.metrics)
-        return run.replace(metrics=objective.init_metrics(objective.heads(self, run.model), names))
+        return run.replace(metrics=objective.empty(self, run.model))
 
     def fit(
         self,
@@ -152,25 +161,28 @@ class Trainer(Configurable):
         validation_steps: int | None = None,
         validation_batch_size: int | None = None,
         validation_freq: int = 1,
+        steps_per_execution: int | None = None,
     ) -> tuple[TrainState, History]:
-        """`(run, history)` after training on arrays.
+        """`(run, history)` after training.
 
-        The run that is passed in stays as it is: its arrays are copied once. The order of the
-        rows is a function of the run's key and the number of the epoch. A model that was frozen
-        or unfrozen since (`run.replace(model=fk.freeze(run.model, "body*"))`) goes on with the
-        optimizer's state of what stays trainable.
+        The run that is passed in stays as it is. The order of the rows is a function of the run's
+        key and the number of the step. A model that was frozen or unfrozen since
+        (`run.replace(model=fk.freeze(run.model, "body*"))`) goes on with the optimizer's state of
+        what stays trainable.
 
         Args:
             run: what `init` or an earlier `fit` returned.
-            x: an array, or a list or dictionary of arrays for several inputs.
+            x: an array, or a list or dictionary of arrays for several inputs; or, without `y`, a
+                source of batches `(x, y)` or `(x, y, sample_weight)`: any iterable, a loader of
+                grain, or a function of the number of the step.
             y: the targets likewise.
             batch_size: rows a step, 32 by default. The last batch is filled up with rows that
-                count nowhere; see `fkeras.training.data`.
+                count nowhere; see `fkeras.training.feeds`.
             epochs: the number of the last epoch.
             verbose: 0, 1, 2 or "auto"; see `Progress`.
             callbacks: values of `Callback`.
             validation_split: the share of the last rows that is kept for validation.
-            validation_data: `(x, y)` or `(x, y, sample_weight)`.
+            validation_data: `(x, y)` or `(x, y, sample_weight)`, or a source of batches.
             shuffle: whether each epoch has its own order.
             class_weight: a weight for each class number, 1 for the others.
             sample_weight: a weight for each row; with class_weight the product counts.
@@ -179,69 +191,58 @@ class Trainer(Configurable):
             validation_steps: how many batches a validation has at most.
             validation_batch_size: rows a batch of validation.
             validation_freq: validate every so many epochs.
+            steps_per_execution: how many steps one call of the device takes; by itself as many as
+                fit into a tenth of a second.
 
         Raises:
             ValueError: for bad data, before the first step; it names the array and the row.
+            NonFiniteError: where a step gives nan or infinity; `error.run` is the run before it.
         """
         checks.check_run(run, "fit")
-        size = checks.check_size("batch_size", 32 if batch_size is None else batch_size)
-        checks.check_size("epochs", epochs)
-        every = checks.check_size("validation_freq", validation_freq)
-        if initial_epoch:
-            checks.check_size("initial_epoch", initial_epoch)
-        if steps_per_epoch is not None:
-            checks.check_size("steps_per_epoch", steps_per_epoch)
-        callbacks = hooks.check_callbacks(callbacks)
-        rows = _host(x, y, sample_weight, "fit")
-        if validation_split:
-            if validation_data is not None:
-                raise ValueError("Pass either validation_split or validation_data, not both.")
-            checks.check_lengths(*rows)
-            rows, held = data.split(rows, validation_split)
-            validation_data = tuple(v for v in held if v is not None)
-        count = _check_data(self, run.model, rows, size)
-        rows = _weighted(rows, class_weight, run.model)
-        checks.check_stateful(run.model, count, min(size, count), shuffle)
-        feed = data.feed_of(rows, size, steps_per_epoch)
-        held = None
-        if validation_data is not None:
-            held = self._feed(
-                run, _validation(validation_data), validation_batch_size or size, validation_steps
-            )
-        key_data = np.asarray(run.key_data)
-        empty = self.reset_metrics(run).metrics
-        history: dict[str, list[float]] = {}
-        numbers: list[int] = []
-        progress = Progress(verbose, epochs, feed.steps)
-        pace = loops.Pace(feed)
-        run, stop = hooks.call(callbacks, "on_train_begin", run)
-        owned = False  # whether nobody else holds the buffers of `run`
-        for epoch in range(initial_epoch, epochs):
-            if stop:
-                break
-            run, _ = hooks.call(callbacks, "on_epoch_begin", run, epoch)
-            progress.start(epoch)
-            own = run if owned else own_copy(self._ready(run))
-            own = own.replace(metrics=own_copy(empty))
-            order = data.order_of(count, key_data if shuffle else None, epoch)
-            run, logs = loops.train_epoch(self, own, order, progress, pace)
-            owned = not callbacks
-            progress.stop()
-            if held is not None and (epoch + 1) % every == 0:
-                logs |= {f"val_{n}": v for n, v in loops.evaluate(self, run, empty, held).items()}
-            progress.end(logs, feed.rows(feed.steps))
-            for name, value in logs.items():
-                history.setdefault(name, []).append(value)
-            numbers.append(epoch)
-            run, stop = hooks.call(callbacks, "on_epoch_end", run, epoch, logs)
-        run, _ = hooks.call(callbacks, "on_train_end", run)
-        params = {
-            "epochs": epochs,
-            "steps": feed.steps,
-            "batch_size": feed.size,
-            "samples": count,
-        }
-        return run, History(history, numbers, params)
+        options = fitting.Options(
+            epochs=epochs,
+            initial_epoch=initial_epoch,
+            batch_size=32 if batch_size is None else batch_size,
+            shuffle=shuffle,
+            steps_per_epoch=steps_per_epoch,
+            validation_steps=validation_steps,
+            validation_batch_size=validation_batch_size,
+            validation_freq=validation_freq,
+            validation_split=validation_split,
+            steps_per_execution=steps_per_execution,
+            verbose=verbose,
+        )
+        feed, held = sources.training_feeds(
+            self, run, (x, y, sample_weight), class_weight, validation_data, options
+        )
+        return fitting.fit(self, run, feed, held, hooks.check_callbacks(callbacks), options)
+
+    def run(
+        self,
+        run: TrainState,
+        data: tuple,
+        epochs: int,
+        batch_size: int = 32,
+        shuffle: bool = True,
+    ) -> tuple[TrainState, dict[str, jax.Array]]:
+        """`(run, logs)` after epochs on arrays, as one pure function: what `fit` computes.
+
+        `jax.jit` compiles all of it, `jax.vmap` over a batch of runs trains a population, and
+        `jax.grad` through it gives hypergradients, since learning rate and weight decay are
+        leaves of `run.opt_state`. Nothing is checked that needs the numbers.
+
+        Args:
+            run: what `init` returned.
+            data: `(x, y)` or `(x, y, sample_weight)`, arrays or trees of them.
+            epochs: how many epochs.
+            batch_size: rows a step.
+            shuffle: whether each epoch has its own order, a function of key and step.
+
+        Returns:
+            The run and the logs, an array with a value for each epoch by name.
+        """
+        checks.check_run(run, "run")
+        return pure.run(self, run, data, epochs, batch_size, shuffle)
 
     def evaluate(
         self,
@@ -268,12 +269,14 @@ class Trainer(Configurable):
             steps: how many batches at most.
         """
         checks.check_run(run, "evaluate")
-        feed = self._feed(run, _host(x, y, sample_weight, "evaluate"), batch_size, steps)
+        rows = (x, y, sample_weight)
+        feed = sources.feed(self, run, rows, batch_size or 32, steps, "evaluate")
         progress = Progress(verbose, 1, feed.steps, title="Evaluation")
         progress.start(0)
-        logs = loops.evaluate(self, run, self.reset_metrics(run).metrics, feed, progress)
+        empty = objective.empty(self, run.model)
+        logs, done = loops.evaluate(self, run, empty, feed, progress)
         progress.stop()
-        progress.end(logs, feed.rows(feed.steps))
+        progress.end(logs, feed.rows(done), done)
         return logs
 
     def predict(
@@ -295,71 +298,12 @@ class Trainer(Configurable):
         """
         checks.check_run(run, "predict")
         size = checks.check_size("batch_size", 32 if batch_size is None else batch_size)
+        if steps is None and checks.is_single_batch(run.model, x, size):
+            return loops.predict_batch(run, x)
         rows = data.as_host(x, "predict: x")
         count = checks.check_lengths(rows)
         size = min(size, count)
         checks.check_inputs(run.model, rows, size)
         checks.check_finite(rows, "x")
         checks.check_stateful(run.model, count, size, False)
-        return loops.predict(run, data.feed_of(rows, size, steps))
-
-    def _ready(self, run: TrainState) -> TrainState:
-        """The run with an optimizer state that follows what was frozen or unfrozen since."""
-        followed = optimizer_state.follow(self.optimizer, run.opt_state, run.model)
-        return run.replace(opt_state=followed)
-
-    def _feed(self, run: TrainState, rows: tuple, size: int | None, steps: Any) -> data.Feed:
-        size = checks.check_size("batch_size", 32 if size is None else size)
-        if steps is not None:
-            checks.check_size("steps", steps)
-        count = _check_data(self, run.model, rows, size)
-        checks.check_stateful(run.model, count, min(size, count), False)
-        return data.feed_of(rows, size, steps)
-
-
-def _host(x: Any, y: Any, sample_weight: Any = None, call: str = "fit") -> tuple:
-    if y is None:
-        raise TypeError(
-            f"Trainer.{call}: expected inputs and targets as arrays, received no targets. Write "
-            f"trainer.{call}(run, x, y)."
-        )
-    weights = None
-    if sample_weight is not None:
-        weights = data.as_host(sample_weight, f"{call}: sample_weight")
-        weights = jax.tree.map(lambda w: w.astype("float32"), weights)
-    return data.as_host(x, f"{call}: x"), data.as_host(y, f"{call}: y"), weights
-
-
-def _validation(given: Any) -> tuple:
-    if not isinstance(given, tuple | list) or len(given) not in (2, 3):
-        found = len(given) if isinstance(given, tuple | list) else type(given).__name__
-        raise TypeError(
-            "fit: expected validation_data as (x, y) or (x, y, sample_weight), received "
-            f"{found}. Write validation_data=(x_test, y_test)."
-        )
-    return _host(*given, call="fit")
-
-
-def _check_data(trainer: Trainer, model: Any, rows: tuple, size: int) -> int:
-    x, y, weights = rows
-    count = checks.check_lengths(x, y, weights)
-    checks.check_inputs(model, x, min(size, count))
-    checks.check_finite(x, "x")
-    checks.check_targets(trainer, model, y)
-    if weights is not None:
-        checks.check_weights(weights)
-    return count
-
-
-def _weighted(rows: tuple, class_weight: Mapping[int, float] | None, model: Any) -> tuple:
-    if class_weight is None:
-        return rows
-    x, y, weights = rows
-    own = checks.class_weights(class_weight, y, model)
-    if weights is None:
-        return x, y, own
-
-    def weigh(array: np.ndarray) -> np.ndarray:
-        return array * own.reshape(len(own), *[1] * (array.ndim - 1))
-
-    return x, y, jax.tree.map(weigh, weights)
+        return loops.predict(run, feeds.feed_of(rows, size, steps))

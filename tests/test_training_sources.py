@@ -1,0 +1,190 @@
+"""Where batches come from: iterables, generators, functions of the step, mapped files, bad ones."""
+
+import chex
+import jax
+import numpy as np
+import pytest
+
+import fkeras as fk
+from fkeras import layers
+from fkeras.training import feeds
+
+RNG = np.random.default_rng(5)
+X = RNG.normal(size=(44, 3)).astype("float32")
+Y = (X[:, :1] * 2 - X[:, 1:2]).astype("float32")
+KEY = jax.random.key(1)
+TRAINER = fk.Trainer("sgd", "mse")
+RUN = TRAINER.init(fk.Sequential([fk.Input((3,)), layers.Dense(1)]), KEY)
+
+
+def batches(size=8):
+    return [(X[i : i + size], Y[i : i + size]) for i in range(0, len(X), size)]
+
+
+class Loader:
+    """Something that can be iterated again and again."""
+
+    def __init__(self, made):
+        self.made = made
+
+    def __iter__(self):
+        return iter(self.made)
+
+
+FITTED, LOGS = TRAINER.fit(RUN, X, Y, 8, epochs=2, shuffle=False, verbose=0)
+
+
+@pytest.mark.parametrize(
+    ("source", "steps"),
+    [
+        (lambda: batches(), None),
+        (lambda: Loader(batches()), None),
+        (lambda: Loader(batches()), 6),
+        (lambda: (b for _ in range(2) for b in batches()), 6),
+        (lambda: lambda step: batches()[step % 6], 6),
+    ],
+    ids=["list", "iterable", "iterable with steps", "generator", "function of the step"],
+)
+def test_batches_train_as_arrays_do(source, steps):
+    run, history = TRAINER.fit(RUN, source(), epochs=2, steps_per_epoch=steps, verbose=0)
+    chex.assert_trees_all_close(run.model, FITTED.model, rtol=1e-5, atol=1e-6)
+    np.testing.assert_allclose(history.history["loss"], LOGS.history["loss"], rtol=1e-5)
+    assert history.params["steps"] == 6
+
+
+def test_an_iterator_goes_on_where_the_epoch_before_ended():
+    one, _ = TRAINER.fit(RUN, iter(batches()), epochs=2, steps_per_epoch=3, verbose=0)
+    whole, _ = TRAINER.fit(RUN, batches(), epochs=1, verbose=0)
+    chex.assert_trees_all_close(one.model, whole.model, rtol=1e-6)
+    again, _ = TRAINER.fit(RUN, Loader(batches()), epochs=4, steps_per_epoch=3, verbose=0)
+    chex.assert_trees_all_close(again.model, FITTED.model, rtol=1e-5, atol=1e-6)
+
+
+def test_validation_and_evaluation_take_batches_too():
+    logs = TRAINER.evaluate(RUN, X, Y, verbose=0)
+    assert TRAINER.evaluate(RUN, Loader(batches(10)), verbose=0) == pytest.approx(logs, rel=1e-5)
+    _, history = TRAINER.fit(RUN, X, Y, validation_data=Loader(batches()), verbose=0)
+    _, other = TRAINER.fit(RUN, X, Y, validation_data=(X, Y), verbose=0)
+    assert history.history["val_loss"] == pytest.approx(other.history["val_loss"], rel=1e-5)
+
+
+def test_a_mapped_file_is_read_row_by_row(tmp_path, monkeypatch):
+    mapped = np.memmap(tmp_path / "x", "float64", "w+", shape=X.shape)
+    mapped[:] = X
+    monkeypatch.setattr(feeds, "MEMORY", 64)  # it does not fit
+    run, _ = TRAINER.fit(RUN, mapped, Y, 8, epochs=2, shuffle=False, verbose=0)
+    chex.assert_trees_all_close(run.model, FITTED.model, rtol=1e-5, atol=1e-6)
+    chunk = feeds.feed_of((mapped, Y), 8)
+    assert isinstance(chunk.tree[0], np.memmap)
+    assert feeds.placed(chunk).resident is None
+    (rows, _), _ = chunk.epoch(None).take(2)
+    assert rows[0].dtype == np.float32
+
+
+def test_rows_are_kept_on_the_device_or_sent_with_the_same_result(monkeypatch):
+    kept, first = TRAINER.fit(RUN, X, Y, 8, epochs=2, verbose=0)
+    monkeypatch.setattr(feeds, "MEMORY", 16)
+    sent, second = TRAINER.fit(RUN, X, Y, 8, epochs=2, verbose=0)
+    chex.assert_trees_all_close(kept, sent, rtol=1e-6)
+    assert first.history["loss"] == pytest.approx(second.history["loss"], rel=1e-6)
+
+
+def raising():
+    yield batches()[0]
+    raise OSError("the disk is gone")
+
+
+def changed(**new):
+    x, y = batches()[1]
+    return [batches()[0], (new.get("x", x), new.get("y", y))]
+
+
+@pytest.mark.parametrize(
+    ("source", "options", "message"),
+    [
+        (lambda: iter([]), {}, "the source gave none"),
+        (lambda: iter(batches()), {"epochs": 2}, "used up after the first epoch"),
+        (lambda: iter(batches()), {"steps_per_epoch": 9}, "ended after 6"),
+        (lambda: lambda step: batches()[0], {}, "steps_per_epoch beside a function"),
+        (lambda: [(X[:8],)], {}, r"batch 1: expected \(x, y\)"),
+        (lambda: iter([X[:8]]), {}, "received ndarray"),
+        (lambda: changed(x=X[:8, :2]), {}, r"batch 2: expected x of shape \(8, 3\)"),
+        (lambda: changed(x=X[:8].astype("int32")), {}, "received .* and int32"),
+        (lambda: changed(x=X[:9], y=Y[:9]), {}, r"received \(9, 3\)"),
+        (lambda: changed(x=X[:7]), {}, "received"),
+        (lambda: changed(y={"a": Y[:8]}), {}, "structure of the first batch"),
+        (lambda: changed(x=X[:0], y=Y[:0]), {}, r"received \(0, 3\)"),
+        (lambda: batches(), {"sample_weight": Y[:, 0]}, "sample_weight cannot go with"),
+        (lambda: batches(), {"validation_split": 0.2}, "validation_split cannot go with"),
+        (lambda: changed(y=np.asarray([["a"]] * 8)), {}, "batch 2: y: expected numbers"),
+    ],
+)
+def test_bad_sources_are_told(source, options, message):
+    with pytest.raises((ValueError, TypeError), match=message):
+        TRAINER.fit(RUN, source(), verbose=0, **options)
+
+
+def test_an_error_of_the_source_says_which_batch():
+    with pytest.raises(OSError, match="the disk is gone") as caught:
+        TRAINER.fit(RUN, raising(), verbose=0)
+    assert caught.value.__notes__ == ["while batch 2 of Trainer.fit was read"]
+
+
+def test_labels_and_ids_out_of_range_are_told_in_later_batches():
+    model = fk.Sequential([fk.Input((2,), dtype="int32"), layers.Embedding(5, 3), layers.Flatten()])
+    trainer = fk.Trainer("sgd", "sparse_categorical_crossentropy")
+    run = trainer.init(model, KEY)
+    ids, labels = np.ones((4, 2), "int32"), np.zeros(4, "int32")
+    with pytest.raises(ValueError, match=r"row 3: .*expected ids from 0 to 4, received 7"):
+        trainer.fit(run, [(ids, labels), (ids.copy() + [[0], [0], [0], [6]], labels)], verbose=0)
+    with pytest.raises(ValueError, match="row 1") as caught:
+        trainer.fit(run, [(ids, labels), (ids, labels + np.asarray([0, 6, 0, 0]))], verbose=0)
+    assert caught.value.__notes__ == ["in batch 2 of Trainer.fit"]
+
+
+# numbers that are not finite
+
+
+def poisoned(row=21):
+    x = X.copy()
+    x[row, 1] = np.inf
+    return [(x[i : i + 8], Y[i : i + 8]) for i in range(0, 40, 8)]
+
+
+@pytest.mark.parametrize("limit", [1 << 32, 16], ids=["made again", "guarded"])
+def test_a_step_that_is_not_finite_is_not_applied(limit, monkeypatch):
+    monkeypatch.setattr(feeds, "MEMORY", limit)
+    clean = [batch for number, batch in enumerate(poisoned()) if number != 2]
+    kept, _ = TRAINER.fit(RUN, clean, verbose=0)
+    skipping = fk.Trainer("sgd", "mse", on_nonfinite="skip")
+    with pytest.warns(UserWarning, match=r"1 steps gave nan or infinity.*\(batch 3\)"):
+        run, history = skipping.fit(RUN, poisoned(), verbose=0)
+    chex.assert_trees_all_close(run.model, kept.model, rtol=1e-6)
+    assert int(run.step) == 5
+    assert np.isfinite(history.history["loss"][0])
+    with pytest.raises(fk.training.NonFiniteError, match=r"epoch 1, batch 3.*8 rows") as caught:
+        TRAINER.fit(RUN, poisoned(), verbose=0)
+    before, _ = TRAINER.fit(RUN, poisoned()[:2], verbose=0)
+    np.testing.assert_array_equal(caught.value.batch[0], poisoned()[2][0])
+    if limit > 16:
+        chex.assert_trees_all_close(caught.value.run.model, before.model, rtol=1e-6)
+        assert int(caught.value.run.step) == 2
+    ignoring = fk.Trainer("sgd", "mse", on_nonfinite="ignore")
+    run, _ = ignoring.fit(RUN, poisoned(), verbose=0)
+    assert not np.isfinite(run.model.layers["dense"].kernel).all()
+
+
+def test_gradients_that_are_not_finite_are_found_where_the_loss_is():
+    root = layers.Lambda(lambda x: jax.numpy.sqrt(jax.numpy.abs(x)))  # its slope at 0 is infinite
+    h = layers.Dense(1, use_bias=False)(x := fk.Input((3,)))
+    run = TRAINER.init(fk.Model(x, root(h)), KEY)
+    rows = X[:16].copy()
+    rows[9] = 0
+    with pytest.raises(fk.training.NonFiniteError, match="batch 2") as caught:
+        TRAINER.fit(run, rows, Y[:16], 8, shuffle=False, verbose=0)
+    assert np.isfinite(caught.value.run.model.layers["dense"].kernel).all()
+
+
+def test_on_nonfinite_is_one_of_three():
+    with pytest.raises(ValueError, match="'raise', 'skip' or 'ignore', received 'stop'"):
+        fk.Trainer("sgd", "mse", on_nonfinite="stop")
