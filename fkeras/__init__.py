@@ -42,7 +42,16 @@ from fkeras.engine import (
     unfreeze,
     weight,
 )
-from fkeras.training import Callback, History, Stop, Trainer, TrainState
+from fkeras.training import (
+    Callback,
+    Finding,
+    History,
+    Stop,
+    Trainer,
+    TrainState,
+    find_nan,
+    rematerialized,
+)
 
 __version__ = "0.1.0"
 
@@ -53,6 +62,7 @@ __all__ = (
     "DTypePolicy",
     "DisconnectedGraphError",
     "FKerasError",
+    "Finding",
     "Graph",
     "History",
     "Input",
@@ -74,6 +84,7 @@ __all__ = (
     "constrain",
     "constraints",
     "engine",
+    "find_nan",
     "freeze",
     "initializers",
     "inline",
@@ -85,6 +96,7 @@ __all__ = (
     "option",
     "partition",
     "regularizers",
+    "rematerialized",
     "rename",
     "to_dot",
     "to_mermaid",

@@ -8,7 +8,9 @@ os.environ.setdefault("MPLBACKEND", "agg")
 # the suite compiles some thousand small programs that run once: compiling quickly is what counts
 os.environ.setdefault(
     "XLA_FLAGS",
-    "--xla_backend_optimization_level=0 --xla_llvm_disable_expensive_passes=true",
+    "--xla_backend_optimization_level=0 --xla_llvm_disable_expensive_passes=true "
+    # eight devices, of which tests use the first unless they ask for more
+    "--xla_force_host_platform_device_count=8",
 )
 
 import jax

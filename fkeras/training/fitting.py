@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 
 from fkeras.training import callbacks as hooks
-from fkeras.training import checks, objective, optimizer_state
+from fkeras.training import checks, objective, optimizer_state, sharding
 from fkeras.training.history import History
 from fkeras.training.loops import EpochLoop, Pace, Visits, evaluate
 from fkeras.training.progress import Progress
@@ -120,7 +120,7 @@ def fit(
 def ready(trainer: Any, run: TrainState) -> TrainState:
     """The run as the loop takes it: the optimizer's state follows what is frozen."""
     followed = optimizer_state.follow(trainer.optimizer, run.opt_state, run.model)
-    return run.replace(opt_state=followed)
+    return sharding.place(trainer, run.replace(opt_state=followed))
 
 
 def _tell(left_out: list[int], epoch: int) -> None:

@@ -252,12 +252,13 @@ def _reader(names: tuple[str, ...], logs: Mapping[str, Any]) -> Any:
     return lambda: as_floats(names, logs)
 
 
-def predict(run: TrainState, feed: Any) -> Any:
-    """The model's outputs on a feed, as NumPy arrays."""
+def predict(run: TrainState, feed: Any, put: Callable[[Any], Any]) -> Any:
+    """The model's outputs on a feed, as NumPy arrays; `put` takes each batch to the devices."""
     state, pending, parts = run.state, [], []
     for start in range(feed.steps):
         leaves, structure = jax.tree.flatten((run.model, state))
-        updates, value = step.compiled_predict(structure, tuple(leaves), feed.batch(start))
+        batch = put(feed.batch(start))
+        updates, value = step.compiled_predict(structure, tuple(leaves), batch)
         state = {**state, **updates}
         pending.append((value, int(feed.counts(start, 1)[0])))
         if len(pending) > 2:

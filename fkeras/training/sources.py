@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+import dataclasses
 from collections.abc import Mapping
 from typing import Any
 
 import jax
 import numpy as np
 
-from fkeras.training import checks, data, feeds
+from fkeras.training import checks, data, feeds, sharding
 from fkeras.training.batches import Batches, is_batches
 
 
@@ -42,7 +43,7 @@ def training_feeds(
         count = check_rows(trainer, run.model, host, size)
         host = weighted(host, class_weight, run.model)
         checks.check_stateful(run.model, count, min(size, count), options.shuffle)
-        feed = feeds.placed(feeds.feed_of(host, size, steps))
+        feed = _arrays(trainer, host, size, steps)
     if validation_data is None:
         return feed, None
     size, steps = options.validation_batch_size or size, options.validation_steps
@@ -66,7 +67,14 @@ def _feed(trainer: Any, run: Any, rows: tuple, size: int, steps: Any, call: str)
     host = _host(x, y, sample_weight, call)
     count = check_rows(trainer, run.model, host, size)
     checks.check_stateful(run.model, count, min(size, count), False)
-    return feeds.placed(feeds.feed_of(host, size, steps))
+    return _arrays(trainer, host, size, steps)
+
+
+def _arrays(trainer: Any, host: tuple, size: int, steps: int | None) -> feeds.Feed:
+    sharding.check_rows(trainer, size)
+    feed = feeds.feed_of(host, size, steps)
+    feed = dataclasses.replace(feed, size=sharding.rows_for(trainer, feed.size))
+    return feeds.placed(feed, trainer.mesh)
 
 
 def _refuse(call: str, what: str, **given: Any) -> None:
@@ -80,6 +88,7 @@ def _refuse(call: str, what: str, **given: Any) -> None:
 
 def _batches(trainer: Any, model: Any, x: Any, steps: Any, call: str, class_weight: Any) -> Batches:
     def check(batch: tuple) -> None:
+        sharding.check_rows(trainer, data.length(batch))
         check_rows(trainer, model, batch, data.length(batch), finite=False)
         weighted(batch, class_weight, model)
 

@@ -11,7 +11,8 @@ import optax
 
 from fkeras.engine import constrain, replace_weights, subkey, trainable_weights
 from fkeras.optimizers import transformation
-from fkeras.training import objective, optimizer_state
+from fkeras.training import objective, optimizer_state, sharding
+from fkeras.training.remat import rematerialized
 from fkeras.training.state import TrainState
 
 
@@ -28,7 +29,7 @@ def train_step(
         batch: `(x, y)` or `(x, y, sample_weight)`.
         valid: which rows are real, or None for all.
     """
-    x, y, weights = unpack(batch)
+    x, y, weights = sharding.split_rows(trainer, unpack(batch))
     heads = objective.heads(trainer, run.model, y)
     key = subkey(run.key, run.step)
     trainable = trainable_weights(run.model)
@@ -37,7 +38,7 @@ def train_step(
     scale = getattr(trainer.optimizer, "scale_loss", None)
 
     def loss_fn(trainable: Any) -> tuple[jax.Array, tuple]:
-        model = replace_weights(run.model, trainable)
+        model = rematerialized(replace_weights(run.model, trainable), trainer.remat)
         out = model.apply(x, state=run.state, training=True, key=key)
         loss, sums = objective.measure(heads, out, y, weights, valid)
         return loss if scale is None else scale(loss, opt_state), (out.updates, sums)
@@ -52,7 +53,7 @@ def train_step(
         metrics=objective.merge(heads, run.metrics, sums),
         step=run.step + 1,
     )
-    return run, sums
+    return sharding.keep(trainer, run), sums
 
 
 def is_finite(run: TrainState) -> jax.Array:
@@ -139,7 +140,8 @@ def compiled_test(
 
     def body(number: jax.Array, carry: tuple) -> tuple:
         state, sums = carry
-        (x, y, weights), valid = batch_at(rows, number)
+        batch, valid = batch_at(rows, number)
+        x, y, weights = sharding.split_rows(trainer, batch)
         heads = objective.heads(trainer, model, y)
         out = model.apply(x, state=state)
         _, new = objective.measure(heads, out, y, weights, valid)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 from collections.abc import Mapping, Sequence
 from typing import Any, ClassVar
 
@@ -11,9 +12,21 @@ import numpy as np
 from fkeras import losses, metrics, optimizers
 from fkeras.engine import Configurable, Layer, option, trainable_weights
 from fkeras.training import callbacks as hooks
-from fkeras.training import checks, data, feeds, fitting, loops, objective, pure, sources, step
+from fkeras.training import (
+    checks,
+    data,
+    feeds,
+    fitting,
+    loops,
+    objective,
+    pure,
+    sharding,
+    sources,
+    step,
+)
 from fkeras.training.history import History
 from fkeras.training.progress import Progress
+from fkeras.training.remat import get_policy
 from fkeras.training.state import TrainState
 
 
@@ -54,6 +67,11 @@ def _on_nonfinite(value: Any) -> str:
     return value
 
 
+def _remat(value: Any) -> Any:
+    get_policy(value)
+    return value
+
+
 class Trainer(Configurable):
     """Trains a model: optimizer, loss and metrics as one static value.
 
@@ -68,6 +86,15 @@ class Trainer(Configurable):
         metrics: names or values of `fk.metrics`; for several outputs a dictionary by output name.
         loss_weights: the factor of each output's loss.
         weighted_metrics: metrics that count examples by their sample weight.
+        mesh: the devices to train on, a `jax.sharding.Mesh`; the rows of a batch are split over
+            its axis "data" (or "batch", or the first).
+        sharding: how weights are split over the mesh, `PartitionSpec`s by pattern of their paths:
+            `{"*/kernel": PartitionSpec(None, "model")}`. The first that fits counts; a weight
+            without one is on every device.
+        remat: what a step keeps for its backward pass: None for everything, "dots" for the
+            products with weights, "full" for the borders between segments of the graph, or a
+            policy of `jax.checkpoint_policies`. What is not kept is computed again. For GPUs and
+            TPUs: XLA's compiler for CPUs undoes it.
         on_nonfinite: what `fit` does about a step that gives nan or infinity, whose update is
             never applied: "raise" an error that carries the run and the batch, "skip" it with a
             warning at the end of the epoch, or "ignore" it as JAX and Keras do, applied.
@@ -93,6 +120,9 @@ class Trainer(Configurable):
     metrics: Any = option((), convert=_metrics)
     loss_weights: Any = option(None, kw_only=True)
     weighted_metrics: Any = option((), convert=_metrics, kw_only=True)
+    mesh: Any = option(None, convert=sharding.as_mesh, kw_only=True)
+    sharding: Any = option(None, convert=sharding.as_rules, kw_only=True)
+    remat: Any = option(None, convert=_remat, kw_only=True)
     on_nonfinite: str = option("raise", convert=_on_nonfinite, kw_only=True)
 
     def init(self, model: Layer, key: jax.Array, *, state: Any = None) -> TrainState:
@@ -115,7 +145,7 @@ class Trainer(Configurable):
         heads = objective.heads(self, model)
         checks.require_loss(heads)
         built = model if model.built else model.build(key)
-        return TrainState(
+        run = TrainState(
             model=built,
             state=built.init_state() if state is None else state,
             opt_state=optimizers.transformation(self.optimizer).init(trainable_weights(built)),
@@ -123,6 +153,7 @@ class Trainer(Configurable):
             step=jax.device_put(np.zeros((), "int32")),
             key=key,
         )
+        return sharding.place(self, run)
 
     def step(self, run: TrainState, batch: tuple) -> tuple[TrainState, dict[str, jax.Array]]:
         """`(run, logs)`: one step on a batch `(x, y)` or `(x, y, sample_weight)`.
@@ -298,12 +329,13 @@ class Trainer(Configurable):
         """
         checks.check_run(run, "predict")
         size = checks.check_size("batch_size", 32 if batch_size is None else batch_size)
-        if steps is None and checks.is_single_batch(run.model, x, size):
+        if steps is None and self.mesh is None and checks.is_single_batch(run.model, x, size):
             return loops.predict_batch(run, x)
         rows = data.as_host(x, "predict: x")
         count = checks.check_lengths(rows)
-        size = min(size, count)
+        size = sharding.rows_for(self, min(size, count))
         checks.check_inputs(run.model, rows, size)
         checks.check_finite(rows, "x")
         checks.check_stateful(run.model, count, size, False)
-        return loops.predict(run, feeds.feed_of(rows, size, steps))
+        feed = dataclasses.replace(feeds.feed_of(rows, size, steps), size=size)
+        return loops.predict(run, feed, lambda batch: sharding.split_rows(self, batch))

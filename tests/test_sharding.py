@@ -1,0 +1,120 @@
+"""Several devices: the numbers of one, batches that do not divide, rules that fit nothing."""
+
+import chex
+import jax
+import numpy as np
+import pytest
+from jax.sharding import AxisType, PartitionSpec
+
+import fkeras as fk
+from fkeras import layers
+from fkeras.training import feeds
+
+pytestmark = pytest.mark.skipif(jax.device_count() < 8, reason="needs eight devices")
+RNG = np.random.default_rng(8)
+X = RNG.normal(size=(50, 4)).astype("float32")
+Y = (X[:, 0] > 0).astype("int32")
+KEY = jax.random.key(0)
+AUTO = AxisType.Auto
+
+
+def model():
+    x = fk.Input((4,))
+    h = layers.BatchNormalization(momentum=0.5)(layers.Dense(8, "relu")(x))
+    return fk.Model(x, layers.Dense(2, "softmax")(layers.Dropout(0.2)(h)))
+
+
+def trainer(**options):
+    return fk.Trainer("adam", "sparse_categorical_crossentropy", metrics=["accuracy"], **options)
+
+
+ONE = trainer()
+RUN = ONE.init(model(), KEY)
+MESHES = {
+    "data": ((8,), ("data",), None),
+    "rows first": ((4, 2), ("rows", "model"), {"*/kernel": (None, "model")}),
+    "model first": ((2, 4), ("model", "batch"), {"dense/*": ("model",), "*": ()}),
+}
+
+
+def sharded(name):
+    sizes, names, rules = MESHES[name]
+    mesh = jax.make_mesh(sizes, names, axis_types=(AUTO,) * len(names))
+    return trainer(mesh=mesh, sharding=rules)
+
+
+@pytest.mark.parametrize("name", MESHES)
+def test_several_devices_compute_the_numbers_of_one(name):
+    many = sharded(name)
+    run, history = many.fit(many.init(model(), KEY), X, Y, 16, epochs=2, verbose=0)
+    alone, expected = ONE.fit(RUN, X, Y, 16, epochs=2, verbose=0)
+    chex.assert_trees_all_close(run.model, alone.model, rtol=1e-5, atol=1e-6)
+    chex.assert_trees_all_close(run.state, alone.state, rtol=1e-5, atol=1e-6)
+    for log, values in expected.history.items():
+        np.testing.assert_allclose(history.history[log], values, rtol=1e-5)
+    kernel, slot = run.model.layers["dense"].kernel, run.opt_state.slots["momentum"]["dense/kernel"]
+    wanted = (MESHES[name][2] or {}).get("dense/*" if name == "model first" else "*/kernel", ())
+    for array in (kernel, slot):
+        assert tuple(array.sharding.spec) == tuple(wanted)
+        assert len(array.sharding.device_set) == 8
+    assert many.evaluate(run, X, Y, verbose=0) == pytest.approx(
+        ONE.evaluate(alone, X, Y, verbose=0), rel=1e-5
+    )
+    np.testing.assert_allclose(many.predict(run, X), ONE.predict(alone, X), rtol=1e-5)
+    assert many.predict(run, X[:3]).shape == (3, 2)
+
+
+def test_rows_that_are_sent_are_split_too(monkeypatch):
+    many = sharded("data")
+    kept, _ = many.fit(many.init(model(), KEY), X, Y, 16, verbose=0)
+    monkeypatch.setattr(feeds, "MEMORY", 16)
+    sent, _ = many.fit(many.init(model(), KEY), X, Y, 16, verbose=0)
+    chex.assert_trees_all_close(kept.model, sent.model, rtol=1e-5, atol=1e-6)
+
+
+def test_one_step_is_split_over_the_devices():
+    many = sharded("data")
+    run, logs = many.step(many.init(model(), KEY), (X[:16], Y[:16]))
+    alone, expected = ONE.step(RUN, (X[:16], Y[:16]))
+    chex.assert_trees_all_close(run.model, alone.model, rtol=1e-5, atol=1e-6)
+    assert float(logs["loss"]) == pytest.approx(float(expected["loss"]), rel=1e-5)
+
+
+def test_batches_that_do_not_divide_are_told():
+    many = sharded("data")
+    run = many.init(model(), KEY)
+    with pytest.raises(ValueError, match="received 30 rows. Use a batch size of 32"):
+        many.fit(run, X, Y, 30, verbose=0)
+    with pytest.raises(ValueError, match="received 10 rows. Use a batch size of 16"):
+        many.step(run, (X[:10], Y[:10]))
+    with pytest.raises(ValueError, match="received 25 rows"):
+        many.fit(run, [(X[:25], Y[:25])], verbose=0)
+
+
+def mesh(**options):
+    return jax.make_mesh((8,), ("data",), **{"axis_types": (AUTO,), **options})
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        (lambda: {"mesh": "gpu"}, "received str. Make one"),
+        (lambda: {"mesh": mesh(axis_types=(AxisType.Explicit,))}, "axes of type Auto"),
+        (lambda: {"sharding": {"*": ("data",)}}, "expected a mesh beside sharding"),
+        (lambda: {"mesh": mesh(), "sharding": [("*", "data")]}, "as a dictionary, received list"),
+        (lambda: {"mesh": mesh(), "sharding": {"dens/*": ("data",)}}, "fits no weight"),
+        (lambda: {"mesh": mesh(), "sharding": {"*": ("dat",)}}, "Did you mean 'data'"),
+        (lambda: {"mesh": mesh(), "sharding": {"*": ("data", None, None)}}, "has 3 entries"),
+        (lambda: {"mesh": mesh(), "sharding": {"*/kernel": ("data",)}}, "into 8 parts"),
+    ],
+)
+def test_bad_meshes_and_rules_are_told(options, message):
+    with pytest.raises((ValueError, TypeError), match=message):
+        trainer(**options()).init(model(), KEY)
+
+
+def test_rules_may_be_partition_specs_and_trainers_stay_equal():
+    rules = {"*/kernel": PartitionSpec(None, "data")}
+    one, two = trainer(mesh=mesh(), sharding=rules), trainer(mesh=mesh(), sharding=rules)
+    assert one == two
+    assert hash(one) == hash(two)
