@@ -117,7 +117,7 @@ def raw_convnet(params, state, x):
 
 
 def images():
-    x = RNG.normal(size=(640, 16, 16, 3)).astype("float32")
+    x = RNG.normal(size=(1920, 16, 16, 3)).astype("float32")
     return x, RNG.integers(0, 10, len(x)).astype("int32"), 32
 
 
@@ -131,7 +131,7 @@ def lstm():
 
 
 def raw_lstm(params, state, ids):
-    p, mask = params["lstm/cell"], ids != 0
+    p, mask = params["lstm"], ids != 0
     x = jnp.swapaxes(params["embedding"]["embeddings"][ids], 0, 1)
     zeros = jnp.zeros((ids.shape[0], 64))
 

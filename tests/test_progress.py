@@ -5,6 +5,7 @@ import re
 
 import pytest
 
+import fkeras as fk
 from fkeras.training import Progress
 from fkeras.training.progress import format_logs, format_time
 
@@ -95,3 +96,13 @@ def test_numbers_in_their_units():
     assert format_time(12.04) == "12.0 s"
     assert format_logs({"loss": 1e-5, "big": 2e6}) == "loss 1.000e-05  big 2.000e+06"
     assert format_logs({"f1_score": [0.5, 0.25]}) == "f1_score [0.5000, 0.2500]"
+
+
+def test_a_history_draws_itself():
+    history = fk.History({"loss": [3.0, 2.0], "acc": [0.1, 0.2], "val_loss": [2.5]}, [0, 1], {})
+    figure = history.plot()
+    assert [axes.get_ylabel() for axes in figure.axes] == ["loss", "acc"]
+    assert [list(line.get_xdata()) for line in figure.axes[0].lines] == [[1, 2], [2]]
+    assert len(history.plot("acc").axes) == 1
+    with pytest.raises(ValueError, match=r"no log 'los'. Did you mean 'loss'"):
+        history.plot(["los"])

@@ -1,5 +1,6 @@
 """Training: a static `Trainer`, a pytree `TrainState`, and the loops over them."""
 
+from fkeras.training import callbacks
 from fkeras.training.callbacks import Callback, Stop
 from fkeras.training.find_nan import find_nan
 from fkeras.training.history import History
@@ -19,6 +20,7 @@ __all__ = (
     "Stop",
     "TrainState",
     "Trainer",
+    "callbacks",
     "find_nan",
     "rematerialized",
 )

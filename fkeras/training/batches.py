@@ -84,7 +84,7 @@ class Batches:
 
     @property
     def _once(self) -> bool:
-        return iter(self.source) is self.source
+        return hasattr(self.source, "__next__")
 
     def go_on(self, state: Any, batches: int) -> None:
         """Begins where a run was left: at a loader's own `state`, or after so many batches."""

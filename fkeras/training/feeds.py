@@ -98,6 +98,9 @@ class Feed:
         """The batches of an epoch, from batch `begin` on."""
         return Epoch(self, self.order(run, step), begin)
 
+    def go_on(self, state: Any, batches: int) -> None:
+        """A saved training goes on: rows are found by their number, nothing is to be done."""
+
     def batch(self, number: int) -> Any:
         """One batch on the host in the rows' own order; the last is filled from the beginning."""
         start, stop = number * self.size, (number + 1) * self.size

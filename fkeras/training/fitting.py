@@ -51,8 +51,7 @@ class _Batches(Visits):
     """Calls the callbacks that look at every call of the device."""
 
     def __init__(self, callbacks: tuple):
-        own = hooks.Callback.on_batch_end
-        self.callbacks = tuple(c for c in callbacks if type(c).on_batch_end is not own)
+        self.callbacks = tuple(one for one in callbacks if one.watches_batches)
         self.stop = False
 
     def wanted(self) -> bool:
@@ -82,6 +81,9 @@ def fit(
     numbers: list[int] = []
     progress = Progress(options.verbose, options.epochs, feed.steps)
     pace, test_pace = Pace(options.steps_per_execution), Pace()
+    names = objective.log_names(objective.heads(trainer, run.model), empty)
+    later = tuple(f"val_{name}" for name in names if held is not None)
+    hooks.check_logs(callbacks, (*names, *later))
     run, stop = hooks.call(callbacks, "on_train_begin", run)
     done = 0
     for epoch in range(options.initial_epoch, options.epochs):
@@ -98,7 +100,8 @@ def fit(
         progress.stop()
         _tell(loop.left_out, epoch)
         if held is not None and (epoch + 1) % options.validation_freq == 0:
-            found, _ = evaluate(trainer, run, empty, held, pace=test_pace)
+            tested, _ = hooks.call(callbacks, "on_test_begin", run)
+            found, _ = evaluate(trainer, tested, empty, held, pace=test_pace)
             logs |= {f"val_{name}": value for name, value in found.items()}
         progress.end(logs, feed.rows(done), done)
         for name, value in logs.items():

@@ -46,7 +46,7 @@ class Pace:
     def measured(self, number: int) -> None:
         """A call of `number` batches is over; the first one may have compiled and says nothing."""
         now = time.perf_counter()
-        if self.calls and self.fixed is None and self.mode == "loop":
+        if self.calls and self.fixed is None:
             each = max((now - self.began) / number, 1e-9)
             self.number = int(np.clip(_DISPATCH / each, 1, 1 << 20))
         self.calls += 1
@@ -130,27 +130,38 @@ class EpochLoop:
     def train(self) -> tuple[TrainState, dict[str, Any]]:
         """`(run, logs)` after the epoch, or where a visit ended it."""
         self.pace.start()
-        waiting: Call | None = None
+        waiting: list[Call] = []  # calls that ran before the open ones; their result is not known
+        opened: list[Call] = []
         due = self.visits.until(self.epoch.done)
         while not self.stopped:
-            number = self.pace.number if due is None else min(self.pace.number, due)
-            taken = self.epoch.take(number)
+            number = 1 if self.pace.mode == "once" else self.pace.number
+            taken = self.epoch.take(number if due is None else min(number, due))
             if taken is None:
                 break
             call, state = self._call(*taken), self.epoch.state()
-            if waiting is not None and self._settle(waiting):
-                call = self._call(call.rows, call.number)
-            waiting = call
+            opened.append(call)
             due = None if due is None else due - call.number
-            if due == 0 or self.pace.fresh or self.visits.wanted():
-                self._settle(call)
-                waiting = None
-                if due == 0 or self.visits.wanted():
-                    self._visit(call.done, state)
-                    due = self.visits.until(call.done)
-        if waiting is not None:
-            self._settle(waiting)
+            pause = due == 0 or self.visits.wanted()
+            if not pause and not self.pace.fresh and len(opened) < self._together():
+                continue
+            if waiting and self._settle(waiting):
+                opened = [self._call(one.rows, one.number, one.done) for one in opened]
+            waiting, opened = opened, []
+            if pause or self.pace.fresh:
+                self._settle(waiting)
+                waiting = []
+            if pause:
+                self._visit(call.done, state)
+                due = self.visits.until(call.done)
+        if waiting and self._settle(waiting):
+            opened = [self._call(one.rows, one.number, one.done) for one in opened]
+        if opened:
+            self._settle(opened)
         return self.current(), self._floats()
+
+    def _together(self) -> int:
+        """How many calls are waited for at once."""
+        return self.pace.number if self.pace.mode == "once" and not self.large else 1
 
     def current(self) -> TrainState:
         """The run as it stands."""
@@ -168,7 +179,7 @@ class EpochLoop:
             self.structure, self.leaves = split(new)
         self.outer = new
 
-    def _call(self, rows: tuple, number: int) -> Call:
+    def _call(self, rows: tuple, number: int, done: int | None = None) -> Call:
         if self.pace.fresh:
             self.progress.compile_starts()
         before, batches = self.leaves, np.int32(number)
@@ -182,34 +193,38 @@ class EpochLoop:
         if self.large and self.trainer.on_nonfinite != "ignore":
             mode = "guarded"
         self.leaves, logs, fine = function(self.trainer, self.structure, mode, *arguments)
-        return Call(before, rows, number, self.epoch.done, logs, fine)
+        done = self.epoch.done if done is None else done
+        return Call(before, rows, number, done, logs, fine)
 
-    def _settle(self, call: Call) -> bool:
-        """Waits for a call; True where steps of it were left out, so that what followed is void."""
-        fine = bool(call.fine) or self.trainer.on_nonfinite == "ignore"
+    def _settle(self, calls: list[Call]) -> bool:
+        """Waits for calls; True where steps of them were left out: what followed is void."""
+        last, number = calls[-1], sum(call.number for call in calls)
+        # weights and sums that are not finite stay so: the last call tells of all
+        fine = bool(last.fine) or self.trainer.on_nonfinite == "ignore"
         fresh = self.pace.fresh
-        self.pace.measured(call.number)
+        self.pace.measured(number)
         if fresh:
             self.progress.compiled()
-        self.logs = call.logs
+        self.logs = last.logs
         if not fine:
-            self._left_out(call)
-        self.progress.step(call.done, self.epoch.feed.rows(call.done), self._floats)
+            self._left_out(calls)
+        self.progress.step(last.done, self.epoch.feed.rows(last.done), self._floats)
         return not fine and not self.large
 
-    def _left_out(self, call: Call) -> None:
+    def _left_out(self, calls: list[Call]) -> None:
+        batches = [(call.rows, place) for call in calls for place in range(call.number)]
         if self.large:  # its only step was left out as it ran
             wrong, run = (0,), self.current()
         else:
-            static = self.trainer, self.structure
-            found = recovery.again(*static, call.before, call.rows, call.number)
+            before = calls[0].before
+            found = recovery.again(self.trainer, self.structure, before, batches)
             self.leaves, self.logs = found.leaves, found.logs
             wrong, run = found.wrong, join(self.structure, found.first, self.outer)
-        begun = call.done - call.number
-        self.left_out.extend(begun + place for place in wrong)
+        begun = calls[-1].done - len(batches)
+        self.left_out.extend(begun + number for number in wrong)
         if wrong and self.trainer.on_nonfinite == "raise":
-            batch = recovery.batch_of(call.rows, wrong[0])
-            raise recovery.error(run, batch, int(self.outer.position[0]), self.left_out[0])
+            batch = recovery.batch_of(*batches[wrong[0]])
+            raise recovery.error(run, batch, int(self.outer.position[0]), begun + wrong[0])
 
 
 def evaluate(

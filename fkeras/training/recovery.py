@@ -43,7 +43,7 @@ class Again:
     Attributes:
         leaves: the run's arrays after all of them.
         logs: the logs.
-        wrong: which steps were left out, by their number in the call.
+        wrong: which steps were left out, by their number among them.
         first: the run's arrays before the first of these.
     """
 
@@ -53,16 +53,23 @@ class Again:
     first: tuple
 
 
-def again(trainer: Any, structure: Any, leaves: tuple, rows: tuple, number: int) -> Again:
-    """The steps of a call one by one, without those whose results are not finite."""
+def again(trainer: Any, structure: Any, leaves: tuple, batches: list) -> Again:
+    """Steps one by one, without those whose results are not finite.
+
+    Args:
+        trainer: the trainer.
+        structure: the structure of the run.
+        leaves: the run's arrays before the first step.
+        batches: for each step the rows of `step.batch_at` and the number of the batch in them.
+    """
     wrong, first, logs = [], leaves, {}
-    for place in range(number):
+    for number, (rows, place) in enumerate(batches):
         new, logs, fine = step.compiled_train(
             trainer, structure, "guarded", leaves, rows, np.int32(place)
         )
         if not bool(fine):
             first = first if wrong else leaves
-            wrong.append(place)
+            wrong.append(number)
         leaves = new
     return Again(leaves, logs, tuple(wrong), first)
 

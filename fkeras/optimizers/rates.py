@@ -1,0 +1,147 @@
+"""The learning rate inside an optimizer's state: read it, and make a state with another one."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+
+_INSTEAD = (
+    "Use an optimizer of fkeras with a number, such as fk.optimizers.Adam(1e-3), or "
+    "optax.inject_hyperparams(optax.adam)(learning_rate=1e-3)"
+)
+
+
+def learning_rate(opt_state: Any) -> jax.Array:
+    """The learning rate that an optimizer's state holds.
+
+    Args:
+        opt_state: the state of an optimizer of `fk.optimizers`, or one of optax that has a state
+            of `optax.inject_hyperparams` anywhere inside, as in a chain.
+
+    Returns:
+        A float array: of shape (), or with the axes of a population of runs.
+
+    Raises:
+        ValueError: where a schedule gives the rate, where the state holds none, as that of a plain
+            transformation of optax, or several.
+
+    Example:
+        >>> import jax.numpy as jnp, optax
+        >>> import fkeras as fk
+        >>> state = fk.optimizers.Adam(0.25).transformation().init({"w": jnp.ones(2)})
+        >>> learning_rate(state)
+        Array(0.25, dtype=float32)
+        >>> optimizer = optax.inject_hyperparams(optax.sgd)(learning_rate=0.5)
+        >>> learning_rate(optax.chain(optax.clip(1.0), optimizer).init(jnp.ones(2)))
+        Array(0.5, dtype=float32)
+    """
+    return _rate(_holder("learning_rate", opt_state))
+
+
+def with_learning_rate(opt_state: Any, value: Any) -> Any:
+    """A copy of an optimizer's state with another learning rate.
+
+    The new rate has the dtype, shape and place of the old one, so a compiled step takes it as it
+    is.
+
+    Args:
+        opt_state: as for `learning_rate`.
+        value: the rate, a number or array of 0 or more.
+
+    Raises:
+        ValueError: as `learning_rate`, and for a rate that optax reads from a schedule, or a value
+            that is no number of 0 or more.
+
+    Example:
+        >>> import jax.numpy as jnp
+        >>> import fkeras as fk
+        >>> state = fk.optimizers.Adam(0.25).transformation().init({"w": jnp.ones(2)})
+        >>> with_learning_rate(state, 1e-4).learning_rate
+        Array(0.0001, dtype=float32)
+    """
+    where = "with_learning_rate"
+    found = _holder(where, opt_state)
+    if "learning_rate" in (getattr(found, "hyperparams_states", None) or {}):
+        raise _scheduled(where)
+    new = _like(_rate(found), value)
+    return jax.tree.map(
+        lambda node: _replaced(node, new) if _holds(node) else node, opt_state, is_leaf=_holds
+    )
+
+
+def _holds(node: Any) -> bool:
+    return _is_own(node) or "learning_rate" in _hyperparams(node)
+
+
+def _is_own(node: Any) -> bool:
+    return isinstance(node, tuple) and "learning_rate" in getattr(node, "_fields", ())
+
+
+def _hyperparams(node: Any) -> Mapping[str, Any]:
+    found = getattr(node, "hyperparams", None)
+    return found if isinstance(found, Mapping) else {}
+
+
+def _rate(node: Any) -> jax.Array:
+    return node.learning_rate if _is_own(node) else node.hyperparams["learning_rate"]
+
+
+def _replaced(node: Any, rate: jax.Array) -> Any:
+    if _is_own(node):
+        return node._replace(learning_rate=rate)
+    return node._replace(hyperparams={**node.hyperparams, "learning_rate": rate})
+
+
+def _holder(where: str, opt_state: Any) -> Any:
+    """The one part of the state that holds the rate."""
+    pairs = jax.tree_util.tree_flatten_with_path(opt_state, is_leaf=_holds)[0]
+    found = [(path, node) for path, node in pairs if _holds(node)]
+    if not found:
+        kind = type(opt_state).__name__
+        raise ValueError(
+            f"{where}: expected an optimizer's state that holds its learning rate, received "
+            f"{kind}, which holds none: a plain transformation of optax keeps the rate in its "
+            f"program. {_INSTEAD}."
+        )
+    if len(found) > 1:
+        shown = ", ".join(jax.tree_util.keystr(path) for path, _ in found[:4])
+        raise ValueError(
+            f"{where}: expected one learning rate, and the optimizer's state holds {len(found)}, "
+            f"at {shown}. Replace them in run.opt_state yourself, in a Callback of your own."
+        )
+    if _rate(found[0][1]) is None:
+        raise _scheduled(where)
+    return found[0][1]
+
+
+def _scheduled(where: str) -> ValueError:
+    return ValueError(
+        f"{where}: expected a learning rate that is a number, and this optimizer's comes from a "
+        f"schedule, a function of the step. {_INSTEAD}; or leave the schedule to do it alone."
+    )
+
+
+def _like(old: jax.Array, value: Any) -> jax.Array:
+    """The value in the form of the old rate."""
+    dtype = old.dtype
+    if isinstance(value, jax.core.Tracer) or isinstance(old, jax.core.Tracer):
+        return jnp.broadcast_to(jnp.asarray(value).astype(dtype), old.shape)
+    numbers = np.asarray(value)
+    if numbers.dtype.kind not in "iuf" or not np.all(np.isfinite(numbers) & (numbers >= 0)):
+        raise ValueError(
+            f"with_learning_rate: expected a number of 0 or more, received {value!r}. For example "
+            "1e-4."
+        )
+    if numbers.ndim and numbers.shape != old.shape:
+        raise ValueError(
+            f"with_learning_rate: expected a number or an array of shape {tuple(old.shape)}, "
+            f"received shape {numbers.shape}. Give one rate for each run of the population."
+        )
+    new = np.full(old.shape, numbers).astype(dtype)
+    # an array that was bound to no device stays so: a bound one would be another program
+    place = old.sharding if isinstance(old, jax.Array) and old.committed else None
+    return jax.device_put(new, place)

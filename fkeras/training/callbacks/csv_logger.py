@@ -1,0 +1,114 @@
+"""`CSVLogger`: the logs of every epoch as a row of a table."""
+
+from __future__ import annotations
+
+import csv
+import io
+import os
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from fkeras.engine import option
+from fkeras.training.callbacks import files
+from fkeras.training.callbacks import monitor as watch
+from fkeras.training.callbacks.callback import Callback
+
+_WHERE = "CSVLogger"
+
+
+def _separator(value: Any) -> str:
+    if not isinstance(value, str) or len(value) != 1:
+        raise ValueError(
+            f"{_WHERE}: expected one character as separator, received {value!r}. For example ';'."
+        )
+    return value
+
+
+class CSVLogger(Callback):
+    """Writes a row with the epoch and its logs after every epoch.
+
+    The columns are "epoch" and the names of the first epoch's logs in alphabetical order, with
+    columns for a validation that is still to come; what an epoch does not have is "NA". How many
+    rows the training has written is kept in `run.memory`: one that was interrupted goes on below
+    its own rows, with `append` or without, and rows that are not part of what it goes on from are
+    written again.
+
+    Args:
+        filename: the file; its folder is made.
+        separator: what stands between two columns.
+        append: whether a training goes on below the rows that are there; a new file otherwise.
+
+    Raises:
+        ValueError: where the file to append to has other columns.
+        OSError: where the file cannot be written.
+
+    Example:
+        >>> import jax, pathlib, tempfile, numpy as np, fkeras as fk
+        >>> from fkeras.training.callbacks import CSVLogger
+        >>> trainer = fk.Trainer("sgd", "mse")
+        >>> run = trainer.init(fk.Sequential([fk.Input((2,)), fk.layers.Dense(1)]), jax.random.key(0))
+        >>> x, y = np.zeros((4, 2), "float32"), np.zeros((4, 1), "float32")
+        >>> path = tempfile.mkdtemp() + "/log.csv"
+        >>> run, _ = trainer.fit(run, x, y, epochs=2, callbacks=[CSVLogger(path)], verbose=0)
+        >>> print(pathlib.Path(path).read_text())
+        epoch,loss,val_loss
+        0,0.0,NA
+        1,0.0,NA
+    """
+
+    filename: str = option(convert=files.as_path)
+    separator: str = option(",", convert=_separator)
+    append: bool = option(False)
+
+    def on_train_begin(self, run: Any) -> Any:
+        files.require_folder(_WHERE, "filename", os.path.dirname(self.filename))
+
+    def on_epoch_end(self, epoch: int, run: Any, logs: Mapping[str, float]) -> Any:
+        kept = watch.ongoing(self.recall(run), epoch)
+        text = self._text()
+        rows = list(csv.reader(io.StringIO(text), delimiter=self.separator))
+        if kept is not None:
+            stay = rows[: int(kept["rows"]) + 1]
+        else:
+            stay = rows if self.append else []
+        columns = stay[0] if stay else _columns(logs)
+        self._check(columns, logs)
+        new = [[str(epoch), *(_cell(logs.get(name, "NA")) for name in columns[1:])]]
+        if stay and len(stay) == len(rows) and text.endswith("\n"):
+            with open(self.filename, "a", newline="", encoding="utf-8") as file:
+                file.write(self._lines(new))
+        else:
+            whole = self._lines((stay or [columns]) + new).encode()
+            files.write_whole(self.filename, lambda file: file.write(whole))
+        return self.remember(run, {"epoch": epoch, "rows": max(len(stay), 1)})
+
+    def _text(self) -> str:
+        if not os.path.exists(self.filename):
+            return ""
+        with open(self.filename, newline="", encoding="utf-8") as file:
+            return file.read()
+
+    def _lines(self, rows: Sequence[Sequence[str]]) -> str:
+        stream = io.StringIO()
+        csv.writer(stream, delimiter=self.separator).writerows(rows)
+        return stream.getvalue()
+
+    def _check(self, columns: Sequence[str], logs: Mapping[str, float]) -> None:
+        unknown = [name for name in logs if name not in columns]
+        if columns[:1] != ["epoch"] or unknown:
+            raise ValueError(
+                f"{_WHERE}: expected a file with the columns {', '.join(('epoch', *logs))}, and "
+                f"{self.filename!r} has {', '.join(columns[:8]) or 'none'}. Give another filename, "
+                "or append=False for a new file."
+            )
+
+
+def _columns(logs: Mapping[str, float]) -> list[str]:
+    names = sorted(logs)
+    if not any(name.startswith("val_") for name in names):
+        names += [f"val_{name}" for name in names]
+    return ["epoch", *names]
+
+
+def _cell(value: Any) -> str:
+    return f"[{', '.join(map(str, value))}]" if isinstance(value, list | tuple) else str(value)

@@ -1,0 +1,68 @@
+"""`LambdaCallback`: a callback out of functions."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+from fkeras.engine import option
+from fkeras.training.callbacks.callback import Callback
+
+
+def _nothing(*arguments: Any) -> None:
+    """The hook of a callback that has no function for it."""
+
+
+def _hook(name: str) -> Any:
+    def convert(value: Any) -> Any:
+        if value is None:
+            return _nothing
+        if not callable(value):
+            raise TypeError(
+                f"LambdaCallback: expected a function as {name}, received {value!r}. For example "
+                "on_epoch_end=lambda epoch, run, logs: print(epoch, logs)."
+            )
+        return value
+
+    return option(None, convert=convert)
+
+
+class LambdaCallback(Callback):
+    """Calls a function at each hook that was given one.
+
+    The functions receive what the methods of `Callback` receive, without `self`, and may return
+    what those may return. Keras's hooks at the beginning and end of a batch are one here,
+    `on_batch_end`.
+
+    Args:
+        on_epoch_begin: a function `(epoch, run)`.
+        on_epoch_end: a function `(epoch, run, logs)`.
+        on_train_begin: a function `(run)`.
+        on_train_end: a function `(run)`.
+        on_batch_end: a function `(step, run, logs)`, called after every call of the device.
+        on_test_begin: a function `(run)`.
+
+    Example:
+        >>> import jax, numpy as np, fkeras as fk
+        >>> from fkeras.training.callbacks import LambdaCallback
+        >>> trainer = fk.Trainer("sgd", "mse")
+        >>> run = trainer.init(fk.Sequential([fk.Input((2,)), fk.layers.Dense(1)]), jax.random.key(0))
+        >>> x, y = np.zeros((4, 2), "float32"), np.zeros((4, 1), "float32")
+        >>> tell = LambdaCallback(on_epoch_end=lambda epoch, run, logs: print(epoch, logs))
+        >>> run, _ = trainer.fit(run, x, y, epochs=2, callbacks=[tell], verbose=0)
+        0 {'loss': 0.0}
+        1 {'loss': 0.0}
+    """
+
+    # the fields stand in the place of the methods: a function in an instance is called as it is
+    on_epoch_begin: Callable[..., Any] = _hook("on_epoch_begin")
+    on_epoch_end: Callable[..., Any] = _hook("on_epoch_end")
+    on_train_begin: Callable[..., Any] = _hook("on_train_begin")
+    on_train_end: Callable[..., Any] = _hook("on_train_end")
+    on_batch_end: Callable[..., Any] = _hook("on_batch_end")
+    on_test_begin: Callable[..., Any] = _hook("on_test_begin")
+
+    @property
+    def watches_batches(self) -> bool:
+        """Whether there is a function for `on_batch_end`."""
+        return self.on_batch_end is not _nothing

@@ -1,0 +1,110 @@
+"""`ReduceLROnPlateau`: a smaller learning rate once a training no longer gets better."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import numpy as np
+
+from fkeras.engine import option
+from fkeras.optimizers.rates import learning_rate, with_learning_rate
+from fkeras.training.callbacks import monitor as watch
+from fkeras.training.callbacks.callback import Callback
+
+_WHERE = "ReduceLROnPlateau"
+
+
+def _factor(value: Any) -> float:
+    if not 0 < value < 1:
+        raise ValueError(
+            f"{_WHERE}: expected a factor between 0 and 1, received {value!r}. For example 0.1."
+        )
+    return float(value)
+
+
+class ReduceLROnPlateau(Callback):
+    """Multiplies the learning rate by `factor` after `patience` epochs without a better value.
+
+    The best value and the counts are kept in `run.memory`; a training that begins with epoch 0
+    again counts anew.
+
+    Args:
+        monitor: the name of the log.
+        factor: what the learning rate is multiplied by.
+        patience: how many epochs may pass without a better value.
+        verbose: 1 to print each new rate.
+        mode: "min" or "max", which values are better; "auto" tells by the name of the log.
+        min_delta: by how much a value must be better to count.
+        cooldown: how many epochs pass after a reduction before it counts again.
+        min_lr: the learning rate never gets smaller than this.
+
+    Raises:
+        ValueError: where there is no such log, or the optimizer's rate is a schedule.
+
+    Example:
+        >>> import jax, numpy as np, fkeras as fk
+        >>> from fkeras.training.callbacks import ReduceLROnPlateau
+        >>> trainer = fk.Trainer(fk.optimizers.SGD(0.5), "mse")
+        >>> run = trainer.init(fk.Sequential([fk.Input((2,)), fk.layers.Dense(1)]), jax.random.key(0))
+        >>> x, y = np.zeros((4, 2), "float32"), np.zeros((4, 1), "float32")
+        >>> plateau = ReduceLROnPlateau("loss", patience=2)
+        >>> run, _ = trainer.fit(run, x, y, epochs=3, callbacks=[plateau], verbose=0)
+        >>> run.opt_state.learning_rate
+        Array(0.05, dtype=float32)
+    """
+
+    monitor: str = option("val_loss")
+    factor: float = option(0.1, convert=_factor)
+    patience: int = option(10, convert=watch.as_count("patience"))
+    verbose: int = option(0)
+    mode: str = option("auto", convert=watch.as_mode)
+    min_delta: float = option(1e-4, convert=float)
+    cooldown: int = option(0, convert=watch.as_count("cooldown"))
+    min_lr: float = option(0.0, convert=float)
+
+    def check_logs(self, names: Sequence[str]) -> None:
+        watch.check(_WHERE, self.monitor, names)
+        watch.direction(_WHERE, self.monitor, self.mode)
+
+    def on_train_begin(self, run: Any) -> Any:
+        # a rate that cannot be set is told before the first epoch
+        with_learning_rate(run.opt_state, learning_rate(run.opt_state))
+
+    def on_epoch_end(self, epoch: int, run: Any, logs: Mapping[str, float]) -> Any:
+        value = watch.current(_WHERE, self.monitor, logs)
+        way = watch.direction(_WHERE, self.monitor, self.mode)
+        kept = watch.ongoing(self.recall(run), epoch)
+        kept = {"best": math.nan, "wait": 0, "cooldown": 0, "seen": 0} if kept is None else kept
+        kept = {**kept, "epoch": epoch}
+        if value is None:
+            return self.remember(run, kept)
+        kept["seen"], wait, cooldown = 1, int(kept["wait"]), int(kept["cooldown"])
+        if cooldown:
+            cooldown, wait = cooldown - 1, 0
+        if watch.improves(way, value, float(kept["best"]), self.min_delta):
+            kept["best"], wait = value, 0
+        elif not cooldown:
+            wait += 1
+            if wait >= self.patience:
+                reduced = self._reduced(epoch, run)
+                if reduced is not None:
+                    run, wait, cooldown = reduced, 0, self.cooldown
+        return self.remember(run, kept | {"wait": wait, "cooldown": cooldown})
+
+    def _reduced(self, epoch: int, run: Any) -> Any:
+        old = float(learning_rate(run.opt_state))
+        if old <= np.float32(self.min_lr):
+            return None
+        new = max(old * self.factor, self.min_lr)
+        if self.verbose:
+            print(
+                f"Epoch {epoch + 1}: the learning rate is {new:.4g} from now on, {old:.4g} before."
+            )
+        return run.replace(opt_state=with_learning_rate(run.opt_state, new))
+
+    def on_train_end(self, run: Any) -> Any:
+        kept = self.recall(run)
+        if kept is not None and not int(kept["seen"]):
+            watch.tell_unseen(_WHERE, self.monitor)

@@ -1,0 +1,95 @@
+"""`ProgressBar`: a line an epoch into any stream."""
+
+from __future__ import annotations
+
+import sys
+import time
+from collections.abc import Mapping
+from typing import Any
+
+import numpy as np
+
+from fkeras.engine import option
+from fkeras.training.callbacks import monitor as watch
+from fkeras.training.callbacks.callback import Callback
+from fkeras.training.progress import format_logs, format_time
+
+
+class ProgressBar(Callback):
+    """Writes a line after each epoch: its number, its steps, their time and the logs.
+
+    `fit` has a progress line of its own (`verbose`); this one is for another stream beside it,
+    such as a file, and for lines within an epoch.
+
+    Args:
+        stream: where to write, an object with a method `write`; the standard output by default.
+        epochs: how many epochs there are, to be shown behind the number of each.
+        every: after how many steps a line within an epoch is written too; 0 for none.
+
+    Example:
+        >>> import io, jax, numpy as np, fkeras as fk
+        >>> from fkeras.training.callbacks import ProgressBar
+        >>> trainer = fk.Trainer("sgd", "mse")
+        >>> run = trainer.init(fk.Sequential([fk.Input((2,)), fk.layers.Dense(1)]), jax.random.key(0))
+        >>> x, y = np.zeros((4, 2), "float32"), np.zeros((4, 1), "float32")
+        >>> stream = io.StringIO()
+        >>> bar = ProgressBar(stream, epochs=1)
+        >>> run, _ = trainer.fit(run, x, y, epochs=1, callbacks=[bar], verbose=0)
+        >>> print(stream.getvalue())
+        Epoch 1/1  1 step  ...  loss 0.0000
+    """
+
+    stream: Any = option(None)
+    epochs: int | None = option(None)
+    every: int = option(0, convert=watch.as_count("every"))
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        if self.stream is not None and not callable(getattr(self.stream, "write", None)):
+            raise TypeError(
+                f"ProgressBar: expected a stream with a method write, received {self.stream!r}. "
+                "For example sys.stderr, or open('log.txt', 'a')."
+            )
+
+    @property
+    def watches_batches(self) -> bool:
+        """Whether lines within an epoch are written."""
+        return self.every > 0
+
+    def on_epoch_begin(self, epoch: int, run: Any) -> Any:
+        return self.remember(run, {"began": _now(), "step": int(run.step), "shown": int(run.step)})
+
+    def on_batch_end(self, step: int, run: Any, logs: Mapping[str, float]) -> Any:
+        kept = self.recall(run)
+        if not self.every or kept is None or step - int(kept["shown"]) < self.every:
+            return None
+        self._write(int(run.position[0]), step, kept, logs)
+        return self.remember(run, {**kept, "shown": step})
+
+    def on_epoch_end(self, epoch: int, run: Any, logs: Mapping[str, float]) -> Any:
+        self._write(epoch, int(run.step), self.recall(run), logs)
+
+    def _write(self, epoch: int, step: int, kept: Any, logs: Mapping[str, float]) -> None:
+        head = f"Epoch {epoch + 1}" + ("" if self.epochs is None else f"/{self.epochs}")
+        parts = [head]
+        if kept is not None:
+            steps = step - int(kept["step"])
+            spent = max(float(np.sum((_now() - np.asarray(kept["began"])) * _UNITS)), 0.0)
+            parts.append(f"{steps} step{'s' * (steps != 1)}")
+            parts.append(f"{format_time(spent)}  {format_time(spent / max(steps, 1))}/step")
+        stream = sys.stdout if self.stream is None else self.stream
+        stream.write("  ".join([*parts, format_logs(logs)]) + "\n")
+        getattr(stream, "flush", _nothing)()
+
+
+# whole numbers, since what is remembered may pass through float32
+_UNITS = (1.0, 1e-6)
+
+
+def _now() -> np.ndarray:
+    seconds = time.perf_counter()
+    return np.asarray([int(seconds), int(seconds % 1 * 1e6)], "int32")
+
+
+def _nothing() -> None:
+    """What a stream without `flush` does."""

@@ -1,0 +1,84 @@
+"""`LearningRateScheduler`: a learning rate for each epoch."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Mapping
+from typing import Any
+
+import numpy as np
+
+from fkeras.engine import option
+from fkeras.optimizers.rates import learning_rate, with_learning_rate
+from fkeras.training.callbacks.callback import Callback
+
+_WHERE = "LearningRateScheduler"
+
+
+def _function(value: Any) -> Any:
+    if not callable(value):
+        raise TypeError(
+            f"{_WHERE}: expected a function of the epoch and the rate, received {value!r}. For "
+            "example lambda epoch, lr: lr * 0.9."
+        )
+    return value
+
+
+class LearningRateScheduler(Callback):
+    """Sets the learning rate at the beginning of every epoch to `schedule(epoch, lr)`.
+
+    For a rate that changes with every step give the optimizer a schedule, such as
+    `fk.optimizers.schedules.CosineDecay`, instead. A training that goes on within an epoch does
+    not ask for its rate twice.
+
+    Args:
+        schedule: a function of the epoch, counted from 0, and the present rate, a float; it
+            returns the new rate.
+        verbose: 1 to print each rate.
+
+    Raises:
+        ValueError: where the function returns no number of 0 or more, or the optimizer's rate is
+            a schedule.
+
+    Example:
+        >>> import jax, numpy as np, fkeras as fk
+        >>> from fkeras.training.callbacks import LearningRateScheduler
+        >>> trainer = fk.Trainer(fk.optimizers.SGD(0.5), "mse")
+        >>> run = trainer.init(fk.Sequential([fk.Input((2,)), fk.layers.Dense(1)]), jax.random.key(0))
+        >>> x, y = np.zeros((4, 2), "float32"), np.zeros((4, 1), "float32")
+        >>> halved = LearningRateScheduler(lambda epoch, lr: lr / 2 if epoch else lr)
+        >>> run, _ = trainer.fit(run, x, y, epochs=3, callbacks=[halved], verbose=0)
+        >>> run.opt_state.learning_rate
+        Array(0.125, dtype=float32)
+    """
+
+    schedule: Callable[[int, float], Any] = option(convert=_function)
+    verbose: int = option(0)
+
+    def on_train_begin(self, run: Any) -> Any:
+        # a rate that cannot be set is told before the first epoch
+        with_learning_rate(run.opt_state, learning_rate(run.opt_state))
+
+    def on_epoch_begin(self, epoch: int, run: Any) -> Any:
+        if int(self.recall(run, {"epoch": -1})["epoch"]) == epoch:
+            return None
+        old = float(learning_rate(run.opt_state))
+        new = _number(self.schedule(epoch, old), epoch)
+        if self.verbose:
+            print(f"Epoch {epoch + 1}: the learning rate is {new:.4g}.")
+        run = run.replace(opt_state=with_learning_rate(run.opt_state, new))
+        return self.remember(run, {"epoch": epoch})
+
+    def on_epoch_end(self, epoch: int, run: Any, logs: Mapping[str, float]) -> Any:
+        return self.remember(run, {"epoch": -1})
+
+
+def _number(value: Any, epoch: int) -> float:
+    array = np.asarray(value) if hasattr(value, "dtype") or not callable(value) else None
+    numeric = array is not None and array.dtype.kind in "iuf" and array.ndim == 0
+    if not numeric or not math.isfinite(float(array)) or float(array) < 0:
+        raise ValueError(
+            f"{_WHERE}, epoch {epoch + 1}: expected schedule(epoch, lr) to return a number of 0 "
+            f"or more, received {value!r}. Return a float on every path of the function."
+        )
+    return float(array)

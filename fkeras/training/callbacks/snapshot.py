@@ -1,0 +1,84 @@
+"""The weights and the state of a run as plain arrays by path, and back."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+import jax
+
+from fkeras.engine import replace_weights, suggest, trainable_weights, unfreeze
+
+
+def weights_of(run: Any) -> dict[str, Any]:
+    """All weights of a run's model by path, the frozen ones too."""
+    return trainable_weights(unfreeze(run.model))
+
+
+def by_path(tree: Any) -> dict[str, Any]:
+    """The leaves of a tree by their paths.
+
+    Example:
+        >>> by_path({"a": {"b": 1}, "c": (2, 3)})
+        {'a/b': 1, 'c/0': 2, 'c/1': 3}
+    """
+    pairs = jax.tree_util.tree_flatten_with_path(tree)[0]
+    return {jax.tree_util.keystr(path, simple=True, separator="/"): leaf for path, leaf in pairs}
+
+
+def filled(tree: Any, leaves: Mapping[str, Any]) -> Any:
+    """The tree with these leaves, by path."""
+    structure = jax.tree.structure(tree)
+    return structure.unflatten([leaves[path] for path in by_path(tree)])
+
+
+def take(run: Any) -> dict[str, dict[str, Any]]:
+    """The weights and the state of a run.
+
+    Example:
+        >>> import jax, fkeras as fk
+        >>> model = fk.Sequential([fk.Input((2,)), fk.layers.Dense(1, name="d")])
+        >>> run = fk.Trainer("adam", "mse").init(model, jax.random.key(0))
+        >>> sorted(take(run)["weights"])
+        ['d/bias', 'd/kernel']
+    """
+    return {"weights": weights_of(run), "state": by_path(run.state)}
+
+
+def put(run: Any, kept: Mapping[str, Mapping[str, Any]]) -> Any:
+    """The run with weights and state that `take` took; all else is as it was."""
+    return run.replace(
+        model=replace_weights(run.model, kept["weights"]), state=filled(run.state, kept["state"])
+    )
+
+
+def check_paths(where: str, what: str, have: Mapping[str, Any], want: Mapping[str, Any]) -> None:
+    """Raises where arrays are not those of a run, by path and shape.
+
+    Args:
+        where: who asks, for the message.
+        what: what the arrays are.
+        have: the arrays that were found.
+        want: those of the run.
+    """
+    missing = [path for path in want if path not in have]
+    if missing:
+        raise ValueError(
+            f"{where}: expected the {what} {missing[0]!r}, which is not there"
+            f"{f' (nor are {len(missing) - 1} others)' if missing[1:] else ''}."
+            f"{suggest(missing[0], have)} It belongs to another model: build the one that was "
+            "saved, with the same names."
+        )
+    unknown = [path for path in have if path not in want]
+    if unknown:
+        raise ValueError(
+            f"{where}: the run has no {what} {unknown[0]!r}.{suggest(unknown[0], want)} It belongs "
+            "to another model: build the one that was saved, with the same names."
+        )
+    for path, array in want.items():
+        if tuple(have[path].shape) != tuple(array.shape):
+            raise ValueError(
+                f"{where}: expected the {what} {path!r} of shape {tuple(array.shape)}, received "
+                f"{tuple(have[path].shape)}. It belongs to another model: build the one that was "
+                "saved."
+            )
