@@ -44,8 +44,11 @@ from fkeras.engine import (
 )
 from fkeras.training import (
     Callback,
+    Checkpoint,
+    CheckpointError,
     Finding,
     History,
+    Interrupted,
     NonFiniteError,
     Stop,
     Trainer,
@@ -59,6 +62,8 @@ __version__ = "0.1.0"
 
 __all__ = (
     "Callback",
+    "Checkpoint",
+    "CheckpointError",
     "Configurable",
     "Context",
     "DTypePolicy",
@@ -70,6 +75,7 @@ __all__ = (
     "Input",
     "InputSpec",
     "InputSpecError",
+    "Interrupted",
     "KerasTensor",
     "Layer",
     "Model",

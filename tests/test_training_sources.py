@@ -188,3 +188,11 @@ def test_gradients_that_are_not_finite_are_found_where_the_loss_is():
 def test_on_nonfinite_is_one_of_three():
     with pytest.raises(ValueError, match="'raise', 'skip' or 'ignore', received 'stop'"):
         fk.Trainer("sgd", "mse", on_nonfinite="stop")
+
+
+def test_datasets_of_grain_are_sources():
+    grain = pytest.importorskip("grain")
+    made = grain.MapDataset.source(np.arange(44)).map(lambda row: (X[row], Y[row])).batch(8)
+    run, history = TRAINER.fit(RUN, made, epochs=2, verbose=0)
+    chex.assert_trees_all_close(run.model, FITTED.model, rtol=1e-5, atol=1e-6)
+    assert history.params["steps"] == 6

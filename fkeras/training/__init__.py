@@ -2,8 +2,10 @@
 
 from fkeras.training import callbacks
 from fkeras.training.callbacks import Callback, Stop
+from fkeras.training.checkpoint import Checkpoint, CheckpointError
 from fkeras.training.find_nan import find_nan
 from fkeras.training.history import History
+from fkeras.training.interrupts import Interrupted
 from fkeras.training.nan_report import Finding
 from fkeras.training.progress import Progress
 from fkeras.training.recovery import NonFiniteError
@@ -13,8 +15,11 @@ from fkeras.training.trainer import Trainer
 
 __all__ = (
     "Callback",
+    "Checkpoint",
+    "CheckpointError",
     "Finding",
     "History",
+    "Interrupted",
     "NonFiniteError",
     "Progress",
     "Stop",

@@ -36,6 +36,9 @@ class Batches:
         what: the call's name in messages.
         check: called with every batch.
         first: the first batch that came, on the host: it fixes shapes and dtypes.
+        running: the iterator that the next batch comes from.
+        seen: how many batches came.
+        positioned: whether a saved training put the iterator where it was left.
     """
 
     source: Any
@@ -45,6 +48,7 @@ class Batches:
     first: Any = None
     running: Iterator | None = None
     seen: int = 0
+    positioned: bool = False
 
     def __post_init__(self) -> None:
         if self._by_step and self.steps is None:
@@ -72,7 +76,7 @@ class Batches:
             return BatchEpoch(self, None, int(step or 0), begin)
         if self.running is None:
             self.running = iter(self.source)
-        elif self.steps is None:
+        elif self.steps is None and not self.positioned:
             if self._once:
                 raise ValueError(
                     f"Trainer.{self.what}: the iterator is used up after the first epoch. Pass "
@@ -80,17 +84,18 @@ class Batches:
                     "with __iter__, or steps_per_epoch for an iterator that goes on."
                 )
             self.running = iter(self.source)
+        self.positioned = False
         return BatchEpoch(self, self.running, 0, begin)
 
     @property
     def _once(self) -> bool:
-        return hasattr(self.source, "__next__")
+        return hasattr(self.source, "__next__") and iter(self.source) is self.source
 
     def go_on(self, state: Any, batches: int) -> None:
         """Begins where a run was left: at a loader's own `state`, or after so many batches."""
         if self._by_step:
             return
-        self.running = iter(self.source)
+        self.running, self.positioned = iter(self.source), True
         if state is not None and hasattr(self.running, "set_state"):
             self.running.set_state(state)
             return

@@ -193,6 +193,7 @@ class Trainer(Configurable):
         validation_batch_size: int | None = None,
         validation_freq: int = 1,
         steps_per_execution: int | None = None,
+        checkpoint: Any = None,
     ) -> tuple[TrainState, History]:
         """`(run, history)` after training.
 
@@ -224,10 +225,14 @@ class Trainer(Configurable):
             validation_freq: validate every so many epochs.
             steps_per_execution: how many steps one call of the device takes; by itself as many as
                 fit into a tenth of a second.
+            checkpoint: a folder, or a `Checkpoint` that also says how often: where the training
+                is saved, and from where the same call goes on.
 
         Raises:
             ValueError: for bad data, before the first step; it names the array and the row.
             NonFiniteError: where a step gives nan or infinity; `error.run` is the run before it.
+            CheckpointError: where another run holds the folder, or it holds another training.
+            Interrupted: where Ctrl-C or SIGTERM ended it; `error.run` is the run so far.
         """
         checks.check_run(run, "fit")
         options = fitting.Options(
@@ -242,6 +247,7 @@ class Trainer(Configurable):
             validation_split=validation_split,
             steps_per_execution=steps_per_execution,
             verbose=verbose,
+            checkpoint=checkpoint,
         )
         feed, held = sources.training_feeds(
             self, run, (x, y, sample_weight), class_weight, validation_data, options

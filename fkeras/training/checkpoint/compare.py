@@ -1,0 +1,68 @@
+"""Differences between the facts of a save and those of now, in words."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator, Mapping
+from typing import Any
+
+_DIGEST = "digest"
+
+
+def compare(saved: Any, now: Mapping[str, Any], limit: int = 10) -> list[str]:
+    """What differs between two fingerprints, a phrase each; an empty list where nothing does.
+
+    Args:
+        saved: the fingerprint of a save, as JSON gave it back; None where it has none.
+        now: that of now, or several by their subject.
+        limit: how many phrases there are at most; one more then says how many were left out.
+
+    Example:
+        >>> compare({"optimizer": {"rate": 0.001}}, {"optimizer": {"rate": 0.01}})
+        ['optimizer: rate was 0.001, is 0.01']
+    """
+    if saved is None:
+        return []
+    found = [_said(path, phrase) for path, phrase in _differences(saved, _plain(now), ())]
+    if len(found) > limit:
+        return [*found[:limit], f"and {len(found) - limit} more"]
+    return found
+
+
+def _plain(value: Any) -> Any:
+    return json.loads(json.dumps(value))
+
+
+def _said(path: tuple[str, ...], phrase: str) -> str:
+    if len(path) < 2:
+        return f"{''.join(path)} {phrase}"
+    return f"{path[0]}: {'.'.join(path[1:])} {phrase}"
+
+
+def _differences(
+    saved: Any, now: Any, path: tuple[str, ...]
+) -> Iterator[tuple[tuple[str, ...], str]]:
+    if isinstance(saved, dict) and isinstance(now, dict):
+        told = False
+        for name in [*saved, *(name for name in now if name not in saved)]:
+            inner = (*path, name)
+            if name == _DIGEST:
+                continue
+            if name not in now:
+                found = [(inner, f"was {_shown(saved[name])}, is not there")]
+            elif name not in saved:
+                found = [(inner, f"is {_shown(now[name])}, was not there")]
+            else:
+                found = list(_differences(saved[name], now[name], inner))
+            told = told or bool(found)
+            yield from found
+        # a digest says no more than that something differs, so it has a say where nothing else has
+        if not told and saved.get(_DIGEST) != now.get(_DIGEST):
+            yield path, f"has other contents (digest {saved.get(_DIGEST)}, now {now.get(_DIGEST)})"
+    elif json.dumps(saved) != json.dumps(now):  # nan is nan
+        yield path, f"was {_shown(saved)}, is {_shown(now)}"
+
+
+def _shown(value: Any) -> str:
+    text = json.dumps(value) if isinstance(value, dict) else repr(value)
+    return text if len(text) <= 80 else f"{text[:77]}..."

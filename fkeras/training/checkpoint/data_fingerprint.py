@@ -1,0 +1,95 @@
+"""Fingerprints of data: shapes, dtypes, and a digest of some rows."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sized
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+
+from fkeras.training.batches import Batches
+from fkeras.training.checkpoint.arrays import named_leaves
+from fkeras.training.checkpoint.fingerprint import digest, function_name, kind_of
+from fkeras.training.feeds import Feed
+
+#: how many rows of an array are looked at
+_ROWS = 256
+
+
+def data_fingerprint(*sources: Any, **facts: Any) -> dict[str, Any]:
+    """The facts by which the data of a training are known again.
+
+    Of an array that is its shape, its dtype and a digest of 256 rows from the first to the last,
+    so that a file of any size is told quickly. A source that yields batches says what it can: its
+    class, its length, and what its own method `fingerprint()` returns, where it has one.
+
+    Args:
+        *sources: inputs, targets and weights: arrays or nested containers of them, or a source of
+            batches, or what `fit` made of them. None stands for what is not there.
+        **facts: what else decides the batches, such as batch_size or shuffle.
+
+    Returns:
+        JSON data for `compare`.
+
+    Example:
+        >>> import numpy as np
+        >>> from fkeras.training.checkpoint import compare, data_fingerprint
+        >>> x, y = np.zeros((8, 3), "float32"), np.zeros(8, "int32")
+        >>> print(*compare({"data": data_fingerprint(x, y)}, {"data": data_fingerprint(x, y[:4])}))
+        data: y.array was 'int32[8]', is 'int32[4]'
+    """
+    found: dict[str, Any] = {}
+    names = iter(("x", "y", "sample_weight"))
+    for number, source in enumerate(sources):
+        if isinstance(source, Feed):
+            found |= data_fingerprint(*source.tree, batch_size=source.size, steps=source.steps)
+        elif isinstance(source, Batches):
+            found |= {"source": _source(source.source), "steps": source.steps}
+        else:
+            name = next(names, f"source_{number}")
+            if source is not None:
+                found[name] = _facts(source)
+    return {**found, **facts}
+
+
+def _facts(source: Any) -> dict[str, Any]:
+    if not _is_tree(source):
+        return _source(source)
+    named = named_leaves(source)
+    if list(named) == ["value"]:
+        return _array(named["value"])
+    return {name: _array(leaf) for name, leaf in named.items()}
+
+
+def _is_tree(source: Any) -> bool:
+    # jax warns of an iterator as a leaf, unless it is told that it is one
+    leaves = jax.tree.leaves(source, is_leaf=lambda one: hasattr(one, "__next__"))
+    return bool(leaves) and all(
+        hasattr(leaf, "shape") and hasattr(leaf, "dtype") for leaf in leaves
+    )
+
+
+def _array(array: Any) -> dict[str, Any]:
+    if jnp.issubdtype(array.dtype, jax.dtypes.prng_key):
+        array = jax.random.key_data(array)
+    rows = np.asarray(array) if isinstance(array, jax.Array) or not array.shape else array
+    rows = np.atleast_1d(rows) if not rows.shape else rows
+    some = np.unique(np.linspace(0, max(len(rows) - 1, 0), _ROWS).astype("int64"))
+    taken = np.ascontiguousarray(rows[some[: len(rows)]])
+    return {"array": kind_of(array), "digest": digest(taken.tobytes())}
+
+
+def _source(source: Any) -> dict[str, Any]:
+    facts: dict[str, Any] = {"class": function_name(source)}
+    own = getattr(source, "fingerprint", None)
+    if isinstance(source, Sized):
+        facts["length"] = len(source)
+    if callable(own):
+        facts["own"] = own()
+    elif isinstance(source, list | tuple) and source and _is_tree(source[0]):
+        facts["first"] = _facts(source[0])
+    elif isinstance(source, Mapping):
+        facts["keys"] = sorted(map(str, source))
+    return facts

@@ -1,0 +1,248 @@
+"""Saved trainings: killed, told to end, resumed bit for bit; what does not fit is told."""
+
+import os
+import pathlib
+import signal
+import subprocess
+import sys
+import time
+
+import chex
+import jax
+import numpy as np
+import pytest
+
+import fkeras as fk
+from fkeras import layers
+
+ROOT = pathlib.Path(__file__).parent.parent
+RNG = np.random.default_rng(6)
+X = RNG.normal(size=(44, 4)).astype("float32")
+Y = (X[:, 0] > 0).astype("int32")
+KEY = jax.random.key(2)
+
+
+def noisy(units=6):
+    x = fk.Input((4,))
+    h = layers.BatchNormalization()(layers.Dropout(0.2)(layers.Dense(units, "relu")(x)))
+    return fk.Model(x, layers.Dense(2, "softmax")(h))
+
+
+TRAINER = fk.Trainer("adam", "sparse_categorical_crossentropy", metrics=["accuracy"])
+RUN = TRAINER.init(noisy(), KEY)
+WHOLE, LOGS = TRAINER.fit(RUN, X, Y, 8, epochs=3, validation_split=0.2, verbose=0)
+
+
+def fit(folder, **options):
+    given = {"epochs": 3, "validation_split": 0.2, "verbose": 0, "checkpoint": folder}
+    return TRAINER.fit(RUN, X, Y, 8, **{**given, **options})
+
+
+class StopAt(fk.Callback):
+    """Raises after a step, as a power cut would."""
+
+    step: int = fk.option()
+
+    def on_batch_end(self, step, run, logs):
+        if step >= self.step:
+            raise OSError("power cut")
+
+
+def test_thirty_kills_leave_no_trace():
+    done = subprocess.run(
+        [sys.executable, "tools/kill_training.py", "--kills", "30", "--quiet"],
+        cwd=ROOT,
+        capture_output=True,
+        text=True,
+        env={name: value for name, value in os.environ.items() if name != "XLA_FLAGS"},
+    )
+    assert done.returncode == 0, done.stdout + done.stderr
+    assert "30 kills" in done.stdout
+    assert "bit for bit alike" in done.stdout
+
+
+@pytest.mark.parametrize("every", [None, 2])
+def test_the_same_call_goes_on_where_it_was_left(tmp_path, every):
+    plan = fk.Checkpoint(str(tmp_path), every=every)
+    for step in (1, 4, 7, 13):
+        with pytest.raises(OSError, match="power cut"):
+            fit(plan, callbacks=[StopAt(step)], steps_per_execution=1)
+    run, history = fit(plan)
+    chex.assert_trees_all_equal(run.model, WHOLE.model)
+    chex.assert_trees_all_equal(run.opt_state, WHOLE.opt_state)
+    chex.assert_trees_all_equal(run.state, WHOLE.state)
+    assert history == LOGS
+    again, same = fit(plan)
+    chex.assert_trees_all_equal(again.model, run.model)
+    assert same.history == history.history
+    longer, more = fit(plan, epochs=4)
+    assert (int(longer.step), more.epoch) == (20, [0, 1, 2, 3])
+
+
+def test_callbacks_remember_and_an_early_end_stays_one(tmp_path):
+    stop = fk.callbacks.EarlyStopping("val_loss", patience=1, min_delta=10.0)
+    first, history = fit(tmp_path, epochs=9, callbacks=[stop])
+    assert len(history.epoch) == 2
+    second, same = fit(tmp_path, epochs=9, callbacks=[stop])
+    assert same.epoch == history.epoch
+    chex.assert_trees_all_equal(first.model, second.model)
+
+
+def test_the_best_save_is_kept_apart(tmp_path):
+    fit(fk.Checkpoint(str(tmp_path), monitor="val_loss"))
+    best = int(np.argmin(LOGS.history["val_loss"]))
+    assert [int(path.name) for path in (tmp_path / "best").iterdir()] == [5 * (best + 1)]
+    assert len(list((tmp_path / "latest").iterdir())) == 2
+
+
+class Loader:
+    """Batches that know their place, as a loader of grain does."""
+
+    def __init__(self, place=0):
+        self.place = place
+
+    def __iter__(self):
+        return Loader()
+
+    def __next__(self):
+        if self.place == 5:
+            raise StopIteration
+        rows = slice(8 * self.place, 8 * self.place + 8)
+        self.place += 1
+        return X[rows], Y[rows]
+
+    def get_state(self):
+        return {"place": self.place}
+
+    def set_state(self, state):
+        self.place = state["place"]
+
+
+@pytest.mark.parametrize(
+    ("source", "steps"),
+    [
+        (lambda: [(X[i : i + 8], Y[i : i + 8]) for i in range(0, 40, 8)], None),
+        (lambda: [(X[i : i + 8], Y[i : i + 8]) for i in range(0, 40, 8)], 3),
+        (Loader, None),
+        (lambda: lambda step: (X[step : step + 8], Y[step : step + 8]), 5),
+    ],
+    ids=["list", "list with steps", "loader with a state", "function of the step"],
+)
+def test_sources_of_batches_go_on_too(tmp_path, source, steps):
+    options = {"epochs": 3, "steps_per_epoch": steps, "verbose": 0}
+    whole, logs = TRAINER.fit(RUN, source(), **options)
+    plan = fk.Checkpoint(str(tmp_path), every=2)
+    for step in (4, 8):
+        with pytest.raises(OSError, match="power cut"):
+            TRAINER.fit(
+                RUN,
+                source(),
+                checkpoint=plan,
+                callbacks=[StopAt(step)],
+                steps_per_execution=1,
+                **options,
+            )
+    run, history = TRAINER.fit(RUN, source(), checkpoint=plan, **options)
+    chex.assert_trees_all_equal(run.model, whole.model)
+    assert history.history == logs.history
+
+
+@pytest.mark.parametrize(
+    ("change", "message"),
+    [
+        ({"model": lambda: noisy(7)}, "model"),
+        ({"trainer": lambda: fk.Trainer("adamw", TRAINER.loss)}, "optimizer"),
+        ({"rows": lambda: (X + 1, Y)}, "data"),
+        ({"rows": lambda: (X[:40], Y[:40])}, "data"),
+    ],
+    ids=["model", "optimizer", "numbers", "rows"],
+)
+def test_another_training_in_the_folder_is_told(tmp_path, change, message):
+    fit(tmp_path, epochs=1)
+    trainer = change.get("trainer", lambda: TRAINER)()
+    run = trainer.init(change.get("model", noisy)(), KEY)
+    x, y = change.get("rows", lambda: (X, Y))()
+    with pytest.raises(fk.CheckpointError, match=message):
+        trainer.fit(run, x, y, 8, validation_split=0.2, verbose=0, checkpoint=tmp_path)
+
+
+def test_a_broken_save_is_passed_over(tmp_path):
+    fit(tmp_path, epochs=2)
+    newest = max((tmp_path / "latest").iterdir(), key=lambda path: int(path.name))
+    manifest = newest / "manifest.json"
+    manifest.write_bytes(manifest.read_bytes()[:-40])
+    with pytest.warns(UserWarning, match="manifest"):
+        run, _ = fit(tmp_path)
+    chex.assert_trees_all_equal(run.model, WHOLE.model)
+
+
+def test_two_trainings_cannot_share_a_folder(tmp_path):
+    from fkeras.training.checkpoint import open_store
+
+    with open_store(fk.Checkpoint(str(tmp_path))), pytest.raises(fk.CheckpointError, match="no other run writes to"):
+        fit(tmp_path)
+
+
+SLOW = """
+import sys, time
+import numpy as np, jax, fkeras as fk
+from fkeras import layers
+
+where, phase = sys.argv[1:]
+x, y = np.ones((16, 2), "float32"), np.ones((16, 1), "float32")
+inputs = fk.Input((2,))
+
+def slowly(a):
+    if phase == "compile" and begun:
+        print("now", flush=True)
+        time.sleep(60)
+    return a
+
+def batches():
+    yield x, y
+    if phase == "stall":
+        print("now", flush=True)
+        time.sleep(60)
+    while True:
+        yield x, y
+
+class Tell(fk.Callback):
+    def on_batch_end(self, step, run, logs):
+        if phase == "step":
+            print("now", flush=True)
+            time.sleep(0.05)
+    def on_test_begin(self, run):
+        if phase == "validation":
+            print("now", flush=True)
+            time.sleep(60)
+
+begun = False
+model = fk.Model(inputs, fk.ops.lift(slowly)(layers.Dense(1)(inputs)))
+trainer = fk.Trainer("sgd", "mse")
+run = trainer.init(model, jax.random.key(0))
+begun = True
+trainer.fit(
+    run, batches(), epochs=100, steps_per_epoch=4, validation_data=(x, y), verbose=0,
+    callbacks=[Tell()], checkpoint=fk.Checkpoint(where, every=1000),
+)
+"""
+
+
+@pytest.mark.parametrize("phase", ["step", "compile", "validation", "stall"])
+def test_a_signal_saves_and_leaves(tmp_path, phase):
+    number = signal.SIGINT if phase == "validation" else signal.SIGTERM
+    program = subprocess.Popen(
+        [sys.executable, "-W", "ignore", "-c", SLOW, str(tmp_path), phase],
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+    )
+    assert program.stdout.readline() == "now\n"
+    time.sleep(0.2)
+    began = time.monotonic()
+    program.send_signal(number)
+    _, errors = program.communicate(timeout=30)
+    assert time.monotonic() - began < 10, errors
+    assert program.returncode != 0
+    assert "saved in" in errors
+    assert [path.name for path in (tmp_path / "latest").iterdir()], errors

@@ -1,0 +1,147 @@
+"""Kills a training again and again and checks that it ends as if nothing had happened.
+
+    python tools/kill_training.py [--kills 100] [--seed 0] [--folder DIR] [--quiet]
+
+A training with Dropout, BatchNormalization, shuffling and saves in the middle of its epochs runs in
+a child process and is killed (SIGKILL) at a random moment, inside of a save too. The same call then
+goes on, until it is done; then the next training begins. Each must end with weights, optimizer,
+statistics, key and logs that are bit for bit those of a training that nobody disturbed.
+"""
+
+import argparse
+import hashlib
+import json
+import os
+import pathlib
+import random
+import shutil
+import signal
+import sys
+import tempfile
+import time
+import warnings
+
+# one core a training; what is compiled is kept for the next process
+os.environ.setdefault("XLA_FLAGS", "--xla_cpu_multi_thread_eigen=false")
+os.environ.setdefault("JAX_PERSISTENT_CACHE_MIN_COMPILE_TIME_SECS", "0")
+
+import jax
+import numpy as np
+import orbax.checkpoint  # noqa: F401  (once, before the processes part)
+
+import fkeras as fk
+from fkeras import layers
+
+EPOCHS, ROWS, BATCH = 4, 76, 8
+
+
+def train(folder):
+    """Trains, or goes on, and returns a digest of all that is left."""
+    rng = np.random.default_rng(0)
+    x = rng.normal(size=(ROWS, 6)).astype("float32")
+    y = (x[:, 0] > 0).astype("int32") + (x[:, 1] > 0)
+    inputs = fk.Input((6,))
+    h = layers.BatchNormalization()(layers.Dropout(0.3)(layers.Dense(12, "relu")(inputs)))
+    model = fk.Model(inputs, layers.Dense(3, "softmax")(h))
+    trainer = fk.Trainer("adam", "sparse_categorical_crossentropy", metrics=["accuracy"])
+    run = trainer.init(model, jax.random.key(7))
+    checkpoint = None if folder is None else fk.Checkpoint(str(folder), every=3)
+    run, history = trainer.fit(
+        run, x, y, BATCH, EPOCHS, verbose=0, validation_split=0.2, checkpoint=checkpoint
+    )
+    digest = hashlib.sha256()
+    for path, leaf in jax.tree_util.tree_flatten_with_path(run)[0]:
+        array = np.asarray(leaf)
+        digest.update(f"{jax.tree_util.keystr(path)} {array.dtype} {array.shape}".encode())
+        digest.update(array.tobytes())
+    digest.update(json.dumps([history.history, history.epoch]).encode())
+    return digest.hexdigest()
+
+
+def child(folder, answer, errors):
+    """Trains in a process of its own; returns its number."""
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")  # that it forks: no computation has run in this process
+        number = os.fork()
+    if number:
+        return number
+    code = 1
+    try:
+        os.setsid()
+        sys.stderr = errors.open("a")
+        done = answer.with_suffix(".part")
+        done.write_text(train(folder))
+        done.rename(answer)
+        code = 0
+    except BaseException:
+        import traceback
+
+        traceback.print_exc()
+        sys.stderr.flush()
+    os._exit(code)
+
+
+def wait(number, limit=None):
+    """Whether the process ended in time by itself, and its exit code."""
+    began = time.monotonic()
+    while limit is None or time.monotonic() - began < limit:
+        done, status = os.waitpid(number, os.WNOHANG)
+        if done:
+            return True, os.waitstatus_to_exitcode(status)
+        time.sleep(0.002)
+    return False, None
+
+
+def main():
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("--kills", type=int, default=100)
+    parser.add_argument("--seed", type=int, default=0)
+    parser.add_argument("--folder", type=pathlib.Path)
+    parser.add_argument("--quiet", action="store_true")
+    options = parser.parse_args()
+    home = options.folder or pathlib.Path(tempfile.mkdtemp())
+    home.mkdir(parents=True, exist_ok=True)
+    jax.config.update("jax_compilation_cache_dir", str(home / "programs"))
+    errors, answer, folder = home / "errors.txt", home / "answer", home / "saves"
+
+    def ended(code):
+        if code:
+            sys.exit(f"the training failed:\n{errors.read_text()}")
+        digest = answer.read_text()
+        answer.unlink()
+        return digest
+
+    def whole(place):
+        number = child(place, answer, errors)
+        began = time.monotonic()
+        return ended(wait(number)[1]), time.monotonic() - began
+
+    plain, _ = whole(None)
+    expected, _ = whole(folder)
+    assert plain == expected, "saving changes the training"
+    shutil.rmtree(folder)
+    _, seconds = whole(folder)  # all programs are compiled now
+    shutil.rmtree(folder)
+    draw, kills, trainings, longest = random.Random(options.seed), 0, 0, 0
+    row = 0
+    while kills < options.kills:
+        number = child(folder, answer, errors)
+        done, code = wait(number, draw.uniform(0.1, 1.0) * seconds)
+        if done:
+            assert ended(code) == expected, f"training {trainings} ended with other numbers"
+            trainings, longest, row = trainings + 1, max(longest, row), 0
+            shutil.rmtree(folder)
+            continue
+        os.kill(number, signal.SIGKILL)
+        os.waitpid(number, 0)
+        kills, row = kills + 1, row + 1
+        if not options.quiet:
+            print(f"\r{kills} kills, {trainings} trainings ended alike", end="", flush=True)
+    assert whole(folder)[0] == expected, "the last training ended with other numbers"
+    print(f"\r{kills} kills, {trainings + 1} trainings ended bit for bit alike", flush=True)
+    if options.folder is None:
+        shutil.rmtree(home)
+
+
+if __name__ == "__main__":
+    main()
