@@ -241,6 +241,9 @@ def test_nothing_there(tmp_path):
     assert restore(tmp_path / "nowhere", small()) is None
     with open_store(Checkpoint(tmp_path / "new" / "folder")) as store:
         assert store.restore(small()) is None and store.best(small()) is None
+    with pytest.raises(ValueError, match="'latest' or 'best' as kind, received 'bets'. Did you"):
+        restore(tmp_path, small(), kind="bets")
+    assert restore(Checkpoint(tmp_path), small(), kind="best") is None
 
 
 def test_files_of_others_are_left_alone(tmp_path):
@@ -410,14 +413,17 @@ def test_another_fingerprint_is_told_before_the_structure(tmp_path):
 
 # errors
 
+PLACES = ("write_arrays", "write_manifest", "disk.flush_all", "disk.twin", "disk.publish")
+PLACES += ("os.mkdir", "tempfile.mkdtemp", "manifest.json")
+
 
 @pytest.mark.parametrize(
-    "error", [(errno.ENOSPC, "warn"), (errno.ENOSPC, "stop"), (errno.EIO, "warn")]
-)
-@pytest.mark.parametrize(
-    "place",
-    ["write_arrays", "write_manifest", "disk.flush_all", "disk.twin", "disk.publish", "os.mkdir"]
-    + ["tempfile.mkdtemp", "manifest.json"],
+    ("place", "error"),
+    [
+        *((place, (errno.ENOSPC, "warn")) for place in PLACES),
+        *((place, (errno.ENOSPC, "stop")) for place in PLACES[:2]),
+        *((place, (errno.EIO, "warn")) for place in PLACES[-2:]),
+    ],
 )
 def test_an_error_at_any_point_leaves_the_save_before(tmp_path, monkeypatch, place, error):
     number, wish = error
@@ -640,7 +646,7 @@ KILLS = """
         os.close(write)
         with os.fdopen(read) as lines:
             assert lines.readline() == "ready\\n"
-            time.sleep(delays.uniform(0.0, 0.09))
+            time.sleep(delays.uniform(0.0, 0.12))
             os.kill(child, signal.SIGKILL)
             os.waitpid(child, 0)
             least = max([least, *map(int, lines)])

@@ -210,6 +210,16 @@ def test_weight_lists_round_trip(case):
 
 
 @each_case
+def test_freezing_reaches_every_weight(case):
+    layer, _ = case.build()
+    frozen = fk.freeze(layer)
+    assert fk.engine.trainable_weights(frozen) == {}
+    assert frozen.get_config()["trainable"] is False
+    thawed = fk.unfreeze(frozen)
+    assert len(fk.engine.trainable_weights(thawed)) == len(jax.tree.leaves(layer))
+
+
+@each_case
 def test_the_docstring_has_its_parts(case):
     cls = type(case.layer)
     doc = inspect.cleandoc(cls.__doc__ or "")

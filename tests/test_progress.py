@@ -106,3 +106,19 @@ def test_a_history_draws_itself():
     assert len(history.plot("acc").axes) == 1
     with pytest.raises(ValueError, match=r"no log 'los'. Did you mean 'loss'"):
         history.plot(["los"])
+
+
+def test_a_notebook_gets_the_line_without_codes(monkeypatch):
+    stream = type("OutStream", (io.StringIO,), {"__module__": "ipykernel.iostream"})()
+    line = Progress("auto", 1, 2, stream)
+    line.start(0)
+    line.compile_starts()
+    line.compiled()
+    line.step(1, 4, lambda: {"loss": 123456.75})
+    line.end({"loss": 1.0}, 8)
+    text = stream.getvalue()
+    assert line.verbose == 1
+    assert "\x1b" not in text
+    last = text.rsplit("\r", 1)[1]
+    assert "loss 1.0000" in last
+    assert len(last.rstrip("\n")) >= len(text.split("\r")[-2].rstrip())

@@ -68,6 +68,17 @@ def test_validation_and_evaluation_take_batches_too():
     assert history.history["val_loss"] == pytest.approx(other.history["val_loss"], rel=1e-5)
 
 
+def test_class_weights_count_in_batches_too():
+    model = fk.Sequential([fk.Input((3,)), layers.Dense(2, "softmax")])
+    trainer = fk.Trainer("sgd", "sparse_categorical_crossentropy")
+    run, labels = trainer.init(model, KEY), (X[:, 0] > 0).astype("int32")
+    made = [(X[i : i + 8], labels[i : i + 8], Y[i : i + 8, 0] ** 2) for i in range(0, 44, 8)]
+    options = {"class_weight": {0: 0.2, 1: 3.0}, "verbose": 0}
+    one, _ = trainer.fit(run, made, **options)
+    two, _ = trainer.fit(run, X, labels, 8, shuffle=False, sample_weight=Y[:, 0] ** 2, **options)
+    chex.assert_trees_all_close(one.model, two.model, rtol=1e-5, atol=1e-6)
+
+
 def test_a_mapped_file_is_read_row_by_row(tmp_path, monkeypatch):
     mapped = np.memmap(tmp_path / "x", "float64", "w+", shape=X.shape)
     mapped[:] = X
@@ -196,3 +207,25 @@ def test_datasets_of_grain_are_sources():
     run, history = TRAINER.fit(RUN, made, epochs=2, verbose=0)
     chex.assert_trees_all_close(run.model, FITTED.model, rtol=1e-5, atol=1e-6)
     assert history.params["steps"] == 6
+
+
+def test_a_loader_of_grain_goes_on_where_it_was_left(tmp_path):
+    grain = pytest.importorskip("grain")
+
+    def made():
+        rows = grain.MapDataset.source(np.arange(44)).shuffle(seed=3)
+        return rows.map(lambda row: (X[row], Y[row])).batch(8).to_iter_dataset()
+
+    whole, _ = TRAINER.fit(RUN, made(), epochs=2, verbose=0)
+    plan = fk.Checkpoint(str(tmp_path), every=1)
+
+    def cut(step, run, logs):
+        if step == 4:
+            raise OSError("power cut")
+
+    power = fk.callbacks.LambdaCallback(on_batch_end=cut)
+    options = {"epochs": 2, "verbose": 0, "checkpoint": plan, "steps_per_execution": 1}
+    with pytest.raises(OSError, match="power cut"):
+        TRAINER.fit(RUN, made(), callbacks=[power], **options)
+    run, _ = TRAINER.fit(RUN, made(), **options)
+    chex.assert_trees_all_equal(run.model, whole.model)

@@ -32,7 +32,7 @@ import orbax.checkpoint  # noqa: F401  (once, before the processes part)
 import fkeras as fk
 from fkeras import layers
 
-EPOCHS, ROWS, BATCH = 4, 76, 8
+EPOCHS, ROWS, BATCH = 3, 76, 8
 
 
 def train(folder):

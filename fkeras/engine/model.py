@@ -16,6 +16,7 @@ from fkeras.engine.graph_config import graph_config, graph_from_config
 from fkeras.engine.input import InputLayer, symbolic
 from fkeras.engine.layer import Layer
 from fkeras.engine.network import Network
+from fkeras.engine.skeleton import skeleton_of
 from fkeras.engine.spec import Spec
 
 
@@ -154,11 +155,8 @@ def set_trainable(layer: Layer, trainable: bool) -> Layer:
         inner = {n: set_trainable(one, trainable) for n, one in layer.layers.items()}
         made = layer.replace(layers=FrozenDict(inner), trainable=trainable)
         return made.replace(graph=refreshed(made))
-    changed = {
-        field.name: _set_in(getattr(layer, field.name), trainable)
-        for field in dataclasses.fields(layer)
-        if field.init
-    }
+    children = skeleton_of(layer).children
+    changed = {name: _set_in(getattr(layer, name), trainable) for name in children}
     return layer.replace(**{**changed, "trainable": trainable})
 
 

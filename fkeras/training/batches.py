@@ -34,7 +34,7 @@ class Batches:
             number of the step.
         steps: how many batches an epoch has; None for all that come.
         what: the call's name in messages.
-        check: called with every batch.
+        check: called with every batch; returns it with its weights.
         first: the first batch that came, on the host: it fixes shapes and dtypes.
         running: the iterator that the next batch comes from.
         seen: how many batches came.
@@ -44,7 +44,7 @@ class Batches:
     source: Any
     steps: int | None
     what: str
-    check: Callable[[Any], None]
+    check: Callable[[Any], Any]
     first: Any = None
     running: Iterator | None = None
     seen: int = 0
@@ -128,12 +128,12 @@ class Batches:
         if self.first is not None:
             self._compare(host, what)
         try:
-            self.check(host)
+            batch = self.check(host)
         except Exception as error:
             error.add_note(f"in batch {number + 1} of Trainer.{self.what}")
             raise
         self.first = host if self.first is None else self.first
-        return host
+        return batch
 
     def _compare(self, batch: Any, what: str) -> None:
         old, structure = jax.tree_util.tree_flatten_with_path(self.first)

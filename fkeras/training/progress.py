@@ -72,7 +72,11 @@ class Progress:
             raise ValueError(f"verbose: expected 0, 1, 2 or 'auto', received {verbose!r}.")
         self.stream = sys.stdout if stream is None else stream
         terminal = bool(getattr(self.stream, "isatty", lambda: False)())
-        self.verbose = (1 if terminal else 2) if verbose in (1, "auto") else verbose
+        # a notebook draws a line again as a terminal does, but takes no codes that erase
+        self.notebook = type(self.stream).__module__.startswith("ipykernel")
+        live = terminal or self.notebook
+        self.verbose = (1 if live else 2) if verbose in (1, "auto") else verbose
+        self.width = 0
         self.epochs, self.steps, self.title = epochs, steps, title
         self.epoch, self.compiling = 0, 0.0
         self.stopped: float | None = None
@@ -91,21 +95,21 @@ class Progress:
     def compile_starts(self) -> None:
         """The first step is being compiled."""
         if self.verbose == 1:
-            self._write(f"\r{self.head}  compiling ...")
+            self._draw(f"{self.head}  compiling ...")
 
     def compiled(self) -> None:
         """The first step is there."""
         self.compiling = time.perf_counter() - self.began
         self.drawn = 0.0
         if self.verbose == 1:
-            self._write(f"\r{self.head}  compiled in {format_time(self.compiling)}\x1b[K")
+            self._draw(f"{self.head}  compiled in {format_time(self.compiling)}")
 
     def step(self, number: int, rows: int, logs: Callable[[], Mapping[str, float]]) -> None:
         """Step `number` is done; asks for the logs where the line is drawn again."""
         now = time.perf_counter()
         if self.verbose == 1 and now - self.drawn >= _INTERVAL and number != self.steps:
             self.drawn = now
-            self._write(f"\r{self._line(number, rows, logs())}\x1b[K")
+            self._draw(self._line(number, rows, logs()))
 
     def stop(self) -> None:
         """The steps are done; what follows, such as a validation, is not their time."""
@@ -116,7 +120,10 @@ class Progress:
         if self.verbose:
             self.steps = number if self.steps is None else self.steps
             line = self._line(number or self.steps or 0, rows, logs)
-            self._write(f"\r{line}\x1b[K\n" if self.verbose == 1 else f"{line}\n")
+            if self.verbose == 1:
+                self._draw(line)
+                line = ""
+            self._write(f"{line}\n")
 
     def _line(self, number: int, rows: int, logs: Mapping[str, float]) -> str:
         done = round(_WIDTH * number / self.steps) if self.steps else 0
@@ -129,6 +136,12 @@ class Progress:
         note = f"  (compile {format_time(self.compiling)})" if self.compiling > 0.1 else ""
         steps = "?" if self.steps is None else self.steps
         return f"{self.head}  {number}/{steps} {bar} {speed}  {format_logs(logs)}{note}"
+
+    def _draw(self, line: str) -> None:
+        """Writes over the line that stands there."""
+        rest = " " * max(self.width - len(line), 0) if self.notebook else "\x1b[K"
+        self.width = len(line)
+        self._write(f"\r{line}{rest}")
 
     def _write(self, text: str) -> None:
         self.stream.write(text)

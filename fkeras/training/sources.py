@@ -87,12 +87,12 @@ def _refuse(call: str, what: str, **given: Any) -> None:
 
 
 def _batches(trainer: Any, model: Any, x: Any, steps: Any, call: str, class_weight: Any) -> Batches:
-    def check(batch: tuple) -> None:
+    def checked(batch: tuple) -> tuple:
         sharding.check_rows(trainer, data.length(batch))
         check_rows(trainer, model, batch, data.length(batch), finite=False)
-        weighted(batch, class_weight, model)
+        return weighted(batch, class_weight, model)
 
-    return Batches(x, steps, call, check)
+    return Batches(x, steps, call, checked)
 
 
 def _host(x: Any, y: Any, sample_weight: Any, call: str) -> tuple:

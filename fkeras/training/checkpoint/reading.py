@@ -10,13 +10,15 @@ from typing import Any
 
 import numpy as np
 
+from fkeras.engine import suggest
 from fkeras.training.checkpoint import arrays as named
 from fkeras.training.checkpoint import disk
 from fkeras.training.checkpoint.compare import compare
 from fkeras.training.checkpoint.errors import BrokenSaveError, CheckpointError
 from fkeras.training.checkpoint.manifest import read_manifest
 from fkeras.training.checkpoint.orbax_files import load_orbax, read_arrays
-from fkeras.training.checkpoint.writing import LATEST
+from fkeras.training.checkpoint.plan import Checkpoint
+from fkeras.training.checkpoint.writing import BEST, LATEST
 
 
 @dataclasses.dataclass(frozen=True)
@@ -41,7 +43,7 @@ class Restored:
 
 
 def restore(
-    directory: str,
+    directory: Any,
     like: Any,
     *,
     kind: str = LATEST,
@@ -50,7 +52,7 @@ def restore(
     """The newest whole save in a folder; it takes no lock, a run may be writing there.
 
     Args:
-        directory: the folder of a `Checkpoint`.
+        directory: the folder of a `Checkpoint`, or the `Checkpoint`.
         like: a pytree of arrays or `ShapeDtypeStruct`s: the structure, dtypes, shapes and places
             that the arrays shall have; or a function that makes it of the save's info and the
             facts of its arrays by name.
@@ -63,6 +65,7 @@ def restore(
     Raises:
         CheckpointError: where the save is of another structure or fingerprint, or where no save is
             whole; it lists what differs, or what is wrong with each.
+        ValueError: for a kind that there is not.
 
     Example:
         >>> import tempfile, numpy as np
@@ -74,8 +77,15 @@ def restore(
         >>> found.step, found.info, found.tree
         (7, {'epoch': 1}, {'w': array([1., 2.], dtype=float32)})
     """
+    if kind not in (LATEST, BEST):
+        raise ValueError(
+            f"restore: expected {LATEST!r} or {BEST!r} as kind, received {kind!r}."
+            f"{suggest(kind, (LATEST, BEST))} Pass one of these."
+        )
     load_orbax()
-    folder = os.path.join(os.path.expanduser(os.fspath(directory)), kind)
+    if not isinstance(directory, Checkpoint):
+        directory = Checkpoint(directory)
+    folder = os.path.join(directory.directory, kind)
     reasons: dict[str, str] = {}
     while True:
         left = [save for save in disk.saves(folder) if save.path not in reasons]
