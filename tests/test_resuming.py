@@ -79,6 +79,19 @@ def test_the_same_call_goes_on_where_it_was_left(tmp_path, every):
     assert (int(longer.step), more.epoch) == (20, [0, 1, 2, 3])
 
 
+def test_a_training_that_was_left_at_the_last_batch_of_an_epoch_goes_on(tmp_path):
+    class Cut(fk.Callback):
+        def on_test_begin(self, run):
+            raise OSError("power cut")
+
+    for epoch in range(3):
+        with pytest.raises(OSError, match="power cut"):
+            fit(fk.Checkpoint(str(tmp_path), every=1), epochs=epoch + 1, callbacks=[Cut()])
+        run, history = fit(fk.Checkpoint(str(tmp_path), every=1), epochs=epoch + 1)
+    chex.assert_trees_all_equal(run, WHOLE)
+    assert history == LOGS
+
+
 def test_callbacks_remember_and_an_early_end_stays_one(tmp_path):
     stop = fk.callbacks.EarlyStopping("val_loss", patience=1, min_delta=10.0)
     first, history = fit(tmp_path, epochs=9, callbacks=[stop])
@@ -179,7 +192,10 @@ def test_a_broken_save_is_passed_over(tmp_path):
 def test_two_trainings_cannot_share_a_folder(tmp_path):
     from fkeras.training.checkpoint import open_store
 
-    with open_store(fk.Checkpoint(str(tmp_path))), pytest.raises(fk.CheckpointError, match="no other run writes to"):
+    with (
+        open_store(fk.Checkpoint(str(tmp_path))),
+        pytest.raises(fk.CheckpointError, match="no other run writes to"),
+    ):
         fit(tmp_path)
 
 

@@ -168,7 +168,9 @@ class EpochLoop:
         return join(self.structure, self.leaves, self.outer)
 
     def _floats(self) -> dict[str, Any]:
-        return as_floats(self.names, self.logs) if self.logs else {}
+        # a training that goes on after the last batch of an epoch makes no call
+        logs = self.logs or step.compiled_logs(self.trainer, self.structure, self.leaves)
+        return as_floats(self.names, logs)
 
     def _visit(self, done: int, state: Any) -> None:
         position = np.asarray([self.outer.position[0], done], "int32")

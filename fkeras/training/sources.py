@@ -74,6 +74,12 @@ def _arrays(trainer: Any, host: tuple, size: int, steps: int | None) -> feeds.Fe
     sharding.check_rows(trainer, size)
     feed = feeds.feed_of(host, size, steps)
     feed = dataclasses.replace(feed, size=sharding.rows_for(trainer, feed.size))
+    most = -(-len(feed) // feed.size)
+    if steps is not None and steps > most:
+        raise ValueError(
+            f"Trainer: expected at most {most} steps, which {len(feed)} rows in batches "
+            f"of {feed.size} make, received {steps}. Ask for fewer, or repeat the rows."
+        )
     return feeds.placed(feed, trainer.mesh)
 
 

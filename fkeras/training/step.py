@@ -131,6 +131,13 @@ compiled_train = jax.jit(_train, static_argnums=(0, 1, 2))
 donating_train = jax.jit(_train, static_argnums=(0, 1, 2), donate_argnums=3)
 
 
+@functools.partial(jax.jit, static_argnums=(0, 1))
+def compiled_logs(trainer: Any, structure: Any, leaves: tuple) -> dict[str, jax.Array]:
+    """The logs of the sums that a run holds."""
+    run = jax.tree.unflatten(structure, leaves)
+    return objective.results(objective.heads(trainer, run.model), run.metrics)
+
+
 @functools.partial(jax.jit, static_argnums=(0, 1, 2))
 def compiled_test(
     trainer: Any, structure: Any, mode: str, leaves: tuple, carry: tuple, rows: Any, steps: Any
