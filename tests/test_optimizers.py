@@ -1,5 +1,8 @@
 """Optimizers: Keras's numbers, optax's protocol, legal carries, configuration."""
 
+import dataclasses
+import functools
+import json
 import pickle
 
 import jax
@@ -17,13 +20,11 @@ STEPS = 20
 
 OPTIMIZERS = (
     optimizers.SGD(0.1),
-    optimizers.SGD(0.1, momentum=0.9),
     optimizers.SGD(0.1, momentum=0.9, nesterov=True, weight_decay=0.01),
     optimizers.RMSprop(0.01),
     optimizers.RMSprop(0.01, rho=0.8, momentum=0.5, centered=True, epsilon=1e-3),
     optimizers.Adam(0.01),
     optimizers.Adam(0.01, amsgrad=True, epsilon=1e-2),
-    optimizers.Adam(0.01, weight_decay=0.1),
     optimizers.AdamW(0.01),
     optimizers.AdamW(0.01, 0.1, 0.8, 0.99),
     optimizers.Adamax(0.01),
@@ -43,6 +44,19 @@ OPTIMIZERS = (
     optimizers.Lamb(0.01, weight_decay=0.1),
     optimizers.Adafactor(0.1),
     optimizers.Adafactor(0.5, relative_step=False, weight_decay=0.01),
+    optimizers.Muon(0.02),
+    optimizers.Muon(
+        0.02,
+        exclude_layers=["^zer"],
+        exclude_embeddings=False,
+        nesterov=False,
+        rms_rate=None,
+        adam_lr_ratio=0.5,
+        adam_weight_decay=None,
+        weight_decay=0.1,
+    ),
+    optimizers.ScheduleFreeAdamW(0.01),
+    optimizers.ScheduleFreeAdamW(0.01, 0.8, 0.99, warmup_steps=7, weight_decay=0.1),
     optimizers.SGD(0.1, clipnorm=0.5),
     optimizers.SGD(0.1, clipvalue=0.1),
     optimizers.Adam(0.01, global_clipnorm=0.5),
@@ -50,11 +64,38 @@ OPTIMIZERS = (
     optimizers.SGD(schedules.PiecewiseConstantDecay([3, 9], [0.1, 0.05, 0.01]), weight_decay=0.1),
 )
 
+# what several steps, or none, have in common
+OPTIONS = (
+    optimizers.SGD(0.1, momentum=0.9, use_ema=True, ema_momentum=0.8),
+    optimizers.Adam(0.01, weight_decay=0.1, use_ema=True, ema_overwrite_frequency=3),
+    optimizers.SGD(0.1, momentum=0.9, clipnorm=1.0, gradient_accumulation_steps=3),
+    optimizers.Nadam(
+        0.01, gradient_accumulation_steps=4, use_ema=True, ema_momentum=0.7, loss_scale_factor=8.0
+    ),
+    optimizers.AdamW(
+        schedules.CosineDecay(0.05, 15),
+        global_clipnorm=0.3,
+        gradient_accumulation_steps=2,
+        use_ema=True,
+        ema_overwrite_frequency=2,
+    ),
+    optimizers.LossScaleOptimizer(optimizers.Adam(0.01, use_ema=True), 1024.0, 4),
+    optimizers.LossScaleOptimizer("sgd"),
+    optimizers.MultiOptimizer(
+        {
+            "zeros": optimizers.RMSprop(0.01, weight_decay=0.1),
+            "re:ker.*": optimizers.SGD(0.1, momentum=0.5, use_ema=True, clipnorm=1.0),
+            "*": "adam",
+        },
+        loss_scale_factor=4.0,
+    ),
+)
+
 
 def problem():
-    """Weights of one, two and three axes, one of them zero, and a gradient for each step."""
+    """Weights of one, two and three axes, the last of them zero, and a gradient for each step."""
     rng = np.random.default_rng(0)
-    shapes = {"bias": (4,), "kernel": (3, 4), "zeros": (2, 3), "third": (2, 3, 2)}
+    shapes = {"bias": (4,), "kernel": (3, 4), "zeros": (2, 3, 2)}
     weights = {n: rng.normal(size=s).astype("float32") for n, s in shapes.items()}
     weights["zeros"] *= 0
     gradients = {n: rng.normal(size=(STEPS, *s)).astype("float32") for n, s in shapes.items()}
@@ -73,16 +114,25 @@ def ours(optimizer, weights, gradients):
     return jax.jit(lambda c: jax.lax.scan(step, c, gradients)[0])((weights, tx.init(weights)))
 
 
+@functools.cache
+def ours_on_the_problem(optimizer):
+    return ours(optimizer, *problem())
+
+
 def keras_optimizer(optimizer):
-    config = optimizers.serialize(optimizer)["config"]
-    return getattr(keras.optimizers, type(optimizer).__name__).from_config(config)
+    # Keras's own deserialize does not know Lamb
+    cls = getattr(keras.optimizers, type(optimizer).__name__)
+    with keras_rules():
+        return cls.from_config(optimizers.serialize(optimizer)["config"])
 
 
-def keras_weights(optimizer, weights, gradients):
+def keras_steps(optimizer, weights, gradients, prepare=lambda made: None):
+    """Keras's weights after all steps, those it would keep at the end, and its own variables."""
     names = sorted(weights)
     with keras_rules():
         made = keras_optimizer(optimizer)
         variables = [keras.Variable(np.asarray(weights[n]), name=n) for n in names]
+        prepare(made)
         made.build(variables)
 
         def step(carry, gradient):
@@ -90,31 +140,69 @@ def keras_weights(optimizer, weights, gradients):
             return (values, state), None
 
         carry = ([v.value for v in variables], [v.value for v in made.variables])
-        values, _ = jax.jit(lambda c: jax.lax.scan(step, c, gradients)[0])(carry)
-    return dict(zip(names, values, strict=True))
+        values, state = jax.jit(lambda c: jax.lax.scan(step, c, gradients)[0])(carry)
+        for variable, value in zip([*variables, *made.variables], [*values, *state], strict=True):
+            variable.assign(value)
+        made.finalize_variable_values(variables)
+    kept = [np.asarray(v.value) for v in variables]
+    own = {v.path: np.asarray(v.value) for v in made.variables}
+    return dict(zip(names, values, strict=True)), dict(zip(names, kept, strict=True)), own
+
+
+def assert_trees_close(mine, expected, **tolerances):
+    tolerances = {"rtol": 1e-5, "atol": 1e-5} | tolerances
+    assert sorted(mine) == sorted(expected)
+    for name, value in expected.items():
+        np.testing.assert_allclose(mine[name], value, err_msg=name, **tolerances)
 
 
 @pytest.mark.parametrize("optimizer", OPTIMIZERS, ids=repr)
 def test_twenty_steps_equal_keras(optimizer):
     weights, gradients = problem()
-    mine, state = ours(optimizer, weights, gradients)
-    expected = keras_weights(optimizer, weights, gradients)
-    for name, value in expected.items():
-        np.testing.assert_allclose(mine[name], value, rtol=1e-5, atol=1e-5, err_msg=name)
+    mine, state = ours_on_the_problem(optimizer)
+    expected, _, _ = keras_steps(optimizer, weights, gradients)
+    assert_trees_close(mine, expected)
     assert int(state.count) == STEPS
+    assert optimizer.finalize(state, mine) is mine
 
 
-@pytest.mark.parametrize("optimizer", OPTIMIZERS, ids=repr)
+@pytest.mark.parametrize("optimizer", OPTIONS, ids=repr)
+def test_twenty_steps_with_options_equal_keras(optimizer):
+    weights, gradients = problem()
+    mine, state = ours_on_the_problem(optimizer)
+    expected, kept, _ = keras_steps(optimizer, weights, gradients)
+    assert_trees_close(mine, expected)
+    assert_trees_close(optimizer.finalize(state, mine), kept)
+
+
+@pytest.mark.parametrize("optimizer", [*OPTIMIZERS, *OPTIONS], ids=repr)
 def test_values_and_configuration(optimizer):
-    config = optimizers.serialize(optimizer)
+    config = json.loads(json.dumps(optimizers.serialize(optimizer)))
     assert optimizers.deserialize(config) == optimizer
     assert optimizers.get(config) == optimizer
     assert pickle.loads(pickle.dumps(optimizer)) == optimizer
     assert hash(optimizers.deserialize(config)) == hash(optimizer)
+    assert dataclasses.replace(optimizer, name="mine") != optimizer
+
+
+def without_names(value):
+    """JSON data without the names, which Keras makes up."""
+    if isinstance(value, dict):
+        return {k: without_names(v) for k, v in value.items() if k not in ("name", "patterns")}
+    return [without_names(v) for v in value] if isinstance(value, list) else value
+
+
+@pytest.mark.parametrize("optimizer", [*OPTIMIZERS, *OPTIONS], ids=repr)
+def test_what_keras_writes_is_read(optimizer):
+    made = keras_optimizer(optimizer)
     with keras_rules():
-        theirs = dict(config, config=keras_optimizer(optimizer).get_config())
-    theirs["config"]["name"] = optimizer.name
-    assert optimizers.deserialize(theirs) == optimizer
+        theirs = dict(optimizers.serialize(optimizer), config=made.get_config())
+    again = optimizers.deserialize(json.loads(json.dumps(theirs)))
+    if isinstance(optimizer, optimizers.MultiOptimizer):
+        assert again.optimizer_map[-1][0] == "*"  # its default
+        return
+    ours_again = without_names(optimizers.serialize(again))
+    assert ours_again == without_names(optimizers.serialize(optimizer))
 
 
 @pytest.mark.parametrize("name", sorted({type(o).__name__ for o in OPTIMIZERS}))
@@ -126,7 +214,9 @@ def test_names_and_defaults_of_keras(name):
 
 
 @pytest.mark.parametrize(
-    "optimizer", {type(o): o for o in OPTIMIZERS[:-2]}.values(), ids=lambda o: type(o).__name__
+    "optimizer",
+    {type(o): o for o in OPTIMIZERS[:-2] + OPTIONS[5:]}.values(),
+    ids=lambda o: type(o).__name__,
 )
 def test_low_precision_weights_keep_dtypes(optimizer):
     weights, gradients = problem()
@@ -138,7 +228,7 @@ def test_low_precision_weights_keep_dtypes(optimizer):
         assert not leaf.weak_type
         assert leaf.dtype in ("int32", "float32")
     assert all(np.isfinite(np.asarray(w, "float32")).all() for w in jax.tree.leaves(new))
-    full, _ = ours(optimizer, weights, gradients)
+    full, _ = ours_on_the_problem(optimizer)
     np.testing.assert_allclose(new["kernel"].astype("float32"), full["kernel"], atol=0.1)
 
 
@@ -158,13 +248,249 @@ def test_the_rate_of_a_running_training_changes_without_a_new_compilation():
     assert len(traces) == 1
 
 
-def test_vmap_over_members():
-    tx = optimizers.Adam(0.1).transformation()
-    weights = {"w": jnp.ones((3, 2))}
-    state = jax.vmap(tx.init)(weights)
-    deltas, state = jax.vmap(tx.update)({"w": jnp.ones((3, 2))}, state, weights)
-    np.testing.assert_allclose(deltas["w"], -0.1, rtol=1e-5)
-    assert state.count.shape == (3,)
+def test_vmap_trains_members_of_different_rates_and_decays():
+    weights, gradients = problem()
+    rates, decays = jnp.array([0.1, 0.02, 0.0]), jnp.array([0.0, 0.1, 0.5])
+    optimizer = optimizers.Adam(1.0, weight_decay=1.0)
+    tx = optimizer.transformation()
+
+    def train(rate, decay):
+        state = tx.init(weights)._replace(learning_rate=rate, weight_decay=decay)
+
+        def step(carry, gradient):
+            deltas, state = tx.update(gradient, carry[1], carry[0])
+            return (optax.apply_updates(carry[0], deltas), state), None
+
+        return jax.lax.scan(step, (weights, state), gradients)[0]
+
+    found, state = jax.jit(jax.vmap(train))(rates, decays)
+    assert state.count.shape == state.learning_rate.shape == state.weight_decay.shape == (3,)
+    for member, (rate, decay) in enumerate(zip(rates, decays, strict=True)):
+        alone = optimizers.Adam(float(rate), weight_decay=float(decay))
+        expected, _ = ours(alone, weights, gradients)
+        assert_trees_close({n: w[member] for n, w in found.items()}, expected)
+
+
+DIFFERENTIABLE = (
+    optimizers.SGD(0.1, momentum=0.9, weight_decay=0.1, clipnorm=1.0),
+    optimizers.AdamW(0.1, global_clipnorm=2.0, use_ema=True, gradient_accumulation_steps=2),
+    optimizers.Adafactor(0.1, weight_decay=0.1),
+)
+
+
+@pytest.mark.parametrize("optimizer", DIFFERENTIABLE, ids=lambda o: type(o).__name__)
+def test_hypergradients(optimizer):
+    """Also where a weight has no gradient, whose root has no derivative."""
+    tx = optimizer.transformation()
+    start = {"a": jnp.array([1.0, -2.0, 0.5]), "dead": jnp.array([[3.0, 1.0]])}
+
+    def loss(weights):
+        return jnp.sum(jnp.square(weights["a"] - 0.3)) + 0.0 * jnp.sum(weights["dead"])
+
+    @jax.jit
+    def trained(rate, decay):
+        state = tx.init(start)._replace(learning_rate=rate, weight_decay=decay)
+        weights = start
+        for _ in range(3):
+            deltas, state = tx.update(jax.grad(loss)(weights), state, weights)
+            weights = optax.apply_updates(weights, deltas)
+        return loss(weights) + jnp.sum(weights["dead"])
+
+    at = jnp.float32(0.1), jnp.float32(0.1)
+    slopes = jax.jit(jax.grad(trained, argnums=(0, 1)))(*at)
+    for slope, step in zip(slopes, ((1e-3, 0.0), (0.0, 1e-3)), strict=True):
+        ahead, behind = (
+            trained(at[0] + sign * step[0], at[1] + sign * step[1]) for sign in (1, -1)
+        )
+        np.testing.assert_allclose(slope, (ahead - behind) / 2e-3, rtol=0.02, atol=2e-3)
+
+
+def test_weight_decay_is_a_leaf_only_where_there_is_some():
+    for optimizer, leaves in ((optimizers.Adam(), 1), (optimizers.AdamW(), 2)):
+        state = optimizer.transformation().init({})
+        assert len(jax.tree.leaves(state._replace(count=None))) == leaves
+    assert optimizers.SGD(weight_decay=0.0).transformation().init({}).weight_decay == 0
+
+
+def test_scalars_are_computed_once_for_all_weights():
+    weights = {f"layer_{i}/kernel": jnp.ones((2, 2)) for i in range(10)}
+    for optimizer, powers in ((optimizers.Adam(), 2), (optimizers.Nadam(), 3)):
+        tx = optimizer.transformation()
+        program = str(jax.make_jaxpr(tx.update)(weights, tx.init(weights), weights))
+        assert program.count(" pow ") == powers
+
+
+def test_the_count_costs_a_loop_nothing():
+    """XLA joins it with the loop's counter: a step of SGD is one fusion a weight and a sum."""
+    tx = optimizers.SGD().transformation()
+    weights = {"a": jnp.ones(3), "b": jnp.ones((2, 2))}
+
+    def step(carry, _):
+        deltas, state = tx.update(carry[0], carry[1], carry[0])
+        return (optax.apply_updates(carry[0], deltas), state), None
+
+    run = jax.jit(lambda carry: jax.lax.scan(step, carry, None, length=32)[0])
+    (_, state), text = (f((weights, tx.init(weights))) for f in (run, lambda c: run.lower(c)))
+    assert int(state.count) == 32
+    carried = next(line for line in text.compile().as_text().splitlines() if " while(" in line)
+    assert carried.split(" while(")[0].count("s32[]") == 1
+
+
+def test_the_count_stays_at_its_end():
+    state = optimizers.Adam(0.1).transformation().init(jnp.ones(2))
+    state = state._replace(count=jnp.int32(2**31 - 1))
+    for _ in range(2):
+        delta, state = optimizers.Adam(0.1).transformation().update(jnp.ones(2), state)
+        assert np.isfinite(delta).all()
+
+
+@pytest.mark.parametrize("patterns", ["bias", ("bias",), ["*ias", "nothing"]], ids=str)
+def test_weights_excluded_from_decay(patterns):
+    optimizer = optimizers.AdamW(0.01, 0.3, exclude_from_weight_decay=patterns)
+    assert optimizers.deserialize(optimizers.serialize(optimizer)) == optimizer
+    weights, gradients = problem()
+    mine, _ = ours(optimizer, weights, gradients)
+    plain = optimizers.AdamW(0.01, 0.3)
+    expected, _, _ = keras_steps(
+        plain, weights, gradients, lambda made: made.exclude_from_weight_decay(var_names=["bias"])
+    )
+    assert_trees_close(mine, expected)
+
+
+def test_exclusion_goes_by_paths_in_any_tree():
+    tree = {"dense": {"kernel": jnp.ones(2), "bias": jnp.ones(2)}, "more": [jnp.ones(2)]}
+    optimizer = optimizers.SGD(1.0, weight_decay=0.5, exclude_from_weight_decay=("dense/b*", "e/0"))
+    tx = optimizer.transformation()
+    deltas, _ = tx.update(jax.tree.map(jnp.zeros_like, tree), tx.init(tree), tree)
+    found = [float(d[0]) for d in jax.tree.leaves(deltas)]
+    assert found == [0.0, -0.5, 0.0]
+
+
+def test_muon_gives_embeddings_to_adamw():
+    weights = {"embedding_1/embeddings": jnp.ones((3, 2)), "dense/kernel": jnp.ones((3, 2))}
+    state = optimizers.Muon().transformation().init(weights)
+    assert list(jax.tree.leaves(state.slots["velocity"])[0].shape) == [3, 2]
+    assert state.slots["velocity"]["dense/kernel"] is None
+    state = optimizers.Muon(exclude_layers=["^dense"]).transformation().init(weights)
+    assert state.slots["velocity"]["dense/kernel"].shape == (3, 2)
+    changed = optimizers.Muon(exclude_embeddings=False).transformation().init(weights)
+    assert "velocity" not in changed.slots
+
+
+def test_accumulated_updates_wait_and_then_take_the_mean():
+    tx = optimizers.SGD(1.0, gradient_accumulation_steps=2).transformation()
+    state, weights = tx.init(jnp.zeros(1)), jnp.zeros(1)
+    first, state = tx.update(jnp.array([1.0]), state, weights)
+    second, state = tx.update(jnp.array([2.0]), state, weights)
+    np.testing.assert_allclose([first[0], second[0]], [0.0, -1.5])
+    assert int(state.count) == 2
+    assert float(state.slots["gradient_accumulator"][0]) == 0.0
+
+
+def test_the_average_of_the_weights():
+    weights = {"w": jnp.array([2.0], "bfloat16")}
+    optimizer = optimizers.SGD(1.0, use_ema=True, ema_momentum=0.5)
+    tx = optimizer.transformation()
+    state = tx.init(weights)
+    np.testing.assert_allclose(optimizers.ema_weights(state)["w"], 2.0)
+    for _ in range(2):
+        deltas, state = tx.update({"w": jnp.array([0.5], "bfloat16")}, state, weights)
+        weights = optax.apply_updates(weights, deltas)
+    np.testing.assert_allclose(optimizers.ema_weights(state)["w"], 1.25)
+    kept = optimizer.finalize(state, weights)
+    assert kept["w"].dtype == "bfloat16"
+    outer = optimizers.MultiOptimizer({"w": optimizer, "v": "sgd"})
+    state = outer.transformation().init(weights | {"v": jnp.ones(2)})
+    assert list(optimizers.ema_weights(state)) == ["w"]
+
+
+@pytest.mark.parametrize("overflows", [(), (2, 3, 9)], ids=str)
+def test_dynamic_loss_scale_equals_keras(overflows):
+    weights, gradients = problem()
+    for index in overflows:
+        gradients["bias"] = gradients["bias"].at[index, 1].set(jnp.inf if index % 2 else jnp.nan)
+    optimizer = optimizers.LossScaleOptimizer(optimizers.Adam(0.01), 8.0, dynamic_growth_steps=3)
+    mine, state = ours(optimizer, weights, gradients)
+    expected, _, own = keras_steps(optimizer, weights, gradients)
+    assert_trees_close(mine, expected)
+    theirs = {path.split("/")[-1]: value for path, value in own.items()}
+    assert float(state.scale) == theirs["dynamic_scale"] != 8.0
+    assert int(state.step_counter) == theirs["step_counter"]
+    assert int(state.inner.count) == STEPS - len(overflows)
+
+
+def test_a_dynamic_loss_scale_stays_a_power_of_two():
+    for scale, gradient in ((2.0**127, 1.0), (2.0**-126, jnp.nan)):
+        tx = optimizers.LossScaleOptimizer("sgd", scale, dynamic_growth_steps=1).transformation()
+        _, state = tx.update(jnp.float32(gradient), tx.init(jnp.float32(0.0)))
+        assert float(state.scale) == scale
+
+
+@pytest.mark.parametrize("dtype", ["float16", "float32"])
+def test_scaled_losses_and_gradients_cancel(dtype):
+    weights = {"w": jnp.array([2.0], dtype)}
+    for optimizer in (
+        optimizers.SGD(1.0, loss_scale_factor=512.0),
+        optimizers.LossScaleOptimizer(optimizers.SGD(1.0, loss_scale_factor=3.0)),
+        optimizers.LossScaleOptimizer(optax.sgd(1.0)),
+        optimizers.MultiOptimizer({"*": optimizers.SGD(1.0)}, loss_scale_factor=512.0),
+    ):
+        tx = optimizer.transformation()
+        state = tx.init(weights)
+
+        def loss(weights, optimizer=optimizer, state=state):
+            return optimizer.scale_loss(jnp.sum(weights["w"] * 2.0**-14), state)
+
+        for given in (weights, None):
+            deltas, _ = tx.update(jax.grad(loss)(weights), state, given)
+            assert deltas["w"].dtype == dtype
+            np.testing.assert_allclose(deltas["w"].astype("float32"), -(2.0**-14))
+    plain = optimizers.SGD().scale_loss(jnp.float32(2.0), None)
+    assert float(plain) == 2.0
+
+
+def test_optimizers_by_pattern():
+    multi = optimizers.MultiOptimizer(
+        {"encoder/*": "sgd", "re:.*/(bias|beta)": optax.sgd(0.5), "*": optimizers.Adam(1e-4)}
+    )
+    same = optimizers.MultiOptimizer(multi.optimizer_map)
+    weights = {
+        "encoder/bias": jnp.ones(2),
+        "head": {"bias": jnp.ones(2), "kernel": jnp.ones((2, 2)), "hole": None},
+    }
+    assert same == multi
+    assert hash(same) == hash(multi)
+    reordered = optimizers.MultiOptimizer(tuple(reversed(multi.optimizer_map)))
+    assert reordered != multi
+    tx = multi.transformation()
+    gradients = jax.tree.map(jnp.ones_like, weights)
+    deltas, state = tx.update(gradients, tx.init(weights), weights)
+    assert jax.tree.structure(deltas) == jax.tree.structure(weights)
+    found = [float(d.ravel()[0]) for d in jax.tree.leaves(deltas)]
+    np.testing.assert_allclose(found, [-0.01, -0.5, -1e-4], rtol=1e-5)
+    assert int(state.states["encoder/*"].count) == 1
+    assert list(tx.update(gradients, state)[1].states) == ["encoder/*", "re:.*/(bias|beta)", "*"]
+    kept = multi.finalize(state, weights)
+    assert kept["head"]["bias"] is weights["head"]["bias"]
+    for outer in (multi, optimizers.LossScaleOptimizer(optax.sgd(0.1))):
+        with pytest.raises(TypeError, match="optax has no JSON form"):
+            outer.get_config()
+    with pytest.raises(ValueError, match="two at 'a/b'"):
+        tx.init({"a": {"b": jnp.ones(1)}, "a/b": jnp.ones(1)})
+
+
+def test_a_map_of_keras_is_read():
+    with keras_rules():
+        made = keras.optimizers.MultiOptimizer(
+            keras.optimizers.OptimizerMap(
+                keras.optimizers.Adam(),
+                {"encoder/.*": keras.optimizers.SGD(0.1), "a/b": keras.optimizers.SGD(0.2)},
+            )
+        )
+        config = dict(made.get_config(), name=None)
+    read = optimizers.MultiOptimizer.from_config(config)
+    assert [pattern for pattern, _ in read.optimizer_map] == ["re:a/b", "re:encoder/.*", "*"]
+    assert read.optimizer_map[0][1].learning_rate == 0.2
 
 
 def test_holes_in_the_tree_stay_holes():
@@ -199,6 +525,16 @@ def test_optax_transformations_pass_through():
     assert optimizers.get(None) is None
 
 
+class Crowded(optimizers.Optimizer):
+    def slots(self, weight):
+        return {"average": weight}
+
+
+def multi_init(optimizer_map):
+    weights = {"bias": jnp.ones(2), "kernel": jnp.ones((2, 2))}
+    return optimizers.MultiOptimizer(optimizer_map).transformation().init(weights)
+
+
 @pytest.mark.parametrize(
     ("call", "words"),
     [
@@ -211,8 +547,65 @@ def test_optax_transformations_pass_through():
         (lambda: optimizers.SGD(clipnorm=-1), "clipnorm: expected a number above 0"),
         (lambda: optimizers.SGD(clipnorm=1, clipvalue=1), "at most one of"),
         (lambda: optimizers.Ftrl(learning_rate_power=1), "learning_rate_power"),
-        (lambda: optimizers.SGD.from_config({"use_ema": True}), "there is no use_ema here"),
-        (lambda: optimizers.SGD(use_ema=True), "use_ema"),
+        (lambda: optimizers.SGD(use_ema=True, ema_momentum=2), "ema_momentum: expected a number"),
+        (lambda: optimizers.SGD(ema_overwrite_frequency=0), "ema_overwrite_frequency: expected"),
+        (lambda: optimizers.SGD(gradient_accumulation_steps=1), "of 2 or more, or None"),
+        (lambda: optimizers.SGD(loss_scale_factor=-1.0), "loss_scale_factor: expected"),
+        (lambda: optimizers.SGD(weight_decay="much"), "weight_decay: expected a number or None"),
+        (lambda: optimizers.SGD(exclude_from_weight_decay=3), "names or patterns of weights"),
+        (lambda: optimizers.SGD.from_config({"use_emma": True}), "unknown key 'use_emma'"),
+        (lambda: optimizers.Muon(exclude_layers=["("]), "expected regular expressions"),
+        (lambda: optimizers.Muon(ns_steps=0), "ns_steps: expected a whole number of 1 or more"),
+        (lambda: optimizers.ScheduleFreeAdamW(beta_1=0.0), "beta_1: expected a number above 0"),
+        (
+            lambda: optimizers.ema_weights(optimizers.SGD().transformation().init({})),
+            "use_ema=True",
+        ),
+        (
+            lambda: optimizers.SGD(use_ema=True).finalize(
+                optimizers.SGD(use_ema=True).transformation().init({"a": jnp.ones(1)}), {}
+            ),
+            "SGD.finalize: .* 'a' is not in both",
+        ),
+        (lambda: Crowded(use_ema=True).transformation().init([1.0]), "slot 'average'"),
+        (lambda: optimizers.BaseOptimizer().transformation().init({}), "its own slots and step"),
+        (
+            lambda: optimizers.BaseOptimizer().transformation().update({}, None),
+            "its own slots and step",
+        ),
+        (lambda: optimizers.LossScaleOptimizer(None), "expected an optimizer inside"),
+        (
+            lambda: optimizers.LossScaleOptimizer(optimizers.LossScaleOptimizer("sgd")),
+            "does not scale the loss itself",
+        ),
+        (lambda: optimizers.LossScaleOptimizer("sgd", None), "initial_scale: expected"),
+        (lambda: optimizers.LossScaleOptimizer("sgd", 0.0), "initial_scale: expected"),
+        (lambda: optimizers.LossScaleOptimizer("sgd", 1.0, 0), "dynamic_growth_steps: expected"),
+        (
+            lambda: optimizers.LossScaleOptimizer.from_config(
+                {"inner_optimizer": "sgd", "use_ema": True}
+            ),
+            "unknown key 'use_ema'",
+        ),
+        (lambda: optimizers.MultiOptimizer({}), "expected optimizers by patterns"),
+        (lambda: optimizers.MultiOptimizer(print), "expected optimizers by patterns"),
+        (lambda: optimizers.MultiOptimizer(["sgd"]), "a pattern and its optimizer"),
+        (lambda: optimizers.MultiOptimizer({"re:(": "sgd"}), "a regular expression after 're:'"),
+        (
+            lambda: optimizers.MultiOptimizer({"*": optimizers.LossScaleOptimizer("sgd")}),
+            "Put LossScaleOptimizer around",
+        ),
+        (lambda: optimizers.MultiOptimizer([("*", "sgd"), ("*", "adam")]), "is given twice"),
+        (lambda: multi_init({"b*": "sgd"}), "no pattern fits the weight 'kernel'"),
+        (
+            lambda: multi_init({"gamma": "sgd", "*": "sgd"}),
+            "'gamma' fits no weight .* weights are: bias, kernel",
+        ),
+        (lambda: multi_init({"*": "sgd", "b*": "sgd"}), "no weight by the patterns before it"),
+        (
+            lambda: optimizers.MultiOptimizer.from_config({"optimizer_map": "mine"}),
+            "configuration of an OptimizerMap",
+        ),
         (
             lambda: optimizers.transformation(optimizers.Optimizer()).update(
                 [1.0], optimizers.transformation(optimizers.Optimizer()).init([1.0])
@@ -230,7 +623,7 @@ def test_messages(call, words):
 
 
 def test_weights_are_asked_for():
-    for optimizer in (optimizers.AdamW(), optimizers.Lamb()):
+    for optimizer in (optimizers.AdamW(), optimizers.Lamb(), optimizers.SGD(use_ema=True)):
         tx = optimizer.transformation()
         with pytest.raises(ValueError, match="expected the weights too"):
             tx.update(jnp.ones(2), tx.init(jnp.ones(2)))

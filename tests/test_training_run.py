@@ -5,6 +5,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
+from jax import experimental
 
 import fkeras as fk
 from fkeras import layers
@@ -59,12 +60,12 @@ def test_sixty_four_members_of_a_population_are_as_sixty_four_trainings():
 
 
 def test_hypergradients_agree_with_finite_differences():
-    x = fk.Input((3,))
-    model = fk.Model(x, layers.Dense(1)(layers.Dense(4, "tanh")(x)))
     trainer = fk.Trainer(fk.optimizers.AdamW(0.02, weight_decay=0.1), "mse")
-    with jax.enable_x64(True):
+    with (jax.enable_x64 if hasattr(jax, "enable_x64") else experimental.enable_x64)(True):
+        x = fk.Input((3,), dtype="float64")
+        h = layers.Dense(4, "tanh", dtype="float64")(x)
+        model = fk.Model(x, layers.Dense(1, dtype="float64")(h))
         start = trainer.init(model, KEY)
-        start = jax.tree.map(lambda a: a.astype("float64") if a.dtype == "float32" else a, start)
         rows = X[:24].astype("float64"), Y[:24].astype("float64")
         held = X[24:].astype("float64"), Y[24:].astype("float64")
 

@@ -8,18 +8,9 @@ import jax
 import jax.numpy as jnp
 
 from fkeras.engine.config import option
-from fkeras.optimizers.descent import fraction, zeros
-from fkeras.optimizers.optimizer import Optimizer, rate
-
-
-def moving_mean(mean: jax.Array, value: jax.Array, beta: float | jax.Array) -> jax.Array:
-    """Mean + (1 - beta) * (value - mean)."""
-    return mean + (value - mean) * (1.0 - beta)
-
-
-def power(base: float, count: jax.Array) -> jax.Array:
-    """base**count in the dtype of `count`."""
-    return jnp.power(jnp.asarray(base, count.dtype), count)
+from fkeras.optimizers.numeric import moving_mean, power, root, zeros
+from fkeras.optimizers.optimizer import Optimizer
+from fkeras.optimizers.options import fraction, rate
 
 
 def _adam_slots(weight: jax.Array, amsgrad: bool) -> dict[str, jax.Array]:
@@ -27,11 +18,15 @@ def _adam_slots(weight: jax.Array, amsgrad: bool) -> dict[str, jax.Array]:
     return slots | {"velocity_hat": zeros(weight)} if amsgrad else slots
 
 
+def adam_rate(rate: jax.Array, count: jax.Array, beta_1: float, beta_2: float) -> jax.Array:
+    """The learning rate corrected for means that began at 0."""
+    return rate * jnp.sqrt(1.0 - power(beta_2, count)) / (1.0 - power(beta_1, count))
+
+
 def adam_step(
     gradient: jax.Array,
     slots: dict[str, jax.Array],
-    rate: jax.Array,
-    count: jax.Array,
+    alpha: jax.Array,
     beta_1: float,
     beta_2: float,
     epsilon: float,
@@ -39,12 +34,11 @@ def adam_step(
     """One step of Adam on one weight, with AMSGrad where there is a slot "velocity_hat"."""
     m = moving_mean(slots["momentum"], gradient, beta_1)
     v = moving_mean(slots["velocity"], jnp.square(gradient), beta_2)
-    alpha = rate * jnp.sqrt(1.0 - power(beta_2, count)) / (1.0 - power(beta_1, count))
     new = {"momentum": m, "velocity": v}
     if "velocity_hat" in slots:
         v = new["velocity_hat"] = jnp.maximum(slots["velocity_hat"], v)
     # Keras adds epsilon before it corrects for the first steps, optax after
-    return -(alpha * m) / (jnp.sqrt(v) + epsilon), new
+    return -alpha * m / (root(v) + epsilon), new
 
 
 class Adam(Optimizer):
@@ -77,8 +71,11 @@ class Adam(Optimizer):
     def slots(self, weight: jax.Array) -> dict[str, jax.Array]:
         return _adam_slots(weight, self.amsgrad)
 
+    def prepare(self, rate, count):
+        return adam_rate(rate, count, self.beta_1, self.beta_2)
+
     def step(self, gradient, weight, slots, rate, count):
-        return adam_step(gradient, slots, rate, count, self.beta_1, self.beta_2, self.epsilon)
+        return adam_step(gradient, slots, rate, self.beta_1, self.beta_2, self.epsilon)
 
 
 class AdamW(Optimizer):
@@ -109,8 +106,11 @@ class AdamW(Optimizer):
     def slots(self, weight: jax.Array) -> dict[str, jax.Array]:
         return _adam_slots(weight, self.amsgrad)
 
+    def prepare(self, rate, count):
+        return adam_rate(rate, count, self.beta_1, self.beta_2)
+
     def step(self, gradient, weight, slots, rate, count):
-        return adam_step(gradient, slots, rate, count, self.beta_1, self.beta_2, self.epsilon)
+        return adam_step(gradient, slots, rate, self.beta_1, self.beta_2, self.epsilon)
 
 
 class Adamax(Optimizer):
@@ -136,11 +136,14 @@ class Adamax(Optimizer):
     def slots(self, weight: jax.Array) -> dict[str, jax.Array]:
         return {"momentum": zeros(weight), "norm": zeros(weight)}
 
+    def prepare(self, rate, count):
+        return rate, 1.0 - power(self.beta_1, count)
+
     def step(self, gradient, weight, slots, rate, count):
+        rate, correction = rate
         m = moving_mean(slots["momentum"], gradient, self.beta_1)
         u = jnp.maximum(self.beta_2 * slots["norm"], jnp.abs(gradient))
-        divisor = (1.0 - power(self.beta_1, count)) * (u + self.epsilon)
-        return -(rate * m) / divisor, {"momentum": m, "norm": u}
+        return -rate * m / (correction * (u + self.epsilon)), {"momentum": m, "norm": u}
 
 
 class Nadam(Optimizer):
@@ -168,15 +171,18 @@ class Nadam(Optimizer):
         product = jnp.ones_like(zeros(weight), shape=())
         return {"momentum": zeros(weight), "velocity": zeros(weight), "product": product}
 
-    def step(self, gradient, weight, slots, rate, count):
+    def prepare(self, rate, count):
         now = self.beta_1 * (1.0 - 0.5 * power(0.96, count))
         later = self.beta_1 * (1.0 - 0.5 * power(0.96, count + 1.0))
+        return rate, now, later, 1.0 - power(self.beta_2, count)
+
+    def step(self, gradient, weight, slots, rate, count):
+        rate, now, later, correction = rate
         product = slots["product"] * now
         m = moving_mean(slots["momentum"], gradient, self.beta_1)
         v = moving_mean(slots["velocity"], jnp.square(gradient), self.beta_2)
         m_hat = later * m / (1.0 - product * later) + (1.0 - now) * gradient / (1.0 - product)
-        v_hat = v / (1.0 - power(self.beta_2, count))
-        delta = -(rate * m_hat) / (jnp.sqrt(v_hat) + self.epsilon)
+        delta = -rate * m_hat / (root(v / correction) + self.epsilon)
         return delta, {"momentum": m, "velocity": v, "product": product}
 
 
@@ -205,14 +211,16 @@ class Lamb(Optimizer):
     def slots(self, weight: jax.Array) -> dict[str, jax.Array]:
         return {"momentum": zeros(weight), "velocity": zeros(weight)}
 
+    def prepare(self, rate, count):
+        return rate, 1.0 - power(self.beta_1, count), 1.0 - power(self.beta_2, count)
+
     def step(self, gradient, weight, slots, rate, count):
+        rate, correction_1, correction_2 = rate
         m = moving_mean(slots["momentum"], gradient, self.beta_1)
         v = moving_mean(slots["velocity"], jnp.square(gradient), self.beta_2)
-        m_hat = m / (1.0 - power(self.beta_1, count))
-        v_hat = v / (1.0 - power(self.beta_2, count))
-        direction = m_hat / (jnp.sqrt(v_hat) + self.epsilon)
-        size = jnp.sqrt(jnp.sum(jnp.square(weight)))
-        length = jnp.sqrt(jnp.sum(jnp.square(direction)))
+        direction = m / correction_1 / (root(v / correction_2) + self.epsilon)
+        size = root(jnp.sum(jnp.square(weight)))
+        length = root(jnp.sum(jnp.square(direction)))
         usable = (size > 0) & (length > 0)
         ratio = jnp.where(usable, size / jnp.where(usable, length, 1.0), 1.0)
         return -(ratio * rate * direction), {"momentum": m, "velocity": v}

@@ -8,8 +8,9 @@ import jax
 import jax.numpy as jnp
 
 from fkeras.engine.config import option
-from fkeras.optimizers.descent import fraction, zeros
-from fkeras.optimizers.optimizer import Optimizer, rate
+from fkeras.optimizers.numeric import root, zeros
+from fkeras.optimizers.optimizer import Optimizer
+from fkeras.optimizers.options import fraction, rate
 
 
 class RMSprop(Optimizer):
@@ -46,10 +47,11 @@ class RMSprop(Optimizer):
         if self.centered:
             mean = self.rho * slots["average_gradient"] + (1.0 - self.rho) * gradient
             new["average_gradient"], variance = mean, v - jnp.square(mean)
-        delta = rate * gradient / jnp.sqrt(variance + self.epsilon)
-        if self.momentum:
-            delta = new["momentum"] = self.momentum * slots["momentum"] + delta
-        return -delta, new
+        if not self.momentum:
+            return -rate * gradient / jnp.sqrt(variance + self.epsilon), new
+        step = rate * gradient / jnp.sqrt(variance + self.epsilon)
+        new["momentum"] = self.momentum * slots["momentum"] + step
+        return -new["momentum"], new
 
 
 class Adagrad(Optimizer):
@@ -76,7 +78,7 @@ class Adagrad(Optimizer):
 
     def step(self, gradient, weight, slots, rate, count):
         total = slots["accumulator"] + jnp.square(gradient)
-        return -(rate * gradient) / jnp.sqrt(total + self.epsilon), {"accumulator": total}
+        return -rate * gradient / jnp.sqrt(total + self.epsilon), {"accumulator": total}
 
 
 class Adadelta(Optimizer):
@@ -110,7 +112,7 @@ class Adadelta(Optimizer):
 
 
 def _rms(x: jax.Array) -> jax.Array:
-    return jnp.sqrt(jnp.mean(jnp.square(x)))
+    return root(jnp.mean(jnp.square(x)))
 
 
 class Adafactor(Optimizer):

@@ -8,23 +8,9 @@ import jax
 import jax.numpy as jnp
 
 from fkeras.engine.config import option
-from fkeras.optimizers.optimizer import Optimizer, rate, working_dtype
-
-
-def fraction(name: str) -> Any:
-    """A converter that takes numbers from 0 to 1."""
-
-    def convert(value: Any) -> float:
-        if isinstance(value, bool) or not isinstance(value, int | float) or not 0 <= value <= 1:
-            raise ValueError(f"{name}: expected a number from 0 to 1, received {value!r}.")
-        return float(value)
-
-    return convert
-
-
-def zeros(weight: jax.Array) -> jax.Array:
-    """Zeros of a weight's shape, in the dtype of its state."""
-    return jnp.zeros_like(weight, dtype=working_dtype(weight))
+from fkeras.optimizers.numeric import zeros
+from fkeras.optimizers.optimizer import Optimizer
+from fkeras.optimizers.options import fraction, rate
 
 
 class SGD(Optimizer):

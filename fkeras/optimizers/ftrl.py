@@ -8,8 +8,9 @@ import jax
 import jax.numpy as jnp
 
 from fkeras.engine.config import option
-from fkeras.optimizers.descent import zeros
-from fkeras.optimizers.optimizer import Optimizer, rate
+from fkeras.optimizers.numeric import zeros
+from fkeras.optimizers.optimizer import Optimizer
+from fkeras.optimizers.options import rate
 
 
 def _at_least_zero(name: str) -> Any:

@@ -11,9 +11,12 @@ import optax
 from fkeras.engine.config import lookup
 from fkeras.optimizers.adam import Adam, Adamax, AdamW, Lamb, Nadam
 from fkeras.optimizers.adaptive import Adadelta, Adafactor, Adagrad, RMSprop
+from fkeras.optimizers.base import BaseOptimizer
 from fkeras.optimizers.descent import SGD, Lion
 from fkeras.optimizers.ftrl import Ftrl
+from fkeras.optimizers.muon import Muon
 from fkeras.optimizers.optimizer import Optimizer
+from fkeras.optimizers.schedule_free import ScheduleFreeAdamW
 
 _CLASSES = (
     SGD,
@@ -28,6 +31,8 @@ _CLASSES = (
     Ftrl,
     Lion,
     Lamb,
+    Muon,
+    ScheduleFreeAdamW,
 )
 NAMES: Mapping[str, type[Optimizer]] = types.MappingProxyType(
     {cls.__name__.lower(): cls for cls in _CLASSES} | {cls.__name__: cls for cls in _CLASSES}
@@ -36,11 +41,11 @@ NAMES: Mapping[str, type[Optimizer]] = types.MappingProxyType(
 
 def get(
     identifier: Any, custom_objects: Mapping[str, Any] | None = None
-) -> Optimizer | optax.GradientTransformation | None:
+) -> BaseOptimizer | optax.GradientTransformation | None:
     """The optimizer that a name, a value or a configuration means; None for none.
 
     Args:
-        identifier: Keras's name of an optimizer, an `Optimizer` or its class, what `serialize`
+        identifier: Keras's name of an optimizer, one of ours or its class, what `serialize`
             wrote, or any optax transformation, which is returned as it is.
         custom_objects: your own by name.
 
@@ -55,7 +60,7 @@ def get(
     if _is_transformation(identifier):
         return identifier
     optimizer = lookup(identifier, "optimizer", NAMES, custom_objects)
-    if optimizer is None or isinstance(optimizer, Optimizer) or _is_transformation(optimizer):
+    if optimizer is None or isinstance(optimizer, BaseOptimizer) or _is_transformation(optimizer):
         return optimizer
     raise TypeError(
         f"Expected an optimizer, received {optimizer!r}, which has no init and update. Pass a name "
@@ -81,4 +86,4 @@ def transformation(identifier: Any) -> optax.GradientTransformation:
     optimizer = get(identifier)
     if optimizer is None:
         raise TypeError("Expected an optimizer, received None. Pass a name such as 'adam'.")
-    return optimizer.transformation() if isinstance(optimizer, Optimizer) else optimizer
+    return optimizer.transformation() if isinstance(optimizer, BaseOptimizer) else optimizer

@@ -172,6 +172,7 @@ def _epochs(
             saver.end_epoch(run, logs)
     if saver is not None:
         saver.end(run)
+    run = optimizer_state.finalized(trainer.optimizer, run)
     run, _ = hooks.call(callbacks, "on_train_end", run)
     params = {
         "epochs": options.epochs,

@@ -7,7 +7,7 @@ from typing import Any
 
 import jax
 
-from fkeras.engine import FKerasError, trainable_weights, unfreeze
+from fkeras.engine import FKerasError, replace_weights, trainable_weights, unfreeze
 from fkeras.optimizers import transformation
 
 
@@ -52,6 +52,15 @@ def follow(optimizer: Any, opt_state: Any, model: Any) -> Any:
     return structure.unflatten(
         [old.get(jax.tree_util.keystr(path), fresh) for path, fresh in paths]
     )
+
+
+def finalized(optimizer: Any, run: Any) -> Any:
+    """The run with the weights that its optimizer keeps at the end: the average, with `use_ema`."""
+    if not hasattr(optimizer, "finalize"):  # a plain optax transformation
+        return run
+    weights = trainable_weights(run.model)
+    kept = optimizer.finalize(run.opt_state, weights)
+    return run if kept is weights else run.replace(model=replace_weights(run.model, kept))
 
 
 # A memo of a pure function of hashable values: every epoch asks the same.

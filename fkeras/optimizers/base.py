@@ -1,0 +1,100 @@
+"""What every optimizer is: a frozen value that makes a pair of pure functions."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import jax
+import optax
+
+from fkeras.engine.config import Configurable
+from fkeras.optimizers.numeric import working_dtype
+
+
+class BaseOptimizer(Configurable):
+    """A rule for the updates of all weights together; `Optimizer` is one for each weight.
+
+    Example:
+        >>> import fkeras as fk
+        >>> isinstance(fk.optimizers.SGD(), BaseOptimizer)
+        True
+    """
+
+    def transformation(self) -> optax.GradientTransformation:
+        """The optimizer as a pair of pure functions, `init` and `update`, as optax has them.
+
+        Returns:
+            A transformation whose updates `optax.apply_updates` adds to the weights.
+
+        Example:
+            >>> import jax.numpy as jnp
+            >>> import fkeras as fk
+            >>> optimizer = fk.optimizers.SGD(0.5).transformation()
+            >>> state = optimizer.init({"w": jnp.ones(2)})
+            >>> optimizer.update({"w": jnp.ones(2)}, state)[0]
+            {'w': Array([-0.5, -0.5], dtype=float32)}
+        """
+        return optax.GradientTransformation(self._init, self._update)
+
+    def scale_loss(self, loss: jax.Array, opt_state: Any) -> jax.Array:
+        """The loss to differentiate: `update` takes its gradients and divides the factor out.
+
+        Args:
+            loss: the loss, a scalar.
+            opt_state: the optimizer's state, which may hold the factor.
+
+        Example:
+            >>> import jax.numpy as jnp
+            >>> import fkeras as fk
+            >>> fk.optimizers.SGD(loss_scale_factor=8.0).scale_loss(jnp.float32(0.5), None)
+            Array(4., dtype=float32)
+        """
+        return loss
+
+    def finalize(self, opt_state: Any, weights: Any) -> Any:
+        """The weights to keep at the end of a training: the average of them, where there is one.
+
+        Args:
+            opt_state: the optimizer's state.
+            weights: the weights as trained.
+
+        Example:
+            >>> import jax.numpy as jnp
+            >>> import fkeras as fk
+            >>> optimizer = fk.optimizers.SGD(0.5, use_ema=True, ema_momentum=0.5)
+            >>> tx, weights = optimizer.transformation(), jnp.float32(2.0)
+            >>> state = tx.init(weights)
+            >>> for _ in range(2):
+            ...     delta, state = tx.update(jnp.float32(1.0), state, weights)
+            ...     weights = weights + delta
+            >>> weights, optimizer.finalize(state, weights)
+            (Array(1., dtype=float32), Array(1.25, dtype=float32))
+        """
+        return weights
+
+    def _init(self, weights: Any) -> Any:
+        raise NotImplementedError(
+            f"{type(self).__name__}: an optimizer needs its own slots and step. Subclass "
+            "fk.optimizers.Optimizer."
+        )
+
+    def _update(self, gradients: Any, state: Any, weights: Any = None) -> tuple[Any, Any]:
+        raise NotImplementedError(
+            f"{type(self).__name__}: an optimizer needs its own slots and step. Subclass "
+            "fk.optimizers.Optimizer."
+        )
+
+
+def scaled(loss: jax.Array, factor: Any) -> jax.Array:
+    """The loss times a factor, in float32 where the loss has fewer bits: the factor is large."""
+    dtype = working_dtype(loss)
+    return loss.astype(dtype) * (factor.astype(dtype) if hasattr(factor, "astype") else factor)
+
+
+def check_has_config(where: str, optimizer: Any) -> None:
+    """Raises TypeError for a transformation of optax, of which nothing can be saved."""
+    if not isinstance(optimizer, BaseOptimizer):
+        raise TypeError(
+            f"{where}: a transformation of optax has no JSON form. Use an optimizer of fkeras to "
+            "save it."
+        )

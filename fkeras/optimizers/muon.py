@@ -1,0 +1,135 @@
+"""Muon: steps of matrices are made orthogonal; AdamW for all other weights."""
+
+from __future__ import annotations
+
+import math
+import re
+from typing import Any, ClassVar
+
+import jax
+import jax.numpy as jnp
+
+from fkeras.engine.config import option
+from fkeras.optimizers.adam import adam_rate, adam_step
+from fkeras.optimizers.numeric import root, zeros
+from fkeras.optimizers.optimizer import Optimizer
+from fkeras.optimizers.options import fraction, number_or_none, rate, whole, words
+
+
+def orthogonal(x: jax.Array, a: float, b: float, c: float, steps: int) -> jax.Array:
+    """A matrix with the singular vectors of `x`, whose singular values are all near 1.
+
+    Args:
+        x: a matrix.
+        a: the factor of x in each step x = a x + b (x x') x + c (x x')**2 x.
+        b: that of the third power.
+        c: that of the fifth power.
+        steps: how many steps.
+
+    Example:
+        >>> x = jnp.diag(jnp.array([3.0, 0.5]))
+        >>> jnp.round(orthogonal(x, 2.0, -1.5, 0.5, steps=8), 3)
+        Array([[1., 0.],
+               [0., 1.]], dtype=float32)
+    """
+    tall = x.shape[-2] > x.shape[-1]
+    x = x.T if tall else x
+    x = x / (root(jnp.sum(jnp.square(x))) + 1e-7)
+    for _ in range(steps):
+        square = x @ x.T
+        x = a * x + (b * square + c * square @ square) @ x
+    return x.T if tall else x
+
+
+def _expressions(value: Any) -> tuple[str, ...]:
+    patterns = words("exclude_layers")(value)
+    for pattern in patterns:
+        try:
+            re.compile(pattern)
+        except re.error as error:
+            raise ValueError(
+                f"exclude_layers: expected regular expressions, received {pattern!r}: {error}. "
+                "For a layer's name as it is write re.escape(name)."
+            ) from None
+    return patterns
+
+
+class Muon(Optimizer):
+    """w -= rate * sqrt(longer side) * rms_rate * orthogonal(m), m a momentum of the gradient.
+
+    Weights that are no matrices, embeddings and those that `exclude_layers` finds are trained by
+    AdamW; name the layer of the outputs there. The further arguments are those of `Optimizer`.
+
+    Args:
+        learning_rate: a number, a schedule, or a function of the step.
+        adam_beta_1: how long AdamW's mean gradient remembers.
+        adam_beta_2: how long AdamW's mean square remembers.
+        adam_weight_decay: the weight decay of AdamW's weights; None for none.
+        epsilon: keeps AdamW's divisor from 0.
+        weight_decay: the weight decay of the matrices; None for none.
+        exclude_layers: regular expressions; a weight in whose path one is found is AdamW's.
+        exclude_embeddings: whether AdamW trains weights with "embedding" in their paths.
+        muon_a: see `orthogonal`.
+        muon_b: see `orthogonal`.
+        muon_c: see `orthogonal`.
+        adam_lr_ratio: AdamW's learning rate as a part of `learning_rate`.
+        momentum: how much of the last gradients stays in m.
+        ns_steps: the steps of `orthogonal`.
+        nesterov: whether the gradient counts as that of the next place.
+        rms_rate: the root mean square of an entry of a step; None for steps that are orthogonal.
+
+    References:
+        Jordan et al. 2024, Muon, https://kellerjordan.github.io/posts/muon/
+        Liu et al. 2025, Muon is Scalable for LLM Training, https://arxiv.org/abs/2502.16982
+
+    Example:
+        >>> Muon(1e-3, exclude_layers=["logits"])
+        Muon(exclude_layers=('logits',))
+    """
+
+    reads_weights: ClassVar[bool] = True
+    learning_rate: Any = option(0.001, convert=rate)
+    adam_beta_1: float = option(0.9, convert=fraction("adam_beta_1"))
+    adam_beta_2: float = option(0.999, convert=fraction("adam_beta_2"))
+    adam_weight_decay: float | None = option(0.004, convert=number_or_none("adam_weight_decay"))
+    epsilon: float = option(1e-7)
+    weight_decay: float | None = option(0.004, convert=number_or_none("weight_decay"), kw_only=True)
+    exclude_layers: tuple[str, ...] = option((), convert=_expressions, kw_only=True)
+    exclude_embeddings: bool = option(True, kw_only=True)
+    muon_a: float = option(3.4445, kw_only=True)
+    muon_b: float = option(-4.775, kw_only=True)
+    muon_c: float = option(2.0315, kw_only=True)
+    adam_lr_ratio: float = option(1, kw_only=True)
+    momentum: float = option(0.95, convert=fraction("momentum"), kw_only=True)
+    ns_steps: int = option(5, convert=whole("ns_steps", 1, none=False), kw_only=True)
+    nesterov: bool = option(True, kw_only=True)
+    rms_rate: float | None = option(0.2, convert=number_or_none("rms_rate"), kw_only=True)
+
+    def _is_adams(self, path: str, weight: jax.Array) -> bool:
+        embedding = self.exclude_embeddings and "embedding" in path.lower()
+        excluded = any(re.search(pattern, path) for pattern in self.exclude_layers)
+        return weight.ndim != 2 or embedding or excluded
+
+    def slots_at(self, path: str, weight: jax.Array) -> dict[str, jax.Array]:
+        slots = {"momentum": zeros(weight)}
+        return slots | {"velocity": zeros(weight)} if self._is_adams(path, weight) else slots
+
+    def decay_at(self, path: str, weight: jax.Array, rate: jax.Array, decay: Any) -> Any:
+        if self._is_adams(path, weight):
+            decay = None if self.adam_weight_decay is None else rate * self.adam_weight_decay
+        return super().decay_at(path, weight, rate, decay)
+
+    def prepare(self, rate, count):
+        betas = (self.adam_beta_1, self.adam_beta_2)
+        return rate, adam_rate(rate * self.adam_lr_ratio, count, *betas)
+
+    def step(self, gradient, weight, slots, rate, count):
+        rate, alpha = rate
+        if "velocity" in slots:
+            betas = (self.adam_beta_1, self.adam_beta_2)
+            return adam_step(gradient, slots, alpha, *betas, self.epsilon)
+        m = slots["momentum"] + (gradient + slots["momentum"] * (self.momentum - 1.0))
+        direction = gradient + self.momentum * m if self.nesterov else m
+        step = orthogonal(direction, self.muon_a, self.muon_b, self.muon_c, self.ns_steps)
+        size = 1.0 if self.rms_rate is None else math.sqrt(max(step.shape)) * self.rms_rate
+        return -(rate * step) * size, {"momentum": m}

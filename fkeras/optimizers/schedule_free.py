@@ -1,0 +1,64 @@
+"""AdamW without a schedule: the average of the weights does what a falling rate would."""
+
+from __future__ import annotations
+
+from typing import Any, ClassVar
+
+import jax
+import jax.numpy as jnp
+
+from fkeras.engine.config import option
+from fkeras.optimizers.numeric import moving_mean, power, root, working_dtype, zeros
+from fkeras.optimizers.optimizer import Optimizer
+from fkeras.optimizers.options import fraction, rate, whole
+
+
+def _above_zero(value: Any) -> float:
+    value = fraction("beta_1")(value)
+    if value == 0:
+        raise ValueError("beta_1: expected a number above 0, up to 1, received 0.0. Such as 0.9.")
+    return value
+
+
+class ScheduleFreeAdamW(Optimizer):
+    """z -= rate * g / (sqrt(v_hat) + epsilon); w = (1 - beta_1) * z + beta_1 * mean of all z.
+
+    The rate needs no schedule. The gradient is that at w, and w is what the model holds, also when
+    it is evaluated, as in Keras. The further arguments are those of `Optimizer`.
+
+    Args:
+        learning_rate: a number, a schedule, or a function of the step.
+        beta_1: how near w is to the mean, above 0.
+        beta_2: how long the mean square remembers.
+        epsilon: keeps the divisor from 0.
+        warmup_steps: the rate rises from 0 over so many steps.
+
+    References:
+        Defazio et al. 2024, The Road Less Scheduled, https://arxiv.org/abs/2405.15682
+    """
+
+    reads_weights: ClassVar[bool] = True
+    learning_rate: Any = option(0.0025, convert=rate)
+    beta_1: float = option(0.9, convert=_above_zero)
+    beta_2: float = option(0.999, convert=fraction("beta_2"))
+    epsilon: float = option(1e-8)
+    warmup_steps: int = option(0, convert=whole("warmup_steps", 0, none=False))
+
+    def slots(self, weight: jax.Array) -> dict[str, jax.Array]:
+        # a copy, since weights and state may be donated together
+        return {"momentum": jnp.array(weight, working_dtype(weight)), "velocity": zeros(weight)}
+
+    def prepare(self, rate, count):
+        rise = jnp.minimum(count / self.warmup_steps, 1.0) if self.warmup_steps else 1.0
+        return rate * rise, 1.0 - power(self.beta_2, count), 1.0 / count
+
+    def step(self, gradient, weight, slots, rate, count):
+        rate, correction, share = rate
+        z = slots["momentum"]
+        v = moving_mean(slots["velocity"], jnp.square(gradient), self.beta_2)
+        # the mean is not kept: the weight and z tell it
+        mean = (weight - (1.0 - self.beta_1) * z) / self.beta_1
+        z = z - rate * gradient / (root(v / correction) + self.epsilon)
+        mean = (1.0 - share) * mean + share * z
+        new = (1.0 - self.beta_1) * z + self.beta_1 * mean
+        return new - weight, {"momentum": z, "velocity": v}
