@@ -285,13 +285,13 @@ def test_hypergradients(optimizer):
     start = {"a": jnp.array([1.0, -2.0, 0.5]), "dead": jnp.array([[3.0, 1.0]])}
 
     def loss(weights):
-        return jnp.sum(jnp.square(weights["a"] - 0.3)) + 0.0 * jnp.sum(weights["dead"])
+        return jnp.sum(jnp.square(weights["a"] - 0.3)) + 0.0 * jnp.sum(jnp.square(weights["dead"]))
 
     @jax.jit
     def trained(rate, decay):
         state = tx.init(start)._replace(learning_rate=rate, weight_decay=decay)
         weights = start
-        for _ in range(3):
+        for _ in range(4):
             deltas, state = tx.update(jax.grad(loss)(weights), state, weights)
             weights = optax.apply_updates(weights, deltas)
         return loss(weights) + jnp.sum(weights["dead"])

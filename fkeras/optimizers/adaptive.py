@@ -8,7 +8,7 @@ import jax
 import jax.numpy as jnp
 
 from fkeras.engine.config import option
-from fkeras.optimizers.numeric import root, zeros
+from fkeras.optimizers.numeric import quotient, root, zeros
 from fkeras.optimizers.optimizer import Optimizer
 from fkeras.optimizers.options import fraction, rate
 
@@ -168,7 +168,7 @@ class Adafactor(Optimizer):
         else:
             row = keep * slots["row"] + (1.0 - keep) * jnp.mean(square, axis=-1)
             column = keep * slots["column"] + (1.0 - keep) * jnp.mean(square, axis=-2)
-            share = row / jnp.mean(row, axis=-1, keepdims=True)
+            share = quotient(row, jnp.mean(row, axis=-1, keepdims=True))
             v = share[..., :, None] * column[..., None, :]
             new = slots | {"row": row, "column": column}
         update = gradient / jnp.sqrt(v)

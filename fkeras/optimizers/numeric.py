@@ -44,3 +44,15 @@ def _root_jvp(primals: tuple, tangents: tuple) -> tuple[jax.Array, jax.Array]:
     positive = y > 0
     slope = jnp.where(positive, 0.5 / jnp.where(positive, y, jnp.ones_like(y)), jnp.zeros_like(y))
     return y, slope * tangents[0]
+
+
+@jax.custom_jvp
+def quotient(x: jax.Array, y: jax.Array) -> jax.Array:
+    """X / y, whose derivative does not divide by the square of y, which may be 0 in float32."""
+    return x / y
+
+
+@quotient.defjvp
+def _quotient_jvp(primals: tuple, tangents: tuple) -> tuple[jax.Array, jax.Array]:
+    q = quotient(*primals)
+    return q, (tangents[0] - q * tangents[1]) / primals[1]
