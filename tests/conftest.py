@@ -9,6 +9,8 @@ os.environ.setdefault("MPLBACKEND", "agg")
 os.environ.setdefault(
     "XLA_FLAGS",
     "--xla_backend_optimization_level=0 --xla_llvm_disable_expensive_passes=true "
+    # its MLIR pipeline makes quicker loops and takes half of the time to compile them
+    "--xla_cpu_use_fusion_emitters=false "
     # eight devices, of which tests use the first unless they ask for more
     "--xla_force_host_platform_device_count=8",
 )

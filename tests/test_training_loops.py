@@ -1,5 +1,7 @@
 """Many steps a call, callbacks, and Keras's own fit as the oracle of the logs."""
 
+import dataclasses
+
 import chex
 import jax
 import jax.numpy as jnp
@@ -10,6 +12,7 @@ from keras_oracle import keras, keras_rules
 import fkeras as fk
 from fkeras import layers
 from fkeras.training import Callback, Stop, feeds, loops, step
+from fkeras.training.donation import donates
 from fkeras.training.state import split
 
 RNG = np.random.default_rng(1)
@@ -245,3 +248,37 @@ def test_masked_sequences_agree_with_keras():
         expected = theirs.evaluate(ids, y, batch_size=2, verbose=0, return_dict=True)
     for name, value in expected.items():
         assert logs[name] == pytest.approx(value, rel=1e-4), name
+
+
+class Program:
+    """A compiled function whose optimised text is given."""
+
+    def __init__(self, *copied):
+        self.copied = copied
+
+    def lower(self, *arguments):
+        return self
+
+    def compile(self):
+        return self
+
+    def as_text(self):
+        return "\n".join(f"%copy = f32[{shape}]{{1,0}} copy(%weight)" for shape in self.copied)
+
+
+@pytest.mark.parametrize(
+    ("plain", "donating", "expected"),
+    [((), (), True), ((), ("8,8",), False), (("8,8", "4"), ("8,8",), True), ((), ("",), True)],
+)
+def test_what_would_be_copied_is_not_overwritten(plain, donating, expected):
+    assert donates(Program(*plain), Program(*donating), 1) is expected
+
+
+@pytest.mark.parametrize("on_nonfinite", ["raise", "ignore"])
+def test_large_runs_are_overwritten_and_compute_the_same(monkeypatch, on_nonfinite):
+    trainer = dataclasses.replace(TRAINER, on_nonfinite=on_nonfinite)
+    small, history = trainer.fit(RUN, X, Y, 8, epochs=2, verbose=0)
+    monkeypatch.setattr("fkeras.training.feeds.device_bytes", lambda: 0)
+    large, again = trainer.fit(RUN, X, Y, 8, epochs=2, verbose=0)
+    chex.assert_trees_all_close(large.model, small.model, rtol=1e-5, atol=1e-6)
+    np.testing.assert_allclose(again.history["loss"], history.history["loss"], rtol=1e-5)

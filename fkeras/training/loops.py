@@ -16,6 +16,7 @@ import jax
 import numpy as np
 
 from fkeras.training import feeds, objective, recovery, step
+from fkeras.training.donation import donates
 from fkeras.training.progress import Progress
 from fkeras.training.state import TrainState, join, own_copy, split, strong
 
@@ -32,6 +33,7 @@ class Pace:
     def __init__(self, fixed: int | None = None):
         self.number, self.calls, self.fixed = fixed or 1, 0, fixed
         self.mode: str | None = None
+        self.overwrites: bool | None = None
         self.began = time.perf_counter()
 
     @property
@@ -64,6 +66,12 @@ class Pace:
             single = slow or large or self.fixed == 1
             self.mode = "once" if single else "loop"
         return self.mode
+
+    def function(self, large: bool, *arguments: Any) -> Any:
+        """The compiled step; for large runs the one that overwrites what it is given, if it may."""
+        if large and self.overwrites is None:
+            self.overwrites = donates(step.compiled_train, step.donating_train, *arguments)
+        return step.donating_train if large and self.overwrites else step.compiled_train
 
 
 @dataclasses.dataclass
@@ -185,7 +193,6 @@ class EpochLoop:
         if self.pace.fresh:
             self.progress.compile_starts()
         before, batches = self.leaves, np.int32(number)
-        function = step.donating_train if self.large else step.compiled_train
         arguments = (before, rows, batches)
         mode = self.pace.choose(
             self.large, step.compiled_train, self.trainer, self.structure, "loop", *arguments
@@ -194,7 +201,8 @@ class EpochLoop:
             arguments = (before, rows, np.int32(0))
         if self.large and self.trainer.on_nonfinite != "ignore":
             mode = "guarded"
-        self.leaves, logs, fine = function(self.trainer, self.structure, mode, *arguments)
+        given = (self.trainer, self.structure, mode, *arguments)
+        self.leaves, logs, fine = self.pace.function(self.large, *given)(*given)
         done = self.epoch.done if done is None else done
         return Call(before, rows, number, done, logs, fine)
 
