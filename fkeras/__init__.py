@@ -10,6 +10,7 @@ from fkeras import (
     metrics,
     ops,
     optimizers,
+    random,
     regularizers,
 )
 from fkeras.engine import (
@@ -105,6 +106,7 @@ __all__ = (
     "optimizers",
     "option",
     "partition",
+    "random",
     "regularizers",
     "rematerialized",
     "rename",

@@ -22,6 +22,7 @@ __all__ = (
     "hard_shrink",
     "hard_sigmoid",
     "hard_silu",
+    "hard_swish",
     "hard_tanh",
     "leaky_relu",
     "linear",
@@ -42,6 +43,7 @@ __all__ = (
     "sparse_sigmoid",
     "sparsemax",
     "squareplus",
+    "swish",
     "tanh",
     "tanh_shrink",
     "threshold",
@@ -80,9 +82,9 @@ def relu(
     if threshold == 0.0 and negative_slope == 0.0:
         y = jax.nn.relu(x)
     else:
-        above = jnp.where(x > threshold, x, jnp.zeros_like(x))
-        below = jnp.where(x > threshold, jnp.zeros_like(x), negative_slope * (x - threshold))
-        y = above + below
+        y = jnp.where(x > threshold, x, jnp.zeros_like(x))
+        if negative_slope != 0.0:  # 0 times -inf would be no number
+            y = y + jnp.where(x > threshold, jnp.zeros_like(x), negative_slope * (x - threshold))
     return y if max_value is None else jnp.minimum(y, jnp.asarray(max_value, y.dtype))
 
 
@@ -99,17 +101,24 @@ def relu6(x: jax.Array) -> jax.Array:
 def softmax(x: jax.Array, axis: int = -1) -> jax.Array:
     """exp(x) / sum(exp(x)) along an axis.
 
+    Scores of -inf count as the lowest float: their share is 0, and a row of nothing else is one
+    of equal scores, with equal shares and finite gradients. Keras gives nan there.
+
     Example:
         >>> import jax.numpy as jnp
         >>> softmax(jnp.zeros((1, 2)))
         Array([[0.5, 0.5]], dtype=float32)
     """
-    return jax.nn.softmax(x, axis=axis)
+    return jax.nn.softmax(_above_lowest(x), axis=axis)
 
 
 def log_softmax(x: jax.Array, axis: int = -1) -> jax.Array:
-    """x - log(sum(exp(x))) along an axis."""
-    return jax.nn.log_softmax(x, axis=axis)
+    """x - log(sum(exp(x))) along an axis; -inf counts as in `softmax`."""
+    return jax.nn.log_softmax(_above_lowest(x), axis=axis)
+
+
+def _above_lowest(x: jax.Array) -> jax.Array:
+    return jnp.maximum(x, jnp.finfo(x.dtype).min) if jnp.issubdtype(x.dtype, jnp.floating) else x
 
 
 def celu(x: jax.Array, alpha: float = 1.0) -> jax.Array:
@@ -241,7 +250,10 @@ def sparsemax(x: jax.Array, axis: int = -1) -> jax.Array:
     References:
         Martins and Astudillo, From softmax to sparsemax (2016), arxiv.org/abs/1602.02068.
     """
-    rows = jnp.moveaxis(x, axis, -1)
+    rows = jnp.moveaxis(_above_lowest(x), axis, -1)
+    # a common shift changes nothing, and what lies 1 below the largest entry is 0: no sum overflows
+    highest = jax.lax.stop_gradient(jnp.max(rows, axis=-1, keepdims=True))
+    rows = jnp.maximum(rows - highest, -1)
     ordered = jnp.flip(jnp.sort(rows, axis=-1), axis=-1)
     sums = jnp.cumsum(ordered, axis=-1)
     ranks = jnp.arange(1, rows.shape[-1] + 1, dtype=rows.dtype)
@@ -252,6 +264,10 @@ def sparsemax(x: jax.Array, axis: int = -1) -> jax.Array:
     return jnp.moveaxis(jnp.maximum(rows - cut / count.astype(rows.dtype), 0), -1, axis)
 
 
+# Keras's other names of the same functions
+swish = silu
+hard_swish = hard_silu
+
 _NAMES: Mapping[str, Any] = types.MappingProxyType(
     {
         **{f.__name__: f for f in (linear, relu, leaky_relu, relu6, softmax, log_softmax, celu)},
@@ -259,8 +275,8 @@ _NAMES: Mapping[str, Any] = types.MappingProxyType(
         **{f.__name__: f for f in (hard_shrink, tanh_shrink, sparse_plus, silu, gelu, glu, tanh)},
         **{f.__name__: f for f in (threshold, sigmoid, exponential, hard_sigmoid, hard_silu)},
         **{f.__name__: f for f in (hard_tanh, log_sigmoid, sparse_sigmoid, sparsemax)},
-        "swish": silu,
-        "hard_swish": hard_silu,
+        "swish": swish,
+        "hard_swish": hard_swish,
     }
 )
 

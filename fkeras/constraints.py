@@ -11,16 +11,54 @@ import jax.numpy as jnp
 
 from fkeras.engine.config import Configurable, deserialize, lookup, option, serialize
 
-__all__ = ("MaxNorm", "MinMaxNorm", "NonNeg", "UnitNorm", "deserialize", "get", "serialize")
+__all__ = (
+    "Constraint",
+    "MaxNorm",
+    "MinMaxNorm",
+    "NonNeg",
+    "UnitNorm",
+    "deserialize",
+    "get",
+    "max_norm",
+    "min_max_norm",
+    "non_neg",
+    "serialize",
+    "unit_norm",
+)
 
 _EPSILON = 1e-7
 
 
 def _norm(w: jax.Array, axis: Any) -> jax.Array:
-    return jnp.sqrt(jnp.sum(jnp.square(w), axis=axis, keepdims=True))
+    square = jnp.sum(jnp.square(w), axis=axis, keepdims=True)
+    # the root has no slope at 0: a norm of 0 is given the slope 0
+    return jnp.where(square == 0, 0.0, jnp.sqrt(jnp.where(square == 0, 1.0, square)))
 
 
-class MaxNorm(Configurable):
+class Constraint(Configurable):
+    """A projection of a weight on the values that it may have.
+
+    Subclass it and write `__call__(w)`; fields declared with `option` are its arguments.
+
+    Example:
+        >>> import jax.numpy as jnp
+        >>> import fkeras as fk
+        >>> class Box(fk.constraints.Constraint):
+        ...     limit: float = fk.option(1.0)
+        ...     def __call__(self, w):
+        ...         return jnp.clip(w, -self.limit, self.limit)
+        >>> Box(2.0)(jnp.array([-3.0, 1.0]))
+        Array([-2.,  1.], dtype=float32)
+    """
+
+    def __call__(self, w: jax.Array) -> jax.Array:
+        raise NotImplementedError(
+            f"{type(self).__name__}: a constraint needs its own __call__(w). Write it in class "
+            f"{type(self).__name__}."
+        )
+
+
+class MaxNorm(Constraint):
     """w scaled down to norm `max_value` along `axis` where its norm is larger.
 
     Args:
@@ -36,7 +74,7 @@ class MaxNorm(Configurable):
         return w * (jnp.clip(norms, 0, self.max_value) / (_EPSILON + norms))
 
 
-class NonNeg(Configurable):
+class NonNeg(Constraint):
     """max(w, 0).
 
     Example:
@@ -49,7 +87,7 @@ class NonNeg(Configurable):
         return jnp.maximum(w, 0)
 
 
-class UnitNorm(Configurable):
+class UnitNorm(Constraint):
     """w scaled to norm 1 along `axis`."""
 
     axis: int | tuple[int, ...] = option(0)
@@ -58,7 +96,7 @@ class UnitNorm(Configurable):
         return w / (_EPSILON + _norm(w, self.axis))
 
 
-class MinMaxNorm(Configurable):
+class MinMaxNorm(Constraint):
     """w moved towards a norm between `min_value` and `max_value` along `axis`.
 
     Args:
@@ -78,6 +116,12 @@ class MinMaxNorm(Configurable):
         bounded = jnp.clip(norms, self.min_value, self.max_value)
         return w * ((self.rate * bounded + (1 - self.rate) * norms) / (_EPSILON + norms))
 
+
+# Keras's other names of the same classes
+max_norm = MaxNorm
+min_max_norm = MinMaxNorm
+non_neg = NonNeg
+unit_norm = UnitNorm
 
 _NAMES: Mapping[str, type] = types.MappingProxyType(
     {

@@ -11,7 +11,20 @@ import jax.numpy as jnp
 
 from fkeras.engine.config import Configurable, deserialize, lookup, option, serialize
 
-__all__ = ("L1", "L1L2", "L2", "OrthogonalRegularizer", "deserialize", "get", "serialize")
+__all__ = (
+    "L1",
+    "L1L2",
+    "L2",
+    "OrthogonalRegularizer",
+    "Regularizer",
+    "deserialize",
+    "get",
+    "l1",
+    "l1_l2",
+    "l2",
+    "orthogonal_regularizer",
+    "serialize",
+)
 
 
 def _factor(value: Any) -> float:
@@ -23,7 +36,30 @@ def _factor(value: Any) -> float:
     return value
 
 
-class L1(Configurable):
+class Regularizer(Configurable):
+    """A penalty on the numbers of a weight or of an activation.
+
+    Subclass it and write `__call__(x)`; fields declared with `option` are its arguments.
+
+    Example:
+        >>> import jax.numpy as jnp
+        >>> import fkeras as fk
+        >>> class Largest(fk.regularizers.Regularizer):
+        ...     factor: float = fk.option(0.1)
+        ...     def __call__(self, x):
+        ...         return self.factor * jnp.max(jnp.abs(x))
+        >>> Largest(0.5)(jnp.array([1.0, -4.0]))
+        Array(2., dtype=float32)
+    """
+
+    def __call__(self, x: jax.Array) -> jax.Array:
+        raise NotImplementedError(
+            f"{type(self).__name__}: a regularizer needs its own __call__(x). Write it in class "
+            f"{type(self).__name__}."
+        )
+
+
+class L1(Regularizer):
     """l1 * sum(|x|).
 
     Example:
@@ -38,7 +74,7 @@ class L1(Configurable):
         return self.l1 * jnp.sum(jnp.abs(x))
 
 
-class L2(Configurable):
+class L2(Regularizer):
     """l2 * sum(x**2)."""
 
     l2: float = option(0.01, convert=_factor)
@@ -47,7 +83,7 @@ class L2(Configurable):
         return self.l2 * jnp.sum(jnp.square(x))
 
 
-class L1L2(Configurable):
+class L1L2(Regularizer):
     """l1 * sum(|x|) + l2 * sum(x**2)."""
 
     l1: float = option(0.0, convert=_factor)
@@ -63,7 +99,7 @@ def _mode(mode: str) -> str:
     return mode
 
 
-class OrthogonalRegularizer(Configurable):
+class OrthogonalRegularizer(Regularizer):
     """factor times the mean absolute cosine between different rows (or columns) of a matrix.
 
     For columns it is the penalty on the rows of the transpose; Keras 3.15 fails there for a matrix
@@ -94,6 +130,12 @@ class OrthogonalRegularizer(Configurable):
         pairs = size * (size - 1) / 2
         return self.factor * 0.5 * jnp.sum(products) / max(pairs, 1.0)
 
+
+# Keras's other names of the same classes
+l1 = L1
+l2 = L2
+l1_l2 = L1L2
+orthogonal_regularizer = OrthogonalRegularizer
 
 _NAMES: Mapping[str, type] = types.MappingProxyType(
     {

@@ -35,6 +35,8 @@ def keras_layer(layer, inputs, options=None):
         made = keras.layers.deserialize(layers.serialize(layer))
 
         def symbol(x):
+            if not hasattr(x, "dtype"):
+                return x  # an option such as True
             return keras.KerasTensor(np.shape(x), dtype=str(x.dtype))
 
         symbols = jax.tree.map(symbol, list(inputs))

@@ -63,6 +63,8 @@ def test_every_public_layer_has_a_row():
     }
     covered = {type(case.layer) for case in CASES}
     exempt = {fk.Layer, layers.InputLayer}
+    # strings are on the host only: tests/test_text.py has what holds for these
+    exempt |= {layers.StringLookup, layers.TextVectorization}
     missing = {cls.__name__ for cls in public - covered - exempt}
     assert not missing, f"layers without a row in tests/cases: {sorted(missing)}"
 
@@ -91,22 +93,22 @@ def test_recorded_shapes_are_those_of_the_call(case):
 
 @each_case
 def test_jit_grad_and_vmap(case):
+    """One program builds, calls and differentiates two members; eagerly the numbers are the same."""
     arrays = case.arrays()
-    layer, state = case.build()
+    _, state = case.build()
 
     def score(layer, key):
         return _score(_call(layer, state, arrays, case, key))
 
-    value = _score(_call(layer, state, arrays, case))
-    jitted, grads = jax.jit(jax.value_and_grad(score))(layer, KEY)
-    np.testing.assert_allclose(jitted, value, rtol=2e-5, atol=1e-5)
+    def member(key):
+        return jax.value_and_grad(score)(case.layer.build(key, *arrays), key)
+
+    keys = jax.random.split(KEY, 2)
+    values, grads = jax.jit(jax.vmap(member))(keys)
+    layer = case.layer.build(keys[1], *arrays)
+    np.testing.assert_allclose(values[1], score(layer, keys[1]), rtol=1e-4, atol=1e-4)
     assert jax.tree.structure(grads) == jax.tree.structure(layer)
     chex.assert_tree_all_finite(grads)
-    keys = jax.random.split(KEY, 2)
-    members = jax.vmap(lambda k: case.layer.build(k, *arrays))(keys)
-    both = jax.jit(jax.vmap(score))(members, keys)
-    one = score(case.layer.build(keys[1], *arrays), keys[1])
-    np.testing.assert_allclose(both[1], one, rtol=1e-4, atol=1e-4)
 
 
 @each_case

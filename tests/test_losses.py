@@ -1,5 +1,6 @@
 """Losses: Keras's numbers, exact totals over padded batches, gradients, checks of targets."""
 
+import itertools
 import pickle
 
 import jax
@@ -260,6 +261,129 @@ def test_ranks_are_brought_together():
     assert losses.BinaryCrossentropy()(np.ones(2), np.full((2, 1), 0.5)).shape == ()
 
 
+def sequence_data(seed=0, frames=7, classes=4):
+    """Labels with repeats, padding and none at all, and scores."""
+    labels = np.array([[1, 2, 2], [3, 1, 0], [2, 0, 0], [0, 0, 0]], "int32")
+    scores = np.random.default_rng(seed).normal(size=(4, frames, classes)).astype("float32")
+    return labels, 2 * scores
+
+
+def unit_rows(seed=0):
+    """Class numbers, one of them alone in its class, and embeddings of length 1."""
+    rows = np.random.default_rng(seed).normal(size=(6, 4)).astype("float32")
+    labels = np.array([0, 0, 1, 1, 1, 2], "int32")
+    return labels, rows / np.linalg.norm(rows, axis=1, keepdims=True)
+
+
+def regions(seed=0):
+    rng = np.random.default_rng(seed)
+    return rng.integers(0, 2, (3, 4, 2)).astype("float32"), rng.random((3, 4, 2), "float32")
+
+
+def classes(seed=0):
+    y_pred = np.random.default_rng(seed).random((6, 4)).astype("float32")
+    return np.array([0, 3, 2, 1, 1, 0], "int32"), y_pred / y_pred.sum(1, keepdims=True)
+
+
+MORE = (
+    (losses.CTC(), sequence_data),
+    (losses.Circle(), unit_rows),
+    (losses.Circle(16.0, margin=0.2, remove_diagonal=False), unit_rows),
+    (losses.Dice(), regions),
+    (losses.Dice(axis=(1, 2)), regions),
+    (losses.Tversky(0.3, 0.8), regions),
+    (losses.Tversky(0.3, axis=1), regions),
+    (losses.CategoricalGeneralizedCrossEntropy(0.7), classes),
+)
+
+
+@pytest.mark.parametrize(
+    ("loss", "make"), MORE, ids=lambda v: getattr(v, "__name__", None) or repr(v)
+)
+def test_regions_pairs_and_sequences_equal_keras(loss, make):
+    y_true, y_pred = make()
+    each = keras_value(loss, y_true, y_pred, reduction=None)
+    # differences of large scaled similarities
+    np.testing.assert_allclose(loss.per_sample(y_true, y_pred), each, rtol=2e-5, atol=1e-5)
+    weight = None if each.ndim == 0 else np.linspace(0.5, 2.0, each.size).reshape(each.shape)
+    value, gradient = jax.jit(jax.value_and_grad(lambda p: loss(y_true, p, weight)))(y_pred)
+    np.testing.assert_allclose(value, keras_value(loss, y_true, y_pred, weight), rtol=1e-5)
+    assert np.isfinite(gradient).all()
+    with keras_rules():
+        made = keras_loss(loss)
+        expected = jax.jit(jax.grad(lambda p: made(y_true, p, weight)))(jnp.asarray(y_pred))
+    rows = np.isfinite(expected).all(axis=tuple(range(1, expected.ndim)))
+    if type(loss).__name__ != "Circle":  # a class of one sample has no gradient in Keras
+        assert rows.all()
+    np.testing.assert_allclose(gradient[rows], expected[rows], rtol=1e-4, atol=1e-5)
+    assert losses.get(losses.serialize(loss)) == loss
+    low = jax.jit(loss)(y_true, jnp.asarray(y_pred, "bfloat16"))
+    np.testing.assert_allclose(low, loss(y_true, y_pred), rtol=0.1, atol=0.1)
+
+
+def test_functions_of_regions_pairs_and_sequences_equal_keras():
+    labels, rows = unit_rows()
+    others = unit_rows(1)
+    with keras_rules():
+        expected = keras.losses.circle(labels, jnp.asarray(rows), *others, False, 20.0, 0.3)
+    np.testing.assert_allclose(
+        losses.circle(labels, rows, *others, False, 20.0, 0.3), expected, rtol=1e-5
+    )
+    for name in ("dice", "tversky"):
+        y_true, y_pred = regions()
+        with keras_rules():
+            expected = getattr(keras.losses, name)(y_true, y_pred, axis=(0, 1))
+        np.testing.assert_allclose(
+            getattr(losses, name)(y_true, y_pred, axis=(0, 1)), expected, rtol=1e-5
+        )
+    for name in ("ctc", "dice", "tversky", "circle", "CTC", "Circle"):
+        assert type(losses.get(name)).__name__.lower() == name.lower()
+
+
+def every_alignment(labels, scores):
+    """-log of the sum over all sequences of frames that collapse to the labels."""
+    logs = scores - np.log(np.exp(scores).sum(-1, keepdims=True))
+    total = 0.0
+    for path in itertools.product(range(scores.shape[1]), repeat=scores.shape[0]):
+        merged = [c for i, c in enumerate(path) if i == 0 or c != path[i - 1]]
+        if [c for c in merged if c != 0] == [c for c in labels if c != 0]:
+            total += np.exp(sum(logs[t, c] for t, c in enumerate(path)))
+    return -np.log(total)
+
+
+def test_ctc_is_the_sum_over_all_alignments():
+    labels, scores = sequence_data(frames=4)
+    expected = [every_alignment(*pair) for pair in zip(labels, scores, strict=True)]
+    np.testing.assert_allclose(losses.ctc(labels, scores), expected, rtol=1e-5)
+
+
+def test_ctc_of_what_cannot_be_is_large_and_finite():
+    """-log(0) is infinite: here it is about 1e5, as in Keras, and the gradient is finite."""
+    labels, scores = sequence_data(frames=2)
+    hopeless = scores.copy()
+    hopeless[1] = -np.inf
+    hopeless[2, :, 2] = -np.inf
+    hopeless[3] = [[1e9, -1e9, 0, 0], [-1e4, 1e4, 0, 0]]
+    for given in (scores, hopeless):
+        found, gradient = jax.value_and_grad(lambda s: jnp.sum(losses.ctc(labels, s)))(given)
+        assert np.isfinite(found)
+        assert np.isfinite(gradient).all()
+        assert 9e4 < losses.ctc(labels, given)[0] < 2e5  # two labels and a blank in two frames
+    none = losses.ctc(np.zeros((4, 0), "int32"), scores)
+    np.testing.assert_allclose(none, losses.ctc(np.zeros((4, 1), "int32"), scores), rtol=1e-6)
+
+
+def test_samples_without_a_pair_do_not_count():
+    labels, rows = unit_rows()
+    loss = losses.Circle()
+    each = loss.per_sample(labels, rows)
+    assert float(each[5]) == 0.0  # alone in its class
+    np.testing.assert_allclose(loss(labels, rows), jnp.sum(each) / 5, rtol=1e-6)
+    value, gradient = jax.value_and_grad(lambda p: loss(np.arange(6), p))(rows)
+    assert float(value) == 0.0
+    assert np.array_equal(gradient, np.zeros_like(rows))
+
+
 class Spec:
     def __init__(self, *shape):
         self.shape = shape
@@ -323,6 +447,10 @@ def test_targets_that_do_not_fit_are_named(loss, y_true, shape, words):
         (lambda: losses.MeanSquaredError()([[1.0]], [[1.0]], [1.0, 2.0]), "sample_weight: expected a shape"),
         (lambda: losses.MeanSquaredError()([[1.0]], [[1.0]], mask=[[True, True]]), "mask: expected a shape"),
         (lambda: losses.SparseCategoricalCrossentropy()(np.eye(3), np.eye(3)), "categorical_crossentropy"),
+        (lambda: losses.CategoricalGeneralizedCrossEntropy(1.0), "q: expected a number between 0 and 1"),
+        (lambda: losses.CTC()([1, 2], np.zeros((2, 3, 4))), "Pad the rows of labels with 0"),
+        (lambda: losses.CTC().check_targets(np.array([1]), Spec(None, 3, 4)), "Pad the rows of labels"),
+        (lambda: losses.CTC().check_targets(np.array([[1, 4]]), Spec(None, 3, 4)), "label 4, but .* 4 classes"),
     ],
 )  # fmt: skip
 def test_messages(call, words):

@@ -62,6 +62,10 @@ OPTIMIZERS = (
     optimizers.Adam(0.01, global_clipnorm=0.5),
     optimizers.Adam(schedules.CosineDecay(0.05, 15, warmup_target=0.1, warmup_steps=4)),
     optimizers.SGD(schedules.PiecewiseConstantDecay([3, 9], [0.1, 0.05, 0.01]), weight_decay=0.1),
+    optimizers.SGD(schedules.ExponentialDecay(0.1, 3, 0.5, staircase=True), momentum=0.5),
+    optimizers.SGD(schedules.InverseTimeDecay(0.1, 4, 0.5), clipvalue=0.5),
+    optimizers.SGD(schedules.PolynomialDecay(0.1, 6, 0.01, power=2.0, cycle=True)),
+    optimizers.SGD(schedules.CosineDecayRestarts(0.1, 4, t_mul=1.5, m_mul=0.9), clipnorm=0.5),
 )
 
 # what several steps, or none, have in common
@@ -89,6 +93,12 @@ OPTIONS = (
         },
         loss_scale_factor=4.0,
     ),
+)
+
+
+SCHEDULE_FORMS = (
+    schedules.ExponentialDecay(0.1, 2, 0.5),
+    lambda step: 0.1 / (step + 1).astype("float32"),
 )
 
 
@@ -215,7 +225,7 @@ def test_names_and_defaults_of_keras(name):
 
 @pytest.mark.parametrize(
     "optimizer",
-    {type(o): o for o in OPTIMIZERS[:-2] + OPTIONS[5:]}.values(),
+    {type(o): o for o in OPTIMIZERS[:26] + OPTIONS[5:]}.values(),
     ids=lambda o: type(o).__name__,
 )
 def test_low_precision_weights_keep_dtypes(optimizer):
@@ -265,10 +275,12 @@ def test_vmap_trains_members_of_different_rates_and_decays():
 
     found, state = jax.jit(jax.vmap(train))(rates, decays)
     assert state.count.shape == state.learning_rate.shape == state.weight_decay.shape == (3,)
+    alone = jax.jit(train)
     for member, (rate, decay) in enumerate(zip(rates, decays, strict=True)):
-        alone = optimizers.Adam(float(rate), weight_decay=float(decay))
-        expected, _ = ours(alone, weights, gradients)
+        expected, _ = alone(rate, decay)
         assert_trees_close({n: w[member] for n, w in found.items()}, expected)
+    expected, _ = ours(optimizers.Adam(0.02, weight_decay=0.1), weights, gradients)
+    assert_trees_close({n: w[1] for n, w in found.items()}, expected)
 
 
 DIFFERENTIABLE = (
@@ -290,10 +302,13 @@ def test_hypergradients(optimizer):
     @jax.jit
     def trained(rate, decay):
         state = tx.init(start)._replace(learning_rate=rate, weight_decay=decay)
-        weights = start
-        for _ in range(4):
+
+        def step(carry, _):
+            weights, state = carry
             deltas, state = tx.update(jax.grad(loss)(weights), state, weights)
-            weights = optax.apply_updates(weights, deltas)
+            return (optax.apply_updates(weights, deltas), state), None
+
+        weights, _ = jax.lax.scan(step, (start, state), None, length=4)[0]
         return loss(weights) + jnp.sum(weights["dead"])
 
     at = jnp.float32(0.1), jnp.float32(0.1)
@@ -493,6 +508,35 @@ def test_a_map_of_keras_is_read():
     assert read.optimizer_map[0][1].learning_rate == 0.2
 
 
+def test_maps_in_the_form_of_keras():
+    """As in Keras, an exact path goes first, then regular expressions of whole paths."""
+    parts = {"encoder/.*": optimizers.SGD(0.1), "encoder/bias": optimizers.SGD(0.2)}
+    chosen = optimizers.OptimizerMap("adam", parts)
+    assert (len(chosen), list(chosen)) == (2, list(parts))
+    paths = ("encoder/bias", "encoder/kernel", "head/kernel")
+    with keras_rules():
+        theirs = keras.optimizers.deserialize(optimizers.serialize(chosen))
+        names = [float(theirs[path].learning_rate) for path in paths]
+    np.testing.assert_allclose([chosen[path].learning_rate for path in paths], names, rtol=1e-6)
+    multi = optimizers.MultiOptimizer(chosen)
+    weights = {path: jnp.ones(2) for path in paths}
+    tx = multi.transformation()
+    deltas, _ = tx.update(weights, tx.init(weights), weights)
+    found = [float(deltas[path][0]) for path in paths]
+    np.testing.assert_allclose(found, [-0.2, -0.1, -1e-3], rtol=1e-4)
+    assert optimizers.deserialize(optimizers.serialize(chosen)) == chosen
+    assert hash(optimizers.MultiOptimizer(chosen)) == hash(multi)
+
+
+@pytest.mark.parametrize("rate", SCHEDULE_FORMS, ids=["schedule", "function"])
+def test_schedules_are_functions_and_parts_of_an_optimizer(rate):
+    tx = optimizers.SGD(rate).transformation()
+    state = tx.init(jnp.ones(1))
+    for step in range(3):
+        delta, state = tx.update(jnp.ones(1), state)
+        np.testing.assert_allclose(delta, -jnp.reshape(rate(jnp.int32(step)), 1), rtol=1e-6)
+
+
 def test_holes_in_the_tree_stay_holes():
     tx = optimizers.Adam().transformation()
     weights = {"a": jnp.ones(2), "b": None}
@@ -588,6 +632,16 @@ def multi_init(optimizer_map):
             "unknown key 'use_ema'",
         ),
         (lambda: optimizers.MultiOptimizer({}), "expected optimizers by patterns"),
+        (lambda: optimizers.OptimizerMap(None), "expected a default_optimizer"),
+        (lambda: optimizers.OptimizerMap("sgd", ["adam"]), "optimizers by regular expressions"),
+        (
+            lambda: optimizers.OptimizerMap("sgd", {"(": "adam"}),
+            r"a regular expression, received '\('",
+        ),
+        (
+            lambda: optimizers.OptimizerMap.from_config({"default_optimiser": "sgd"}),
+            "Did you mean 'default_optimizer'",
+        ),
         (lambda: optimizers.MultiOptimizer(print), "expected optimizers by patterns"),
         (lambda: optimizers.MultiOptimizer(["sgd"]), "a pattern and its optimizer"),
         (lambda: optimizers.MultiOptimizer({"re:(": "sgd"}), "a regular expression after 're:'"),
@@ -598,10 +652,13 @@ def multi_init(optimizer_map):
         (lambda: optimizers.MultiOptimizer([("*", "sgd"), ("*", "adam")]), "is given twice"),
         (lambda: multi_init({"b*": "sgd"}), "no pattern fits the weight 'kernel'"),
         (
-            lambda: multi_init({"gamma": "sgd", "*": "sgd"}),
-            "'gamma' fits no weight .* weights are: bias, kernel",
+            lambda: optimizers.MultiOptimizer({"gamma": "sgd", "*": "sgd"}).check_paths(["bias"]),
+            "'gamma' fits no weight.* weights are: bias",
         ),
-        (lambda: multi_init({"*": "sgd", "b*": "sgd"}), "no weight by the patterns before it"),
+        (
+            lambda: optimizers.MultiOptimizer({"*": "sgd", "b*": "sgd"}).check_paths(["bias"]),
+            "no weight by the patterns before it",
+        ),
         (
             lambda: optimizers.MultiOptimizer.from_config({"optimizer_map": "mine"}),
             "configuration of an OptimizerMap",

@@ -79,3 +79,20 @@ def test_members_of_a_population_have_their_own_weight_decay():
         alone, _ = fit(optimizers.AdamW(0.05, weight_decay=decay))
         mine = jax.tree.map(lambda a, place=place: a[place], together)
         chex.assert_trees_all_close(mine, alone.model, rtol=1e-4, atol=1e-5)
+
+
+@pytest.mark.parametrize("wrap", [lambda o: o, optimizers.LossScaleOptimizer])
+def test_a_pattern_waits_while_its_weights_are_frozen(wrap):
+    both = wrap(optimizers.MultiOptimizer({"body/*": "adam", "head/*": optimizers.SGD(0.1)}))
+    trainer = fk.Trainer(both, "mse")
+    run, _ = trainer.fit(trainer.init(fk.freeze(model(), "body"), KEY), X, Y, 8, verbose=0)
+    thawed, _ = trainer.step(run.replace(model=fk.unfreeze(run.model)), (X[:8], Y[:8]))
+    for name, moved in (("body", True), ("head", True)):
+        kernels = [one.model.layers[name].kernel for one in (run, thawed)]
+        assert np.any(kernels[0] != kernels[1]) == moved
+    again, _ = trainer.step(thawed.replace(model=fk.freeze(thawed.model, "body")), (X[:8], Y[:8]))
+    chex.assert_trees_all_equal(again.model.layers["body"], fk.freeze(thawed.model.layers["body"]))
+    with pytest.raises(ValueError, match="'boddy/\\*' fits no weight"):
+        fk.Trainer(wrap(optimizers.MultiOptimizer({"boddy/*": "adam", "*": "sgd"})), "mse").init(
+            model(), KEY
+        )

@@ -113,6 +113,35 @@ def test_initializers_have_kerass_distribution(name, options):
     assert hash(again) == hash(ours)
 
 
+WINDOWS = ("hann", "hamming", "blackman", "boxcar", "nuttall", "blackmanharris", "flattop")
+
+
+@pytest.mark.parametrize(
+    "window", [*WINDOWS, "bartlett", "triang", "cosine", "bohman", None, "own"]
+)
+def test_kernels_of_the_fourier_transform_equal_keras(window):
+    window = np.linspace(0.5, 1.0, 6).astype("float32") if window == "own" else window
+    for side, scaling, periodic in (("real", "density", False), ("imag", "spectrum", True)):
+        arguments = (side, window, scaling, periodic)
+        found = fk.initializers.STFT(*arguments)(KEY, (6, 1, 5))
+        with keras_rules():
+            expected = keras.initializers.STFT(*arguments)((6, 1, 5), "float32")
+        np.testing.assert_allclose(found, expected, rtol=1e-5, atol=1e-6)
+    low = fk.initializers.STFT("real", window, None)(KEY, (6, 3, 4), "bfloat16")
+    assert (low.dtype, low.shape) == ("bfloat16", (6, 3, 4))
+
+
+def test_aliases_of_initializers_are_the_classes_of_keras():
+    for module in ("initializers", "regularizers", "constraints"):
+        ours, theirs = getattr(fk, module), getattr(keras, module)
+        for name in ours.__all__:
+            value = getattr(theirs, name, None)
+            if isinstance(value, type):
+                assert getattr(ours, name).__name__ == value.__name__, name
+                if name not in ("Initializer", "Regularizer", "Constraint"):
+                    assert ours.get(name) == getattr(ours, name)()
+
+
 def test_a_seed_of_its_own_changes_the_draw():
     plain, seeded = fk.initializers.HeNormal(), fk.initializers.HeNormal(seed=1)
     assert not np.array_equal(plain(KEY, (3, 3)), seeded(KEY, (3, 3)))
@@ -126,6 +155,11 @@ def test_bad_initializers():
         (lambda: fk.initializers.VarianceScaling(distribution="flat"), "uniform"),
         (lambda: fk.initializers.Orthogonal()(KEY, (3,)), "two axes"),
         (lambda: fk.initializers.Identity()(KEY, (3,)), "matrix"),
+        (lambda: fk.initializers.STFT("both"), "side: expected 'real', 'imag'"),
+        (lambda: fk.initializers.STFT(scaling="unit"), "scaling: expected"),
+        (lambda: fk.initializers.STFT(window="ham"), "Did you mean 'hamming'"),
+        (lambda: fk.initializers.STFT()(KEY, (3, 4)), "expected a kernel"),
+        (lambda: fk.initializers.STFT(window=[1.0, 2.0])(KEY, (3, 1, 4)), "a window of 3 numbers"),
     ):
         with pytest.raises(ValueError, match=message):
             call()

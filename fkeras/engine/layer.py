@@ -103,6 +103,8 @@ class Layer:
     #: the names of the layer's own state in Keras's order, where that is not the alphabet's: JAX
     #: sorts the keys of dictionaries
     state_order: ClassVar[tuple[str, ...]] = ()
+    #: the paths of weights inside the layer that come before its own state in Keras's order
+    early_weights: ClassVar[tuple[str, ...]] = ()
     keras_class_name: ClassVar[str | None] = None
 
     def __init_subclass__(cls, **kwargs: Any) -> None:

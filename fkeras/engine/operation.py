@@ -25,7 +25,8 @@ class Op:
     """A function of arrays that takes symbolic tensors too, and then records a node.
 
     Attributes:
-        name: its name in `fkeras.ops`; the node is named after it.
+        name: its name in `fkeras.ops`, with the namespace where it is in one ("image.resize");
+            the node is named after it.
         function: the function of arrays.
         elementwise: whether output element i depends on input elements i alone, so that the mask
             of the input is the mask of the output. Other functions refuse a masked input.
@@ -39,7 +40,9 @@ class Op:
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "__doc__", self.function.__doc__)
-        object.__setattr__(self, "__name__", self.name)
+        object.__setattr__(self, "__name__", self.name.rpartition(".")[2])
+        # help() and inspect show the function's arguments
+        object.__setattr__(self, "__wrapped__", self.function)
 
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
         name = kwargs.pop("name", None)
@@ -49,18 +52,23 @@ class Op:
 
     def __reduce__(self):
         if self.builtin:  # the functions of jax.numpy do not pickle by themselves
-            return (resolve, (self.name, "fkeras.ops"))
+            return (_builtin, (self.name,))
         return (Op, (self.name, self.function, self.elementwise, self.builtin))
 
     def get_config(self) -> Any:
         return self.name if self.builtin else encode(self.function, f"fk.ops.lift({self.name})")
 
 
+def _builtin(name: str) -> Op:
+    home, _, last = f"fkeras.ops.{name}".rpartition(".")
+    return resolve(last, home)
+
+
 def _as_op(value: Any) -> Op:
     if isinstance(value, Op):
         return value
     if isinstance(value, str):
-        return resolve(value, "fkeras.ops")
+        return _builtin(value)
     if callable(value):
         return lift(value)
     raise TypeError(
@@ -95,7 +103,7 @@ class Operation(Layer):
 
     @property
     def default_name(self) -> str:
-        return snake_case(self.op.name) or "operation"
+        return snake_case(self.op.__name__) or "operation"
 
     def call(self, *args: Any, **options: Any) -> Any:
         return self.op.function(*args, **options)
@@ -154,32 +162,68 @@ def _to_entry(entry: Any) -> Any:
     return {"ellipsis": True} if entry is Ellipsis else entry
 
 
-def _not_equal(x: Any, y: Any) -> Any:
-    """x != y, element by element."""
-    return jnp.not_equal(x, y)
+def to_array(x: Any) -> Any:
+    """x, as an array where it is a list; a number keeps its weak type."""
+    return jnp.asarray(x) if isinstance(x, list | tuple) else x
+
+
+def unary(name: str, function: Callable, doc: str) -> Op:
+    """The function of one array `x`, element by element, as an operation.
+
+    Example:
+        >>> unary("double", lambda x: 2 * x, "2 * x.")(x=3)
+        6
+    """
+
+    def compute(x: Any) -> Any:
+        return function(to_array(x))
+
+    compute.__doc__ = doc
+    return Op(name, compute, elementwise=True)
+
+
+def binary(name: str, function: Callable, doc: str, *, elementwise: bool = True) -> Op:
+    """The function of two arrays `x1` and `x2`, element by element, as an operation.
+
+    Example:
+        >>> binary("both", lambda a, b: a + b, "x1 + x2.")(x1=1, x2=2)
+        3
+    """
+
+    def compute(x1: Any, x2: Any) -> Any:
+        return function(to_array(x1), to_array(x2))
+
+    compute.__doc__ = doc
+    return Op(name, compute, elementwise=elementwise)
+
+
+def _matmul(a: Any, b: Any) -> Any:
+    # 8-bit integers overflow at once: Keras sums them in 32 bits
+    bytes_only = all(getattr(x, "dtype", None) == jnp.int8 for x in (a, b))
+    return jnp.matmul(a, b, preferred_element_type="int32" if bytes_only else None)
 
 
 # the functions behind the operators; fkeras.ops has them under the same names
-add = Op("add", jnp.add, elementwise=True)
-subtract = Op("subtract", jnp.subtract, elementwise=True)
-multiply = Op("multiply", jnp.multiply, elementwise=True)
-true_divide = Op("true_divide", jnp.true_divide, elementwise=True)
-floor_divide = Op("floor_divide", jnp.floor_divide, elementwise=True)
-mod = Op("mod", jnp.mod, elementwise=True)
-power = Op("power", jnp.power, elementwise=True)
-matmul = Op("matmul", jnp.matmul)
-negative = Op("negative", jnp.negative, elementwise=True)
-absolute = Op("absolute", jnp.absolute, elementwise=True)
-less = Op("less", jnp.less, elementwise=True)
-less_equal = Op("less_equal", jnp.less_equal, elementwise=True)
-greater = Op("greater", jnp.greater, elementwise=True)
-greater_equal = Op("greater_equal", jnp.greater_equal, elementwise=True)
-equal = Op("equal", jnp.equal, elementwise=True)
-not_equal = Op("not_equal", _not_equal, elementwise=True)
-logical_and = Op("logical_and", jnp.logical_and, elementwise=True)
-logical_or = Op("logical_or", jnp.logical_or, elementwise=True)
-logical_xor = Op("logical_xor", jnp.logical_xor, elementwise=True)
-logical_not = Op("logical_not", jnp.logical_not, elementwise=True)
+add = binary("add", jnp.add, "x1 + x2, element by element.")
+subtract = binary("subtract", jnp.subtract, "x1 - x2, element by element.")
+multiply = binary("multiply", jnp.multiply, "x1 * x2, element by element.")
+true_divide = binary("true_divide", jnp.true_divide, "x1 / x2, element by element.")
+floor_divide = binary("floor_divide", jnp.floor_divide, "floor(x1 / x2), element by element.")
+mod = binary("mod", jnp.mod, "The remainder of x1 / x2, with the sign of x2.")
+power = binary("power", jnp.power, "x1 ** x2, element by element.")
+matmul = binary("matmul", _matmul, "The matrix product of x1 and x2.", elementwise=False)
+negative = unary("negative", jnp.negative, "x with the other sign.")
+absolute = unary("absolute", jnp.absolute, "The absolute value of x.")
+less = binary("less", jnp.less, "x1 < x2, element by element.")
+less_equal = binary("less_equal", jnp.less_equal, "x1 <= x2, element by element.")
+greater = binary("greater", jnp.greater, "x1 > x2, element by element.")
+greater_equal = binary("greater_equal", jnp.greater_equal, "x1 >= x2, element by element.")
+equal = binary("equal", jnp.equal, "x1 == x2, element by element.")
+not_equal = binary("not_equal", jnp.not_equal, "x1 != x2, element by element.")
+logical_and = binary("logical_and", jnp.logical_and, "Whether both x1 and x2 are not zero.")
+logical_or = binary("logical_or", jnp.logical_or, "Whether x1 or x2 is not zero.")
+logical_xor = binary("logical_xor", jnp.logical_xor, "Whether one of x1 and x2 is not zero.")
+logical_not = unary("logical_not", jnp.logical_not, "Whether x is zero.")
 getitem = Op("getitem", _getitem)
 # NumPy's names of the operators, as it asks for them in `array + tensor`
 _UFUNCS = MappingProxyType(

@@ -143,11 +143,13 @@ def deserialize(config: Any, custom_objects: Mapping[str, Any] | None = None) ->
             "layer's own get_config() call its class's from_config."
         )
     name = config["class_name"]
-    if name == "__numpy__":
+    if name in ("__numpy__", "__tensor__"):
         data = config["config"]
         return np.asarray(data["value"], dtype=data["dtype"])
     if name == "function":
         return resolve(config["config"], "builtins", custom_objects)
+    if name == "SeedGenerator":  # it draws by mutation; here the key of the call draws
+        return config["config"]["seed"]
     cls = resolve(name, config.get("module"), custom_objects)
     return cls.from_config(dict(config.get("config") or {}), custom_objects=custom_objects)
 

@@ -13,8 +13,14 @@ from fkeras.engine.skeleton import leaves_of, skeleton_of, walk
 Path = tuple[str, ...]
 
 
-def _entries(layer: Any, state: Mapping[str, Any], path: str, at: Path) -> Iterator[tuple]:
+def _entries(layer: Any, state: Mapping[str, Any], path: str, at: Path) -> list[tuple]:
     """`("weight", path)` and `("state", keys)` in Keras's order."""
+    found = list(_declared(layer, state, path, at))
+    early = [f"{path}/{name}" if path else name for name in layer.early_weights]
+    return sorted(found, key=lambda entry: entry[1] not in early) if early else found
+
+
+def _declared(layer: Any, state: Mapping[str, Any], path: str, at: Path) -> Iterator[tuple]:
     skeleton = skeleton_of(layer)
     for name in skeleton.weights:
         if getattr(layer, name) is not None:
@@ -62,7 +68,7 @@ def set_weights(
     """
     _require_built(layer, "set_weights")
     given, state = list(values), state or {}
-    entries = list(_entries(layer, state, "", ()))
+    entries = _entries(layer, state, "", ())
     skeleton = skeleton_of(layer)
     leaves = dict(zip(skeleton.names, leaves_of(layer), strict=True))
     if len(given) != len(entries):

@@ -97,3 +97,46 @@ def data_format_name(value: Any) -> str:
     if value is None:
         return "channels_last"
     return one_of("data_format", "channels_last", "channels_first")(value)
+
+
+def noise_shape(argument: str) -> Callable[[Any], tuple[int | None, ...] | None]:
+    """A converter that takes the shape of a draw: positive sizes, and None for the input's size.
+
+    Example:
+        >>> noise_shape("Dropout: noise_shape")([None, 1, None])
+        (None, 1, None)
+    """
+
+    def convert(value: Any) -> tuple[int | None, ...] | None:
+        if value is None:
+            return None
+        sizes = tuple(value) if isinstance(value, list | tuple | np.ndarray) else ()
+        if not sizes or not all(n is None or (_is_integer(n) and n > 0) for n in sizes):
+            raise ValueError(
+                f"{argument}: expected a tuple of positive sizes and None, received "
+                f"{value!r}. For the same features at every step of (b, t, d): (None, 1, None)."
+            )
+        return tuple(n if n is None else int(n) for n in sizes)
+
+    return convert
+
+
+def drawn_shape(where: str, noise_shape: Any, shape: Any) -> tuple:
+    """The shape to draw in for an input of `shape`: `noise_shape` with its Nones filled in.
+
+    Raises:
+        ValueError: where the two differ in their number of axes; `where` names the layer.
+
+    Example:
+        >>> drawn_shape("dropout", (None, 1, None), (2, 5, 3))
+        (2, 1, 3)
+    """
+    if noise_shape is None:
+        return tuple(shape)
+    if len(noise_shape) != len(shape):
+        raise ValueError(
+            f"{where}: expected an input of {len(noise_shape)} axes, as "
+            f"noise_shape={noise_shape} has, received {format_shape(shape)}. Give "
+            "noise_shape one entry an axis, the batch included."
+        )
+    return tuple(d if n is None else n for n, d in zip(noise_shape, shape, strict=True))

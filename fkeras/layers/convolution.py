@@ -12,9 +12,15 @@ import jax
 from jax import lax
 
 from fkeras import activations, constraints, initializers, regularizers
-from fkeras.engine import InputSpec, Layer, Spec, align, option, weight
+from fkeras.engine import InputSpec, Layer, Spec, option, weight
 from fkeras.layers._arguments import data_format_name, integers, one_of, positive_integer
-from fkeras.layers._spatial import channel_axis, check_window
+from fkeras.layers._convolving import (
+    add_bias_and_activate,
+    check_kernel_fits,
+    check_steps,
+    known_channels,
+)
+from fkeras.layers._spatial import channel_axis
 
 
 def convolve(
@@ -101,11 +107,7 @@ class _Convolution(Layer):
                 f"received filters={self.filters}. Every group makes filters / groups of them: "
                 f"give filters={_next_multiple(self.filters, self.groups)}, or other groups."
             )
-        if max(self.strides) > 1 and max(self.dilation_rate) > 1:
-            raise ValueError(
-                f"{self.where}: expected strides or dilation_rate above 1, not both, received "
-                f"strides={self.strides} and dilation_rate={self.dilation_rate}. Leave one at 1."
-            )
+        check_steps(self.where, self.strides, self.dilation_rate)
 
     @property
     def input_spec(self) -> InputSpec:
@@ -116,12 +118,7 @@ class _Convolution(Layer):
 
     def build(self, key: jax.Array, x: Spec) -> Self:
         axis = channel_axis(self.data_format)
-        channels = x.shape[axis]
-        if channels is None:
-            raise ValueError(
-                f"{self.where}: expected a known number of channels on axis {axis}, received {x}. "
-                "The kernel's shape depends on it: give that axis a size in fk.Input."
-            )
+        channels = known_channels(self.where, x, axis)
         if channels % self.groups:
             raise ValueError(
                 f"{self.where}: expected channels on axis {axis} that fall into groups="
@@ -132,16 +129,11 @@ class _Convolution(Layer):
         return self.with_weights(key, kernel=shape, bias=(self.filters,) if self.use_bias else None)
 
     def call(self, x: jax.Array) -> jax.Array:
-        if self.padding == "valid":
-            pairs = zip(self.kernel_size, self.dilation_rate, strict=True)
-            extent = tuple((size - 1) * rate + 1 for size, rate in pairs)
-            check_window(self.where, x, extent, "kernel_size", self.data_format)
+        check_kernel_fits(self, x)
         y = convolve(
             x, self.kernel, self.strides, self.padding, self.data_format, self.dilation_rate
         )
-        if self.bias is not None:
-            y = y + align(self.bias, y.ndim, channel_axis(self.data_format))
-        return y if self.activation is None else self.activation(y)
+        return add_bias_and_activate(self, y)
 
 
 def _next_multiple(number: int, divisor: int) -> int:

@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any, ClassVar
+from typing import ClassVar
 
 import jax
 import jax.numpy as jnp
-import numpy as np
 
 from fkeras.engine import Context, Layer, Output, option, subkey
-from fkeras.layers._arguments import format_shape, fraction
+from fkeras.layers._arguments import drawn_shape, fraction, noise_shape
 
 
 def dropout(
@@ -45,23 +44,6 @@ def dropout(
     return jnp.where(keep, x / (1.0 - rate), jnp.zeros_like(x))
 
 
-def _noise_shape(value: Any) -> tuple[int | None, ...] | None:
-    if value is None:
-        return None
-    listed = isinstance(value, list | tuple | np.ndarray)
-    sizes = tuple(value) if listed else ()
-    whole = all(
-        n is None or (isinstance(n, int | np.integer) and not isinstance(n, bool) and n > 0)
-        for n in sizes
-    )
-    if not sizes or not whole:
-        raise ValueError(
-            f"Dropout: noise_shape: expected a tuple of positive sizes and None, received "
-            f"{value!r}. For the same features at every step of (b, t, d): (None, 1, None)."
-        )
-    return tuple(n if n is None else int(n) for n in sizes)
-
-
 class Dropout(Layer):
     """Zeroes each element with probability `rate` in training; computes nothing in inference.
 
@@ -94,7 +76,9 @@ class Dropout(Layer):
     """
 
     rate: float = option(convert=fraction("Dropout: rate"))
-    noise_shape: tuple[int | None, ...] | None = option(None, convert=_noise_shape)
+    noise_shape: tuple[int | None, ...] | None = option(
+        None, convert=noise_shape("Dropout: noise_shape")
+    )
     seed: int | None = option(None)
 
     supports_masking: ClassVar[bool] = True
@@ -102,11 +86,6 @@ class Dropout(Layer):
     def forward(self, context: Context, x: jax.Array) -> Output:
         if not context.training or self.rate == 0:
             return Output(x, mask=context.mask)
-        if self.noise_shape is not None and len(self.noise_shape) != x.ndim:
-            raise ValueError(
-                f"{self.where}: expected an input of {len(self.noise_shape)} axes, as "
-                f"noise_shape={self.noise_shape} has, received {format_shape(x.shape)}. Give "
-                "noise_shape one entry an axis, the batch included."
-            )
+        shape = drawn_shape(self.where, self.noise_shape, x.shape)
         key = context.key if self.seed is None else subkey(context.key, self.seed)
-        return Output(dropout(key, x, self.rate, self.noise_shape), mask=context.mask)
+        return Output(dropout(key, x, self.rate, shape), mask=context.mask)

@@ -10,6 +10,7 @@ from fkeras.losses.crossentropy import (
     binary_focal_crossentropy,
     categorical_crossentropy,
     categorical_focal_crossentropy,
+    categorical_generalized_cross_entropy,
     kl_divergence,
     poisson,
     sparse_categorical_crossentropy,
@@ -29,6 +30,7 @@ from fkeras.losses.probabilistic import (
     BinaryFocalCrossentropy,
     CategoricalCrossentropy,
     CategoricalFocalCrossentropy,
+    CategoricalGeneralizedCrossEntropy,
     KLDivergence,
     Poisson,
     SparseCategoricalCrossentropy,
@@ -49,14 +51,21 @@ from fkeras.losses.regression import (
     mean_squared_error,
     mean_squared_logarithmic_error,
 )
+from fkeras.losses.segmentation import Dice, Tversky, dice, tversky
+from fkeras.losses.sequence import CTC, ctc
+from fkeras.losses.similarity import Circle, circle
 
 __all__ = (
     "BinaryCrossentropy",
     "BinaryFocalCrossentropy",
+    "CTC",
     "CategoricalCrossentropy",
     "CategoricalFocalCrossentropy",
+    "CategoricalGeneralizedCrossEntropy",
     "CategoricalHinge",
+    "Circle",
     "CosineSimilarity",
+    "Dice",
     "Hinge",
     "Huber",
     "KLDivergence",
@@ -70,13 +79,18 @@ __all__ = (
     "Poisson",
     "SparseCategoricalCrossentropy",
     "SquaredHinge",
+    "Tversky",
     "binary_crossentropy",
     "binary_focal_crossentropy",
     "categorical_crossentropy",
     "categorical_focal_crossentropy",
+    "categorical_generalized_cross_entropy",
     "categorical_hinge",
+    "circle",
     "cosine_similarity",
+    "ctc",
     "deserialize",
+    "dice",
     "get",
     "hinge",
     "huber",
@@ -91,4 +105,5 @@ __all__ = (
     "serialize",
     "sparse_categorical_crossentropy",
     "squared_hinge",
+    "tversky",
 )

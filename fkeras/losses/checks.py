@@ -83,10 +83,11 @@ def check_labels(
             "for each prediction."
         )
     if isinstance(classes, int):
-        _check_range(where, y_true, classes, ignore_class)
+        check_range(where, y_true, classes, ignore_class)
 
 
-def _check_range(where: str, y_true: np.ndarray, classes: int, ignore: int | None) -> None:
+def check_range(where: str, y_true: np.ndarray, classes: int, ignore: int | None) -> None:
+    """Raises where a class number is not one of 0, ..., classes - 1, or of `ignore`."""
     labels = y_true.astype("int64")
     wrong = (labels < 0) | (labels >= classes) | (labels != y_true)
     if ignore is not None:

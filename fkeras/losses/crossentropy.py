@@ -11,12 +11,16 @@ from typing import Any
 import jax
 import jax.numpy as jnp
 
-from fkeras.losses.regression import EPSILON, floats
+from fkeras.losses.reducing import divide_no_nan
+from fkeras.losses.regression import EPSILON, floats, widened
 
 
 def binary_values(y_true: jax.Array, y_pred: jax.Array, from_logits: bool) -> jax.Array:
     """-(y * log(p) + (1 - y) * log(1 - p)), element by element."""
     if from_logits:
+        # 0 times infinity is no number: infinite scores count as the largest ones
+        limits = jnp.finfo(y_pred.dtype)
+        y_pred = jnp.clip(y_pred, limits.min, limits.max)
         right, wrong = jax.nn.log_sigmoid(y_pred), jax.nn.log_sigmoid(-y_pred)
     else:
         p = jnp.clip(y_pred, EPSILON, 1.0 - EPSILON)
@@ -25,11 +29,24 @@ def binary_values(y_true: jax.Array, y_pred: jax.Array, from_logits: bool) -> ja
 
 
 def log_probabilities(y_pred: jax.Array, from_logits: bool, axis: int) -> jax.Array:
-    """The log of the predictions, scaled to sum to 1 along `axis`."""
+    """The log of the predictions, scaled to sum to 1 along `axis`.
+
+    Scores of -inf count as the lowest float, so a row of nothing else is one of equal scores; a
+    row of probabilities that are all 0 stays 0, before the limits.
+    """
     if from_logits:
-        return jax.nn.log_softmax(y_pred, axis=axis)
-    p = y_pred / jnp.sum(y_pred, axis=axis, keepdims=True)
-    return jnp.log(jnp.clip(p, EPSILON, 1.0 - EPSILON))
+        return jax.nn.log_softmax(jnp.maximum(y_pred, jnp.finfo(y_pred.dtype).min), axis=axis)
+    return jnp.log(jnp.clip(_shares(y_pred, axis), EPSILON, 1.0 - EPSILON))
+
+
+def _shares(p: jax.Array, axis: int) -> jax.Array:
+    """Probabilities that sum to 1 along `axis`; those that are all 0 stay."""
+    return divide_no_nan(p, jnp.broadcast_to(jnp.sum(p, axis=axis, keepdims=True), p.shape))
+
+
+def _of_classes(y_true: jax.Array, values: jax.Array, axis: int) -> jax.Array:
+    """sum(y * value) over the classes, and nothing where y is 0, whatever stands there."""
+    return jnp.sum(jnp.where(y_true == 0, 0.0, y_true * values), axis=axis)
 
 
 def _smooth_classes(y_true: jax.Array, label_smoothing: float, axis: int) -> jax.Array:
@@ -102,7 +119,8 @@ def binary_focal_crossentropy(
     p = jax.nn.sigmoid(y_pred) if from_logits else y_pred
     values = binary_values(y_true, p, False)
     right = y_true * p + (1.0 - y_true) * (1.0 - p)
-    values = jnp.power(1.0 - right, gamma) * values
+    # the slope of a power below 1 is infinite at 0
+    values = jnp.power(jnp.maximum(1.0 - right, EPSILON), gamma) * values
     if apply_class_balancing:
         values = (y_true * alpha + (1.0 - y_true) * (1.0 - alpha)) * values
     return jnp.mean(values, axis=axis)
@@ -134,7 +152,7 @@ def categorical_crossentropy(
     """
     y_true, y_pred = floats(y_true, y_pred)
     y_true = _smooth_classes(y_true, label_smoothing, axis)
-    return -jnp.sum(y_true * log_probabilities(y_pred, from_logits, axis), axis=axis)
+    return -_of_classes(y_true, log_probabilities(y_pred, from_logits, axis), axis)
 
 
 def categorical_focal_crossentropy(
@@ -165,9 +183,10 @@ def categorical_focal_crossentropy(
     """
     y_true, y_pred = floats(y_true, y_pred)
     y_true = _smooth_classes(y_true, label_smoothing, axis)
-    p = jax.nn.softmax(y_pred, axis=axis) if from_logits else y_pred
-    p = p / jnp.sum(p, axis=axis, keepdims=True)
-    p = jnp.clip(p, EPSILON, 1.0 - EPSILON)
+    if from_logits:
+        lowest = jnp.finfo(y_pred.dtype).min
+        y_pred = jax.nn.softmax(jnp.maximum(y_pred, lowest), axis=axis)
+    p = jnp.clip(_shares(y_pred, axis), EPSILON, 1.0 - EPSILON)
     weight = jnp.asarray(alpha, p.dtype)
     weight = weight.reshape((1,) * (p.ndim - weight.ndim) + weight.shape)
     return jnp.sum(weight * jnp.power(1.0 - p, gamma) * -y_true * jnp.log(p), axis=axis)
@@ -206,9 +225,7 @@ def sparse_categorical_crossentropy(
         >>> sparse_categorical_crossentropy(jnp.array([1]), jnp.array([[0.5, 0.5]]))
         Array([0.6931472], dtype=float32)
     """
-    y_pred = jnp.asarray(y_pred)
-    if not jnp.issubdtype(y_pred.dtype, jnp.floating):
-        y_pred = y_pred.astype("float32")
+    y_pred = widened(jnp.asarray(y_pred))
     labels = class_numbers(y_true, y_pred, axis).astype("int32")
     shape = tuple(n for i, n in enumerate(y_pred.shape) if i != axis % y_pred.ndim)
     if labels.shape != shape:
@@ -226,6 +243,37 @@ def sparse_categorical_crossentropy(
     if ignore_class is not None:
         chosen &= ~ignored
     return -jnp.sum(jnp.where(chosen, logs, 0.0), axis=axis)
+
+
+def categorical_generalized_cross_entropy(y_true: Any, y_pred: Any, q: float) -> jax.Array:
+    """(1 - p**q) / q for the probability p of the class that `y_true` numbers.
+
+    Between the crossentropy (q towards 0) and the mean absolute error (q = 1), so that wrong
+    labels do less harm.
+
+    Args:
+        y_true: class numbers, (b, ...) or (b, ..., 1).
+        y_pred: probabilities, (b, ..., classes).
+        q: above 0 and below 1.
+
+    Returns:
+        The losses of samples, (b, ...). Where p is 0 the loss is 1 / q; its slope, which is
+        infinite there, is given as 0.
+
+    Example:
+        >>> import jax.numpy as jnp
+        >>> categorical_generalized_cross_entropy(jnp.array([1]), jnp.array([[0.75, 0.25]]), 0.5)
+        Array([1.], dtype=float32)
+
+    References:
+        Zhang and Sabuncu 2018, Generalized cross entropy loss, https://arxiv.org/abs/1805.07836
+    """
+    y_pred = widened(jnp.asarray(y_pred))
+    labels = class_numbers(y_true, y_pred, -1).astype("int32")
+    classes = jax.lax.broadcasted_iota("int32", y_pred.shape, y_pred.ndim - 1)
+    p = jnp.sum(jnp.where(classes == jnp.expand_dims(labels, -1), y_pred, 0.0), axis=-1)
+    power = jnp.where(p > 0, jnp.power(jnp.where(p > 0, p, 1.0), q), 0.0)
+    return (1.0 - power) / q
 
 
 def kl_divergence(y_true: Any, y_pred: Any) -> jax.Array:

@@ -11,6 +11,8 @@ from fkeras.losses import crossentropy as ce
 from fkeras.losses import margin as margins
 from fkeras.losses import probabilistic as probable
 from fkeras.losses import regression as numbers
+from fkeras.losses import segmentation as regions
+from fkeras.losses import sequence, similarity
 from fkeras.losses.loss import Loss, LossFunctionWrapper
 
 _CLASSES: Mapping[Callable, type[Loss]] = types.MappingProxyType(
@@ -32,6 +34,11 @@ _CLASSES: Mapping[Callable, type[Loss]] = types.MappingProxyType(
         margins.hinge: margins.Hinge,
         margins.squared_hinge: margins.SquaredHinge,
         margins.categorical_hinge: margins.CategoricalHinge,
+        ce.categorical_generalized_cross_entropy: probable.CategoricalGeneralizedCrossEntropy,
+        regions.dice: regions.Dice,
+        regions.tversky: regions.Tversky,
+        similarity.circle: similarity.Circle,
+        sequence.ctc: sequence.CTC,
     }
 )
 

@@ -173,6 +173,33 @@ class SparseCategoricalCrossentropy(Loss):
         )
 
 
+def _exponent(value: Any) -> float:
+    if isinstance(value, bool) or not isinstance(value, int | float) or not 0 < value < 1:
+        raise ValueError(f"q: expected a number between 0 and 1, received {value!r}.")
+    return float(value)
+
+
+class CategoricalGeneralizedCrossEntropy(Loss):
+    """`categorical_generalized_cross_entropy` as a loss. Further arguments are those of `Loss`.
+
+    Args:
+        q: above 0, where it is nearly the crossentropy, and below 1, the mean absolute error.
+
+    Example:
+        >>> CategoricalGeneralizedCrossEntropy()([1], [[0.75, 0.25]])
+        Array(1., dtype=float32)
+    """
+
+    q: float = option(0.5, convert=_exponent)
+    name: str | None = option("categorical_generalized_cross_entropy", kw_only=True)
+
+    def call(self, y_true: jax.Array, y_pred: jax.Array) -> jax.Array:
+        return crossentropy.categorical_generalized_cross_entropy(y_true, y_pred, self.q)
+
+    def check_targets(self, y_true: Any, y_pred: Any) -> None:
+        checks.check_labels(self.label, np.asarray(y_true), y_pred.shape)
+
+
 class KLDivergence(Loss):
     """`kl_divergence` as a loss. The further arguments are those of `Loss`."""
 

@@ -15,11 +15,22 @@ from fkeras.losses.reducing import align_pair
 EPSILON = 1e-7
 
 
+def widened(x: jax.Array) -> jax.Array:
+    """Numbers as float32, or as float64 where they are: 16 bits have no room for squares or 1e-7.
+
+    Example:
+        >>> import jax.numpy as jnp
+        >>> widened(jnp.ones(2, "bfloat16")).dtype
+        dtype('float32')
+    """
+    wide = jnp.issubdtype(x.dtype, jnp.floating) and jnp.finfo(x.dtype).bits >= 32
+    return x if wide else x.astype("float32")
+
+
 def floats(y_true: Any, y_pred: Any) -> tuple[jax.Array, jax.Array]:
-    """Both as arrays of the predictions' floating dtype and the same number of axes."""
+    """Both in the predictions' dtype, at least float32, and with the same number of axes."""
     y_true, y_pred = align_pair(y_true, y_pred)
-    if not jnp.issubdtype(y_pred.dtype, jnp.floating):
-        y_pred = y_pred.astype("float32")
+    y_pred = widened(y_pred)
     return y_true.astype(y_pred.dtype), y_pred
 
 

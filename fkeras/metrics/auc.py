@@ -6,6 +6,7 @@ from typing import Any
 
 import jax
 import jax.numpy as jnp
+import numpy as np
 
 from fkeras.engine.config import option, suggest
 from fkeras.losses.loss import dtype_name
@@ -31,6 +32,16 @@ def _at_least_two(value: int) -> int:
     if value < 2:
         raise ValueError(f"num_thresholds: expected 2 or more, received {value}.")
     return value
+
+
+def _label_weights(value: Any) -> tuple[float, ...] | None:
+    """Numbers, also of an array; those of float32, as Keras writes them, by their shortest form."""
+    if value is None:
+        return None
+    listed = np.asarray(value)
+    if listed.dtype == np.float32:
+        return tuple(float(str(v)) for v in listed)
+    return tuple(float(v) for v in listed)
 
 
 def interpolated_pr_area(state: State) -> jax.Array:
@@ -75,7 +86,7 @@ class AUC(Metric):
         curve: "ROC", true over false positive rate; "PR", precision over recall; "PRGAIN".
         summation_method: the height between two points: "interpolation", "majoring" (the larger)
             or "minoring" (the smaller).
-        thresholds: inner thresholds of your own, instead of `num_thresholds`.
+        thresholds: inner thresholds of your own; `num_thresholds` is then two more.
         multi_label: whether each entry of the last axis has its own area; the result is their
             mean.
         num_labels: how many entries, for `multi_label`; otherwise `init` takes it from `y_pred`.
@@ -99,7 +110,7 @@ class AUC(Metric):
     thresholds: tuple[float, ...] | None = option(None, convert=check_thresholds, kw_only=True)
     multi_label: bool = option(False, kw_only=True)
     num_labels: int | None = option(None, kw_only=True)
-    label_weights: Any = option(None, kw_only=True)
+    label_weights: tuple[float, ...] | None = option(None, convert=_label_weights, kw_only=True)
     from_logits: bool = option(False, kw_only=True)
 
     def __post_init__(self) -> None:
@@ -109,6 +120,8 @@ class AUC(Metric):
                 f"AUC: expected num_labels only with multi_label=True, received num_labels="
                 f"{self.num_labels}. Add multi_label=True or leave num_labels out."
             )
+        if self.thresholds is not None:  # one below and one above join them
+            object.__setattr__(self, "num_thresholds", len(self.thresholds) + 2)
 
     @property
     def all_thresholds(self) -> tuple[float, ...]:

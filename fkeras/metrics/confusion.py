@@ -82,7 +82,7 @@ def count(
         bucket = jnp.maximum(bucket, 0.0) if thresholds[0] < 0 else bucket
         bucket = jnp.where(jnp.isnan(bucket), -1.0, bucket).astype("int32")
         sums = [jax.ops.segment_sum(y, bucket, num_segments=number) for y in (true, false)]
-        positive = [jnp.flip(jnp.cumsum(jnp.flip(y))) for y in sums]
+        positive = [jax.lax.cumsum(y, reverse=True) for y in sums]
     else:
         limits = jnp.asarray(thresholds, scores.dtype)[:, None]
         above = (scores[None, :] > limits).astype(scores.dtype)

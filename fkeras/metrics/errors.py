@@ -77,7 +77,9 @@ class RootMeanSquaredError(Metric):
         return add_to_mean(state, values, sample_weight, mask)
 
     def result(self, state: State) -> jax.Array:
-        return jnp.sqrt(divide_no_nan(state["total"], state["count"]))
+        mean = divide_no_nan(state["total"], state["count"])
+        # the root has no slope at 0: there it is given the slope 0
+        return jnp.where(mean == 0, 0.0, jnp.sqrt(jnp.where(mean == 0, 1.0, mean)))
 
 
 class LogCoshError(MeanMetric):

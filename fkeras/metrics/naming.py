@@ -11,7 +11,8 @@ from fkeras.engine.config import lookup
 from fkeras.losses.loss import Loss
 from fkeras.losses.naming import kind_of_classes
 from fkeras.metrics import accuracies as right
-from fkeras.metrics import confusion, errors
+from fkeras.metrics import confusion, correlation, counts, errors, overlap
+from fkeras.metrics import operating_points as points
 from fkeras.metrics.auc import AUC
 from fkeras.metrics.f_score import F1Score, FBetaScore
 from fkeras.metrics.metric import Mean, MeanMetricWrapper, Metric, Sum
@@ -45,7 +46,23 @@ _CLASSES: Mapping[str, type[Metric]] = types.MappingProxyType(
         "recall": confusion.Recall,
         "auc": AUC,
         "f1_score": F1Score,
-        "fbeta_score": FBetaScore,
+        "f_beta_score": FBetaScore,
+        "true_positives": counts.TruePositives,
+        "true_negatives": counts.TrueNegatives,
+        "false_positives": counts.FalsePositives,
+        "false_negatives": counts.FalseNegatives,
+        "precision_at_recall": points.PrecisionAtRecall,
+        "recall_at_precision": points.RecallAtPrecision,
+        "sensitivity_at_specificity": points.SensitivityAtSpecificity,
+        "specificity_at_sensitivity": points.SpecificityAtSensitivity,
+        "binary_io_u": overlap.BinaryIoU,
+        "io_u": overlap.IoU,
+        "mean_io_u": overlap.MeanIoU,
+        "one_hot_io_u": overlap.OneHotIoU,
+        "one_hot_mean_io_u": overlap.OneHotMeanIoU,
+        "concordance_correlation": correlation.ConcordanceCorrelation,
+        "pearson_correlation": correlation.PearsonCorrelation,
+        "r2_score": correlation.R2Score,
     }
 )
 
@@ -65,6 +82,7 @@ NAMES: Mapping[str, type[Metric]] = types.MappingProxyType(
         **{cls.__name__: cls for cls in _CLASSES.values()},
         **_ALIASES,
         **{alias.upper(): cls for alias, cls in _ALIASES.items()},
+        "fbeta_score": FBetaScore,
     }
 )
 

@@ -12,6 +12,7 @@ from fkeras.optimizers.multi import MultiOptimizer, MultiOptimizerState
 from fkeras.optimizers.muon import Muon
 from fkeras.optimizers.naming import get, transformation
 from fkeras.optimizers.optimizer import Optimizer
+from fkeras.optimizers.optimizer_map import OptimizerMap
 from fkeras.optimizers.rates import learning_rate, with_learning_rate
 from fkeras.optimizers.schedule_free import ScheduleFreeAdamW
 from fkeras.optimizers.state import OptimizerState, ema_weights
@@ -34,6 +35,7 @@ __all__ = (
     "Muon",
     "Nadam",
     "Optimizer",
+    "OptimizerMap",
     "OptimizerState",
     "RMSprop",
     "SGD",

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any
 
 import jax
@@ -71,6 +72,20 @@ class BaseOptimizer(Configurable):
             (Array(1., dtype=float32), Array(1.25, dtype=float32))
         """
         return weights
+
+    def check_paths(self, paths: Sequence[str]) -> None:
+        """Raises where the optimizer names weights that a model does not have.
+
+        Args:
+            paths: the paths of all weights of the model, those that are frozen too.
+
+        Raises:
+            ValueError: for a pattern that is the first to fit no weight.
+
+        Example:
+            >>> import fkeras as fk
+            >>> fk.optimizers.SGD().check_paths(["dense/kernel"])
+        """
 
     def _init(self, weights: Any) -> Any:
         raise NotImplementedError(

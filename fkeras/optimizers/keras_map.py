@@ -71,6 +71,10 @@ def read(config: Any) -> list[tuple[str, Any]]:
     found = config["optimizer_map"]
     if "patterns" in config:
         return [(pattern, found[key]) for pattern, key in config["patterns"]]
-    # exact paths go first
+    return [*by_pattern(found), ("*", config["default_optimizer"])]
+
+
+def by_pattern(found: Mapping[str, Any]) -> list[tuple[str, Any]]:
+    """What a map of Keras holds, by patterns that begin with "re:", exact paths first."""
     keys = sorted(found, key=lambda key: re.escape(key) != key.replace("-", r"\-"))
-    return [(_REGULAR + key, found[key]) for key in keys] + [("*", config["default_optimizer"])]
+    return [(_REGULAR + key, found[key]) for key in keys]

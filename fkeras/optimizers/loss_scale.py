@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import functools
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any, NamedTuple, Self
 
 import jax
@@ -92,6 +92,10 @@ class LossScaleOptimizer(BaseOptimizer):
 
     def scale_loss(self, loss: jax.Array, opt_state: LossScaleState) -> jax.Array:
         return scaled(loss, opt_state.scale)
+
+    def check_paths(self, paths: Sequence[str]) -> None:
+        if isinstance(self.inner_optimizer, BaseOptimizer):
+            self.inner_optimizer.check_paths(paths)
 
     def finalize(self, opt_state: LossScaleState, weights: Any) -> Any:
         inner = self.inner_optimizer

@@ -14,6 +14,7 @@ from fkeras.optimizers import keras_map
 from fkeras.optimizers.base import BaseOptimizer, check_has_config, scaled
 from fkeras.optimizers.loss_scale import LossScaleOptimizer
 from fkeras.optimizers.naming import get, transformation
+from fkeras.optimizers.optimizer_map import OptimizerMap
 from fkeras.optimizers.options import positive
 from fkeras.optimizers.paths import flatten
 
@@ -34,7 +35,9 @@ class MultiOptimizerState(NamedTuple):
 
 
 def _pairs(value: Any) -> tuple[tuple[str, Any], ...]:
-    if isinstance(value, Mapping):
+    if isinstance(value, OptimizerMap):
+        value = value.pairs()
+    elif isinstance(value, Mapping):
         value = tuple(value.items())
     if not isinstance(value, Sequence) or isinstance(value, str) or not value:
         raise TypeError(
@@ -89,20 +92,22 @@ class MultiOptimizer(BaseOptimizer):
     Each optimizer has a state, a count and limits of its own: a `global_clipnorm` is that of its
     weights. The learning rate of one is `opt_state.states[pattern].learning_rate`.
 
-    In Keras a map has no order and a default. What Keras writes is read: its regular expressions
-    become patterns that begin with "re:", and its default that of "*". A function in the place of
-    the map is not taken, as it has neither equality nor configuration.
+    In Keras a map has no order and a default. `OptimizerMap` has that form and is taken too, and
+    what Keras writes is read: its regular expressions become patterns that begin with "re:", and
+    its default that of "*". A function in the place of the map is not taken, as it has neither
+    equality nor configuration.
 
     Args:
-        optimizer_map: optimizers, or their names, by pattern. A pattern fits a whole path such as
-            "encoder/dense/kernel", with * for anything, ? and []; after "re:" it is a regular
-            expression. "*", at the end, is for all that is left.
+        optimizer_map: optimizers, or their names, by pattern, or an `OptimizerMap`. A pattern fits
+            a whole path such as "encoder/dense/kernel", with * for anything, ? and []; after "re:"
+            it is a regular expression. "*", at the end, is for all that is left.
         loss_scale_factor: as that of `Optimizer`, for all; those of the inner ones do not count.
         name: a word of your own.
 
     Raises:
-        ValueError: by `init` and `update`, for a weight that no pattern fits, and a pattern other
-            than "*" that is the first to fit no weight.
+        ValueError: by `init` and `update`, for a weight that no pattern fits; by `check_paths`,
+            which `Trainer.init` calls, for a pattern other than "*" that is the first to fit no
+            weight. A pattern whose weights are all frozen has an optimizer that waits.
 
     Example:
         >>> import jax.numpy as jnp
@@ -185,17 +190,20 @@ class MultiOptimizer(BaseOptimizer):
                     "or '*' at the end for all that is left."
                 )
             groups[first].append(path)
+        return groups
+
+    def check_paths(self, paths: Sequence[str]) -> None:
+        groups = self._groups(paths)
         idle = next((p for p, own in groups.items() if not own and p != _REST), None)
         if idle is not None:
             raise ValueError(self._idle(idle, paths))
-        return groups
 
     def _idle(self, pattern: str, paths: Sequence[str]) -> str:
         shown = ", ".join(paths[:12]) + ", ..." * (len(paths) > 12)
         if any(keras_map.fits(pattern, path) for path in paths):
             reason = "is left no weight by the patterns before it. Put it before them"
         else:
-            reason = "fits no weight that is trained. Correct it or leave it out"
+            reason = "fits no weight. Correct it or leave it out"
         return (
             f"MultiOptimizer: the pattern {pattern!r} {reason}. The weights are: {shown or 'none'}."
         )

@@ -10,7 +10,7 @@ import jax
 import numpy as np
 
 from fkeras import losses, metrics, optimizers
-from fkeras.engine import Configurable, Layer, option, trainable_weights
+from fkeras.engine import Configurable, Layer, option, trainable_weights, unfreeze
 from fkeras.training import callbacks as hooks
 from fkeras.training import (
     checks,
@@ -135,7 +135,8 @@ class Trainer(Configurable):
                 `model.init_state()` where it is not given.
 
         Raises:
-            ValueError: without a loss, or where a loss or metric names no output.
+            ValueError: without a loss, where a loss or metric names no output, or where the optimizer
+                names no weight.
         """
         if not isinstance(model, Layer):
             raise TypeError(
@@ -145,6 +146,8 @@ class Trainer(Configurable):
         heads = objective.heads(self, model)
         checks.require_loss(heads)
         built = model if model.built else model.build(key)
+        if isinstance(self.optimizer, optimizers.BaseOptimizer):
+            self.optimizer.check_paths(tuple(trainable_weights(unfreeze(built))))
         run = TrainState(
             model=built,
             state=built.init_state() if state is None else state,

@@ -60,4 +60,36 @@ CASES = (
     Case(layers.Permute((3, 1, 2)), ((2, 3, 4, 5),)),
     Case(layers.RepeatVector(3), ((2, 4),)),
     Case(layers.Dense(3, name="head", trainable=False), ((2, 5),), keras=False),
+    Case(layers.EinsumDense("abc,cd->abd", (None, 4), "tanh", "d"), ((2, 3, 5),)),
+    Case(
+        layers.EinsumDense(
+            "...ab,bcd->...adc",
+            (6, 4, 2),
+            bias_axes="ac",
+            kernel_initializer="he_normal",
+            bias_initializer="ones",
+            kernel_regularizer="l2",
+            bias_regularizer="l1",
+            kernel_constraint="max_norm",
+            bias_constraint="non_neg",
+        ),
+        ((2, 3, 6, 5),),
+    ),
+    Case(layers.EinsumDense("ab...,bc->ac...", 4, bias_axes="c"), ((2, 5, 3, 2),)),
+    Case(
+        layers.ReversibleEmbedding(7, 3, mask_zero=True, embeddings_regularizer="l2"),
+        (("int32", (2, 5), 7),),
+    ),
+    Case(
+        layers.ReversibleEmbedding(7, 3, logit_soft_cap=0.05),
+        ((2, 5, 3),),
+        {"reverse": True},
+    ),
+    Case(
+        layers.ReversibleEmbedding(7, 3, False, embeddings_constraint="unit_norm"),
+        ((2, 5, 3),),
+        {"reverse": True},
+    ),
+    Case(layers.Softmax(), ((2, 5),)),
+    Case(layers.Softmax(axis=(1, -1)), ((2, 3, 4),), mask=(2, 3, 4)),
 )

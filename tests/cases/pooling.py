@@ -30,4 +30,12 @@ CASES = (
     Case(layers.GlobalAveragePooling2D(), ((2, 3, 4, 2),)),
     Case(layers.GlobalAveragePooling2D("channels_first", keepdims=True), ((2, 3, 4, 5),)),
     Case(layers.GlobalAveragePooling3D(keepdims=True), ((2, 3, 2, 2, 2),)),
+    Case(layers.AdaptiveAveragePooling1D(3), ((2, 7, 2),)),
+    Case(layers.AdaptiveAveragePooling2D((2, 5), "channels_first"), ((2, 2, 6, 3),)),
+    Case(layers.AdaptiveAveragePooling3D((1, 2, 3)), ((2, 3, 5, 4, 2),)),
+    Case(layers.AdaptiveMaxPooling1D(4, "channels_first"), ((2, 2, 7),)),
+    Case(layers.AdaptiveMaxPooling2D((3, 2)), ((2, 5, 4, 2),)),
+    # Keras reduces integers from minus infinity, and fails
+    Case(layers.AdaptiveMaxPooling2D(2), (("int32", (2, 5, 4, 2), 9),), keras=False),
+    Case(layers.AdaptiveMaxPooling3D(2), ((2, 3, 2, 5, 2),)),
 )

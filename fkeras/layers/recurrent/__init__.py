@@ -2,6 +2,8 @@
 
 from fkeras.layers.recurrent.bidirectional import Bidirectional
 from fkeras.layers.recurrent.cells import StackedRNNCells
+from fkeras.layers.recurrent.conv_lstm import conv_lstm_step
+from fkeras.layers.recurrent.convolutional import ConvLSTM1D, ConvLSTM2D, ConvLSTM3D
 from fkeras.layers.recurrent.gru import GRU, GRUCell, gru_step
 from fkeras.layers.recurrent.lstm import LSTM, LSTMCell, lstm_step
 from fkeras.layers.recurrent.rnn import RNN
@@ -14,12 +16,16 @@ __all__ = (
     "LSTM",
     "RNN",
     "Bidirectional",
+    "ConvLSTM1D",
+    "ConvLSTM2D",
+    "ConvLSTM3D",
     "GRUCell",
     "LSTMCell",
     "SimpleRNN",
     "SimpleRNNCell",
     "StackedRNNCells",
     "TimeDistributed",
+    "conv_lstm_step",
     "gru_step",
     "lstm_step",
     "scan_sequence",

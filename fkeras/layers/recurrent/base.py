@@ -45,6 +45,10 @@ class Recurrent(Layer):
         """The states before the first step, in the compute dtype."""
         raise NotImplementedError(f"{self.where}: has no zero_states. Use RNN(cell).")
 
+    def first_states(self, x: Any) -> list:
+        """`zero_states` for sequences of the shape of `x`, an array or a spec."""
+        return self.zero_states(x.shape[0])
+
     def step_function(self, context: Context, x: jax.Array) -> Step:
         """`(x_t, states) -> (output, new_states)`, with what stays constant over time in it."""
         raise NotImplementedError(f"{self.where}: has no step_function. Use RNN(cell).")
@@ -64,7 +68,7 @@ class Recurrent(Layer):
                 f"shape {x}. The state holds one row a sample: give "
                 "`fk.Input(..., batch_size=n)`, or init_state a shape such as (32, None, 8)."
             )
-        return as_state(self.zero_states(batch), self.policy.variable_dtype)
+        return as_state(self.first_states(x), self.policy.variable_dtype)
 
     def reset_state(self, state: Any) -> dict[str, Any]:
         """The state before the first call, of the same shapes as `state`: zeros."""
@@ -72,7 +76,7 @@ class Recurrent(Layer):
 
     def forward(self, context: Context, x: jax.Array, *, initial_state: Any = None) -> Output:
         self._check_length(context, x)
-        zeros = self.zero_states(x.shape[0])
+        zeros = self.first_states(x)
         if initial_state is not None:
             first = given_states(self.where, initial_state, zeros)
         elif self.stateful:

@@ -8,20 +8,12 @@ import jax
 import jax.numpy as jnp
 from jax import lax
 
-from fkeras.engine import Context, Layer, Output, Spec, option, subkey
+from fkeras.engine import Context, Output, Spec, subkey
 from fkeras.engine.spec import as_spec
+from fkeras.layers.wrapper import Wrapper
 
 
-def _layer(layer: Any) -> Layer:
-    if not isinstance(layer, Layer):
-        raise ValueError(
-            f"TimeDistributed: layer: expected a layer, received {type(layer).__name__}. Write "
-            "TimeDistributed(Dense(8))."
-        )
-    return layer
-
-
-class TimeDistributed(Layer):
+class TimeDistributed(Wrapper):
     """Applies one layer to every step of a sequence.
 
     Each step is a call: it draws its own random numbers, and a layer with state goes from step to
@@ -42,17 +34,8 @@ class TimeDistributed(Layer):
         (2, 5, 3)
     """
 
-    layer: Layer = option(convert=_layer)
-
     supports_masking: ClassVar[bool] = True
-
-    @property
-    def built(self) -> bool:
-        return self.layer.built
-
-    @property
-    def stateful(self) -> bool:
-        return self.layer.stateful
+    input_spec: ClassVar[None] = None
 
     def build(self, key: jax.Array, x: Any) -> Self:
         if self.layer.built:

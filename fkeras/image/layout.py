@@ -1,0 +1,103 @@
+"""Where the axes of images lie: one helper for both data formats, single images and batches."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import jax
+import jax.numpy as jnp
+
+
+def data_format_of(data_format: str | None) -> str:
+    """Checks a data format; None means "channels_last".
+
+    Example:
+        >>> data_format_of(None)
+        'channels_last'
+    """
+    if data_format is None:
+        return "channels_last"
+    return one_of("data_format", data_format, "channels_last", "channels_first")
+
+
+def one_of(argument: str, value: object, *words: str) -> str:
+    """Checks that a value is one of several words.
+
+    Raises:
+        ValueError: where it is none of them.
+
+    Example:
+        >>> one_of("interpolation", "nearest", "nearest", "bilinear")
+        'nearest'
+    """
+    if value not in words:
+        raise ValueError(
+            f"{argument}: expected {' or '.join(map(repr, words))}, received {value!r}. Give one "
+            "of these words."
+        )
+    return str(value)
+
+
+def image_axes(ndim: int, data_format: str | None = None) -> tuple[int, int, int]:
+    """The axes of height, width and channels, of one image or a batch, counted from 0.
+
+    Raises:
+        ValueError: where there are not three axes, or four with the batch.
+
+    Example:
+        >>> image_axes(4), image_axes(3, "channels_first")
+        ((1, 2, 3), (1, 2, 0))
+    """
+    if ndim not in (3, 4):
+        raise ValueError(
+            f"images: expected 3 axes (one image) or 4 (a batch), received {ndim}. Give (h, w, c) "
+            "or (b, h, w, c); grey images have one channel."
+        )
+    first = ndim - 3
+    if data_format_of(data_format) == "channels_last":
+        return first, first + 1, first + 2
+    return first + 1, first + 2, first
+
+
+def image_size(images: jax.Array, data_format: str | None = None) -> tuple[int, int]:
+    """Height and width.
+
+    Example:
+        >>> import jax.numpy as jnp
+        >>> image_size(jnp.ones((2, 3, 4, 5)), "channels_first")
+        (4, 5)
+    """
+    h, w, _ = image_axes(images.ndim, data_format)
+    return images.shape[h], images.shape[w]
+
+
+def as_batch(
+    images: jax.Array, data_format: str | None = None
+) -> tuple[jax.Array, Callable[[jax.Array], jax.Array]]:
+    """Images as a batch with the channels last, and the way back.
+
+    Args:
+        images: (b, h, w, c) or (h, w, c); the channels before h where they come first.
+        data_format: "channels_last", "channels_first", or None for the former.
+
+    Returns:
+        `(batch, back)`: the array (b, h, w, c), and the function that gives an array (b, h2, w2,
+        c2) the form that `images` had.
+
+    Example:
+        >>> import jax.numpy as jnp
+        >>> batch, back = as_batch(jnp.ones((3, 4, 5)), "channels_first")
+        >>> batch.shape, back(batch[:, :2]).shape
+        ((1, 4, 5, 3), (3, 2, 5))
+    """
+    images = jnp.asarray(images)
+    _, _, channels = image_axes(images.ndim, data_format)
+    single, first = images.ndim == 3, channels != images.ndim - 1
+    batch = images[None] if single else images
+    batch = jnp.moveaxis(batch, 1, -1) if first else batch
+
+    def back(result: jax.Array) -> jax.Array:
+        result = jnp.moveaxis(result, -1, 1) if first else result
+        return result[0] if single else result
+
+    return batch, back

@@ -1,0 +1,97 @@
+"""Matrices of affine transforms: each takes a place (x, y, 1) of the new image to one of the old."""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+
+
+def _matrices(
+    rows: tuple[tuple[Any, Any, Any], tuple[Any, Any, Any]], like: jax.Array
+) -> jax.Array:
+    full = (*rows, (0.0, 0.0, 1.0))
+    cells = [jnp.broadcast_to(jnp.asarray(v, like.dtype), like.shape) for row in full for v in row]
+    return jnp.reshape(jnp.stack(cells, axis=-1), (*like.shape, 3, 3))
+
+
+def translation_matrix(dx: jax.Array, dy: jax.Array) -> jax.Array:
+    """Moves images by `dx` pixels to the right and `dy` down.
+
+    Args:
+        dx: array of shape (b,).
+        dy: array of shape (b,).
+
+    Returns:
+        An array of shape (b, 3, 3).
+
+    Example:
+        >>> import jax.numpy as jnp
+        >>> translation_matrix(jnp.array([2.0]), jnp.array([0.0]))[0, 0]
+        Array([ 1.,  0., -2.], dtype=float32)
+    """
+    return _matrices(((1.0, 0.0, -dx), (0.0, 1.0, -dy)), dx)
+
+
+def rotation_matrix(angle: jax.Array, height: int, width: int) -> jax.Array:
+    """Turns images about their middle, against the clock.
+
+    Args:
+        angle: array of shape (b,), in degrees.
+        height: the images' height.
+        width: the images' width.
+
+    Returns:
+        An array of shape (b, 3, 3).
+
+    Example:
+        >>> import jax.numpy as jnp
+        >>> rotation_matrix(jnp.array([90.0]), 3, 3)[0].round() @ jnp.array([0.0, 0.0, 1.0])
+        Array([2., 0., 1.], dtype=float32)
+    """
+    cos, sin = jnp.cos(angle * (math.pi / 180)), jnp.sin(angle * (math.pi / 180))
+    x, y = (width - 1) / 2, (height - 1) / 2
+    return _matrices(((cos, -sin, x - x * cos + y * sin), (sin, cos, y - x * sin - y * cos)), angle)
+
+
+def zoom_matrix(
+    height_zoom: jax.Array, width_zoom: jax.Array, height: int, width: int
+) -> jax.Array:
+    """Shrinks images about their middle by factors; those below 1 enlarge.
+
+    Args:
+        height_zoom: array of shape (b,).
+        width_zoom: array of shape (b,).
+        height: the images' height.
+        width: the images' width.
+
+    Returns:
+        An array of shape (b, 3, 3).
+
+    Example:
+        >>> import jax.numpy as jnp
+        >>> zoom_matrix(jnp.array([1.0]), jnp.array([2.0]), 3, 3)[0, 0]
+        Array([ 2.,  0., -1.], dtype=float32)
+    """
+    x, y = (width - 1) / 2 * (1 - width_zoom), (height - 1) / 2 * (1 - height_zoom)
+    return _matrices(((width_zoom, 0.0, x), (0.0, height_zoom, y)), width_zoom)
+
+
+def shear_matrix(shear_x: jax.Array, shear_y: jax.Array) -> jax.Array:
+    """Shears images about their first pixel.
+
+    Args:
+        shear_x: how far to the left a row goes for each pixel that it lies lower, (b,).
+        shear_y: how far up a column goes for each pixel that it lies further right, (b,).
+
+    Returns:
+        An array of shape (b, 3, 3).
+
+    Example:
+        >>> import jax.numpy as jnp
+        >>> shear_matrix(jnp.array([0.5]), jnp.array([0.0]))[0, 0]
+        Array([1. , 0.5, 0. ], dtype=float32)
+    """
+    return _matrices(((1.0, shear_x, 0.0), (shear_y, 1.0, 0.0)), shear_x)

@@ -1,0 +1,67 @@
+"""Initializers without chance."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+
+from fkeras.engine.config import option
+from fkeras.initializers.initializer import Initializer, full
+
+
+class Zeros(Initializer):
+    """Zeros.
+
+    Example:
+        >>> import jax
+        >>> Zeros()(jax.random.key(0), (2,))
+        Array([0., 0.], dtype=float32)
+    """
+
+    def __call__(self, key: Any, shape: Sequence[int], dtype: Any = "float32") -> jax.Array:
+        return full(shape, 0, dtype)
+
+
+class Ones(Initializer):
+    """Ones."""
+
+    def __call__(self, key: Any, shape: Sequence[int], dtype: Any = "float32") -> jax.Array:
+        return full(shape, 1, dtype)
+
+
+class Constant(Initializer):
+    """`value` everywhere.
+
+    Args:
+        value: a number, or an array that broadcasts to the weight's shape.
+    """
+
+    value: Any = option(0.0)
+
+    def __call__(self, key: Any, shape: Sequence[int], dtype: Any = "float32") -> jax.Array:
+        return full(shape, np.asarray(self.value), dtype)
+
+
+class Identity(Initializer):
+    """`gain` times the identity matrix.
+
+    Args:
+        gain: the factor.
+
+    Raises:
+        ValueError: for a weight that is no matrix.
+    """
+
+    gain: float = option(1.0)
+
+    def __call__(self, key: Any, shape: Sequence[int], dtype: Any = "float32") -> jax.Array:
+        if len(shape) != 2:
+            raise ValueError(
+                f"Identity: expected a matrix, received the shape {tuple(shape)}. Use it for "
+                "weights of two axes."
+            )
+        return jax.device_put((self.gain * np.eye(*shape)).astype(jnp.dtype(dtype)))

@@ -1,0 +1,67 @@
+"""Initializers that draw from a given distribution, whatever the shape."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+
+from fkeras.engine.config import option
+from fkeras.engine.random import normal, truncated_normal, uniform
+from fkeras.initializers.initializer import Initializer, moved, own_key
+
+
+class RandomUniform(Initializer):
+    """Numbers spread evenly between `minval` and `maxval`.
+
+    Args:
+        minval: the lower bound.
+        maxval: the upper bound.
+        seed: folded into the key, so that two layers may draw differently from one key.
+    """
+
+    minval: float = option(-0.05)
+    maxval: float = option(0.05)
+    seed: int | None = option(None)
+
+    def __call__(self, key: jax.Array, shape: Sequence[int], dtype: Any = "float32") -> jax.Array:
+        middle, half = (self.maxval + self.minval) / 2, (self.maxval - self.minval) / 2
+        drawn = uniform(own_key(key, self.seed), tuple(shape), half, dtype)
+        return drawn if middle == 0 else drawn + jnp.asarray(middle, drawn.dtype)
+
+
+class RandomNormal(Initializer):
+    """Numbers of a normal distribution.
+
+    Args:
+        mean: its mean.
+        stddev: its standard deviation.
+        seed: folded into the key.
+    """
+
+    mean: float = option(0.0)
+    stddev: float = option(0.05)
+    seed: int | None = option(None)
+
+    def __call__(self, key: jax.Array, shape: Sequence[int], dtype: Any = "float32") -> jax.Array:
+        return moved(normal(own_key(key, self.seed), tuple(shape)), self.stddev, self.mean, dtype)
+
+
+class TruncatedNormal(Initializer):
+    """Numbers of a normal distribution, those beyond two standard deviations left out.
+
+    Args:
+        mean: its mean.
+        stddev: its standard deviation before the cut.
+        seed: folded into the key.
+    """
+
+    mean: float = option(0.0)
+    stddev: float = option(0.05)
+    seed: int | None = option(None)
+
+    def __call__(self, key: jax.Array, shape: Sequence[int], dtype: Any = "float32") -> jax.Array:
+        drawn = truncated_normal(own_key(key, self.seed), tuple(shape))
+        return moved(drawn, self.stddev, self.mean, dtype)

@@ -1,0 +1,71 @@
+"""What an initializer is: a value that draws a weight's first numbers, `init(key, shape, dtype)`."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any, Self
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+
+from fkeras.engine.config import Configurable, from_configuration
+from fkeras.engine.random import fold_in
+
+
+class Initializer(Configurable):
+    """The first numbers of a weight, out of a key and a shape.
+
+    Subclass it and write `__call__(key, shape, dtype="float32")`; fields declared with `option`
+    are its arguments.
+
+    Example:
+        >>> import jax
+        >>> import jax.numpy as jnp
+        >>> import fkeras as fk
+        >>> class Ramp(fk.initializers.Initializer):
+        ...     last: float = fk.option(1.0)
+        ...     def __call__(self, key, shape, dtype="float32"):
+        ...         return jnp.broadcast_to(jnp.linspace(0, self.last, shape[-1], dtype=dtype), shape)
+        >>> Ramp(2.0)(jax.random.key(0), (3,))
+        Array([0., 1., 2.], dtype=float32)
+    """
+
+    def __call__(self, key: jax.Array, shape: Sequence[int], dtype: Any = "float32") -> jax.Array:
+        raise NotImplementedError(
+            f"{type(self).__name__}: an initializer needs its own __call__(key, shape, dtype). "
+            f"Write it in class {type(self).__name__}."
+        )
+
+    @classmethod
+    def from_config(
+        cls, config: Mapping[str, Any], custom_objects: Mapping[str, Any] | None = None
+    ) -> Self:
+        """The initializer that `get_config` described; of a seed generator of Keras the seed."""
+        seed = config.get("seed")
+        if isinstance(seed, Mapping) and seed.get("class_name") == "SeedGenerator":
+            config = {**config, "seed": int(seed["config"]["seed"])}
+        return from_configuration(cls, config, custom_objects)
+
+    def clone(self) -> Initializer:
+        """The initializer itself: a value needs no copy."""
+        return self
+
+
+def own_key(key: jax.Array, seed: Any) -> jax.Array:
+    """The key with the initializer's own seed folded in, where it has one."""
+    return key if seed is None else fold_in(key, int(seed))
+
+
+def full(shape: Sequence[int], value: Any, dtype: Any) -> jax.Array:
+    """An array of one value, or of what broadcasts to the shape."""
+    # device_put of host numbers compiles nothing; jnp.full compiles a program a shape
+    return jax.device_put(np.full(tuple(shape), value, jnp.dtype(dtype)))
+
+
+def moved(drawn: jax.Array, scale: float, mean: float, dtype: Any) -> jax.Array:
+    """drawn * scale + mean, on the host where the numbers are there already."""
+    if isinstance(drawn, jax.core.Tracer):
+        return (drawn * np.float32(scale) + np.float32(mean)).astype(dtype)
+    host = np.asarray(drawn) * np.float32(scale) + np.float32(mean)
+    return jax.device_put(host.astype(jnp.dtype(dtype)))

@@ -1,0 +1,57 @@
+"""Initializers of matrices whose rows or columns are orthonormal."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+
+from fkeras.engine.config import option
+from fkeras.engine.random import normal
+from fkeras.initializers.initializer import Initializer, own_key
+
+
+@jax.jit
+def _orthonormal(flat: jax.Array) -> jax.Array:
+    q, r = jnp.linalg.qr(flat)
+    # a unique factorization: the signs of r's diagonal move to q
+    return q * jnp.sign(jnp.diagonal(r))[None, :]
+
+
+class Orthogonal(Initializer):
+    """`gain` times a matrix with orthonormal rows or columns, whichever are fewer.
+
+    Weights of more axes are flattened to a matrix over their last axis.
+
+    Args:
+        gain: the factor.
+        seed: folded into the key.
+
+    Raises:
+        ValueError: for a weight of fewer than two axes.
+
+    References:
+        Saxe et al., Exact solutions to deep linear networks (2013), arxiv.org/abs/1312.6120.
+    """
+
+    gain: float = option(1.0)
+    seed: int | None = option(None)
+
+    def __call__(self, key: jax.Array, shape: Sequence[int], dtype: Any = "float32") -> jax.Array:
+        if len(shape) < 2:
+            raise ValueError(
+                f"Orthogonal: expected a weight of two axes or more, received shape {tuple(shape)}."
+            )
+        rows, columns = math.prod(shape[:-1]), shape[-1]
+        flat = normal(own_key(key, self.seed), (max(rows, columns), min(rows, columns)))
+        q = _orthonormal(flat)
+        if isinstance(q, jax.core.Tracer):
+            q = q.T if rows < columns else q
+            return (np.float32(self.gain) * jnp.reshape(q, shape)).astype(dtype)
+        host = np.asarray(q).T if rows < columns else np.asarray(q)
+        host = np.float32(self.gain) * np.reshape(host, shape)
+        return jax.device_put(host.astype(jnp.dtype(dtype)))

@@ -1,0 +1,169 @@
+"""Initializers whose variance follows from the numbers of inputs and outputs of a unit."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from typing import Any
+
+import jax
+
+from fkeras.engine.config import option
+from fkeras.engine.random import normal, truncated_normal, uniform
+from fkeras.initializers.initializer import Initializer, moved, own_key
+
+# the standard deviation of a unit normal distribution cut off at two standard deviations
+_TRUNCATED_STDDEV = 0.87962566103423978
+
+
+def compute_fans(shape: Sequence[int]) -> tuple[float, float]:
+    """The numbers of inputs and outputs of one unit of a weight of this shape.
+
+    Example:
+        >>> compute_fans((3, 3, 16, 32))
+        (144, 288)
+    """
+    if len(shape) < 1:
+        return 1, 1
+    if len(shape) == 1:
+        return shape[0], shape[0]
+    if len(shape) == 2:
+        return shape[0], shape[1]
+    field = math.prod(shape[:-2])
+    return shape[-2] * field, shape[-1] * field
+
+
+def _mode(mode: str) -> str:
+    if mode not in ("fan_in", "fan_out", "fan_avg"):
+        raise ValueError(
+            f"VarianceScaling: expected mode 'fan_in', 'fan_out' or 'fan_avg', received {mode!r}."
+        )
+    return mode
+
+
+def _distribution(name: str) -> str:
+    name = "truncated_normal" if name == "normal" else name
+    if name not in ("uniform", "truncated_normal", "untruncated_normal"):
+        raise ValueError(
+            "VarianceScaling: expected distribution 'uniform', 'truncated_normal' or "
+            f"'untruncated_normal', received {name!r}."
+        )
+    return name
+
+
+def _positive(scale: float) -> float:
+    if scale <= 0:
+        raise ValueError(f"VarianceScaling: expected scale above 0, received {scale}.")
+    return scale
+
+
+def scaled_by_fans(
+    key: jax.Array, shape: Sequence[int], dtype: Any, scale: float, mode: str, distribution: str
+) -> jax.Array:
+    """Numbers of variance `scale` divided by the number of inputs, of outputs or their mean."""
+    fan_in, fan_out = compute_fans(shape)
+    fans = {"fan_in": fan_in, "fan_out": fan_out, "fan_avg": (fan_in + fan_out) / 2}
+    variance = scale / max(1.0, fans[mode])
+    if distribution == "uniform":
+        return uniform(key, tuple(shape), math.sqrt(3 * variance), dtype)
+    if distribution == "untruncated_normal":
+        return moved(normal(key, tuple(shape)), math.sqrt(variance), 0.0, dtype)
+    stddev = math.sqrt(variance) / _TRUNCATED_STDDEV
+    return moved(truncated_normal(key, tuple(shape)), stddev, 0.0, dtype)
+
+
+class VarianceScaling(Initializer):
+    """Numbers whose variance follows from the shape: `scale / fan`.
+
+    Args:
+        scale: the factor.
+        mode: "fan_in", "fan_out" or "fan_avg".
+        distribution: "truncated_normal", "untruncated_normal" or "uniform".
+        seed: folded into the key.
+
+    Raises:
+        ValueError: for another mode or distribution, or a scale that is not positive.
+
+    Example:
+        >>> import jax
+        >>> VarianceScaling()(jax.random.key(0), (4, 4)).shape
+        (4, 4)
+    """
+
+    scale: float = option(1.0, convert=_positive)
+    mode: str = option("fan_in", convert=_mode)
+    distribution: str = option("truncated_normal", convert=_distribution)
+    seed: int | None = option(None)
+
+    def __call__(self, key: jax.Array, shape: Sequence[int], dtype: Any = "float32") -> jax.Array:
+        return scaled_by_fans(
+            own_key(key, self.seed), shape, dtype, self.scale, self.mode, self.distribution
+        )
+
+
+class GlorotUniform(Initializer):
+    """Numbers spread evenly within sqrt(6 / (fan_in + fan_out)) of 0.
+
+    References:
+        Glorot and Bengio, Understanding the difficulty of training deep networks (2010).
+    """
+
+    seed: int | None = option(None)
+
+    def __call__(self, key: jax.Array, shape: Sequence[int], dtype: Any = "float32") -> jax.Array:
+        return scaled_by_fans(own_key(key, self.seed), shape, dtype, 1.0, "fan_avg", "uniform")
+
+
+class GlorotNormal(Initializer):
+    """Truncated normal numbers of variance 2 / (fan_in + fan_out)."""
+
+    seed: int | None = option(None)
+
+    def __call__(self, key: jax.Array, shape: Sequence[int], dtype: Any = "float32") -> jax.Array:
+        return scaled_by_fans(
+            own_key(key, self.seed), shape, dtype, 1.0, "fan_avg", "truncated_normal"
+        )
+
+
+class LecunNormal(Initializer):
+    """Truncated normal numbers of variance 1 / fan_in."""
+
+    seed: int | None = option(None)
+
+    def __call__(self, key: jax.Array, shape: Sequence[int], dtype: Any = "float32") -> jax.Array:
+        return scaled_by_fans(
+            own_key(key, self.seed), shape, dtype, 1.0, "fan_in", "truncated_normal"
+        )
+
+
+class LecunUniform(Initializer):
+    """Numbers spread evenly within sqrt(3 / fan_in) of 0."""
+
+    seed: int | None = option(None)
+
+    def __call__(self, key: jax.Array, shape: Sequence[int], dtype: Any = "float32") -> jax.Array:
+        return scaled_by_fans(own_key(key, self.seed), shape, dtype, 1.0, "fan_in", "uniform")
+
+
+class HeNormal(Initializer):
+    """Truncated normal numbers of variance 2 / fan_in.
+
+    References:
+        He et al., Delving deep into rectifiers (2015), arxiv.org/abs/1502.01852.
+    """
+
+    seed: int | None = option(None)
+
+    def __call__(self, key: jax.Array, shape: Sequence[int], dtype: Any = "float32") -> jax.Array:
+        return scaled_by_fans(
+            own_key(key, self.seed), shape, dtype, 2.0, "fan_in", "truncated_normal"
+        )
+
+
+class HeUniform(Initializer):
+    """Numbers spread evenly within sqrt(6 / fan_in) of 0."""
+
+    seed: int | None = option(None)
+
+    def __call__(self, key: jax.Array, shape: Sequence[int], dtype: Any = "float32") -> jax.Array:
+        return scaled_by_fans(own_key(key, self.seed), shape, dtype, 2.0, "fan_in", "uniform")

@@ -1,0 +1,148 @@
+"""The numbers of a short-time Fourier transform as the kernel of a convolution."""
+
+from __future__ import annotations
+
+import math
+import types
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+
+from fkeras.engine.config import option, suggest
+from fkeras.initializers.initializer import Initializer
+
+# the coefficients of sums of cosines
+_COSINES: Mapping[str, tuple[float, ...]] = types.MappingProxyType(
+    {
+        "boxcar": (1.0,),
+        "hann": (0.5, 0.5),
+        "hamming": (0.54, 0.46),
+        "blackman": (0.42, 0.5, 0.08),
+        "nuttall": (0.3635819, 0.4891775, 0.1365995, 0.0106411),
+        "blackmanharris": (0.35875, 0.48829, 0.14128, 0.01168),
+        "flattop": (0.21557895, 0.41663158, 0.277263158, 0.083578947, 0.006947368),
+    }
+)
+_OTHERS = ("bartlett", "bohman", "cosine", "triang")
+
+
+def window_values(name: str, length: int, periodic: bool = False) -> np.ndarray:
+    """A window function at the points of a frame, as SciPy computes it.
+
+    Args:
+        name: "hann", "hamming", "blackman", "boxcar", "nuttall", "blackmanharris", "flattop",
+            "bartlett", "triang", "cosine" or "bohman".
+        length: how many points.
+        periodic: whether the point after the last would be the first again.
+
+    Raises:
+        ValueError: for another name.
+
+    Example:
+        >>> window_values("hann", 5).round(2).tolist()
+        [0.0, 0.5, 1.0, 0.5, 0.0]
+    """
+    if name not in _COSINES and name not in _OTHERS:
+        known = (*_COSINES, *_OTHERS)
+        raise ValueError(
+            f"STFT: there is no window {name!r}.{suggest(name, known)} Known: "
+            f"{', '.join(sorted(known))}; or pass the numbers of the window."
+        )
+    if length <= 1:
+        return np.ones(length)
+    points = length + 1 if periodic else length
+    place = np.arange(points)
+    if name in _COSINES:
+        turns = 2.0 * math.pi * place / (points - 1)
+        signed = ((-1) ** k * a * np.cos(k * turns) for k, a in enumerate(_COSINES[name]))
+        values = sum(signed)
+    elif name == "bartlett":
+        values = 1.0 - np.abs(2.0 * place / (points - 1) - 1.0)
+    elif name == "triang":
+        values = 1.0 - np.abs(2.0 * place - (points - 1)) / (points + points % 2)
+    elif name == "cosine":
+        values = np.sin(math.pi / points * (place + 0.5))
+    else:
+        x = np.abs(np.linspace(-1.0, 1.0, points))
+        values = (1.0 - x) * np.cos(math.pi * x) + np.sin(math.pi * x) / math.pi
+        values[[0, -1]] = 0.0
+    return np.asarray(values)[:length]
+
+
+def _window(window: Any) -> Any:
+    if isinstance(window, str):
+        window_values(window, 2)
+    return window
+
+
+def _one_of(name: str, *words: Any) -> Any:
+    def convert(value: Any) -> Any:
+        if value not in words:
+            raise ValueError(
+                f"STFT: {name}: expected {', '.join(map(repr, words))}, received {value!r}."
+            )
+        return value
+
+    return convert
+
+
+class STFT(Initializer):
+    """cos or sin of -2 * pi * time * frequency, times a window: a kernel (frame, 1, frequencies).
+
+    Args:
+        side: "real" for the cosines, "imag" for the sines.
+        window: the name of a window function, as in `window_values`, its numbers, or None.
+        scaling: "density" to divide by the root of the sum of the squares of the window,
+            "spectrum" by the sum of its absolute values; None for neither.
+        periodic: whether the window function is periodic.
+
+    Raises:
+        ValueError: for another word, a weight of other than three axes, or a window of another
+            length than the frames.
+
+    Example:
+        >>> import jax
+        >>> STFT("real", None)(jax.random.key(0), (2, 1, 2))[:, 0].round(2)
+        Array([[ 1.,  1.],
+               [ 1., -1.]], dtype=float32)
+    """
+
+    side: str = option("real", convert=_one_of("side", "real", "imag"))
+    window: Any = option("hann", convert=_window)
+    scaling: str | None = option("density", convert=_one_of("scaling", "density", "spectrum", None))
+    periodic: bool = option(False)
+
+    def __call__(self, key: Any, shape: Sequence[int], dtype: Any = "float32") -> jax.Array:
+        if len(shape) != 3:
+            raise ValueError(
+                f"STFT: expected a kernel (frame, channels, frequencies), received the shape "
+                f"{tuple(shape)}. Use it for weights of three axes."
+            )
+        frame, _, frequencies = shape
+        turns = np.arange(frame)[:, None] * (np.arange(frequencies) / max(2 * frequencies - 2, 1))
+        angle = -2.0 * math.pi * turns
+        kernel = np.cos(angle) if self.side == "real" else np.sin(angle)
+        if self.window is not None:
+            kernel = kernel * self._weights(frame)[:, None]
+        spread = np.broadcast_to(kernel[:, None, :], tuple(shape))
+        return jax.device_put(spread.astype(jnp.dtype(dtype)))
+
+    def _weights(self, frame: int) -> np.ndarray:
+        """The window, divided by what `scaling` says."""
+        if isinstance(self.window, str):
+            window = window_values(self.window, frame, self.periodic)
+        else:
+            window = np.asarray(self.window, "float64")
+        if window.shape != (frame,):
+            raise ValueError(
+                f"STFT: expected a window of {frame} numbers, received shape {window.shape}. "
+                "Give one number for each point of a frame."
+            )
+        if self.scaling == "density":
+            return window / np.sqrt(np.sum(np.square(window)))
+        if self.scaling == "spectrum":
+            return window / np.sum(np.abs(window))
+        return window

@@ -1,0 +1,58 @@
+"""What the layers that slide a kernel share: their checks, and what follows the sliding."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import jax
+
+from fkeras.engine import Spec, align
+from fkeras.layers._spatial import channel_axis, check_window
+
+
+def check_steps(where: str, strides: Sequence[int], dilation_rate: Sequence[int]) -> None:
+    """Checks that strides and dilation do not both exceed 1.
+
+    Raises:
+        ValueError: where they do; `where` names the layer.
+    """
+    if max(strides) > 1 and max(dilation_rate) > 1:
+        raise ValueError(
+            f"{where}: expected strides or dilation_rate above 1, not both, received "
+            f"strides={strides} and dilation_rate={dilation_rate}. Leave one at 1."
+        )
+
+
+def known_channels(where: str, x: Spec, axis: int) -> int:
+    """The number of channels of an input.
+
+    Raises:
+        ValueError: where it is not known; `where` names the layer.
+    """
+    channels = x.shape[axis]
+    if channels is None:
+        raise ValueError(
+            f"{where}: expected a known number of channels on axis {axis}, received {x}. "
+            "The kernel's shape depends on it: give that axis a size in fk.Input."
+        )
+    return channels
+
+
+def check_kernel_fits(layer: Any, x: Any) -> None:
+    """Checks that a layer's kernel lies inside the input somewhere, where nothing is padded.
+
+    Raises:
+        ValueError: where the kernel's extent is larger than the input.
+    """
+    if layer.padding == "valid":
+        pairs = zip(layer.kernel_size, layer.dilation_rate, strict=True)
+        extent = tuple((size - 1) * rate + 1 for size, rate in pairs)
+        check_window(layer.where, x, extent, "kernel_size", layer.data_format)
+
+
+def add_bias_and_activate(layer: Any, y: jax.Array) -> jax.Array:
+    """Computes `activation(y + bias)`, the bias on the channel axis; None leaves either out."""
+    if layer.bias is not None:
+        y = y + align(layer.bias, y.ndim, channel_axis(layer.data_format))
+    return y if layer.activation is None else layer.activation(y)

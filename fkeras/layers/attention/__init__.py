@@ -1,0 +1,15 @@
+"""Attention: one query's weighted mean of values, without heads, with heads, with shared heads."""
+
+from fkeras.layers.attention.additive import AdditiveAttention
+from fkeras.layers.attention.attention import Attention
+from fkeras.layers.attention.dot_product import dot_product_attention
+from fkeras.layers.attention.grouped_query import GroupQueryAttention
+from fkeras.layers.attention.multi_head import MultiHeadAttention
+
+__all__ = (
+    "AdditiveAttention",
+    "Attention",
+    "GroupQueryAttention",
+    "MultiHeadAttention",
+    "dot_product_attention",
+)

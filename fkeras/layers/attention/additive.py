@@ -1,0 +1,84 @@
+"""`AdditiveAttention`: means of values, weighted by the sum of query and key."""
+
+from __future__ import annotations
+
+from typing import Any, ClassVar, Self
+
+import jax
+
+from fkeras import initializers
+from fkeras.engine import Context, Layer, Output, option, weight
+from fkeras.layers._arguments import fraction
+from fkeras.layers.attention.attention import concatenation_scores
+from fkeras.layers.attention.scored import attend_by_scores, check_widths, query_value_key
+
+
+class AdditiveAttention(Layer):
+    """Computes `softmax(sum(scale * tanh(query + key))) @ value`: Bahdanau's attention.
+
+    A masked step of the value is attended to by no query, and a masked step of the query is zero
+    in the output. A query that may attend to nothing gives zeros. (Keras gives the mean of all
+    values, the masked ones among them.)
+
+    Args:
+        use_scale: whether the features of the sum are multiplied with learned numbers.
+        dropout: the share of the weights that is dropped in training.
+        seed: by keyword only: folded into the key of each call; the key alone decides where it is
+            None.
+
+    Call:
+        mask: [query_mask, value_mask], of shapes (b, t) and (b, s).
+        return_attention_scores: whether the weights (b, t, s) are returned too.
+        use_causal_mask: whether step t attends to the steps up to t only.
+
+    Shapes:
+        [(b, t, d), (b, s, f)] or [(b, t, d), (b, s, f), (b, s, d)], which are query, value and
+        key (the value, if none is given) -> (b, t, f); scale (d,).
+
+    Raises:
+        ValueError: for something else than a list of two or three tensors, a dropout outside of
+            [0, 1]; in training with dropout and without a key.
+
+    Example:
+        >>> import jax, jax.numpy as jnp, fkeras as fk
+        >>> query, value = jnp.ones((2, 3, 4)), jnp.ones((2, 5, 4))
+        >>> layer = fk.layers.AdditiveAttention().build(jax.random.key(0), [query, value])
+        >>> layer([query, value]).shape
+        (2, 3, 4)
+
+    References:
+        Bahdanau et al., Neural machine translation by jointly learning to align and translate
+        (2014), https://arxiv.org/abs/1409.0473
+    """
+
+    use_scale: bool = option(True)
+    dropout: float = option(0.0, convert=fraction("AdditiveAttention: dropout"))
+    seed: int | None = option(None, kw_only=True)
+
+    scale: jax.Array | None = weight(initializer=initializers.GlorotUniform())
+
+    supports_masking: ClassVar[bool] = True
+
+    @property
+    def built(self) -> bool:
+        return self.__dict__.get("_built", False) or not self.use_scale
+
+    def build(self, key: jax.Array, inputs: Any) -> Self:
+        query, _, _ = query_value_key(self.where, inputs)
+        return self.with_weights(key, scale=(query.shape[-1],) if self.use_scale else None)
+
+    def forward(
+        self,
+        context: Context,
+        inputs: Any,
+        *,
+        return_attention_scores: bool = False,
+        use_causal_mask: bool = False,
+    ) -> Output:
+        return attend_by_scores(
+            self, context, inputs, self._scores, return_attention_scores, use_causal_mask
+        )
+
+    def _scores(self, query: jax.Array, key: jax.Array) -> jax.Array:
+        check_widths(self.where, (query.shape, key.shape))
+        return concatenation_scores(query, key, features=self.scale)

@@ -1,0 +1,278 @@
+"""Dot-product attention as a plain function: means of values, weighted by query times key."""
+
+from __future__ import annotations
+
+import math
+import string
+from collections.abc import Callable, Sequence
+from typing import Any, NamedTuple
+
+import jax
+import jax.numpy as jnp
+
+from fkeras.layers._dtypes import wide_dtype
+from fkeras.layers.softmax_layer import exponentials
+
+#: what flash attention computes in
+_SHORT = (jnp.dtype("bfloat16"), jnp.dtype("float16"))
+
+
+def dot_product_attention(
+    query: jax.Array,
+    key: jax.Array,
+    value: jax.Array,
+    mask: jax.Array | None = None,
+    bias: jax.Array | None = None,
+    scale: float | None = None,
+    is_causal: bool = False,
+    flash_attention: bool | None = None,
+) -> jax.Array:
+    """Computes `softmax(scale * query @ key + bias) @ value` for each head.
+
+    A query that may attend to nothing, because its row of the mask is all False, gives zeros, and
+    its gradients are zero. (The mean of all values, which `jax.nn.dot_product_attention` and Keras
+    give there, would let padding through.)
+
+    Args:
+        query: array of shape (b, t, heads, d).
+        key: array of shape (b, s, groups, d), where heads are a multiple of groups: so many heads
+            in a row share one key.
+        value: array of shape (b, s, groups, f).
+        mask: a Boolean array that broadcasts to (b, heads, t, s), True where a query may attend to
+            a key.
+        bias: an array that broadcasts to the same shape and is added before the softmax.
+        scale: the factor; 1 / sqrt(d) where it is None.
+        is_causal: whether step t attends to the steps up to t only.
+        flash_attention: whether cuDNN's fused kernel computes, on a GPU in a short float type;
+            None is False.
+
+    Returns:
+        An array of shape (b, t, heads, f).
+
+    Raises:
+        ValueError: where an array has not four axes, heads are no multiple of groups, or there is
+            no fused kernel for the call.
+
+    Example:
+        >>> import jax.numpy as jnp
+        >>> x = jnp.ones((2, 5, 4, 3))
+        >>> dot_product_attention(x, x, x, is_causal=True).shape
+        (2, 5, 4, 3)
+
+    References:
+        Vaswani et al., Attention is all you need (2017), https://arxiv.org/abs/1706.03762
+    """
+    for name, x in (("query", query), ("key", key), ("value", value)):
+        if x.ndim != 4:
+            raise ValueError(
+                f"dot_product_attention: expected {name} of shape (b, t, heads, d), received "
+                f"{x.shape}. Give one head an axis of its own: x[:, :, None, :]."
+            )
+    scale = 1.0 / math.sqrt(query.shape[-1]) if scale is None else scale
+    mask, bias = (None if x is None else _four_axes(x) for x in (mask, bias))
+    order = causal_mask(query.shape[1], key.shape[1])[None, None] if is_causal else None
+    if flash_attention:
+        check_flash_applies(query)
+        y = jax.nn.dot_product_attention(
+            query, key, value, bias, mask, scale=scale, is_causal=is_causal, implementation="cudnn"
+        )
+        return y if mask is None else _zero_empty_rows(y, both(mask, order))
+    mask = both(mask, order)
+    return attend(query, key, value, mask, bias, scale)
+
+
+def attend(
+    query: jax.Array,
+    key: jax.Array,
+    value: jax.Array,
+    mask: jax.Array | None = None,
+    bias: jax.Array | None = None,
+    scale: float = 1.0,
+    axes: Sequence[int] = (1,),
+) -> jax.Array:
+    """Computes attention over one axis or several, in products of whole arrays.
+
+    Args:
+        query: array of shape (b, ..., heads, d).
+        key: array of shape (b, ..., groups, d), which has the query's sizes but on `axes`.
+        value: array of shape (b, ..., groups, f).
+        mask: a Boolean array that broadcasts to (b, others, heads, axes of the query, axes of the
+            key), with as many axes; None for all True.
+        bias: an array of such a shape that is added before the softmax.
+        scale: the factor.
+        axes: the axes over which is attended.
+
+    Returns:
+        An array of shape (b, ..., heads, f).
+
+    Example:
+        >>> import jax.numpy as jnp
+        >>> x = jnp.ones((2, 5, 6, 4, 3))
+        >>> attend(x, x, x, axes=(1, 2)).shape
+        (2, 5, 6, 4, 3)
+    """
+    parts = _exponentials(query, key, mask, bias, scale, axes)
+    scores, keys, queries = equations(key.ndim, axes, parts.grouped)
+    wide = parts.weights.dtype
+    weights = parts.weights.astype(value.dtype)
+    y = jnp.einsum(f"{scores},{keys}->{queries}", weights, value, preferred_element_type=wide)
+    # divided after the sum over keys: of all arrays the result is the smallest to divide
+    total = jnp.squeeze(parts.total, tuple(range(-len(axes), 0)))
+    order = tuple(scores.index(letter) for letter in queries[:-1])
+    y = (y / jnp.transpose(total, order)[..., None]).astype(value.dtype)
+    return jnp.reshape(y, (*query.shape[:-1], value.shape[-1])) if parts.grouped else y
+
+
+def attend_with_weights(
+    query: jax.Array,
+    key: jax.Array,
+    value: jax.Array,
+    mask: jax.Array | None = None,
+    bias: jax.Array | None = None,
+    scale: float = 1.0,
+    axes: Sequence[int] = (1,),
+    drop: Callable[[jax.Array], jax.Array] | None = None,
+) -> tuple[jax.Array, jax.Array]:
+    """Computes attention as `attend`, and returns its weights too.
+
+    Args:
+        query: as for `attend`, with the others.
+        key: as for `attend`.
+        value: as for `attend`.
+        mask: as for `attend`.
+        bias: as for `attend`.
+        scale: as for `attend`.
+        axes: as for `attend`.
+        drop: what is done to the weights before the product with the values.
+
+    Returns:
+        The means of the values, and the weights before `drop`: (b, others, heads, axes of the
+        query, axes of the key).
+
+    Example:
+        >>> import jax.numpy as jnp
+        >>> x = jnp.ones((2, 5, 4, 3))
+        >>> attend_with_weights(x, x, x)[1].shape
+        (2, 4, 5, 5)
+    """
+    parts = _exponentials(query, key, mask, bias, scale, axes)
+    scores, keys, queries = equations(key.ndim, axes, parts.grouped)
+    weights = (parts.weights / parts.total).astype(value.dtype)
+    used = weights if drop is None else drop(weights)
+    y = jnp.einsum(f"{scores},{keys}->{queries}", used, value)
+    if not parts.grouped:
+        return y, weights
+    at = weights.ndim - 2 * len(axes) - 2
+    weights = jnp.reshape(weights, (*weights.shape[:at], query.shape[-2], *weights.shape[at + 2 :]))
+    return jnp.reshape(y, (*query.shape[:-1], value.shape[-1])), weights
+
+
+class _Exponentials(NamedTuple):
+    weights: jax.Array
+    total: jax.Array
+    grouped: bool
+
+
+def _exponentials(
+    query: jax.Array,
+    key: jax.Array,
+    mask: jax.Array | None,
+    bias: jax.Array | None,
+    scale: float,
+    axes: Sequence[int],
+) -> _Exponentials:
+    """The weights before they are divided by their sums, and these sums, in float32 at least."""
+    heads, groups = query.shape[-2], key.shape[-2]
+    if heads % groups:
+        raise ValueError(
+            f"attention: expected heads in equal groups, received {heads} heads of queries and "
+            f"{groups} of keys. Give as many heads, or a divisor of {heads}."
+        )
+    grouped = heads != groups
+    if grouped:  # a group is one more axis of queries, so that no key is repeated in memory
+        query = jnp.reshape(query, (*query.shape[:-2], groups, heads // groups, query.shape[-1]))
+        mask, bias = (_split_heads(x, groups, 2 * len(axes)) for x in (mask, bias))
+    scores, keys, queries = equations(key.ndim, axes, grouped)
+    wide = wide_dtype(query.dtype)
+    logits = jnp.einsum(f"{queries},{keys}->{scores}", query, key, preferred_element_type=wide)
+    # the compiler multiplies in the loop of the exponentials; on the query it would be a loop more
+    logits = logits * scale
+    if bias is not None:
+        logits = logits + bias.astype(wide)
+    weights, total = exponentials(logits, mask, range(-len(axes), 0))
+    return _Exponentials(weights, total, grouped)
+
+
+def equations(rank: int, axes: Sequence[int], grouped: bool = False) -> tuple[str, str, str]:
+    """The letters of scores, keys (and values) and queries (and results), keys of `rank` axes.
+
+    Example:
+        >>> equations(4, (1,))
+        ('acbB', 'aBcd', 'abcd')
+    """
+    letters = string.ascii_lowercase[:rank]
+    keys = "".join(n.upper() if i in axes else n for i, n in enumerate(letters))
+    extra = "z" if grouped else ""
+    queries = letters[:-1] + extra + letters[-1]
+    kept = "".join(n for i, n in enumerate(letters[:-1]) if i not in axes)
+    attended = "".join(letters[a] for a in axes)
+    return kept + extra + attended + attended.upper(), keys, queries
+
+
+def causal_mask(queries: Any, keys: Any) -> jax.Array:
+    """A mask of shape (queries, keys): step t sees the steps up to t.
+
+    Example:
+        >>> causal_mask(2, 3)
+        Array([[ True, False, False],
+               [ True,  True, False]], dtype=bool)
+    """
+    return jnp.arange(queries)[:, None] >= jnp.arange(keys)[None, :]
+
+
+def window_mask(queries: Any, keys: Any, window: int) -> jax.Array:
+    """A mask of shape (queries, keys): step t sees the steps less than `window` away from it.
+
+    Example:
+        >>> window_mask(2, 3, 2)
+        Array([[ True,  True, False],
+               [ True,  True,  True]], dtype=bool)
+    """
+    return jnp.abs(jnp.arange(queries)[:, None] - jnp.arange(keys)[None, :]) < window
+
+
+def both(one: jax.Array | None, other: jax.Array | None) -> jax.Array | None:
+    """True where both masks are; None stands for True."""
+    if one is None or other is None:
+        return other if one is None else one
+    return jnp.logical_and(one, other)
+
+
+def check_flash_applies(query: jax.Array) -> None:
+    """Raises where cuDNN's fused kernel cannot compute: off a GPU, or in float32."""
+    if jax.default_backend() != "gpu" or query.dtype not in _SHORT:
+        raise ValueError(
+            f"flash_attention: expected a GPU and bfloat16 or float16, received {query.dtype} on "
+            f"{jax.default_backend()}. Leave flash_attention at None, which computes everywhere, "
+            "or give the layer dtype='mixed_bfloat16'."
+        )
+
+
+def _four_axes(x: jax.Array) -> jax.Array:
+    return jnp.reshape(x, (*(1,) * (4 - x.ndim), *x.shape))
+
+
+def _zero_empty_rows(y: jax.Array, mask: jax.Array) -> jax.Array:
+    """`y` of shape (b, t, heads, d) with zeros where the mask (b, heads, t, s) has no True."""
+    rows = jnp.swapaxes(jnp.any(mask, axis=-1), 1, 2)[..., None]
+    return jnp.where(rows, y, jnp.zeros_like(y))
+
+
+def _split_heads(x: jax.Array | None, groups: int, behind: int) -> jax.Array | None:
+    """The axis of heads of a mask or bias as two axes, groups and heads in a group."""
+    if x is None:
+        return None
+    at = x.ndim - behind - 1
+    heads = x.shape[at]
+    split = (1, 1) if heads == 1 else (groups, heads // groups)
+    return jnp.reshape(x, (*x.shape[:at], *split, *x.shape[at + 1 :]))

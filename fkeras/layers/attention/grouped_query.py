@@ -1,0 +1,138 @@
+"""`GroupQueryAttention`: heads of queries that share heads of keys and values."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+from typing import Any
+
+from fkeras import constraints, initializers, regularizers
+from fkeras.engine import Spec, option
+from fkeras.layers._arguments import format_shape, fraction, positive_integer
+from fkeras.layers.attention.projected import (
+    ProjectedAttention,
+    check_flash,
+    optional_size,
+    projection,
+    projection_options,
+)
+
+_NAME = "GroupQueryAttention"
+
+
+class GroupQueryAttention(ProjectedAttention):
+    """Computes attention with heads of queries in groups, each of which shares one key and value.
+
+    With as many heads of keys as of queries it is multi-head attention, with one it is multi-query
+    attention. No key is repeated in memory. A query that may attend to nothing has weights of
+    zero, as in `MultiHeadAttention`.
+
+    Args:
+        head_dim: the size of a head.
+        num_query_heads: the number of heads of queries.
+        num_key_value_heads: the number of heads of keys and values, a divisor of it.
+        dropout: the share of the weights that is dropped in training.
+        use_bias: whether the projections have biases.
+        sliding_window: how many steps to either side, itself included, a step attends to; None
+            for all.
+        flash_attention: whether cuDNN's fused kernel computes, on a GPU in a short float type;
+            None is False. (Keras takes it by itself where it can.)
+        kernel_initializer: makes the kernels.
+        bias_initializer: makes the biases.
+        kernel_regularizer: a penalty on each kernel.
+        bias_regularizer: a penalty on each bias.
+        activity_regularizer: a penalty on what the layer and each projection return, divided by
+            the batch size.
+        kernel_constraint: projects the kernels after an update.
+        bias_constraint: projects the biases after an update.
+        use_gate: whether the means are multiplied with a sigmoid of a further projection of the
+            query.
+        seed: folded into the key of each call; the key alone decides where it is None.
+
+    Call:
+        query_mask, value_mask, key_mask: masks of shapes (b, t), (b, s), (b, s); those that came
+            with the inputs, where they are None.
+        attention_mask: a mask (t, s), (b, t, s) or (b, heads, t, s).
+        return_attention_scores: whether the weights (b, heads, t, s) are returned too, as they are
+            before dropout.
+        use_causal_mask: whether step t attends to the steps up to t only.
+
+    Shapes:
+        query (b, t, d), value (b, s, f), key (b, s, e), the value if none is given -> (b, t, d);
+        kernels of query_dense (d, heads, head_dim), of key_dense and value_dense (e or f, groups,
+        head_dim), of output_dense (heads, head_dim, d), biases their last axes.
+
+    Raises:
+        ValueError: for sizes that are no positive integers or heads that make no groups, a
+            dropout outside of [0, 1] or beside flash_attention; in training with dropout and
+            without a key.
+
+    Example:
+        >>> import jax, jax.numpy as jnp, fkeras as fk
+        >>> x = jnp.ones((2, 5, 8))
+        >>> layer = fk.layers.GroupQueryAttention(4, num_query_heads=6, num_key_value_heads=2)
+        >>> layer = layer.build(jax.random.key(0), x, x)
+        >>> layer(x, x).shape, layer.key_dense.kernel.shape
+        ((2, 5, 8), (8, 2, 4))
+
+    References:
+        Ainslie et al., GQA: training generalized multi-query transformer models from multi-head
+        checkpoints (2023), https://arxiv.org/abs/2305.13245
+    """
+
+    head_dim: int = option(convert=positive_integer(f"{_NAME}: head_dim"))
+    num_query_heads: int = option(convert=positive_integer(f"{_NAME}: num_query_heads"))
+    num_key_value_heads: int = option(convert=positive_integer(f"{_NAME}: num_key_value_heads"))
+    dropout: float = option(0.0, convert=fraction(f"{_NAME}: dropout"))
+    use_bias: bool = option(True)
+    sliding_window: int | None = option(None, convert=optional_size(f"{_NAME}: sliding_window"))
+    flash_attention: bool | None = option(None)
+    kernel_initializer: Any = option("glorot_uniform", convert=initializers.get)
+    bias_initializer: Any = option("zeros", convert=initializers.get)
+    kernel_regularizer: Any = option(None, convert=regularizers.get)
+    bias_regularizer: Any = option(None, convert=regularizers.get)
+    activity_regularizer: Any = option(None, convert=regularizers.get)
+    kernel_constraint: Any = option(None, convert=constraints.get)
+    bias_constraint: Any = option(None, convert=constraints.get)
+    use_gate: bool = option(False)
+    seed: int | None = option(None)
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        if self.num_query_heads % self.num_key_value_heads:
+            raise ValueError(
+                f"{self.where}: expected num_query_heads to be a multiple of num_key_value_heads, "
+                f"received {self.num_query_heads} and {self.num_key_value_heads}. Each key serves "
+                "equally many queries: give a divisor."
+            )
+        check_flash(self.where, self.flash_attention, self.dropout)
+
+    @property
+    def query_scale(self) -> float:
+        return 1.0 / math.sqrt(self.head_dim)
+
+    def axes_of_attention(self, rank: int) -> tuple[int, ...]:
+        return (1,)
+
+    def projections(self, query: Spec, value: Spec, key: Spec) -> Mapping[str, tuple]:
+        if query.ndim != 3:
+            raise ValueError(
+                f"{self.where}: expected a query of shape (b, t, d), received "
+                f"{format_shape(query.shape)}. For more axes there is MultiHeadAttention."
+            )
+        regularizer = self.activity_regularizer
+        options = {**projection_options(self), "activity_regularizer": regularizer}
+        heads, groups = (
+            (n, self.head_dim) for n in (self.num_query_heads, self.num_key_value_heads)
+        )
+        made = {
+            "query_dense": (projection(3, 1, heads, name="query", **options), query),
+            "key_dense": (projection(3, 1, groups, name="key", **options), key),
+        }
+        if self.use_gate:
+            gate = projection(3, 1, heads, name="gate", activation="sigmoid", **options)
+            made["gate_dense"] = (gate, query)
+        made["value_dense"] = (projection(3, 1, groups, name="value", **options), value)
+        last = projection(4, 2, query.shape[-1:], name="attention_output", **options)
+        made["output_dense"] = (last, Spec((*query.dims[:-1], *heads), query.dtype))
+        return made

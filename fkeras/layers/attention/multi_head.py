@@ -1,0 +1,170 @@
+"""`MultiHeadAttention`: several attentions side by side, each with projections of its own."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+from typing import Any
+
+import numpy as np
+
+from fkeras import constraints, initializers, regularizers
+from fkeras.engine import Spec, option
+from fkeras.layers._arguments import fraction, positive_integer
+from fkeras.layers.attention.projected import (
+    ProjectedAttention,
+    check_flash,
+    optional_size,
+    projection,
+    projection_options,
+)
+
+_NAME = "MultiHeadAttention"
+
+
+def _output_shape(value: Any) -> tuple[int, ...] | None:
+    if value is None:
+        return None
+    sizes = tuple(value) if isinstance(value, list | tuple) else (value,)
+    whole = all(isinstance(n, int | np.integer) and not isinstance(n, bool) for n in sizes)
+    if not sizes or not whole or any(n <= 0 for n in sizes):
+        raise ValueError(
+            f"{_NAME}: output_shape: expected positive sizes, received {value!r}. Give the sizes "
+            "of what stands in the place of the query's last axis, such as 64."
+        )
+    return tuple(int(n) for n in sizes)
+
+
+def _attention_axes(value: Any) -> tuple[int, ...] | None:
+    if value is None:
+        return None
+    axes = tuple(value) if isinstance(value, list | tuple) else (value,)
+    whole = all(isinstance(a, int | np.integer) and not isinstance(a, bool) for a in axes)
+    if not axes or not whole or 0 in axes:
+        raise ValueError(
+            f"{_NAME}: attention_axes: expected axes between batch and features, received "
+            f"{value!r}. For the time of (b, t, d) give 1; None for all of them."
+        )
+    return tuple(int(a) for a in axes)
+
+
+class MultiHeadAttention(ProjectedAttention):
+    """Computes `softmax(q @ k^T / sqrt(key_dim)) @ v` for each head, and mixes the heads.
+
+    Each head has its own projections q, k, v of query, key and value. Where the query's mask is
+    False the output is what the bias of the last projection gives, and a masked value or key is
+    attended to by nobody. A query that may attend to nothing has weights of zero. (Keras gives the
+    mean of all values there, the masked ones among them, unless it returns scores or has a
+    dropout; then it gives zeros as well.)
+
+    Args:
+        num_heads: the number of heads.
+        key_dim: the size of a head's queries and keys.
+        value_dim: the size of a head's values; `key_dim` where it is None.
+        dropout: the share of the weights that is dropped in training.
+        use_bias: whether the projections have biases.
+        output_shape: the sizes that stand for the query's last axis in the output; None for that
+            axis's own size.
+        attention_axes: the axes over which is attended; None for all between batch and features.
+        sliding_window: how many steps to either side, itself included, a step attends to; None
+            for all.
+        flash_attention: whether cuDNN's fused kernel computes, on a GPU in a short float type;
+            None is False. (Keras takes it by itself where it can.)
+        kernel_initializer: makes the kernels.
+        bias_initializer: makes the biases.
+        kernel_regularizer: a penalty on each kernel.
+        bias_regularizer: a penalty on each bias.
+        activity_regularizer: a penalty on what each projection returns, divided by the batch size.
+        kernel_constraint: projects the kernels after an update.
+        bias_constraint: projects the biases after an update.
+        use_gate: whether the means are multiplied with a sigmoid of a further projection of the
+            query.
+        seed: folded into the key of each call; the key alone decides where it is None.
+
+    Call:
+        query_mask, value_mask, key_mask: masks of shapes (b, t), (b, s), (b, s); those that came
+            with the inputs, where they are None.
+        attention_mask: a mask (t, s), (b, t, s) or (b, heads, t, s).
+        return_attention_scores: whether the weights (b, heads, t, s) are returned too, as they are
+            before dropout.
+        use_causal_mask: whether step t attends to the steps up to t only.
+
+    Shapes:
+        query (b, t, d), value (b, s, f), key (b, s, e), the value if none is given -> (b, t, d);
+        kernels of query_dense and key_dense (d or e, heads, key_dim), of value_dense (f, heads,
+        value_dim), of output_dense (heads, value_dim, d), biases their last axes.
+
+    Raises:
+        ValueError: for sizes that are no positive integers, a dropout outside of [0, 1] or beside
+            flash_attention, missing values; in training with dropout and without a key.
+
+    Example:
+        >>> import jax, jax.numpy as jnp, fkeras as fk
+        >>> x = jnp.ones((2, 5, 8))
+        >>> layer = fk.layers.MultiHeadAttention(num_heads=2, key_dim=4)
+        >>> layer = layer.build(jax.random.key(0), x, x)
+        >>> layer(x, x, use_causal_mask=True).shape, layer.query_dense.kernel.shape
+        ((2, 5, 8), (8, 2, 4))
+
+    References:
+        Vaswani et al., Attention is all you need (2017), https://arxiv.org/abs/1706.03762
+    """
+
+    num_heads: int = option(convert=positive_integer(f"{_NAME}: num_heads"))
+    key_dim: int = option(convert=positive_integer(f"{_NAME}: key_dim"))
+    value_dim: int = option(None, convert=optional_size(f"{_NAME}: value_dim"))
+    dropout: float = option(0.0, convert=fraction(f"{_NAME}: dropout"))
+    use_bias: bool = option(True)
+    output_shape: tuple[int, ...] | None = option(None, convert=_output_shape)
+    attention_axes: tuple[int, ...] | None = option(None, convert=_attention_axes)
+    sliding_window: int | None = option(None, convert=optional_size(f"{_NAME}: sliding_window"))
+    flash_attention: bool | None = option(None)
+    kernel_initializer: Any = option("glorot_uniform", convert=initializers.get)
+    bias_initializer: Any = option("zeros", convert=initializers.get)
+    kernel_regularizer: Any = option(None, convert=regularizers.get)
+    bias_regularizer: Any = option(None, convert=regularizers.get)
+    activity_regularizer: Any = option(None, convert=regularizers.get)
+    kernel_constraint: Any = option(None, convert=constraints.get)
+    bias_constraint: Any = option(None, convert=constraints.get)
+    use_gate: bool = option(False)
+    seed: int | None = option(None)
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        if self.value_dim is None:
+            object.__setattr__(self, "value_dim", self.key_dim)
+        check_flash(self.where, self.flash_attention, self.dropout)
+
+    @property
+    def query_scale(self) -> float:
+        return 1.0 / math.sqrt(self.key_dim)
+
+    def axes_of_attention(self, rank: int) -> tuple[int, ...]:
+        if self.attention_axes is None:
+            return tuple(range(1, rank - 1))
+        if any(not 1 <= a % rank < rank - 1 for a in self.attention_axes):
+            raise ValueError(
+                f"{self.where}: expected attention_axes from 1 to {rank - 2} for inputs of {rank} "
+                f"axes, received {self.attention_axes}. The first axis is the batch, the last one "
+                "the features."
+            )
+        return tuple(a % rank for a in self.attention_axes)
+
+    def projections(self, query: Spec, value: Spec, key: Spec) -> Mapping[str, tuple]:
+        options = projection_options(self)
+        inner = {**options, "activity_regularizer": self.activity_regularizer}
+        rank = query.ndim
+        keys, values = (self.num_heads, self.key_dim), (self.num_heads, self.value_dim)
+        made = {
+            "query_dense": (projection(rank, 1, keys, name="query", **inner), query),
+            "key_dense": (projection(rank, 1, keys, name="key", **inner), key),
+        }
+        if self.use_gate:
+            gate = projection(rank, 1, values, name="gate", activation="sigmoid", **inner)
+            made["gate_dense"] = (gate, query)
+        made["value_dense"] = (projection(rank, 1, values, name="value", **inner), value)
+        sizes = self.output_shape or query.shape[-1:]
+        # the activity of the last projection is that of the layer, which the engine penalizes
+        last = projection(rank + 1, 2, sizes, name="attention_output", **options)
+        made["output_dense"] = (last, Spec((*query.dims[:-1], *values), query.dtype))
+        return made

@@ -1,0 +1,273 @@
+"""What attention with heads shares: projections, masks, and the call."""
+
+from __future__ import annotations
+
+import dataclasses
+import string
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any, ClassVar, Self
+
+import jax
+import jax.numpy as jnp
+
+from fkeras.engine import Context, Layer, Output, Spec, subkey
+from fkeras.engine.node import is_symbolic
+from fkeras.layers._arguments import format_shape, positive_integer
+from fkeras.layers.attention.dot_product import (
+    attend,
+    attend_with_weights,
+    both,
+    causal_mask,
+    dot_product_attention,
+    window_mask,
+)
+from fkeras.layers.dropout import dropout
+from fkeras.layers.einsum_dense import EinsumDense
+
+_CHILDREN = ("query_dense", "key_dense", "gate_dense", "value_dense", "output_dense")
+
+
+class ProjectedAttention(Layer):
+    """Projects query, key and value to heads, attends, and projects back.
+
+    A subclass says in `projections` which layers do this, and has the fields `dropout`, `seed`,
+    `sliding_window`, `flash_attention` and `use_gate`.
+    """
+
+    query_dense: EinsumDense | None = dataclasses.field(default=None, init=False)
+    key_dense: EinsumDense | None = dataclasses.field(default=None, init=False)
+    gate_dense: EinsumDense | None = dataclasses.field(default=None, init=False)
+    value_dense: EinsumDense | None = dataclasses.field(default=None, init=False)
+    output_dense: EinsumDense | None = dataclasses.field(default=None, init=False)
+
+    supports_masking: ClassVar[bool] = True
+
+    def projections(self, query: Spec, value: Spec, key: Spec) -> Mapping[str, tuple]:
+        """For each child the unbuilt layer, and the shape that it is built for."""
+        raise NotImplementedError
+
+    def axes_of_attention(self, rank: int) -> tuple[int, ...]:
+        """The axes of an input of `rank` axes over which is attended."""
+        raise NotImplementedError
+
+    @property
+    def query_scale(self) -> float:
+        """The factor of the scores."""
+        raise NotImplementedError
+
+    def build(self, key: jax.Array, query: Any, value: Any = None, source: Any = None) -> Self:
+        self._check_inputs(query, value)
+        made = self.projections(query, value, value if source is None else source)
+        children = {
+            name: layer.build(subkey(key, name), shape) for name, (layer, shape) in made.items()
+        }
+        return self.replace(**children, _built=True)
+
+    def unbuilt(self) -> Self:
+        """A copy without weights, and without the layers that hold them."""
+        return self.replace(**dict.fromkeys(_CHILDREN), _built=False)
+
+    def __call__(self, *inputs: Any, key: Any = None, **options: Any) -> Any:
+        """The value of the layer on query, value and (where it is another tensor) key.
+
+        The tensors may come by name; `key` is the PRNG key of the call where it is one.
+        """
+        inputs, key, options = _by_position(self.where, inputs, key, options)
+        return super().__call__(*inputs, key=key, **options)
+
+    def apply(self, *inputs: Any, key: Any = None, **options: Any) -> Output:
+        """The `Output` of the layer on query, value and (where it is another tensor) key."""
+        inputs, key, options = _by_position(self.where, inputs, key, options)
+        return super().apply(*inputs, key=key, **options)
+
+    def forward(
+        self: Any,
+        context: Context,
+        query: jax.Array,
+        value: Any = None,
+        key: Any = None,
+        *,
+        query_mask: Any = None,
+        value_mask: Any = None,
+        key_mask: Any = None,
+        attention_mask: Any = None,
+        return_attention_scores: bool = False,
+        use_causal_mask: bool = False,
+    ) -> Output:
+        self._check_inputs(query, value)
+        found = context.mask if isinstance(context.mask, list | tuple) else (context.mask,)
+        found = (*found, None, None)
+        query_mask = found[0] if query_mask is None else query_mask
+        value_mask = found[1] if value_mask is None else value_mask
+        key_mask = (None if key is None else found[2]) if key_mask is None else key_mask
+        key = value if key is None else key
+        if self.flash_attention and return_attention_scores:
+            raise ValueError(
+                f"{self.where}: expected flash_attention=None or False where scores are returned, "
+                "received True. The fused kernel never makes the scores: turn one of both off."
+            )
+        axes = self.axes_of_attention(query.ndim)
+        sides = (query.shape, value.shape, axes)
+        mask = _padding(query_mask, query.ndim, axes, of_keys=False)
+        mask = both(mask, _padding(value_mask, query.ndim, axes, of_keys=True))
+        mask = both(mask, _padding(key_mask, query.ndim, axes, of_keys=True))
+        mask = both(mask, _explicit(self.where, attention_mask, query.ndim, len(axes)))
+        projected = [
+            self._project(context, name, x)
+            for name, x in (("query_dense", query), ("key_dense", key), ("value_dense", value))
+        ]
+        arrays = [out.value for out in projected]
+        dropped = self.dropout > 0 and context.training
+        scores = None
+        if return_attention_scores or dropped:
+            mask = both(mask, self._order(use_causal_mask, sides))
+            drop = self._drop(context) if dropped else None
+            y, scores = attend_with_weights(*arrays, mask, None, self.query_scale, axes, drop)
+        elif query.ndim == 3:
+            window = self._order(False, sides)
+            y = dot_product_attention(
+                *arrays,
+                mask=both(mask, window),
+                scale=self.query_scale,
+                is_causal=use_causal_mask,
+                flash_attention=self.flash_attention,
+            )
+        else:
+            mask = both(mask, self._order(use_causal_mask, sides))
+            y = attend(*arrays, mask, None, self.query_scale, axes)
+        if self.gate_dense is not None:
+            gate = self._project(context, "gate_dense", query)
+            y, projected = y * gate.value, [*projected, gate]
+        last = self._project(context, "output_dense", y)
+        losses = tuple(loss for out in (*projected, last) for loss in out.losses)
+        if return_attention_scores:
+            return Output((last.value, scores), losses=losses, mask=(query_mask, None))
+        return Output(last.value, losses=losses, mask=query_mask)
+
+    def _project(self, context: Context, name: str, x: jax.Array) -> Output:
+        return getattr(self, name).run(context.child(name), x)
+
+    def _drop(self: Any, context: Context) -> Callable[[jax.Array], jax.Array]:
+        key = context.key if self.seed is None else subkey(context.key, self.seed)
+        return lambda weights: dropout(key, weights, self.dropout)
+
+    def _order(self: Any, use_causal_mask: bool, sides: tuple) -> jax.Array | None:
+        """What the order of steps hides: later ones, and those outside of the window."""
+        query, value, axes = sides
+        if not use_causal_mask and self.sliding_window is None:
+            return None
+        if len(axes) != 1:
+            raise ValueError(
+                f"{self.where}: expected one axis of attention where the order of steps counts "
+                f"(use_causal_mask, sliding_window), received the axes {axes}. Set "
+                "attention_axes to the axis of time, or give an attention_mask."
+            )
+        sizes = query[axes[0]], value[axes[0]]
+        mask = causal_mask(*sizes) if use_causal_mask else None
+        if self.sliding_window is not None:
+            mask = both(mask, window_mask(*sizes, self.sliding_window))
+        assert mask is not None
+        return jnp.reshape(mask, (*(1,) * (len(query) - 1), *mask.shape))
+
+    def _check_inputs(self, query: Any, value: Any) -> None:
+        if value is None:
+            raise ValueError(
+                f"{self.where}: expected query and value, received one input. For attention of a "
+                "sequence to itself: layer(x, x)."
+            )
+        if query.ndim < 3 or value.ndim != query.ndim:
+            shapes = f"{format_shape(query.shape)} and {format_shape(value.shape)}"
+            raise ValueError(
+                f"{self.where}: expected query and value of shapes (b, t, d) and (b, s, f), or "
+                f"with more axes alike, received {shapes}. Add the missing axis, or reshape."
+            )
+
+
+def projection(rank: int, summed: int, sizes: Sequence[Any], **options: Any) -> EinsumDense:
+    """The layer that turns the last `summed` of `rank` axes into axes of `sizes`.
+
+    Example:
+        >>> projection(3, 1, (2, 4)).equation
+        'abc,cde->abde'
+    """
+    letters = string.ascii_lowercase
+    free, inner = letters[: rank - summed], letters[rank - summed : rank]
+    outer = letters[rank : rank + len(sizes)]
+    shape = (*(None,) * (len(free) - 1), *sizes)
+    bias = outer if options.pop("use_bias", False) else None
+    equation = f"{free}{inner},{inner}{outer}->{free}{outer}"
+    return EinsumDense(equation, shape, bias_axes=bias, **options)
+
+
+def optional_size(argument: str) -> Callable[[Any], int | None]:
+    """A converter that takes positive integers and None."""
+    convert = positive_integer(argument)
+    return lambda value: None if value is None else convert(value)
+
+
+def check_flash(where: str, flash_attention: bool | None, dropout: float) -> None:
+    """Raises where the fused kernel is asked for beside dropout, which it does not have."""
+    if flash_attention and dropout > 0:
+        raise ValueError(
+            f"{where}: expected dropout=0 beside flash_attention=True, received {dropout}. The "
+            "fused kernel drops nothing: turn one of both off."
+        )
+
+
+def projection_options(layer: Any) -> dict[str, Any]:
+    """The arguments that every projection has from its layer."""
+    names = (
+        *("use_bias", "kernel_initializer", "bias_initializer", "kernel_regularizer"),
+        *("bias_regularizer", "kernel_constraint", "bias_constraint", "trainable", "dtype"),
+    )
+    return {name: getattr(layer, name) for name in names}
+
+
+def _by_position(where: str, inputs: tuple, key: Any, options: dict) -> tuple:
+    """`(inputs, PRNG key, options)` with query, value and key, given by name, in their places."""
+    options = dict(options)
+    names = ("query", "value", "key")
+    named = {name: options.pop(name) for name in names[:2] if name in options}
+    prng = getattr(key, "dtype", None)
+    if key is not None and (
+        is_symbolic(key) or (prng is not None and not jnp.issubdtype(prng, jax.dtypes.prng_key))
+    ):
+        named["key"], key = key, None
+    for name in names[len(inputs) :]:
+        if name not in named:
+            break
+        inputs = (*inputs, named.pop(name))
+    if named:
+        raise TypeError(
+            f"{where}: expected query, value and key once each, received {list(named)} by name "
+            f"beside {len(inputs)} inputs. Write layer(query, value), or layer(query, value, key)."
+        )
+    return inputs, key, options
+
+
+def _padding(mask: Any, rank: int, axes: tuple[int, ...], of_keys: bool) -> jax.Array | None:
+    """The mask (b, t) of queries or (b, s) of keys with the axes of the scores."""
+    if mask is None:
+        return None
+    sizes = [*mask.shape, *(1,) * (rank - 1 - mask.ndim)]
+    kept = [n for i, n in enumerate(sizes) if i not in axes]
+    mask = jnp.reshape(mask if mask.dtype == jnp.bool_ else mask != 0, sizes)
+    mask = jnp.moveaxis(mask, axes, range(mask.ndim - len(axes), mask.ndim))
+    own, other = [sizes[a] for a in axes], [1] * len(axes)
+    return jnp.reshape(mask, (*kept, 1, *(other + own if of_keys else own + other)))
+
+
+def _explicit(where: str, mask: Any, rank: int, attended: int) -> jax.Array | None:
+    """A mask (t, s), (b, t, s) or (b, heads, t, s) with the axes of the scores."""
+    if mask is None:
+        return None
+    full, last = rank + attended, 2 * attended
+    if not last <= mask.ndim <= full:
+        raise ValueError(
+            f"{where}: expected an attention_mask with {last} to {full} axes, such as (b, t, s), "
+            f"received {format_shape(mask.shape)}. Its last axes are those of queries and keys."
+        )
+    mask = mask if mask.dtype == jnp.bool_ else mask != 0
+    front = mask.shape[: mask.ndim - last]
+    behind = mask.shape[mask.ndim - last :]
+    return jnp.reshape(mask, (*front, *(1,) * (full - mask.ndim), *behind))

@@ -1,0 +1,100 @@
+"""What attention by a list of tensors shares: its inputs, its masks, and scores to means."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+
+from fkeras.engine import Context, Output, subkey
+from fkeras.layers.attention.dot_product import both, causal_mask
+from fkeras.layers.dropout import dropout
+from fkeras.layers.softmax_layer import masked_softmax
+
+
+def query_value_key(where: str, inputs: Any) -> tuple[Any, Any, Any]:
+    """Query, value and key of a list of two or three; the value is the key where there is none.
+
+    Raises:
+        ValueError: for something else.
+
+    Example:
+        >>> query_value_key("attention", ["q", "v"])
+        ('q', 'v', 'v')
+    """
+    if not isinstance(inputs, list | tuple) or len(inputs) not in (2, 3):
+        received = f"a list of {len(inputs)}" if isinstance(inputs, list | tuple) else "one tensor"
+        raise ValueError(
+            f"{where}: expected a list [query, value] or [query, value, key], received {received}. "
+            "For attention of a sequence to itself: layer([x, x])."
+        )
+    return inputs[0], inputs[1], inputs[-1]
+
+
+def query_value_masks(where: str, mask: Any) -> tuple[Any, Any]:
+    """The masks of query and value of a list of two or three masks, either of which may be None.
+
+    Raises:
+        ValueError: for something else.
+    """
+    if mask is None:
+        return None, None
+    if not isinstance(mask, list | tuple) or len(mask) not in (2, 3):
+        raise ValueError(
+            f"{where}: expected a mask for each input, [query_mask, value_mask], received "
+            f"{type(mask).__name__}. Give None for an input without a mask."
+        )
+    return mask[0], mask[1]
+
+
+def attend_by_scores(
+    layer: Any,
+    context: Context,
+    inputs: Any,
+    scores: Callable[[jax.Array, jax.Array], jax.Array],
+    return_attention_scores: bool,
+    use_causal_mask: bool,
+) -> Output:
+    """The output of `layer`: means of values, weighted by a softmax of scores.
+
+    Args:
+        layer: has `where`, `dropout` and `seed`.
+        context: the context of the call.
+        inputs: the list of tensors.
+        scores: maps a query (b, t, d) and a key (b, s, d) to scores (b, t, s).
+        return_attention_scores: whether the weights are returned too.
+        use_causal_mask: whether step t attends to the steps up to t only.
+    """
+    query, value, key = query_value_key(layer.where, inputs)
+    query_mask, value_mask = query_value_masks(layer.where, context.mask)
+    logits = scores(query, key)
+    mask = None if value_mask is None else _boolean(value_mask)[..., None, :]
+    if use_causal_mask:
+        steps = causal_mask(*logits.shape[-2:])
+        mask = both(mask, jnp.reshape(steps, (*(1,) * (logits.ndim - 2), *steps.shape)))
+    weights = masked_softmax(logits, mask)
+    if context.training and layer.dropout > 0:
+        key_of_call = context.key if layer.seed is None else subkey(context.key, layer.seed)
+        weights = dropout(key_of_call, weights, layer.dropout)
+    y = jnp.einsum("...ts,...sd->...td", weights, value)
+    if query_mask is not None:
+        y = jnp.where(_boolean(query_mask)[..., None], y, jnp.zeros_like(y))
+    if return_attention_scores:
+        return Output((y, weights), mask=(query_mask, None))
+    return Output(y, mask=query_mask)
+
+
+def check_widths(where: str, shapes: Sequence[Sequence[Any]]) -> None:
+    """Raises where query and key have known last axes of different sizes."""
+    query, key = shapes[0][-1], shapes[-1][-1]
+    if isinstance(query, int) and isinstance(key, int) and query != key:
+        raise ValueError(
+            f"{where}: expected query and key with last axes of one size, received {query} and "
+            f"{key}. Bring one to the size of the other, such as with Dense({query})."
+        )
+
+
+def _boolean(mask: jax.Array) -> jax.Array:
+    return mask if mask.dtype == jnp.bool_ else mask != 0

@@ -1,0 +1,185 @@
+"""Depthwise convolutions, which keep the channels apart: `DepthwiseConv1D`, `DepthwiseConv2D`."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any, ClassVar, Self
+
+import jax
+
+from fkeras import activations, constraints, initializers, regularizers
+from fkeras.engine import InputSpec, Layer, Spec, option, weight
+from fkeras.layers._arguments import data_format_name, integers, one_of, positive_integer
+from fkeras.layers._convolving import add_bias_and_activate, check_kernel_fits, known_channels
+from fkeras.layers._spatial import channel_axis
+from fkeras.layers.convolution import convolve
+
+
+def convolve_depthwise(
+    x: jax.Array,
+    kernel: jax.Array,
+    strides: Sequence[int],
+    padding: str = "valid",
+    data_format: str = "channels_last",
+    dilation_rate: Sequence[int] | None = None,
+) -> jax.Array:
+    """Computes the cross-correlation of each channel of `x` with filters of its own.
+
+    Args:
+        x: array of shape (b, *sizes, c), or (b, c, *sizes) where the channels come first;
+            integers are converted to the kernel's dtype.
+        kernel: array of shape (*kernel_size, c, m), m filters for each channel.
+        strides: the step of the window along each axis.
+        padding: as in `convolve`.
+        data_format: "channels_last" or "channels_first".
+        dilation_rate: the distance of the cells that the kernel sees along each axis.
+
+    Returns:
+        An array of shape (b, *new_sizes, c * m), or (b, c * m, *new_sizes); the m outputs of a
+        channel stand side by side.
+
+    Example:
+        >>> import jax.numpy as jnp
+        >>> x, kernel = jnp.array([[[1.0, 10.0]]]), jnp.array([[[1.0, 2.0], [3.0, 4.0]]])
+        >>> convolve_depthwise(x, kernel, (1,))
+        Array([[[ 1.,  2., 30., 40.]]], dtype=float32)
+    """
+    apart = kernel.reshape(*kernel.shape[:-2], 1, -1)
+    return convolve(x, apart, strides, padding, data_format, dilation_rate)
+
+
+class _DepthwiseConvolution(Layer):
+    """Computes `activation(convolve_depthwise(x, kernel) + bias)` over `rank` axes."""
+
+    kernel_size: tuple[int, ...] = option()
+    strides: tuple[int, ...] = option(1)
+    padding: str = option("valid", convert=one_of("DepthwiseConv: padding", "valid", "same"))
+    depth_multiplier: int = option(1, convert=positive_integer("DepthwiseConv: depth_multiplier"))
+    data_format: str = option(None, convert=data_format_name)
+    dilation_rate: tuple[int, ...] = option(1)
+    activation: Callable | None = option(None, convert=activations.get)
+    use_bias: bool = option(True)
+    depthwise_initializer: Any = option("glorot_uniform", convert=initializers.get)
+    bias_initializer: Any = option("zeros", convert=initializers.get)
+    depthwise_regularizer: Any = option(None, convert=regularizers.get)
+    bias_regularizer: Any = option(None, convert=regularizers.get)
+    activity_regularizer: Any = option(None, convert=regularizers.get)
+    depthwise_constraint: Any = option(None, convert=constraints.get)
+    bias_constraint: Any = option(None, convert=constraints.get)
+
+    kernel: jax.Array | None = weight(prefix="depthwise")
+    bias: jax.Array | None = weight()
+
+    rank: ClassVar[int]
+
+    @property
+    def input_spec(self) -> InputSpec:
+        axes = {}
+        if self.kernel is not None:
+            axes = {channel_axis(self.data_format): self.kernel.shape[-2]}
+        return InputSpec(ndim=self.rank + 2, axes=axes)
+
+    def build(self, key: jax.Array, x: Spec) -> Self:
+        channels = known_channels(self.where, x, channel_axis(self.data_format))
+        bias = (channels * self.depth_multiplier,) if self.use_bias else None
+        shape = (*self.kernel_size, channels, self.depth_multiplier)
+        return self.with_weights(key, kernel=shape, bias=bias)
+
+    def call(self, x: jax.Array) -> jax.Array:
+        check_kernel_fits(self, x)
+        y = convolve_depthwise(
+            x, self.kernel, self.strides, self.padding, self.data_format, self.dilation_rate
+        )
+        return add_bias_and_activate(self, y)
+
+
+class DepthwiseConv1D(_DepthwiseConvolution):
+    """Computes `activation(convolve_depthwise(x, kernel) + bias)` over a sequence.
+
+    Args:
+        kernel_size: the length of the window.
+        strides: the step of the window.
+        padding: "valid" for windows inside the input, "same" for as many steps as the input has
+            at stride 1.
+        depth_multiplier: the number `m` of filters, and so outputs, for each channel.
+        data_format: "channels_last" (None means the same) for inputs (b, t, c), or
+            "channels_first" for (b, c, t).
+        dilation_rate: the distance of the cells that the kernel sees.
+        activation: a name or function; None is the identity.
+        use_bias: whether to add a bias.
+        depthwise_initializer: makes the kernel.
+        bias_initializer: makes the bias.
+        depthwise_regularizer: a penalty on the kernel.
+        bias_regularizer: a penalty on the bias.
+        activity_regularizer: a penalty on the output, divided by the batch size.
+        depthwise_constraint: projects the kernel after an update.
+        bias_constraint: projects the bias after an update.
+
+    Shapes:
+        (b, t, c) -> (b, t2, c * m); kernel (k, c, m), bias (c * m,).
+
+    Raises:
+        ValueError: for inputs without a channel axis, with other channels than the kernel was
+            built for, or smaller than the kernel with padding "valid".
+
+    Example:
+        >>> import jax, jax.numpy as jnp, fkeras as fk
+        >>> layer = fk.layers.DepthwiseConv1D(3, depth_multiplier=2)
+        >>> layer = layer.build(jax.random.key(0), (None, 8, 3))
+        >>> layer(jnp.ones((1, 8, 3))).shape
+        (1, 6, 6)
+    """
+
+    kernel_size: tuple[int, ...] = option(convert=integers("DepthwiseConv1D: kernel_size", 1))
+    strides: tuple[int, ...] = option(1, convert=integers("DepthwiseConv1D: strides", 1))
+    dilation_rate: tuple[int, ...] = option(
+        1, convert=integers("DepthwiseConv1D: dilation_rate", 1)
+    )
+
+    rank: ClassVar[int] = 1
+
+
+class DepthwiseConv2D(_DepthwiseConvolution):
+    """Computes `activation(convolve_depthwise(x, kernel) + bias)` over an image.
+
+    Args:
+        kernel_size: height and width of the window, one integer where they are equal.
+        strides: the steps of the window along height and width.
+        padding: "valid" for windows inside the input, "same" for as many cells as the input has
+            at stride 1.
+        depth_multiplier: the number `m` of filters, and so outputs, for each channel.
+        data_format: "channels_last" (None means the same) for inputs (b, h, w, c), or
+            "channels_first" for (b, c, h, w).
+        dilation_rate: the distance of the cells that the kernel sees.
+        activation: a name or function; None is the identity.
+        use_bias: whether to add a bias.
+        depthwise_initializer: makes the kernel.
+        bias_initializer: makes the bias.
+        depthwise_regularizer: a penalty on the kernel.
+        bias_regularizer: a penalty on the bias.
+        activity_regularizer: a penalty on the output, divided by the batch size.
+        depthwise_constraint: projects the kernel after an update.
+        bias_constraint: projects the bias after an update.
+
+    Shapes:
+        (b, h, w, c) -> (b, h2, w2, c * m); kernel (kh, kw, c, m), bias (c * m,).
+
+    Raises:
+        ValueError: for inputs without a channel axis, with other channels than the kernel was
+            built for, or smaller than the kernel with padding "valid".
+
+    Example:
+        >>> import jax, jax.numpy as jnp, fkeras as fk
+        >>> layer = fk.layers.DepthwiseConv2D(3, depth_multiplier=2)
+        >>> layer = layer.build(jax.random.key(0), (None, 8, 8, 3))
+        >>> layer(jnp.ones((1, 8, 8, 3))).shape
+        (1, 6, 6, 6)
+    """
+
+    kernel_size: tuple[int, ...] = option(convert=integers("DepthwiseConv2D: kernel_size", 2))
+    strides: tuple[int, ...] = option(1, convert=integers("DepthwiseConv2D: strides", 2))
+    dilation_rate: tuple[int, ...] = option(
+        1, convert=integers("DepthwiseConv2D: dilation_rate", 2)
+    )
+
+    rank: ClassVar[int] = 2

@@ -1,0 +1,268 @@
+"""`EinsumDense`: a product with a kernel over the axes that an einsum equation names."""
+
+from __future__ import annotations
+
+import dataclasses
+import math
+import re
+from collections.abc import Callable, Sequence
+from typing import Any, Self
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+
+from fkeras import activations, constraints, initializers, regularizers
+from fkeras.engine import InputSpec, Layer, Spec, option, weight
+from fkeras.layers._arguments import format_shape
+
+_LEFT = re.compile(r"\.\.\.([a-zA-Z]+),([a-zA-Z]+)->\.\.\.([a-zA-Z]+)")
+_RIGHT = re.compile(r"([a-zA-Z]{2,})\.\.\.,([a-zA-Z]+)->([a-zA-Z]+)\.\.\.")
+_PLAIN = re.compile(r"([a-zA-Z]+),([a-zA-Z]+)->([a-zA-Z]+)")
+# initializers that ask which axes of the kernel are inputs and which are outputs
+_SCALED = (
+    initializers.VarianceScaling,
+    initializers.GlorotUniform,
+    initializers.GlorotNormal,
+    initializers.HeUniform,
+    initializers.HeNormal,
+    initializers.LecunUniform,
+    initializers.LecunNormal,
+)
+
+
+@dataclasses.dataclass(frozen=True)
+class Equation:
+    """The parts of an equation: letters of input, kernel and output, and where its ellipsis is.
+
+    Raises:
+        ValueError: where the text has another form, or a letter that comes from nowhere.
+
+    Example:
+        >>> equation = Equation.parse("...x,xy->...y")
+        >>> equation.kernel, equation.ellipsis
+        ('xy', 'left')
+    """
+
+    input: str
+    kernel: str
+    output: str
+    ellipsis: str | None
+
+    @classmethod
+    def parse(cls, text: Any) -> Self:
+        """The parts of an equation's text."""
+        forms = ((_PLAIN, None), (_LEFT, "left"), (_RIGHT, "right"))
+        for form, ellipsis in forms:
+            found = form.fullmatch(text) if isinstance(text, str) else None
+            if found:
+                parts = cls(*found.groups(), ellipsis)
+                parts._check(text)
+                return parts
+        raise ValueError(
+            f"EinsumDense: equation: expected a form such as 'abc,cd->abd', '...x,xy->...y' or "
+            f"'ab...,bc->ac...', received {text!r}. Write input, comma, kernel, '->', output, "
+            "without blanks."
+        )
+
+    def _check(self, text: str) -> None:
+        known = set(self.input) | set(self.output)
+        for letters, source, where in (
+            (self.kernel, known, "the kernel has it, and neither input nor output"),
+            (self.output, set(self.input) | set(self.kernel), "only the output has it"),
+        ):
+            lost = next((letter for letter in letters if letter not in source), None)
+            if lost is not None:
+                raise ValueError(
+                    f"EinsumDense: equation: expected sizes for every axis, received {text!r}, "
+                    f"where {lost!r} has none: {where}. Name the axis in the input or the output "
+                    "of the kernel too."
+                )
+
+    def sizes(self, shape: Sequence[Any], output_shape: Sequence[Any], where: str) -> dict:
+        """The size of each letter (None where unknown) for an input of `shape`.
+
+        Raises:
+            ValueError: where input and output do not fit the letters, or each other.
+        """
+        free = len(shape) - len(self.input)
+        if free < 0 or (free and self.ellipsis is None):
+            raise ValueError(
+                f"{where}: expected an input with the axes {self.input!r}, received "
+                f"{format_shape(shape)}. Give the equation a letter an axis, or an ellipsis."
+            )
+        # an ellipsis on the left holds the batch axis, which output_shape leaves out
+        batched = 0 if self.ellipsis == "left" and free else 1
+        letters = self.output[batched:]
+        if len(output_shape) != len(letters):
+            raise ValueError(
+                f"{where}: expected output_shape with a size for each of {list(letters)}, received "
+                f"{tuple(output_shape)}. Leave the batch axis out, and give None for sizes that "
+                "follow from the input."
+            )
+        start = free if self.ellipsis == "left" else 0
+        sizes = {letter: shape[start + i] for i, letter in enumerate(self.input)}
+        for letter, size in zip(letters, output_shape, strict=True):
+            given = sizes.get(letter)
+            if size is not None and isinstance(given, int) and size != given:
+                raise ValueError(
+                    f"{where}: expected the axis {letter!r} of one size in input and output, "
+                    f"received {given} in the input {format_shape(shape)} and {size} in "
+                    f"output_shape={tuple(output_shape)}. Give None there."
+                )
+            sizes[letter] = given if size is None else size
+        return sizes
+
+
+def einsum_dense(
+    x: jax.Array, kernel: jax.Array, equation: str, bias: jax.Array | None = None
+) -> jax.Array:
+    """Computes `einsum(equation, x, kernel) + bias`.
+
+    Args:
+        x: the array of the equation's first letters.
+        kernel: the array of its second letters.
+        equation: such as "abc,cd->abd".
+        bias: an array that broadcasts against the last axes of the product, or None.
+
+    Returns:
+        The array of the letters after "->".
+
+    Example:
+        >>> import jax.numpy as jnp
+        >>> einsum_dense(jnp.ones((2, 5, 3)), jnp.ones((3, 4)), "abc,cd->abd").shape
+        (2, 5, 4)
+    """
+    if not jnp.issubdtype(x.dtype, jnp.inexact):
+        x = x.astype(kernel.dtype)
+    y = jnp.einsum(equation, x, kernel)
+    if bias is None:
+        return y
+    return y + jnp.reshape(bias, (1,) * (y.ndim - bias.ndim) + bias.shape)
+
+
+def _equation(value: Any) -> str:
+    Equation.parse(value)
+    return value
+
+
+def _sizes(value: Any) -> tuple[int | None, ...]:
+    sizes = tuple(value) if isinstance(value, list | tuple) else (value,)
+    for size in sizes:
+        whole = isinstance(size, int | np.integer) and not isinstance(size, bool)
+        if size is not None and (not whole or size <= 0):
+            raise ValueError(
+                f"EinsumDense: output_shape: expected a positive size, or a tuple of sizes and "
+                f"None, received {value!r}. For 'abc,cd->abd' with 8 outputs: (None, 8)."
+            )
+    return tuple(None if n is None else int(n) for n in sizes)
+
+
+class EinsumDense(Layer):
+    """Computes `activation(einsum(equation, x, kernel) + bias)`.
+
+    The kernel has the axes that the equation names between comma and arrow. Axes of the kernel
+    that the output has too are its outputs, the others are summed over. A mask passes where the
+    axis of the steps, the second one, stays in its place.
+
+    Args:
+        equation: "ab,bc->ac" with any letters; an ellipsis in front ("...x,xy->...y") or behind
+            ("ab...,bc->ac...") stands for any number of axes.
+        output_shape: the sizes of the output after the batch axis and without the axes of the
+            ellipsis; None where the input tells.
+        activation: a name or function; None is the identity.
+        bias_axes: the letters of the output that the bias has sizes for; None for no bias.
+        kernel_initializer: makes the kernel.
+        bias_initializer: makes the bias.
+        kernel_regularizer: a penalty on the kernel.
+        bias_regularizer: a penalty on the bias.
+        kernel_constraint: projects the kernel after an update.
+        bias_constraint: projects the bias after an update.
+        activity_regularizer: by keyword only: a penalty on the output, divided by the batch size.
+
+    Shapes:
+        the input's letters -> the output's letters; kernel and bias as their letters say, the
+        bias with 1 for letters after its first that it does not name.
+
+    Raises:
+        ValueError: for an equation of another form, or sizes that contradict each other.
+
+    Example:
+        >>> import jax, jax.numpy as jnp, fkeras as fk
+        >>> layer = fk.layers.EinsumDense("abc,cd->abd", (None, 4), bias_axes="d")
+        >>> layer = layer.build(jax.random.key(0), (None, None, 3))
+        >>> layer(jnp.ones((2, 5, 3))).shape, layer.kernel.shape, layer.bias.shape
+        ((2, 5, 4), (3, 4), (4,))
+    """
+
+    equation: str = option(convert=_equation)
+    output_shape: tuple[int | None, ...] = option(convert=_sizes)
+    activation: Callable | None = option(None, convert=activations.get)
+    bias_axes: str | None = option(None)
+    kernel_initializer: Any = option("glorot_uniform", convert=initializers.get)
+    bias_initializer: Any = option("zeros", convert=initializers.get)
+    kernel_regularizer: Any = option(None, convert=regularizers.get)
+    bias_regularizer: Any = option(None, convert=regularizers.get)
+    kernel_constraint: Any = option(None, convert=constraints.get)
+    bias_constraint: Any = option(None, convert=constraints.get)
+    activity_regularizer: Any = option(None, convert=regularizers.get, kw_only=True)
+
+    kernel: jax.Array | None = weight()
+    bias: jax.Array | None = weight()
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        letters = Equation.parse(self.equation).output
+        axes = self.bias_axes
+        if axes is not None and (not axes or any(letter not in letters for letter in axes)):
+            raise ValueError(
+                f"EinsumDense: bias_axes: expected letters of the output {letters!r}, received "
+                f"{axes!r}. For a bias over the last axis give {letters[-1]!r}; None for no bias."
+            )
+
+    @property
+    def supports_masking(self) -> bool:
+        """Whether the second axis of the input, where steps are, is the output's too."""
+        parts = Equation.parse(self.equation)
+        if parts.ellipsis == "left":
+            return len(parts.input) == 1 or parts.input[0] == parts.output[0]
+        return len(parts.input) == 2 or parts.input[:2] == parts.output[:2]
+
+    @property
+    def input_spec(self) -> InputSpec:
+        parts = Equation.parse(self.equation)
+        rank = len(parts.input)
+        axes = {}
+        if self.kernel is not None:
+            sizes = dict(zip(parts.kernel, self.kernel.shape, strict=True))
+            start = -rank if parts.ellipsis == "left" else 0
+            axes = {start + i: sizes[n] for i, n in enumerate(parts.input) if n in sizes}
+        if parts.ellipsis is None:
+            return InputSpec(ndim=rank, axes=axes)
+        return InputSpec(min_ndim=rank, axes=axes)
+
+    def build(self, key: jax.Array, x: Spec) -> Self:
+        parts = Equation.parse(self.equation)
+        sizes = parts.sizes(x.shape, self.output_shape, self.where)
+        kernel = tuple(sizes[letter] for letter in parts.kernel)
+        bias = None
+        if self.bias_axes is not None:
+            behind = parts.output[min(map(parts.output.index, self.bias_axes)) :]
+            bias = tuple(sizes[n] if n in self.bias_axes else 1 for n in behind)
+            if parts.ellipsis == "right":
+                bias = (*bias, *(1,) * (x.ndim - len(parts.input)))
+        given = getattr(self.kernel_initializer, "input_axes", None)
+        if not isinstance(self.kernel_initializer, _SCALED) or given or None in kernel:
+            return self.with_weights(key, kernel=kernel, bias=bias)
+        # drawn as a matrix, whose rows are inputs and columns outputs, and then folded
+        outputs = [i for i, letter in enumerate(parts.kernel) if letter in parts.output]
+        inputs = [i for i in range(len(kernel)) if i not in outputs]
+        matrix = tuple(math.prod(kernel[i] for i in axes) for axes in (inputs, outputs))
+        made = self.with_weights(key, kernel=matrix, bias=bias)
+        folded = jnp.reshape(made.kernel, tuple(kernel[i] for i in (*inputs, *outputs)))
+        back = np.argsort(np.array((*inputs, *outputs)))
+        return made.replace(kernel=jnp.transpose(folded, tuple(int(i) for i in back)))
+
+    def call(self, x: jax.Array) -> jax.Array:
+        y = einsum_dense(x, self.kernel, self.equation, self.bias)
+        return y if self.activation is None else self.activation(y)

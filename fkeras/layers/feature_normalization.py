@@ -1,0 +1,276 @@
+"""`Normalization`: features shifted and scaled by the mean and variance of a data set."""
+
+from __future__ import annotations
+
+import itertools
+import math
+from collections.abc import Iterable, Iterator, Sequence
+from typing import Any, ClassVar, Self
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+
+from fkeras.engine import ArrayConstant, Context, Layer, Output, Spec, option
+from fkeras.engine.frozen import is_array
+from fkeras.layers._arguments import format_shape
+from fkeras.layers._dtypes import wide_dtype
+
+_SMALLEST = 1e-7  # standard deviation that is divided by, as in Keras
+
+
+def standardize(
+    x: jax.Array, mean: jax.Array, variance: jax.Array, invert: bool = False
+) -> jax.Array:
+    """Computes `(x - mean) / sqrt(variance)`, or with `invert` `x * sqrt(variance) + mean`.
+
+    A standard deviation below 1e-7 counts as 1e-7, so a constant feature becomes 0.
+
+    Args:
+        x: array of any shape.
+        mean: array that broadcasts against `x`.
+        variance: array that broadcasts against `x`.
+        invert: whether to undo the normalization.
+
+    Example:
+        >>> import jax.numpy as jnp
+        >>> standardize(jnp.array([[5.0]]), jnp.ones((1, 1)), jnp.full((1, 1), 4.0))
+        Array([[2.]], dtype=float32)
+    """
+    # the root has no finite slope at 0
+    stddev = jnp.sqrt(jnp.maximum(variance, _SMALLEST**2))
+    return x * stddev + mean if invert else (x - mean) / stddev
+
+
+def data_moments(batches: Iterable[Any], axes: Sequence[int]) -> tuple[np.ndarray, np.ndarray]:
+    """Computes mean and biased variance of data that comes in batches, on one walk through it.
+
+    Args:
+        batches: arrays of one rank; the first entry counts where a batch is a tuple.
+        axes: the axes that are kept.
+
+    Returns:
+        Two float64 arrays with the sizes of the axes that are kept.
+
+    Example:
+        >>> import numpy as np
+        >>> data_moments([np.array([[1.0], [3.0]]), np.array([[5.0]])], (-1,))
+        (array([3.]), array([2.66666667]))
+    """
+    count, mean, squares, kept = 0, np.zeros(()), np.zeros(()), None
+    for batch in batches:
+        x = batch[0] if isinstance(batch, tuple) else batch
+        if not is_array(x):
+            raise TypeError(
+                f"Normalization: adapt: expected arrays, received {type(x).__name__} in the data. "
+                "Pass one array, np.asarray(data), or an iterable of batches."
+            )
+        sizes = _kept_sizes(x.shape, axes)
+        if kept is not None and sizes != kept:
+            raise ValueError(
+                f"Normalization: adapt: expected batches with sizes {kept} on axis {tuple(axes)}, "
+                f"as in the first one, received {format_shape(x.shape)}. Give every batch the same "
+                "features."
+            )
+        kept = sizes
+        others = tuple(a for a in range(x.ndim) if a not in {b % x.ndim for b in axes})
+        number = math.prod(x.shape[a] for a in others)
+        if number == 0:
+            continue
+        own_mean, own_squares = _sums(x, others)
+        # Chan's rule: sums of squared differences of two parts, each around its own mean
+        total = count + number
+        step = own_mean - mean
+        mean = mean + step * (number / total)
+        squares = squares + own_squares + np.square(step) * (count * number / total)
+        count = total
+    if count == 0:
+        raise ValueError(
+            "Normalization: adapt: expected data, received none. Pass an array, or an iterable "
+            "with at least one batch; a generator that was read before is empty."
+        )
+    return mean, squares / count
+
+
+def _sums(x: Any, axes: tuple[int, ...]) -> tuple[np.ndarray, np.ndarray]:
+    """The mean of a batch, and its sum of squared differences from that, in float64."""
+    if isinstance(x, jax.Array):  # stays on its device
+        wide = x.astype(wide_dtype(x.dtype))
+        mean = jnp.mean(wide, axes, keepdims=True)
+        squares = jnp.sum(jnp.square(wide - mean), axes)
+        return np.asarray(jnp.squeeze(mean, axes), "float64"), np.asarray(squares, "float64")
+    mean = np.mean(x, axes, dtype="float64", keepdims=True)
+    return np.squeeze(mean, axes), np.sum(np.square(x - mean), axes)
+
+
+def _kept_sizes(shape: Sequence[Any], axes: Sequence[int]) -> tuple:
+    ndim = len(shape)
+    kept = {a % ndim for a in axes if -ndim <= a < ndim}
+    if len(kept) != len(axes):
+        raise ValueError(
+            f"Normalization: expected an input with the axes {tuple(axes)}, each once, received "
+            f"{format_shape(shape)}. Use axes from {-ndim} to {ndim - 1}, or axis=None for one "
+            "mean of all numbers."
+        )
+    return tuple(shape[a] for a in sorted(kept))
+
+
+def _axis(value: Any) -> tuple[int, ...]:
+    axes = () if value is None else tuple(value) if isinstance(value, list | tuple) else (value,)
+    if not all(isinstance(a, int | np.integer) and not isinstance(a, bool) for a in axes):
+        raise TypeError(
+            f"Normalization: axis: expected an integer, integers or None, received {value!r}. For "
+            "a mean a feature give -1, for one mean of all numbers None."
+        )
+    return tuple(map(int, axes))
+
+
+def _numbers(value: Any) -> Any:
+    if value is None:
+        return None
+    array = np.asarray(value.array if isinstance(value, ArrayConstant) else value)
+    if array.dtype.kind not in "iuf":
+        raise TypeError(
+            f"Normalization: mean, variance: expected a number or numbers in a list, received "
+            f"{value!r}. Give one a feature, or let layer.adapt(data) find them."
+        )
+    return array.tolist()
+
+
+class Normalization(Layer):
+    """Computes `(x - mean) / sqrt(variance)` with the mean and variance of a data set.
+
+    `adapt` finds them and returns a layer that has them as configuration, so that JSON carries
+    them. A layer that was given none and not adapted keeps them in its state, where Keras has
+    weights: `set_weights` brings the numbers of a Keras layer there. Neither training nor
+    inference changes them.
+
+    Differences are taken in float32 under a shorter compute dtype.
+
+    Args:
+        axis: the axis, or the axes, that have a mean of their own; None for one mean of all.
+        mean: the mean, a number or numbers for the last of these axes.
+        variance: the variance, of the shape of `mean`.
+        invert: whether to compute `x * sqrt(variance) + mean` instead.
+
+    Shapes:
+        (b, ..., d) -> (b, ..., d); state, where `mean` is not given: mean and variance with the
+        sizes of the axes in `axis`, count ().
+
+    Raises:
+        ValueError: where only one of `mean` and `variance` is given, or their shapes differ.
+
+    Example:
+        >>> import jax.numpy as jnp, fkeras as fk
+        >>> data = jnp.array([[1.0, 10.0], [3.0, 30.0]])
+        >>> layer = fk.layers.Normalization().adapt(data)
+        >>> layer
+        Normalization(mean=(2.0, 20.0), variance=(1.0, 100.0))
+        >>> layer(data)
+        Array([[-1., -1.],
+               [ 1.,  1.]], dtype=float32)
+    """
+
+    axis: tuple[int, ...] = option(-1, convert=_axis)
+    mean: Any = option(None, convert=_numbers)
+    variance: Any = option(None, convert=_numbers)
+    invert: bool = option(False)
+
+    supports_masking: ClassVar[bool] = True
+    state_order: ClassVar[tuple[str, ...]] = ("mean", "variance", "count")
+    # numbers far from zero lose their differences in a short type; forward casts the result
+    autocast: ClassVar[bool] = False
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        if (self.mean is None) != (self.variance is None):
+            missing = "mean" if self.mean is None else "variance"
+            raise ValueError(
+                f"{self.where}: expected mean and variance, or neither, received no {missing}. "
+                "Give both, or let layer.adapt(data) find them."
+            )
+        if self.mean is None:
+            return
+        shape, other = np.shape(self.mean), np.shape(self.variance)
+        if shape != other or len(shape) > len(self.axis):
+            raise ValueError(
+                f"{self.where}: expected mean and variance of one shape with at most "
+                f"{len(self.axis)} axes, as axis={self.axis} has, received {shape} and {other}. "
+                "Give a number each, or one a feature."
+            )
+
+    def adapt(self, data: Any) -> Self:
+        """The layer with the mean and variance of `data` as its configuration.
+
+        Args:
+            data: an array, or an iterable of batches, which is walked through once; the first
+                entry counts where a batch is a tuple, as in (x, y).
+
+        Raises:
+            ValueError: for data without examples, with numbers that are not finite, or whose
+                batches differ in their features.
+            TypeError: where the data are no arrays.
+        """
+        batches: Iterator[Any]
+        if is_array(data):
+            batches = iter((data,))
+        elif isinstance(data, Iterable) and not isinstance(data, str | dict):
+            batches = itertools.chain(data)
+        else:
+            raise TypeError(
+                f"{self.where}: adapt: expected an array or an iterable of batches, received "
+                f"{type(data).__name__}. Pass the features alone: layer.adapt(x)."
+            )
+        mean, variance = data_moments(batches, self.axis)
+        if not np.isfinite(mean).all() or not np.isfinite(variance).all():
+            raise ValueError(
+                f"{self.where}: adapt: expected finite numbers, received data with NaN or "
+                "infinity. Fill or leave out these examples: x[np.isfinite(x).all(axis=-1)]."
+            )
+        return self.replace(mean=mean.tolist(), variance=variance.tolist())
+
+    @property
+    def stateful(self) -> bool:
+        return self.mean is None
+
+    def init_state(self, x: Spec) -> dict[str, jax.Array]:
+        """What Keras's weights start with: mean 0, variance 1, count 0."""
+        if self.mean is not None:
+            return {}
+        sizes = _kept_sizes(x.shape, self.axis)
+        if None in sizes:
+            raise ValueError(
+                f"{self.where}: expected an input with known sizes on axis {self.axis}, received "
+                f"{x}. Give the features a size, as in fk.Input((None, 8))."
+            )
+        dtype = self.policy.variable_dtype
+        return {
+            "mean": jnp.zeros(sizes, dtype),
+            "variance": jnp.ones(sizes, dtype),
+            "count": jnp.zeros((), "int32"),
+        }
+
+    def forward(self, context: Context, x: jax.Array) -> Output:
+        _kept_sizes(x.shape, self.axis)
+        dtype = self.policy.compute_dtype
+        wide = wide_dtype(dtype)
+        if self.mean is None:
+            mean, variance = context.state["mean"], context.state["variance"]
+        else:
+            mean, variance = np.asarray(self.mean), np.asarray(self.variance)
+        mean, variance = (self._aligned(jnp.asarray(v, wide), x) for v in (mean, variance))
+        y = standardize(x.astype(wide), mean, variance, self.invert)
+        return Output(y.astype(dtype), mask=context.mask)
+
+    def _aligned(self, value: jax.Array, x: jax.Array) -> jax.Array:
+        kept = sorted(a % x.ndim for a in self.axis)[len(self.axis) - value.ndim :]
+        for size, axis in zip(value.shape, kept, strict=True):
+            if size not in (1, x.shape[axis]):
+                raise ValueError(
+                    f"{self.where}: expected {size} features on axis {axis}, as its mean has, "
+                    f"received {format_shape(x.shape)}. Adapt another layer to these data."
+                )
+        shape = [1] * x.ndim
+        for size, axis in zip(value.shape, kept, strict=True):
+            shape[axis] = size
+        return jnp.reshape(value, shape)

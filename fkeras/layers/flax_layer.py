@@ -1,0 +1,275 @@
+"""`FlaxLayer`: a module of Flax (`flax.linen`) as a layer."""
+
+from __future__ import annotations
+
+import dataclasses
+import importlib
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any, Self
+
+import jax
+
+from fkeras.engine import option
+from fkeras.engine.config import decode, encode
+from fkeras.engine.serialization import resolve
+from fkeras.layers.foreign import ForeignLayer
+
+_OWN = ("parent", "name")  # fields that flax gives every module
+_DROPOUT = ("dropout",)
+
+
+class HashedModule:
+    """A module that does not hash, because it holds a list: hashes by its class, equals by value.
+
+    Example:
+        >>> import dataclasses
+        >>> @dataclasses.dataclass(frozen=True)
+        ... class Stack:
+        ...     layers: list
+        >>> HashedModule(Stack([1])) == HashedModule(Stack([1])), len({HashedModule(Stack([1]))})
+        (True, 1)
+    """
+
+    __slots__ = ("module",)
+
+    def __init__(self, module: Any):
+        object.__setattr__(self, "module", module)
+
+    def __setattr__(self, name: str, value: Any) -> None:
+        raise AttributeError("A HashedModule cannot change. Make a new one of the new module.")
+
+    def init(self, *args: Any, **kwargs: Any) -> Any:
+        return self.module.init(*args, **kwargs)
+
+    def apply(self, *args: Any, **kwargs: Any) -> Any:
+        return self.module.apply(*args, **kwargs)
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, HashedModule) and bool(self.module == other.module)
+
+    def __hash__(self) -> int:
+        return hash(type(self.module))
+
+    def __repr__(self) -> str:
+        return repr(self.module)
+
+    def __reduce__(self):
+        return (HashedModule, (self.module,))
+
+
+def _module(value: Any) -> Any:
+    if hasattr(value, "init") and hasattr(value, "apply") and not isinstance(value, type):
+        try:
+            hash(value)
+        except TypeError:
+            return HashedModule(value)
+        return value
+    found = f"the class {value.__name__}" if isinstance(value, type) else type(value).__name__
+    raise TypeError(
+        f"FlaxLayer: module: expected a module with init and apply, received {found}. Pass an "
+        "object such as flax.linen.Dense(8); for a pair of functions use layers.JaxLayer."
+    )
+
+
+class FlaxLayer(ForeignLayer):
+    """Computes `module.apply(variables, inputs)`, for a module of `flax.linen`.
+
+    The collection "params" holds the layer's weights, all other collections ("batch_stats" and so
+    on) its state. The module is given a key for each name in `rngs` in training, and none in
+    inference.
+
+    `training_argument` names the argument by which the module knows that it trains, if it has one.
+    (Keras looks for one called `training`, and gives others nothing.) Flax needs to be there only
+    for its modules: `pip install flax`.
+
+    Args:
+        module: the module, not bound to variables; one that holds lists is kept as a
+            `HashedModule`.
+        method: the method that computes, or its name; `__call__` where it is None.
+        variables: first variables, as `module.init` returns them; drawn otherwise.
+        seed: folded into the key of each call; the key alone decides where it is None.
+        training_argument: the name of the argument that is True in training; with "not " before
+            it, of one that is False then, such as "not deterministic". By keyword only.
+        rngs: the names of the module's random streams in training; by keyword only.
+
+    Shapes:
+        those of the module.
+
+    Raises:
+        TypeError: for what is no module, or on saving one whose fields have no JSON form.
+
+    Example:
+        >>> import dataclasses, jax, jax.numpy as jnp, fkeras as fk
+        >>> @dataclasses.dataclass(frozen=True)
+        ... class Scale:  # as a module of flax.linen, such as flax.linen.Dense(2)
+        ...     def init(self, rngs, x, method=None):
+        ...         return {"params": {"scale": jnp.full((), 2.0)}}
+        ...     def apply(self, variables, x, rngs=None, method=None, mutable=False):
+        ...         return variables["params"]["scale"] * x, {}
+        >>> layer = fk.layers.FlaxLayer(Scale()).build(jax.random.key(0), (None, 2))
+        >>> layer(jnp.ones((1, 2)))
+        Array([[2., 2.]], dtype=float32)
+    """
+
+    module: Any = option(convert=_module)
+    method: Any = option(None)
+    seed: int | None = option(None, kw_only=True)
+    training_argument: str | None = option(None, kw_only=True)
+    rngs: tuple[str, ...] = option(_DROPOUT, kw_only=True)
+
+    def __init__(
+        self,
+        module: Any,
+        method: Callable | str | None = None,
+        variables: Any = None,
+        *,
+        seed: int | None = None,
+        training_argument: str | None = None,
+        rngs: Sequence[str] = _DROPOUT,
+        name: str | None = None,
+        trainable: bool = True,
+        dtype: Any = "float32",
+    ):
+        own = getattr(method, "__name__", "")
+        if own and hasattr(type(module), own):  # a method as such is bound to one module
+            method = own
+        fields = {
+            "module": module,
+            "method": method,
+            "seed": seed,
+            "training_argument": training_argument,
+            "rngs": rngs,
+            "name": name,
+            "trainable": trainable,
+            "dtype": dtype,
+        }
+        params, state = (None, None) if variables is None else _split(variables)
+        self._start(fields, params, state)
+
+    @property
+    def draws(self) -> bool:
+        """Whether a training call is given a key."""
+        return bool(self.rngs)
+
+    def initialize(self, key: jax.Array, inputs: Any) -> tuple[Any, Any]:
+        """`(params, state)` that the module makes."""
+        names = ("params", *self.rngs)
+        keys = dict(zip(names, jax.random.split(key, len(names)), strict=True))
+        try:
+            made = self.module.init(keys, inputs, method=self.method, **self._option(True))
+        except TypeError as error:
+            if "argument" in str(error):
+                error.add_note(
+                    f"{self.where}: the module was called with one array and "
+                    f"training_argument={self.training_argument!r}. Where it has an argument that "
+                    "says whether it trains, name it: training_argument='train', or 'not "
+                    "deterministic'."
+                )
+            raise
+        return _split(made)
+
+    def compute(
+        self, params: Any, state: Any, key: jax.Array | None, inputs: Any, training: bool
+    ) -> tuple[Any, Any]:
+        """`(outputs, state)` that the module returns."""
+        keys = {}
+        if key is not None:
+            key = key if self.seed is None else jax.random.fold_in(key, self.seed)
+            keys = dict(zip(self.rngs, jax.random.split(key, len(self.rngs)), strict=True))
+        value, changed = self.module.apply(
+            {**state, "params": params} if params else state,
+            inputs,
+            rngs=keys,
+            method=self.method,
+            mutable=list(state),
+            **self._option(training),
+        )
+        return value, {**state, **changed}
+
+    def _option(self, training: bool) -> dict[str, bool]:
+        name = self.training_argument
+        if name is None:
+            return {}
+        opposite = name.startswith("not ")
+        return {name.removeprefix("not "): training != opposite}
+
+    def get_config(self) -> dict[str, Any]:
+        """The module's class and fields, and what is not as Keras takes it for granted."""
+        fields = {f.name: getattr(self, f.name) for f in dataclasses.fields(self) if f.init}
+        where = type(self).__name__
+        config = {
+            "name": self.name,
+            "trainable": self.trainable,
+            "dtype": self.policy.name,
+            "module": _encode(self.module, where),
+            "method": encode(self.method, f"{where}.method"),
+        }
+        plain = {"seed": None, "training_argument": None, "rngs": _DROPOUT}
+        more = {n: encode(fields[n], where) for n, default in plain.items() if fields[n] != default}
+        return {**config, **more}
+
+    @classmethod
+    def from_config(
+        cls, config: Mapping[str, Any], custom_objects: Mapping[str, Any] | None = None
+    ) -> Self:
+        """The layer that `get_config` described; classes of your own come by `custom_objects`."""
+        config = dict(config)
+        module = _decode(config.pop("module"), custom_objects)
+        rest = {name: decode(value, custom_objects) for name, value in config.items()}
+        return cls(module, **rest)
+
+
+def _split(variables: Any) -> tuple[Any, Any]:
+    return variables.get("params", {}), {
+        name: v for name, v in variables.items() if name != "params"
+    }
+
+
+def _is_module(value: Any) -> bool:
+    return dataclasses.is_dataclass(value) and hasattr(value, "apply")
+
+
+def _encode(value: Any, where: str) -> Any:
+    """A module as JSON data: its class, and the fields that differ from their defaults."""
+    if isinstance(value, HashedModule):
+        value = value.module
+    if isinstance(value, list | tuple):
+        return [_encode(v, where) for v in value]
+    if not _is_module(value):
+        return encode(value, where)
+    cls = type(value)
+    fields = {}
+    for field in dataclasses.fields(value):
+        inner = getattr(value, field.name)
+        if field.init and field.name not in _OWN and inner is not field.default:
+            fields[field.name] = _encode(inner, f"{where}.{cls.__name__}.{field.name}")
+    if getattr(value, "name", None):
+        fields["name"] = value.name
+    return {
+        "module": cls.__module__,
+        "class_name": cls.__name__,
+        "config": fields,
+        "registered_name": cls.__name__,
+    }
+
+
+def _decode(value: Any, custom_objects: Mapping[str, Any] | None) -> Any:
+    if isinstance(value, list):
+        return [_decode(v, custom_objects) for v in value]
+    if not isinstance(value, Mapping) or value.get("class_name") in (None, "function"):
+        return decode(value, custom_objects)
+    name, home = value["class_name"], str(value.get("module"))
+    if name not in (custom_objects or {}) and home.startswith("flax.linen"):
+        custom_objects = {**(custom_objects or {}), name: getattr(_linen(), name)}
+    cls = resolve(name, home, custom_objects)
+    return cls(**{k: _decode(v, custom_objects) for k, v in value["config"].items()})
+
+
+def _linen() -> Any:
+    try:
+        return importlib.import_module("flax.linen")
+    except ImportError:
+        raise ImportError(
+            "FlaxLayer: a file names a module of flax.linen, and Flax is not installed. Install "
+            "it: pip install flax."
+        ) from None

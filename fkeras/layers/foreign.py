@@ -1,0 +1,188 @@
+"""What layers of other libraries have in common: weights and state are any pytrees.
+
+A layer's weights are declared one by one, and those of a foreign model are known only once it was
+initialized. So each array becomes a child, a `Parameter`, by its path in the pytree, and what
+remains of the pytree is static: partitions, freezing, weight lists and checkpoints see ordinary
+layers. State is a flat dictionary of arrays by path for the same reason.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Mapping
+from typing import Any, ClassVar, Self
+
+import jax
+import jax.numpy as jnp
+
+from fkeras.engine import ArrayConstant, Context, FrozenDict, Layer, Output, Spec, subkey, weight
+from fkeras.engine.frozen import is_array
+from fkeras.engine.policy import cast_floats
+
+
+class Parameter(Layer):
+    """One array of a foreign model as a layer that holds it; it computes nothing.
+
+    Example:
+        >>> import jax.numpy as jnp
+        >>> Parameter().replace(value=jnp.ones(2)).value
+        Array([1., 1.], dtype=float32)
+    """
+
+    value: jax.Array | None = weight()
+
+
+def named_leaves(tree: Any, where: str) -> tuple[dict[str, Any], Any]:
+    """The arrays of a pytree by path, such as "dense.kernel", and the rest of it.
+
+    Raises:
+        TypeError: for a leaf that is no array and no number.
+
+    Example:
+        >>> named_leaves({"dense": {"bias": 1.0}}, "model")[0]
+        {'dense.bias': 1.0}
+    """
+    found, structure = jax.tree.flatten_with_path(tree)
+    named: dict[str, Any] = {}
+    for path, leaf in found:
+        name = jax.tree_util.keystr(path, simple=True, separator=".").replace("/", ".") or "value"
+        if not is_array(leaf) and not isinstance(leaf, int | float):
+            raise TypeError(
+                f"{where}: expected a pytree of arrays, received {type(leaf).__name__} at "
+                f"{name!r}. Keep what is no array out of it, in a closure for example."
+            )
+        while name in named:  # a key with a dot in it
+            name += "_"
+        named[name] = leaf
+    return named, structure
+
+
+class ForeignLayer(Layer):
+    """A model of another library: a subclass says how it is initialized and computed."""
+
+    params: Mapping[str, Parameter] = dataclasses.field(default=FrozenDict(), init=False)
+    params_structure: Any = dataclasses.field(default=None, init=False)
+    state: tuple[ArrayConstant, ...] | None = dataclasses.field(default=None, init=False)
+    state_structure: Any = dataclasses.field(default=None, init=False)
+
+    child_fields: ClassVar[tuple[str, ...] | None] = ("params",)
+
+    # -- what a subclass says -----------------------------------------------------------------
+
+    def initialize(self, key: jax.Array, inputs: Any) -> tuple[Any, Any]:
+        """`(params, state)` of a new model for arrays like these."""
+        raise NotImplementedError
+
+    def compute(
+        self, params: Any, state: Any, key: jax.Array | None, inputs: Any, training: bool
+    ) -> tuple[Any, Any]:
+        """`(outputs, state)` of a call; the key is None in inference."""
+        raise NotImplementedError
+
+    @property
+    def draws(self) -> bool:
+        """Whether a training call is given a key."""
+        raise NotImplementedError
+
+    # -- what the engine asks of a layer ------------------------------------------------------
+
+    def _start(self, fields: Mapping[str, Any], params: Any, state: Any) -> None:
+        """Fills the fields of a new layer; `params` and `state` are its first ones, or None."""
+        put = object.__setattr__
+        for name, value in fields.items():
+            put(self, name, value)
+        for name in ("params", "params_structure", "state", "state_structure"):
+            put(self, name, type(self).__dataclass_fields__[name].default)
+        self.__post_init__()
+        if params is None and state is None:
+            return
+        for name, value in self._held(params, state).items():
+            put(self, name, value)
+        put(self, "_built", True)
+        if state is not None:
+            leaves = jax.tree.leaves(state)
+            put(self, "state", tuple(ArrayConstant(self._stored(v)) for v in leaves))
+
+    def _held(self, params: Any, state: Any) -> dict[str, Any]:
+        arrays, structure = named_leaves(params, self.where)
+        _, state_structure = named_leaves(state, self.where)
+        stored = {name: self._stored(leaf) for name, leaf in arrays.items()}
+        held = {
+            name: Parameter(
+                trainable=self.trainable and jnp.issubdtype(array.dtype, jnp.inexact)
+            ).replace(value=array)
+            for name, array in stored.items()
+        }
+        return {
+            "params": FrozenDict(held),
+            "params_structure": structure,
+            "state_structure": state_structure,
+        }
+
+    def _stored(self, leaf: Any) -> jax.Array:
+        array = jnp.asarray(leaf)
+        if jnp.issubdtype(array.dtype, jnp.floating):
+            array = array.astype(self.policy.variable_dtype)
+        return array
+
+    @property
+    def stateful(self) -> bool:
+        return self.state_structure is None or self.state_structure.num_leaves > 0
+
+    def build(self, key: jax.Array, x: Any) -> Self:
+        if self.built:
+            return self
+        params, state = self.initialize(subkey(key, "params"), _placeholders(x))
+        return self.replace(**self._held(params, state), _built=True)
+
+    def unbuilt(self) -> Self:
+        """A copy without weights; what `initialize` makes is forgotten."""
+        return self.replace(
+            params={}, params_structure=None, state=None, state_structure=None, _built=False
+        )
+
+    def init_state(self, x: Any) -> dict[str, Any]:
+        """The first state; a random one is the same every time."""
+        if self.state is not None:
+            state = jax.tree.unflatten(self.state_structure, [v.array for v in self.state])
+        elif self.built and not self.stateful:
+            return {}
+        else:
+            _, state = self.initialize(jax.random.key(0), _placeholders(x))
+        arrays, _ = named_leaves(state, self.where)
+        return {name: self._stored(leaf) for name, leaf in arrays.items()}
+
+    def forward(self, context: Context, x: Any) -> Output:
+        dtype = self.policy.compute_dtype
+        leaves = [parameter.value for parameter in self.params.values()]
+        params = jax.tree.unflatten(self.params_structure, cast_floats(leaves, dtype))
+        # in the order of the pytree, which a scan or a file does not keep
+        empty = jax.tree.unflatten(self.state_structure, range(self.state_structure.num_leaves))
+        names = tuple(named_leaves(empty, self.where)[0])
+        old = [context.state[name] for name in names]
+        key = context.key if context.training and self.draws else None
+        value, new = self.compute(
+            params, jax.tree.unflatten(self.state_structure, old), key, x, context.training
+        )
+        arrays, structure = named_leaves(new, self.where)
+        if tuple(arrays) != names:
+            raise ValueError(
+                f"{self.where}: expected the state to keep its structure {names}, received "
+                f"{tuple(arrays)} after the call. Return a new state with the same entries, "
+                f"{structure} has others."
+            )
+        changed = any(a is not b for a, b in zip(arrays.values(), old, strict=True))
+        updates = {}
+        if changed:
+            pairs = zip(arrays.items(), old, strict=True)
+            updates = {name: jnp.asarray(a).astype(b.dtype) for (name, a), b in pairs}
+        return Output(cast_floats(value, dtype), updates=updates)
+
+
+def _placeholders(x: Any) -> Any:
+    """Arrays of ones for specs, with size 1 for unknown axes."""
+
+    def ones(spec: Spec) -> jax.Array:
+        return jnp.ones([1 if d is None else d for d in spec.shape], spec.dtype)
+
+    return jax.tree.map(ones, x, is_leaf=lambda v: isinstance(v, Spec))

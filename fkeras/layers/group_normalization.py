@@ -1,0 +1,175 @@
+"""`GroupNormalization`: every example normalized over groups of its channels."""
+
+from __future__ import annotations
+
+from typing import Any, ClassVar, Self
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+
+from fkeras import constraints, initializers, regularizers
+from fkeras.engine import InputSpec, Layer, Spec, align, option, weight
+from fkeras.layers._dtypes import wide_dtype
+
+
+def group_normalization(
+    x: jax.Array,
+    groups: int,
+    gamma: jax.Array | None = None,
+    beta: jax.Array | None = None,
+    axis: int = -1,
+    epsilon: float = 1e-3,
+) -> jax.Array:
+    """Computes `(x - mean) / sqrt(variance + epsilon) * gamma + beta` over groups of channels.
+
+    Mean and variance are an example's own, over all places and the channels of one group.
+
+    Args:
+        x: array of shape (b, ..., c).
+        groups: the number of groups, which divides c.
+        gamma: array of shape (c,), or None for 1.
+        beta: array of shape (c,), or None for 0.
+        axis: the axis of the channels.
+        epsilon: added to the variance.
+
+    Returns:
+        An array of the shape and dtype of `x`. The computation is in float32 at least.
+
+    Example:
+        >>> import jax.numpy as jnp
+        >>> group_normalization(jnp.array([[1.0, 3.0, 5.0, 9.0]]), 2, epsilon=0.0)
+        Array([[-1.,  1., -1.,  1.]], dtype=float32)
+    """
+    axis, dtype, shape = axis % x.ndim, x.dtype, x.shape
+    size = shape[axis]
+    parts = (*shape[:axis], groups, size // groups, *shape[axis + 1 :])
+    x = jnp.reshape(x.astype(wide_dtype(dtype)), parts)
+    axes = tuple(a for a in range(1, x.ndim) if a != axis)
+    # two passes: the mean of squares minus the squared mean loses all digits far from zero
+    x = x - jnp.mean(x, axes, keepdims=True)
+    x = x * jax.lax.rsqrt(jnp.mean(jnp.square(x), axes, keepdims=True) + epsilon)
+    x = jnp.reshape(x, shape)
+    if gamma is not None:
+        x = x * align(gamma.astype(x.dtype), x.ndim, axis)
+    if beta is not None:
+        x = x + align(beta.astype(x.dtype), x.ndim, axis)
+    return x.astype(dtype) if jnp.issubdtype(dtype, jnp.inexact) else x
+
+
+def _groups(value: Any) -> int:
+    whole = isinstance(value, int | np.integer) and not isinstance(value, bool)
+    if not whole or (value <= 0 and value != -1):
+        raise ValueError(
+            f"GroupNormalization: groups: expected a positive integer, or -1 for a group a "
+            f"channel, received {value!r}. Give a number that divides the channels."
+        )
+    return int(value)
+
+
+def _axis(value: Any) -> int:
+    whole = isinstance(value, int | np.integer) and not isinstance(value, bool)
+    if not whole or value == 0:
+        raise TypeError(
+            f"GroupNormalization: axis: expected one integer other than 0, received {value!r}. It "
+            "is the axis of the channels: -1, or 1 for channels first."
+        )
+    return int(value)
+
+
+class GroupNormalization(Layer):
+    """Normalizes groups of an example's channels to mean 0 and variance 1, scales and shifts.
+
+    Unlike batch normalization it depends on no other example. With one group it is layer
+    normalization over all axes but the batch, with -1 (a group a channel) instance normalization.
+    Statistics are float32 under a shorter compute dtype, and weights stay in the dtype of
+    variables.
+
+    Args:
+        groups: the number of groups, which divides the number of channels; -1 for as many groups
+            as channels.
+        axis: the axis of the channels.
+        epsilon: added to the variance.
+        center: whether to add `beta`.
+        scale: whether to multiply with `gamma`.
+        beta_initializer: makes `beta`.
+        gamma_initializer: makes `gamma`.
+        beta_regularizer: a penalty on `beta`.
+        gamma_regularizer: a penalty on `gamma`.
+        beta_constraint: projects `beta` after an update.
+        gamma_constraint: projects `gamma` after an update.
+
+    Shapes:
+        (b, ..., c) -> (b, ..., c); gamma and beta (c,).
+
+    Raises:
+        ValueError: where the groups do not divide the channels.
+
+    Example:
+        >>> import jax, jax.numpy as jnp, fkeras as fk
+        >>> layer = fk.layers.GroupNormalization(2, epsilon=0.0)
+        >>> layer = layer.build(jax.random.key(0), (None, 4))
+        >>> layer(jnp.array([[1.0, 3.0, 5.0, 9.0]]))
+        Array([[-1.,  1., -1.,  1.]], dtype=float32)
+
+    References:
+        Wu and He, 2018, Group normalization, https://arxiv.org/abs/1803.08494
+    """
+
+    groups: int = option(32, convert=_groups)
+    axis: int = option(-1, convert=_axis)
+    epsilon: float = option(1e-3, convert=float)
+    center: bool = option(True)
+    scale: bool = option(True)
+    beta_initializer: Any = option("zeros", convert=initializers.get)
+    gamma_initializer: Any = option("ones", convert=initializers.get)
+    beta_regularizer: Any = option(None, convert=regularizers.get)
+    gamma_regularizer: Any = option(None, convert=regularizers.get)
+    beta_constraint: Any = option(None, convert=constraints.get)
+    gamma_constraint: Any = option(None, convert=constraints.get)
+
+    gamma: jax.Array | None = weight()
+    beta: jax.Array | None = weight()
+
+    supports_masking: ClassVar[bool] = True
+    # gamma, beta and the statistics stay in float32
+    autocast: ClassVar[bool] = False
+
+    @property
+    def input_spec(self) -> InputSpec:
+        known = [w.shape[0] for w in (self.gamma, self.beta) if w is not None]
+        return InputSpec(
+            min_ndim=max(2, self.axis + 1, 1 - self.axis),
+            axes={self.axis: known[0] if known else None},
+        )
+
+    def build(self, key: jax.Array, x: Spec) -> Self:
+        size = x.shape[self.axis]
+        if size is None:
+            raise ValueError(
+                f"{self.where}: expected an input with a known size on axis {self.axis}, received "
+                f"{x}. Give the channels a size, as in fk.Input((None, 8))."
+            )
+        self._checked_groups(size)
+        return self.with_weights(
+            key, gamma=(size,) if self.scale else None, beta=(size,) if self.center else None
+        )
+
+    def call(self, x: jax.Array) -> jax.Array:
+        groups = self._checked_groups(x.shape[self.axis])
+        dtype = self.policy.compute_dtype
+        if jnp.issubdtype(x.dtype, jnp.floating):
+            x = x.astype(dtype)
+        y = group_normalization(x, groups, self.gamma, self.beta, self.axis, self.epsilon)
+        return y.astype(dtype)
+
+    def _checked_groups(self, size: int) -> int:
+        groups = size if self.groups == -1 else self.groups
+        if size % groups != 0:
+            divisors = [n for n in range(1, size + 1) if size % n == 0]
+            nearest = min(divisors, key=lambda n: abs(n - groups))
+            raise ValueError(
+                f"{self.where}: expected a number of groups that divides the {size} channels on "
+                f"axis {self.axis}, received groups={groups}. Give groups={nearest}."
+            )
+        return groups

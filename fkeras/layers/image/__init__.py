@@ -1,0 +1,1 @@
+"""Layers of images: preprocessing and augmentation, one family a file."""

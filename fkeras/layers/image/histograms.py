@@ -1,0 +1,128 @@
+"""Layers that spread the levels of images: contrast and histograms, without random draws."""
+
+from __future__ import annotations
+
+from typing import Any, ClassVar
+
+import jax
+
+from fkeras.engine import option
+from fkeras.image.adjustments import auto_contrast
+from fkeras.image.histograms import equalize, equalize_tiles
+from fkeras.layers._arguments import data_format_name, integers, positive_integer
+from fkeras.layers.image._values import value_range
+from fkeras.layers.image.base import ImageLayer
+
+
+class AutoContrast(ImageLayer):
+    """Stretches each channel of each image over the whole value range, in inference too.
+
+    Channels of one single value stay as they are.
+
+    Args:
+        value_range: (lowest, highest) value of a pixel.
+        data_format: "channels_last" (None means the same) or "channels_first". (Keras takes the
+            same axes for both, which mixes the channels of the latter.)
+        bounding_box_format: how boxes are written; this layer does not move them.
+
+    Shapes:
+        (b, h, w, c) -> (b, h, w, c), the same without b.
+
+    Example:
+        >>> import jax.numpy as jnp, fkeras as fk
+        >>> fk.layers.AutoContrast()(jnp.array([[[50], [100], [75]]])).ravel()
+        Array([  0. , 255. , 127.5], dtype=float32)
+    """
+
+    value_range: tuple[float, float] = option(
+        (0, 255), convert=value_range("AutoContrast: value_range")
+    )
+    data_format: str = option(None, convert=data_format_name, kw_only=True)
+
+    def transform_images(self, images: jax.Array, transformation: Any) -> jax.Array:
+        return auto_contrast(images, self.value_range, self.data_format)
+
+
+class Equalization(ImageLayer):
+    """Equalizes the histogram of each channel of each image, in inference too.
+
+    (Keras documents the same, but counts the levels of the whole batch together, so that an image
+    depends on its neighbours, and computes nothing where it is called with `training=False`.)
+
+    Args:
+        value_range: (lowest, highest) value of a pixel.
+        bins: the number of levels.
+        data_format: "channels_last" (None means the same) or "channels_first".
+        bounding_box_format: how boxes are written; this layer does not move them.
+
+    Shapes:
+        (b, h, w, c) -> (b, h, w, c), the same without b.
+
+    Example:
+        >>> import jax.numpy as jnp, fkeras as fk
+        >>> fk.layers.Equalization()(jnp.array([[[10], [11], [12]]])).ravel()
+        Array([  0., 128., 255.], dtype=float32)
+    """
+
+    value_range: tuple[float, float] = option(
+        (0, 255), convert=value_range("Equalization: value_range")
+    )
+    bins: int = option(256, convert=positive_integer("Equalization: bins"))
+    data_format: str = option(None, convert=data_format_name)
+
+    def transform_images(self, images: jax.Array, transformation: Any) -> jax.Array:
+        return equalize(images, self.bins, self.value_range, self.data_format)
+
+
+def _limit(value: Any) -> float:
+    if isinstance(value, bool) or not isinstance(value, int | float):
+        raise ValueError(
+            "ContrastLimitedAdaptiveHistogramEqualization: clip_limit: expected a number, received "
+            f"{value!r}. It is a multiple of the mean count of a level: 4.0, or 0 for no limit."
+        )
+    return value
+
+
+class ContrastLimitedAdaptiveHistogramEqualization(ImageLayer):
+    """Equalizes the histograms of tiles of each image, in inference too.
+
+    Each pixel takes the mean of what the tables of the four tiles around say. The counting takes
+    no more memory than the image, unlike a one-hot code of every pixel.
+
+    Args:
+        value_range: (lowest, highest) value of a pixel.
+        clip_limit: no level counts for more than this multiple of the mean; 0 for no limit.
+        tile_grid_size: the number of tiles along the height and along the width.
+        data_format: "channels_last" (None means the same) or "channels_first".
+        bounding_box_format: how boxes are written; this layer does not move them.
+
+    Shapes:
+        (b, h, w, c) -> (b, h, w, c), the same without b. Integer images stay integer, cut off.
+
+    Example:
+        >>> import jax.numpy as jnp, fkeras as fk
+        >>> layer = fk.layers.ContrastLimitedAdaptiveHistogramEqualization((0, 255), 0, (1, 1))
+        >>> layer(jnp.array([[[10.0], [11.0]], [[12.0], [13.0]]])).ravel()
+        Array([ 63.75, 127.5 , 191.25, 255.  ], dtype=float32)
+
+    References:
+        Zuiderveld, 1994, Contrast limited adaptive histogram equalization, Graphics Gems IV
+    """
+
+    value_range: tuple[float, float] = option(
+        (0, 255),
+        convert=value_range("ContrastLimitedAdaptiveHistogramEqualization: value_range"),
+    )
+    clip_limit: float = option(4.0, convert=_limit)
+    tile_grid_size: tuple[int, int] = option(
+        (8, 8), convert=integers("ContrastLimitedAdaptiveHistogramEqualization: tile_grid_size", 2)
+    )
+    data_format: str = option(None, convert=data_format_name)
+
+    casts_images: ClassVar[bool] = False
+
+    def transform_images(self, images: jax.Array, transformation: Any) -> jax.Array:
+        ranges = self.value_range, self.data_format
+        return equalize_tiles(images, self.clip_limit, self.tile_grid_size, *ranges).astype(
+            images.dtype
+        )

@@ -1,0 +1,162 @@
+"""Layers that add or multiply Gaussian noise in training."""
+
+from __future__ import annotations
+
+import math
+from typing import Any, ClassVar
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+
+from fkeras.engine import Context, Layer, Output, option, subkey
+from fkeras.layers._arguments import fraction
+
+
+def gaussian_noise(key: jax.Array, x: jax.Array, stddev: float) -> jax.Array:
+    """Computes `x + stddev * n` with n drawn from the standard normal distribution.
+
+    Args:
+        key: a PRNG key.
+        x: floating-point array of any shape.
+        stddev: the standard deviation of what is added.
+
+    Returns:
+        An array like `x`.
+
+    Example:
+        >>> import jax, jax.numpy as jnp
+        >>> gaussian_noise(jax.random.key(0), jnp.ones(2), 0.0)
+        Array([1., 1.], dtype=float32)
+    """
+    return x + stddev * jax.random.normal(key, x.shape, x.dtype)
+
+
+def gaussian_dropout(key: jax.Array, x: jax.Array, rate: float) -> jax.Array:
+    """Computes `x * (1 + s * n)` with n standard normal and `s = sqrt(rate / (1 - rate))`.
+
+    The mean is x, and the variance that of dropout at this rate.
+
+    Args:
+        key: a PRNG key.
+        x: floating-point array of any shape.
+        rate: the rate of the dropout that has this variance, from 0 and below 1.
+
+    Returns:
+        An array like `x`.
+
+    Example:
+        >>> import jax, jax.numpy as jnp
+        >>> gaussian_dropout(jax.random.key(0), jnp.zeros(2), 0.5)
+        Array([0., 0.], dtype=float32)
+    """
+    stddev = math.sqrt(rate / (1.0 - rate))
+    return x * (1.0 + stddev * jax.random.normal(key, x.shape, x.dtype))
+
+
+def proper_fraction(argument: str) -> Any:
+    """A converter that takes numbers from 0 and below 1; `argument` is its name in the message.
+
+    Example:
+        >>> proper_fraction("GaussianDropout: rate")(0.5)
+        0.5
+    """
+
+    def convert(value: Any) -> float:
+        number = isinstance(value, int | float | np.number) and not isinstance(value, bool)
+        if not number or not 0 <= value < 1:
+            raise ValueError(
+                f"{argument}: expected a number from 0 and below 1, received {value!r}. At 1 "
+                "nothing of the input would be left and the noise without bound: give 0.9, or "
+                "less."
+            )
+        return float(value)
+
+    return convert
+
+
+def _key(context: Context, seed: int | None) -> jax.Array:
+    return context.key if seed is None else subkey(context.key, seed)
+
+
+def _floating(x: jax.Array, dtype: str) -> jax.Array:
+    return x if jnp.issubdtype(x.dtype, jnp.floating) else x.astype(dtype)
+
+
+class GaussianNoise(Layer):
+    """Adds normal noise of mean 0 in training; computes nothing in inference.
+
+    Training draws from the key of the call.
+
+    Args:
+        stddev: the standard deviation of the noise, from 0 to 1.
+        seed: folded into the key of each call; the key alone decides where it is None.
+
+    Shapes:
+        (b, ...) -> (b, ...).
+
+    Raises:
+        ValueError: for a standard deviation outside of [0, 1]; in training without a key.
+
+    Example:
+        >>> import jax, jax.numpy as jnp, fkeras as fk
+        >>> layer = fk.layers.GaussianNoise(0.1)
+        >>> layer(jnp.ones((1, 2)))
+        Array([[1., 1.]], dtype=float32)
+        >>> y = layer(jnp.ones((100, 100)), training=True, key=jax.random.key(0))
+        >>> round(float(y.std()), 2)
+        0.1
+    """
+
+    stddev: float = option(convert=fraction("GaussianNoise: stddev"))
+    seed: int | None = option(None)
+
+    supports_masking: ClassVar[bool] = True
+
+    def forward(self, context: Context, x: jax.Array) -> Output:
+        if context.training and self.stddev > 0:
+            x = _floating(x, self.policy.compute_dtype)
+            x = gaussian_noise(_key(context, self.seed), x, self.stddev)
+        return Output(x, mask=context.mask)
+
+
+class GaussianDropout(Layer):
+    """Multiplies with normal noise of mean 1 in training; computes nothing in inference.
+
+    The standard deviation of the noise is `sqrt(rate / (1 - rate))`. Training draws from the key
+    of the call.
+
+    Args:
+        rate: the rate of the dropout that has this variance, from 0 and below 1. (Keras takes 1
+            too, and divides by zero in the first training call.)
+        seed: folded into the key of each call; the key alone decides where it is None.
+
+    Shapes:
+        (b, ...) -> (b, ...).
+
+    Raises:
+        ValueError: for a rate outside of [0, 1); in training without a key.
+
+    Example:
+        >>> import jax, jax.numpy as jnp, fkeras as fk
+        >>> layer = fk.layers.GaussianDropout(0.5)
+        >>> layer(jnp.ones((1, 2)))
+        Array([[1., 1.]], dtype=float32)
+        >>> y = layer(jnp.ones((100, 100)), training=True, key=jax.random.key(0))
+        >>> round(float(y.mean()), 1), round(float(y.std()), 1)
+        (1.0, 1.0)
+
+    References:
+        Srivastava et al., 2014, Dropout, https://jmlr.org/papers/v15/srivastava14a.html
+    """
+
+    rate: float = option(convert=proper_fraction("GaussianDropout: rate"))
+    seed: int | None = option(None)
+
+    supports_masking: ClassVar[bool] = True
+
+    def forward(self, context: Context, x: jax.Array) -> Output:
+        if context.training and self.rate > 0:
+            x = _floating(x, self.policy.compute_dtype)
+            x = gaussian_dropout(_key(context, self.seed), x, self.rate)
+        return Output(x, mask=context.mask)

@@ -1,0 +1,112 @@
+"""`Pipeline`: layers one after the other, as one layer."""
+
+from __future__ import annotations
+
+from typing import Any, Self
+
+import jax
+
+from fkeras.engine import Context, Input, Layer, Output, Spec, as_specs, option, subkey
+from fkeras.layers.wrapper import wrapped_layer
+
+
+def _layers(value: Any) -> tuple[Layer, ...]:
+    if not isinstance(value, list | tuple):
+        raise TypeError(
+            f"Pipeline: layers: expected a list of layers, received {type(value).__name__}. Write "
+            "Pipeline([layer])."
+        )
+    return tuple(map(wrapped_layer, value))
+
+
+class Pipeline(Layer):
+    """Applies layers one after the other: the steps that prepare data, kept together.
+
+    Arrays, and lists and dictionaries of arrays, go through as the layers take and return them.
+    `training` is that of the call, False where none is given (in Keras it is True there: here a
+    call that draws random numbers needs a key, so it says that it trains). Each layer draws
+    random numbers of its own, and a mask goes from layer to layer.
+
+    Args:
+        layers: the layers.
+
+    Shapes:
+        those of the first layer's input -> those of the last layer's output.
+
+    Raises:
+        TypeError: where `layers` is no list.
+        ValueError: for an entry that is no layer.
+
+    Example:
+        >>> import jax.numpy as jnp, fkeras as fk
+        >>> layers = fk.layers
+        >>> steps = layers.Pipeline([layers.Rescaling(1 / 255), layers.GaussianNoise(0.1)])
+        >>> steps(jnp.array([[0, 255]], "uint8"))
+        Array([[0., 1.]], dtype=float32)
+    """
+
+    layers: tuple[Layer, ...] = option(convert=_layers)
+
+    @property
+    def supports_masking(self) -> bool:
+        """Whether a mask may reach the first layer; the other ones check for themselves."""
+        return not self.layers or self.layers[0].supports_masking
+
+    @property
+    def built(self) -> bool:
+        return all(layer.built for layer in self.layers)
+
+    @property
+    def stateful(self) -> bool:
+        return any(layer.stateful for layer in self.layers)
+
+    def build(self, key: jax.Array, x: Any) -> Self:
+        built = []
+        for index, layer in enumerate(self.layers):
+            if not layer.built:
+                layer = layer.build(subkey(key, f"layers/{index}"), self._spec_at(index, x))
+            built.append(layer)
+        return self.replace(layers=tuple(built))
+
+    def init_state(self, x: Any) -> dict[str, Any]:
+        states = {
+            f"layers/{index}": layer.init_state(self._spec_at(index, x))
+            for index, layer in enumerate(self.layers)
+            if layer.stateful
+        }
+        return {name: state for name, state in states.items() if state}
+
+    def forward(self, context: Context, x: Any) -> Output:
+        mask, state, losses, metrics = context.mask, dict(context.state), [], {}
+        changed = False
+        for index, layer in enumerate(self.layers):
+            name = f"layers/{index}"
+            out = layer.run(context.child(name, mask=mask), x)
+            x, mask = out.value, out.mask
+            losses.extend(out.losses)
+            metrics.update(out.metrics)
+            if out.updates:
+                state[name], changed = out.updates, True
+        return Output(x, state if changed else {}, tuple(losses), metrics, mask)
+
+    def _spec_at(self, index: int, x: Any) -> Any:
+        """What layer `index` receives where the first one receives `x`."""
+        if index == 0:
+            return x
+        symbols = jax.tree.map(
+            lambda s: Input(batch_shape=s.dims, dtype=s.dtype),
+            x,
+            is_leaf=lambda s: isinstance(s, Spec),
+        )
+        for layer in self.layers[:index]:
+            symbols = layer(symbols)
+        return as_specs(symbols)
+
+    def get_config(self) -> dict[str, Any]:
+        """Layers and name, all that Keras takes; `trainable` and `dtype` where they say more."""
+        config = super().get_config()
+        if self.trainable:
+            del config["trainable"]
+        if config["dtype"] == "float32":
+            del config["dtype"]
+        return config

@@ -1,0 +1,105 @@
+"""`PReLU`: a rectifier with a learned slope below zero."""
+
+from __future__ import annotations
+
+from typing import Any, ClassVar, Self
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+
+from fkeras import constraints, initializers, regularizers
+from fkeras.engine import InputSpec, Layer, Spec, option, weight
+from fkeras.layers._arguments import format_shape
+
+
+def prelu(x: jax.Array, alpha: jax.Array) -> jax.Array:
+    """Computes x where it is positive, `alpha * x` elsewhere.
+
+    Args:
+        x: array of shape (b, ...).
+        alpha: array with the axes of `x` but the batch, of size 1 where a slope is shared.
+
+    Returns:
+        An array like `x`.
+
+    Example:
+        >>> import jax.numpy as jnp
+        >>> prelu(jnp.array([[-2.0, 3.0]]), jnp.array([0.5, 0.5]))
+        Array([[-1.,  3.]], dtype=float32)
+    """
+    return jax.nn.relu(x) - jnp.expand_dims(alpha, 0) * jax.nn.relu(-x)
+
+
+def _axes(value: Any) -> tuple[int, ...] | None:
+    if value is None:
+        return None
+    axes = tuple(value) if isinstance(value, list | tuple) else (value,)
+    whole = all(isinstance(a, int | np.integer) and not isinstance(a, bool) for a in axes)
+    if not whole or any(a == 0 for a in axes):
+        raise ValueError(
+            f"PReLU: shared_axes: expected an integer or integers other than 0, received "
+            f"{value!r}. Axis 0 is the batch; for one slope a channel of an image give (1, 2)."
+        )
+    return tuple(map(int, axes))
+
+
+class PReLU(Layer):
+    """Computes x where it is positive, `alpha * x` elsewhere, with a learned `alpha`.
+
+    Args:
+        alpha_initializer: makes `alpha`.
+        alpha_regularizer: a penalty on `alpha`.
+        alpha_constraint: projects `alpha` after an update.
+        shared_axes: the axes along which one slope serves all places, such as (1, 2) for the
+            height and width of an image; None for a slope of its own for every element.
+            Negative ones count from the end; in Keras -1 means the axis before the last one.
+
+    Shapes:
+        (b, ...) -> (b, ...); alpha has the sizes of the input but the batch's, 1 on shared axes.
+
+    Raises:
+        ValueError: for an axis that the input does not have, or an axis without a size.
+
+    Example:
+        >>> import jax, jax.numpy as jnp, fkeras as fk
+        >>> layer = fk.layers.PReLU("ones", shared_axes=(1, 2))
+        >>> layer = layer.build(jax.random.key(0), (None, None, None, 3))
+        >>> layer.alpha.shape
+        (1, 1, 3)
+
+    References:
+        He et al., 2015, Delving deep into rectifiers, https://arxiv.org/abs/1502.01852
+    """
+
+    alpha_initializer: Any = option("zeros", convert=initializers.get)
+    alpha_regularizer: Any = option(None, convert=regularizers.get)
+    alpha_constraint: Any = option(None, convert=constraints.get)
+    shared_axes: tuple[int, ...] | None = option(None, convert=_axes)
+
+    alpha: jax.Array | None = weight()
+
+    supports_masking: ClassVar[bool] = True
+
+    @property
+    def input_spec(self) -> InputSpec | None:
+        if self.alpha is None:
+            return None
+        ndim = self.alpha.ndim + 1
+        shared = {a % ndim for a in self.shared_axes or ()}
+        sizes = {a: self.alpha.shape[a - 1] for a in range(1, ndim) if a not in shared}
+        return InputSpec(ndim=ndim, axes=sizes)
+
+    def build(self, key: jax.Array, x: Spec) -> Self:
+        axes = self.shared_axes or ()
+        if any(not -x.ndim < a < x.ndim for a in axes):
+            raise ValueError(
+                f"{self.where}: expected an input with the axes {axes}, received "
+                f"{format_shape(x.dims)}. Give shared_axes from 1 to {x.ndim - 1}."
+            )
+        shared = {a % x.ndim for a in axes}
+        shape = tuple(1 if a in shared else x.shape[a] for a in range(1, x.ndim))
+        return self.with_weights(key, alpha=shape)
+
+    def call(self, x: jax.Array) -> jax.Array:
+        return prelu(x, self.alpha)

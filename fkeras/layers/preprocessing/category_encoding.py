@@ -1,0 +1,109 @@
+"""`CategoryEncoding`: ids as one-hot vectors, multi-hot vectors or counts."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any, ClassVar
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+
+from fkeras.engine import Layer, Output, option
+from fkeras.engine.calls import symbolic_arguments
+from fkeras.layers._arguments import positive_integer
+from fkeras.layers.preprocessing.encoding import encode, output_mode
+from fkeras.layers.preprocessing.host import as_data, refuse_sparse
+
+
+class CategoryEncoding(Layer):
+    """Computes a vector of size `num_tokens` of each id, or of all ids of a sample.
+
+    Works on the device, inside jit and in a graph. Ids outside of 0 to `num_tokens - 1` raise where
+    their values are known, in a call outside of jit; inside jit they add nothing.
+
+    Args:
+        num_tokens: the number `v` of ids.
+        output_mode: "one_hot" for a vector for each id, "multi_hot" for one a sample with a 1 for
+            each id that occurs, "count" for one a sample that says how often it occurs.
+        sparse: only False: arrays are dense.
+
+    Shapes:
+        (b, n) -> (b, v); "one_hot": (b, n) -> (b, n, v), and (b, 1) -> (b, v). A sample is the last
+        axis, at any rank (Keras takes axis 1, which differs where there are three axes or more). The
+        option `count_weights` of the call has the shape of the ids.
+
+    Raises:
+        ValueError: for ids out of range, and where `count_weights` comes with another mode.
+
+    Example:
+        >>> import fkeras as fk
+        >>> layer = fk.layers.CategoryEncoding(4, output_mode="count")
+        >>> layer([[0, 1], [3, 3]])
+        Array([[1., 1., 0., 0.],
+               [0., 0., 0., 2.]], dtype=float32)
+        >>> layer([[0, 1]], count_weights=[[0.5, 2.0]])
+        Array([[0.5, 2. , 0. , 0. ]], dtype=float32)
+    """
+
+    num_tokens: int = option(convert=positive_integer("CategoryEncoding: num_tokens"))
+    output_mode: str = option(
+        "multi_hot",
+        convert=output_mode("CategoryEncoding: output_mode", "one_hot", "multi_hot", "count"),
+    )
+    sparse: bool = option(False)
+
+    # ids in a short float type would be rounded to other ids
+    autocast: ClassVar[bool] = False
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        refuse_sparse(self.sparse, self.where)
+
+    def apply(
+        self,
+        *inputs: Any,
+        state: Mapping[str, Any] | None = None,
+        training: bool = False,
+        key: jax.Array | None = None,
+        mask: Any = None,
+        **options: Any,
+    ) -> Output:
+        """The `Output` of the layer; lists are taken as arrays, and ids are checked."""
+        if not symbolic_arguments(inputs, options, mask):
+            inputs = tuple(as_data(x, self.where) for x in inputs)
+            options = {k: None if v is None else as_data(v, self.where) for k, v in options.items()}
+            for ids in inputs:
+                self._check_range(ids)
+        return super().apply(*inputs, state=state, training=training, key=key, mask=mask, **options)
+
+    def _check_range(self, ids: Any) -> None:
+        known = isinstance(ids, np.ndarray | jax.Array) and not isinstance(ids, jax.core.Tracer)
+        if not known or not np.issubdtype(ids.dtype, np.number) or ids.size == 0:
+            return
+        low, high = int(ids.min()), int(ids.max())
+        if low < 0 or high >= self.num_tokens:
+            raise ValueError(
+                f"{self.where}: expected ids from 0 to {self.num_tokens - 1}, received "
+                f"{low if low < 0 else high}. Raise num_tokens, or map ids of any size to this "
+                "range with IntegerLookup."
+            )
+
+    def call(self, ids: jax.Array, count_weights: jax.Array | None = None) -> jax.Array:
+        if count_weights is not None:
+            if self.output_mode != "count":
+                raise ValueError(
+                    f"{self.where}: count_weights was given, and output_mode is "
+                    f"{self.output_mode!r}, which counts nothing. Leave it out, or choose 'count'."
+                )
+            if count_weights.shape != ids.shape:
+                raise ValueError(
+                    f"{self.where}: expected count_weights of the shape of the ids, {ids.shape}, "
+                    f"received {count_weights.shape}. Give each id its weight."
+                )
+        # int8 could not count the tokens
+        if not jnp.issubdtype(ids.dtype, jnp.integer) or ids.dtype.itemsize < 4:
+            ids = ids.astype("int32")
+        return encode(
+            ids, self.num_tokens, self.output_mode, self.policy.compute_dtype, count_weights
+        )

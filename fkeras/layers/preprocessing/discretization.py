@@ -1,0 +1,168 @@
+"""`Discretization`: numbers as the indices of the bins that they fall in."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from typing import Any, ClassVar, Self
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+
+from fkeras.engine import Layer, Output, option
+from fkeras.engine.calls import symbolic_arguments
+from fkeras.engine.spec import canonical_dtype
+from fkeras.layers._arguments import positive_integer
+from fkeras.layers.preprocessing.batches import iterate
+from fkeras.layers.preprocessing.encoding import encode, output_mode
+from fkeras.layers.preprocessing.host import as_data, refuse_sparse
+from fkeras.layers.preprocessing.quantiles import find_boundaries, merge, summarize
+
+
+def _boundaries(value: Any) -> Any:
+    if value is None:
+        return None
+    numbers = np.asarray(value, dtype="float64")
+    if numbers.ndim != 1 or np.isnan(numbers).any() or np.any(np.diff(numbers) < 0):
+        raise ValueError(
+            f"Discretization: bin_boundaries: expected a list of numbers that grow, received "
+            f"{value!r}. Give them in order: [0.0, 1.0, 2.0]."
+        )
+    return tuple(numbers.tolist())
+
+
+def _positive(value: Any) -> Any:
+    return None if value is None else positive_integer("Discretization: num_bins")(value)
+
+
+class Discretization(Layer):
+    """Computes the index of the bin of each number: how many boundaries are not above it.
+
+    The boundaries are given, or `adapt` finds them so that about equally many numbers fall into
+    each bin. Works on the device, inside jit and in a graph. NaN falls into the last bin. The
+    boundaries are compared in float32 under every dtype policy.
+
+    Args:
+        bin_boundaries: k numbers in order; there is a bin below the first and one from the last on.
+        num_bins: the number of bins for `adapt` to find.
+        epsilon: the share of the data that the summary may misplace.
+        output_mode: "int" for indices, or "one_hot", "multi_hot", "count" as in `CategoryEncoding`.
+        sparse: only False: arrays are dense.
+
+    Shapes:
+        (b, ...) -> (b, ...) of int32; "one_hot": (b, n) -> (b, n, k + 1), and (b, 1) -> (b, k + 1);
+        "multi_hot", "count": (b, ..., n) -> (b, ..., k + 1), where Keras sums axis 1 at every rank.
+
+    Raises:
+        ValueError: without and with both of `bin_boundaries` and `num_bins`, for boundaries that
+            do not grow, and in a call before `adapt`.
+
+    Example:
+        >>> import fkeras as fk
+        >>> fk.layers.Discretization([0.0, 1.0, 2.0])([[-1.5, 1.0, 3.4]])
+        Array([[0, 2, 3]], dtype=int32)
+        >>> layer = fk.layers.Discretization(num_bins=4).adapt([[1.0, 2.0, 3.0, 4.0]])
+        >>> layer.bin_boundaries
+        (1.0, 2.0, 3.0)
+    """
+
+    bin_boundaries: tuple[float, ...] | None = option(None, convert=_boundaries)
+    num_bins: int | None = option(None, convert=_positive)
+    epsilon: float = option(0.01, convert=float)
+    output_mode: str = option(
+        "int",
+        convert=output_mode("Discretization: output_mode", "int", "one_hot", "multi_hot", "count"),
+    )
+    sparse: bool = option(False)
+
+    # a short float type would move numbers across a boundary
+    autocast: ClassVar[bool] = False
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        refuse_sparse(self.sparse, self.where)
+        if (self.bin_boundaries is None) == (self.num_bins is None):
+            raise ValueError(
+                f"{self.where}: expected either bin_boundaries or num_bins, received "
+                f"{'neither' if self.num_bins is None else 'both'}. Give the boundaries, or the "
+                "number of bins and then `layer = layer.adapt(data)`."
+            )
+        if not 0 < self.epsilon < 1:
+            raise ValueError(
+                f"{self.where}: epsilon: expected a share between 0 and 1, received "
+                f"{self.epsilon}. 0.01 keeps a hundred numbers of the data."
+            )
+
+    def adapt(self, data: Any, steps: int | None = None) -> Self:
+        """A copy with boundaries between bins that hold about equally many of the numbers.
+
+        Args:
+            data: an array, or batches of numbers: a list or another iterable, each of its
+                elements a batch.
+            steps: how many batches to take of an iterable; None for all.
+
+        Raises:
+            ValueError: for a layer without `num_bins`, and for data without numbers.
+        """
+        if self.num_bins is None:
+            raise ValueError(
+                f"{self.where}: adapt finds boundaries for num_bins bins, and this layer has "
+                "bin_boundaries instead. Write Discretization(num_bins=...).adapt(data)."
+            )
+        batches: Iterable = data if isinstance(data, list | tuple) else iterate(data, steps)
+        if isinstance(data, list | tuple) and steps is not None:
+            batches = data[:steps]
+        summary = np.zeros((2, 0), "float32")
+        for batch in batches:
+            values = np.asarray(as_data(batch, self.where)).astype("float32")
+            summary = merge(summarize(values, self.epsilon), summary, self.epsilon)
+        if summary.size == 0:
+            raise ValueError(
+                f"{self.where}: adapt received no numbers. Give an array, or batches of numbers; "
+                "an iterator that was read before is empty."
+            )
+        return self.replace(bin_boundaries=find_boundaries(summary, self.num_bins))
+
+    def apply(
+        self,
+        *inputs: Any,
+        state: Mapping[str, Any] | None = None,
+        training: bool = False,
+        key: jax.Array | None = None,
+        mask: Any = None,
+        **options: Any,
+    ) -> Output:
+        """The `Output` of the layer; lists are taken as arrays."""
+        if not symbolic_arguments(inputs, options, mask):
+            inputs = tuple(as_data(x, self.where) for x in inputs)
+        return super().apply(*inputs, state=state, training=training, key=key, mask=mask, **options)
+
+    def call(self, x: jax.Array) -> jax.Array:
+        if self.bin_boundaries is None:
+            raise ValueError(
+                f"{self.where}: has no boundaries yet. Find them first: `layer = "
+                "layer.adapt(data)`, or give bin_boundaries."
+            )
+        dtype = "float64" if canonical_dtype(x.dtype) == "float64" else "float32"
+        boundaries = jnp.asarray(self.bin_boundaries, dtype)
+        ids = jnp.searchsorted(boundaries, x.astype(dtype), side="right").astype("int32")
+        if self.output_mode == "int":
+            return ids
+        depth = len(self.bin_boundaries) + 1
+        return encode(ids, depth, self.output_mode, self.policy.compute_dtype)
+
+    def get_config(self) -> dict[str, Any]:
+        config = super().get_config()
+        if config["trainable"]:  # Keras's class does not take it
+            del config["trainable"]
+        return config
+
+    @classmethod
+    def from_config(
+        cls, config: Mapping[str, Any], custom_objects: Mapping[str, Any] | None = None
+    ) -> Self:
+        # an adapted layer has both, which the constructor refuses
+        if config.get("num_bins") is None or config.get("bin_boundaries") is None:
+            return super().from_config(config, custom_objects)
+        bare = super().from_config({**config, "bin_boundaries": None}, custom_objects)
+        return bare.replace(bin_boundaries=_boundaries(config["bin_boundaries"]))

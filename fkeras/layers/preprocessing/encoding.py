@@ -1,0 +1,84 @@
+"""Indices as vectors: one-hot, multi-hot and counts."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+
+from fkeras.engine import align
+from fkeras.engine.spec import canonical_dtype
+from fkeras.layers._arguments import one_of
+
+
+def output_mode(argument: str, *modes: str) -> Callable[[Any], str]:
+    """A converter of output modes that also knows Keras's older words for two of them."""
+    check = one_of(argument, *modes)
+    older = {"binary": "multi_hot", "tf-idf": "tf_idf"}
+    return lambda value: check(older.get(value, value) if isinstance(value, str) else value)
+
+
+def _as_samples(ids: Any, mode: str) -> Any:
+    """A number as a sample of one; a last axis of size 1 is the sample of a one-hot vector."""
+    if ids.ndim == 0:
+        return ids.reshape((1,))
+    if mode == "one_hot" and ids.ndim > 1 and ids.shape[-1] == 1:
+        return ids.reshape(ids.shape[:-1])
+    return ids
+
+
+def encode(
+    ids: jax.Array, depth: int, mode: str, dtype: str, count_weights: jax.Array | None = None
+) -> jax.Array:
+    """Vectors of size `depth` of indices; an index outside of 0 to `depth - 1` adds nothing.
+
+    Args:
+        ids: array of integers of shape (..., n).
+        depth: the size of a vector.
+        mode: "one_hot" for a vector for each index, "multi_hot" for one a sample (the last axis)
+            with a 1 for each index that occurs, "count" for how often it occurs.
+        dtype: the dtype of the result.
+        count_weights: array like `ids`: what each index counts in the mode "count".
+
+    Returns:
+        An array of shape (..., depth), in the mode "one_hot" (..., n, depth), or (..., depth)
+        where n is 1.
+
+    Example:
+        >>> import jax.numpy as jnp
+        >>> encode(jnp.array([[0, 2, 2]]), 3, "count", "float32")
+        Array([[1., 0., 2.]], dtype=float32)
+    """
+    ids = _as_samples(ids, mode)
+    kinds = align(jnp.arange(depth, dtype=ids.dtype), ids.ndim + 1)
+    equal = jnp.expand_dims(ids, -1) == kinds
+    if mode == "one_hot":
+        return equal.astype(dtype)
+    if mode == "multi_hot":
+        return jnp.any(equal, axis=-2).astype(dtype)
+    if count_weights is None:
+        return jnp.sum(equal, axis=-2, dtype="int32").astype(dtype)
+    weights = count_weights.astype(dtype).reshape((*ids.shape, 1))
+    return jnp.sum(jnp.where(equal, weights, jnp.zeros_like(weights)), axis=-2)
+
+
+def encode_on_host(ids: np.ndarray, depth: int, mode: str, dtype: str) -> np.ndarray:
+    """`encode` with NumPy; it counts in place, as whole vocabularies do not fit beside each index.
+
+    Example:
+        >>> import numpy as np
+        >>> encode_on_host(np.array([0, 2, 2]), 3, "multi_hot", "float32")
+        array([1., 0., 1.], dtype=float32)
+    """
+    ids = _as_samples(ids, mode)
+    lead = ids.shape if mode == "one_hot" else ids.shape[:-1]
+    counts = np.zeros((int(np.prod(lead, dtype=np.int64)), depth), np.int64)
+    known = (ids >= 0) & (ids < depth)
+    rows = np.arange(len(counts)).reshape(lead if mode == "one_hot" else (*lead, 1))
+    np.add.at(counts, (np.broadcast_to(rows, ids.shape)[known], ids[known]), 1)
+    if mode == "multi_hot":
+        counts = np.minimum(counts, 1)
+    return counts.astype(canonical_dtype(dtype)).reshape((*lead, depth))

@@ -1,0 +1,125 @@
+"""`HostLayer`: a layer that computes on the host where its data are there.
+
+XLA has no strings, and JAX by default no 64-bit integers, so layers that read words and raw ids
+compute with NumPy on what is on the host: lists, strings, NumPy arrays. What is on the device (a
+`jax.Array`, a traced value, a symbolic tensor) goes the usual way through `call`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any, ClassVar
+
+import jax
+import numpy as np
+
+from fkeras.engine import Context, FKerasError, Layer, Output
+from fkeras.engine.calls import symbolic_arguments
+
+
+def as_data(value: Any, where: str) -> Any:
+    """Lists, numbers and strings as a NumPy array; an array or a symbolic tensor as it is.
+
+    Raises:
+        ValueError: for rows of different lengths.
+
+    Example:
+        >>> as_data(["a", "bc"], "layer")
+        array(['a', 'bc'], dtype='<U2')
+    """
+    if isinstance(value, np.ndarray | jax.Array):
+        return value
+    if isinstance(value, list | tuple | str | bytes | bool | int | float | np.generic):
+        if symbolic_arguments((value,), {}, None):
+            return value
+        try:
+            return np.asarray(value)
+        except ValueError:
+            raise ValueError(
+                f"{where}: expected rows of one length, received a list of rows of different "
+                "lengths. Pad the shorter ones, with the mask token for example."
+            ) from None
+    # a tensor of another library, such as a batch of tf.data
+    return np.asarray(value.numpy()) if hasattr(value, "numpy") else value
+
+
+def read_strings(array: np.ndarray, encoding: str, where: str) -> list[str]:
+    """The elements of an array of strings in order, with bytes decoded.
+
+    Raises:
+        TypeError: where they are no strings.
+    """
+    texts = array.ravel().tolist()
+    if all(type(text) is str for text in texts):
+        return texts
+    found = [text.decode(encoding) if isinstance(text, bytes) else text for text in texts]
+    others = [text for text in found if not isinstance(text, str)]
+    if others:
+        raise TypeError(
+            f"{where}: expected strings, received {others[0]!r} ({type(others[0]).__name__}). Numbers go "
+            "through IntegerLookup, or as text: x.astype(str)."
+        )
+    return found
+
+
+def refuse_sparse(sparse: bool, where: str, word: str = "sparse") -> None:
+    """Raises where a sparse (or ragged) result is asked for: JAX's arrays are dense."""
+    if sparse:
+        raise ValueError(
+            f"{where}: {word}=True is not there: the arrays of JAX are dense. Leave it out; "
+            'output_mode="int" is the compact form.'
+        )
+
+
+class HostLayer(Layer):
+    """Computes on the host where its inputs are there: NumPy in, NumPy out.
+
+    A subclass writes `on_host` for NumPy arrays, and `call` for arrays of the device.
+    """
+
+    # ids in a short float type would be rounded to other ids
+    autocast: ClassVar[bool] = False
+
+    def on_host(self, x: Any) -> np.ndarray:
+        """The layer's value for NumPy data."""
+        raise NotImplementedError
+
+    def read(self, value: Any) -> Any:
+        """An input as the data that the layer computes on."""
+        return as_data(value, self.where)
+
+    def apply(
+        self,
+        *inputs: Any,
+        state: Mapping[str, Any] | None = None,
+        training: bool = False,
+        key: jax.Array | None = None,
+        mask: Any = None,
+        **options: Any,
+    ) -> Output:
+        """The `Output` of the layer: on the host for host data, else as every layer's."""
+        if not symbolic_arguments(inputs, options, mask):
+            inputs = tuple(map(self.read, inputs))
+            if all(isinstance(x, np.ndarray) for x in jax.tree.leaves(inputs)):
+                return self._apply_on_host(inputs, mask, options)
+        return super().apply(*inputs, state=state, training=training, key=key, mask=mask, **options)
+
+    def _apply_on_host(self, inputs: tuple, mask: Any, options: Mapping[str, Any]) -> Output:
+        if mask is not None:
+            self.run(Context(mask=mask), *inputs)  # raises: it says that no mask is taken
+        if len(inputs) != 1 or options:
+            given = ", ".join((*("x" * len(inputs)), *(f"{name}=..." for name in options)))
+            raise TypeError(
+                f"{self.where}: expected one input and no options, received ({given}). Give texts "
+                "or ids as one list or array."
+            )
+        return Output(self.on_host(inputs[0]))
+
+    def no_strings_here(self) -> FKerasError:
+        """The error of a layer of strings that met a device, a graph or a transformation."""
+        return FKerasError(
+            f"{self.where}: works on strings, which are on the host only: neither a graph nor jit "
+            "has a string tensor. Map the data before the model sees them: `ids = layer(texts)`, "
+            "then `model(ids)` with a model that starts at fk.Input(shape, dtype='int32').",
+            layer=self.where,
+        )

@@ -1,0 +1,57 @@
+"""Approximate quantiles of data that come in batches: a weighted summary that stays small."""
+
+from __future__ import annotations
+
+import numpy as np
+
+
+def summarize(values: np.ndarray, epsilon: float) -> np.ndarray:
+    """About `1 / epsilon` of the sorted values, each with the number of values it stands for.
+
+    Args:
+        values: numbers of any shape.
+        epsilon: the share of the values that one of the summary stands for.
+
+    Returns:
+        An array of shape (2, m): values, and their weights.
+
+    Example:
+        >>> import numpy as np
+        >>> summarize(np.array([3.0, 1.0, 2.0, 4.0]), 0.5)
+        array([[2., 4.],
+               [2., 2.]])
+    """
+    ordered = np.sort(np.ravel(values))
+    # 1 / epsilon first: the quotient decides about rounding
+    step = max(ordered.size / (1.0 / epsilon), 1)
+    kept = ordered[int(step - 1) :: int(step)]
+    return np.stack([kept, np.full_like(kept, step)])
+
+
+def compress(summary: np.ndarray, epsilon: float) -> np.ndarray:
+    """A summary of about `1 / epsilon` values, by interpolation of the shares of the weights."""
+    if summary.shape[1] * epsilon < 1:
+        return summary
+    shares = epsilon + np.arange(0.0, 1.0, epsilon)
+    totals = summary[1].cumsum()
+    known = totals / totals[-1]
+    values = np.interp(shares, known, summary[0])
+    weights = np.diff(np.interp(shares, known, totals), prepend=0.0)
+    return np.stack([values, weights]).astype("float32")
+
+
+def merge(one: np.ndarray, other: np.ndarray, epsilon: float) -> np.ndarray:
+    """One summary of the data of two."""
+    both = np.concatenate([one, other], axis=1)
+    return compress(both[:, np.argsort(both[0])], epsilon)
+
+
+def find_boundaries(summary: np.ndarray, bins: int) -> tuple[float, ...]:
+    """The boundaries of `bins` bins that hold about equally many values.
+
+    Example:
+        >>> import numpy as np
+        >>> find_boundaries(summarize(np.arange(1.0, 9.0), 0.01), 4)
+        (2.0, 4.0, 6.0)
+    """
+    return tuple(compress(summary, 1.0 / bins)[0, :-1].tolist())

@@ -1,0 +1,66 @@
+"""Texts to tokens: standardizing, splitting, n-grams."""
+
+from __future__ import annotations
+
+import re
+import string
+import types
+from collections.abc import Sequence
+
+import numpy as np
+
+# TensorFlow's string ops know the letters and spaces of ASCII alone, and so do these
+_LOWER = types.MappingProxyType(str.maketrans(string.ascii_uppercase, string.ascii_lowercase))
+_STRIP = types.MappingProxyType(str.maketrans("", "", string.punctuation))
+_WORD = re.compile(r"[^ \t\n\v\f\r]+")
+
+STANDARDS = types.MappingProxyType(
+    {"lower": _LOWER, "strip_punctuation": _STRIP, "lower_and_strip_punctuation": _LOWER | _STRIP}
+)
+
+
+def standardize(texts: Sequence[str], standard: str) -> list[str]:
+    """Lowers letters of ASCII, takes punctuation of ASCII out, or both.
+
+    Example:
+        >>> standardize(["Don't STOP, Émile!"], "lower_and_strip_punctuation")
+        ['dont stop Émile']
+    """
+    return [text.translate(STANDARDS[standard]) for text in texts]
+
+
+def split_words(text: str) -> list[str]:
+    """The words between white space of ASCII.
+
+    Example:
+        >>> split_words(" to  be ")
+        ['to', 'be']
+    """
+    return _WORD.findall(text)
+
+
+def join_words(words: Sequence[str], widths: Sequence[int]) -> list[str]:
+    """The n-grams of each width in turn: so many neighbours, joined by spaces.
+
+    Example:
+        >>> join_words(["to", "be", "or"], (1, 2))
+        ['to', 'be', 'or', 'to be', 'be or']
+    """
+    return [
+        " ".join(words[at : at + width]) for width in widths for at in range(len(words) - width + 1)
+    ]
+
+
+def pad_rows(rows: Sequence[np.ndarray], size: int, value: int) -> np.ndarray:
+    """Rows of different lengths as one array: cut to `size`, or filled up with `value`.
+
+    Example:
+        >>> import numpy as np
+        >>> pad_rows([np.array([1, 2, 3]), np.array([4])], 2, 0)
+        array([[1, 2],
+               [4, 0]])
+    """
+    found = np.full((len(rows), size), value, np.int64)
+    for place, row in enumerate(rows):
+        found[place, : len(row)] = row[:size]
+    return found

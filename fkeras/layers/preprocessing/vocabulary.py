@@ -1,0 +1,202 @@
+"""Vocabularies: where the special tokens stand, what is learned of data, how tokens are found."""
+
+from __future__ import annotations
+
+import collections
+import functools
+import math
+import os
+import types
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from typing import Any
+
+import numpy as np
+
+
+def read_file(path: str, where: str) -> list[str]:
+    """The lines of a vocabulary file, without the empty ones at its end.
+
+    Raises:
+        ValueError: where there is no such file.
+    """
+    if not os.path.isfile(path):
+        raise ValueError(
+            f"{where}: there is no vocabulary file {path!r}. Give the path of a text file with a "
+            "token a line, or a list of the tokens."
+        )
+    with open(path, encoding="utf-8") as file:
+        lines = file.read().split("\n")
+    while lines and lines[-1] == "":
+        lines.pop()
+    return lines
+
+
+def _tokens(value: Any, where: str) -> list[Any]:
+    if isinstance(value, str | os.PathLike):
+        return read_file(os.fspath(value), where)
+    array = value.numpy() if hasattr(value, "numpy") else value
+    if not isinstance(array, list | tuple | np.ndarray):
+        raise TypeError(
+            f"{where}: expected a list of tokens or the path of a text file, received "
+            f"{type(value).__name__}. Give a list, such as layer.get_vocabulary()."
+        )
+    tokens = array.ravel().tolist() if isinstance(array, np.ndarray) else list(array)
+    if not tokens:
+        raise ValueError(
+            f"{where}: the vocabulary is empty. Give at least one token, or None and then adapt."
+        )
+    return tokens
+
+
+def strings_of(where: str) -> Callable[[Any], tuple[str, ...] | None]:
+    """A converter of vocabularies of strings: a list of str or bytes, an array, or a file's path."""
+
+    def convert(value: Any) -> tuple[str, ...] | None:
+        if value is None:
+            return None
+        tokens = [t.decode() if isinstance(t, bytes) else t for t in _tokens(value, where)]
+        others = [t for t in tokens if not isinstance(t, str)]
+        if others:
+            raise TypeError(
+                f"{where}: expected strings, received {others[0]!r} ({type(others[0]).__name__}). Integers "
+                "have IntegerLookup."
+            )
+        return tuple(map(str, tokens))
+
+    return convert
+
+
+def integers_of(where: str) -> Callable[[Any], tuple[int, ...] | None]:
+    """A converter of vocabularies of integers: a list, an array, or the path of a file of them."""
+
+    def convert(value: Any) -> tuple[int, ...] | None:
+        if value is None:
+            return None
+        try:
+            tokens = _tokens(value, where)
+            found = tuple(int(t) for t in tokens)
+            if any(f != t for f, t in zip(found, tokens, strict=True) if not isinstance(t, str)):
+                raise ValueError
+        except ValueError as error:
+            if str(error).startswith(where):
+                raise
+            raise ValueError(
+                f"{where}: expected integers, received {value!r:.80}. Strings have StringLookup."
+            ) from None
+        return found
+
+    return convert
+
+
+# Memos of pure functions of tuples: each call of a layer needs them again.
+@functools.lru_cache(maxsize=64)
+def split_special(vocabulary: tuple, special: tuple) -> tuple[bool, tuple]:
+    """Whether the special tokens lead the vocabulary, and the tokens without them.
+
+    Example:
+        >>> split_special(("", "[UNK]", "a"), ("", "[UNK]"))
+        (True, ('a',))
+    """
+    led = vocabulary[: len(special)] == special
+    return led, vocabulary[len(special) :] if led else vocabulary
+
+
+@functools.lru_cache(maxsize=64)
+def table(tokens: tuple) -> Mapping[Any, int]:
+    """The place of each token."""
+    return types.MappingProxyType({token: place for place, token in enumerate(tokens)})
+
+
+@functools.lru_cache(maxsize=64)
+def as_array(tokens: tuple) -> np.ndarray:
+    """The tokens as an array."""
+    return np.array(tokens)
+
+
+@functools.lru_cache(maxsize=64)
+def in_order(tokens: tuple[int, ...]) -> tuple[np.ndarray, np.ndarray]:
+    """Integer tokens sorted, and the place that each of them had."""
+    keys = np.asarray(tokens, "int64")
+    places = np.argsort(keys)
+    return keys[places], places
+
+
+def find(ids: Any, keys: Any, places: Any, xp: Any) -> tuple[Any, Any]:
+    """Looks integers up in sorted keys.
+
+    Args:
+        ids: integers of any shape.
+        keys: the sorted keys, at least one.
+        places: the place of each key.
+        xp: `numpy` or `jax.numpy`.
+
+    Returns:
+        `(found, place)`: whether each id is a key, and its place if it is.
+
+    Example:
+        >>> import numpy as np
+        >>> find(np.array([5, 6]), np.array([3, 5]), np.array([1, 0]), np)
+        (array([ True, False]), array([0, 0]))
+    """
+    at = xp.minimum(xp.searchsorted(keys, ids), len(keys) - 1)
+    return keys[at] == ids, places[at]
+
+
+# -- what a vocabulary is learned of ------------------------------------------------------------
+
+
+def learn(
+    documents: Iterable[Sequence[Any]], special: Sequence[Any], limit: int | None
+) -> tuple[tuple, tuple[float, ...]]:
+    """The tokens of documents by how often they occur, and their inverse document frequencies.
+
+    Among tokens that occur equally often, the greater one comes first. The weight of a token that
+    is in `d` of `n` documents is `log(1 + n / (1 + d))`.
+
+    Args:
+        documents: the tokens of each document.
+        special: tokens that are left out; None stands for no token.
+        limit: how many tokens to keep; None for all.
+
+    Returns:
+        The tokens, and a weight for each.
+
+    Example:
+        >>> learn([["a", "b"], ["a"]], (), None)[0]
+        ('a', 'b')
+    """
+    counts: collections.Counter = collections.Counter()
+    spread: collections.Counter = collections.Counter()
+    number = 0
+    for document in documents:
+        counts.update(document)
+        spread.update(set(document))
+        number += 1
+    for token in special:
+        if token is not None:
+            counts.pop(token, None)
+    kept = sorted(counts, key=lambda token: (counts[token], token), reverse=True)[:limit]
+    return tuple(kept), tuple(math.log(1 + number / (1 + spread[token])) for token in kept)
+
+
+def document_weights(
+    weights: Sequence[float], led: bool, front: int, size: int | None
+) -> np.ndarray:
+    """The weight of each index: special tokens weigh the mean of the others, padding weighs 0.
+
+    Args:
+        weights: the weights of the vocabulary.
+        led: whether the weights of the special tokens are among them, at the front.
+        front: the number of special tokens.
+        size: the size to pad to; None for no padding.
+
+    Example:
+        >>> document_weights((1.0, 3.0), False, 1, 4).tolist()
+        [2.0, 1.0, 3.0, 0.0]
+    """
+    found = np.asarray(weights, "float64")
+    if not led:
+        found = np.concatenate([np.full(front, found.mean()), found])
+    if size is not None:
+        found = np.concatenate([found, np.zeros(size - len(found))])
+    return found.astype("float32")

@@ -1,0 +1,220 @@
+"""An LSTM whose products are convolutions, over any number of axes.
+
+Each step of a sequence is itself a sequence, an image or a volume, and so are the states.
+
+Where Keras differs: its loop lays a mask (b, 1) along the wrong axes of such states, which fails, or
+mixes rows where sizes happen to agree (unrolled it does not); it ignores dropout=1; and it refuses
+steps of unknown sizes.
+"""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Callable, Sequence
+from typing import Any, ClassVar, Self
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+
+from fkeras import activations, constraints, initializers, regularizers
+from fkeras.engine import Context, InputSpec, Spec, align, option, subkey, weight
+from fkeras.layers._arguments import data_format_name, fraction, one_of, positive_integer
+from fkeras.layers._convolving import check_kernel_fits, check_steps, known_channels
+from fkeras.layers._spatial import channel_axis
+from fkeras.layers.convolution import convolve
+from fkeras.layers.recurrent.base import Recurrent
+from fkeras.layers.recurrent.gates import draw_mask
+from fkeras.layers.recurrent.scanning import Step
+
+
+def conv_lstm_step(
+    x: jax.Array,
+    states: Any,
+    *,
+    kernel: jax.Array,
+    recurrent_kernel: jax.Array,
+    bias: jax.Array | None,
+    activation: Callable,
+    recurrent_activation: Callable,
+    strides: Sequence[int],
+    padding: str = "valid",
+    data_format: str = "channels_last",
+    dilation_rate: Sequence[int] | None = None,
+    input_mask: jax.Array | None = None,
+    recurrent_mask: jax.Array | None = None,
+) -> tuple[jax.Array, list[jax.Array]]:
+    """Computes `c = f * c + i * activation(g)` and `h = o * activation(c)`.
+
+    The gates i, f, g, o are the quarters of the channels of `convolve(x, kernel) +
+    convolve(h, recurrent_kernel) + bias`, all but g through `recurrent_activation`. The states
+    keep their sizes: `h` is padded as "same", with strides and dilation of 1.
+
+    Args:
+        x: the step's input (b, *sizes, c), or (b, c, *sizes) where the channels come first.
+        states: `[h, c]`, both of the shape of the output of `convolve` with f filters.
+        kernel: array (*kernel_size, c, 4f).
+        recurrent_kernel: array (*kernel_size, f, 4f).
+        bias: array (4f,) or None.
+        activation: a function of arrays.
+        recurrent_activation: a function of arrays, for the gates.
+        strides: the step of the kernel over `x` along each axis.
+        padding: "valid" or "same", of `x`.
+        data_format: "channels_last" or "channels_first".
+        dilation_rate: the distance of the cells of `x` that the kernel sees along each axis.
+        input_mask: dropout masks for `x`, those of the four gates joined along the channels
+            (b, *sizes, 4c), or None.
+        recurrent_mask: the same for `h`, or None.
+
+    Returns:
+        `(h, [h, c])`.
+
+    Example:
+        >>> import jax, jax.numpy as jnp
+        >>> h = c = jnp.ones((1, 2, 1))
+        >>> h, states = conv_lstm_step(
+        ...     jnp.ones((1, 4, 1)), [h, c], kernel=jnp.zeros((3, 1, 4)), bias=None,
+        ...     recurrent_kernel=jnp.zeros((3, 1, 4)), activation=jnp.tanh,
+        ...     recurrent_activation=jax.nn.sigmoid, strides=(1,))
+        >>> states[1].ravel()
+        Array([0.5, 0.5], dtype=float32)
+    """
+    axis = channel_axis(data_format)
+    h, c = states
+    x, h = _masked(x, input_mask, axis), _masked(h, recurrent_mask, axis)
+    ones = (1,) * (x.ndim - 2)
+    z = convolve(x, kernel, strides, padding, data_format, dilation_rate)
+    z = z + convolve(h, recurrent_kernel, ones, "same", data_format)
+    if bias is not None:
+        z = z + align(bias, z.ndim, axis)
+    i, f, g, o = jnp.split(z, 4, axis=axis)
+    c = recurrent_activation(f) * c + recurrent_activation(i) * activation(g)
+    h = recurrent_activation(o) * activation(c)
+    return h, [h, c]
+
+
+def _masked(x: jax.Array, mask: jax.Array | None, axis: int) -> jax.Array:
+    # four masked copies side by side: `convolve` then takes its filters in four groups
+    return x if mask is None else jnp.concatenate([x] * 4, axis=axis) * mask
+
+
+class ConvLSTM(Recurrent):
+    """Computes `conv_lstm_step` along time, over `rank` axes."""
+
+    filters: int = option(convert=positive_integer("ConvLSTM: filters"))
+    kernel_size: tuple[int, ...] = option()
+    strides: tuple[int, ...] = option(1)
+    padding: str = option("valid", convert=one_of("ConvLSTM: padding", "valid", "same"))
+    data_format: str = option(None, convert=data_format_name)
+    dilation_rate: tuple[int, ...] = option(1)
+    activation: Callable = option("tanh", convert=activations.get)
+    recurrent_activation: Callable = option("sigmoid", convert=activations.get)
+    use_bias: bool = option(True)
+    kernel_initializer: Any = option("glorot_uniform", convert=initializers.get)
+    recurrent_initializer: Any = option("orthogonal", convert=initializers.get)
+    bias_initializer: Any = option("zeros", convert=initializers.get)
+    unit_forget_bias: bool = option(True)
+    kernel_regularizer: Any = option(None, convert=regularizers.get)
+    recurrent_regularizer: Any = option(None, convert=regularizers.get)
+    bias_regularizer: Any = option(None, convert=regularizers.get)
+    kernel_constraint: Any = option(None, convert=constraints.get)
+    recurrent_constraint: Any = option(None, convert=constraints.get)
+    bias_constraint: Any = option(None, convert=constraints.get)
+    dropout: float = option(0.0, convert=fraction("ConvLSTM: dropout"))
+    recurrent_dropout: float = option(0.0, convert=fraction("ConvLSTM: recurrent_dropout"))
+    seed: int | None = option(None)
+
+    kernel: jax.Array | None = weight()
+    recurrent_kernel: jax.Array | None = weight(prefix="recurrent")
+    bias: jax.Array | None = weight()
+
+    rank: ClassVar[int]
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        check_steps(self.where, self.strides, self.dilation_rate)
+
+    @property
+    def input_spec(self) -> InputSpec:
+        axes = {} if self.kernel is None else {self._channel_axis: self.kernel.shape[-2]}
+        return InputSpec(ndim=self.rank + 3, axes=axes)
+
+    @property
+    def _channel_axis(self) -> int:
+        """The axis of the channels in the sequences, behind batch and time."""
+        return -1 if self.data_format == "channels_last" else 2
+
+    def build(self, key: jax.Array, x: Spec) -> Self:
+        channels = known_channels(self.where, x, self._channel_axis)
+        f = self.filters
+        made = self.with_weights(
+            key,
+            kernel=(*self.kernel_size, channels, 4 * f),
+            recurrent_kernel=(*self.kernel_size, f, 4 * f),
+            bias=(4 * f,) if self.use_bias else None,
+        )
+        if not self.use_bias or not self.unit_forget_bias:
+            return made
+        forget = np.arange(4 * f) // f == 1
+        return made.replace(bias=jnp.where(forget, 1.0, made.bias))
+
+    def first_states(self, x: Any) -> list[jax.Array]:
+        """Zeros of the shape that a step's convolution gives, for h and c."""
+        dims = tuple(x.shape)
+        if any(d is None for d in dims[2:]):
+            raise ValueError(
+                f"{self.where}: stateful=True needs known sizes, received sequences of shape {x}. "
+                "The state holds an array a sample: give fk.Input the sizes of a step."
+            )
+        dtype = self.policy.compute_dtype
+        step = jax.ShapeDtypeStruct((dims[0], *dims[2:]), dtype)
+        check_kernel_fits(self, step)
+        kernel = jax.ShapeDtypeStruct(
+            (*self.kernel_size, step.shape[channel_axis(self.data_format)], self.filters), dtype
+        )
+        shape = jax.eval_shape(lambda x, k: convolve(x, k, *self._sliding), step, kernel).shape
+        return [jnp.zeros(shape, dtype), jnp.zeros(shape, dtype)]
+
+    @property
+    def _sliding(self) -> tuple[Any, ...]:
+        """How the kernel goes over a step, as `convolve` takes it."""
+        return self.strides, self.padding, self.data_format, self.dilation_rate
+
+    def step_function(self, context: Context, x: jax.Array) -> Step:
+        strides, padding, data_format, dilation_rate = self._sliding
+        input_mask, recurrent_mask = self._dropout_masks(context, x)
+        return functools.partial(
+            conv_lstm_step,
+            kernel=self.kernel,
+            recurrent_kernel=self.recurrent_kernel,
+            bias=self.bias,
+            activation=self.activation,
+            recurrent_activation=self.recurrent_activation,
+            strides=strides,
+            padding=padding,
+            data_format=data_format,
+            dilation_rate=dilation_rate,
+            input_mask=input_mask,
+            recurrent_mask=recurrent_mask,
+        )
+
+    def _dropout_masks(
+        self, context: Context, x: jax.Array
+    ) -> tuple[jax.Array | None, jax.Array | None]:
+        """The dropout masks of the four gates for a step and the state; None for no dropout."""
+        if not context.training or (self.dropout == 0 and self.recurrent_dropout == 0):
+            return None, None
+        key = context.key if self.seed is None else subkey(context.key, self.seed)
+
+        def draw(name: str, rate: float, shape: tuple) -> jax.Array | None:
+            if rate == 0:
+                return None
+            axis = channel_axis(self.data_format) % len(shape)
+            wide = (*shape[:axis], 4 * shape[axis], *shape[axis + 1 :])
+            return draw_mask(subkey(key, name), rate, wide, x.dtype)
+
+        step, state = (x.shape[0], *x.shape[2:]), self.first_states(x)[0].shape
+        return (
+            draw("dropout", self.dropout, step),
+            draw("recurrent_dropout", self.recurrent_dropout, state),
+        )

@@ -1,0 +1,87 @@
+"""`Rescaling`: numbers of one range brought to another one."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any, ClassVar
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+
+from fkeras.engine import ArrayConstant, Layer, option
+from fkeras.layers._arguments import format_shape
+
+
+def rescale(x: jax.Array, scale: Any, offset: Any = 0.0, dtype: Any = None) -> jax.Array:
+    """Computes `x * scale + offset`.
+
+    Args:
+        x: array of any shape and dtype.
+        scale: a number, or an array that broadcasts along the last axes of `x`.
+        offset: a number, or such an array.
+        dtype: the dtype of the result; float32 where None.
+
+    Example:
+        >>> import jax.numpy as jnp
+        >>> rescale(jnp.array([0, 128], "uint8"), 1 / 128, -1.0)
+        Array([-1.,  0.], dtype=float32)
+    """
+    dtype = jnp.dtype(dtype or "float32")
+
+    def fitted(value: Any) -> jax.Array:
+        array = jnp.asarray(np.asarray(value), dtype)
+        return jnp.reshape(array, (1,) * (x.ndim - array.ndim) + array.shape)
+
+    return x.astype(dtype) * fitted(scale) + fitted(offset)
+
+
+def _numbers(argument: str) -> Callable[[Any], Any]:
+    def convert(value: Any) -> Any:
+        array = np.asarray(value.array if isinstance(value, ArrayConstant) else value)
+        if array.dtype.kind not in "iuf":
+            raise TypeError(
+                f"{argument}: expected a number, or numbers in a list, received {value!r}. For "
+                "bytes to [0, 1]: Rescaling(1 / 255)."
+            )
+        return array.tolist()
+
+    return convert
+
+
+class Rescaling(Layer):
+    """Computes `x * scale + offset`, in training and inference alike.
+
+    Integers, such as the bytes of an image, become numbers of the compute dtype.
+
+    Args:
+        scale: a number, or numbers for the last axes of the input.
+        offset: a number, or numbers for the last axes of the input.
+
+    Shapes:
+        (b, ...) -> (b, ...).
+
+    Raises:
+        TypeError: where `scale` or `offset` is no number and no list of numbers.
+        ValueError: where they have more axes than the input.
+
+    Example:
+        >>> import jax.numpy as jnp, fkeras as fk
+        >>> layer = fk.layers.Rescaling(1 / 128, offset=-1.0)
+        >>> layer(jnp.array([[0, 128]], "uint8"))
+        Array([[-1.,  0.]], dtype=float32)
+    """
+
+    scale: Any = option(convert=_numbers("Rescaling: scale"))
+    offset: Any = option(0.0, convert=_numbers("Rescaling: offset"))
+
+    supports_masking: ClassVar[bool] = True
+
+    def call(self, x: jax.Array) -> jax.Array:
+        ndim = max(np.ndim(self.scale), np.ndim(self.offset))
+        if ndim > x.ndim:
+            raise ValueError(
+                f"{self.where}: expected an input of at least {ndim} axes, as scale or offset "
+                f"has, received {format_shape(x.shape)}. Give numbers for its last axes only."
+            )
+        return rescale(x, self.scale, self.offset, self.policy.compute_dtype)

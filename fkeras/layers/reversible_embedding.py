@@ -1,0 +1,137 @@
+"""`ReversibleEmbedding`: vectors for ids, and scores of ids for vectors, of the same weights."""
+
+from __future__ import annotations
+
+from typing import Any, ClassVar, Self
+
+import jax
+import jax.numpy as jnp
+
+from fkeras import constraints, initializers, regularizers
+from fkeras.engine import Context, Layer, Output, Spec, option, weight
+from fkeras.layers._arguments import format_shape, positive_integer
+from fkeras.layers.embedding import embed
+from fkeras.layers.masking import both_masks
+
+
+def soft_cap(x: jax.Array, cap: float) -> jax.Array:
+    """Computes `cap * tanh(x / cap)`: x where it is small, and never more than `cap`.
+
+    Example:
+        >>> import jax.numpy as jnp
+        >>> soft_cap(jnp.array([0.0, 1e4]), 30.0)
+        Array([ 0., 30.], dtype=float32)
+    """
+    return jnp.tanh(x / cap) * cap
+
+
+def _dtype(value: Any) -> str | None:
+    name = None if value is None else jnp.dtype(value).name
+    if name is not None and not jnp.issubdtype(name, jnp.floating):
+        raise ValueError(
+            f"ReversibleEmbedding: reverse_dtype: expected a floating-point dtype, received "
+            f"{value!r}. Give 'float32', or None for the dtype that the layer computes in."
+        )
+    return name
+
+
+def _cap(value: Any) -> float | None:
+    number = isinstance(value, int | float) and not isinstance(value, bool)
+    if value is not None and (not number or value <= 0):
+        raise ValueError(
+            f"ReversibleEmbedding: logit_soft_cap: expected a number above 0 or None, received "
+            f"{value!r}. It is the largest score that there can be, such as 30.0."
+        )
+    return value
+
+
+class ReversibleEmbedding(Layer):
+    """Computes `embeddings[ids]`, and in reverse `x @ embeddings^T`: a score for each id.
+
+    Ids are taken as by `Embedding`. A mask that arrives stays in both directions.
+
+    Args:
+        input_dim: the number `v` of ids: they go from 0 to `input_dim - 1`.
+        output_dim: the size `d` of a vector.
+        tie_weights: whether the scores come from the same weights as the vectors.
+        embeddings_initializer: makes the vectors, and the weights of the scores.
+        embeddings_regularizer: a penalty on the vectors.
+        embeddings_constraint: projects the vectors after an update.
+        mask_zero: whether id 0 is padding.
+        reverse_dtype: the dtype in which scores are computed and come back; None for the layer's.
+        logit_soft_cap: a bound for the scores x, which become `cap * tanh(x / cap)`.
+        activity_regularizer: by keyword only: a penalty on the output, divided by the batch size.
+
+    Call:
+        reverse: whether scores of vectors are computed, in the place of vectors of ids.
+
+    Shapes:
+        (b, ...) -> (b, ..., d), in reverse (b, ..., d) -> (b, ..., v); embeddings (v, d),
+        reverse_embeddings (d, v) where they are not tied.
+
+    Raises:
+        ValueError: where a size is no positive integer, or a vector has another size.
+
+    Example:
+        >>> import jax, jax.numpy as jnp, fkeras as fk
+        >>> layer = fk.layers.ReversibleEmbedding(10, 4)
+        >>> layer = layer.build(jax.random.key(0), jax.ShapeDtypeStruct((None, 3), "int32"))
+        >>> vectors = layer(jnp.array([[5, 2, 0]]))
+        >>> vectors.shape, layer(vectors, reverse=True).shape
+        ((1, 3, 4), (1, 3, 10))
+
+    References:
+        Press and Wolf, Using the output embedding to improve language models (2017),
+        https://arxiv.org/abs/1608.05859
+    """
+
+    input_dim: int = option(convert=positive_integer("ReversibleEmbedding: input_dim"))
+    output_dim: int = option(convert=positive_integer("ReversibleEmbedding: output_dim"))
+    tie_weights: bool = option(True)
+    embeddings_initializer: Any = option("uniform", convert=initializers.get)
+    embeddings_regularizer: Any = option(None, convert=regularizers.get)
+    embeddings_constraint: Any = option(None, convert=constraints.get)
+    mask_zero: bool = option(False)
+    reverse_dtype: str | None = option(None, convert=_dtype)
+    logit_soft_cap: float | None = option(None, convert=_cap)
+    activity_regularizer: Any = option(None, convert=regularizers.get, kw_only=True)
+
+    embeddings: jax.Array | None = weight()
+    reverse_embeddings: jax.Array | None = weight()
+
+    supports_masking: ClassVar[bool] = True
+    # ids in a short float type would be rounded to other ids
+    autocast: ClassVar[bool] = False
+
+    @property
+    def reverse_embeddings_initializer(self) -> Any:
+        """What makes the weights of the scores where they are not tied."""
+        return self.embeddings_initializer
+
+    def build(self, key: jax.Array, x: Spec) -> Self:
+        reverse = None if self.tie_weights else (self.output_dim, self.input_dim)
+        return self.with_weights(
+            key, embeddings=(self.input_dim, self.output_dim), reverse_embeddings=reverse
+        )
+
+    def forward(self, context: Context, x: jax.Array, *, reverse: bool = False) -> Output:
+        if reverse:
+            return Output(self._scores(x), mask=context.mask)
+        y = embed(x, self.embeddings).astype(self.policy.compute_dtype)
+        return Output(y, mask=both_masks(context.mask, x != 0 if self.mask_zero else None))
+
+    def _scores(self, x: jax.Array) -> jax.Array:
+        if isinstance(x.shape[-1], int) and x.shape[-1] != self.output_dim:
+            raise ValueError(
+                f"{self.where}: expected vectors of size {self.output_dim} to reverse, received "
+                f"{format_shape(x.shape)}. Project them first, such as with "
+                f"Dense({self.output_dim})."
+            )
+        dtype = self.policy.compute_dtype if self.reverse_dtype is None else self.reverse_dtype
+        weights, axis = self.embeddings, 1
+        if not self.tie_weights:
+            weights, axis = self.reverse_embeddings, 0
+        # in the dtype of the layer first, as whatever enters it
+        x, weights = (w.astype(self.policy.compute_dtype).astype(dtype) for w in (x, weights))
+        y = jnp.tensordot(x, weights, axes=((-1,), (axis,)))
+        return y if self.logit_soft_cap is None else soft_cap(y, self.logit_soft_cap)

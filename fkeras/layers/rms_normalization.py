@@ -1,0 +1,127 @@
+"""`RMSNormalization`: every example divided by the root of its mean square."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any, ClassVar, Self
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+
+from fkeras.engine import Layer, Spec, option, weight
+from fkeras.layers._arguments import format_shape
+from fkeras.layers._dtypes import wide_dtype
+
+
+def rms_normalization(
+    x: jax.Array,
+    scale: jax.Array | None = None,
+    axis: int | Sequence[int] = -1,
+    epsilon: float = 1e-6,
+) -> jax.Array:
+    """Computes `x / sqrt(mean(x²) + epsilon) * scale`, the mean over the axes `axis`.
+
+    Args:
+        x: array of shape (b, ...).
+        scale: an array that fills the axes `axis` of `x`, or None for 1.
+        axis: the axis, or the axes, that are normalized together.
+        epsilon: added to the mean square.
+
+    Returns:
+        An array of the shape and dtype of `x`. The computation is in float32 at least.
+
+    Example:
+        >>> import jax.numpy as jnp
+        >>> rms_normalization(jnp.array([[3.0, -3.0]]), epsilon=0.0)
+        Array([[ 1., -1.]], dtype=float32)
+    """
+    axes = (axis,) if isinstance(axis, int) else tuple(axis)
+    axes = tuple(sorted(a % x.ndim for a in axes))
+    dtype = x.dtype
+    x = x.astype(wide_dtype(dtype))
+    y = x * jax.lax.rsqrt(jnp.mean(jnp.square(x), axes, keepdims=True) + epsilon)
+    if scale is not None:
+        shape = [x.shape[a] if a in axes else 1 for a in range(x.ndim)]
+        y = y * jnp.reshape(scale, shape).astype(x.dtype)
+    return y.astype(dtype) if jnp.issubdtype(dtype, jnp.inexact) else y
+
+
+def _axis(value: Any) -> int | tuple[int, ...]:
+    axes = tuple(value) if isinstance(value, list | tuple) else (value,)
+    whole = all(isinstance(a, int | np.integer) and not isinstance(a, bool) for a in axes)
+    if not axes or not whole or len(set(axes)) != len(axes):
+        raise TypeError(
+            f"RMSNormalization: axis: expected an integer or different integers, received "
+            f"{value!r}. For the last axis give -1, for an image's features (1, 2, 3)."
+        )
+    return tuple(map(int, axes)) if len(axes) > 1 else int(axes[0])
+
+
+class RMSNormalization(Layer):
+    """Divides each example by the root of its mean square over `axis`, then scales.
+
+    No mean is taken off. Mean squares are float32 under a shorter compute dtype, and `scale` stays
+    in the dtype of variables. `scale` lies along `axis` always; in Keras 3.15 it lies along the
+    last axes whatever `axis` says, so that numbers differ where these are not the same.
+
+    Args:
+        axis: the axis, or the axes, that are normalized together.
+        epsilon: added to the mean square.
+
+    Shapes:
+        (b, ..., d) -> (b, ..., d); scale has the sizes of the axes in `axis`, sorted.
+
+    Raises:
+        TypeError: where `axis` is no integer and no list of different integers.
+        ValueError: where an axis is missing in the input.
+
+    Example:
+        >>> import jax, jax.numpy as jnp, fkeras as fk
+        >>> layer = fk.layers.RMSNormalization(epsilon=0.0).build(jax.random.key(0), (None, 2))
+        >>> layer(jnp.array([[3.0, -3.0]]))
+        Array([[ 1., -1.]], dtype=float32)
+
+    References:
+        Zhang and Sennrich, 2019, Root mean square layer normalization,
+        https://arxiv.org/abs/1910.07467
+    """
+
+    axis: int | tuple[int, ...] = option(-1, convert=_axis)
+    epsilon: float = option(1e-6, convert=float)
+
+    scale: jax.Array | None = weight(initializer=jax.nn.initializers.ones)
+
+    supports_masking: ClassVar[bool] = True
+    # scale and the mean squares stay in float32
+    autocast: ClassVar[bool] = False
+
+    def build(self, key: jax.Array, x: Spec) -> Self:
+        return self.with_weights(key, scale=self._sizes(x.shape))
+
+    def call(self, x: jax.Array) -> jax.Array:
+        sizes = self._sizes(x.shape)
+        if self.scale.shape != sizes:
+            raise ValueError(
+                f"{self.where}: expected sizes {self.scale.shape} on axis {self.axis}, received "
+                f"{format_shape(x.shape)}. Its weights are for these sizes; use another layer "
+                "for other ones."
+            )
+        dtype = self.policy.compute_dtype
+        if jnp.issubdtype(x.dtype, jnp.floating):
+            x = x.astype(dtype)
+        return rms_normalization(x, self.scale, self._axes, self.epsilon).astype(dtype)
+
+    @property
+    def _axes(self) -> tuple[int, ...]:
+        return self.axis if isinstance(self.axis, tuple) else (self.axis,)
+
+    def _sizes(self, shape: Sequence[Any]) -> tuple[Any, ...]:
+        ndim = len(shape)
+        front = {a % ndim for a in self._axes if -ndim <= a < ndim}
+        if len(front) != len(self._axes):
+            raise ValueError(
+                f"{self.where}: expected an input with the axes {self.axis}, each once, received "
+                f"{format_shape(shape)}. Use axes from {-ndim} to {ndim - 1}."
+            )
+        return tuple(shape[a] for a in sorted(front))

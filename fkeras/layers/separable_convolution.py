@@ -1,0 +1,227 @@
+"""Separable convolutions, along the axes first and then across channels.
+
+`SeparableConv1D` and `SeparableConv2D` have k * c * m + c * m * f weights, where a convolution has
+k * c * f.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any, ClassVar, Self
+
+import jax
+
+from fkeras import activations, constraints, initializers, regularizers
+from fkeras.engine import InputSpec, Layer, Spec, option, weight
+from fkeras.layers._arguments import data_format_name, integers, one_of, positive_integer
+from fkeras.layers._convolving import add_bias_and_activate, check_kernel_fits, known_channels
+from fkeras.layers._spatial import channel_axis
+from fkeras.layers.convolution import convolve
+from fkeras.layers.depthwise_convolution import convolve_depthwise
+
+
+def convolve_separable(
+    x: jax.Array,
+    depthwise_kernel: jax.Array,
+    pointwise_kernel: jax.Array,
+    strides: Sequence[int],
+    padding: str = "valid",
+    data_format: str = "channels_last",
+    dilation_rate: Sequence[int] | None = None,
+) -> jax.Array:
+    """Convolves each channel of `x` alone, and then mixes the channels of each cell.
+
+    Args:
+        x: array of shape (b, *sizes, c), or (b, c, *sizes) where the channels come first;
+            integers are converted to the kernels' dtype.
+        depthwise_kernel: array of shape (*kernel_size, c, m), m filters for each channel.
+        pointwise_kernel: array of shape (*ones, c * m, f).
+        strides: the step of the window along each axis.
+        padding: as in `convolve`.
+        data_format: "channels_last" or "channels_first".
+        dilation_rate: the distance of the cells that the depthwise kernel sees along each axis.
+
+    Returns:
+        An array of shape (b, *new_sizes, f), or (b, f, *new_sizes).
+
+    Example:
+        >>> import jax.numpy as jnp
+        >>> x, sums, mix = jnp.ones((1, 4, 2)), jnp.ones((3, 2, 1)), jnp.array([[[1.0], [10.0]]])
+        >>> convolve_separable(x, sums, mix, (1,)).ravel()
+        Array([33., 33.], dtype=float32)
+    """
+    y = convolve_depthwise(x, depthwise_kernel, strides, padding, data_format, dilation_rate)
+    return convolve(y, pointwise_kernel, (1,) * (x.ndim - 2), "valid", data_format)
+
+
+class _SeparableConvolution(Layer):
+    """Computes `activation(convolve_separable(x, ...) + bias)` over `rank` axes."""
+
+    filters: int = option(convert=positive_integer("SeparableConv: filters"))
+    kernel_size: tuple[int, ...] = option()
+    strides: tuple[int, ...] = option(1)
+    padding: str = option("valid", convert=one_of("SeparableConv: padding", "valid", "same"))
+    data_format: str = option(None, convert=data_format_name)
+    dilation_rate: tuple[int, ...] = option(1)
+    depth_multiplier: int = option(1, convert=positive_integer("SeparableConv: depth_multiplier"))
+    activation: Callable | None = option(None, convert=activations.get)
+    use_bias: bool = option(True)
+    depthwise_initializer: Any = option("glorot_uniform", convert=initializers.get)
+    pointwise_initializer: Any = option("glorot_uniform", convert=initializers.get)
+    bias_initializer: Any = option("zeros", convert=initializers.get)
+    depthwise_regularizer: Any = option(None, convert=regularizers.get)
+    pointwise_regularizer: Any = option(None, convert=regularizers.get)
+    bias_regularizer: Any = option(None, convert=regularizers.get)
+    activity_regularizer: Any = option(None, convert=regularizers.get)
+    depthwise_constraint: Any = option(None, convert=constraints.get)
+    pointwise_constraint: Any = option(None, convert=constraints.get)
+    bias_constraint: Any = option(None, convert=constraints.get)
+
+    depthwise_kernel: jax.Array | None = weight(prefix="depthwise")
+    pointwise_kernel: jax.Array | None = weight(prefix="pointwise")
+    bias: jax.Array | None = weight()
+
+    rank: ClassVar[int]
+
+    @property
+    def input_spec(self) -> InputSpec:
+        axes = {}
+        if self.depthwise_kernel is not None:
+            axes = {channel_axis(self.data_format): self.depthwise_kernel.shape[-2]}
+        return InputSpec(ndim=self.rank + 2, axes=axes)
+
+    def build(self, key: jax.Array, x: Spec) -> Self:
+        channels = known_channels(self.where, x, channel_axis(self.data_format))
+        between = channels * self.depth_multiplier
+        return self.with_weights(
+            key,
+            depthwise_kernel=(*self.kernel_size, channels, self.depth_multiplier),
+            pointwise_kernel=(*(1,) * self.rank, between, self.filters),
+            bias=(self.filters,) if self.use_bias else None,
+        )
+
+    def call(self, x: jax.Array) -> jax.Array:
+        check_kernel_fits(self, x)
+        y = convolve_separable(
+            x,
+            self.depthwise_kernel,
+            self.pointwise_kernel,
+            self.strides,
+            self.padding,
+            self.data_format,
+            self.dilation_rate,
+        )
+        return add_bias_and_activate(self, y)
+
+
+class SeparableConv1D(_SeparableConvolution):
+    """Computes `activation(convolve_separable(x, ...) + bias)` over a sequence.
+
+    Args:
+        filters: the number `f` of outputs that the pointwise step makes.
+        kernel_size: the length of the window.
+        strides: the step of the window.
+        padding: "valid" for windows inside the input, "same" for as many steps as the input has
+            at stride 1.
+        data_format: "channels_last" (None means the same) for inputs (b, t, c), or
+            "channels_first" for (b, c, t).
+        dilation_rate: the distance of the cells that the depthwise kernel sees.
+        depth_multiplier: the number `m` of outputs of the depthwise step for each channel.
+        activation: a name or function; None is the identity.
+        use_bias: whether to add a bias.
+        depthwise_initializer: makes the depthwise kernel.
+        pointwise_initializer: makes the pointwise kernel.
+        bias_initializer: makes the bias.
+        depthwise_regularizer: a penalty on the depthwise kernel.
+        pointwise_regularizer: a penalty on the pointwise kernel.
+        bias_regularizer: a penalty on the bias.
+        activity_regularizer: a penalty on the output, divided by the batch size.
+        depthwise_constraint: projects the depthwise kernel after an update.
+        pointwise_constraint: projects the pointwise kernel after an update.
+        bias_constraint: projects the bias after an update.
+
+    Shapes:
+        (b, t, c) -> (b, t2, f); depthwise_kernel (k, c, m), pointwise_kernel
+        (1, c * m, f), bias (f,).
+
+    Raises:
+        ValueError: for inputs without a channel axis, with other channels than the kernels were
+            built for, or smaller than the depthwise kernel with padding "valid".
+
+    Example:
+        >>> import jax, jax.numpy as jnp, fkeras as fk
+        >>> layer = fk.layers.SeparableConv1D(4, 3, depth_multiplier=2)
+        >>> layer = layer.build(jax.random.key(0), (None, 8, 3))
+        >>> layer(jnp.ones((1, 8, 3))).shape
+        (1, 6, 4)
+
+    References:
+        Chollet, 2017, Xception: deep learning with depthwise separable convolutions,
+        https://arxiv.org/abs/1610.02357
+    """
+
+    kernel_size: tuple[int, ...] = option(convert=integers("SeparableConv1D: kernel_size", 1))
+    strides: tuple[int, ...] = option(1, convert=integers("SeparableConv1D: strides", 1))
+    dilation_rate: tuple[int, ...] = option(
+        1, convert=integers("SeparableConv1D: dilation_rate", 1)
+    )
+
+    rank: ClassVar[int] = 1
+
+
+class SeparableConv2D(_SeparableConvolution):
+    """Computes `activation(convolve_separable(x, ...) + bias)` over an image.
+
+    Args:
+        filters: the number `f` of outputs that the pointwise step makes.
+        kernel_size: height and width of the window, one integer where they are equal.
+        strides: the steps of the window along height and width.
+        padding: "valid" for windows inside the input, "same" for as many cells as the input has
+            at stride 1.
+        data_format: "channels_last" (None means the same) for inputs (b, h, w, c), or
+            "channels_first" for (b, c, h, w).
+        dilation_rate: the distance of the cells that the depthwise kernel sees.
+        depth_multiplier: the number `m` of outputs of the depthwise step for each channel.
+        activation: a name or function; None is the identity.
+        use_bias: whether to add a bias.
+        depthwise_initializer: makes the depthwise kernel.
+        pointwise_initializer: makes the pointwise kernel.
+        bias_initializer: makes the bias.
+        depthwise_regularizer: a penalty on the depthwise kernel.
+        pointwise_regularizer: a penalty on the pointwise kernel.
+        bias_regularizer: a penalty on the bias.
+        activity_regularizer: a penalty on the output, divided by the batch size.
+        depthwise_constraint: projects the depthwise kernel after an update.
+        pointwise_constraint: projects the pointwise kernel after an update.
+        bias_constraint: projects the bias after an update.
+
+    Shapes:
+        (b, h, w, c) -> (b, h2, w2, f); depthwise_kernel (kh, kw, c, m), pointwise_kernel
+        (1, 1, c * m, f), bias (f,).
+
+    Raises:
+        ValueError: for inputs without a channel axis, with other channels than the kernels were
+            built for, or smaller than the depthwise kernel with padding "valid".
+
+    Example:
+        >>> import jax, jax.numpy as jnp, fkeras as fk
+        >>> layer = fk.layers.SeparableConv2D(4, 3, depth_multiplier=2)
+        >>> layer = layer.build(jax.random.key(0), (None, 8, 8, 3))
+        >>> layer(jnp.ones((1, 8, 8, 3))).shape
+        (1, 6, 6, 4)
+
+    References:
+        Chollet, 2017, Xception: deep learning with depthwise separable convolutions,
+        https://arxiv.org/abs/1610.02357
+    """
+
+    kernel_size: tuple[int, ...] = option(convert=integers("SeparableConv2D: kernel_size", 2))
+    strides: tuple[int, ...] = option(1, convert=integers("SeparableConv2D: strides", 2))
+    dilation_rate: tuple[int, ...] = option(
+        1, convert=integers("SeparableConv2D: dilation_rate", 2)
+    )
+
+    rank: ClassVar[int] = 2
+
+
+SeparableConvolution1D, SeparableConvolution2D = SeparableConv1D, SeparableConv2D

@@ -1,0 +1,181 @@
+"""Spatial dropout: whole channels zeroed at random, one draw for all places of a channel."""
+
+from __future__ import annotations
+
+from typing import Any, ClassVar
+
+import jax
+import jax.numpy as jnp
+
+from fkeras.engine import Context, InputSpec, Layer, Output, option, subkey
+from fkeras.layers._arguments import data_format_name, fraction
+from fkeras.layers.dropout import dropout
+
+
+def spatial_dropout(
+    key: jax.Array, x: jax.Array, rate: float, data_format: str = "channels_last"
+) -> jax.Array:
+    """Zeroes each channel of each example with probability `rate`, divides the rest by `1 - rate`.
+
+    Args:
+        key: a PRNG key.
+        x: array of shape (b, ..., c), or (b, c, ...) with "channels_first".
+        rate: the share of channels to drop, from 0 to 1.
+        data_format: where the channels are.
+
+    Returns:
+        An array like `x`.
+
+    Example:
+        >>> import jax, jax.numpy as jnp
+        >>> y = spatial_dropout(jax.random.key(0), jnp.ones((4, 5, 2)), 0.5)
+        >>> bool((y == y[:, :1]).all())
+        True
+    """
+    channel = x.ndim - 1 if data_format == "channels_last" else 1
+    shape = tuple(x.shape[a] if a in (0, channel) else 1 for a in range(x.ndim))
+    return dropout(key, x, rate, shape)
+
+
+class _SpatialDropout(Layer):
+    """Zeroes whole channels in training; its classes say how many axes an input has."""
+
+    rate: float = option(convert=fraction("SpatialDropout: rate"))
+
+    rank: ClassVar[int]
+    supports_masking: ClassVar[bool] = True
+
+    @property
+    def input_spec(self) -> InputSpec:
+        return InputSpec(ndim=self.rank + 2)
+
+    def get_config(self) -> dict[str, Any]:
+        """The constructor's arguments; `trainable` only where False: Keras does not take it here."""
+        config = super().get_config()
+        if self.trainable:
+            del config["trainable"]
+        return config
+
+    def _drop(
+        self, context: Context, x: jax.Array, seed: int | None, data_format: str = "channels_last"
+    ) -> Output:
+        if context.training and self.rate > 0:
+            key = context.key if seed is None else subkey(context.key, seed)
+            if not jnp.issubdtype(x.dtype, jnp.floating):
+                x = x.astype(self.policy.compute_dtype)
+            x = spatial_dropout(key, x, self.rate, data_format)
+        return Output(x, mask=context.mask)
+
+
+class SpatialDropout1D(_SpatialDropout):
+    """Zeroes features of a sequence at all steps at once in training; nothing in inference.
+
+    What remains is divided by `1 - rate`. Neighbouring steps are alike, so that dropping single
+    elements would hide little. Training draws from the key of the call.
+
+    Args:
+        rate: the share to drop, from 0 to 1.
+        seed: folded into the key of each call; the key alone decides where it is None.
+
+    Shapes:
+        (b, t, c) -> (b, t, c).
+
+    Raises:
+        ValueError: for a rate outside of [0, 1]; in training without a key.
+
+    Example:
+        >>> import jax, jax.numpy as jnp, fkeras as fk
+        >>> layer = fk.layers.SpatialDropout1D(0.5)
+        >>> y = layer(jnp.ones((4, 5, 2)), training=True, key=jax.random.key(0))
+        >>> bool((y == y[:, :1]).all()), sorted(set(y.ravel().tolist()))
+        (True, [0.0, 2.0])
+
+    References:
+        Tompson et al., 2014, Efficient object localization using convolutional networks,
+        https://arxiv.org/abs/1411.4280
+    """
+
+    seed: int | None = option(None)
+
+    rank: ClassVar[int] = 1
+
+    def forward(self, context: Context, x: jax.Array) -> Output:
+        return self._drop(context, x, self.seed)
+
+
+class SpatialDropout2D(_SpatialDropout):
+    """Zeroes channels of an image at all places at once in training; nothing in inference.
+
+    What remains is divided by `1 - rate`. Neighbouring places are alike, so that dropping single
+    elements would hide little. Training draws from the key of the call.
+
+    Args:
+        rate: the share to drop, from 0 to 1.
+        data_format: "channels_last" (None means the same) for inputs (b, h, w, c), or
+            "channels_first" for (b, c, h, w).
+        seed: folded into the key of each call; the key alone decides where it is None.
+
+    Shapes:
+        (b, h, w, c) -> (b, h, w, c).
+
+    Raises:
+        ValueError: for a rate outside of [0, 1]; in training without a key.
+
+    Example:
+        >>> import jax, jax.numpy as jnp, fkeras as fk
+        >>> layer = fk.layers.SpatialDropout2D(0.5)
+        >>> y = layer(jnp.ones((4, 5, 5, 2)), training=True, key=jax.random.key(0))
+        >>> bool((y == y[:, :1, :1]).all())
+        True
+
+    References:
+        Tompson et al., 2014, Efficient object localization using convolutional networks,
+        https://arxiv.org/abs/1411.4280
+    """
+
+    data_format: str = option(None, convert=data_format_name)
+    seed: int | None = option(None)
+
+    rank: ClassVar[int] = 2
+
+    def forward(self, context: Context, x: jax.Array) -> Output:
+        return self._drop(context, x, self.seed, self.data_format)
+
+
+class SpatialDropout3D(_SpatialDropout):
+    """Zeroes channels of a volume at all places at once in training; nothing in inference.
+
+    What remains is divided by `1 - rate`. Neighbouring places are alike, so that dropping single
+    elements would hide little. Training draws from the key of the call.
+
+    Args:
+        rate: the share to drop, from 0 to 1.
+        data_format: "channels_last" (None means the same) for inputs (b, h, w, d, c), or
+            "channels_first" for (b, c, h, w, d).
+        seed: folded into the key of each call; the key alone decides where it is None.
+
+    Shapes:
+        (b, h, w, d, c) -> (b, h, w, d, c).
+
+    Raises:
+        ValueError: for a rate outside of [0, 1]; in training without a key.
+
+    Example:
+        >>> import jax, jax.numpy as jnp, fkeras as fk
+        >>> layer = fk.layers.SpatialDropout3D(0.5)
+        >>> y = layer(jnp.ones((4, 2, 2, 2, 3)), training=True, key=jax.random.key(0))
+        >>> bool((y == y[:, :1, :1, :1]).all())
+        True
+
+    References:
+        Tompson et al., 2014, Efficient object localization using convolutional networks,
+        https://arxiv.org/abs/1411.4280
+    """
+
+    data_format: str = option(None, convert=data_format_name)
+    seed: int | None = option(None)
+
+    rank: ClassVar[int] = 3
+
+    def forward(self, context: Context, x: jax.Array) -> Output:
+        return self._drop(context, x, self.seed, self.data_format)

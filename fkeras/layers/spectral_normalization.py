@@ -1,0 +1,138 @@
+"""`SpectralNormalization`: a layer whose kernel is divided by its largest singular value."""
+
+from __future__ import annotations
+
+from typing import Any, ClassVar
+
+import jax
+import jax.numpy as jnp
+
+from fkeras import initializers
+from fkeras.engine import Context, Layer, Output, option, subkey
+from fkeras.layers._arguments import positive_integer
+from fkeras.layers.wrapper import Wrapper
+
+_KERNELS = ("kernel", "embeddings")
+
+
+def _unit(vector: jax.Array) -> jax.Array:
+    square = jnp.sum(jnp.square(vector))
+    return vector * jnp.minimum(jax.lax.rsqrt(jnp.maximum(square, 1e-30)), 1e7)
+
+
+def spectral_norm(
+    kernel: jax.Array, vector_u: jax.Array, iterations: int = 1
+) -> tuple[jax.Array, jax.Array]:
+    """Estimates the largest singular value of a kernel by power iteration.
+
+    Args:
+        kernel: array of shape (..., u), taken as a matrix of u columns.
+        vector_u: array of shape (1, u): the estimate of the right singular vector to start from.
+        iterations: how often the matrix is applied back and forth.
+
+    Returns:
+        `(sigma, vector_u)`: a scalar, through which gradients reach the kernel, and the next
+        estimate of the vector, which has none. A kernel of zeros has sigma 0.
+
+    References:
+        Miyato et al., 2018, Spectral normalization, https://arxiv.org/abs/1802.05957
+
+    Example:
+        >>> import jax.numpy as jnp
+        >>> sigma, u = spectral_norm(jnp.diag(jnp.array([3.0, 1.0])), jnp.array([[1.0, 1.0]]), 8)
+        >>> round(float(sigma), 3), u.round(3)
+        (3.0, Array([[1., 0.]], dtype=float32))
+    """
+    matrix = jnp.reshape(kernel, (-1, kernel.shape[-1]))
+    fixed = jax.lax.stop_gradient(matrix)
+    u = jax.lax.stop_gradient(vector_u)
+    v = u
+    for _ in range(iterations):
+        v = _unit(u @ fixed.T)
+        u = _unit(v @ fixed)
+    return (v @ matrix @ u.T)[0, 0], u
+
+
+class SpectralNormalization(Wrapper):
+    """Runs a layer with its kernel divided by its largest singular value.
+
+    That bounds how much the layer can stretch its input, which steadies the critic of a GAN. The
+    value is estimated by power iteration from `vector_u`, which is state: each training call
+    moves it on, inference uses it and leaves it.
+
+    The kernel that is trained stays as it is, and what the layer computes with is made of it in
+    every call, in inference too. Keras writes the divided kernel over the trained one in training
+    calls and computes with the bare kernel in inference; where a training step keeps its values
+    apart, as on JAX, what is written is lost, and a trained Keras model then runs undivided. In
+    training the numbers are those of Keras; in inference they are those of training.
+
+    A kernel of zeros is not divided.
+
+    Args:
+        layer: a layer with a weight `kernel` or `embeddings`.
+        power_iterations: how often a call applies the kernel back and forth to find the value.
+
+    Shapes:
+        those of the layer inside; state vector_u (1, u) for a kernel (..., u).
+
+    Raises:
+        ValueError: for a layer without such a weight.
+
+    Example:
+        >>> import jax, jax.numpy as jnp, fkeras as fk
+        >>> layer = fk.layers.SpectralNormalization(fk.layers.Dense(1), power_iterations=3)
+        >>> layer = layer.build(jax.random.key(0), (None, 2))
+        >>> layer, _ = layer.set_weights([jnp.array([[3.0], [4.0]]), jnp.zeros(1)])
+        >>> layer(jnp.array([[5.0, 0.0]]), state=layer.init_state((None, 2)))
+        Array([[3.]], dtype=float32)
+
+    References:
+        Miyato et al., 2018, Spectral normalization for generative adversarial networks,
+        https://arxiv.org/abs/1802.05957
+    """
+
+    power_iterations: int = option(
+        1, convert=positive_integer("SpectralNormalization: power_iterations")
+    )
+
+    # in Keras the kernel is a weight of the wrapper too
+    early_weights: ClassVar[tuple[str, ...]] = tuple(f"layer/{name}" for name in _KERNELS)
+
+    @property
+    def stateful(self) -> bool:
+        return True
+
+    def init_state(self, *specs: Any) -> dict[str, Any]:
+        """The first vector, the same numbers every time: any that is not orthogonal will do."""
+        layer = self.layer
+        if not layer.built:
+            layer = jax.eval_shape(lambda key: layer.build(key, *specs), jax.random.key(0))
+        kernel = getattr(layer, self._kernel_name(layer))
+        draw = initializers.TruncatedNormal(stddev=0.02)
+        key = subkey(jax.random.key(0), "vector_u")
+        vector = draw(key, (1, kernel.shape[-1]), kernel.dtype)
+        return {"vector_u": vector, **super().init_state(*specs)}
+
+    def forward(self, context: Context, *inputs: Any, **options: Any) -> Output:
+        name = self._kernel_name(self.layer)
+        kernel = getattr(self.layer, name)
+        old = context.state["vector_u"]
+        sigma, vector = spectral_norm(kernel, old.astype(kernel.dtype), self.power_iterations)
+        zero = sigma == 0
+        sigma = jnp.where(zero, jnp.ones_like(sigma), sigma)
+        vector = jnp.where(zero, old, vector.astype(old.dtype))
+        layer = self.layer.replace(**{name: kernel / sigma})
+        out = layer.run(context.child("layer", mask=context.mask), *inputs, **options)
+        updates = {**context.state, "layer": out.updates} if out.updates else {}
+        if context.training and self.trainable:
+            updates = {**context.state, **updates, "vector_u": vector}
+        return Output(out.value, updates, out.losses, out.metrics, out.mask)
+
+    def _kernel_name(self, layer: Layer) -> str:
+        for name in _KERNELS:
+            if getattr(layer, name, None) is not None:
+                return name
+        raise ValueError(
+            f"{self.where}: expected a layer with a weight 'kernel' or 'embeddings', received "
+            f"{layer.where}, which has none. Wrap Dense, Embedding or a convolution."
+        )

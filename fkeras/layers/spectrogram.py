@@ -1,0 +1,283 @@
+"""Spectrograms of signals: `STFTSpectrogram` by trainable kernels, `MelSpectrogram` by mel bands."""
+
+from __future__ import annotations
+
+import math
+from typing import Any, ClassVar, Self
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+
+from fkeras import initializers
+from fkeras.engine import InputSpec, Layer, Spec, option, weight
+from fkeras.layers._arguments import data_format_name, one_of, positive_integer
+from fkeras.layers._dtypes import wide_dtype
+from fkeras.layers._spatial import channel_axis, check_window
+from fkeras.layers.depthwise_convolution import convolve_depthwise
+from fkeras.signal import stft
+
+_EPSILON = 1e-7
+_MODES = ("log", "magnitude", "psd", "real", "imag", "angle", "stft")
+
+
+def _optional(argument: str) -> Any:
+    convert = positive_integer(argument)
+    return lambda value: None if value is None else convert(value)
+
+
+class STFTSpectrogram(Layer):
+    """Computes the short-time Fourier transform of each channel by convolutions.
+
+    The kernels begin as cosines and sines under a window, and are weights that can be trained.
+
+    Args:
+        mode: "log", "magnitude" and "psd" (power) of the spectrum, its "real" or "imag" part, its
+            "angle", or "stft" for real and imaginary parts one after the other.
+        frame_length: the length of a frame.
+        frame_step: how far each frame is from the one before; half a frame where it is None.
+        fft_length: the length of the transform; None for the next power of two.
+        window: the name of a window, its numbers, or None for none.
+        periodic: whether a window of a name is periodic, and not symmetric.
+        scaling: "density", "spectrum" or None: what the window is divided by.
+        padding: "valid" for frames inside the signal, "same" for ceil(t / frame_step) of them.
+        expand_dims: whether frequencies have an axis of their own.
+        data_format: "channels_last" (None means the same) for signals (b, t, c), or
+            "channels_first" for (b, c, t).
+
+    Shapes:
+        (b, t, c) -> (b, t2, c * f), or with `expand_dims` (b, t2, f, c); with the channels first
+        (b, c * f, t2), or (b, c, t2, f). f is fft_length / 2 + 1, twice as much for "stft";
+        real_kernel and imag_kernel (frame_length, 1, fft_length / 2 + 1).
+
+    Raises:
+        ValueError: for unknown words, steps longer than a frame, and transforms shorter than one.
+        TypeError: for a signal of integers.
+
+    Example:
+        >>> import jax, jax.numpy as jnp, fkeras as fk
+        >>> layer = fk.layers.STFTSpectrogram("magnitude", 8, 4)
+        >>> layer = layer.build(jax.random.key(0), (None, 32, 1))
+        >>> layer(jnp.ones((2, 32, 1))).shape
+        (2, 7, 5)
+
+    References:
+        Allen and Rabiner, 1977, A unified approach to short-time Fourier analysis and synthesis.
+    """
+
+    mode: str = option("log", convert=one_of("STFTSpectrogram: mode", *_MODES))
+    frame_length: int = option(256, convert=positive_integer("STFTSpectrogram: frame_length"))
+    frame_step: int | None = option(None, convert=_optional("STFTSpectrogram: frame_step"))
+    fft_length: int | None = option(None, convert=_optional("STFTSpectrogram: fft_length"))
+    window: Any = option("hann")
+    periodic: bool = option(False)
+    scaling: str | None = option("density")
+    padding: str = option("valid", convert=one_of("STFTSpectrogram: padding", "valid", "same"))
+    expand_dims: bool = option(False)
+    data_format: str = option(None, convert=data_format_name)
+
+    real_kernel: jax.Array | None = weight()
+    imag_kernel: jax.Array | None = weight()
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        if self.frame_step is not None and self.frame_step > self.frame_length:
+            raise ValueError(
+                f"{self.where}: expected a frame_step of {self.frame_length} or less, the "
+                f"frame_length, received {self.frame_step}. Longer steps leave parts out."
+            )
+        if self.fft_length is not None and self.fft_length < self.frame_length:
+            raise ValueError(
+                f"{self.where}: expected an fft_length of {self.frame_length} or more, the "
+                f"frame_length, received {self.fft_length}. A frame must fit into the transform."
+            )
+        self.real_kernel_initializer  # noqa: B018  (checks window and scaling)
+
+    @property
+    def real_kernel_initializer(self) -> Any:
+        return initializers.STFT("real", self.window, self.scaling, self.periodic)
+
+    @property
+    def imag_kernel_initializer(self) -> Any:
+        return initializers.STFT("imag", self.window, self.scaling, self.periodic)
+
+    @property
+    def input_spec(self) -> InputSpec:
+        return InputSpec(ndim=3)
+
+    def build(self, key: jax.Array, x: Spec) -> Self:
+        length = self.fft_length or 2 ** math.ceil(math.log2(self.frame_length))
+        shape = (self.frame_length, 1, length // 2 + 1)
+        return self.with_weights(
+            key,
+            real_kernel=None if self.mode == "imag" else shape,
+            imag_kernel=None if self.mode == "real" else shape,
+        )
+
+    def call(self, x: jax.Array) -> jax.Array:
+        if not jnp.issubdtype(x.dtype, jnp.floating):
+            raise TypeError(
+                f"{self.where}: expected a signal of floating point numbers, received {x.dtype}. "
+                "Convert it: x.astype('float32')."
+            )
+        if self.padding == "valid":
+            extent = (self.frame_length,)
+            check_window(self.where, x, extent, "frame_length", self.data_format)
+        x = jnp.moveaxis(x, channel_axis(self.data_format), -1)
+        y = self._spectrum(x)  # (b, t, c, f)
+        if self.expand_dims:
+            order = (0, 1, 3, 2) if self.data_format == "channels_last" else (0, 2, 1, 3)
+            return jnp.transpose(y, order)
+        y = jnp.reshape(y, (*y.shape[:2], y.shape[2] * y.shape[3]))
+        return y if self.data_format == "channels_last" else jnp.swapaxes(y, 1, 2)
+
+    def _spectrum(self, x: jax.Array) -> jax.Array:
+        match self.mode:
+            case "real":
+                return self._convolve(x, self.real_kernel)
+            case "imag":
+                return self._convolve(x, self.imag_kernel)
+        real, imag = self._convolve(x, self.real_kernel), self._convolve(x, self.imag_kernel)
+        match self.mode:
+            case "stft":
+                return jnp.concatenate([real, imag], axis=-1)
+            case "angle":
+                return jnp.arctan2(imag, real)
+        power = jnp.square(real) + jnp.square(imag)
+        if self.mode == "psd":  # all but the first and last frequency stand for two
+            return power + jnp.pad(power[..., 1:-1], ((0, 0), (0, 0), (0, 0), (1, 1)))
+        magnitude = jnp.sqrt(jnp.maximum(power, _EPSILON))
+        return magnitude if self.mode == "magnitude" else jnp.log(jnp.maximum(magnitude, _EPSILON))
+
+    def _convolve(self, x: jax.Array, kernel: jax.Array) -> jax.Array:
+        channels = x.shape[-1]
+        each = jnp.broadcast_to(kernel, (kernel.shape[0], channels, kernel.shape[2]))
+        step = self.frame_step or self.frame_length // 2
+        y = convolve_depthwise(x, each.astype(x.dtype), (step,), self.padding)
+        return jnp.reshape(y, (*y.shape[:2], channels, kernel.shape[2]))
+
+
+def mel_weights(
+    num_mel_bins: int, num_bins: int, sampling_rate: float, min_freq: float, max_freq: float
+) -> np.ndarray:
+    """The weights of frequencies in bands that are triangles of equal width in mel.
+
+    Args:
+        num_mel_bins: how many bands.
+        num_bins: how many frequencies, from 0 to half the sampling rate.
+        sampling_rate: in hertz.
+        min_freq: where the lowest band begins, in hertz.
+        max_freq: where the highest band ends, in hertz.
+
+    Returns:
+        An array of shape (num_bins, num_mel_bins).
+
+    Example:
+        >>> mel_weights(2, 5, 16, 0.0, 8.0).shape
+        (5, 2)
+    """
+    frequencies = _mel(np.linspace(0.0, sampling_rate / 2, num_bins))[:, None]
+    edges = np.linspace(_mel(np.float64(min_freq)), _mel(np.float64(max_freq)), num_mel_bins + 2)
+    low, middle, high = edges[None, :-2], edges[None, 1:-1], edges[None, 2:]
+    rising = (frequencies - low) / (middle - low)
+    falling = (high - frequencies) / (high - middle)
+    weights = np.maximum(0.0, np.minimum(rising, falling))
+    weights[0] = 0.0  # the mean of the signal is in no band
+    return weights
+
+
+def _mel(hertz: Any) -> Any:
+    return 1127.0 * np.log1p(hertz / 700.0)
+
+
+class MelSpectrogram(Layer):
+    """Computes the power of signals in bands of the mel scale, as ears tell pitches apart.
+
+    `top_db` counts from the maximum of each signal; in Keras 3.15 from that of the whole batch, so
+    that there a signal's numbers depend on its neighbours.
+
+    Args:
+        fft_length: the length of the transform.
+        sequence_stride: how far each frame is from the one before.
+        sequence_length: the length of the window; `fft_length` where it is None.
+        window: "hann", "hamming", numbers, or None.
+        sampling_rate: the steps of the signal in a second.
+        num_mel_bins: how many bands.
+        min_freq: where the lowest band begins, in hertz.
+        max_freq: where the highest ends; half the sampling rate where it is None.
+        power_to_db: whether the powers are given in decibels.
+        top_db: how many decibels below the maximum of a signal its other numbers may be.
+        mag_exp: to what power magnitudes are raised: 2 for powers, 1 for magnitudes.
+        min_power: the least power that is told apart, in decibels.
+        ref_power: the power of 0 decibels.
+
+    Shapes:
+        (b, t) -> (b, num_mel_bins, frames), (t,) -> (num_mel_bins, frames), where frames is
+        t // sequence_stride + 1 for an even `fft_length`.
+
+    Raises:
+        ValueError: for a window longer than the transform.
+
+    Example:
+        >>> import jax.numpy as jnp, fkeras as fk
+        >>> layer = fk.layers.MelSpectrogram(64, 32, num_mel_bins=8)
+        >>> layer(jnp.sin(jnp.arange(256.0))[None]).shape
+        (1, 8, 9)
+
+    References:
+        Stevens, Volkmann and Newman, 1937, A scale for the measurement of the psychological
+        magnitude pitch.
+    """
+
+    fft_length: int = option(2048, convert=positive_integer("MelSpectrogram: fft_length"))
+    sequence_stride: int = option(512, convert=positive_integer("MelSpectrogram: sequence_stride"))
+    sequence_length: int | None = option(None, convert=_optional("MelSpectrogram: sequence_length"))
+    window: Any = option("hann")
+    sampling_rate: float = option(16000)
+    num_mel_bins: int = option(128, convert=positive_integer("MelSpectrogram: num_mel_bins"))
+    min_freq: float = option(20.0)
+    max_freq: float | None = option(None)
+    power_to_db: bool = option(True)
+    top_db: float = option(80.0)
+    mag_exp: float = option(2.0)
+    min_power: float = option(1e-10)
+    ref_power: float = option(1.0)
+
+    autocast: ClassVar[bool] = False
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        # as Keras writes them, so that a layer equals the one that its configuration makes
+        object.__setattr__(self, "sequence_length", self.sequence_length or self.fft_length)
+        object.__setattr__(self, "max_freq", self.max_freq or int(self.sampling_rate / 2))
+        if self.sequence_length > self.fft_length:
+            raise ValueError(
+                f"{self.where}: expected a sequence_length of {self.fft_length} or less, the "
+                f"fft_length, received {self.sequence_length}. The window must fit into the "
+                "transform."
+            )
+
+    def call(self, x: jax.Array) -> jax.Array:
+        x = x.astype(wide_dtype(jnp.dtype(self.policy.compute_dtype)))
+        window = self.window
+        window = window if window is None or isinstance(window, str) else np.asarray(window)
+        parts = stft(x, self.sequence_length, self.sequence_stride, self.fft_length, window)
+        power = jnp.square(parts[0]) + jnp.square(parts[1])
+        if self.mag_exp != 2:
+            silent = power == 0  # where a root has no slope
+            root = jnp.where(silent, 1, power) ** (self.mag_exp / 2)
+            power = jnp.where(silent, 0, root)
+        bands = mel_weights(
+            self.num_mel_bins,
+            self.fft_length // 2 + 1,
+            self.sampling_rate,
+            self.min_freq,
+            self.max_freq,
+        )
+        y = jnp.swapaxes(power @ jnp.asarray(bands, x.dtype), -1, -2)
+        return (self._decibels(y) if self.power_to_db else y).astype(self.policy.compute_dtype)
+
+    def _decibels(self, y: jax.Array) -> jax.Array:
+        reference = 10.0 * math.log10(max(abs(self.ref_power), self.min_power))
+        y = 10.0 * jnp.log10(jnp.maximum(y, self.min_power)) - reference
+        return jnp.maximum(y, jnp.max(y, axis=(-2, -1), keepdims=True) - self.top_db)

@@ -1,0 +1,335 @@
+"""Transposed convolutions: `Conv1DTranspose`, `Conv2DTranspose`, `Conv3DTranspose`.
+
+A convolution reads one cell of its output out of a window of its input. The transposed convolution
+goes the other way: each cell of the input writes its multiple of the kernel into a window of the
+output, the windows a stride apart, and what falls on one cell is added. It is the gradient of a
+convolution by its input, and so makes large images of small ones.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any, ClassVar, Self
+
+import jax
+import jax.numpy as jnp
+from jax import lax
+
+from fkeras import activations, constraints, initializers, regularizers
+from fkeras.engine import InputSpec, Layer, Spec, option, weight
+from fkeras.layers._arguments import data_format_name, integers, one_of, positive_integer
+from fkeras.layers._convolving import add_bias_and_activate, check_steps, known_channels
+from fkeras.layers._spatial import channel_axis
+
+
+def convolve_transpose(
+    x: jax.Array,
+    kernel: jax.Array,
+    strides: Sequence[int],
+    padding: str = "valid",
+    output_padding: Sequence[int] | None = None,
+    data_format: str = "channels_last",
+    dilation_rate: Sequence[int] | None = None,
+) -> jax.Array:
+    """Adds up the kernels that each cell of `x` scales, `strides` cells apart.
+
+    An axis of n cells becomes one of this size, where e is the kernel's extent
+    (k - 1) * dilation_rate + 1, s the stride and p the output padding:
+
+        =======  =======================  =======================
+        padding  without p                with p
+        =======  =======================  =======================
+        "valid"  (n - 1) * s + max(e, s)  (n - 1) * s + e + p
+        "same"   n * s                    (n - 1) * s + e % 2 + p
+        =======  =======================  =======================
+
+    Args:
+        x: array of shape (b, *sizes, c), or (b, c, *sizes) where the channels come first;
+            integers are converted to the kernel's dtype.
+        kernel: array of shape (*kernel_size, f, c).
+        strides: the distance of the windows of neighbouring cells along each axis.
+        padding: "valid" for all that the windows cover, "same" for `strides` times the sizes.
+        output_padding: the cells to add to the smallest size that fits, along each axis; None
+            for the sizes above.
+        data_format: "channels_last" or "channels_first".
+        dilation_rate: the distance of the cells that the kernel writes to along each axis.
+
+    Returns:
+        An array of shape (b, *new_sizes, f), or (b, f, *new_sizes).
+
+    Example:
+        >>> import jax.numpy as jnp
+        >>> x, kernel = jnp.array([[[1.0], [10.0]]]), jnp.array([[[1.0]], [[2.0]], [[3.0]]])
+        >>> convolve_transpose(x, kernel, (2,)).ravel()
+        Array([ 1.,  2., 13., 20., 30.], dtype=float32)
+
+    References:
+        Dumoulin and Visin, 2016, A guide to convolution arithmetic for deep learning,
+        https://arxiv.org/abs/1603.07285
+    """
+    rank = x.ndim - 2
+    dilation_rate = (1,) * rank if dilation_rate is None else tuple(dilation_rate)
+    extra = (None,) * rank if output_padding is None else tuple(output_padding)
+    pads = [
+        _pads((size - 1) * rate + 1, stride, padding, more)
+        for size, rate, stride, more in zip(
+            kernel.shape[:-2], dilation_rate, strides, extra, strict=True
+        )
+    ]
+    axes = "DHW"[-rank:]
+    images = f"N{axes}C" if data_format == "channels_last" else f"NC{axes}"
+    return lax.conv_general_dilated(
+        x.astype(kernel.dtype),
+        jnp.flip(kernel, range(rank)),
+        (1,) * rank,
+        pads,
+        lhs_dilation=tuple(strides),
+        rhs_dilation=dilation_rate,
+        dimension_numbers=(images, f"{axes}OI", images),
+    )
+
+
+def _pads(extent: int, stride: int, padding: str, output_padding: int | None) -> tuple[int, int]:
+    """The zeros before and after an axis whose cells already stand a stride apart."""
+    if padding == "valid":
+        more = max(stride - extent, 0) if output_padding is None else output_padding
+        return extent - 1, extent - 1 + more
+    if output_padding is None:
+        total = extent + stride - 2
+    else:
+        total = extent + extent % 2 - 2 + output_padding
+    # the odd zero stands in front, but a zero that no window of the kernel reaches stands behind
+    before = min(total - total // 2, extent - 1)
+    return before, total - before
+
+
+class _TransposedConvolution(Layer):
+    """Computes `activation(convolve_transpose(x, kernel) + bias)` over `rank` axes."""
+
+    filters: int = option(convert=positive_integer("ConvTranspose: filters"))
+    kernel_size: tuple[int, ...] = option()
+    strides: tuple[int, ...] = option(1)
+    padding: str = option("valid", convert=one_of("ConvTranspose: padding", "valid", "same"))
+    output_padding: tuple[int, ...] | None = option(None)
+    data_format: str = option(None, convert=data_format_name)
+    dilation_rate: tuple[int, ...] = option(1)
+    activation: Callable | None = option(None, convert=activations.get)
+    use_bias: bool = option(True)
+    kernel_initializer: Any = option("glorot_uniform", convert=initializers.get)
+    bias_initializer: Any = option("zeros", convert=initializers.get)
+    kernel_regularizer: Any = option(None, convert=regularizers.get)
+    bias_regularizer: Any = option(None, convert=regularizers.get)
+    activity_regularizer: Any = option(None, convert=regularizers.get)
+    kernel_constraint: Any = option(None, convert=constraints.get)
+    bias_constraint: Any = option(None, convert=constraints.get)
+
+    kernel: jax.Array | None = weight()
+    bias: jax.Array | None = weight()
+
+    rank: ClassVar[int]
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        check_steps(self.where, self.strides, self.dilation_rate)
+        pairs = zip(self.output_padding or (), self.strides, strict=False)
+        if any(more >= stride for more, stride in pairs):
+            raise ValueError(
+                f"{self.where}: expected output_padding below strides={self.strides} along each "
+                f"axis, received output_padding={self.output_padding}. A stride decides among as "
+                "many sizes as it has cells: give less, or None."
+            )
+
+    @property
+    def input_spec(self) -> InputSpec:
+        axes = {}
+        if self.kernel is not None:
+            axes = {channel_axis(self.data_format): self.kernel.shape[-1]}
+        return InputSpec(ndim=self.rank + 2, axes=axes)
+
+    def build(self, key: jax.Array, x: Spec) -> Self:
+        channels = known_channels(self.where, x, channel_axis(self.data_format))
+        shape = (*self.kernel_size, self.filters, channels)
+        return self.with_weights(key, kernel=shape, bias=(self.filters,) if self.use_bias else None)
+
+    def call(self, x: jax.Array) -> jax.Array:
+        y = convolve_transpose(
+            x,
+            self.kernel,
+            self.strides,
+            self.padding,
+            self.output_padding,
+            self.data_format,
+            self.dilation_rate,
+        )
+        return add_bias_and_activate(self, y)
+
+
+def _output_padding(argument: str, rank: int) -> Callable[[Any], tuple[int, ...] | None]:
+    convert = integers(argument, rank, least=0)
+    return lambda value: None if value is None else convert(value)
+
+
+class Conv1DTranspose(_TransposedConvolution):
+    """Computes `activation(convolve_transpose(x, kernel) + bias)` over a sequence.
+
+    Args:
+        filters: the number `f` of filters, the channels of the output.
+        kernel_size: the length of the window.
+        strides: how many cells apart neighbouring cells of the input write.
+        padding: "valid" for all that the windows cover, "same" for `strides` times the size.
+        output_padding: how many cells to add to the smallest size that fits, below the strides;
+            None for (n - 1) * stride + max(extent, stride) cells with "valid", n * stride
+            with "same".
+        data_format: "channels_last" (None means the same) for inputs (b, t, c), or
+            "channels_first" for (b, c, t).
+        dilation_rate: the distance of the cells that the kernel writes to; above 1 only where the
+            strides are 1.
+        activation: a name or function; None is the identity.
+        use_bias: whether to add a bias.
+        kernel_initializer: makes the kernel.
+        bias_initializer: makes the bias.
+        kernel_regularizer: a penalty on the kernel.
+        bias_regularizer: a penalty on the bias.
+        activity_regularizer: a penalty on the output, divided by the batch size.
+        kernel_constraint: projects the kernel after an update.
+        bias_constraint: projects the bias after an update.
+
+    Shapes:
+        (b, t, c) -> (b, t2, f); kernel (k, f, c), bias (f,).
+
+    Raises:
+        ValueError: for strides and dilation together, an output padding that is not below the
+            strides, and inputs without a channel axis or with other channels than the kernel was
+            built for.
+
+    Example:
+        >>> import jax, jax.numpy as jnp, fkeras as fk
+        >>> layer = fk.layers.Conv1DTranspose(8, 3, 2, "same", activation="relu")
+        >>> layer = layer.build(jax.random.key(0), (None, 8, 3))
+        >>> layer(jnp.ones((1, 8, 3))).shape
+        (1, 16, 8)
+    """
+
+    kernel_size: tuple[int, ...] = option(convert=integers("Conv1DTranspose: kernel_size", 1))
+    strides: tuple[int, ...] = option(1, convert=integers("Conv1DTranspose: strides", 1))
+    output_padding: tuple[int, ...] | None = option(
+        None, convert=_output_padding("Conv1DTranspose: output_padding", 1)
+    )
+    dilation_rate: tuple[int, ...] = option(
+        1, convert=integers("Conv1DTranspose: dilation_rate", 1)
+    )
+
+    rank: ClassVar[int] = 1
+
+
+class Conv2DTranspose(_TransposedConvolution):
+    """Computes `activation(convolve_transpose(x, kernel) + bias)` over an image.
+
+    Args:
+        filters: the number `f` of filters, the channels of the output.
+        kernel_size: height and width of the window, one integer where they are equal.
+        strides: how many cells apart neighbouring cells of the input write along height and
+            width.
+        padding: "valid" for all that the windows cover, "same" for `strides` times the sizes.
+        output_padding: how many cells to add to the smallest size that fits, below the strides;
+            None for (n - 1) * stride + max(extent, stride) cells with "valid", n * stride
+            with "same".
+        data_format: "channels_last" (None means the same) for inputs (b, h, w, c), or
+            "channels_first" for (b, c, h, w).
+        dilation_rate: the distance of the cells that the kernel writes to; above 1 only where the
+            strides are 1.
+        activation: a name or function; None is the identity.
+        use_bias: whether to add a bias.
+        kernel_initializer: makes the kernel.
+        bias_initializer: makes the bias.
+        kernel_regularizer: a penalty on the kernel.
+        bias_regularizer: a penalty on the bias.
+        activity_regularizer: a penalty on the output, divided by the batch size.
+        kernel_constraint: projects the kernel after an update.
+        bias_constraint: projects the bias after an update.
+
+    Shapes:
+        (b, h, w, c) -> (b, h2, w2, f); kernel (kh, kw, f, c), bias (f,).
+
+    Raises:
+        ValueError: for strides and dilation together, an output padding that is not below the
+            strides, and inputs without a channel axis or with other channels than the kernel was
+            built for.
+
+    Example:
+        >>> import jax, jax.numpy as jnp, fkeras as fk
+        >>> layer = fk.layers.Conv2DTranspose(8, 3, 2, "same", activation="relu")
+        >>> layer = layer.build(jax.random.key(0), (None, 7, 7, 3))
+        >>> layer(jnp.ones((1, 7, 7, 3))).shape
+        (1, 14, 14, 8)
+    """
+
+    kernel_size: tuple[int, ...] = option(convert=integers("Conv2DTranspose: kernel_size", 2))
+    strides: tuple[int, ...] = option(1, convert=integers("Conv2DTranspose: strides", 2))
+    output_padding: tuple[int, ...] | None = option(
+        None, convert=_output_padding("Conv2DTranspose: output_padding", 2)
+    )
+    dilation_rate: tuple[int, ...] = option(
+        1, convert=integers("Conv2DTranspose: dilation_rate", 2)
+    )
+
+    rank: ClassVar[int] = 2
+
+
+class Conv3DTranspose(_TransposedConvolution):
+    """Computes `activation(convolve_transpose(x, kernel) + bias)` over a volume.
+
+    Args:
+        filters: the number `f` of filters, the channels of the output.
+        kernel_size: the three sizes of the window, one integer where they are equal.
+        strides: how many cells apart neighbouring cells of the input write along the
+            three axes.
+        padding: "valid" for all that the windows cover, "same" for `strides` times the sizes.
+        output_padding: how many cells to add to the smallest size that fits, below the strides;
+            None for (n - 1) * stride + max(extent, stride) cells with "valid", n * stride
+            with "same".
+        data_format: "channels_last" (None means the same) for inputs (b, d1, d2, d3, c), or
+            "channels_first" for (b, c, d1, d2, d3).
+        dilation_rate: the distance of the cells that the kernel writes to; above 1 only where the
+            strides are 1.
+        activation: a name or function; None is the identity.
+        use_bias: whether to add a bias.
+        kernel_initializer: makes the kernel.
+        bias_initializer: makes the bias.
+        kernel_regularizer: a penalty on the kernel.
+        bias_regularizer: a penalty on the bias.
+        activity_regularizer: a penalty on the output, divided by the batch size.
+        kernel_constraint: projects the kernel after an update.
+        bias_constraint: projects the bias after an update.
+
+    Shapes:
+        (b, d1, d2, d3, c) -> (b, e1, e2, e3, f); kernel (k1, k2, k3, f, c), bias (f,).
+
+    Raises:
+        ValueError: for strides and dilation together, an output padding that is not below the
+            strides, and inputs without a channel axis or with other channels than the kernel was
+            built for.
+
+    Example:
+        >>> import jax, jax.numpy as jnp, fkeras as fk
+        >>> layer = fk.layers.Conv3DTranspose(8, 3, 2, "same", activation="relu")
+        >>> layer = layer.build(jax.random.key(0), (None, 4, 4, 4, 3))
+        >>> layer(jnp.ones((1, 4, 4, 4, 3))).shape
+        (1, 8, 8, 8, 8)
+    """
+
+    kernel_size: tuple[int, ...] = option(convert=integers("Conv3DTranspose: kernel_size", 3))
+    strides: tuple[int, ...] = option(1, convert=integers("Conv3DTranspose: strides", 3))
+    output_padding: tuple[int, ...] | None = option(
+        None, convert=_output_padding("Conv3DTranspose: output_padding", 3)
+    )
+    dilation_rate: tuple[int, ...] = option(
+        1, convert=integers("Conv3DTranspose: dilation_rate", 3)
+    )
+
+    rank: ClassVar[int] = 3
+
+
+Convolution1DTranspose = Conv1DTranspose
+Convolution2DTranspose = Conv2DTranspose
+Convolution3DTranspose = Conv3DTranspose

@@ -1,0 +1,167 @@
+"""Label sequences out of the scores of a CTC model: greedy decoding and beam search."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+
+__all__ = ("beam_search_decode", "ctc_decode", "greedy_decode")
+
+_NONE = -1  # fills up label sequences
+
+
+def ctc_decode(
+    inputs: Any,
+    sequence_lengths: Any,
+    strategy: str = "greedy",
+    beam_width: int = 100,
+    top_paths: int = 1,
+    merge_repeated: bool = True,
+    mask_index: int | None = 0,
+) -> tuple[jax.Array, jax.Array]:
+    """`(labels, scores)`: the likeliest label sequences of scores over time.
+
+    Args:
+        inputs: scores of classes, (b, t, classes); logarithms of probabilities for the greedy
+            strategy, any scores for beam search, which normalizes them.
+        sequence_lengths: how many steps of each example count, (b,).
+        strategy: "greedy" takes the best class of each step; "beam_search" adds up all ways to
+            write the same labels, over the `beam_width` best beginnings.
+        beam_width: how many beginnings beam search keeps.
+        top_paths: how many sequences beam search returns.
+        merge_repeated: whether greedy decoding makes one label out of equal classes in a row.
+        mask_index: the class of the blank; the last class where it is None.
+
+    Returns:
+        Labels (paths, b, t), filled up with -1, and their scores (b, paths): the negative sum of
+        the best scores for the greedy strategy, the logarithm of the probability for beam search.
+
+    Raises:
+        ValueError: for another strategy.
+
+    Example:
+        >>> import jax, jax.numpy as jnp
+        >>> scores = jnp.log(jax.nn.one_hot(jnp.array([[1, 1, 0, 2]]), 3) + 1e-6)
+        >>> labels, _ = ctc_decode(scores, jnp.array([4]))
+        >>> labels.tolist()
+        [[[1, 2, -1, -1]]]
+
+    References:
+        Graves et al., Connectionist temporal classification (2006); Hannun et al., First-pass
+        large vocabulary continuous speech recognition (2014), arxiv.org/abs/1408.2873.
+    """
+    inputs = jnp.asarray(inputs)
+    inputs = inputs if inputs.dtype == jnp.float64 else inputs.astype("float32")
+    lengths = jnp.asarray(sequence_lengths).astype("int32")
+    blank = inputs.shape[-1] - 1 if mask_index is None else mask_index
+    if strategy == "greedy":
+        return greedy_decode(inputs, lengths, merge_repeated, blank)
+    if strategy == "beam_search":
+        return beam_search_decode(inputs, lengths, beam_width, top_paths, blank)
+    raise ValueError(
+        f"ctc_decode: strategy: expected 'greedy' or 'beam_search', received {strategy!r}. The "
+        "first is fast, the second is better where classes are uncertain."
+    )
+
+
+def greedy_decode(
+    inputs: jax.Array, lengths: jax.Array, merge_repeated: bool = True, blank: int = 0
+) -> tuple[jax.Array, jax.Array]:
+    """The best class of each step without blanks; see `ctc_decode`."""
+    steps = inputs.shape[1]
+    ended = jnp.arange(steps, dtype="int32")[None, :] >= lengths[:, None]
+    classes = jnp.where(ended, blank, jnp.argmax(inputs, axis=-1).astype("int32"))
+    scores = jnp.where(ended, 0, jnp.max(inputs, axis=-1))
+    kept = classes != blank
+    if merge_repeated:
+        same = classes[:, 1:] == classes[:, :-1]
+        kept &= ~jnp.pad(same, ((0, 0), (1, 0)))
+    # a stable sort moves what is kept to the front
+    order = jnp.argsort(~kept, axis=-1, stable=True)
+    labels = jnp.take_along_axis(jnp.where(kept, classes, _NONE), order, axis=-1)
+    return labels[None], -jnp.sum(scores, axis=1, keepdims=True)
+
+
+def beam_search_decode(
+    inputs: jax.Array,
+    lengths: jax.Array,
+    beam_width: int = 100,
+    top_paths: int = 1,
+    blank: int = 0,
+) -> tuple[jax.Array, jax.Array]:
+    """The sequences of the highest probability by prefix beam search; see `ctc_decode`."""
+    if top_paths > beam_width:
+        raise ValueError(
+            f"ctc_decode: expected top_paths of {beam_width} or less, the beam_width, received "
+            f"{top_paths}. Search with a wider beam."
+        )
+    logs = jax.nn.log_softmax(inputs, axis=-1)
+    live = jnp.arange(inputs.shape[1], dtype="int32")[None, :] < lengths[:, None]
+
+    def decode(logs: jax.Array, live: jax.Array) -> tuple[jax.Array, jax.Array]:
+        def step(beam: tuple, now: tuple) -> tuple[tuple, None]:
+            scores, counts = now
+            moved = _advance(beam, scores, blank)
+            return jax.tree.map(lambda a, b: jnp.where(counts, a, b), moved, beam), None
+
+        (paths, _, ends, others), _ = jax.lax.scan(step, _start(logs, beam_width), (logs, live))
+        scores, best = jax.lax.top_k(jnp.logaddexp(ends, others), top_paths)
+        return paths[best], scores
+
+    paths, scores = jax.vmap(decode)(logs, live)
+    return jnp.swapaxes(paths, 0, 1), scores
+
+
+def _start(logs: jax.Array, width: int) -> tuple:
+    """A beam that holds the empty sequence alone: paths, lengths, scores with and without blank."""
+    steps = logs.shape[0]
+    nothing = jnp.full((width,), -jnp.inf, logs.dtype)
+    paths = jnp.full((width, steps), _NONE, "int32")
+    return paths, jnp.zeros((width,), "int32"), nothing.at[0].set(0), nothing
+
+
+def _advance(beam: tuple, scores: jax.Array, blank: int) -> tuple:
+    """The beam one step later.
+
+    A sequence stays as it is by a blank, or by its last label once more; it grows by any label,
+    by its last one only after a blank. Sequences of a beam differ, so one that has grown can only
+    meet one that stays: the one whose beginning it was.
+    """
+    paths, sizes, ends, others = beam  # ends: the last step was a blank
+    width, steps = paths.shape
+    classes = scores.shape[0]
+    total = jnp.logaddexp(ends, others)
+    last = jnp.take_along_axis(paths, jnp.maximum(sizes - 1, 0)[:, None], axis=1)[:, 0]
+    last = jnp.where(sizes > 0, last, _NONE)
+    stay_blank = total + scores[blank]
+    stay_label = jnp.where(sizes > 0, others + scores[jnp.maximum(last, 0)], -jnp.inf)
+
+    labels = jnp.arange(classes, dtype="int32")
+    repeats = labels[None, :] == last[:, None]
+    grow = jnp.where(repeats, ends[:, None], total[:, None]) + scores[None, :]
+    grow = jnp.where((labels == blank)[None, :], -jnp.inf, grow)
+
+    # parent[i, j]: sequence j is sequence i and one label more
+    places = jnp.arange(steps, dtype="int32")
+    before = jnp.where(places[None, :] < (sizes - 1)[:, None], paths, _NONE)
+    parent = jnp.all(paths[:, None, :] == before[None, :, :], axis=-1)
+    alive = total > -jnp.inf
+    parent &= (sizes[None, :] == sizes[:, None] + 1) & alive[:, None] & alive[None, :]
+    met = jnp.where(parent, grow[:, jnp.maximum(last, 0)], -jnp.inf)
+    stay_label = jnp.logaddexp(stay_label, jnp.max(met, axis=0))
+    taken = parent[:, :, None] & (last[None, :, None] == labels[None, None, :])
+    grow = jnp.where(jnp.any(taken, axis=1), -jnp.inf, grow)
+
+    candidates = jnp.concatenate([jnp.logaddexp(stay_blank, stay_label), jnp.ravel(grow)])
+    _, chosen = jax.lax.top_k(candidates, width)
+    grown = chosen >= width
+    source = jnp.where(grown, (chosen - width) // classes, chosen)
+    label = ((chosen - width) % classes).astype("int32")
+    put = grown[:, None] & (places[None, :] == sizes[source][:, None])
+    new_paths = jnp.where(put, label[:, None], paths[source])
+    new_sizes = sizes[source] + grown.astype("int32")
+    new_ends = jnp.where(grown, -jnp.inf, stay_blank[source])
+    new_others = jnp.where(grown, candidates[chosen], stay_label[source])
+    return new_paths, new_sizes, new_ends, new_others

@@ -1,0 +1,110 @@
+"""Losses of regions: how much of what is marked overlaps with what should be."""
+
+from __future__ import annotations
+
+from typing import Any, ClassVar
+
+import jax
+import jax.numpy as jnp
+
+from fkeras.engine.config import option
+from fkeras.losses.loss import Loss
+from fkeras.losses.regression import EPSILON, floats
+
+_Axes = int | tuple[int, ...] | None
+
+
+def dice(y_true: Any, y_pred: Any, axis: _Axes = None) -> jax.Array:
+    """1 - 2 * sum(y * p) / (sum(y) + sum(p) + 1e-7).
+
+    Args:
+        y_true: 0 or 1, any shape.
+        y_pred: probabilities of 1, the same shape.
+        axis: the axis or axes of the sums; None for all, which gives one number.
+
+    Returns:
+        The losses, with the axes that are not summed. So do all functions of this module.
+
+    Example:
+        >>> import jax.numpy as jnp
+        >>> dice(jnp.array([1.0, 1.0]), jnp.array([1.0, 0.0])).round(4)
+        Array(0.3333, dtype=float32)
+
+    References:
+        Milletari et al. 2016, V-Net, https://arxiv.org/abs/1606.04797
+    """
+    y_true, y_pred = floats(y_true, y_pred)
+    both = jnp.sum(y_true * y_pred, axis=axis)
+    return 1.0 - 2.0 * both / (jnp.sum(y_true, axis=axis) + jnp.sum(y_pred, axis=axis) + EPSILON)
+
+
+def tversky(
+    y_true: Any, y_pred: Any, alpha: float = 0.5, beta: float = 0.5, axis: _Axes = None
+) -> jax.Array:
+    """1 - sum(y * p) / (sum(y * p) + alpha * sum(y * (1 - p)) + beta * sum((1 - y) * p) + 1e-7).
+
+    Args:
+        y_true: 0 or 1, any shape.
+        y_pred: probabilities of 1, the same shape.
+        alpha: the weight of what is missed. Keras's text calls these the false positives; its
+            numbers are those that are computed here.
+        beta: the weight of what is marked and should not be.
+        axis: the axis or axes of the sums; None for all, which gives one number.
+
+    Example:
+        >>> import jax.numpy as jnp
+        >>> tversky(jnp.array([1.0, 1.0]), jnp.array([1.0, 0.0]), alpha=1.0).round(4)
+        Array(0.5, dtype=float32)
+
+    References:
+        Salehi et al. 2017, Tversky loss function for image segmentation,
+        https://arxiv.org/abs/1706.05721
+    """
+    y_true, y_pred = floats(y_true, y_pred)
+    both = jnp.sum(y_true * y_pred, axis=axis)
+    missed = jnp.sum(y_true * (1.0 - y_pred), axis=axis)
+    extra = jnp.sum((1.0 - y_true) * y_pred, axis=axis)
+    return 1.0 - both / (both + alpha * missed + beta * extra + EPSILON)
+
+
+class Dice(Loss):
+    """`dice` as a loss. The further arguments are those of `Loss`.
+
+    Args:
+        axis: the axis or axes of the sums, such as (1, 2, 3) for one loss an image; None for one
+            loss of the whole batch.
+
+    Example:
+        >>> Dice(axis=1)([[1.0, 1.0], [1.0, 0.0]], [[1.0, 1.0], [0.0, 1.0]]).round(4)
+        Array(0.5, dtype=float32)
+    """
+
+    targets: ClassVar[str] = "values"
+    axis: _Axes = option(None, kw_only=True)
+    name: str | None = option("dice", kw_only=True)
+
+    def call(self, y_true: jax.Array, y_pred: jax.Array) -> jax.Array:
+        return dice(y_true, y_pred, self.axis)
+
+
+class Tversky(Loss):
+    """`tversky` as a loss. The further arguments are those of `Loss`.
+
+    Args:
+        alpha: the weight of what is missed.
+        beta: the weight of what is marked and should not be.
+        axis: the axis or axes of the sums; None for one loss of the whole batch.
+
+    Example:
+        >>> Tversky(0.5, 0.5) == Tversky()
+        True
+    """
+
+    targets: ClassVar[str] = "values"
+    alpha: float = option(0.5)
+    beta: float = option(0.5)
+    axis: _Axes = option(None, kw_only=True)
+    name: str | None = option("tversky", kw_only=True)
+
+    def call(self, y_true: jax.Array, y_pred: jax.Array) -> jax.Array:
+        return tversky(y_true, y_pred, self.alpha, self.beta, self.axis)

@@ -1,0 +1,117 @@
+"""Losses of sequences whose labels are shorter than the predictions, and not aligned with them."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+
+from fkeras.engine.config import option
+from fkeras.losses import checks
+from fkeras.losses.loss import Loss
+from fkeras.losses.regression import widened
+
+# the logarithm of what cannot be: finite, so that gradients are
+_IMPOSSIBLE = -1e5
+BLANK = 0
+
+
+def _fill_blank(blank: jax.Array, added: jax.Array) -> jax.Array:
+    """Log probabilities (b, n + 1) of ending in a blank, with those of the last label added."""
+    return jnp.concatenate([blank[:, :1], jnp.logaddexp(blank[:, 1:], added)], axis=1)
+
+
+def ctc(y_true: Any, y_pred: Any) -> jax.Array:
+    """-log of the sum of the probabilities of all alignments of the labels with the frames.
+
+    An alignment gives each frame a label or the blank, class 0; repeated labels without a blank
+    between them count as one. The sum goes over the frames, in log space, by `jax.lax.scan`.
+
+    Args:
+        y_true: class numbers from 1, (b, n), and 0 after the last label of a row.
+        y_pred: scores before a softmax, (b, t, classes).
+
+    Returns:
+        The losses of samples, (b,). Labels that need more frames than there are have no
+        alignment: the probability is 0 and the loss, -log(0), comes out as about 1e5, with finite
+        gradients. Scores of -inf count as the lowest float, and no log probability falls below
+        -1e5.
+
+    Raises:
+        ValueError: where the targets have not two axes, or the predictions not three.
+
+    Example:
+        >>> import jax.numpy as jnp
+        >>> ctc(jnp.array([[1, 0]]), jnp.zeros((1, 1, 2)))
+        Array([0.6931472], dtype=float32)
+
+    References:
+        Graves et al. 2006, Connectionist temporal classification,
+        https://www.cs.toronto.edu/~graves/icml_2006.pdf
+    """
+    labels, scores = jnp.asarray(y_true).astype("int32"), widened(jnp.asarray(y_pred))
+    if labels.ndim != 2 or scores.ndim != 3 or labels.shape[0] != scores.shape[0]:
+        raise ValueError(
+            f"ctc: expected class numbers (b, n) and scores (b, t, classes), received shapes "
+            f"{labels.shape} and {scores.shape}. Pad the rows of labels with 0 to one length."
+        )
+    if labels.shape[1] == 0:
+        labels = jnp.zeros((labels.shape[0], 1), "int32")
+    count = jnp.sum((labels != BLANK).astype("int32"), axis=1)
+    lowest = jnp.finfo(scores.dtype).min
+    logs = jax.nn.log_softmax(jnp.maximum(scores, lowest), axis=-1)
+    logs = jnp.maximum(logs, _IMPOSSIBLE)
+    inside = jnp.clip(labels, 0, scores.shape[2] - 1)
+    emitted = jnp.take_along_axis(logs, jnp.expand_dims(inside, 1), axis=2)
+    emitted = jnp.where(jnp.expand_dims(inside == labels, 1), emitted, 0.0)
+    blanks = logs[:, :, BLANK : BLANK + 1]
+
+    # a label that repeats is reached through a blank alone: the other way costs as the impossible
+    again = (labels[:, :-1] == labels[:, 1:]).astype(scores.dtype)
+    again = jnp.pad(again, ((0, 0), (0, 1)))
+    first = jnp.zeros_like(scores[:, 0, :1])
+    nowhere = jnp.full_like(first, _IMPOSSIBLE, shape=labels.shape)
+
+    def step(carry: tuple, frame: tuple) -> tuple[tuple, None]:
+        blank, label = carry
+        log_label, log_blank = frame
+        ready = _fill_blank(blank, label + _IMPOSSIBLE * again)
+        new_label = jnp.logaddexp(ready[:, :-1], label) + log_label
+        new_blank = _fill_blank(ready + log_blank, label + log_blank + _IMPOSSIBLE * (1.0 - again))
+        return (new_blank, new_label), None
+
+    start = (jnp.concatenate([first, nowhere], axis=1), nowhere)
+    frames = (jnp.moveaxis(emitted, 1, 0), jnp.moveaxis(blanks, 1, 0))
+    (blank, label), _ = jax.lax.scan(step, start, frames)
+    ended = _fill_blank(blank, label)
+    return -jnp.take_along_axis(ended, jnp.expand_dims(count, 1), axis=1)[:, 0]
+
+
+class CTC(Loss):
+    """`ctc` as a loss. The arguments are those of `Loss`.
+
+    Example:
+        >>> import jax.numpy as jnp
+        >>> CTC()(jnp.array([[1, 0]]), jnp.zeros((1, 1, 2)))
+        Array(0.6931472, dtype=float32)
+    """
+
+    name: str | None = option("ctc", kw_only=True)
+
+    def call(self, y_true: jax.Array, y_pred: jax.Array) -> jax.Array:
+        return ctc(y_true, y_pred)
+
+    def check_targets(self, y_true: Any, y_pred: Any) -> None:
+        labels = np.asarray(y_true)
+        checks.check_finite(self.label, labels)
+        if labels.ndim != 2 or len(y_pred.shape) != 3:
+            raise ValueError(
+                f"{self.label}: expected class numbers (b, n) for scores (b, t, classes), "
+                f"received targets of shape {labels.shape} and predictions with "
+                f"{len(y_pred.shape)} axes. Pad the rows of labels with 0 to one length."
+            )
+        classes = y_pred.shape[-1]
+        if isinstance(classes, int):
+            checks.check_range(self.label, labels, classes, None)

@@ -1,0 +1,105 @@
+"""Losses of embeddings: samples of one class should lie near each other, others far away."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+
+from fkeras.engine.config import option
+from fkeras.losses.loss import Loss
+from fkeras.losses.regression import widened
+
+# far below every weighted similarity, and finite: where no pair exists the gradient is 0
+_NO_PAIR = -1e30
+
+
+def circle(
+    y_true: Any,
+    y_pred: Any,
+    ref_labels: Any = None,
+    ref_embeddings: Any = None,
+    remove_diagonal: bool = True,
+    gamma: float = 80.0,
+    margin: float = 0.4,
+) -> jax.Array:
+    """softplus(logsumexp of the far pairs of a class + logsumexp of the near pairs of others).
+
+    With the cosine distance d of a pair, a pair of one class counts with
+    gamma * (margin + d) * (d - margin), one of different classes with
+    gamma * (1 + margin - d) * (1 - margin - d).
+
+    Args:
+        y_true: class numbers, (b,) or (b, 1).
+        y_pred: embeddings of length 1, (b, d): divide by their norms first.
+        ref_labels: class numbers to compare with, (n,) or (n, 1); None for `y_true`.
+        ref_embeddings: embeddings to compare with, (n, d); None for `y_pred`.
+        remove_diagonal: whether a sample is not compared with the reference of the same index.
+        gamma: the scale.
+        margin: how far from its best a pair may be.
+
+    Returns:
+        The losses of samples, (b,): 0 for one without a pair of either kind.
+
+    Example:
+        >>> import jax.numpy as jnp
+        >>> circle(jnp.array([0, 0, 1]), jnp.eye(3)).round(3)
+        Array([54.4, 54.4,  0. ], dtype=float32)
+
+    References:
+        Sun et al. 2020, Circle loss, https://arxiv.org/abs/2002.10857
+    """
+    own = widened(jnp.asarray(y_pred))
+    others = own if ref_embeddings is None else jnp.asarray(ref_embeddings).astype(own.dtype)
+    labels = jnp.asarray(y_true).astype("int32").reshape(-1, 1)
+    if ref_labels is not None:
+        names = jnp.asarray(ref_labels).astype("int32").reshape(1, -1)
+    else:
+        names = labels.reshape(1, -1)
+    distance = jnp.maximum(1.0 - own @ others.T, 0.0)
+    same = labels == names
+    alike, unlike = same, ~same
+    if remove_diagonal:
+        alike = alike & ~jnp.eye(*same.shape, dtype=bool)
+    far = gamma * (margin + distance) * (distance - margin)
+    near = gamma * jnp.maximum(1.0 + margin - distance, 0.0) * (1.0 - margin - distance)
+    far = jax.nn.logsumexp(jnp.where(alike, far, _NO_PAIR), axis=1)
+    near = jax.nn.logsumexp(jnp.where(unlike, near, _NO_PAIR), axis=1)
+    return jax.nn.softplus(far + near)
+
+
+class Circle(Loss):
+    """`circle` as a loss: each sample is compared with the others of its batch.
+
+    Samples whose loss is 0 do not count in the mean. Rows that a mask takes out are still
+    compared with: leave out what pads a batch. The further arguments are those of `Loss`.
+
+    Args:
+        gamma: the scale.
+        margin: how far from its best a pair may be.
+        remove_diagonal: whether a sample is not compared with itself.
+
+    Example:
+        >>> import jax.numpy as jnp
+        >>> Circle()(jnp.array([0, 0, 1]), jnp.eye(3)).round(3)
+        Array(54.4, dtype=float32)
+    """
+
+    gamma: float = option(80.0)
+    margin: float = option(0.4)
+    remove_diagonal: bool = option(True)
+    name: str | None = option("circle", kw_only=True)
+
+    def call(self, y_true: jax.Array, y_pred: jax.Array) -> jax.Array:
+        return circle(
+            y_true,
+            y_pred,
+            remove_diagonal=self.remove_diagonal,
+            gamma=self.gamma,
+            margin=self.margin,
+        )
+
+    def target_mask(self, y_true: jax.Array, y_pred: jax.Array) -> jax.Array | None:
+        # XLA joins this with the loss itself
+        return self.call(y_true, y_pred) > 0

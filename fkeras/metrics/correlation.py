@@ -1,0 +1,205 @@
+"""How closely predictions follow targets: correlations of samples, and the share explained."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+
+from fkeras.engine.config import option
+from fkeras.losses.loss import dtype_name
+from fkeras.losses.reducing import divide_no_nan
+from fkeras.losses.regression import EPSILON, floats
+from fkeras.metrics.metric import MeanMetric, Metric, State, weighted
+
+
+def _centred(y: jax.Array, axis: int) -> jax.Array:
+    return y - jnp.mean(y, axis=axis, keepdims=True)
+
+
+def pearson_correlation(y_true: Any, y_pred: Any, axis: int = -1) -> jax.Array:
+    """cov(y_true, y_pred) / (std(y_true) * std(y_pred)) along `axis`.
+
+    Args:
+        y_true: targets, (b, ..., d).
+        y_pred: predictions, (b, ..., d).
+        axis: the axis of what is correlated.
+
+    Returns:
+        Numbers from -1 to 1, without `axis`. Where one of the two does not vary the correlation
+        does not exist: it is 0 here, and nan in Keras.
+
+    Example:
+        >>> import jax.numpy as jnp
+        >>> pearson_correlation(jnp.array([[0.0, 1.0, 2.0]]), jnp.array([[1.0, 3.0, 5.0]])).round(4)
+        Array([1.], dtype=float32)
+    """
+    y_true, y_pred = (_centred(y, axis) for y in floats(y_true, y_pred))
+    # the deviations before the products: squares of squares have no room in float32
+    scales = [jnp.mean(jnp.square(y), axis=axis, keepdims=True) for y in (y_true, y_pred)]
+    varies = [scale > 0 for scale in scales]
+    y_true, y_pred = (
+        jnp.where(v, y * jax.lax.rsqrt(jnp.where(v, scale, 1.0)), 0.0)
+        for y, scale, v in zip((y_true, y_pred), scales, varies, strict=True)
+    )
+    return jnp.mean(y_true * y_pred, axis=axis)
+
+
+def concordance_correlation(y_true: Any, y_pred: Any, axis: int = -1) -> jax.Array:
+    """2 * cov / (var(y_true) + var(y_pred) + (mean(y_true) - mean(y_pred))**2 + 1e-7).
+
+    Unlike the correlation it is 1 only where predictions equal targets.
+
+    Args:
+        y_true: targets, (b, ..., d).
+        y_pred: predictions, (b, ..., d).
+        axis: the axis of what is correlated.
+
+    Returns:
+        Numbers from -1 to 1, without `axis`.
+
+    Example:
+        >>> import jax.numpy as jnp
+        >>> y_true, y_pred = jnp.array([[0.0, 1.0, 2.0]]), jnp.array([[1.0, 2.0, 3.0]])
+        >>> concordance_correlation(y_true, y_pred).round(4)
+        Array([0.5714], dtype=float32)
+
+    References:
+        Lin 1989, A concordance correlation coefficient to evaluate reproducibility,
+        https://doi.org/10.2307/2532051
+    """
+    y_true, y_pred = floats(y_true, y_pred)
+    apart = jnp.square(jnp.mean(y_true, axis=axis) - jnp.mean(y_pred, axis=axis))
+    true, pred = _centred(y_true, axis), _centred(y_pred, axis)
+    spread = jnp.mean(jnp.square(true), axis=axis) + jnp.mean(jnp.square(pred), axis=axis)
+    return 2.0 * jnp.mean(true * pred, axis=axis) / (spread + apart + EPSILON)
+
+
+class PearsonCorrelation(MeanMetric):
+    """The mean of `pearson_correlation`. The further arguments are those of `Metric`.
+
+    Args:
+        axis: the axis of what is correlated. With the batch axis, 0, batches do not add up: the
+            result is the mean of the batches' correlations, not that of all the data.
+
+    Example:
+        >>> metric = PearsonCorrelation()
+        >>> y_true, y_pred = [[0.0, 1.0, 2.0]], [[1.0, 3.0, 5.0]]
+        >>> metric.result(metric.update(metric.init(), y_true, y_pred)).round(4)
+        Array(1., dtype=float32)
+    """
+
+    name: str | None = option("pearson_correlation")
+    axis: int = option(-1, kw_only=True)
+
+    def values(self, y_true: jax.Array, y_pred: jax.Array) -> jax.Array:
+        return pearson_correlation(y_true, y_pred, self.axis)
+
+
+class ConcordanceCorrelation(MeanMetric):
+    """The mean of `concordance_correlation`. The further arguments are those of `Metric`.
+
+    Args:
+        axis: the axis of what is correlated. With the batch axis, 0, batches do not add up, as in
+            `PearsonCorrelation`.
+    """
+
+    name: str | None = option("concordance_correlation")
+    axis: int = option(-1, kw_only=True)
+
+    def values(self, y_true: jax.Array, y_pred: jax.Array) -> jax.Array:
+        return concordance_correlation(y_true, y_pred, self.axis)
+
+
+def _aggregation(word: Any) -> Any:
+    words = (None, "uniform_average", "variance_weighted_average")
+    if word not in words:
+        raise ValueError(
+            f"class_aggregation: expected None, 'uniform_average' or 'variance_weighted_average', "
+            f"received {word!r}."
+        )
+    return word
+
+
+def _regressors(number: Any) -> int:
+    if isinstance(number, bool) or not isinstance(number, int) or number < 0:
+        raise ValueError(
+            f"num_regressors: expected a whole number of 0 or more, received {number!r}."
+        )
+    return number
+
+
+class R2Score(Metric):
+    """1 - sum((y_true - y_pred)**2) / sum((y_true - mean(y_true))**2).
+
+    The further arguments are those of `Metric`. Targets and predictions are (b, d).
+
+    Args:
+        class_aggregation: None for one score an output; "uniform_average" for their mean;
+            "variance_weighted_average" for their mean weighted by the variances of the targets.
+        num_regressors: how many inputs explain the targets, for the adjusted score; 0 for the
+            plain one, which is also given where there are not more samples than inputs. As in
+            Keras, samples are counted once for each output; those of weight 0 are not, unlike
+            there.
+
+    An output whose targets do not vary has a score of 0.
+
+    Example:
+        >>> metric = R2Score()
+        >>> y_true, y_pred = [[1.0], [2.0], [3.0]], [[1.0], [2.0], [2.0]]
+        >>> metric.result(metric.update(metric.init(y_pred=jax.numpy.ones((3, 1))), y_true, y_pred))
+        Array(0.5, dtype=float32)
+    """
+
+    class_aggregation: str | None = option("uniform_average", convert=_aggregation)
+    num_regressors: int = option(0, convert=_regressors)
+    name: str | None = option("r2_score", kw_only=True)
+    dtype: str = option("float32", convert=dtype_name, kw_only=True)
+
+    def init(self, y_pred: Any = None) -> State:
+        if y_pred is None or len(y_pred.shape) != 2:
+            received = "none" if y_pred is None else f"shape {tuple(y_pred.shape)}"
+            raise ValueError(
+                f"{self.label}: expected predictions (b, d), on which its state depends, received "
+                f"{received}. Give them or their shape: metric.init(y_pred)."
+            )
+        sums = ("squared_sum", "sum", "residual", "count")
+        each = {name: jnp.zeros((y_pred.shape[-1],), self.dtype) for name in sums}
+        return each | {"num_samples": jnp.zeros((), self.dtype)}
+
+    def update(
+        self, state: State, y_true: Any, y_pred: Any, sample_weight: Any = None, mask: Any = None
+    ) -> State:
+        y_true, y_pred = (y.astype(self.dtype) for y in floats(y_true, y_pred))
+        if y_pred.shape[1:] != state["sum"].shape or y_true.shape != y_pred.shape:
+            raise ValueError(
+                f"{self.label}: expected targets and predictions (b, {state['sum'].shape[0]}), "
+                f"received shapes {y_true.shape} and {y_pred.shape}. Reshape them to two axes."
+            )
+        products, weights = weighted(y_true, sample_weight, mask)
+        left = jnp.where(weights == 0, 0.0, jnp.square(y_true - y_pred) * weights)
+        parts = {
+            "squared_sum": jnp.sum(jnp.where(weights == 0, 0.0, y_true * products), axis=0),
+            "sum": jnp.sum(products, axis=0),
+            "residual": jnp.sum(left, axis=0),
+            "count": jnp.sum(weights, axis=0),
+            "num_samples": jnp.sum((weights != 0).astype(self.dtype)),
+        }
+        return {name: state[name] + parts[name] for name in state}
+
+    def result(self, state: State) -> jax.Array:
+        mean = divide_no_nan(state["sum"], state["count"])
+        total = state["squared_sum"] - state["sum"] * mean
+        scores = jnp.where(total == 0, 0.0, 1.0 - divide_no_nan(state["residual"], total))
+        if self.class_aggregation == "uniform_average":
+            score = jnp.mean(scores)
+        elif self.class_aggregation == "variance_weighted_average":
+            score = divide_no_nan(jnp.sum(total * scores), jnp.sum(total))
+        else:
+            score = scores
+        if self.num_regressors == 0:
+            return score
+        free = state["num_samples"] - self.num_regressors - 1.0
+        adjusted = 1.0 - divide_no_nan((1.0 - score) * (state["num_samples"] - 1.0), free)
+        return jnp.where(free > 0, adjusted, score)

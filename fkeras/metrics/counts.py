@@ -1,0 +1,137 @@
+"""How many decisions at thresholds are right or wrong, each kind by itself."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+
+from fkeras.engine.config import option
+from fkeras.losses.loss import dtype_name
+from fkeras.metrics.confusion import check_thresholds, count, decisions
+from fkeras.metrics.metric import Metric, State
+
+
+def _listed(thresholds: Any) -> tuple[float, ...]:
+    if thresholds is None:
+        return (0.5,)
+    return thresholds if isinstance(thresholds, tuple) else (thresholds,)
+
+
+def _add(
+    metric: Metric, kind: str, state: State, y_true: Any, y_pred: Any, weight: Any, mask: Any
+) -> State:
+    found = decisions(y_true, y_pred, weight, mask, metric.dtype)
+    return {"accumulator": state["accumulator"] + count(*found, _listed(metric.thresholds))[kind]}
+
+
+class _Count(Metric):
+    """What the metrics of this module share: one sum for each threshold."""
+
+    def init(self, y_pred: Any = None) -> State:
+        return {"accumulator": jnp.zeros((len(_listed(self.thresholds)),), self.dtype)}
+
+    def result(self, state: State) -> jax.Array:
+        counts = state["accumulator"]
+        return counts[0] if counts.shape == (1,) else counts
+
+
+class TruePositives(_Count):
+    """The sum of the weights of the decisions "score > threshold" that are right where the target is 1.
+
+    The further arguments are those of `Metric`.
+
+    Args:
+        thresholds: above which score a prediction is positive: a number from 0 to 1, or several
+            for as many results; 0.5 for None.
+
+    Example:
+        >>> metric = TruePositives()
+        >>> metric.result(metric.update(metric.init(), [0, 1, 1, 1], [1, 0, 1, 1]))
+        Array(2., dtype=float32)
+    """
+
+    thresholds: Any = option(None, convert=check_thresholds)
+    name: str | None = option("true_positives", kw_only=True)
+    dtype: str = option("float32", convert=dtype_name, kw_only=True)
+
+    def update(
+        self, state: State, y_true: Any, y_pred: Any, sample_weight: Any = None, mask: Any = None
+    ) -> State:
+        return _add(self, "true_positives", state, y_true, y_pred, sample_weight, mask)
+
+
+class FalsePositives(_Count):
+    """The sum of the weights of the decisions "score > threshold" that are wrong where the target is 0.
+
+    The further arguments are those of `Metric`.
+
+    Args:
+        thresholds: above which score a prediction is positive: a number from 0 to 1, or several
+            for as many results; 0.5 for None.
+
+    Example:
+        >>> metric = FalsePositives()
+        >>> metric.result(metric.update(metric.init(), [0, 1, 0, 0], [0, 0, 1, 1]))
+        Array(2., dtype=float32)
+    """
+
+    thresholds: Any = option(None, convert=check_thresholds)
+    name: str | None = option("false_positives", kw_only=True)
+    dtype: str = option("float32", convert=dtype_name, kw_only=True)
+
+    def update(
+        self, state: State, y_true: Any, y_pred: Any, sample_weight: Any = None, mask: Any = None
+    ) -> State:
+        return _add(self, "false_positives", state, y_true, y_pred, sample_weight, mask)
+
+
+class TrueNegatives(_Count):
+    """The sum of the weights of the decisions "score > threshold" that are right where the target is 0.
+
+    The further arguments are those of `Metric`.
+
+    Args:
+        thresholds: above which score a prediction is positive: a number from 0 to 1, or several
+            for as many results; 0.5 for None.
+
+    Example:
+        >>> metric = TrueNegatives()
+        >>> metric.result(metric.update(metric.init(), [0, 1, 0, 0], [1, 1, 0, 0]))
+        Array(2., dtype=float32)
+    """
+
+    thresholds: Any = option(None, convert=check_thresholds)
+    name: str | None = option("true_negatives", kw_only=True)
+    dtype: str = option("float32", convert=dtype_name, kw_only=True)
+
+    def update(
+        self, state: State, y_true: Any, y_pred: Any, sample_weight: Any = None, mask: Any = None
+    ) -> State:
+        return _add(self, "true_negatives", state, y_true, y_pred, sample_weight, mask)
+
+
+class FalseNegatives(_Count):
+    """The sum of the weights of the decisions "score > threshold" that are wrong where the target is 1.
+
+    The further arguments are those of `Metric`.
+
+    Args:
+        thresholds: above which score a prediction is positive: a number from 0 to 1, or several
+            for as many results; 0.5 for None.
+
+    Example:
+        >>> metric = FalseNegatives()
+        >>> metric.result(metric.update(metric.init(), [0, 1, 1, 1], [0, 1, 0, 0]))
+        Array(2., dtype=float32)
+    """
+
+    thresholds: Any = option(None, convert=check_thresholds)
+    name: str | None = option("false_negatives", kw_only=True)
+    dtype: str = option("float32", convert=dtype_name, kw_only=True)
+
+    def update(
+        self, state: State, y_true: Any, y_pred: Any, sample_weight: Any = None, mask: Any = None
+    ) -> State:
+        return _add(self, "false_negatives", state, y_true, y_pred, sample_weight, mask)

@@ -1,0 +1,189 @@
+"""The best of one rate over all thresholds at which another rate is at least a given value."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+
+from fkeras.engine.config import option
+from fkeras.losses.loss import dtype_name
+from fkeras.losses.reducing import divide_no_nan
+from fkeras.metrics.confusion import COUNTS, count, decisions
+from fkeras.metrics.metric import Metric, State
+
+
+def _rate(name: str) -> Any:
+    def convert(value: Any) -> float:
+        if isinstance(value, bool) or not isinstance(value, int | float) or not 0 <= value <= 1:
+            raise ValueError(f"{name}: expected a number from 0 to 1, received {value!r}.")
+        return float(value)
+
+    return convert
+
+
+def _number(value: Any) -> int:
+    if isinstance(value, bool) or not isinstance(value, int) or value < 1:
+        raise ValueError(f"num_thresholds: expected a whole number above 0, received {value!r}.")
+    return value
+
+
+def best_under(constrained: jax.Array, dependent: jax.Array, least: float) -> jax.Array:
+    """The largest `dependent` where `constrained` is at least `least`; 0 where it never is.
+
+    Example:
+        >>> import jax.numpy as jnp
+        >>> best_under(jnp.array([0.2, 0.6, 0.9]), jnp.array([0.9, 0.7, 0.1]), 0.5)
+        Array(0.7, dtype=float32)
+    """
+    return jnp.max(jnp.where(constrained >= least, dependent, 0.0), initial=0.0)
+
+
+def sensitivity(state: State) -> jax.Array:
+    """true positives / (true positives + false negatives) at each threshold, also called recall."""
+    right = state["true_positives"]
+    return divide_no_nan(right, right + state["false_negatives"])
+
+
+def specificity(state: State) -> jax.Array:
+    """true negatives / (true negatives + false positives) at each threshold."""
+    right = state["true_negatives"]
+    return divide_no_nan(right, right + state["false_positives"])
+
+
+def precision(state: State) -> jax.Array:
+    """true positives / (true positives + false positives) at each threshold."""
+    right = state["true_positives"]
+    return divide_no_nan(right, right + state["false_positives"])
+
+
+class _OperatingPoint(Metric):
+    """What the metrics of this module share: counts at thresholds evenly from 0 to 1."""
+
+    @property
+    def all_thresholds(self) -> tuple[float, ...]:
+        """The thresholds: 0.5 alone, or from just below 0, where all is positive, to 1."""
+        if self.num_thresholds == 1:
+            return (0.5,)
+        last = self.num_thresholds - 1
+        inner = tuple((i + 1) / last for i in range(self.num_thresholds - 2))
+        return (-1e-7, *inner, 1.0)
+
+    def init(self, y_pred: Any = None) -> State:
+        zeros = jnp.zeros((self.num_thresholds,), self.dtype)
+        return dict.fromkeys(COUNTS, zeros)
+
+    def update(
+        self, state: State, y_true: Any, y_pred: Any, sample_weight: Any = None, mask: Any = None
+    ) -> State:
+        found = decisions(y_true, y_pred, sample_weight, mask, self.dtype, class_id=self.class_id)
+        counts = count(*found, self.all_thresholds)
+        return {name: total + counts[name] for name, total in state.items()}
+
+
+class SensitivityAtSpecificity(_OperatingPoint):
+    """The best sensitivity (recall) over the thresholds whose specificity is high enough.
+
+    Args:
+        specificity: the least specificity, from 0 to 1.
+        num_thresholds: how many thresholds, evenly from 0 to 1.
+        class_id: the entry of the last axis that counts; None for all.
+        name: the key in logs.
+        dtype: the dtype of the state.
+
+    Example:
+        >>> metric = SensitivityAtSpecificity(0.5)
+        >>> scores = [0.0, 0.3, 0.8, 0.3, 0.8]
+        >>> metric.result(metric.update(metric.init(), [0, 0, 0, 1, 1], scores))
+        Array(0.5, dtype=float32)
+    """
+
+    specificity: float = option(convert=_rate("specificity"))
+    num_thresholds: int = option(200, convert=_number)
+    class_id: int | None = option(None)
+    name: str | None = option("sensitivity_at_specificity", kw_only=True)
+    dtype: str = option("float32", convert=dtype_name, kw_only=True)
+
+    def result(self, state: State) -> jax.Array:
+        return best_under(specificity(state), sensitivity(state), self.specificity)
+
+
+class SpecificityAtSensitivity(_OperatingPoint):
+    """The best specificity over the thresholds whose sensitivity (recall) is high enough.
+
+    Args:
+        sensitivity: the least sensitivity, from 0 to 1.
+        num_thresholds: how many thresholds, evenly from 0 to 1.
+        class_id: the entry of the last axis that counts; None for all.
+        name: the key in logs.
+        dtype: the dtype of the state.
+
+    Example:
+        >>> metric = SpecificityAtSensitivity(0.5)
+        >>> scores = [0.0, 0.3, 0.8, 0.3, 0.8]
+        >>> metric.result(metric.update(metric.init(), [0, 0, 0, 1, 1], scores)).round(4)
+        Array(0.6667, dtype=float32)
+    """
+
+    sensitivity: float = option(convert=_rate("sensitivity"))
+    num_thresholds: int = option(200, convert=_number)
+    class_id: int | None = option(None)
+    name: str | None = option("specificity_at_sensitivity", kw_only=True)
+    dtype: str = option("float32", convert=dtype_name, kw_only=True)
+
+    def result(self, state: State) -> jax.Array:
+        return best_under(sensitivity(state), specificity(state), self.sensitivity)
+
+
+class PrecisionAtRecall(_OperatingPoint):
+    """The best precision over the thresholds whose recall is high enough.
+
+    Args:
+        recall: the least recall, from 0 to 1.
+        num_thresholds: how many thresholds, evenly from 0 to 1.
+        class_id: the entry of the last axis that counts; None for all.
+        name: the key in logs.
+        dtype: the dtype of the state.
+
+    Example:
+        >>> metric = PrecisionAtRecall(0.5)
+        >>> scores = [0.0, 0.3, 0.8, 0.3, 0.8]
+        >>> metric.result(metric.update(metric.init(), [0, 0, 0, 1, 1], scores))
+        Array(0.5, dtype=float32)
+    """
+
+    recall: float = option(convert=_rate("recall"))
+    num_thresholds: int = option(200, convert=_number)
+    class_id: int | None = option(None)
+    name: str | None = option("precision_at_recall", kw_only=True)
+    dtype: str = option("float32", convert=dtype_name, kw_only=True)
+
+    def result(self, state: State) -> jax.Array:
+        return best_under(sensitivity(state), precision(state), self.recall)
+
+
+class RecallAtPrecision(_OperatingPoint):
+    """The best recall over the thresholds whose precision is high enough.
+
+    Args:
+        precision: the least precision, from 0 to 1.
+        num_thresholds: how many thresholds, evenly from 0 to 1.
+        class_id: the entry of the last axis that counts; None for all.
+        name: the key in logs.
+        dtype: the dtype of the state.
+
+    Example:
+        >>> metric = RecallAtPrecision(0.8)
+        >>> metric.result(metric.update(metric.init(), [0, 0, 1, 1], [0.0, 0.5, 0.3, 0.9]))
+        Array(0.5, dtype=float32)
+    """
+
+    precision: float = option(convert=_rate("precision"))
+    num_thresholds: int = option(200, convert=_number)
+    class_id: int | None = option(None)
+    name: str | None = option("recall_at_precision", kw_only=True)
+    dtype: str = option("float32", convert=dtype_name, kw_only=True)
+
+    def result(self, state: State) -> jax.Array:
+        return best_under(precision(state), sensitivity(state), self.precision)

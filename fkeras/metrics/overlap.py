@@ -1,0 +1,319 @@
+"""Intersection over union of regions, from a table of true and predicted classes."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+
+from fkeras.engine.config import option
+from fkeras.losses.loss import dtype_name
+from fkeras.losses.reducing import merge_weights
+from fkeras.metrics.metric import Metric, State
+
+_EPSILON = 1e-7
+_TABLE = "total_confusion_matrix"
+
+
+def _counter(dtype: Any) -> str:
+    """The dtype of the counts: int32 for None, since float32 counts pixels to 2**24 only."""
+    name = "int32" if dtype is None or dtype == "int" else dtype_name(dtype)
+    return name
+
+
+def _classes(number: Any) -> int:
+    if isinstance(number, bool) or not isinstance(number, int) or number < 1:
+        raise ValueError(f"num_classes: expected a whole number above 0, received {number!r}.")
+    return number
+
+
+def _chosen(classes: Any) -> tuple[int, ...]:
+    if not isinstance(classes, Sequence) or isinstance(classes, str) or not classes:
+        raise ValueError(
+            f"target_class_ids: expected class numbers, such as [0, 2], received {classes!r}."
+        )
+    return tuple(int(c) for c in classes)
+
+
+def confusion_table(
+    labels: jax.Array, found: jax.Array, weights: jax.Array, classes: int
+) -> jax.Array:
+    """The sums of the weights by true class (rows) and predicted class (columns).
+
+    Args:
+        labels: class numbers, any shape; pairs with a number out of range do not count.
+        found: predicted class numbers, the same shape.
+        weights: the same shape.
+        classes: how many classes.
+
+    Returns:
+        (classes, classes), of the weights' dtype.
+
+    Example:
+        >>> import jax.numpy as jnp
+        >>> confusion_table(jnp.array([0, 1, 1]), jnp.array([0, 0, 1]), jnp.ones(3, int), 2)
+        Array([[1, 0],
+               [1, 1]], dtype=int32)
+    """
+    labels, found, weights = (y.reshape(-1) for y in (labels, found, weights))
+    inside = (labels >= 0) & (labels < classes) & (found >= 0) & (found < classes)
+    cell = jnp.where(inside, labels * classes + found, 0)
+    weights = jnp.where(inside, weights, jnp.zeros_like(weights))
+    sums = jax.ops.segment_sum(weights, cell, num_segments=classes * classes)
+    return sums.reshape(classes, classes)
+
+
+def mean_overlap(table: jax.Array, classes: Sequence[int]) -> jax.Array:
+    """The mean, over the chosen classes that occur, of intersection / union."""
+    chosen = jnp.asarray(tuple(classes), "int32")
+    both = jnp.diagonal(table)
+    union = jnp.sum(table, axis=0) + jnp.sum(table, axis=1) - both
+    both, union = both[chosen].astype("float32"), union[chosen].astype("float32")
+    occurs = union > 1e-9
+    shares = jnp.where(occurs, both / (union + _EPSILON), 0.0)
+    return jnp.sum(shares) / (jnp.sum(occurs.astype("float32")) + _EPSILON)
+
+
+def _add(
+    metric: Metric,
+    state: State,
+    labels: jax.Array,
+    found: jax.Array,
+    sample_weight: Any,
+    mask: Any,
+    classes: int,
+    ignore_class: int | None = None,
+) -> State:
+    """The state with the pairs of a batch added."""
+    # of one shape: a last axis of size 1 may be left out in one of the two
+    found = found.reshape(labels.shape) if found.size == labels.size else found
+    counts = jnp.issubdtype(jnp.dtype(metric.dtype), jnp.integer)
+    if sample_weight is not None:
+        sample_weight = jnp.asarray(sample_weight)
+        if counts and jnp.issubdtype(sample_weight.dtype, jnp.floating):
+            raise ValueError(
+                f"{metric.label}: expected whole sample weights, since it counts in "
+                f"{metric.dtype}, received {sample_weight.dtype}. Make the metric with "
+                "dtype='float32' for weights that are not whole."
+            )
+    ones = jnp.ones(labels.shape, metric.dtype)
+    weight, mask = merge_weights(ones, sample_weight, mask)
+    weights = ones if weight is None else ones * weight
+    if mask is not None:
+        weights = jnp.where(mask, weights, jnp.zeros_like(weights))
+    if ignore_class is not None:
+        weights = jnp.where(labels == ignore_class, jnp.zeros_like(weights), weights)
+    return {_TABLE: state[_TABLE] + confusion_table(labels, found, weights, classes)}
+
+
+class _Overlap(Metric):
+    """What the metrics of this module share: the table of classes."""
+
+    dtype: str = option(None, convert=_counter, kw_only=True)
+
+    @property
+    def _number(self) -> int:
+        return self.num_classes
+
+    def init(self, y_pred: Any = None) -> State:
+        return {_TABLE: jnp.zeros((self._number, self._number), self.dtype)}
+
+    def result(self, state: State) -> jax.Array:
+        return mean_overlap(state[_TABLE], getattr(self, "target_class_ids", range(self._number)))
+
+
+def _numbers(y: Any, sparse: bool, axis: int) -> jax.Array:
+    y = jnp.asarray(y)
+    return (y if sparse else jnp.argmax(y, axis=axis)).astype("int32")
+
+
+def _check_ids(metric: Any) -> None:
+    wrong = [c for c in metric.target_class_ids if not 0 <= c < metric.num_classes]
+    if wrong:
+        raise ValueError(
+            f"{type(metric).__name__}: target_class_ids: expected numbers of the "
+            f"{metric.num_classes} classes (0..{metric.num_classes - 1}), received {wrong[0]}. "
+            "Correct it, or raise num_classes."
+        )
+
+
+class IoU(_Overlap):
+    """true positives / (true positives + false positives + false negatives), mean over classes.
+
+    Counts are int32, so weights must be whole numbers unless `dtype` is a float; Keras cuts the
+    fractions of other weights off.
+
+    Args:
+        num_classes: how many classes there are.
+        target_class_ids: the classes of the mean; those that do not occur are left out.
+        name: the key in logs.
+        dtype: the dtype of the counts.
+        ignore_class: a class number whose samples do not count.
+        sparse_y_true: whether targets are class numbers, not one number a class.
+        sparse_y_pred: whether predictions are class numbers, not one number a class.
+        axis: the class axis of what is not sparse.
+
+    Example:
+        >>> metric = IoU(num_classes=2, target_class_ids=[0])
+        >>> metric.result(metric.update(metric.init(), [0, 0, 1, 1], [0, 1, 0, 1])).round(4)
+        Array(0.3333, dtype=float32)
+    """
+
+    num_classes: int = option(convert=_classes)
+    target_class_ids: tuple[int, ...] = option(convert=_chosen)
+    name: str | None = option("io_u", kw_only=True)
+    ignore_class: int | None = option(None, kw_only=True)
+    sparse_y_true: bool = option(True, kw_only=True)
+    sparse_y_pred: bool = option(True, kw_only=True)
+    axis: int = option(-1, kw_only=True)
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        _check_ids(self)
+
+    def update(
+        self, state: State, y_true: Any, y_pred: Any, sample_weight: Any = None, mask: Any = None
+    ) -> State:
+        labels = _numbers(y_true, self.sparse_y_true, self.axis)
+        found = _numbers(y_pred, self.sparse_y_pred, self.axis)
+        return _add(
+            self, state, labels, found, sample_weight, mask, self.num_classes, self.ignore_class
+        )
+
+
+class BinaryIoU(_Overlap):
+    """The mean of intersection / union of the classes 0 and 1, told apart by a threshold.
+
+    Args:
+        target_class_ids: the classes of the mean: 0, 1 or both.
+        threshold: from which score on a prediction is 1.
+        name: the key in logs.
+        dtype: the dtype of the counts, as in `IoU`.
+
+    Example:
+        >>> metric = BinaryIoU()
+        >>> metric.result(metric.update(metric.init(), [0, 1, 0, 1], [0.1, 0.2, 0.4, 0.7])).round(4)
+        Array(0.5833, dtype=float32)
+    """
+
+    target_class_ids: tuple[int, ...] = option((0, 1), convert=_chosen)
+    threshold: float = option(0.5)
+    name: str | None = option("binary_io_u", kw_only=True)
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        if any(c not in (0, 1) for c in self.target_class_ids):
+            raise ValueError(
+                f"BinaryIoU: target_class_ids: expected 0, 1 or both, received "
+                f"{list(self.target_class_ids)}. For more classes use IoU."
+            )
+
+    @property
+    def _number(self) -> int:
+        return 2
+
+    def update(
+        self, state: State, y_true: Any, y_pred: Any, sample_weight: Any = None, mask: Any = None
+    ) -> State:
+        found = (jnp.asarray(y_pred).astype("float32") >= self.threshold).astype("int32")
+        labels = jnp.asarray(y_true).astype("int32")
+        return _add(self, state, labels, found, sample_weight, mask, 2)
+
+
+class MeanIoU(_Overlap):
+    """The mean of intersection / union over all classes that occur.
+
+    Args:
+        num_classes: how many classes there are.
+        name: the key in logs.
+        dtype: the dtype of the counts, as in `IoU`.
+        ignore_class: a class number whose samples do not count.
+        sparse_y_true: whether targets are class numbers, not one number a class.
+        sparse_y_pred: whether predictions are class numbers, not one number a class.
+        axis: the class axis of what is not sparse.
+
+    Example:
+        >>> metric = MeanIoU(num_classes=2)
+        >>> metric.result(metric.update(metric.init(), [0, 0, 1, 1], [0, 1, 0, 1])).round(4)
+        Array(0.3333, dtype=float32)
+    """
+
+    num_classes: int = option(convert=_classes)
+    name: str | None = option("mean_io_u", kw_only=True)
+    ignore_class: int | None = option(None, kw_only=True)
+    sparse_y_true: bool = option(True, kw_only=True)
+    sparse_y_pred: bool = option(True, kw_only=True)
+    axis: int = option(-1, kw_only=True)
+
+    def update(
+        self, state: State, y_true: Any, y_pred: Any, sample_weight: Any = None, mask: Any = None
+    ) -> State:
+        labels = _numbers(y_true, self.sparse_y_true, self.axis)
+        found = _numbers(y_pred, self.sparse_y_pred, self.axis)
+        return _add(
+            self, state, labels, found, sample_weight, mask, self.num_classes, self.ignore_class
+        )
+
+
+class OneHotIoU(_Overlap):
+    """As `IoU`, for targets with one number a class.
+
+    Args:
+        num_classes: how many classes there are.
+        target_class_ids: the classes of the mean; those that do not occur are left out.
+        name: the key in logs.
+        dtype: the dtype of the counts, as in `IoU`.
+        ignore_class: a class number whose samples do not count.
+        sparse_y_pred: whether predictions are class numbers, not one number a class.
+        axis: the class axis.
+    """
+
+    num_classes: int = option(convert=_classes)
+    target_class_ids: tuple[int, ...] = option(convert=_chosen)
+    name: str | None = option("one_hot_io_u", kw_only=True)
+    ignore_class: int | None = option(None, kw_only=True)
+    sparse_y_pred: bool = option(False, kw_only=True)
+    axis: int = option(-1, kw_only=True)
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        _check_ids(self)
+
+    def update(
+        self, state: State, y_true: Any, y_pred: Any, sample_weight: Any = None, mask: Any = None
+    ) -> State:
+        labels = _numbers(y_true, False, self.axis)
+        found = _numbers(y_pred, self.sparse_y_pred, self.axis)
+        return _add(
+            self, state, labels, found, sample_weight, mask, self.num_classes, self.ignore_class
+        )
+
+
+class OneHotMeanIoU(_Overlap):
+    """As `MeanIoU`, for targets with one number a class.
+
+    Args:
+        num_classes: how many classes there are.
+        name: the key in logs.
+        dtype: the dtype of the counts, as in `IoU`.
+        ignore_class: a class number whose samples do not count.
+        sparse_y_pred: whether predictions are class numbers, not one number a class.
+        axis: the class axis.
+    """
+
+    num_classes: int = option(convert=_classes)
+    name: str | None = option("one_hot_mean_io_u", kw_only=True)
+    ignore_class: int | None = option(None, kw_only=True)
+    sparse_y_pred: bool = option(False, kw_only=True)
+    axis: int = option(-1, kw_only=True)
+
+    def update(
+        self, state: State, y_true: Any, y_pred: Any, sample_weight: Any = None, mask: Any = None
+    ) -> State:
+        labels = _numbers(y_true, False, self.axis)
+        found = _numbers(y_pred, self.sparse_y_pred, self.axis)
+        return _add(
+            self, state, labels, found, sample_weight, mask, self.num_classes, self.ignore_class
+        )

@@ -1,0 +1,33 @@
+"""How an operation is declared: a plain function with Keras's arguments becomes an `Op`."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import jax.numpy as jnp
+
+from fkeras.engine.operation import Op, binary, to_array, unary
+
+__all__ = ("binary", "elementwise", "float_unary", "op", "to_array", "to_floats", "unary")
+
+
+def op(function: Callable) -> Op:
+    """The function as an operation that refuses a masked input, under its own name."""
+    return Op(function.__name__, function)
+
+
+def elementwise(function: Callable) -> Op:
+    """The function as an operation that works element by element and keeps masks."""
+    return Op(function.__name__, function, elementwise=True)
+
+
+def to_floats(x: Any) -> Any:
+    """x as an array of floating point numbers; integers and Booleans become float32."""
+    x = jnp.asarray(x)
+    return x if jnp.issubdtype(x.dtype, jnp.inexact) else x.astype("float32")
+
+
+def float_unary(name: str, function: Callable, doc: str) -> Op:
+    """The function of one array, element by element; integers become float32 first."""
+    return unary(name, lambda x: function(to_floats(x)), doc)

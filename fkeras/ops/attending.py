@@ -1,0 +1,59 @@
+"""Attention of queries to keys, as `keras.ops.nn` names it."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import jax.numpy as jnp
+
+from fkeras.layers.attention.dot_product import dot_product_attention as _attention
+from fkeras.ops._define import op
+
+__all__ = ("dot_product_attention",)
+
+
+@op
+def dot_product_attention(
+    query: Any,
+    key: Any,
+    value: Any,
+    bias: Any = None,
+    mask: Any = None,
+    scale: float | None = None,
+    is_causal: bool = False,
+    flash_attention: bool | None = None,
+    attn_logits_soft_cap: float | None = None,
+) -> Any:
+    """softmax(scale * query @ key + bias) @ value for each head.
+
+    A query that may attend to nothing gives zeros (Keras gives the mean of all values there).
+
+    Args:
+        query: (b, t, heads, d).
+        key: (b, s, groups, d), heads a multiple of groups.
+        value: (b, s, groups, f).
+        bias: added before the softmax; it broadcasts to (b, heads, t, s).
+        mask: True where a query may attend to a key; it broadcasts to (b, heads, t, s).
+        scale: the factor; 1 / sqrt(d) where it is None.
+        is_causal: whether step t attends to the steps up to t only.
+        flash_attention: whether to use cuDNN's fused kernel; None where it fits.
+        attn_logits_soft_cap: takes nothing but None; in Keras it is for TPUs alone.
+
+    Returns:
+        An array of shape (b, t, heads, f).
+
+    Example:
+        >>> import jax.numpy as jnp, fkeras as fk
+        >>> x = jnp.ones((2, 5, 4, 3))
+        >>> fk.ops.dot_product_attention(x, x, x, is_causal=True).shape
+        (2, 5, 4, 3)
+    """
+    if attn_logits_soft_cap is not None:
+        raise ValueError(
+            "dot_product_attention: expected attn_logits_soft_cap=None, received "
+            f"{attn_logits_soft_cap}. For capped scores compute them with fk.ops.einsum and "
+            "cap * tanh(scores / cap)."
+        )
+    query, key, value = (jnp.asarray(x) for x in (query, key, value))
+    bias, mask = (None if x is None else jnp.asarray(x) for x in (bias, mask))
+    return _attention(query, key, value, mask, bias, scale, is_causal, flash_attention)

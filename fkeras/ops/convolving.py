@@ -1,0 +1,152 @@
+"""Convolutions of other kinds and adaptive pooling, as `keras.ops.nn` names them."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import jax.numpy as jnp
+
+from fkeras.layers._arguments import data_format_name, integers
+from fkeras.layers.adaptive_pooling import adaptive_pool
+from fkeras.layers.depthwise_convolution import convolve_depthwise
+from fkeras.layers.separable_convolution import convolve_separable
+from fkeras.layers.transposed_convolution import convolve_transpose
+from fkeras.ops._define import op, to_floats
+
+__all__ = (
+    "adaptive_average_pool",
+    "adaptive_max_pool",
+    "conv_transpose",
+    "depthwise_conv",
+    "separable_conv",
+)
+
+_Sizes = int | Sequence[int]
+
+
+@op
+def conv_transpose(
+    inputs: Any,
+    kernel: Any,
+    strides: _Sizes = 1,
+    padding: str = "valid",
+    output_padding: _Sizes | None = None,
+    data_format: str | None = None,
+    dilation_rate: _Sizes = 1,
+) -> Any:
+    """The sum of the kernels that each cell of the inputs scales, `strides` cells apart.
+
+    Args:
+        inputs: (b, *sizes, c), or (b, c, *sizes) where the channels come first.
+        kernel: (*kernel_size, f, c).
+        strides: the distance of the windows of neighbouring cells.
+        padding: "valid" or "same".
+        output_padding: the cells to add to the smallest size that fits; None for the usual size.
+        data_format: "channels_last" (None means the same) or "channels_first".
+        dilation_rate: the distance of the cells that the kernel writes to.
+    """
+    inputs, rank = jnp.asarray(inputs), jnp.ndim(inputs) - 2
+    more = output_padding
+    return convolve_transpose(
+        inputs,
+        jnp.asarray(kernel),
+        integers("conv_transpose: strides", rank)(strides),
+        padding.lower(),
+        None if more is None else integers("conv_transpose: output_padding", rank, 0)(more),
+        data_format_name(data_format),
+        integers("conv_transpose: dilation_rate", rank)(dilation_rate),
+    )
+
+
+@op
+def depthwise_conv(
+    inputs: Any,
+    kernel: Any,
+    strides: _Sizes = 1,
+    padding: str = "valid",
+    data_format: str | None = None,
+    dilation_rate: _Sizes = 1,
+) -> Any:
+    """The cross-correlation of each channel of the inputs with filters of its own.
+
+    Args:
+        inputs: (b, *sizes, c), or (b, c, *sizes) where the channels come first.
+        kernel: (*kernel_size, c, m).
+        strides: the step of the window along each axis.
+        padding: "valid" or "same".
+        data_format: "channels_last" (None means the same) or "channels_first".
+        dilation_rate: the distance of the cells that the kernel sees.
+    """
+    inputs, rank = jnp.asarray(inputs), jnp.ndim(inputs) - 2
+    return convolve_depthwise(
+        inputs,
+        jnp.asarray(kernel),
+        integers("depthwise_conv: strides", rank)(strides),
+        padding.lower(),
+        data_format_name(data_format),
+        integers("depthwise_conv: dilation_rate", rank)(dilation_rate),
+    )
+
+
+@op
+def separable_conv(
+    inputs: Any,
+    depthwise_kernel: Any,
+    pointwise_kernel: Any,
+    strides: _Sizes = 1,
+    padding: str = "valid",
+    data_format: str | None = None,
+    dilation_rate: _Sizes = 1,
+) -> Any:
+    """Each channel convolved alone, and then the channels of each cell mixed.
+
+    Args:
+        inputs: (b, *sizes, c), or (b, c, *sizes) where the channels come first.
+        depthwise_kernel: (*kernel_size, c, m).
+        pointwise_kernel: (*ones, c * m, f).
+        strides: the step of the window along each axis.
+        padding: "valid" or "same".
+        data_format: "channels_last" (None means the same) or "channels_first".
+        dilation_rate: the distance of the cells that the depthwise kernel sees.
+    """
+    inputs, rank = jnp.asarray(inputs), jnp.ndim(inputs) - 2
+    return convolve_separable(
+        inputs,
+        jnp.asarray(depthwise_kernel),
+        jnp.asarray(pointwise_kernel),
+        integers("separable_conv: strides", rank)(strides),
+        padding.lower(),
+        data_format_name(data_format),
+        integers("separable_conv: dilation_rate", rank)(dilation_rate),
+    )
+
+
+def _adaptive(name: str, x: Any, output_size: _Sizes, mode: str, data_format: str | None) -> Any:
+    sizes = integers(f"{name}: output_size", x.ndim - 2)(output_size)
+    return adaptive_pool(x, sizes, mode, data_format_name(data_format))
+
+
+@op
+def adaptive_average_pool(inputs: Any, output_size: _Sizes, data_format: str | None = None) -> Any:
+    """The mean of each of `output_size` windows along each axis.
+
+    Args:
+        inputs: (b, *sizes, c), or (b, c, *sizes) where the channels come first.
+        output_size: how many windows along each axis.
+        data_format: "channels_last" (None means the same) or "channels_first".
+    """
+    x = to_floats(inputs)
+    return _adaptive("adaptive_average_pool", x, output_size, "average", data_format)
+
+
+@op
+def adaptive_max_pool(inputs: Any, output_size: _Sizes, data_format: str | None = None) -> Any:
+    """The largest value of each of `output_size` windows along each axis.
+
+    Args:
+        inputs: (b, *sizes, c), or (b, c, *sizes) where the channels come first.
+        output_size: how many windows along each axis.
+        data_format: "channels_last" (None means the same) or "channels_first".
+    """
+    return _adaptive("adaptive_max_pool", jnp.asarray(inputs), output_size, "max", data_format)

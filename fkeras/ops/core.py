@@ -1,0 +1,216 @@
+"""Dtypes, conversions and shapes; slices and scattered elements."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+
+from fkeras.engine.node import is_symbolic
+from fkeras.ops._define import elementwise, op, to_array
+
+__all__ = (
+    "cast",
+    "convert_to_numpy",
+    "convert_to_tensor",
+    "dtype",
+    "is_tensor",
+    "saturate_cast",
+    "scatter",
+    "scatter_update",
+    "shape",
+    "slice",
+    "slice_update",
+    "stop_gradient",
+)
+
+
+def shape(x: Any) -> tuple[int | None, ...]:
+    """The sizes of the axes of x; None for those that a symbolic tensor does not know.
+
+    Example:
+        >>> import fkeras as fk
+        >>> fk.ops.shape(fk.Input((3,)))
+        (None, 3)
+    """
+    return tuple(x.shape) if is_symbolic(x) else jnp.shape(to_array(x))
+
+
+def dtype(x: Any) -> str:
+    """The name of the dtype of x.
+
+    Example:
+        >>> import fkeras as fk
+        >>> fk.ops.dtype(fk.Input((3,)))
+        'float32'
+    """
+    return np.dtype(x.dtype if hasattr(x, "dtype") else jnp.asarray(x).dtype).name
+
+
+def is_tensor(x: Any) -> bool:
+    """Whether x is an array of JAX, traced ones included; symbolic tensors are none.
+
+    Example:
+        >>> import jax.numpy as jnp, fkeras as fk
+        >>> fk.ops.is_tensor(jnp.ones(2)), fk.ops.is_tensor(fk.Input((3,)))
+        (True, False)
+    """
+    return isinstance(x, jax.Array)
+
+
+def convert_to_numpy(x: Any) -> np.ndarray:
+    """x as a NumPy array.
+
+    Raises:
+        TypeError: for a symbolic tensor, which has no numbers.
+    """
+    if is_symbolic(x):
+        raise TypeError(
+            "convert_to_numpy: expected an array, received a symbolic tensor, which has no numbers "
+            "yet. Make a model and call it on arrays first."
+        )
+    return np.array(x)
+
+
+@elementwise
+def convert_to_tensor(x: Any, dtype: Any = None, sparse: Any = None, ragged: Any = None) -> Any:
+    """x as an array of the dtype.
+
+    Args:
+        x: an array, a number, or nested lists of numbers.
+        dtype: the dtype; that of x where it is None.
+        sparse: None or False: arrays here are dense.
+        ragged: None or False: arrays here are rectangular.
+    """
+    if sparse or ragged:
+        raise ValueError(
+            "convert_to_tensor: expected a dense array, received sparse or ragged True. Leave "
+            "them out, and pad rows of different lengths."
+        )
+    return jnp.asarray(x, dtype)
+
+
+@elementwise
+def cast(x: Any, dtype: Any) -> Any:
+    """x in another dtype."""
+    return jnp.asarray(x, dtype)
+
+
+@elementwise
+def saturate_cast(x: Any, dtype: Any) -> Any:
+    """x in another dtype; what it cannot hold becomes its least or largest number.
+
+    Example:
+        >>> import jax.numpy as jnp, fkeras as fk
+        >>> fk.ops.saturate_cast(jnp.array([-1.0, 300.0]), "uint8")
+        Array([  0, 255], dtype=uint8)
+    """
+    x = jnp.asarray(x)
+    (in_least, in_most), (least, most) = _limits(x.dtype), _limits(dtype)
+    # the bounds are rounded into the range of the target, not out of it
+    low = np.asarray(max(in_least, least)).astype(x.dtype)
+    high = np.asarray(min(in_most, most)).astype(x.dtype)
+    low = np.nextafter(low, x.dtype.type(0)) if low < least else low
+    high = np.nextafter(high, x.dtype.type(0)) if high > most else high
+    bounded = x if x.dtype.kind == "b" else jnp.clip(x, low, high)
+    return bounded.astype(dtype)
+
+
+def _limits(dtype: Any) -> tuple[Any, Any]:
+    dtype = jnp.dtype(dtype)
+    if dtype.kind == "b":
+        return 0, 1
+    if jnp.issubdtype(dtype, jnp.integer):
+        return int(jnp.iinfo(dtype).min), int(jnp.iinfo(dtype).max)
+    return float(jnp.finfo(dtype).min), float(jnp.finfo(dtype).max)
+
+
+@elementwise
+def stop_gradient(variable: Any) -> Any:
+    """The values, through which no gradient goes."""
+    return jax.lax.stop_gradient(to_array(variable))
+
+
+@op
+def slice(inputs: Any, start_indices: Any, shape: Sequence[int]) -> Any:
+    """The block of the given shape that begins at the start indices; -1 means up to the end.
+
+    Example:
+        >>> import jax.numpy as jnp, fkeras as fk
+        >>> fk.ops.slice(jnp.arange(9).reshape(3, 3), (1, 0), (2, -1)).shape
+        (2, 3)
+    """
+    inputs = to_array(inputs)
+    starts = zip(shape, inputs.shape, start_indices, strict=True)
+    sizes = tuple(total - start if size == -1 else size for size, total, start in starts)
+    return jax.lax.dynamic_slice(inputs, start_indices, sizes)
+
+
+@op
+def slice_update(inputs: Any, start_indices: Any, updates: Any) -> Any:
+    """The inputs with a block of updates in them that begins at the start indices.
+
+    Example:
+        >>> import jax.numpy as jnp, fkeras as fk
+        >>> fk.ops.slice_update(jnp.zeros(4), [1], jnp.ones(2))
+        Array([0., 1., 1., 0.], dtype=float32)
+    """
+    return jax.lax.dynamic_update_slice(to_array(inputs), to_array(updates), start_indices)
+
+
+@op
+def scatter(indices: Any, values: Any, shape: Sequence[int]) -> Any:
+    """Zeros with values added at indices.
+
+    Args:
+        indices: integers, (n, k): the first k indices of each value.
+        values: (n, *rest).
+        shape: the shape of the result.
+
+    Example:
+        >>> import jax.numpy as jnp, fkeras as fk
+        >>> fk.ops.scatter([[1], [3]], jnp.array([5.0, 7.0]), (4,))
+        Array([0., 5., 0., 7.], dtype=float32)
+    """
+    values, indices = jnp.asarray(values), jnp.asarray(indices)
+    return jnp.zeros(shape, values.dtype).at[tuple(jnp.moveaxis(indices, -1, 0))].add(values)
+
+
+@op
+def scatter_update(inputs: Any, indices: Any, updates: Any, reduction: str | None = None) -> Any:
+    """The inputs with updates at indices in the place of what is there, or joined with it.
+
+    Args:
+        inputs: an array.
+        indices: integers, (n, k): the first k indices of each update.
+        updates: (n, *rest).
+        reduction: None to put updates in, or "add", "max", "min", "mul" to join them.
+
+    Raises:
+        ValueError: for another reduction.
+
+    Example:
+        >>> import jax.numpy as jnp, fkeras as fk
+        >>> fk.ops.scatter_update(jnp.ones(3), [[1]], jnp.array([5.0]), reduction="add")
+        Array([1., 6., 1.], dtype=float32)
+    """
+    place = jnp.asarray(inputs).at[tuple(jnp.transpose(jnp.asarray(indices)))]
+    updates = to_array(updates)
+    match reduction.lower() if isinstance(reduction, str) else reduction:
+        case None:
+            return place.set(updates)
+        case "add":
+            return place.add(updates)
+        case "max":
+            return place.max(updates)
+        case "min":
+            return place.min(updates)
+        case "mul":
+            return place.multiply(updates)
+    raise ValueError(
+        f"scatter_update: reduction: expected None, 'add', 'max', 'min' or 'mul', received "
+        f"{reduction!r}. For the mean add up and divide by the counts."
+    )

@@ -1,0 +1,95 @@
+"""Operations on images, as `keras.ops.image` names them; the mathematics is in `fkeras.image`."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+from fkeras.engine.operation import Op
+from fkeras.image import (
+    borders,
+    colors,
+    elastic,
+    filters,
+    geometry,
+    patches,
+    quality,
+    resizing,
+    sampling,
+)
+from fkeras.random import key_of
+
+__all__ = (
+    "affine_transform",
+    "crop_images",
+    "elastic_transform",
+    "extract_patches",
+    "extract_patches_3d",
+    "gaussian_blur",
+    "hsv_to_rgb",
+    "map_coordinates",
+    "pad_images",
+    "perspective_transform",
+    "resize",
+    "rgb_to_grayscale",
+    "rgb_to_hsv",
+    "scale_and_translate",
+    "sobel_edges",
+    "ssim",
+)
+
+
+def _op(function: Callable) -> Op:
+    return Op(f"image.{function.__name__}", function)
+
+
+@_op
+def elastic_transform(
+    images: Any,
+    alpha: float = 20.0,
+    sigma: float = 5.0,
+    interpolation: str = "bilinear",
+    fill_mode: str = "reflect",
+    fill_value: float = 0.0,
+    seed: Any = None,
+    data_format: str | None = None,
+) -> Any:
+    """Moves each pixel by `alpha` times a smooth random field.
+
+    Args:
+        images: (b, h, w, c) or (h, w, c); the channels before h where they come first.
+        alpha: how far.
+        sigma: how smooth the field is, in pixels.
+        interpolation: "nearest" or "bilinear".
+        fill_mode: what lies outside of the image.
+        fill_value: its value with the fill mode "constant".
+        seed: a key, or an integer; see `fk.random`.
+        data_format: "channels_last" (None means the same) or "channels_first".
+    """
+    return elastic.elastic_transform(
+        images,
+        alpha,
+        sigma,
+        interpolation,
+        fill_mode,
+        fill_value,
+        key_of("ops.image.elastic_transform", seed),
+        data_format,
+    )
+
+
+affine_transform = _op(geometry.affine_transform)
+crop_images = _op(borders.crop_images)
+extract_patches = _op(patches.extract_patches)
+extract_patches_3d = _op(patches.extract_patches_3d)
+gaussian_blur = _op(filters.gaussian_blur)
+hsv_to_rgb = _op(colors.hsv_to_rgb)
+map_coordinates = _op(sampling.map_coordinates)
+pad_images = _op(borders.pad_images)
+perspective_transform = _op(geometry.perspective_transform)
+resize = _op(resizing.resize)
+rgb_to_grayscale = _op(colors.rgb_to_grayscale)
+rgb_to_hsv = _op(colors.rgb_to_hsv)
+scale_and_translate = _op(resizing.scale_and_translate)
+sobel_edges = _op(filters.sobel_edges)
+ssim = _op(quality.ssim)

@@ -1,0 +1,208 @@
+"""Linear algebra, as `keras.ops.linalg` names it."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+
+from fkeras.ops._define import op, to_array, to_floats
+from fkeras.ops.control import jvp
+from fkeras.ops.reductions import axes_of
+
+__all__ = (
+    "cholesky",
+    "cholesky_inverse",
+    "det",
+    "eig",
+    "eigh",
+    "inv",
+    "jvp",
+    "lstsq",
+    "lu_factor",
+    "matrix_rank",
+    "norm",
+    "pinv",
+    "qr",
+    "solve",
+    "solve_triangular",
+    "svd",
+)
+
+
+def _square(name: str, x: Any) -> jax.Array:
+    x = jnp.asarray(x)
+    if x.ndim < 2 or x.shape[-1] != x.shape[-2]:
+        raise ValueError(
+            f"{name}: expected square matrices on the last two axes, received an array of shape "
+            f"{x.shape}. For other matrices see fk.ops.lstsq, pinv and svd."
+        )
+    return x
+
+
+@op
+def cholesky(x: Any, upper: bool = False) -> Any:
+    """The triangular L with L @ L.T = x, for symmetric positive definite x; `upper`: L.T.
+
+    Raises:
+        ValueError: for matrices that are not square; of numbers that are not positive definite,
+            where the numbers are known. Under jit these give NaN.
+    """
+    y = jnp.linalg.cholesky(_square("cholesky", x), upper=upper)
+    if not isinstance(y, jax.core.Tracer) and bool(jnp.isnan(y).any()):
+        raise ValueError(
+            "cholesky: expected positive definite matrices, received others. Add a small number to "
+            "the diagonal: x + 1e-6 * fk.ops.eye(n)."
+        )
+    return y
+
+
+@op
+def cholesky_inverse(x: Any, upper: bool = False) -> Any:
+    """The inverse of the matrix whose Cholesky factor is x."""
+    x = _square("cholesky_inverse", x)
+    half = _triangular(x, jnp.eye(x.shape[-1], dtype=x.dtype), not upper)
+    turned = jnp.swapaxes(half, -1, -2)
+    return half @ turned if upper else turned @ half
+
+
+def _triangular(a: jax.Array, b: jax.Array, lower: bool) -> jax.Array:
+    if b.ndim == a.ndim - 1:
+        return _triangular(a, b[..., None], lower)[..., 0]
+    batch = jnp.broadcast_shapes(a.shape[:-2], b.shape[:-2])
+    a = jnp.broadcast_to(a, (*batch, *a.shape[-2:]))
+    b = jnp.broadcast_to(b, (*batch, *b.shape[-2:]))
+    return jax.lax.linalg.triangular_solve(a, b, left_side=True, lower=lower)
+
+
+@op
+def det(x: Any) -> Any:
+    """The determinants of square matrices."""
+    return jnp.linalg.det(_square("det", x))
+
+
+@op
+def inv(x: Any) -> Any:
+    """The inverses of square matrices."""
+    return jnp.linalg.inv(_square("inv", x))
+
+
+@op
+def eig(x: Any) -> Any:
+    """`(eigenvalues, eigenvectors)` of square matrices, complex; on CPUs alone."""
+    return tuple(jnp.linalg.eig(_square("eig", x)))
+
+
+@op
+def eigh(x: Any) -> Any:
+    """`(eigenvalues, eigenvectors)` of symmetric matrices, eigenvalues in ascending order."""
+    return tuple(jnp.linalg.eigh(_square("eigh", x)))
+
+
+@op
+def lu_factor(x: Any) -> Any:
+    """`(lu, pivots)`: L below the diagonal and U on and above it, and the rows exchanged."""
+    factors, pivots, _ = jax.lax.linalg.lu(to_array(x))
+    return factors, pivots
+
+
+@op
+def norm(x: Any, ord: Any = None, axis: Any = None, keepdims: bool = False) -> Any:
+    """The length of vectors, or the norm `ord` of vectors on one axis or matrices on two.
+
+    The gradient of a length is 0 where the length is 0.
+
+    Args:
+        x: an array.
+        ord: None for the root of the sum of squares; for vectors a number or infinity, for
+            matrices "fro", "nuc", 1, 2, -1, -2 or infinity.
+        axis: one axis of vectors, or two of matrices; all where it is None.
+        keepdims: whether the axes stay, with size 1.
+
+    Example:
+        >>> import fkeras as fk
+        >>> fk.ops.norm([[3.0, 4.0]], axis=-1)
+        Array([5.], dtype=float32)
+    """
+    x, axis = to_floats(x), axes_of(axis)
+    vectors = isinstance(axis, int) or (axis is None and x.ndim == 1)
+    if ord is None or (ord == 2 and vectors) or ord == "fro":
+        return safe_sqrt(jnp.sum(jnp.square(jnp.abs(x)), axis=axis, keepdims=keepdims))
+    return jnp.linalg.norm(x, ord=ord, axis=axis, keepdims=keepdims)
+
+
+def safe_sqrt(x: jax.Array) -> jax.Array:
+    """The square root whose gradient at 0 is 0, as for the length of a vector of zeros."""
+    zero = x == 0
+    return jnp.where(zero, 0, jnp.sqrt(jnp.where(zero, 1, x)))
+
+
+@op
+def qr(x: Any, mode: str = "reduced") -> Any:
+    """`(q, r)` with q @ r = x, q orthogonal and r upper triangular; mode "complete": q square."""
+    if mode not in ("reduced", "complete"):
+        raise ValueError(
+            f"qr: mode: expected 'reduced' or 'complete', received {mode!r}. For r alone take "
+            "fk.ops.qr(x)[1]."
+        )
+    return tuple(jnp.linalg.qr(to_array(x), mode=mode))
+
+
+@op
+def solve(a: Any, b: Any) -> Any:
+    """The x with a @ x = b, for square matrices a; b is a vector or a matrix."""
+    return jnp.linalg.solve(_square("solve", a), to_array(b))
+
+
+@op
+def solve_triangular(a: Any, b: Any, lower: bool = False) -> Any:
+    """The x with a @ x = b, for triangular a of which the other triangle is not looked at."""
+    return _triangular(_square("solve_triangular", a), jnp.asarray(b), lower)
+
+
+@op
+def svd(x: Any, full_matrices: bool = True, compute_uv: bool = True) -> Any:
+    """`(u, s, vh)` with u @ diag(s) @ vh = x; s alone without `compute_uv`.
+
+    Args:
+        x: matrices.
+        full_matrices: whether u and vh are square.
+        compute_uv: whether to return u and vh.
+    """
+    found = jnp.linalg.svd(to_array(x), full_matrices=full_matrices, compute_uv=compute_uv)
+    return tuple(found) if compute_uv else found
+
+
+@op
+def lstsq(a: Any, b: Any, rcond: float | None = None) -> Any:
+    """The shortest x for which a @ x is nearest to b.
+
+    Args:
+        a: a matrix.
+        b: a vector or a matrix.
+        rcond: singular values below `rcond` times the largest count as 0.
+    """
+    return jnp.linalg.lstsq(to_array(a), to_array(b), rcond=rcond)[0]
+
+
+def _matrices(name: str, x: Any) -> jax.Array:
+    x = jnp.asarray(x)
+    if x.ndim < 2:
+        raise ValueError(
+            f"{name}: expected matrices on the last two axes, received an array of shape "
+            f"{x.shape}. Give a vector a second axis: x[:, None]."
+        )
+    return x
+
+
+@op
+def matrix_rank(x: Any, tol: Any = None) -> Any:
+    """How many singular values of the matrices are above the tolerance."""
+    return jnp.linalg.matrix_rank(_matrices("matrix_rank", x), rtol=tol).astype("int32")
+
+
+@op
+def pinv(x: Any, rcond: Any = None) -> Any:
+    """The pseudo-inverse of matrices: singular values below `rcond` times the largest are 0."""
+    return jnp.linalg.pinv(_matrices("pinv", x), rtol=rcond)

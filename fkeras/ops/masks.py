@@ -1,0 +1,33 @@
+"""`unmask`: a tensor whose mask goes no further."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from fkeras.engine.context import Context, Output
+from fkeras.engine.layer import Layer
+
+__all__ = ("Unmask", "unmask")
+
+
+class Unmask(Layer):
+    """Gives its input as it is, without the mask."""
+
+    keras_module = "fkeras.ops"
+    supports_masking = True
+
+    def forward(self, context: Context, x: Any) -> Output:
+        return Output(x)
+
+
+def unmask(x: Any) -> Any:
+    """x itself, whose mask goes no further.
+
+    Example:
+        >>> import fkeras as fk
+        >>> ids = fk.Input((5,), dtype="int32")
+        >>> words = fk.layers.Embedding(10, 4, mask_zero=True)(ids)
+        >>> fk.layers.Flatten()(fk.ops.unmask(words)).shape
+        (None, 20)
+    """
+    return Unmask()(x)

@@ -1,0 +1,156 @@
+"""Products of arrays, diagonals and triangles of matrices, differences and integrals."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import jax.numpy as jnp
+
+from fkeras.engine.operation import Op, matmul
+from fkeras.ops._define import binary, op, to_array
+
+__all__ = (
+    "cross",
+    "diag",
+    "diagflat",
+    "diagonal",
+    "diff",
+    "dot",
+    "einsum",
+    "inner",
+    "kron",
+    "matmul",
+    "outer",
+    "slogdet",
+    "tensordot",
+    "trace",
+    "trapezoid",
+    "tril",
+    "triu",
+    "vdot",
+    "vectorize",
+)
+
+dot = binary(
+    "dot",
+    jnp.dot,
+    "The product of the last axis of x1 and the last but one of x2.",
+    elementwise=False,
+)
+vdot = binary(
+    "vdot", jnp.vdot, "The sum of products of conj(x1) and x2, both flat.", elementwise=False
+)
+inner = binary(
+    "inner", jnp.inner, "The product over the last axes of x1 and x2.", elementwise=False
+)
+outer = binary(
+    "outer", jnp.outer, "The products of all pairs of x1 and x2, both flat.", elementwise=False
+)
+kron = binary(
+    "kron", jnp.kron, "The Kronecker product: x2 times each element of x1.", elementwise=False
+)
+
+
+@op
+def tensordot(x1: Any, x2: Any, axes: Any = 2) -> Any:
+    """The product over the last `axes` axes of x1 and the first of x2, or over axes by pairs."""
+    return jnp.tensordot(to_array(x1), to_array(x2), axes=axes)
+
+
+@op
+def einsum(subscripts: str, *operands: Any, **kwargs: Any) -> Any:
+    """The products and sums over axes that a formula names.
+
+    Args:
+        subscripts: the axes of each array and of the result, as in "bij,bjk->bik".
+        *operands: the arrays.
+        **kwargs: further arguments of jax.numpy.einsum.
+
+    Example:
+        >>> import jax.numpy as jnp, fkeras as fk
+        >>> fk.ops.einsum("bij,bjk->bik", jnp.ones((2, 3, 4)), jnp.ones((2, 4, 5))).shape
+        (2, 3, 5)
+    """
+    arrays = [jnp.asarray(x) for x in operands]
+    if arrays and all(x.dtype == jnp.int8 for x in arrays):
+        kwargs.setdefault("preferred_element_type", "int32")
+    return jnp.einsum(subscripts, *arrays, **kwargs)
+
+
+@op
+def cross(
+    x1: Any, x2: Any, axisa: int = -1, axisb: int = -1, axisc: int = -1, axis: int | None = None
+) -> Any:
+    """The cross product of vectors of 2 or 3 numbers; `axis` stands for all three axes."""
+    return jnp.cross(to_array(x1), to_array(x2), axisa, axisb, axisc, axis)
+
+
+@op
+def diag(x: Any, k: int = 0) -> Any:
+    """The matrix with a vector on its diagonal `k`, or that diagonal of a matrix."""
+    return jnp.diag(to_array(x), k=k)
+
+
+@op
+def diagflat(x: Any, k: int = 0) -> Any:
+    """The matrix with the elements of x on its diagonal `k`."""
+    return jnp.diagflat(to_array(x), k=k)
+
+
+@op
+def diagonal(x: Any, offset: int = 0, axis1: int = 0, axis2: int = 1) -> Any:
+    """The diagonals of the matrices that two axes of x make."""
+    return jnp.diagonal(to_array(x), offset=offset, axis1=axis1, axis2=axis2)
+
+
+@op
+def trace(x: Any, offset: int = 0, axis1: int = 0, axis2: int = 1) -> Any:
+    """The sum of the diagonal of the matrices that two axes of x make."""
+    return jnp.trace(to_array(x), offset=offset, axis1=axis1, axis2=axis2)
+
+
+@op
+def tril(x: Any, k: int = 0) -> Any:
+    """x with zeros above the diagonal `k` of its last two axes."""
+    return jnp.tril(to_array(x), k=k)
+
+
+@op
+def triu(x: Any, k: int = 0) -> Any:
+    """x with zeros below the diagonal `k` of its last two axes."""
+    return jnp.triu(to_array(x), k=k)
+
+
+@op
+def diff(a: Any, n: int = 1, axis: int = -1) -> Any:
+    """Each element minus the one before along an axis, n times over."""
+    return jnp.diff(to_array(a), n=n, axis=axis)
+
+
+@op
+def trapezoid(y: Any, x: Any = None, dx: Any = 1.0, axis: int = -1) -> Any:
+    """The area under the lines through the points y at places x, or at distances dx."""
+    return jnp.trapezoid(to_array(y), to_array(x), dx=dx, axis=axis)
+
+
+@op
+def slogdet(x: Any) -> Any:
+    """`(sign, logarithm)` of the determinant and of its absolute value."""
+    return tuple(jnp.linalg.slogdet(to_array(x)))
+
+
+def vectorize(pyfunc: Any, *, excluded: Any = None, signature: str | None = None) -> Op:
+    """The function of single elements as an operation on whole arrays, broadcast together.
+
+    Args:
+        pyfunc: a function of scalars, or of arrays as the signature says.
+        excluded: the positions and names of arguments that are passed on as they are.
+        signature: the axes that the function itself takes, as in "(n),(n)->()".
+
+    Example:
+        >>> import jax.numpy as jnp, fkeras as fk
+        >>> fk.ops.vectorize(lambda a, b: a * b + 1)(jnp.arange(3), 2)
+        Array([1, 3, 5], dtype=int32)
+    """
+    function = jnp.vectorize(pyfunc, excluded=frozenset(excluded or ()), signature=signature)
+    return Op(getattr(pyfunc, "__name__", "vectorized"), function, builtin=False)

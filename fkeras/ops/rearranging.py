@@ -1,0 +1,84 @@
+"""`rearrange`: axes named, split, moved and joined by a pattern, and `unstack`."""
+
+from __future__ import annotations
+
+import re
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+
+from fkeras.ops._define import op, to_array
+
+__all__ = ("rearrange", "unstack")
+
+
+@op
+def rearrange(tensor: Any, pattern: str, **axes_lengths: int) -> Any:
+    """The elements in other axes, as a pattern with names says: "b (h w) c -> b c h w".
+
+    Names in brackets stand for one axis that is split, or for several that are joined.
+
+    Args:
+        tensor: an array.
+        pattern: the names of its axes, "->", and the names of the axes of the result.
+        **axes_lengths: the sizes of axes that are split off; one a bracket may be left out.
+
+    Raises:
+        ValueError: where the pattern and the array have different numbers of axes, or the two
+            sides different names.
+
+    Example:
+        >>> import jax.numpy as jnp, fkeras as fk
+        >>> fk.ops.rearrange(jnp.ones((2, 6, 3)), "b (h w) c -> b c h w", h=2).shape
+        (2, 3, 2, 3)
+    """
+    tensor = to_array(tensor)
+    left, right = (_groups(side) for side in pattern.split("->"))
+    names = [name for group in left for name in group]
+    if len(left) != tensor.ndim or sorted(names) != sorted(n for g in right for n in g):
+        raise ValueError(
+            f"rearrange: expected a pattern of {tensor.ndim} axes with the same names on both "
+            f"sides, received {pattern!r}. Write for example 'b h w c -> b (h w) c'."
+        )
+    sizes: dict[str, Any] = {}
+    for group, size in zip(left, tensor.shape, strict=True):
+        for name in group:
+            if name in axes_lengths:
+                sizes[name] = axes_lengths[name]
+                size = size // axes_lengths[name]
+        unknown = [name for name in group if name not in axes_lengths]
+        if len(unknown) > 1:
+            raise ValueError(
+                f"rearrange: expected the sizes of all but one of the axes {group} in {pattern!r}. "
+                f"Give them by name: {unknown[0]}=2."
+            )
+        sizes.update({name: size for name in unknown})
+    x = jnp.reshape(tensor, [sizes[name] for name in names])
+    x = jnp.transpose(x, [names.index(name) for group in right for name in group])
+    return jnp.reshape(x, [_product(sizes[name] for name in group) for group in right])
+
+
+def _groups(side: str) -> list[list[str]]:
+    return [re.findall(r"\w+", part) for part in re.findall(r"\w+|\(.*?\)", side)]
+
+
+def _product(sizes: Any) -> Any:
+    product = 1
+    for size in sizes:  # sizes may be unknown: math.prod would take them for numbers
+        product = product * size
+    return product
+
+
+@op
+def unstack(x: Any, num: int | None = None, axis: int = 0) -> Any:
+    """A list of the slices of x along an axis, which is left out of them.
+
+    Args:
+        x: an array.
+        num: their number; the axis's size where it is None.
+        axis: the axis.
+    """
+    x = to_array(x)
+    count = x.shape[axis] if num is None else num
+    return [jax.lax.index_in_dim(x, i, axis, keepdims=False) for i in range(count)]

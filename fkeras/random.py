@@ -1,0 +1,308 @@
+"""Random numbers with Keras's names and arguments: `fk.random.normal((2, 3), seed=key)`.
+
+`seed` is a typed key of JAX, `jax.random.key(0)`, from which you split one key for each draw; or
+an integer, which gives the numbers that `keras.random` gives for it on JAX, always the same. There
+is no `SeedGenerator`: a generator changes at each draw, and here nothing changes.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+
+from fkeras.layers.dropout import dropout as _dropout
+
+__all__ = (
+    "beta",
+    "binomial",
+    "categorical",
+    "dropout",
+    "gamma",
+    "normal",
+    "randint",
+    "shuffle",
+    "truncated_normal",
+    "uniform",
+)
+
+Seed = jax.Array | int | None
+
+
+def key_of(name: str, seed: Seed) -> jax.Array:
+    """The key that a seed means; `name` is the function in the message.
+
+    Raises:
+        TypeError: for None and all else that is neither a key nor an integer.
+    """
+    if isinstance(seed, int | np.integer) and not isinstance(seed, bool) and 0 <= seed < 2**32:
+        # the two words that Keras makes of an integer
+        return jax.random.wrap_key_data(np.array([seed, 0], "uint32"), impl="threefry2x32")
+    if hasattr(seed, "dtype") and jnp.issubdtype(seed.dtype, jax.dtypes.prng_key):
+        return seed
+    received = "None" if seed is None else f"{seed!r} ({type(seed).__name__})"
+    raise TypeError(
+        f"fk.{name}: seed: expected a key or an integer from 0 to 2**32 - 1, received "
+        f"{received}. Nothing draws a seed by itself here: pass seed=jax.random.key(0), and split "
+        "it for the next draw."
+    )
+
+
+def _floats(dtype: Any, name: str) -> Any:
+    dtype = jnp.dtype(dtype or "float32")
+    if not jnp.issubdtype(dtype, jnp.floating):
+        raise ValueError(
+            f"fk.random.{name}: dtype: expected floating point numbers, received {dtype}. For "
+            "integers take fk.random.randint."
+        )
+    return dtype
+
+
+def normal(
+    shape: Sequence[int],
+    mean: Any = 0.0,
+    stddev: Any = 1.0,
+    dtype: Any = None,
+    seed: Seed = None,
+) -> jax.Array:
+    """Numbers of the normal distribution.
+
+    Args:
+        shape: the shape.
+        mean: their mean.
+        stddev: their standard deviation.
+        dtype: float32 where it is None.
+        seed: a key, or an integer.
+
+    Example:
+        >>> import jax, fkeras as fk
+        >>> fk.random.normal((2, 3), seed=jax.random.key(0)).shape
+        (2, 3)
+    """
+    dtype = _floats(dtype, "normal")
+    return jax.random.normal(key_of("random.normal", seed), tuple(shape), dtype) * stddev + mean
+
+
+def truncated_normal(
+    shape: Sequence[int],
+    mean: Any = 0.0,
+    stddev: Any = 1.0,
+    dtype: Any = None,
+    seed: Seed = None,
+) -> jax.Array:
+    """Numbers of the normal distribution, cut off at two standard deviations from the mean.
+
+    Args:
+        shape: the shape.
+        mean: the mean before the cut.
+        stddev: the standard deviation before the cut.
+        dtype: float32 where it is None.
+        seed: a key, or an integer.
+
+    Example:
+        >>> import jax, fkeras as fk
+        >>> bool(abs(fk.random.truncated_normal((100,), seed=jax.random.key(0))).max() <= 2)
+        True
+    """
+    dtype = _floats(dtype, "truncated_normal")
+    key = key_of("random.truncated_normal", seed)
+    return jax.random.truncated_normal(key, -2.0, 2.0, tuple(shape), dtype) * stddev + mean
+
+
+def uniform(
+    shape: Sequence[int],
+    minval: Any = 0.0,
+    maxval: Any = 1.0,
+    dtype: Any = None,
+    seed: Seed = None,
+) -> jax.Array:
+    """Numbers spread evenly from `minval`, which is in, to `maxval`, which is not.
+
+    Args:
+        shape: the shape.
+        minval: the least.
+        maxval: the bound above.
+        dtype: float32 where it is None.
+        seed: a key, or an integer.
+
+    Raises:
+        ValueError: for a dtype of integers.
+
+    Example:
+        >>> import jax, fkeras as fk
+        >>> fk.random.uniform((2,), 3.0, 4.0, seed=jax.random.key(0)) >= 3
+        Array([ True,  True], dtype=bool)
+    """
+    dtype = _floats(dtype, "uniform")
+    return jax.random.uniform(key_of("random.uniform", seed), tuple(shape), dtype, minval, maxval)
+
+
+def randint(
+    shape: Sequence[int], minval: Any, maxval: Any, dtype: Any = "int32", seed: Seed = None
+) -> jax.Array:
+    """Integers from `minval`, which is in, to `maxval`, which is not.
+
+    Args:
+        shape: the shape.
+        minval: the least.
+        maxval: the bound above.
+        dtype: a dtype of integers.
+        seed: a key, or an integer.
+
+    Raises:
+        ValueError: for a dtype of floating point numbers.
+
+    Example:
+        >>> import jax, fkeras as fk
+        >>> sorted(set(fk.random.randint((99,), 0, 3, seed=jax.random.key(0)).tolist()))
+        [0, 1, 2]
+    """
+    dtype = jnp.dtype(dtype or "int32")
+    if not jnp.issubdtype(dtype, jnp.integer):
+        raise ValueError(
+            f"fk.random.randint: dtype: expected integers, received {dtype}. For floating point "
+            "numbers take fk.random.uniform."
+        )
+    return jax.random.randint(key_of("random.randint", seed), tuple(shape), minval, maxval, dtype)
+
+
+def categorical(
+    logits: Any, num_samples: int, dtype: Any = "int32", seed: Seed = None
+) -> jax.Array:
+    """Class numbers, each drawn with the probability softmax(logits).
+
+    Args:
+        logits: scores, (b, classes).
+        num_samples: how many draws an example.
+        dtype: the dtype of the class numbers.
+        seed: a key, or an integer.
+
+    Returns:
+        An array of shape (b, num_samples).
+
+    Raises:
+        ValueError: for logits that have not two axes.
+
+    Example:
+        >>> import jax, jax.numpy as jnp, fkeras as fk
+        >>> fk.random.categorical(jnp.array([[0.0, 99.0]]), 3, seed=jax.random.key(0))
+        Array([[1, 1, 1]], dtype=int32)
+    """
+    logits = jnp.asarray(logits)
+    if logits.ndim != 2:
+        raise ValueError(
+            f"fk.random.categorical: expected logits of shape (b, classes), received "
+            f"{logits.shape}. Give a single example a first axis: logits[None]."
+        )
+    shape = (logits.shape[0], num_samples)
+    key = key_of("random.categorical", seed)
+    drawn = jax.random.categorical(key, logits[..., None], axis=1, shape=shape)
+    return drawn.astype(dtype or "int32")
+
+
+def dropout(
+    inputs: Any, rate: float, noise_shape: Sequence[int | None] | None = None, seed: Seed = None
+) -> jax.Array:
+    """The inputs with each element zeroed with probability `rate`, others divided by 1 - rate.
+
+    Args:
+        inputs: an array.
+        rate: the share to drop, from 0 to 1.
+        noise_shape: the shape of what is drawn: size 1 where an axis shares one draw, None for
+            the input's size.
+        seed: a key, or an integer; without need at rates 0 and 1.
+
+    Example:
+        >>> import jax, jax.numpy as jnp, fkeras as fk
+        >>> y = fk.random.dropout(jnp.ones((8, 8)), 0.5, seed=jax.random.key(0))
+        >>> sorted(set(y.ravel().tolist()))
+        [0.0, 2.0]
+    """
+    inputs = jnp.asarray(inputs)
+    key = None if rate in (0, 1) else key_of("random.dropout", seed)
+    return _dropout(key, inputs, rate, noise_shape)
+
+
+def shuffle(x: Any, axis: int = 0, seed: Seed = None) -> jax.Array:
+    """The elements in another order along an axis, each row of the others in an order of its own.
+
+    Args:
+        x: an array.
+        axis: the axis.
+        seed: a key, or an integer.
+
+    Example:
+        >>> import jax, jax.numpy as jnp, fkeras as fk
+        >>> sorted(fk.random.shuffle(jnp.arange(4), seed=jax.random.key(0)).tolist())
+        [0, 1, 2, 3]
+    """
+    return jax.random.permutation(
+        key_of("random.shuffle", seed), jnp.asarray(x), axis, independent=True
+    )
+
+
+def gamma(shape: Sequence[int], alpha: Any, dtype: Any = None, seed: Seed = None) -> jax.Array:
+    """Numbers of the gamma distribution with scale 1.
+
+    Args:
+        shape: the shape.
+        alpha: the shape parameter, which is the mean.
+        dtype: float32 where it is None.
+        seed: a key, or an integer.
+
+    Example:
+        >>> import jax, fkeras as fk
+        >>> bool((fk.random.gamma((5,), 2.0, seed=jax.random.key(0)) > 0).all())
+        True
+    """
+    dtype = _floats(dtype, "gamma")
+    alpha = jnp.asarray(alpha, dtype)
+    return jax.random.gamma(key_of("random.gamma", seed), alpha, tuple(shape), dtype)
+
+
+def beta(
+    shape: Sequence[int], alpha: Any, beta: Any, dtype: Any = None, seed: Seed = None
+) -> jax.Array:
+    """Numbers of the beta distribution, from 0 to 1.
+
+    Args:
+        shape: the shape.
+        alpha: the first parameter.
+        beta: the second; the mean is alpha / (alpha + beta).
+        dtype: float32 where it is None.
+        seed: a key, or an integer.
+
+    Example:
+        >>> import jax, fkeras as fk
+        >>> x = fk.random.beta((5,), 2.0, 3.0, seed=jax.random.key(0))
+        >>> bool(((x > 0) & (x < 1)).all())
+        True
+    """
+    dtype = _floats(dtype, "beta")
+    parameters = (jnp.asarray(p, dtype) for p in (alpha, beta))
+    return jax.random.beta(key_of("random.beta", seed), *parameters, tuple(shape), dtype)
+
+
+def binomial(
+    shape: Sequence[int], counts: Any, probabilities: Any, dtype: Any = None, seed: Seed = None
+) -> jax.Array:
+    """How many of `counts` trials succeed, as floating point numbers.
+
+    Args:
+        shape: the shape.
+        counts: how many trials.
+        probabilities: the probability of a success.
+        dtype: float32 where it is None.
+        seed: a key, or an integer.
+
+    Example:
+        >>> import jax, fkeras as fk
+        >>> fk.random.binomial((3,), 5, 1.0, seed=jax.random.key(0))
+        Array([5., 5., 5.], dtype=float32)
+    """
+    dtype = _floats(dtype, "binomial")
+    parameters = (jnp.asarray(p, dtype) for p in (counts, probabilities))
+    return jax.random.binomial(key_of("random.binomial", seed), *parameters, tuple(shape), dtype)

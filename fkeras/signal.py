@@ -1,0 +1,312 @@
+"""Signals: sequences cut into frames, Fourier transforms, windows, spectrograms and back.
+
+Complex numbers go in and come out as pairs `(real, imaginary)` of arrays, as in Keras.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+
+__all__ = (
+    "extract_sequences",
+    "fft",
+    "fft2",
+    "ifft2",
+    "irfft",
+    "istft",
+    "overlap_add",
+    "rfft",
+    "stft",
+    "window_of",
+)
+
+Pair = tuple[jax.Array, jax.Array]
+
+
+def extract_sequences(x: Any, sequence_length: int, sequence_stride: int) -> jax.Array:
+    """Sequences of equal length, cut from the last axis at equal distances.
+
+    Args:
+        x: (..., t).
+        sequence_length: the length of each.
+        sequence_stride: how far the start of each is from that of the one before.
+
+    Returns:
+        An array of shape (..., n, sequence_length); steps after the last whole one are left out.
+
+    Raises:
+        ValueError: for a stride that is not positive.
+
+    Example:
+        >>> import jax.numpy as jnp
+        >>> extract_sequences(jnp.arange(5), 3, 2).tolist()
+        [[0, 1, 2], [2, 3, 4]]
+    """
+    x = jnp.asarray(x)
+    _check_stride("extract_sequences", sequence_stride)
+    count = (x.shape[-1] - sequence_length) // sequence_stride + 1
+    starts = jnp.arange(count, dtype="int32")[:, None] * sequence_stride
+    return jnp.take(x, starts + jnp.arange(sequence_length, dtype="int32")[None, :], axis=-1)
+
+
+def overlap_add(frames: jax.Array, sequence_stride: int) -> jax.Array:
+    """The sum of frames, each put at its distance from the one before.
+
+    Args:
+        frames: (..., n, length).
+        sequence_stride: the distance of their starts.
+
+    Returns:
+        An array of shape (..., length + (n - 1) * sequence_stride).
+
+    Example:
+        >>> import jax.numpy as jnp
+        >>> overlap_add(jnp.ones((2, 3)), 2)
+        Array([1., 1., 2., 1., 1.], dtype=float32)
+    """
+    *batch, count, length = frames.shape
+    pieces = -(-length // sequence_stride)
+    none = [(0, 0)] * len(batch)
+    rows = jnp.pad(frames, [*none, (0, 0), (0, pieces * sequence_stride - length)])
+    rows = jnp.reshape(rows, (*batch, count, pieces, sequence_stride))
+    rows = jnp.swapaxes(rows, -3, -2)
+    # dropping one step a row out of a padded flat array moves row j by j steps
+    rows = jnp.pad(rows, [*none, (0, 0), (0, pieces), (0, 0)])
+    rows = jnp.reshape(rows, (*batch, pieces * (count + pieces), sequence_stride))
+    rows = rows[..., : pieces * (count + pieces - 1), :]
+    rows = jnp.reshape(rows, (*batch, pieces, count + pieces - 1, sequence_stride))
+    flat = jnp.reshape(jnp.sum(rows, axis=-3), (*batch, (count + pieces - 1) * sequence_stride))
+    return flat[..., : length + (count - 1) * sequence_stride]
+
+
+def fft(x: Pair) -> Pair:
+    """The discrete Fourier transform along the last axis.
+
+    Args:
+        x: a pair of real and imaginary parts, each (..., n).
+
+    Example:
+        >>> import jax.numpy as jnp
+        >>> real, imaginary = fft((jnp.ones(4), jnp.zeros(4)))
+        >>> real.tolist()
+        [4.0, 0.0, 0.0, 0.0]
+    """
+    return _parts(jnp.fft.fft(_complex("fft", x)))
+
+
+def fft2(x: Pair) -> Pair:
+    """The discrete Fourier transform along the last two axes.
+
+    Args:
+        x: a pair of real and imaginary parts, each (..., h, w).
+    """
+    return _parts(jnp.fft.fft2(_complex("fft2", x)))
+
+
+def ifft2(x: Pair) -> Pair:
+    """The inverse discrete Fourier transform along the last two axes.
+
+    Args:
+        x: a pair of real and imaginary parts, each (..., h, w).
+    """
+    return _parts(jnp.fft.ifft2(_complex("ifft2", x)))
+
+
+def rfft(x: Any, fft_length: int | None = None) -> Pair:
+    """The discrete Fourier transform of real numbers along the last axis.
+
+    Args:
+        x: (..., n).
+        fft_length: to how many numbers the axis is cut or filled up with zeros first.
+
+    Returns:
+        Real and imaginary parts of the frequencies from 0 up, (..., fft_length // 2 + 1).
+    """
+    return _parts(jnp.fft.rfft(jnp.asarray(x), n=fft_length))
+
+
+def irfft(x: Pair, fft_length: int | None = None) -> jax.Array:
+    """The real numbers whose `rfft` is x.
+
+    Args:
+        x: a pair of real and imaginary parts, each (..., n).
+        fft_length: how many numbers; 2 * (n - 1) where it is None.
+    """
+    return jnp.fft.irfft(_complex("irfft", x), n=fft_length)
+
+
+def window_of(window: Any, sequence_length: int, fft_length: int, dtype: Any) -> jax.Array:
+    """A window of `sequence_length` numbers with zeros on both sides up to `fft_length`.
+
+    Args:
+        window: "hann" or "hamming", in the periodic form that spectra take; an array of
+            `sequence_length` numbers; None for ones all over `fft_length`.
+        sequence_length: the length of the window.
+        fft_length: the length with the zeros.
+        dtype: the dtype.
+
+    Raises:
+        ValueError: for an unknown name or another number of numbers.
+
+    Example:
+        >>> window_of("hann", 4, 4, "float32").tolist()
+        [0.0, 0.5, 1.0, 0.5]
+    """
+    if window is None:
+        return jnp.ones(fft_length, dtype)
+    if isinstance(window, str):
+        offsets = {"hann": 0.5, "hamming": 0.54}
+        if window not in offsets:
+            raise ValueError(
+                f"window: expected 'hann', 'hamming', None or an array, received {window!r}. For "
+                "another window pass its numbers."
+            )
+        offset = offsets[window]
+        turns = 2 * np.pi * np.arange(sequence_length) / sequence_length
+        numbers = offset - (1 - offset) * np.cos(turns) if sequence_length > 1 else np.ones(1)
+        window = numbers
+    window = jnp.asarray(window, dtype)
+    if window.shape != (sequence_length,):
+        raise ValueError(
+            f"window: expected {sequence_length} numbers, one for each step of a sequence, "
+            f"received the shape {window.shape}. Give as many as sequence_length."
+        )
+    before = (fft_length - sequence_length) // 2
+    return jnp.pad(window, (before, fft_length - sequence_length - before))
+
+
+def stft(
+    x: Any,
+    sequence_length: int,
+    sequence_stride: int,
+    fft_length: int,
+    window: Any = "hann",
+    center: bool = True,
+) -> Pair:
+    """The short-time Fourier transform: the spectra of windowed frames of a signal.
+
+    Args:
+        x: real numbers, (..., t).
+        sequence_length: how many steps the window sees.
+        sequence_stride: how far each frame is from the one before.
+        fft_length: the length of the transform, `sequence_length` or more.
+        window: "hann", "hamming", an array of `sequence_length` numbers, or None.
+        center: whether frames lie around their steps: the signal is mirrored at both ends first.
+
+    Returns:
+        Real and imaginary parts, each (..., frames, fft_length // 2 + 1).
+
+    Raises:
+        ValueError: for a stride that is not positive, or a transform shorter than the window.
+
+    Example:
+        >>> import jax.numpy as jnp
+        >>> real, imaginary = stft(jnp.ones((2, 32)), 8, 4, 8)
+        >>> real.shape
+        (2, 9, 5)
+    """
+    x = jnp.asarray(x)
+    _check_stride("stft", sequence_stride)
+    if fft_length < sequence_length:
+        raise ValueError(
+            f"stft: expected fft_length of {sequence_length} or more, the sequence_length, received "
+            f"{fft_length}. A frame must fit into the transform."
+        )
+    if not jnp.issubdtype(x.dtype, jnp.floating):
+        raise TypeError(
+            f"stft: expected a signal of floating point numbers, received {x.dtype}. Convert it: "
+            "x.astype('float32')."
+        )
+    if center:
+        half = fft_length // 2
+        x = jnp.pad(x, [(0, 0)] * (x.ndim - 1) + [(half, half)], mode="reflect")
+    frames = extract_sequences(x, fft_length, sequence_stride)
+    weights = window_of(window, sequence_length, fft_length, x.dtype)
+    weights = jnp.reshape(weights, (1,) * (frames.ndim - 1) + (fft_length,))
+    return rfft(frames * weights, fft_length)
+
+
+def istft(
+    x: Pair,
+    sequence_length: int,
+    sequence_stride: int,
+    fft_length: int,
+    length: int | None = None,
+    window: Any = "hann",
+    center: bool = True,
+) -> jax.Array:
+    """The signal whose short-time Fourier transform is x, by least squares.
+
+    The arguments are those of `stft`. With `window=None` it is the inverse of `stft` too; Keras
+    3.15's result is larger by fft_length / sequence_stride there.
+
+    Args:
+        x: a pair of real and imaginary parts, each (..., frames, fft_length // 2 + 1).
+        sequence_length: how many steps the window sees.
+        sequence_stride: how far each frame is from the one before.
+        fft_length: the length of the transform.
+        length: the length of the signal; what the frames cover where it is None.
+        window: the window that made the frames.
+        center: whether the frames lie around their steps.
+
+    Returns:
+        An array of shape (..., length).
+
+    Example:
+        >>> import jax.numpy as jnp
+        >>> x = jnp.sin(jnp.arange(32.0))
+        >>> bool(jnp.allclose(istft(stft(x, 8, 4, 8), 8, 4, 8), x, atol=1e-5))
+        True
+    """
+    _check_stride("istft", sequence_stride)
+    frames = irfft(x, fft_length)
+    if frames.ndim < 2:
+        raise ValueError(
+            f"istft: expected parts of shape (..., frames, frequencies), received {x[0].shape}. "
+            "Give a single frame a first axis: x[None]."
+        )
+    weights = window_of(window, sequence_length, fft_length, frames.dtype)
+    row = jnp.reshape(weights, (1,) * (frames.ndim - 1) + (fft_length,))
+    squares = jnp.broadcast_to(jnp.square(weights)[None, :], frames.shape[-2:])
+    total = overlap_add(squares, sequence_stride)
+    total = jnp.where(total > 1e-10, total, 1)
+    y = overlap_add(frames * row, sequence_stride)
+    y = y / jnp.reshape(total, (1,) * (y.ndim - 1) + total.shape)
+    start = fft_length // 2 if center else 0
+    if length is not None:
+        return y[..., start : start + length]
+    return y[..., start : y.shape[-1] - start]
+
+
+def _check_stride(name: str, stride: Any) -> None:
+    if not isinstance(stride, int) or stride <= 0:
+        raise ValueError(
+            f"{name}: sequence_stride: expected a positive integer, received {stride!r}. It is the "
+            "distance of two frames in steps: give 1 or more."
+        )
+
+
+def _complex(name: str, x: Sequence[Any]) -> jax.Array:
+    if not isinstance(x, tuple | list) or len(x) != 2:
+        raise ValueError(
+            f"{name}: expected a pair of arrays, real and imaginary parts, received "
+            f"{type(x).__name__}. For a real signal x write (x, jnp.zeros_like(x))."
+        )
+    real, imaginary = map(jnp.asarray, x)
+    floating = all(jnp.issubdtype(part.dtype, jnp.floating) for part in (real, imaginary))
+    if real.shape != imaginary.shape or not floating:
+        raise ValueError(
+            f"{name}: expected two arrays of floating point numbers of one shape, received "
+            f"{real.dtype}{real.shape} and {imaginary.dtype}{imaginary.shape}. Convert both to "
+            "float32."
+        )
+    return jax.lax.complex(real, imaginary)
+
+
+def _parts(x: jax.Array) -> Pair:
+    return jnp.real(x), jnp.imag(x)

@@ -1,0 +1,63 @@
+"""Rows of the layer table: attention, without and with heads."""
+
+from fkeras import layers
+from tests.cases import Case
+
+CASES = (
+    Case(layers.Attention(), ([(2, 3, 4), (2, 5, 4)],)),
+    Case(
+        layers.Attention(use_scale=True, score_mode="concat"),
+        ([(2, 3, 4), (2, 5, 6), (2, 5, 4)],),
+        {"return_attention_scores": True},
+    ),
+    Case(
+        layers.Attention(use_scale=True, dropout=0.3, seed=1),
+        ([(2, 5, 4), (2, 5, 4)],),
+        {"use_causal_mask": True},
+    ),
+    Case(layers.Attention(dropout=0.5), ([(2, 3, 4), (2, 5, 4)],), training=True, keras=False),
+    Case(layers.AdditiveAttention(), ([(2, 3, 4), (2, 5, 4)],)),
+    Case(
+        layers.AdditiveAttention(use_scale=False),
+        ([(2, 5, 4), (2, 5, 3), (2, 5, 4)],),
+        {"use_causal_mask": True, "return_attention_scores": True},
+    ),
+    Case(layers.MultiHeadAttention(2, 3), ((2, 4, 6), (2, 5, 7))),
+    Case(
+        layers.MultiHeadAttention(
+            3,
+            2,
+            use_bias=False,
+            output_shape=(2, 3),
+            sliding_window=2,
+            kernel_regularizer="l2",
+            kernel_constraint="max_norm",
+            use_gate=True,
+        ),
+        ((2, 4, 6), (2, 4, 7), (2, 4, 5)),
+        {"use_causal_mask": True},
+    ),
+    Case(
+        layers.MultiHeadAttention(
+            2, 3, 4, 0.5, bias_initializer="ones", bias_regularizer="l1", seed=2
+        ),
+        ((2, 4, 6), (2, 5, 6)),
+        {"return_attention_scores": True},
+    ),
+    Case(layers.MultiHeadAttention(2, 2, attention_axes=(2, 1)), ((2, 3, 4, 5), (2, 2, 3, 5))),
+    Case(
+        layers.MultiHeadAttention(2, 3, dropout=0.5),
+        ((2, 4, 6), (2, 4, 6)),
+        {"use_causal_mask": True},
+        training=True,
+        keras=False,
+    ),
+    Case(layers.GroupQueryAttention(3, 4, 2), ((2, 4, 6), (2, 5, 6))),
+    Case(
+        layers.GroupQueryAttention(
+            2, 4, 1, dropout=0.2, sliding_window=3, use_gate=True, bias_initializer="ones"
+        ),
+        ((2, 4, 6), (2, 4, 6), (2, 4, 5)),
+        {"use_causal_mask": True, "return_attention_scores": True},
+    ),
+)

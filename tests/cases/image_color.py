@@ -1,0 +1,42 @@
+"""Rows of the layer table: layers of colours, filters, histograms and mixtures of images."""
+
+from fkeras import layers
+from tests.cases import Case
+
+IMAGES = ((2, 4, 5, 3),)
+FIRST = ((2, 3, 4, 5),)
+UNIT = (-2, 2)  # the table draws normal numbers
+
+
+def random(layer, inputs=IMAGES):
+    """In training; Keras draws other numbers, so it is compared in tests/test_image_color.py."""
+    return Case(layer, inputs, training=True, keras=False)
+
+
+CASES = (
+    Case(layers.AutoContrast(UNIT), IMAGES),
+    Case(layers.Equalization(UNIT, 16), ((1, 4, 5, 2),), training=True),
+    Case(
+        layers.ContrastLimitedAdaptiveHistogramEqualization(UNIT, 4.0, (2, 3), "channels_first"),
+        FIRST,
+    ),
+    Case(layers.RandomBrightness(0.3, UNIT), IMAGES),
+    random(layers.RandomBrightness((-0.1, 0.3), UNIT, 5)),
+    random(layers.RandomContrast(0.4, UNIT, data_format="channels_first"), FIRST),
+    random(layers.RandomHue((0.1, 0.8), UNIT)),
+    random(layers.RandomSaturation((0.2, 0.8), UNIT, "channels_first"), FIRST),
+    random(layers.RandomColorDegeneration(0.5, UNIT)),
+    Case(layers.RandomGrayscale(), IMAGES),
+    random(layers.RandomGrayscale(0.5, "channels_first"), FIRST),
+    random(layers.RandomColorJitter(UNIT, 0.2, 0.3, 0.6, 0.1, 3)),
+    random(layers.RandomInvert(1.0, UNIT), ((3, 2, 2, 1),)),
+    random(layers.Solarization(0.2, (0.3, 0.6), UNIT)),
+    random(layers.RandomPosterization((2, 4), UNIT)),
+    random(layers.RandomGaussianBlur((0.5, 1.0), (3, 5), (0.3, 1.0), UNIT)),
+    random(layers.RandomSharpness(1.0, UNIT, "channels_first"), FIRST),
+    random(layers.RandomErasing((1, 1), 0.5, value_range=UNIT)),
+    random(layers.MixUp()),
+    random(layers.CutMix(data_format="channels_first"), FIRST),
+    random(layers.RandAugment(UNIT)),
+    random(layers.AugMix(UNIT, 2, 2)),
+)

@@ -1,0 +1,411 @@
+"""Attention: masks, order, empty rows, precision, flash, and what differs from Keras."""
+
+import json
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+
+import fkeras as fk
+from fkeras import layers
+from fkeras.layers.attention import dot_product_attention
+from fkeras.layers.attention.dot_product import attend, attend_with_weights
+from tests.keras_oracle import keras, keras_rules
+
+KEY = jax.random.key(0)
+RNG = np.random.default_rng(0)
+
+
+def _draw(*shape):
+    return RNG.normal(size=shape).astype("float32")
+
+
+def _reference(query, key, value, mask=None, bias=0.0, scale=None):
+    """Attention of one example and head at a time, in float64."""
+    b, t, heads, d = query.shape
+    s, groups = key.shape[1:3]
+    scale = d**-0.5 if scale is None else scale
+    mask = (
+        np.ones((b, heads, t, s), bool) if mask is None else np.broadcast_to(mask, (b, heads, t, s))
+    )
+    bias = np.broadcast_to(bias, (b, heads, t, s))
+    y = np.zeros((b, t, heads, value.shape[-1]))
+    for i in range(b):
+        for h in range(heads):
+            g = h * groups // heads
+            for j in range(t):
+                kept = mask[i, h, j]
+                if kept.any():
+                    logits = key[i, :, g].astype("float64") @ query[i, j, h] * scale + bias[i, h, j]
+                    e = np.where(kept, np.exp(logits - logits[kept].max()), 0)
+                    y[i, j, h] = e / e.sum() @ value[i, :, g]
+    return y
+
+
+@pytest.mark.parametrize(("groups", "shape"), [(1, (3, 1, 5, 6)), (2, (1, 4, 5, 6)), (4, (5, 6))])
+def test_dot_product_attention_against_loops(groups, shape):
+    query, key, value = _draw(3, 5, 4, 2), _draw(3, 6, groups, 2), _draw(3, 6, groups, 3)
+    mask, bias = RNG.random(shape) < 0.5, _draw(*shape)
+    y = dot_product_attention(query, key, value, jnp.asarray(mask), jnp.asarray(bias), scale=0.7)
+    np.testing.assert_allclose(y, _reference(query, key, value, mask, bias, 0.7), atol=2e-6)
+    plain = dot_product_attention(query, key, value)
+    np.testing.assert_allclose(plain, _reference(query, key, value), atol=2e-6)
+    causal = dot_product_attention(query, key, value, is_causal=True)
+    lower = np.tril(np.ones((5, 6), bool))
+    np.testing.assert_allclose(causal, _reference(query, key, value, lower), atol=2e-6)
+
+
+def test_both_ways_through_agree():
+    query, key, value = (jnp.asarray(_draw(2, n, 3, 4, 6)) for n in (5, 2, 2))
+    mask = jnp.asarray(RNG.random((2, 1, 5, 3, 2, 3)) < 0.7)
+    y, weights = attend_with_weights(query, key, value, mask, axes=(1, 2))
+    np.testing.assert_allclose(attend(query, key, value, mask, axes=(1, 2)), y, atol=1e-6)
+    assert weights.shape == (2, 4, 5, 3, 2, 3)
+    sums = weights.sum((-1, -2))
+    np.testing.assert_allclose(sums, np.broadcast_to(mask.any((-1, -2)), sums.shape), atol=1e-6)
+
+
+@pytest.mark.parametrize("dtype", ["float32", "bfloat16", "float16"])
+def test_values_and_gradients_are_finite(dtype):
+    """Rows without a key, huge scores, biases of -inf, in every precision."""
+    query, key, value = (jnp.asarray(100 * _draw(2, 3, 2, 4), dtype) for _ in range(3))
+    mask = jnp.asarray([[[True] * 3, [False] * 3, [True, False, False]]])
+    bias = jnp.zeros((1, 2, 3, 3), dtype).at[:, :, 2].set(-jnp.inf).at[:, :, 0, 1].set(-1e9)
+
+    @jax.jit
+    @jax.value_and_grad
+    def score(arrays, masked, biased):
+        y = dot_product_attention(*arrays, masked, biased)
+        return jnp.sum(jnp.square(y.astype("float32") / 1e3))
+
+    for masked, biased, empty in ((mask, bias, 1), (None, bias, 2)):
+        total, grads = score((query, key, value), masked, biased)
+        assert all(bool(jnp.isfinite(x).all()) for x in (total, *grads))
+        assert bool((grads[0][:, empty] == 0).all())
+        y = dot_product_attention(query, key, value, masked, biased)
+        assert y.dtype == dtype
+        assert bool((y[:, empty] == 0).all())
+
+
+def test_a_row_without_keys_is_zero_and_padding_does_not_get_through():
+    """Keras gives the mean of all values there, the masked ones among them."""
+    x = _draw(2, 4, 6)
+    layer = layers.MultiHeadAttention(2, 3, use_bias=False).build(KEY, x, x)
+    mask = np.array([[True, True, False, False], [False] * 4])
+    y = layer(x, x, mask=(mask, mask))
+    assert bool((y[~mask] == 0).all())
+    other = np.where(mask[..., None], x, 100.0)
+    np.testing.assert_array_equal(y, layer(other, other, mask=(mask, mask)))
+    scored, weights = layer(x, x, mask=(mask, mask), return_attention_scores=True)
+    np.testing.assert_allclose(scored, y, atol=1e-6)
+    assert bool((weights[1] == 0).all())
+    for simple in (layers.Attention(), layers.AdditiveAttention(use_scale=False)):
+        assert bool((simple([x, x], mask=[None, mask])[1] == 0).all())
+
+
+def test_no_steps_at_all():
+    x, none = _draw(2, 3, 4), np.zeros((2, 0, 4), "float32")
+    layer = layers.MultiHeadAttention(2, 3).build(KEY, x, x)
+    assert layer(none, x).shape == (2, 0, 4)
+    total, grads = jax.jit(jax.value_and_grad(lambda layer: layer(x, none).sum()))(layer)
+    assert float(total) == 0
+    assert all(bool(jnp.isfinite(g).all()) for g in jax.tree.leaves(grads))
+    assert bool((layers.Attention()([x, none]) == 0).all())
+
+
+def _masks():
+    """Options of a call here, and those of Keras's call that mean the same."""
+    mask = np.array([[True, True, True, False], [True, True, False, False]])
+    explicit = RNG.random((2, 4, 4)) < 0.6
+    explicit[:, :, 0] = True
+    heads = np.broadcast_to(explicit[:, None], (2, 2, 4, 4))
+    return (
+        [{"key_mask": mask, "use_causal_mask": True}] * 2,
+        [{"attention_mask": explicit, "value_mask": mask}] * 2,
+        [{"attention_mask": heads}] * 2,
+        [{"attention_mask": explicit[0]}] * 2,
+        [
+            {"mask": (None, mask, None), "attention_mask": explicit},
+            {"attention_mask": explicit & mask[:, None, :]},
+        ],
+    )
+
+
+@pytest.mark.parametrize(
+    ("layer", "scores"),
+    [(layers.MultiHeadAttention(2, 3), False), (layers.GroupQueryAttention(3, 2, 1), True)],
+    ids=["multi", "grouped"],
+)
+def test_masks_combine_as_in_keras(layer, scores):
+    x = _draw(2, 4, 6)
+    built = layer.build(KEY, x, x, x)
+    with keras_rules():
+        theirs = keras.layers.deserialize(layers.serialize(layer))
+        theirs.build(x.shape, x.shape, x.shape)
+        theirs.set_weights(built.get_weights())
+    for ours, options in _masks():
+        y = built(x, x, x, return_attention_scores=scores, **ours)
+        with keras_rules():
+            expected = theirs(x, x, x, return_attention_scores=scores, **options)
+        for one, other in zip(jax.tree.leaves(y), jax.tree.leaves(expected), strict=True):
+            np.testing.assert_allclose(one, other, atol=1e-5)
+
+
+@pytest.mark.parametrize(
+    "layer",
+    [
+        layers.Attention(use_scale=True),
+        layers.Attention(score_mode="concat"),
+        layers.AdditiveAttention(),
+    ],
+    ids=repr,
+)
+def test_lists_of_masks_as_in_keras(layer):
+    query, value = _draw(2, 4, 3), _draw(2, 5, 3)
+    query_mask, value_mask = RNG.random((2, 4)) < 0.6, RNG.random((2, 5)) < 0.6
+    value_mask[:, 0] = True
+    built = layer.build(KEY, [query, value])
+    with keras_rules():
+        theirs = keras.layers.deserialize(layers.serialize(layer))
+        theirs.build([query.shape, value.shape])
+        theirs.set_weights(built.get_weights())
+    for mask in ([query_mask, value_mask], [None, value_mask], [query_mask, None]):
+        out = built.apply([query, value], mask=mask, use_causal_mask=True)
+        with keras_rules():
+            given = [None if m is None else jnp.asarray(m) for m in mask]
+            expected = theirs([query, value], mask=given, use_causal_mask=True)
+        np.testing.assert_allclose(out.value, expected, atol=1e-5)
+        assert (out.mask is None) == (mask[0] is None)
+
+
+def test_masks_travel_through_a_graph():
+    ids = fk.Input((None,), dtype="int32")
+    x = layers.Embedding(9, 6, mask_zero=True)(ids)
+    y, scores = layers.MultiHeadAttention(2, 3)(x, x, return_attention_scores=True)
+    assert y.shape == (None, None, 6)
+    assert scores.shape == (None, 2, None, None)
+    model = fk.Model(ids, [y, layers.GroupQueryAttention(3, 2, 1)(y, y)]).build(KEY)
+    batch = np.array([[3, 4, 0, 0], [1, 0, 0, 0]])
+    out = model.apply(batch)
+    for mask in out.mask:
+        np.testing.assert_array_equal(mask, batch != 0)
+    shorter = model.apply(batch[:, :2])
+    np.testing.assert_allclose(shorter.value[0], out.value[0][:, :2], atol=1e-6)
+
+
+def test_a_padding_mask_with_an_axis_of_attention_of_its_own():
+    """The mask (b, n, t) of axes that are not attended over and of one that is."""
+    x = _draw(2, 3, 4, 5)
+    layer = layers.MultiHeadAttention(2, 3, attention_axes=-2).build(KEY, x, x)
+    mask = RNG.random((2, 3, 4)) < 0.5
+    mask[..., 0] = True
+    y = layer(x, x, value_mask=mask, use_causal_mask=True)
+    flat = x.reshape(6, 4, 5)
+    rows = layer.replace(
+        **{
+            name: child.replace(equation=equation)
+            for name, child, equation in (
+                ("query_dense", layer.query_dense, "abc,cde->abde"),
+                ("key_dense", layer.key_dense, "abc,cde->abde"),
+                ("value_dense", layer.value_dense, "abc,cde->abde"),
+                ("output_dense", layer.output_dense, "abcd,cde->abe"),
+            )
+        }
+    )
+    rows = rows(flat, flat, value_mask=mask.reshape(6, 4), use_causal_mask=True)
+    np.testing.assert_allclose(y.reshape(6, 4, 5), rows, atol=1e-6)
+
+
+def test_tensors_by_name_and_the_prng_key():
+    x, k = _draw(2, 4, 6), _draw(2, 4, 5)
+    layer = layers.MultiHeadAttention(2, 3, dropout=0.5).build(KEY, x, x, k)
+    np.testing.assert_array_equal(layer(query=x, value=x, key=k), layer(x, x, k))
+    np.testing.assert_array_equal(layer.apply(x, value=x, key=k).value, layer(x, x, k))
+    one = layer(x, x, k, training=True, key=KEY)
+    np.testing.assert_array_equal(one, layer(x, x, k, training=True, key=KEY))
+    assert bool((one != layer(x, x, k, training=True, key=jax.random.key(1))).any())
+    seeded = layer.replace(seed=3)
+    assert bool((one != seeded(x, x, k, training=True, key=KEY)).any())
+    q = fk.Input((4, 6))
+    assert layers.MultiHeadAttention(2, 3)(query=q, value=q, key=q).shape == (None, 4, 6)
+    with pytest.raises(ValueError, match="key="):
+        layer(x, x, k, training=True)
+    with pytest.raises(TypeError, match="expected query, value and key once each"):
+        layer(x, x, value=x)
+
+
+def test_dropout_drops_weights_and_keeps_their_sums():
+    layer = layers.Attention(dropout=0.25)
+    query, value = np.ones((1, 50, 4), "float32"), np.ones((1, 80, 4), "float32")
+    out = layer.apply([query, value], training=True, key=KEY, return_attention_scores=True)
+    weights = np.asarray(out.value[1])
+    assert set(np.round(np.unique(weights) * 80, 4)) == {0.0, np.float32(1.3333)}
+    assert abs((weights == 0).mean() - 0.25) < 0.03
+    x = _draw(1, 40, 6)
+    heads = layers.MultiHeadAttention(2, 3, dropout=0.25).build(KEY, x, x)
+    options = {"return_attention_scores": True}
+    plain = heads(x, x, **options)
+    drawn = heads(x, x, training=True, key=KEY, **options)
+    np.testing.assert_allclose(drawn[1], plain[1])  # the weights that are returned have no holes
+    assert bool((drawn[0] != plain[0]).any())
+
+
+def test_flash_is_refused_where_it_cannot_be():
+    x = _draw(1, 4, 6)
+    with pytest.raises(ValueError, match="expected dropout=0 beside flash_attention=True"):
+        layers.MultiHeadAttention(2, 3, dropout=0.1, flash_attention=True)
+    with pytest.raises(ValueError, match="expected dropout=0 beside flash_attention=True"):
+        layers.GroupQueryAttention(2, 2, 1, dropout=0.1, flash_attention=True)
+    layer = layers.MultiHeadAttention(2, 3, flash_attention=True).build(KEY, x, x)
+    with pytest.raises(ValueError, match="where scores are returned"):
+        layer(x, x, return_attention_scores=True)
+    if jax.default_backend() != "gpu":
+        with pytest.raises(ValueError, match="expected a GPU and bfloat16"):
+            layer(x, x)
+
+
+def test_values_of_another_size_than_keys():
+    """Keras's fused way on JAX refuses them; with scores it computes the same as here."""
+    x = _draw(2, 4, 6)
+    layer = layers.MultiHeadAttention(2, 3, value_dim=5).build(KEY, x, x)
+    with keras_rules():
+        theirs = keras.layers.deserialize(layers.serialize(layer.unbuilt()))
+        theirs.build(x.shape, x.shape)
+        theirs.set_weights(layer.get_weights())
+        expected, _ = theirs(x, x, return_attention_scores=True)
+    np.testing.assert_allclose(layer(x, x), expected, atol=1e-5)
+
+
+def test_weights_have_the_names_and_the_order_of_keras():
+    x = _draw(2, 4, 6)
+    for layer in (
+        layers.MultiHeadAttention(2, 3, use_gate=True),
+        layers.GroupQueryAttention(3, 2, 1, use_gate=True),
+    ):
+        built = layer.build(KEY, x, x)
+        with keras_rules():
+            theirs = keras.layers.deserialize(layers.serialize(layer))
+            theirs.build(x.shape, x.shape)
+        names = {name: child.name for name, child in _children(built)}
+        paths = [path.split("/") for path in fk.engine.trainable_weights(built)]
+        assert [f"{names[a]}/{b}" for a, b in paths] == [
+            v.path.split("/", 1)[1] for v in theirs.weights
+        ]
+        assert [w.shape for w in built.get_weights()] == [v.shape for v in theirs.weights]
+
+
+def _children(layer):
+    names = ("query_dense", "key_dense", "gate_dense", "value_dense", "output_dense")
+    return [(name, getattr(layer, name)) for name in names]
+
+
+def test_kernels_are_spread_as_those_of_keras():
+    x = np.zeros((1, 2, 64), "float32")
+    layer = layers.MultiHeadAttention(4, 32).build(KEY, x, x)
+    for kernel in (layer.query_dense.kernel, layer.output_dense.kernel):
+        assert abs(float(kernel.std()) - (2 / (64 + 128)) ** 0.5) < 0.002
+
+
+def test_penalties_are_those_of_keras():
+    x = _draw(2, 4, 6)
+    for layer in (
+        layers.MultiHeadAttention(2, 3, activity_regularizer="l2", kernel_regularizer="l1"),
+        layers.GroupQueryAttention(3, 2, 1, activity_regularizer="l2", bias_regularizer="l1"),
+    ):
+        built = layer.build(KEY, x, x)
+        with keras_rules():
+            theirs = keras.layers.deserialize(layers.serialize(layer))
+            theirs(x, x)
+            theirs.set_weights(built.get_weights())
+            theirs(x, x)
+            expected = float(sum(theirs.losses))
+        np.testing.assert_allclose(sum(built.apply(x, x).losses), expected, rtol=1e-5)
+
+
+def test_frozen_before_it_is_built():
+    x = _draw(1, 2, 3)
+    layer = layers.MultiHeadAttention(1, 2, trainable=False).build(KEY, x, x)
+    assert fk.engine.trainable_weights(layer) == {}
+
+
+def test_json_of_keras_is_read():
+    for made in (
+        keras.layers.Attention(use_scale=True, score_mode="concat", dropout=0.1, seed=3),
+        keras.layers.AdditiveAttention(use_scale=False, dropout=0.1, seed=4),
+        keras.layers.MultiHeadAttention(2, 3, 4, 0.1, output_shape=7, attention_axes=1, seed=5),
+        keras.layers.GroupQueryAttention(3, 4, 2, sliding_window=3, use_gate=True),
+    ):
+        layer = layers.deserialize(keras.layers.serialize(made))
+        with keras_rules():
+            again = keras.layers.deserialize(layers.serialize(layer))
+        assert json.dumps(again.get_config()) == json.dumps(made.get_config())
+        assert layers.deserialize(layers.serialize(layer)) == layer
+    assert layer == layers.GroupQueryAttention(
+        3, 4, 2, sliding_window=3, use_gate=True, name=made.name
+    )
+
+
+@pytest.mark.parametrize(
+    ("make", "message"),
+    [
+        (lambda: layers.MultiHeadAttention(0, 2), "num_heads: expected a positive integer"),
+        (lambda: layers.MultiHeadAttention(2, 2, value_dim=0), "value_dim: expected a positive"),
+        (lambda: layers.MultiHeadAttention(2, 2, dropout=2), "dropout: expected a number from 0"),
+        (lambda: layers.MultiHeadAttention(2, 2, output_shape="a"), "output_shape: expected"),
+        (lambda: layers.MultiHeadAttention(2, 2, attention_axes=0), "between batch and features"),
+        (lambda: layers.MultiHeadAttention(2, 2, sliding_window=0), "sliding_window: expected"),
+        (lambda: layers.GroupQueryAttention(2, 3, 2), "a multiple of num_key_value_heads"),
+        (lambda: layers.Attention(score_mode="dott"), "Did you mean 'dot'"),
+    ],
+)
+def test_bad_arguments(make, message):
+    with pytest.raises(ValueError, match=message):
+        make()
+
+
+@pytest.mark.parametrize(
+    ("layer", "inputs", "options", "message"),
+    [
+        (layers.Attention(), ((2, 3, 4),), {}, r"expected a list \[query, value\]"),
+        (layers.Attention(), ([(2, 3, 4)],), {}, "received a list of 1"),
+        (layers.Attention(), ([(2, 3, 4), (2, 3, 5)],), {}, "last axes of one size"),
+        (layers.MultiHeadAttention(2, 3), ((2, 3, 4),), {}, r"layer\(x, x\)"),
+        (layers.MultiHeadAttention(2, 3), ((2, 4), (2, 4)), {}, "expected query and value of sh"),
+        (
+            layers.MultiHeadAttention(2, 3, attention_axes=3),
+            ((2, 3, 4), (2, 3, 4)),
+            {},
+            "attention_axes from 1 to 1",
+        ),
+        (
+            layers.MultiHeadAttention(2, 3),
+            ((2, 3, 4, 5), (2, 3, 4, 5)),
+            {"use_causal_mask": True},
+            "expected one axis of attention",
+        ),
+        (
+            layers.MultiHeadAttention(2, 3),
+            ((2, 3, 4), (2, 3, 4)),
+            {"attention_mask": np.ones(3, bool)},
+            "attention_mask with 2 to 4 axes",
+        ),
+        (layers.GroupQueryAttention(2, 2, 1), ((2, 3, 4, 5), (2, 3, 4, 5)), {}, "more axes"),
+    ],
+)
+def test_bad_calls(layer, inputs, options, message):
+    arrays = jax.tree.map(
+        lambda s: np.ones(s, "float32"), list(inputs), is_leaf=lambda s: isinstance(s, tuple)
+    )
+    with pytest.raises(ValueError, match=message):
+        layer.build(KEY, *arrays)(*arrays, **options)
+
+
+def test_bad_arrays():
+    x = jnp.ones((2, 3, 4))
+    with pytest.raises(ValueError, match="Give one head an axis"):
+        dot_product_attention(x, x, x)
+    with pytest.raises(ValueError, match="heads in equal groups"):
+        dot_product_attention(jnp.ones((1, 2, 3, 4)), *[jnp.ones((1, 2, 2, 4))] * 2)
+    with pytest.raises(ValueError, match=r"\[query_mask, value_mask\]"):
+        layers.Attention()([x, x], mask=jnp.ones((2, 3), bool))

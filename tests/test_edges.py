@@ -1,0 +1,269 @@
+"""Numbers at the edges: finite values and gradients of losses, metrics, activations, constraints.
+
+Where mathematics says infinity or nothing at all, the number that is given is pinned here.
+"""
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+
+import fkeras as fk
+from fkeras import losses, metrics
+
+LABELS = np.array([0, 1, 2, 0], "int32")
+ONE_HOT = np.eye(3, dtype="float32")[LABELS]
+# a row each: ordinary, large, huge and masked scores, one class masked, nothing but masked
+SCORES = np.array(
+    [[1e4, -1e4, 0.0], [-1e9, 1e9, 0.0], [-np.inf, 0.0, 1.0], [-np.inf, -np.inf, -np.inf]],
+    "float32",
+)
+FROM_LOGITS = (
+    (losses.CategoricalCrossentropy(from_logits=True), ONE_HOT),
+    (losses.CategoricalFocalCrossentropy(from_logits=True), ONE_HOT),
+    (losses.CategoricalFocalCrossentropy(gamma=0.5, from_logits=True), ONE_HOT),
+    (losses.SparseCategoricalCrossentropy(from_logits=True), LABELS),
+    (losses.SparseCategoricalCrossentropy(from_logits=True, ignore_class=0), LABELS),
+    (losses.BinaryFocalCrossentropy(from_logits=True), ONE_HOT),
+    (losses.BinaryFocalCrossentropy(gamma=0.5, from_logits=True), ONE_HOT),
+)
+OF_PROBABILITIES = (
+    *((type(loss)(), y_true) for loss, y_true in (*FROM_LOGITS[:2], *FROM_LOGITS[3:6])),
+    (losses.BinaryCrossentropy(), ONE_HOT),
+    (losses.BinaryFocalCrossentropy(gamma=0.5), ONE_HOT),
+    (losses.CategoricalGeneralizedCrossEntropy(), LABELS),
+    (losses.KLDivergence(), ONE_HOT),
+    (losses.Poisson(), ONE_HOT),
+    (losses.Dice(), ONE_HOT),
+    (losses.Tversky(axis=-1), ONE_HOT),
+)
+OF_NUMBERS = (
+    losses.MeanSquaredError(),
+    losses.MeanAbsoluteError(),
+    losses.MeanAbsolutePercentageError(),
+    losses.MeanSquaredLogarithmicError(),
+    losses.Huber(),
+    losses.LogCosh(),
+    losses.CosineSimilarity(),
+    losses.Hinge(),
+    losses.SquaredHinge(),
+    losses.CategoricalHinge(),
+)
+
+
+def short(value):
+    return "" if isinstance(value, np.ndarray) else repr(value)
+
+
+def check(loss, y_true, y_pred, **options):
+    value, gradient = jax.value_and_grad(lambda p: loss(y_true, p, **options))(y_pred)
+    assert np.isfinite(value), loss
+    assert np.isfinite(np.asarray(gradient, "float32")).all(), loss
+    return value, gradient
+
+
+@pytest.mark.parametrize(("loss", "y_true"), FROM_LOGITS, ids=short)
+def test_extreme_scores(loss, y_true):
+    check(loss, y_true, SCORES)
+
+
+def test_infinite_scores_of_two_classes():
+    """-log(0) is infinite: the loss is the largest number of float32, not nan."""
+    y_pred = np.array([[np.inf], [-np.inf], [1e9]], "float32")
+    loss = losses.BinaryCrossentropy(from_logits=True)
+    right, _ = check(loss, np.array([[1.0], [0.0], [1.0]]), y_pred)
+    assert float(right) == 0.0
+    wrong = losses.binary_crossentropy(np.array([[0.0]]), y_pred[:1], from_logits=True)
+    assert float(wrong[0]) == np.finfo("float32").max
+
+
+def test_rows_of_masked_scores_are_rows_of_equal_scores():
+    even = np.log(3.0)
+    for loss, y_true in (FROM_LOGITS[0], FROM_LOGITS[3]):
+        each = np.asarray(loss.per_sample(y_true, SCORES))
+        np.testing.assert_allclose(each[[0, 1, 3]], [0.0, 0.0, even], rtol=1e-6)
+        np.testing.assert_allclose(each[2], np.log1p(np.exp(-1.0)), rtol=1e-6)
+    masked_truth = losses.sparse_categorical_crossentropy([0], SCORES[2:3], from_logits=True)
+    assert float(masked_truth[0]) > 1e38  # -log(0): nearly the largest float32
+
+
+@pytest.mark.parametrize(("loss", "y_true"), OF_PROBABILITIES, ids=short)
+def test_probabilities_of_zero_and_one(loss, y_true):
+    for value in (0.0, 1.0):
+        check(loss, y_true, np.full((4, 3), value, "float32"))
+    check(loss, y_true, 1.0 - ONE_HOT)
+    check(loss, y_true, ONE_HOT)
+
+
+@pytest.mark.parametrize("loss", OF_NUMBERS, ids=repr)
+def test_zero_vectors_and_large_numbers(loss):
+    y_true = np.array([[0.0, 0.0, 0.0], [1.0, 0.0, 0.0]], "float32")
+    for y_pred in (y_true, 0 * y_true, np.full((2, 3), 1e4, "float32")):
+        check(loss, y_true, y_pred)
+        check(loss, 0 * y_true, y_pred)
+
+
+# slopes of 1 / 1e-7 where a number is 0: more than float16 has, whose largest is 65504
+STEEP = (losses.Poisson, losses.MeanAbsolutePercentageError)
+
+
+@pytest.mark.parametrize("dtype", ["bfloat16", "float16"])
+@pytest.mark.parametrize(
+    ("loss", "y_true"),
+    [*FROM_LOGITS, *OF_PROBABILITIES, *((loss, ONE_HOT) for loss in OF_NUMBERS)],
+    ids=short,
+)
+def test_sixteen_bits(loss, y_true, dtype):
+    """Numbers of 16 bits are computed in float32: 1 - 1e-7 is 1, and 300**2 infinite in them."""
+    y_pred = jnp.asarray([[1.0, 0.0, 0.0], [0.0, 1.0, 0.0], [1.0, 0.0, 0.0], [0.5, 0.5, 0.0]])
+    if dtype == "bfloat16" or not isinstance(loss, STEEP):
+        _, gradient = check(loss, y_true, y_pred.astype(dtype))
+        assert gradient.dtype == dtype
+    each = loss.call(jnp.asarray(y_true), y_pred.astype(dtype))
+    assert each.dtype == "float32"
+    np.testing.assert_allclose(each, loss.per_sample(y_true, y_pred), rtol=1e-4, atol=1e-4)
+
+
+def test_squares_of_sixteen_bits():
+    y_pred = jnp.full((1, 2), 300.0, "float16")
+    assert float(losses.mean_squared_error(jnp.zeros((1, 2)), y_pred)[0]) == 90000.0
+
+
+@pytest.mark.parametrize(("loss", "y_true"), [*FROM_LOGITS, *OF_PROBABILITIES], ids=short)
+def test_nothing_that_counts(loss, y_true):
+    if getattr(loss, "axis", -1) is None:
+        return  # one loss of the whole batch
+    y_pred = np.full((4, 3), 0.3, "float32")
+    for reduction in ("sum_over_batch_size", "mean_with_sample_weight", "sum"):
+        one = loss.from_config({**loss.get_config(), "reduction": reduction})
+        for options in ({"mask": np.zeros(4, bool)}, {"sample_weight": np.zeros(4, "float32")}):
+            value, gradient = check(one, y_true, y_pred, **options)
+            assert float(value) == 0.0
+            assert np.array_equal(gradient, np.zeros_like(y_pred))
+
+
+METRICS = (
+    (metrics.MeanSquaredError(), ONE_HOT),
+    (metrics.RootMeanSquaredError(), ONE_HOT),
+    (metrics.CosineSimilarity(), ONE_HOT),
+    (metrics.PearsonCorrelation(), ONE_HOT),
+    (metrics.ConcordanceCorrelation(), ONE_HOT),
+    (metrics.R2Score(), ONE_HOT),
+    (metrics.R2Score("variance_weighted_average", num_regressors=2), ONE_HOT),
+    (metrics.CategoricalCrossentropy(), ONE_HOT),
+    (metrics.CategoricalCrossentropy(from_logits=True), ONE_HOT),
+    (metrics.SparseCategoricalCrossentropy(from_logits=True), LABELS),
+    (metrics.Precision(), ONE_HOT),
+    (metrics.Recall(class_id=1), ONE_HOT),
+    (metrics.AUC(num_thresholds=5), ONE_HOT),
+    (metrics.AUC(num_thresholds=5, curve="PR"), ONE_HOT),
+    (metrics.AUC(num_thresholds=5, curve="PRGAIN"), ONE_HOT),
+    (metrics.PrecisionAtRecall(0.5, num_thresholds=5), ONE_HOT),
+    (metrics.F1Score(), ONE_HOT),
+    (metrics.OneHotIoU(3, [0, 2]), ONE_HOT),
+    (metrics.OneHotMeanIoU(3), ONE_HOT),
+)
+
+
+@pytest.mark.parametrize(("metric", "y_true"), METRICS, ids=short)
+def test_metrics_of_nothing_and_of_constants(metric, y_true):
+    """No data, constants, classes that do not occur: numbers, where Keras has nan for some."""
+    empty = metric.init(jax.ShapeDtypeStruct((4, 3), "float32"))
+    update = jax.jit(lambda *given, **kw: metric.result(metric.update(empty, *given, **kw)))
+    assert np.all(np.asarray(metric.result(empty)) == 0)
+    constant = np.zeros((4, 3), "float32")
+    for true in (y_true, 0 * y_true):
+        for pred in (constant, constant + 1.0):
+            assert np.isfinite(update(true, pred)).all()
+    assert np.all(np.asarray(update(y_true, constant + np.nan, mask=np.zeros(4, bool))) == 0)
+
+
+def test_correlations_of_what_does_not_vary():
+    still, moving = np.ones((1, 4), "float32"), np.arange(4.0, dtype="float32")[None]
+    for function in (metrics.pearson_correlation, metrics.concordance_correlation):
+        for pair in ((still, moving), (moving, still), (still, still)):
+            value, slope = jax.value_and_grad(lambda p, t=pair[0], f=function: f(t, p)[0])(pair[1])
+            assert float(value) == 0.0
+            assert np.isfinite(slope).all()
+
+
+def test_the_score_of_targets_that_do_not_vary_is_zero():
+    metric, y = metrics.R2Score(None), np.array([[1.0, 0.0], [1.0, 2.0]], "float32")
+    state = metric.update(metric.init(y), y, y)
+    np.testing.assert_allclose(metric.result(state), [0.0, 1.0])
+
+
+def test_the_root_of_no_error_has_a_gradient():
+    metric = metrics.RootMeanSquaredError()
+
+    def error(y_pred):
+        return metric.result(metric.update(metric.init(), ONE_HOT, y_pred))
+
+    value, slope = jax.value_and_grad(error)(ONE_HOT)
+    assert float(value) == 0.0
+    assert np.array_equal(slope, np.zeros_like(ONE_HOT))
+
+
+ACTIVATIONS = [
+    n
+    for n in fk.activations.__all__
+    if n not in ("get", "serialize", "deserialize", "threshold", "glu", "exponential")
+]
+
+
+@pytest.mark.parametrize("dtype", ["float32", "bfloat16", "float16"])
+@pytest.mark.parametrize("name", ACTIVATIONS)
+def test_activations_of_extreme_numbers(name, dtype):
+    function = getattr(fk.activations, name)
+    large = [1e4, -1e4, 0.0, 1.0] if dtype == "float16" else [1e4, -1e4, 1e9, -1e9]
+    if name == "squareplus" and dtype == "float16":
+        large = [100.0, -100.0, 0.0, 1.0]  # it squares
+    x = jnp.asarray([large, [0.0] * 4], dtype)
+    value, slope = jax.jit(lambda x: (function(x), jax.grad(lambda x: function(x).sum())(x)))(x)
+    assert value.dtype == dtype
+    assert np.isfinite(np.asarray(value, "float32")).all()
+    assert np.isfinite(np.asarray(slope, "float32")).all()
+
+
+def test_the_exponential_of_a_large_number_is_infinite():
+    assert np.isinf(fk.activations.exponential(np.float32(100.0)))
+    assert float(fk.activations.exponential(np.float32(-1e9))) == 0.0
+
+
+@pytest.mark.parametrize("dtype", ["float32", "bfloat16", "float16"])
+def test_softmax_over_rows_of_minus_infinity(dtype):
+    large = SCORES if dtype == "float32" else np.where(np.abs(SCORES) == 1e9, 1e3, SCORES)
+    x = jnp.asarray(large, dtype)
+    shares, slope = jax.value_and_grad(lambda x: jnp.sum(fk.activations.softmax(x) ** 2))(x)
+    assert np.isfinite(float(shares))
+    assert np.isfinite(np.asarray(slope, "float32")).all()
+    found = np.asarray(fk.activations.softmax(x), "float32")
+    np.testing.assert_allclose(found[3], 1 / 3, rtol=1e-2)
+    assert found[2, 0] == 0.0
+    np.testing.assert_allclose(found.sum(-1), 1.0, rtol=1e-2)
+    logs = np.asarray(fk.activations.log_softmax(x), "float32")
+    np.testing.assert_allclose(logs[3], -np.log(3.0), rtol=1e-2)
+
+
+@pytest.mark.parametrize(
+    "constraint",
+    [
+        fk.constraints.MaxNorm(),
+        fk.constraints.UnitNorm(),
+        fk.constraints.MinMaxNorm(0.5, 1.0),
+        fk.constraints.NonNeg(),
+    ],
+    ids=repr,
+)
+def test_constraints_at_zero(constraint):
+    w = jnp.zeros((2, 3)).at[0, 1].set(1.0)
+    value, slope = constraint(w), jax.grad(lambda w: jnp.sum(constraint(w)))(w)
+    assert np.isfinite(value).all()
+    assert np.isfinite(slope).all()
+
+
+@pytest.mark.parametrize("name", ["L1", "L2", "L1L2", "OrthogonalRegularizer"])
+def test_regularizers_at_zero(name):
+    value, slope = jax.value_and_grad(getattr(fk.regularizers, name)())(jnp.zeros((2, 3)))
+    assert float(value) == 0.0
+    assert np.isfinite(slope).all()

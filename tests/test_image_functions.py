@@ -1,0 +1,320 @@
+"""Functions of images against keras.ops.image, and their edges."""
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+
+from fkeras.image import borders, box_overlap, boxes, elastic, geometry, patches, resizing, sampling
+from tests.keras_oracle import keras, keras_rules
+
+RNG = np.random.default_rng(0)
+IMAGES = RNG.uniform(0, 255, (2, 5, 7, 3)).astype("float32")
+BYTES = RNG.integers(0, 256, (2, 5, 7, 3)).astype("uint8")
+
+
+def close(ours, other, tolerance=1e-5):
+    ours, other = np.asarray(ours), np.asarray(other)
+    assert ours.shape == other.shape
+    assert ours.dtype == other.dtype
+    ours, other = ours.astype("float64"), other.astype("float64")
+    scale = max(1.0, np.abs(other).max(initial=0.0))
+    np.testing.assert_allclose(ours / scale, other / scale, atol=tolerance, rtol=0)
+
+
+def agrees(ours, *args, tolerance=1e-5, **options):
+    """Compares a function with Keras's of the same name, each as one program."""
+    places = [i for i, a in enumerate(args) if isinstance(a, np.ndarray)]
+
+    def program(function):
+        def run(*arrays):
+            full = list(args)
+            for i, array in zip(places, arrays, strict=True):
+                full[i] = array
+            return function(*full, **options)
+
+        return jax.jit(run)(*(args[i] for i in places))
+
+    with keras_rules():
+        other = program(getattr(keras.ops.image, ours.__name__))
+    close(program(ours), other, tolerance)
+
+
+@pytest.mark.parametrize(
+    ("images", "size", "options"),
+    [
+        (IMAGES, (3, 9), {}),
+        (IMAGES[0], (8, 4), {"interpolation": "lanczos5"}),
+        (IMAGES, (3, 4), {"interpolation": "bicubic", "antialias": True}),
+        (IMAGES, (3, 9), {"interpolation": "nearest", "crop_to_aspect_ratio": True}),
+        (IMAGES, (8, 4), {"pad_to_aspect_ratio": True, "fill_value": 3.0}),
+        (IMAGES, (2, 9), {"pad_to_aspect_ratio": True, "data_format": "channels_first"}),
+        (BYTES, (8, 9), {"interpolation": "bicubic"}),
+        (BYTES, (3, 9), {"interpolation": "nearest"}),
+        (BYTES[:, :1, :1], (2, 3), {}),
+    ],
+)
+def test_resize(images, size, options):
+    agrees(resizing.resize, images, size, **options)
+
+
+def test_resize_keeps_odd_rows_out_of_the_frame():
+    # 7 rows are missing, three are added on each side: whole pixels, as Keras adds
+    assert resizing.window(3, 10, (4, 4), pad=True) == (-3, 0, 9, 10)
+    assert resizing.window(1, 9, (2, 1), crop=True) == (0, 4, 1, 1)
+
+
+def test_scale_and_translate():
+    scale, translation = np.array([1.5, 0.7], "float32"), np.array([0.5, 1.0], "float32")
+    args = IMAGES, (2, 9, 6, 3), scale, translation, (1, 2), "cubic"
+    agrees(resizing.scale_and_translate, *args)
+
+
+@pytest.mark.parametrize("fill_mode", sampling.FILL_MODES)
+@pytest.mark.parametrize("order", [0, 1])
+def test_map_coordinates(fill_mode, order):
+    inputs = RNG.normal(size=(2, 3)).astype("float32")
+    places = RNG.uniform(-9, 14, (2, 9, 8)).astype("float32")
+    agrees(sampling.map_coordinates, inputs, places, order, fill_mode, 0.5)
+    ids = RNG.integers(0, 99, (6,)).astype("int32")
+    line = RNG.uniform(-9, 14, (1, 7)).astype("float32")
+    agrees(sampling.map_coordinates, ids, line, order, fill_mode)
+
+
+@pytest.mark.parametrize("fill_mode", sampling.FILL_MODES)
+def test_sampling_one_pixel_far_away_and_at_infinity(fill_mode):
+    places = jnp.array([[-1e30, -jnp.inf, -3.0, 0.0, 0.5, 4.0, 1e30, jnp.inf]])
+
+    def total(pixel):
+        return sampling.map_coordinates(pixel, places, 1, fill_mode, 2.0).sum()
+
+    pixel = jnp.array([2.0])
+    np.testing.assert_allclose(total(pixel), 16.0)
+    assert np.isfinite(jax.grad(total)(pixel)).all()
+    half = sampling.map_coordinates(pixel.astype("bfloat16"), places, 0, fill_mode, 2.0)
+    assert half.dtype == jnp.bfloat16
+    assert (half == 2).all()
+
+
+@pytest.mark.parametrize(
+    ("images", "interpolation", "options"),
+    [
+        (IMAGES, "bilinear", {"fill_mode": "reflect"}),
+        (IMAGES.transpose(0, 3, 1, 2).copy(), "bilinear", {"data_format": "channels_first"}),
+        (BYTES, "nearest", {"fill_mode": "wrap"}),
+        (BYTES, "bilinear", {"fill_value": 7}),
+    ],
+)
+def test_affine_transform(images, interpolation, options):
+    transform = RNG.normal(size=(2, 8)).astype("float32") * 2
+    transform[:, 6:] = 0
+    agrees(geometry.affine_transform, images, transform, interpolation, **options)
+
+
+def test_affine_transform_of_one_image_and_by_one_transform():
+    transform = np.array([1.5, 0.2, -1, 0.1, 0.8, 1, 0, 0], "float32")
+    agrees(geometry.affine_transform, IMAGES[0], transform)
+    both = geometry.affine_transform(IMAGES, transform)
+    close(both[0], geometry.affine_transform(IMAGES[0], transform))
+
+
+def test_affine_transform_divides_by_the_last_row():
+    """Keras documents the projection, and on JAX leaves it out."""
+    start = np.array([[[0, 0], [6, 0], [0, 4], [6, 4]]], "float32")
+    end = start + RNG.uniform(-1, 1, (1, 4, 2)).astype("float32")
+    transform = geometry.homography(start, end)
+    ours = geometry.affine_transform(IMAGES[:1], transform)
+    close(ours, geometry.perspective_transform(IMAGES[:1], start, end))
+    # a column at infinity shows what is outside
+    line = jnp.array([1.0, 0, 0, 0, 1, 0, -0.5, 0])
+    assert np.isfinite(geometry.affine_transform(IMAGES, line)).all()
+
+
+@pytest.mark.parametrize("interpolation", ["nearest", "bilinear"])
+def test_perspective_transform(interpolation):
+    start = np.array([[0, 0], [6, 0], [0, 4], [6, 4]], "float32")
+    end = start + RNG.uniform(-1, 1, (4, 2)).astype("float32")
+    points = start, end
+    images = IMAGES[0]
+    if interpolation == "bilinear":
+        images, points = IMAGES, [np.repeat(p[None], 2, 0) for p in points]
+    options = {"interpolation": interpolation, "fill_value": 1.0}
+    agrees(geometry.perspective_transform, images, *points, tolerance=1e-4, **options)
+
+
+def test_smooth_fields_are_keras_blurred_noise():
+    key, sigma = jax.random.key(3), 1.3
+    noise = jax.random.normal(key, (2, 2, 6, 8)) * sigma
+    size = int(6 * sigma) | 1
+    with keras_rules():
+        blurred = keras.ops.image.gaussian_blur(
+            noise.reshape(4, 6, 8, 1), (size, size), (sigma, sigma), "channels_last"
+        )
+    dy, dx = elastic.smooth_fields(key, (2, 6, 8), sigma)
+    np.testing.assert_allclose(jnp.stack((dy, dx)), blurred.reshape(2, 2, 6, 8), atol=1e-5)
+    # a strength known only in the running program gives the same
+    later = jax.jit(lambda s: elastic.smooth_fields(key, (2, 6, 8), s, largest=3.0))(sigma)
+    np.testing.assert_allclose(jnp.stack(later), jnp.stack((dy, dx)), atol=1e-5)
+    assert not jnp.any(jnp.stack(elastic.smooth_fields(key, (2, 6, 8), 0.0)))
+
+
+def test_elastic_transform():
+    moved = elastic.elastic_transform(IMAGES, 2.0, 1.0, key=jax.random.key(0))
+    again = elastic.elastic_transform(IMAGES, 2.0, 1.0, key=jax.random.key(0))
+    other = elastic.elastic_transform(IMAGES, 2.0, 1.0, key=jax.random.key(1))
+    assert (moved == again).all()
+    assert not (moved == other).all()
+    first = IMAGES.transpose(0, 3, 1, 2)
+    swapped = elastic.elastic_transform(
+        first, 2.0, 1.0, key=jax.random.key(0), data_format="channels_first"
+    )
+    close(swapped.transpose(0, 2, 3, 1), moved)
+    with pytest.raises(ValueError, match="no key was given"):
+        elastic.elastic_transform(IMAGES)
+
+
+def test_pad_and_crop():
+    for options in (
+        {"top_padding": 1, "left_padding": 2, "target_height": 9, "target_width": 10},
+        {"bottom_padding": 1, "right_padding": 0, "top_padding": 2, "target_width": 8},
+    ):
+        agrees(borders.pad_images, BYTES, **options)
+    for options in (
+        {"top_cropping": 1, "left_cropping": 2, "target_height": 3, "target_width": 4},
+        {"bottom_cropping": 1, "right_cropping": 0, "top_cropping": 2, "target_width": 2},
+    ):
+        agrees(borders.crop_images, IMAGES[1], **options)
+    first = IMAGES.transpose(0, 3, 1, 2)
+    assert borders.crop_images(first, 1, 1, 1, 1, data_format="channels_first").shape == (
+        2,
+        3,
+        3,
+        5,
+    )
+
+
+@pytest.mark.parametrize(
+    ("call", "message"),
+    [
+        (lambda: borders.crop_images(IMAGES, 5, 0, 0, 0), "at least one pixel"),
+        (lambda: borders.crop_images(IMAGES, 3, 0, None, 0, target_height=3), "within the images"),
+        (lambda: borders.crop_images(IMAGES, 0, 0, 0), "exactly two of left_cropping"),
+        (lambda: borders.crop_images(IMAGES, -1, 0, 0, 0), "0 or more"),
+        (lambda: borders.pad_images(IMAGES, 0, 0, None, 0, 2), "at least the size of the images"),
+        (lambda: resizing.resize(IMAGES, (0, 2)), "both 1 or more"),
+        (lambda: resizing.resize(IMAGES, (2, 2), "area"), "interpolation: expected"),
+        (lambda: resizing.resize(IMAGES[..., 0][0], (2, 2)), "expected 3 axes"),
+        (lambda: geometry.affine_transform(IMAGES, np.ones(7)), r"\(8,\) or \(b, 8\)"),
+        (lambda: geometry.perspective_transform(IMAGES, np.ones(2), np.ones(2)), r"\(4, 2\)"),
+        (lambda: sampling.map_coordinates(IMAGES, np.ones((2, 3)), 1), "one row of coordinates"),
+        (lambda: sampling.map_coordinates(np.ones(3), np.ones((1, 3)), 2), "order 0"),
+        (lambda: patches.extract_patches(IMAGES, 6), "at least 6 cells on axis 1"),
+        (lambda: patches.extract_patches(IMAGES, (0, 2)), "size: expected 2 integers"),
+        (lambda: boxes.convert_format(np.ones((1, 3)), "xyxy", "xywh"), "four numbers"),
+        (lambda: boxes.convert_format(np.ones((1, 4)), "xyxy", "rel_xywh"), "size of the images"),
+        (lambda: boxes.convert_format(np.ones((1, 4)), "xyxx", "xywh"), "source: expected"),
+        (lambda: box_overlap.compute_iou(np.ones(4), np.ones((1, 4)), "xyxy"), r"\(b, n, 4\)"),
+        (lambda: boxes.clip_to_image_size({"boxes": np.ones((1, 4))}), "size of the images"),
+    ],
+)
+def test_messages(call, message):
+    with pytest.raises(ValueError, match=message):
+        call()
+
+
+@pytest.mark.parametrize(
+    ("shape", "size", "options"),
+    [
+        ((2, 5, 7, 3), (2, 3), {}),
+        ((2, 5, 7, 3), 3, {"strides": (2, 1), "padding": "same"}),
+        ((5, 7, 3), (2, 2), {"strides": 1, "dilation_rate": 2}),
+        ((2, 3, 5, 7), (2, 3), {"data_format": "channels_first", "padding": "same"}),
+        ((2, 4, 5, 6, 2), (2, 3, 2), {}),
+        ((3, 4, 5, 6), (2, 2, 2), {"strides": 1, "data_format": "channels_first"}),
+    ],
+)
+def test_patches(shape, size, options):
+    images = RNG.normal(size=shape).astype("float32")
+    agrees(patches.extract_patches, images, size, **options)
+
+
+def test_patches_are_exact_and_of_any_dtype():
+    ids = RNG.integers(-(2**31), 2**31, (1, 6, 6, 1)).astype("int32")
+    found = patches.extract_patches(ids, 3, 1, padding="same")
+    np.testing.assert_array_equal(found[0, 2, 2], ids[0, 1:4, 1:4].ravel())
+    volume = RNG.normal(size=(4, 4, 4, 2)).astype("float32")
+    agrees(patches.extract_patches_3d, volume, 2)
+
+
+@pytest.mark.parametrize("name", boxes.FORMATS)
+def test_box_formats(name):
+    corners = np.sort(RNG.uniform(0, 9, (2, 3, 2, 2)), axis=2).reshape(2, 3, 4).astype("float32")
+    other = {"rel_xywh": "rel_yxyx", "center_yxhw": "rel_center_xywh"}.get(name, "center_xywh")
+    convert = keras.utils.bounding_boxes.convert_format
+    with keras_rules():
+        given = np.asarray(convert(corners, "xyxy", name, 8, 12))
+        expected = np.asarray(convert(given, name, other, 8, 12))
+    close(boxes.convert_format(corners, "xyxy", name, 8, 12), given)
+    close(boxes.convert_format(given, name, other, 8, 12), expected)
+
+
+def test_clip_crop_and_pad_boxes():
+    given = {
+        "boxes": np.array([[[-3, 1, 4, 30], [20, 20, 25, 25], [1, 1, 2, 2]]], "float32"),
+        "labels": np.array([[3, 4, 5]], "int32"),
+    }
+    utils = keras.utils.bounding_boxes
+    with keras_rules():
+        expected = utils.clip_to_image_size(dict(given), 9, 7)
+        cropped = utils.crop(given["boxes"], 1, 2, 5, 6)
+        padded = utils.pad(given["boxes"], 1, 2)
+    ours = boxes.clip_to_image_size(given, 9, 7)
+    assert ours["labels"].tolist() == [[3, -1, 5]]
+    close(ours["boxes"], expected["boxes"])
+    close(ours["labels"], expected["labels"])
+    close(boxes.crop(given["boxes"], 1, 2, 5, 6), cropped)
+    close(boxes.pad(given["boxes"], 1, 2), padded)
+    several = {**given, "labels": np.ones((1, 3, 2), "float32")}
+    assert boxes.clip_to_image_size(several, 9, 7)["labels"][0, 1].tolist() == [-1, -1]
+
+
+def test_boxes_follow_a_transform_even_a_singular_one():
+    collapse = jnp.ones((1, 3, 3)) * jnp.array([[[1.0], [1.0], [0.0]]])
+    found = boxes.follow(jnp.ones((1, 2, 4)), collapse)
+    assert np.isfinite(found).all()
+
+
+def _corners(*shape):
+    points = np.sort(RNG.uniform(0, 9, (*shape, 2, 2)), axis=-2)
+    return points.reshape(*shape, 4).astype("float32")
+
+
+@pytest.mark.parametrize("batch", [(), (2,)])
+def test_overlaps(batch):
+    utils = keras.utils.bounding_boxes
+    one, two = _corners(*batch, 3), _corners(4)
+    two[0] = -1
+    with keras_rules():
+        iou = utils.compute_iou(one, two, "xyxy")
+        ciou = utils.compute_ciou(one, one[..., ::-1, :], "xywh")
+    close(box_overlap.compute_iou(one, two, "xyxy"), iou)
+    close(box_overlap.compute_ciou(one, one[..., ::-1, :], "xywh"), ciou)
+    masked = box_overlap.compute_iou(one, two, "xyxy", True, -7)
+    assert (masked[..., 0] == -7).all()
+    assert (masked[..., 1:] >= 0).all()
+    assert np.isfinite(box_overlap.compute_ciou(0 * one, 0 * one, "xyxy")).all()
+
+
+@pytest.mark.parametrize("encoding", ["center_xywh", "center_yxhw"])
+def test_deltas(encoding):
+    utils = keras.utils.bounding_boxes
+    anchors, given = _corners(5), _corners(2, 5)
+    options = {"variance": (0.1, 0.2, 0.3, 0.4), "image_shape": (8, 12, 3)}
+    formats = "xyxy", "rel_yxyx", encoding
+    given = np.asarray(boxes.convert_format(given, "xyxy", "rel_yxyx", 8, 12))
+    with keras_rules():
+        expected = utils.encode_box_to_deltas(anchors, given, *formats, **options)
+    deltas = box_overlap.encode_box_to_deltas(anchors, given, *formats, **options)
+    close(deltas, expected)
+    levels = box_overlap.decode_deltas_to_boxes({3: anchors}, {3: deltas}, *formats, **options)
+    close(levels[3], given)

@@ -1,0 +1,381 @@
+"""Layers that move images: against Keras given the same draws, what they draw, and their edges."""
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+
+import fkeras as fk
+from fkeras import layers
+from fkeras.image.boxes import convert_format
+from fkeras.layers.image.base import ImageShape
+from tests.keras_oracle import keras, keras_rules
+
+RNG = np.random.default_rng(0)
+IMAGES = RNG.uniform(0, 255, (3, 6, 5, 2)).astype("float32")
+MASKS = RNG.integers(0, 9, (3, 6, 5, 1)).astype("int32")
+BOXES = {
+    "boxes": np.array([[[1, 1, 4, 5], [0, 2, 5, 3]]] * 3, "float32"),
+    "labels": np.array([[1, 2]] * 3, "int32"),
+}
+KEY = jax.random.key(0)
+
+RANDOM = (
+    layers.RandomFlip("horizontal", seed=1),
+    layers.RandomFlip("vertical"),
+    layers.RandomTranslation(0.4, (-0.1, 0.6), "constant", fill_value=3.0),
+    layers.RandomRotation(0.3, "reflect"),
+    layers.RandomRotation((-0.1, 0.4), "constant", "nearest", data_format="channels_first"),
+    layers.RandomZoom(0.4, fill_mode="nearest"),
+    layers.RandomZoom((-0.3, 0.1), (0.2, 1.0), "wrap"),
+    layers.RandomShear(0.4, (0.1, 0.3)),
+    layers.RandomPerspective(0.8, 0.4),
+    layers.RandomElasticTransform(0.8, (0.2, 1.0), value_range=(0, 300)),
+    layers.RandomCrop(2, 3, seed=5),
+)
+FIXED = (
+    layers.Resizing(4, 7, "bicubic", True, fill_value=1.0, antialias=True),
+    layers.Resizing(4, 7, pad_to_aspect_ratio=True, data_format="channels_first"),
+    layers.CenterCrop(3, 2),
+    layers.MaxNumBoundingBoxes(4, -2),
+)
+ONE_OF_EACH = list({type(layer): layer for layer in RANDOM}.values())
+each_random = pytest.mark.parametrize("layer", ONE_OF_EACH, ids=repr)
+
+
+def oracle(layer, **changes):
+    with keras_rules():
+        return keras.layers.deserialize(layers.serialize(layer.replace(**changes)))
+
+
+def drawn(layer, images):
+    """Keras's draw of a layer, and what it is for ours."""
+    made = oracle(layer)
+    with keras_rules():
+        theirs = made.get_random_transformation(images, training=True)
+    if isinstance(layer, layers.RandomFlip):
+        flips = theirs["flips"][:, 0, 0, 0]
+        none = np.zeros_like(flips)
+        ours = {w: flips if w == layer.mode else none for w in ("horizontal", "vertical")}
+    elif isinstance(layer, layers.RandomCrop):
+        ours = theirs
+    else:
+        names = layer.draw(KEY, ImageShape(*images.shape))
+        ours = {name: theirs[name] for name in names}
+    return made, theirs, ours
+
+
+@pytest.mark.parametrize(
+    "layer",
+    [v for v in RANDOM if not isinstance(v, layers.RandomElasticTransform)],
+    ids=repr,
+)
+def test_given_what_keras_drew_images_are_those_of_keras(layer):
+    images = IMAGES if layer.data_format == "channels_last" else IMAGES.transpose(0, 3, 1, 2)
+    made, theirs, ours = drawn(layer, images)
+    with keras_rules():
+        expected = np.asarray(made.transform_images(images, theirs, training=True))
+    found = jax.jit(layer.transform_images)(images, ours)
+    assert found.shape == expected.shape
+    np.testing.assert_allclose(found / 255, expected / 255, atol=2e-5)
+
+
+@pytest.mark.parametrize(
+    "layer",
+    [
+        layers.RandomFlip("horizontal", bounding_box_format="rel_yxyx"),
+        layers.RandomTranslation(0.6, 0.6, bounding_box_format="xywh"),
+        layers.RandomRotation(0.3, bounding_box_format="xyxy"),
+        layers.RandomZoom(0.4, (0.1, 0.5), bounding_box_format="center_xywh"),
+        layers.RandomPerspective(0.9, 0.3, bounding_box_format="xyxy"),
+        layers.RandomShear(0.4, bounding_box_format="xyxy"),
+        layers.CenterCrop(3, 2, bounding_box_format="rel_xywh"),
+        layers.CenterCrop(12, 4, bounding_box_format="xyxy"),
+        layers.Resizing(12, 15, bounding_box_format="yxyx"),
+        layers.Resizing(12, 6, crop_to_aspect_ratio=True, bounding_box_format="xyxy"),
+        layers.Resizing(12, 14, pad_to_aspect_ratio=True, bounding_box_format="xyxy"),
+    ],
+    ids=repr,
+)
+def test_boxes_are_those_of_keras(layer):
+    square = isinstance(layer, layers.RandomShear)  # Keras shears shares: right for squares only
+    images = IMAGES[:, :5] if square else IMAGES
+    shape = ImageShape(*images.shape)
+    made = oracle(layer)
+    utils = keras.utils.bounding_boxes
+    written = layer.bounding_box_format
+    with keras_rules():
+        given = utils.convert_format(dict(BOXES), "xyxy", written, shape.height, shape.width)
+        given = {k: np.asarray(v) for k, v in given.items()}
+        if hasattr(layer, "draw"):
+            made, theirs, ours = drawn(layer, images)
+        else:
+            theirs, ours = made.get_random_transformation(images, training=True), None
+        expected = made.transform_bounding_boxes(dict(given), theirs, training=True)
+    found = layer.transform_bounding_boxes(jax.tree.map(jnp.asarray, given), ours, shape)
+    np.testing.assert_allclose(found["boxes"], expected["boxes"], atol=1e-4)
+    np.testing.assert_array_equal(found["labels"], expected["labels"])
+
+
+@pytest.mark.parametrize("layer", [*RANDOM, *FIXED], ids=repr)
+def test_json_goes_both_ways(layer):
+    made = oracle(layer)
+    with keras_rules():
+        config = keras.layers.serialize(made)
+    if isinstance(layer, layers.MaxNumBoundingBoxes):  # Keras forgets it
+        config["config"]["fill_value"] = layer.fill_value
+    again = layers.deserialize(config)
+    assert again.replace(name=None) == layer
+
+
+@each_random
+def test_draws_follow_the_key_and_inference_needs_none(layer):
+    images = IMAGES[..., :1] if layer.data_format == "channels_last" else IMAGES[:, :1]
+    if not isinstance(layer, layers.RandomCrop):
+        np.testing.assert_array_equal(layer(images), images)
+        assert layer(images.astype("uint8")).dtype == jnp.float32
+    with pytest.raises(ValueError, match="no key was given"):
+        layer(images, training=True)
+    program = jax.jit(lambda key: layer(images, training=True, key=key))
+    results = [np.asarray(program(jax.random.key(i))) for i in range(6)]
+    np.testing.assert_array_equal(program(jax.random.key(3)), results[3])
+    assert len({r.tobytes() for r in results}) > 1
+    assert np.isfinite(results).all()
+
+
+def test_a_seed_gives_other_draws_of_the_same_key():
+    plain, seeded = layers.RandomRotation(0.3), layers.RandomRotation(0.3, seed=77)
+    one, other = (layer(IMAGES, training=True, key=KEY) for layer in (plain, seeded))
+    assert not (one == other).all()
+    np.testing.assert_array_equal(seeded(IMAGES, training=True, key=KEY), other)
+
+
+def test_draws_are_spread_over_their_ranges():
+    many = ImageShape(4000, 10, 20, 1)
+    moves = layers.RandomTranslation((-0.5, 0.1), 0.2).draw(KEY, many)["translations"]
+    np.testing.assert_allclose(moves.min(0), [-4, -5], atol=0.05)
+    np.testing.assert_allclose(moves.max(0), [4, 1], atol=0.05)
+    np.testing.assert_allclose(moves.mean(0), [0, -2], atol=0.15)
+    angles = layers.RandomRotation((0.0, 0.5)).draw(KEY, many)["angle"]
+    np.testing.assert_allclose([angles.min(), angles.mean(), angles.max()], [0, 90, 180], atol=3)
+    zooms = layers.RandomZoom((0.0, 0.5), (-0.5, 0.0)).draw(KEY, many)
+    assert zooms["height_zoom"].min() >= 1 >= zooms["width_zoom"].max()
+    zooms = layers.RandomZoom(0.5).draw(KEY, many)
+    np.testing.assert_array_equal(zooms["height_zoom"], zooms["width_zoom"])
+    shears = layers.RandomShear((0.2, 0.3), 0.5).draw(KEY, many)["shear_factor"]
+    assert 0.2 <= jnp.abs(shears[:, 0]).min() <= jnp.abs(shears[:, 0]).max() <= 0.3
+    np.testing.assert_allclose((shears > 0).mean(0), 0.5, atol=0.05)
+    drawn = layers.RandomPerspective((0.2, 0.4), 0.5).draw(KEY, many)
+    np.testing.assert_allclose(drawn["apply_perspective"].mean(), 0.3, atol=0.03)
+    moved = (drawn["end_points"] - drawn["start_points"])[:, 3, 0]
+    np.testing.assert_allclose([moved.min(), moved.max()], [-0.25 * 19, 0.25 * 19], atol=0.05)
+    starts = [layers.RandomCrop(8, 18).draw(jax.random.key(i), many) for i in range(60)]
+    assert {int(top) for top, _ in starts} == {0, 1, 2}
+    assert {int(left) for _, left in starts} == {0, 1, 2}
+
+
+def test_both_flips_are_drawn_apart():
+    """Keras mirrors both directions or none."""
+    flips = layers.RandomFlip().draw(KEY, ImageShape(4000, 2, 2, 1))
+    share = (flips["vertical"] & ~flips["horizontal"]).mean()
+    np.testing.assert_allclose(share, 0.25, atol=0.03)
+    one = layers.RandomFlip("vertical").draw(KEY, ImageShape(50, 2, 2, 1))
+    assert one["vertical"].any()
+    assert not one["horizontal"].any()
+
+
+@pytest.mark.parametrize("layer", [RANDOM[0], *RANDOM[-3:], *FIXED[1:]], ids=repr)
+def test_dictionaries_keep_their_form(layer):
+    layer = layer.replace(bounding_box_format="xyxy", data_format="channels_last")
+    labels = np.arange(3, dtype="int32")
+    data = {"images": IMAGES, "labels": labels, "bounding_boxes": BOXES, "path": labels + 7}
+    data["segmentation_masks"] = MASKS
+    out = layer(data, training=True, key=KEY)
+    assert set(out) == set(data)
+    np.testing.assert_array_equal(out["labels"], labels)
+    np.testing.assert_array_equal(out["path"], data["path"])
+    assert out["segmentation_masks"].dtype == MASKS.dtype
+    assert out["segmentation_masks"].shape == (*out["images"].shape[:3], 1)
+    assert set(np.unique(out["segmentation_masks"])) <= set(range(9))
+    assert out["bounding_boxes"]["boxes"].dtype == jnp.float32
+    single = jax.tree.map(lambda x: x[0], data)
+    alone = layer(single, training=True, key=KEY)
+    for one, many in zip(jax.tree.leaves(alone), jax.tree.leaves(out), strict=True):
+        assert one.shape == many.shape[1:]
+        assert one.dtype == many.dtype
+
+
+def test_masks_and_boxes_go_where_their_images_go():
+    """An image that is its own mask, whose bright square is its box."""
+    mask = np.zeros((40, 10, 10, 1), "int32")
+    mask[:, 3:7, 2:6] = 5
+    boxes = {"boxes": np.array([[[2.0, 3, 6, 7]]] * 40), "labels": np.ones((40, 1), "int32")}
+    data = {"images": mask * 51.0, "segmentation_masks": mask, "bounding_boxes": boxes}
+    for layer in (
+        layers.RandomTranslation(0.3, 0.3, "constant", "nearest"),
+        layers.RandomRotation(0.5, "constant", "nearest"),
+        layers.RandomZoom(0.3, 0.3, "constant", "nearest"),
+        layers.RandomShear(0.3, 0.3, "nearest", "constant"),
+        layers.RandomPerspective(1.0, 0.4, "nearest"),
+        layers.RandomElasticTransform(1.0, 1.0, "nearest", "constant"),
+        layers.RandomCrop(8, 9),
+        layers.RandomFlip(),
+    ):
+        layer = layer.replace(bounding_box_format="xyxy")
+        out = layer(data, training=True, key=KEY)
+        np.testing.assert_array_equal(out["images"], np.asarray(out["segmentation_masks"]) * 51.0)
+        for image, box in zip(out["images"], out["bounding_boxes"]["boxes"][:, 0], strict=True):
+            rows, columns = np.nonzero(np.asarray(image[..., 0]))
+            seen = columns.min(), rows.min(), columns.max() + 1, rows.max() + 1
+            # upright boxes around turned squares are larger; pixels count by their middles
+            loose = isinstance(layer, layers.RandomRotation) * 2 + 1.6
+            np.testing.assert_allclose(box, seen, atol=loose)
+
+
+@pytest.mark.parametrize(
+    "layer", [layers.RandomRotation(0.3), layers.RandomPerspective(1.0, 0.4)], ids=repr
+)
+def test_boxes_move_alike_in_every_format(layer):
+    """Keras rotates any format as "xyxy", and its perspective returns "xyxy" for any."""
+    results = []
+    for written in ("xyxy", "rel_center_xywh"):
+        boxes = convert_format(BOXES, "xyxy", written, 6, 5)
+        made = layer.replace(bounding_box_format=written)
+        out = made({"images": IMAGES, "bounding_boxes": boxes}, training=True, key=KEY)
+        results.append(convert_format(out["bounding_boxes"], written, "xyxy", 6, 5)["boxes"])
+    np.testing.assert_allclose(*results, atol=1e-5)
+
+
+def test_resizing_moves_boxes_exactly():
+    """Keras cuts the width of a frame to whole pixels; the pixels themselves are elsewhere."""
+    layer = layers.Resizing(4, 3, pad_to_aspect_ratio=True, bounding_box_format="xyxy")
+    boxes = {"boxes": np.array([[0.0, 0, 5, 4], [0, 0, 0, 0]]), "labels": np.array([1, 1])}
+    out = layer({"images": np.ones((4, 5, 1), "float32"), "bounding_boxes": boxes})
+    # 5 x 6 pixels around 5 x 4, one row above: rows 1 to 5 of 6 become 2/3 to 10/3 of 4
+    np.testing.assert_allclose(out["bounding_boxes"]["boxes"][0], [0, 2 / 3, 3, 10 / 3], rtol=1e-6)
+    assert out["bounding_boxes"]["labels"].tolist() == [1, -1]
+
+
+def test_random_crop_of_small_images_and_in_inference():
+    """The largest part in the middle, as Keras documents; Keras distorts it, or does nothing."""
+    x = np.arange(40.0, dtype="float32").reshape(1, 4, 10, 1)
+    layer = layers.RandomCrop(8, 4)
+    expected = layers.Resizing(8, 4, crop_to_aspect_ratio=True)(x)
+    np.testing.assert_array_equal(layer(x), expected)
+    np.testing.assert_array_equal(layer(x, training=True, key=KEY), expected)
+    assert fk.layers.RandomCrop(2, 2)(x).shape == (1, 2, 2, 1)
+    # one direction fits exactly: the other is still drawn
+    wide = layers.RandomCrop(4, 2)
+    seen = {float(wide(x, training=True, key=jax.random.key(i))[0, 0, 0, 0]) for i in range(12)}
+    assert len(seen) > 3
+
+
+def test_elastic_boxes_cover_what_is_seen():
+    layer = layers.RandomElasticTransform((1, 1), bounding_box_format="xyxy")
+    boxes = {"boxes": np.array([[1.0, 1, 4, 5], [2, 2, 2.1, 2.1]]), "labels": np.array([4, 5])}
+    out = layer({"images": IMAGES[0], "bounding_boxes": boxes}, training=True, key=KEY)
+    assert out["bounding_boxes"]["labels"].tolist()[0] == 4
+    same = layer.replace(scale=(0, 0))
+    kept = same({"images": IMAGES[0], "bounding_boxes": boxes}, training=True, key=KEY)
+    np.testing.assert_array_equal(kept["bounding_boxes"]["boxes"], boxes["boxes"].astype("float32"))
+
+
+@each_random
+def test_images_of_one_pixel(layer):
+    layer = layer.replace(data_format="channels_last")
+    x = jnp.full((2, 1, 1, 1), 0.5)
+
+    def total(x):
+        return layer.apply(x, training=True, key=KEY).value.astype("float32").sum()
+
+    value, grad = jax.jit(jax.value_and_grad(total))(x)
+    assert np.isfinite(value)
+    assert np.isfinite(grad).all()
+
+
+@pytest.mark.parametrize(
+    "layer",
+    [
+        layers.RandomTranslation(0, 0),
+        layers.RandomRotation(0),
+        layers.RandomZoom(0),
+        layers.RandomShear(),
+        layers.RandomPerspective(0.0),
+        layers.RandomPerspective(1.0, 0.0),
+        layers.RandomElasticTransform(scale=0.0),
+    ],
+    ids=repr,
+)
+def test_factors_of_zero_change_nothing(layer):
+    np.testing.assert_allclose(layer(IMAGES, training=True, key=KEY), IMAGES, rtol=1e-5, atol=1e-4)
+
+
+def test_half_precision_keeps_boxes_exact():
+    layer = layers.RandomTranslation((0.1, 0.1), 0, bounding_box_format="xyxy")
+    half = layer.replace(dtype="mixed_bfloat16")
+    boxes = {"boxes": np.array([[0.0, 0, 1001, 901]]), "labels": np.array([1])}
+    data = {"images": np.ones((1010, 1010, 1), "uint8"), "bounding_boxes": boxes}
+    out = half(data, training=True, key=KEY)
+    assert out["images"].dtype == jnp.bfloat16
+    np.testing.assert_allclose(out["bounding_boxes"]["boxes"], [[0, 101, 1001, 1002]], rtol=1e-6)
+
+
+def test_resizing_keeps_integers_and_stops_at_their_ends():
+    x = np.zeros((1, 8, 8, 1), "uint8")
+    x[:, 2:6, 2:6] = 255
+    y = layers.Resizing(16, 16, "bicubic")(x)
+    assert y.dtype == jnp.uint8
+    assert int(y.max()) == 255
+    assert int(y[0, 8, 8, 0]) == 255  # not wrapped around
+
+
+def test_recorded_on_dictionaries():
+    images = fk.Input((6, 5, 2), dtype="uint8")
+    boxes = {"boxes": fk.Input((2, 4)), "labels": fk.Input((2,), dtype="int32")}
+    layer = layers.RandomRotation(0.1, bounding_box_format="xyxy")
+    out = layers.Resizing(3, 3, bounding_box_format="xyxy")(
+        layer({"images": images, "bounding_boxes": boxes})
+    )
+    assert out["images"].shape == (None, 3, 3, 2)
+    assert out["bounding_boxes"]["boxes"].shape == (None, 2, 4)
+    model = fk.Model([images, boxes["boxes"], boxes["labels"]], out["images"])
+    given = [IMAGES.astype("uint8"), BOXES["boxes"], BOXES["labels"]]
+    found = model.apply(given, training=True, key=KEY)
+    assert found.value.shape == (3, 3, 3, 2)
+
+
+@pytest.mark.parametrize(
+    ("call", "message"),
+    [
+        (lambda: layers.Resizing(0, 2), "Resizing: height: expected a positive integer"),
+        (lambda: layers.Resizing(2, 2, "area"), "interpolation: expected"),
+        (lambda: layers.Resizing(2, 2, "nearest", True, True), "at most one of"),
+        (lambda: layers.CenterCrop(2, 0), "CenterCrop: width"),
+        (lambda: layers.RandomFlip("sideways"), "RandomFlip: mode: expected"),
+        (lambda: layers.RandomTranslation(1.5, 0), "height_factor: expected a number from -1 to 1"),
+        (lambda: layers.RandomRotation((1, 2, 3)), "or two of them"),
+        (lambda: layers.RandomZoom(-1.0), "above -1 and up to 1"),
+        (lambda: layers.RandomShear(-0.5), "x_factor: expected a number from 0"),
+        (lambda: layers.RandomRotation(0.1, "mirror"), "fill_mode: expected"),
+        (lambda: layers.RandomPerspective(scale=2), "scale: expected a number from 0 to 1"),
+        (lambda: layers.RandomElasticTransform(value_range=(1, 0)), "value_range: expected"),
+        (lambda: layers.RandomFlip(bounding_box_format="xyxx"), "Did you mean 'yxyx'"),
+        (lambda: layers.RandomFlip()(IMAGES[0, 0]), r"\(b, h, w, c\), or one image"),
+        (lambda: layers.RandomFlip()({"labels": IMAGES}), "a dictionary with 'images'"),
+        (
+            lambda: layers.CenterCrop(2, 2)({"images": IMAGES, "bounding_boxes": BOXES}),
+            "bounding_box_format='xyxy'",
+        ),
+        (
+            lambda: layers.CenterCrop(2, 2)({"images": IMAGES, "bounding_boxes": BOXES["boxes"]}),
+            "'boxes': ",
+        ),
+        (
+            lambda: layers.CenterCrop(2, 2)({"images": IMAGES, "segmentation_masks": IMAGES[0]}),
+            "as many axes as the images",
+        ),
+    ],
+)
+def test_messages(call, message):
+    with pytest.raises(ValueError, match=message):
+        call()

@@ -1,0 +1,222 @@
+"""Groups, mean squares, unit vectors and data sets: edges, and where Keras is left."""
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+
+import fkeras as fk
+from fkeras import layers
+from tests.keras_oracle import keras, keras_rules
+
+KEY = jax.random.key(0)
+EACH = (layers.GroupNormalization(2), layers.RMSNormalization(), layers.UnitNormalization())
+
+
+def _data(*shape, seed=0):
+    return np.random.default_rng(seed).normal(1.0, 2.0, shape).astype("float32")
+
+
+@pytest.mark.parametrize("layer", EACH, ids=str)
+def test_zeros_have_finite_values_and_gradients(layer):
+    x = jnp.zeros((2, 3, 4))
+    layer = layer.build(KEY, x)
+    weights = jnp.asarray(_data(2, 3, 4))
+    for point in (x, x.at[0].set(1e-25), x.at[0, 0, 0].set(1e15)):
+        value, grad = jax.value_and_grad(lambda x: jnp.sum(weights * layer(x)))(point)
+        assert bool(jnp.isfinite(value))
+        assert bool(jnp.isfinite(grad).all())
+
+
+@pytest.mark.parametrize("policy", ["bfloat16", "float16", "mixed_bfloat16"])
+@pytest.mark.parametrize("layer", EACH, ids=str)
+def test_sums_are_wide_where_computation_is_short(layer, policy):
+    x = 300 * _data(4, 64, 8)  # squares of these overflow float16
+    half = layer.replace(dtype=policy).build(KEY, x)
+    y = half(x)
+    assert y.dtype == half.policy.compute_dtype
+    np.testing.assert_allclose(y.astype("float32"), layer.build(KEY, x)(x), rtol=0.03, atol=0.03)
+
+
+def test_the_gradient_at_a_zero_vector_is_zero():
+    layer = layers.UnitNormalization()
+    x = jnp.array([[0.0, 0.0], [3.0, 4.0]])
+    np.testing.assert_allclose(layer(x), [[0.0, 0.0], [0.6, 0.8]], rtol=1e-6)
+    grad = jax.grad(lambda x: layer(x).sum())(x)
+    np.testing.assert_array_equal(grad[0], [0.0, 0.0])
+    assert float(jnp.abs(grad[1]).max()) > 0
+
+
+def test_a_group_of_one_element_is_its_beta():
+    x = _data(4, 3)
+    layer = layers.GroupNormalization(-1, beta_initializer="ones").build(KEY, x)
+    np.testing.assert_array_equal(layer(x), np.ones((4, 3)))
+    grads = jax.grad(lambda x: layer(x).sum())(jnp.asarray(x))
+    assert bool(jnp.isfinite(grads).all())
+
+
+def test_groups_by_hand_and_far_from_zero():
+    x = _data(2, 5, 6) + np.float32(3000)
+    layer = layers.GroupNormalization(3, epsilon=1e-6).build(KEY, x)
+    parts = x.astype("float64").reshape(2, 5, 3, 2)
+    mean, std = parts.mean((1, 3), keepdims=True), parts.std((1, 3), keepdims=True)
+    expected = ((parts - mean) / std).reshape(x.shape)
+    np.testing.assert_allclose(layer(x), expected, rtol=1e-2, atol=1e-3)
+
+
+def test_one_group_is_layer_normalization():
+    x = _data(2, 3, 4)
+    one = layers.GroupNormalization(1, center=False, scale=False).build(KEY, x)(x)
+    two = layers.LayerNormalization((1, 2), center=False, scale=False).build(KEY, x)(x)
+    np.testing.assert_allclose(one, two, rtol=1e-5, atol=1e-6)
+
+
+def test_the_scale_lies_along_its_axis():
+    x = _data(2, 3, 3)
+    layer = layers.RMSNormalization(axis=1).build(KEY, x)
+    layer, _ = layer.set_weights([np.array([1.0, 2.0, 3.0])])
+    unscaled = x / np.sqrt((x**2).mean(1, keepdims=True) + 1e-6)
+    np.testing.assert_allclose(layer(x), unscaled * [[[1.0], [2.0], [3.0]]], rtol=1e-5)
+    with keras_rules():
+        made = keras.layers.RMSNormalization(axis=1)
+        made.build(x.shape)
+        made.set_weights([np.array([1.0, 2.0, 3.0])])
+        # along the last axis: it would need a size of its own there, too
+        np.testing.assert_allclose(made(x), unscaled * [1.0, 2.0, 3.0], rtol=1e-5)
+
+
+# -- Normalization ------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("axis", "shape"), [(-1, (20, 3)), (None, (20, 3)), ((1, -1), (10, 4, 3)), ((), (5,))]
+)
+def test_adapting_gives_the_numbers_of_keras(axis, shape):
+    x = _data(*shape)
+    layer = layers.Normalization(axis).adapt(x)
+    with keras_rules():
+        made = keras.layers.Normalization(axis)
+        made.adapt(x)
+        value = np.asarray(made(x))
+    np.testing.assert_allclose(layer(x), value, rtol=1e-4, atol=1e-5)
+    again = layers.deserialize(layers.serialize(layer))
+    assert again == layer
+    # Keras writes no numbers that it adapted to, and reads ours
+    with keras_rules():
+        read = keras.layers.deserialize(layers.serialize(layer))
+        np.testing.assert_allclose(read(x), value, rtol=1e-4, atol=1e-5)
+
+
+def test_adapting_to_batches_is_adapting_to_all():
+    x = _data(23, 3) + np.float32(1000)
+    whole = layers.Normalization().adapt(x)
+    np.testing.assert_allclose(whole.mean, x.astype("float64").mean(0), rtol=1e-9)
+    np.testing.assert_allclose(whole.variance, x.astype("float64").var(0), rtol=1e-9)
+    parts = [x[:5], x[5:6], x[6:6], x[6:]]
+    for data in (
+        parts,
+        (part for part in parts),
+        [(part, np.zeros(len(part))) for part in parts],
+        [jnp.asarray(part) for part in parts],
+        jnp.asarray(x),
+    ):
+        layer = layers.Normalization().adapt(data)
+        np.testing.assert_allclose(layer.mean, whole.mean, rtol=1e-6)
+        np.testing.assert_allclose(layer.variance, whole.variance, rtol=1e-4)
+        assert layers.Normalization().mean is None
+
+
+def test_integers_and_pixels():
+    x = np.random.default_rng(0).integers(0, 256, (6, 4, 4, 3)).astype("uint8")
+    layer = layers.Normalization().adapt(x)
+    y = np.asarray(layer(x))
+    np.testing.assert_allclose(y.mean((0, 1, 2)), 0.0, atol=1e-5)
+    np.testing.assert_allclose(y.std((0, 1, 2)), 1.0, rtol=1e-5)
+
+
+def test_a_constant_feature_becomes_zero():
+    x = _data(5, 2)
+    x[:, 1] = 7.0
+    layer = layers.Normalization().adapt(x)
+    np.testing.assert_array_equal(layer(x)[:, 1], 0.0)
+    grads = jax.grad(lambda x: layer(x).sum())(jnp.asarray(x))
+    assert bool(jnp.isfinite(grads).all())
+    np.testing.assert_allclose(layer.replace(invert=True)(layer(x)), x, rtol=1e-5, atol=1e-5)
+
+
+def test_a_keras_layer_brings_its_numbers_as_weights():
+    x = _data(9, 3)
+    with keras_rules():
+        made = keras.layers.Normalization()
+        made.adapt(x)
+        weights, value = made.get_weights(), np.asarray(made(x))
+    layer = layers.Normalization().build(KEY, x)
+    layer, state = layer.set_weights(weights, layer.init_state(x))
+    out = layer.apply(x, state=state, training=True)
+    np.testing.assert_allclose(out.value, value, rtol=1e-5)
+    assert out.updates == {}
+    assert state["count"].dtype == jnp.int32
+    # zero variances are there to begin with where a file says so
+    state = {**state, "variance": jnp.zeros(3)}
+    grads = jax.grad(lambda v: layer.apply(x, state={**state, "variance": v}).value.sum())
+    assert bool(jnp.isfinite(grads(jnp.zeros(3))).all())
+
+
+def test_differences_far_from_zero_survive_a_short_type():
+    x = _data(50, 2) + np.float32(5000)
+    layer = layers.Normalization(dtype="mixed_bfloat16").adapt(x)
+    y = layer(x)
+    assert y.dtype == jnp.bfloat16
+    np.testing.assert_allclose(y.astype("float32").std(0), 1.0, rtol=0.02)
+
+
+def test_in_a_network():
+    x = _data(8, 3)
+    norm = layers.Normalization().adapt(x)
+    model = fk.Sequential([fk.Input((3,)), norm, layers.Rescaling(2.0)]).build(KEY)
+    np.testing.assert_allclose(model(x).mean(0), 0.0, atol=1e-5)
+    assert model.init_state() == {}
+
+
+@pytest.mark.parametrize(
+    ("make", "message"),
+    [
+        (lambda: layers.GroupNormalization(0), r"groups.*positive.*0"),
+        (lambda: layers.GroupNormalization(axis=0), r"axis.*other than 0"),
+        (
+            lambda: layers.GroupNormalization(3)(fk.Input((8,))),
+            r"8 channels.*groups=3.*groups=[24]",
+        ),
+        (lambda: layers.GroupNormalization()(fk.Input((8,))), r"groups=32.*groups=8"),
+        (lambda: layers.GroupNormalization(2)(fk.Input((None,))), r"known size on axis -1"),
+        (lambda: layers.RMSNormalization(axis=(1, 1)), r"different integers.*\(1, 1\)"),
+        (lambda: layers.RMSNormalization(axis=2)(fk.Input((4,))), r"axes 2.*\(None, 4\)"),
+        (lambda: layers.UnitNormalization(axis="last"), r"integer.*'last'"),
+        (lambda: layers.UnitNormalization(axis=3)(jnp.ones((2, 4))), r"axes 3.*\(2, 4\)"),
+        (lambda: layers.Normalization(mean=1.0), r"no variance.*adapt"),
+        (lambda: layers.Normalization(mean=[1.0], variance=1.0), r"one shape.*\(1,\) and \(\)"),
+        (lambda: layers.Normalization(None, [1.0], [1.0]), r"at most 0 axes"),
+        (lambda: layers.Normalization("last"), r"axis.*'last'"),
+        (lambda: layers.Normalization(mean="a", variance="b"), r"number.*'a'"),
+        (lambda: layers.Normalization().adapt([]), r"expected data, received none"),
+        (lambda: layers.Normalization().adapt(np.zeros((0, 3))), r"expected data"),
+        (lambda: layers.Normalization().adapt([1.0, 2.0]), r"arrays.*float.*np\.asarray"),
+        (lambda: layers.Normalization().adapt(5), r"iterable of batches.*int"),
+        (lambda: layers.Normalization().adapt(np.array([[np.nan]])), r"finite"),
+        (
+            lambda: layers.Normalization().adapt([np.ones((2, 3)), np.ones((2, 4))]),
+            r"sizes \(3,\).*\(2, 4\)",
+        ),
+        (lambda: layers.Normalization(2).adapt(np.ones((2, 3))), r"axes \(2,\).*\(2, 3\)"),
+        (
+            lambda: layers.Normalization(mean=[1.0, 2.0], variance=[1.0, 1.0])(jnp.ones((2, 3))),
+            r"2 features.*\(2, 3\)",
+        ),
+        (lambda: layers.Normalization()(fk.Input((None,))), r"known sizes"),
+        (lambda: layers.Rescaling("1/255"), r"scale.*number.*'1/255'"),
+        (lambda: layers.Rescaling([[1.0]])(jnp.ones(3)), r"at least 2 axes.*\(3,\)"),
+    ],
+)
+def test_messages(make, message):
+    with pytest.raises((ValueError, TypeError), match=message):
+        make()

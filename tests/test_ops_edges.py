@@ -1,0 +1,223 @@
+"""Operations at their edges: zeros, infinities, nothing at all, half precision, messages, graphs."""
+
+import inspect
+import json
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+
+import fkeras as fk
+from fkeras import signal
+
+ops = fk.ops
+INF = float("inf")
+
+
+def test_a_row_of_minus_infinity_has_a_sum_and_a_slope():
+    x = jnp.array([[-INF, -INF], [0.0, -INF], [1e4, 1e4]])
+    np.testing.assert_allclose(ops.logsumexp(x, axis=1), [-INF, 0.0, 1e4 + np.log(2)], 1e-6)
+    slope = jax.grad(lambda v: jnp.sum(jnp.where(v.max(1) > -INF, ops.logsumexp(v, 1), 0)))(x)
+    assert jnp.isfinite(slope).all()
+    assert (jax.grad(lambda v: ops.logsumexp(v))(jnp.array([-INF, -INF])) == 0).all()
+    assert jnp.isfinite(jax.grad(lambda v: ops.softmax(v)[1, 0])(x[1:])).all()
+
+
+@pytest.mark.parametrize(
+    "function",
+    [
+        lambda x: ops.norm(x, axis=-1),
+        lambda x: ops.norm(x),
+        lambda x: ops.normalize(x),
+        lambda x: ops.normalize(x, order=1),
+        lambda x: ops.normalize(x, order=3),
+        lambda x: ops.cdist(x, x),
+        lambda x: ops.divide_no_nan(x + 1, x),
+        lambda x: ops.rms_normalization(x),
+        lambda x: ops.layer_normalization(x),
+    ],
+)
+def test_zeros_have_finite_values_and_slopes(function):
+    x = jnp.zeros((2, 3))
+    assert jnp.isfinite(function(x)).all()
+    assert jnp.isfinite(jax.grad(lambda v: function(v).sum())(x)).all()
+
+
+def test_nothing_has_sums():
+    x = jnp.zeros((0, 3))
+    assert ops.sum(x) == 0
+    assert ops.logsumexp(x) == -INF
+    assert ops.logsumexp(x, axis=0).tolist() == [-INF] * 3
+    assert ops.concatenate([x, jnp.ones((1, 3))]).shape == (1, 3)
+    assert ops.bincount(jnp.zeros(0, "int32"), minlength=2).tolist() == [0, 0]
+    assert ops.one_hot(jnp.zeros(0, "int32"), 3).shape == (0, 3)
+
+
+@pytest.mark.parametrize("dtype", ["bfloat16", "float16"])
+@pytest.mark.parametrize(
+    "function",
+    [
+        ops.mean,
+        ops.var,
+        ops.std,
+        ops.softmax,
+        ops.logsumexp,
+        ops.gelu,
+        ops.norm,
+        ops.normalize,
+        ops.layer_normalization,
+        ops.rms_normalization,
+        lambda x: ops.moments(x, 0)[1],
+        lambda x: ops.clip(x, -0.5, 0.5),
+        lambda x: ops.average_pool(x[None, :, :, None], 2),
+    ],
+)
+def test_half_precision_stays_and_is_near(function, dtype):
+    x = jnp.linspace(-1.0, 1.0, 12).reshape(3, 4)
+    y = function(x.astype(dtype))
+    assert y.dtype == dtype
+    np.testing.assert_allclose(y.astype("float32"), function(x), 0.03, 0.03)
+
+
+def test_lists_and_names_are_taken():
+    assert ops.mean(x=[[1, 2], [3, 4]], axis=[0, 1]) == 2.5
+    assert ops.add(x1=[1], x2=2).tolist() == [3]
+    assert ops.where([True, False], 1, 2).tolist() == [1, 2]
+    assert str(inspect.signature(ops.clip)).startswith("(x")
+
+
+def test_control_flow_on_symbolic_tensors_is_a_node():
+    x = fk.Input((4, 3), name="x")
+    last, sums = ops.scan(lambda c, row: (c + row.sum(), c), jnp.zeros(()), ops.reshape(x, (-1, 3)))
+    chosen = ops.cond(ops.sum(x) > 0, lambda: {"y": x}, lambda: {"y": -x})["y"]
+    loop = ops.while_loop(lambda v: v.sum() < 9, lambda v: v * 2 + 1, x)
+    each = ops.vectorized_map(lambda v: v[0], x)
+    model = fk.Model(x, [last, sums, chosen, loop, each])
+    image = jnp.full((2, 4, 3), -0.5)
+    last, sums, chosen, loop, each = model(image)
+    assert last == -12
+    assert sums.shape == (8,)
+    assert (chosen == 0.5).all()
+    assert loop.sum() >= 9
+    assert each.shape == (2, 3)
+
+
+def test_shapes_of_symbolic_tensors():
+    x = fk.Input((4, 3))
+    assert ops.shape(x) == (None, 4, 3)
+    assert ops.ndim(x) == 3
+    assert ops.dtype(x) == "float32"
+    assert not ops.is_tensor(x)
+    model = fk.Model(x, ops.size(x))
+    assert model(jnp.ones((5, 4, 3))) == 60
+    assert ops.rearrange(x, "b h w -> b (h w)").shape == (None, 12)
+    assert ops.get_item(x, (slice(None), 0)).shape == (None, 3)
+    assert ops.one_hot(ops.argmax(x, -1), 3).shape == (None, 4, 3)
+    assert [p.shape for p in ops.stft(ops.get_item(x, (slice(None), slice(None), 0)), 2, 1, 2)] == [
+        (None, 5, 2)
+    ] * 2
+    with pytest.raises(TypeError, match="symbolic tensor"):
+        ops.convert_to_numpy(x)
+
+
+def test_graphs_of_operations_go_to_json_and_back():
+    x = fk.Input((4, 4, 3), name="x")
+    y = ops.image.resize(ops.clip(x, 0.0, 1.0), (2, 2))
+    y = ops.moments(ops.nn.relu(y), axes=(1, 2))[0]
+    model = fk.Model(x, ops.numpy.where(y > 0.5, y, ops.zeros_like(y)))
+    config = json.loads(json.dumps(fk.layers.serialize(model)))
+    again = fk.layers.deserialize(config)
+    image = jnp.linspace(0.0, 2.0, 96).reshape(2, 4, 4, 3)
+    assert (model(image) == again(image)).all()
+
+
+@pytest.mark.parametrize(
+    ("call", "words"),
+    [
+        (lambda x: ops.segment_sum(x, [0, 1]), "num_segments"),
+        (lambda x: jax.jit(ops.bincount)(x.astype("int32")[0]), "minlength"),
+        (lambda x: ops.pad(x, 1, "reflect", 3.0), "constant_values"),
+        (lambda x: ops.qr(x, "r"), "'reduced' or 'complete'"),
+        (lambda x: ops.normalize(x, order=0), "positive integer"),
+        (lambda x: ops.det(x), "square matrices"),
+        (lambda x: ops.cholesky(-jnp.eye(2)), "positive definite"),
+        (lambda x: ops.one_hot([1], 2, sparse=True), "sparse"),
+        (lambda x: ops.where(x > 0, x), "both x1 and x2"),
+        (lambda x: ops.select([x > 0], []), "as many conditions"),
+        (lambda x: ops.rearrange(x, "a b c -> a b c"), "pattern of 2 axes"),
+        (lambda x: ops.rearrange(x, "a (b c) -> a b c"), "sizes of all but one"),
+        (lambda x: ops.scatter_update(x, [[0]], x[:1], "mean"), "'add', 'max'"),
+        (lambda x: ops.moments(x, 0, synchronized=True), "synchronized"),
+        (lambda x: ops.categorical_crossentropy(x, x[0]), "one shape"),
+        (lambda x: ops.ctc_decode(x[None], [2], "best"), "'greedy' or 'beam_search'"),
+        (lambda x: ops.stft(x, 2, 0, 2), "sequence_stride"),
+        (lambda x: ops.stft(x, 4, 1, 2), "fft_length"),
+        (lambda x: ops.fft(x), "pair of arrays"),
+        (lambda x: ops.dot_product_attention(x, x, x, attn_logits_soft_cap=1.0), "soft_cap"),
+        (lambda x: ops.image.elastic_transform(x[None, :, :, None]), "received None"),
+        (lambda x: ops.view_as_complex(x), "size 2"),
+        (lambda x: ops.unfold(x, 2), r"\(b, c, h, w\)"),
+        (lambda x: ops.depth_to_space(x, 1), "block_size"),
+    ],
+)
+def test_messages(call, words):
+    with pytest.raises((ValueError, TypeError), match=words):
+        call(jnp.ones((2, 3)))
+
+
+def test_decoding_an_empty_sequence_gives_no_labels():
+    scores = jnp.zeros((1, 3, 4))
+    for strategy in ("greedy", "beam_search"):
+        labels, score = ops.ctc_decode(scores, [0], strategy, beam_width=4)
+        assert (labels == -1).all()
+        assert score == 0
+
+
+def test_beam_search_sums_all_ways_to_write_labels():
+    logs = jax.nn.log_softmax(jnp.array([[[1.0, 0.5, 0.2], [0.3, 1.1, 0.1], [0.2, 0.4, 0.9]]]))
+    totals = {}
+    for path in np.ndindex(3, 3, 3):
+        merged = [c for i, c in enumerate(path) if i == 0 or path[i - 1] != c]
+        text = tuple(c for c in merged if c != 0)
+        chance = float(np.exp(sum(logs[0, t, c] for t, c in enumerate(path))))
+        totals[text] = totals.get(text, 0.0) + chance
+    best = sorted(totals.items(), key=lambda item: -item[1])[:4]
+    labels, scores = ops.ctc_decode(logs, [3], "beam_search", 30, 4)
+    found = [tuple(c for c in labels[i, 0].tolist() if c >= 0) for i in range(4)]
+    assert found == [text for text, _ in best]
+    np.testing.assert_allclose(np.exp(scores[0]), [chance for _, chance in best], 1e-5)
+
+
+@pytest.mark.parametrize("window", ["hann", "hamming", None])
+def test_istft_turns_stft_round(window):
+    # Keras's result is fft_length / sequence_stride times as large without a window
+    x = jnp.sin(jnp.arange(48.0) ** 1.2)
+    y = signal.istft(signal.stft(x, 8, 4, 12, window), 8, 4, 12, window=window)
+    np.testing.assert_allclose(y, x, atol=1e-5)
+
+
+@pytest.mark.parametrize(("length", "stride"), [(5, 2), (4, 4), (3, 5), (6, 1)])
+def test_overlap_add_is_a_sum_of_frames(length, stride):
+    frames = np.random.default_rng(0).normal(size=(2, 4, length)).astype("float32")
+    expected = np.zeros((2, length + 3 * stride), "float32")
+    for i in range(4):
+        expected[:, i * stride : i * stride + length] += frames[:, i]
+    np.testing.assert_allclose(signal.overlap_add(frames, stride), expected, atol=1e-6)
+
+
+def test_decibels_are_cut_below_the_maximum_of_each_signal():
+    layer = fk.layers.MelSpectrogram(16, 8, num_mel_bins=3, sampling_rate=800, top_db=20.0)
+    x = jnp.sin(jnp.arange(40.0) ** 1.3)[None] * jnp.array([[1.0], [1e-4]])
+    np.testing.assert_allclose(layer(x)[1:], layer(x[1:]), atol=1e-4)
+
+
+def test_spectrograms_refuse_what_cannot_be():
+    with pytest.raises(ValueError, match="frame_step"):
+        fk.layers.STFTSpectrogram(frame_length=4, frame_step=5)
+    with pytest.raises(ValueError, match="fft_length"):
+        fk.layers.STFTSpectrogram(frame_length=4, fft_length=2)
+    with pytest.raises(ValueError, match="sequence_length"):
+        fk.layers.MelSpectrogram(4, sequence_length=8)
+    with pytest.raises(ValueError, match="window|hamming"):
+        fk.layers.STFTSpectrogram(window="han")

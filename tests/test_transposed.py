@@ -1,0 +1,157 @@
+"""Transposed convolutions: what a row of the layer table cannot say."""
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+
+import fkeras as fk
+from fkeras import layers
+from fkeras.layers.convolution import convolve
+from fkeras.layers.transposed_convolution import convolve_transpose
+from tests.keras_oracle import keras, keras_rules
+
+KEY = jax.random.key(3)
+FORMATS = ("channels_last", "channels_first")
+
+
+def _numbers(*shape, seed=0):
+    return np.random.default_rng(seed).normal(size=shape).astype("float32")
+
+
+def _close(one, other, tolerance=1e-5):
+    assert one.shape == other.shape
+    np.testing.assert_allclose(one, other, rtol=tolerance, atol=tolerance)
+
+
+# -- the mathematics against Keras's operations ---------------------------------------------------
+
+
+@pytest.mark.parametrize("data_format", FORMATS)
+@pytest.mark.parametrize("padding", ["valid", "same"])
+@pytest.mark.parametrize(
+    ("kernel_size", "strides", "rates", "extra"),
+    [
+        ((3, 2), (1, 1), (1, 1), None),
+        ((2, 3), (2, 3), (1, 1), None),
+        ((1, 2), (3, 4), (1, 1), None),
+        ((4, 3), (2, 2), (1, 1), (0, 1)),
+        ((2, 5), (3, 2), (1, 1), (2, 0)),
+        ((3, 2), (1, 1), (2, 3), None),
+        ((2, 3), (1, 1), (2, 2), (0, 0)),
+    ],
+)
+def test_it_is_that_of_keras(kernel_size, strides, rates, extra, padding, data_format):
+    x = _numbers(2, 4, 3, 2)
+    x = x if data_format == FORMATS[0] else np.moveaxis(x, -1, 1)
+    kernel = _numbers(*kernel_size, 3, 2, seed=1)
+    ours = convolve_transpose(x, kernel, strides, padding, extra, data_format, rates)
+    with keras_rules():
+        theirs = keras.ops.conv_transpose(x, kernel, strides, padding, extra, data_format, rates)
+    _close(ours, theirs)
+
+
+@pytest.mark.parametrize("padding", ["valid", "same"])
+@pytest.mark.parametrize("size", [6, 7])
+def test_it_is_the_gradient_of_a_convolution(size, padding):
+    # with strides "same" may put its odd zero on the other side
+    stride, kernel = 2 if padding == "valid" else 1, _numbers(3, 2, 4)
+    x = _numbers(2, size, 2, seed=1)
+    y, pullback = jax.vjp(lambda x: convolve(x, kernel, (stride,), padding), x)
+    (back,) = pullback(y)
+    extra = None if padding == "same" else (size - 3 - (y.shape[1] - 1) * stride,)
+    _close(convolve_transpose(y, kernel, (stride,), padding, extra), back, 1e-4)
+
+
+@pytest.mark.parametrize(
+    ("padding", "extra", "size"),
+    [("valid", None, 15), ("valid", 0, 14), ("valid", 2, 16), ("same", None, 15), ("same", 1, 13)],
+)
+def test_sizes_are_those_of_the_docstring(padding, extra, size):
+    layer = layers.Conv1DTranspose(2, 2, 3, padding, extra)
+    assert layer.build(KEY, (None, 5, 2))(jnp.ones((1, 5, 2))).shape == (1, size, 2)
+    assert layer(fk.Input((5, 2))).shape == (None, size, 2)
+
+
+# -- precision ------------------------------------------------------------------------------------
+
+ALL = (
+    layers.Conv2D(4, (3, 2), 2, "same", groups=2),
+    layers.Conv2DTranspose(4, (3, 2), 2, "same"),
+    layers.DepthwiseConv2D((3, 2), 2, "same", 2),
+    layers.SeparableConv2D(4, (3, 2), 2, "same"),
+    layers.AdaptiveAveragePooling2D((2, 3)),
+    layers.AdaptiveMaxPooling2D((2, 3)),
+)
+
+
+@pytest.mark.parametrize(("dtype", "tolerance"), [("bfloat16", 0.05), ("float16", 0.01)])
+@pytest.mark.parametrize("layer", ALL, ids=lambda layer: type(layer).__name__)
+def test_low_precision_is_near(layer, dtype, tolerance):
+    x = _numbers(2, 5, 4, 4)
+    layer = layer.build(KEY, x.shape)
+    half = layer.replace(dtype=f"mixed_{dtype}")
+
+    def score(layer, x):
+        y = layer(x)
+        return jnp.mean(y.astype("float32")), y
+
+    (_, y), grads = jax.value_and_grad(score, argnums=(0, 1), has_aux=True)(half, x)
+    assert y.dtype == dtype
+    _close(y.astype("float32"), layer(x), tolerance)
+    assert all(bool(jnp.all(jnp.isfinite(g))) for g in jax.tree.leaves(grads))
+
+
+# -- unknown sizes and configurations -------------------------------------------------------------
+
+
+def test_unknown_sizes_grow_and_all_sizes_run():
+    inputs = fk.Input((None, None, 3))
+    y = layers.Conv2DTranspose(4, (3, 2), 2, "same")(layers.Conv2D(4, 3, 2, "same")(inputs))
+    assert y.shape == (None, None, None, 4)
+    model = fk.Model(inputs, layers.Conv2DTranspose(2, 3, 2, output_padding=1)(y)).build(KEY)
+    for sizes in ((8, 6), (4, 10)):
+        grown = tuple(2 * n + 2 for n in sizes)
+        assert model(jnp.ones((2, *sizes, 3))).shape == (2, *grown, 2)
+
+
+def test_what_keras_writes_can_be_read():
+    options = {"padding": "same", "strides": 2, "activation": "relu", "name": "a"}
+    for rank in (1, 2, 3):
+        name = f"Conv{rank}DTranspose"
+        for more in ({}, {"output_padding": 1}):
+            with keras_rules():
+                theirs = getattr(keras.layers, name)(4, 3, **options, **more)
+            ours = getattr(layers, name)(4, 3, **options, **more)
+            assert layers.deserialize(keras.layers.serialize(theirs)) == ours
+
+
+def test_the_long_names_are_the_same_classes():
+    assert layers.Convolution1DTranspose is layers.Conv1DTranspose
+    assert layers.Convolution2DTranspose is layers.Conv2DTranspose
+    assert layers.Convolution3DTranspose is layers.Conv3DTranspose
+
+
+@pytest.mark.parametrize(
+    ("make", "message"),
+    [
+        (lambda: layers.Conv2DTranspose(0, 3), "filters: expected a positive integer"),
+        (lambda: layers.Conv2DTranspose(4, (3, 3, 3)), "Conv2DTranspose: kernel_size: .*of 2"),
+        (lambda: layers.Conv1DTranspose(4, 3, 2, dilation_rate=2), "dilation_rate above 1, not"),
+        (lambda: layers.Conv1DTranspose(4, 3, padding="causal"), "'valid' or 'same'"),
+        (
+            lambda: layers.Conv2DTranspose(4, 3, (2, 3), output_padding=2),
+            r"below strides=\(2, 3\).*received output_padding=\(2, 2\)",
+        ),
+        (lambda: layers.Conv1DTranspose(4, 3, 2, output_padding=-1), "output_padding: .*0 or"),
+        (lambda: layers.Conv1DTranspose(4, 3)(fk.Input((8, None))), "known number of channels"),
+        (lambda: layers.Conv2DTranspose(4, 3)(fk.Input((8, 8))), "ndim=4"),
+        (
+            lambda: layers.Conv1DTranspose(4, 3).build(KEY, (None, 8, 2))(jnp.ones((1, 8, 3))),
+            "size 2",
+        ),
+    ],
+)
+def test_errors_say_what_to_do(make, message):
+    with pytest.raises(ValueError, match=message):
+        make()

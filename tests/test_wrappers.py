@@ -1,0 +1,381 @@
+"""Layers around layers, and models of other libraries, beyond the table."""
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+
+import fkeras as fk
+from fkeras import layers
+from tests.cases.wrappers import call_affine, call_counter, init_affine, init_counter
+from tests.keras_oracle import keras, keras_rules
+
+KEY = jax.random.key(0)
+
+
+def _data(*shape, seed=0):
+    return np.random.default_rng(seed).normal(0.0, 1.0, shape).astype("float32")
+
+
+# -- spectral normalization ---------------------------------------------------------------------
+
+
+def test_the_estimate_becomes_the_largest_singular_value():
+    x = _data(2, 6)
+    layer = layers.SpectralNormalization(layers.Dense(4, use_bias=False)).build(KEY, x)
+    state = layer.init_state(x)
+    for _ in range(40):
+        out = layer.apply(x, state=state, training=True)
+        state = state | out.updates
+    kernel = np.asarray(layer.layer.kernel)
+    expected = x @ kernel / np.linalg.svd(kernel)[1][0]
+    np.testing.assert_allclose(out.value, expected, rtol=1e-3, atol=1e-5)
+    # inference computes with the divided kernel too, and leaves the state
+    last = layer.apply(x, state=state)
+    np.testing.assert_allclose(last.value, expected, rtol=1e-3, atol=1e-5)
+    assert last.updates == {}
+
+
+def test_keras_computes_with_the_bare_kernel_in_inference():
+    x = _data(2, 5)
+    layer = layers.SpectralNormalization(layers.Dense(3)).build(KEY, x)
+    state = layer.init_state(x)
+    with keras_rules():
+        made = keras.layers.deserialize(layers.serialize(layer.unbuilt()))
+        made.build(x.shape)
+        made.set_weights(layer.get_weights(state))
+        theirs = np.asarray(made(x, training=False))
+        trained = np.asarray(made(x, training=True))
+    np.testing.assert_allclose(theirs, layer.layer(x), rtol=1e-5)
+    training = layer.apply(x, state=state, training=True)
+    np.testing.assert_allclose(training.value, trained, rtol=1e-5)
+    np.testing.assert_allclose(layer.apply(x, state=state).value, training.value, rtol=1e-6)
+
+
+def test_the_gradient_goes_through_the_division():
+    x = _data(8, 5)
+    layer = layers.SpectralNormalization(layers.Dense(3, use_bias=False)).build(KEY, x)
+    state = layer.init_state(x)
+
+    def score(layer):
+        return layer.apply(x, state=state, training=True).value.sum()
+
+    grad = jax.grad(score)(layer).layer.kernel
+    # a larger kernel is the same kernel after division
+    np.testing.assert_allclose(jnp.vdot(grad, layer.layer.kernel), 0.0, atol=1e-4)
+    zeros, _ = layer.set_weights([np.zeros((5, 3))])
+    value, grads = jax.value_and_grad(score)(zeros)
+    assert value == 0
+    assert bool(jnp.isfinite(grads.layer.kernel).all())
+    out = zeros.apply(x, state=state, training=True)
+    np.testing.assert_array_equal(out.updates["vector_u"], state["vector_u"])
+
+
+def test_a_frozen_layer_keeps_its_vector():
+    x = _data(2, 5)
+    layer = fk.freeze(layers.SpectralNormalization(layers.Dense(3)).build(KEY, x))
+    assert layer.apply(x, state=layer.init_state(x), training=True).updates == {}
+
+
+def test_weights_of_a_model_come_in_the_order_of_keras():
+    inner = layers.SpectralNormalization(layers.Dense(3), name="sn")
+    model = fk.Sequential([fk.Input((5,)), inner, layers.Dense(2)]).build(KEY)
+    with keras_rules():
+        made = keras.Sequential(
+            [
+                keras.Input((5,)),
+                keras.layers.SpectralNormalization(keras.layers.Dense(3)),
+                keras.layers.Dense(2),
+            ]
+        )
+        shapes = [w.shape for w in made.get_weights()]
+    values = model.get_weights(model.init_state())
+    assert [v.shape for v in values] == shapes == [(5, 3), (1, 3), (3,), (3, 2), (2,)]
+    again, _ = model.set_weights(values, model.init_state())
+    assert again == model
+
+
+def test_state_of_the_layer_inside_is_kept():
+    inner = fk.Sequential([layers.Dense(3), layers.BatchNormalization()])
+    layer = layers.Wrapper(inner).build(KEY, (4, 5))
+    state = layer.init_state((4, 5))
+    out = layer.apply(_data(4, 5), state=state, training=True)
+    assert jax.tree.structure(state | out.updates) == jax.tree.structure(state)
+    assert layer.apply(_data(4, 5), state=state).updates == {}
+
+
+# -- pipelines ----------------------------------------------------------------------------------
+
+
+def test_a_pipeline_is_its_layers_in_a_row():
+    x = _data(4, 3)
+    parts = [layers.Dense(5), fk.Sequential([layers.Dense(4)]), layers.BatchNormalization()]
+    pipeline = layers.Pipeline(parts).build(KEY, x)
+    state = pipeline.init_state(x)
+    assert list(state) == ["layers/2"]
+    out = pipeline.apply(x, state=state, training=True)
+    y = pipeline.layers[1](pipeline.layers[0](x))
+    inner = pipeline.layers[2].apply(y, state=state["layers/2"], training=True)
+    np.testing.assert_allclose(out.value, inner.value, rtol=1e-5, atol=1e-6)
+    np.testing.assert_allclose(
+        out.updates["layers/2"]["moving_mean"], inner.updates["moving_mean"], rtol=1e-5
+    )
+    model = fk.Sequential([fk.Input((3,)), layers.Pipeline(parts)]).build(KEY)
+    assert model(x, state=model.init_state()).shape == (4, 4)
+
+
+def test_a_pipeline_takes_dictionaries_and_the_mode_of_the_call():
+    class Halve(fk.Layer):
+        """Halves the images of a dictionary."""
+
+        def call(self, x):
+            return {**x, "images": x["images"] / 2}
+
+    data = {"images": jnp.ones((2, 3)), "labels": jnp.arange(2)}
+    out = layers.Pipeline([Halve(), layers.Identity(), Halve()])(data)
+    np.testing.assert_array_equal(out["images"], 0.25)
+    np.testing.assert_array_equal(out["labels"], [0, 1])
+    noisy = layers.Pipeline([layers.GaussianNoise(1.0), layers.GaussianNoise(1.0)])
+    x = jnp.zeros((50, 50))
+    np.testing.assert_array_equal(noisy(x), x)
+    # each layer draws for itself: variances add up
+    std = float(noisy(x, training=True, key=KEY).std())
+    np.testing.assert_allclose(std, 2**0.5, rtol=0.05)
+
+
+def test_a_mask_goes_through_a_pipeline():
+    pipeline = layers.Pipeline([layers.Masking(), layers.LSTM(2)]).build(KEY, (2, 4, 3))
+    x = _data(2, 4, 3)
+    x[:, 2:] = 0.0
+    np.testing.assert_allclose(pipeline(x), pipeline(x[:, :2]), rtol=1e-6)
+
+
+# -- functions of other libraries ---------------------------------------------------------------
+
+
+def test_the_numbers_are_those_of_keras():
+    x = _data(4, 5)
+    params = init_affine(KEY, x)
+    layer = layers.JaxLayer(call_affine, params=params, call_arguments=("params", "inputs"))
+    with keras_rules():
+        made = keras.layers.JaxLayer(call_affine, params=params)
+        value, weights = np.asarray(made(x)), made.get_weights()
+    np.testing.assert_allclose(layer(x), value, rtol=1e-5)
+    for one, other in zip(layer.get_weights(), weights, strict=True):
+        np.testing.assert_allclose(one, other)
+    assert list(layer.params) == ["affine.bias.0", "affine.kernel"]
+
+
+def test_weights_are_trained_and_frozen_as_others():
+    x = _data(4, 5)
+    layer = layers.JaxLayer(call_affine, init_affine, call_arguments=("params", "inputs"))
+    model = fk.Sequential([fk.Input((5,)), layer, layers.Dense(2)]).build(KEY)
+    paths = ["jax_layer/params/affine.bias.0/value", "jax_layer/params/affine.kernel/value"]
+    assert sorted(fk.engine.trainable_weights(model))[2:] == paths
+    assert len(fk.engine.trainable_weights(fk.freeze(model, "jax_layer"))) == 2
+    grads = jax.grad(lambda m: m(x).sum())(model)
+    assert all(bool(jnp.abs(g).max() > 0) for g in jax.tree.leaves(grads))
+
+
+def test_state_changes_where_the_function_returns_another():
+    x = jnp.asarray(_data(4, 5))
+    layer = layers.JaxLayer(call_counter, init_counter).build(KEY, x)
+    state = layer.init_state(x)
+    assert state == {"steps": 0}
+    out = layer.apply(x, state=state, training=True, key=KEY)
+    assert out.updates == {"steps": 1}
+    assert layer.apply(x, state=state).updates == {}
+    assert layer(x, state=state).shape == (4, 5)
+    with pytest.raises(ValueError, match="key"):
+        layer.apply(x, state=state, training=True)
+    given = layers.JaxLayer(
+        call_counter, params={"scale": np.ones(5, "float32")}, state={"steps": np.int32(7)}
+    )
+    assert given.init_state(x) == {"steps": 7}
+    assert given.init_state(x)["steps"].dtype == jnp.int32
+
+
+def test_seeds_and_short_types():
+    x = jnp.zeros((4, 5))
+    layer = layers.JaxLayer(call_counter, init_counter).build(KEY, x)
+    state = layer.init_state(x)
+    one, two = (
+        made.apply(x, state=state, training=True, key=KEY).value
+        for made in (layer, layer.replace(seed=1))
+    )
+    assert not np.array_equal(one, two)
+    half = layers.JaxLayer(call_counter, init_counter, dtype="mixed_bfloat16").build(KEY, x)
+    assert half(x, state=half.init_state(x)).dtype == jnp.bfloat16
+    assert {w.dtype for w in jax.tree.leaves(half)} == {jnp.dtype("float32")}
+
+
+def test_numbers_that_are_not_trained():
+    def scaled(params, inputs):
+        return inputs * params["scale"] ** params["power"]
+
+    layer = layers.JaxLayer(
+        scaled, params={"scale": 2.0, "power": 3}, call_arguments=("params", "inputs")
+    )
+    np.testing.assert_array_equal(layer(jnp.ones((1, 2))), [[8.0, 8.0]])
+    assert list(fk.engine.trainable_weights(layer)) == ["params/scale/value"]
+
+
+@pytest.mark.parametrize(
+    ("make", "message"),
+    [
+        (lambda: layers.Wrapper(layers.Dense), r"class Dense.*Dense\(\.\.\.\)"),
+        (lambda: layers.Wrapper(jnp.sin), r"expected a layer"),
+        (lambda: layers.SpectralNormalization(layers.Dense(2), 0), r"power_iterations.*0"),
+        (
+            lambda: layers.SpectralNormalization(layers.Flatten()).init_state((2, 3)),
+            r"'kernel' or 'embeddings'.*Flatten",
+        ),
+        (lambda: layers.Pipeline(layers.Dense(2)), r"list of layers.*Dense"),
+        (lambda: layers.JaxLayer("f"), r"call_fn.*str.*custom_objects"),
+        (lambda: layers.JaxLayer(call_affine), r"init_fn, params or state.*params and state"),
+        (
+            lambda: layers.JaxLayer(call_affine, init_affine, call_arguments=("param", "inputs")),
+            r"'param'.*Did you mean 'params'",
+        ),
+        (
+            lambda: layers.JaxLayer(call_affine, init_affine, call_arguments=("params",)),
+            r"'inputs' among them",
+        ),
+        (
+            lambda: layers.JaxLayer(
+                call_affine, init_affine, native_serialization_platforms=("cpu",)
+            ),
+            r"native_serialization_platforms.*None",
+        ),
+        (
+            lambda: layers.JaxLayer(call_affine, init_affine).build(KEY, (2, 5)),
+            r"init_fn to return \(params, state\).*dict",
+        ),
+        (
+            lambda: layers.JaxLayer(call_affine, init_counter).build(KEY, (2, 5))(
+                jnp.ones((2, 5)), state={"steps": jnp.int32(0)}
+            ),
+            r"\(params, state, rng, inputs, training\).*call_arguments=",
+        ),
+        (
+            lambda: layers.JaxLayer(call_affine, params={"a": "b"}),
+            r"pytree of arrays.*str.*'a'",
+        ),
+        (lambda: layers.FlaxLayer(layers.Dense), r"class Dense"),
+        (lambda: layers.FlaxLayer(call_affine), r"init and apply.*JaxLayer"),
+    ],
+)
+def test_messages(make, message):
+    with pytest.raises((ValueError, TypeError), match=message):
+        make()
+
+
+def test_a_state_that_changes_its_structure_is_refused():
+    def grow(params, state, rng, inputs, training):
+        return inputs, {**state, "more": state["steps"]}
+
+    x = jnp.ones((2, 5))
+    layer = layers.JaxLayer(grow, init_counter).build(KEY, x)
+    with pytest.raises(ValueError, match=r"keep its structure.*'steps'.*'more'"):
+        layer.apply(x, state=layer.init_state(x), training=True, key=KEY)
+
+
+# -- Flax ---------------------------------------------------------------------------------------
+
+
+def _network(nn):
+    class Network(nn.Module):
+        features: int = 3
+
+        @nn.compact
+        def __call__(self, x, train=False):
+            x = nn.Dense(self.features)(x)
+            x = nn.BatchNorm(use_running_average=not train, momentum=0.5)(x)
+            x = nn.Dropout(0.5, deterministic=not train)(x)
+            self.sow("intermediates", "features", x)
+            return nn.Dense(2)(x)
+
+        def half(self, x):
+            return x / 2
+
+    return Network
+
+
+def test_a_flax_module_computes_what_it_computes():
+    nn = pytest.importorskip("flax.linen")
+    x = jnp.asarray(_data(8, 5))
+    module = _network(nn)(4)
+    layer = layers.FlaxLayer(module, training_argument="train").build(KEY, x)
+    state = layer.init_state(x)
+    assert list(state) == [f"batch_stats.BatchNorm_0.{name}" for name in ("mean", "var")]
+    params = jax.tree.unflatten(
+        layer.params_structure, [parameter.value for parameter in layer.params.values()]
+    )
+    stats = {"BatchNorm_0": {"mean": jnp.zeros(4), "var": jnp.ones(4)}}
+    variables = {"params": params, "batch_stats": stats}
+    np.testing.assert_allclose(
+        layer(x, state=state), module.apply(variables, x), rtol=1e-5, atol=1e-6
+    )
+    out = layer.apply(x, state=state, training=True, key=KEY)
+    hidden = x @ params["Dense_0"]["kernel"] + params["Dense_0"]["bias"].reshape(1, -1)
+    np.testing.assert_allclose(
+        out.updates["batch_stats.BatchNorm_0.mean"], 0.5 * hidden.mean(0), rtol=1e-4, atol=1e-6
+    )
+    again = layer.apply(x, state=state, training=True, key=jax.random.key(1))
+    assert not np.array_equal(out.value, again.value)
+    made = layers.FlaxLayer(module, variables=variables, training_argument="train")
+    np.testing.assert_allclose(made(x, state=made.init_state(x)), layer(x, state=state), rtol=1e-5)
+    grads = jax.grad(lambda l: l.apply(x, state=state, training=True, key=KEY).value.sum())(layer)
+    assert bool(jnp.isfinite(jnp.concatenate([g.ravel() for g in jax.tree.leaves(grads)])).all())
+
+
+def test_flax_modules_go_to_json_and_into_models():
+    nn = pytest.importorskip("flax.linen")
+    network = _network(nn)
+    layer = layers.FlaxLayer(network(4), training_argument="train", seed=3)
+    config = layers.serialize(layer)
+    assert layers.deserialize(config, custom_objects={"Network": network}) == layer
+    with pytest.raises(ValueError, match=r"'Network'.*custom_objects"):
+        layers.deserialize(config)
+    own = layers.FlaxLayer(nn.Sequential([nn.Dense(3), nn.Dense(2, use_bias=False)]))
+    assert layers.deserialize(layers.serialize(own)) == own
+    half = layers.FlaxLayer(network(), network.half)
+    assert half.method == "half"
+    assert layers.deserialize(layers.serialize(half), custom_objects={"Network": network}) == half
+    half = half.build(KEY, (2, 5))
+    np.testing.assert_array_equal(half(jnp.ones((2, 5))), 0.5)
+    model = fk.Sequential([fk.Input((5,)), layer, own]).build(KEY)
+    state = model.init_state()
+    y = jax.jit(lambda m, s, x: m(x, state=s))(model, state, jnp.ones((3, 5)))
+    assert y.shape == (3, 2)
+    drop = layers.FlaxLayer(nn.Dropout(0.5), training_argument="not deterministic")
+    drop = drop.build(KEY, (4, 5))
+    values = drop(jnp.ones((40, 50)), training=True, key=KEY)
+    assert sorted(np.unique(values)) == [0.0, 2.0]
+
+
+def test_a_training_argument_that_was_not_named_is_asked_for():
+    nn = pytest.importorskip("flax.linen")
+
+    class Strict(nn.Module):
+        @nn.compact
+        def __call__(self, x, train):
+            return nn.Dropout(0.5, deterministic=not train)(x)
+
+    with pytest.raises(TypeError, match="'train'") as caught:
+        layers.FlaxLayer(Strict()).build(KEY, (2, 5))
+    assert "training_argument='train'" in "".join(caught.value.__notes__)
+
+
+def test_a_haiku_transform_is_a_layer():
+    haiku = pytest.importorskip("haiku")
+    module = haiku.transform(lambda x: haiku.Linear(3)(x))
+    with keras_rules():  # haiku relies on JAX's usual promotion
+        layer = layers.JaxLayer(
+            module.apply, module.init, call_arguments=("params", "rng", "inputs")
+        ).build(KEY, (None, 5))
+        assert list(layer.params) == ["linear.b", "linear.w"]
+        x = _data(2, 5)
+        y = layer(x)
+        w, b = layer.params["linear.w"].value, layer.params["linear.b"].value
+        np.testing.assert_allclose(y, x @ w + b, rtol=1e-5)
