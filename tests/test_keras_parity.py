@@ -32,7 +32,11 @@ def _floats(inputs):
     return [x for f, x in zip(flags, leaves, strict=True) if f], join
 
 
-@pytest.mark.parametrize("case", CASES, ids=lambda case: case.id)
+# in the worker of the row's other tests, which has the programs of its eager call
+ROWS = [pytest.param(c, marks=pytest.mark.xdist_group(c.id)) for c in CASES]
+
+
+@pytest.mark.parametrize("case", ROWS, ids=lambda case: case.id)
 def test_parity(case):
     inputs, mask = case.arrays(), case.mask_array()
     layer, state = case.build()
@@ -49,9 +53,6 @@ def test_parity(case):
         )
         return _score(out.value, out.losses), out
 
-    grad = jax.jit(jax.value_and_grad(ours, argnums=(0, 1), has_aux=True))
-    (_, out), (grads, input_grads) = grad(layer, floats)
-
     made = keras_layer(case.layer, inputs, case.options)
     trainable = len(jax.tree.leaves(partition(layer)[0]))
     with keras_rules():
@@ -64,10 +65,18 @@ def test_parity(case):
             return _score(value, losses), (value, new, losses)
 
         assert len(made.trainable_variables) == trainable
-        theirs = jax.jit(jax.value_and_grad(theirs, argnums=(0, 1), has_aux=True))
-        weights = values(made.trainable_variables)
-        result = theirs(weights, floats, values(made.non_trainable_variables))
-    (_, (value, new, losses)), (their_grads, their_input_grads) = result
+        weights, others = values(made.trainable_variables), values(made.non_trainable_variables)
+
+    @jax.jit  # one program for both
+    def both(layer, weights, floats, others):
+        one = jax.value_and_grad(ours, argnums=(0, 1), has_aux=True)(layer, floats)
+        with keras_rules():
+            grad = jax.value_and_grad(theirs, argnums=(0, 1), has_aux=True)
+            return one, grad(weights, floats, others)
+
+    one, other = both(layer, weights, floats, others)
+    (_, out), (grads, input_grads) = one
+    (_, (value, new, losses)), (their_grads, their_input_grads) = other
 
     def close(a, b, what):
         a, b = np.asarray(a, "float64"), np.asarray(b, "float64")
@@ -84,6 +93,17 @@ def test_parity(case):
     for one, other in zip(input_grads, their_input_grads, strict=True):
         close(one, other, "gradient of an input")
     close(sum(out.losses, jnp.float32(0)), sum(map(jnp.sum, losses), jnp.float32(0)), "losses")
+    # outside of jit the numbers are the same
+    eager = layer.apply(
+        *inputs,
+        state=state,
+        training=case.training,
+        key=jax.random.key(0),
+        mask=mask,
+        **case.options,
+    )
+    for one, other in zip(jax.tree.leaves(eager.value), jax.tree.leaves(out.value), strict=True):
+        close(one, other, "value outside of jit")
     # weights and state after the call, in Keras's order
     after = dict(zip(map(id, made.non_trainable_variables), new, strict=True))
     expected = [after.get(id(v), v.value) for v in made.weights]

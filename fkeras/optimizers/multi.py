@@ -29,6 +29,13 @@ class MultiOptimizerState(NamedTuple):
     Attributes:
         states: the state of each optimizer by its pattern, over a dictionary of its weights by
             path.
+
+    Example:
+        >>> import jax.numpy as jnp, fkeras as fk
+        >>> tx = fk.optimizers.MultiOptimizer({"*bias": "sgd", "*": "adam"}).transformation()
+        >>> state = tx.init({"kernel": jnp.ones(2), "bias": jnp.ones(2)})
+        >>> state.states["*"].slots["momentum"]
+        {'kernel': Array([0., 0.], dtype=float32)}
     """
 
     states: dict[str, Any]

@@ -57,10 +57,16 @@ class Case:
         mask[:, 0] = True
         return mask
 
-    def build(self, seed: int = 0) -> tuple[Layer, dict]:
-        """The built layer and its first state."""
+    def build(self) -> tuple[Layer, dict]:
+        """The built layer and its first state, made once for all tests of the row."""
+        if "built" not in self.__dict__:
+            object.__setattr__(self, "built", self.build_again())
+        return self.__dict__["built"]
+
+    def build_again(self) -> tuple[Layer, dict]:
+        """The built layer and its first state, made anew."""
         inputs = self.arrays()
-        layer = self.layer.build(jax.random.key(seed), *inputs)
+        layer = self.layer.build(jax.random.key(0), *inputs)
         return layer, layer.init_state(*inputs)
 
 
