@@ -14,7 +14,7 @@ FILES = sorted(ROOT.rglob("*.py"))
 # what each part may import of the package
 ALLOWED = {
     "engine": {"engine"},
-    "activations": {"engine"},
+    "activations": {"engine", "activations"},
     "initializers": {"engine", "initializers"},
     "regularizers": {"engine"},
     "constraints": {"engine"},
@@ -135,7 +135,7 @@ def test_no_module_level_mutable_object(path):
 
 @pytest.mark.parametrize("path", FILES, ids=lambda p: str(p.relative_to(ROOT)))
 def test_files_are_short_and_explained(path):
-    assert len(path.read_text().splitlines()) <= 460, f"{path.name} is two concerns"
+    assert len(path.read_text().splitlines()) <= 455, f"{path.name} is two concerns"
     if path.name != "__init__.py" or path.read_text().strip():
         assert ast.get_docstring(TREES[path]), f"{path.name} has no docstring"
 
@@ -169,5 +169,6 @@ def test_public_names_are_documented(name, value):
     if inspect.isclass(value) or callable(value):
         doc = inspect.getdoc(value)
         assert doc and len(doc.strip()) > 3, f"{name} has no docstring"
+        assert ">>>" in doc, f"{name} has no example"
         if inspect.isclass(value) and value.__module__.startswith("fkeras"):
             assert value.__dict__.get("__doc__"), f"{name} has no docstring of its own"

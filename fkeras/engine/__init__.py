@@ -15,11 +15,13 @@ from fkeras.engine.frozen import ArrayConstant, FrozenDict
 from fkeras.engine.graph import Call, Graph
 from fkeras.engine.input import Input, InputLayer
 from fkeras.engine.input_spec import InputSpec
-from fkeras.engine.layer import Layer, snake_case
+from fkeras.engine.layer import Layer
 from fkeras.engine.model import Model
+from fkeras.engine.naming import snake_case
 from fkeras.engine.network import Network
 from fkeras.engine.node import Node, is_symbolic
-from fkeras.engine.operation import KerasTensor, Op, Operation, lift
+from fkeras.engine.operation import Op, Operation, lift
+from fkeras.engine.operators import KerasTensor
 from fkeras.engine.partition import (
     combine,
     freeze,

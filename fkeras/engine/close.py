@@ -17,7 +17,7 @@ from fkeras.engine.frozen import FrozenDict
 from fkeras.engine.graph import Call, Graph
 from fkeras.engine.input import InputLayer, is_input
 from fkeras.engine.input_spec import check_inputs
-from fkeras.engine.layer import snake_case
+from fkeras.engine.naming import snake_case
 from fkeras.engine.node import Node, is_symbolic
 from fkeras.engine.record import infer
 from fkeras.engine.spec import Spec
@@ -39,6 +39,13 @@ def close(inputs: Any, outputs: Any, where: str = "Model") -> tuple[Graph, Froze
         DisconnectedGraphError: where an output needs an input that was not given.
         TypeError: for something that is no symbolic tensor.
         ValueError: for a tensor given twice, or two layers of one name.
+
+    Example:
+        >>> import fkeras as fk
+        >>> x = fk.Input((3,))
+        >>> graph, layers = close(x, fk.layers.Dense(2)(x))
+        >>> list(layers)
+        ['input_layer', 'dense']
     """
     in_tree, in_tensors = _numbered(inputs, "inputs", where)
     out_tree, out_tensors = _numbered(outputs, "outputs", where)

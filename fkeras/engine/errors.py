@@ -42,15 +42,43 @@ class FKerasError(ValueError):
 
 
 class InputSpecError(FKerasError):
-    """Inputs that do not fit what a layer declared with its `InputSpec`."""
+    """Inputs that do not fit what a layer declared with its `InputSpec`.
+
+    Example:
+        >>> import fkeras as fk
+        >>> try:
+        ...     fk.layers.Conv2D(2, 3)(fk.Input((8,)))
+        ... except fk.InputSpecError as error:
+        ...     print(error.layer)
+        Conv2D
+    """
 
 
 class DisconnectedGraphError(FKerasError):
-    """Outputs that cannot be computed from the inputs that were named."""
+    """Outputs that cannot be computed from the inputs that were named.
+
+    Example:
+        >>> import fkeras as fk
+        >>> x, other = fk.Input((2,)), fk.Input((2,))
+        >>> try:
+        ...     fk.Model(other, fk.layers.Dense(1)(x))
+        ... except fk.DisconnectedGraphError:
+        ...     print("the output needs x")
+        the output needs x
+    """
 
 
 class SymbolicValueError(FKerasError):
-    """A symbolic tensor where only numbers can stand."""
+    """A symbolic tensor where only numbers can stand.
+
+    Example:
+        >>> import fkeras as fk
+        >>> try:
+        ...     bool(fk.Input((2,)))
+        ... except fk.SymbolicValueError:
+        ...     print("no number yet")
+        no number yet
+    """
 
     # no TypeError: jax replaces the message of one that it meets while it reads its arguments
 

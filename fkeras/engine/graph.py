@@ -35,6 +35,13 @@ class Call:
         penalties: how many penalties on weights its layer adds, whatever it is called on.
         metrics: the names of the metrics it reports.
         updates: whether it changes the layer's state.
+
+    Example:
+        >>> import fkeras as fk
+        >>> x = fk.Input((3,))
+        >>> model = fk.Model(x, fk.layers.Dense(2)(x))
+        >>> [call.layer for call in model.graph.calls]
+        ['input_layer', 'dense']
     """
 
     layer: str

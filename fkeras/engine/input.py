@@ -11,7 +11,7 @@ from fkeras.engine.config import option
 from fkeras.engine.errors import suggest
 from fkeras.engine.layer import Layer
 from fkeras.engine.node import Node
-from fkeras.engine.operation import KerasTensor
+from fkeras.engine.operators import KerasTensor
 from fkeras.engine.policy import NAMES
 from fkeras.engine.spec import Spec, as_dims, canonical_dtype
 from fkeras.engine.structure import Ref

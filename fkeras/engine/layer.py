@@ -10,7 +10,6 @@ from __future__ import annotations
 import dataclasses
 import functools
 import json
-import re
 from collections.abc import Mapping
 from typing import Any, ClassVar, Self, dataclass_transform
 
@@ -49,13 +48,6 @@ def _check_name(name: Any) -> str | None:
             "names of layers inside layers; use '_'."
         )
     return name
-
-
-def snake_case(name: str) -> str:
-    """A class's name as a layer's name: `MyHTTPLayer2D` is `my_http_layer2d`."""
-    name = re.sub(r"\W+", "", name)
-    name = re.sub(r"(.)([A-Z][a-z]+)", r"\1_\2", name)
-    return re.sub(r"([a-z])([A-Z])", r"\1_\2", name).lower()
 
 
 @dataclass_transform(frozen_default=True, field_specifiers=(option, weight, dataclasses.field))

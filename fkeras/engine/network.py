@@ -16,7 +16,7 @@ from fkeras.engine.frozen import FrozenDict
 from fkeras.engine.graph import Graph
 from fkeras.engine.layer import Layer
 from fkeras.engine.node import Node
-from fkeras.engine.operation import KerasTensor
+from fkeras.engine.operators import KerasTensor
 from fkeras.engine.policy import cast_floats
 from fkeras.engine.record import fill_arrays, masks_of
 from fkeras.engine.spec import Spec, as_spec, evaluate
@@ -34,6 +34,12 @@ class Network(Layer):
     Attributes:
         graph: the graph; None until the network has met its inputs.
         layers: the layers by name, deepest first.
+
+    Example:
+        >>> import fkeras as fk
+        >>> x = fk.Input((3,))
+        >>> isinstance(fk.Model(x, fk.layers.Dense(2)(x)), fk.Network)
+        True
     """
 
     keras_module: ClassVar[str] = "keras"

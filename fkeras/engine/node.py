@@ -33,6 +33,12 @@ class Node:
         metrics: the names of the metrics it reports.
         updates: whether the call changes the layer's state.
         location: "file:line" of the user's call.
+
+    Example:
+        >>> import fkeras as fk
+        >>> y = fk.layers.Dense(2)(fk.Input((3,)))
+        >>> y.node.layer, y.node.outputs[0].shape
+        (Dense(2), (None, 2))
     """
 
     __slots__ = (
@@ -171,5 +177,11 @@ class SymbolicTensor:
 
 
 def is_symbolic(value: Any) -> bool:
-    """Whether `value` is a symbolic tensor; False for arrays, tracers and everything else."""
+    """Whether `value` is a symbolic tensor; False for arrays, tracers and everything else.
+
+    Example:
+        >>> import fkeras as fk
+        >>> is_symbolic(fk.Input((2,))), is_symbolic(1.0)
+        (True, False)
+    """
     return isinstance(value, SymbolicTensor)

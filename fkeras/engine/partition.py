@@ -40,7 +40,13 @@ def freeze(model: Layer, pattern: Pattern = "*") -> Any:
 
 
 def unfreeze(model: Layer, pattern: Pattern = "*") -> Any:
-    """A copy whose layers that match are trainable again; the inverse of `freeze`."""
+    """A copy whose layers that match are trainable again; the inverse of `freeze`.
+
+    Example:
+        >>> import fkeras as fk
+        >>> fk.unfreeze(fk.freeze(fk.layers.Dense(2))).trainable
+        True
+    """
     return _mark(model, pattern, True)
 
 
@@ -115,6 +121,12 @@ def combine(trainable: Any, frozen: Any) -> Any:
 
     Raises:
         ValueError: where the two are not halves of one model.
+
+    Example:
+        >>> import jax, fkeras as fk
+        >>> layer = fk.layers.Dense(2).build(jax.random.key(0), (None, 3))
+        >>> fk.combine(*fk.partition(layer)) == layer
+        True
     """
     skeleton = skeleton_of(trainable)
     if skeleton != skeleton_of(frozen):
@@ -145,6 +157,12 @@ def replace_weights(model: Any, weights: Mapping[str, Any]) -> Any:
 
     Raises:
         ValueError: for a path that the model does not have, with the nearest one.
+
+    Example:
+        >>> import jax, jax.numpy as jnp, fkeras as fk
+        >>> layer = fk.layers.Dense(2).build(jax.random.key(0), (None, 3))
+        >>> fk.engine.replace_weights(layer, {"bias": jnp.ones(2)}).bias
+        Array([1., 1.], dtype=float32)
     """
     skeleton = skeleton_of(model)
     if not weights.keys() <= skeleton.places.keys():

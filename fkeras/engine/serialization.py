@@ -208,6 +208,11 @@ def lookup(
     Raises:
         ValueError: for an unknown name, with the nearest one.
         TypeError: for anything that is none of these.
+
+    Example:
+        >>> import math
+        >>> lookup("root", "function", {"root": math.sqrt})(4.0)
+        2.0
     """
     if identifier is None:
         return None

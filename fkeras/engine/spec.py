@@ -94,7 +94,12 @@ def is_shape(value: Any) -> bool:
 
 
 def as_spec(value: Any) -> Spec:
-    """The spec of an array, a `ShapeDtypeStruct`, a symbolic tensor or a shape (then float32)."""
+    """The spec of an array, a `ShapeDtypeStruct`, a symbolic tensor or a shape (then float32).
+
+    Example:
+        >>> as_spec((None, 3)).shape
+        (None, 3)
+    """
     if isinstance(value, Spec):
         return value
     spec = getattr(value, "spec", None)
@@ -115,7 +120,12 @@ def as_spec(value: Any) -> Spec:
 
 
 def as_specs(tree: Any) -> Any:
-    """`as_spec` over lists, tuples and dictionaries of specs; a tuple of sizes is one shape."""
+    """`as_spec` over lists, tuples and dictionaries of specs; a tuple of sizes is one shape.
+
+    Example:
+        >>> [spec.shape for spec in as_specs([(None, 3), (None, 4)])]
+        [(None, 3), (None, 4)]
+    """
     if isinstance(tree, Mapping):
         return {k: as_specs(v) for k, v in tree.items()}
     if isinstance(tree, tuple | list) and not is_shape(tree):

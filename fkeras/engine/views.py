@@ -28,7 +28,15 @@ class Coord(NamedTuple):
 
 
 class GraphTensor(NamedTuple):
-    """A tensor of a closed graph: its coordinates, spec and the spec of its mask."""
+    """A tensor of a closed graph: its coordinates, spec and the spec of its mask.
+
+    Example:
+        >>> import fkeras as fk
+        >>> x = fk.Input((3,))
+        >>> model = fk.Model(x, fk.layers.Dense(2)(x))
+        >>> model.graph.layer("dense").output.shape
+        (None, 2)
+    """
 
     coord: Coord
     spec: Spec

@@ -46,12 +46,25 @@ def weight(
 
 
 def subkey(key: jax.Array, name: str | int) -> jax.Array:
-    """The key that a name derives from `key`; other names derive unrelated keys."""
+    """The key that a name derives from `key`; other names derive unrelated keys.
+
+    Example:
+        >>> import jax
+        >>> key = jax.random.key(0)
+        >>> bool(subkey(key, "kernel") == subkey(key, "bias"))
+        False
+    """
     return fold_in(key, name)
 
 
 def align(vector: jax.Array, ndim: int, axis: int = -1) -> jax.Array:
-    """`vector` of shape (c,) with `ndim` axes, its values along `axis`: what broadcasting needs."""
+    """`vector` of shape (c,) with `ndim` axes, its values along `axis`: what broadcasting needs.
+
+    Example:
+        >>> import jax.numpy as jnp
+        >>> align(jnp.ones(3), 4, axis=1).shape
+        (1, 3, 1, 1)
+    """
     shape = [1] * ndim
     shape[axis] = vector.shape[0]
     return jnp.reshape(vector, shape)
@@ -112,7 +125,14 @@ def own_weights(layer: Any, role: str) -> Iterator[tuple[str, Any, Any]]:
 
 
 def sublayers(layer: Any) -> Iterator[tuple[str, Any]]:
-    """Every layer inside `layer`, itself first with path "", parents before children."""
+    """Every layer inside `layer`, itself first with path "", parents before children.
+
+    Example:
+        >>> import fkeras as fk
+        >>> layer = fk.layers.TimeDistributed(fk.layers.Dense(2))
+        >>> [path for path, _ in sublayers(layer)]
+        ['', 'layer']
+    """
     pending = [("", layer)]
     while pending:
         path, one = pending.pop()

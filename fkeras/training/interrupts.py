@@ -26,6 +26,11 @@ class Interrupted(KeyboardInterrupt):
     Attributes:
         run: the `TrainState` when it ended.
         signal: the number of the signal.
+
+    Example:
+        >>> import fkeras as fk
+        >>> issubclass(fk.Interrupted, KeyboardInterrupt)
+        True
     """
 
     def __init__(self, message: str, run: Any, signal_number: int):

@@ -199,6 +199,15 @@ def check_logs(callbacks: Sequence[Callback], names: Sequence[str]) -> None:
     Args:
         callbacks: the callbacks.
         names: the names of all logs that an epoch of the training can have.
+
+    Example:
+        >>> import fkeras as fk
+        >>> stop = fk.callbacks.EarlyStopping("val_loss")
+        >>> try:
+        ...     check_logs((stop,), ("loss",))
+        ... except ValueError as error:
+        ...     print("val_loss" in str(error))
+        True
     """
     for one in callbacks:
         one.check_logs(tuple(names))
@@ -215,6 +224,11 @@ def call(callbacks: tuple[Callback, ...], hook: str, run: Any, *arguments: Any) 
 
     Raises:
         TypeError: where a hook returns anything but None, a `TrainState` or a `Stop`.
+
+    Example:
+        >>> import fkeras as fk
+        >>> call((fk.Callback(),), "on_train_begin", "a run")
+        ('a run', False)
     """
     stop = False
     for one in callbacks:

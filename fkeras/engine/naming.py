@@ -1,0 +1,17 @@
+"""Names of layers out of names of classes."""
+
+from __future__ import annotations
+
+import re
+
+
+def snake_case(name: str) -> str:
+    """A class's name as a layer's name: `MyHTTPLayer2D` is `my_http_layer2d`.
+
+    Example:
+        >>> snake_case("BatchNormalization")
+        'batch_normalization'
+    """
+    name = re.sub(r"\W+", "", name)
+    name = re.sub(r"(.)([A-Z][a-z]+)", r"\1_\2", name)
+    return re.sub(r"([a-z])([A-Z])", r"\1_\2", name).lower()
