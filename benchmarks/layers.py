@@ -39,7 +39,7 @@ TABLE = {
     "LSTM, no mask": (layers.LSTM(64), [normal(32, 64, 32)], None),
     "GRU": (layers.GRU(64), [normal(32, 64, 32)], lengths(32, 64)),
     "GRU, no mask": (layers.GRU(64), [normal(32, 64, 32)], None),
-    # "MultiHeadAttention": (layers.MultiHeadAttention(4, 16), [normal(8, 64, 64)] * 2, None),
+    "MultiHeadAttention": (layers.MultiHeadAttention(4, 16), [normal(8, 64, 64)] * 2, None),
     "BatchNormalization": (layers.BatchNormalization(), [normal(16, 32, 32, 32)], None),
     "Embedding": (layers.Embedding(2000, 64), [RNG.integers(0, 2000, (64, 64), "int32")], None),
     "LayerNormalization": (layers.LayerNormalization(), [normal(64, 64, 64)], None),

@@ -63,7 +63,18 @@ class MaxNorm(Constraint):
 
     Args:
         max_value: the largest norm.
-        axis: the axis, or axes, of one norm.
+        axis: the axis, or axes, of one norm: 0 for each unit of a `Dense` kernel (d, u), (0, 1, 2)
+            for each filter of a kernel (h, w, c, f).
+
+    Example:
+        >>> import jax.numpy as jnp, fkeras as fk
+        >>> w = jnp.array([[3.0, 0.3], [4.0, 0.4]])
+        >>> fk.constraints.MaxNorm(1.0)(w).round(3)
+        Array([[0.6, 0.3],
+               [0.8, 0.4]], dtype=float32)
+
+    References:
+        Srivastava et al. 2014, Dropout, https://jmlr.org/papers/v15/srivastava14a.html
     """
 
     max_value: float = option(2)
@@ -78,8 +89,8 @@ class NonNeg(Constraint):
     """max(w, 0).
 
     Example:
-        >>> import jax.numpy as jnp
-        >>> NonNeg()(jnp.array([-1.0, 2.0]))
+        >>> import jax.numpy as jnp, fkeras as fk
+        >>> fk.constraints.NonNeg()(jnp.array([-1.0, 2.0]))
         Array([0., 2.], dtype=float32)
     """
 
@@ -88,7 +99,19 @@ class NonNeg(Constraint):
 
 
 class UnitNorm(Constraint):
-    """w scaled to norm 1 along `axis`."""
+    """w scaled to norm 1 along `axis`; a norm of 0 stays.
+
+    Args:
+        axis: the axis, or axes, of one norm: 0 for each unit of a `Dense` kernel (d, u), (0, 1, 2)
+            for each filter of a kernel (h, w, c, f).
+
+    Example:
+        >>> import jax.numpy as jnp, fkeras as fk
+        >>> w = jnp.array([[3.0, 0.3], [4.0, 0.4]])
+        >>> fk.constraints.UnitNorm()(w).round(3)
+        Array([[0.6, 0.6],
+               [0.8, 0.8]], dtype=float32)
+    """
 
     axis: int | tuple[int, ...] = option(0)
 
@@ -103,7 +126,15 @@ class MinMaxNorm(Constraint):
         min_value: the smallest norm.
         max_value: the largest norm.
         rate: 1 to reach the bound at once, less to come nearer by this fraction a step.
-        axis: the axis, or axes, of one norm.
+        axis: the axis, or axes, of one norm: 0 for each unit of a `Dense` kernel (d, u), (0, 1, 2)
+            for each filter of a kernel (h, w, c, f).
+
+    Example:
+        >>> import jax.numpy as jnp, fkeras as fk
+        >>> w = jnp.array([[3.0, 0.3], [4.0, 0.4]])
+        >>> fk.constraints.MinMaxNorm(1.0, 2.0)(w).round(3)
+        Array([[1.2, 0.6],
+               [1.6, 0.8]], dtype=float32)
     """
 
     min_value: float = option(0.0)
@@ -137,8 +168,17 @@ _NAMES: Mapping[str, type] = types.MappingProxyType(
 def get(identifier: Any, custom_objects: Mapping[str, Any] | None = None) -> Any:
     """The constraint that a name, a configuration or a function means; None for none.
 
+    Args:
+        identifier: a name such as "non_neg", what `serialize` wrote, a constraint or its class, a
+            function of a weight, or None.
+        custom_objects: your own classes and functions by name.
+
+    Raises:
+        ValueError: for an unknown name, with the nearest one.
+
     Example:
-        >>> get("non_neg")
+        >>> import fkeras as fk
+        >>> fk.constraints.get("non_neg")
         NonNeg()
     """
     return lookup(identifier, "constraint", _NAMES, custom_objects)

@@ -35,8 +35,16 @@ Seed = jax.Array | int | None
 def key_of(name: str, seed: Seed) -> jax.Array:
     """The key that a seed means; `name` is the function in the message.
 
+    Args:
+        name: the function, for the message.
+        seed: a key, or an integer from 0 to 2**32 - 1.
+
     Raises:
         TypeError: for None and all else that is neither a key nor an integer.
+
+    Example:
+        >>> jax.random.key_data(key_of("random.normal", 7)).tolist()
+        [7, 0]
     """
     if isinstance(seed, int | np.integer) and not isinstance(seed, bool) and 0 <= seed < 2**32:
         # the two words that Keras makes of an integer
@@ -77,10 +85,14 @@ def normal(
         dtype: float32 where it is None.
         seed: a key, or an integer.
 
+    Raises:
+        ValueError: for a dtype of integers.
+
     Example:
         >>> import jax, fkeras as fk
-        >>> fk.random.normal((2, 3), seed=jax.random.key(0)).shape
-        (2, 3)
+        >>> x = fk.random.normal((10_000,), mean=5.0, stddev=2.0, seed=jax.random.key(0))
+        >>> round(float(x.mean())), round(float(x.std()))
+        (5, 2)
     """
     dtype = _floats(dtype, "normal")
     return jax.random.normal(key_of("random.normal", seed), tuple(shape), dtype) * stddev + mean
@@ -101,6 +113,9 @@ def truncated_normal(
         stddev: the standard deviation before the cut.
         dtype: float32 where it is None.
         seed: a key, or an integer.
+
+    Raises:
+        ValueError: for a dtype of integers.
 
     Example:
         >>> import jax, fkeras as fk
@@ -253,10 +268,14 @@ def gamma(shape: Sequence[int], alpha: Any, dtype: Any = None, seed: Seed = None
         dtype: float32 where it is None.
         seed: a key, or an integer.
 
+    Raises:
+        ValueError: for a dtype of integers.
+
     Example:
         >>> import jax, fkeras as fk
-        >>> bool((fk.random.gamma((5,), 2.0, seed=jax.random.key(0)) > 0).all())
-        True
+        >>> x = fk.random.gamma((10_000,), 2.0, seed=jax.random.key(0))
+        >>> round(float(x.mean())), round(float(x.var()))
+        (2, 2)
     """
     dtype = _floats(dtype, "gamma")
     alpha = jnp.asarray(alpha, dtype)
@@ -275,11 +294,14 @@ def beta(
         dtype: float32 where it is None.
         seed: a key, or an integer.
 
+    Raises:
+        ValueError: for a dtype of integers.
+
     Example:
         >>> import jax, fkeras as fk
-        >>> x = fk.random.beta((5,), 2.0, 3.0, seed=jax.random.key(0))
-        >>> bool(((x > 0) & (x < 1)).all())
-        True
+        >>> x = fk.random.beta((10_000,), 2.0, 3.0, seed=jax.random.key(0))
+        >>> round(float(x.mean()), 1), bool(((x > 0) & (x < 1)).all())
+        (0.4, True)
     """
     dtype = _floats(dtype, "beta")
     parameters = (jnp.asarray(p, dtype) for p in (alpha, beta))
@@ -297,6 +319,9 @@ def binomial(
         probabilities: the probability of a success.
         dtype: float32 where it is None.
         seed: a key, or an integer.
+
+    Raises:
+        ValueError: for a dtype of integers.
 
     Example:
         >>> import jax, fkeras as fk

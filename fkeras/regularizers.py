@@ -62,9 +62,15 @@ class Regularizer(Configurable):
 class L1(Regularizer):
     """l1 * sum(|x|).
 
+    Args:
+        l1: the factor, 0 or more.
+
+    Raises:
+        ValueError: for a factor below 0, or one that is not finite.
+
     Example:
-        >>> import jax.numpy as jnp
-        >>> L1(0.5)(jnp.array([1.0, -2.0]))
+        >>> import jax.numpy as jnp, fkeras as fk
+        >>> fk.regularizers.L1(0.5)(jnp.array([1.0, -2.0]))
         Array(1.5, dtype=float32)
     """
 
@@ -75,7 +81,19 @@ class L1(Regularizer):
 
 
 class L2(Regularizer):
-    """l2 * sum(x**2)."""
+    """l2 * sum(x**2).
+
+    Args:
+        l2: the factor, 0 or more.
+
+    Raises:
+        ValueError: for a factor below 0, or one that is not finite.
+
+    Example:
+        >>> import jax.numpy as jnp, fkeras as fk
+        >>> fk.regularizers.L2(0.5)(jnp.array([1.0, -2.0]))
+        Array(2.5, dtype=float32)
+    """
 
     l2: float = option(0.01, convert=_factor)
 
@@ -84,7 +102,20 @@ class L2(Regularizer):
 
 
 class L1L2(Regularizer):
-    """l1 * sum(|x|) + l2 * sum(x**2)."""
+    """l1 * sum(|x|) + l2 * sum(x**2).
+
+    Args:
+        l1: the factor of the absolute values, 0 or more.
+        l2: the factor of the squares, 0 or more.
+
+    Raises:
+        ValueError: for a factor below 0, or one that is not finite.
+
+    Example:
+        >>> import jax.numpy as jnp, fkeras as fk
+        >>> fk.regularizers.L1L2(l1=0.5, l2=0.25)(jnp.array([1.0, -2.0]))
+        Array(2.75, dtype=float32)
+    """
 
     l1: float = option(0.0, convert=_factor)
     l2: float = option(0.0, convert=_factor)
@@ -106,11 +137,17 @@ class OrthogonalRegularizer(Regularizer):
     that is not square.
 
     Args:
-        factor: the strength.
+        factor: the strength, 0 or more.
         mode: "rows" or "columns".
 
     Raises:
-        ValueError: for a weight that is no matrix.
+        ValueError: for a weight that is no matrix, another mode, or a factor below 0.
+
+    Example:
+        >>> import jax.numpy as jnp, fkeras as fk
+        >>> w = jnp.array([[3.0, 0.0], [4.0, 3.0]])
+        >>> fk.regularizers.OrthogonalRegularizer(0.5)(w).round(3)
+        Array(0.4, dtype=float32)
     """
 
     factor: float = option(0.01, convert=_factor)
@@ -152,8 +189,17 @@ _NAMES: Mapping[str, type] = types.MappingProxyType(
 def get(identifier: Any, custom_objects: Mapping[str, Any] | None = None) -> Any:
     """The regularizer that a name, a configuration or a function means; None for none.
 
+    Args:
+        identifier: a name such as "l2", what `serialize` wrote, a regularizer or its class, a
+            function of a weight, or None.
+        custom_objects: your own classes and functions by name.
+
+    Raises:
+        ValueError: for an unknown name, with the nearest one.
+
     Example:
-        >>> get("l2")
+        >>> import fkeras as fk
+        >>> fk.regularizers.get("l2")
         L2()
     """
     return lookup(identifier, "regularizer", _NAMES, custom_objects)

@@ -90,6 +90,12 @@ def fft(x: Pair) -> Pair:
     Args:
         x: a pair of real and imaginary parts, each (..., n).
 
+    Returns:
+        Real and imaginary parts, each (..., n).
+
+    Raises:
+        ValueError: for what is no pair of floating arrays of one shape.
+
     Example:
         >>> import jax.numpy as jnp
         >>> real, imaginary = fft((jnp.ones(4), jnp.zeros(4)))
@@ -104,6 +110,17 @@ def fft2(x: Pair) -> Pair:
 
     Args:
         x: a pair of real and imaginary parts, each (..., h, w).
+
+    Returns:
+        Real and imaginary parts, each (..., h, w).
+
+    Raises:
+        ValueError: for what is no pair of floating arrays of one shape.
+
+    Example:
+        >>> import jax.numpy as jnp
+        >>> fft2((jnp.ones((2, 2)), jnp.zeros((2, 2))))[0].tolist()
+        [[4.0, 0.0], [0.0, 0.0]]
     """
     return _parts(jnp.fft.fft2(_complex("fft2", x)))
 
@@ -113,6 +130,17 @@ def ifft2(x: Pair) -> Pair:
 
     Args:
         x: a pair of real and imaginary parts, each (..., h, w).
+
+    Returns:
+        Real and imaginary parts, each (..., h, w).
+
+    Raises:
+        ValueError: for what is no pair of floating arrays of one shape.
+
+    Example:
+        >>> import jax.numpy as jnp
+        >>> ifft2((jnp.ones((2, 2)), jnp.zeros((2, 2))))[0].tolist()
+        [[1.0, 0.0], [0.0, 0.0]]
     """
     return _parts(jnp.fft.ifft2(_complex("ifft2", x)))
 
@@ -126,6 +154,12 @@ def rfft(x: Any, fft_length: int | None = None) -> Pair:
 
     Returns:
         Real and imaginary parts of the frequencies from 0 up, (..., fft_length // 2 + 1).
+
+    Example:
+        >>> import jax.numpy as jnp
+        >>> real, imaginary = rfft(jnp.array([1.0, 0.0, 0.0, 0.0]))
+        >>> real.tolist(), imaginary.tolist()
+        ([1.0, 1.0, 1.0], [0.0, 0.0, 0.0])
     """
     return _parts(jnp.fft.rfft(jnp.asarray(x), n=fft_length))
 
@@ -136,6 +170,17 @@ def irfft(x: Pair, fft_length: int | None = None) -> jax.Array:
     Args:
         x: a pair of real and imaginary parts, each (..., n).
         fft_length: how many numbers; 2 * (n - 1) where it is None.
+
+    Returns:
+        An array of shape (..., fft_length).
+
+    Raises:
+        ValueError: for what is no pair of floating arrays of one shape.
+
+    Example:
+        >>> import jax.numpy as jnp
+        >>> irfft((jnp.ones(3), jnp.zeros(3))).tolist()
+        [1.0, 0.0, 0.0, 0.0]
     """
     return jnp.fft.irfft(_complex("irfft", x), n=fft_length)
 
@@ -203,12 +248,13 @@ def stft(
 
     Raises:
         ValueError: for a stride that is not positive, or a transform shorter than the window.
+        TypeError: for a signal of integers.
 
     Example:
         >>> import jax.numpy as jnp
-        >>> real, imaginary = stft(jnp.ones((2, 32)), 8, 4, 8)
-        >>> real.shape
-        (2, 9, 5)
+        >>> real, imaginary = stft(jnp.ones(8), 4, 4, 4, window=None, center=False)
+        >>> real.tolist()
+        [[4.0, 0.0, 0.0], [4.0, 0.0, 0.0]]
     """
     x = jnp.asarray(x)
     _check_stride("stft", sequence_stride)
@@ -256,6 +302,9 @@ def istft(
 
     Returns:
         An array of shape (..., length).
+
+    Raises:
+        ValueError: for a stride that is not positive, or parts of less than two axes.
 
     Example:
         >>> import jax.numpy as jnp

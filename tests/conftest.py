@@ -17,6 +17,7 @@ os.environ.setdefault(
 
 import jax
 import pytest
+from xdist.scheduler import LoadScopeScheduling
 
 jax.config.update("jax_numpy_dtype_promotion", "strict")
 jax.config.update("jax_numpy_rank_promotion", "raise")
@@ -25,3 +26,19 @@ jax.config.update("jax_numpy_rank_promotion", "raise")
 @pytest.fixture(scope="session")
 def key():
     return jax.random.key(0)
+
+
+class ByPrograms(LoadScopeScheduling):
+    """Tests that share compiled programs run in one worker: those of a file, or of a table's row."""
+
+    def _split_scope(self, nodeid):
+        file, _, test = nodeid.partition("::")
+        if file.endswith(("test_layer_table.py", "test_keras_parity.py")) and "[" in test:
+            return test.partition("[")[2]
+        # processes of their own, which take long: with many short tests they begin early
+        return "tests/test_house.py" if "thirty_kills" in test else file
+
+
+@pytest.hookimpl(optionalhook=True)
+def pytest_xdist_make_scheduler(config, log):
+    return ByPrograms(config, log)

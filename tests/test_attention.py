@@ -47,11 +47,18 @@ def _reference(query, key, value, mask=None, bias=0.0, scale=None):
 def test_dot_product_attention_against_loops(groups, shape):
     query, key, value = _draw(3, 5, 4, 2), _draw(3, 6, groups, 2), _draw(3, 6, groups, 3)
     mask, bias = RNG.random(shape) < 0.5, _draw(*shape)
-    y = dot_product_attention(query, key, value, jnp.asarray(mask), jnp.asarray(bias), scale=0.7)
+
+    @jax.jit
+    def compute(*arrays):
+        return (
+            dot_product_attention(*arrays, jnp.asarray(mask), jnp.asarray(bias), scale=0.7),
+            dot_product_attention(*arrays),
+            dot_product_attention(*arrays, is_causal=True),
+        )
+
+    y, plain, causal = compute(query, key, value)
     np.testing.assert_allclose(y, _reference(query, key, value, mask, bias, 0.7), atol=2e-6)
-    plain = dot_product_attention(query, key, value)
     np.testing.assert_allclose(plain, _reference(query, key, value), atol=2e-6)
-    causal = dot_product_attention(query, key, value, is_causal=True)
     lower = np.tril(np.ones((5, 6), bool))
     np.testing.assert_allclose(causal, _reference(query, key, value, lower), atol=2e-6)
 
@@ -73,19 +80,21 @@ def test_values_and_gradients_are_finite(dtype):
     mask = jnp.asarray([[[True] * 3, [False] * 3, [True, False, False]]])
     bias = jnp.zeros((1, 2, 3, 3), dtype).at[:, :, 2].set(-jnp.inf).at[:, :, 0, 1].set(-1e9)
 
-    @jax.jit
-    @jax.value_and_grad
     def score(arrays, masked, biased):
         y = dot_product_attention(*arrays, masked, biased)
-        return jnp.sum(jnp.square(y.astype("float32") / 1e3))
+        return jnp.sum(jnp.square(y.astype("float32") / 1e3)), y
 
-    for masked, biased, empty in ((mask, bias, 1), (None, bias, 2)):
-        total, grads = score((query, key, value), masked, biased)
-        assert all(bool(jnp.isfinite(x).all()) for x in (total, *grads))
-        assert bool((grads[0][:, empty] == 0).all())
-        y = dot_product_attention(query, key, value, masked, biased)
+    @jax.jit
+    def compute(arrays):
+        slope = jax.value_and_grad(score, has_aux=True)
+        return [slope(arrays, masked, bias) for masked in (mask, None)]
+
+    made = jax.device_get(compute((query, key, value)))
+    for ((total, y), grads), empty in zip(made, (1, 2), strict=True):
+        assert all(np.isfinite(x).all() for x in (total, *grads))
+        assert (grads[0][:, empty] == 0).all()
         assert y.dtype == dtype
-        assert bool((y[:, empty] == 0).all())
+        assert (y[:, empty] == 0).all()
 
 
 def test_a_row_without_keys_is_zero_and_padding_does_not_get_through():
@@ -144,10 +153,18 @@ def test_masks_combine_as_in_keras(layer, scores):
         theirs = keras.layers.deserialize(layers.serialize(layer))
         theirs.build(x.shape, x.shape, x.shape)
         theirs.set_weights(built.get_weights())
-    for ours, options in _masks():
-        y = built(x, x, x, return_attention_scores=scores, **ours)
+    pairs = _masks()
+
+    @jax.jit
+    def compute(x):
         with keras_rules():
-            expected = theirs(x, x, x, return_attention_scores=scores, **options)
+            expected = [
+                theirs(x, x, x, return_attention_scores=scores, **options) for _, options in pairs
+            ]
+        y = [built(x, x, x, return_attention_scores=scores, **options) for options, _ in pairs]
+        return y, expected
+
+    for y, expected in zip(*jax.device_get(compute(x)), strict=True):
         for one, other in zip(jax.tree.leaves(y), jax.tree.leaves(expected), strict=True):
             np.testing.assert_allclose(one, other, atol=1e-5)
 
@@ -170,11 +187,16 @@ def test_lists_of_masks_as_in_keras(layer):
         theirs = keras.layers.deserialize(layers.serialize(layer))
         theirs.build([query.shape, value.shape])
         theirs.set_weights(built.get_weights())
-    for mask in ([query_mask, value_mask], [None, value_mask], [query_mask, None]):
-        out = built.apply([query, value], mask=mask, use_causal_mask=True)
+    masks = ([query_mask, value_mask], [None, value_mask], [query_mask, None])
+
+    @jax.jit
+    def compute(query, value):
         with keras_rules():
-            given = [None if m is None else jnp.asarray(m) for m in mask]
-            expected = theirs([query, value], mask=given, use_causal_mask=True)
+            given = [[None if m is None else jnp.asarray(m) for m in mask] for mask in masks]
+            expected = [theirs([query, value], mask=m, use_causal_mask=True) for m in given]
+        return [built.apply([query, value], mask=m, use_causal_mask=True) for m in masks], expected
+
+    for mask, out, expected in zip(masks, *compute(query, value), strict=True):
         np.testing.assert_allclose(out.value, expected, atol=1e-5)
         assert (out.mask is None) == (mask[0] is None)
 
@@ -316,11 +338,12 @@ def test_penalties_are_those_of_keras():
         built = layer.build(KEY, x, x)
         with keras_rules():
             theirs = keras.layers.deserialize(layers.serialize(layer))
-            theirs(x, x)
+            theirs.build(x.shape, x.shape)
             theirs.set_weights(built.get_weights())
             theirs(x, x)
             expected = float(sum(theirs.losses))
-        np.testing.assert_allclose(sum(built.apply(x, x).losses), expected, rtol=1e-5)
+        ours = jax.jit(lambda x, built=built: sum(built.apply(x, x).losses))(x)
+        np.testing.assert_allclose(ours, expected, rtol=1e-5)
 
 
 def test_frozen_before_it_is_built():

@@ -3,6 +3,8 @@
 Where mathematics says infinity or nothing at all, the number that is given is pinned here.
 """
 
+import functools
+
 import jax
 import jax.numpy as jnp
 import numpy as np
@@ -55,10 +57,24 @@ def short(value):
     return "" if isinstance(value, np.ndarray) else repr(value)
 
 
-def check(loss, y_true, y_pred, **options):
-    value, gradient = jax.value_and_grad(lambda p: loss(y_true, p, **options))(y_pred)
-    assert np.isfinite(value), loss
+@functools.cache
+def compiled(loss):
+    """Value and gradient, by one program for all data of a shape."""
+    return jax.jit(lambda y_true, y_pred: value_and_gradient(loss, y_true, y_pred))
+
+
+def value_and_gradient(loss, y_true, y_pred, **options):
+    return jax.value_and_grad(lambda p: loss(y_true, p, **options))(y_pred)
+
+
+def finite(loss, value, gradient):
+    assert np.isfinite(np.asarray(value)), loss
     assert np.isfinite(np.asarray(gradient, "float32")).all(), loss
+
+
+def check(loss, y_true, y_pred):
+    value, gradient = compiled(loss)(y_true, y_pred)
+    finite(loss, value, gradient)
     return value, gradient
 
 
@@ -73,17 +89,19 @@ def test_infinite_scores_of_two_classes():
     loss = losses.BinaryCrossentropy(from_logits=True)
     right, _ = check(loss, np.array([[1.0], [0.0], [1.0]]), y_pred)
     assert float(right) == 0.0
-    wrong = losses.binary_crossentropy(np.array([[0.0]]), y_pred[:1], from_logits=True)
+    cost = jax.jit(lambda t, p: losses.binary_crossentropy(t, p, from_logits=True))
+    wrong = np.asarray(cost(np.array([[0.0]]), y_pred[:1]))
     assert float(wrong[0]) == np.finfo("float32").max
 
 
 def test_rows_of_masked_scores_are_rows_of_equal_scores():
     even = np.log(3.0)
     for loss, y_true in (FROM_LOGITS[0], FROM_LOGITS[3]):
-        each = np.asarray(loss.per_sample(y_true, SCORES))
+        each = np.asarray(jax.jit(loss.per_sample)(y_true, SCORES))
         np.testing.assert_allclose(each[[0, 1, 3]], [0.0, 0.0, even], rtol=1e-6)
         np.testing.assert_allclose(each[2], np.log1p(np.exp(-1.0)), rtol=1e-6)
-    masked_truth = losses.sparse_categorical_crossentropy([0], SCORES[2:3], from_logits=True)
+    cost = jax.jit(lambda p: losses.sparse_categorical_crossentropy([0], p, from_logits=True))
+    masked_truth = np.asarray(cost(SCORES[2:3]))
     assert float(masked_truth[0]) > 1e38  # -log(0): nearly the largest float32
 
 
@@ -107,6 +125,23 @@ def test_zero_vectors_and_large_numbers(loss):
 STEEP = (losses.Poisson, losses.MeanAbsolutePercentageError)
 
 
+@functools.cache
+def short_facts(loss, labels):
+    """What 16 bits give, by one compiled program for both widths."""
+    y_true = LABELS if labels else ONE_HOT
+    y_pred = np.array([[1, 0, 0], [0, 1, 0], [1, 0, 0], [0.5, 0.5, 0]], "float32")
+
+    @jax.jit
+    def program(y_true, y_pred):
+        found = {"float32": loss.per_sample(y_true, y_pred)}
+        for dtype in ("bfloat16", "float16"):
+            low = y_pred.astype(dtype)
+            found[dtype] = loss.call(y_true, low), *value_and_gradient(loss, y_true, low)
+        return found
+
+    return program(y_true, y_pred)
+
+
 @pytest.mark.parametrize("dtype", ["bfloat16", "float16"])
 @pytest.mark.parametrize(
     ("loss", "y_true"),
@@ -115,13 +150,13 @@ STEEP = (losses.Poisson, losses.MeanAbsolutePercentageError)
 )
 def test_sixteen_bits(loss, y_true, dtype):
     """Numbers of 16 bits are computed in float32: 1 - 1e-7 is 1, and 300**2 infinite in them."""
-    y_pred = jnp.asarray([[1.0, 0.0, 0.0], [0.0, 1.0, 0.0], [1.0, 0.0, 0.0], [0.5, 0.5, 0.0]])
+    found = short_facts(loss, y_true is LABELS)
+    each, value, gradient = found[dtype]
     if dtype == "bfloat16" or not isinstance(loss, STEEP):
-        _, gradient = check(loss, y_true, y_pred.astype(dtype))
+        finite(loss, value, gradient)
         assert gradient.dtype == dtype
-    each = loss.call(jnp.asarray(y_true), y_pred.astype(dtype))
     assert each.dtype == "float32"
-    np.testing.assert_allclose(each, loss.per_sample(y_true, y_pred), rtol=1e-4, atol=1e-4)
+    np.testing.assert_allclose(each, found["float32"], rtol=1e-4, atol=1e-4)
 
 
 def test_squares_of_sixteen_bits():
@@ -134,12 +169,23 @@ def test_nothing_that_counts(loss, y_true):
     if getattr(loss, "axis", -1) is None:
         return  # one loss of the whole batch
     y_pred = np.full((4, 3), 0.3, "float32")
-    for reduction in ("sum_over_batch_size", "mean_with_sample_weight", "sum"):
-        one = loss.from_config({**loss.get_config(), "reduction": reduction})
-        for options in ({"mask": np.zeros(4, bool)}, {"sample_weight": np.zeros(4, "float32")}):
-            value, gradient = check(one, y_true, y_pred, **options)
-            assert float(value) == 0.0
-            assert np.array_equal(gradient, np.zeros_like(y_pred))
+    nothing = ({"mask": np.zeros(4, bool)}, {"sample_weight": np.zeros(4, "float32")})
+    reductions = ("sum_over_batch_size", "mean_with_sample_weight", "sum")
+
+    @jax.jit
+    def program(y_true, y_pred, nothing):
+        made = [loss.from_config({**loss.get_config(), "reduction": r}) for r in reductions]
+        return [
+            value_and_gradient(one, y_true, y_pred, **options)
+            for one in made
+            for options in nothing
+        ]
+
+    found = program(y_true, y_pred, nothing)
+    assert len(found) == 6
+    for value, gradient in found:
+        assert float(value) == 0.0
+        assert np.array_equal(gradient, np.zeros_like(y_pred))
 
 
 METRICS = (
@@ -169,28 +215,35 @@ METRICS = (
 def test_metrics_of_nothing_and_of_constants(metric, y_true):
     """No data, constants, classes that do not occur: numbers, where Keras has nan for some."""
     empty = metric.init(jax.ShapeDtypeStruct((4, 3), "float32"))
-    update = jax.jit(lambda *given, **kw: metric.result(metric.update(empty, *given, **kw)))
-    assert np.all(np.asarray(metric.result(empty)) == 0)
+
+    @jax.jit
+    def results(*given):
+        found = metric.update(empty, *given), metric.update(empty, *given, mask=jnp.zeros(4, bool))
+        return [metric.result(state) for state in (empty, *found)]
+
     constant = np.zeros((4, 3), "float32")
     for true in (y_true, 0 * y_true):
         for pred in (constant, constant + 1.0):
-            assert np.isfinite(update(true, pred)).all()
-    assert np.all(np.asarray(update(y_true, constant + np.nan, mask=np.zeros(4, bool))) == 0)
+            of_empty, found, _ = map(np.asarray, results(true, pred))
+            assert np.all(of_empty == 0)
+            assert np.isfinite(found).all()
+    assert np.all(np.asarray(results(y_true, constant + np.nan)[2]) == 0)
 
 
 def test_correlations_of_what_does_not_vary():
     still, moving = np.ones((1, 4), "float32"), np.arange(4.0, dtype="float32")[None]
     for function in (metrics.pearson_correlation, metrics.concordance_correlation):
-        for pair in ((still, moving), (moving, still), (still, still)):
-            value, slope = jax.value_and_grad(lambda p, t=pair[0], f=function: f(t, p)[0])(pair[1])
+        run = jax.jit(jax.value_and_grad(lambda p, t, f=function: f(t, p)[0]))
+        for true, pred in ((still, moving), (moving, still), (still, still)):
+            value, slope = run(pred, true)
             assert float(value) == 0.0
-            assert np.isfinite(slope).all()
+            assert np.isfinite(np.asarray(slope)).all()
 
 
 def test_the_score_of_targets_that_do_not_vary_is_zero():
     metric, y = metrics.R2Score(None), np.array([[1.0, 0.0], [1.0, 2.0]], "float32")
-    state = metric.update(metric.init(y), y, y)
-    np.testing.assert_allclose(metric.result(state), [0.0, 1.0])
+    found = jax.jit(lambda y: metric.result(metric.update(metric.init(y), y, y)))(y)
+    np.testing.assert_allclose(found, [0.0, 1.0])
 
 
 def test_the_root_of_no_error_has_a_gradient():
@@ -199,7 +252,7 @@ def test_the_root_of_no_error_has_a_gradient():
     def error(y_pred):
         return metric.result(metric.update(metric.init(), ONE_HOT, y_pred))
 
-    value, slope = jax.value_and_grad(error)(ONE_HOT)
+    value, slope = jax.jit(jax.value_and_grad(error))(ONE_HOT)
     assert float(value) == 0.0
     assert np.array_equal(slope, np.zeros_like(ONE_HOT))
 
@@ -211,15 +264,29 @@ ACTIVATIONS = [
 ]
 
 
-@pytest.mark.parametrize("dtype", ["float32", "bfloat16", "float16"])
-@pytest.mark.parametrize("name", ACTIVATIONS)
-def test_activations_of_extreme_numbers(name, dtype):
-    function = getattr(fk.activations, name)
+def extreme_numbers(name, dtype):
     large = [1e4, -1e4, 0.0, 1.0] if dtype == "float16" else [1e4, -1e4, 1e9, -1e9]
     if name == "squareplus" and dtype == "float16":
         large = [100.0, -100.0, 0.0, 1.0]  # it squares
-    x = jnp.asarray([large, [0.0] * 4], dtype)
-    value, slope = jax.jit(lambda x: (function(x), jax.grad(lambda x: function(x).sum())(x)))(x)
+    return np.array([large, [0.0] * 4], jnp.dtype(dtype))
+
+
+@functools.cache
+def extreme_activations(dtype):
+    """Values and slopes of all activations at extreme numbers, by one compiled program."""
+
+    def both(name, x):
+        function = getattr(fk.activations, name)
+        return function(x), jax.grad(lambda x: function(x).sum())(x)
+
+    numbers = {name: extreme_numbers(name, dtype) for name in ACTIVATIONS}
+    return jax.jit(lambda numbers: {n: both(n, x) for n, x in numbers.items()})(numbers)
+
+
+@pytest.mark.parametrize("dtype", ["float32", "bfloat16", "float16"])
+@pytest.mark.parametrize("name", ACTIVATIONS)
+def test_activations_of_extreme_numbers(name, dtype):
+    value, slope = extreme_activations(dtype)[name]
     assert value.dtype == dtype
     assert np.isfinite(np.asarray(value, "float32")).all()
     assert np.isfinite(np.asarray(slope, "float32")).all()
@@ -234,14 +301,18 @@ def test_the_exponential_of_a_large_number_is_infinite():
 def test_softmax_over_rows_of_minus_infinity(dtype):
     large = SCORES if dtype == "float32" else np.where(np.abs(SCORES) == 1e9, 1e3, SCORES)
     x = jnp.asarray(large, dtype)
-    shares, slope = jax.value_and_grad(lambda x: jnp.sum(fk.activations.softmax(x) ** 2))(x)
+
+    @jax.jit
+    def program(x):
+        squares = jax.value_and_grad(lambda x: jnp.sum(fk.activations.softmax(x) ** 2))(x)
+        return *squares, fk.activations.softmax(x), fk.activations.log_softmax(x)
+
+    shares, slope, found, logs = (np.asarray(a.astype("float32")) for a in program(x))
     assert np.isfinite(float(shares))
-    assert np.isfinite(np.asarray(slope, "float32")).all()
-    found = np.asarray(fk.activations.softmax(x), "float32")
+    assert np.isfinite(slope).all()
     np.testing.assert_allclose(found[3], 1 / 3, rtol=1e-2)
     assert found[2, 0] == 0.0
     np.testing.assert_allclose(found.sum(-1), 1.0, rtol=1e-2)
-    logs = np.asarray(fk.activations.log_softmax(x), "float32")
     np.testing.assert_allclose(logs[3], -np.log(3.0), rtol=1e-2)
 
 
@@ -256,14 +327,17 @@ def test_softmax_over_rows_of_minus_infinity(dtype):
     ids=repr,
 )
 def test_constraints_at_zero(constraint):
-    w = jnp.zeros((2, 3)).at[0, 1].set(1.0)
-    value, slope = constraint(w), jax.grad(lambda w: jnp.sum(constraint(w)))(w)
+    w = np.zeros((2, 3), "float32")
+    w[0, 1] = 1.0
+    run = jax.jit(lambda w: (constraint(w), jax.grad(lambda w: jnp.sum(constraint(w)))(w)))
+    value, slope = map(np.asarray, run(w))
     assert np.isfinite(value).all()
     assert np.isfinite(slope).all()
 
 
 @pytest.mark.parametrize("name", ["L1", "L2", "L1L2", "OrthogonalRegularizer"])
 def test_regularizers_at_zero(name):
-    value, slope = jax.value_and_grad(getattr(fk.regularizers, name)())(jnp.zeros((2, 3)))
+    run = jax.jit(jax.value_and_grad(getattr(fk.regularizers, name)()))
+    value, slope = run(np.zeros((2, 3), "float32"))
     assert float(value) == 0.0
-    assert np.isfinite(slope).all()
+    assert np.isfinite(np.asarray(slope)).all()

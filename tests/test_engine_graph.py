@@ -19,7 +19,7 @@ from benchmarks import meter
 from fkeras import layers
 from fkeras.engine import Coord, Node, Spec, close
 from fkeras.engine.input import InputLayer
-from fkeras.engine.operation import KerasTensor
+from fkeras.engine.operators import KerasTensor
 from fkeras.engine.structure import Branch, Ref
 
 ROOT = pathlib.Path(__file__).parent.parent

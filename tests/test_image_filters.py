@@ -1,4 +1,7 @@
-"""Plain functions of colours, filters, histograms and quality: Keras's numbers, and edges."""
+"""Plain functions of colours, filters, histograms and quality: Keras's numbers, and edges.
+
+Each test computes in one compiled program.
+"""
 
 import jax
 import jax.numpy as jnp
@@ -21,6 +24,11 @@ def _swap(x):
     return np.moveaxis(np.asarray(x), -1, -3)
 
 
+def _compiled(function, *args):
+    """The numbers of a function, as one program."""
+    return jax.device_get(jax.jit(function)(*args))
+
+
 def _same(ours, theirs, tolerance=1e-5):
     np.testing.assert_allclose(ours, np.asarray(theirs), rtol=tolerance, atol=tolerance)
 
@@ -34,38 +42,57 @@ def test_colours_are_those_of_keras(name):
     }[name]
     x = _images()
     x[0, 0, :3] = [[0, 0, 0], [0.5, 0.5, 0.5], [1, 1, 0]]
-    with keras_rules():
-        theirs = getattr(keras.ops.image, name)(x)
-    _same(ours(x), theirs)
-    _same(ours(x[1]), theirs[1])
-    _same(ours(_swap(x), data_format="channels_first"), _swap(theirs))
+
+    def both(x, swapped):
+        with keras_rules():
+            theirs = getattr(keras.ops.image, name)(x)
+        return theirs, ours(x), ours(x[1]), ours(swapped, data_format="channels_first")
+
+    theirs, many, one, first = _compiled(both, x, _swap(x))
+    _same(many, theirs)
+    _same(one, theirs[1])
+    _same(first, _swap(theirs))
 
 
 def test_hue_goes_around_and_back():
     x = _images((1, 8, 8, 3))
-    _same(hsv_to_rgb(rgb_to_hsv(x)), x, 1e-6)
-    shifted = rgb_to_hsv(x).at[..., 0].add(3.0)
-    _same(hsv_to_rgb(shifted), x)
+
+    def around(x):
+        hsv = rgb_to_hsv(x)
+        return hsv_to_rgb(hsv), hsv_to_rgb(hsv.at[..., 0].add(3.0))
+
+    back, shifted = _compiled(around, x)
+    _same(back, x, 1e-6)
+    _same(shifted, x)
+
+
+@jax.jit
+def _slopes(x):
+    functions = rgb_to_hsv, hsv_to_rgb, lambda v: hsv_to_rgb(rgb_to_hsv(v))
+    return [jax.jacobian(function)(x) for function in functions]
 
 
 @pytest.mark.parametrize("level", [0.0, 0.3, 1.0])
 def test_slopes_at_grey_pixels_are_finite(level):
-    x = jnp.full((1, 1, 3), level)
-    for function in (rgb_to_hsv, hsv_to_rgb, lambda v: hsv_to_rgb(rgb_to_hsv(v))):
-        slopes = jax.jacobian(function)(x)
-        assert bool(jnp.isfinite(slopes).all())
+    slopes = _slopes(np.full((1, 1, 3), level, "float32"))
+    assert np.isfinite(slopes).all()
 
 
 def test_colours_of_bytes_and_half_precision():
     levels = np.array([[[255, 0, 0], [10, 20, 30]]], "uint8")
-    with keras_rules():
-        theirs = keras.ops.image.rgb_to_grayscale(levels)
-    grey = rgb_to_grayscale(levels)
+    half = _images().astype(jnp.bfloat16)
+
+    def both(levels, half):
+        with keras_rules():
+            theirs = keras.ops.image.rgb_to_grayscale(levels)
+        greys = rgb_to_grayscale(half).astype("float32"), rgb_to_grayscale(half.astype("float32"))
+        return theirs, rgb_to_grayscale(levels), greys
+
+    theirs, grey, greys = _compiled(both, levels, half)
     assert grey.dtype == jnp.uint8
     np.testing.assert_array_equal(grey, theirs)
-    half = _images().astype(jnp.bfloat16)
-    assert rgb_to_hsv(half).dtype == jnp.bfloat16
-    _same(rgb_to_grayscale(half).astype("float32"), rgb_to_grayscale(half.astype("float32")), 0.01)
+    assert jax.eval_shape(rgb_to_hsv, half).dtype == jnp.bfloat16
+    _same(*greys, 0.01)
     with pytest.raises(ValueError, match="floating images, received uint8"):
         rgb_to_hsv(levels)
     with pytest.raises(ValueError, match="1 or 3 channels on axis 0, received 6"):
@@ -77,71 +104,112 @@ def test_colours_of_bytes_and_half_precision():
 @pytest.mark.parametrize(("size", "sigma"), [((3, 3), (1.0, 1.0)), ((5, 2), (0.7, 2.0))])
 def test_blur_is_that_of_keras(size, sigma):
     x = _images()
-    with keras_rules():
-        # Keras takes None for channels_first here
-        theirs = keras.ops.image.gaussian_blur(x, size, sigma, "channels_last")
-    _same(gaussian_blur(x, size, sigma), theirs)
-    _same(gaussian_blur(x[0], size, sigma), theirs[0])
-    _same(gaussian_blur(_swap(x), size, sigma, "channels_first"), _swap(theirs))
+
+    def both(x, swapped):
+        with keras_rules():
+            # Keras takes None for channels_first here
+            theirs = keras.ops.image.gaussian_blur(x, size, sigma, "channels_last")
+        return (
+            theirs,
+            gaussian_blur(x, size, sigma),
+            gaussian_blur(x[0], size, sigma),
+            gaussian_blur(swapped, size, sigma, "channels_first"),
+        )
+
+    theirs, many, one, first = _compiled(both, x, _swap(x))
+    _same(many, theirs)
+    _same(one, theirs[0])
+    _same(first, _swap(theirs))
 
 
 def test_blur_with_windows_of_each_image_and_without_width():
     x = _images()
-    sigma = jnp.array([[0.5, 1.0], [2.0, 0.3]])
-    both = gaussian_blur(x, (3, 5), sigma)
-    for i in range(2):
-        _same(both[i], gaussian_blur(x[i], (3, 5), sigma[i]), 1e-6)
-    _same(gaussian_blur(x, (3, 3), (0.0, 0.0)), x, 1e-6)
-    slope = jax.grad(lambda s: gaussian_blur(x, (3, 3), s).sum())(jnp.array([0.0, 1.0]))
-    assert bool(jnp.isfinite(slope).all())
-    assert gaussian_blur(np.ones((3, 3, 1), "uint8")).dtype == jnp.float32
+    sigma = np.array([[0.5, 1.0], [2.0, 0.3]], "float32")
+
+    def blurred(x, sigma):
+        return (
+            gaussian_blur(x, (3, 5), sigma),
+            [gaussian_blur(x[i], (3, 5), sigma[i]) for i in range(2)],
+            gaussian_blur(x, (3, 3), (0.0, 0.0)),
+            jax.grad(lambda s: gaussian_blur(x, (3, 3), s).sum())(jnp.array([0.0, 1.0])),
+        )
+
+    both, alone, same, slope = _compiled(blurred, x, sigma)
+    _same(both, alone, 1e-6)
+    _same(same, x, 1e-6)
+    assert np.isfinite(slope).all()
+    assert jax.eval_shape(gaussian_blur, np.ones((3, 3, 1), "uint8")).dtype == jnp.float32
 
 
 def test_edges_are_those_of_keras():
     x = _images()
-    with keras_rules():
-        theirs = np.asarray(keras.ops.image.sobel_edges(x, "channels_last"))
-        first = keras.ops.image.sobel_edges(_swap(x), "channels_first")
-    _same(sobel_edges(x), theirs)
-    _same(sobel_edges(x[0]), theirs[0])
-    _same(sobel_edges(_swap(x), "channels_first"), first)
+
+    def both(x, swapped):
+        with keras_rules():
+            theirs = keras.ops.image.sobel_edges(x, "channels_last")
+            first = keras.ops.image.sobel_edges(swapped, "channels_first")
+        return (
+            (sobel_edges(x), theirs),
+            (sobel_edges(x[0]), theirs[0]),
+            (sobel_edges(swapped, "channels_first"), first),
+        )
+
+    for pair in _compiled(both, x, _swap(x)):
+        _same(*pair)
 
 
 def test_sharpening_is_a_line_through_the_image():
-    x = jnp.asarray(_images())
-    _same(sharpen(x, 1.0), x, 1e-6)
-    _same(sharpen(x, 2.0) - x, x - sharpen(x, 0.0), 1e-5)
+    x = _images()
+    none, one, two = _compiled(lambda x: [sharpen(x, amount) for amount in (0.0, 1.0, 2.0)], x)
+    _same(one, x, 1e-6)
+    _same(two - x, x - none, 1e-5)
 
 
 @pytest.mark.parametrize("scale", [1.0, 255.0])
 def test_similarity_is_that_of_keras(scale):
     one, two = (_images((2, 13, 12, 2), seed) * np.float32(scale) for seed in (0, 1))
-    for options in ({"max_val": scale}, {"max_val": scale, "filter_size": 5, "filter_sigma": 1.0}):
+    settings = {"max_val": scale}, {"max_val": scale, "filter_size": 5, "filter_sigma": 1.0}
+    first = {**settings[1], "data_format": "channels_first"}
+
+    def both(one, two, swapped):
         with keras_rules():
-            theirs = np.asarray(keras.ops.image.ssim(one, two, **options))
-        _same(ssim(one, two, **options), theirs)
-    first = {**options, "data_format": "channels_first"}
-    _same(ssim(_swap(one), _swap(two), **first), theirs)
-    assert ssim(one[0], two[0], **options).shape == ()
-    with keras_rules():
-        noise = np.asarray(keras.ops.psnr(one, two, scale))
-    _same(psnr(one, two, scale), noise)
+            theirs = [keras.ops.image.ssim(one, two, **options) for options in settings]
+            noise = keras.ops.psnr(one, two, scale)
+        return (
+            ([ssim(one, two, **options) for options in settings], theirs),
+            (ssim(*swapped, **first), theirs[1]),
+            (psnr(one, two, scale), noise),
+        )
+
+    for pair in _compiled(both, one, two, (_swap(one), _swap(two))):
+        _same(*pair)
+    assert jax.eval_shape(lambda a, b: ssim(a, b, **settings[1]), one[0], two[0]).shape == ()
 
 
 def test_equal_images_and_bytes():
     x = _images((1, 12, 12, 1))
-    value, slope = jax.value_and_grad(lambda v: ssim(v, x)[0])(jnp.asarray(x))
+    levels = (x * 255).astype("uint8")
+    other = levels[:, ::-1]
+
+    def computed(x, levels, other):
+        return (
+            jax.value_and_grad(lambda v: ssim(v, x)[0])(x),
+            jax.value_and_grad(lambda v: psnr(v, x, 1.0))(x),
+            ssim(levels, other, 255),
+            psnr(levels, other, 255),
+            psnr(levels.astype("float32"), other.astype("float32"), 255.0),
+        )
+
+    likeness, noise, of_bytes, wrapped, exact = _compiled(computed, x, levels, other)
+    value, slope = likeness
     assert float(value) == pytest.approx(1)
-    assert bool(jnp.isfinite(slope).all())
-    value, slope = jax.value_and_grad(lambda v: psnr(v, x, 1.0))(jnp.asarray(x))
+    assert np.isfinite(slope).all()
+    value, slope = noise
     assert np.isposinf(value)
     np.testing.assert_array_equal(slope, 0)
     # Keras casts the similarity of bytes to bytes, and lets their difference wrap around
-    levels = (x * 255).astype("uint8")
-    other = levels[:, ::-1]
-    assert 0 < float(ssim(levels, other, 255)[0]) + 1 < 2
-    exact = psnr(levels.astype("float32"), other.astype("float32"), 255.0)
-    _same(psnr(levels, other, 255), exact)
+    assert 0 < float(of_bytes[0]) + 1 < 2
+    _same(wrapped, exact)
     with pytest.raises(ValueError, match="at least filter_size=11 pixels"):
         ssim(x[:, :5], x[:, :5])
     for function in (lambda a, b: ssim(a, b), lambda a, b: psnr(a, b, 1.0)):
@@ -151,40 +219,62 @@ def test_equal_images_and_bytes():
 
 def test_levels_are_counted():
     levels = np.random.default_rng(0).integers(0, 7, (3, 50))
-    counts = count_levels(jnp.asarray(levels, "int32"), 7)
+    counts = _compiled(lambda v: count_levels(v, 7), levels.astype("int32"))
     np.testing.assert_array_equal(counts, [np.bincount(row, minlength=7) for row in levels])
 
 
 def test_equalized_levels_are_even():
     # every level of bytes, in (0, 1) too: no level falls into its neighbour's place by rounding
     ramp = np.arange(256, dtype="float32").reshape(16, 16, 1)
-    for scale in (1.0, 255.0):
-        even = jax.jit(lambda x, s=scale: equalize(x, value_range=(0, 255 / s)))(ramp / scale)
+    scales = 1.0, 255.0
+
+    def computed(ramps, dark):
+        pairs = zip(ramps, scales, strict=True)
+        even = [equalize(x, value_range=(0, 255 / scale)) for x, scale in pairs]
+        return even, equalize(dark)
+
+    levels, dark = _compiled(computed, [ramp / scale for scale in scales], ramp / 4)
+    for scale, even in zip(scales, levels, strict=True):
         _same(even * scale, ramp, 1e-3)
-    dark = equalize(jnp.asarray(ramp / 4))
     assert float(dark.min()) == 0
     assert float(dark.max()) == 255
     assert float(dark.mean()) == pytest.approx(127.5, abs=3)
 
 
 def test_tiles_of_a_flat_image_and_of_a_small_one():
-    flat = jnp.full((1, 9, 7, 1), 80.0)
-    for limit in (0.0, 4.0):
-        out = equalize_tiles(flat, limit, (8, 8))
+    flat = np.full((1, 9, 7, 1), 80.0, "float32")
+    small = np.full((1, 1, 1), 3.0, "float32")
+    *tiles, one = _compiled(
+        lambda x, y: (
+            *(equalize_tiles(x, limit, (8, 8)) for limit in (0.0, 4.0)),
+            equalize_tiles(y),
+        ),
+        flat,
+        small,
+    )
+    for out in tiles:
         assert out.shape == flat.shape
         assert float(out.max() - out.min()) < 1e-3
-    one = equalize_tiles(jnp.full((1, 1, 1), 3.0))
-    assert bool(jnp.isfinite(one).all())
+    assert np.isfinite(one).all()
 
 
 def test_bits_and_contrast_in_half_precision():
-    levels = jnp.arange(256.0).reshape(16, 16, 1)
-    for bits in (1, 4, 8):
+    levels = np.arange(256, dtype="float32").reshape(16, 16, 1)
+    dtypes = "float32", "bfloat16"
+
+    def computed(levels):
+        kept = {
+            bits: [posterize(levels.astype(d), bits).astype("float32") for d in dtypes]
+            for bits in (1, 4, 8)
+        }
+        stretched = auto_contrast(levels.astype("bfloat16") / 2)
+        return kept, stretched, rescale(rescale(levels, (0, 255), (-1, 1)), (-1, 1), (0, 255))
+
+    found, stretched, same = _compiled(computed, levels)
+    for bits, both in found.items():
         expected = (np.arange(256) >> (8 - bits)) << (8 - bits)
-        for dtype in ("float32", "bfloat16"):
-            kept = posterize(levels.astype(dtype), bits)
-            np.testing.assert_array_equal(kept.astype("float32").ravel(), expected)
-    stretched = auto_contrast(levels.astype("bfloat16") / 2)
+        for kept in both:
+            np.testing.assert_array_equal(kept.ravel(), expected)
     assert stretched.dtype == jnp.bfloat16
     assert float(stretched.max()) == 255
-    _same(rescale(rescale(levels, (0, 255), (-1, 1)), (-1, 1), (0, 255)), levels, 1e-4)
+    _same(same, levels, 1e-4)

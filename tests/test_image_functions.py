@@ -1,4 +1,9 @@
-"""Functions of images against keras.ops.image, and their edges."""
+"""Functions of images against keras.ops.image, and their edges.
+
+Each test computes in one compiled program.
+"""
+
+from functools import partial
 
 import jax
 import jax.numpy as jnp
@@ -22,22 +27,34 @@ def close(ours, other, tolerance=1e-5):
     np.testing.assert_allclose(ours / scale, other / scale, atol=tolerance, rtol=0)
 
 
+def compiled(function, *args):
+    """The numbers of a function, as one program."""
+    return jax.device_get(jax.jit(function)(*args))
+
+
+def agree(*calls, tolerance=1e-5):
+    """Compares calls of functions with Keras's of the same names, all in one program."""
+
+    def all_of_both(arrays):
+        ours, theirs = [], []
+        for call, given in zip(calls, arrays, strict=True):
+            args = [given.get(i, a) for i, a in enumerate(call.args)]
+            ours.append(call.func(*args, **call.keywords))
+            with keras_rules():
+                other = getattr(keras.ops.image, call.func.__name__)
+                theirs.append(other(*args, **call.keywords))
+        return ours, theirs
+
+    arrays = [
+        {i: a for i, a in enumerate(call.args) if isinstance(a, np.ndarray)} for call in calls
+    ]
+    for one, other in zip(*compiled(all_of_both, arrays), strict=True):
+        close(one, other, tolerance)
+
+
 def agrees(ours, *args, tolerance=1e-5, **options):
-    """Compares a function with Keras's of the same name, each as one program."""
-    places = [i for i, a in enumerate(args) if isinstance(a, np.ndarray)]
-
-    def program(function):
-        def run(*arrays):
-            full = list(args)
-            for i, array in zip(places, arrays, strict=True):
-                full[i] = array
-            return function(*full, **options)
-
-        return jax.jit(run)(*(args[i] for i in places))
-
-    with keras_rules():
-        other = program(getattr(keras.ops.image, ours.__name__))
-    close(program(ours), other, tolerance)
+    """Compares one call of a function with Keras's of the same name."""
+    agree(partial(ours, *args, **options), tolerance=tolerance)
 
 
 @pytest.mark.parametrize(
@@ -75,10 +92,12 @@ def test_scale_and_translate():
 def test_map_coordinates(fill_mode, order):
     inputs = RNG.normal(size=(2, 3)).astype("float32")
     places = RNG.uniform(-9, 14, (2, 9, 8)).astype("float32")
-    agrees(sampling.map_coordinates, inputs, places, order, fill_mode, 0.5)
     ids = RNG.integers(0, 99, (6,)).astype("int32")
     line = RNG.uniform(-9, 14, (1, 7)).astype("float32")
-    agrees(sampling.map_coordinates, ids, line, order, fill_mode)
+    agree(
+        partial(sampling.map_coordinates, inputs, places, order, fill_mode, 0.5),
+        partial(sampling.map_coordinates, ids, line, order, fill_mode),
+    )
 
 
 @pytest.mark.parametrize("fill_mode", sampling.FILL_MODES)
@@ -88,10 +107,15 @@ def test_sampling_one_pixel_far_away_and_at_infinity(fill_mode):
     def total(pixel):
         return sampling.map_coordinates(pixel, places, 1, fill_mode, 2.0).sum()
 
-    pixel = jnp.array([2.0])
-    np.testing.assert_allclose(total(pixel), 16.0)
-    assert np.isfinite(jax.grad(total)(pixel)).all()
-    half = sampling.map_coordinates(pixel.astype("bfloat16"), places, 0, fill_mode, 2.0)
+    def nearest(pixel):
+        return sampling.map_coordinates(pixel.astype("bfloat16"), places, 0, fill_mode, 2.0)
+
+    value, slope, half = compiled(
+        lambda pixel: (*jax.value_and_grad(total)(pixel), nearest(pixel)),
+        np.array([2.0], "float32"),
+    )
+    np.testing.assert_allclose(value, 16.0)
+    assert np.isfinite(slope).all()
     assert half.dtype == jnp.bfloat16
     assert (half == 2).all()
 
@@ -114,20 +138,30 @@ def test_affine_transform(images, interpolation, options):
 def test_affine_transform_of_one_image_and_by_one_transform():
     transform = np.array([1.5, 0.2, -1, 0.1, 0.8, 1, 0, 0], "float32")
     agrees(geometry.affine_transform, IMAGES[0], transform)
-    both = geometry.affine_transform(IMAGES, transform)
-    close(both[0], geometry.affine_transform(IMAGES[0], transform))
+    move = geometry.affine_transform
+    both, one = compiled(lambda x, t: (move(x, t), move(x[0], t)), IMAGES, transform)
+    close(both[0], one)
 
 
 def test_affine_transform_divides_by_the_last_row():
     """Keras documents the projection, and on JAX leaves it out."""
     start = np.array([[[0, 0], [6, 0], [0, 4], [6, 4]]], "float32")
     end = start + RNG.uniform(-1, 1, (1, 4, 2)).astype("float32")
-    transform = geometry.homography(start, end)
-    ours = geometry.affine_transform(IMAGES[:1], transform)
-    close(ours, geometry.perspective_transform(IMAGES[:1], start, end))
+    line = np.array([1.0, 0, 0, 0, 1, 0, -0.5, 0], "float32")
+    ours, same, outside = compiled(
+        lambda x, start, end, line: (
+            geometry.affine_transform(x[:1], geometry.homography(start, end)),
+            geometry.perspective_transform(x[:1], start, end),
+            geometry.affine_transform(x, line),
+        ),
+        IMAGES,
+        start,
+        end,
+        line,
+    )
+    close(ours, same)
     # a column at infinity shows what is outside
-    line = jnp.array([1.0, 0, 0, 0, 1, 0, -0.5, 0])
-    assert np.isfinite(geometry.affine_transform(IMAGES, line)).all()
+    assert np.isfinite(outside).all()
 
 
 @pytest.mark.parametrize("interpolation", ["nearest", "bilinear"])
@@ -144,46 +178,55 @@ def test_perspective_transform(interpolation):
 
 def test_smooth_fields_are_keras_blurred_noise():
     key, sigma = jax.random.key(3), 1.3
-    noise = jax.random.normal(key, (2, 2, 6, 8)) * sigma
     size = int(6 * sigma) | 1
-    with keras_rules():
-        blurred = keras.ops.image.gaussian_blur(
-            noise.reshape(4, 6, 8, 1), (size, size), (sigma, sigma), "channels_last"
+
+    def fields(key, later):
+        noise = jax.random.normal(key, (2, 2, 6, 8)) * sigma
+        with keras_rules():
+            blurred = keras.ops.image.gaussian_blur(
+                noise.reshape(4, 6, 8, 1), (size, size), (sigma, sigma), "channels_last"
+            )
+        return (
+            blurred.reshape(2, 2, 6, 8),
+            elastic.smooth_fields(key, (2, 6, 8), sigma),
+            elastic.smooth_fields(key, (2, 6, 8), later, largest=3.0),
+            elastic.smooth_fields(key, (2, 6, 8), 0.0),
         )
-    dy, dx = elastic.smooth_fields(key, (2, 6, 8), sigma)
-    np.testing.assert_allclose(jnp.stack((dy, dx)), blurred.reshape(2, 2, 6, 8), atol=1e-5)
+
+    blurred, known, later, none = compiled(fields, key, np.float32(sigma))
+    np.testing.assert_allclose(known, blurred, atol=1e-5)
     # a strength known only in the running program gives the same
-    later = jax.jit(lambda s: elastic.smooth_fields(key, (2, 6, 8), s, largest=3.0))(sigma)
-    np.testing.assert_allclose(jnp.stack(later), jnp.stack((dy, dx)), atol=1e-5)
-    assert not jnp.any(jnp.stack(elastic.smooth_fields(key, (2, 6, 8), 0.0)))
+    np.testing.assert_allclose(later, known, atol=1e-5)
+    assert not np.any(none)
 
 
 def test_elastic_transform():
-    moved = elastic.elastic_transform(IMAGES, 2.0, 1.0, key=jax.random.key(0))
-    again = elastic.elastic_transform(IMAGES, 2.0, 1.0, key=jax.random.key(0))
-    other = elastic.elastic_transform(IMAGES, 2.0, 1.0, key=jax.random.key(1))
+    first = IMAGES.transpose(0, 3, 1, 2)
+
+    @jax.jit
+    def program(key):
+        return (
+            elastic.elastic_transform(IMAGES, 2.0, 1.0, key=key),
+            elastic.elastic_transform(first, 2.0, 1.0, key=key, data_format="channels_first"),
+        )
+
+    moved, swapped = jax.device_get(program(jax.random.key(0)))
+    again, other = (np.asarray(program(jax.random.key(i))[0]) for i in (0, 1))
     assert (moved == again).all()
     assert not (moved == other).all()
-    first = IMAGES.transpose(0, 3, 1, 2)
-    swapped = elastic.elastic_transform(
-        first, 2.0, 1.0, key=jax.random.key(0), data_format="channels_first"
-    )
     close(swapped.transpose(0, 2, 3, 1), moved)
     with pytest.raises(ValueError, match="no key was given"):
         elastic.elastic_transform(IMAGES)
 
 
 def test_pad_and_crop():
-    for options in (
-        {"top_padding": 1, "left_padding": 2, "target_height": 9, "target_width": 10},
-        {"bottom_padding": 1, "right_padding": 0, "top_padding": 2, "target_width": 8},
-    ):
-        agrees(borders.pad_images, BYTES, **options)
-    for options in (
-        {"top_cropping": 1, "left_cropping": 2, "target_height": 3, "target_width": 4},
-        {"bottom_cropping": 1, "right_cropping": 0, "top_cropping": 2, "target_width": 2},
-    ):
-        agrees(borders.crop_images, IMAGES[1], **options)
+    pad, crop = partial(borders.pad_images, BYTES), partial(borders.crop_images, IMAGES[1])
+    agree(
+        partial(pad, top_padding=1, left_padding=2, target_height=9, target_width=10),
+        partial(pad, bottom_padding=1, right_padding=0, top_padding=2, target_width=8),
+        partial(crop, top_cropping=1, left_cropping=2, target_height=3, target_width=4),
+        partial(crop, bottom_cropping=1, right_cropping=0, top_cropping=2, target_width=2),
+    )
     first = IMAGES.transpose(0, 3, 1, 2)
     assert borders.crop_images(first, 1, 1, 1, 1, data_format="channels_first").shape == (
         2,
@@ -251,11 +294,18 @@ def test_box_formats(name):
     corners = np.sort(RNG.uniform(0, 9, (2, 3, 2, 2)), axis=2).reshape(2, 3, 4).astype("float32")
     other = {"rel_xywh": "rel_yxyx", "center_yxhw": "rel_center_xywh"}.get(name, "center_xywh")
     convert = keras.utils.bounding_boxes.convert_format
-    with keras_rules():
-        given = np.asarray(convert(corners, "xyxy", name, 8, 12))
-        expected = np.asarray(convert(given, name, other, 8, 12))
-    close(boxes.convert_format(corners, "xyxy", name, 8, 12), given)
-    close(boxes.convert_format(given, name, other, 8, 12), expected)
+
+    def both(corners):
+        with keras_rules():
+            given = convert(corners, "xyxy", name, 8, 12)
+            expected = convert(given, name, other, 8, 12)
+        return (
+            (boxes.convert_format(corners, "xyxy", name, 8, 12), given),
+            (boxes.convert_format(given, name, other, 8, 12), expected),
+        )
+
+    for pair in compiled(both, corners):
+        close(*pair)
 
 
 def test_clip_crop_and_pad_boxes():
@@ -264,23 +314,34 @@ def test_clip_crop_and_pad_boxes():
         "labels": np.array([[3, 4, 5]], "int32"),
     }
     utils = keras.utils.bounding_boxes
-    with keras_rules():
-        expected = utils.clip_to_image_size(dict(given), 9, 7)
-        cropped = utils.crop(given["boxes"], 1, 2, 5, 6)
-        padded = utils.pad(given["boxes"], 1, 2)
-    ours = boxes.clip_to_image_size(given, 9, 7)
-    assert ours["labels"].tolist() == [[3, -1, 5]]
-    close(ours["boxes"], expected["boxes"])
-    close(ours["labels"], expected["labels"])
-    close(boxes.crop(given["boxes"], 1, 2, 5, 6), cropped)
-    close(boxes.pad(given["boxes"], 1, 2), padded)
+
+    def both(given):
+        with keras_rules():
+            theirs = (
+                utils.clip_to_image_size(dict(given), 9, 7),
+                utils.crop(given["boxes"], 1, 2, 5, 6),
+                utils.pad(given["boxes"], 1, 2),
+            )
+        ours = (
+            boxes.clip_to_image_size(given, 9, 7),
+            boxes.crop(given["boxes"], 1, 2, 5, 6),
+            boxes.pad(given["boxes"], 1, 2),
+        )
+        return ours, theirs
+
+    ours, theirs = compiled(both, given)
+    assert ours[0]["labels"].tolist() == [[3, -1, 5]]
+    close(ours[0]["boxes"], theirs[0]["boxes"])
+    close(ours[0]["labels"], theirs[0]["labels"])
+    close(ours[1], theirs[1])
+    close(ours[2], theirs[2])
     several = {**given, "labels": np.ones((1, 3, 2), "float32")}
     assert boxes.clip_to_image_size(several, 9, 7)["labels"][0, 1].tolist() == [-1, -1]
 
 
 def test_boxes_follow_a_transform_even_a_singular_one():
     collapse = jnp.ones((1, 3, 3)) * jnp.array([[[1.0], [1.0], [0.0]]])
-    found = boxes.follow(jnp.ones((1, 2, 4)), collapse)
+    found = compiled(boxes.follow, np.ones((1, 2, 4), "float32"), collapse)
     assert np.isfinite(found).all()
 
 
@@ -294,15 +355,24 @@ def test_overlaps(batch):
     utils = keras.utils.bounding_boxes
     one, two = _corners(*batch, 3), _corners(4)
     two[0] = -1
-    with keras_rules():
-        iou = utils.compute_iou(one, two, "xyxy")
-        ciou = utils.compute_ciou(one, one[..., ::-1, :], "xywh")
-    close(box_overlap.compute_iou(one, two, "xyxy"), iou)
-    close(box_overlap.compute_ciou(one, one[..., ::-1, :], "xywh"), ciou)
-    masked = box_overlap.compute_iou(one, two, "xyxy", True, -7)
+
+    def both(one, two):
+        turned = one[..., ::-1, :]
+        with keras_rules():
+            theirs = utils.compute_iou(one, two, "xyxy"), utils.compute_ciou(one, turned, "xywh")
+        return (
+            (box_overlap.compute_iou(one, two, "xyxy"), theirs[0]),
+            (box_overlap.compute_ciou(one, turned, "xywh"), theirs[1]),
+            box_overlap.compute_iou(one, two, "xyxy", True, -7),
+            box_overlap.compute_ciou(0 * one, 0 * one, "xyxy"),
+        )
+
+    iou, ciou, masked, points = compiled(both, one, two)
+    close(*iou)
+    close(*ciou)
     assert (masked[..., 0] == -7).all()
     assert (masked[..., 1:] >= 0).all()
-    assert np.isfinite(box_overlap.compute_ciou(0 * one, 0 * one, "xyxy")).all()
+    assert np.isfinite(points).all()
 
 
 @pytest.mark.parametrize("encoding", ["center_xywh", "center_yxhw"])
@@ -311,10 +381,14 @@ def test_deltas(encoding):
     anchors, given = _corners(5), _corners(2, 5)
     options = {"variance": (0.1, 0.2, 0.3, 0.4), "image_shape": (8, 12, 3)}
     formats = "xyxy", "rel_yxyx", encoding
-    given = np.asarray(boxes.convert_format(given, "xyxy", "rel_yxyx", 8, 12))
-    with keras_rules():
-        expected = utils.encode_box_to_deltas(anchors, given, *formats, **options)
-    deltas = box_overlap.encode_box_to_deltas(anchors, given, *formats, **options)
-    close(deltas, expected)
-    levels = box_overlap.decode_deltas_to_boxes({3: anchors}, {3: deltas}, *formats, **options)
-    close(levels[3], given)
+
+    def both(anchors, given):
+        given = boxes.convert_format(given, "xyxy", "rel_yxyx", 8, 12)
+        with keras_rules():
+            expected = utils.encode_box_to_deltas(anchors, given, *formats, **options)
+        deltas = box_overlap.encode_box_to_deltas(anchors, given, *formats, **options)
+        levels = box_overlap.decode_deltas_to_boxes({3: anchors}, {3: deltas}, *formats, **options)
+        return (deltas, expected), (levels[3], given)
+
+    for pair in compiled(both, anchors, given):
+        close(*pair)

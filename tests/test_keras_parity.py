@@ -32,11 +32,7 @@ def _floats(inputs):
     return [x for f, x in zip(flags, leaves, strict=True) if f], join
 
 
-# in the worker of the row's other tests, which has the programs of its eager call
-ROWS = [pytest.param(c, marks=pytest.mark.xdist_group(c.id)) for c in CASES]
-
-
-@pytest.mark.parametrize("case", ROWS, ids=lambda case: case.id)
+@pytest.mark.parametrize("case", CASES, ids=lambda case: case.id)
 def test_parity(case):
     inputs, mask = case.arrays(), case.mask_array()
     layer, state = case.build()

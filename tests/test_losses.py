@@ -1,5 +1,6 @@
 """Losses: Keras's numbers, exact totals over padded batches, gradients, checks of targets."""
 
+import functools
 import itertools
 import pickle
 
@@ -78,10 +79,44 @@ def keras_value(
     loss, y_true, y_pred, sample_weight=None, mask=None, reduction="sum_over_batch_size"
 ):
     with keras_rules():
-        y_pred = jnp.asarray(y_pred)
+        y_pred = jnp.array(y_pred)  # Keras keeps masks in attributes of arrays
         if mask is not None:
             keras.src.backend.set_keras_mask(y_pred, jnp.asarray(mask))
-        return np.asarray(keras_loss(loss, reduction)(y_true, y_pred, sample_weight))
+        return keras_loss(loss, reduction)(y_true, y_pred, sample_weight)
+
+
+def value_and_gradient(loss, y_true, y_pred, weight=None):
+    return jax.value_and_grad(lambda p: loss(y_true, p, weight))(y_pred)
+
+
+def keras_gradient(loss, y_true, y_pred, weight=None):
+    with keras_rules():
+        made = keras_loss(loss)
+        return jax.grad(lambda p: made(y_true, p, weight))(y_pred)
+
+
+@functools.cache
+def facts(loss, shape):
+    """All that the tests ask of a loss on ordinary data, by one compiled program."""
+
+    @jax.jit
+    def program(y_true, y_pred):
+        value, gradient = value_and_gradient(loss, y_true, y_pred)
+        found = {
+            "value": value,
+            "gradient": gradient,
+            "each": loss.per_sample(y_true, y_pred),
+            "keras value": keras_value(loss, y_true, y_pred),
+            "keras gradient": keras_gradient(loss, y_true, y_pred),
+            "keras each": keras_value(loss, y_true, y_pred, reduction=None),
+        }
+        if len(shape) == 2:
+            found["low"] = loss(y_true, y_pred.astype("bfloat16"))
+            one_by_one = jax.vmap(lambda t, p: loss.per_sample(t[None], p[None])[0])
+            found["mapped"] = one_by_one(y_true, y_pred)
+        return found
+
+    return program(*data(loss, shape))
 
 
 @pytest.mark.parametrize("shape", [(6, 4), (3, 5, 4)], ids=str)
@@ -89,15 +124,30 @@ def keras_value(
 def test_values_and_gradients_equal_keras(loss, shape):
     if getattr(loss, "axis", -1) == 1 and len(shape) == 3:
         pytest.skip("the mean goes over another axis")
-    y_true, y_pred = data(loss, shape)
-    np.testing.assert_allclose(loss(y_true, y_pred), keras_value(loss, y_true, y_pred), rtol=1e-5)
-    each = keras_value(loss, y_true, y_pred, reduction=None)
-    np.testing.assert_allclose(loss.per_sample(y_true, y_pred), each, rtol=2e-5, atol=1e-6)
-    gradient = jax.jit(jax.grad(lambda p: loss(y_true, p)))(y_pred)
-    with keras_rules():
-        made = keras_loss(loss)
-        expected = jax.grad(lambda p: made(y_true, p))(jnp.asarray(y_pred))
-    np.testing.assert_allclose(gradient, expected, rtol=1e-4, atol=1e-6)
+    found = facts(loss, shape)
+    np.testing.assert_allclose(found["value"], found["keras value"], rtol=1e-5)
+    np.testing.assert_allclose(found["each"], found["keras each"], rtol=2e-5, atol=1e-6)
+    np.testing.assert_allclose(found["gradient"], found["keras gradient"], rtol=1e-4, atol=1e-6)
+
+
+@functools.cache
+def reduced(cls, weighted, masked):
+    """Ours, our totals and Keras's for every reduction, by one compiled program."""
+    rng = np.random.default_rng(1)
+    shape = {"none": None, "samples": (3, 1), "steps": (3, 5)}[weighted]
+    weight = None if shape is None else rng.random(shape).astype("float32")
+    mask = rng.random((3, 5)) < 0.6 if masked else None
+
+    @jax.jit
+    def program(*given):
+        found = {}
+        for reduction in REDUCTIONS:
+            loss = cls(reduction=reduction)
+            total = None if reduction in (None, "none") else loss.total(*given)
+            found[str(reduction)] = loss(*given), total, keras_value(loss, *given, reduction)
+        return found
+
+    return program(*data(cls(), (3, 5, 4)), weight, mask)
 
 
 @pytest.mark.parametrize("reduction", REDUCTIONS, ids=str)
@@ -109,19 +159,12 @@ def test_values_and_gradients_equal_keras(loss, shape):
     ids=lambda c: c.__name__,
 )
 def test_reductions_equal_keras(loss, reduction, weighted, masked):
-    loss = loss(reduction=reduction)
-    y_true, y_pred = data(loss, (3, 5, 4))
-    rng = np.random.default_rng(1)
-    shape = {"none": None, "samples": (3, 1), "steps": (3, 5)}[weighted]
-    weight = None if shape is None else rng.random(shape).astype("float32")
-    mask = rng.random((3, 5)) < 0.6 if masked else None
-    value = loss(y_true, y_pred, weight, mask)
-    expected = keras_value(loss, y_true, y_pred, weight, mask, reduction)
+    value, total, expected = reduced(loss, weighted, masked)[str(reduction)]
     if reduction in (None, "none"):
         assert value.shape == (3, 5)
     np.testing.assert_allclose(value, expected, rtol=1e-5)
     if reduction not in (None, "none"):
-        numerator, denominator = loss.total(y_true, y_pred, weight, mask)
+        numerator, denominator = np.asarray(total)
         np.testing.assert_allclose(numerator / denominator, expected, rtol=1e-5)
 
 
@@ -141,8 +184,9 @@ def test_padded_batches_add_up(reduction):
     loss = losses.SparseCategoricalCrossentropy(reduction=reduction, ignore_class=2)
     y_true, y_pred = data(loss, (7, 5, 4))
     weight = np.random.default_rng(2).random(7).astype("float32")
-    whole = loss(y_true, y_pred, weight)
+    whole = jax.jit(loss)(y_true, y_pred, weight)
     numerator = denominator = 0.0
+    total = jax.jit(lambda *given: loss.total(*given[:3], mask=given[3]))
     for start in range(0, 7, 3):
         rows = slice(start, start + 3)
         missing = 3 - len(y_true[rows])
@@ -155,7 +199,7 @@ def test_padded_batches_add_up(reduction):
         mask = np.arange(3) < 3 - missing
         parts[0] = np.nan_to_num(parts[0])
         parts[2] = np.nan_to_num(parts[2])
-        n, d = loss.total(*parts, mask=mask)
+        n, d = np.asarray(total(*parts, mask))
         numerator, denominator = numerator + n, denominator + d
     np.testing.assert_allclose(numerator / denominator, whole, rtol=1e-5)
 
@@ -169,13 +213,12 @@ def test_weights_of_samples_reach_their_time_steps():
 def test_nothing_valid_is_zero_with_zero_gradients():
     loss = losses.MeanSquaredError()
     mask = np.zeros(2, bool)
-    value, gradient = jax.value_and_grad(lambda p: loss(np.zeros((2, 1)), p, mask=mask))(
-        jnp.ones((2, 1))
-    )
+    run = jax.jit(jax.value_and_grad(lambda p: loss(np.zeros((2, 1)), p, mask=mask)))
+    value, gradient = run(np.ones((2, 1), "float32"))
     assert float(value) == 0
     assert np.array_equal(gradient, np.zeros((2, 1)))
     ignoring = losses.SparseCategoricalCrossentropy(ignore_class=0)
-    assert float(ignoring([0, 0], np.ones((2, 3)))) == 0
+    assert float(jax.jit(lambda p: ignoring([0, 0], p))(np.ones((2, 3)))) == 0
 
 
 def test_a_loss_of_one_number_takes_weights():
@@ -190,23 +233,22 @@ def test_a_loss_of_one_number_takes_weights():
 def test_extreme_predictions_have_finite_values_and_gradients(loss):
     y_true, _ = data(loss, (4, 3))
     probabilities = not getattr(loss, "from_logits", True) or type(loss).__name__ == "Poisson"
+    run = jax.jit(lambda p: value_and_gradient(loss, y_true, p))
     for value in (0.0, 1.0) if probabilities else (0.0, 1.0, 1e4, -1e4):
         y_pred = np.full((4, 3), value, "float32")
         y_pred[:, 0] = 1.0 if probabilities else -value
-        result, gradient = jax.value_and_grad(lambda p: loss(y_true, p))(y_pred)
+        result, gradient = map(np.asarray, run(y_pred))
         assert np.isfinite(result), value
         assert np.isfinite(gradient).all(), value
 
 
 @pytest.mark.parametrize("loss", LOSSES, ids=repr)
 def test_low_precision_and_transforms(loss):
-    y_true, y_pred = data(loss)
-    value = jax.jit(loss)(y_true, jnp.asarray(y_pred, "bfloat16"))
-    assert value.dtype == "float32"
-    np.testing.assert_allclose(value, loss(y_true, y_pred), rtol=0.1, atol=0.1)
-    each = jax.vmap(lambda t, p: loss.per_sample(t[None], p[None])[0])(y_true, y_pred)
+    found = facts(loss, (6, 4))
+    assert found["low"].dtype == "float32"
+    np.testing.assert_allclose(found["low"], found["value"], rtol=0.1, atol=0.1)
     if getattr(loss, "axis", -1) == -1 and "Hinge" not in type(loss).__name__:
-        np.testing.assert_allclose(each, loss.per_sample(y_true, y_pred), rtol=1e-5, atol=1e-6)
+        np.testing.assert_allclose(found["mapped"], found["each"], rtol=1e-5, atol=1e-6)
 
 
 @pytest.mark.parametrize("loss", LOSSES, ids=repr)
@@ -235,8 +277,10 @@ def test_names_of_keras():
     assert losses.get(losses.Huber) == losses.Huber()
     own = losses.get(lambda t, p: optax.softmax_cross_entropy_with_integer_labels(p, t))
     y_true, y_pred = data(losses.SparseCategoricalCrossentropy(from_logits=True))
-    expected = losses.SparseCategoricalCrossentropy(from_logits=True)(y_true, y_pred)
-    np.testing.assert_allclose(own(y_true, y_pred), expected, rtol=1e-5)
+    loss = losses.SparseCategoricalCrossentropy(from_logits=True)
+    np.testing.assert_allclose(
+        jax.jit(own)(y_true, y_pred), facts(loss, (6, 4))["value"], rtol=1e-5
+    )
 
 
 def test_crossentropy_is_resolved_from_shapes():
@@ -302,40 +346,50 @@ MORE = (
 )
 def test_regions_pairs_and_sequences_equal_keras(loss, make):
     y_true, y_pred = make()
-    each = keras_value(loss, y_true, y_pred, reduction=None)
+
+    @jax.jit
+    def program(y_true, y_pred):
+        each = keras_value(loss, y_true, y_pred, reduction=None)
+        weight = None if each.ndim == 0 else np.linspace(0.5, 2.0, each.size, dtype="float32")
+        weight = None if weight is None else weight.reshape(each.shape)
+        value, gradient = value_and_gradient(loss, y_true, y_pred, weight)
+        return {
+            "each": (loss.per_sample(y_true, y_pred), each),
+            "value": (value, keras_value(loss, y_true, y_pred, weight)),
+            "gradient": (gradient, keras_gradient(loss, y_true, y_pred, weight)),
+            "low": (loss(y_true, y_pred.astype("bfloat16")), loss(y_true, y_pred)),
+        }
+
+    found = jax.tree.map(np.asarray, program(y_true, y_pred))
     # differences of large scaled similarities
-    np.testing.assert_allclose(loss.per_sample(y_true, y_pred), each, rtol=2e-5, atol=1e-5)
-    weight = None if each.ndim == 0 else np.linspace(0.5, 2.0, each.size).reshape(each.shape)
-    value, gradient = jax.jit(jax.value_and_grad(lambda p: loss(y_true, p, weight)))(y_pred)
-    np.testing.assert_allclose(value, keras_value(loss, y_true, y_pred, weight), rtol=1e-5)
+    np.testing.assert_allclose(*found["each"], rtol=2e-5, atol=1e-5)
+    np.testing.assert_allclose(*found["value"], rtol=1e-5)
+    gradient, expected = found["gradient"]
     assert np.isfinite(gradient).all()
-    with keras_rules():
-        made = keras_loss(loss)
-        expected = jax.jit(jax.grad(lambda p: made(y_true, p, weight)))(jnp.asarray(y_pred))
     rows = np.isfinite(expected).all(axis=tuple(range(1, expected.ndim)))
     if type(loss).__name__ != "Circle":  # a class of one sample has no gradient in Keras
         assert rows.all()
     np.testing.assert_allclose(gradient[rows], expected[rows], rtol=1e-4, atol=1e-5)
     assert losses.get(losses.serialize(loss)) == loss
-    low = jax.jit(loss)(y_true, jnp.asarray(y_pred, "bfloat16"))
-    np.testing.assert_allclose(low, loss(y_true, y_pred), rtol=0.1, atol=0.1)
+    np.testing.assert_allclose(*found["low"], rtol=0.1, atol=0.1)
 
 
 def test_functions_of_regions_pairs_and_sequences_equal_keras():
-    labels, rows = unit_rows()
-    others = unit_rows(1)
-    with keras_rules():
-        expected = keras.losses.circle(labels, jnp.asarray(rows), *others, False, 20.0, 0.3)
-    np.testing.assert_allclose(
-        losses.circle(labels, rows, *others, False, 20.0, 0.3), expected, rtol=1e-5
-    )
-    for name in ("dice", "tversky"):
-        y_true, y_pred = regions()
+    labels, others = unit_rows()[0], unit_rows(1)
+
+    @jax.jit
+    def both(rows, y_true, y_pred):
+        found = {"circle": [losses.circle(labels, rows, *others, False, 20.0, 0.3)]}
+        for name in ("dice", "tversky"):
+            found[name] = [getattr(losses, name)(y_true, y_pred, axis=(0, 1))]
         with keras_rules():
-            expected = getattr(keras.losses, name)(y_true, y_pred, axis=(0, 1))
-        np.testing.assert_allclose(
-            getattr(losses, name)(y_true, y_pred, axis=(0, 1)), expected, rtol=1e-5
-        )
+            found["circle"] += [keras.losses.circle(labels, rows, *others, False, 20.0, 0.3)]
+            for name in ("dice", "tversky"):
+                found[name] += [getattr(keras.losses, name)(y_true, y_pred, axis=(0, 1))]
+        return found
+
+    for name, pair in both(unit_rows()[1], *regions()).items():
+        np.testing.assert_allclose(*pair, rtol=1e-5, err_msg=name)
     for name in ("ctc", "dice", "tversky", "circle", "CTC", "Circle"):
         assert type(losses.get(name)).__name__.lower() == name.lower()
 
@@ -354,7 +408,7 @@ def every_alignment(labels, scores):
 def test_ctc_is_the_sum_over_all_alignments():
     labels, scores = sequence_data(frames=4)
     expected = [every_alignment(*pair) for pair in zip(labels, scores, strict=True)]
-    np.testing.assert_allclose(losses.ctc(labels, scores), expected, rtol=1e-5)
+    np.testing.assert_allclose(jax.jit(losses.ctc)(labels, scores), expected, rtol=1e-5)
 
 
 def test_ctc_of_what_cannot_be_is_large_and_finite():
@@ -364,22 +418,34 @@ def test_ctc_of_what_cannot_be_is_large_and_finite():
     hopeless[1] = -np.inf
     hopeless[2, :, 2] = -np.inf
     hopeless[3] = [[1e9, -1e9, 0, 0], [-1e4, 1e4, 0, 0]]
+
+    def summed(scores):
+        each = losses.ctc(labels, scores)
+        return jnp.sum(each), each
+
+    run = jax.jit(jax.value_and_grad(summed, has_aux=True))
     for given in (scores, hopeless):
-        found, gradient = jax.value_and_grad(lambda s: jnp.sum(losses.ctc(labels, s)))(given)
+        (found, each), gradient = run(given)
         assert np.isfinite(found)
-        assert np.isfinite(gradient).all()
-        assert 9e4 < losses.ctc(labels, given)[0] < 2e5  # two labels and a blank in two frames
-    none = losses.ctc(np.zeros((4, 0), "int32"), scores)
-    np.testing.assert_allclose(none, losses.ctc(np.zeros((4, 1), "int32"), scores), rtol=1e-6)
+        assert np.isfinite(np.asarray(gradient)).all()
+        assert 9e4 < np.asarray(each)[0] < 2e5  # two labels and a blank in two frames
+    none, padding = np.zeros((4, 0), "int32"), np.zeros((4, 1), "int32")
+    found = jax.jit(lambda s: [losses.ctc(labels, s) for labels in (none, padding)])(scores)
+    np.testing.assert_allclose(*found, rtol=1e-6)
 
 
 def test_samples_without_a_pair_do_not_count():
     labels, rows = unit_rows()
     loss = losses.Circle()
-    each = loss.per_sample(labels, rows)
+
+    @jax.jit
+    def run(labels, rows):
+        return loss.per_sample(labels, rows), *value_and_gradient(loss, labels, rows)
+
+    each, value, _ = map(np.asarray, run(labels, rows))
     assert float(each[5]) == 0.0  # alone in its class
-    np.testing.assert_allclose(loss(labels, rows), jnp.sum(each) / 5, rtol=1e-6)
-    value, gradient = jax.value_and_grad(lambda p: loss(np.arange(6), p))(rows)
+    np.testing.assert_allclose(value, each.sum() / 5, rtol=1e-6)
+    _, value, gradient = run(np.arange(6, dtype="int32"), rows)
     assert float(value) == 0.0
     assert np.array_equal(gradient, np.zeros_like(rows))
 

@@ -109,7 +109,7 @@ def batches(kind, seed=0, sizes=(4, 4), whole=False):
 
 @functools.cache
 def facts(metric, kind):
-    """All that the tests ask of a metric, by one compiled program."""
+    """All that the tests ask of a metric, and Keras's numbers, by one compiled program."""
     data = list(batches(kind, whole=metric.dtype == "int32"))
     empty = metric.init(jax.ShapeDtypeStruct((4, 4), "float32"))
     stacked = tuple(np.stack(arrays) for arrays in zip(*data, strict=True))
@@ -118,33 +118,52 @@ def facts(metric, kind):
     @jax.jit
     def program(stacked, unknown):
         def scan(*arrays):
-            return jax.lax.scan(lambda s, b: (metric.update(s, *b), None), empty, arrays)[0]
+            def step(state, batch):
+                return (metric.update(state, *batch),) * 2
 
-        whole = scan(*stacked)
+            return jax.lax.scan(step, empty, arrays)[1]
+
+        plain = jax.tree.map(lambda leaf: leaf[-1], scan(*stacked[:2]))
+        # a last batch of weight 0
+        last = (*unknown, jnp.zeros_like(stacked[2][0]))
+        after = scan(*(jnp.concatenate([a, b[None]]) for a, b in zip(stacked, last, strict=True)))
+        whole, weightless = (jax.tree.map(lambda leaf, i=i: leaf[i], after) for i in (1, 2))
         members = jax.vmap(lambda *batch: metric.update(empty, *batch))(*stacked)
         parts = [jax.tree.map(lambda leaf, i=i: leaf[i], members) for i in range(2)]
         together = (a.reshape(-1, *a.shape[2:]) for a in stacked)
-        return {
-            "plain": metric.result(scan(*stacked[:2])),
-            "weighted": metric.result(whole),
-            "empty": metric.result(empty),
+        states = jax.tree.map(lambda *leaves: jnp.stack(leaves), plain, whole, empty)
+        found = {
+            "results": jax.vmap(metric.result)(states),
             "whole": whole,
             "merged": metric.merge(*parts),
             "merged the other way": metric.merge(*parts[::-1]),
             "concatenated": metric.update(empty, *together),
             "masked": metric.update(whole, *unknown, mask=jnp.zeros(4, bool)),
-            "weightless": metric.update(whole, *unknown, jnp.zeros_like(stacked[2][0])),
+            "weightless": weightless,
         }
+        return found | ({} if asks_numbers(metric) else keras_results(metric, stacked))
 
-    return program(stacked, unknown)
+    found = program(stacked, unknown)
+    found |= keras_results(metric, stacked) if asks_numbers(metric) else {}
+    return found | dict(zip(("plain", "weighted", "empty"), found["results"], strict=True))
 
 
-def keras_result(metric, data, weighted):
+def asks_numbers(metric):
+    """Keras's branches on the number of samples need a number."""
+    return getattr(metric, "num_regressors", 0) != 0
+
+
+def keras_results(metric, stacked):
+    plain, weighted = keras_result(metric, stacked[:2]), keras_result(metric, stacked)
+    return {"keras plain": plain, "keras weighted": weighted}
+
+
+def keras_result(metric, stacked):
     with keras_rules():
         made = keras_metric(metric)
-        for y_true, y_pred, weight in data:
-            made.update_state(y_true, y_pred, weight if weighted else None)
-        return np.asarray(made.result())
+        for batch in zip(*stacked, strict=True):
+            made.update_state(*batch)
+        return made.result()
 
 
 def keras_metric(metric):
@@ -158,9 +177,8 @@ def type_of(metric):
 @pytest.mark.parametrize(("metric", "kind"), CASES, ids=IDS)
 def test_results_equal_keras(metric, kind):
     found = facts(metric, kind)
-    data = list(batches(kind, whole=metric.dtype == "int32"))
     for name in ("plain", "weighted"):
-        expected = keras_result(metric, data, name == "weighted")
+        expected = found[f"keras {name}"]
         assert found[name].shape == expected.shape
         np.testing.assert_allclose(found[name], expected, rtol=1e-5, atol=1e-6, err_msg=name)
 
@@ -176,11 +194,15 @@ def test_merging_masks_and_transforms(metric, kind):
 
 def test_batches_of_different_sizes():
     metric, data = metrics.MeanSquaredError(), list(batches(NUMBERS, sizes=(5, 3)))
-    state, update = metric.init(), jax.jit(metric.update)
-    for y_true, y_pred, weight in data:
-        state = update(state, y_true, y_pred, weight)
-    expected = keras_result(metric, data, True)
-    np.testing.assert_allclose(metric.result(state), expected, rtol=1e-5)
+
+    @jax.jit
+    def both(*stacked):
+        state = metric.init()
+        for batch in zip(*stacked, strict=True):
+            state = metric.update(state, *batch)
+        return metric.result(state), keras_result(metric, stacked)
+
+    np.testing.assert_allclose(*both(*zip(*data, strict=True)), rtol=1e-5)
 
 
 def close(a, b, dtype="float32"):
@@ -203,20 +225,21 @@ def test_values_and_configuration(metric, kind):
 @pytest.mark.parametrize("metric", [metrics.Mean(), metrics.Sum()], ids=repr)
 def test_mean_and_sum_equal_keras(metric):
     rng = np.random.default_rng(0)
-    for shape, weight_shape in (
-        ((4,), None),
-        ((4,), (4,)),
-        ((4, 3), (4,)),
-        ((4, 3), (4, 3)),
-        ((), None),
-    ):
-        values = rng.random(shape).astype("float32")
-        weight = None if weight_shape is None else rng.random(weight_shape).astype("float32")
-        state = jax.jit(metric.update)(metric.init(), values, weight)
+    shapes = ((4,), None), ((4,), (4,)), ((4, 3), (4,)), ((4, 3), (4, 3)), ((), None)
+    data = [
+        [None if shape is None else rng.random(shape).astype("float32") for shape in pair]
+        for pair in shapes
+    ]
+
+    def pair(values, weight):
+        found = metric.result(metric.update(metric.init(), values, weight))
         with keras_rules():
             made = type_of(metric)()
             made.update_state(values, weight)
-            np.testing.assert_allclose(metric.result(state), made.result(), rtol=1e-5)
+            return found, made.result()
+
+    for found, expected in jax.jit(lambda data: [pair(*given) for given in data])(data):
+        np.testing.assert_allclose(found, expected, rtol=1e-5)
 
 
 def test_names_of_keras():
@@ -230,17 +253,23 @@ def test_names_of_keras():
 def test_tables_of_images_take_weights_of_samples():
     y_true, y_pred = np.array([[[0, 1], [1, 1]], [[0, 0], [1, 0]]]), np.ones((2, 2, 2), int)
     metric = metrics.MeanIoU(2, dtype="float32")
-    first = metric.update(metric.init(), y_true[:1], y_pred[:1])
+
+    @jax.jit
+    def run(y_true, y_pred, sample_weight=None, mask=None):
+        state = metric.update(metric.init(), y_true, y_pred, sample_weight, mask)
+        return metric.result(state), state["total_confusion_matrix"]
+
+    first, _ = run(y_true[:1], y_pred[:1])
     for options in ({"sample_weight": np.array([1.0, 0.0])}, {"mask": np.array([True, False])}):
-        state = metric.update(metric.init(), y_true, y_pred, **options)
-        np.testing.assert_array_equal(state["total_confusion_matrix"], [[0, 1], [0, 3]])
-        np.testing.assert_allclose(metric.result(state), metric.result(first))
+        found, table = run(y_true, y_pred, **options)
+        np.testing.assert_array_equal(table, [[0, 1], [0, 3]])
+        np.testing.assert_allclose(found, first)
 
 
 def test_scores_of_zero_are_caught_by_the_first_threshold():
     for metric in (metrics.SensitivityAtSpecificity(0.0), metrics.RecallAtPrecision(0.5, 3)):
-        found = metric.update(metric.init(), [0, 1], [0.0, 0.0])
-        assert float(metric.result(found)) == 1.0
+        found = jax.jit(metric.update)(metric.init(), [0, 1], [0.0, 0.0])
+        assert float(jax.jit(metric.result)(found)) == 1.0
 
 
 def test_sequences_with_masks():
@@ -248,10 +277,16 @@ def test_sequences_with_masks():
     y_true, y_pred = rng.integers(0, 4, (3, 5)), rng.random((3, 5, 4)).astype("float32")
     mask = rng.random((3, 5)) < 0.5
     for metric in (metrics.SparseCategoricalAccuracy(), metrics.SparseCategoricalCrossentropy()):
-        update = jax.jit(metric.update)
-        state = update(metric.init(), y_true, y_pred, mask=mask)
-        valid = update(metric.init(), y_true[mask], y_pred[mask])
-        np.testing.assert_allclose(metric.result(state), metric.result(valid), rtol=1e-5)
+
+        @jax.jit
+        def both(*valid, metric=metric):
+            states = (
+                metric.update(metric.init(), y_true, y_pred, mask=mask),
+                metric.update(metric.init(), *valid),
+            )
+            return [metric.result(state) for state in states]
+
+        np.testing.assert_allclose(*both(y_true[mask], y_pred[mask]), rtol=1e-5)
 
 
 def test_ignored_classes_do_not_count():
@@ -264,9 +299,14 @@ def test_ignored_classes_do_not_count():
     wrapped = metrics.get(loss)
     for one in (metric, wrapped):
         mask = np.array([True, True, True, False])
+
+        @jax.jit
+        def both(mask, one=one):
+            state = one.update(one.init(), y_true, y_pred, mask=mask)
+            return one.result(state), loss(y_true, y_pred, mask=mask)
+
         for m in (None, mask):
-            state = jax.jit(one.update)(one.init(), y_true, y_pred, mask=m)
-            np.testing.assert_allclose(one.result(state), loss(y_true, y_pred, mask=m), rtol=1e-5)
+            np.testing.assert_allclose(*both(m), rtol=1e-5)
 
 
 def test_names():

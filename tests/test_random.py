@@ -23,9 +23,10 @@ ROWS = (
     ("dropout", (X, 0.4), {"noise_shape": (None, 1)}),
     ("dropout", (X, 1.0), {}),
     ("shuffle", (X,), {"axis": 1}),
-    ("gamma", ((3,), 1.5), {}),
-    ("beta", ((3,), 1.5, 0.7), {}),
-    ("binomial", ((3,), 9, 0.4), {}),
+    # of one shape in this file: these take seconds to compile
+    ("gamma", ((4000,), 1.5), {}),
+    ("beta", ((4000,), 1.5, 0.7), {}),
+    ("binomial", ((4000,), 9, 0.4), {}),
 )
 NAMES = sorted({name for name, _, _ in ROWS})
 
@@ -40,8 +41,8 @@ def test_every_function_of_keras_has_a_row():
 def test_an_integer_gives_the_numbers_of_keras(name, args, options):
     for seed in (0, 7, 2**31 + 1):
         ours = getattr(fk.random, name)(*args, **options, seed=seed)
-        with jax.numpy_dtype_promotion("standard"), jax.numpy_rank_promotion("allow"):
-            theirs = getattr(keras.random, name)(*args, **options, seed=np.uint32(seed).item())
+        # under our rules of promotion, which it follows here: so both share JAX's programs
+        theirs = getattr(keras.random, name)(*args, **options, seed=np.uint32(seed).item())
         assert ours.dtype == theirs.dtype
         np.testing.assert_allclose(ours, theirs, 1e-5, 1e-6)
 
@@ -92,5 +93,6 @@ def test_distributions():
         "binomial": (fk.random.binomial(shape, 10, 0.5, seed=key), 5.0, 2.5**0.5),
     }
     for name, (drawn, mean, deviation) in means.items():
+        drawn = np.asarray(drawn)
         assert abs(float(drawn.mean()) - mean) < 0.08 * deviation, name
         assert abs(float(drawn.std()) / deviation - 1) < 0.08, name

@@ -1,5 +1,7 @@
 """Activations, initializers, regularizers, constraints and random numbers, against Keras and JAX."""
 
+import functools
+
 import jax
 import jax.numpy as jnp
 import numpy as np
@@ -29,24 +31,44 @@ ACTIVATIONS = [
 ]
 
 
+ROWS = 12  # of a compiled program
+
+
+@functools.cache
+def activation_facts(part):
+    """Values and gradients of some rows, ours and Keras's, by one compiled program."""
+
+    def both(function, x, options):
+        slope = jax.grad(lambda x: jnp.sum(jnp.sin(function(x, **options))))
+        return function(x, **options), slope(x)
+
+    @jax.jit
+    def program(x):
+        rows = ACTIVATIONS[part * ROWS : (part + 1) * ROWS]
+        found = [both(getattr(fk.activations, name), x, options) for name, options in rows]
+        with keras_rules():
+            expected = [both(getattr(keras.activations, name), x, given) for name, given in rows]
+        return list(zip(found, expected, strict=True))
+
+    return program(X)
+
+
 @pytest.mark.parametrize(("name", "options"), ACTIVATIONS, ids=lambda v: str(v)[:40])
 def test_activations_equal_keras(name, options):
-    ours, theirs = getattr(fk.activations, name), getattr(keras.activations, name)
-    value = ours(X, **options)
-    gradient = jax.grad(lambda x: jnp.sum(jnp.sin(ours(x, **options))))(X)
-    with keras_rules():
-        expected = theirs(X, **options)
-        slope = jax.grad(lambda x: jnp.sum(jnp.sin(theirs(x, **options))))(X)
+    ours, index = getattr(fk.activations, name), ACTIVATIONS.index((name, options))
+    (value, gradient), (expected, slope) = activation_facts(index // ROWS)[index % ROWS]
     np.testing.assert_allclose(value, expected, rtol=1e-5, atol=1e-6)
     np.testing.assert_allclose(gradient, slope, rtol=1e-4, atol=1e-5)
-    assert ours(jnp.asarray(X, "bfloat16"), **options).dtype == jnp.bfloat16
+    low = jax.eval_shape(lambda x: ours(x, **options), jax.ShapeDtypeStruct((6, 8), "bfloat16"))
+    assert low.dtype == jnp.bfloat16
     config = fk.activations.serialize(ours)
     assert fk.activations.deserialize(config) is ours
 
 
 def test_sparsemax_is_the_projection_on_the_simplex():
     """Keras's own numbers do not sum to 1; see the docstring."""
-    value = np.asarray(fk.activations.sparsemax(X))
+    both = jax.jit(lambda x: (fk.activations.sparsemax(x), fk.activations.sparsemax(x.T, axis=0)))
+    value, across = map(np.asarray, both(X))
     np.testing.assert_allclose(value.sum(-1), 1.0, rtol=1e-5)
     for row, found in zip(X, value, strict=True):
         low, high = row.min() - 1, row.max()
@@ -54,7 +76,7 @@ def test_sparsemax_is_the_projection_on_the_simplex():
             middle = (low + high) / 2
             low, high = (middle, high) if np.maximum(row - middle, 0).sum() > 1 else (low, middle)
         np.testing.assert_allclose(found, np.maximum(row - low, 0), atol=1e-5)
-    np.testing.assert_allclose(fk.activations.sparsemax(X.T, axis=0), value.T, atol=1e-6)
+    np.testing.assert_allclose(across, value.T, atol=1e-6)
 
 
 def test_names_of_activations():
@@ -121,13 +143,23 @@ WINDOWS = ("hann", "hamming", "blackman", "boxcar", "nuttall", "blackmanharris",
 )
 def test_kernels_of_the_fourier_transform_equal_keras(window):
     window = np.linspace(0.5, 1.0, 6).astype("float32") if window == "own" else window
-    for side, scaling, periodic in (("real", "density", False), ("imag", "spectrum", True)):
-        arguments = (side, window, scaling, periodic)
-        found = fk.initializers.STFT(*arguments)(KEY, (6, 1, 5))
-        with keras_rules():
-            expected = keras.initializers.STFT(*arguments)((6, 1, 5), "float32")
-        np.testing.assert_allclose(found, expected, rtol=1e-5, atol=1e-6)
-    low = fk.initializers.STFT("real", window, None)(KEY, (6, 3, 4), "bfloat16")
+
+    @jax.jit
+    def both():
+        found = []
+        for side, scaling, periodic in (("real", "density", False), ("imag", "spectrum", True)):
+            arguments = (side, window, scaling, periodic)
+            made = fk.initializers.STFT(*arguments)(KEY, (6, 1, 5))
+            with keras_rules():
+                expected = keras.initializers.STFT(*arguments)((6, 1, 5), "float32")
+            found.append((made, expected))
+        return found
+
+    for pair in both():
+        np.testing.assert_allclose(*pair, rtol=1e-5, atol=1e-6)
+    low = jax.eval_shape(
+        lambda: fk.initializers.STFT("real", window, None)(KEY, (6, 3, 4), "bfloat16")
+    )
     assert (low.dtype, low.shape) == ("bfloat16", (6, 3, 4))
 
 
@@ -173,12 +205,23 @@ REGULARIZERS = [
 ]
 
 
+def ours_and_theirs(mine, theirs):
+    """Both numbers at X, by one compiled program."""
+
+    def both(x):
+        found = mine(x)
+        with keras_rules():
+            return found, theirs(x)
+
+    return jax.jit(both)(X)
+
+
 @pytest.mark.parametrize(("name", "options"), REGULARIZERS, ids=lambda v: str(v))
 def test_regularizers_equal_keras(name, options):
     ours = getattr(fk.regularizers, name)(**options)
-    with keras_rules():
-        expected = getattr(keras.regularizers, name)(**options)(X)
-    np.testing.assert_allclose(ours(X), expected, rtol=1e-5)
+    np.testing.assert_allclose(
+        *ours_and_theirs(ours, getattr(keras.regularizers, name)(**options)), rtol=1e-5
+    )
     assert fk.regularizers.deserialize(fk.regularizers.serialize(ours)) == ours
     with pytest.raises(ValueError, match=r"finite|rows"):
         getattr(fk.regularizers, name)(**{k: -1.0 for k in options})
@@ -188,8 +231,10 @@ def test_orthogonal_columns_are_the_rows_of_the_transpose():
     """Keras's mode "columns" fails on matrices that are not square; see the docstring."""
     rows = fk.regularizers.OrthogonalRegularizer(0.5, "rows")
     columns = fk.regularizers.OrthogonalRegularizer(0.5, "columns")
-    np.testing.assert_allclose(columns(X), rows(X.T), rtol=1e-6)
-    assert float(columns(np.eye(4, dtype="float32"))) == 0.0
+    both = jax.jit(lambda x, eye: (columns(x), rows(x.T), columns(eye)))
+    *found, nothing = both(X, np.eye(4, dtype="float32"))
+    np.testing.assert_allclose(*found, rtol=1e-6)
+    assert float(nothing) == 0.0
 
 
 CONSTRAINTS = [
@@ -203,11 +248,10 @@ CONSTRAINTS = [
 @pytest.mark.parametrize(("name", "options"), CONSTRAINTS, ids=[n for n, _ in CONSTRAINTS])
 def test_constraints_equal_keras(name, options):
     ours = getattr(fk.constraints, name)(**options)
-    with keras_rules():
-        expected = getattr(keras.constraints, name)(**options)(X)
-    np.testing.assert_allclose(ours(X), expected, rtol=1e-5, atol=1e-6)
+    pair = ours_and_theirs(ours, getattr(keras.constraints, name)(**options))
+    np.testing.assert_allclose(*pair, rtol=1e-5, atol=1e-6)
     assert fk.constraints.deserialize(fk.constraints.serialize(ours)) == ours
-    assert np.isfinite(ours(np.zeros((2, 2), "float32"))).all()
+    assert np.isfinite(np.asarray(jax.jit(ours)(0 * X))).all()
 
 
 def test_keys_are_derived_as_jax_derives_them():

@@ -1,22 +1,21 @@
-"""Functions of arrays as layers, and the operators of symbolic tensors.
+"""Functions of arrays as layers.
 
 `Op` is a function that also takes symbolic tensors: there it records a call of an `Operation`, a
-layer without weights. `KerasTensor` is a symbolic tensor whose operators are such functions.
+layer without weights. `unary` and `binary` make one out of a function of jax.numpy.
 """
 
 from __future__ import annotations
 
 import dataclasses
 from collections.abc import Callable, Mapping
-from types import MappingProxyType
 from typing import Any, ClassVar
 
 import jax.numpy as jnp
 
 from fkeras.engine.calls import symbolic_arguments
 from fkeras.engine.config import option
-from fkeras.engine.layer import Layer, snake_case
-from fkeras.engine.node import SymbolicTensor
+from fkeras.engine.layer import Layer
+from fkeras.engine.naming import snake_case
 from fkeras.engine.serialization import encode, resolve
 
 
@@ -145,30 +144,41 @@ def lift(function: Callable, *, elementwise: bool = False, name: str | None = No
     return Op(found, function, elementwise, builtin=False)
 
 
-def _getitem(x: Any, *entries: Any) -> Any:
-    """x[...] with slices written as {"slice": [start, stop, step]}."""
-    return x[tuple(_from_entry(e) for e in entries)]
-
-
-def _from_entry(entry: Any) -> Any:
-    if isinstance(entry, Mapping):
-        return slice(*entry["slice"]) if "slice" in entry else ...
-    return entry
-
-
-def _to_entry(entry: Any) -> Any:
-    if isinstance(entry, slice):
-        return {"slice": [entry.start, entry.stop, entry.step]}
-    return {"ellipsis": True} if entry is Ellipsis else entry
-
-
 def to_array(x: Any) -> Any:
     """x, as an array where it is a list; a number keeps its weak type."""
     return jnp.asarray(x) if isinstance(x, list | tuple) else x
 
 
-def unary(name: str, function: Callable, doc: str) -> Op:
+def described(doc: str, arguments: str, example: str, shown: str) -> str:
+    """The docstring of an operation: what it computes, its arguments, a call and what it prints.
+
+    Args:
+        doc: the first line.
+        arguments: a line for each argument, "x: an array."
+        example: a call of a function of `fk.ops`, without that.
+        shown: what it prints.
+
+    Example:
+        >>> print(described("-x.", "x: an array.", "negative(3)", "-3").splitlines()[-2].strip())
+        >>> print(fk.ops.negative(3))
+    """
+    tail = "".join(f"        {line}\n" for line in shown.splitlines())
+    args = "".join(f"        {line}\n" for line in arguments.splitlines())
+    return (
+        f"{doc}\n\n    Args:\n{args}\n    Example:\n        >>> import fkeras as fk\n"
+        f"        >>> print(fk.ops.{example})\n{tail}    "
+    )
+
+
+def unary(name: str, function: Callable, doc: str, example: str = "", shown: str = "") -> Op:
     """The function of one array `x`, element by element, as an operation.
+
+    Args:
+        name: its name in `fk.ops`.
+        function: the function of an array.
+        doc: the whole docstring, or its first line where an example follows.
+        example: a call, as `described` takes it.
+        shown: what it prints.
 
     Example:
         >>> unary("double", lambda x: 2 * x, "2 * x.")(x=3)
@@ -178,12 +188,29 @@ def unary(name: str, function: Callable, doc: str) -> Op:
     def compute(x: Any) -> Any:
         return function(to_array(x))
 
-    compute.__doc__ = doc
+    args = "x: an array of any shape."
+    compute.__doc__ = described(doc, args, example, shown) if example else doc
     return Op(name, compute, elementwise=True)
 
 
-def binary(name: str, function: Callable, doc: str, *, elementwise: bool = True) -> Op:
-    """The function of two arrays `x1` and `x2`, element by element, as an operation.
+def binary(
+    name: str,
+    function: Callable,
+    doc: str,
+    example: str = "",
+    shown: str = "",
+    *,
+    elementwise: bool = True,
+) -> Op:
+    """The function of two arrays `x1` and `x2` as an operation.
+
+    Args:
+        name: its name in `fk.ops`.
+        function: the function of two arrays.
+        doc: the whole docstring, or its first line where an example follows.
+        example: a call, as `described` takes it.
+        shown: what it prints.
+        elementwise: whether it works element by element; see `Op`.
 
     Example:
         >>> binary("both", lambda a, b: a + b, "x1 + x2.")(x1=1, x2=2)
@@ -193,173 +220,7 @@ def binary(name: str, function: Callable, doc: str, *, elementwise: bool = True)
     def compute(x1: Any, x2: Any) -> Any:
         return function(to_array(x1), to_array(x2))
 
-    compute.__doc__ = doc
+    second = "x2: an array; the two broadcast." if elementwise else "x2: an array."
+    args = f"x1: an array.\n{second}"
+    compute.__doc__ = described(doc, args, example, shown) if example else doc
     return Op(name, compute, elementwise=elementwise)
-
-
-def _matmul(a: Any, b: Any) -> Any:
-    # 8-bit integers overflow at once: Keras sums them in 32 bits
-    bytes_only = all(getattr(x, "dtype", None) == jnp.int8 for x in (a, b))
-    return jnp.matmul(a, b, preferred_element_type="int32" if bytes_only else None)
-
-
-# the functions behind the operators; fkeras.ops has them under the same names
-add = binary("add", jnp.add, "x1 + x2, element by element.")
-subtract = binary("subtract", jnp.subtract, "x1 - x2, element by element.")
-multiply = binary("multiply", jnp.multiply, "x1 * x2, element by element.")
-true_divide = binary("true_divide", jnp.true_divide, "x1 / x2, element by element.")
-floor_divide = binary("floor_divide", jnp.floor_divide, "floor(x1 / x2), element by element.")
-mod = binary("mod", jnp.mod, "The remainder of x1 / x2, with the sign of x2.")
-power = binary("power", jnp.power, "x1 ** x2, element by element.")
-matmul = binary("matmul", _matmul, "The matrix product of x1 and x2.", elementwise=False)
-negative = unary("negative", jnp.negative, "x with the other sign.")
-absolute = unary("absolute", jnp.absolute, "The absolute value of x.")
-less = binary("less", jnp.less, "x1 < x2, element by element.")
-less_equal = binary("less_equal", jnp.less_equal, "x1 <= x2, element by element.")
-greater = binary("greater", jnp.greater, "x1 > x2, element by element.")
-greater_equal = binary("greater_equal", jnp.greater_equal, "x1 >= x2, element by element.")
-equal = binary("equal", jnp.equal, "x1 == x2, element by element.")
-not_equal = binary("not_equal", jnp.not_equal, "x1 != x2, element by element.")
-logical_and = binary("logical_and", jnp.logical_and, "Whether both x1 and x2 are not zero.")
-logical_or = binary("logical_or", jnp.logical_or, "Whether x1 or x2 is not zero.")
-logical_xor = binary("logical_xor", jnp.logical_xor, "Whether one of x1 and x2 is not zero.")
-logical_not = unary("logical_not", jnp.logical_not, "Whether x is zero.")
-getitem = Op("getitem", _getitem)
-# NumPy's names of the operators, as it asks for them in `array + tensor`
-_UFUNCS = MappingProxyType(
-    {
-        "add": add,
-        "subtract": subtract,
-        "multiply": multiply,
-        "divide": true_divide,
-        "floor_divide": floor_divide,
-        "remainder": mod,
-        "power": power,
-        "matmul": matmul,
-        "less": less,
-        "less_equal": less_equal,
-        "greater": greater,
-        "greater_equal": greater_equal,
-        "bitwise_and": logical_and,
-        "bitwise_or": logical_or,
-        "bitwise_xor": logical_xor,
-    }
-)
-
-
-class KerasTensor(SymbolicTensor):
-    """A symbolic value with operators: `x + y`, `x @ w`, `x[:, 0]` record nodes.
-
-    `==` and `!=` compare identity, as the hash does; `fk.ops.equal` compares elements.
-
-    Example:
-        >>> import fkeras as fk
-        >>> x = fk.Input((3, 4))
-        >>> (2 * x[:, 0] + 1).shape
-        (None, 4)
-    """
-
-    __slots__ = ()
-
-    def __array_ufunc__(self, ufunc: Any, method: str, *inputs: Any, **options: Any) -> Any:
-        name = ufunc.__name__
-        if name not in _UFUNCS or method != "__call__" or options:
-            raise self._refuse(
-                f"np.{name}",
-                f"fk.ops.{name}(x) where fk.ops has it, otherwise fk.ops.lift(jnp.{name})(x)",
-            )
-        return _UFUNCS[name](*inputs)
-
-    def __add__(self, other: Any) -> Any:
-        return add(self, other)
-
-    def __radd__(self, other: Any) -> Any:
-        return add(other, self)
-
-    def __sub__(self, other: Any) -> Any:
-        return subtract(self, other)
-
-    def __rsub__(self, other: Any) -> Any:
-        return subtract(other, self)
-
-    def __mul__(self, other: Any) -> Any:
-        return multiply(self, other)
-
-    def __rmul__(self, other: Any) -> Any:
-        return multiply(other, self)
-
-    def __truediv__(self, other: Any) -> Any:
-        return true_divide(self, other)
-
-    def __rtruediv__(self, other: Any) -> Any:
-        return true_divide(other, self)
-
-    def __floordiv__(self, other: Any) -> Any:
-        return floor_divide(self, other)
-
-    def __rfloordiv__(self, other: Any) -> Any:
-        return floor_divide(other, self)
-
-    def __mod__(self, other: Any) -> Any:
-        return mod(self, other)
-
-    def __rmod__(self, other: Any) -> Any:
-        return mod(other, self)
-
-    def __pow__(self, other: Any) -> Any:
-        return power(self, other)
-
-    def __rpow__(self, other: Any) -> Any:
-        return power(other, self)
-
-    def __matmul__(self, other: Any) -> Any:
-        return matmul(self, other)
-
-    def __rmatmul__(self, other: Any) -> Any:
-        return matmul(other, self)
-
-    def __neg__(self) -> Any:
-        return negative(self)
-
-    def __abs__(self) -> Any:
-        return absolute(self)
-
-    def __invert__(self) -> Any:
-        return logical_not(self)
-
-    def __and__(self, other: Any) -> Any:
-        return logical_and(self, other)
-
-    def __rand__(self, other: Any) -> Any:
-        return logical_and(other, self)
-
-    def __or__(self, other: Any) -> Any:
-        return logical_or(self, other)
-
-    def __ror__(self, other: Any) -> Any:
-        return logical_or(other, self)
-
-    def __xor__(self, other: Any) -> Any:
-        return logical_xor(self, other)
-
-    def __rxor__(self, other: Any) -> Any:
-        return logical_xor(other, self)
-
-    def __lt__(self, other: Any) -> Any:
-        return less(self, other)
-
-    def __le__(self, other: Any) -> Any:
-        return less_equal(self, other)
-
-    def __gt__(self, other: Any) -> Any:
-        return greater(self, other)
-
-    def __ge__(self, other: Any) -> Any:
-        return greater_equal(self, other)
-
-    def __getitem__(self, index: Any) -> Any:
-        entries = index if isinstance(index, tuple) else (index,)
-        return getitem(self, *(_to_entry(e) for e in entries))
-
-    def __iter__(self) -> Any:
-        raise self._refuse("a loop", "[x[i] for i in range(n)] with a number n that you know")

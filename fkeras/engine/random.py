@@ -170,7 +170,8 @@ def _drawn(key: jax.Array, shape: tuple[int, ...], transform: Any, dtype: Any) -
     padded = np.zeros(_PIECE, np.uint32)
     for place, bits in _host_pieces(words, out.size):
         padded[: len(bits)] = bits  # one program for every shape
-        out[place] = np.asarray(_piece(transform, padded))[: len(bits)]
+        with jax.ensure_compile_time_eval():  # inside somebody's trace too
+            out[place] = np.asarray(_piece(transform, padded))[: len(bits)]
     return jax.device_put(out.reshape(shape).astype(jnp.dtype(dtype)))
 
 

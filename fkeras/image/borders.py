@@ -60,8 +60,9 @@ def pad_images(
 
     Example:
         >>> import jax.numpy as jnp
-        >>> pad_images(jnp.ones((15, 25, 3)), 2, 3, target_height=20, target_width=30).shape
-        (20, 30, 3)
+        >>> pad_images(jnp.ones((1, 2, 1)), 1, 0, target_height=2, target_width=3)[..., 0]
+        Array([[0., 0., 0.],
+               [1., 1., 0.]], dtype=float32)
     """
     rows = ("top_padding", "bottom_padding", "target_height")
     columns = ("left_padding", "right_padding", "target_width")

@@ -19,6 +19,9 @@ _LUMA = (0.2989, 0.5870, 0.1140)
 def precise(dtype: Any) -> Any:
     """The dtype to compute in: float32, or float64 for such arrays.
 
+    Args:
+        dtype: the dtype of the images.
+
     Example:
         >>> precise("uint8"), precise("bfloat16")
         ('float32', 'float32')
@@ -30,6 +33,12 @@ def channels_of(
     function: str, images: Any, data_format: str | None, *counts: int
 ) -> tuple[jax.Array, int]:
     """Images and the axis of their channels, whose number is checked.
+
+    Args:
+        function: its name, for the message.
+        images: (b, h, w, c) or (h, w, c); the channels before h where they come first.
+        data_format: "channels_last" (None means the same) or "channels_first".
+        *counts: the numbers of channels that are allowed.
 
     Raises:
         ValueError: for another rank, or another number of channels than one of `counts`.

@@ -14,6 +14,10 @@ from fkeras.image.sampling import FILL_MODES, INTERPOLATIONS, sample
 def grid(height: int, width: int) -> tuple[jax.Array, jax.Array]:
     """The coordinates (y, x) of each pixel, as two arrays (1, h, w).
 
+    Args:
+        height: the rows.
+        width: the columns.
+
     Example:
         >>> y, x = grid(2, 3)
         >>> x
@@ -99,6 +103,9 @@ def warp_by_matrix(
 
 def matrix_of(transform: jax.Array) -> jax.Array:
     """The matrices (b, 3, 3) of transforms (b, 8), whose last entry is 1.
+
+    Args:
+        transform: (b, 8), as `affine_transform` takes it.
 
     Example:
         >>> import jax.numpy as jnp

@@ -11,6 +11,12 @@ import jax.numpy as jnp
 def data_format_of(data_format: str | None) -> str:
     """Checks a data format; None means "channels_last".
 
+    Args:
+        data_format: "channels_last", "channels_first" or None.
+
+    Raises:
+        ValueError: for another word.
+
     Example:
         >>> data_format_of(None)
         'channels_last'
@@ -22,6 +28,11 @@ def data_format_of(data_format: str | None) -> str:
 
 def one_of(argument: str, value: object, *words: str) -> str:
     """Checks that a value is one of several words.
+
+    Args:
+        argument: its name, for the message.
+        value: what was given.
+        *words: what may be given.
 
     Raises:
         ValueError: where it is none of them.
@@ -40,6 +51,10 @@ def one_of(argument: str, value: object, *words: str) -> str:
 
 def image_axes(ndim: int, data_format: str | None = None) -> tuple[int, int, int]:
     """The axes of height, width and channels, of one image or a batch, counted from 0.
+
+    Args:
+        ndim: how many axes the images have: 3, or 4 with the batch.
+        data_format: "channels_last" (None means the same) or "channels_first".
 
     Raises:
         ValueError: where there are not three axes, or four with the batch.
@@ -61,6 +76,10 @@ def image_axes(ndim: int, data_format: str | None = None) -> tuple[int, int, int
 
 def image_size(images: jax.Array, data_format: str | None = None) -> tuple[int, int]:
     """Height and width.
+
+    Args:
+        images: (b, h, w, c) or (h, w, c); the channels before h where they come first.
+        data_format: "channels_last" (None means the same) or "channels_first".
 
     Example:
         >>> import jax.numpy as jnp

@@ -39,8 +39,8 @@ def extract_patches(
 
     Example:
         >>> import jax.numpy as jnp
-        >>> extract_patches(jnp.ones((2, 20, 20, 3)), (5, 5)).shape
-        (2, 4, 4, 75)
+        >>> extract_patches(jnp.arange(8).reshape(2, 4, 1), (2, 2)).tolist()
+        [[[0, 1, 4, 5], [2, 3, 6, 7]]]
     """
     rank = 3 if isinstance(size, tuple | list) and len(size) == 3 else 2
     return _patches(images, rank, size, strides, dilation_rate, padding, data_format)
@@ -72,8 +72,8 @@ def extract_patches_3d(
 
     Example:
         >>> import jax.numpy as jnp
-        >>> extract_patches_3d(jnp.ones((10, 10, 10, 3)), 3).shape
-        (3, 3, 3, 81)
+        >>> extract_patches_3d(jnp.arange(16).reshape(2, 2, 4, 1), 2).tolist()
+        [[[[0, 1, 4, 5, 8, 9, 12, 13], [2, 3, 6, 7, 10, 11, 14, 15]]]]
     """
     return _patches(volumes, 3, size, strides, dilation_rate, padding, data_format)
 

@@ -149,6 +149,10 @@ def cut(batch: jax.Array, part: tuple[int, int, int, int], fill_value: Any = 0.0
 def as_dtype(x: jax.Array, dtype: Any) -> jax.Array:
     """Numbers in a dtype; integers are rounded, and stop at the ends of their range.
 
+    Args:
+        x: floating array of any shape.
+        dtype: the dtype.
+
     Example:
         >>> import jax.numpy as jnp
         >>> as_dtype(jnp.array([-3.0, 1.6, 300.0]), "uint8")

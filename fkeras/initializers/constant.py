@@ -14,11 +14,11 @@ from fkeras.initializers.initializer import Initializer, full
 
 
 class Zeros(Initializer):
-    """Zeros.
+    """0 everywhere, whatever the key.
 
     Example:
-        >>> import jax
-        >>> Zeros()(jax.random.key(0), (2,))
+        >>> import jax, fkeras as fk
+        >>> fk.initializers.Zeros()(jax.random.key(0), (2,))
         Array([0., 0.], dtype=float32)
     """
 
@@ -27,7 +27,13 @@ class Zeros(Initializer):
 
 
 class Ones(Initializer):
-    """Ones."""
+    """1 everywhere, whatever the key.
+
+    Example:
+        >>> import jax, fkeras as fk
+        >>> fk.initializers.Ones()(jax.random.key(0), (2,))
+        Array([1., 1.], dtype=float32)
+    """
 
     def __call__(self, key: Any, shape: Sequence[int], dtype: Any = "float32") -> jax.Array:
         return full(shape, 1, dtype)
@@ -38,6 +44,12 @@ class Constant(Initializer):
 
     Args:
         value: a number, or an array that broadcasts to the weight's shape.
+
+    Example:
+        >>> import jax, fkeras as fk
+        >>> fk.initializers.Constant([0.5, 2.0])(jax.random.key(0), (2, 2))
+        Array([[0.5, 2. ],
+               [0.5, 2. ]], dtype=float32)
     """
 
     value: Any = option(0.0)
@@ -54,6 +66,12 @@ class Identity(Initializer):
 
     Raises:
         ValueError: for a weight that is no matrix.
+
+    Example:
+        >>> import jax, fkeras as fk
+        >>> fk.initializers.Identity(2.0)(jax.random.key(0), (2, 3))
+        Array([[2., 0., 0.],
+               [0., 2., 0.]], dtype=float32)
     """
 
     gain: float = option(1.0)

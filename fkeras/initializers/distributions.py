@@ -20,6 +20,12 @@ class RandomUniform(Initializer):
         minval: the lower bound.
         maxval: the upper bound.
         seed: folded into the key, so that two layers may draw differently from one key.
+
+    Example:
+        >>> import jax, fkeras as fk
+        >>> w = fk.initializers.RandomUniform(2.0, 3.0)(jax.random.key(0), (1000,))
+        >>> bool((w >= 2).all() and (w <= 3).all()), round(float(w.mean()), 1)
+        (True, 2.5)
     """
 
     minval: float = option(-0.05)
@@ -39,6 +45,12 @@ class RandomNormal(Initializer):
         mean: its mean.
         stddev: its standard deviation.
         seed: folded into the key.
+
+    Example:
+        >>> import jax, fkeras as fk
+        >>> w = fk.initializers.RandomNormal(5.0, 2.0)(jax.random.key(0), (10000,))
+        >>> round(float(w.mean()), 1), round(float(w.std()), 1)
+        (5.0, 2.0)
     """
 
     mean: float = option(0.0)
@@ -56,6 +68,12 @@ class TruncatedNormal(Initializer):
         mean: its mean.
         stddev: its standard deviation before the cut.
         seed: folded into the key.
+
+    Example:
+        >>> import jax, fkeras as fk
+        >>> w = fk.initializers.TruncatedNormal(5.0, 2.0)(jax.random.key(0), (10000,))
+        >>> bool((abs(w - 5) <= 4).all()), round(float(w.mean()), 1)
+        (True, 5.0)
     """
 
     mean: float = option(0.0)

@@ -59,11 +59,20 @@ def get(identifier: Any, custom_objects: Mapping[str, Any] | None = None) -> Any
 
     Any function `(key, shape, dtype) -> array` serves, those of `jax.nn.initializers` included.
 
+    Args:
+        identifier: a name such as "he_normal" or "HeNormal", what `serialize` wrote, an
+            initializer or its class, any such function, or None.
+        custom_objects: your own classes and functions by name.
+
+    Returns:
+        The initializer; None for None.
+
     Raises:
         ValueError: for an unknown name, with the nearest one.
 
     Example:
-        >>> get("he_normal")
+        >>> import fkeras as fk
+        >>> fk.initializers.get("he_normal")
         HeNormal()
     """
     return lookup(identifier, "initializer", _NAMES, custom_objects)

@@ -34,8 +34,16 @@ class Orthogonal(Initializer):
     Raises:
         ValueError: for a weight of fewer than two axes.
 
+    Example:
+        >>> import jax, fkeras as fk
+        >>> w = fk.initializers.Orthogonal(2.0)(jax.random.key(0), (4, 2))
+        >>> abs(w.T @ w).round(3)
+        Array([[4., 0.],
+               [0., 4.]], dtype=float32)
+
     References:
-        Saxe et al., Exact solutions to deep linear networks (2013), arxiv.org/abs/1312.6120.
+        Saxe et al. 2013, Exact Solutions to the Nonlinear Dynamics of Learning in Deep Linear
+        Neural Networks, https://arxiv.org/abs/1312.6120
     """
 
     gain: float = option(1.0)

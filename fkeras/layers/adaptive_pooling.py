@@ -131,8 +131,9 @@ class AdaptiveAveragePooling1D(_AdaptiveAveragePooling):
 
     Example:
         >>> import jax.numpy as jnp, fkeras as fk
-        >>> fk.layers.AdaptiveAveragePooling1D(4)(jnp.ones((1, 7, 3))).shape
-        (1, 4, 3)
+        >>> x = jnp.arange(6.0).reshape(1, 6, 1)
+        >>> fk.layers.AdaptiveAveragePooling1D(3)(x)[0, :, 0]
+        Array([0.5, 2.5, 4.5], dtype=float32)
     """
 
     output_size: tuple[int, ...] = option(
@@ -161,8 +162,10 @@ class AdaptiveAveragePooling2D(_AdaptiveAveragePooling):
 
     Example:
         >>> import jax.numpy as jnp, fkeras as fk
-        >>> fk.layers.AdaptiveAveragePooling2D((4, 2))(jnp.ones((1, 7, 9, 3))).shape
-        (1, 4, 2, 3)
+        >>> x = jnp.arange(16.0).reshape(1, 4, 4, 1)
+        >>> fk.layers.AdaptiveAveragePooling2D(2)(x)[0, :, :, 0]
+        Array([[ 2.5,  4.5],
+               [10.5, 12.5]], dtype=float32)
     """
 
     output_size: tuple[int, ...] = option(
@@ -190,8 +193,10 @@ class AdaptiveAveragePooling3D(_AdaptiveAveragePooling):
 
     Example:
         >>> import jax.numpy as jnp, fkeras as fk
-        >>> fk.layers.AdaptiveAveragePooling3D(2)(jnp.ones((1, 4, 5, 6, 3))).shape
-        (1, 2, 2, 2, 3)
+        >>> x = jnp.arange(64.0).reshape(1, 4, 4, 4, 1)
+        >>> fk.layers.AdaptiveAveragePooling3D(2)(x)[0, :, :, 0, 0]
+        Array([[10.5, 18.5],
+               [42.5, 50.5]], dtype=float32)
     """
 
     output_size: tuple[int, ...] = option(
@@ -217,8 +222,9 @@ class AdaptiveMaxPooling1D(_AdaptiveMaxPooling):
 
     Example:
         >>> import jax.numpy as jnp, fkeras as fk
-        >>> fk.layers.AdaptiveMaxPooling1D(4)(jnp.ones((1, 7, 3))).shape
-        (1, 4, 3)
+        >>> x = jnp.arange(6.0).reshape(1, 6, 1)
+        >>> fk.layers.AdaptiveMaxPooling1D(3)(x)[0, :, 0]
+        Array([1., 3., 5.], dtype=float32)
     """
 
     output_size: tuple[int, ...] = option(convert=integers("AdaptiveMaxPooling1D: output_size", 1))
@@ -243,8 +249,10 @@ class AdaptiveMaxPooling2D(_AdaptiveMaxPooling):
 
     Example:
         >>> import jax.numpy as jnp, fkeras as fk
-        >>> fk.layers.AdaptiveMaxPooling2D((4, 2))(jnp.ones((1, 7, 9, 3))).shape
-        (1, 4, 2, 3)
+        >>> x = jnp.arange(16.0).reshape(1, 4, 4, 1)
+        >>> fk.layers.AdaptiveMaxPooling2D(2)(x)[0, :, :, 0]
+        Array([[ 5.,  7.],
+               [13., 15.]], dtype=float32)
     """
 
     output_size: tuple[int, ...] = option(convert=integers("AdaptiveMaxPooling2D: output_size", 2))
@@ -268,8 +276,10 @@ class AdaptiveMaxPooling3D(_AdaptiveMaxPooling):
 
     Example:
         >>> import jax.numpy as jnp, fkeras as fk
-        >>> fk.layers.AdaptiveMaxPooling3D(2)(jnp.ones((1, 4, 5, 6, 3))).shape
-        (1, 2, 2, 2, 3)
+        >>> x = jnp.arange(64.0).reshape(1, 4, 4, 4, 1)
+        >>> fk.layers.AdaptiveMaxPooling3D(2)(x)[0, :, :, 0, 0]
+        Array([[21., 29.],
+               [53., 61.]], dtype=float32)
     """
 
     output_size: tuple[int, ...] = option(convert=integers("AdaptiveMaxPooling3D: output_size", 3))

@@ -132,8 +132,8 @@ class ZeroPadding1D(_ZeroPadding):
 
     Example:
         >>> import jax.numpy as jnp, fkeras as fk
-        >>> fk.layers.ZeroPadding1D(2)(jnp.ones((1, 4, 3))).shape
-        (1, 8, 3)
+        >>> fk.layers.ZeroPadding1D((1, 2))(jnp.ones((1, 2, 1)))[0, :, 0]
+        Array([0., 1., 1., 0., 0.], dtype=float32)
     """
 
     padding: tuple[int, int] = option(1, convert=integers("ZeroPadding1D: padding", 2, least=0))
@@ -157,8 +157,9 @@ class ZeroPadding2D(_ZeroPadding):
 
     Example:
         >>> import jax.numpy as jnp, fkeras as fk
-        >>> fk.layers.ZeroPadding2D(2)(jnp.ones((1, 4, 4, 3))).shape
-        (1, 8, 8, 3)
+        >>> fk.layers.ZeroPadding2D(((0, 1), (1, 1)))(jnp.ones((1, 1, 2, 1)))[0, :, :, 0]
+        Array([[0., 1., 1., 0.],
+               [0., 0., 0., 0.]], dtype=float32)
     """
 
     padding: Pairs = option(1, convert=_pairs("ZeroPadding2D: padding", 2))
@@ -182,8 +183,9 @@ class ZeroPadding3D(_ZeroPadding):
 
     Example:
         >>> import jax.numpy as jnp, fkeras as fk
-        >>> fk.layers.ZeroPadding3D(2)(jnp.ones((1, 4, 4, 4, 3))).shape
-        (1, 8, 8, 8, 3)
+        >>> y = fk.layers.ZeroPadding3D(1)(jnp.ones((1, 2, 2, 2, 1)))
+        >>> y.shape, float(y.sum())
+        ((1, 4, 4, 4, 1), 8.0)
     """
 
     padding: Pairs = option(1, convert=_pairs("ZeroPadding3D: padding", 3))
@@ -205,8 +207,9 @@ class Cropping1D(_Border):
 
     Example:
         >>> import jax.numpy as jnp, fkeras as fk
-        >>> fk.layers.Cropping1D(1)(jnp.ones((1, 4, 3))).shape
-        (1, 2, 3)
+        >>> x = jnp.arange(4.0).reshape(1, 4, 1)
+        >>> fk.layers.Cropping1D((1, 2))(x)[0, :, 0]
+        Array([1.], dtype=float32)
     """
 
     cropping: tuple[int, int] = option(1, convert=integers("Cropping1D: cropping", 2, least=0))
@@ -233,8 +236,10 @@ class Cropping2D(_Cropping):
 
     Example:
         >>> import jax.numpy as jnp, fkeras as fk
-        >>> fk.layers.Cropping2D(1)(jnp.ones((1, 4, 4, 3))).shape
-        (1, 2, 2, 3)
+        >>> x = jnp.arange(16.0).reshape(1, 4, 4, 1)
+        >>> fk.layers.Cropping2D(1)(x)[0, :, :, 0]
+        Array([[ 5.,  6.],
+               [ 9., 10.]], dtype=float32)
     """
 
     cropping: Pairs = option(0, convert=_pairs("Cropping2D: cropping", 2))
@@ -258,8 +263,10 @@ class Cropping3D(_Cropping):
 
     Example:
         >>> import jax.numpy as jnp, fkeras as fk
-        >>> fk.layers.Cropping3D(1)(jnp.ones((1, 4, 4, 4, 3))).shape
-        (1, 2, 2, 2, 3)
+        >>> x = jnp.arange(64.0).reshape(1, 4, 4, 4, 1)
+        >>> fk.layers.Cropping3D(1)(x)[0, :, :, 0, 0]
+        Array([[21., 25.],
+               [37., 41.]], dtype=float32)
     """
 
     cropping: Pairs = option(1, convert=_pairs("Cropping3D: cropping", 3))

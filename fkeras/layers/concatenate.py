@@ -85,8 +85,8 @@ class Concatenate(Layer):
 
     Example:
         >>> import jax.numpy as jnp, fkeras as fk
-        >>> fk.layers.Concatenate()([jnp.ones((2, 3)), jnp.ones((2, 4))]).shape
-        (2, 7)
+        >>> fk.layers.Concatenate()([jnp.array([[1.0, 2.0]]), jnp.array([[3.0]])])
+        Array([[1., 2., 3.]], dtype=float32)
     """
 
     axis: int = option(-1, convert=int)

@@ -93,8 +93,9 @@ class GlobalMaxPooling1D(_GlobalMaxPooling):
 
     Example:
         >>> import jax.numpy as jnp, fkeras as fk
-        >>> fk.layers.GlobalMaxPooling1D()(jnp.ones((1, 8, 3))).shape
-        (1, 3)
+        >>> x = jnp.arange(6.0).reshape(1, 3, 2)
+        >>> fk.layers.GlobalMaxPooling1D()(x)
+        Array([[4., 5.]], dtype=float32)
     """
 
     rank: ClassVar[int] = 1
@@ -116,8 +117,9 @@ class GlobalMaxPooling2D(_GlobalMaxPooling):
 
     Example:
         >>> import jax.numpy as jnp, fkeras as fk
-        >>> fk.layers.GlobalMaxPooling2D()(jnp.ones((1, 8, 8, 3))).shape
-        (1, 3)
+        >>> x = jnp.arange(8.0).reshape(1, 2, 2, 2)
+        >>> fk.layers.GlobalMaxPooling2D()(x)
+        Array([[6., 7.]], dtype=float32)
     """
 
     rank: ClassVar[int] = 2
@@ -139,8 +141,9 @@ class GlobalMaxPooling3D(_GlobalMaxPooling):
 
     Example:
         >>> import jax.numpy as jnp, fkeras as fk
-        >>> fk.layers.GlobalMaxPooling3D()(jnp.ones((1, 8, 8, 8, 3))).shape
-        (1, 3)
+        >>> x = jnp.arange(16.0).reshape(1, 2, 2, 2, 2)
+        >>> fk.layers.GlobalMaxPooling3D()(x)
+        Array([[14., 15.]], dtype=float32)
     """
 
     rank: ClassVar[int] = 3
@@ -165,8 +168,9 @@ class GlobalAveragePooling1D(_GlobalAveragePooling):
 
     Example:
         >>> import jax.numpy as jnp, fkeras as fk
-        >>> fk.layers.GlobalAveragePooling1D()(jnp.ones((1, 8, 3))).shape
-        (1, 3)
+        >>> x = jnp.arange(6.0).reshape(1, 3, 2)
+        >>> fk.layers.GlobalAveragePooling1D()(x)
+        Array([[2., 3.]], dtype=float32)
     """
 
     rank: ClassVar[int] = 1
@@ -191,8 +195,9 @@ class GlobalAveragePooling2D(_GlobalAveragePooling):
 
     Example:
         >>> import jax.numpy as jnp, fkeras as fk
-        >>> fk.layers.GlobalAveragePooling2D()(jnp.ones((1, 8, 8, 3))).shape
-        (1, 3)
+        >>> x = jnp.arange(8.0).reshape(1, 2, 2, 2)
+        >>> fk.layers.GlobalAveragePooling2D()(x)
+        Array([[3., 4.]], dtype=float32)
     """
 
     rank: ClassVar[int] = 2
@@ -216,8 +221,9 @@ class GlobalAveragePooling3D(_GlobalAveragePooling):
 
     Example:
         >>> import jax.numpy as jnp, fkeras as fk
-        >>> fk.layers.GlobalAveragePooling3D()(jnp.ones((1, 8, 8, 8, 3))).shape
-        (1, 3)
+        >>> x = jnp.arange(16.0).reshape(1, 2, 2, 2, 2)
+        >>> fk.layers.GlobalAveragePooling3D()(x)
+        Array([[7., 8.]], dtype=float32)
     """
 
     rank: ClassVar[int] = 3

@@ -13,88 +13,146 @@ from fkeras.layers.merging import Add, Average, Maximum, Minimum, Multiply, Subt
 
 
 def add(inputs: Any, **options: Any) -> Any:
-    """Computes the sum of tensors, element by element, with a new `Add(**options)`.
+    """The sum of tensors, element by element, by a new `Add(**options)`.
+
+    Args:
+        inputs: a list of tensors (b, ...), arrays or symbolic ones; see `Merge`.
+        options: `name` and `dtype` of the layer.
+
+    Shapes:
+        list of (b, ...) -> (b, ...).
 
     Example:
-        >>> import fkeras as fk
-        >>> fk.layers.add([fk.Input((4,)), fk.Input((4,))]).shape
-        (None, 4)
+        >>> import jax.numpy as jnp, fkeras as fk
+        >>> fk.layers.add([jnp.array([[1.0, 2.0]]), jnp.array([[3.0, 5.0]])])
+        Array([[4., 7.]], dtype=float32)
     """
     return Add(**options)(inputs)
 
 
 def subtract(inputs: Any, **options: Any) -> Any:
-    """Computes the first minus the second of tensors, element by element, with a new `Subtract(**options)`.
+    """The first tensor minus the second, element by element, by a new `Subtract(**options)`.
+
+    Args:
+        inputs: a list of two tensors (b, ...), arrays or symbolic ones; see `Merge`.
+        options: `name` and `dtype` of the layer.
+
+    Shapes:
+        list of (b, ...) -> (b, ...).
 
     Example:
-        >>> import fkeras as fk
-        >>> fk.layers.subtract([fk.Input((4,)), fk.Input((4,))]).shape
-        (None, 4)
+        >>> import jax.numpy as jnp, fkeras as fk
+        >>> fk.layers.subtract([jnp.array([[1.0, 2.0]]), jnp.array([[3.0, 5.0]])])
+        Array([[-2., -3.]], dtype=float32)
     """
     return Subtract(**options)(inputs)
 
 
 def multiply(inputs: Any, **options: Any) -> Any:
-    """Computes the product of tensors, element by element, with a new `Multiply(**options)`.
+    """The product of tensors, element by element, by a new `Multiply(**options)`.
+
+    Args:
+        inputs: a list of tensors (b, ...), arrays or symbolic ones; see `Merge`.
+        options: `name` and `dtype` of the layer.
+
+    Shapes:
+        list of (b, ...) -> (b, ...).
 
     Example:
-        >>> import fkeras as fk
-        >>> fk.layers.multiply([fk.Input((4,)), fk.Input((4,))]).shape
-        (None, 4)
+        >>> import jax.numpy as jnp, fkeras as fk
+        >>> fk.layers.multiply([jnp.array([[1.0, 2.0]]), jnp.array([[3.0, 5.0]])])
+        Array([[ 3., 10.]], dtype=float32)
     """
     return Multiply(**options)(inputs)
 
 
 def average(inputs: Any, **options: Any) -> Any:
-    """Computes the mean of tensors, element by element, with a new `Average(**options)`.
+    """The mean of tensors, element by element, by a new `Average(**options)`.
+
+    Args:
+        inputs: a list of tensors (b, ...), arrays or symbolic ones; see `Merge`.
+        options: `name` and `dtype` of the layer.
+
+    Shapes:
+        list of (b, ...) -> (b, ...).
 
     Example:
-        >>> import fkeras as fk
-        >>> fk.layers.average([fk.Input((4,)), fk.Input((4,))]).shape
-        (None, 4)
+        >>> import jax.numpy as jnp, fkeras as fk
+        >>> fk.layers.average([jnp.array([[1.0, 2.0]]), jnp.array([[3.0, 5.0]])])
+        Array([[2. , 3.5]], dtype=float32)
     """
     return Average(**options)(inputs)
 
 
 def maximum(inputs: Any, **options: Any) -> Any:
-    """Computes the largest of tensors, element by element, with a new `Maximum(**options)`.
+    """The largest of tensors, element by element, by a new `Maximum(**options)`.
+
+    Args:
+        inputs: a list of tensors (b, ...), arrays or symbolic ones; see `Merge`.
+        options: `name` and `dtype` of the layer.
+
+    Shapes:
+        list of (b, ...) -> (b, ...).
 
     Example:
-        >>> import fkeras as fk
-        >>> fk.layers.maximum([fk.Input((4,)), fk.Input((4,))]).shape
-        (None, 4)
+        >>> import jax.numpy as jnp, fkeras as fk
+        >>> fk.layers.maximum([jnp.array([[1.0, 7.0]]), jnp.array([[3.0, 5.0]])])
+        Array([[3., 7.]], dtype=float32)
     """
     return Maximum(**options)(inputs)
 
 
 def minimum(inputs: Any, **options: Any) -> Any:
-    """Computes the smallest of tensors, element by element, with a new `Minimum(**options)`.
+    """The smallest of tensors, element by element, by a new `Minimum(**options)`.
+
+    Args:
+        inputs: a list of tensors (b, ...), arrays or symbolic ones; see `Merge`.
+        options: `name` and `dtype` of the layer.
+
+    Shapes:
+        list of (b, ...) -> (b, ...).
 
     Example:
-        >>> import fkeras as fk
-        >>> fk.layers.minimum([fk.Input((4,)), fk.Input((4,))]).shape
-        (None, 4)
+        >>> import jax.numpy as jnp, fkeras as fk
+        >>> fk.layers.minimum([jnp.array([[1.0, 7.0]]), jnp.array([[3.0, 5.0]])])
+        Array([[1., 5.]], dtype=float32)
     """
     return Minimum(**options)(inputs)
 
 
 def concatenate(inputs: Any, axis: int = -1, **options: Any) -> Any:
-    """Joins tensors along `axis`, with a new `Concatenate(axis, **options)`.
+    """Tensors joined along `axis`, by a new `Concatenate(axis, **options)`.
+
+    Args:
+        inputs: a list of tensors of equal sizes on all other axes, arrays or symbolic ones.
+        axis: the axis along which they are joined.
+        options: `name` and `dtype` of the layer.
+
+    Shapes:
+        list of (b, ..., c_i) -> (b, ..., sum of c_i).
 
     Example:
-        >>> import fkeras as fk
-        >>> fk.layers.concatenate([fk.Input((4,)), fk.Input((4,))]).shape
-        (None, 8)
+        >>> import jax.numpy as jnp, fkeras as fk
+        >>> fk.layers.concatenate([jnp.array([[1.0, 2.0]]), jnp.array([[3.0]])])
+        Array([[1., 2., 3.]], dtype=float32)
     """
     return Concatenate(axis, **options)(inputs)
 
 
 def dot(inputs: Any, axes: int | tuple[int, int] = -1, **options: Any) -> Any:
-    """Computes the dot product of two tensors, with a new `Dot(axes, **options)`.
+    """The dot product of two tensors, by a new `Dot(axes, **options)`.
+
+    Args:
+        inputs: a list of two tensors, arrays or symbolic ones.
+        axes: the axis that is summed over, or a pair with the axis of each tensor; not 0.
+        options: `normalize`, `name` and `dtype` of the layer.
+
+    Shapes:
+        (b, ...) and (b, ...) -> (b, rest of the first, rest of the second), (b, 1) for vectors.
 
     Example:
-        >>> import fkeras as fk
-        >>> fk.layers.dot([fk.Input((4,)), fk.Input((4,))]).shape
-        (None, 1)
+        >>> import jax.numpy as jnp, fkeras as fk
+        >>> fk.layers.dot([jnp.array([[1.0, 2.0]]), jnp.array([[3.0, 5.0]])])
+        Array([[13.]], dtype=float32)
     """
     return Dot(axes, **options)(inputs)

@@ -155,8 +155,9 @@ class MaxPooling1D(_MaxPooling):
 
     Example:
         >>> import jax.numpy as jnp, fkeras as fk
-        >>> fk.layers.MaxPooling1D(2)(jnp.ones((1, 8, 3))).shape
-        (1, 4, 3)
+        >>> x = jnp.arange(4.0).reshape(1, 4, 1)
+        >>> fk.layers.MaxPooling1D(2)(x)[0, :, 0]
+        Array([1., 3.], dtype=float32)
     """
 
     pool_size: tuple[int, ...] = option(2, convert=integers("MaxPooling1D: pool_size", 1))
@@ -184,8 +185,10 @@ class MaxPooling2D(_MaxPooling):
 
     Example:
         >>> import jax.numpy as jnp, fkeras as fk
-        >>> fk.layers.MaxPooling2D(2)(jnp.ones((1, 8, 8, 3))).shape
-        (1, 4, 4, 3)
+        >>> x = jnp.arange(16.0).reshape(1, 4, 4, 1)
+        >>> fk.layers.MaxPooling2D(2)(x)[0, :, :, 0]
+        Array([[ 5.,  7.],
+               [13., 15.]], dtype=float32)
     """
 
     pool_size: tuple[int, ...] = option(2, convert=integers("MaxPooling2D: pool_size", 2))
@@ -213,8 +216,10 @@ class MaxPooling3D(_MaxPooling):
 
     Example:
         >>> import jax.numpy as jnp, fkeras as fk
-        >>> fk.layers.MaxPooling3D(2)(jnp.ones((1, 8, 8, 8, 3))).shape
-        (1, 4, 4, 4, 3)
+        >>> x = jnp.arange(64.0).reshape(1, 4, 4, 4, 1)
+        >>> fk.layers.MaxPooling3D(2)(x)[0, :, :, 0, 0]
+        Array([[21., 29.],
+               [53., 61.]], dtype=float32)
     """
 
     pool_size: tuple[int, ...] = option(2, convert=integers("MaxPooling3D: pool_size", 3))
@@ -245,8 +250,9 @@ class AveragePooling1D(_AveragePooling):
 
     Example:
         >>> import jax.numpy as jnp, fkeras as fk
-        >>> fk.layers.AveragePooling1D(2)(jnp.ones((1, 8, 3))).shape
-        (1, 4, 3)
+        >>> x = jnp.arange(4.0).reshape(1, 4, 1)
+        >>> fk.layers.AveragePooling1D(2)(x)[0, :, 0]
+        Array([0.5, 2.5], dtype=float32)
     """
 
     pool_size: tuple[int, ...] = option(2, convert=integers("AveragePooling1D: pool_size", 1))
@@ -277,8 +283,10 @@ class AveragePooling2D(_AveragePooling):
 
     Example:
         >>> import jax.numpy as jnp, fkeras as fk
-        >>> fk.layers.AveragePooling2D(2)(jnp.ones((1, 8, 8, 3))).shape
-        (1, 4, 4, 3)
+        >>> x = jnp.arange(16.0).reshape(1, 4, 4, 1)
+        >>> fk.layers.AveragePooling2D(2)(x)[0, :, :, 0]
+        Array([[ 2.5,  4.5],
+               [10.5, 12.5]], dtype=float32)
     """
 
     pool_size: tuple[int, ...] = option(2, convert=integers("AveragePooling2D: pool_size", 2))
@@ -309,8 +317,10 @@ class AveragePooling3D(_AveragePooling):
 
     Example:
         >>> import jax.numpy as jnp, fkeras as fk
-        >>> fk.layers.AveragePooling3D(2)(jnp.ones((1, 8, 8, 8, 3))).shape
-        (1, 4, 4, 4, 3)
+        >>> x = jnp.arange(64.0).reshape(1, 4, 4, 4, 1)
+        >>> fk.layers.AveragePooling3D(2)(x)[0, :, :, 0, 0]
+        Array([[10.5, 18.5],
+               [42.5, 50.5]], dtype=float32)
     """
 
     pool_size: tuple[int, ...] = option(2, convert=integers("AveragePooling3D: pool_size", 3))

@@ -84,8 +84,8 @@ class UpSampling1D(_UpSampling):
 
     Example:
         >>> import jax.numpy as jnp, fkeras as fk
-        >>> fk.layers.UpSampling1D(2)(jnp.ones((1, 4, 3))).shape
-        (1, 8, 3)
+        >>> fk.layers.UpSampling1D(2)(jnp.array([[[1.0], [2.0]]]))[0, :, 0]
+        Array([1., 1., 2., 2.], dtype=float32)
     """
 
     size: int = option(2, convert=positive_integer("UpSampling1D: size"))
@@ -115,8 +115,10 @@ class UpSampling2D(_UpSampling):
 
     Example:
         >>> import jax.numpy as jnp, fkeras as fk
-        >>> fk.layers.UpSampling2D(2, interpolation="bilinear")(jnp.ones((1, 4, 4, 3))).shape
-        (1, 8, 8, 3)
+        >>> x = jnp.arange(2.0).reshape(1, 1, 2, 1)
+        >>> fk.layers.UpSampling2D(2)(x)[0, :, :, 0]
+        Array([[0., 0., 1., 1.],
+               [0., 0., 1., 1.]], dtype=float32)
     """
 
     size: tuple[int, int] = option(2, convert=integers("UpSampling2D: size", 2))
@@ -153,8 +155,10 @@ class UpSampling3D(_UpSampling):
 
     Example:
         >>> import jax.numpy as jnp, fkeras as fk
-        >>> fk.layers.UpSampling3D(2)(jnp.ones((1, 4, 4, 4, 3))).shape
-        (1, 8, 8, 8, 3)
+        >>> x = jnp.arange(2.0).reshape(1, 1, 1, 2, 1)
+        >>> fk.layers.UpSampling3D((1, 2, 2))(x)[0, 0, :, :, 0]
+        Array([[0., 0., 1., 1.],
+               [0., 0., 1., 1.]], dtype=float32)
     """
 
     size: tuple[int, int, int] = option(2, convert=integers("UpSampling3D: size", 3))

@@ -62,8 +62,8 @@ class Flatten(Layer):
 
     Example:
         >>> import jax.numpy as jnp, fkeras as fk
-        >>> fk.layers.Flatten()(jnp.ones((2, 3, 4))).shape
-        (2, 12)
+        >>> fk.layers.Flatten()(jnp.arange(4.0).reshape(1, 2, 2))
+        Array([[0., 1., 2., 3.]], dtype=float32)
     """
 
     data_format: str | None = option(None, convert=_data_format)
@@ -101,8 +101,9 @@ class Reshape(Layer):
 
     Example:
         >>> import jax.numpy as jnp, fkeras as fk
-        >>> fk.layers.Reshape((3, -1))(jnp.ones((2, 12))).shape
-        (2, 3, 4)
+        >>> fk.layers.Reshape((2, -1))(jnp.arange(6.0).reshape(1, 6))[0]
+        Array([[0., 1., 2.],
+               [3., 4., 5.]], dtype=float32)
     """
 
     target_shape: tuple[int, ...] = option(convert=_target_shape)
@@ -161,8 +162,10 @@ class Permute(Layer):
 
     Example:
         >>> import jax.numpy as jnp, fkeras as fk
-        >>> fk.layers.Permute((2, 1))(jnp.ones((2, 3, 4))).shape
-        (2, 4, 3)
+        >>> fk.layers.Permute((2, 1))(jnp.arange(6.0).reshape(1, 2, 3))[0]
+        Array([[0., 3.],
+               [1., 4.],
+               [2., 5.]], dtype=float32)
     """
 
     dims: tuple[int, ...] = option(convert=_dims)
@@ -189,8 +192,10 @@ class RepeatVector(Layer):
 
     Example:
         >>> import jax.numpy as jnp, fkeras as fk
-        >>> fk.layers.RepeatVector(3)(jnp.ones((2, 4))).shape
-        (2, 3, 4)
+        >>> fk.layers.RepeatVector(3)(jnp.array([[1.0, 2.0]]))[0]
+        Array([[1., 2.],
+               [1., 2.],
+               [1., 2.]], dtype=float32)
     """
 
     n: int = option(convert=positive_integer("RepeatVector: n"))

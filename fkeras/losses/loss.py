@@ -36,6 +36,12 @@ class Loss(Configurable):
         name: the word for messages and logs.
         dtype: the dtype that it computes in.
 
+    Shapes:
+        targets and predictions, mostly (b, ..., d) -> one number; without a reduction (b, ...).
+
+    Raises:
+        ValueError: for another word as `reduction`.
+
     Example:
         >>> import jax.numpy as jnp
         >>> import fkeras as fk
@@ -140,14 +146,16 @@ class LossFunctionWrapper(Loss):
     """fn(y_true, y_pred), a function that returns the losses of single samples, as a `Loss`.
 
     Targets with one axis more or less than the predictions, of size 1, are brought to the same
-    number of axes first. Integer targets stay integers.
+    number of axes first. Integer targets stay integers. See `Loss` for `reduction`, `name` and
+    `dtype`.
 
     Args:
-        fn: the function.
+        fn: a function of two arrays, (b, ...) and (b, ...), that returns (b, ...).
 
     Example:
+        >>> import fkeras as fk
         >>> import jax.numpy as jnp
-        >>> loss = LossFunctionWrapper(lambda y, p: jnp.abs(y - p), name="distance")
+        >>> loss = fk.losses.LossFunctionWrapper(lambda y, p: jnp.abs(y - p), name="distance")
         >>> loss(jnp.array([1.0, 2.0]), jnp.array([2.0, 4.0]))
         Array(1.5, dtype=float32)
     """

@@ -22,29 +22,62 @@ def hinge(y_true: Any, y_pred: Any) -> jax.Array:
     """mean(max(1 - y_true * y_pred, 0)) over the last axis.
 
     Args:
-        y_true: -1 or 1; where all are 0 or 1, 0 means -1.
-        y_pred: scores.
+        y_true: -1 or 1, (b, ..., d); where all are 0 or 1, 0 means -1.
+        y_pred: scores, (b, ..., d).
 
     Returns:
-        The losses of samples, (b, ...). So do all functions of this module.
+        The losses of samples, (b, ...).
 
     Example:
-        >>> import jax.numpy as jnp
-        >>> hinge(jnp.array([[-1.0, 1.0]]), jnp.array([[0.5, 0.5]]))
+        >>> import fkeras as fk
+        >>> fk.losses.hinge([[-1.0, 1.0]], [[0.5, 0.5]])
         Array([1.], dtype=float32)
+
+    References:
+        Cortes and Vapnik 1995, Support-vector networks, https://doi.org/10.1007/BF00994018
     """
     y_true, y_pred = floats(y_true, y_pred)
     return jnp.mean(jnp.maximum(1.0 - _signs(y_true) * y_pred, 0.0), axis=-1)
 
 
 def squared_hinge(y_true: Any, y_pred: Any) -> jax.Array:
-    """mean(max(1 - y_true * y_pred, 0)**2) over the last axis; targets as in `hinge`."""
+    """mean(max(1 - y_true * y_pred, 0)**2) over the last axis.
+
+    Args:
+        y_true: -1 or 1, (b, ..., d); where all are 0 or 1, 0 means -1.
+        y_pred: scores, (b, ..., d).
+
+    Returns:
+        The losses of samples, (b, ...).
+
+    Example:
+        >>> import fkeras as fk
+        >>> fk.losses.squared_hinge([[-1.0, 1.0]], [[0.5, 0.5]])
+        Array([1.25], dtype=float32)
+    """
     y_true, y_pred = floats(y_true, y_pred)
     return jnp.mean(jnp.square(jnp.maximum(1.0 - _signs(y_true) * y_pred, 0.0)), axis=-1)
 
 
 def categorical_hinge(y_true: Any, y_pred: Any) -> jax.Array:
-    """max(best wrong score - right score + 1, 0) for one-hot targets."""
+    """max(best wrong score - right score + 1, 0) for one-hot targets.
+
+    Args:
+        y_true: one-hot targets, (b, ..., classes).
+        y_pred: scores, (b, ..., classes); the best wrong one is at least 0.
+
+    Returns:
+        The losses of samples, (b, ...).
+
+    Example:
+        >>> import fkeras as fk
+        >>> fk.losses.categorical_hinge([[0.0, 1.0], [1.0, 0.0]], [[0.5, 0.75], [0.0, 2.0]])
+        Array([0.75, 3.  ], dtype=float32)
+
+    References:
+        Crammer and Singer 2001, On the algorithmic implementation of multiclass kernel-based
+        vector machines, https://www.jmlr.org/papers/v2/crammer01a.html
+    """
     y_true, y_pred = floats(y_true, y_pred)
     right = jnp.sum(y_true * y_pred, axis=-1)
     wrong = jnp.max((1.0 - y_true) * y_pred, axis=-1)
@@ -52,7 +85,16 @@ def categorical_hinge(y_true: Any, y_pred: Any) -> jax.Array:
 
 
 class Hinge(Loss):
-    """`hinge` as a loss. The further arguments are those of `Loss`."""
+    """The mean of max(1 - y_true * y_pred, 0).
+
+    `hinge` as a loss. Targets are -1 or 1, or 0 or 1. See `Loss` for `reduction`, `name` and
+    `dtype`.
+
+    Example:
+        >>> import fkeras as fk
+        >>> fk.losses.Hinge()([[-1.0], [1.0]], [[0.5], [0.75]])
+        Array(0.875, dtype=float32)
+    """
 
     targets: ClassVar[str] = "values"
     name: str | None = option("hinge", kw_only=True)
@@ -62,7 +104,16 @@ class Hinge(Loss):
 
 
 class SquaredHinge(Loss):
-    """`squared_hinge` as a loss. The further arguments are those of `Loss`."""
+    """The mean of max(1 - y_true * y_pred, 0)**2.
+
+    `squared_hinge` as a loss. Targets are -1 or 1, or 0 or 1. See `Loss` for `reduction`, `name`
+    and `dtype`.
+
+    Example:
+        >>> import fkeras as fk
+        >>> fk.losses.SquaredHinge()([[-1.0], [1.0]], [[0.5], [0.5]])
+        Array(1.25, dtype=float32)
+    """
 
     targets: ClassVar[str] = "values"
     name: str | None = option("squared_hinge", kw_only=True)
@@ -72,7 +123,16 @@ class SquaredHinge(Loss):
 
 
 class CategoricalHinge(Loss):
-    """`categorical_hinge` as a loss. The further arguments are those of `Loss`."""
+    """The mean of max(best wrong score - right score + 1, 0).
+
+    `categorical_hinge` as a loss. Targets are one-hot. See `Loss` for `reduction`, `name` and
+    `dtype`.
+
+    Example:
+        >>> import fkeras as fk
+        >>> fk.losses.CategoricalHinge()([[0.0, 1.0], [1.0, 0.0]], [[0.5, 0.75], [0.0, 2.0]])
+        Array(1.875, dtype=float32)
+    """
 
     targets: ClassVar[str] = "one_hot"
     name: str | None = option("categorical_hinge", kw_only=True)

@@ -80,8 +80,11 @@ def get(identifier: Any, custom_objects: Mapping[str, Any] | None = None) -> Los
         TypeError: for anything else.
 
     Example:
-        >>> get("mse")
+        >>> import fkeras as fk
+        >>> fk.losses.get("mse")
         MeanSquaredError()
+        >>> fk.losses.get("mse")([[0.0], [0.0]], [[1.0], [3.0]])
+        Array(5., dtype=float32)
     """
     if isinstance(identifier, Mapping) and identifier.get("class_name") == "function":
         identifier = identifier["config"]
@@ -126,7 +129,19 @@ def resolve(identifier: Any, y_true: Any, y_pred: Any) -> Loss | None:
         y_pred: anything with the predictions' `shape`.
 
     Returns:
-        A `Loss`, or None.
+        A `Loss`, or None for None: `BinaryCrossentropy` for predictions of one unit,
+        `SparseCategoricalCrossentropy` for class numbers, else `CategoricalCrossentropy`.
+
+    Raises:
+        ValueError: for an unknown name, with the nearest one.
+        TypeError: for what `get` does not take.
+
+    Example:
+        >>> import fkeras as fk
+        >>> import jax.numpy as jnp
+        >>> loss = fk.losses.resolve("crossentropy", jnp.zeros(8), jnp.zeros((8, 10)))
+        >>> loss, loss([1], [[0.5, 0.5]])
+        (SparseCategoricalCrossentropy(), Array(0.6931472, dtype=float32))
     """
     if not isinstance(identifier, str) or identifier.lower() not in ("crossentropy", "ce"):
         return get(identifier)

@@ -25,15 +25,22 @@ def _axis(value: Any) -> int:
 
 
 class BinaryCrossentropy(Loss):
-    """`binary_crossentropy` as a loss. The further arguments are those of `Loss`.
+    """The mean of -(y * log(p) + (1 - y) * log(1 - p)).
+
+    `binary_crossentropy` as a loss. See `Loss` for `reduction`, `name` and `dtype`.
 
     Args:
         from_logits: whether predictions are scores, before a sigmoid.
-        label_smoothing: how far targets move towards 0.5.
+        label_smoothing: how far targets move towards 0.5: 0 not at all, 1 all the way.
         axis: the axis of the mean.
 
+    Raises:
+        ValueError: for a `label_smoothing` outside of [0, 1], or an axis that is no whole number.
+
     Example:
-        >>> BinaryCrossentropy(from_logits=True)([[0.0], [1.0]], [[0.0], [0.0]])
+        >>> import fkeras as fk
+        >>> loss = fk.losses.BinaryCrossentropy(from_logits=True)
+        >>> loss([[0.0], [1.0]], [[0.0], [0.0]])
         Array(0.6931472, dtype=float32)
     """
 
@@ -50,15 +57,28 @@ class BinaryCrossentropy(Loss):
 
 
 class BinaryFocalCrossentropy(Loss):
-    """`binary_focal_crossentropy` as a loss. The further arguments are those of `Loss`.
+    """The mean of (1 - p_t)**gamma * binary crossentropy, p_t the probability of the truth.
+
+    `binary_focal_crossentropy` as a loss. See `Loss` for `reduction`, `name` and `dtype`.
 
     Args:
         apply_class_balancing: whether targets 1 weigh `alpha` and targets 0 weigh 1 - `alpha`.
-        alpha: the weight of class 1.
-        gamma: how much easy samples count less.
+        alpha: the weight of class 1, from 0 to 1.
+        gamma: how much easy samples count less; 0 for the plain crossentropy.
         from_logits: whether predictions are scores, before a sigmoid.
-        label_smoothing: how far targets move towards 0.5.
+        label_smoothing: how far targets move towards 0.5: 0 not at all, 1 all the way.
         axis: the axis of the mean.
+
+    Raises:
+        ValueError: for a `label_smoothing` outside of [0, 1], or an axis that is no whole number.
+
+    Example:
+        >>> import fkeras as fk
+        >>> fk.losses.BinaryFocalCrossentropy()([[1.0], [1.0]], [[0.5], [0.9]]).round(4)
+        Array(0.0872, dtype=float32)
+
+    References:
+        Lin et al. 2017, Focal loss for dense object detection, https://arxiv.org/abs/1708.02002
     """
 
     targets: ClassVar[str] = "binary"
@@ -84,15 +104,22 @@ class BinaryFocalCrossentropy(Loss):
 
 
 class CategoricalCrossentropy(Loss):
-    """`categorical_crossentropy` as a loss. The further arguments are those of `Loss`.
+    """The mean of -sum(y * log(p)) over the classes.
+
+    `categorical_crossentropy` as a loss. See `Loss` for `reduction`, `name` and `dtype`.
 
     Args:
         from_logits: whether predictions are scores, before a softmax.
-        label_smoothing: the share of each target that is spread evenly over the classes.
+        label_smoothing: the share of each target that is spread evenly over the classes,
+            from 0 to 1.
         axis: the class axis.
 
+    Raises:
+        ValueError: for a `label_smoothing` outside of [0, 1], or an axis that is no whole number.
+
     Example:
-        >>> CategoricalCrossentropy()([[0.0, 1.0]], [[0.5, 0.5]])
+        >>> import fkeras as fk
+        >>> fk.losses.CategoricalCrossentropy()([[0.0, 1.0]], [[0.5, 0.5]])
         Array(0.6931472, dtype=float32)
     """
 
@@ -109,14 +136,29 @@ class CategoricalCrossentropy(Loss):
 
 
 class CategoricalFocalCrossentropy(Loss):
-    """`categorical_focal_crossentropy` as a loss. The further arguments are those of `Loss`.
+    """The mean of -sum(alpha * (1 - p)**gamma * y * log(p)) over the classes.
+
+    `categorical_focal_crossentropy` as a loss. See `Loss` for `reduction`, `name` and `dtype`.
 
     Args:
         alpha: the weight of all classes, or one number a class.
-        gamma: how much easy samples count less.
+        gamma: how much easy samples count less; 0 for the plain crossentropy.
         from_logits: whether predictions are scores, before a softmax.
-        label_smoothing: the share of each target that is spread evenly over the classes.
+        label_smoothing: the share of each target that is spread evenly over the classes,
+            from 0 to 1.
         axis: the class axis.
+
+    Raises:
+        ValueError: for a `label_smoothing` outside of [0, 1], or an axis that is no whole number.
+
+    Example:
+        >>> import fkeras as fk
+        >>> loss = fk.losses.CategoricalFocalCrossentropy(alpha=1.0)
+        >>> loss([[0.0, 1.0], [0.0, 1.0]], [[0.5, 0.5], [0.1, 0.9]]).round(4)
+        Array(0.0872, dtype=float32)
+
+    References:
+        Lin et al. 2017, Focal loss for dense object detection, https://arxiv.org/abs/1708.02002
     """
 
     targets: ClassVar[str] = "one_hot"
@@ -140,15 +182,22 @@ class CategoricalFocalCrossentropy(Loss):
 
 
 class SparseCategoricalCrossentropy(Loss):
-    """`sparse_categorical_crossentropy` as a loss. The further arguments are those of `Loss`.
+    """The mean of -log(p) of the class that each target numbers.
+
+    `sparse_categorical_crossentropy` as a loss. See `Loss` for `reduction`, `name` and `dtype`.
 
     Args:
         from_logits: whether predictions are scores, before a softmax.
         ignore_class: a class number that takes its prediction out of the loss and of the mean.
         axis: the class axis.
 
+    Raises:
+        ValueError: for an axis that is no whole number; in a call, for targets of another shape.
+
     Example:
-        >>> SparseCategoricalCrossentropy()([1, 0], [[0.5, 0.5], [0.5, 0.5]])
+        >>> import fkeras as fk
+        >>> loss = fk.losses.SparseCategoricalCrossentropy(ignore_class=0)
+        >>> loss([1, 0], [[0.5, 0.5], [0.1, 0.9]])
         Array(0.6931472, dtype=float32)
     """
 
@@ -180,14 +229,24 @@ def _exponent(value: Any) -> float:
 
 
 class CategoricalGeneralizedCrossEntropy(Loss):
-    """`categorical_generalized_cross_entropy` as a loss. Further arguments are those of `Loss`.
+    """The mean of (1 - p**q) / q, p the probability of the class that a target numbers.
+
+    `categorical_generalized_cross_entropy` as a loss. See `Loss` for `reduction`, `name` and
+    `dtype`.
 
     Args:
         q: above 0, where it is nearly the crossentropy, and below 1, the mean absolute error.
 
+    Raises:
+        ValueError: for a `q` that is not between 0 and 1.
+
     Example:
-        >>> CategoricalGeneralizedCrossEntropy()([1], [[0.75, 0.25]])
+        >>> import fkeras as fk
+        >>> fk.losses.CategoricalGeneralizedCrossEntropy()([1], [[0.75, 0.25]])
         Array(1., dtype=float32)
+
+    References:
+        Zhang and Sabuncu 2018, Generalized cross entropy loss, https://arxiv.org/abs/1805.07836
     """
 
     q: float = option(0.5, convert=_exponent)
@@ -201,7 +260,19 @@ class CategoricalGeneralizedCrossEntropy(Loss):
 
 
 class KLDivergence(Loss):
-    """`kl_divergence` as a loss. The further arguments are those of `Loss`."""
+    """The mean of sum(y * log(y / p)) over the last axis.
+
+    `kl_divergence` as a loss. See `Loss` for `reduction`, `name` and `dtype`.
+
+    Example:
+        >>> import fkeras as fk
+        >>> fk.losses.KLDivergence()([[0.0, 1.0]], [[0.5, 0.5]]).round(4)
+        Array(0.6931, dtype=float32)
+
+    References:
+        Kullback and Leibler 1951, On information and sufficiency,
+        https://doi.org/10.1214/aoms/1177729694
+    """
 
     targets: ClassVar[str] = "values"
     name: str | None = option("kl_divergence", kw_only=True)
@@ -211,7 +282,15 @@ class KLDivergence(Loss):
 
 
 class Poisson(Loss):
-    """`poisson` as a loss. The further arguments are those of `Loss`."""
+    """The mean of p - y * log(p + 1e-7), y counts and p expected counts.
+
+    `poisson` as a loss. See `Loss` for `reduction`, `name` and `dtype`.
+
+    Example:
+        >>> import fkeras as fk
+        >>> fk.losses.Poisson()([[1.0], [2.0]], [[1.0], [1.0]]).round(4)
+        Array(1., dtype=float32)
+    """
 
     targets: ClassVar[str] = "values"
     name: str | None = option("poisson", kw_only=True)

@@ -42,11 +42,11 @@ def mean_squared_error(y_true: Any, y_pred: Any) -> jax.Array:
         y_pred: predictions, (b, ..., d).
 
     Returns:
-        The losses of samples, (b, ...). So do all functions of this module.
+        The losses of samples, (b, ...).
 
     Example:
-        >>> import jax.numpy as jnp
-        >>> mean_squared_error(jnp.zeros((1, 2)), jnp.array([[1.0, 3.0]]))
+        >>> import fkeras as fk
+        >>> fk.losses.mean_squared_error([[0.0, 0.0]], [[1.0, 3.0]])
         Array([5.], dtype=float32)
     """
     y_true, y_pred = floats(y_true, y_pred)
@@ -54,20 +54,59 @@ def mean_squared_error(y_true: Any, y_pred: Any) -> jax.Array:
 
 
 def mean_absolute_error(y_true: Any, y_pred: Any) -> jax.Array:
-    """mean(|y_true - y_pred|) over the last axis."""
+    """mean(|y_true - y_pred|) over the last axis.
+
+    Args:
+        y_true: targets, (b, ..., d).
+        y_pred: predictions, (b, ..., d).
+
+    Returns:
+        The losses of samples, (b, ...).
+
+    Example:
+        >>> import fkeras as fk
+        >>> fk.losses.mean_absolute_error([[0.0, 0.0]], [[1.0, -3.0]])
+        Array([2.], dtype=float32)
+    """
     y_true, y_pred = floats(y_true, y_pred)
     return jnp.mean(jnp.abs(y_true - y_pred), axis=-1)
 
 
 def mean_absolute_percentage_error(y_true: Any, y_pred: Any) -> jax.Array:
-    """100 * mean(|y_true - y_pred| / |y_true|) over the last axis, |y_true| at least 1e-7."""
+    """100 * mean(|y_true - y_pred| / |y_true|) over the last axis, |y_true| at least 1e-7.
+
+    Args:
+        y_true: targets, (b, ..., d).
+        y_pred: predictions, (b, ..., d).
+
+    Returns:
+        The losses of samples in percent, (b, ...).
+
+    Example:
+        >>> import fkeras as fk
+        >>> fk.losses.mean_absolute_percentage_error([[2.0, 4.0]], [[1.0, 5.0]])
+        Array([37.5], dtype=float32)
+    """
     y_true, y_pred = floats(y_true, y_pred)
     relative = jnp.abs((y_true - y_pred) / jnp.maximum(jnp.abs(y_true), EPSILON))
     return 100.0 * jnp.mean(relative, axis=-1)
 
 
 def mean_squared_logarithmic_error(y_true: Any, y_pred: Any) -> jax.Array:
-    """mean((log(y_true + 1) - log(y_pred + 1))**2) over the last axis, both at least 1e-7."""
+    """mean((log(y_true + 1) - log(y_pred + 1))**2) over the last axis, both at least 1e-7.
+
+    Args:
+        y_true: targets of 0 or more, (b, ..., d); what is below counts as 1e-7.
+        y_pred: predictions, (b, ..., d), likewise.
+
+    Returns:
+        The losses of samples, (b, ...).
+
+    Example:
+        >>> import fkeras as fk
+        >>> fk.losses.mean_squared_logarithmic_error([[0.0, 1.0]], [[1.0, 1.0]]).round(4)
+        Array([0.2402], dtype=float32)
+    """
     y_true, y_pred = floats(y_true, y_pred)
     log_true = jnp.log(jnp.maximum(y_true, EPSILON) + 1.0)
     log_pred = jnp.log(jnp.maximum(y_pred, EPSILON) + 1.0)
@@ -78,9 +117,21 @@ def huber(y_true: Any, y_pred: Any, delta: float = 1.0) -> jax.Array:
     """mean(e**2 / 2 where |e| <= delta, else delta * |e| - delta**2 / 2) for e = y_pred - y_true.
 
     Args:
-        y_true: targets.
-        y_pred: predictions.
-        delta: where the square becomes a line.
+        y_true: targets, (b, ..., d).
+        y_pred: predictions, (b, ..., d).
+        delta: the error at which the square becomes a line, above 0, in the unit of the targets.
+
+    Returns:
+        The losses of samples, (b, ...).
+
+    Example:
+        >>> import fkeras as fk
+        >>> fk.losses.huber([[0.0], [0.0]], [[1.0], [3.0]])
+        Array([0.5, 2.5], dtype=float32)
+
+    References:
+        Huber 1964, Robust estimation of a location parameter,
+        https://doi.org/10.1214/aoms/1177703732
     """
     y_true, y_pred = floats(y_true, y_pred)
     error = jnp.abs(y_pred - y_true)
@@ -90,7 +141,22 @@ def huber(y_true: Any, y_pred: Any, delta: float = 1.0) -> jax.Array:
 
 
 def log_cosh(y_true: Any, y_pred: Any) -> jax.Array:
-    """mean(log(cosh(y_pred - y_true))) over the last axis, without overflow."""
+    """mean(log(cosh(y_pred - y_true))) over the last axis, without overflow.
+
+    Half the square of a small error, |error| - log(2) of a large one.
+
+    Args:
+        y_true: targets, (b, ..., d).
+        y_pred: predictions, (b, ..., d).
+
+    Returns:
+        The losses of samples, (b, ...).
+
+    Example:
+        >>> import fkeras as fk
+        >>> fk.losses.log_cosh([[0.0], [0.0]], [[0.0], [1000.0]]).round(1)
+        Array([  0. , 999.3], dtype=float32)
+    """
     y_true, y_pred = floats(y_true, y_pred)
     error = y_pred - y_true
     return jnp.mean(error + jax.nn.softplus(-2.0 * error) - math.log(2.0), axis=-1)
@@ -106,19 +172,30 @@ def cosine_similarity(y_true: Any, y_pred: Any, axis: int = -1) -> jax.Array:
     """-cos of the angle between y_true and y_pred: -1 for the same direction.
 
     Args:
-        y_true: targets.
-        y_pred: predictions.
+        y_true: targets, vectors along `axis`; a vector of zeros gives 0.
+        y_pred: predictions, the same shape.
         axis: the axis of the vectors.
+
+    Returns:
+        Numbers from -1 to 1, without `axis`.
+
+    Example:
+        >>> import fkeras as fk
+        >>> fk.losses.cosine_similarity([[1.0, 0.0]], [[1.0, 1.0]]).round(4)
+        Array([-0.7071], dtype=float32)
     """
     y_true, y_pred = floats(y_true, y_pred)
     return -jnp.sum(unit_vectors(y_true, axis) * unit_vectors(y_pred, axis), axis=axis)
 
 
 class MeanSquaredError(Loss):
-    """`mean_squared_error` as a loss. The further arguments are those of `Loss`.
+    """The mean of (y_true - y_pred)**2.
+
+    `mean_squared_error` as a loss. See `Loss` for `reduction`, `name` and `dtype`.
 
     Example:
-        >>> MeanSquaredError()([[0.0], [0.0]], [[1.0], [3.0]])
+        >>> import fkeras as fk
+        >>> fk.losses.MeanSquaredError()([[0.0], [0.0]], [[1.0], [3.0]])
         Array(5., dtype=float32)
     """
 
@@ -130,10 +207,13 @@ class MeanSquaredError(Loss):
 
 
 class MeanAbsoluteError(Loss):
-    """`mean_absolute_error` as a loss. The further arguments are those of `Loss`.
+    """The mean of |y_true - y_pred|.
+
+    `mean_absolute_error` as a loss. See `Loss` for `reduction`, `name` and `dtype`.
 
     Example:
-        >>> MeanAbsoluteError()([[0.0], [0.0]], [[1.0], [3.0]])
+        >>> import fkeras as fk
+        >>> fk.losses.MeanAbsoluteError()([[0.0], [0.0]], [[1.0], [3.0]])
         Array(2., dtype=float32)
     """
 
@@ -145,7 +225,15 @@ class MeanAbsoluteError(Loss):
 
 
 class MeanAbsolutePercentageError(Loss):
-    """`mean_absolute_percentage_error` as a loss. The further arguments are those of `Loss`."""
+    """The mean of 100 * |y_true - y_pred| / |y_true|, in percent.
+
+    `mean_absolute_percentage_error` as a loss. See `Loss` for `reduction`, `name` and `dtype`.
+
+    Example:
+        >>> import fkeras as fk
+        >>> fk.losses.MeanAbsolutePercentageError()([[2.0], [4.0]], [[1.0], [5.0]])
+        Array(37.5, dtype=float32)
+    """
 
     targets: ClassVar[str] = "values"
     name: str | None = option("mean_absolute_percentage_error", kw_only=True)
@@ -155,7 +243,15 @@ class MeanAbsolutePercentageError(Loss):
 
 
 class MeanSquaredLogarithmicError(Loss):
-    """`mean_squared_logarithmic_error` as a loss. The further arguments are those of `Loss`."""
+    """The mean of (log(y_true + 1) - log(y_pred + 1))**2.
+
+    `mean_squared_logarithmic_error` as a loss. See `Loss` for `reduction`, `name` and `dtype`.
+
+    Example:
+        >>> import fkeras as fk
+        >>> fk.losses.MeanSquaredLogarithmicError()([[0.0], [1.0]], [[1.0], [1.0]]).round(4)
+        Array(0.2402, dtype=float32)
+    """
 
     targets: ClassVar[str] = "values"
     name: str | None = option("mean_squared_logarithmic_error", kw_only=True)
@@ -165,14 +261,21 @@ class MeanSquaredLogarithmicError(Loss):
 
 
 class Huber(Loss):
-    """`huber` as a loss. The further arguments are those of `Loss`.
+    """The mean of e**2 / 2 where |e| <= delta, else delta * |e| - delta**2 / 2, e the error.
+
+    `huber` as a loss. See `Loss` for `reduction`, `name` and `dtype`.
 
     Args:
-        delta: where the square becomes a line.
+        delta: the error at which the square becomes a line, above 0, in the unit of the targets.
 
     Example:
-        >>> Huber()([[0.0], [0.0]], [[1.0], [3.0]])
+        >>> import fkeras as fk
+        >>> fk.losses.Huber()([[0.0], [0.0]], [[1.0], [3.0]])
         Array(1.5, dtype=float32)
+
+    References:
+        Huber 1964, Robust estimation of a location parameter,
+        https://doi.org/10.1214/aoms/1177703732
     """
 
     targets: ClassVar[str] = "values"
@@ -184,7 +287,15 @@ class Huber(Loss):
 
 
 class LogCosh(Loss):
-    """`log_cosh` as a loss. The further arguments are those of `Loss`."""
+    """The mean of log(cosh(y_pred - y_true)).
+
+    `log_cosh` as a loss. See `Loss` for `reduction`, `name` and `dtype`.
+
+    Example:
+        >>> import fkeras as fk
+        >>> fk.losses.LogCosh()([[0.0], [0.0]], [[1.0], [3.0]]).round(2)
+        Array(1.37, dtype=float32)
+    """
 
     targets: ClassVar[str] = "values"
     name: str | None = option("log_cosh", kw_only=True)
@@ -194,10 +305,17 @@ class LogCosh(Loss):
 
 
 class CosineSimilarity(Loss):
-    """`cosine_similarity` as a loss. The further arguments are those of `Loss`.
+    """The mean of -cos of the angle between y_true and y_pred.
+
+    `cosine_similarity` as a loss. See `Loss` for `reduction`, `name` and `dtype`.
 
     Args:
         axis: the axis of the vectors.
+
+    Example:
+        >>> import fkeras as fk
+        >>> fk.losses.CosineSimilarity()([[1.0, 0.0], [1.0, 0.0]], [[2.0, 0.0], [0.0, 2.0]])
+        Array(-0.5, dtype=float32)
     """
 
     targets: ClassVar[str] = "values"

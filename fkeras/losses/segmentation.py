@@ -23,11 +23,11 @@ def dice(y_true: Any, y_pred: Any, axis: _Axes = None) -> jax.Array:
         axis: the axis or axes of the sums; None for all, which gives one number.
 
     Returns:
-        The losses, with the axes that are not summed. So do all functions of this module.
+        The losses, with the axes that are not summed.
 
     Example:
-        >>> import jax.numpy as jnp
-        >>> dice(jnp.array([1.0, 1.0]), jnp.array([1.0, 0.0])).round(4)
+        >>> import fkeras as fk
+        >>> fk.losses.dice([1.0, 1.0], [1.0, 0.0]).round(4)
         Array(0.3333, dtype=float32)
 
     References:
@@ -51,9 +51,12 @@ def tversky(
         beta: the weight of what is marked and should not be.
         axis: the axis or axes of the sums; None for all, which gives one number.
 
+    Returns:
+        The losses, with the axes that are not summed.
+
     Example:
-        >>> import jax.numpy as jnp
-        >>> tversky(jnp.array([1.0, 1.0]), jnp.array([1.0, 0.0]), alpha=1.0).round(4)
+        >>> import fkeras as fk
+        >>> fk.losses.tversky([1.0, 1.0], [1.0, 0.0], alpha=1.0).round(4)
         Array(0.5, dtype=float32)
 
     References:
@@ -68,15 +71,21 @@ def tversky(
 
 
 class Dice(Loss):
-    """`dice` as a loss. The further arguments are those of `Loss`.
+    """1 - 2 * sum(y * p) / (sum(y) + sum(p) + 1e-7), and the mean of what `axis` leaves.
+
+    `dice` as a loss. See `Loss` for `reduction`, `name` and `dtype`.
 
     Args:
         axis: the axis or axes of the sums, such as (1, 2, 3) for one loss an image; None for one
             loss of the whole batch.
 
     Example:
-        >>> Dice(axis=1)([[1.0, 1.0], [1.0, 0.0]], [[1.0, 1.0], [0.0, 1.0]]).round(4)
+        >>> import fkeras as fk
+        >>> fk.losses.Dice(axis=1)([[1.0, 1.0], [1.0, 0.0]], [[1.0, 1.0], [0.0, 1.0]]).round(4)
         Array(0.5, dtype=float32)
+
+    References:
+        Milletari et al. 2016, V-Net, https://arxiv.org/abs/1606.04797
     """
 
     targets: ClassVar[str] = "values"
@@ -88,7 +97,9 @@ class Dice(Loss):
 
 
 class Tversky(Loss):
-    """`tversky` as a loss. The further arguments are those of `Loss`.
+    """1 - hits / (hits + alpha * missed + beta * extra), as sums of probabilities.
+
+    `tversky` as a loss. See `Loss` for `reduction`, `name` and `dtype`.
 
     Args:
         alpha: the weight of what is missed.
@@ -96,8 +107,13 @@ class Tversky(Loss):
         axis: the axis or axes of the sums; None for one loss of the whole batch.
 
     Example:
-        >>> Tversky(0.5, 0.5) == Tversky()
-        True
+        >>> import fkeras as fk
+        >>> fk.losses.Tversky(alpha=1.0)([[1.0, 1.0]], [[1.0, 0.0]]).round(4)
+        Array(0.5, dtype=float32)
+
+    References:
+        Salehi et al. 2017, Tversky loss function for image segmentation,
+        https://arxiv.org/abs/1706.05721
     """
 
     targets: ClassVar[str] = "values"

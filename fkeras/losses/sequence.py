@@ -43,8 +43,9 @@ def ctc(y_true: Any, y_pred: Any) -> jax.Array:
         ValueError: where the targets have not two axes, or the predictions not three.
 
     Example:
+        >>> import fkeras as fk
         >>> import jax.numpy as jnp
-        >>> ctc(jnp.array([[1, 0]]), jnp.zeros((1, 1, 2)))
+        >>> fk.losses.ctc(jnp.array([[1, 0]]), jnp.zeros((1, 1, 2)))
         Array([0.6931472], dtype=float32)
 
     References:
@@ -90,12 +91,23 @@ def ctc(y_true: Any, y_pred: Any) -> jax.Array:
 
 
 class CTC(Loss):
-    """`ctc` as a loss. The arguments are those of `Loss`.
+    """The mean of -log of the probability of the labels, summed over all alignments.
+
+    `ctc` as a loss. Targets are class numbers from 1, filled up with 0; predictions are scores.
+    See `Loss` for `reduction`, `name` and `dtype`.
+
+    Raises:
+        ValueError: where the targets have not two axes, or the predictions not three.
 
     Example:
+        >>> import fkeras as fk
         >>> import jax.numpy as jnp
-        >>> CTC()(jnp.array([[1, 0]]), jnp.zeros((1, 1, 2)))
+        >>> fk.losses.CTC()(jnp.array([[1, 0]]), jnp.zeros((1, 1, 2)))
         Array(0.6931472, dtype=float32)
+
+    References:
+        Graves et al. 2006, Connectionist temporal classification,
+        https://www.cs.toronto.edu/~graves/icml_2006.pdf
     """
 
     name: str | None = option("ctc", kw_only=True)

@@ -43,8 +43,9 @@ def circle(
         The losses of samples, (b,): 0 for one without a pair of either kind.
 
     Example:
+        >>> import fkeras as fk
         >>> import jax.numpy as jnp
-        >>> circle(jnp.array([0, 0, 1]), jnp.eye(3)).round(3)
+        >>> fk.losses.circle(jnp.array([0, 0, 1]), jnp.eye(3)).round(3)
         Array([54.4, 54.4,  0. ], dtype=float32)
 
     References:
@@ -70,20 +71,24 @@ def circle(
 
 
 class Circle(Loss):
-    """`circle` as a loss: each sample is compared with the others of its batch.
+    """The mean of softplus(logsumexp of far pairs of a class + logsumexp of near pairs of others).
 
-    Samples whose loss is 0 do not count in the mean. Rows that a mask takes out are still
-    compared with: leave out what pads a batch. The further arguments are those of `Loss`.
+    `circle` as a loss: each sample is compared with the others of its batch. Samples whose loss is
+    0 do not count in the mean. Rows that a mask takes out are still compared with: leave out what
+    pads a batch. See `Loss` for `reduction`, `name` and `dtype`.
 
     Args:
         gamma: the scale.
-        margin: how far from its best a pair may be.
+        margin: how far from its best a pair may be, as a cosine distance.
         remove_diagonal: whether a sample is not compared with itself.
 
     Example:
-        >>> import jax.numpy as jnp
-        >>> Circle()(jnp.array([0, 0, 1]), jnp.eye(3)).round(3)
+        >>> import fkeras as fk, jax.numpy as jnp
+        >>> fk.losses.Circle()(jnp.array([0, 0, 1]), jnp.eye(3)).round(3)
         Array(54.4, dtype=float32)
+
+    References:
+        Sun et al. 2020, Circle loss, https://arxiv.org/abs/2002.10857
     """
 
     gamma: float = option(80.0)

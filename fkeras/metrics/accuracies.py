@@ -39,7 +39,15 @@ def binary_accuracy(y_true: Any, y_pred: Any, threshold: float = 0.5) -> jax.Arr
     Args:
         y_true: 0 or 1, (b, ..., d).
         y_pred: probabilities, (b, ..., d).
-        threshold: where 1 begins.
+        threshold: above which probability a prediction is 1.
+
+    Returns:
+        Zeros and ones, float32, (b, ..., d).
+
+    Example:
+        >>> import fkeras as fk
+        >>> fk.metrics.binary_accuracy([[1, 0]], [[0.7, 0.6]])
+        Array([[1., 0.]], dtype=float32)
     """
     y_true, y_pred = align_pair(y_true, y_pred)
     return (y_true == (y_pred > threshold).astype(y_true.dtype)).astype("float32")
@@ -51,6 +59,14 @@ def categorical_accuracy(y_true: Any, y_pred: Any) -> jax.Array:
     Args:
         y_true: one-hot targets, (b, ..., classes).
         y_pred: probabilities or scores, (b, ..., classes).
+
+    Returns:
+        Zeros and ones, float32, (b, ...).
+
+    Example:
+        >>> import fkeras as fk
+        >>> fk.metrics.categorical_accuracy([[0, 1], [1, 0]], [[0.1, 0.9], [0.2, 0.8]])
+        Array([1., 0.], dtype=float32)
     """
     best = jnp.argmax(jnp.asarray(y_pred), axis=-1)
     return (jnp.argmax(jnp.asarray(y_true), axis=-1) == best).astype("float32")
@@ -62,6 +78,14 @@ def sparse_categorical_accuracy(y_true: Any, y_pred: Any) -> jax.Array:
     Args:
         y_true: class numbers, (b, ...) or (b, ..., 1).
         y_pred: probabilities or scores, (b, ..., classes).
+
+    Returns:
+        Zeros and ones, float32, (b, ...).
+
+    Example:
+        >>> import fkeras as fk
+        >>> fk.metrics.sparse_categorical_accuracy([1, 0], [[0.1, 0.9], [0.2, 0.8]])
+        Array([1., 0.], dtype=float32)
     """
     y_pred = jnp.asarray(y_pred)
     labels = class_numbers(y_true, y_pred, -1).astype("int32")
@@ -78,6 +102,15 @@ def sparse_top_k_categorical_accuracy(
         y_pred: probabilities or scores, (b, ..., classes).
         k: how many guesses are allowed.
         from_sorted_ids: whether `y_pred` are class numbers, best first, instead.
+
+    Returns:
+        Zeros and ones, float32, (b, ...).
+
+    Example:
+        >>> import fkeras as fk
+        >>> y_pred = [[0.1, 0.6, 0.3], [0.1, 0.6, 0.3]]
+        >>> fk.metrics.sparse_top_k_categorical_accuracy([2, 0], y_pred, k=2)
+        Array([1., 0.], dtype=float32)
     """
     y_pred = jnp.asarray(y_pred)
     labels = jnp.expand_dims(class_numbers(y_true, y_pred, -1), -1)
@@ -96,15 +129,27 @@ def top_k_categorical_accuracy(y_true: Any, y_pred: Any, k: int = 5) -> jax.Arra
         y_true: one-hot targets, (b, ..., classes).
         y_pred: probabilities or scores, (b, ..., classes).
         k: how many guesses are allowed.
+
+    Returns:
+        Zeros and ones, float32, (b, ...).
+
+    Example:
+        >>> import fkeras as fk
+        >>> y_pred = [[0.1, 0.6, 0.3], [0.1, 0.6, 0.3]]
+        >>> fk.metrics.top_k_categorical_accuracy([[0, 0, 1], [1, 0, 0]], y_pred, k=2)
+        Array([1., 0.], dtype=float32)
     """
     return sparse_top_k_categorical_accuracy(jnp.argmax(jnp.asarray(y_true), axis=-1), y_pred, k)
 
 
 class Accuracy(MeanMetric):
-    """The mean of `accuracy`. The arguments are those of `Metric`.
+    """The share of predictions that equal their targets.
+
+    See `Metric` for `name` and `dtype`.
 
     Example:
-        >>> metric = Accuracy()
+        >>> import fkeras as fk
+        >>> metric = fk.metrics.Accuracy()
         >>> metric.result(metric.update(metric.init(), [[1], [2]], [[1], [3]]))
         Array(0.5, dtype=float32)
     """
@@ -116,10 +161,18 @@ class Accuracy(MeanMetric):
 
 
 class BinaryAccuracy(MeanMetric):
-    """The mean of `binary_accuracy`. The further arguments are those of `Metric`.
+    """The share of predictions on their target's side of the threshold.
+
+    Averages `binary_accuracy`. See `Metric` for `name` and `dtype`.
 
     Args:
-        threshold: where 1 begins.
+        threshold: above which probability a prediction is 1.
+
+    Example:
+        >>> import fkeras as fk
+        >>> metric = fk.metrics.BinaryAccuracy()
+        >>> metric.result(metric.update(metric.init(), [[1], [0]], [[0.7], [0.6]]))
+        Array(0.5, dtype=float32)
     """
 
     name: str | None = option("binary_accuracy")
@@ -130,7 +183,16 @@ class BinaryAccuracy(MeanMetric):
 
 
 class CategoricalAccuracy(MeanMetric):
-    """The mean of `categorical_accuracy`. The arguments are those of `Metric`."""
+    """The share of samples whose largest prediction is that of the true class.
+
+    Averages `categorical_accuracy`: targets are one-hot. See `Metric` for `name` and `dtype`.
+
+    Example:
+        >>> import fkeras as fk
+        >>> metric = fk.metrics.CategoricalAccuracy()
+        >>> metric.result(metric.update(metric.init(), [[0, 1], [1, 0]], [[0.1, 0.9], [0.2, 0.8]]))
+        Array(0.5, dtype=float32)
+    """
 
     name: str | None = option("categorical_accuracy")
 
@@ -139,10 +201,13 @@ class CategoricalAccuracy(MeanMetric):
 
 
 class SparseCategoricalAccuracy(MeanMetric):
-    """The mean of `sparse_categorical_accuracy`. The arguments are those of `Metric`.
+    """The share of samples whose largest prediction is that of the class that the target numbers.
+
+    Averages `sparse_categorical_accuracy`. See `Metric` for `name` and `dtype`.
 
     Example:
-        >>> metric = SparseCategoricalAccuracy()
+        >>> import fkeras as fk
+        >>> metric = fk.metrics.SparseCategoricalAccuracy()
         >>> metric.result(metric.update(metric.init(), [1, 1], [[0.1, 0.9], [0.9, 0.1]]))
         Array(0.5, dtype=float32)
     """
@@ -154,10 +219,20 @@ class SparseCategoricalAccuracy(MeanMetric):
 
 
 class TopKCategoricalAccuracy(MeanMetric):
-    """The mean of `top_k_categorical_accuracy`. The further arguments are those of `Metric`.
+    """The share of samples whose true class is among the k largest predictions.
+
+    Averages `top_k_categorical_accuracy`: targets are one-hot. See `Metric` for `name` and
+    `dtype`.
 
     Args:
         k: how many guesses are allowed.
+
+    Example:
+        >>> import fkeras as fk
+        >>> metric = fk.metrics.TopKCategoricalAccuracy(k=2)
+        >>> y_pred = [[0.1, 0.6, 0.3], [0.1, 0.6, 0.3]]
+        >>> metric.result(metric.update(metric.init(), [[0, 0, 1], [1, 0, 0]], y_pred))
+        Array(0.5, dtype=float32)
     """
 
     k: int = option(5)
@@ -169,11 +244,20 @@ class TopKCategoricalAccuracy(MeanMetric):
 
 
 class SparseTopKCategoricalAccuracy(MeanMetric):
-    """The mean of `sparse_top_k_categorical_accuracy`. Further arguments are those of `Metric`.
+    """The share of samples whose class, a number, is among the k largest predictions.
+
+    Averages `sparse_top_k_categorical_accuracy`. See `Metric` for `name` and `dtype`.
 
     Args:
         k: how many guesses are allowed.
-        from_sorted_ids: whether predictions are class numbers, best first.
+        from_sorted_ids: whether predictions are class numbers, best first, instead.
+
+    Example:
+        >>> import fkeras as fk
+        >>> metric = fk.metrics.SparseTopKCategoricalAccuracy(k=2)
+        >>> y_pred = [[0.1, 0.6, 0.3], [0.1, 0.6, 0.3]]
+        >>> metric.result(metric.update(metric.init(), [2, 0], y_pred))
+        Array(0.5, dtype=float32)
     """
 
     k: int = option(5)

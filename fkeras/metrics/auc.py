@@ -79,24 +79,36 @@ def curve_points(state: State, curve: str) -> tuple[jax.Array, jax.Array]:
 class AUC(Metric):
     """The area under the ROC curve, or another, as a sum over thresholds.
 
-    The further arguments are those of `Metric`.
+    See `Metric` for `name` and `dtype`.
 
     Args:
         num_thresholds: how many thresholds, evenly from 0 to 1.
-        curve: "ROC", true over false positive rate; "PR", precision over recall; "PRGAIN".
+        curve: "ROC", true over false positive rate; "PR", precision over recall; "PRGAIN", the
+            gains of both over calling everything positive.
         summation_method: the height between two points: "interpolation", "majoring" (the larger)
             or "minoring" (the smaller).
         thresholds: inner thresholds of your own; `num_thresholds` is then two more.
         multi_label: whether each entry of the last axis has its own area; the result is their
             mean.
         num_labels: how many entries, for `multi_label`; otherwise `init` takes it from `y_pred`.
-        label_weights: weights of the entries of the last axis.
+        label_weights: weights of the entries of the last axis, one each; None for equal ones.
         from_logits: whether predictions are scores, before a sigmoid.
 
+    Raises:
+        ValueError: for a threshold outside of [0, 1], fewer than 2 thresholds, an unknown `curve`
+            or `summation_method`, or `num_labels` without `multi_label`.
+
     Example:
-        >>> metric = AUC()
+        >>> import fkeras as fk
+        >>> metric = fk.metrics.AUC()
         >>> metric.result(metric.update(metric.init(), [0, 0, 1, 1], [0.1, 0.6, 0.5, 0.9]))
         Array(0.75, dtype=float32)
+
+    References:
+        Davis and Goadrich 2006, The relationship between precision-recall and ROC curves,
+        https://www.biostat.wisc.edu/~page/rocpr.pdf
+        Flach and Kull 2015, Precision-recall-gain curves,
+        https://papers.nips.cc/paper/2015/file/33e8075e9970de0cfea955afd4644bb2-Paper.pdf
     """
 
     num_thresholds: int = option(200, convert=_at_least_two)

@@ -119,7 +119,7 @@ def _share(state: State, wrong: str) -> jax.Array:
 class Precision(Metric):
     """true positives / (true positives + false positives).
 
-    The further arguments are those of `Metric`.
+    See `Metric` for `name` and `dtype`.
 
     Args:
         thresholds: above which score a prediction is positive: a number from 0 to 1, or several
@@ -127,8 +127,12 @@ class Precision(Metric):
         top_k: how many of the largest scores of a sample may be positive.
         class_id: the entry of the last axis that counts; None for all.
 
+    Raises:
+        ValueError: for a threshold outside of [0, 1].
+
     Example:
-        >>> metric = Precision()
+        >>> import fkeras as fk
+        >>> metric = fk.metrics.Precision()
         >>> metric.result(metric.update(metric.init(), [0, 1, 1], [0.9, 0.8, 0.1]))
         Array(0.5, dtype=float32)
     """
@@ -155,7 +159,7 @@ class Precision(Metric):
 class Recall(Metric):
     """true positives / (true positives + false negatives).
 
-    The further arguments are those of `Metric`.
+    See `Metric` for `name` and `dtype`.
 
     Args:
         thresholds: above which score a prediction is positive: a number from 0 to 1, or several
@@ -163,8 +167,12 @@ class Recall(Metric):
         top_k: how many of the largest scores of a sample may be positive.
         class_id: the entry of the last axis that counts; None for all.
 
+    Raises:
+        ValueError: for a threshold outside of [0, 1].
+
     Example:
-        >>> metric = Recall()
+        >>> import fkeras as fk
+        >>> metric = fk.metrics.Recall()
         >>> metric.result(metric.update(metric.init(), [0, 1, 1, 1], [0.9, 0.8, 0.1, 0.2]))
         Array(0.33333334, dtype=float32)
     """

@@ -31,8 +31,9 @@ def pearson_correlation(y_true: Any, y_pred: Any, axis: int = -1) -> jax.Array:
         does not exist: it is 0 here, and nan in Keras.
 
     Example:
-        >>> import jax.numpy as jnp
-        >>> pearson_correlation(jnp.array([[0.0, 1.0, 2.0]]), jnp.array([[1.0, 3.0, 5.0]])).round(4)
+        >>> import fkeras as fk
+        >>> y_true, y_pred = [[0.0, 1.0, 2.0]], [[1.0, 3.0, 5.0]]
+        >>> fk.metrics.pearson_correlation(y_true, y_pred).round(4)
         Array([1.], dtype=float32)
     """
     y_true, y_pred = (_centred(y, axis) for y in floats(y_true, y_pred))
@@ -60,9 +61,9 @@ def concordance_correlation(y_true: Any, y_pred: Any, axis: int = -1) -> jax.Arr
         Numbers from -1 to 1, without `axis`.
 
     Example:
-        >>> import jax.numpy as jnp
-        >>> y_true, y_pred = jnp.array([[0.0, 1.0, 2.0]]), jnp.array([[1.0, 2.0, 3.0]])
-        >>> concordance_correlation(y_true, y_pred).round(4)
+        >>> import fkeras as fk
+        >>> y_true, y_pred = [[0.0, 1.0, 2.0]], [[1.0, 2.0, 3.0]]
+        >>> fk.metrics.concordance_correlation(y_true, y_pred).round(4)
         Array([0.5714], dtype=float32)
 
     References:
@@ -77,14 +78,17 @@ def concordance_correlation(y_true: Any, y_pred: Any, axis: int = -1) -> jax.Arr
 
 
 class PearsonCorrelation(MeanMetric):
-    """The mean of `pearson_correlation`. The further arguments are those of `Metric`.
+    """The mean of cov(y_true, y_pred) / (std(y_true) * std(y_pred)) over all samples.
+
+    Averages `pearson_correlation`. See `Metric` for `name` and `dtype`.
 
     Args:
         axis: the axis of what is correlated. With the batch axis, 0, batches do not add up: the
             result is the mean of the batches' correlations, not that of all the data.
 
     Example:
-        >>> metric = PearsonCorrelation()
+        >>> import fkeras as fk
+        >>> metric = fk.metrics.PearsonCorrelation()
         >>> y_true, y_pred = [[0.0, 1.0, 2.0]], [[1.0, 3.0, 5.0]]
         >>> metric.result(metric.update(metric.init(), y_true, y_pred)).round(4)
         Array(1., dtype=float32)
@@ -98,11 +102,24 @@ class PearsonCorrelation(MeanMetric):
 
 
 class ConcordanceCorrelation(MeanMetric):
-    """The mean of `concordance_correlation`. The further arguments are those of `Metric`.
+    """The mean of 2 * cov / (var(y_true) + var(y_pred) + (difference of the means)**2).
+
+    Averages `concordance_correlation`. See `Metric` for `name` and `dtype`.
 
     Args:
         axis: the axis of what is correlated. With the batch axis, 0, batches do not add up, as in
             `PearsonCorrelation`.
+
+    Example:
+        >>> import fkeras as fk
+        >>> metric = fk.metrics.ConcordanceCorrelation()
+        >>> y_true, y_pred = [[0.0, 1.0, 2.0]], [[1.0, 2.0, 3.0]]
+        >>> metric.result(metric.update(metric.init(), y_true, y_pred)).round(4)
+        Array(0.5714, dtype=float32)
+
+    References:
+        Lin 1989, A concordance correlation coefficient to evaluate reproducibility,
+        https://doi.org/10.2307/2532051
     """
 
     name: str | None = option("concordance_correlation")
@@ -133,7 +150,8 @@ def _regressors(number: Any) -> int:
 class R2Score(Metric):
     """1 - sum((y_true - y_pred)**2) / sum((y_true - mean(y_true))**2).
 
-    The further arguments are those of `Metric`. Targets and predictions are (b, d).
+    Targets and predictions are (b, d). An output whose targets do not vary has a score of 0. See
+    `Metric` for `name` and `dtype`.
 
     Args:
         class_aggregation: None for one score an output; "uniform_average" for their mean;
@@ -143,12 +161,15 @@ class R2Score(Metric):
             Keras, samples are counted once for each output; those of weight 0 are not, unlike
             there.
 
-    An output whose targets do not vary has a score of 0.
+    Raises:
+        ValueError: from `init` without predictions (b, d), on which the state depends; from
+            `update` where the shapes do not fit it.
 
     Example:
-        >>> metric = R2Score()
-        >>> y_true, y_pred = [[1.0], [2.0], [3.0]], [[1.0], [2.0], [2.0]]
-        >>> metric.result(metric.update(metric.init(y_pred=jax.numpy.ones((3, 1))), y_true, y_pred))
+        >>> import fkeras as fk, jax.numpy as jnp
+        >>> metric = fk.metrics.R2Score()
+        >>> state = metric.init(y_pred=jnp.zeros((3, 1)))
+        >>> metric.result(metric.update(state, [[1.0], [2.0], [3.0]], [[1.0], [2.0], [2.0]]))
         Array(0.5, dtype=float32)
     """
 

@@ -38,16 +38,20 @@ class _Count(Metric):
 
 
 class TruePositives(_Count):
-    """The sum of the weights of the decisions "score > threshold" that are right where the target is 1.
+    """The sum of the weights of the targets 1 with a score above the threshold.
 
-    The further arguments are those of `Metric`.
+    See `Metric` for `name` and `dtype`.
 
     Args:
         thresholds: above which score a prediction is positive: a number from 0 to 1, or several
             for as many results; 0.5 for None.
 
+    Raises:
+        ValueError: for a threshold outside of [0, 1].
+
     Example:
-        >>> metric = TruePositives()
+        >>> import fkeras as fk
+        >>> metric = fk.metrics.TruePositives()
         >>> metric.result(metric.update(metric.init(), [0, 1, 1, 1], [1, 0, 1, 1]))
         Array(2., dtype=float32)
     """
@@ -63,16 +67,20 @@ class TruePositives(_Count):
 
 
 class FalsePositives(_Count):
-    """The sum of the weights of the decisions "score > threshold" that are wrong where the target is 0.
+    """The sum of the weights of the targets 0 with a score above the threshold.
 
-    The further arguments are those of `Metric`.
+    See `Metric` for `name` and `dtype`.
 
     Args:
         thresholds: above which score a prediction is positive: a number from 0 to 1, or several
             for as many results; 0.5 for None.
 
+    Raises:
+        ValueError: for a threshold outside of [0, 1].
+
     Example:
-        >>> metric = FalsePositives()
+        >>> import fkeras as fk
+        >>> metric = fk.metrics.FalsePositives()
         >>> metric.result(metric.update(metric.init(), [0, 1, 0, 0], [0, 0, 1, 1]))
         Array(2., dtype=float32)
     """
@@ -88,16 +96,20 @@ class FalsePositives(_Count):
 
 
 class TrueNegatives(_Count):
-    """The sum of the weights of the decisions "score > threshold" that are right where the target is 0.
+    """The sum of the weights of the targets 0 with a score not above the threshold.
 
-    The further arguments are those of `Metric`.
+    See `Metric` for `name` and `dtype`.
 
     Args:
         thresholds: above which score a prediction is positive: a number from 0 to 1, or several
             for as many results; 0.5 for None.
 
+    Raises:
+        ValueError: for a threshold outside of [0, 1].
+
     Example:
-        >>> metric = TrueNegatives()
+        >>> import fkeras as fk
+        >>> metric = fk.metrics.TrueNegatives()
         >>> metric.result(metric.update(metric.init(), [0, 1, 0, 0], [1, 1, 0, 0]))
         Array(2., dtype=float32)
     """
@@ -113,16 +125,20 @@ class TrueNegatives(_Count):
 
 
 class FalseNegatives(_Count):
-    """The sum of the weights of the decisions "score > threshold" that are wrong where the target is 1.
+    """The sum of the weights of the targets 1 with a score not above the threshold.
 
-    The further arguments are those of `Metric`.
+    See `Metric` for `name` and `dtype`.
 
     Args:
         thresholds: above which score a prediction is positive: a number from 0 to 1, or several
             for as many results; 0.5 for None.
 
+    Raises:
+        ValueError: for a threshold outside of [0, 1].
+
     Example:
-        >>> metric = FalseNegatives()
+        >>> import fkeras as fk
+        >>> metric = fk.metrics.FalseNegatives()
         >>> metric.result(metric.update(metric.init(), [0, 1, 1, 1], [0, 1, 0, 0]))
         Array(2., dtype=float32)
     """

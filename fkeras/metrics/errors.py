@@ -14,10 +14,13 @@ from fkeras.metrics.metric import MeanMetric, Metric, State, add_to_mean, empty_
 
 
 class MeanSquaredError(MeanMetric):
-    """The mean of `losses.mean_squared_error`. The arguments are those of `Metric`.
+    """The mean of (y_true - y_pred)**2 over all samples.
+
+    Averages `losses.mean_squared_error`. See `Metric` for `name` and `dtype`.
 
     Example:
-        >>> metric = MeanSquaredError()
+        >>> import fkeras as fk
+        >>> metric = fk.metrics.MeanSquaredError()
         >>> metric.result(metric.update(metric.init(), [[0.0], [0.0]], [[1.0], [3.0]]))
         Array(5., dtype=float32)
     """
@@ -29,7 +32,16 @@ class MeanSquaredError(MeanMetric):
 
 
 class MeanAbsoluteError(MeanMetric):
-    """The mean of `losses.mean_absolute_error`. The arguments are those of `Metric`."""
+    """The mean of |y_true - y_pred| over all samples.
+
+    Averages `losses.mean_absolute_error`. See `Metric` for `name` and `dtype`.
+
+    Example:
+        >>> import fkeras as fk
+        >>> metric = fk.metrics.MeanAbsoluteError()
+        >>> metric.result(metric.update(metric.init(), [[0.0], [0.0]], [[1.0], [-3.0]]))
+        Array(2., dtype=float32)
+    """
 
     name: str | None = option("mean_absolute_error")
 
@@ -38,7 +50,16 @@ class MeanAbsoluteError(MeanMetric):
 
 
 class MeanAbsolutePercentageError(MeanMetric):
-    """The mean of `losses.mean_absolute_percentage_error`. The arguments are those of `Metric`."""
+    """The mean of 100 * |y_true - y_pred| / |y_true| over all samples, in percent.
+
+    Averages `losses.mean_absolute_percentage_error`. See `Metric` for `name` and `dtype`.
+
+    Example:
+        >>> import fkeras as fk
+        >>> metric = fk.metrics.MeanAbsolutePercentageError()
+        >>> metric.result(metric.update(metric.init(), [[2.0], [4.0]], [[1.0], [5.0]]))
+        Array(37.5, dtype=float32)
+    """
 
     name: str | None = option("mean_absolute_percentage_error")
 
@@ -47,7 +68,16 @@ class MeanAbsolutePercentageError(MeanMetric):
 
 
 class MeanSquaredLogarithmicError(MeanMetric):
-    """The mean of `losses.mean_squared_logarithmic_error`. The arguments are those of `Metric`."""
+    """The mean of (log(y_true + 1) - log(y_pred + 1))**2 over all samples.
+
+    Averages `losses.mean_squared_logarithmic_error`. See `Metric` for `name` and `dtype`.
+
+    Example:
+        >>> import fkeras as fk
+        >>> metric = fk.metrics.MeanSquaredLogarithmicError()
+        >>> metric.result(metric.update(metric.init(), [[0.0], [1.0]], [[1.0], [1.0]])).round(4)
+        Array(0.2402, dtype=float32)
+    """
 
     name: str | None = option("mean_squared_logarithmic_error")
 
@@ -56,10 +86,13 @@ class MeanSquaredLogarithmicError(MeanMetric):
 
 
 class RootMeanSquaredError(Metric):
-    """The square root of the mean of (y_true - y_pred)**2. The arguments are those of `Metric`.
+    """The square root of the mean of (y_true - y_pred)**2 over all samples.
+
+    See `Metric` for `name` and `dtype`.
 
     Example:
-        >>> metric = RootMeanSquaredError()
+        >>> import fkeras as fk
+        >>> metric = fk.metrics.RootMeanSquaredError()
         >>> metric.result(metric.update(metric.init(), [[0.0, 0.0]], [[3.0, 3.0]]))
         Array(3., dtype=float32)
     """
@@ -83,7 +116,16 @@ class RootMeanSquaredError(Metric):
 
 
 class LogCoshError(MeanMetric):
-    """The mean of `losses.log_cosh`. The arguments are those of `Metric`."""
+    """The mean of log(cosh(y_pred - y_true)) over all samples.
+
+    Averages `losses.log_cosh`. See `Metric` for `name` and `dtype`.
+
+    Example:
+        >>> import fkeras as fk
+        >>> metric = fk.metrics.LogCoshError()
+        >>> metric.result(metric.update(metric.init(), [[0.0], [0.0]], [[1.0], [3.0]])).round(2)
+        Array(1.37, dtype=float32)
+    """
 
     name: str | None = option("logcosh")
 
@@ -94,10 +136,17 @@ class LogCoshError(MeanMetric):
 class CosineSimilarity(MeanMetric):
     """The mean cosine of the angle between y_true and y_pred: 1 for the same direction.
 
-    The further arguments are those of `Metric`.
+    Averages -`losses.cosine_similarity`. See `Metric` for `name` and `dtype`.
 
     Args:
         axis: the axis of the vectors.
+
+    Example:
+        >>> import fkeras as fk
+        >>> metric = fk.metrics.CosineSimilarity()
+        >>> y_true, y_pred = [[1.0, 0.0], [1.0, 0.0]], [[2.0, 0.0], [0.0, 2.0]]
+        >>> metric.result(metric.update(metric.init(), y_true, y_pred))
+        Array(0.5, dtype=float32)
     """
 
     name: str | None = option("cosine_similarity")
@@ -108,11 +157,19 @@ class CosineSimilarity(MeanMetric):
 
 
 class BinaryCrossentropy(MeanMetric):
-    """The mean of `losses.binary_crossentropy`. The further arguments are those of `Metric`.
+    """The mean of -(y * log(p) + (1 - y) * log(1 - p)) over all samples.
+
+    Averages `losses.binary_crossentropy`. See `Metric` for `name` and `dtype`.
 
     Args:
         from_logits: whether predictions are scores, before a sigmoid.
-        label_smoothing: how far targets move towards 0.5.
+        label_smoothing: how far targets move towards 0.5: 0 not at all, 1 all the way.
+
+    Example:
+        >>> import fkeras as fk
+        >>> metric = fk.metrics.BinaryCrossentropy()
+        >>> metric.result(metric.update(metric.init(), [[0.0], [1.0]], [[0.5], [0.5]])).round(4)
+        Array(0.6931, dtype=float32)
     """
 
     name: str | None = option("binary_crossentropy")
@@ -126,12 +183,21 @@ class BinaryCrossentropy(MeanMetric):
 
 
 class CategoricalCrossentropy(MeanMetric):
-    """The mean of `losses.categorical_crossentropy`. The further arguments are those of `Metric`.
+    """The mean of -sum(y * log(p)) over the classes.
+
+    Averages `losses.categorical_crossentropy`. See `Metric` for `name` and `dtype`.
 
     Args:
         from_logits: whether predictions are scores, before a softmax.
-        label_smoothing: the share of each target that is spread evenly over the classes.
+        label_smoothing: the share of each target that is spread evenly over the classes,
+            from 0 to 1.
         axis: the class axis.
+
+    Example:
+        >>> import fkeras as fk
+        >>> metric = fk.metrics.CategoricalCrossentropy()
+        >>> metric.result(metric.update(metric.init(), [[0.0, 1.0]], [[0.5, 0.5]])).round(4)
+        Array(0.6931, dtype=float32)
     """
 
     name: str | None = option("categorical_crossentropy")
@@ -146,13 +212,21 @@ class CategoricalCrossentropy(MeanMetric):
 
 
 class SparseCategoricalCrossentropy(MeanMetric):
-    """The mean of `losses.sparse_categorical_crossentropy`. Further arguments as of `Metric`.
+    """The mean of -log(p) of the class that each target numbers.
+
+    Averages `losses.sparse_categorical_crossentropy`. See `Metric` for `name` and `dtype`.
 
     Args:
         from_logits: whether predictions are scores, before a softmax.
         ignore_class: a class number that takes its prediction out of the mean. In Keras it does
             so only where there are sample weights; without them it counts there as a 0.
         axis: the class axis.
+
+    Example:
+        >>> import fkeras as fk
+        >>> metric = fk.metrics.SparseCategoricalCrossentropy(ignore_class=0)
+        >>> metric.result(metric.update(metric.init(), [1, 0], [[0.5, 0.5], [0.1, 0.9]])).round(4)
+        Array(0.6931, dtype=float32)
     """
 
     name: str | None = option("sparse_categorical_crossentropy")
@@ -172,7 +246,20 @@ class SparseCategoricalCrossentropy(MeanMetric):
 
 
 class KLDivergence(MeanMetric):
-    """The mean of `losses.kl_divergence`. The arguments are those of `Metric`."""
+    """The mean of sum(y * log(y / p)) over the last axis.
+
+    Averages `losses.kl_divergence`. See `Metric` for `name` and `dtype`.
+
+    Example:
+        >>> import fkeras as fk
+        >>> metric = fk.metrics.KLDivergence()
+        >>> metric.result(metric.update(metric.init(), [[0.0, 1.0]], [[0.5, 0.5]])).round(4)
+        Array(0.6931, dtype=float32)
+
+    References:
+        Kullback and Leibler 1951, On information and sufficiency,
+        https://doi.org/10.1214/aoms/1177729694
+    """
 
     name: str | None = option("kl_divergence")
 
@@ -181,7 +268,16 @@ class KLDivergence(MeanMetric):
 
 
 class Poisson(MeanMetric):
-    """The mean of `losses.poisson`. The arguments are those of `Metric`."""
+    """The mean of p - y * log(p + 1e-7), y counts and p expected counts.
+
+    Averages `losses.poisson`. See `Metric` for `name` and `dtype`.
+
+    Example:
+        >>> import fkeras as fk
+        >>> metric = fk.metrics.Poisson()
+        >>> metric.result(metric.update(metric.init(), [[1.0], [2.0]], [[1.0], [1.0]])).round(4)
+        Array(1., dtype=float32)
+    """
 
     name: str | None = option("poisson")
 
@@ -190,7 +286,16 @@ class Poisson(MeanMetric):
 
 
 class Hinge(MeanMetric):
-    """The mean of `losses.hinge`. The arguments are those of `Metric`."""
+    """The mean of max(1 - y_true * y_pred, 0) over all samples.
+
+    Averages `losses.hinge`: targets are -1 or 1, or 0 or 1. See `Metric` for `name` and `dtype`.
+
+    Example:
+        >>> import fkeras as fk
+        >>> metric = fk.metrics.Hinge()
+        >>> metric.result(metric.update(metric.init(), [[-1.0], [1.0]], [[0.5], [0.75]]))
+        Array(0.875, dtype=float32)
+    """
 
     name: str | None = option("hinge")
 
@@ -199,7 +304,17 @@ class Hinge(MeanMetric):
 
 
 class SquaredHinge(MeanMetric):
-    """The mean of `losses.squared_hinge`. The arguments are those of `Metric`."""
+    """The mean of max(1 - y_true * y_pred, 0)**2 over all samples.
+
+    Averages `losses.squared_hinge`: targets are -1 or 1, or 0 or 1. See `Metric` for `name` and
+    `dtype`.
+
+    Example:
+        >>> import fkeras as fk
+        >>> metric = fk.metrics.SquaredHinge()
+        >>> metric.result(metric.update(metric.init(), [[-1.0], [1.0]], [[0.5], [0.5]]))
+        Array(1.25, dtype=float32)
+    """
 
     name: str | None = option("squared_hinge")
 
@@ -208,7 +323,17 @@ class SquaredHinge(MeanMetric):
 
 
 class CategoricalHinge(MeanMetric):
-    """The mean of `losses.categorical_hinge`. The arguments are those of `Metric`."""
+    """The mean of max(best wrong score - right score + 1, 0) over all samples.
+
+    Averages `losses.categorical_hinge`: targets are one-hot. See `Metric` for `name` and `dtype`.
+
+    Example:
+        >>> import fkeras as fk
+        >>> metric = fk.metrics.CategoricalHinge()
+        >>> y_true, y_pred = [[0.0, 1.0], [1.0, 0.0]], [[0.5, 0.75], [0.0, 2.0]]
+        >>> metric.result(metric.update(metric.init(), y_true, y_pred))
+        Array(1.875, dtype=float32)
+    """
 
     name: str | None = option("categorical_hinge")
 

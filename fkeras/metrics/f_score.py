@@ -77,13 +77,24 @@ def _result(state: State, average: str | None, beta: float) -> jax.Array:
 class FBetaScore(Metric):
     """(1 + beta**2) * precision * recall / (beta**2 * precision + recall).
 
-    The further arguments are those of `Metric`. The predictions are (b, classes).
+    See `Metric` for `name` and `dtype`. The predictions are (b, classes).
 
     Args:
         average: None for one score a class; "micro" for one over all; "macro" for the classes'
             mean; "weighted" for their mean by how often they occur.
         beta: how many times as much recall counts as precision.
         threshold: above which score a class is predicted; None for the largest score alone.
+
+    Raises:
+        ValueError: for an unknown `average`, a `beta` of 0 or less or a `threshold` outside of
+            (0, 1]; from `init` without predictions, unless `average` is "micro".
+
+    Example:
+        >>> import fkeras as fk
+        >>> metric = fk.metrics.FBetaScore(average="micro", beta=2.0, threshold=0.5)
+        >>> y_true, y_pred = [[1, 0], [0, 1]], [[0.9, 0.6], [0.8, 0.7]]
+        >>> metric.result(metric.update(metric.init(), y_true, y_pred)).round(4)
+        Array(0.8333, dtype=float32)
     """
 
     average: str | None = option(None, convert=_average)
@@ -107,15 +118,20 @@ class FBetaScore(Metric):
 class F1Score(Metric):
     """2 * precision * recall / (precision + recall).
 
-    The further arguments are those of `Metric`. The predictions are (b, classes).
+    See `Metric` for `name` and `dtype`. The predictions are (b, classes).
 
     Args:
         average: None for one score a class; "micro" for one over all; "macro" for the classes'
             mean; "weighted" for their mean by how often they occur.
         threshold: above which score a class is predicted; None for the largest score alone.
 
+    Raises:
+        ValueError: for an unknown `average` or a `threshold` outside of (0, 1]; from `init` without
+            predictions, unless `average` is "micro".
+
     Example:
-        >>> metric = F1Score(average="micro")
+        >>> import fkeras as fk
+        >>> metric = fk.metrics.F1Score(average="micro")
         >>> y_true, y_pred = [[1, 0], [0, 1]], [[0.9, 0.1], [0.8, 0.2]]
         >>> metric.result(metric.update(metric.init(), y_true, y_pred)).round(4)
         Array(0.5, dtype=float32)

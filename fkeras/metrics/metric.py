@@ -115,7 +115,8 @@ class Sum(Metric):
         dtype: the dtype of the state.
 
     Example:
-        >>> metric = Sum()
+        >>> import fkeras as fk
+        >>> metric = fk.metrics.Sum()
         >>> metric.result(metric.update(metric.init(), [1.0, 2.0]))
         Array(3., dtype=float32)
     """
@@ -158,7 +159,8 @@ class Mean(Metric):
         dtype: the dtype of the state.
 
     Example:
-        >>> metric = Mean()
+        >>> import fkeras as fk
+        >>> metric = fk.metrics.Mean()
         >>> state = metric.update(metric.init(), [1.0, 2.0])
         >>> metric.result(metric.update(state, [6.0]))
         Array(3., dtype=float32)
@@ -189,8 +191,9 @@ class MeanMetric(Metric):
         dtype: the dtype of the state.
 
     Example:
+        >>> import fkeras as fk
         >>> import jax.numpy as jnp
-        >>> class Near(MeanMetric):
+        >>> class Near(fk.metrics.MeanMetric):
         ...     def values(self, y_true, y_pred):
         ...         return jnp.abs(y_true - y_pred) < 0.1
         >>> metric = Near(name="near")
@@ -237,7 +240,7 @@ class MeanMetricWrapper(MeanMetric):
 
     Example:
         >>> import fkeras as fk
-        >>> metric = MeanMetricWrapper(fk.losses.Huber(), name="huber")
+        >>> metric = fk.metrics.MeanMetricWrapper(fk.losses.Huber(), name="huber")
         >>> metric.result(metric.update(metric.init(), [[0.0]], [[3.0]]))
         Array(2.5, dtype=float32)
     """

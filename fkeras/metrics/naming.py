@@ -103,7 +103,8 @@ def get(identifier: Any, custom_objects: Mapping[str, Any] | None = None) -> Met
         TypeError: for anything else.
 
     Example:
-        >>> get("mse")
+        >>> import fkeras as fk
+        >>> fk.metrics.get("mse")
         MeanSquaredError()
     """
     if isinstance(identifier, Mapping) and identifier.get("class_name") == "function":
@@ -131,9 +132,10 @@ def resolve(identifier: Any, y_true: Any, y_pred: Any, loss: Any = None) -> Metr
         ValueError: for an unknown name, or None.
 
     Example:
+        >>> import fkeras as fk
         >>> import jax
         >>> labels, scores = (jax.ShapeDtypeStruct(s, "float32") for s in ((8,), (8, 10)))
-        >>> resolve("accuracy", labels, scores)
+        >>> fk.metrics.resolve("accuracy", labels, scores)
         SparseCategoricalAccuracy('accuracy')
     """
     if identifier is None:

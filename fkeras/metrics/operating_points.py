@@ -92,8 +92,12 @@ class SensitivityAtSpecificity(_OperatingPoint):
         name: the key in logs.
         dtype: the dtype of the state.
 
+    Raises:
+        ValueError: for a rate outside of [0, 1], or no threshold at all.
+
     Example:
-        >>> metric = SensitivityAtSpecificity(0.5)
+        >>> import fkeras as fk
+        >>> metric = fk.metrics.SensitivityAtSpecificity(0.5)
         >>> scores = [0.0, 0.3, 0.8, 0.3, 0.8]
         >>> metric.result(metric.update(metric.init(), [0, 0, 0, 1, 1], scores))
         Array(0.5, dtype=float32)
@@ -119,8 +123,12 @@ class SpecificityAtSensitivity(_OperatingPoint):
         name: the key in logs.
         dtype: the dtype of the state.
 
+    Raises:
+        ValueError: for a rate outside of [0, 1], or no threshold at all.
+
     Example:
-        >>> metric = SpecificityAtSensitivity(0.5)
+        >>> import fkeras as fk
+        >>> metric = fk.metrics.SpecificityAtSensitivity(0.5)
         >>> scores = [0.0, 0.3, 0.8, 0.3, 0.8]
         >>> metric.result(metric.update(metric.init(), [0, 0, 0, 1, 1], scores)).round(4)
         Array(0.6667, dtype=float32)
@@ -146,8 +154,12 @@ class PrecisionAtRecall(_OperatingPoint):
         name: the key in logs.
         dtype: the dtype of the state.
 
+    Raises:
+        ValueError: for a rate outside of [0, 1], or no threshold at all.
+
     Example:
-        >>> metric = PrecisionAtRecall(0.5)
+        >>> import fkeras as fk
+        >>> metric = fk.metrics.PrecisionAtRecall(0.5)
         >>> scores = [0.0, 0.3, 0.8, 0.3, 0.8]
         >>> metric.result(metric.update(metric.init(), [0, 0, 0, 1, 1], scores))
         Array(0.5, dtype=float32)
@@ -173,8 +185,12 @@ class RecallAtPrecision(_OperatingPoint):
         name: the key in logs.
         dtype: the dtype of the state.
 
+    Raises:
+        ValueError: for a rate outside of [0, 1], or no threshold at all.
+
     Example:
-        >>> metric = RecallAtPrecision(0.8)
+        >>> import fkeras as fk
+        >>> metric = fk.metrics.RecallAtPrecision(0.8)
         >>> metric.result(metric.update(metric.init(), [0, 0, 1, 1], [0.0, 0.5, 0.3, 0.9]))
         Array(0.5, dtype=float32)
     """

@@ -155,8 +155,13 @@ class IoU(_Overlap):
         sparse_y_pred: whether predictions are class numbers, not one number a class.
         axis: the class axis of what is not sparse.
 
+    Raises:
+        ValueError: for a class that `num_classes` excludes; for weights that are not whole
+            while the counts are.
+
     Example:
-        >>> metric = IoU(num_classes=2, target_class_ids=[0])
+        >>> import fkeras as fk
+        >>> metric = fk.metrics.IoU(num_classes=2, target_class_ids=[0])
         >>> metric.result(metric.update(metric.init(), [0, 0, 1, 1], [0, 1, 0, 1])).round(4)
         Array(0.3333, dtype=float32)
     """
@@ -192,8 +197,12 @@ class BinaryIoU(_Overlap):
         name: the key in logs.
         dtype: the dtype of the counts, as in `IoU`.
 
+    Raises:
+        ValueError: for a class other than 0 and 1; for weights as in `IoU`.
+
     Example:
-        >>> metric = BinaryIoU()
+        >>> import fkeras as fk
+        >>> metric = fk.metrics.BinaryIoU()
         >>> metric.result(metric.update(metric.init(), [0, 1, 0, 1], [0.1, 0.2, 0.4, 0.7])).round(4)
         Array(0.5833, dtype=float32)
     """
@@ -234,8 +243,12 @@ class MeanIoU(_Overlap):
         sparse_y_pred: whether predictions are class numbers, not one number a class.
         axis: the class axis of what is not sparse.
 
+    Raises:
+        ValueError: for `num_classes` below 1; for weights as in `IoU`.
+
     Example:
-        >>> metric = MeanIoU(num_classes=2)
+        >>> import fkeras as fk
+        >>> metric = fk.metrics.MeanIoU(num_classes=2)
         >>> metric.result(metric.update(metric.init(), [0, 0, 1, 1], [0, 1, 0, 1])).round(4)
         Array(0.3333, dtype=float32)
     """
@@ -258,7 +271,7 @@ class MeanIoU(_Overlap):
 
 
 class OneHotIoU(_Overlap):
-    """As `IoU`, for targets with one number a class.
+    """The mean over classes of intersection / union: `IoU` for targets with one number a class.
 
     Args:
         num_classes: how many classes there are.
@@ -268,6 +281,16 @@ class OneHotIoU(_Overlap):
         ignore_class: a class number whose samples do not count.
         sparse_y_pred: whether predictions are class numbers, not one number a class.
         axis: the class axis.
+
+    Raises:
+        ValueError: for a class that `num_classes` excludes; for weights as in `IoU`.
+
+    Example:
+        >>> import fkeras as fk
+        >>> metric = fk.metrics.OneHotIoU(num_classes=2, target_class_ids=[0])
+        >>> y_true, y_pred = [[1, 0], [1, 0], [0, 1]], [[0.9, 0.1], [0.2, 0.8], [0.3, 0.7]]
+        >>> metric.result(metric.update(metric.init(), y_true, y_pred)).round(4)
+        Array(0.5, dtype=float32)
     """
 
     num_classes: int = option(convert=_classes)
@@ -292,7 +315,7 @@ class OneHotIoU(_Overlap):
 
 
 class OneHotMeanIoU(_Overlap):
-    """As `MeanIoU`, for targets with one number a class.
+    """The mean of intersection / union over all classes, for targets with one number a class.
 
     Args:
         num_classes: how many classes there are.
@@ -301,6 +324,16 @@ class OneHotMeanIoU(_Overlap):
         ignore_class: a class number whose samples do not count.
         sparse_y_pred: whether predictions are class numbers, not one number a class.
         axis: the class axis.
+
+    Raises:
+        ValueError: for `num_classes` below 1; for weights as in `IoU`.
+
+    Example:
+        >>> import fkeras as fk
+        >>> metric = fk.metrics.OneHotMeanIoU(num_classes=2)
+        >>> y_true, y_pred = [[1, 0], [1, 0], [0, 1]], [[0.9, 0.1], [0.2, 0.8], [0.3, 0.7]]
+        >>> metric.result(metric.update(metric.init(), y_true, y_pred)).round(4)
+        Array(0.5, dtype=float32)
     """
 
     num_classes: int = option(convert=_classes)

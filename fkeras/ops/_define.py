@@ -7,9 +7,18 @@ from typing import Any
 
 import jax.numpy as jnp
 
-from fkeras.engine.operation import Op, binary, to_array, unary
+from fkeras.engine.operation import Op, binary, described, to_array, unary
 
-__all__ = ("binary", "elementwise", "float_unary", "op", "to_array", "to_floats", "unary")
+__all__ = (
+    "binary",
+    "described",
+    "elementwise",
+    "float_unary",
+    "op",
+    "to_array",
+    "to_floats",
+    "unary",
+)
 
 
 def op(function: Callable) -> Op:
@@ -28,6 +37,6 @@ def to_floats(x: Any) -> Any:
     return x if jnp.issubdtype(x.dtype, jnp.inexact) else x.astype("float32")
 
 
-def float_unary(name: str, function: Callable, doc: str) -> Op:
-    """The function of one array, element by element; integers become float32 first."""
-    return unary(name, lambda x: function(to_floats(x)), doc)
+def float_unary(name: str, function: Callable, doc: str, example: str = "", shown: str = "") -> Op:
+    """The function of one array, element by element; integers become float32 first; see `unary`."""
+    return unary(name, lambda x: function(to_floats(x)), doc, example, shown)

@@ -6,7 +6,7 @@ from typing import Any
 
 import jax.numpy as jnp
 
-from fkeras.engine.operation import (
+from fkeras.engine.operators import (
     absolute,
     add,
     floor_divide,
@@ -66,39 +66,149 @@ __all__ = (
 )
 
 abs = absolute
-divide = binary("divide", jnp.true_divide, "x1 / x2, element by element.")
-fmod = binary("fmod", jnp.fmod, "The remainder of x1 / x2, with the sign of x1.")
-maximum = binary("maximum", jnp.maximum, "The larger of x1 and x2; NaN where one is NaN.")
-minimum = binary("minimum", jnp.minimum, "The smaller of x1 and x2; NaN where one is NaN.")
-fmax = binary("fmax", jnp.fmax, "The larger of x1 and x2; the other where one is NaN.")
-fmin = binary("fmin", jnp.fmin, "The smaller of x1 and x2; the other where one is NaN.")
-gcd = binary("gcd", jnp.gcd, "The greatest common divisor of integers.")
-lcm = binary("lcm", jnp.lcm, "The least common multiple of integers.")
-hypot = binary("hypot", jnp.hypot, "sqrt(x1**2 + x2**2), without overflow.")
-heaviside = binary("heaviside", jnp.heaviside, "0 where x1 < 0, 1 where x1 > 0, x2 between.")
-nextafter = binary("nextafter", jnp.nextafter, "The number after x1 on the way to x2.")
-ldexp = binary("ldexp", jnp.ldexp, "x1 * 2**x2 for integers x2.")
+divide = binary(
+    "divide", jnp.true_divide, "x1 / x2, element by element.", "divide([1, 2], 4)", "[0.25 0.5 ]"
+)
+fmod = binary(
+    "fmod",
+    jnp.fmod,
+    "The remainder of x1 / x2, with the sign of x1.",
+    "fmod([-7, 7], 3)",
+    "[-1  1]",
+)
+maximum = binary(
+    "maximum",
+    jnp.maximum,
+    "The larger of x1 and x2; NaN where one is NaN.",
+    "maximum([1, 5], 3)",
+    "[3 5]",
+)
+minimum = binary(
+    "minimum",
+    jnp.minimum,
+    "The smaller of x1 and x2; NaN where one is NaN.",
+    "minimum([1, 5], 3)",
+    "[1 3]",
+)
+fmax = binary(
+    "fmax",
+    jnp.fmax,
+    "The larger of x1 and x2; the other where one is NaN.",
+    'fmax([1.0, float("nan")], 3.0)',
+    "[3. 3.]",
+)
+fmin = binary(
+    "fmin",
+    jnp.fmin,
+    "The smaller of x1 and x2; the other where one is NaN.",
+    'fmin([5.0, float("nan")], 3.0)',
+    "[3. 3.]",
+)
+gcd = binary("gcd", jnp.gcd, "The greatest common divisor of integers.", "gcd(12, 18)", "6")
+lcm = binary("lcm", jnp.lcm, "The least common multiple of integers.", "lcm(4, 6)", "12")
+hypot = binary(
+    "hypot", jnp.hypot, "sqrt(x1**2 + x2**2), without overflow.", "hypot(3.0, 4.0)", "5.0"
+)
+heaviside = binary(
+    "heaviside",
+    jnp.heaviside,
+    "0 where x1 < 0, 1 where x1 > 0, x2 between.",
+    "heaviside([-2.0, 0.0, 2.0], 0.5)",
+    "[0.  0.5 1. ]",
+)
+nextafter = binary(
+    "nextafter",
+    jnp.nextafter,
+    "The number after x1 on the way to x2.",
+    "nextafter(1.0, 2.0) - 1",
+    "1.1920929e-07",
+)
+ldexp = binary("ldexp", jnp.ldexp, "x1 * 2**x2 for integers x2.", "ldexp(3.0, 2)", "12.0")
 
-square = unary("square", jnp.square, "x * x.")
-sign = unary("sign", jnp.sign, "-1, 0 or 1, as x is negative, zero or positive.")
-signbit = unary("signbit", jnp.signbit, "Whether the sign bit of x is set, as for -0.0.")
-reciprocal = unary("reciprocal", jnp.reciprocal, "1 / x.")
-cbrt = unary("cbrt", jnp.cbrt, "The cube root of x.")
-copy = unary("copy", jnp.array, "x itself; arrays never change, so nothing else is needed.")
-real = unary("real", jnp.real, "The real part of x.")
-imag = unary("imag", jnp.imag, "The imaginary part of x.")
-conjugate = unary("conjugate", jnp.conjugate, "x with the sign of its imaginary part changed.")
-conj = unary("conj", jnp.conjugate, "x with the sign of its imaginary part changed.")
-deg2rad = unary("deg2rad", jnp.deg2rad, "Degrees as radians, x * pi / 180.")
-rad2deg = unary("rad2deg", jnp.rad2deg, "Radians as degrees, x * 180 / pi.")
-angle = float_unary("angle", jnp.angle, "The angle of a complex number in radians.")
-ceil = float_unary("ceil", jnp.ceil, "The least integer that is not below x, as a float.")
-floor = float_unary("floor", jnp.floor, "The greatest integer that is not above x, as a float.")
+square = unary("square", jnp.square, "x * x.", "square([2, -3])", "[4 9]")
+sign = unary(
+    "sign",
+    jnp.sign,
+    "-1, 0 or 1, as x is negative, zero or positive.",
+    "sign([-2, 0, 5])",
+    "[-1  0  1]",
+)
+signbit = unary(
+    "signbit",
+    jnp.signbit,
+    "Whether the sign bit of x is set, as for -0.0.",
+    "signbit([-0.0, 0.0])",
+    "[ True False]",
+)
+reciprocal = unary("reciprocal", jnp.reciprocal, "1 / x.", "reciprocal([2.0, 4.0])", "[0.5  0.25]")
+cbrt = unary("cbrt", jnp.cbrt, "The cube root of x.", "cbrt(8.0).round(3)", "2.0")
+copy = unary(
+    "copy",
+    jnp.array,
+    "x itself; arrays never change, so nothing else is needed.",
+    "copy([1, 2])",
+    "[1 2]",
+)
+real = unary("real", jnp.real, "The real part of x.", "real(1 + 2j)", "1.0")
+imag = unary("imag", jnp.imag, "The imaginary part of x.", "imag(1 + 2j)", "2.0")
+conjugate = unary(
+    "conjugate",
+    jnp.conjugate,
+    "x with the sign of its imaginary part changed.",
+    "conjugate(1 + 2j)",
+    "(1-2j)",
+)
+conj = unary(
+    "conj",
+    jnp.conjugate,
+    "x with the sign of its imaginary part changed.",
+    "conj(1 + 2j)",
+    "(1-2j)",
+)
+deg2rad = unary(
+    "deg2rad", jnp.deg2rad, "Degrees as radians, x * pi / 180.", "deg2rad(45.0).round(3)", "0.785"
+)
+rad2deg = unary(
+    "rad2deg", jnp.rad2deg, "Radians as degrees, x * 180 / pi.", "rad2deg(3.1416).round(2)", "180.0"
+)
+angle = float_unary(
+    "angle",
+    jnp.angle,
+    "The angle of a complex number in radians.",
+    "angle(1 + 1j).round(3)",
+    "0.785",
+)
+ceil = float_unary(
+    "ceil",
+    jnp.ceil,
+    "The least integer that is not below x, as a float.",
+    "ceil([1.2, -1.2])",
+    "[ 2. -1.]",
+)
+floor = float_unary(
+    "floor",
+    jnp.floor,
+    "The greatest integer that is not above x, as a float.",
+    "floor([1.2, -1.2])",
+    "[ 1. -2.]",
+)
 
 
 @elementwise
 def fabs(x: Any) -> Any:
-    """|x| of real numbers, as floats."""
+    """|x| of real numbers, as floats.
+
+    Args:
+        x: array of any shape.
+
+    Raises:
+        TypeError: for complex numbers.
+
+    Example:
+        >>> import fkeras as fk
+        >>> print(fk.ops.fabs([-1, 2]))
+        [1. 2.]
+    """
     x = jnp.asarray(x)
     if jnp.issubdtype(x.dtype, jnp.complexfloating):
         raise TypeError(
@@ -110,7 +220,16 @@ def fabs(x: Any) -> Any:
 
 @elementwise
 def trunc(x: Any) -> Any:
-    """x without its fraction; integers stay as they are."""
+    """x without its fraction; integers stay as they are.
+
+    Args:
+        x: array of any shape.
+
+    Example:
+        >>> import fkeras as fk
+        >>> print(fk.ops.trunc([-1.7, 1.7]))
+        [-1.  1.]
+    """
     x = jnp.asarray(x)
     return jnp.trunc(x) if jnp.issubdtype(x.dtype, jnp.inexact) else x
 
@@ -118,6 +237,10 @@ def trunc(x: Any) -> Any:
 @elementwise
 def round(x: Any, decimals: int = 0) -> Any:
     """x to a number of decimals, halves to the even neighbour.
+
+    Args:
+        x: array of any shape.
+        decimals: how many; -1 rounds to tens.
 
     Example:
         >>> import fkeras as fk
@@ -132,7 +255,18 @@ def round(x: Any, decimals: int = 0) -> Any:
 
 @elementwise
 def clip(x: Any, x_min: Any, x_max: Any) -> Any:
-    """x, at least x_min and at most x_max."""
+    """x, at least x_min and at most x_max.
+
+    Args:
+        x: array of any shape.
+        x_min: the least value, a number or an array that broadcasts with x.
+        x_max: the largest value, likewise.
+
+    Example:
+        >>> import fkeras as fk
+        >>> print(fk.ops.clip([-1, 5, 12], 0, 10))
+        [ 0  5 10]
+    """
     x = jnp.asarray(x)
     x = x.astype("int32") if x.dtype == bool else x
     return jnp.clip(x, to_array(x_min), to_array(x_max))
@@ -140,7 +274,17 @@ def clip(x: Any, x_min: Any, x_max: Any) -> Any:
 
 @elementwise
 def divide_no_nan(x1: Any, x2: Any) -> Any:
-    """x1 / x2, and 0 where x2 is 0; gradients are finite there too."""
+    """x1 / x2, and 0 where x2 is 0; gradients are finite there too.
+
+    Args:
+        x1: an array.
+        x2: an array; the two broadcast.
+
+    Example:
+        >>> import fkeras as fk
+        >>> print(fk.ops.divide_no_nan([1.0, 2.0], [0.0, 4.0]))
+        [0.  0.5]
+    """
     x1, x2 = to_array(x1), to_array(x2)
     zero = jnp.equal(x2, 0)
     return jnp.where(zero, 0, jnp.true_divide(x1, jnp.where(zero, 1, x2)))
@@ -148,5 +292,17 @@ def divide_no_nan(x1: Any, x2: Any) -> Any:
 
 @elementwise
 def nan_to_num(x: Any, nan: Any = 0.0, posinf: Any = None, neginf: Any = None) -> Any:
-    """x with numbers for NaN and the infinities; None means the largest and the least number."""
+    """x with numbers for NaN and the infinities; None means the largest and the least number.
+
+    Args:
+        x: array of any shape.
+        nan: what stands for NaN.
+        posinf: what stands for infinity; the largest number of the dtype where it is None.
+        neginf: what stands for minus infinity; the least number where it is None.
+
+    Example:
+        >>> import fkeras as fk
+        >>> print(fk.ops.nan_to_num([1.0, float("nan"), float("inf")], posinf=9.0))
+        [1. 0. 9.]
+    """
     return jnp.nan_to_num(to_array(x), nan=nan, posinf=posinf, neginf=neginf)

@@ -42,11 +42,17 @@ def dot_product_attention(
     Returns:
         An array of shape (b, t, heads, f).
 
+    Raises:
+        ValueError: where `attn_logits_soft_cap` is not None.
+
     Example:
         >>> import jax.numpy as jnp, fkeras as fk
-        >>> x = jnp.ones((2, 5, 4, 3))
-        >>> fk.ops.dot_product_attention(x, x, x, is_causal=True).shape
-        (2, 5, 4, 3)
+        >>> x = jnp.array([1.0, 4.0]).reshape(1, 2, 1, 1)
+        >>> fk.ops.dot_product_attention(0 * x, x, x, is_causal=True).ravel()
+        Array([1. , 2.5], dtype=float32)
+
+    References:
+        Vaswani et al., Attention is all you need (2017), arxiv.org/abs/1706.03762.
     """
     if attn_logits_soft_cap is not None:
         raise ValueError(

@@ -43,6 +43,9 @@ def cond(pred: Any, true_fn: Callable[[], Any], false_fn: Callable[[], Any]) -> 
         true_fn: called where it holds.
         false_fn: called where it does not; it returns the same structure.
 
+    Raises:
+        ValueError: for a symbolic condition and functions that return different structures.
+
     Example:
         >>> import jax.numpy as jnp, fkeras as fk
         >>> x = jnp.array(-2.0)
@@ -68,6 +71,11 @@ def cond(pred: Any, true_fn: Callable[[], Any], false_fn: Callable[[], Any]) -> 
 @op
 def switch(index: Any, branches: Sequence[Callable], *operands: Any) -> Any:
     """What the function number `index` returns for the operands; the index is kept in range.
+
+    Args:
+        index: an integer scalar.
+        branches: functions of the operands that return arrays of one shape and dtype.
+        *operands: what the chosen function is called with.
 
     Example:
         >>> import jax.numpy as jnp, fkeras as fk
@@ -109,6 +117,12 @@ def scan(
 def associative_scan(f: Callable, elems: Any, reverse: bool = False, axis: int = 0) -> Any:
     """The results of `f` over all elements up to each, for an `f` that may be grouped freely.
 
+    Args:
+        f: `f(a, b)` of two results, with f(f(a, b), c) = f(a, f(b, c)).
+        elems: an array, or a structure of arrays.
+        reverse: whether to start from the last element.
+        axis: along which axis.
+
     Example:
         >>> import jax.numpy as jnp, fkeras as fk
         >>> fk.ops.associative_scan(jnp.add, jnp.arange(4))
@@ -121,6 +135,10 @@ def associative_scan(f: Callable, elems: Any, reverse: bool = False, axis: int =
 def map(f: Callable, xs: Any) -> Any:
     """`f` of each element along the first axis, one after the other.
 
+    Args:
+        f: a function of one element.
+        xs: an array, or a structure of arrays with first axes of one size.
+
     Example:
         >>> import jax.numpy as jnp, fkeras as fk
         >>> fk.ops.map(jnp.sum, jnp.ones((2, 3)))
@@ -132,6 +150,10 @@ def map(f: Callable, xs: Any) -> Any:
 @op
 def vectorized_map(function: Callable, elements: Any) -> Any:
     """`function` of each element along the first axis, all at once.
+
+    Args:
+        function: a function of one element.
+        elements: an array, or a structure of arrays with first axes of one size.
 
     Example:
         >>> import jax.numpy as jnp, fkeras as fk
@@ -181,6 +203,12 @@ def while_loop(
 @op
 def fori_loop(lower: Any, upper: Any, body_fun: Callable, init_val: Any) -> Any:
     """`value = body_fun(i, value)` for i from lower up to upper, which is left out.
+
+    Args:
+        lower: the first i.
+        upper: the i after the last.
+        body_fun: `(i, value) -> value`, of the same shapes and dtypes.
+        init_val: the first value.
 
     Example:
         >>> import jax.numpy as jnp, fkeras as fk

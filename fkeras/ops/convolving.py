@@ -45,6 +45,12 @@ def conv_transpose(
         output_padding: the cells to add to the smallest size that fits; None for the usual size.
         data_format: "channels_last" (None means the same) or "channels_first".
         dilation_rate: the distance of the cells that the kernel writes to.
+
+    Example:
+        >>> import jax.numpy as jnp, fkeras as fk
+        >>> x, kernel = jnp.array([[[1.0], [5.0]]]), jnp.array([1.0, 2.0, 3.0]).reshape(3, 1, 1)
+        >>> fk.ops.conv_transpose(x, kernel, strides=2).ravel()
+        Array([ 1.,  2.,  8., 10., 15.], dtype=float32)
     """
     inputs, rank = jnp.asarray(inputs), jnp.ndim(inputs) - 2
     more = output_padding
@@ -77,6 +83,12 @@ def depthwise_conv(
         padding: "valid" or "same".
         data_format: "channels_last" (None means the same) or "channels_first".
         dilation_rate: the distance of the cells that the kernel sees.
+
+    Example:
+        >>> import jax.numpy as jnp, fkeras as fk
+        >>> x, kernel = jnp.array([[[1.0, 10.0], [2.0, 20.0]]]), jnp.ones((2, 2, 1))
+        >>> fk.ops.depthwise_conv(x, kernel)
+        Array([[[ 3., 30.]]], dtype=float32)
     """
     inputs, rank = jnp.asarray(inputs), jnp.ndim(inputs) - 2
     return convolve_depthwise(
@@ -109,6 +121,12 @@ def separable_conv(
         padding: "valid" or "same".
         data_format: "channels_last" (None means the same) or "channels_first".
         dilation_rate: the distance of the cells that the depthwise kernel sees.
+
+    Example:
+        >>> import jax.numpy as jnp, fkeras as fk
+        >>> x = jnp.array([[[1.0, 10.0], [2.0, 20.0]]])
+        >>> fk.ops.separable_conv(x, jnp.ones((2, 2, 1)), jnp.ones((1, 2, 1)))
+        Array([[[33.]]], dtype=float32)
     """
     inputs, rank = jnp.asarray(inputs), jnp.ndim(inputs) - 2
     return convolve_separable(
@@ -135,6 +153,11 @@ def adaptive_average_pool(inputs: Any, output_size: _Sizes, data_format: str | N
         inputs: (b, *sizes, c), or (b, c, *sizes) where the channels come first.
         output_size: how many windows along each axis.
         data_format: "channels_last" (None means the same) or "channels_first".
+
+    Example:
+        >>> import jax.numpy as jnp, fkeras as fk
+        >>> fk.ops.adaptive_average_pool(jnp.arange(6.0).reshape(1, 6, 1), 2).ravel()
+        Array([1., 4.], dtype=float32)
     """
     x = to_floats(inputs)
     return _adaptive("adaptive_average_pool", x, output_size, "average", data_format)
@@ -148,5 +171,10 @@ def adaptive_max_pool(inputs: Any, output_size: _Sizes, data_format: str | None 
         inputs: (b, *sizes, c), or (b, c, *sizes) where the channels come first.
         output_size: how many windows along each axis.
         data_format: "channels_last" (None means the same) or "channels_first".
+
+    Example:
+        >>> import jax.numpy as jnp, fkeras as fk
+        >>> fk.ops.adaptive_max_pool(jnp.arange(6.0).reshape(1, 6, 1), 2).ravel()
+        Array([2., 5.], dtype=float32)
     """
     return _adaptive("adaptive_max_pool", jnp.asarray(inputs), output_size, "max", data_format)

@@ -31,6 +31,9 @@ __all__ = (
 def shape(x: Any) -> tuple[int | None, ...]:
     """The sizes of the axes of x; None for those that a symbolic tensor does not know.
 
+    Args:
+        x: an array, a list, or a symbolic tensor.
+
     Example:
         >>> import fkeras as fk
         >>> fk.ops.shape(fk.Input((3,)))
@@ -41,6 +44,9 @@ def shape(x: Any) -> tuple[int | None, ...]:
 
 def dtype(x: Any) -> str:
     """The name of the dtype of x.
+
+    Args:
+        x: an array, a number, a list, or a symbolic tensor.
 
     Example:
         >>> import fkeras as fk
@@ -53,6 +59,9 @@ def dtype(x: Any) -> str:
 def is_tensor(x: Any) -> bool:
     """Whether x is an array of JAX, traced ones included; symbolic tensors are none.
 
+    Args:
+        x: anything.
+
     Example:
         >>> import jax.numpy as jnp, fkeras as fk
         >>> fk.ops.is_tensor(jnp.ones(2)), fk.ops.is_tensor(fk.Input((3,)))
@@ -64,8 +73,16 @@ def is_tensor(x: Any) -> bool:
 def convert_to_numpy(x: Any) -> np.ndarray:
     """x as a NumPy array.
 
+    Args:
+        x: an array, a number, or nested lists of numbers.
+
     Raises:
         TypeError: for a symbolic tensor, which has no numbers.
+
+    Example:
+        >>> import jax.numpy as jnp, fkeras as fk
+        >>> fk.ops.convert_to_numpy(jnp.arange(3))
+        array([0, 1, 2], dtype=int32)
     """
     if is_symbolic(x):
         raise TypeError(
@@ -84,6 +101,14 @@ def convert_to_tensor(x: Any, dtype: Any = None, sparse: Any = None, ragged: Any
         dtype: the dtype; that of x where it is None.
         sparse: None or False: arrays here are dense.
         ragged: None or False: arrays here are rectangular.
+
+    Raises:
+        ValueError: where `sparse` or `ragged` is true.
+
+    Example:
+        >>> import fkeras as fk
+        >>> fk.ops.convert_to_tensor([1, 2], "float32")
+        Array([1., 2.], dtype=float32)
     """
     if sparse or ragged:
         raise ValueError(
@@ -95,13 +120,27 @@ def convert_to_tensor(x: Any, dtype: Any = None, sparse: Any = None, ragged: Any
 
 @elementwise
 def cast(x: Any, dtype: Any) -> Any:
-    """x in another dtype."""
+    """x in another dtype.
+
+    Args:
+        x: an array, or what becomes one.
+        dtype: the dtype; floating point numbers become integers by cutting off their fractions.
+
+    Example:
+        >>> import fkeras as fk
+        >>> fk.ops.cast([1.9, -1.9], "int32")
+        Array([ 1, -1], dtype=int32)
+    """
     return jnp.asarray(x, dtype)
 
 
 @elementwise
 def saturate_cast(x: Any, dtype: Any) -> Any:
     """x in another dtype; what it cannot hold becomes its least or largest number.
+
+    Args:
+        x: an array, or what becomes one.
+        dtype: the dtype.
 
     Example:
         >>> import jax.numpy as jnp, fkeras as fk
@@ -130,7 +169,16 @@ def _limits(dtype: Any) -> tuple[Any, Any]:
 
 @elementwise
 def stop_gradient(variable: Any) -> Any:
-    """The values, through which no gradient goes."""
+    """The values, through which no gradient goes.
+
+    Args:
+        variable: array of any shape.
+
+    Example:
+        >>> import jax, fkeras as fk
+        >>> jax.grad(lambda x: x * fk.ops.stop_gradient(x))(3.0)
+        Array(3., dtype=float32, weak_type=True)
+    """
     return jax.lax.stop_gradient(to_array(variable))
 
 
@@ -138,10 +186,16 @@ def stop_gradient(variable: Any) -> Any:
 def slice(inputs: Any, start_indices: Any, shape: Sequence[int]) -> Any:
     """The block of the given shape that begins at the start indices; -1 means up to the end.
 
+    Args:
+        inputs: array of any shape.
+        start_indices: one integer an axis, which may be traced.
+        shape: the size of the block along each axis.
+
     Example:
         >>> import jax.numpy as jnp, fkeras as fk
-        >>> fk.ops.slice(jnp.arange(9).reshape(3, 3), (1, 0), (2, -1)).shape
-        (2, 3)
+        >>> fk.ops.slice(jnp.arange(9).reshape(3, 3), (1, 0), (2, -1))
+        Array([[3, 4, 5],
+               [6, 7, 8]], dtype=int32)
     """
     inputs = to_array(inputs)
     starts = zip(shape, inputs.shape, start_indices, strict=True)
@@ -152,6 +206,11 @@ def slice(inputs: Any, start_indices: Any, shape: Sequence[int]) -> Any:
 @op
 def slice_update(inputs: Any, start_indices: Any, updates: Any) -> Any:
     """The inputs with a block of updates in them that begins at the start indices.
+
+    Args:
+        inputs: array of any shape.
+        start_indices: one integer an axis, which may be traced.
+        updates: the block, with as many axes as the inputs.
 
     Example:
         >>> import jax.numpy as jnp, fkeras as fk

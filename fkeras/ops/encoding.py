@@ -46,6 +46,9 @@ def one_hot(
         dtype: the dtype; float32 where it is None.
         sparse: not supported; results are dense.
 
+    Raises:
+        ValueError: for `sparse=True`.
+
     Example:
         >>> import fkeras as fk
         >>> fk.ops.one_hot([1, 0], 2).tolist()
@@ -75,6 +78,10 @@ def multi_hot(
         dtype: the dtype; float32 where it is None.
         sparse: not supported; results are dense.
         **kwargs: `num_tokens`, Keras's old name of `num_classes`.
+
+    Raises:
+        ValueError: for `sparse=True`.
+        TypeError: without `num_classes`, or with unknown arguments.
 
     Example:
         >>> import fkeras as fk
@@ -111,6 +118,14 @@ def binary_crossentropy(target: Any, output: Any, from_logits: bool = False) -> 
         target: targets y from 0 to 1.
         output: probabilities p, or scores before a sigmoid.
         from_logits: whether they are scores.
+
+    Raises:
+        ValueError: for two shapes.
+
+    Example:
+        >>> import fkeras as fk
+        >>> fk.ops.binary_crossentropy([1.0, 0.0], [0.5, 0.75]).round(3)
+        Array([0.693, 1.386], dtype=float32)
     """
     target, output = _pair("binary_crossentropy", target, output)
     return crossentropy.binary_values(target, output, from_logits)
@@ -127,6 +142,14 @@ def categorical_crossentropy(
         output: probabilities p, scaled here to sum to 1, or scores before a softmax.
         from_logits: whether they are scores.
         axis: the class axis.
+
+    Raises:
+        ValueError: for two shapes.
+
+    Example:
+        >>> import fkeras as fk
+        >>> fk.ops.categorical_crossentropy([[0.0, 1.0]], [[0.2, 0.8]]).round(3)
+        Array([0.223], dtype=float32)
     """
     target, output = _pair("categorical_crossentropy", target, output)
     return -jnp.sum(target * crossentropy.log_probabilities(output, from_logits, axis), axis=axis)
@@ -143,6 +166,11 @@ def sparse_categorical_crossentropy(
         output: probabilities p, scaled here to sum to 1, or scores before a softmax.
         from_logits: whether they are scores.
         axis: the class axis.
+
+    Example:
+        >>> import fkeras as fk
+        >>> fk.ops.sparse_categorical_crossentropy([1], [[0.2, 0.8]]).round(3)
+        Array([0.223], dtype=float32)
     """
     return crossentropy.sparse_categorical_crossentropy(
         target, to_floats(output), from_logits, axis=axis
@@ -151,7 +179,18 @@ def sparse_categorical_crossentropy(
 
 @elementwise
 def polar(abs_: Any, angle: Any) -> Any:
-    """The complex numbers of the lengths and the angles in radians."""
+    """The complex numbers of the lengths and the angles in radians.
+
+    Args:
+        abs_: the lengths.
+        angle: the angles, in an array that broadcasts against the lengths.
+
+    Example:
+        >>> import jax.numpy as jnp, fkeras as fk
+        >>> z = fk.ops.polar(2.0, jnp.pi / 3)
+        >>> round(float(z.real), 3), round(float(z.imag), 3)
+        (1.0, 1.732)
+    """
     abs_, angle = to_floats(abs_), to_floats(angle)
     return jax.lax.complex(abs_ * jnp.cos(angle), abs_ * jnp.sin(angle))
 
@@ -171,6 +210,16 @@ def ctc_loss(
 
     Returns:
         The losses of samples, (b,); see `fk.losses.ctc`.
+
+    Example:
+        >>> import jax.numpy as jnp, fkeras as fk
+        >>> scores = jnp.zeros((1, 2, 3))  # 3 of 9 paths spell the label 1: (1, 1), (1, 0), (0, 1)
+        >>> round(float(fk.ops.ctc_loss([[1]], scores, [1], [2])[0]), 3)
+        1.099
+
+    References:
+        Graves et al., Connectionist temporal classification (2006),
+        https://www.cs.toronto.edu/~graves/icml_2006.pdf
     """
     target, output = jnp.asarray(target).astype("int32"), to_floats(output)
     target_length, output_length = (jnp.asarray(n) for n in (target_length, output_length))

@@ -65,6 +65,23 @@ def elastic_transform(
         fill_value: its value with the fill mode "constant".
         seed: a key, or an integer; see `fk.random`.
         data_format: "channels_last" (None means the same) or "channels_first".
+
+    Returns:
+        An array like `images`.
+
+    Raises:
+        TypeError: without a seed.
+
+    Example:
+        >>> import jax, jax.numpy as jnp, fkeras as fk
+        >>> x = jnp.full((4, 4, 1), 7.0).at[:2].set(1.0)
+        >>> y = fk.ops.image.elastic_transform(x, interpolation="nearest", seed=jax.random.key(0))
+        >>> y.shape, float(y.min()), float(y.max())
+        ((4, 4, 1), 1.0, 7.0)
+
+    References:
+        Simard et al., Best practices for convolutional neural networks (2003),
+        https://ieeexplore.ieee.org/document/1227801
     """
     return elastic.elastic_transform(
         images,

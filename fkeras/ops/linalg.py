@@ -45,9 +45,19 @@ def _square(name: str, x: Any) -> jax.Array:
 def cholesky(x: Any, upper: bool = False) -> Any:
     """The triangular L with L @ L.T = x, for symmetric positive definite x; `upper`: L.T.
 
+    Args:
+        x: matrices (..., n, n).
+        upper: whether to return the upper factor.
+
     Raises:
         ValueError: for matrices that are not square; of numbers that are not positive definite,
             where the numbers are known. Under jit these give NaN.
+
+    Example:
+        >>> import fkeras as fk
+        >>> fk.ops.cholesky([[4.0, 2.0], [2.0, 5.0]])
+        Array([[2., 0.],
+               [1., 2.]], dtype=float32)
     """
     y = jnp.linalg.cholesky(_square("cholesky", x), upper=upper)
     if not isinstance(y, jax.core.Tracer) and bool(jnp.isnan(y).any()):
@@ -60,7 +70,21 @@ def cholesky(x: Any, upper: bool = False) -> Any:
 
 @op
 def cholesky_inverse(x: Any, upper: bool = False) -> Any:
-    """The inverse of the matrix whose Cholesky factor is x."""
+    """The inverse of the matrix whose Cholesky factor is x.
+
+    Args:
+        x: triangular matrices (..., n, n), as `cholesky` returns them.
+        upper: whether they are upper factors.
+
+    Raises:
+        ValueError: for matrices that are not square.
+
+    Example:
+        >>> import fkeras as fk
+        >>> fk.ops.cholesky_inverse([[2.0, 0.0], [0.0, 1.0]])
+        Array([[0.25, 0.  ],
+               [0.  , 1.  ]], dtype=float32)
+    """
     x = _square("cholesky_inverse", x)
     half = _triangular(x, jnp.eye(x.shape[-1], dtype=x.dtype), not upper)
     turned = jnp.swapaxes(half, -1, -2)
@@ -78,31 +102,91 @@ def _triangular(a: jax.Array, b: jax.Array, lower: bool) -> jax.Array:
 
 @op
 def det(x: Any) -> Any:
-    """The determinants of square matrices."""
+    """The determinants of square matrices.
+
+    Args:
+        x: matrices (..., n, n).
+
+    Raises:
+        ValueError: for matrices that are not square.
+
+    Example:
+        >>> import fkeras as fk
+        >>> fk.ops.det([[1.0, 2.0], [3.0, 4.0]]).round(3)
+        Array(-2., dtype=float32)
+    """
     return jnp.linalg.det(_square("det", x))
 
 
 @op
 def inv(x: Any) -> Any:
-    """The inverses of square matrices."""
+    """The inverses of square matrices.
+
+    Args:
+        x: matrices (..., n, n); singular ones give numbers that are not finite.
+
+    Raises:
+        ValueError: for matrices that are not square.
+
+    Example:
+        >>> import fkeras as fk
+        >>> fk.ops.inv([[2.0, 0.0], [0.0, 4.0]]).tolist()
+        [[0.5, 0.0], [0.0, 0.25]]
+    """
     return jnp.linalg.inv(_square("inv", x))
 
 
 @op
 def eig(x: Any) -> Any:
-    """`(eigenvalues, eigenvectors)` of square matrices, complex; on CPUs alone."""
+    """`(eigenvalues, eigenvectors)` of square matrices, complex; on CPUs alone.
+
+    Args:
+        x: matrices (..., n, n).
+
+    Raises:
+        ValueError: for matrices that are not square.
+
+    Example:
+        >>> import fkeras as fk
+        >>> values, vectors = fk.ops.eig([[2.0, 0.0], [0.0, 3.0]])
+        >>> sorted(values.real.tolist())
+        [2.0, 3.0]
+    """
     return tuple(jnp.linalg.eig(_square("eig", x)))
 
 
 @op
 def eigh(x: Any) -> Any:
-    """`(eigenvalues, eigenvectors)` of symmetric matrices, eigenvalues in ascending order."""
+    """`(eigenvalues, eigenvectors)` of symmetric matrices, eigenvalues in ascending order.
+
+    Args:
+        x: symmetric or Hermitian matrices (..., n, n).
+
+    Raises:
+        ValueError: for matrices that are not square.
+
+    Example:
+        >>> import fkeras as fk
+        >>> values, vectors = fk.ops.eigh([[2.0, 1.0], [1.0, 2.0]])
+        >>> [round(x, 3) for x in values.tolist()]
+        [1.0, 3.0]
+    """
     return tuple(jnp.linalg.eigh(_square("eigh", x)))
 
 
 @op
 def lu_factor(x: Any) -> Any:
-    """`(lu, pivots)`: L below the diagonal and U on and above it, and the rows exchanged."""
+    """`(lu, pivots)`: L below the diagonal and U on and above it, and the rows exchanged.
+
+    Args:
+        x: matrices (..., n, m).
+
+    Example:
+        >>> import fkeras as fk
+        >>> factors, pivots = fk.ops.lu_factor([[1.0, 2.0], [2.0, 2.0]])
+        >>> factors.tolist(), pivots.tolist()
+        ([[2.0, 2.0], [0.5, 1.0]], [1, 1])
+    """
     factors, pivots, _ = jax.lax.linalg.lu(to_array(x))
     return factors, pivots
 
@@ -133,14 +217,38 @@ def norm(x: Any, ord: Any = None, axis: Any = None, keepdims: bool = False) -> A
 
 
 def safe_sqrt(x: jax.Array) -> jax.Array:
-    """The square root whose gradient at 0 is 0, as for the length of a vector of zeros."""
+    """The square root whose gradient at 0 is 0, as for the length of a vector of zeros.
+
+    Args:
+        x: floating array of numbers of 0 or more.
+
+    Example:
+        >>> import jax
+        >>> jax.grad(safe_sqrt)(0.0), jax.grad(safe_sqrt)(4.0)
+        (Array(0., dtype=float32, weak_type=True), Array(0.25, dtype=float32, weak_type=True))
+    """
     zero = x == 0
     return jnp.where(zero, 0, jnp.sqrt(jnp.where(zero, 1, x)))
 
 
 @op
 def qr(x: Any, mode: str = "reduced") -> Any:
-    """`(q, r)` with q @ r = x, q orthogonal and r upper triangular; mode "complete": q square."""
+    """`(q, r)` with q @ r = x, q orthogonal and r upper triangular; mode "complete": q square.
+
+    Args:
+        x: matrices (..., n, m).
+        mode: "reduced" for q of min(n, m) columns, or "complete".
+
+    Raises:
+        ValueError: for another mode.
+
+    Example:
+        >>> import fkeras as fk
+        >>> q, r = fk.ops.qr([[3.0, 1.0], [4.0, 2.0]])
+        >>> abs(r).round(3)
+        Array([[5. , 2.2],
+               [0. , 0.4]], dtype=float32)
+    """
     if mode not in ("reduced", "complete"):
         raise ValueError(
             f"qr: mode: expected 'reduced' or 'complete', received {mode!r}. For r alone take "
@@ -151,13 +259,40 @@ def qr(x: Any, mode: str = "reduced") -> Any:
 
 @op
 def solve(a: Any, b: Any) -> Any:
-    """The x with a @ x = b, for square matrices a; b is a vector or a matrix."""
+    """The x with a @ x = b, for square matrices a; b is a vector or a matrix.
+
+    Args:
+        a: matrices (..., n, n).
+        b: (n,), or (..., n, m).
+
+    Raises:
+        ValueError: for matrices a that are not square.
+
+    Example:
+        >>> import fkeras as fk
+        >>> fk.ops.solve([[2.0, 0.0], [0.0, 4.0]], [2.0, 2.0])
+        Array([1. , 0.5], dtype=float32)
+    """
     return jnp.linalg.solve(_square("solve", a), to_array(b))
 
 
 @op
 def solve_triangular(a: Any, b: Any, lower: bool = False) -> Any:
-    """The x with a @ x = b, for triangular a of which the other triangle is not looked at."""
+    """The x with a @ x = b, for triangular a of which the other triangle is not looked at.
+
+    Args:
+        a: matrices (..., n, n).
+        b: (..., n), or (..., n, m).
+        lower: whether the lower triangle is meant.
+
+    Raises:
+        ValueError: for matrices a that are not square.
+
+    Example:
+        >>> import fkeras as fk
+        >>> fk.ops.solve_triangular([[2.0, 0.0], [1.0, 4.0]], [2.0, 5.0], lower=True)
+        Array([1., 1.], dtype=float32)
+    """
     return _triangular(_square("solve_triangular", a), jnp.asarray(b), lower)
 
 
@@ -166,9 +301,15 @@ def svd(x: Any, full_matrices: bool = True, compute_uv: bool = True) -> Any:
     """`(u, s, vh)` with u @ diag(s) @ vh = x; s alone without `compute_uv`.
 
     Args:
-        x: matrices.
+        x: matrices (..., n, m).
         full_matrices: whether u and vh are square.
         compute_uv: whether to return u and vh.
+
+    Example:
+        >>> import fkeras as fk
+        >>> s = fk.ops.svd([[3.0, 0.0], [0.0, -4.0]], compute_uv=False)
+        >>> [round(x, 3) for x in s.tolist()]
+        [4.0, 3.0]
     """
     found = jnp.linalg.svd(to_array(x), full_matrices=full_matrices, compute_uv=compute_uv)
     return tuple(found) if compute_uv else found
@@ -179,9 +320,17 @@ def lstsq(a: Any, b: Any, rcond: float | None = None) -> Any:
     """The shortest x for which a @ x is nearest to b.
 
     Args:
-        a: a matrix.
-        b: a vector or a matrix.
+        a: a matrix (n, m).
+        b: (n,) or (n, k).
         rcond: singular values below `rcond` times the largest count as 0.
+
+    Returns:
+        An array of shape (m,) or (m, k).
+
+    Example:
+        >>> import fkeras as fk
+        >>> round(float(fk.ops.lstsq([[1.0], [1.0]], [2.0, 4.0])[0]), 3)
+        3.0
     """
     return jnp.linalg.lstsq(to_array(a), to_array(b), rcond=rcond)[0]
 
@@ -198,11 +347,40 @@ def _matrices(name: str, x: Any) -> jax.Array:
 
 @op
 def matrix_rank(x: Any, tol: Any = None) -> Any:
-    """How many singular values of the matrices are above the tolerance."""
+    """How many singular values of the matrices are above the tolerance.
+
+    Args:
+        x: matrices (..., n, m).
+        tol: the share of the largest singular value that counts; None for the rounding error.
+
+    Raises:
+        ValueError: for arrays of less than two axes.
+
+    Example:
+        >>> import fkeras as fk
+        >>> int(fk.ops.matrix_rank([[1.0, 2.0], [2.0, 4.0]]))
+        1
+    """
     return jnp.linalg.matrix_rank(_matrices("matrix_rank", x), rtol=tol).astype("int32")
 
 
 @op
 def pinv(x: Any, rcond: Any = None) -> Any:
-    """The pseudo-inverse of matrices: singular values below `rcond` times the largest are 0."""
+    """The pseudo-inverse of matrices: singular values below `rcond` times the largest are 0.
+
+    Args:
+        x: matrices (..., n, m).
+        rcond: the share; None for the rounding error.
+
+    Returns:
+        An array of shape (..., m, n).
+
+    Raises:
+        ValueError: for arrays of less than two axes.
+
+    Example:
+        >>> import fkeras as fk
+        >>> fk.ops.pinv([[1.0], [1.0]]).round(3)
+        Array([[0.5, 0.5]], dtype=float32)
+    """
     return jnp.linalg.pinv(_matrices("pinv", x), rtol=rcond)

@@ -11,7 +11,13 @@ __all__ = ("Unmask", "unmask")
 
 
 class Unmask(Layer):
-    """Gives its input as it is, without the mask."""
+    """x itself, without its mask; what `unmask` records.
+
+    Example:
+        >>> import fkeras as fk
+        >>> fk.ops.unmask(fk.Input((5,))).node.layer.name
+        'unmask'
+    """
 
     keras_module = "fkeras.ops"
     supports_masking = True
@@ -22,6 +28,9 @@ class Unmask(Layer):
 
 def unmask(x: Any) -> Any:
     """x itself, whose mask goes no further.
+
+    Args:
+        x: a symbolic tensor, or an array.
 
     Example:
         >>> import fkeras as fk

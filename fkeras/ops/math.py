@@ -38,10 +38,28 @@ __all__ = (
     "view_as_real",
 )
 
-rsqrt = float_unary("rsqrt", jax.lax.rsqrt, "1 / sqrt(x).")
-erf = float_unary("erf", jax.lax.erf, "The error function of x.")
-erfc = float_unary("erfc", jax.lax.erfc, "1 - erf(x), exact for large x.")
-erfinv = float_unary("erfinv", jax.lax.erf_inv, "The number whose error function is x.")
+rsqrt = float_unary("rsqrt", jax.lax.rsqrt, "1 / sqrt(x).", "rsqrt([4, 16])", "[0.5  0.25]")
+erf = float_unary(
+    "erf",
+    jax.lax.erf,
+    "2 / sqrt(pi) times the integral of exp(-t**2) from 0 to x.",
+    "erf([-1.0, 0.0, 1.0]).round(2)",
+    "[-0.84  0.    0.84]",
+)
+erfc = float_unary(
+    "erfc",
+    jax.lax.erfc,
+    "1 - erf(x), exact for large x.",
+    "erfc([0.0, 1.0]).round(2)",
+    "[1.   0.16]",
+)
+erfinv = float_unary(
+    "erfinv",
+    jax.lax.erf_inv,
+    "The number whose error function is x, from -1 to 1.",
+    "erfinv([-0.5, 0.0, 0.5]).round(2)",
+    "[-0.48  0.    0.48]",
+)
 
 extract_sequences = op(signal.extract_sequences)
 fft = op(signal.fft)
@@ -53,7 +71,7 @@ stft = op(signal.stft)
 istft = op(signal.istft)
 
 
-def _segments(name: str, function: Any, doc: str) -> Op:
+def _segments(name: str, function: Any, doc: str, shown: list[int]) -> Op:
     def reduce(
         data: Any, segment_ids: Any, num_segments: int | None = None, sorted: bool = False
     ) -> Any:
@@ -77,14 +95,33 @@ def _segments(name: str, function: Any, doc: str) -> Op:
         segment_ids: the segment of each element along the first axis, (n,).
         num_segments: how many segments.
         sorted: whether the ids are in order, which is faster.
+
+    Returns:
+        An array of shape (num_segments, ...).
+
+    Raises:
+        ValueError: without `num_segments`, and for ids of another rank.
+
+    Example:
+        >>> import fkeras as fk
+        >>> fk.ops.{name}([2, 5, 4], [0, 0, 1], num_segments=2).tolist()
+        {shown}
     """
     return Op(name, reduce)
 
 
-segment_sum = _segments("segment_sum", jax.ops.segment_sum, "The sum of each segment's elements.")
-segment_max = _segments("segment_max", jax.ops.segment_max, "The largest element of each segment.")
-segment_min = _segments("segment_min", jax.ops.segment_min, "The least element of each segment.")
-segment_prod = _segments("segment_prod", jax.ops.segment_prod, "The product of each segment.")
+segment_sum = _segments(
+    "segment_sum", jax.ops.segment_sum, "The sum of each segment's elements.", [7, 4]
+)
+segment_max = _segments(
+    "segment_max", jax.ops.segment_max, "The largest element of each segment.", [5, 4]
+)
+segment_min = _segments(
+    "segment_min", jax.ops.segment_min, "The least element of each segment.", [2, 4]
+)
+segment_prod = _segments(
+    "segment_prod", jax.ops.segment_prod, "The product of each segment's elements.", [10, 4]
+)
 
 
 @op
@@ -113,6 +150,11 @@ def in_top_k(targets: Any, predictions: Any, k: int) -> Any:
         targets: class numbers, (b,).
         predictions: (b, classes).
         k: how many classes.
+
+    Example:
+        >>> import fkeras as fk
+        >>> fk.ops.in_top_k([0, 2], [[0.1, 0.7, 0.2], [0.1, 0.7, 0.2]], k=2)
+        Array([False,  True], dtype=bool)
     """
     targets, predictions = jnp.asarray(targets), jnp.asarray(predictions)
     own = jnp.take_along_axis(predictions, jnp.expand_dims(targets, -1), axis=-1)
@@ -126,10 +168,15 @@ def logsumexp(x: Any, axis: Any = None, keepdims: bool = False) -> Any:
 
     Where all elements are minus infinity the result is that too, and its gradient is 0.
 
+    Args:
+        x: array of any shape.
+        axis: the axis, or several; all where it is None.
+        keepdims: whether the axes stay, with size 1.
+
     Example:
         >>> import fkeras as fk
-        >>> fk.ops.logsumexp([1000.0, 1000.0])
-        Array(1000.6931, dtype=float32)
+        >>> round(float(fk.ops.logsumexp([1000.0, 1000.0])), 2)
+        1000.69
     """
     x = to_floats(x)
     axis = tuple(axis) if isinstance(axis, list) else axis
@@ -155,6 +202,14 @@ def cdist(x: Any, y: Any) -> Any:
 
     Returns:
         An array of shape (..., n, m).
+
+    Raises:
+        ValueError: for other ranks, or last axes of two sizes.
+
+    Example:
+        >>> import fkeras as fk
+        >>> fk.ops.cdist([[0.0, 0.0]], [[3.0, 4.0], [0.0, 0.0]])
+        Array([[5., 0.]], dtype=float32)
     """
     x, y = to_floats(x), to_floats(y)
     if x.ndim < 2 or y.ndim < 2 or x.shape[-1] != y.shape[-1]:
@@ -168,13 +223,34 @@ def cdist(x: Any, y: Any) -> Any:
 
 @op
 def logdet(x: Any) -> Any:
-    """The logarithm of the absolute determinant of square matrices."""
+    """The logarithm of the absolute determinant of square matrices.
+
+    Args:
+        x: matrices (..., n, n).
+
+    Example:
+        >>> import fkeras as fk
+        >>> round(float(fk.ops.logdet([[2.0, 0.0], [0.0, -3.0]])), 3)
+        1.792
+    """
     return jnp.linalg.slogdet(to_floats(x))[1]
 
 
 @op
 def view_as_complex(x: Any) -> Any:
-    """Complex numbers out of a last axis of real and imaginary parts."""
+    """Complex numbers out of a last axis of real and imaginary parts.
+
+    Args:
+        x: (..., 2).
+
+    Raises:
+        ValueError: for a last axis of another size.
+
+    Example:
+        >>> import fkeras as fk
+        >>> fk.ops.view_as_complex([[1.0, 2.0]])
+        Array([1.+2.j], dtype=complex64)
+    """
     x = jnp.asarray(x)
     if x.ndim < 1 or x.shape[-1] != 2:
         raise ValueError(
@@ -187,6 +263,15 @@ def view_as_complex(x: Any) -> Any:
 
 @op
 def view_as_real(x: Any) -> Any:
-    """Complex numbers as a new last axis of their real and imaginary parts."""
+    """Complex numbers as a new last axis of their real and imaginary parts.
+
+    Args:
+        x: array of any shape; the imaginary parts of real numbers are 0.
+
+    Example:
+        >>> import fkeras as fk
+        >>> fk.ops.view_as_real([1.0 + 2.0j])
+        Array([[1., 2.]], dtype=float32)
+    """
     x = jnp.asarray(x)
     return jnp.stack((jnp.real(x), jnp.imag(x)), axis=-1)

@@ -85,6 +85,14 @@ def batch_normalization(
         offset: (c,), or None for 0.
         scale: (c,), or None for 1.
         epsilon: added to the variance.
+
+    Example:
+        >>> import fkeras as fk
+        >>> fk.ops.batch_normalization([[1.0, 8.0]], [1.0, 2.0], [1.0, 9.0], axis=-1, epsilon=0.0)
+        Array([[0., 2.]], dtype=float32)
+
+    References:
+        Ioffe and Szegedy, Batch normalization (2015), arxiv.org/abs/1502.03167.
     """
     x = jnp.asarray(x)
     mean, variance = (align(jnp.asarray(v), x.ndim, axis) for v in (mean, variance))
@@ -115,6 +123,18 @@ def layer_normalization(
         axis: the axes.
         epsilon: added to the variance; 1e-7 where it is None.
         **kwargs: Keras's old `rms_scaling=True`: x is divided only, and nothing subtracted.
+
+    Raises:
+        TypeError: for unknown arguments.
+
+    Example:
+        >>> import fkeras as fk
+        >>> fk.ops.layer_normalization([[1.0, 3.0], [10.0, 30.0]]).round(3)
+        Array([[-1.,  1.],
+               [-1.,  1.]], dtype=float32)
+
+    References:
+        Ba et al., Layer normalization (2016), arxiv.org/abs/1607.06450.
     """
     scaling = kwargs.pop("rms_scaling", False)
     if kwargs:
@@ -140,6 +160,14 @@ def rms_normalization(
         scale: an array that fills the axes, or None for 1.
         axis: the axes.
         epsilon: added to the mean square; 1e-7 where it is None.
+
+    Example:
+        >>> import fkeras as fk
+        >>> fk.ops.rms_normalization([[0.0, 0.0, 0.0, 4.0]]).round(3)
+        Array([[0., 0., 0., 2.]], dtype=float32)
+
+    References:
+        Zhang and Sennrich, Root mean square layer normalization (2019), arxiv.org/abs/1910.07467.
     """
     epsilon = _EPSILON if epsilon is None else epsilon
     scale = None if scale is None else jnp.asarray(scale)
@@ -161,8 +189,9 @@ def normalize(x: Any, axis: Any = -1, order: int = 2, epsilon: float | None = No
 
     Example:
         >>> import fkeras as fk
-        >>> fk.ops.normalize([[3.0, 4.0], [0.0, 0.0]]).tolist()
-        [[0.6000000238418579, 0.800000011920929], [0.0, 0.0]]
+        >>> fk.ops.normalize([[3.0, 4.0], [0.0, 0.0]])
+        Array([[0.6, 0.8],
+               [0. , 0. ]], dtype=float32)
     """
     if not isinstance(order, int) or order < 1:
         raise ValueError(

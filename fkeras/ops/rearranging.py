@@ -30,8 +30,8 @@ def rearrange(tensor: Any, pattern: str, **axes_lengths: int) -> Any:
 
     Example:
         >>> import jax.numpy as jnp, fkeras as fk
-        >>> fk.ops.rearrange(jnp.ones((2, 6, 3)), "b (h w) c -> b c h w", h=2).shape
-        (2, 3, 2, 3)
+        >>> fk.ops.rearrange(jnp.arange(4), "(h w) -> w h", h=2).tolist()
+        [[0, 2], [1, 3]]
     """
     tensor = to_array(tensor)
     left, right = (_groups(side) for side in pattern.split("->"))
@@ -78,6 +78,11 @@ def unstack(x: Any, num: int | None = None, axis: int = 0) -> Any:
         x: an array.
         num: their number; the axis's size where it is None.
         axis: the axis.
+
+    Example:
+        >>> import fkeras as fk
+        >>> [part.tolist() for part in fk.ops.unstack([[1, 2], [3, 4]], axis=1)]
+        [[1, 3], [2, 4]]
     """
     x = to_array(x)
     count = x.shape[axis] if num is None else num

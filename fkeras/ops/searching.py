@@ -34,7 +34,21 @@ __all__ = (
 
 @elementwise
 def where(condition: Any, x1: Any = None, x2: Any = None) -> Any:
-    """x1 where the condition holds, x2 elsewhere; without them the indices where it holds."""
+    """x1 where the condition holds, x2 elsewhere; without them the indices where it holds.
+
+    Args:
+        condition: Booleans, or numbers, which hold where they are not zero.
+        x1: an array that broadcasts with the condition.
+        x2: another.
+
+    Raises:
+        ValueError: where one of x1 and x2 is given alone.
+
+    Example:
+        >>> import fkeras as fk
+        >>> print(fk.ops.where([True, False], [1, 2], 0))
+        [1 0]
+    """
     if x1 is None and x2 is None:
         return jnp.where(to_array(condition))
     if x1 is None or x2 is None:
@@ -48,6 +62,14 @@ def where(condition: Any, x1: Any = None, x2: Any = None) -> Any:
 @op
 def select(condlist: Sequence[Any], choicelist: Sequence[Any], default: Any = 0) -> Any:
     """The element of the first choice whose condition holds, else the default.
+
+    Args:
+        condlist: arrays of Booleans; the first that holds counts.
+        choicelist: an array for each condition.
+        default: what stands where none holds.
+
+    Raises:
+        ValueError: where conditions and choices are not as many, or none.
 
     Example:
         >>> import jax.numpy as jnp, fkeras as fk
@@ -66,18 +88,44 @@ def select(condlist: Sequence[Any], choicelist: Sequence[Any], default: Any = 0)
 
 @op
 def take(x: Any, indices: Any, axis: int | None = None) -> Any:
-    """The elements of x at indices of an axis, of the flat array where it is None."""
+    """The elements of x at indices of an axis, of the flat array where it is None.
+
+    Args:
+        x: array of any shape.
+        indices: integers of any shape; negative ones count from the end.
+        axis: the axis; None for the flat array.
+
+    Example:
+        >>> import fkeras as fk
+        >>> print(fk.ops.take([10, 20, 30], [2, 0]))
+        [30 10]
+    """
     return jnp.take(to_array(x), jnp.asarray(indices), axis=axis)
 
 
 @op
 def take_along_axis(x: Any, indices: Any, axis: int | None = None) -> Any:
-    """The elements of x at indices that are given for each place along an axis."""
+    """The elements of x at indices that are given for each place along an axis.
+
+    Args:
+        x: array of any shape.
+        indices: integers, of the rank of x.
+        axis: the axis; None for the flat array.
+
+    Example:
+        >>> import fkeras as fk
+        >>> fk.ops.take_along_axis([[1, 9], [3, 2]], [[1], [0]], axis=1).tolist()
+        [[9], [3]]
+    """
     return jnp.take_along_axis(to_array(x), jnp.asarray(indices), axis=axis)
 
 
 def get_item(x: Any, key: Any) -> Any:
     """x[key], with everything that NumPy takes between the brackets.
+
+    Args:
+        x: array of any shape.
+        key: what stands between the brackets: a number, a slice, an array, or several.
 
     Example:
         >>> import fkeras as fk
@@ -89,32 +137,82 @@ def get_item(x: Any, key: Any) -> Any:
 
 @op
 def nonzero(x: Any) -> Any:
-    """The indices of the elements that are not zero, one array an axis; not under jit."""
+    """The indices of the elements that are not zero, one array an axis; not under jit.
+
+    Args:
+        x: array of any shape.
+
+    Example:
+        >>> import fkeras as fk
+        >>> [a.tolist() for a in fk.ops.nonzero([0, 5, 7])]
+        [[1, 2]]
+    """
     return jnp.nonzero(to_array(x))
 
 
 @op
 def unravel_index(indices: Any, shape: Sequence[int]) -> Any:
-    """Indices of the flat array as indices of each axis of `shape`."""
+    """Indices of the flat array as indices of each axis of `shape`.
+
+    Args:
+        indices: integers of any shape.
+        shape: the shape whose flat array they point into.
+
+    Example:
+        >>> import fkeras as fk
+        >>> [a.tolist() for a in fk.ops.unravel_index([1, 5], (2, 3))]
+        [[0, 1], [1, 2]]
+    """
     return tuple(jnp.unravel_index(jnp.asarray(indices), tuple(shape)))
 
 
 @op
 def sort(x: Any, axis: int = -1) -> Any:
-    """The elements along an axis from the least to the largest."""
+    """The elements along an axis from the least to the largest.
+
+    Args:
+        x: array of any shape.
+        axis: the axis; None for the flat array.
+
+    Example:
+        >>> import fkeras as fk
+        >>> print(fk.ops.sort([3, 1, 2]))
+        [1 2 3]
+    """
     return jnp.sort(to_array(x), axis=axis)
 
 
 @op
 def argsort(x: Any, axis: int | None = -1) -> Any:
-    """The indices that sort x along an axis, the flat array where it is None."""
+    """The indices that sort x along an axis, the flat array where it is None.
+
+    Args:
+        x: array of any shape.
+        axis: the axis; None for the flat array.
+
+    Example:
+        >>> import fkeras as fk
+        >>> print(fk.ops.argsort([30, 10, 20]))
+        [1 2 0]
+    """
     x = jnp.asarray(x)
     return jnp.argsort(x, axis=None if x.ndim == 0 else axis)
 
 
 @op
 def argpartition(x: Any, kth: int, axis: int | None = -1) -> Any:
-    """Indices that put the element `kth` in its sorted place, lesser ones before it."""
+    """Indices that put the element `kth` in its sorted place, lesser ones before it.
+
+    Args:
+        x: array of any shape.
+        kth: the place in the sorted order, from 0.
+        axis: the axis; None for the flat array.
+
+    Example:
+        >>> import fkeras as fk
+        >>> print(fk.ops.argpartition([3, 1, 2], 1))
+        [1 2 0]
+    """
     x = to_array(x)
     if axis is None:
         return jnp.argpartition(jnp.reshape(x, (-1,)), kth, axis=0)
@@ -123,7 +221,18 @@ def argpartition(x: Any, kth: int, axis: int | None = -1) -> Any:
 
 @op
 def searchsorted(sorted_sequence: Any, values: Any, side: str = "left") -> Any:
-    """Where each value goes into a sorted vector: before equal elements, or "right" of them."""
+    """Where each value goes into a sorted vector: before equal elements, or "right" of them.
+
+    Args:
+        sorted_sequence: a vector in order.
+        values: array of any shape.
+        side: "left" or "right".
+
+    Example:
+        >>> import fkeras as fk
+        >>> print(fk.ops.searchsorted([1, 3, 5], [3, 4]))
+        [1 2]
+    """
     return jnp.searchsorted(to_array(sorted_sequence), to_array(values), side=side)
 
 
@@ -152,6 +261,11 @@ def unique(
 
     Returns:
         An array, or a tuple of it and what was asked for.
+
+    Example:
+        >>> import fkeras as fk
+        >>> print(fk.ops.unique([3, 1, 3]))
+        [1 3]
     """
     found = jnp.unique(
         to_array(x),
@@ -168,7 +282,17 @@ def unique(
 
 @op
 def digitize(x: Any, bins: Any) -> Any:
-    """In which interval between the sorted edges `bins` each element lies, 0 below the first."""
+    """In which interval between the sorted edges `bins` each element lies, 0 below the first.
+
+    Args:
+        x: array of any shape.
+        bins: the edges, a vector in order.
+
+    Example:
+        >>> import fkeras as fk
+        >>> print(fk.ops.digitize([0.5, 2.5], [1.0, 2.0, 3.0]))
+        [0 2]
+    """
     return jnp.digitize(to_array(x), jnp.asarray(bins))
 
 
@@ -182,6 +306,14 @@ def bincount(x: Any, weights: Any = None, minlength: int = 0, sparse: bool = Fal
         minlength: the least size of the result. Under jit the size must be known, so there it is
             the size, and larger integers are left out.
         sparse: not supported; results are dense.
+
+    Raises:
+        ValueError: for sparse=True, and without `minlength` under jit or in a graph.
+
+    Example:
+        >>> import fkeras as fk
+        >>> print(fk.ops.bincount([0, 2, 2]))
+        [1 0 2]
     """
     if sparse:
         raise ValueError("bincount: expected sparse=False, received True. Results are dense.")
@@ -216,6 +348,14 @@ def histogram(x: Any, bins: int = 10, range: tuple[float, float] | None = None) 
         x: a vector.
         bins: how many intervals.
         range: where the first starts and the last ends; the least and largest element at None.
+
+    Raises:
+        TypeError: where `bins` is not a number.
+
+    Example:
+        >>> import fkeras as fk
+        >>> [a.tolist() for a in fk.ops.histogram([1, 2, 2, 4], bins=3)]
+        [[1.0, 2.0, 1.0], [1.0, 2.0, 3.0, 4.0]]
     """
     if not isinstance(bins, int) or bins < 0:
         raise TypeError(
@@ -227,11 +367,31 @@ def histogram(x: Any, bins: int = 10, range: tuple[float, float] | None = None) 
 
 @op
 def correlate(x1: Any, x2: Any, mode: str = "valid") -> Any:
-    """The sums of products of x1 with x2 moved along it: "valid", "same" or "full"."""
+    """The sums of products of x1 with x2 moved along it: "valid", "same" or "full".
+
+    Args:
+        x1: a vector.
+        x2: a vector, the shorter one.
+        mode: "valid" where x2 lies within x1, "same" for the size of x1, "full" for all places.
+
+    Example:
+        >>> import fkeras as fk
+        >>> print(fk.ops.correlate([1, 2, 3], [1, 1]))
+        [3. 5.]
+    """
     return jnp.correlate(to_array(x1), to_array(x2), mode)
 
 
 @op
 def corrcoef(x: Any) -> Any:
-    """The matrix of the correlations of the rows of x."""
+    """The matrix of the correlations of the rows of x.
+
+    Args:
+        x: a row for each variable, (n, samples).
+
+    Example:
+        >>> import fkeras as fk
+        >>> fk.ops.corrcoef([[1, 2, 3], [3, 2, 1]]).round(3).tolist()
+        [[1.0, -1.0], [-1.0, 1.0]]
+    """
     return jnp.corrcoef(to_floats(x))

@@ -51,10 +51,14 @@ def conv(
         data_format: "channels_last" (None means the same) or "channels_first".
         dilation_rate: the distance of the cells that the kernel sees.
 
+    Raises:
+        ValueError: for a kernel larger than the inputs, with the padding "valid".
+
     Example:
         >>> import jax.numpy as jnp, fkeras as fk
-        >>> fk.ops.conv(jnp.ones((1, 8, 8, 3)), jnp.ones((3, 3, 3, 5)), strides=2).shape
-        (1, 3, 3, 5)
+        >>> x, kernel = jnp.array([[[1.0], [2.0], [4.0]]]), jnp.array([[[-1.0]], [[1.0]]])
+        >>> fk.ops.conv(x, kernel).ravel()
+        Array([1., 2.], dtype=float32)
     """
     inputs, kernel = jnp.asarray(inputs), jnp.asarray(kernel)
     rank, layout = inputs.ndim - 2, data_format_name(data_format)
@@ -93,6 +97,14 @@ def max_pool(
         strides: its step along each axis; None for windows that touch.
         padding: "valid" for windows inside the inputs, "same" for ceil(size / stride) of them.
         data_format: "channels_last" (None means the same) or "channels_first".
+
+    Raises:
+        ValueError: for a window larger than the inputs, with the padding "valid".
+
+    Example:
+        >>> import jax.numpy as jnp, fkeras as fk
+        >>> fk.ops.max_pool(jnp.array([[[1], [7], [2], [4]]]), 2).ravel()
+        Array([7, 4], dtype=int32)
     """
     x = jnp.asarray(inputs)
     return _pool(pooling.max_pool, "max_pool", x, pool_size, strides, padding, data_format)
@@ -114,6 +126,14 @@ def average_pool(
         strides: its step along each axis; None for windows that touch.
         padding: "valid" for windows inside the inputs, "same" for ceil(size / stride) of them.
         data_format: "channels_last" (None means the same) or "channels_first".
+
+    Raises:
+        ValueError: for a window larger than the inputs, with the padding "valid".
+
+    Example:
+        >>> import jax.numpy as jnp, fkeras as fk
+        >>> fk.ops.average_pool(jnp.array([[[1.0], [7.0], [2.0]]]), 2, padding="same").ravel()
+        Array([4., 2.], dtype=float32)
     """
     x = to_floats(inputs)
     return _pool(pooling.average_pool, "average_pool", x, pool_size, strides, padding, data_format)
@@ -134,6 +154,15 @@ def unfold(
 
     Returns:
         An array of shape (b, c * kh * kw, windows).
+
+    Raises:
+        ValueError: for arrays of another rank.
+
+    Example:
+        >>> import jax.numpy as jnp, fkeras as fk
+        >>> fk.ops.unfold(jnp.arange(6.0).reshape(1, 1, 2, 3), 2)[0].T
+        Array([[0., 1., 3., 4.],
+               [1., 2., 4., 5.]], dtype=float32)
     """
     x = jnp.asarray(x)
     _check_rank("unfold", x, 4, "(b, c, h, w)")
@@ -172,6 +201,15 @@ def fold(
 
     Returns:
         An array of shape (b, c, h, w).
+
+    Raises:
+        ValueError: for arrays of another rank.
+
+    Example:
+        >>> import jax.numpy as jnp, fkeras as fk
+        >>> fk.ops.fold(jnp.ones((1, 4, 2)), (2, 3), 2)[0, 0]
+        Array([[1., 2., 1.],
+               [1., 2., 1.]], dtype=float32)
     """
     x = jnp.asarray(x)
     _check_rank("fold", x, 3, "(b, c * kh * kw, windows)")
@@ -213,6 +251,15 @@ def depth_to_space(x: Any, block_size: int, data_format: str = "channels_last") 
 
     Returns:
         An array of shape (b, h * block_size, w * block_size, c), or the channels second.
+
+    Raises:
+        ValueError: for a `block_size` below 2.
+
+    Example:
+        >>> import jax.numpy as jnp, fkeras as fk
+        >>> fk.ops.depth_to_space(jnp.arange(4).reshape(1, 1, 1, 4), 2)[0, :, :, 0]
+        Array([[0, 1],
+               [2, 3]], dtype=int32)
     """
     _check_block("depth_to_space", block_size)
     x, size = jnp.asarray(x), block_size
@@ -237,6 +284,14 @@ def space_to_depth(x: Any, block_size: int, data_format: str = "channels_last") 
     Returns:
         An array of shape (b, h / block_size, w / block_size, c * block_size**2), or the channels
         second.
+
+    Raises:
+        ValueError: for a `block_size` below 2.
+
+    Example:
+        >>> import jax.numpy as jnp, fkeras as fk
+        >>> fk.ops.space_to_depth(jnp.arange(4).reshape(1, 2, 2, 1), 2).tolist()
+        [[[[0, 1, 2, 3]]]]
     """
     _check_block("space_to_depth", block_size)
     x, size = jnp.asarray(x), block_size

@@ -54,12 +54,15 @@ class Adam(Optimizer):
         epsilon: keeps the divisor from 0.
         amsgrad: whether v is the largest so far.
 
+    Example:
+        >>> import jax.numpy as jnp, fkeras as fk
+        >>> weight = jnp.array([1.0, 2.0])
+        >>> tx = fk.optimizers.Adam(0.5).transformation()
+        >>> tx.update(jnp.array([0.5, -4.0]), tx.init(weight), weight)[0].round(3)
+        Array([-0.5,  0.5], dtype=float32)
+
     References:
         Kingma and Ba 2014, Adam, https://arxiv.org/abs/1412.6980
-
-    Example:
-        >>> Adam(1e-4, clipnorm=1.0)
-        Adam(0.0001, clipnorm=1.0)
     """
 
     learning_rate: Any = option(0.001, convert=rate)
@@ -79,7 +82,7 @@ class Adam(Optimizer):
 
 
 class AdamW(Optimizer):
-    """`Adam`, with weight decay of 0.004 unless another is given.
+    """`Adam`'s step, after w -= rate * weight_decay * w.
 
     The further arguments are those of `Optimizer`.
 
@@ -90,6 +93,13 @@ class AdamW(Optimizer):
         beta_2: how long the mean square remembers.
         epsilon: keeps the divisor from 0.
         amsgrad: whether v is the largest so far.
+
+    Example:
+        >>> import jax.numpy as jnp, fkeras as fk
+        >>> weight = jnp.array([1.0, 2.0])
+        >>> tx = fk.optimizers.AdamW(0.5, weight_decay=0.1).transformation()
+        >>> tx.update(jnp.array([0.5, -4.0]), tx.init(weight), weight)[0].round(3)
+        Array([-0.55,  0.4 ], dtype=float32)
 
     References:
         Loshchilov and Hutter 2017, Decoupled Weight Decay Regularization,
@@ -124,6 +134,13 @@ class Adamax(Optimizer):
         beta_2: how long the largest gradient remembers.
         epsilon: keeps the divisor from 0.
 
+    Example:
+        >>> import jax.numpy as jnp, fkeras as fk
+        >>> weight = jnp.array([1.0, 2.0])
+        >>> tx = fk.optimizers.Adamax(0.5).transformation()
+        >>> tx.update(jnp.array([0.5, -4.0]), tx.init(weight), weight)[0].round(3)
+        Array([-0.5,  0.5], dtype=float32)
+
     References:
         Kingma and Ba 2014, Adam, https://arxiv.org/abs/1412.6980
     """
@@ -156,6 +173,13 @@ class Nadam(Optimizer):
         beta_1: how long the mean gradient remembers in the end.
         beta_2: how long the mean square remembers.
         epsilon: keeps the divisor from 0.
+
+    Example:
+        >>> import jax.numpy as jnp, fkeras as fk
+        >>> weight = jnp.array([1.0, 2.0])
+        >>> tx = fk.optimizers.Nadam(0.5).transformation()
+        >>> tx.update(jnp.array([0.5, -4.0]), tx.init(weight), weight)[0].round(3)
+        Array([-0.531,  0.531], dtype=float32)
 
     References:
         Dozat 2016, Incorporating Nesterov Momentum into Adam,
@@ -196,6 +220,13 @@ class Lamb(Optimizer):
         beta_1: how long the mean gradient remembers.
         beta_2: how long the mean square remembers.
         epsilon: keeps the divisor from 0.
+
+    Example:
+        >>> import jax.numpy as jnp, fkeras as fk
+        >>> weight = jnp.array([1.0, 2.0])
+        >>> tx = fk.optimizers.Lamb(0.5).transformation()
+        >>> tx.update(jnp.array([0.5, -4.0]), tx.init(weight), weight)[0].round(3)
+        Array([-0.791,  0.791], dtype=float32)
 
     References:
         You et al. 2019, Large Batch Optimization for Deep Learning,

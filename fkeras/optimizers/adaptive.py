@@ -25,6 +25,13 @@ class RMSprop(Optimizer):
         epsilon: keeps the divisor from 0.
         centered: whether the squared mean gradient is taken from v.
 
+    Example:
+        >>> import jax.numpy as jnp, fkeras as fk
+        >>> weight = jnp.array([1.0, 2.0])
+        >>> tx = fk.optimizers.RMSprop(0.5).transformation()
+        >>> tx.update(jnp.array([0.5, -4.0]), tx.init(weight), weight)[0].round(1)
+        Array([-1.6,  1.6], dtype=float32)
+
     References:
         Hinton 2012, Neural Networks for Machine Learning, lecture 6e
     """
@@ -64,6 +71,13 @@ class Adagrad(Optimizer):
         initial_accumulator_value: the first value of s.
         epsilon: keeps the divisor from 0.
 
+    Example:
+        >>> import jax.numpy as jnp, fkeras as fk
+        >>> weight = jnp.array([1.0, 2.0])
+        >>> tx = fk.optimizers.Adagrad(0.5).transformation()
+        >>> tx.update(jnp.array([0.5, -4.0]), tx.init(weight), weight)[0].round(2)
+        Array([-0.42,  0.5 ], dtype=float32)
+
     References:
         Duchi et al. 2011, Adaptive Subgradient Methods,
         https://www.jmlr.org/papers/v12/duchi11a.html
@@ -90,6 +104,13 @@ class Adadelta(Optimizer):
         learning_rate: a number, a schedule, or a function of the step; 1 as in the paper.
         rho: how long the means remember.
         epsilon: keeps the divisor from 0.
+
+    Example:
+        >>> import jax.numpy as jnp, fkeras as fk
+        >>> weight = jnp.array([1.0, 2.0])
+        >>> tx = fk.optimizers.Adadelta(1.0).transformation()
+        >>> tx.update(jnp.array([0.5, -4.0]), tx.init(weight), weight)[0].round(5)
+        Array([-0.00141,  0.00141], dtype=float32)
 
     References:
         Zeiler 2012, Adadelta, https://arxiv.org/abs/1212.5701
@@ -127,6 +148,13 @@ class Adafactor(Optimizer):
         epsilon_2: the least root mean square of a weight that scales its steps.
         clip_threshold: the largest root mean square of an update.
         relative_step: kept for Keras's configurations: the rate is at most 1 / sqrt(t) either way.
+
+    Example:
+        >>> import jax.numpy as jnp, fkeras as fk
+        >>> weight = jnp.array([1.0, 2.0])
+        >>> tx = fk.optimizers.Adafactor(0.5).transformation()
+        >>> tx.update(jnp.array([0.5, -4.0]), tx.init(weight), weight)[0].round(3)
+        Array([-0.791,  0.791], dtype=float32)
 
     References:
         Shazeer and Stern 2018, Adafactor, https://arxiv.org/abs/1804.04235

@@ -25,8 +25,12 @@ class SGD(Optimizer):
             w += momentum * m - rate * g.
 
     Example:
-        >>> SGD(0.1, momentum=0.9)
-        SGD(0.1, 0.9)
+        >>> import jax.numpy as jnp, fkeras as fk
+        >>> weight = jnp.array([1.0, 2.0])
+        >>> tx = fk.optimizers.SGD(0.5, momentum=0.5).transformation()
+        >>> delta, state = tx.update(jnp.array([0.5, -4.0]), tx.init(weight))
+        >>> delta, tx.update(jnp.array([0.5, -4.0]), state)[0]
+        (Array([-0.25,  2.  ], dtype=float32), Array([-0.375,  3.   ], dtype=float32))
     """
 
     learning_rate: Any = option(0.01, convert=rate)
@@ -53,6 +57,13 @@ class Lion(Optimizer):
         learning_rate: a number, a schedule, or a function of the step; smaller than Adam's.
         beta_1: how much of the mean gradient is in the sign.
         beta_2: how long the mean gradient remembers.
+
+    Example:
+        >>> import jax.numpy as jnp, fkeras as fk
+        >>> weight = jnp.array([1.0, 2.0])
+        >>> tx = fk.optimizers.Lion(0.5).transformation()
+        >>> tx.update(jnp.array([0.5, -4.0]), tx.init(weight), weight)[0].round(3)
+        Array([-0.5,  0.5], dtype=float32)
 
     References:
         Chen et al. 2023, Symbolic Discovery of Optimization Algorithms,

@@ -42,6 +42,16 @@ class Ftrl(Optimizer):
         l2_shrinkage_regularization_strength: a penalty on the weights as they are.
         beta: a further penalty, divided by the rate.
 
+    Raises:
+        ValueError: for a `learning_rate_power` above 0, or a first value or a strength below 0.
+
+    Example:
+        >>> import jax.numpy as jnp, fkeras as fk
+        >>> weight = jnp.array([1.0, 2.0])
+        >>> tx = fk.optimizers.Ftrl(0.5).transformation()
+        >>> tx.update(jnp.array([0.5, -4.0]), tx.init(weight), weight)[0].round(2)
+        Array([-0.96,  0.34], dtype=float32)
+
     References:
         McMahan et al. 2013, Ad Click Prediction: a View from the Trenches,
         https://research.google.com/pubs/archive/41159.pdf

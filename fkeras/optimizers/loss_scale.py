@@ -34,6 +34,13 @@ class LossScaleState(NamedTuple):
         scale: the factor of the loss, float32.
         step_counter: the updates with finite gradients since the factor last changed, int32.
         inner: the state of the inner optimizer.
+
+    Example:
+        >>> import jax.numpy as jnp, fkeras as fk
+        >>> tx = fk.optimizers.LossScaleOptimizer("sgd", initial_scale=8.0).transformation()
+        >>> state = tx.init({"w": jnp.ones(2)})
+        >>> float(state.scale), int(state.step_counter), int(state.inner.count)
+        (8.0, 0, 0)
     """
 
     scale: jax.Array

@@ -78,13 +78,19 @@ class Muon(Optimizer):
         nesterov: whether the gradient counts as that of the next place.
         rms_rate: the root mean square of an entry of a step; None for steps that are orthogonal.
 
+    Example:
+        >>> import jax.numpy as jnp, fkeras as fk
+        >>> weights = {"dense/kernel": jnp.ones((2, 2))}
+        >>> optimizer = fk.optimizers.Muon(2.0, weight_decay=None, exclude_layers=["logits"])
+        >>> tx = optimizer.transformation()
+        >>> gradients = {"dense/kernel": jnp.diag(jnp.array([3.0, 2.0]))}
+        >>> tx.update(gradients, tx.init(weights), weights)[0]["dense/kernel"].round(2)
+        Array([[-0.63, -0.  ],
+               [-0.  , -0.39]], dtype=float32)
+
     References:
         Jordan et al. 2024, Muon, https://kellerjordan.github.io/posts/muon/
         Liu et al. 2025, Muon is Scalable for LLM Training, https://arxiv.org/abs/2502.16982
-
-    Example:
-        >>> Muon(1e-3, exclude_layers=["logits"])
-        Muon(exclude_layers=('logits',))
     """
 
     reads_weights: ClassVar[bool] = True

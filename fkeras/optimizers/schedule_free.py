@@ -33,6 +33,16 @@ class ScheduleFreeAdamW(Optimizer):
         epsilon: keeps the divisor from 0.
         warmup_steps: the rate rises from 0 over so many steps.
 
+    Raises:
+        ValueError: for a `beta_1` of 0.
+
+    Example:
+        >>> import jax.numpy as jnp, fkeras as fk
+        >>> weight = jnp.array([1.0, 2.0])
+        >>> tx = fk.optimizers.ScheduleFreeAdamW(0.5).transformation()
+        >>> tx.update(jnp.array([0.5, -4.0]), tx.init(weight), weight)[0].round(3)
+        Array([-0.5,  0.5], dtype=float32)
+
     References:
         Defazio et al. 2024, The Road Less Scheduled, https://arxiv.org/abs/2405.15682
     """

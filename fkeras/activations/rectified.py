@@ -1,0 +1,153 @@
+"""Activations that keep what is positive, and less of the rest."""
+
+from __future__ import annotations
+
+import jax
+import jax.numpy as jnp
+
+
+def linear(x: jax.Array) -> jax.Array:
+    """x.
+
+    Args:
+        x: any shape.
+
+    Example:
+        >>> import jax.numpy as jnp, fkeras as fk
+        >>> fk.activations.linear(jnp.array([-1.0, 2.0]))
+        Array([-1.,  2.], dtype=float32)
+    """
+    return x
+
+
+def relu(
+    x: jax.Array,
+    negative_slope: float = 0.0,
+    max_value: float | None = None,
+    threshold: float = 0.0,
+) -> jax.Array:
+    """max(x, 0); with its options min(x, max_value) above the threshold, a line below it.
+
+    Args:
+        x: any shape.
+        negative_slope: the slope of `x - threshold` below the threshold.
+        max_value: the largest value; None for no limit.
+        threshold: where the two parts meet.
+
+    Example:
+        >>> import jax.numpy as jnp, fkeras as fk
+        >>> fk.activations.relu(jnp.array([-1.0, 2.0]))
+        Array([0., 2.], dtype=float32)
+        >>> fk.activations.relu(jnp.array([-1.0, 2.0, 9.0]), 0.5, max_value=6.0)
+        Array([-0.5,  2. ,  6. ], dtype=float32)
+    """
+    if threshold == 0.0 and negative_slope == 0.0:
+        y = jax.nn.relu(x)
+    else:
+        y = jnp.where(x > threshold, x, jnp.zeros_like(x))
+        if negative_slope != 0.0:  # 0 times -inf would be no number
+            y = y + jnp.where(x > threshold, jnp.zeros_like(x), negative_slope * (x - threshold))
+    return y if max_value is None else jnp.minimum(y, jnp.asarray(max_value, y.dtype))
+
+
+def leaky_relu(x: jax.Array, negative_slope: float = 0.2) -> jax.Array:
+    """x where it is positive, negative_slope * x elsewhere.
+
+    Args:
+        x: any shape.
+        negative_slope: the slope below 0.
+
+    Example:
+        >>> import jax.numpy as jnp, fkeras as fk
+        >>> fk.activations.leaky_relu(jnp.array([-1.0, 2.0]), 0.5)
+        Array([-0.5,  2. ], dtype=float32)
+
+    References:
+        Maas et al. 2013, Rectifier Nonlinearities Improve Neural Network Acoustic Models,
+        https://ai.stanford.edu/~amaas/papers/relu_hybrid_icml2013_final.pdf
+    """
+    return jax.nn.leaky_relu(x, negative_slope)
+
+
+def relu6(x: jax.Array) -> jax.Array:
+    """min(max(x, 0), 6).
+
+    Args:
+        x: any shape.
+
+    Example:
+        >>> import jax.numpy as jnp, fkeras as fk
+        >>> fk.activations.relu6(jnp.array([-1.0, 2.0, 9.0]))
+        Array([0., 2., 6.], dtype=float32)
+    """
+    return jax.nn.relu6(x)
+
+
+def elu(x: jax.Array, alpha: float = 1.0) -> jax.Array:
+    """x where it is positive, alpha * (exp(x) - 1) elsewhere.
+
+    Args:
+        x: any shape.
+        alpha: minus the value far below 0.
+
+    Example:
+        >>> import jax.numpy as jnp, fkeras as fk
+        >>> fk.activations.elu(jnp.array([-1.0, 2.0])).round(2)
+        Array([-0.63,  2.  ], dtype=float32)
+
+    References:
+        Clevert et al. 2015, Exponential Linear Units, https://arxiv.org/abs/1511.07289
+    """
+    return jax.nn.elu(x, alpha)
+
+
+def celu(x: jax.Array, alpha: float = 1.0) -> jax.Array:
+    """max(x, 0) + min(0, alpha * (exp(x / alpha) - 1)).
+
+    Args:
+        x: any shape.
+        alpha: minus the value far below 0; the slope at 0 is 1 whatever it is.
+
+    Example:
+        >>> import jax.numpy as jnp, fkeras as fk
+        >>> fk.activations.celu(jnp.array([-1.0, 2.0]), 0.5).round(3)
+        Array([-0.432,  2.   ], dtype=float32)
+
+    References:
+        Barron 2017, Continuously Differentiable Exponential Linear Units,
+        https://arxiv.org/abs/1704.07483
+    """
+    return jax.nn.celu(x, alpha)
+
+
+def selu(x: jax.Array) -> jax.Array:
+    """1.0507 * elu(x, 1.6733): keeps mean 0 and variance 1 from layer to layer.
+
+    Args:
+        x: any shape.
+
+    Example:
+        >>> import jax.numpy as jnp, fkeras as fk
+        >>> fk.activations.selu(jnp.array([-1.0, 1.0])).round(2)
+        Array([-1.11,  1.05], dtype=float32)
+
+    References:
+        Klambauer et al. 2017, Self-Normalizing Neural Networks, https://arxiv.org/abs/1706.02515
+    """
+    return jax.nn.selu(x)
+
+
+def threshold(x: jax.Array, threshold: float, default_value: float) -> jax.Array:
+    """x above the threshold, default_value elsewhere.
+
+    Args:
+        x: any shape.
+        threshold: the largest number that is replaced.
+        default_value: what stands in its place.
+
+    Example:
+        >>> import jax.numpy as jnp, fkeras as fk
+        >>> fk.activations.threshold(jnp.array([0.5, 2.0]), 1.0, -1.0)
+        Array([-1.,  2.], dtype=float32)
+    """
+    return jnp.where(x > threshold, x, jnp.asarray(default_value, x.dtype))

@@ -1,0 +1,104 @@
+"""Activations between two bounds: the sigmoids, tanh and their kin."""
+
+from __future__ import annotations
+
+import jax
+import jax.numpy as jnp
+
+
+def sigmoid(x: jax.Array) -> jax.Array:
+    """1 / (1 + exp(-x)).
+
+    Args:
+        x: any shape.
+
+    Example:
+        >>> import jax.numpy as jnp, fkeras as fk
+        >>> fk.activations.sigmoid(jnp.array([0.0, 1.0])).round(3)
+        Array([0.5  , 0.731], dtype=float32)
+    """
+    return jax.nn.sigmoid(x)
+
+
+def hard_sigmoid(x: jax.Array) -> jax.Array:
+    """relu6(x + 3) / 6.
+
+    Args:
+        x: any shape.
+
+    Example:
+        >>> import jax.numpy as jnp, fkeras as fk
+        >>> fk.activations.hard_sigmoid(jnp.array([-3.0, 0.0, 1.5]))
+        Array([0.  , 0.5 , 0.75], dtype=float32)
+    """
+    return jax.nn.hard_sigmoid(x)
+
+
+def log_sigmoid(x: jax.Array) -> jax.Array:
+    """-softplus(-x), the log of sigmoid(x).
+
+    Args:
+        x: any shape.
+
+    Example:
+        >>> import jax.numpy as jnp, fkeras as fk
+        >>> fk.activations.log_sigmoid(jnp.array([0.0, 2.0])).round(3)
+        Array([-0.693, -0.127], dtype=float32)
+    """
+    return jax.nn.log_sigmoid(x)
+
+
+def sparse_sigmoid(x: jax.Array) -> jax.Array:
+    """0 below -1, 1 above 1, (x + 1) / 2 between.
+
+    Args:
+        x: any shape.
+
+    Example:
+        >>> import jax.numpy as jnp, fkeras as fk
+        >>> fk.activations.sparse_sigmoid(jnp.array([-2.0, 0.5, 2.0]))
+        Array([0.  , 0.75, 1.  ], dtype=float32)
+    """
+    return jax.nn.sparse_sigmoid(x)
+
+
+def tanh(x: jax.Array) -> jax.Array:
+    """tanh(x).
+
+    Args:
+        x: any shape.
+
+    Example:
+        >>> import jax.numpy as jnp, fkeras as fk
+        >>> fk.activations.tanh(jnp.array([0.0, 1.0])).round(3)
+        Array([0.   , 0.762], dtype=float32)
+    """
+    return jnp.tanh(x)
+
+
+def hard_tanh(x: jax.Array) -> jax.Array:
+    """x between -1 and 1, these bounds outside.
+
+    Args:
+        x: any shape.
+
+    Example:
+        >>> import jax.numpy as jnp, fkeras as fk
+        >>> fk.activations.hard_tanh(jnp.array([-2.0, 0.5, 2.0]))
+        Array([-1. ,  0.5,  1. ], dtype=float32)
+    """
+    return jax.nn.hard_tanh(x)
+
+
+def softsign(x: jax.Array) -> jax.Array:
+    """x / (1 + |x|).
+
+    Args:
+        x: any shape.
+
+    Example:
+        >>> import jax.numpy as jnp, fkeras as fk
+        >>> fk.activations.softsign(jnp.array([-1.0, 3.0]))
+        Array([-0.5 ,  0.75], dtype=float32)
+    """
+    return jax.nn.soft_sign(x)

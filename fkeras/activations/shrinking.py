@@ -1,0 +1,51 @@
+"""Activations that move x towards 0."""
+
+from __future__ import annotations
+
+import jax
+import jax.numpy as jnp
+
+
+def soft_shrink(x: jax.Array, threshold: float = 0.5) -> jax.Array:
+    """x moved towards 0 by the threshold, 0 within it.
+
+    Args:
+        x: any shape.
+        threshold: how far, 0 or more.
+
+    Example:
+        >>> import jax.numpy as jnp, fkeras as fk
+        >>> fk.activations.soft_shrink(jnp.array([-2.0, 0.3, 1.0]))
+        Array([-1.5,  0. ,  0.5], dtype=float32)
+    """
+    zero = jnp.zeros_like(x)
+    return jnp.where(x > threshold, x - threshold, jnp.where(x < -threshold, x + threshold, zero))
+
+
+def hard_shrink(x: jax.Array, threshold: float = 0.5) -> jax.Array:
+    """x where |x| is above the threshold, 0 elsewhere.
+
+    Args:
+        x: any shape.
+        threshold: the largest |x| that becomes 0.
+
+    Example:
+        >>> import jax.numpy as jnp, fkeras as fk
+        >>> fk.activations.hard_shrink(jnp.array([-2.0, 0.3, 1.0]))
+        Array([-2.,  0.,  1.], dtype=float32)
+    """
+    return jnp.where(jnp.abs(x) > threshold, x, jnp.zeros_like(x))
+
+
+def tanh_shrink(x: jax.Array) -> jax.Array:
+    """x - tanh(x).
+
+    Args:
+        x: any shape.
+
+    Example:
+        >>> import jax.numpy as jnp, fkeras as fk
+        >>> fk.activations.tanh_shrink(jnp.array([0.0, 2.0])).round(3)
+        Array([0.   , 1.036], dtype=float32)
+    """
+    return x - jnp.tanh(x)
