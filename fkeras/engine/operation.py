@@ -30,6 +30,11 @@ class Op:
         elementwise: whether output element i depends on input elements i alone, so that the mask
             of the input is the mask of the output. Other functions refuse a masked input.
         builtin: whether it is found again in `fkeras.ops` by its name.
+
+    Example:
+        >>> import fkeras as fk
+        >>> fk.ops.tanh.name, fk.ops.tanh.elementwise
+        ('tanh', True)
     """
 
     name: str

@@ -15,8 +15,8 @@ class Unmask(Layer):
 
     Example:
         >>> import fkeras as fk
-        >>> fk.ops.unmask(fk.Input((5,))).node.layer.name
-        'unmask'
+        >>> type(fk.ops.unmask(fk.Input((5,))).node.layer).__name__
+        'Unmask'
     """
 
     keras_module = "fkeras.ops"
