@@ -185,7 +185,7 @@ def test_directions_are_those_of_keras():
         keras.metrics.MeanIoU(2),
     ):
         way = {"up": "max", "down": "min"}[metric._direction]
-        for name in (metric.name, f"val_{metric.name}", f"head_{metric.name}"):
+        for name in (metric.name, f"val_{metric.name}", f"head_{metric.name}", f"{metric.name}_1"):
             assert monitor.direction("A", name, "auto") == way, name
     assert monitor.direction("A", "val_loss", "auto") == "min"
     assert monitor.direction("A", "acc", "min") == "min"
