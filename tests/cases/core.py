@@ -59,6 +59,7 @@ CASES = (
     Case(layers.Permute((2, 1)), ((2, 3, 4),)),
     Case(layers.Permute((3, 1, 2)), ((2, 3, 4, 5),)),
     Case(layers.RepeatVector(3), ((2, 4),)),
+    Case(layers.RepeatVector(1), ((3, 2),)),
     Case(layers.Dense(3, name="head", trainable=False), ((2, 5),), keras=False),
     Case(layers.EinsumDense("abc,cd->abd", (None, 4), "tanh", "d"), ((2, 3, 5),)),
     Case(

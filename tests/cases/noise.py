@@ -11,7 +11,9 @@ CASES = (
     Case(layers.AlphaDropout(0.5), ((2, 5),)),
     Case(layers.AlphaDropout(0.25, (None, 1, None), 3), ((2, 3, 4),), training=True, keras=False),
     Case(layers.SpatialDropout1D(0.5, 3), ((2, 3, 4),), training=True, keras=False),
+    Case(layers.SpatialDropout1D(0.2), ((2, 3, 4),)),
     Case(layers.SpatialDropout2D(0.5), ((2, 3, 3, 4),)),
+    Case(layers.SpatialDropout3D(0.3), ((2, 3, 2, 2, 4),)),
     Case(
         layers.SpatialDropout2D(0.5, "channels_first"), ((2, 3, 3, 4),), training=True, keras=False
     ),

@@ -38,4 +38,13 @@ CASES = (
     # Keras reduces integers from minus infinity, and fails
     Case(layers.AdaptiveMaxPooling2D(2), (("int32", (2, 5, 4, 2), 9),), keras=False),
     Case(layers.AdaptiveMaxPooling3D(2), ((2, 3, 2, 5, 2),)),
+    Case(layers.GlobalMaxPooling1D(data_format="channels_first", keepdims=True), ((2, 3, 5),)),
+    Case(layers.GlobalMaxPooling2D(), ((2, 4, 5, 3),)),
+    Case(layers.GlobalMaxPooling3D("channels_first", True), ((2, 2, 3, 2, 2),)),
+    Case(layers.GlobalAveragePooling3D("channels_first"), ((2, 2, 3, 2, 2),)),
+    Case(layers.AdaptiveAveragePooling1D(2, "channels_first"), ((2, 2, 5),)),
+    Case(layers.AdaptiveAveragePooling2D(2), ((2, 5, 4, 2),)),
+    Case(layers.AdaptiveAveragePooling3D(2, "channels_first"), ((2, 2, 3, 5, 4),)),
+    Case(layers.AdaptiveMaxPooling1D(3), ((2, 7, 2),)),
+    Case(layers.AdaptiveMaxPooling3D((1, 2, 3), "channels_first"), ((2, 2, 2, 5, 4),)),
 )

@@ -48,6 +48,7 @@ CASES = (
         keras=False,
     ),
     Case(layers.SimpleRNNCell(4), ((2, 3), [(2, 4)])),
+    Case(layers.SimpleRNNCell(3, "relu", use_bias=False), ((2, 4), [(2, 3)])),
     Case(layers.LSTMCell(4), ((2, 3), [(2, 4), (2, 4)])),
     Case(layers.LSTMCell(4, implementation=1, use_bias=False), ((2, 3), [(2, 4), (2, 4)])),
     Case(
