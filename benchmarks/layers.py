@@ -53,7 +53,7 @@ def score(value):
 
 
 def sides(layer, inputs, mask):
-    """`(ours, theirs)`: functions that compute once and return all that there is."""
+    """`(ours, theirs, shape)`: functions that compute once, and the structure of our weights."""
     built = layer.build(jax.random.key(0), *inputs)
     state = built.init_state(*inputs)
     given = tuple(i for i, x in enumerate(inputs) if np.issubdtype(x.dtype, np.floating))
@@ -63,8 +63,12 @@ def sides(layer, inputs, mask):
         placed = dict(zip(given, floats, strict=True))
         return [placed.get(i, x) for i, x in enumerate(inputs)]
 
-    def ours(weights, floats, state):
-        out = weights.apply(*join(floats), state=state, training=True, mask=mask)
+    leaves, shape = jax.tree.flatten(built)  # as the loop hands weights over: a flat tuple
+
+    def ours(leaves, floats, state):
+        out = jax.tree.unflatten(shape, leaves).apply(
+            *join(floats), state=state, training=True, mask=mask
+        )
         return score(out.value), out.updates
 
     ours = jax.jit(jax.value_and_grad(ours, argnums=(0, 1), has_aux=True))
@@ -83,15 +87,15 @@ def sides(layer, inputs, mask):
     theirs = jax.jit(jax.value_and_grad(theirs, argnums=(0, 1), has_aux=True))
     weights = [v.value for v in made.trainable_variables]
     others = [v.value for v in made.non_trainable_variables]
-    return lambda: ours(built, floats, state), lambda: theirs(weights, floats, others)
+    return lambda: ours(leaves, floats, state), lambda: theirs(weights, floats, others), shape
 
 
-def agree(one, other):
+def agree(one, other, shape):
     """Whether both sides computed the same value and gradients."""
-    (value, _), (weights, floats) = one
+    (value, _), (leaves, floats) = one
     (expected, _), (their_weights, their_floats) = other
     pairs = zip(
-        [value, *weights.get_weights(), *floats],
+        [value, *jax.tree.unflatten(shape, leaves).get_weights(), *floats],
         [expected, *their_weights, *their_floats],
         strict=True,
     )
@@ -111,8 +115,8 @@ def repeated(function, count):
 
 slower = []
 for name in NAMES:
-    ours, theirs = sides(*TABLE[name])
-    agree(ours(), theirs())
+    ours, theirs, shape = sides(*TABLE[name])
+    agree(ours(), theirs(), shape)
     once = min(meter.compare({"keras": repeated(theirs, 1)}, 5)["keras"])
     count = max(int(0.05 / once), 1)
     contenders = {"keras": theirs, "keras again": theirs, "fkeras": ours}

@@ -94,8 +94,8 @@ def as_count(name: str, least: int = 0) -> Any:
 def direction(where: str, name: str, mode: str) -> str:
     """Which values of a log are better, "min" or "max".
 
-    The name decides in mode "auto", after "val_" and the name of an output, without the number
-    that tells two metrics of one name apart ("auc_1").
+    The name decides in mode "auto", after "val_" and the name of an output, without the numbers
+    that tell metrics of one name apart ("auc_1").
 
     Args:
         where: the callback, for the message.
@@ -112,7 +112,7 @@ def direction(where: str, name: str, mode: str) -> str:
     if mode != "auto":
         return mode
     words = name.removeprefix("val_").split("_")
-    if words[-1].isdigit():
+    while words and words[-1].isdigit():
         words.pop()
     for start in range(len(words)):
         found = _DIRECTIONS.get("_".join(words[start:]))
