@@ -7,11 +7,11 @@ import pytest
 
 import fkeras as fk
 from fkeras import layers
-from fkeras.layers.borders import crop, zero_pad
-from fkeras.layers.convolution import convolve
-from fkeras.layers.global_pooling import masked_mean
-from fkeras.layers.pooling import average_pool, max_pool
-from fkeras.layers.resampling import repeat, resize
+from fkeras.layers.convolution.convolution import convolve
+from fkeras.layers.pooling.global_pooling import masked_mean
+from fkeras.layers.pooling.windows import average_pool, max_pool
+from fkeras.layers.reshaping.borders import crop, zero_pad
+from fkeras.layers.reshaping.resampling import repeat, resize
 from tests.keras_oracle import keras, keras_rules
 
 KEY = jax.random.key(3)

@@ -8,10 +8,10 @@ from jax import export
 
 import fkeras as fk
 from fkeras import layers
-from fkeras.layers.adaptive_pooling import adaptive_pool
-from fkeras.layers.convolution import convolve
-from fkeras.layers.depthwise_convolution import convolve_depthwise
-from fkeras.layers.separable_convolution import convolve_separable
+from fkeras.layers.convolution.convolution import convolve
+from fkeras.layers.convolution.depthwise import convolve_depthwise
+from fkeras.layers.convolution.separable import convolve_separable
+from fkeras.layers.pooling.adaptive import adaptive_pool
 from tests.keras_oracle import keras, keras_rules
 
 KEY = jax.random.key(3)

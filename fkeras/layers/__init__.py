@@ -1,73 +1,48 @@
-"""The layers, one family a file."""
+"""The layers, one family a room."""
 
 from fkeras.engine.config import deserialize, serialize
 from fkeras.engine.input import Input, InputLayer
 from fkeras.engine.input_spec import InputSpec
 from fkeras.engine.layer import Layer
-from fkeras.layers.activation_layers import ELU, LeakyReLU, ReLU
-from fkeras.layers.adaptive_pooling import (
-    AdaptiveAveragePooling1D,
-    AdaptiveAveragePooling2D,
-    AdaptiveAveragePooling3D,
-    AdaptiveMaxPooling1D,
-    AdaptiveMaxPooling2D,
-    AdaptiveMaxPooling3D,
-)
-from fkeras.layers.alpha_dropout import AlphaDropout
+from fkeras.layers.activation import ELU, Activation, LeakyReLU, PReLU, ReLU, Softmax
 from fkeras.layers.attention import (
     AdditiveAttention,
     Attention,
     GroupQueryAttention,
     MultiHeadAttention,
 )
-from fkeras.layers.batch_normalization import BatchNormalization
-from fkeras.layers.borders import (
-    Cropping1D,
-    Cropping2D,
-    Cropping3D,
-    ZeroPadding1D,
-    ZeroPadding2D,
-    ZeroPadding3D,
-)
-from fkeras.layers.concatenate import Concatenate
 from fkeras.layers.convolution import (
     Conv1D,
+    Conv1DTranspose,
     Conv2D,
+    Conv2DTranspose,
     Conv3D,
+    Conv3DTranspose,
     Convolution1D,
+    Convolution1DTranspose,
     Convolution2D,
+    Convolution2DTranspose,
     Convolution3D,
+    Convolution3DTranspose,
+    DepthwiseConv1D,
+    DepthwiseConv2D,
+    SeparableConv1D,
+    SeparableConv2D,
+    SeparableConvolution1D,
+    SeparableConvolution2D,
 )
-from fkeras.layers.core import Activation, ActivityRegularization, Identity
-from fkeras.layers.dense import Dense
-from fkeras.layers.depthwise_convolution import DepthwiseConv1D, DepthwiseConv2D
-from fkeras.layers.dot import Dot
-from fkeras.layers.dropout import Dropout
-from fkeras.layers.einsum_dense import EinsumDense
-from fkeras.layers.embedding import Embedding
-from fkeras.layers.feature_normalization import Normalization
-from fkeras.layers.flax_layer import FlaxLayer
-from fkeras.layers.global_pooling import (
-    GlobalAveragePooling1D,
-    GlobalAveragePooling2D,
-    GlobalAveragePooling3D,
-    GlobalAvgPool1D,
-    GlobalAvgPool2D,
-    GlobalAvgPool3D,
-    GlobalMaxPool1D,
-    GlobalMaxPool2D,
-    GlobalMaxPool3D,
-    GlobalMaxPooling1D,
-    GlobalMaxPooling2D,
-    GlobalMaxPooling3D,
+from fkeras.layers.core import (
+    Dense,
+    EinsumDense,
+    Embedding,
+    Identity,
+    Lambda,
+    Masking,
+    ReversibleEmbedding,
+    Wrapper,
 )
-from fkeras.layers.group_normalization import GroupNormalization
-from fkeras.layers.image.affine import (
-    RandomRotation,
-    RandomShear,
-    RandomTranslation,
-    RandomZoom,
-)
+from fkeras.layers.foreign import FlaxLayer, JaxLayer
+from fkeras.layers.image.affine import RandomRotation, RandomShear, RandomTranslation, RandomZoom
 from fkeras.layers.image.aug_mix import AugMix
 from fkeras.layers.image.color_jitter import RandomColorJitter
 from fkeras.layers.image.colors import (
@@ -93,11 +68,15 @@ from fkeras.layers.image.perspective import RandomPerspective
 from fkeras.layers.image.rand_augment import RandAugment
 from fkeras.layers.image.resizing import Resizing
 from fkeras.layers.image.tones import RandomBrightness, RandomContrast
-from fkeras.layers.jax_layer import JaxLayer
-from fkeras.layers.lambda_layer import Lambda
-from fkeras.layers.layer_normalization import LayerNormalization
-from fkeras.layers.masking import Masking
-from fkeras.layers.merge_functions import (
+from fkeras.layers.merging import (
+    Add,
+    Average,
+    Concatenate,
+    Dot,
+    Maximum,
+    Minimum,
+    Multiply,
+    Subtract,
     add,
     average,
     concatenate,
@@ -107,16 +86,40 @@ from fkeras.layers.merge_functions import (
     multiply,
     subtract,
 )
-from fkeras.layers.merging import Add, Average, Maximum, Minimum, Multiply, Subtract
-from fkeras.layers.noise import GaussianDropout, GaussianNoise
-from fkeras.layers.pipeline import Pipeline
+from fkeras.layers.normalization import (
+    BatchNormalization,
+    GroupNormalization,
+    LayerNormalization,
+    Normalization,
+    RMSNormalization,
+    SpectralNormalization,
+    UnitNormalization,
+)
 from fkeras.layers.pooling import (
+    AdaptiveAveragePooling1D,
+    AdaptiveAveragePooling2D,
+    AdaptiveAveragePooling3D,
+    AdaptiveMaxPooling1D,
+    AdaptiveMaxPooling2D,
+    AdaptiveMaxPooling3D,
     AveragePooling1D,
     AveragePooling2D,
     AveragePooling3D,
     AvgPool1D,
     AvgPool2D,
     AvgPool3D,
+    GlobalAveragePooling1D,
+    GlobalAveragePooling2D,
+    GlobalAveragePooling3D,
+    GlobalAvgPool1D,
+    GlobalAvgPool2D,
+    GlobalAvgPool3D,
+    GlobalMaxPool1D,
+    GlobalMaxPool2D,
+    GlobalMaxPool3D,
+    GlobalMaxPooling1D,
+    GlobalMaxPooling2D,
+    GlobalMaxPooling3D,
     MaxPool1D,
     MaxPool2D,
     MaxPool3D,
@@ -124,13 +127,16 @@ from fkeras.layers.pooling import (
     MaxPooling2D,
     MaxPooling3D,
 )
-from fkeras.layers.prelu import PReLU
 from fkeras.layers.preprocessing import (
     CategoryEncoding,
     Discretization,
     HashedCrossing,
     Hashing,
     IntegerLookup,
+    MelSpectrogram,
+    Pipeline,
+    Rescaling,
+    STFTSpectrogram,
     StringLookup,
     TextVectorization,
 )
@@ -149,39 +155,31 @@ from fkeras.layers.recurrent import (
     StackedRNNCells,
     TimeDistributed,
 )
-from fkeras.layers.resampling import (
-    UpSampling1D,
-    UpSampling2D,
-    UpSampling3D,
-)
-from fkeras.layers.rescaling import Rescaling
-from fkeras.layers.reshaping import Flatten, Permute, RepeatVector, Reshape
-from fkeras.layers.reversible_embedding import ReversibleEmbedding
-from fkeras.layers.rms_normalization import RMSNormalization
-from fkeras.layers.separable_convolution import (
-    SeparableConv1D,
-    SeparableConv2D,
-    SeparableConvolution1D,
-    SeparableConvolution2D,
-)
-from fkeras.layers.softmax_layer import Softmax
-from fkeras.layers.spatial_dropout import (
+from fkeras.layers.regularization import (
+    ActivityRegularization,
+    AlphaDropout,
+    Dropout,
+    GaussianDropout,
+    GaussianNoise,
     SpatialDropout1D,
     SpatialDropout2D,
     SpatialDropout3D,
 )
-from fkeras.layers.spectral_normalization import SpectralNormalization
-from fkeras.layers.spectrogram import MelSpectrogram, STFTSpectrogram
-from fkeras.layers.transposed_convolution import (
-    Conv1DTranspose,
-    Conv2DTranspose,
-    Conv3DTranspose,
-    Convolution1DTranspose,
-    Convolution2DTranspose,
-    Convolution3DTranspose,
+from fkeras.layers.reshaping import (
+    Cropping1D,
+    Cropping2D,
+    Cropping3D,
+    Flatten,
+    Permute,
+    RepeatVector,
+    Reshape,
+    UpSampling1D,
+    UpSampling2D,
+    UpSampling3D,
+    ZeroPadding1D,
+    ZeroPadding2D,
+    ZeroPadding3D,
 )
-from fkeras.layers.unit_normalization import UnitNormalization
-from fkeras.layers.wrapper import Wrapper
 
 __all__ = (
     "ELU",

@@ -8,10 +8,10 @@ from typing import Any
 import jax.numpy as jnp
 
 from fkeras.layers._arguments import data_format_name, integers
-from fkeras.layers.adaptive_pooling import adaptive_pool
-from fkeras.layers.depthwise_convolution import convolve_depthwise
-from fkeras.layers.separable_convolution import convolve_separable
-from fkeras.layers.transposed_convolution import convolve_transpose
+from fkeras.layers.convolution.depthwise import convolve_depthwise
+from fkeras.layers.convolution.separable import convolve_separable
+from fkeras.layers.convolution.transposed import convolve_transpose
+from fkeras.layers.pooling.adaptive import adaptive_pool
 from fkeras.ops._define import op, to_floats
 
 __all__ = (

@@ -9,8 +9,8 @@ import jax
 import jax.numpy as jnp
 
 from fkeras.engine import align
-from fkeras.layers.layer_normalization import layer_normalization as _layer_normalization
-from fkeras.layers.rms_normalization import rms_normalization as _rms_normalization
+from fkeras.layers.normalization.layer import layer_normalization as _layer_normalization
+from fkeras.layers.normalization.rms import rms_normalization as _rms_normalization
 from fkeras.ops._define import op, to_floats
 from fkeras.ops.reductions import axes_of
 

@@ -12,7 +12,7 @@ from jax import lax
 from fkeras.layers import pooling
 from fkeras.layers._arguments import data_format_name, integers
 from fkeras.layers._spatial import check_window
-from fkeras.layers.convolution import convolve
+from fkeras.layers.convolution.convolution import convolve
 from fkeras.ops._define import op, to_floats
 
 __all__ = (

@@ -11,7 +11,7 @@ import jax
 import jax.numpy as jnp
 
 from fkeras.layers._dtypes import wide_dtype
-from fkeras.layers.softmax_layer import exponentials
+from fkeras.layers.activation.softmax import exponentials
 
 #: what flash attention computes in
 _SHORT = (jnp.dtype("bfloat16"), jnp.dtype("float16"))

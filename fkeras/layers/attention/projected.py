@@ -21,8 +21,8 @@ from fkeras.layers.attention.dot_product import (
     dot_product_attention,
     window_mask,
 )
-from fkeras.layers.dropout import dropout
-from fkeras.layers.einsum_dense import EinsumDense
+from fkeras.layers.core.einsum_dense import EinsumDense
+from fkeras.layers.regularization.dropout import dropout
 
 _CHILDREN = ("query_dense", "key_dense", "gate_dense", "value_dense", "output_dense")
 

@@ -20,9 +20,9 @@ import numpy as np
 from fkeras import activations, constraints, initializers, regularizers
 from fkeras.engine import Context, InputSpec, Spec, align, option, subkey, weight
 from fkeras.layers._arguments import data_format_name, fraction, one_of, positive_integer
-from fkeras.layers._convolving import check_kernel_fits, check_steps, known_channels
 from fkeras.layers._spatial import channel_axis
-from fkeras.layers.convolution import convolve
+from fkeras.layers.convolution.convolution import convolve
+from fkeras.layers.convolution.sliding import check_kernel_fits, check_steps, known_channels
 from fkeras.layers.recurrent.base import Recurrent
 from fkeras.layers.recurrent.gates import draw_mask
 from fkeras.layers.recurrent.scanning import Step

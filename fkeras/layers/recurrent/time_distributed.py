@@ -10,7 +10,7 @@ from jax import lax
 
 from fkeras.engine import Context, Output, Spec, subkey
 from fkeras.engine.spec import as_spec
-from fkeras.layers.wrapper import Wrapper
+from fkeras.layers.core.wrapper import Wrapper
 
 
 class TimeDistributed(Wrapper):

@@ -14,7 +14,7 @@ from fkeras.engine import InputSpec, Layer, Spec, option, weight
 from fkeras.layers._arguments import data_format_name, one_of, positive_integer
 from fkeras.layers._dtypes import wide_dtype
 from fkeras.layers._spatial import channel_axis, check_window
-from fkeras.layers.depthwise_convolution import convolve_depthwise
+from fkeras.layers.convolution.depthwise import convolve_depthwise
 from fkeras.signal import stft
 
 _EPSILON = 1e-7

@@ -14,13 +14,13 @@ from jax import lax
 from fkeras import activations, constraints, initializers, regularizers
 from fkeras.engine import InputSpec, Layer, Spec, option, weight
 from fkeras.layers._arguments import data_format_name, integers, one_of, positive_integer
-from fkeras.layers._convolving import (
+from fkeras.layers._spatial import channel_axis
+from fkeras.layers.convolution.sliding import (
     add_bias_and_activate,
     check_kernel_fits,
     check_steps,
     known_channels,
 )
-from fkeras.layers._spatial import channel_axis
 
 
 def convolve(

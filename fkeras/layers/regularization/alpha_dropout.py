@@ -10,7 +10,7 @@ import jax.numpy as jnp
 
 from fkeras.engine import Context, Layer, Output, option, subkey
 from fkeras.layers._arguments import drawn_shape, noise_shape
-from fkeras.layers.noise import proper_fraction
+from fkeras.layers.regularization.noise import proper_fraction
 
 #: what selu tends to far below zero: minus its scale times its alpha
 _LOWEST = -1.0507009873554805 * 1.6732632423543772

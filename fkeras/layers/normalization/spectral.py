@@ -10,7 +10,7 @@ import jax.numpy as jnp
 from fkeras import initializers
 from fkeras.engine import Context, Layer, Output, option, subkey
 from fkeras.layers._arguments import positive_integer
-from fkeras.layers.wrapper import Wrapper
+from fkeras.layers.core.wrapper import Wrapper
 
 _KERNELS = ("kernel", "embeddings")
 

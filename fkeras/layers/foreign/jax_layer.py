@@ -8,7 +8,7 @@ from typing import Any
 import jax
 
 from fkeras.engine import option, suggest
-from fkeras.layers.foreign import ForeignLayer
+from fkeras.layers.foreign.base import ForeignLayer
 
 _CALL = ("params", "state", "rng", "inputs", "training")
 _INIT = ("rng", "inputs", "training")

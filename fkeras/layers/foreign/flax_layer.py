@@ -12,7 +12,7 @@ import jax
 from fkeras.engine import option
 from fkeras.engine.config import decode, encode
 from fkeras.engine.serialization import resolve
-from fkeras.layers.foreign import ForeignLayer
+from fkeras.layers.foreign.base import ForeignLayer
 
 _OWN = ("parent", "name")  # fields that flax gives every module
 _DROPOUT = ("dropout",)

@@ -7,9 +7,9 @@ from __future__ import annotations
 
 from typing import Any
 
-from fkeras.layers.concatenate import Concatenate
-from fkeras.layers.dot import Dot
-from fkeras.layers.merging import Add, Average, Maximum, Minimum, Multiply, Subtract
+from fkeras.layers.merging.concatenate import Concatenate
+from fkeras.layers.merging.dot import Dot
+from fkeras.layers.merging.elementwise import Add, Average, Maximum, Minimum, Multiply, Subtract
 
 
 def add(inputs: Any, **options: Any) -> Any:

@@ -9,7 +9,7 @@ import jax.numpy as jnp
 
 from fkeras.engine import Context, InputSpec, Layer, Output, option, subkey
 from fkeras.layers._arguments import data_format_name, fraction
-from fkeras.layers.dropout import dropout
+from fkeras.layers.regularization.dropout import dropout
 
 
 def spatial_dropout(

@@ -10,8 +10,8 @@ import jax.numpy as jnp
 from fkeras import constraints, initializers, regularizers
 from fkeras.engine import Context, Layer, Output, Spec, option, weight
 from fkeras.layers._arguments import format_shape, positive_integer
-from fkeras.layers.embedding import embed
-from fkeras.layers.masking import both_masks
+from fkeras.layers.core.embedding import embed
+from fkeras.layers.core.masking import both_masks
 
 
 def soft_cap(x: jax.Array, cap: float) -> jax.Array:

@@ -14,10 +14,14 @@ import jax
 from fkeras import activations, constraints, initializers, regularizers
 from fkeras.engine import InputSpec, Layer, Spec, option, weight
 from fkeras.layers._arguments import data_format_name, integers, one_of, positive_integer
-from fkeras.layers._convolving import add_bias_and_activate, check_kernel_fits, known_channels
 from fkeras.layers._spatial import channel_axis
-from fkeras.layers.convolution import convolve
-from fkeras.layers.depthwise_convolution import convolve_depthwise
+from fkeras.layers.convolution.convolution import convolve
+from fkeras.layers.convolution.depthwise import convolve_depthwise
+from fkeras.layers.convolution.sliding import (
+    add_bias_and_activate,
+    check_kernel_fits,
+    known_channels,
+)
 
 
 def convolve_separable(

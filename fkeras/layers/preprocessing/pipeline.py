@@ -7,7 +7,7 @@ from typing import Any, Self
 import jax
 
 from fkeras.engine import Context, Input, Layer, Output, Spec, as_specs, option, subkey
-from fkeras.layers.wrapper import wrapped_layer
+from fkeras.layers.core.wrapper import wrapped_layer
 
 
 def _layers(value: Any) -> tuple[Layer, ...]:

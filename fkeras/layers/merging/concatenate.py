@@ -9,7 +9,7 @@ import jax
 import jax.numpy as jnp
 
 from fkeras.engine import Context, Layer, Output, option
-from fkeras.layers.merging import (
+from fkeras.layers.merging.elementwise import (
     check_list,
     check_masks,
     describe_inputs,

@@ -10,7 +10,7 @@ import numpy as np
 
 from fkeras.engine import Context, Layer, Output, option
 from fkeras.layers._dtypes import wide_dtype
-from fkeras.layers.merging import check_list, describe_inputs, with_common_dtype
+from fkeras.layers.merging.elementwise import check_list, describe_inputs, with_common_dtype
 
 _EPSILON = 1e-7
 

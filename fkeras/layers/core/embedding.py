@@ -10,7 +10,7 @@ import jax.numpy as jnp
 from fkeras import constraints, initializers, regularizers
 from fkeras.engine import Context, Layer, Output, Spec, option, weight
 from fkeras.layers._arguments import positive_integer
-from fkeras.layers.masking import both_masks
+from fkeras.layers.core.masking import both_masks
 
 
 def embed(ids: jax.Array, embeddings: jax.Array) -> jax.Array:

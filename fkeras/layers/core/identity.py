@@ -1,0 +1,25 @@
+"""`Identity`: what comes in goes out."""
+
+from __future__ import annotations
+
+from typing import Any, ClassVar
+
+from fkeras.engine import Context, Layer, Output
+
+
+class Identity(Layer):
+    """Computes nothing: its inputs come back, an array or a list or dictionary of arrays.
+
+    Shapes:
+        (b, ...) -> (b, ...).
+
+    Example:
+        >>> import jax.numpy as jnp, fkeras as fk
+        >>> fk.layers.Identity()(jnp.ones((1, 2)))
+        Array([[1., 1.]], dtype=float32)
+    """
+
+    supports_masking: ClassVar[bool] = True
+
+    def forward(self, context: Context, x: Any) -> Output:
+        return Output(x, mask=context.mask)

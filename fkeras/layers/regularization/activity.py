@@ -1,0 +1,48 @@
+"""`ActivityRegularization`: a penalty on what passes."""
+
+from __future__ import annotations
+
+from typing import ClassVar
+
+import jax
+
+from fkeras import regularizers
+from fkeras.engine import Layer, option
+
+
+class ActivityRegularization(Layer):
+    """Computes nothing, and adds `(l1 * sum(|x|) + l2 * sum(x²)) / b` to the losses.
+
+    Args:
+        l1: the weight of the sum of absolute values.
+        l2: the weight of the sum of squares.
+
+    Shapes:
+        (b, ...) -> (b, ...).
+
+    Raises:
+        ValueError: for a negative or infinite weight.
+
+    Example:
+        >>> import jax.numpy as jnp, fkeras as fk
+        >>> layer = fk.layers.ActivityRegularization(l1=0.5)
+        >>> layer.apply(jnp.ones((2, 3))).losses
+        (Array(1.5, dtype=float32),)
+    """
+
+    l1: float = option(0.0)
+    l2: float = option(0.0)
+
+    supports_masking: ClassVar[bool] = True
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        regularizers.L1L2(l1=self.l1, l2=self.l2)
+
+    @property
+    def activity_regularizer(self) -> regularizers.L1L2:
+        """The penalty that the engine takes of the output."""
+        return regularizers.L1L2(l1=self.l1, l2=self.l2)
+
+    def call(self, x: jax.Array) -> jax.Array:
+        return x
