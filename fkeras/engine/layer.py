@@ -28,7 +28,7 @@ from fkeras.engine.config import (
 )
 from fkeras.engine.context import Context, Output
 from fkeras.engine.errors import FKerasError
-from fkeras.engine.frozen import freeze_value
+from fkeras.engine.frozen import FrozenDict, freeze_value
 from fkeras.engine.input_spec import check_inputs
 from fkeras.engine.policy import DTypePolicy, get_policy
 from fkeras.engine.record import record
@@ -97,6 +97,11 @@ class Layer:
     state_order: ClassVar[tuple[str, ...]] = ()
     #: the paths of weights inside the layer that come before its own state in Keras's order
     early_weights: ClassVar[tuple[str, ...]] = ()
+    #: where Keras's files keep a child, by its field, unless under the field's name; by "" where
+    #: they keep the layer's own weights
+    stored_at: ClassVar[Mapping[str, str]] = FrozenDict()
+    #: whether Keras's files keep the layer's own state
+    stores_state: ClassVar[bool] = True
     keras_class_name: ClassVar[str | None] = None
 
     def __init_subclass__(cls, **kwargs: Any) -> None:

@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping
-from typing import Any
+from typing import Any, ClassVar
 
 from fkeras import constraints, initializers, regularizers
 from fkeras.engine import Spec, option
+from fkeras.engine.frozen import FrozenDict
 from fkeras.layers._arguments import format_shape, fraction, positive_integer
 from fkeras.layers.attention.projected import (
+    PROJECTIONS,
     ProjectedAttention,
     check_flash,
     optional_size,
@@ -96,6 +98,8 @@ class GroupQueryAttention(ProjectedAttention):
     bias_constraint: Any = option(None, convert=constraints.get)
     use_gate: bool = option(False)
     seed: int | None = option(None)
+
+    stored_at: ClassVar[Mapping[str, str]] = FrozenDict({name: f"_{name}" for name in PROJECTIONS})
 
     def __post_init__(self) -> None:
         super().__post_init__()

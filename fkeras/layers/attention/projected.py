@@ -11,6 +11,7 @@ import jax
 import jax.numpy as jnp
 
 from fkeras.engine import Context, Layer, Output, Spec, subkey
+from fkeras.engine.frozen import FrozenDict
 from fkeras.engine.node import is_symbolic
 from fkeras.layers._arguments import format_shape, positive_integer
 from fkeras.layers.attention.dot_product import (
@@ -24,7 +25,7 @@ from fkeras.layers.attention.dot_product import (
 from fkeras.layers.core.einsum_dense import EinsumDense
 from fkeras.layers.regularization.dropout import dropout
 
-_CHILDREN = ("query_dense", "key_dense", "gate_dense", "value_dense", "output_dense")
+PROJECTIONS = ("query_dense", "key_dense", "gate_dense", "value_dense", "output_dense")
 
 
 class ProjectedAttention(Layer):
@@ -41,6 +42,7 @@ class ProjectedAttention(Layer):
     output_dense: EinsumDense | None = dataclasses.field(default=None, init=False)
 
     supports_masking: ClassVar[bool] = True
+    stored_at: ClassVar[Mapping[str, str]] = FrozenDict({"gate_dense": "_gate_dense"})
 
     def projections(self, query: Spec, value: Spec, key: Spec) -> Mapping[str, tuple]:
         """For each child the unbuilt layer, and the shape that it is built for."""
@@ -65,7 +67,7 @@ class ProjectedAttention(Layer):
 
     def unbuilt(self) -> Self:
         """A copy without weights, and without the layers that hold them."""
-        return self.replace(**dict.fromkeys(_CHILDREN), _built=False)
+        return self.replace(**dict.fromkeys(PROJECTIONS), _built=False)
 
     def __call__(self, *inputs: Any, key: Any = None, **options: Any) -> Any:
         """The value of the layer on query, value and (where it is another tensor) key.

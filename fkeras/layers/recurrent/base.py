@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from typing import Any, ClassVar
 
 import jax
@@ -10,6 +10,7 @@ import jax.numpy as jnp
 
 from fkeras import regularizers
 from fkeras.engine import Context, Layer, Output, Spec, option
+from fkeras.engine.frozen import FrozenDict
 from fkeras.engine.policy import cast_floats
 from fkeras.layers.recurrent.scanning import Step, scan_sequence
 from fkeras.layers.recurrent.states import as_state, from_state, given_states
@@ -40,6 +41,9 @@ class Recurrent(Layer):
     activity_regularizer: Any = option(None, convert=regularizers.get, kw_only=True)
 
     supports_masking: ClassVar[bool] = True
+    # Keras's sequence layers hold a cell, and no carry goes into its files
+    stored_at: ClassVar[Mapping[str, str]] = FrozenDict({"": "cell"})
+    stores_state: ClassVar[bool] = False
 
     def zero_states(self, batch: Any) -> list:
         """The states before the first step, in the compute dtype."""
