@@ -35,7 +35,18 @@ ALLOWED = {
         "constraints",
         "signal",
     },
-    "training": {"engine", "training", "losses", "metrics", "optimizers"},
+    "files": set(),
+    "training": {"engine", "files", "training", "losses", "metrics", "optimizers"},
+    "saving": {
+        "engine",
+        "files",
+        "layers",
+        "losses",
+        "metrics",
+        "optimizers",
+        "saving",
+        "training",
+    },
 }
 
 

@@ -10,6 +10,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from fkeras.engine import option, suggest
+from fkeras.files import as_path
 from fkeras.training.callbacks import files
 from fkeras.training.callbacks import monitor as watch
 from fkeras.training.callbacks.callback import Callback
@@ -20,7 +21,7 @@ _NOTHING = types.MappingProxyType({"best": math.nan, "step": 0, "seen": 0})
 
 
 def _filepath(value: Any) -> str:
-    path = files.as_path(value)
+    path = as_path(value)
     if not path.endswith(".npz"):
         raise ValueError(
             f"{_WHERE}: expected a filepath that ends in .npz, received {path!r}. Write "

@@ -9,6 +9,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from fkeras.engine import option
+from fkeras.files import as_path, replacing
 from fkeras.training.callbacks import files
 from fkeras.training.callbacks import monitor as watch
 from fkeras.training.callbacks.callback import Callback
@@ -56,7 +57,7 @@ class CSVLogger(Callback):
         1,0.0,NA
     """
 
-    filename: str = option(convert=files.as_path)
+    filename: str = option(convert=as_path)
     separator: str = option(",", convert=_separator)
     append: bool = option(False)
 
@@ -79,7 +80,8 @@ class CSVLogger(Callback):
                 file.write(self._lines(new))
         else:
             whole = self._lines((stay or [columns]) + new).encode()
-            files.write_whole(self.filename, lambda file: file.write(whole))
+            with replacing(self.filename) as file:
+                file.write(whole)
         return self.remember(run, {"epoch": epoch, "rows": max(len(stay), 1)})
 
     def _text(self) -> str:

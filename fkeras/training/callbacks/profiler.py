@@ -8,6 +8,7 @@ from typing import Any
 import jax
 
 from fkeras.engine import option
+from fkeras.files import as_path
 from fkeras.training.callbacks import files
 from fkeras.training.callbacks import monitor as watch
 from fkeras.training.callbacks.callback import Callback
@@ -41,7 +42,7 @@ class Profiler(Callback):
         Profiler('logs/profile')
     """
 
-    log_dir: str = option("logs", convert=files.as_path)
+    log_dir: str = option("logs", convert=as_path)
     first: int = option(10, convert=watch.as_count("first", 1))
     last: int = option(20, convert=watch.as_count("last", 1))
 

@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 
 from fkeras.engine import Network, option, to_mermaid
+from fkeras.files import as_path
 from fkeras.optimizers.rates import learning_rate
 from fkeras.training.callbacks import events, files
 from fkeras.training.callbacks import monitor as watch
@@ -57,7 +58,7 @@ class TensorBoard(Callback):
         TensorBoard('logs/first', 5)
     """
 
-    log_dir: str = option("logs", convert=files.as_path)
+    log_dir: str = option("logs", convert=as_path)
     histogram_freq: int = option(0, convert=watch.as_count("histogram_freq"))
     write_graph: bool = option(True)
     update_freq: Any = option("epoch", convert=_update_freq)

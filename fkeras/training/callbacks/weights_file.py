@@ -22,8 +22,8 @@ import jax.numpy as jnp
 import numpy as np
 
 from fkeras.engine import suggest
+from fkeras.files import as_path, replacing
 from fkeras.training.callbacks import snapshot
-from fkeras.training.callbacks.files import as_path, write_whole
 
 _FORMAT = "fkeras weights"
 _VERSION = 1
@@ -65,7 +65,8 @@ def save_weights(path: Any, run: Any, *, weights_only: bool = True) -> None:
         arrays[name] = array
     about = {"format": _FORMAT, "version": _VERSION, "dtypes": dtypes}
     arrays["about"] = np.asarray(json.dumps(about))
-    write_whole(as_path(path), lambda file: np.savez(file, **arrays))
+    with replacing(path) as file:
+        np.savez(file, **arrays)
 
 
 def load_weights(path: Any, run: Any, *, weights_only: bool = False) -> Any:

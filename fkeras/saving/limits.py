@@ -1,0 +1,48 @@
+"""How much a file may ask for before anything is allocated for it."""
+
+from __future__ import annotations
+
+import dataclasses
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class Limits:
+    """Upper bounds for what one file may hold; the defaults let every honest model through.
+
+    What a file claims is always compared with what it really stores, whatever these bounds are.
+
+    Args:
+        members: entries of the archive.
+        config_bytes: length of a JSON text (a `config.json`, or the attribute of an HDF5 file).
+        member_bytes: size of one entry of the archive, unpacked.
+        array_bytes: size of one array.
+        attribute_bytes: size of one attribute of an HDF5 file.
+        ratio: how many times larger than in the file compressed data may become.
+        depth: objects inside objects, in JSON and in HDF5 groups.
+        objects: groups and arrays of an HDF5 file.
+        nodes: layers and calls of one model.
+
+    Example:
+        >>> import fkeras as fk
+        >>> fk.Limits(array_bytes=1 << 20).array_bytes
+        1048576
+    """
+
+    members: int = 100_000
+    config_bytes: int = 64 << 20
+    member_bytes: int = 1 << 40
+    array_bytes: int = 1 << 38
+    attribute_bytes: int = 64 << 20
+    ratio: int = 250
+    depth: int = 100
+    objects: int = 1_000_000
+    nodes: int = 200_000
+
+    def __post_init__(self) -> None:
+        for field in dataclasses.fields(self):
+            value = getattr(self, field.name)
+            if not isinstance(value, int) or isinstance(value, bool) or value < 1:
+                raise ValueError(
+                    f"Limits: expected {field.name} as a whole number of at least 1, received "
+                    f"{value!r}. Leave it out for the default, {field.default}."
+                )
