@@ -43,6 +43,7 @@ from fkeras.engine import (
     unfreeze,
     weight,
 )
+from fkeras.saving import FileError, Limits, export, export_step
 from fkeras.training import (
     Callback,
     Checkpoint,
@@ -70,6 +71,7 @@ __all__ = (
     "DTypePolicy",
     "DisconnectedGraphError",
     "FKerasError",
+    "FileError",
     "Finding",
     "Graph",
     "History",
@@ -79,6 +81,7 @@ __all__ = (
     "Interrupted",
     "KerasTensor",
     "Layer",
+    "Limits",
     "Model",
     "Network",
     "NonFiniteError",
@@ -95,6 +98,8 @@ __all__ = (
     "constrain",
     "constraints",
     "engine",
+    "export",
+    "export_step",
     "find_nan",
     "freeze",
     "initializers",

@@ -140,13 +140,23 @@ def canonical_dtype(dtype: Any) -> str:
     return jax.dtypes.canonicalize_dtype(dtype).name
 
 
-def as_structs(specs: Sequence[Spec | None]) -> list[jax.ShapeDtypeStruct | None]:
-    """Specs as JAX takes them, unknown axes as dimensions of one `jax.export` scope, all >= 2."""
+def as_structs(
+    specs: Sequence[Spec | None], constraints: Sequence[str] | None = None
+) -> list[jax.ShapeDtypeStruct | None]:
+    """Specs as JAX takes them, unknown axes as dimensions of one `jax.export` scope.
+
+    Args:
+        specs: the specs.
+        constraints: what is known of the unknown sizes, such as "b >= 8"; that all are 2 or more
+            where it is None.
+    """
     unknown = sorted({d for s in specs if s is not None for d in s.dims if isinstance(d, str)})
     known = {}
     if unknown:
         words = sorted({w for s in specs if s is not None for w in s.words})
-        scope = jax.export.SymbolicScope([f"{w} >= 2" for w in words])
+        if constraints is None:
+            constraints = [f"{w} >= 2" for w in words]
+        scope = jax.export.SymbolicScope(constraints)
         parsed = jax.export.symbolic_shape(", ".join(unknown), scope=scope)
         known = dict(zip(unknown, parsed, strict=True))
     return [
