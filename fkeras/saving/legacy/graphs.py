@@ -1,0 +1,193 @@
+"""Calls in the form of Keras 1 and 2, `[["name", node, tensor, kwargs], ...]`, in Keras 3's form."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any
+
+from fkeras.saving.legacy.origin import Origin
+from fkeras.saving.strict_json import check
+
+_RECURRENT = frozenset(
+    "RNN SimpleRNN LSTM GRU Bidirectional ConvLSTM1D ConvLSTM2D ConvLSTM3D".split()
+)
+#: these take several tensors one by one, where the others take one list
+_BY_POSITION = frozenset(("MultiHeadAttention", "Attention", "AdditiveAttention"))
+_NETWORKS = ("Functional", "Sequential")
+_CONSTANT = "_CONSTANT_VALUE"
+
+
+class Graph:
+    """The layers of one old functional configuration, and which of their calls are meant.
+
+    Args:
+        counts: how many calls each layer has, by name.
+        networks: the names of the layers that are networks.
+        origin: who wrote the file.
+    """
+
+    def __init__(self, counts: Mapping[str, int], networks: frozenset[str], origin: Origin):
+        self.counts = counts
+        self.networks = networks
+        self.origin = origin
+        self.first: dict[str, int] = {}
+
+    def meet(self, nodes: Any) -> None:
+        """Notes which calls `nodes` refer to, so that `reference` knows from where they count.
+
+        Networks had a call of their own before the first one in a graph; so calls of networks are
+        counted from 1, but not in every version.
+        """
+        for entry in _entries(nodes):
+            name, index = entry[0], entry[1]
+            if name in self.networks and isinstance(index, int):
+                self.first[name] = min(index, self.first.get(name, index))
+
+    def reference(self, entry: Sequence[Any], layer: str | None) -> dict[str, Any]:
+        """The tensor that `["name", node, tensor]` means, as Keras 3 writes it.
+
+        Raises:
+            FileError: where there is no such layer or call.
+        """
+        coordinates = self.coordinates(entry, layer)
+        config = {"shape": None, "dtype": "float32", "keras_history": coordinates}
+        return {"class_name": "__keras_tensor__", "config": config}
+
+    def coordinates(self, entry: Sequence[Any], layer: str | None) -> list[Any]:
+        """`[name, call, tensor]` with the call counted from 0."""
+        origin = self.origin
+        where = origin.place(layer)
+        name = check(entry[0], str, "the name of a layer", **where)
+        index = check(entry[1], int, "the number of a call", **where)
+        tensor = check(entry[2], int, "the number of a tensor", **where)
+        if name not in self.counts:
+            raise origin.error(
+                f"takes a tensor of the layer {name!r:.80}, which the file does not have. Its layers "
+                f"are {', '.join(map(repr, list(self.counts)[:12]))}. The file is damaged.",
+                layer,
+            )
+        if name in self.networks and self.first.get(name, 0) == 1:
+            index -= 1
+        if not 0 <= index < self.counts[name] or not 0 <= tensor < 10_000:
+            raise origin.error(
+                f"takes tensor {tensor} of call {index} of the layer {name!r}, which has "
+                f"{self.counts[name]} calls. The file is damaged.",
+                layer,
+            )
+        return [safe_name(name), index, tensor]
+
+    def node(self, node: Any, kind: str, layer: str, constants: int = 0) -> dict[str, Any]:
+        """One call in Keras 3's form: `{"args": [...], "kwargs": {...}}`.
+
+        Args:
+            node: the call as the file has it.
+            kind: the layer's class.
+            layer: its name.
+            constants: how many of the tensors are constants of a recurrent layer.
+        """
+        check(node, (list, dict), "a call", **self.origin.place(layer))
+        value = self._inputs(node, layer)
+        kwargs = self._options(node, layer)
+        if isinstance(value, dict) and "class_name" not in value:
+            return {"args": [value], "kwargs": kwargs}
+        tensors = value if isinstance(value, list) else [value]
+        if not tensors:
+            raise self.origin.error("a call without a tensor. The file is damaged.", layer)
+        if kind in _RECURRENT and len(tensors) > 1:
+            states = tensors[1 : len(tensors) - constants] if constants else tensors[1:]
+            if constants:
+                kwargs["constants"] = tensors[len(tensors) - constants :]
+            return {"args": tensors[:1], "kwargs": {**kwargs, "initial_state": states}}
+        if kind in _BY_POSITION:
+            named = [kwargs.pop(n) for n in ("query", "value", "key") if n in kwargs]
+            return {"args": [*tensors, *named], "kwargs": kwargs}
+        return {"args": tensors if len(tensors) == 1 else [tensors], "kwargs": kwargs}
+
+    def _inputs(self, node: Any, layer: str) -> Any:
+        if isinstance(node, Mapping):
+            return {str(k): self._inputs(v, layer) for k, v in node.items()}
+        if _is_entry(node):
+            if node[0] == _CONSTANT:
+                return node[2]
+            return self.reference(node, layer)
+        check(node, list, "a tensor of a call", **self.origin.place(layer))
+        return [self._inputs(part, layer) for part in node]
+
+    def _options(self, node: Any, layer: str) -> dict[str, Any]:
+        entry = next(_entries(node), None)
+        if entry is None or len(entry) < 4:
+            return {}
+        options = check(entry[3], dict, "the options of a call", **self.origin.place(layer))
+        # what Keras itself filled in says nothing
+        given = {k: v for k, v in options.items() if v is not None}
+        return {k: self._option(v, layer) for k, v in given.items()}
+
+    def _option(self, value: Any, layer: str) -> Any:
+        if _is_tensor(value) and value[0] in self.counts:
+            return self.reference(value, layer)
+        if isinstance(value, list):
+            return [self._option(v, layer) for v in value]
+        if isinstance(value, Mapping):
+            if "class_name" in value:
+                raise self.origin.error(
+                    "an object among the options of a call; expected numbers, words and tensors. "
+                    "Save the model again with Keras 3.",
+                    layer,
+                )
+            return {k: self._option(v, layer) for k, v in value.items()}
+        return value
+
+    def ends(self, value: Any, what: str) -> Any:
+        """The inputs or outputs of a model; a list of a single tensor is that tensor."""
+        where = self.origin.place()
+        if isinstance(value, Mapping):
+            return {str(k): self.ends(v, what) for k, v in value.items()}
+        check(value, list, what, **where)
+        if _is_tensor(value):
+            return self.coordinates(value, None)
+        if not value:
+            raise self.origin.error(f"a model without {what}. The file is damaged.")
+        found = [self.ends(v, what) for v in value]
+        return found[0] if len(found) == 1 else found
+
+
+def _is_tensor(value: Any) -> bool:
+    return (
+        isinstance(value, list)
+        and len(value) == 3
+        and isinstance(value[0], str)
+        and all(isinstance(n, int) and not isinstance(n, bool) for n in value[1:])
+    )
+
+
+def _is_entry(value: Any) -> bool:
+    return isinstance(value, list) and len(value) in (3, 4) and isinstance(value[0], str)
+
+
+def _entries(nodes: Any) -> Iterator[Sequence[Any]]:
+    """All `[name, node, tensor, ...]` in a structure."""
+    waiting = [nodes]
+    while waiting:
+        item = waiting.pop()
+        if _is_entry(item):
+            yield item
+            waiting.extend(v for v in item[3:] if isinstance(v, list | Mapping))
+        elif isinstance(item, Mapping):
+            waiting.extend(item.values())
+        elif isinstance(item, list):
+            waiting.extend(reversed(item))
+
+
+def is_network(kind: str) -> bool:
+    """Whether a class of today's name is a network."""
+    return kind in _NETWORKS
+
+
+def safe_name(name: str) -> str:
+    """A layer's name without "/", which Keras 2 allowed and which joins names here.
+
+    Example:
+        >>> safe_name("block/conv")
+        'block_conv'
+    """
+    return name.replace("/", "_")

@@ -1,0 +1,100 @@
+"""A whole model out of a legacy HDF5 file: configuration, weights and state."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+import jax
+
+from fkeras.engine import Layer, deserialize
+from fkeras.engine.network import Network
+from fkeras.saving.errors import reading
+from fkeras.saving.hdf5 import Store
+from fkeras.saving.legacy.configs import Converter
+from fkeras.saving.legacy.order import Orders
+from fkeras.saving.legacy.origin import Origin, origin_of
+from fkeras.saving.legacy.weights import place_legacy_weights
+from fkeras.saving.limits import Limits
+from fkeras.saving.strict_json import parse
+
+
+def document(store: Store, name: str, origin: Origin, limits: Limits) -> Any:
+    """The JSON in an attribute of the root; None where there is none.
+
+    Raises:
+        FileError: where the attribute holds no JSON.
+    """
+    text = store.attributes("").get(name)
+    if text is None:
+        return None
+    if not isinstance(text, str):
+        raise origin.error(f"expected {name!r} as text, received {type(text).__name__}.")
+    return parse(text, origin.file, origin.member, limits)
+
+
+def load(
+    store: Store,
+    file: str | None = None,
+    custom_objects: Mapping[str, Any] | None = None,
+    limits: Limits | None = None,
+) -> tuple[Layer, dict[str, Any]]:
+    """`(model, state)` of a legacy HDF5 file of Keras 1, 2 or 3.
+
+    Args:
+        store: the file.
+        file: its path, for messages.
+        custom_objects: the user's own classes and functions by name; the functions of `Lambda`
+            layers also by the layer's name.
+        limits: the greatest sizes.
+
+    Raises:
+        FileError: where it holds no model, or one that cannot be made.
+    """
+    model, state, _ = opened(store, file, custom_objects, limits)
+    return model, state
+
+
+def opened(
+    store: Store,
+    file: str | None = None,
+    custom_objects: Mapping[str, Any] | None = None,
+    limits: Limits | None = None,
+) -> tuple[Network, dict[str, Any], Orders]:
+    """As `load`, with the order of the layers of each network in the file."""
+    limits = limits or Limits()
+    origin = origin_of(store, "", file).at("/model_config")
+    config = document(store, "model_config", origin, limits)
+    if config is None:
+        raise origin.error(
+            "no model: the file has no attribute 'model_config'. If it holds weights alone, build "
+            "the model and write model, state = fk.load_weights(path, model)."
+        )
+    converter = Converter(origin, custom_objects or {}, limits)
+    model = _made(converter.model(config), converter)
+    with reading(origin.file, "/model_weights"):
+        shapes, state = _abstract(model)
+        model, state = place_legacy_weights(store, shapes, state, converter.orders)
+    return model, state, converter.orders
+
+
+def _made(config: Any, converter: Converter) -> Network:
+    origin = converter.origin
+    with reading(origin.file, origin.member):
+        model = deserialize(config, converter.all_objects)
+        if not isinstance(model, Network):
+            raise origin.error(
+                f"expected a model, received {type(model).__name__}. Make it an fk.Model."
+            )
+        if model.graph is None:
+            raise origin.error(
+                "a Sequential that was saved before it knew its input. Call or build it in Keras, "
+                "then save it again."
+            )
+    return model
+
+
+def _abstract(model: Network) -> tuple[Network, dict[str, Any]]:
+    key = jax.eval_shape(lambda: jax.random.key(0))
+    shapes = jax.eval_shape(lambda k: model.build(k), key)
+    return shapes, jax.eval_shape(model.init_state)
