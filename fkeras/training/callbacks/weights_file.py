@@ -1,13 +1,4 @@
-"""Weights in one `.npz` file: arrays by path, readable with NumPy alone.
-
-The entries of the file are
-
-- `weights/<path>`: each weight of the model, such as `weights/dense/kernel`,
-- `state/<path>`: each array of the state, such as `state/batch_normalization/moving_mean`,
-- `opt_state/<path>` and `step`: the optimizer's state and the number of steps taken, where asked,
-- `about`: a text in JSON: `format` and `version`, and under `dtypes` the dtypes that NumPy does
-  not have (bfloat16, float8) by entry; these arrays are stored as unsigned integers of their size.
-"""
+"""The weights of a run in a `.npz` file; `fkeras.npz` describes it."""
 
 from __future__ import annotations
 
@@ -18,15 +9,13 @@ from collections.abc import Mapping
 from typing import Any
 
 import jax
-import jax.numpy as jnp
 import numpy as np
 
+from fkeras import npz
 from fkeras.engine import suggest
-from fkeras.files import as_path, replacing
+from fkeras.files import as_path
 from fkeras.training.callbacks import snapshot
 
-_FORMAT = "fkeras weights"
-_VERSION = 1
 _WHERE = "load_weights"
 
 
@@ -55,18 +44,8 @@ def save_weights(path: Any, run: Any, *, weights_only: bool = True) -> None:
     leaves = {f"{part}/{at}": leaf for part, tree in parts.items() for at, leaf in tree.items()}
     if not weights_only:
         leaves["step"] = run.step
-    arrays: dict[str, Any] = {}
-    dtypes: dict[str, str] = {}
-    for name, array in jax.device_get(leaves).items():
-        array = np.asarray(array)
-        if array.dtype.kind not in "biufc":
-            dtypes[name] = array.dtype.name
-            array = array.view(f"uint{8 * array.dtype.itemsize}")
-        arrays[name] = array
-    about = {"format": _FORMAT, "version": _VERSION, "dtypes": dtypes}
-    arrays["about"] = np.asarray(json.dumps(about))
-    with replacing(path) as file:
-        np.savez(file, **arrays)
+    arrays = {name: np.asarray(array) for name, array in jax.device_get(leaves).items()}
+    npz.write(path, arrays)
 
 
 def load_weights(path: Any, run: Any, *, weights_only: bool = False) -> Any:
@@ -114,7 +93,10 @@ def load_weights(path: Any, run: Any, *, weights_only: bool = False) -> Any:
 
 def _like(old: Mapping[str, Any], new: Mapping[str, np.ndarray]) -> dict[str, Any]:
     """The new arrays in the dtypes and order of the old ones, on the device."""
-    return {at: jax.device_put(new[at].astype(array.dtype)) for at, array in old.items()}
+    return {
+        at: jax.device_put(npz.viewed(new[at], array.dtype).astype(array.dtype))
+        for at, array in old.items()
+    }
 
 
 def _read(path: str) -> dict[str, Any]:
@@ -128,27 +110,31 @@ def _read(path: str) -> dict[str, Any]:
             f"{', '.join(near[:8]) or 'no .npz file'}."
         )
     try:
-        with open(path, "rb") as stream, np.load(stream, allow_pickle=False) as file:
-            arrays = {name: file[name] for name in file.files}
-        about = json.loads(str(arrays.pop("about")))
-    except (zipfile.BadZipFile, ValueError, KeyError, EOFError, OSError, AttributeError) as error:
+        with zipfile.ZipFile(path) as file:
+            arrays = {i.filename.removesuffix(".npy"): _array(file, i) for i in file.infolist()}
+        about = arrays.pop(npz.ABOUT, None)
+        if about is None and "weights" not in {name.partition("/")[0] for name in arrays}:
+            raise ValueError("it has neither 'about' nor 'weights'")
+        dtypes = {} if about is None else npz.check_about(json.loads(str(about)))
+    except (zipfile.BadZipFile, ValueError, EOFError, OSError, NotImplementedError) as error:
         raise ValueError(
             f"{_WHERE}: expected a whole file that ModelCheckpoint wrote, and {path!r} is not one: "
-            f"{type(error).__name__}, {error}. Take the one before it."
+            f"{type(error).__name__}, {str(error).rstrip('.')}. Take the one before it."
         ) from error
-    if about.get("format") != _FORMAT or about.get("version", 0) > _VERSION:
-        raise ValueError(
-            f"{_WHERE}: expected the format {_FORMAT!r}, version {_VERSION}, and {path!r} has "
-            f"{about.get('format')!r}, version {about.get('version')!r}. Read it with the program "
-            "that wrote it."
-        )
     parts: dict[str, Any] = {"weights": {}, "state": {}, "opt_state": {}}
     for name, array in arrays.items():
-        dtype = about["dtypes"].get(name)
-        array = array if dtype is None else array.view(jnp.dtype(dtype))
+        array = npz.viewed(array, dtypes.get(name, array.dtype))
         part, _, at = name.partition("/")
-        if at or part in parts:
-            parts[part][at] = array
+        if at:
+            parts.setdefault(part, {})[at] = array
         else:
             parts[part] = array
     return parts
+
+
+def _array(file: zipfile.ZipFile, info: zipfile.ZipInfo) -> np.ndarray:
+    # what np.savez writes is not packed, so the sizes that it lists are those that it has
+    if info.compress_type != zipfile.ZIP_STORED:
+        raise ValueError(f"{info.filename} is packed; expected what np.savez writes")
+    with file.open(info) as stream:
+        return npz.read_array(stream, info.file_size)
