@@ -231,6 +231,23 @@ def safe_sqrt(x: jax.Array) -> jax.Array:
     return jnp.where(zero, 0, jnp.sqrt(jnp.where(zero, 1, x)))
 
 
+def sign_and_logdet(x: jax.Array) -> tuple[jax.Array, jax.Array]:
+    """The determinant's sign and the logarithm of its absolute value, however small that is.
+
+    JAX takes the logarithm of a 2x2 determinant, which underflows long before the logarithm does.
+    With a 1 more on the diagonal the matrix is of the sizes that it factorizes.
+
+    Example:
+        >>> import jax.numpy as jnp
+        >>> round(float(sign_and_logdet(jnp.eye(2) * 1e-30)[1]), 3)
+        -138.155
+    """
+    if x.ndim > 1 and x.shape[-2:] == (2, 2):
+        more = [(0, 0)] * (x.ndim - 2) + [(0, 1), (0, 1)]
+        x = jnp.pad(x, more).at[..., 2, 2].set(1)
+    return tuple(jnp.linalg.slogdet(x))
+
+
 @op
 def qr(x: Any, mode: str = "reduced") -> Any:
     """`(q, r)` with q @ r = x, q orthogonal and r upper triangular; mode "complete": q square.

@@ -10,7 +10,7 @@ import jax.numpy as jnp
 from fkeras import signal
 from fkeras.engine.operation import Op
 from fkeras.ops._define import float_unary, op, to_array, to_floats
-from fkeras.ops.linalg import safe_sqrt
+from fkeras.ops.linalg import safe_sqrt, sign_and_logdet
 
 __all__ = (
     "cdist",
@@ -232,8 +232,10 @@ def logdet(x: Any) -> Any:
         >>> import fkeras as fk
         >>> round(float(fk.ops.logdet([[2.0, 0.0], [0.0, -3.0]])), 3)
         1.792
+        >>> round(float(fk.ops.logdet([[2e-20, 1e-20], [1e-20, 3e-20]])), 3)
+        -90.494
     """
-    return jnp.linalg.slogdet(to_floats(x))[1]
+    return sign_and_logdet(to_floats(x))[1]
 
 
 @op

@@ -9,6 +9,7 @@ import jax.numpy as jnp
 from fkeras.engine.operation import Op
 from fkeras.engine.operators import matmul
 from fkeras.ops._define import binary, op, to_array
+from fkeras.ops.linalg import sign_and_logdet
 
 __all__ = (
     "cross",
@@ -281,7 +282,7 @@ def slogdet(x: Any) -> Any:
         >>> print(sign, log.round(3))
         -1.0 1.386
     """
-    return tuple(jnp.linalg.slogdet(to_array(x)))
+    return sign_and_logdet(to_array(x))
 
 
 def vectorize(pyfunc: Any, *, excluded: Any = None, signature: str | None = None) -> Op:
