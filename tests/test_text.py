@@ -93,6 +93,14 @@ def test_strings_stay_on_the_host(layer):
         layer("a", "b")
 
 
+@pytest.mark.parametrize("dtype", ["string", str, np.dtype("S4"), object])
+def test_a_graph_has_no_strings(dtype):
+    with pytest.raises(TypeError, match=r"layers.StringLookup or layers.TextVectorization"):
+        fk.Input((3,), dtype=dtype)
+    with pytest.raises(TypeError, match=r"layers.StringLookup or layers.TextVectorization"):
+        layers.Dense(2)(np.array([["a", "b"]]).astype("S4"))
+
+
 # -- StringLookup -------------------------------------------------------------------------------
 
 

@@ -193,7 +193,8 @@ def _check_arrays(layer: Any, inputs: tuple) -> tuple:
             ):
                 raise TypeError(
                     f"{layer.where}: expected numbers, received an array of {value.dtype}. "
-                    "Convert it first, for example with x.astype('float32')."
+                    "Convert it first, for example with x.astype('float32'), strings with "
+                    "layers.StringLookup or layers.TextVectorization before the model sees them."
                 )
             return value
         raise TypeError(

@@ -81,6 +81,7 @@ def Input(  # noqa: N802  (Keras's name)
 
     Raises:
         ValueError: without a shape, or with both forms of it.
+        TypeError: for a dtype that is none, or one of strings.
 
     Example:
         >>> import fkeras as fk
@@ -104,13 +105,32 @@ def Input(  # noqa: N802  (Keras's name)
     for size in batch_shape:
         if not (size is None or isinstance(size, str)) and int(size) < 0:
             raise ValueError(f"Input: expected sizes of 0 or more, received {tuple(batch_shape)}.")
+    return symbolic(InputLayer(batch_shape, name=name, dtype=_numeric(dtype)))
+
+
+def _numeric(dtype: Any) -> str:
+    if _is_text(dtype):
+        raise TypeError(
+            f"Input: expected a dtype of numbers, received {dtype!r}. Strings are on the host "
+            "only: map them before the model sees them, `ids = layer(texts)` with "
+            "layers.StringLookup or layers.TextVectorization, and start the model at "
+            "fk.Input(shape, dtype='int32')."
+        )
     try:
-        known = canonical_dtype(dtype)
+        return canonical_dtype(dtype)
     except TypeError:
         raise TypeError(
             f"Input: there is no dtype {dtype!r}.{suggest(str(dtype), (*NAMES, 'int32', 'bool'))}"
         ) from None
-    return symbolic(InputLayer(batch_shape, name=name, dtype=known))
+
+
+def _is_text(dtype: Any) -> bool:
+    if str(dtype) == "string":  # TensorFlow's name
+        return True
+    try:
+        return np.dtype(dtype).kind in "OSU"
+    except TypeError:
+        return False
 
 
 def symbolic(layer: InputLayer) -> Any:
