@@ -78,6 +78,11 @@ class FlaxLayer(ForeignLayer):
     on) its state. The module is given a key for each name in `rngs` in training, and none in
     inference.
 
+    What the module sows into "intermediates" is dropped. What it sows elsewhere is state, which
+    has to keep its structure: give `sow` a `reduce_fn` and an `init_fn`, as its tuples grow
+    otherwise. Floating outputs are cast to the compute dtype, whatever dtype the module has; Keras
+    leaves them as they are.
+
     `training_argument` names the argument by which the module knows that it trains, if it has one.
     (Keras looks for one called `training`, and gives others nothing.) Flax needs to be there only
     for its modules: `pip install flax`.

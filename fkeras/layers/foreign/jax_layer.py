@@ -60,7 +60,8 @@ class JaxLayer(ForeignLayer):
     `params` otherwise.
 
     `rng` is a key in training and None in inference, as in Keras. Floating weights are cast to the
-    compute dtype. Models of several libraries:
+    compute dtype, and so are floating outputs, which Keras leaves as they are; the state keeps its
+    dtypes. Models of several libraries:
 
     - Haiku: `JaxLayer(f.apply, f.init)` with `call_arguments=("params", "rng", "inputs")` for
       `f = haiku.transform(...)`, `("params", "state", "rng", "inputs")` for
