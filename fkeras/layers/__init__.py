@@ -1,4 +1,8 @@
-"""The layers, one family a room."""
+"""The layers, one family a room.
+
+A new layer is one file in the room of its family, which names it in its `__init__` as this file
+does, and one row in `tests/cases`, which runs every test that all layers share.
+"""
 
 from fkeras.engine.config import deserialize, serialize
 from fkeras.engine.input import Input, InputLayer
