@@ -43,7 +43,7 @@ from fkeras.engine import (
     unfreeze,
     weight,
 )
-from fkeras.saving import FileError, Limits, export, export_step
+from fkeras.saving import FileError, Limits, export, export_step, load_model, save_model
 from fkeras.training import (
     Callback,
     Checkpoint,
@@ -105,6 +105,7 @@ __all__ = (
     "initializers",
     "inline",
     "layers",
+    "load_model",
     "losses",
     "metrics",
     "ops",
@@ -115,6 +116,7 @@ __all__ = (
     "regularizers",
     "rematerialized",
     "rename",
+    "save_model",
     "to_dot",
     "to_mermaid",
     "unfreeze",

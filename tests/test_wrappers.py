@@ -22,7 +22,8 @@ def _data(*shape, seed=0):
 
 def test_the_estimate_becomes_the_largest_singular_value():
     x = _data(2, 6)
-    layer = layers.SpectralNormalization(layers.Dense(4, use_bias=False)).build(KEY, x)
+    layer = layers.SpectralNormalization(layers.Dense(4, use_bias=False), always=True)
+    layer = layer.build(KEY, x)
     state = layer.init_state(x)
     for _ in range(40):
         out = layer.apply(x, state=state, training=True)
@@ -30,13 +31,13 @@ def test_the_estimate_becomes_the_largest_singular_value():
     kernel = np.asarray(layer.layer.kernel)
     expected = x @ kernel / np.linalg.svd(kernel)[1][0]
     np.testing.assert_allclose(out.value, expected, rtol=1e-3, atol=1e-5)
-    # inference computes with the divided kernel too, and leaves the state
+    # inference computes with the divided kernel too where it is asked to, and leaves the state
     last = layer.apply(x, state=state)
     np.testing.assert_allclose(last.value, expected, rtol=1e-3, atol=1e-5)
     assert last.updates == {}
 
 
-def test_keras_computes_with_the_bare_kernel_in_inference():
+def test_inference_computes_with_the_bare_kernel_as_keras_does_or_always_divides():
     x = _data(2, 5)
     layer = layers.SpectralNormalization(layers.Dense(3)).build(KEY, x)
     state = layer.init_state(x)
@@ -46,10 +47,13 @@ def test_keras_computes_with_the_bare_kernel_in_inference():
         made.set_weights(layer.get_weights(state))
         theirs = np.asarray(made(x, training=False))
         trained = np.asarray(made(x, training=True))
-    np.testing.assert_allclose(theirs, layer.layer(x), rtol=1e-5)
+    np.testing.assert_allclose(layer.apply(x, state=state).value, theirs, rtol=1e-5)
     training = layer.apply(x, state=state, training=True)
     np.testing.assert_allclose(training.value, trained, rtol=1e-5)
-    np.testing.assert_allclose(layer.apply(x, state=state).value, training.value, rtol=1e-6)
+    always = layer.replace(always=True)
+    assert "always" not in layer.get_config()
+    assert type(layer).from_config(always.get_config()).always
+    np.testing.assert_allclose(always.apply(x, state=state).value, training.value, rtol=1e-6)
 
 
 def test_the_gradient_goes_through_the_division():

@@ -9,5 +9,6 @@ then renamed, so that there is always a whole one.
 from fkeras.saving.errors import FileError
 from fkeras.saving.exporting import export, export_step
 from fkeras.saving.limits import Limits
+from fkeras.saving.models import load_model, save_model
 
-__all__ = ["FileError", "Limits", "export", "export_step"]
+__all__ = ["FileError", "Limits", "export", "export_step", "load_model", "save_model"]

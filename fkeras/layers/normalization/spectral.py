@@ -58,19 +58,20 @@ class SpectralNormalization(Wrapper):
 
     That bounds how much the layer can stretch its input, which steadies the critic of a GAN. The
     value is estimated by power iteration from `vector_u`, which is state: each training call
-    moves it on, inference uses it and leaves it.
+    moves it on.
 
-    The kernel that is trained stays as it is, and what the layer computes with is made of it in
-    every call, in inference too. Keras writes the divided kernel over the trained one in training
-    calls and computes with the bare kernel in inference; where a training step keeps its values
-    apart, as on JAX, what is written is lost, and a trained Keras model then runs undivided. In
-    training the numbers are those of Keras; in inference they are those of training.
+    As in Keras, inference computes with the bare kernel. Keras means it to be a divided one, which
+    it writes over the trained kernel in training calls; where a training step keeps its values
+    apart, as on JAX, what is written is lost, there and here. `always=True` divides in inference
+    too, by the vector in the state, so that a model computes as it was trained.
 
     A kernel of zeros is not divided.
 
     Args:
         layer: a layer with a weight `kernel` or `embeddings`.
         power_iterations: how often a call applies the kernel back and forth to find the value.
+        always: whether inference divides as well. Keras has no such argument: a file of a model
+            with it opens here alone.
 
     Shapes:
         those of the layer inside; state vector_u (1, u) for a kernel (..., u).
@@ -80,7 +81,8 @@ class SpectralNormalization(Wrapper):
 
     Example:
         >>> import jax, jax.numpy as jnp, fkeras as fk
-        >>> layer = fk.layers.SpectralNormalization(fk.layers.Dense(1), power_iterations=3)
+        >>> dense = fk.layers.Dense(1)
+        >>> layer = fk.layers.SpectralNormalization(dense, power_iterations=3, always=True)
         >>> layer = layer.build(jax.random.key(0), (None, 2))
         >>> layer, _ = layer.set_weights([jnp.array([[3.0], [4.0]]), jnp.zeros(1)])
         >>> layer(jnp.array([[5.0, 0.0]]), state=layer.init_state((None, 2)))
@@ -94,6 +96,7 @@ class SpectralNormalization(Wrapper):
     power_iterations: int = option(
         1, convert=positive_integer("SpectralNormalization: power_iterations")
     )
+    always: bool = option(False, kw_only=True)
 
     # in Keras the kernel is a weight of the wrapper too
     early_weights: ClassVar[tuple[str, ...]] = tuple(f"layer/{name}" for name in _KERNELS)
@@ -113,7 +116,15 @@ class SpectralNormalization(Wrapper):
         vector = draw(key, (1, kernel.shape[-1]), kernel.dtype)
         return {"vector_u": vector, **super().init_state(*specs)}
 
+    def get_config(self) -> dict[str, Any]:
+        config = super().get_config()
+        if not self.always:
+            del config["always"]
+        return config
+
     def forward(self, context: Context, *inputs: Any, **options: Any) -> Output:
+        if not context.training and not self.always:
+            return super().forward(context, *inputs, **options)
         name = self._kernel_name(self.layer)
         kernel = getattr(self.layer, name)
         old = context.state["vector_u"]

@@ -1,0 +1,100 @@
+"""`load_model` and `save_model`: whole models in files, told apart by their content."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Mapping
+from typing import Any
+
+from fkeras.saving import keras_file, sniffing
+from fkeras.saving.errors import FileError
+from fkeras.saving.limits import Limits
+
+
+def load_model(
+    path: Any,
+    *,
+    custom_objects: Mapping[str, Any] | None = None,
+    limits: Limits | None = None,
+) -> tuple[Any, dict[str, Any]]:
+    """`(model, state)` of a file that Keras 3 or `save_model` wrote.
+
+    The weights go straight from the file to the device; nothing is initialised first. Nothing in
+    the file is run: classes and functions that are not part of the library come from
+    `custom_objects` alone.
+
+    Args:
+        path: a `.keras` file, or an HDF5 file of a whole model (Keras 1 to 3).
+        custom_objects: classes and functions of your own by the names that the file has for them.
+        limits: the greatest sizes that a file may ask for.
+
+    Returns:
+        The built model, and its state (moving statistics), `{}` where it has none.
+
+    Raises:
+        FileNotFoundError: where there is no such file.
+        FileError: for a file that is no model, that is damaged, or that asks for what no file may
+            ask for; it names the part of the file and the layer.
+        ImportError: without h5py.
+
+    Example:
+        >>> import jax, jax.numpy as jnp, pathlib, tempfile, fkeras as fk
+        >>> x = fk.Input((3,))
+        >>> model = fk.Model(x, fk.layers.Dense(2)(x)).build(jax.random.key(0))
+        >>> path = pathlib.Path(tempfile.mkdtemp(), "m.keras")
+        >>> fk.save_model(path, model)
+        >>> again, state = fk.load_model(path)
+        >>> bool((again(jnp.ones((1, 3))) == model(jnp.ones((1, 3)))).all())
+        True
+    """
+    kind = content(path)
+    if kind == "archive":
+        return keras_file.read(path, custom_objects, limits)
+    raise FileError("no", file=os.fspath(path))
+
+
+def content(path: Any) -> str:
+    """ "archive" or "hdf5": what a file holds by its first bytes.
+
+    Raises:
+        FileError: for anything else.
+    """
+    with sniffing.open_regular(path) as file:
+        start = file.read(sniffing.LENGTH)
+        size = file.seek(0, os.SEEK_END)
+    if start.startswith((sniffing.ZIP, b"PK")):
+        return "archive"
+    if start.startswith(sniffing.HDF5):
+        return "hdf5"
+    raise FileError(
+        f"expected a model (.keras, .h5), received {sniffing.describe(start, size)}.",
+        file=os.fspath(path),
+    )
+
+
+def save_model(path: Any, model: Any, state: Mapping[str, Any] | None = None) -> None:
+    """Writes a `.keras` file that Keras 3 opens, and that computes the same numbers there.
+
+    The file is written beside its place and then renamed: at any moment the old one or the new one
+    is there, whole. A composed model (a subclass of `fk.Model`) goes in as its graph, so that
+    nothing but the library is needed to open it.
+
+    Args:
+        path: where it shall be.
+        model: a built `fk.Model` or `fk.Sequential`.
+        state: its state.
+
+    Raises:
+        TypeError: for anything that is no model, or a configuration that JSON cannot hold.
+        ValueError: for a model without weights, or without the state that it needs.
+        OSError: where the file cannot be written; what stood there still stands.
+
+    Example:
+        >>> import jax, pathlib, tempfile, fkeras as fk
+        >>> model = fk.Sequential([fk.Input((3,)), fk.layers.Dense(2)]).build(jax.random.key(0))
+        >>> path = pathlib.Path(tempfile.mkdtemp(), "m.keras")
+        >>> fk.save_model(path, model)
+        >>> fk.load_model(path)[0] == model
+        True
+    """
+    keras_file.write(path, model, state)
