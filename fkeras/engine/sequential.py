@@ -6,6 +6,7 @@ import dataclasses
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, ClassVar, Self
 
+from fkeras.engine.checked import entry, expect, name_of, naming
 from fkeras.engine.close import close, layer_names
 from fkeras.engine.config import convert_fields
 from fkeras.engine.frozen import FrozenDict
@@ -65,8 +66,8 @@ class Sequential(Network):
                 "fk.Sequential([layer])."
             )
         start, entries = _start(list(layers))
-        for entry in entries:
-            _check_entry(entry, self.where)
+        for one in entries:
+            _check_entry(one, self.where)
         names = layer_names(list({id(e): e for e in entries}.values()), self.where)
         put(self, "order", tuple(names[id(e)] for e in entries))
         members = {names[id(e)]: e.replace(name=names[id(e)]) for e in entries}
@@ -174,10 +175,11 @@ class Sequential(Network):
         """The network that `get_config` (or Keras) described, without weights."""
         known: dict[str, Layer] = {}
         entries = []
-        for item in config["layers"]:
-            layer = deserialize(item, custom_objects)
+        for item in entry(config, "layers", (list, tuple), config.get("name")):
+            with naming(name_of(item)):
+                layer = expect(deserialize(item, custom_objects), Layer, "an entry of 'layers'")
             entries.append(known.setdefault(layer.name, layer) if layer.name else layer)
-        shape = config.get("build_input_shape")
+        shape = entry(config, "build_input_shape", (list, tuple, type(None)), default=None)
         if shape and entries and not isinstance(entries[0], InputLayer):
             entries.insert(0, InputLayer(shape))
         return cls(

@@ -1,9 +1,9 @@
 """Objects to and from JSON, in the form that Keras 3 writes.
 
 `{"module": "keras.initializers", "class_name": "Zeros", "config": {}, "registered_name": None}`.
-Names in a file are resolved as pickle resolves them, by the module that they name: "keras.X" is
-`fkeras.X` here. Classes of the user's own come from an explicit mapping, `custom_objects`; there
-is no registry.
+What a file may name is a fixed list, `fkeras.engine.namespaces`: "keras.layers" is `fkeras.layers`
+here, and no module is imported because a file names it. Classes of the user's own come from an
+explicit mapping, `custom_objects`; there is no registry.
 """
 
 from __future__ import annotations
@@ -16,12 +16,14 @@ from typing import Any
 import ml_dtypes  # noqa: F401  (a dependency of jax: gives NumPy the names of its small floats)
 import numpy as np
 
+from fkeras.engine.checked import entry, expect
 from fkeras.engine.errors import suggest
 from fkeras.engine.frozen import ArrayConstant, FrozenDict
+from fkeras.engine.namespaces import find
 
 _PACKAGE = "fkeras"
-# Keras's public names of what lives elsewhere in its own tree, and its aliases
-_CLASS_ALIASES = types.MappingProxyType({"Functional": "Model", "DTypePolicyMap": "DTypePolicy"})
+_NUMBERS = ("bool", "int8", "int16", "int32", "int64", "uint8", "uint16", "uint32", "uint64")
+_NUMBERS += ("float16", "bfloat16", "float32", "float64", "complex64", "complex128")
 
 
 def keras_module(cls: type) -> str | None:
@@ -144,40 +146,45 @@ def deserialize(config: Any, custom_objects: Mapping[str, Any] | None = None) ->
         )
     name = config["class_name"]
     if name in ("__numpy__", "__tensor__"):
-        data = config["config"]
-        return np.asarray(data["value"], dtype=data["dtype"])
+        return _numbers(config.get("config"))
+    if name == "__lambda__":
+        raise ValueError(
+            "deserialize: a Python function as bytecode, which is never run. Define the function "
+            "with `def`, and pass it, for a Lambda layer under the layer's name: "
+            "custom_objects={'lambda_name': function}."
+        )
     if name == "function":
-        return resolve(config["config"], "builtins", custom_objects)
+        return resolve(config.get("config"), config.get("module"), custom_objects)
+    inner = expect(config.get("config"), (Mapping, type(None)), f"the 'config' of {name!s:.80}")
     if name == "SeedGenerator":  # it draws by mutation; here the key of the call draws
-        return config["config"]["seed"]
+        return entry(inner, "seed", (int, type(None)))
     cls = resolve(name, config.get("module"), custom_objects)
-    return cls.from_config(dict(config.get("config") or {}), custom_objects=custom_objects)
+    if not callable(getattr(cls, "from_config", None)):
+        raise ValueError(
+            f"deserialize: expected a class with from_config, and {name[:80]!r} is a "
+            f"{type(cls).__name__}. Name it as {{'class_name': 'function', 'config': {name[:80]!r}}}."
+        )
+    return cls.from_config(dict(inner or {}), custom_objects=custom_objects)
+
+
+def _numbers(data: Any) -> np.ndarray:
+    """The array that a configuration holds as lists of numbers."""
+    dtype = entry(data, "dtype", str)
+    if dtype not in _NUMBERS:  # others would allocate by themselves, or hold objects
+        raise ValueError(
+            f"deserialize: expected an array of numbers, received one of dtype {dtype[:40]!r}. "
+            f"Known: {', '.join(_NUMBERS)}."
+        )
+    return np.asarray(entry(data, "value", (list, tuple, int, float, bool)), dtype=dtype)
 
 
 def resolve(name: str, module: str | None, custom_objects: Mapping[str, Any] | None = None) -> Any:
     """The class or function that a file calls `name` in `module`.
 
     Raises:
-        ValueError: where there is none, with the nearest name.
+        ValueError: where there is none that a file may name, with the nearest name.
     """
-    if custom_objects and name in custom_objects:
-        return custom_objects[name]
-    parts = (module or "").split(".")
-    ours = parts[0] in ("keras", _PACKAGE)
-    if ours:
-        # keras.src.models.functional -> fkeras, keras.layers -> fkeras.layers
-        home = ".".join(parts[1:]) if len(parts) > 1 and parts[1] not in ("src", "models") else None
-        namespace = importlib.import_module(f"{_PACKAGE}.{home}" if home else _PACKAGE)
-        name = _CLASS_ALIASES.get(name, name)
-        if name in getattr(namespace, "__all__", ()):
-            return getattr(namespace, name)
-        hint = suggest(name, getattr(namespace, "__all__", ()))
-    else:
-        hint = suggest(name, custom_objects or ())
-    raise ValueError(
-        f"deserialize: there is no {name!r} in {module or 'the file'!r}.{hint} For a class or "
-        f"function of your own pass custom_objects={{{name!r}: {name}}}."
-    )
+    return find(name, module, custom_objects)
 
 
 def decode(value: Any, custom_objects: Mapping[str, Any] | None = None) -> Any:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from typing import Any
+from typing import Any, ClassVar, Self
 
 import jax
 import jax.numpy as jnp
@@ -31,6 +31,13 @@ def _function(value: Any) -> Callable:
             "example: Lambda(jnp.square)."
         )
     return value
+
+
+def _is_code(value: Any) -> bool:
+    """Whether a configuration holds a marshalled function: Keras 2 and 3 have a form each."""
+    if isinstance(value, Mapping):
+        return value.get("class_name") == "__lambda__" or "code" in value
+    return isinstance(value, list) and len(value) == 3 and isinstance(value[0], str)
 
 
 def _output_shape(value: Any) -> tuple | None:
@@ -71,6 +78,8 @@ class Lambda(Layer):
         Array([[2.]], dtype=float32)
     """
 
+    training_default: ClassVar[bool | None] = None
+
     function: Callable = option(convert=_function)
     output_shape: tuple | None = option(None, convert=_output_shape)
     mask: Any = option(None)
@@ -94,6 +103,27 @@ class Lambda(Layer):
         else:
             mask = self.mask.array if isinstance(self.mask, ArrayConstant) else self.mask
         return Output(y, mask=mask)
+
+    @classmethod
+    def from_config(
+        cls, config: Mapping[str, Any], custom_objects: Mapping[str, Any] | None = None
+    ) -> Self:
+        """The layer that `get_config` described; its function comes from `custom_objects`.
+
+        There it stands under its own name, or, for a file of Keras that holds bytecode, under the
+        layer's name.
+        """
+        name = config.get("name")
+        given = (custom_objects or {}).get(name) if isinstance(name, str) else None
+        if given is not None:
+            config = {**config, "function": given}
+        elif _is_code(config.get("function")) or _is_code(config.get("output_shape")):
+            raise ValueError(
+                f"{name!r} (Lambda): expected the name of a function, received Python bytecode, "
+                "which is never run. Pass a function that computes the same on loading: "
+                f"custom_objects={{{name!r}: function}}."
+            )
+        return super().from_config(config, custom_objects)
 
     def _check(self, y: jax.Array) -> None:
         sizes = y.shape[1:]

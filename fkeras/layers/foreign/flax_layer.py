@@ -265,7 +265,11 @@ def _decode(value: Any, custom_objects: Mapping[str, Any] | None) -> Any:
         return decode(value, custom_objects)
     name, home = value["class_name"], str(value.get("module"))
     if name not in (custom_objects or {}) and home.startswith("flax.linen"):
-        custom_objects = {**(custom_objects or {}), name: getattr(_linen(), name)}
+        linen = _linen()
+        found = getattr(linen, name, None) if isinstance(name, str) else None
+        # nothing else of Flax may be called with what a file says
+        if isinstance(found, type) and issubclass(found, linen.Module):
+            custom_objects = {**(custom_objects or {}), name: found}
     cls = resolve(name, home, custom_objects)
     return cls(**{k: _decode(v, custom_objects) for k, v in value["config"].items()})
 

@@ -1,0 +1,114 @@
+"""What a configuration may name: classes and functions of a fixed list of rooms.
+
+A file says "keras.layers" and "Dense". The first is looked up in a table, never imported by its
+name; the second must be a class with `from_config` there, or a function that computes with arrays.
+What opens files, trains, or takes functions to call is not found, whatever a file calls it.
+"""
+
+from __future__ import annotations
+
+import importlib
+import types
+from collections.abc import Mapping
+from typing import Any
+
+from fkeras.engine.errors import suggest
+
+_PACKAGES = ("keras", "fkeras", "tf_keras")
+# of the package's own names those that a model's file has
+_ROOT = ("DTypePolicy", "InputSpec", "Layer", "Model", "Sequential")
+_OBJECTS = (
+    "layers",
+    "initializers",
+    "losses",
+    "metrics",
+    "optimizers",
+    "optimizers.schedules",
+    "activations",
+    "regularizers",
+    "constraints",
+)
+_FUNCTIONS = ("activations", "losses", "metrics")
+_OPERATIONS = ("ops", "ops.image", "ops.linalg", "ops.nn", "ops.numpy")
+# functions in those rooms that make or look up objects, and compute nothing
+_TOOLS = ("deserialize", "get", "resolve", "serialize")
+# Keras's public names of what lives elsewhere in its own tree, and its aliases
+_ALIASES = types.MappingProxyType({"Functional": "Model", "DTypePolicyMap": "DTypePolicy"})
+
+
+def room(module: str | None) -> str | None:
+    """The room that a file's module means; "" for the package itself, None for no room of ours.
+
+    Example:
+        >>> room("keras.src.layers.core.dense"), room("keras.src.models.functional"), room("os")
+        ('layers', '', None)
+    """
+    parts = (module or "").split(".")
+    if parts[0] not in _PACKAGES:
+        return None
+    parts = parts[1:]
+    if parts[:1] == ["src"]:
+        parts = parts[1:]
+    for length in (2, 1):
+        name = ".".join(parts[:length])
+        if len(parts) >= length and name in (*_OBJECTS, *_OPERATIONS):
+            return name
+    return ""
+
+
+def public(name: str, home: str) -> Any:
+    """What a file may mean by `name` in the room `home`, or None.
+
+    Example:
+        >>> public("Functional", "").__name__, public("load_model", ""), public("get", "losses")
+        ('Model', None, None)
+    """
+    name = _ALIASES.get(name, name)
+    namespace = importlib.import_module(f"fkeras.{home}" if home else "fkeras")
+    allowed = getattr(namespace, "__all__", ()) if home else _ROOT
+    if name not in allowed:
+        return None
+    value = getattr(namespace, name, None)
+    if isinstance(value, type):
+        return value if callable(getattr(value, "from_config", None)) else None
+    if home in _OPERATIONS:  # recorded functions of arrays; others call what they are given
+        return value if getattr(value, "builtin", False) is True else None
+    return value if home in _FUNCTIONS and name not in _TOOLS and callable(value) else None
+
+
+def find(name: Any, module: Any, custom_objects: Mapping[str, Any] | None = None) -> Any:
+    """The class or function that a file calls `name` in `module`.
+
+    Raises:
+        ValueError: where there is none that a file may name, with the nearest one.
+        TypeError: where name or module are no strings.
+
+    Example:
+        >>> find("relu", "keras.activations").__name__
+        'relu'
+        >>> find("system", "os")
+        Traceback (most recent call last):
+        ...
+        ValueError: deserialize: there is no 'system' in 'os'. ...
+    """
+    if not isinstance(name, str) or not isinstance(module, str | None):
+        raise TypeError(
+            f"deserialize: expected the names of a class and its module, received "
+            f"{type(name).__name__} and {type(module).__name__}. Pass what serialize returned."
+        )
+    if custom_objects and name in custom_objects:
+        return custom_objects[name]
+    home = room(module)
+    if home is not None:
+        value = public(name, home)
+        if value is not None:
+            return value
+        namespace = importlib.import_module(f"fkeras.{home}" if home else "fkeras")
+        hint = suggest(name, namespace.__all__ if home else _ROOT)
+    else:
+        hint = suggest(name, custom_objects or ())
+    shown = name[:100]
+    raise ValueError(
+        f"deserialize: there is no {shown!r} in {(module or 'the file')[:100]!r}.{hint} For a class "
+        f"or function of your own pass custom_objects={{{shown!r}: {shown}}}."
+    )
