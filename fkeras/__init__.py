@@ -43,7 +43,16 @@ from fkeras.engine import (
     unfreeze,
     weight,
 )
-from fkeras.saving import FileError, Limits, export, export_step, load_model, save_model
+from fkeras.saving import (
+    FileError,
+    Limits,
+    export,
+    export_step,
+    load_model,
+    load_weights,
+    save_model,
+    save_weights,
+)
 from fkeras.training import (
     Callback,
     Checkpoint,
@@ -106,6 +115,7 @@ __all__ = (
     "inline",
     "layers",
     "load_model",
+    "load_weights",
     "losses",
     "metrics",
     "ops",
@@ -117,6 +127,7 @@ __all__ = (
     "rematerialized",
     "rename",
     "save_model",
+    "save_weights",
     "to_dot",
     "to_mermaid",
     "unfreeze",

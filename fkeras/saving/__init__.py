@@ -10,5 +10,15 @@ from fkeras.saving.errors import FileError
 from fkeras.saving.exporting import export, export_step
 from fkeras.saving.limits import Limits
 from fkeras.saving.models import load_model, save_model
+from fkeras.saving.weight_files import load_weights, save_weights
 
-__all__ = ["FileError", "Limits", "export", "export_step", "load_model", "save_model"]
+__all__ = [
+    "FileError",
+    "Limits",
+    "export",
+    "export_step",
+    "load_model",
+    "load_weights",
+    "save_model",
+    "save_weights",
+]

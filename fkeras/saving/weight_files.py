@@ -1,0 +1,318 @@
+"""`load_weights` and `save_weights`: weights and state alone, for a model that is there."""
+
+from __future__ import annotations
+
+import fnmatch
+import os
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import jax
+import numpy as np
+
+from fkeras import npz
+from fkeras.engine import Layer, Network, replace_weights, suggest
+from fkeras.engine.skeleton import leaves_of, skeleton_of
+from fkeras.files import as_path, replacing
+from fkeras.saving import safetensors
+from fkeras.saving.errors import FileError, reading
+from fkeras.saving.hdf5 import Store, new_store
+from fkeras.saving.keras_file import write_arrays
+from fkeras.saving.legacy import place_legacy_weights
+from fkeras.saving.limits import Limits
+from fkeras.saving.places import Place, places
+from fkeras.saving.structure import abstract_build
+from fkeras.saving.weight_reading import open_source
+from fkeras.saving.weight_source import Source, Stored, own_path, own_path_by_kind
+
+_SUFFIXES = (".h5", ".hdf5", ".safetensors", ".npz")
+# a file may give its numbers to a place of the same kind, or of one further right
+_KINDS = {"b": 0, "i": 1, "u": 1, "f": 2, "c": 3}
+
+
+def load_weights(
+    path: Any,
+    model: Any,
+    state: Mapping[str, Any] | None = None,
+    *,
+    skip: Sequence[str] | str = (),
+    limits: Limits | None = None,
+) -> tuple[Any, dict[str, Any]]:
+    """`(model, state)` with the weights and statistics of a file in their places.
+
+    All that the model has must be in the file, in the same shapes, and all that the file has must
+    be in the model; otherwise nothing is loaded, and one error lists every difference. Frozen
+    layers are loaded like others. Numbers take the dtypes of the model, as in Keras. The arrays go
+    from the file to the device; a model that is not built is not initialised first.
+
+    Args:
+        path: a file by Keras 3 (`.weights.h5`, `.weights.json` with its shards, `.keras`), by
+            Keras 1 or 2 (`.h5`, weights alone or a whole model), by `save_weights` or
+            `ModelCheckpoint` (`.npz`), or safetensors with names such as "dense/kernel". What it
+            is, is told by its content.
+        model: the model; where it is not built, one that knows its inputs.
+        state: its state, of which entries that no file keeps stay as they are.
+        skip: patterns, as `fk.freeze` takes them, of the layers or weights to leave as they are:
+            "head", "head/*", "*/bias". They hold for names in the file as well.
+        limits: the greatest sizes that the file may ask for.
+
+    Returns:
+        A new model, and a new state, `{}` where the model has none.
+
+    Raises:
+        FileNotFoundError: where there is no such file.
+        FileError: where the file is damaged, or does not fit the model.
+        ValueError: where a pattern fits nothing, or what is skipped has no value yet.
+
+    Example:
+        >>> import jax, pathlib, tempfile, fkeras as fk
+        >>> x = fk.Input((3,))
+        >>> model = fk.Model(x, fk.layers.Dense(2, name="body")(x)).build(jax.random.key(0))
+        >>> path = pathlib.Path(tempfile.mkdtemp(), "w.safetensors")
+        >>> fk.save_weights(path, model)
+        >>> fk.load_weights(path, model.unbuilt())[0] == model
+        True
+    """
+    path = as_path(path)
+    patterns = (skip,) if isinstance(skip, str) else tuple(skip)
+    limits = limits or Limits()
+
+    def skips(name: str) -> bool:
+        parts = name.split("/")
+        above = ["/".join(parts[: n + 1]) for n in range(len(parts))]
+        return any(fnmatch.fnmatchcase(one, p) for one in above for p in patterns)
+
+    shapes, state_shapes = _shapes(model, state)
+    with open_source(path, limits, skips) as source:
+        if isinstance(source, Store):
+            if patterns:
+                raise ValueError(
+                    f"load_weights: {path!r} is a file of Keras 1 or 2, from which no part is "
+                    "taken. Load it into the model that it was saved from, save that with "
+                    "fk.save_weights, and load what fits from there."
+                )
+            with reading(path):
+                return place_legacy_weights(source, shapes, state_shapes)
+        wanted = places(shapes, state_shapes, source.groups)
+        _check_patterns(patterns, wanted, source)
+        taken = _matched(model, wanted, source, skips)
+        arrays = _read(taken, source)
+    kept = [p.name for p in wanted if p.kind == "weight" and ("weight", p.name) not in arrays]
+    if kept and not model.built:
+        raise ValueError(
+            f"load_weights, {model.where}: {kept[0]!r} is skipped, and the model has no value for "
+            "it yet. Build it first: model.build(jax.random.key(0))."
+        )
+    loaded = {name: array for (kind, name), array in arrays.items() if kind == "weight"}
+    model = replace_weights(shapes, loaded)
+    states = {name: array for (kind, name), array in arrays.items() if kind == "state"}
+    missing = any(p.kind == "state" and p.name not in states for p in wanted)
+    base = state if state is not None else model.init_state() if missing else state_shapes
+    return model, _with_arrays(base, states, "")
+
+
+def _shapes(model: Any, state: Mapping[str, Any] | None) -> tuple[Any, Mapping[str, Any]]:
+    """The model and its state, or shapes in their places where they are not there yet."""
+    if not isinstance(model, Layer):
+        raise TypeError(
+            f"load_weights: expected a model, received {type(model).__name__}. Write "
+            "model, state = fk.load_weights(path, model); a run takes them by "
+            "run.replace(model=model, state=state)."
+        )
+    if not model.built:
+        made, found = abstract_build(model)
+        return made, found if state is None else state
+    if state is not None or not model.stateful:
+        return model, state or {}
+    if not isinstance(model, Network):
+        raise ValueError(
+            f"load_weights, {model.where}: has state, which was not given. Pass it: "
+            "fk.load_weights(path, layer, layer.init_state((None, 8)))."
+        )
+    return model, jax.eval_shape(model.init_state)
+
+
+def _check_patterns(patterns: Sequence[str], wanted: Sequence[Place], source: Source) -> None:
+    names = [p.name for p in wanted] + [s.name or key for key, s in source.arrays.items()]
+    known = {"/".join(n.split("/")[: i + 1]): None for n in names for i in range(n.count("/") + 1)}
+    for pattern in patterns:
+        if not any(fnmatch.fnmatchcase(one, pattern) for one in known):
+            raise ValueError(
+                f"load_weights: nothing in the model or the file matches skip={pattern!r}."
+                f"{suggest(pattern.strip('*/'), known)}"
+            )
+
+
+def _matched(
+    model: Layer, wanted: Sequence[Place], source: Source, skips: Any
+) -> dict[tuple[str, str], tuple[Place, Stored]]:
+    """The array of each place that is not skipped, where model and file have the same."""
+    taken: dict[tuple[str, str], tuple[Place, Stored]] = {}
+    used: set[str] = set()
+    missing, misfits = [], []
+    for place in wanted:
+        key = source.key(place)
+        if key is None:
+            continue
+        used.add(key)
+        if skips(place.name):
+            continue
+        shape = tuple(place.value.shape)
+        stored = source.arrays.get(key)
+        if stored is None:
+            missing.append((place.name, f"{place.name} {shape}"))
+        elif stored.shape != shape:
+            misfits.append((place.name, f"{place.name} {shape} (file: {stored.shape})"))
+        elif not _fits(stored.dtype, place.value.dtype):
+            words = f"{place.name} {np.dtype(place.value.dtype).name} (file: {stored.dtype.name})"
+            misfits.append((place.name, words))
+        else:
+            taken[place.kind, place.name] = place, stored
+    rest = {k: s for k, s in source.arrays.items() if k not in used}
+    extra = [
+        (s.name or key, f"{s.name or key} {s.shape}")
+        for key, s in rest.items()
+        if not (skips(s.name or key) or skips(key))
+    ]
+    if missing or extra or misfits:
+        raise _difference(model, missing, extra, misfits, source)
+    return taken
+
+
+def _fits(stored: np.dtype, wanted: Any) -> bool:
+    def kind(dtype: Any) -> int:
+        name = np.dtype(dtype).name
+        small = name.startswith(("bfloat", "float8"))
+        return _KINDS["f"] if small else _KINDS.get(np.dtype(dtype).kind, -1)
+
+    if stored.kind == "V" and stored.itemsize == np.dtype(wanted).itemsize:
+        return np.dtype(wanted).kind == "V"  # bfloat16 as np.savez writes it
+    return 0 <= kind(stored) <= kind(wanted)
+
+
+def _difference(
+    model: Layer, missing: list, extra: list, misfits: list, source: Source
+) -> FileError:
+    def listing(rows: list, most: int = 12) -> str:
+        more = f" and {len(rows) - most} more" if len(rows) > most else ""
+        return ", ".join(text for _, text in rows[:most]) + more
+
+    parts = [
+        f"{word}: {listing(rows)}"
+        for word, rows in (
+            ("missing in the file", missing),
+            ("not in the model", extra),
+            ("of another shape or dtype", misfits),
+        )
+        if rows
+    ]
+    names = [name for name, _ in (*missing, *extra, *misfits)]
+    skips = list(dict.fromkeys(n.rpartition("/")[0] or n for n in names))
+    shown = ", ".join(repr(n) for n in skips[:6]) + (", ..." if len(skips) > 6 else "")
+    return FileError(
+        f"the weights of another model than {model.where}; nothing was loaded. "
+        f"{'; '.join(parts)}. Build the model that was saved, or load what fits: "
+        f"skip=[{shown}].",
+        file=source.file,
+        member=source.member,
+    )
+
+
+def _read(taken: Mapping, source: Source) -> dict[tuple[str, str], jax.Array]:
+    """The arrays on the device, in the dtypes of their places, laid out as what they replace."""
+    read, layouts = {}, {}
+    for key, (place, stored) in taken.items():
+        with reading(source.file, source.member, place.name.rpartition("/")[0] or None):
+            array = npz.viewed(stored.read(), place.value.dtype)
+        read[key] = array.astype(place.value.dtype, copy=False)
+        old = getattr(place.value, "sharding", None)
+        split = old is not None and len(old.device_set) > 1
+        layouts[key] = old if split else None
+    return {key: jax.device_put(array, layouts[key]) for key, array in read.items()}
+
+
+def _with_arrays(state: Mapping[str, Any], arrays: Mapping[str, Any], at: str) -> dict[str, Any]:
+    made = {}
+    for key, value in state.items():
+        path = f"{at}/{key}" if at else key
+        nested = isinstance(value, Mapping)
+        made[key] = _with_arrays(value, arrays, path) if nested else arrays.get(path, value)
+    return made
+
+
+def save_weights(path: Any, model: Any, state: Mapping[str, Any] | None = None) -> None:
+    """Writes a model's weights and state into a file, whole or not at all.
+
+    Args:
+        path: the file; its folder is made. `.weights.h5` (or `.h5`) is Keras 3's form, which
+            `keras_model.load_weights` opens; `.safetensors` and `.npz` go by the model's own
+            paths and keep all of the state. bfloat16 stays bfloat16 in all of them; `.npz` keeps
+            it as integers and says so, see `fkeras.npz`.
+        model: a built model or layer.
+        state: its state.
+
+    Raises:
+        ValueError: for another suffix, a model that is not built, or one whose state is missing.
+        OSError: where the file cannot be written; what stood there still stands.
+        ImportError: without h5py, for `.h5`.
+
+    Example:
+        >>> import jax, pathlib, tempfile, numpy as np, fkeras as fk
+        >>> model = fk.Sequential([fk.Input((2,)), fk.layers.Dense(1, name="d")])
+        >>> path = pathlib.Path(tempfile.mkdtemp(), "w.npz")
+        >>> fk.save_weights(path, model.build(jax.random.key(0)))
+        >>> with np.load(path) as file:
+        ...     print(file.files)
+        ['weights/d/kernel', 'weights/d/bias', 'about']
+    """
+    path = as_path(path)
+    suffix = os.path.splitext(path)[1].lower()
+    if suffix not in _SUFFIXES:
+        raise ValueError(
+            f"save_weights: expected a file .weights.h5, .safetensors or .npz, received {path!r}."
+            f"{suggest(suffix, _SUFFIXES)} A whole model is saved by fk.save_model."
+        )
+    _check(model, state)
+    state = {} if state is None else state
+    if suffix in (".h5", ".hdf5"):
+        with replacing(path) as file, new_store(file) as store:
+            write_arrays(store, model, state)
+        return
+    key = own_path if suffix == ".safetensors" else own_path_by_kind
+    held = {(place.kind, place.name): place for place in places(model, state)}
+    found = {key(place): place.value for place in held.values()}
+    if len(found) < len(held):
+        raise ValueError(
+            f"save_weights, {model.where}: a weight and an entry of the state have one path, which "
+            "safetensors cannot tell apart. Save it as .npz or .weights.h5."
+        )
+    arrays = {name: np.asarray(array) for name, array in jax.device_get(found).items()}
+    if suffix == ".npz":
+        npz.write(path, arrays)
+        return
+    with replacing(path) as file:
+        safetensors.write(file, arrays, {"format": "fkeras", "version": "1"})
+
+
+def _check(model: Any, state: Any) -> None:
+    if not isinstance(model, Layer):
+        raise TypeError(
+            f"save_weights: expected a model, received {type(model).__name__}. Write "
+            "fk.save_weights(path, run.model, run.state) for a run."
+        )
+    if not model.built or any(isinstance(w, jax.ShapeDtypeStruct) for w in leaves_of(model)):
+        raise ValueError(
+            f"save_weights, {model.where}: has no weights yet. Build it: "
+            "model = model.build(jax.random.key(0))."
+        )
+    if not isinstance(model, Network) or not model.stateful:
+        return
+    needed = {p.name for p in places(model, jax.eval_shape(model.init_state))}
+    given = {p.name for p in places(model, state or {})}
+    lacking = sorted(needed - given - set(skeleton_of(model).names))
+    if lacking:
+        raise ValueError(
+            f"save_weights, {model.where}: expected the state with {lacking[0]!r}, received "
+            f"{'none' if state is None else 'one without it'}. Pass it: "
+            "fk.save_weights(path, model, state)."
+        )

@@ -1,0 +1,229 @@
+"""Files with weights as sources of arrays: HDF5, `.keras`, shards, safetensors, `.npz`."""
+
+from __future__ import annotations
+
+import contextlib
+import functools
+import os
+import re
+from collections.abc import Callable, Iterator, Sequence
+from typing import Any
+
+from fkeras import npz
+from fkeras.engine import Layer
+from fkeras.saving import safetensors, sniffing
+from fkeras.saving.archive import Archive, open_archive
+from fkeras.saving.errors import FileError, reading
+from fkeras.saving.hdf5 import Store, open_store
+from fkeras.saving.limits import Limits
+from fkeras.saving.places import Groups, Place
+from fkeras.saving.strict_json import check, field, parse
+from fkeras.saving.structure import stored_arrays, stored_groups
+from fkeras.saving.weight_source import Source, Stored, own_path, own_path_by_kind
+
+_KERAS = "model.weights.h5"
+_SHARD = re.compile(r"[^/\\:\0]+_\d{5}\.weights\.h5")
+# Keras 2.13's word for a model's layers
+_OLD = "_layer_checkpoint_dependencies"
+
+Skips = Callable[[str], bool]
+
+
+@contextlib.contextmanager
+def open_source(path: str, limits: Limits, skips: Skips) -> Iterator[Source | Store]:
+    """A file with weights, told by its content; a `Store` where it is a legacy HDF5 file.
+
+    Args:
+        path: the file.
+        limits: the greatest sizes.
+        skips: whether weights of a name are left out.
+
+    Raises:
+        FileNotFoundError: where there is no such file.
+        FileError: where it is no file with weights.
+    """
+    with sniffing.open_regular(path) as file:
+        start = file.read(sniffing.LENGTH)
+        size = file.seek(0, os.SEEK_END)
+        if safetensors.is_safetensors(start, size):
+            with reading(path):
+                table = safetensors.read_table(file, path, limits)
+            yield Source(path, table, own_path)
+            return
+    if start.startswith(sniffing.HDF5):
+        with open_store(path, limits=limits) as store:
+            legacy = any(n in ("layer_names", "layer_names0") for n in store.attributes(""))
+            yield store if legacy or "model_weights" in store.groups() else _keras(store, skips)
+    elif start.startswith(sniffing.ZIP):
+        with open_archive(path, limits) as archive:
+            if _KERAS in archive:
+                with open_store(archive.open(_KERAS), path, _KERAS, limits) as store:
+                    yield _keras(store, skips)
+            else:
+                with reading(path):
+                    arrays = _npz(archive, limits)
+                yield Source(path, arrays, own_path_by_kind)
+    elif start.lstrip().startswith(b"{") and b"weight_map" in _whole(path, size, limits):
+        with contextlib.ExitStack() as stack:
+            yield _shards(path, _whole(path, size, limits), limits, skips, stack)
+    else:
+        raise FileError(
+            "expected weights (.weights.h5, .h5, .safetensors, .npz, .keras), received "
+            f"{sniffing.describe(start, size)}.",
+            file=path,
+        )
+
+
+def _whole(path: str, size: int, limits: Limits) -> bytes:
+    with sniffing.open_regular(path) as file:
+        return file.read(min(size, limits.config_bytes + 1))
+
+
+def _keras(store: Store, skips: Skips) -> Source:
+    """The arrays of a store in Keras's layout, the optimizer's left out."""
+    found = {path: _stored(store, path) for path in stored_arrays(store) if _is_weight(path)}
+    return Source(str(store.file), found, _key(store), _groups(store, skips), store.member)
+
+
+def _is_weight(path: str) -> bool:
+    # a random generator has its own place in no file of a run of ours: keys are arguments
+    return not path.startswith("optimizer/") and "/seed_generator/" not in f"/{path}"
+
+
+def _key(store: Store) -> Callable[[Place], str | None]:
+    old = not store.has("layers") and store.has(_OLD)
+
+    def key(place: Place) -> str | None:
+        if place.path is None:
+            return None
+        return place.path.replace("layers", _OLD) if old else place.path
+
+    return key
+
+
+def _stored(store: Store, path: str) -> Stored:
+    read = functools.partial(store.read, path)
+    return Stored(store.shape(path), store.dtype(path), read, _noted(store, path))
+
+
+def _noted(store: Store, path: str) -> str:
+    """The path of an array with the names of the file's own layers: "encoder/dense/0"."""
+    parts = path.split("/")
+    names = []
+    for number, part in enumerate(parts):
+        if part in ("layers", _OLD, "vars"):
+            continue
+        inner = "/".join((*parts[: number + 1], "vars"))
+        listed = number and parts[number - 1] in ("layers", _OLD)
+        name = store.attributes(inner).get("name") if listed and store.has(inner) else None
+        names.append(name if isinstance(name, str) else part)
+    return "/".join(names)
+
+
+def _groups(store: Store, skips: Skips) -> Groups:
+    """As `stored_groups`; layers that are skipped need not be in the file."""
+    find = stored_groups(store)
+
+    def groups(path: str, layers: Sequence[Layer]) -> Sequence[str]:
+        kept = [layer for layer in layers if not (layer.name and skips(f"{layer.name}/kernel"))]
+        noted = {
+            store.attributes(f"{path}/{group}/vars").get("name"): group
+            for group in store.groups(path)
+            if store.has(f"{path}/{group}/vars")
+        }
+        names = [layer.name for layer in layers]
+        known = kept and all(layer.name in noted for layer in kept)
+        if len(kept) == len(layers) or not known or len(set(names)) < len(names):
+            return find(path, layers)
+        return [str(noted.get(name, f"{name} (skipped)")) for name in names]
+
+    return groups
+
+
+def _npz(archive: Archive, limits: Limits) -> dict[str, Stored]:
+    """The weights and the state in a `.npz` file."""
+    names = [name for name in archive.names if name.endswith(".npy")]
+    dtypes = {}
+    if f"{npz.ABOUT}.npy" in archive:
+        with reading(archive.file, npz.ABOUT), archive.open(f"{npz.ABOUT}.npy") as file:
+            size = archive.size(f"{npz.ABOUT}.npy")
+            if size > limits.config_bytes:
+                raise FileError(f"a text of {size} bytes; at most {limits.config_bytes}.")
+            text = str(npz.read_array(file, size))
+            dtypes = npz.check_about(parse(text, archive.file, npz.ABOUT, limits))
+    found = {}
+    for member in names:
+        name = member.removesuffix(".npy")
+        if name.partition("/")[0] not in ("weights", "state"):
+            continue
+        with reading(archive.file, name):
+            size = archive.size(member)
+            if size > limits.array_bytes:
+                raise FileError(
+                    f"an array of {size} bytes, expected at most {limits.array_bytes}. If you "
+                    "trust the file, pass limits=fk.Limits(array_bytes=...)."
+                )
+            with archive.open(member) as file:
+                shape, dtype, _ = npz.read_header(file, size)
+        dtype = dtypes.get(name, dtype)
+        read = functools.partial(_read_npz, archive, member, size, dtype)
+        found[name] = Stored(shape, dtype, read, name.partition("/")[2])
+    if not found:
+        raise FileError(
+            "expected a .npz file with entries such as 'weights/dense/kernel', received "
+            f"{', '.join(archive.names[:6]) or 'none'}. Write one with fk.save_weights.",
+            file=archive.file,
+        )
+    return found
+
+
+def _read_npz(archive: Archive, member: str, size: int, dtype: Any) -> Any:
+    with reading(archive.file, member), archive.open(member) as file:
+        return npz.viewed(npz.read_array(file, size), dtype)
+
+
+def _shards(
+    path: str, text: bytes, limits: Limits, skips: Skips, stack: contextlib.ExitStack
+) -> Source:
+    """The arrays of the files that Keras's `weights.json` lists, which lie beside it."""
+    table = parse(text, path, None, limits)
+    listed: dict[str, None] = {}
+    for group, names in field(table, "weight_map", dict, file=path).items():
+        for name in names if isinstance(names, list) else [names]:
+            check(name, str, f"the file of {group[:80]!r}", file=path)
+            if not _SHARD.fullmatch(name):
+                raise FileError(
+                    f"expected the files of shards beside this one, such as "
+                    f"'model_00000.weights.h5', received {name[:80]!r}. Save the weights again.",
+                    file=path,
+                    member="weight_map",
+                )
+            listed[name] = None
+    if not 0 < len(listed) <= limits.members:
+        raise FileError(
+            f"{len(listed)} files of shards; expected 1 to {limits.members}.",
+            file=path,
+            member="weight_map",
+        )
+    folder = os.path.dirname(path)
+    arrays: dict[str, Stored] = {}
+    stores = []
+    for name in listed:
+        stores.append(stack.enter_context(open_store(os.path.join(folder, name), limits=limits)))
+        for key, stored in _keras(stores[-1], skips).arrays.items():
+            if key in arrays:
+                raise FileError(
+                    "it is in two shards. Save the weights again.", file=path, member=key
+                )
+            arrays[key] = stored
+    return Source(path, arrays, lambda place: place.path, _over(stores, skips))
+
+
+def _over(stores: Sequence[Store], skips: Skips) -> Groups:
+    """The groups of layers over several stores, by name where one store has them all."""
+
+    def groups(path: str, layers: Sequence[Layer]) -> Sequence[str]:
+        whole = max(stores, key=lambda store: len(store.groups(path)))
+        return _groups(whole, skips)(path, layers)
+
+    return groups

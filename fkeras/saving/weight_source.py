@@ -1,0 +1,65 @@
+"""Where weights come from: the arrays of a file by key, whatever kind of file it is.
+
+A kind of file has a key for each place of a model: Keras's path in HDF5, the model's own path in
+safetensors and `.npz`.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Callable, Mapping
+
+import numpy as np
+
+from fkeras.saving.places import Groups, Place, by_class
+
+
+@dataclasses.dataclass(frozen=True)
+class Stored:
+    """An array in a file that was found to be whole, and is not read yet.
+
+    Attributes:
+        shape: its shape.
+        dtype: its dtype.
+        read: reads it.
+        name: what the file's own layer calls it, where that is not its key.
+    """
+
+    shape: tuple[int, ...]
+    dtype: np.dtype
+    read: Callable[[], np.ndarray]
+    name: str | None = None
+
+
+@dataclasses.dataclass(frozen=True)
+class Source:
+    """The arrays of an open file.
+
+    Attributes:
+        file: the path of the file, for messages.
+        arrays: the arrays by key.
+        key: the key of a place; None where such files do not keep it.
+        groups: finds the groups of layers in a list, for files with Keras's paths.
+        member: the part of the file that holds them all, or None.
+    """
+
+    file: str
+    arrays: Mapping[str, Stored]
+    key: Callable[[Place], str | None]
+    groups: Groups = by_class
+    member: str | None = None
+
+
+def own_path(place: Place) -> str:
+    """The key of a place in files that go by the model's own paths.
+
+    Example:
+        >>> own_path(Place("layers/dense/vars/0", "weight", "dense/kernel", None))
+        'dense/kernel'
+    """
+    return place.name
+
+
+def own_path_by_kind(place: Place) -> str:
+    """The key of a place in `.npz` files: "weights/" or "state/", and the model's own path."""
+    return f"{'weights' if place.kind == 'weight' else 'state'}/{place.name}"
