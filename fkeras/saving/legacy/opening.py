@@ -5,8 +5,6 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-import jax
-
 from fkeras.engine import Layer, deserialize
 from fkeras.engine.network import Network
 from fkeras.saving.errors import reading
@@ -17,6 +15,7 @@ from fkeras.saving.legacy.origin import Origin, origin_of
 from fkeras.saving.legacy.weights import place_legacy_weights
 from fkeras.saving.limits import Limits
 from fkeras.saving.strict_json import parse
+from fkeras.saving.structure import abstract_build
 
 
 def document(store: Store, name: str, origin: Origin, limits: Limits) -> Any:
@@ -73,7 +72,7 @@ def opened(
     converter = Converter(origin, custom_objects or {}, limits)
     model = _made(converter.model(config), converter)
     with reading(origin.file, "/model_weights"):
-        shapes, state = _abstract(model)
+        shapes, state = abstract_build(model)
         model, state = place_legacy_weights(store, shapes, state, converter.orders)
     return model, state, converter.orders
 
@@ -92,9 +91,3 @@ def _made(config: Any, converter: Converter) -> Network:
                 "then save it again."
             )
     return model
-
-
-def _abstract(model: Network) -> tuple[Network, dict[str, Any]]:
-    key = jax.eval_shape(lambda: jax.random.key(0))
-    shapes = jax.eval_shape(lambda k: model.build(k), key)
-    return shapes, jax.eval_shape(model.init_state)
