@@ -1,179 +1,164 @@
-"""A graph as JSON data, in the form that Keras 3 writes functional models in, and back."""
+"""A graph as JSON data, in the form that Keras 3 writes functional models in.
+
+Beside Keras's own keys, which Keras reads, stand a few that it passes over: they hold what its form
+does not tell, so that a model that went to JSON and back here is equal to what it was.
+
+| key | where | what |
+|---|---|---|
+| `training` | call | a pin, where it equals the value that Keras writes for none |
+| `mask` | call | null: the call was given `mask=None` |
+| `containers` | call, model | tuples, which are lists in JSON, and outputs that are a list of one |
+| `layout` | call | which arguments of an operation stood by position and which by name |
+| `trainable` | layer | false for a frozen operation |
+"""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
 from typing import Any
 
-from fkeras.engine.errors import FKerasError
-from fkeras.engine.input import InputLayer, symbolic
-from fkeras.engine.serialization import decode, deserialize, encode, serialize
-from fkeras.engine.structure import Branch, Ref
+from fkeras.engine.frozen import ArrayConstant
+from fkeras.engine.node_arguments import write_tree
+from fkeras.engine.operation import NodeForm, Operation, node_form
+from fkeras.engine.operation_calls import SplitCall, split
+from fkeras.engine.serialization import serialize
+from fkeras.engine.structure import Branch, Ref, leaves
 
 
 def graph_config(network: Any) -> dict[str, Any]:
     """Layers, calls, inputs and outputs of a network."""
     graph = network.graph
-    layers = []
-    for name in graph.layers:
-        numbers = graph.calls_of[name]
-        nodes = [_node_config(graph, graph.calls[n]) for n in numbers]
-        layers.append(
-            {
-                **serialize(network.layers[name]),
-                "name": name,
-                "inbound_nodes": [node for node in nodes if node is not None],
-            }
-        )
+    config: dict[str, Any] = {"layers": [_layer_config(network, name) for name in graph.layers]}
+    containers: list = []
+    for key, template in (("input_layers", graph.inputs), ("output_layers", graph.outputs)):
+        config[key] = write_tree(template, lambda i: _end(network, i), key, (key,), containers)
+    # Keras's models give an output that stands alone in a list as it is
+    if isinstance(graph.outputs, Branch) and graph.outputs.kind == "list":
+        if len(graph.outputs.children) == 1:
+            containers.append([["output_layers"], "list"])
+    return {**config, "containers": containers} if containers else config
+
+
+def starts_at_one(layer: Any) -> bool:
+    """Whether outputs of a model count the calls of this layer from 1, as Keras does for models."""
+    return getattr(type(layer), "keras_class_name", None) == "Functional"
+
+
+def _end(network: Any, slot: int) -> list[Any]:
+    coord = network.graph.coords[slot]
+    first = 1 if starts_at_one(network.layers[coord.layer]) else 0
+    return [coord.layer, coord.node + first, coord.tensor]
+
+
+def _layer_config(network: Any, name: str) -> dict[str, Any]:
+    graph, layer = network.graph, network.layers[name]
+    calls = [graph.calls[n] for n in graph.calls_of[name] if not graph.calls[n].is_input]
+    if isinstance(layer, Operation) and layer.op.builtin:
+        item = _operation_config(graph, layer, name, calls)
+        if item is not None:
+            return item
+    nodes = []
+    for number, call in enumerate(calls):
+        where = f"{layer.where}, call {number}"
+        options = dict(zip(call.options.keys, call.options.children, strict=True))
+        nodes.append(_node_config(graph, layer, where, call.args.children, options, call, {}))
+    return {**serialize(layer), "name": name, "inbound_nodes": nodes}
+
+
+def _node_config(
+    graph: Any,
+    layer: Any,
+    where: str,
+    args: tuple,
+    options: dict[str, Any],
+    call: Any,
+    fixed: Mapping[str, Any],
+) -> dict[str, Any]:
+    containers: list = []
+    beside: dict[str, Any] = {}
+
+    def write(value: Any, *path: str | int) -> Any:
+        place = f"{where}, option {path[1]!r}" if path[0] == "kwargs" else where
+        return write_tree(value, lambda slot: _tensor(graph, slot), place, path, containers)
+
+    # a mask that is None is one that Keras computes
+    if "mask" in options and options["mask"] is None:
+        beside["mask"] = options.pop("mask")
+    kwargs = {str(k): write(v, "kwargs", str(k)) for k, v in options.items()}
+    if call.training is not None:
+        if not isinstance(layer, Operation):
+            kwargs["training"] = call.training
+        if isinstance(layer, Operation) or call.training == layer.training_default:
+            beside["training"] = call.training
+    node = {"args": [write(v, "args", i) for i, v in enumerate(args)], "kwargs": kwargs, **beside}
+    for key, value in fixed.items():
+        write(value, "config", key)
+    return {**node, "containers": containers} if containers else node
+
+
+def _tensor(graph: Any, slot: int) -> dict[str, Any]:
+    spec = graph.specs[slot]
     return {
-        "layers": layers,
-        "input_layers": _ends(graph, graph.inputs),
-        "output_layers": _ends(graph, graph.outputs),
+        "class_name": "__keras_tensor__",
+        "config": {
+            "shape": list(spec.shape),
+            "dtype": spec.dtype,
+            "keras_history": list(graph.coords[slot]),
+        },
     }
 
 
-def _ends(graph: Any, template: Any) -> Any:
-    if isinstance(template, Ref):
-        return list(graph.coords[template.index])
-    if isinstance(template, Branch):
-        children = [_ends(graph, child) for child in template.children]
-        if template.kind == "dict":
-            return dict(zip(template.keys, children, strict=True))
-        return (
-            {"class_name": "__tuple__", "items": children}
-            if template.kind == "tuple"
-            else (children)
-        )
-    return template
-
-
-def _node_config(graph: Any, call: Any) -> dict[str, Any] | None:
-    if call.is_input:
+def _operation_config(
+    graph: Any, layer: Operation, name: str, calls: list
+) -> dict[str, Any] | None:
+    """An operation as Keras's class of it; None where that cannot hold its calls."""
+    if layer.op.name == "getitem":
+        form = NodeForm("keras.src.ops.numpy", "GetItem", "getitem", (), ())
+        parts: list[SplitCall | None] = [_split_getitem(call) for call in calls]
+    else:
+        found = node_form(op=layer.op.name)
+        if found is None:
+            return None
+        form, parts = found, [split(found, call.args, call.options) for call in calls]
+    kept = [part for part in parts if part is not None]
+    if len(kept) < len(parts) or any(part.fixed != kept[0].fixed for part in kept):
         return None
-    args = _tree_config(graph, call.args, call.layer)
-    kwargs = _tree_config(graph, call.options, call.layer)
-    if call.training is not None:
-        kwargs["training"] = call.training
-    return {"args": args["items"], "kwargs": kwargs}
+    fixed = kept[0].fixed
+    if any(isinstance(v, Ref | ArrayConstant) for value in fixed.values() for v in leaves(value)):
+        return None
+    nodes = []
+    for number, (part, call) in enumerate(zip(kept, calls, strict=True)):
+        where = f"{layer.where}, call {number}"
+        node = _node_config(graph, layer, where, part.args, dict(part.kwargs), call, fixed)
+        if part.layout is not None:
+            node["layout"] = [list(names) for names in part.layout]
+        nodes.append(node)
+    config = {k: write_tree(v, int, layer.where, ("config", k), []) for k, v in fixed.items()}
+    item = {
+        "module": form.module,
+        "class_name": form.class_name,
+        "config": {"name": name, **config},
+        "registered_name": form.class_name,
+        "name": name,
+        "inbound_nodes": nodes,
+    }
+    return item if layer.trainable else {**item, "trainable": False}
 
 
-def _tree_config(graph: Any, template: Any, where: str) -> Any:
-    if isinstance(template, Ref):
-        spec = graph.specs[template.index]
-        return {
-            "class_name": "__keras_tensor__",
-            "config": {
-                "shape": list(spec.shape),
-                "dtype": spec.dtype,
-                "keras_history": list(graph.coords[template.index]),
-            },
-        }
-    if isinstance(template, Branch):
-        if template.kind == "dict":
-            pairs = zip(template.keys, template.children, strict=True)
-            return {str(k): _tree_config(graph, v, f"{where}, option {k!r}") for k, v in pairs}
-        items = [_tree_config(graph, child, where) for child in template.children]
-        return items if template.kind == "list" else {"class_name": "__tuple__", "items": items}
-    return encode(template, where)
+def _split_getitem(call: Any) -> SplitCall | None:
+    """`x[...]` with its entries in one list, as Keras has them."""
+    if not call.args.children or call.options.keys:
+        return None
+    x, *entries = call.args.children
+    return SplitCall({}, (x, Branch("list", (), tuple(map(_key, entries)))), {}, None)
 
 
-def graph_from_config(
-    config: Mapping[str, Any], custom_objects: Mapping[str, Any] | None = None
-) -> tuple[Any, Any]:
-    """`(inputs, outputs)`: the calls of a configuration, recorded again.
-
-    Raises:
-        FKerasError: for calls that wait for one another in a circle, or for a tensor that nothing
-            makes.
-    """
-    tensors: dict[tuple[str, int, int], Any] = {}
-    pending: list[tuple[str, Any, int, Mapping]] = []
-    for item in config["layers"]:
-        layer = deserialize(item, custom_objects)
-        name = item.get("name") or item["config"]["name"]
-        if layer.name != name:
-            layer = layer.replace(name=name)
-        if isinstance(layer, InputLayer):
-            tensors[name, 0, 0] = symbolic(layer)
-        pending.extend((name, layer, i, n) for i, n in enumerate(item.get("inbound_nodes", [])))
-    while pending:
-        waiting = []
-        for entry in pending:
-            name, layer, index, node = entry
-            needed = [c for c in _coords([node["args"], node["kwargs"]]) if c not in tensors]
-            if needed:
-                waiting.append(entry)
-                continue
-            args = [_read_tree(a, tensors, custom_objects) for a in node["args"]]
-            kwargs = {k: _read_tree(v, tensors, custom_objects) for k, v in node["kwargs"].items()}
-            value = layer(*args, **kwargs)
-            for output in _flat(value):
-                tensors[name, index, output.index] = output
-        if len(waiting) == len(pending):
-            _raise_stuck(waiting, tensors)
-        pending = waiting
-    return _read_ends(config["input_layers"], tensors), _read_ends(config["output_layers"], tensors)
-
-
-def _flat(value: Any) -> list[Any]:
-    if isinstance(value, Mapping):
-        return [t for v in value.values() for t in _flat(v)]
-    return [t for v in value for t in _flat(v)] if isinstance(value, list | tuple) else [value]
-
-
-def _raise_stuck(waiting: list, tensors: Mapping) -> None:
-    name, _, index, node = waiting[0]
-    missing = [c for c in _coords([node["args"], node["kwargs"]]) if c not in tensors]
-    makers = {entry[0] for entry in waiting}
-    if all(c[0] in makers for c in missing):
-        chain = ", ".join(dict.fromkeys(entry[0] for entry in waiting))
-        raise FKerasError(
-            f"{name!r}, call {index}: the calls of {chain} wait for one another, so the tensor "
-            f"{missing[0]} is part of a cycle. A graph has none: correct the inbound_nodes.",
-            layer=name,
-            node=index,
-        )
-    raise FKerasError(
-        f"{name!r}, call {index}: needs the tensor {missing[0]}, which no layer of the "
-        "configuration makes. Correct its inbound_nodes.",
-        layer=name,
-        node=index,
-    )
-
-
-def _coords(tree: Any) -> list[tuple[str, int, int]]:
-    if isinstance(tree, Mapping):
-        if tree.get("class_name") == "__keras_tensor__":
-            return [tuple(tree["config"]["keras_history"])]
-        return [c for v in tree.values() for c in _coords(v)]
-    return [c for v in tree for c in _coords(v)] if isinstance(tree, list | tuple) else []
-
-
-def _read_tree(tree: Any, tensors: Mapping, custom_objects: Any) -> Any:
-    if isinstance(tree, Mapping):
-        kind = tree.get("class_name")
-        if kind == "__keras_tensor__":
-            return tensors[tuple(tree["config"]["keras_history"])]
-        if kind == "__tuple__":
-            return tuple(_read_tree(v, tensors, custom_objects) for v in tree["items"])
-        if kind is not None:
-            return decode(tree, custom_objects)
-        return {k: _read_tree(v, tensors, custom_objects) for k, v in tree.items()}
-    if isinstance(tree, list):
-        return [_read_tree(v, tensors, custom_objects) for v in tree]
-    return tree
-
-
-def _read_ends(tree: Any, tensors: Mapping) -> Any:
-    if isinstance(tree, Mapping):
-        if tree.get("class_name") == "__tuple__":
-            return tuple(_read_ends(v, tensors) for v in tree["items"])
-        return {k: _read_ends(v, tensors) for k, v in tree.items()}
-    if len(tree) == 3 and isinstance(tree[0], str):
-        if tuple(tree) not in tensors:
-            raise FKerasError(
-                f"The configuration names {tuple(tree)} as an input or output, which no layer "
-                "makes. Correct its input_layers and output_layers."
-            )
-        return tensors[tuple(tree)]
-    return [_read_ends(v, tensors) for v in tree]
+def _key(entry: Any) -> Any:
+    """An entry between brackets, which graphs hold as a dictionary, in Keras's form."""
+    if not isinstance(entry, Branch) or entry.kind != "dict":
+        return entry
+    if entry.keys == ("slice",):
+        parts = zip(("start", "stop", "step"), entry.children[0].children, strict=True)
+        config = Branch("dict", ("start", "stop", "step"), tuple(value for _, value in parts))
+        return Branch("dict", ("class_name", "config"), ("__slice__", config))
+    return Branch("dict", ("class_name", "config"), ("__ellipsis__", Branch("dict", (), ())))

@@ -92,16 +92,17 @@ class Layer:
     transparent_field: ClassVar[str | None] = None
     #: the fields that may hold children; None: every field that holds layers
     child_fields: ClassVar[tuple[str, ...] | None] = None
-    #: the names of the layer's own state in Keras's order, where that is not the alphabet's: JAX
-    #: sorts the keys of dictionaries
+    #: the names of the own state in Keras's order, where it is not the alphabet's, which JAX sorts by
     state_order: ClassVar[tuple[str, ...]] = ()
     #: the paths of weights inside the layer that come before its own state in Keras's order
     early_weights: ClassVar[tuple[str, ...]] = ()
-    #: where Keras's files keep a child, by its field, unless under the field's name; by "" where
-    #: they keep the layer's own weights
+    #: where Keras's files keep a child, by its field, unless under that name; by "" the own weights
     stored_at: ClassVar[Mapping[str, str]] = FrozenDict()
     #: whether Keras's files keep the layer's own state
     stores_state: ClassVar[bool] = True
+    #: the default of `training` in Keras's call, which files hold for none, and its inputs' names
+    training_default: ClassVar[bool | None] = False
+    call_names: ClassVar[tuple[str, ...]] = ("inputs",)
     keras_class_name: ClassVar[str | None] = None
 
     def __init_subclass__(cls, **kwargs: Any) -> None:

@@ -12,7 +12,8 @@ from fkeras.engine.close import close
 from fkeras.engine.config import convert_fields
 from fkeras.engine.effects import refreshed
 from fkeras.engine.frozen import FrozenDict
-from fkeras.engine.graph_config import graph_config, graph_from_config
+from fkeras.engine.graph_config import graph_config
+from fkeras.engine.graph_reading import graph_from_config
 from fkeras.engine.input import InputLayer, symbolic
 from fkeras.engine.layer import Layer
 from fkeras.engine.network import Network

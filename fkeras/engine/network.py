@@ -47,6 +47,7 @@ class Network(Layer):
     supports_masking: ClassVar[bool] = True
     transparent_field: ClassVar[str | None] = "layers"
     child_fields: ClassVar[tuple[str, ...] | None] = ("layers",)
+    training_default: ClassVar[bool | None] = None
 
     graph: Graph | None = dataclasses.field(init=False)
     layers: Mapping[str, Layer] = dataclasses.field(init=False)

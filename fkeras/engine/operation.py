@@ -7,6 +7,7 @@ layer without weights. `unary` and `binary` make one out of a function of jax.nu
 from __future__ import annotations
 
 import dataclasses
+import importlib
 from collections.abc import Callable, Mapping
 from typing import Any, ClassVar
 
@@ -63,9 +64,45 @@ class Op:
         return self.name if self.builtin else encode(self.function, f"fk.ops.lift({self.name})")
 
 
+@dataclasses.dataclass(frozen=True)
+class NodeForm:
+    """How Keras's files hold a call of an operation: some arguments in a constructor.
+
+    Attributes:
+        module: the module of Keras's class.
+        class_name: the name of Keras's class.
+        op: the operation's name in `fkeras.ops`.
+        parameters: the names of the function's parameters, in its order.
+        fixed: those that the constructor takes; the call takes the others.
+        variadic: the parameter that takes any number of arguments, or None.
+
+    Example:
+        >>> form = node_form(class_name="Sum")
+        >>> form.op, form.parameters, form.fixed
+        ('sum', ('x', 'axis', 'keepdims'), ('axis', 'keepdims'))
+    """
+
+    module: str
+    class_name: str
+    op: str
+    parameters: tuple[str, ...]
+    fixed: tuple[str, ...]
+    variadic: str | None = None
+
+
+def node_form(*, class_name: str | None = None, op: str | None = None) -> NodeForm | None:
+    """The form of Keras's class of this name, or of the operation of this name; None for none."""
+    # by its fixed place, as operations are found by their names: this room knows none of them
+    forms = importlib.import_module("fkeras.ops.keras_forms")
+    return forms.BY_CLASS.get(class_name) if op is None else forms.BY_OP.get(op)
+
+
 def _builtin(name: str) -> Op:
     home, _, last = f"fkeras.ops.{name}".rpartition(".")
-    return resolve(last, home)
+    if home not in ("fkeras.ops", "fkeras.ops.image"):
+        raise ValueError(f"Operation: there is no fk.ops.{name}. Name a function of fk.ops.")
+    forms = importlib.import_module("fkeras.ops.keras_forms")
+    return forms.RECORDED[name] if name in forms.RECORDED else resolve(last, home)
 
 
 def _as_op(value: Any) -> Op:
@@ -113,7 +150,10 @@ class Operation(Layer):
         return self.op.function(*args, **options)
 
     def get_config(self) -> dict[str, Any]:
-        return {"name": self.name, "trainable": self.trainable, "op": self.op.get_config()}
+        config = {"name": self.name, "trainable": self.trainable, "op": self.op.get_config()}
+        if not self.op.builtin:
+            config |= {"op_name": self.op.name, "elementwise": self.op.elementwise}
+        return config
 
     @classmethod
     def from_config(
@@ -121,7 +161,9 @@ class Operation(Layer):
     ) -> Operation:
         op = config["op"]
         if isinstance(op, Mapping):
-            op = resolve(op["config"], op.get("module"), custom_objects)
+            found = resolve(op["config"], op.get("module"), custom_objects)
+            elementwise = config.get("elementwise", False)
+            op = lift(found, elementwise=elementwise, name=config.get("op_name"))
         return cls(op, name=config.get("name"), trainable=config.get("trainable", True))
 
 

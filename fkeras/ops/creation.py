@@ -376,7 +376,7 @@ def size(x: Any) -> Any:
     """
     if not is_symbolic(x):
         return jnp.size(to_array(x))
-    return _count(x)
+    return recorded_size(x)
 
 
 def _count_elements(x: Any) -> Any:
@@ -384,4 +384,11 @@ def _count_elements(x: Any) -> Any:
     return jnp.asarray(x.size, "int32")
 
 
-_count = Op("size", _count_elements)
+def _count_axes(x: Any) -> Any:
+    """The number of axes as an array."""
+    return jnp.asarray(x.ndim, "int32")
+
+
+# what graphs hold: there, a number is an array
+recorded_size = Op("size", _count_elements)
+recorded_rank = Op("ndim", _count_axes)

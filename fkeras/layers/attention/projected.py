@@ -35,6 +35,9 @@ class ProjectedAttention(Layer):
     `sliding_window`, `flash_attention` and `use_gate`.
     """
 
+    training_default: ClassVar[bool | None] = None
+    call_names: ClassVar[tuple[str, ...]] = ("query", "value", "key")
+
     query_dense: EinsumDense | None = dataclasses.field(default=None, init=False)
     key_dense: EinsumDense | None = dataclasses.field(default=None, init=False)
     gate_dense: EinsumDense | None = dataclasses.field(default=None, init=False)

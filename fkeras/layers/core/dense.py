@@ -65,6 +65,8 @@ class Dense(Layer):
         Array([[3., 3.]], dtype=float32)
     """
 
+    training_default: ClassVar[bool | None] = None
+
     units: int = option(convert=positive_integer("Dense: units"))
     activation: Callable | None = option(None, convert=activations.get)
     use_bias: bool = option(True)

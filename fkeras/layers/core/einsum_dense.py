@@ -6,7 +6,7 @@ import dataclasses
 import math
 import re
 from collections.abc import Callable, Sequence
-from typing import Any, Self
+from typing import Any, ClassVar, Self
 
 import jax
 import jax.numpy as jnp
@@ -194,6 +194,8 @@ class EinsumDense(Layer):
         >>> layer(jnp.ones((2, 5, 3))).shape, layer.kernel.shape, layer.bias.shape
         ((2, 5, 4), (3, 4), (4,))
     """
+
+    training_default: ClassVar[bool | None] = None
 
     equation: str = option(convert=_equation)
     output_shape: tuple[int | None, ...] = option(convert=_sizes)

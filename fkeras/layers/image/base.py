@@ -88,6 +88,9 @@ class ImageLayer(Layer):
         (255.0, 3)
     """
 
+    training_default: ClassVar[bool | None] = True
+    call_names: ClassVar[tuple[str, ...]] = ("data",)
+
     bounding_box_format: str | None = option(None, convert=_box_format, kw_only=True)
 
     # boxes of hundreds of pixels and ids of masks do not survive a cast to half precision

@@ -236,6 +236,8 @@ class BatchNormalization(Layer):
         Ioffe, 2017, Batch renormalization, https://arxiv.org/abs/1702.03275
     """
 
+    training_default: ClassVar[bool | None] = None
+
     axis: int = option(-1, convert=_axis)
     momentum: float = option(0.99, convert=fraction("BatchNormalization: momentum"))
     epsilon: float = option(1e-3, convert=float)

@@ -87,6 +87,8 @@ class RMSNormalization(Layer):
         https://arxiv.org/abs/1910.07467
     """
 
+    call_names: ClassVar[tuple[str, ...]] = ("x",)
+
     axis: int | tuple[int, ...] = option(-1, convert=_axis)
     epsilon: float = option(1e-6, convert=float)
 

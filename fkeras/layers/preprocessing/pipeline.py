@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any, Self
+from typing import Any, ClassVar, Self
 
 import jax
 
@@ -44,6 +44,8 @@ class Pipeline(Layer):
         >>> steps(jnp.array([[0, 255]], "uint8"))
         Array([[0., 1.]], dtype=float32)
     """
+
+    training_default: ClassVar[bool | None] = True
 
     layers: tuple[Layer, ...] = option(convert=_layers)
 

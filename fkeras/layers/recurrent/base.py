@@ -32,6 +32,8 @@ class Recurrent(Layer):
         activity_regularizer: a penalty on the output.
     """
 
+    call_names: ClassVar[tuple[str, ...]] = ("sequences",)
+
     return_sequences: bool = option(False, kw_only=True)
     return_state: bool = option(False, kw_only=True)
     go_backwards: bool = option(False, kw_only=True)

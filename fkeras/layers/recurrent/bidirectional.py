@@ -80,6 +80,9 @@ class Bidirectional(Layer):
         Schuster and Paliwal, Bidirectional recurrent neural networks (1997).
     """
 
+    training_default: ClassVar[bool | None] = None
+    call_names: ClassVar[tuple[str, ...]] = ("sequences",)
+
     forward_layer: Layer = dataclasses.field(default=None, init=False)
     merge_mode: str | None = option("concat")
     weights: tuple | None = option(None)

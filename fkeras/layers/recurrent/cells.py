@@ -9,7 +9,7 @@ first state's otherwise), a `get_initial_state(batch_size)` (zeros otherwise), a
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any, Self
+from typing import Any, ClassVar, Self
 
 import jax
 
@@ -108,6 +108,8 @@ class StackedRNNCells(Layer):
         >>> layer(jnp.ones((1, 5, 4))).shape
         (1, 2)
     """
+
+    call_names: ClassVar[tuple[str, ...]] = ("inputs", "states")
 
     cells: tuple[Layer, ...] = option(convert=_cells)
 

@@ -155,6 +155,8 @@ class GRUCell(Layer):
         ((1, 3), 1)
     """
 
+    call_names: ClassVar[tuple[str, ...]] = ("inputs", "states")
+
     units: int = option(convert=positive_integer("GRUCell: units"))
     activation: Callable = option("tanh", convert=activations.get)
     recurrent_activation: Callable = option("sigmoid", convert=activations.get)

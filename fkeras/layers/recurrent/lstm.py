@@ -138,6 +138,8 @@ class LSTMCell(Layer):
         ((1, 3), 2)
     """
 
+    call_names: ClassVar[tuple[str, ...]] = ("inputs", "states")
+
     units: int = option(convert=positive_integer("LSTMCell: units"))
     activation: Callable = option("tanh", convert=activations.get)
     recurrent_activation: Callable = option("sigmoid", convert=activations.get)

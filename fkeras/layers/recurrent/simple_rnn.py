@@ -107,6 +107,8 @@ class SimpleRNNCell(Layer):
         ((1, 3), 1)
     """
 
+    call_names: ClassVar[tuple[str, ...]] = ("sequence", "states")
+
     units: int = option(convert=positive_integer("SimpleRNNCell: units"))
     activation: Callable = option("tanh", convert=activations.get)
     use_bias: bool = option(True)

@@ -36,6 +36,7 @@ class TimeDistributed(Wrapper):
 
     supports_masking: ClassVar[bool] = True
     input_spec: ClassVar[None] = None
+    training_default: ClassVar[bool | None] = None
 
     def build(self, key: jax.Array, x: Any) -> Self:
         if self.layer.built:

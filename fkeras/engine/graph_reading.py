@@ -1,0 +1,376 @@
+"""A graph from JSON data in the form that Keras 3 writes functional models in.
+
+The data may come from anybody: every key is checked before it is used, and what is wrong is told
+with the layer that it stands at. Calls are recorded again as soon as their inputs are there, from
+a work list, so the order of the layers in the data costs nothing.
+"""
+
+from __future__ import annotations
+
+import collections
+import dataclasses
+from collections.abc import Mapping
+from typing import Any
+
+from fkeras.engine.errors import FKerasError, suggest
+from fkeras.engine.graph_config import starts_at_one
+from fkeras.engine.input import InputLayer, symbolic
+from fkeras.engine.layer import Layer
+from fkeras.engine.node_arguments import (
+    MAX_DEPTH,
+    TreeReader,
+    checked_history,
+    expect,
+    histories,
+    history_of,
+    read_kinds,
+    shown,
+)
+from fkeras.engine.operation import NodeForm, Operation, node_form
+from fkeras.engine.operation_calls import joined
+from fkeras.engine.operators import _to_entry
+from fkeras.engine.serialization import deserialize
+
+_OPERATIONS = ("keras.src.ops.", "keras.ops.")
+
+
+@dataclasses.dataclass(frozen=True)
+class _Item:
+    """A layer of the data: the layer, its calls, and for an operation what its class holds."""
+
+    name: str
+    layer: Any
+    nodes: tuple[Any, ...]
+    form: NodeForm | None = None
+    fixed: Mapping[str, Any] | None = None
+
+    @property
+    def calls(self) -> int:
+        return 1 if isinstance(self.layer, InputLayer) else len(self.nodes)
+
+
+Call = tuple[str, int]
+
+
+def graph_from_config(
+    config: Mapping[str, Any], custom_objects: Mapping[str, Any] | None = None
+) -> tuple[Any, Any]:
+    """`(inputs, outputs)`: the calls of a configuration, recorded again.
+
+    Raises:
+        FKerasError: for data of another form, a layer that cannot be made, calls that wait for one
+            another in a circle, or a tensor that nothing makes; it names the layer.
+    """
+    config = expect(config, Mapping, "The model", "config")
+    items = _read_items(config, custom_objects)
+    tensors = _record_calls(items, custom_objects)
+    kinds = read_kinds(config.get("containers", []), "The model")
+    ends = []
+    for key in ("input_layers", "output_layers"):
+        if key not in config:
+            raise FKerasError(f"The model: its configuration has no {key!r}. It is not complete.")
+        ends.append(_read_ends(config[key], (key,), items, tensors, kinds))
+    inputs, outputs = ends
+    single = isinstance(outputs, list | tuple) and len(outputs) == 1
+    if single and ("output_layers",) not in kinds:
+        outputs = outputs[0]  # what a model of Keras returns then
+    return inputs, outputs
+
+
+# -- layers ---------------------------------------------------------------------------------------
+
+
+def _read_items(config: Mapping, custom_objects: Any) -> dict[str, _Item]:
+    items: dict[str, _Item] = {}
+    for place, data in enumerate(expect(config.get("layers"), list, "The model", "layers")):
+        where = f"The model, layer {place}"
+        data = expect(data, Mapping, where, "layers")
+        inner = data.get("config")
+        name = data.get("name")
+        if name is None and isinstance(inner, Mapping):
+            name = inner.get("name")
+        name = expect(name, str, where, "name")
+        if name in items:
+            raise FKerasError(
+                f"{name!r}: two layers have this name, and calls say by the name which they mean. "
+                "Rename one.",
+                layer=name,
+            )
+        items[name] = _read_item(name, data, custom_objects)
+    return items
+
+
+def _read_item(name: str, data: Mapping, custom_objects: Any) -> _Item:
+    where = repr(name)
+    nodes = tuple(expect(data.get("inbound_nodes", []), list, where, "inbound_nodes"))
+    module = data.get("module")
+    if isinstance(module, str) and f"{module}.".startswith(_OPERATIONS):
+        return _read_operation(name, data, nodes)
+    try:
+        layer = deserialize(data, custom_objects)
+    except FKerasError as error:
+        raise FKerasError(f"{where}: {error}", layer=name) from error
+    except RecursionError:
+        raise FKerasError(
+            f"{where}: models are nested deeper than Python can follow. Flatten them.", layer=name
+        ) from None
+    except Exception as error:
+        raise FKerasError(
+            f"{where}: the layer cannot be made of its configuration: {_reason(error)}", layer=name
+        ) from error
+    if not isinstance(layer, Layer):
+        raise FKerasError(
+            f"{where}: expected a layer, received {type(layer).__name__}. Correct its class_name.",
+            layer=name,
+        )
+    try:
+        layer = layer if layer.name == name else layer.replace(name=name)
+    except ValueError as error:
+        raise FKerasError(f"{where}: {error}", layer=name) from None
+    if isinstance(layer, InputLayer) and nodes:
+        raise FKerasError(
+            f"{where}: expected no calls of an input, received {len(nodes)}. Correct its "
+            "inbound_nodes.",
+            layer=name,
+        )
+    return _Item(name, layer, nodes)
+
+
+def _read_operation(name: str, data: Mapping, nodes: tuple) -> _Item:
+    where = repr(name)
+    class_name = expect(data.get("class_name"), str, where, "class_name")
+    fixed = dict(expect(data.get("config") or {}, Mapping, where, "config"))
+    fixed.pop("name", None)
+    if class_name == "GetItem":
+        form = NodeForm("", "GetItem", "getitem", (), ())
+    else:
+        found = node_form(class_name=class_name)
+        if found is None:
+            raise FKerasError(
+                f"{where}: there is no operation {class_name!r} that a file can hold. Replace it "
+                "in the model by one of fk.ops or by a layer.",
+                layer=name,
+            )
+        form = found
+    layer = Operation(form.op, name=name, trainable=data.get("trainable") is not False)
+    return _Item(name, layer, nodes, form, fixed)
+
+
+def _reason(error: Exception) -> str:
+    text = f"no {error}" if isinstance(error, KeyError) else str(error)
+    return f"{text[:1500]}" if text else type(error).__name__
+
+
+# -- calls ----------------------------------------------------------------------------------------
+
+
+def _record_calls(items: dict[str, _Item], custom_objects: Any) -> dict[tuple, Any]:
+    tensors: dict[tuple, Any] = {}
+    ready: collections.deque[Call] = collections.deque()
+    missing: dict[Call, set[Call]] = {}
+    consumers: dict[Call, list[Call]] = {}
+    for item in items.values():
+        if isinstance(item.layer, InputLayer):
+            tensors[item.name, 0, 0] = symbolic(item.layer)
+        for index, node in enumerate(item.nodes):
+            call = (item.name, index)
+            needed = _needed(item, index, node, items)
+            missing[call] = {c for c in needed if not isinstance(items[c[0]].layer, InputLayer)}
+            for producer in missing[call]:
+                consumers.setdefault(producer, []).append(call)
+            if not missing[call]:
+                ready.append(call)
+    while ready:
+        call = ready.popleft()
+        name, index = call
+        del missing[call]
+        for output in _flat(_record(items[name], index, tensors, custom_objects)):
+            tensors[name, index, output.index] = output
+        for consumer in consumers.get(call, ()):
+            missing[consumer].discard(call)
+            if not missing[consumer]:
+                ready.append(consumer)
+    if missing:
+        _raise_cycle(missing)
+    return tensors
+
+
+def _needed(item: _Item, index: int, node: Any, items: Mapping[str, _Item]) -> set[Call]:
+    """The calls whose outputs a call takes."""
+    where = f"{item.name!r}, call {index}"
+    node = expect(node, Mapping, where, "inbound_nodes")
+    trees = [
+        expect(node.get("args"), list, where, "args"),
+        expect(node.get("kwargs"), Mapping, where, "kwargs"),
+    ]
+    needed = set()
+    for name, number, _ in histories(trees, where):
+        if name not in items:
+            raise FKerasError(
+                f"{where}: needs a tensor of {name!r}, which no layer of the configuration makes."
+                f"{suggest(name, items)} Correct its inbound_nodes.",
+                layer=item.name,
+                node=index,
+            )
+        if not 0 <= number < items[name].calls:
+            raise FKerasError(
+                f"{where}: needs the output of call {number} of {name!r}, which no layer of the "
+                f"configuration makes: it has {items[name].calls} calls. Correct its inbound_nodes.",
+                layer=item.name,
+                node=index,
+            )
+        needed.add((name, number))
+    if not needed:
+        raise FKerasError(
+            f"{where}: expected a symbolic tensor among its arguments, received none. Correct its "
+            "inbound_nodes.",
+            layer=item.name,
+            node=index,
+        )
+    return needed
+
+
+def _record(item: _Item, index: int, tensors: Mapping, custom_objects: Any) -> Any:
+    """One call, recorded again."""
+    where, node, layer = f"{item.name!r}, call {index}", item.nodes[index], item.layer
+    kinds = read_kinds(node.get("containers", []), where)
+
+    def tensor(tree: Mapping, where: str) -> Any:
+        return _tensor(history_of(tree, where), tensors, where)
+
+    reader = TreeReader(where, tensor, kinds, custom_objects)
+    try:
+        args = [reader.read(v, ("args", i)) for i, v in enumerate(node["args"])]
+        kwargs = {k: reader.read(v, ("kwargs", k)) for k, v in node["kwargs"].items()}
+        training = _pin(layer, node, kwargs, where)
+        _drop_mask(node, kwargs)
+        if item.form is None:
+            _by_position(layer, args, kwargs)
+        elif item.form.op == "getitem":
+            args = _entries(args, kwargs, where)
+        else:
+            fixed = {k: reader.read(v, ("config", k)) for k, v in (item.fixed or {}).items()}
+            args, kwargs = joined(item.form, fixed, args, kwargs, node.get("layout"), where)
+        return layer(*args, training=training, **kwargs)
+    except FKerasError as error:
+        if str(error).startswith(where):
+            raise
+        raise FKerasError(f"{where}: {error}", layer=item.name, node=index) from error
+    except Exception as error:
+        raise FKerasError(
+            f"{where}: the call cannot be recorded with the arguments that the configuration has: "
+            f"{_reason(error)}",
+            layer=item.name,
+            node=index,
+        ) from error
+
+
+def _tensor(history: tuple[str, int, int], tensors: Mapping, where: str) -> Any:
+    if history not in tensors:
+        raise FKerasError(
+            f"{where}: needs output {history[2]} of call {history[1]} of {history[0]!r}, which no "
+            "layer of the configuration makes. Correct the number of the output.",
+            layer=where,
+        )
+    return tensors[history]
+
+
+def _pin(layer: Any, node: Mapping, kwargs: dict[str, Any], where: str) -> bool | None:
+    """What the call pins `training` to; Keras writes the layer's default where nothing does."""
+    beside = node.get("training")
+    stored = kwargs.pop("training", None)
+    for value in (beside, stored):
+        if not (value is None or value is True or value is False or value in (0, 1)):
+            raise FKerasError(
+                f"{where}: expected true, false or null as 'training', received {shown(value)}. "
+                "Correct the argument.",
+                layer=where,
+            )
+    if beside is not None:
+        return bool(beside)
+    return None if stored is None or stored == layer.training_default else bool(stored)
+
+
+def _drop_mask(node: Mapping, kwargs: dict[str, Any]) -> None:
+    """A mask of None is in Keras's data where the mask is computed."""
+    if "mask" in node:
+        kwargs["mask"] = None
+    elif all(m is None for m in _flat(kwargs.get("mask"))):
+        kwargs.pop("mask", None)
+
+
+def _by_position(layer: Any, args: list, kwargs: dict[str, Any]) -> None:
+    """Inputs that Keras was given by name, which are given by position here."""
+    for name in layer.call_names[len(args) :]:
+        if name not in kwargs:
+            return
+        args.append(kwargs.pop(name))
+
+
+def _entries(args: list, kwargs: dict[str, Any], where: str) -> list:
+    """The arguments of `x[key]`: x and what stands between the brackets."""
+    if len(args) == 1 and set(kwargs) == {"key"}:
+        args = [*args, kwargs.pop("key")]
+    if len(args) != 2 or kwargs:
+        raise FKerasError(
+            f"{where}: expected a tensor and a key, received {len(args)} arguments. Correct its "
+            "inbound_nodes.",
+            layer=where,
+        )
+    x, key = args
+    return [x, *(_to_entry(e) for e in (key if isinstance(key, list | tuple) else [key]))]
+
+
+def _flat(value: Any) -> list[Any]:
+    if isinstance(value, Mapping):
+        return [t for v in value.values() for t in _flat(v)]
+    return [t for v in value for t in _flat(v)] if isinstance(value, list | tuple) else [value]
+
+
+def _raise_cycle(missing: Mapping[Call, set[Call]]) -> None:
+    """Tells of a circle among calls that wait for others."""
+    call, seen = next(iter(missing)), []
+    while call not in seen:
+        seen.append(call)
+        call = min(missing[call])
+    circle = seen[seen.index(call) :]
+    chain = ", ".join(dict.fromkeys(name for name, _ in circle[:8]))
+    raise FKerasError(
+        f"{call[0]!r}, call {call[1]}: the calls of {chain} wait for one another, so they are part "
+        "of a cycle. A graph has none: correct the inbound_nodes.",
+        layer=call[0],
+        node=call[1],
+    )
+
+
+# -- inputs and outputs ---------------------------------------------------------------------------
+
+
+def _read_ends(tree: Any, path: tuple, items: Mapping, tensors: Mapping, kinds: Mapping) -> Any:
+    where = f"The model's {path[0]}"
+    if len(path) > MAX_DEPTH:
+        raise FKerasError(f"{where}: are nested deeper than {MAX_DEPTH} lists. Flatten them.")
+    if isinstance(tree, Mapping):
+        if tree.get("class_name") == "__tuple__" and isinstance(tree.get("items"), list):
+            parts = enumerate(tree["items"])
+            return tuple(_read_ends(v, (*path, i), items, tensors, kinds) for i, v in parts)
+        return {k: _read_ends(v, (*path, k), items, tensors, kinds) for k, v in tree.items()}
+    if not isinstance(tree, list | tuple):
+        raise FKerasError(
+            f"{where}: expected tensors as [layer, call, output] in lists and dictionaries, "
+            f"received {shown(tree)}. Correct it."
+        )
+    if len(tree) == 3 and isinstance(tree[0], str):
+        name, number, output = checked_history(tree, where)
+        if name in items and starts_at_one(items[name].layer):
+            # 0 is the last call then, as it is for Keras
+            number = number - 1 if number else items[name].calls - 1
+        if (name, number, output) not in tensors:
+            raise FKerasError(
+                f"{where}: name {tuple(tree)}, which no layer of the configuration makes. Correct "
+                "it.",
+                layer=name,
+            )
+        return tensors[name, number, output]
+    values = [_read_ends(v, (*path, i), items, tensors, kinds) for i, v in enumerate(tree)]
+    return tuple(values) if kinds.get(path) == "tuple" else values
