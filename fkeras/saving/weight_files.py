@@ -263,7 +263,7 @@ def save_weights(path: Any, model: Any, state: Mapping[str, Any] | None = None) 
         >>> fk.save_weights(path, model.build(jax.random.key(0)))
         >>> with np.load(path) as file:
         ...     print(file.files)
-        ['weights/d/kernel', 'weights/d/bias', 'about']
+        ['weights/d/bias', 'weights/d/kernel', 'about']
     """
     path = as_path(path)
     suffix = os.path.splitext(path)[1].lower()
