@@ -23,7 +23,7 @@ class Zeros(Initializer):
     """
 
     def __call__(self, key: Any, shape: Sequence[int], dtype: Any = "float32") -> jax.Array:
-        return full(shape, 0, dtype)
+        return full(key, shape, 0, dtype)
 
 
 class Ones(Initializer):
@@ -36,7 +36,7 @@ class Ones(Initializer):
     """
 
     def __call__(self, key: Any, shape: Sequence[int], dtype: Any = "float32") -> jax.Array:
-        return full(shape, 1, dtype)
+        return full(key, shape, 1, dtype)
 
 
 class Constant(Initializer):
@@ -55,7 +55,7 @@ class Constant(Initializer):
     value: Any = option(0.0)
 
     def __call__(self, key: Any, shape: Sequence[int], dtype: Any = "float32") -> jax.Array:
-        return full(shape, np.asarray(self.value), dtype)
+        return full(key, shape, np.asarray(self.value), dtype)
 
 
 class Identity(Initializer):

@@ -57,8 +57,11 @@ def own_key(key: jax.Array, seed: Any) -> jax.Array:
     return key if seed is None else fold_in(key, int(seed))
 
 
-def full(shape: Sequence[int], value: Any, dtype: Any) -> jax.Array:
+def full(key: jax.Array, shape: Sequence[int], value: Any, dtype: Any) -> jax.Array:
     """An array of one value, or of what broadcasts to the shape."""
+    if isinstance(key, jax.core.Tracer):
+        # shapes without arrays are wanted then, and a file's may be of any size
+        return jnp.full(tuple(shape), value, jnp.dtype(dtype))
     # device_put of host numbers compiles nothing; jnp.full compiles a program a shape
     return jax.device_put(np.full(tuple(shape), value, jnp.dtype(dtype)))
 

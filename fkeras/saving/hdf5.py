@@ -174,14 +174,18 @@ class Store:
             self._groups[path] = (tuple(groups), tuple(arrays))
 
     def _links(self, group: Any, path: str) -> list[tuple[str, int]]:
-        found: list[tuple[str, int]] = []
+        found: list[tuple[bytes, int, int]] = []
 
-        def visit(raw: bytes, info: Any) -> None:
+        def visit(raw: bytes, info: Any) -> bool | None:
             found.append((raw, info.type, info.u))
-            if len(found) > self._limits.objects:
-                raise self._refuse(path, f"more than {self._limits.objects} names in one group.")
+            return True if len(found) > self._limits.objects else None  # ends the iteration
 
-        group.links.iterate(visit, info=True)
+        if group.links.iterate(visit, info=True):
+            raise self._refuse(
+                path,
+                f"more than {self._limits.objects} objects in one group. If you trust the file, "
+                "pass limits=fk.Limits(objects=...).",
+            )
         return [(self._name(raw, path, kind), address) for raw, kind, address in found]
 
     def _name(self, raw: bytes, path: str, kind: int) -> str:

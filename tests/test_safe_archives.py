@@ -1,0 +1,262 @@
+"""Archives and JSON that are made to mislead are refused, with the entry's name."""
+
+import io
+import json
+import os
+import stat
+import struct
+import zipfile
+import zlib
+
+import pytest
+
+from fkeras.saving.archive import Window, open_archive, write_archive
+from fkeras.saving.errors import FileError, reading
+from fkeras.saving.limits import Limits
+from fkeras.saving.strict_json import check, field, parse
+
+
+def _zip(path, *entries, compression=zipfile.ZIP_STORED):
+    """A zip with entries (name or ZipInfo, bytes)."""
+    with zipfile.ZipFile(path, "w", compression) as file:
+        for name, data in entries:
+            file.writestr(name, data)
+    return path
+
+
+def _refused(path, *words, limits=None, read=None):
+    with pytest.raises(FileError) as error:
+        with open_archive(path, limits) as archive:
+            for name in archive.names if read is None else [read]:
+                archive.read(name)
+    assert error.value.file == str(path)
+    for word in words:
+        assert word in str(error.value), str(error.value)
+    return error.value
+
+
+def test_entries_come_back_and_the_bytes_repeat(tmp_path):
+    members = {"config.json": b"{}", "assets/ü.txt": b"", "big": lambda f: f.write(b"x" * 999)}
+    write_archive(tmp_path / "a.zip", members)
+    write_archive(tmp_path / "b.zip", members)
+    assert (tmp_path / "a.zip").read_bytes() == (tmp_path / "b.zip").read_bytes()
+    with zipfile.ZipFile(tmp_path / "a.zip") as file:
+        assert file.testzip() is None and file.namelist() == list(members)
+    with open_archive(tmp_path / "a.zip") as archive:
+        assert archive.names == tuple(members)
+        assert archive.read("big") == archive.open("big").read() == b"x" * 999
+        assert "config.json" in archive and archive.size("config.json") == 2
+        assert archive._entries["big"][1] % 64 == 0
+        with pytest.raises(FileError, match="missing") as error:
+            archive.read("other")
+        assert error.value.member == "other"
+
+
+def test_a_writer_may_seek_and_read(tmp_path):
+    def write(file):
+        file.write(b"....tail")
+        file.seek(0)
+        file.write(b"head")
+        file.seek(2)
+        assert file.read(4) == b"adta" and file.tell() == 6
+        file.seek(-2, os.SEEK_END)
+        assert file.read() == b"il"
+
+    write_archive(tmp_path / "a.zip", {"first": b"1", "x": write, "last": b"2"})
+    with open_archive(tmp_path / "a.zip") as archive:
+        assert [archive.read(n) for n in archive.names] == [b"1", b"headtail", b"2"]
+
+
+def test_packed_entries_are_read(tmp_path):
+    data = os.urandom(100_000) + bytes(100_000)
+    _zip(tmp_path / "a.zip", ("x", data), ("dir/", b""), compression=zipfile.ZIP_DEFLATED)
+    with open_archive(tmp_path / "a.zip") as archive:
+        assert archive.names == ("x",)
+        assert archive.read("x") == archive.open("x").read() == data
+
+
+@pytest.mark.parametrize(
+    "name",
+    ["/etc/x", "../x", "a/../../x", "a//b", "C:/x", "a\\..\\x", "./x", "a\nb", "x" * 2000],
+)
+def test_names_that_lead_out_are_refused(tmp_path, name):
+    _refused(_zip(tmp_path / "a.zip", (name, b"x")), "name", "Save the model again")
+
+
+def test_links_are_refused(tmp_path):
+    info = zipfile.ZipInfo("config.json")
+    info.external_attr = (stat.S_IFLNK | 0o777) << 16
+    assert (
+        _refused(_zip(tmp_path / "a.zip", (info, b"/etc/passwd")), "link").member == info.filename
+    )
+
+
+@pytest.mark.filterwarnings("ignore:Duplicate name")
+def test_a_name_that_stands_twice_is_refused(tmp_path):
+    _refused(_zip(tmp_path / "a.zip", ("x", b"1"), ("x", b"2")), "twice", "x")
+
+
+@pytest.mark.parametrize("method", [zipfile.ZIP_BZIP2, zipfile.ZIP_LZMA])
+def test_other_packings_are_refused(tmp_path, method):
+    _refused(_zip(tmp_path / "a.zip", ("x", b"1"), compression=method), "method")
+
+
+def test_bombs_are_refused_by_ratio_and_by_what_they_unpack_to(tmp_path):
+    data = bytes(3_000_000)
+    path = _zip(tmp_path / "a.zip", ("x", data), compression=zipfile.ZIP_DEFLATED)
+    _refused(path, "become 3000000", "ratio")
+    with open_archive(path, Limits(ratio=2000)) as archive:
+        assert archive.read("x") == data
+    # listed as short, and longer when unpacked
+    raw = path.read_bytes().replace(struct.pack("<I", len(data)), struct.pack("<I", 60_000))
+    path.write_bytes(raw)
+    _refused(path, "unpacks to more than the 60000 bytes")
+    stored = _zip(tmp_path / "b.zip", ("x", b"1"), ("y", b"2"))
+    _refused(stored, "2 entries", limits=Limits(members=1))
+    _refused(stored, "member_bytes", limits=Limits(member_bytes=1))
+
+
+def _patched(path, old, new, count=1):
+    raw = path.read_bytes()
+    assert raw.count(old) >= 1
+    path.write_bytes(raw.replace(old, new, count))
+    return path
+
+
+def test_a_list_that_disagrees_with_the_entries_is_refused(tmp_path):
+    # the entry's own header comes first in the file
+    _refused(_patched(_zip(tmp_path / "a.zip", ("name", b"1")), b"name", b"mine"), "mine")
+    path = _zip(tmp_path / "b.zip", ("name", b"data"))
+    size = struct.pack("<II", 4, 4)
+    _refused(_patched(path, size, struct.pack("<II", 3, 3)), "sizes")
+    path = _zip(tmp_path / "c.zip", ("name", b"data"))
+    _refused(_patched(path, b"data", b"dada"), "checksum")
+    with pytest.raises(FileError, match="checksum"), open_archive(path) as archive:
+        archive.open("name")
+
+
+def test_entries_that_overlap_are_refused(tmp_path):
+    path = _zip(tmp_path / "a.zip", ("a", b"x" * 50), ("b", b"y" * 50))
+    raw = bytearray(path.read_bytes())
+    begin = raw.rindex(b"PK\x01\x02")
+    raw[begin + 42 : begin + 46] = bytes(4)  # the second is listed where the first is
+    raw[begin + 46] = ord("a")
+    path.write_bytes(raw)
+    with pytest.raises(FileError, match="twice|shares"), open_archive(path):
+        pass
+
+
+def test_two_ends_or_something_before_the_archive_are_refused(tmp_path):
+    path = _zip(tmp_path / "a.zip", ("x", b"1"))
+    raw = path.read_bytes()
+    path.write_bytes(b"#!/bin/sh\n" + raw)
+    _refused(path, "expected a zip archive")
+    comment = raw[-22:]
+    path.write_bytes(raw[:-2] + struct.pack("<H", len(comment)) + comment)
+    _refused(path)
+    path.write_bytes(raw + raw[-22:])  # an end that a reader from the front would not take
+    _refused(path)
+    path.write_bytes(raw[:-30])
+    _refused(path, "cut off")
+
+
+def test_encrypted_entries_are_refused(tmp_path):
+    path = _zip(tmp_path / "a.zip", ("x", b"1"))
+    raw = bytearray(path.read_bytes())
+    raw[raw.index(b"PK\x01\x02") + 8] |= 1
+    path.write_bytes(raw)
+    _refused(path, "encrypted")
+
+
+@pytest.mark.parametrize(
+    ("start", "word"),
+    [
+        (b"", "empty file"),
+        (b"\x89HDF\r\n\x1a\n" + bytes(99), "HDF5"),
+        (b"version https://git-lfs.github.com/spec/v1\noid sha256:0", "git lfs pull"),
+        (b"\n<!DOCTYPE html>", "HTML"),
+        (b"\x80\x04\x95", "pickle"),
+        (b'{"class_name": 1}', "JSON"),
+        (bytes(600), "zeros"),
+        (b"\x1f\x8b\x08", "gzip"),
+        (b"\x1c\0\0\0TFL3", "TensorFlow Lite"),
+        (b"something", "begins with b'somethin'"),
+        (b"PK\x05\x06" + bytes(18), "empty zip"),
+    ],
+)
+def test_what_is_no_archive_is_called_by_its_name(tmp_path, start, word):
+    (tmp_path / "m.keras").write_bytes(start)
+    _refused(tmp_path / "m.keras", "expected a zip archive", word)
+
+
+def test_folders_and_pipes_are_refused(tmp_path):
+    (tmp_path / "saved").mkdir()
+    _refused(tmp_path / "saved", "a folder")
+    (tmp_path / "saved" / "saved_model.pb").write_bytes(b"")
+    _refused(tmp_path / "saved", "SavedModel")
+    os.mkfifo(tmp_path / "pipe")
+    _refused(tmp_path / "pipe", "a pipe")
+    with pytest.raises(FileNotFoundError), open_archive(tmp_path / "none"):
+        pass
+
+
+def test_a_window_is_a_file_of_its_own():
+    window = Window(io.BytesIO(b"0123456789"), 2, 5)
+    assert window.read() == b"23456" and window.read() == b""
+    assert window.seek(-2, os.SEEK_END) == 3 and window.read(9) == b"56"
+    with pytest.raises(ValueError):
+        window.seek(-9, os.SEEK_CUR)
+
+
+@pytest.mark.parametrize(
+    ("text", "word"),
+    [
+        (b'{"a": 1, "a": 2}', "'a' stands twice"),
+        (b"[" * 5000 + b"]" * 5000, "nested deeper"),
+        (b"[" * 500_000, "nested deeper"),
+        (b'{"a":' * 150 + b"1" + b"}" * 150, "nested deeper than 100"),
+        (b"\xff{}", "UTF-8"),
+        (b'{"a": ', "damaged"),
+        (b"1" * 5000, "5000 digits"),
+        (b"", "damaged"),
+        (b'{"a": "' + b"x" * 2000 + b'"}', "config_bytes"),
+    ],
+)
+def test_json_without_surprises(text, word):
+    limits = Limits(config_bytes=1500) if word == "config_bytes" else None
+    with pytest.raises(FileError) as error:
+        parse(text, "m.keras", "config.json", limits)
+    assert word in str(error.value) and error.value.member == "config.json"
+
+
+def test_json_reads_what_keras_writes():
+    value = {"a": [1, 2.5, None, True, float("inf")], "b": {"c": "ü"}}
+    assert parse(json.dumps(value).encode()) == value
+    place = {"file": "f", "member": "m", "layer": "l"}
+    assert field({"a": 1}, "a", float, **place) == 1
+    assert field({}, "a", int, None, **place) is None
+    for kind, bad in ((int, True), (str, 1), (dict, []), ((list, type(None)), {}), (float, "1")):
+        with pytest.raises(FileError, match="layer 'l': expected 'a' as") as error:
+            field({"a": bad}, "a", kind, **place)
+        assert (error.value.file, error.value.member) == ("f", "m")
+    with pytest.raises(FileError, match="'b' is missing"):
+        field({"a": 1}, "b", int)
+    with pytest.raises(FileError, match="what holds 'b'"):
+        field([], "b", int)
+    assert check(None, (type(None), int), "it") is None
+
+
+def test_foreign_exceptions_are_turned_into_one_and_kept_as_the_cause():
+    with (
+        pytest.raises(FileError, match="decompressing") as error,
+        reading("f", "m"),
+        reading(layer="l"),
+    ):
+        zlib.decompress(b"x")
+    assert (error.value.file, error.value.member, error.value.layer) == ("f", "m", "l")
+    assert isinstance(error.value.__cause__, zlib.error)
+    for kind in (ImportError, FileNotFoundError, KeyboardInterrupt):
+        with pytest.raises(kind), reading("f"):
+            raise kind("x")
+    with pytest.raises(ValueError, match="members as a whole number"):
+        Limits(members=0)
