@@ -180,7 +180,8 @@ class Store:
             found.append((raw, info.type, info.u))
             return True if len(found) > self._limits.objects else None  # ends the iteration
 
-        if group.links.iterate(visit, info=True):
+        group.links.iterate(visit, info=True)
+        if len(found) > self._limits.objects:
             raise self._refuse(
                 path,
                 f"more than {self._limits.objects} objects in one group. If you trust the file, "
