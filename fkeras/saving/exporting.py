@@ -8,9 +8,11 @@ nothing but JAX runs it:
         program = export.deserialize(file.read())
     outputs = program.call(inputs)
 
-JAX reads files of other versions of JAX, older ones always and newer ones for some weeks; see
-https://docs.jax.dev/en/latest/export/export.html. The calling convention is JAX's newest, or the
-one in JAX's own setting `jax_export_calling_convention_version`, and stands in the description.
+JAX promises to read what versions of the six months before it wrote, and versions of three weeks
+after it (https://docs.jax.dev/en/latest/export/export.html): export with the oldest JAX that shall
+run the file. JAX reads it with the package flatbuffers. The calling convention is JAX's newest, or
+the one in JAX's own setting `jax_export_calling_convention_version`, and stands in the
+description.
 """
 
 from __future__ import annotations

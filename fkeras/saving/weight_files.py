@@ -133,7 +133,9 @@ def _shapes(model: Any, state: Mapping[str, Any] | None) -> tuple[Any, Mapping[s
 
 
 def _check_patterns(patterns: Sequence[str], wanted: Sequence[Place], source: Source) -> None:
-    names = [p.name for p in wanted] + [s.name or key for key, s in source.arrays.items()]
+    if not patterns:
+        return
+    names = [p.name for p in wanted] + [source.label(key) for key in source.arrays]
     known = {"/".join(n.split("/")[: i + 1]): None for n in names for i in range(n.count("/") + 1)}
     for pattern in patterns:
         if not any(fnmatch.fnmatchcase(one, pattern) for one in known):
@@ -168,11 +170,11 @@ def _matched(
             misfits.append((place.name, words))
         else:
             taken[place.kind, place.name] = place, stored
-    rest = {k: s for k, s in source.arrays.items() if k not in used}
+    rest = {key: source.label(key) for key in source.arrays if key not in used}
     extra = [
-        (s.name or key, f"{s.name or key} {s.shape}")
-        for key, s in rest.items()
-        if not (skips(s.name or key) or skips(key))
+        (label, f"{label} {source.arrays[key].shape}")
+        for key, label in rest.items()
+        if not (skips(label) or skips(key))
     ]
     if missing or extra or misfits:
         raise _difference(model, missing, extra, misfits, source)

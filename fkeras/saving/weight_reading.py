@@ -62,7 +62,7 @@ def open_source(path: str, limits: Limits, skips: Skips) -> Iterator[Source | St
             else:
                 with reading(path):
                     arrays = _npz(archive, limits)
-                yield Source(path, arrays, own_path_by_kind)
+                yield Source(path, arrays, own_path_by_kind, label=_inside)
     elif start.lstrip().startswith(b"{") and b"weight_map" in _whole(path, size, limits):
         with contextlib.ExitStack() as stack:
             yield _shards(path, _whole(path, size, limits), limits, skips, stack)
@@ -82,7 +82,8 @@ def _whole(path: str, size: int, limits: Limits) -> bytes:
 def _keras(store: Store, skips: Skips) -> Source:
     """The arrays of a store in Keras's layout, the optimizer's left out."""
     found = {path: _stored(store, path) for path in stored_arrays(store) if _is_weight(path)}
-    return Source(str(store.file), found, _key(store), _groups(store, skips), store.member)
+    label = functools.partial(_noted, store)
+    return Source(str(store.file), found, _key(store), _groups(store, skips), store.member, label)
 
 
 def _is_weight(path: str) -> bool:
@@ -103,7 +104,7 @@ def _key(store: Store) -> Callable[[Place], str | None]:
 
 def _stored(store: Store, path: str) -> Stored:
     read = functools.partial(store.read, path)
-    return Stored(store.shape(path), store.dtype(path), read, _noted(store, path))
+    return Stored(store.shape(path), store.dtype(path), read)
 
 
 def _noted(store: Store, path: str) -> str:
@@ -167,7 +168,7 @@ def _npz(archive: Archive, limits: Limits) -> dict[str, Stored]:
                 shape, dtype, _ = npz.read_header(file, size)
         dtype = dtypes.get(name, dtype)
         read = functools.partial(_read_npz, archive, member, size, dtype)
-        found[name] = Stored(shape, dtype, read, name.partition("/")[2])
+        found[name] = Stored(shape, dtype, read)
     if not found:
         raise FileError(
             "expected a .npz file with entries such as 'weights/dense/kernel', received "
@@ -175,6 +176,10 @@ def _npz(archive: Archive, limits: Limits) -> dict[str, Stored]:
             file=archive.file,
         )
     return found
+
+
+def _inside(name: str) -> str:
+    return name.partition("/")[2]
 
 
 def _read_npz(archive: Archive, member: str, size: int, dtype: Any) -> Any:
@@ -216,7 +221,12 @@ def _shards(
                     "it is in two shards. Save the weights again.", file=path, member=key
                 )
             arrays[key] = stored
-    return Source(path, arrays, lambda place: place.path, _over(stores, skips))
+    holder = {key: store for store in stores for key in stored_arrays(store)}
+
+    def label(key: str) -> str:
+        return _noted(holder[key], key)
+
+    return Source(path, arrays, lambda place: place.path, _over(stores, skips), label=label)
 
 
 def _over(stores: Sequence[Store], skips: Skips) -> Groups:

@@ -22,13 +22,11 @@ class Stored:
         shape: its shape.
         dtype: its dtype.
         read: reads it.
-        name: what the file's own layer calls it, where that is not its key.
     """
 
     shape: tuple[int, ...]
     dtype: np.dtype
     read: Callable[[], np.ndarray]
-    name: str | None = None
 
 
 @dataclasses.dataclass(frozen=True)
@@ -41,6 +39,7 @@ class Source:
         key: the key of a place; None where such files do not keep it.
         groups: finds the groups of layers in a list, for files with Keras's paths.
         member: the part of the file that holds them all, or None.
+        label: the path that a key stands for, by the names of the file's own layers.
     """
 
     file: str
@@ -48,6 +47,7 @@ class Source:
     key: Callable[[Place], str | None]
     groups: Groups = by_class
     member: str | None = None
+    label: Callable[[str], str] = str
 
 
 def own_path(place: Place) -> str:
