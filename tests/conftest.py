@@ -1,5 +1,6 @@
 """What all tests share: strict promotion, Keras on JAX, no progress on the screen."""
 
+import gc
 import os
 
 os.environ.setdefault("KERAS_BACKEND", "jax")
@@ -11,6 +12,8 @@ os.environ.setdefault(
     "--xla_backend_optimization_level=0 --xla_llvm_disable_expensive_passes=true "
     # its MLIR pipeline makes quicker loops and takes half of the time to compile them
     "--xla_cpu_use_fusion_emitters=false "
+    # code in one piece: 32 pieces at once take half as much again of the processors' time
+    "--xla_cpu_parallel_codegen_split_count=1 "
     # eight devices, of which tests use the first unless they ask for more
     "--xla_force_host_platform_device_count=8",
 )
@@ -26,6 +29,10 @@ jax.config.update("jax_numpy_rank_promotion", "raise")
 @pytest.fixture(scope="session")
 def key():
     return jax.random.key(0)
+
+
+def pytest_collection_finish(session):
+    gc.freeze()  # what is imported stays: collections need not look through it again and again
 
 
 class ByPrograms(LoadScopeScheduling):
