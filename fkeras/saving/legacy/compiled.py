@@ -34,10 +34,12 @@ _HINGES = types.MappingProxyType(
         "SquaredHinge": keras2_squared_hinge,
     }
 )
-_OLD_CLASSES = types.MappingProxyType({"Huber": "Huber", "LogCosh": "LogCosh", "Logcosh": "LogCosh"})
+_OLD_CLASSES = types.MappingProxyType(
+    {"Huber": "Huber", "LogCosh": "LogCosh", "Logcosh": "LogCosh"}
+)
 #: names of Keras 2's arguments of optimizers
 _ARGUMENTS = types.MappingProxyType({"lr": "learning_rate", "beta1": "beta_1", "beta2": "beta_2"})
-_SILENT = frozenset("jit_compile is_legacy_optimizer name slot_names carry_on".split())
+_SILENT = frozenset(["jit_compile", "is_legacy_optimizer", "name", "slot_names", "carry_on"])
 _PLAIN = ("function", "MeanMetricWrapper", "LossFunctionWrapper")
 
 
@@ -60,9 +62,7 @@ def trainer_of(
     optimizer = optimizer_of(made, origin, custom_objects)
     reader = _Reader(origin, custom_objects)
     loss = reader.tree(config.get("loss"), "loss")
-    found = {
-        key: reader.metrics(config.get(key), names) for key in ("metrics", "weighted_metrics")
-    }
+    found = {key: reader.metrics(config.get(key), names) for key in ("metrics", "weighted_metrics")}
     weights = config.get("loss_weights")
     check(weights, (list, dict, float, type(None)), "the weights of losses", **where)
     with reading(origin.file, origin.member):
@@ -134,8 +134,7 @@ def _class(kind: str, made: dict[str, Any], source: str, origin: Origin) -> Any:
 
 
 _ABSTRACT = frozenset(
-    "Optimizer BaseOptimizer OptimizerState OptimizerMap MultiOptimizer MultiOptimizerState "
-    "LossScaleState LossScaleOptimizer ScheduleFreeAdamW".split()
+    ["Optimizer", "BaseOptimizer", "OptimizerState", "OptimizerMap", "MultiOptimizer", "MultiOptimizerState", "LossScaleState", "LossScaleOptimizer", "ScheduleFreeAdamW"]
 )
 
 
@@ -243,7 +242,5 @@ class _Reader:
             config.pop("dtype", None)
         with reading(self.origin.file, self.origin.member):
             for key, value in config.items():
-                check(
-                    value, (float, bool, str, list, type(None)), repr(key), **self.origin.place()
-                )
+                check(value, (float, bool, str, list, type(None)), repr(key), **self.origin.place())
             return found.from_config(config)

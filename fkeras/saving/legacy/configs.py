@@ -125,7 +125,9 @@ class Converter:
         if today == "Sequential":
             return self._sequential(config, name, path)
         if today == "Functional":
-            return self._functional(check(config, dict, "a model", **origin.place(name)), name, path)
+            return self._functional(
+                check(config, dict, "a model", **origin.place(name)), name, path
+            )
         check(config, dict, "the configuration of a layer", **origin.place(name))
         if kind == "Merge":
             today, config = merging.merge(config, origin)
@@ -203,7 +205,8 @@ class Converter:
         for key in ("sparse", "ragged"):
             if config.get(key):
                 raise origin.error(
-                    f"a {key} input; arrays here are dense. Save the model with a dense input.", name
+                    f"a {key} input; arrays here are dense. Save the model with a dense input.",
+                    name,
                 )
         key = "batch_shape" if "batch_shape" in config else "batch_input_shape"
         shape = _shape(field(config, key, (list, dict), **where), origin, name)
@@ -246,11 +249,15 @@ class Converter:
             "name": safe_name(name) if name else config.get("name"),
             "trainable": _trainable(config),
         }
-        all_nodes = [field(i, "inbound_nodes", list, [], **origin.place(n)) for i, n in
-                     zip(items, names, strict=True)]
+        all_nodes = [
+            field(i, "inbound_nodes", list, [], **origin.place(n))
+            for i, n in zip(items, names, strict=True)
+        ]
         self.count += sum(map(len, all_nodes))
-        ends = {key: field(config, key, (list, dict), **where) for key in
-                ("input_layers", "output_layers")}
+        ends = {
+            key: field(config, key, (list, dict), **where)
+            for key in ("input_layers", "output_layers")
+        }
         if origin.major == 3:
             joined = [
                 {**m, "name": safe_name(n), "inbound_nodes": nodes}
@@ -266,7 +273,9 @@ class Converter:
         graph.meet([all_nodes, list(ends.values())])
         joined = []
         for item, one, layer, nodes in zip(items, made, names, all_nodes, strict=True):
-            constants = item["config"].get("num_constants") if isinstance(item["config"], dict) else 0
+            constants = (
+                item["config"].get("num_constants") if isinstance(item["config"], dict) else 0
+            )
             calls = [graph.node(n, kinds[layer], layer, constants or 0) for n in nodes]
             calls = [] if kinds[layer] == "InputLayer" else calls
             joined.append({**one, "name": safe_name(layer), "inbound_nodes": calls})

@@ -9,7 +9,7 @@ from fkeras.saving.legacy.origin import Origin
 from fkeras.saving.strict_json import check
 
 _RECURRENT = frozenset(
-    "RNN SimpleRNN LSTM GRU Bidirectional ConvLSTM1D ConvLSTM2D ConvLSTM3D".split()
+    ["RNN", "SimpleRNN", "LSTM", "GRU", "Bidirectional", "ConvLSTM1D", "ConvLSTM2D", "ConvLSTM3D"]
 )
 #: these take several tensors one by one, where the others take one list
 _BY_POSITION = frozenset(("MultiHeadAttention", "Attention", "AdditiveAttention"))

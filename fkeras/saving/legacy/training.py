@@ -9,15 +9,14 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from fkeras.engine import Network
 from fkeras.optimizers import Optimizer, OptimizerState
 from fkeras.saving.errors import reading
 from fkeras.saving.hdf5 import Store
 from fkeras.saving.legacy.compiled import trainer_of
 from fkeras.saving.legacy.opening import document, opened
-from fkeras.saving.legacy.order import Orders, ordered, trained
+from fkeras.saving.legacy.order import Orders, listed, ordered, trained
 from fkeras.saving.legacy.origin import Origin, origin_of
-from fkeras.saving.legacy.weights import words
+from fkeras.saving.legacy.weights import stored_layers, words
 from fkeras.saving.limits import Limits
 from fkeras.training import Trainer, TrainState
 from fkeras.training.objective import output_specs
@@ -84,20 +83,39 @@ def _resumed(
             "Load the model with fk.load_model, and make a Trainer of your own."
         )
     values = [store.read(f"{_GROUP}/{name}") for name in names]
-    paths = trainable_paths(run.model, orders)
+    paths = trainable_paths(store, run, orders, origin)
     opt_state = opt_state_of(run.opt_state, names, values, paths, origin)
     return run.replace(opt_state=opt_state, step=jax.device_put(np.asarray(opt_state.count)))
 
 
-def trainable_paths(model: Network, orders: Orders) -> list[str]:
-    """The paths of the trainable weights in the order in which the file's optimizer has them."""
+def trainable_paths(store: Store, run: TrainState, orders: Orders, origin: Origin) -> list[str]:
+    """The paths of the trainable weights in the order in which the file's optimizer has them.
+
+    Until 2.0.5 Keras sorted them by the names of their variables, such as "dense_10/bias:0".
+
+    Args:
+        store: the file.
+        run: the run with its model.
+        orders: the names of the layers of networks in the file's order.
+        origin: who wrote the file.
+    """
+    model = run.model
     if not model.trainable:
         return []
-    return [
-        path
-        for name in ordered(model, (), orders)
-        for path in trained(model.layers[name], (name,), orders)
-    ]
+    if origin.version >= (2, 0, 6):
+        return [
+            path
+            for name in ordered(model, (), orders)
+            for path in trained(model.layers[name], (name,), orders)
+        ]
+    found: list[tuple[str, str]] = []
+    for name, group, stored in stored_layers(store, model, run.state, orders):
+        layer, below = model.layers[name], run.state.get(name, {})
+        names = [n for unit in listed(layer, below, (name,), orders) for n in unit.names]
+        wanted = set(trained(layer, (name,), orders))
+        pairs = zip((path.removeprefix(f"{group}/") for path in stored), names, strict=False)
+        found += [(word, path) for word, path in pairs if path in wanted]
+    return [path for _, path in sorted(found)]
 
 
 def opt_state_of(
@@ -150,10 +168,14 @@ def _split(
     scalars: list[float] = []
     rest = list(zip(names, values, strict=True))
     known = ("iter", "learning_rate", "m_schedule", "momentum_cache", "variable")
-    while rest and rest[0][1].shape == () and (
-        not weights
-        or len(rest) % weights
-        or any(word in rest[0][0].rsplit("/", 1)[-1].lower() for word in known)
+    while (
+        rest
+        and rest[0][1].shape == ()
+        and (
+            not weights
+            or len(rest) % weights
+            or any(word in rest[0][0].rsplit("/", 1)[-1].lower() for word in known)
+        )
     ):
         name, value = rest.pop(0)
         if "learning_rate" not in name.lower():

@@ -79,7 +79,7 @@ def place_legacy_weights(
     group, orders = group_of(store), orders or {}
     origin = origin_of(store, group)
     changes: dict[tuple[str, str], np.ndarray] = {}
-    pairs = _pairs(store, group, model, state, orders, origin)
+    pairs = stored_layers(store, model, state, orders)
     leaves = dict(zip(skeleton_of(model).names, leaves_of(model), strict=True))
     for own, stored, paths in pairs:
         units = listed(model.layers[own], _state(state, own), (own,), orders)
@@ -92,10 +92,16 @@ def _state(state: Mapping[str, Any], name: str) -> Mapping[str, Any]:
     return found if isinstance(found, Mapping) else {}
 
 
-def _pairs(
-    store: Store, group: str, model: Network, state: Any, orders: Orders, origin: Origin
+def stored_layers(
+    store: Store, model: Network, state: Mapping[str, Any], orders: Orders
 ) -> list[tuple[str, str, list[str]]]:
-    """`(layer, group, paths of arrays)` for each layer that has arrays."""
+    """`(layer, group, paths of arrays)` for each layer of a model that has arrays.
+
+    Raises:
+        FileError: where the file has other layers than the model.
+    """
+    group = group_of(store)
+    origin = origin_of(store, group)
     stored: dict[str, tuple[str, list[str]]] = {}
     for name in words(store, group, "layer_names", origin):
         inside = f"{group}/{name}" if group else name
@@ -187,7 +193,11 @@ def _keys(state: Mapping[str, Any], path: str) -> list[str]:
     rest = path
     while rest:
         found = next(
-            (k for k in sorted(state, key=len, reverse=True) if rest == k or rest.startswith(f"{k}/")),
+            (
+                k
+                for k in sorted(state, key=len, reverse=True)
+                if rest == k or rest.startswith(f"{k}/")
+            ),
             None,
         )
         if found is None:
@@ -206,7 +216,7 @@ def _check_array(path: str, spec: Any, value: np.ndarray, origin: Origin, layer:
             "weights belong to another model, or the file is damaged.",
             layer,
         )
-    if value.dtype.kind not in "fiubV" or value.dtype.kind == "V" and value.dtype.itemsize > 2:
+    if value.dtype.kind not in "fiubV" or (value.dtype.kind == "V" and value.dtype.itemsize > 2):
         raise origin.error(f"expected {path!r} as real numbers, received {value.dtype}.", layer)
 
 

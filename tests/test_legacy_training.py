@@ -1,0 +1,164 @@
+"""Compiled models of Keras 2.3.1: training goes on as it went on there."""
+
+import io
+
+import h5py
+import numpy as np
+import pytest
+from legacy_files import arrays, cases, load_training, model_file, write
+
+import fkeras as fk
+from fkeras import optimizers
+from fkeras.saving.legacy.optimizers import Keras2RMSprop
+
+COMPILED = [name for name, case in cases().items() if "losses" in case]
+
+
+@pytest.mark.parametrize("name", COMPILED)
+def test_the_next_losses_are_those_of_keras_2(name):
+    case = cases()[name]
+    trainer, run = load_training(write(case["file"]))
+    assert int(run.step) == int(run.opt_state.count) == 3
+    batch = arrays(case["inputs"]), arrays(case["targets"])
+    got = []
+    for _ in case["losses"]:
+        run, logs = trainer.step(run, batch)
+        got.append(float(logs["loss"]))
+    np.testing.assert_allclose(got, case["losses"], rtol=1e-5, atol=1e-6)
+
+
+def _file(version, optimizer, state=None, **training):
+    config = {"name": "one", "units": 1, "use_bias": False, "batch_input_shape": [None, 2]}
+    model = {"class_name": "Sequential", "config": [{"class_name": "Dense", "config": config}]}
+    weights = {"one": {"kernel:0": np.ones((2, 1), "float32")}}
+    training = {"loss": "mse", "metrics": [], "optimizer_config": optimizer, **training}
+    data = model_file(model, weights, version, training=training)
+    if state is None:
+        return data
+    return _with_state(data, state)
+
+
+def _with_state(data, state):
+    target = io.BytesIO(data)
+    with h5py.File(target, "r+") as file:
+        group = file.create_group("optimizer_weights")
+        group.attrs["weight_names"] = np.array([n.encode() for n in state])
+        for name, value in state.items():
+            group[name] = value
+    return target.getvalue()
+
+
+def _optimizer(kind, /, **config):
+    return {"class_name": kind, "config": config}
+
+
+def test_the_norm_that_clips_is_that_of_all_gradients_in_keras_2():
+    trainer, _ = load_training(_file("2.2.4", _optimizer("SGD", lr=0.1, decay=0.0, clipnorm=2.0)))
+    assert trainer.optimizer == optimizers.SGD(0.1, global_clipnorm=2.0)
+    mine = _optimizer("SGD", name="SGD", learning_rate=0.1, decay=0.0, momentum=0.0, clipnorm=2.0)
+    trainer, _ = load_training(_file("2.4.0", mine))
+    assert trainer.optimizer == optimizers.SGD(0.1, clipnorm=2.0)
+
+
+def test_tensorflows_optimizers_and_their_state():
+    config = {"name": "RMSprop", "learning_rate": 0.5, "decay": 0.0, "rho": 0.5, "momentum": 0.0}
+    optimizer = _optimizer("RMSprop", **config, epsilon=0.25, centered=False)
+    state = {
+        "RMSprop/iter:0": np.int64(7),
+        "RMSprop/one/kernel/rms:0": np.array([[4.0], [1.0]], "float32"),
+    }
+    trainer, run = load_training(_file("2.5.0", optimizer, state))
+    assert isinstance(trainer.optimizer, Keras2RMSprop)
+    x, y = np.array([[1.0, 0.0]], "float32"), np.array([[0.0]], "float32")
+    run, _ = trainer.step(run, (x, y))
+    gradient = 2.0  # of (w0 - 0)**2 at w0 = 1
+    moved = 1 - 0.5 * gradient / (np.sqrt(0.5 * 4 + 0.5 * gradient**2) + 0.25)
+    np.testing.assert_allclose(run.model.layers["one"].kernel[:, 0], [moved, 1.0], rtol=1e-6)
+    assert int(run.step) == 8
+
+
+def test_a_schedule_and_classes_of_losses():
+    schedule = {
+        "class_name": "ExponentialDecay",
+        "config": {"initial_learning_rate": 0.1, "decay_steps": 10, "decay_rate": 0.5},
+    }
+    optimizer = _optimizer("Adam", name="Adam", learning_rate=schedule, decay=0.0, epsilon=1e-7)
+    loss = {"class_name": "Huber", "config": {"reduction": "auto", "name": "huber", "delta": 2.0}}
+    metric = {
+        "class_name": "MeanMetricWrapper",
+        "config": {"name": "mae", "dtype": "float32", "fn": "mean_absolute_error"},
+    }
+    data = _file("2.8.0", optimizer, loss=loss, metrics=[[metric]], weighted_metrics=None)
+    trainer, _ = load_training(data)
+    assert trainer.optimizer.learning_rate == optimizers.schedules.ExponentialDecay(0.1, 10, 0.5)
+    assert trainer.loss.delta == 2.0
+    assert trainer.metrics == ("mean_absolute_error",)
+
+
+def test_hinges_before_2_3_took_targets_as_they_are():
+    x, y = np.array([[1.0, 1.0]], "float32"), np.array([[0.0]], "float32")
+    losses = []
+    for version in ("2.2.4", "2.3.1"):
+        trainer, run = load_training(_file(version, _optimizer("SGD", lr=0.1), loss="hinge"))
+        losses.append(float(trainer.step(run, (x, y))[1]["loss"]))
+    assert losses == [1.0, 3.0]  # 1 - 0 * 2, and 1 + 1 * 2
+
+
+def test_variables_sorted_by_name_until_2_0_5():
+    """As "layer_10/..." comes before "layer_2/...", the state is not in the order of the layers."""
+    items = [
+        {"class_name": "Dense", "config": {"name": f"layer_{i}", "units": 1, "use_bias": False}}
+        for i in (2, 10)
+    ]
+    items[0]["config"]["batch_input_shape"] = [None, 1]
+    weights = {f"layer_{i}": {f"layer_{i}/kernel:0": np.ones((1, 1), "float32")} for i in (2, 10)}
+    training = {
+        "loss": "mse",
+        "metrics": [],
+        "optimizer_config": _optimizer("SGD", lr=0.1, momentum=0.5),
+    }
+    for version, expected in (("2.0.5", [20.0, 10.0]), ("2.0.6", [10.0, 20.0])):
+        model = {"class_name": "Sequential", "config": items}
+        data = model_file(model, weights, version, training=training)
+        state = {"iterations": np.int64(1), "v_0": np.array([[10.0]]), "v_1": np.array([[20.0]])}
+        _, run = load_training(_with_state(data, state))
+        momentum = run.opt_state.slots["momentum"]
+        assert [float(momentum[f"layer_{i}/kernel"][0, 0]) for i in (2, 10)] == expected
+
+
+def test_the_state_of_another_optimizer_is_refused():
+    optimizer = _optimizer("SGD", lr=0.1, momentum=0.5)
+    state = {"iterations": np.int64(1), "m": np.ones((3, 1), "float32")}
+    with pytest.raises(fk.FileError, match=r"optimizer_weights.*'one'.*\(2, 1\).*\(3, 1\)"):
+        load_training(_file("2.3.1", optimizer, state))
+    state = {"iterations": np.int64(1)}
+    with pytest.raises(fk.FileError, match="the state of another optimizer"):
+        load_training(_file("2.3.1", optimizer, state))
+
+
+def test_a_model_that_was_not_compiled_has_no_training():
+    with pytest.raises(fk.FileError, match="was not compiled"):
+        load_training(write(cases()["image"]["file"]))
+
+
+@pytest.mark.parametrize(
+    ("changes", "word"),
+    [
+        ({"optimizer_config": _optimizer("Adma", lr=0.1)}, "there is no optimizer 'Adma'.*Adam"),
+        ({"optimizer_config": _optimizer("OptimizerState", lr=0.1)}, "there is no optimizer"),
+        ({"optimizer_config": _optimizer("SGD", lr="much")}, "expected the learning rate"),
+        ({"optimizer_config": _optimizer("SGD", lr={"class_name": "os.system"})}, "no schedule"),
+        ({"optimizer_config": 3}, "optimizer_config"),
+        ({"loss": "msee"}, "there is no loss 'msee'"),
+        ({"loss": {"class_name": "Trainer", "config": {}}}, "there is no loss 'Trainer'"),
+        ({"metrics": ["acuracy"]}, "there is no metric"),
+        ({"loss_weights": "all"}, "weights of losses"),
+    ],
+)
+def test_bad_training_configurations_are_refused(changes, word):
+    training = {"optimizer": _optimizer("SGD", lr=0.1), **changes}
+    optimizer = training.pop("optimizer_config", training.pop("optimizer"))
+    with pytest.raises(fk.FileError, match=f"(?s)training_config.*{word}"):
+        load_training(
+            _file("2.3.1", optimizer, **{k: v for k, v in training.items() if k != "optimizer"})
+        )
