@@ -8,6 +8,7 @@ in a group `vars`. Names of layers are no part of it.
 from __future__ import annotations
 
 import dataclasses
+import types
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any
 
@@ -18,6 +19,8 @@ from fkeras.engine.skeleton import leaves_of, skeleton_of
 
 # how the groups of the layers in a list are found: the path of the list, the layers, their groups
 Groups = Callable[[str, Sequence[Layer]], Sequence[str]]
+# Keras's own name of a class, where it is not the public one
+_INNER_NAMES = types.MappingProxyType({"GroupQueryAttention": "GroupedQueryAttention"})
 
 
 @dataclasses.dataclass(frozen=True)
@@ -49,7 +52,8 @@ def by_class(path: str, layers: Sequence[Layer]) -> list[str]:
     counts: dict[str, int] = {}
     groups = []
     for layer in layers:
-        name = snake_case(type(layer).keras_class_name or type(layer).__name__)
+        name = type(layer).keras_class_name or type(layer).__name__
+        name = snake_case(_INNER_NAMES.get(name, name))
         number = counts[name] = counts.get(name, -1) + 1
         groups.append(f"{name}_{number}" if number else name)
     return groups

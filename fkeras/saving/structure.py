@@ -58,7 +58,8 @@ def fill(
     found = {key: _fitted(place, read(place)) for key, place in wanted.items() if place.path}
     device = dict(zip(found, jax.device_put(list(found.values())), strict=True))
     skeleton = skeleton_of(model)
-    model = skeleton.join(tuple(device["weight", name] for name in skeleton.names))
+    # a weight that the configuration leaves out (use_bias=False) is None
+    model = skeleton.join(tuple(device.get(("weight", name)) for name in skeleton.names))
     if any(place.path is None for place in wanted.values()):
         state = model.init_state()  # what no file keeps begins as it always does
     return model, _with_arrays(state, device, ())
