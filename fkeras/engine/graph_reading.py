@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import collections
 import dataclasses
+import types
 from collections.abc import Mapping
 from typing import Any
 
@@ -32,6 +33,10 @@ from fkeras.engine.operators import _to_entry
 from fkeras.engine.serialization import deserialize
 
 _OPERATIONS = ("keras.src.ops.", "keras.ops.")
+# operations of Keras that are layers here
+_ACTIVATIONS = types.MappingProxyType(
+    {"ReLU": ("ReLU", {}), "Mish": ("Activation", {"activation": "mish"})}
+)
 
 
 @dataclasses.dataclass(frozen=True)
@@ -106,6 +111,10 @@ def _read_item(name: str, data: Mapping, custom_objects: Any) -> _Item:
     module = data.get("module")
     if isinstance(module, str) and f"{module}.".startswith(_OPERATIONS):
         return _read_operation(name, data, nodes)
+    if isinstance(module, str) and module.startswith("keras.src.activations"):
+        kind, more = _ACTIVATIONS.get(str(data.get("class_name")), ("", {}))
+        inner = {**expect(data.get("config") or {}, Mapping, where, "config"), **more}
+        data = {"module": "keras.layers", "class_name": kind, "config": inner}
     try:
         layer = deserialize(data, custom_objects)
     except FKerasError as error:
@@ -329,11 +338,11 @@ def _flat(value: Any) -> list[Any]:
 
 def _raise_cycle(missing: Mapping[Call, set[Call]]) -> None:
     """Tells of a circle among calls that wait for others."""
-    call, seen = next(iter(missing)), []
+    call, seen = next(iter(missing)), {}
     while call not in seen:
-        seen.append(call)
+        seen[call] = len(seen)
         call = min(missing[call])
-    circle = seen[seen.index(call) :]
+    circle = list(seen)[seen[call] :]
     chain = ", ".join(dict.fromkeys(name for name, _ in circle[:8]))
     raise FKerasError(
         f"{call[0]!r}, call {call[1]}: the calls of {chain} wait for one another, so they are part "

@@ -33,7 +33,14 @@ _OPERATIONS = ("ops", "ops.image", "ops.linalg", "ops.nn", "ops.numpy")
 # functions in those rooms that make or look up objects, and compute nothing
 _TOOLS = ("deserialize", "get", "resolve", "serialize")
 # Keras's public names of what lives elsewhere in its own tree, and its aliases
-_ALIASES = types.MappingProxyType({"Functional": "Model", "DTypePolicyMap": "DTypePolicy"})
+_POLICIES = ("AWQ", "Float", "GPTQ", "Int4", "Quantized", "QuantizedFloat8")
+_ALIASES = types.MappingProxyType(
+    {
+        "Functional": "Model",
+        "DTypePolicyMap": "DTypePolicy",
+        **{f"{kind}DTypePolicy": "DTypePolicy" for kind in _POLICIES},
+    }
+)
 
 
 def room(module: str | None) -> str | None:

@@ -45,6 +45,30 @@ class DTypePolicy(Configurable):
     keras_module: ClassVar[str] = "keras"
     name: str = option(convert=_policy_name)
 
+    @classmethod
+    def from_config(cls, config: Mapping[str, Any], custom_objects: Any = None) -> DTypePolicy:
+        """The policy that Keras's data holds, where it says one for all weights.
+
+        Raises:
+            ValueError: for a quantized policy, or a map of different ones by path.
+        """
+        if "mode" in config:
+            raise ValueError(
+                f"DTypePolicy: expected a policy of floating point numbers, received the quantized "
+                f"one {config['mode']!r:.40}. Save the model before it is quantized."
+            )
+        if "policy_map" not in config:
+            return cls(config.get("name") or "float32")
+        default = get_policy(config.get("default_policy"))
+        policies = config["policy_map"]
+        found = policies.values() if isinstance(policies, Mapping) else [policies]
+        if any(get_policy(policy) != default for policy in found):
+            raise ValueError(
+                "DTypePolicy: expected one policy, received a map of different ones by the paths "
+                "of weights. Give each layer its own dtype before the model is saved."
+            )
+        return default
+
     @property
     def variable_dtype(self) -> str:
         return "float32" if self.name.startswith("mixed_") else self.name
@@ -61,7 +85,8 @@ def get_policy(value: Any) -> DTypePolicy:
     if isinstance(value, DTypePolicy):
         return value
     if isinstance(value, Mapping):
-        return DTypePolicy(value["config"]["name"] if "config" in value else value["name"])
+        config = value.get("config", value)
+        return DTypePolicy.from_config(config if isinstance(config, Mapping) else {"name": config})
     return DTypePolicy(value)
 
 

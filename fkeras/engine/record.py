@@ -105,8 +105,16 @@ def infer(
 ) -> Inference:
     """What a call of `layer` returns for inputs of these specs."""
     weights = tuple(None if w is None else as_spec(w) for w in leaves_of(layer))
+    given = (weights, args, options, specs, masks, training)
+    if layer.name is not None:  # layers that differ by name alone share an inference
+        try:
+            found = _infer(skeleton_of(layer.replace(name=None)), *given)
+        except Exception:
+            found = None  # told below, with the name
+        if found is not None and not found.metrics:  # their names may hold the layer's
+            return found
     try:
-        return _infer(skeleton_of(layer), weights, args, options, specs, masks, training)
+        return _infer(skeleton_of(layer), *given)
     except Exception as error:
         names = [str(s) for s in specs]
         shapes = structure.draw(args, lambda i: names[i])
