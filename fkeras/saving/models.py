@@ -6,9 +6,12 @@ import os
 from collections.abc import Mapping
 from typing import Any
 
-from fkeras.saving import keras_file, sniffing
+from fkeras.saving import keras_file, legacy, sniffing
+from fkeras.saving.compiled import compiled_parts
 from fkeras.saving.errors import FileError
+from fkeras.saving.hdf5 import open_store
 from fkeras.saving.limits import Limits
+from fkeras.training import Trainer, TrainState
 
 
 def load_model(
@@ -50,11 +53,13 @@ def load_model(
     kind = content(path)
     if kind == "archive":
         return keras_file.read(path, custom_objects, limits)
-    raise FileError("no", file=os.fspath(path))
+    file = os.fspath(path)
+    with open_store(path, file, limits=limits) as store:
+        return legacy.load(store, file, custom_objects, limits)
 
 
 def content(path: Any) -> str:
-    """ "archive" or "hdf5": what a file holds by its first bytes.
+    """What a file holds by its first bytes: "archive" or "hdf5".
 
     Raises:
         FileError: for anything else.
@@ -72,7 +77,14 @@ def content(path: Any) -> str:
     )
 
 
-def save_model(path: Any, model: Any, state: Mapping[str, Any] | None = None) -> None:
+def save_model(
+    path: Any,
+    model: Any,
+    state: Mapping[str, Any] | None = None,
+    *,
+    trainer: Trainer | None = None,
+    run: TrainState | None = None,
+) -> None:
     """Writes a `.keras` file that Keras 3 opens, and that computes the same numbers there.
 
     The file is written beside its place and then renamed: at any moment the old one or the new one
@@ -83,10 +95,14 @@ def save_model(path: Any, model: Any, state: Mapping[str, Any] | None = None) ->
         path: where it shall be.
         model: a built `fk.Model` or `fk.Sequential`.
         state: its state.
+        trainer: what it is trained by; Keras then opens it compiled, and `load_training` too.
+        run: how far it was trained, for the optimizer's state; without it that of the beginning.
 
     Raises:
-        TypeError: for anything that is no model, or a configuration that JSON cannot hold.
-        ValueError: for a model without weights, or without the state that it needs.
+        TypeError: for anything that is no model, or a configuration that JSON cannot hold, such
+            as an optimizer of optax.
+        ValueError: for a model without weights, or without the state that it needs, and for a run
+            of another model or without its trainer.
         OSError: where the file cannot be written; what stood there still stands.
 
     Example:
@@ -97,4 +113,7 @@ def save_model(path: Any, model: Any, state: Mapping[str, Any] | None = None) ->
         >>> fk.load_model(path)[0] == model
         True
     """
-    keras_file.write(path, model, state)
+    if trainer is None and run is None:
+        keras_file.write(path, model, state)
+    else:
+        keras_file.write(path, model, state, *compiled_parts(trainer, run, model))
