@@ -72,7 +72,32 @@ _FORMATS = types.MappingProxyType(
 )
 #: keys without a meaning here, whatever they hold
 _SILENT = frozenset(
-    ["batch_input_shape", "input_shape", "input_dtype", "batch_size", "build_config", "build_input_shape", "consume_less", "fused", "renorm_clipping", "renorm_momentum", "weights", "quantization_config", "registered_name", "query_shape", "key_shape", "value_shape", "input_length", "output_mask", "experimental_autocast", "autocast", "shared_object_id", "keras_api", "module", "seed_generator"]
+    [
+        "batch_input_shape",
+        "input_shape",
+        "input_dtype",
+        "batch_size",
+        "build_config",
+        "build_input_shape",
+        "consume_less",
+        "fused",
+        "renorm_clipping",
+        "renorm_momentum",
+        "weights",
+        "quantization_config",
+        "registered_name",
+        "query_shape",
+        "key_shape",
+        "value_shape",
+        "input_length",
+        "output_mask",
+        "experimental_autocast",
+        "autocast",
+        "shared_object_id",
+        "keras_api",
+        "module",
+        "seed_generator",
+    ]
 )
 #: keys that no layer here has, and the values with which they change nothing
 _NEUTRAL: Mapping[str, tuple] = types.MappingProxyType(
@@ -149,7 +174,9 @@ def kept(
     for key, value in config.items():
         if key in fields:
             made[key] = value
-        elif (kind in _INHERITING and key in _INHERITED) or (key in _NEUTRAL and any(value is v or value == v for v in _NEUTRAL[key])):
+        elif (kind in _INHERITING and key in _INHERITED) or (
+            key in _NEUTRAL and any(value is v or value == v for v in _NEUTRAL[key])
+        ):
             continue
         elif value is not None:
             raise origin.error(

@@ -134,7 +134,17 @@ def _class(kind: str, made: dict[str, Any], source: str, origin: Origin) -> Any:
 
 
 _ABSTRACT = frozenset(
-    ["Optimizer", "BaseOptimizer", "OptimizerState", "OptimizerMap", "MultiOptimizer", "MultiOptimizerState", "LossScaleState", "LossScaleOptimizer", "ScheduleFreeAdamW"]
+    [
+        "Optimizer",
+        "BaseOptimizer",
+        "OptimizerState",
+        "OptimizerMap",
+        "MultiOptimizer",
+        "MultiOptimizerState",
+        "LossScaleState",
+        "LossScaleOptimizer",
+        "ScheduleFreeAdamW",
+    ]
 )
 
 

@@ -64,6 +64,8 @@ class Converter:
         limits: how many layers and calls a model may have.
         extra: functions that the converted configuration refers to by words of its own.
         orders: the names of the layers of each network in the file's order, by its path.
+        lambdas: the names of the Lambda layers for which the user gave something.
+        count: how many layers and calls there were so far.
     """
 
     origin: Origin
@@ -71,6 +73,7 @@ class Converter:
     limits: Limits
     extra: dict[str, Any] = dataclasses.field(default_factory=dict)
     orders: dict[tuple[str, ...], tuple[str, ...]] = dataclasses.field(default_factory=dict)
+    lambdas: set[str] = dataclasses.field(default_factory=set)
     count: int = 0
 
     def __post_init__(self) -> None:
@@ -79,7 +82,9 @@ class Converter:
     @property
     def all_objects(self) -> dict[str, Any]:
         """The user's objects and our own words."""
-        return {**self.extra, **self.custom_objects}
+        # a word for one Lambda alone would be taken for that word wherever it stands
+        mine = {k: v for k, v in self.custom_objects.items() if k not in self.lambdas}
+        return {**self.extra, **mine}
 
     def model(self, config: Any) -> dict[str, Any]:
         """The whole model.
@@ -135,6 +140,8 @@ class Converter:
             return self._input(config, name)
         if today == "Lambda":
             made = lambda_layer(config, name, origin, self.custom_objects, self.extra)
+            if name is not None:
+                self.lambdas.add(name)
             return _item("Lambda", made) if "function" in made else made
         cls = getattr(catalogue, today, None) if today in catalogue.__all__ else None
         if not (isinstance(cls, type) and issubclass(cls, Layer)) or today in _FOREIGN:
@@ -220,7 +227,7 @@ class Converter:
     # -- networks -----------------------------------------------------------------------------
 
     def _sequential(self, config: Any, name: str | None, path: tuple) -> dict[str, Any]:
-        origin, where = self.origin, self.origin.place(name)
+        where = self.origin.place(name)
         options: Mapping = config if isinstance(config, dict) else {}
         items = field(config, "layers", list, **where) if options else config
         made = [self.layer(item, (*path, _name_of(item) or "")) for item in items]

@@ -88,6 +88,16 @@ class Graph:
         check(node, (list, dict), "a call", **self.origin.place(layer))
         value = self._inputs(node, layer)
         kwargs = self._options(node, layer)
+        made = self._arguments(value, kwargs, kind, layer, constants)
+        if "training" in kwargs:  # what stood there was given by hand, unlike in Keras 3
+            made["training"] = check(
+                kwargs.pop("training"), bool, "'training'", **self.origin.place(layer)
+            )
+        return made
+
+    def _arguments(
+        self, value: Any, kwargs: dict[str, Any], kind: str, layer: str, constants: int
+    ) -> dict[str, Any]:
         if isinstance(value, dict) and "class_name" not in value:
             return {"args": [value], "kwargs": kwargs}
         tensors = value if isinstance(value, list) else [value]
@@ -97,7 +107,8 @@ class Graph:
             states = tensors[1 : len(tensors) - constants] if constants else tensors[1:]
             if constants:
                 kwargs["constants"] = tensors[len(tensors) - constants :]
-            return {"args": tensors[:1], "kwargs": {**kwargs, "initial_state": states}}
+            kwargs["initial_state"] = states
+            return {"args": tensors[:1], "kwargs": kwargs}
         if kind in _BY_POSITION:
             named = [kwargs.pop(n) for n in ("query", "value", "key") if n in kwargs]
             return {"args": [*tensors, *named], "kwargs": kwargs}
@@ -108,7 +119,7 @@ class Graph:
             return {str(k): self._inputs(v, layer) for k, v in node.items()}
         if _is_entry(node):
             if node[0] == _CONSTANT:
-                return node[2]
+                return _constant(node[2])
             return self.reference(node, layer)
         check(node, list, "a tensor of a call", **self.origin.place(layer))
         return [self._inputs(part, layer) for part in node]
@@ -149,6 +160,13 @@ class Graph:
             raise self.origin.error(f"a model without {what}. The file is damaged.")
         found = [self.ends(v, what) for v in value]
         return found[0] if len(found) == 1 else found
+
+
+def _constant(value: Any) -> Any:
+    """A number as it is, and lists of numbers as an array in Keras 3's form."""
+    if not isinstance(value, list):
+        return value
+    return {"class_name": "__numpy__", "config": {"value": value, "dtype": "float32"}}
 
 
 def _is_tensor(value: Any) -> bool:
