@@ -158,7 +158,8 @@ def from_configuration(
     arguments = {}
     for key, value in config.items():
         if key in names:
-            arguments[key] = _decode_field(value, custom_objects)
+            # a name is a name, though a function may go by it
+            arguments[key] = value if key == "name" else _decode_field(value, custom_objects)
         elif value is not None:
             raise ValueError(
                 f"{cls.__name__}.from_config: unknown key {key!r}.{suggest(key, names)} "

@@ -11,6 +11,8 @@ from fkeras.image.adjustments import Range, rescale
 from fkeras.image.layout import as_batch
 
 _BYTE = (0.0, 255.0)
+# more tiles than this are a mistake, or made to fill the memory
+_TILES = 1 << 10
 
 
 def count_levels(levels: jax.Array, bins: int) -> jax.Array:
@@ -115,6 +117,11 @@ def equalize_tiles(
     batch = rescale(batch.astype("float32"), value_range, _BYTE)
     height, width = batch.shape[1:3]
     rows, columns = tile_grid_size
+    if max(rows, columns) > _TILES:
+        raise ValueError(
+            f"equalize_tiles: expected at most {_TILES} tiles along an axis, received "
+            f"{rows} and {columns}. Give (8, 8)."
+        )
     tile = -(-height // rows), -(-width // columns)
     pads = (0, tile[0] * rows - height), (0, tile[1] * columns - width)
     levels = jnp.pad(jnp.clip(batch, *_BYTE).astype("int32"), ((0, 0), *pads, (0, 0)), "symmetric")

@@ -19,6 +19,9 @@ from fkeras.engine import InputSpec, Layer, align, option
 from fkeras.layers._arguments import data_format_name, integers, one_of
 from fkeras.layers._spatial import spatial_axes
 
+# more windows than this, and than cells, are a mistake, or made to fill the memory
+_WINDOWS = 1 << 14
+
 
 def adaptive_pool(
     x: jax.Array, output_size: Sequence[int], mode: str, data_format: str = "channels_last"
@@ -77,6 +80,11 @@ def _windows(size: Any, count: int) -> tuple[Any, Any]:
     NumPy where the size is known: the indices are constants of the program then.
     """
     known = isinstance(size, int)
+    if count > max(_WINDOWS, size if known else 0):
+        raise ValueError(
+            f"adaptive pooling: expected an output_size of at most {_WINDOWS}, or of the axis, "
+            f"received {count}. Use UpSampling or Resizing to enlarge an axis."
+        )
     xp = np if known else jnp
     index = xp.arange(count)
     start, stop = index * size // count, -(-(index + 1) * size // count)

@@ -23,6 +23,8 @@ from fkeras.layers.preprocessing.host import HostLayer, refuse_sparse
 
 MODES = ("int", "one_hot", "multi_hot", "count", "tf_idf")
 # what Keras writes beside the constructor's arguments
+# more shared indices than this are a mistake, or made to fill the memory
+_OOV = 1 << 20
 _WRITTEN = ("vocabulary_size", "has_input_vocabulary")
 
 
@@ -66,6 +68,11 @@ class LookupLayer(HostLayer):
         if self.pad_to_max_tokens and self.max_tokens is None:
             raise ValueError(
                 f"{self.where}: pad_to_max_tokens=True needs max_tokens, the size to pad to."
+            )
+        if self.num_oov_indices > _OOV:
+            raise ValueError(
+                f"{self.where}: num_oov_indices: expected at most {_OOV}, received "
+                f"{self.num_oov_indices}. Use layers.Hashing for so many."
             )
         if self.num_oov_indices < 0:
             raise ValueError(

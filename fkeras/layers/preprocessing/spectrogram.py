@@ -18,7 +18,17 @@ from fkeras.layers.convolution.depthwise import convolve_depthwise
 from fkeras.signal import stft
 
 _EPSILON = 1e-7
+# a matrix of more numbers than this is a mistake, or made to fill the memory
+_MATRIX = 1 << 26
 _MODES = ("log", "magnitude", "psd", "real", "imag", "angle", "stft")
+
+
+def _check_size(where: str, rows: int, fft_length: int) -> None:
+    if rows * (fft_length // 2 + 1) > _MATRIX:
+        raise ValueError(
+            f"{where}: expected at most {_MATRIX} numbers in the matrix of {rows} rows and "
+            f"fft_length={fft_length}. Give a shorter fft_length."
+        )
 
 
 def _optional(argument: str) -> Any:
@@ -91,6 +101,7 @@ class STFTSpectrogram(Layer):
                 f"{self.where}: expected an fft_length of {self.frame_length} or more, the "
                 f"frame_length, received {self.fft_length}. A frame must fit into the transform."
             )
+        _check_size(self.where, self.frame_length, self.fft_length or 2 * self.frame_length)
         self.real_kernel_initializer  # noqa: B018  (checks window and scaling)
 
     @property
@@ -256,6 +267,7 @@ class MelSpectrogram(Layer):
                 f"fft_length, received {self.sequence_length}. The window must fit into the "
                 "transform."
             )
+        _check_size(self.where, max(self.num_mel_bins, 16), self.fft_length)
 
     def call(self, x: jax.Array) -> jax.Array:
         x = x.astype(wide_dtype(jnp.dtype(self.policy.compute_dtype)))

@@ -155,7 +155,9 @@ class ConvLSTM(Recurrent):
         )
         if not self.use_bias or not self.unit_forget_bias:
             return made
-        forget = np.arange(4 * f) // f == 1
+        # of shapes alone, which may be of any size, no numbers are made
+        lanes = jnp.arange(4 * f) if isinstance(key, jax.core.Tracer) else np.arange(4 * f)
+        forget = lanes // f == 1
         return made.replace(bias=jnp.where(forget, 1.0, made.bias))
 
     def first_states(self, x: Any) -> list[jax.Array]:

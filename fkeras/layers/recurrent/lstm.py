@@ -84,7 +84,9 @@ def _build(layer: Any, key: jax.Array, x: Spec) -> Any:
     )
     if bias is None or not layer.unit_forget_bias:
         return made
-    forget = np.arange(4 * u) // u == 1
+    # of shapes alone, which may be of any size, no numbers are made
+    lanes = jnp.arange(4 * u) if isinstance(key, jax.core.Tracer) else np.arange(4 * u)
+    forget = lanes // u == 1
     return made.replace(bias=jnp.where(forget, 1.0, made.bias))
 
 
