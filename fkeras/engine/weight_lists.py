@@ -44,6 +44,18 @@ def _lookup(state: Mapping[str, Any], path: Path) -> Any:
     return state
 
 
+def weight_order(layer: Any) -> list[str]:
+    """The paths of a built layer's weights in Keras's order, which need not be that of its leaves.
+
+    Example:
+        >>> import jax, fkeras as fk
+        >>> model = fk.Sequential([fk.Input((3,)), fk.layers.Dense(2, name="dense")])
+        >>> weight_order(model.build(jax.random.key(0)))
+        ['dense/kernel', 'dense/bias']
+    """
+    return list(dict.fromkeys(place for _, place in _entries(layer, {}, "", ())))
+
+
 def get_weights(layer: Any, state: Mapping[str, Any] | None = None) -> list[np.ndarray]:
     """The layer's weights and state as NumPy arrays in Keras's order.
 

@@ -10,6 +10,7 @@ from fkeras.saving.errors import FileError
 from fkeras.saving.exporting import export, export_step
 from fkeras.saving.limits import Limits
 from fkeras.saving.models import load_model, save_model
+from fkeras.saving.trainings import load_training
 from fkeras.saving.weight_files import load_weights, save_weights
 
 __all__ = [
@@ -18,6 +19,7 @@ __all__ = [
     "export",
     "export_step",
     "load_model",
+    "load_training",
     "load_weights",
     "save_model",
     "save_weights",

@@ -176,11 +176,16 @@ def _taken(name: str, found: list) -> bool:
     return any(name == known for known, *_ in found)
 
 
+def _several(all_heads: tuple[Head, ...]) -> bool:
+    """Whether the losses of outputs are logged too: a single one is the loss."""
+    return sum(head.loss is not None for head in all_heads) > 1
+
+
 def init_metrics(all_heads: tuple[Head, ...], layer_metrics: tuple[str, ...]) -> dict[str, Any]:
     """Empty sums for the losses, the metrics and what layers report."""
     mean = {"total": jnp.zeros((), "float32"), "count": jnp.zeros((), "float32")}
     sums = {"loss": mean}
-    if len(all_heads) > 1:
+    if _several(all_heads):
         sums |= {f"{h.name}_loss": mean for h in all_heads if h.loss is not None}
     sums |= {name: metric.init(spec) for name, metric, spec in metric_names(all_heads)}
     sums |= {name: mean for name in layer_metrics if name not in sums}
@@ -228,7 +233,7 @@ def measure(
     )
     total = jnp.float32(0)
     sums: dict[str, Any] = {}
-    ordered = metric_names(all_heads)
+    ordered, several = metric_names(all_heads), _several(all_heads)
     rows = zip(all_heads, y_true, predictions, each_weight, masks, strict=True)
     for head, y, y_pred, weight, mask in rows:
         mask = _both(mask, valid)
@@ -238,7 +243,7 @@ def measure(
             loss = jnp.where(zero, jnp.zeros_like(numerator), numerator)
             loss = loss / jnp.where(zero, jnp.ones_like(denominator), denominator)
             total = total + head.weight * loss.astype("float32")
-            if len(all_heads) > 1:
+            if several:
                 sums[f"{head.name}_loss"] = _mean_state(loss, size)
         for metric, used in [
             *((m, None) for m in head.metrics),

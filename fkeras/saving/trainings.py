@@ -1,0 +1,109 @@
+"""`load_training`: what was compiled and how far it was trained, as a `Trainer` and its run."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Mapping
+from typing import Any
+
+import jax
+import numpy as np
+
+from fkeras.saving import keras_file
+from fkeras.saving.compiled import CONFIG, read_optimizer, read_trainer
+from fkeras.saving.errors import FileError, reading
+from fkeras.saving.hdf5 import Store, open_store
+from fkeras.saving.legacy import training as legacy
+from fkeras.saving.limits import Limits
+from fkeras.saving.models import content
+from fkeras.saving.strict_json import field
+from fkeras.training import Trainer, TrainState, checks, objective
+
+
+def load_training(
+    path: Any,
+    *,
+    custom_objects: Mapping[str, Any] | None = None,
+    limits: Limits | None = None,
+) -> tuple[Trainer, TrainState]:
+    """`(trainer, run)` of a model that was compiled when it was saved; the training goes on.
+
+    Optimizer, losses and metrics come as a `Trainer`; weights, state, the optimizer's own arrays,
+    its learning rate and the number of steps as a `TrainState`. The next steps on the same batches
+    are those that Keras would take. The key of the run, which draws the order of the rows and
+    what is dropped, is `jax.random.key(0)`: `run.replace(key=...)` gives it another.
+
+    Args:
+        path: a file of `save_model` or of Keras.
+        custom_objects: classes and functions of your own by the names that the file has for them,
+            losses and metrics among them.
+        limits: the greatest sizes that a file may ask for.
+
+    Raises:
+        FileNotFoundError: where there is no such file.
+        FileError: as `load_model`, and for a model that was never compiled, or an optimizer's
+            state that does not fit its weights.
+        ImportError: without h5py.
+
+    Example:
+        >>> import jax, pathlib, tempfile, numpy as np, fkeras as fk
+        >>> model = fk.Sequential([fk.Input((3,)), fk.layers.Dense(2)])
+        >>> trainer = fk.Trainer(fk.optimizers.Adam(), "mse")
+        >>> run = trainer.init(model, jax.random.key(0))
+        >>> run, _ = trainer.step(run, (np.ones((4, 3), "float32"), np.ones((4, 2), "float32")))
+        >>> path = pathlib.Path(tempfile.mkdtemp(), "m.keras")
+        >>> fk.save_model(path, run.model, run.state, trainer=trainer, run=run)
+        >>> again, resumed = fk.load_training(path)
+        >>> again == trainer, int(resumed.step)
+        (True, 1)
+    """
+    limits = limits or Limits()
+    if content(path) == "hdf5":
+        file = os.fspath(path)
+        with open_store(path, file, limits=limits) as store:
+            return legacy.load_training(store, file, custom_objects, limits)
+
+    def finish(
+        loaded: tuple[Any, Mapping], config: Mapping, store: Store
+    ) -> tuple[Trainer, TrainState]:
+        return _training(loaded, config, store, custom_objects, limits)
+
+    return keras_file.read(path, custom_objects, limits, finish)
+
+
+def _training(
+    loaded: tuple[Any, Mapping],
+    config: Mapping,
+    store: Store,
+    custom_objects: Mapping[str, Any] | None,
+    limits: Limits,
+) -> tuple[Trainer, TrainState]:
+    model, state = loaded
+    place = {"file": store.file, "member": CONFIG}
+    compiled = field(config, "compile_config", (dict, type(None)), None, **place)
+    trainer = read_trainer(compiled, custom_objects, store.file, store)
+    if trainer is None or not model.built:
+        word = "compiled" if trainer is None else "built"
+        raise FileError(
+            f"the model was never {word}, so there is no training to go on with. Open it with "
+            "model, state = fk.load_model(path), and train it with a Trainer of your own.",
+            **place,
+        )
+    with reading(store.file, f"{CONFIG}: compile_config"):
+        checks.require_loss(objective.heads(trainer, model))
+        sums = jax.eval_shape(lambda: objective.empty(trainer, model))
+        size = sum(leaf.size * leaf.dtype.itemsize for leaf in jax.tree.leaves(sums))
+        if size > limits.array_bytes:
+            raise FileError(
+                f"metrics whose sums take {size} bytes, expected at most {limits.array_bytes}. "
+                "If you trust the file, pass limits=fk.Limits(array_bytes=...)."
+            )
+        run = TrainState(
+            model=model,
+            state=state,
+            opt_state=(),
+            metrics=objective.empty(trainer, model),
+            step=np.zeros((), "int32"),
+            key=jax.random.key(0),
+        )
+    return trainer, read_optimizer(store, compiled, trainer, run)
