@@ -15,7 +15,7 @@ import numpy as np
 from fkeras.engine import Layer
 
 
-@dataclasses.dataclass(frozen=True)
+@dataclasses.dataclass(frozen=True, eq=False)
 class Case:
     """One configuration of one layer.
 

@@ -59,4 +59,8 @@ CASES = (
     ),
     Case(layers.ConvLSTM2D(2, 2, stateful=True), IMAGES, mask=MASK, keras=False),
     Case(layers.ConvLSTM3D(2, (1, 2, 2), data_format="channels_first"), ((2, 2, 2, 2, 3, 2),)),
+    Case(
+        layers.ConvLSTM3D(1, (2, 1, 2), padding="same", use_bias=False, return_sequences=True),
+        ((2, 2, 2, 2, 2, 1),),
+    ),
 )

@@ -34,8 +34,10 @@ CASES = (
     Case(layers.Identity(), ((2, 3),)),
     Case(layers.Identity(), ([(2, 3), (2, 4)],)),
     Case(layers.ActivityRegularization(l1=0.1, l2=0.2), ((4, 3),), keras=False),
+    Case(layers.ActivityRegularization(l2=0.3), ((2, 3, 4),), mask=(2, 3), keras=False),
     # a function of the user's own: loading needs custom_objects, in Keras another function
     Case(layers.Lambda(scaled_sum, arguments={"factor": 2.0}), ((2, 3),), keras=False),
+    Case(layers.Lambda(scaled_sum, (4,)), ((2, 4, 3),), keras=False),
     Case(layers.Embedding(7, 3), (("int32", (2, 5), 7),)),
     Case(layers.Embedding(7, 3, mask_zero=True), (("int32", (2, 5), 7),)),
     Case(

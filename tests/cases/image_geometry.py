@@ -19,6 +19,7 @@ CASES = (
     Case(layers.CenterCrop(2, 3), ((2, 5, 4, 2),)),
     Case(layers.CenterCrop(6, 3, data_format="channels_first"), ((2, 1, 4, 5),)),
     Case(layers.MaxNumBoundingBoxes(3), ((2, 2, 2, 1),)),
+    Case(layers.MaxNumBoundingBoxes(2, fill_value=-2), (("uint8", (2, 3, 2, 1), 256),)),
     Case(layers.RandomCrop(6, 4, seed=3), ((2, 3, 2, 2),), training=True),
     Case(layers.RandomCrop(2, 3), ((2, 5, 4, 2),), keras=False, training=True),
     Case(layers.RandomFlip(seed=1), ((3, 3, 2, 2),), keras=False, training=True),

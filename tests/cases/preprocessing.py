@@ -22,6 +22,7 @@ CASES = (
         ([("int32", (3, 1), 50), ("int32", (3, 1), 50)],),
         keras=False,
     ),
+    Case(layers.HashedCrossing(5), ([("int32", (4,), 50)] * 3,), keras=False),
     Case(
         layers.IntegerLookup(vocabulary=[3, 1, 5], mask_token=0, num_oov_indices=2),
         (("int32", (2, 4), 7),),

@@ -81,6 +81,10 @@ CASES = (
         layers.StackedRNNCells([layers.LSTMCell(4), layers.GRUCell(3)]),
         ((2, 3), [[(2, 4), (2, 4)], [(2, 3)]]),
     ),
+    Case(
+        layers.StackedRNNCells([layers.SimpleRNNCell(2, "relu"), layers.SimpleRNNCell(3)]),
+        ((2, 4), [[(2, 2)], [(2, 3)]]),
+    ),
     Case(layers.Bidirectional(layers.LSTM(4)), X, mask=MASK),
     Case(layers.Bidirectional(layers.LSTM(4, return_sequences=True)), X, mask=MASK),
     Case(layers.Bidirectional(layers.GRU(4, return_sequences=True), merge_mode="sum"), X),
