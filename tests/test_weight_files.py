@@ -266,3 +266,13 @@ def test_wrong_calls_say_what_to_do(tmp_path):
     fk.save_weights(tmp_path / "w.npz", MODEL, STATE)
     with pytest.raises(ValueError, match="needs to know the inputs"):
         fk.load_weights(tmp_path / "w.npz", fk.Sequential([layers.Dense(2)]))
+
+
+def test_weights_are_laid_out_as_those_they_replace(tmp_path):
+    mesh = jax.make_mesh((2,), ("data",), axis_types=(jax.sharding.AxisType.Auto,))
+    rows = jax.sharding.NamedSharding(mesh, jax.sharding.PartitionSpec("data"))
+    model = jax.tree.map(lambda w: jax.device_put(w, rows) if w.shape[0] == 4 else w, MODEL)
+    fk.save_weights(tmp_path / "w.npz", model, STATE)
+    loaded, _ = fk.load_weights(tmp_path / "w.npz", model, STATE)
+    assert loaded.layers["body"].kernel.sharding == rows
+    assert loaded == MODEL

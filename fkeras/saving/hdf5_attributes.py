@@ -14,6 +14,7 @@ from fkeras.saving.limits import Limits
 
 _HEAP = b"GCOL\x01"
 _STEP = 1 << 22
+_FEW = 4
 
 
 def read_attributes(item: Any, source: Any, size: int, limits: Limits) -> dict[str, Any]:
@@ -96,7 +97,8 @@ def _check_heap(name: str, number: int, source: Any, size: int, limits: Limits) 
     A string of no fixed length is a pointer into a heap, so that a list of n of them can ask for n
     times the longest string of the file.
     """
-    if number * size <= limits.attribute_bytes:
+    # a few strings are no larger than a few files; looking for heaps reads the whole file
+    if number <= _FEW or number * size <= limits.attribute_bytes:
         return
     longest = _longest_heap(source, size)
     if number * longest > 16 * limits.attribute_bytes and longest * 2 > limits.attribute_bytes // 8:

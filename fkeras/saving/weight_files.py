@@ -222,15 +222,17 @@ def _difference(
 
 def _read(taken: Mapping, source: Source) -> dict[tuple[str, str], jax.Array]:
     """The arrays on the device, in the dtypes of their places, laid out as what they replace."""
-    read, layouts = {}, {}
+    whole, split = {}, {}
     for key, (place, stored) in taken.items():
         with reading(source.file, source.member, place.name.rpartition("/")[0] or None):
             array = npz.viewed(stored.read(), place.value.dtype)
-        read[key] = array.astype(place.value.dtype, copy=False)
-        old = getattr(place.value, "sharding", None)
-        split = old is not None and len(old.device_set) > 1
-        layouts[key] = old if split else None
-    return {key: jax.device_put(array, layouts[key]) for key, array in read.items()}
+        array = array.astype(place.value.dtype, copy=False)
+        layout = getattr(place.value, "sharding", None)
+        if layout is not None and len(layout.device_set) > 1:
+            split[key] = jax.device_put(array, layout)
+        else:
+            whole[key] = array
+    return split | dict(zip(whole, jax.device_put(list(whole.values())), strict=True))
 
 
 def _with_arrays(state: Mapping[str, Any], arrays: Mapping[str, Any], at: str) -> dict[str, Any]:

@@ -127,6 +127,8 @@ def _groups(store: Store, skips: Skips) -> Groups:
 
     def groups(path: str, layers: Sequence[Layer]) -> Sequence[str]:
         kept = [layer for layer in layers if not (layer.name and skips(f"{layer.name}/kernel"))]
+        if len(kept) == len(layers):
+            return find(path, layers)
         noted = {
             store.attributes(f"{path}/{group}/vars").get("name"): group
             for group in store.groups(path)
@@ -134,7 +136,7 @@ def _groups(store: Store, skips: Skips) -> Groups:
         }
         names = [layer.name for layer in layers]
         known = kept and all(layer.name in noted for layer in kept)
-        if len(kept) == len(layers) or not known or len(set(names)) < len(names):
+        if not known or len(set(names)) < len(names):
             return find(path, layers)
         return [str(noted.get(name, f"{name} (skipped)")) for name in names]
 
