@@ -75,6 +75,7 @@ class NodeForm:
         parameters: the names of the function's parameters, in its order.
         fixed: those that the constructor takes; the call takes the others.
         variadic: the parameter that takes any number of arguments, or None.
+        nullable: those of the call that are null where they are not given.
 
     Example:
         >>> form = node_form(class_name="Sum")
@@ -88,6 +89,7 @@ class NodeForm:
     parameters: tuple[str, ...]
     fixed: tuple[str, ...]
     variadic: str | None = None
+    nullable: tuple[str, ...] = ()
 
 
 def node_form(*, class_name: str | None = None, op: str | None = None) -> NodeForm | None:

@@ -71,9 +71,11 @@ def split(form: NodeForm, args: Branch, options: Branch) -> SplitCall | None:
     kwargs = {name: value for name, value in values.items() if name not in form.fixed}
     order = _order(form, fixed, called, kwargs)
     layout = (tuple(by_position), tuple(given))
-    return SplitCall(
-        fixed, tuple(called), kwargs, None if _layout(form, order) == layout else layout
-    )
+    told = None if _layout(form, order) == layout else layout
+    if any(value is None and name in form.nullable for name, value in kwargs.items()):
+        told = layout
+    kwargs |= {name: None for name in form.nullable if name not in order}
+    return SplitCall(fixed, tuple(called), kwargs, told)
 
 
 def _order(form: NodeForm, fixed: Mapping, args: Sequence[Any], kwargs: Mapping) -> tuple[str, ...]:
@@ -112,6 +114,10 @@ def joined(
     """
     # what the constructor of some version has besides, and is not used
     fixed = {k: v for k, v in fixed.items() if k in form.fixed or v not in (None, False)}
+    named = layout if isinstance(layout, list) else []
+    kept = [name for part in named if isinstance(part, list) for name in part]
+    absent = [k for k in form.nullable if kwargs.get(k, 0) is None and k not in kept]
+    kwargs = {k: v for k, v in kwargs.items() if k not in absent}
     order = _order(form, fixed, args, kwargs)
     called = [name for name in form.parameters if name not in form.fixed]
     if (len(args) > len(called) and not form.variadic) or len(set(order)) < len(order):

@@ -2,9 +2,10 @@
 
 A call `fk.ops.sum(x, axis=1)` is a layer "Sum" there, whose constructor holds `axis` and whose call
 takes `x`. The table has a row for each signature: Keras's module, the parameters in the order in
-which the function takes them, and the classes. `axis=` goes to the constructor, `x` to the call,
-`*operands` are any number of arguments of the call, and `**` are names that some version had
-besides. The operation's name is the class's in lower case where none follows it after a colon.
+which the function takes them, and the classes. `axis=` goes to the constructor, `x` to the call, `scale?`
+too, and is null there where it is not given; `*operands` are any number of arguments of the call,
+and `**` are names that some version had besides. The operation's name is the class's in lower case
+where none follows it after a colon.
 """
 
 from __future__ import annotations
@@ -104,7 +105,7 @@ _ROWS = (
     ("math", "x k= sorted=", "TopK"),
     ("nn", "inputs output_size= data_format=", "AdaptiveAveragePool AdaptiveMaxPool"),
     ("nn", "inputs pool_size= strides= padding= data_format=", "AveragePool MaxPool"),
-    ("nn", "x mean variance axis= offset scale epsilon=", "BatchNorm:batch_normalization"),
+    ("nn", "x mean variance axis= offset? scale? epsilon=", "BatchNorm:batch_normalization"),
     ("nn", "target output from_logits=", "BinaryCrossentropy"),
     (
         "nn",
@@ -140,7 +141,7 @@ _ROWS = (
         "HardSigmoid HardSilu HardTanh LogSigmoid Relu Relu6 Selu Sigmoid Silu Softplus "
         "Softsign SparsePlus SparseSigmoid TanhShrink",
     ),
-    ("nn", "x gamma beta axis= epsilon= **", "LayerNorm:layer_normalization"),
+    ("nn", "x gamma? beta? axis= epsilon= **", "LayerNorm:layer_normalization"),
     ("nn", "x negative_slope=", "LeakyRelu"),
     ("nn", "x axes= keepdims= synchronized=", "Moments"),
     ("nn", "inputs num_classes= axis= dtype= sparse= **", "MultiHot"),
@@ -148,7 +149,7 @@ _ROWS = (
     ("nn", "x num_classes= axis= dtype= sparse=", "OneHot"),
     ("nn", "x1 x2 max_val=", "PSNR"),
     ("nn", "abs_ angle", "Polar"),
-    ("nn", "x scale axis= epsilon=", "RMSNorm:rms_normalization"),
+    ("nn", "x scale? axis= epsilon=", "RMSNorm:rms_normalization"),
     (
         "nn",
         "inputs depthwise_kernel pointwise_kernel strides= padding= data_format= dilation_rate=",
@@ -242,7 +243,7 @@ _ROWS = (
     ),
     ("numpy", "indices shape=", "UnravelIndex"),
     ("numpy", "x N= increasing=", "Vander"),
-    ("numpy", "condition x1 x2", "Where"),
+    ("numpy", "condition x1? x2?", "Where"),
 )
 # what a graph holds under names that are plain functions in fk.ops
 RECORDED = types.MappingProxyType(
@@ -254,7 +255,8 @@ def _forms(rows: Iterable[tuple[str, str, str]]) -> Iterator[tuple[bool, NodeFor
     """`(whether the operation has another name than the class, form)` for each class."""
     for module, signature, classes in rows:
         words = [w for w in signature.split() if w != "**"]
-        names = tuple(w.strip("*=") for w in words)
+        names = tuple(w.strip("*=?") for w in words)
+        nullable = tuple(w.strip("?") for w in words if w.endswith("?"))
         fixed = tuple(w.strip("=") for w in words if w.endswith("="))
         variadic = next((w[1:] for w in words if w.startswith("*")), None)
         for entry in classes.split():
@@ -262,7 +264,7 @@ def _forms(rows: Iterable[tuple[str, str, str]]) -> Iterator[tuple[bool, NodeFor
             op_name = op or snake_case(class_name)
             op_name = f"image.{op_name}" if module == "image" else op_name
             home = f"keras.src.ops.{module}"
-            yield bool(op), NodeForm(home, class_name, op_name, names, fixed, variadic)
+            yield bool(op), NodeForm(home, class_name, op_name, names, fixed, variadic, nullable)
 
 
 def _by_class() -> Mapping[str, NodeForm]:
