@@ -29,8 +29,8 @@ def _word(name: str, *words: str) -> Any:
 
 
 def _at_least_two(value: int) -> int:
-    if value < 2:
-        raise ValueError(f"num_thresholds: expected 2 or more, received {value}.")
+    if not 2 <= value <= 1 << 20:
+        raise ValueError(f"num_thresholds: expected 2 to {1 << 20}, received {value}.")
     return value
 
 

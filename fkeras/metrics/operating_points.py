@@ -26,6 +26,8 @@ def _rate(name: str) -> Any:
 def _number(value: Any) -> int:
     if isinstance(value, bool) or not isinstance(value, int) or value < 1:
         raise ValueError(f"num_thresholds: expected a whole number above 0, received {value!r}.")
+    if value > 1 << 20:
+        raise ValueError(f"num_thresholds: expected at most {1 << 20}, received {value}.")
     return value
 
 
