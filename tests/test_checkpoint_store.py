@@ -592,7 +592,6 @@ HARNESS = """
     from fkeras.training.checkpoint import Checkpoint, CheckpointError, open_store, restore
     import orbax.checkpoint
 
-    folder = sys.argv[1]
     warnings.simplefilter("error")
     warnings.simplefilter("ignore", DeprecationWarning)  # of os.fork beside NumPy's threads
 
@@ -733,33 +732,58 @@ FULL = """
 """
 
 
-def child(program, folder):
-    code = textwrap.dedent(HARNESS) + textwrap.dedent(program)
+EACH = """
+    def run(program):
+        for number, name in ((1, ".out"), (2, ".err")):
+            os.dup2(os.open(folder + name, os.O_CREAT | os.O_WRONLY, 0o600), number)
+        exec(program, globals())
+        sys.stdout.flush()
+
+    for name, program in programs.items():
+        folder = os.path.join(sys.argv[1], name)
+        os.mkdir(folder)
+        os.waitpid(forked(lambda: run(program)), 0)
+"""
+
+
+@pytest.fixture(scope="module")
+def printed(tmp_path_factory):
+    """What a program printed: each is a child of one process, which has imported all."""
+    home = tmp_path_factory.mktemp("programs")
+    programs = {"kills": KILLS, "orphan": ORPHAN, "full": FULL}
+    programs = {name: textwrap.dedent(program) for name, program in programs.items()}
+    code = f"{textwrap.dedent(HARNESS)}\nprograms = {programs!r}\n{textwrap.dedent(EACH)}"
     done = subprocess.run(
-        [sys.executable, "-c", code, str(folder)],
+        [sys.executable, "-c", code, str(home)],
         capture_output=True,
         text=True,
-        timeout=120,
+        timeout=240,
         cwd=ROOT,
         env={**os.environ, "PYTHONPATH": str(ROOT), "JAX_PLATFORMS": "cpu", "XLA_FLAGS": ""},
     )
     assert done.returncode == 0, done.stdout + done.stderr[-4000:]
-    assert "absl" not in done.stderr  # no rubbish of the libraries on the screen
-    return done.stdout.split()
+
+    def of(name):
+        told = done.stderr + (home / f"{name}.err").read_text()
+        assert "Traceback" not in told, told[-4000:]
+        assert "absl" not in told  # no rubbish of the libraries on the screen
+        return (home / f"{name}.out").read_text().split()
+
+    return of
 
 
-def test_killed_30_times_in_the_middle_of_saves(tmp_path):
-    least, inside = map(int, child(KILLS, tmp_path))
+def test_killed_30_times_in_the_middle_of_saves(printed):
+    least, inside = map(int, printed("kills"))
     assert least > 10
     assert inside > 10
 
 
-def test_the_lock_of_a_killed_run_is_free_though_its_children_live(tmp_path):
-    assert child(ORPHAN, tmp_path) == ["free"]
+def test_the_lock_of_a_killed_run_is_free_though_its_children_live(printed):
+    assert printed("orphan") == ["free"]
 
 
-def test_a_real_limit_of_the_system_is_told_as_no_room(tmp_path):
-    assert child(FULL, tmp_path) == ["went", "on"]
+def test_a_real_limit_of_the_system_is_told_as_no_room(printed):
+    assert printed("full") == ["went", "on"]
 
 
 # the plan

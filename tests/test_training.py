@@ -223,19 +223,24 @@ def test_frozen_weights_stay_bit_equal_and_cost_no_optimizer_memory():
     assert (4, 6) not in slots
 
 
+def two_layers():
+    x = fk.Input((4,))
+    return fk.Model(x, layers.Dense(3, "softmax", name="out")(layers.Dense(6, "relu")(x)))
+
+
 @pytest.mark.parametrize(
-    "optimizer",
+    ("optimizer", "model"),
     [
-        "adam",
-        "sgd",
-        fk.optimizers.SGD(0.1, momentum=0.9),
-        optax.chain(optax.clip(1.0), optax.sgd(0.1, momentum=0.9)),
+        ("adam", classifier),
+        ("sgd", two_layers),
+        (fk.optimizers.SGD(0.1, momentum=0.9), two_layers),
+        (optax.chain(optax.clip(1.0), optax.sgd(0.1, momentum=0.9)), two_layers),
     ],
     ids=["adam", "sgd", "momentum", "optax"],
 )
-def test_freezing_in_the_middle_of_a_run_keeps_the_optimizer_of_what_is_trained(optimizer):
+def test_freezing_in_the_middle_of_a_run_keeps_the_optimizer_of_what_is_trained(optimizer, model):
     trainer = fk.Trainer(optimizer, "sparse_categorical_crossentropy")
-    run, _ = trainer.fit(trainer.init(classifier(), KEY), X, Y, batch_size=25, verbose=0)
+    run, _ = trainer.fit(trainer.init(model(), KEY), X, Y, batch_size=25, verbose=0)
     frozen = run.replace(model=fk.freeze(run.model, "dense"))
     stepped, _ = trainer.step(frozen, (X, Y))
     fitted, _ = trainer.fit(frozen, X, Y, batch_size=50, shuffle=False, verbose=0)
