@@ -1,0 +1,396 @@
+"""Graphs as Keras's JSON, both ways: pins, masks, options, structures, shared and nested layers."""
+
+import inspect
+import json
+
+import jax
+import numpy as np
+import pytest
+from keras_oracle import keras, keras_rules
+
+import fkeras as fk
+from fkeras import layers
+
+X = np.linspace(-1, 1, 3 * 4, dtype="float32").reshape(3, 4)
+IDS = np.array([[1, 2, 3, 0, 0], [4, 1, 0, 0, 0]], "int32")
+
+
+def through_json(config):
+    return json.loads(json.dumps(config))
+
+
+def keras_json(build):
+    """What Keras writes for the model that `build` makes."""
+    with keras_rules():
+        model = build(keras)
+        return model, through_json(model.get_config())
+
+
+def item(config, name):
+    return next(entry for entry in config["layers"] if entry["name"] == name)
+
+
+def pins(model):
+    return {call.layer: call.training for call in model.graph.calls if call.training is not None}
+
+
+def check_both_ways(build, *arrays, custom_objects=None):
+    """The model goes to JSON and back in each direction, and all compute the same numbers."""
+    theirs, data = keras_json(build)
+    read = fk.Model.from_config(data, custom_objects)
+    written = through_json(read.get_config())
+    assert fk.Model.from_config(written, custom_objects) == read
+    ours = build(fk)
+    own = through_json(ours.get_config())
+    assert fk.Model.from_config(own, custom_objects) == ours
+    assert json.dumps(fk.Model.from_config(own, custom_objects).get_config()) == json.dumps(own)
+    read = read.build(jax.random.key(0))
+    state = read.init_state()
+    weights = read.get_weights(state)
+    inputs = arrays[0] if len(arrays) == 1 else list(arrays)
+    with keras_rules():
+        keras.Model.from_config(written)
+        models = [theirs, keras.Model.from_config(own)]
+        for model in models:
+            model.set_weights(weights)
+        expected = [jax.tree.leaves(model(inputs)) for model in models]
+    found = [jax.tree.leaves(read.apply(inputs, state=state).value)]
+    again, state = ours.build(jax.random.key(1)).set_weights(weights, state)
+    found.append(jax.tree.leaves(again.apply(inputs, state=state).value))
+    for values in (*expected[1:], *found):
+        for a, b in zip(values, expected[0], strict=True):
+            np.testing.assert_allclose(a, b, rtol=1e-5, atol=1e-6)
+    return read
+
+
+# -- pins -----------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("name", layers.__all__)
+def test_the_default_of_training_and_the_names_of_inputs_are_keras_s(name):
+    ours, theirs = getattr(layers, name), getattr(keras.layers, name, None)
+    if theirs is None or not inspect.isclass(ours) or not issubclass(ours, fk.Layer):
+        return
+    found = inspect.signature(theirs.call).parameters
+    if "training" in found:
+        assert ours.training_default is found["training"].default
+    required = [
+        p.name
+        for p in list(found.values())[1:]
+        if p.default is p.empty and p.kind is p.POSITIONAL_OR_KEYWORD
+    ]
+    optional = ("key",)  # which Keras takes from the value where it is not given
+    expected = [n for n in ours.call_names if n not in optional]
+    assert not required or required == expected[: len(required)] == expected
+
+
+def pinned(k):
+    x = k.Input((4,), name="x")
+    each = [
+        k.layers.Dropout(0.5, name="free")(x),
+        k.layers.Dropout(0.5, name="on")(x, training=True),
+        k.layers.BatchNormalization(name="norm")(x),
+        k.layers.BatchNormalization(name="still")(x, training=False),
+        k.layers.BatchNormalization(name="moving")(x, training=True),
+        k.layers.Rescaling(2.0, name="rescaling")(x),
+    ]
+    inner = k.Model(x2 := k.Input((4,)), k.layers.BatchNormalization(name="bn")(x2), name="inner")
+    return k.Model(x, [*each, inner(x), inner(x, training=False)])
+
+
+def test_a_default_of_keras_is_no_pin_and_any_other_value_is():
+    model, data = keras_json(pinned)
+    assert item(data, "free")["inbound_nodes"][0]["kwargs"] == {"training": False}
+    read = fk.Model.from_config(data)
+    ours = pinned(fk)
+    assert pins(read) == pins(ours) == {"on": True, "still": False, "moving": True, "inner": False}
+    written = through_json(ours.get_config())
+    with keras_rules():
+        again = through_json(keras.Model.from_config(through_json(written)).get_config())
+    for name in ("free", "on", "norm", "still", "moving"):
+        nodes = [item(c, name)["inbound_nodes"][0]["kwargs"] for c in (again, data)]
+        assert nodes[0] == nodes[1]
+    assert fk.Model.from_config(written) == ours
+
+
+def test_a_pin_to_the_default_is_kept_beside_what_keras_reads():
+    x = fk.Input((4,), name="x")
+    y = layers.Dropout(0.5, name="drop")(x, training=False)
+    model = fk.Model(
+        x, layers.RandomFlip(name="flip")(fk.ops.reshape(y, (-1, 2, 2, 1)), training=True)
+    )
+    config = through_json(model.get_config())
+    node = item(config, "drop")["inbound_nodes"][0]
+    assert node["training"] is node["kwargs"]["training"] is False
+    assert pins(fk.Model.from_config(config)) == {"drop": False, "flip": True}
+    with keras_rules():
+        assert "training" not in item(
+            keras.Model.from_config(through_json(config)).get_config(), "drop"
+        )
+    del node["training"]  # as Keras writes it
+    assert pins(fk.Model.from_config(config)) == {"flip": True}
+
+
+def test_a_pin_wins_over_the_call():
+    x = fk.Input((4,), name="x")
+    model = fk.Model(x, layers.Dropout(0.5, name="drop")(x, training=True))
+    again = fk.Model.from_config(through_json(model.get_config()))
+    out = again.apply(X, training=False, key=jax.random.key(0)).value
+    assert (np.asarray(out) == 0).any()
+
+
+class Mine(fk.Layer):
+    def forward(self, context, x):
+        return fk.Output(x * (2.0 if context.training else 1.0))
+
+
+def test_a_layer_of_the_user_s_own_has_the_usual_default():
+    x = fk.Input((4,), name="x")
+    data = through_json(fk.Model(x, Mine(name="mine")(x)).get_config())
+    for stored, pin in ((False, None), (None, None), (True, True)):
+        item(data, "mine")["inbound_nodes"][0]["kwargs"] = {"training": stored}
+        assert pins(fk.Model.from_config(data, {"Mine": Mine})).get("mine") is pin
+    model = fk.Model(x, Mine(name="mine")(x, training=False))
+    assert fk.Model.from_config(through_json(model.get_config()), {"Mine": Mine}) == model
+
+
+# -- masks and options ----------------------------------------------------------------------------
+
+
+def masked(k):
+    L = k.layers
+    ids = k.Input((5,), dtype="int32", name="ids")
+    e = L.Embedding(7, 4, mask_zero=True, name="e")(ids)
+    both = L.Bidirectional(L.GRU(3, return_sequences=True, name="gru"), name="both")(e)
+    last, h, c = L.LSTM(6, return_state=True, name="st")(both)
+    seeded = L.LSTM(6, name="seeded")(both, initial_state=[h, c], mask=k.ops.not_equal(ids, 1))
+    short = L.GRU(2, name="short")(both)
+    attended = L.Attention(name="attention")([both, both], return_attention_scores=True)[1]
+    return k.Model(ids, [last, seeded, short, attended])
+
+
+def test_masks_and_initial_states():
+    _, data = keras_json(masked)
+    # Keras holds the mask as a tensor of its own
+    assert (
+        item(data, "st")["inbound_nodes"][0]["kwargs"]["mask"]["class_name"] == "__keras_tensor__"
+    )
+    check_both_ways(masked, IDS)
+
+
+def attention(k):
+    L = k.layers
+    x = k.Input((3, 4), batch_size=2, name="x")
+    y = k.Input((5, 4), batch_size=2, name="y")
+    mask = k.Input((3, 5), batch_size=2, name="mask", dtype="bool")
+    one = L.MultiHeadAttention(2, 2, name="one")(x, y, y * 2.0, attention_mask=mask)
+    two = L.MultiHeadAttention(2, 2, name="two")(x, y, return_attention_scores=True)
+    three = L.MultiHeadAttention(2, 2, name="three")(x, x, use_causal_mask=True)
+    return k.Model([x, y, mask], [one, two, three])
+
+
+def test_options_of_attention():
+    rng = np.random.default_rng(0)
+    x, y = rng.random((2, 3, 4), "float32"), rng.random((2, 5, 4), "float32")
+    check_both_ways(attention, x, y, np.arange(30).reshape(2, 3, 5) % 3 > 0)
+
+
+def test_inputs_by_name_are_those_by_position():
+    def named(k):
+        x, y = k.Input((3, 4), name="x"), k.Input((5, 4), name="y")
+        out = k.layers.MultiHeadAttention(2, 2, name="a")(query=x, value=y, key=y)
+        return k.Model([x, y], k.layers.Dense(2, name="d")(inputs=out))
+
+    _, data = keras_json(named)
+    read = fk.Model.from_config(data)
+    assert [len(call.inputs) for call in read.graph.calls] == [0, 0, 3, 1]
+    assert not any(call.options.keys for call in read.graph.calls if not call.is_input)
+
+
+def test_a_mask_of_none_that_was_given_is_kept():
+    ids = fk.Input((5,), dtype="int32", name="ids")
+    e = layers.Embedding(7, 4, mask_zero=True, name="e")(ids)
+    model = fk.Model(ids, [layers.GRU(2, name="a")(e, mask=None), layers.GRU(2, name="b")(e)])
+    config = through_json(model.get_config())
+    assert "mask" not in item(config, "a")["inbound_nodes"][0]["kwargs"]
+    assert fk.Model.from_config(config) == model
+    # as Keras writes it, null says nothing
+    item(config, "b")["inbound_nodes"][0]["kwargs"]["mask"] = None
+    assert fk.Model.from_config(config) == model
+
+
+class Mix(fk.Layer):
+    def call(self, tree, scale=1.0, parts=()):
+        return {"a": sum(jax.tree.leaves(tree)) * scale, "b": sum(parts) * 1.0}
+
+
+def test_nested_arguments_and_constants_are_kept():
+    x, y = fk.Input((4,), name="x"), fk.Input((4,), name="y")
+    tree = {"left": [x, (y, x)], "right": {"deep": (y,)}}
+    constant = np.arange(4, dtype="float32")[None]
+    out = Mix(name="mix")(tree, constant, parts=(x, y, [2.0, 3.0][0]))
+    model = fk.Model((x, {"y": y}), ([out["b"]], out))
+    config = through_json(model.get_config())
+    assert "__tuple__" not in json.dumps(config)
+    again = fk.Model.from_config(config, {"Mix": Mix})
+    assert again == model
+    item(config, "mix")["inbound_nodes"][0]["args"][1] = {
+        "class_name": "__tensor__",
+        "config": {"value": constant.tolist(), "dtype": "float32"},
+    }
+    assert fk.Model.from_config(config, {"Mix": Mix}) == model
+
+
+# -- structures -----------------------------------------------------------------------------------
+
+
+def _two(k):
+    x, y = k.Input((4,), name="x"), k.Input((4,), name="y")
+    return x, y, k.layers.Dense(2, name="d")(x), k.layers.Dense(2, name="e")(y)
+
+
+STRUCTURES = {
+    "single": lambda x, y, a, b: (x, a),
+    "a list of one": lambda x, y, a, b: ([x], [a]),
+    "lists": lambda x, y, a, b: ([x, y], [b, a]),
+    "tuples": lambda x, y, a, b: ((x, y), (a, b)),
+    "dictionaries": lambda x, y, a, b: ({"y": y, "x": x}, {"two": b, "one": a}),
+    "nested": lambda x, y, a, b: ([x, {"y": y}], {"one": [a, (b, a)], "two": a}),
+    "an input that is an output": lambda x, y, a, b: ([x, y], [x, b]),
+    "one tensor twice": lambda x, y, a, b: (x, [a, a]),
+    "an unused input": lambda x, y, a, b: ([y, x], a),
+}
+
+
+@pytest.mark.parametrize("name", STRUCTURES)
+def test_structures_of_inputs_and_outputs(name):
+    def build(k):
+        inputs, outputs = STRUCTURES[name](*_two(k))
+        return k.Model(inputs, outputs, name="m")
+
+    theirs, data = keras_json(build)
+    ours = build(fk)
+    read = fk.Model.from_config(data)
+    written = through_json(ours.get_config())
+    for key in ("input_layers", "output_layers"):
+        assert written[key] == data[key]
+    assert [entry["name"] for entry in written["layers"]] == [e["name"] for e in data["layers"]]
+    assert fk.Model.from_config(written) == ours
+    with keras_rules():
+        back = keras.Model.from_config(through_json(written))
+        kept = jax.tree.structure(jax.tree.map(lambda t: 0, theirs.input))
+        assert jax.tree.structure(jax.tree.map(lambda t: 0, back.input)) == kept or name == "tuples"
+    if name in ("single", "lists", "dictionaries", "one tensor twice"):
+        assert read == ours
+    if name == "a list of one":  # as a model of Keras returns it
+        assert read.outputs.shape == (None, 2)
+        assert isinstance(ours.outputs, list)
+
+
+@pytest.mark.parametrize("batch", [None, 8])
+def test_input_layers(batch):
+    def build(k):
+        x = k.Input(batch_shape=(batch, None, 3), name="x", dtype="float16")
+        return k.Model(x, k.layers.Dense(2, name="d")(x))
+
+    _, data = keras_json(build)
+    assert fk.Model.from_config(data).inputs.shape == (batch, None, 3)
+    entry = item(data, "x")["config"]
+    for flag in ("sparse", "ragged", "optional"):
+        entry[flag] = True
+        fk.Model.from_config(data)
+    with keras_rules():
+        tensor = keras.Input(tensor=keras.KerasTensor((2, 3), name="t"), name="given")
+        model = keras.Model(tensor, keras.layers.Dense(2)(tensor))
+    assert fk.Model.from_config(through_json(model.get_config())).inputs.shape == (2, 3)
+
+
+# -- shared and nested ----------------------------------------------------------------------------
+
+
+def shared(k):
+    L = k.layers
+    x, y = k.Input((4,), name="x"), k.Input((4,), name="y")
+    dense = L.Dense(4, name="dense")
+    dense(k.Input((4,), name="elsewhere"))  # a call that is not of this model
+    a = dense(x)
+    dense(a)  # nor this
+    b = dense(L.Activation("relu", name="act")(dense(y)))
+    i, j = k.Input((4,), name="i"), k.Input((4,), name="j")
+    inner = k.Model(
+        [i, j], [L.Add(name="add")([dense(i), j]), L.Dense(4, name="own")(j)], name="inner"
+    )
+    first, second = inner([a, b])
+    inner([second, second])
+    third = inner([second, first])[1]
+    chain = k.Sequential([k.Input((4,), name="s"), L.Dense(3, name="head")], name="chain")
+    mapped = k.Model({"p": i}, {"q": L.Dense(4, name="inside")(i)}, name="mapped")
+    return k.Model([x, y], [chain(third), chain(a), inner([third, a])[0], mapped({"p": a})["q"]])
+
+
+def test_shared_and_nested_layers():
+    theirs, data = keras_json(shared)
+    read = fk.Model.from_config(data)
+    ours = shared(fk)
+    assert list(ours.layers) == list(read.layers) == [layer.name for layer in theirs.layers]
+    written = through_json(ours.get_config())
+    assert fk.Model.from_config(written) == ours
+    for name in ("dense", "inner", "chain"):
+        found, expected = (
+            [n["args"] for n in item(c, name)["inbound_nodes"]] for c in (written, data)
+        )
+        assert found == expected
+    assert written["output_layers"] == data["output_layers"]
+    with keras_rules():
+        back = keras.Model.from_config(through_json(written))
+        again = through_json(back.get_config())
+    assert again["output_layers"] == data["output_layers"]
+    built = read.build(jax.random.key(0))
+    weights = {name: layer.get_weights() for name, layer in built.layers.items()}
+    with keras_rules():
+        for model in (theirs, back):
+            for layer in model.layers:
+                if weights[layer.name]:
+                    layer.set_weights(weights[layer.name])
+        # the layer that stands in the inner model too is another one in every file
+        inner = [model.get_layer("inner") for model in (theirs, back)]
+        outer = weights["dense"]
+        for model in inner:
+            model.get_layer("dense").set_weights(outer)
+        expected = [[np.asarray(v) for v in model([X, X * 2])] for model in (theirs, back)]
+    kernel, bias = outer
+    nested = built.layers["inner"]
+    dense = nested.layers["dense"].replace(kernel=kernel, bias=bias)
+    nested = nested.replace(layers={**nested.layers, "dense": dense})
+    built = built.replace(layers={**built.layers, "inner": nested})
+    found = [np.asarray(v) for v in built([X, X * 2])]
+    for values in (expected[1], found):
+        for a, b in zip(values, expected[0], strict=True):
+            np.testing.assert_allclose(a, b, rtol=1e-5, atol=1e-6)
+
+
+def test_policies_and_other_keys_of_keras():
+    with keras_rules():
+        x = keras.Input((4,), name="x")
+        mapped = keras.dtype_policies.DTypePolicyMap()
+        y = keras.layers.Dense(2, name="a", dtype=mapped)(x)
+        y = keras.layers.Dense(2, name="b", dtype="mixed_bfloat16")(y)
+        data = through_json(keras.Model(x, y).get_config())
+    entry = item(data, "b")
+    entry |= {
+        "build_config": {"input_shape": [None, 2]},
+        "compile_config": {},
+        "shared_object_id": 7,
+    }
+    read = fk.Model.from_config(data)
+    assert [read.layers[n].dtype.name for n in "ab"] == ["float32", "mixed_bfloat16"]
+    for name, config in (
+        ("QuantizedDTypePolicy", {"mode": "int8", "source_name": "float32"}),
+        ("DTypePolicyMap", {"default_policy": None, "policy_map": {"b": "float16"}}),
+    ):
+        entry["config"]["dtype"] = {
+            **{"module": "keras.dtype_policies", "class_name": name},
+            **{"config": config, "registered_name": None},
+        }
+        with pytest.raises(fk.FKerasError, match=r"'b'.*expected.*policy"):
+            fk.Model.from_config(data)
