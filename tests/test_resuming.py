@@ -1,11 +1,10 @@
 """Saved trainings: killed, told to end, resumed bit for bit; what does not fit is told."""
 
+import json
 import os
 import pathlib
-import signal
 import subprocess
 import sys
-import time
 
 import chex
 import jax
@@ -202,65 +201,92 @@ def test_two_trainings_cannot_share_a_folder(tmp_path):
 
 
 SLOW = """
-import sys, time
-import numpy as np, jax, fkeras as fk
+import json, os, signal, sys, time
+import numpy as np, jax, fkeras as fk, orbax.checkpoint
 from fkeras import layers
 
-where, phase = sys.argv[1:]
-x, y = np.ones((16, 2), "float32"), np.ones((16, 1), "float32")
-inputs = fk.Input((2,))
+def work(where, phase):
+    x, y = np.ones((16, 2), "float32"), np.ones((16, 1), "float32")
+    inputs = fk.Input((2,))
 
-def slowly(a):
-    if phase == "compile" and begun:
-        print("now", flush=True)
-        time.sleep(60)
-    return a
-
-def batches():
-    yield x, y
-    if phase == "stall":
-        print("now", flush=True)
-        time.sleep(60)
-    while True:
-        yield x, y
-
-class Tell(fk.Callback):
-    def on_batch_end(self, step, run, logs):
-        if phase == "step":
-            print("now", flush=True)
-            time.sleep(0.05)
-    def on_test_begin(self, run):
-        if phase == "validation":
+    def slowly(a):
+        if phase == "compile" and begun:
             print("now", flush=True)
             time.sleep(60)
+        return a
 
-begun = False
-model = fk.Model(inputs, fk.ops.lift(slowly)(layers.Dense(1)(inputs)))
-trainer = fk.Trainer("sgd", "mse")
-run = trainer.init(model, jax.random.key(0))
-begun = True
-trainer.fit(
-    run, batches(), epochs=100, steps_per_epoch=4, validation_data=(x, y), verbose=0,
-    callbacks=[Tell()], checkpoint=fk.Checkpoint(where, every=1000),
-)
-"""
+    def batches():
+        yield x, y
+        if phase == "stall":
+            print("now", flush=True)
+            time.sleep(60)
+        while True:
+            yield x, y
 
+    class Tell(fk.Callback):
+        def on_batch_end(self, step, run, logs):
+            if phase == "step":
+                print("now", flush=True)
+                time.sleep(0.05)
+        def on_test_begin(self, run):
+            if phase == "validation":
+                print("now", flush=True)
+                time.sleep(60)
 
-@pytest.mark.parametrize("phase", ["step", "compile", "validation", "stall"])
-def test_a_signal_saves_and_leaves(tmp_path, phase):
-    number = signal.SIGINT if phase == "validation" else signal.SIGTERM
-    program = subprocess.Popen(
-        [sys.executable, "-W", "ignore", "-c", SLOW, str(tmp_path), phase],
-        stdout=subprocess.PIPE,
-        stderr=subprocess.PIPE,
-        text=True,
+    begun = False
+    model = fk.Model(inputs, fk.ops.lift(slowly)(layers.Dense(1)(inputs)))
+    trainer = fk.Trainer("sgd", "mse")
+    run = trainer.init(model, jax.random.key(0))
+    begun = True
+    trainer.fit(
+        run, batches(), epochs=100, steps_per_epoch=4, validation_data=(x, y), verbose=0,
+        callbacks=[Tell()], checkpoint=fk.Checkpoint(where, every=1000),
     )
-    assert program.stdout.readline() == "now\n"
-    time.sleep(0.2)
-    began = time.monotonic()
-    program.send_signal(number)
-    _, errors = program.communicate(timeout=30)
-    assert time.monotonic() - began < 10, errors
-    assert program.returncode != 0
+
+def told(phase):
+    # how a training ended that was sent a signal in a phase: its code, seconds and last words
+    where, (out, into) = os.path.join(sys.argv[1], phase), os.pipe()
+    number = os.fork()
+    if not number:
+        os.dup2(into, 1)
+        os.dup2(os.open(where + ".err", os.O_CREAT | os.O_WRONLY, 0o600), 2)
+        work(where, phase)
+        sys.exit(0)
+    os.close(into)
+    with os.fdopen(out) as lines:
+        assert lines.readline() == "now\\n"
+        time.sleep(0.2)
+        began = time.monotonic()
+        os.kill(number, signal.SIGINT if phase == "validation" else signal.SIGTERM)
+        lines.read()
+        status = os.waitpid(number, 0)[1]
+    with open(where + ".err") as errors:
+        return os.waitstatus_to_exitcode(status), time.monotonic() - began, errors.read()
+
+print(json.dumps({phase: told(phase) for phase in sys.argv[2:]}))
+"""
+PHASES = ("step", "compile", "validation", "stall")
+
+
+@pytest.fixture(scope="module")
+def signalled(tmp_path_factory):
+    """The folder of all phases and how each ended: children of one process, which has imported all."""
+    home = tmp_path_factory.mktemp("signals")
+    done = subprocess.run(
+        [sys.executable, "-W", "ignore", "-c", SLOW, str(home), *PHASES],
+        capture_output=True,
+        text=True,
+        timeout=120,
+    )
+    assert done.returncode == 0, done.stderr
+    return home, json.loads(done.stdout)
+
+
+@pytest.mark.parametrize("phase", PHASES)
+def test_a_signal_saves_and_leaves(signalled, phase):
+    home, ended = signalled
+    code, seconds, errors = ended[phase]
+    assert seconds < 10, errors
+    assert code != 0
     assert "saved in" in errors
-    assert [path.name for path in (tmp_path / "latest").iterdir()], errors
+    assert [path.name for path in (home / phase / "latest").iterdir()], errors
