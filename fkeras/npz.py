@@ -26,10 +26,6 @@ from fkeras.files import replacing
 FORMAT = "fkeras weights"
 VERSION = 1
 ABOUT = "about"
-_HEADERS = {
-    (1, 0): np.lib.format.read_array_header_1_0,
-    (2, 0): np.lib.format.read_array_header_2_0,
-}
 
 
 def write(path: str, arrays: Mapping[str, Any]) -> None:
@@ -104,9 +100,11 @@ def read_header(file: BinaryIO, size: int) -> tuple[tuple[int, ...], np.dtype, b
             number of bytes than it claims.
     """
     version = np.lib.format.read_magic(file)
-    if version not in _HEADERS:
+    if version not in ((1, 0), (2, 0)):
         raise ValueError(f"expected .npy version 1 or 2, received {version}. Save it again.")
-    shape, fortran, dtype = _HEADERS[version](file)
+    first = version == (1, 0)
+    read = np.lib.format.read_array_header_1_0 if first else np.lib.format.read_array_header_2_0
+    shape, fortran, dtype = read(file)
     if dtype.hasobject or dtype.names is not None or dtype.subdtype is not None:
         raise ValueError(
             f"expected numbers, received {dtype}; objects are pickles, which are never opened. "

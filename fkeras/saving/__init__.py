@@ -13,7 +13,7 @@ from fkeras.saving.models import load_model, save_model
 from fkeras.saving.trainings import load_training
 from fkeras.saving.weight_files import load_weights, save_weights
 
-__all__ = [
+__all__ = (
     "FileError",
     "Limits",
     "export",
@@ -23,4 +23,4 @@ __all__ = [
     "load_weights",
     "save_model",
     "save_weights",
-]
+)

@@ -27,7 +27,7 @@ from fkeras.saving.weight_source import Source, Stored, own_path, own_path_by_ki
 
 _SUFFIXES = (".h5", ".hdf5", ".safetensors", ".npz")
 # a file may give its numbers to a place of the same kind, or of one further right
-_KINDS = {"b": 0, "i": 1, "u": 1, "f": 2, "c": 3}
+_KINDS = ("b", "iu", "f", "c")
 
 
 def load_weights(
@@ -183,9 +183,9 @@ def _matched(
 
 def _fits(stored: np.dtype, wanted: Any) -> bool:
     def kind(dtype: Any) -> int:
-        name = np.dtype(dtype).name
-        small = name.startswith(("bfloat", "float8"))
-        return _KINDS["f"] if small else _KINDS.get(np.dtype(dtype).kind, -1)
+        small = np.dtype(dtype).name.startswith(("bfloat", "float8"))
+        letter = "f" if small else np.dtype(dtype).kind
+        return next((rank for rank, letters in enumerate(_KINDS) if letter in letters), -1)
 
     if stored.kind == "V" and stored.itemsize == np.dtype(wanted).itemsize:
         return np.dtype(wanted).kind == "V"  # bfloat16 as np.savez writes it
