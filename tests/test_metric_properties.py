@@ -65,7 +65,8 @@ def program(metric, shapes):
         first = jnp.arange(ROWS) < cut
         a, b = (metric.update(empty, *arrays, mask=mask & part) for part in (first, ~first))
         whole = metric.update(empty, *arrays, mask=mask)
-        return metric.merge(a, b), metric.merge(b, a), whole, metric.merge(whole, empty)
+        forth, back = metric.merge(a, b), metric.merge(b, a)
+        return forth, back, whole, metric.merge(whole, empty), metric.result(forth)
 
     return run
 
@@ -81,10 +82,10 @@ def test_merging_equals_updating_on_the_concatenation(metric, kind):
     def holds(seed, cut, mask):
         arrays = rows(kind, seed)
         run = program(metric, tuple(a.shape for a in arrays))
-        forth, back, whole, alone = run(arrays, np.array(mask), cut)
+        forth, back, whole, alone, result = run(arrays, np.array(mask), cut)
         for other in (forth, back, alone):
             jax.tree.map(lambda a, b: np.testing.assert_allclose(a, b, 1e-5, 1e-5), other, whole)
-        assert np.isfinite(metric.result(forth)).all()
+        assert np.isfinite(result).all()
 
     holds()
 
@@ -95,9 +96,14 @@ def test_where_batches_do_not_add_up(metric, reason):
     y_true = np.array([[0.0, 1.0, 1.0], [0.0, 1.0, 3.0], [2.0, 0.0, 1.0], [0.5, 2.0, 0.0]])
     y_pred = np.array([[0.5, -1.0, 2.0], [1.0, 0.5, 0.3], [0.2, 0.7, -1.0], [2.0, 1.0, 0.4]])
     y_true, y_pred = y_true.astype("float32"), y_pred.astype("float32")
-    parts = [metric.update(metric.init(), y_true[i], y_pred[i]) for i in (slice(1), slice(1, 4))]
-    whole = metric.update(metric.init(), y_true, y_pred)
-    found, expected = (float(metric.result(s)) for s in (metric.merge(*parts), whole))
+
+    @jax.jit
+    def both(y_true, y_pred):
+        rows = slice(1), slice(1, 4), slice(4)
+        *parts, whole = [metric.update(metric.init(), y_true[i], y_pred[i]) for i in rows]
+        return [metric.result(state) for state in (metric.merge(*parts), whole)]
+
+    found, expected = map(float, both(y_true, y_pred))
     assert not np.isclose(found, expected, rtol=1e-3)
 
 
@@ -112,13 +118,12 @@ def test_every_public_metric_is_merged_somewhere():
 def test_parts_of_several_devices_merge_to_the_whole():
     metric = metrics.AUC(num_thresholds=5)
     y_true, y_pred, weight = rows("binary", 0)
-    devices = jax.devices()[:2]
+    devices, update = jax.devices()[:2], jax.jit(metric.update)
     states = [
-        metric.update(metric.init(), *(jax.device_put(a[i], d) for a in (y_true, y_pred, weight)))
+        update(metric.init(), *(jax.device_put(a[i], d) for a in (y_true, y_pred, weight)))
         for i, d in zip((slice(3), slice(3, 6)), devices, strict=True)
     ]
     gathered = [jax.device_put(s, devices[0]) for s in states]
-    whole = metric.update(metric.init(), y_true, y_pred, weight)
-    np.testing.assert_allclose(
-        metric.result(metric.merge(*gathered)), metric.result(whole), rtol=1e-6
-    )
+    whole = update(metric.init(), y_true, y_pred, weight)
+    merged = jax.jit(lambda *parts: metric.result(metric.merge(*parts)))(*gathered)
+    np.testing.assert_allclose(merged, jax.jit(metric.result)(whole), rtol=1e-6)
