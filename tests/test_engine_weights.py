@@ -501,19 +501,25 @@ def test_row_071_merged_states_are_the_state_of_all_the_data(metric):
     rng = np.random.default_rng(4)
     y = rng.integers(0, 2, size=(12, 1)).astype("float32")
     p = rng.random((12, 1)).astype("float32")
-    parts = [metric.update(metric.init(), y[i : i + 4], p[i : i + 4]) for i in (0, 4, 8)]
-    merged = metric.merge(metric.merge(*parts[:2]), parts[2])
-    whole = metric.update(metric.init(), y, p)
+
+    @jax.jit
+    def states(y, p):
+        parts = [metric.update(metric.init(), y[i : i + 4], p[i : i + 4]) for i in (0, 4, 8)]
+        merged = metric.merge(metric.merge(*parts[:2]), parts[2])
+        carried, _ = jax.lax.scan(
+            lambda s, b: (metric.update(s, *b), None),
+            metric.init(),
+            (y.reshape(3, 4, 1), p.reshape(3, 4, 1)),
+        )
+        return merged, metric.update(metric.init(), y, p), carried
+
+    merged, whole, carried = states(y, p)
+    result = jax.jit(metric.result)
     chex.assert_trees_all_close(merged, whole, rtol=1e-5, atol=1e-6)
-    assert float(metric.result(merged)) == pytest.approx(float(metric.result(whole)), rel=1e-5)
-    assert float(metric.result(merged)) == float(metric.result(merged))
+    assert float(result(merged)) == pytest.approx(float(result(whole)), rel=1e-5)
+    assert float(result(merged)) == float(result(merged))
     assert metric == type(metric)(**metric.get_config())
     assert hash(metric) == hash(type(metric)())
-    carried, _ = jax.lax.scan(
-        lambda s, b: (metric.update(s, *b), None),
-        metric.init(),
-        (y.reshape(3, 4, 1), p.reshape(3, 4, 1)),
-    )
     chex.assert_trees_all_close(carried, whole, rtol=1e-5, atol=1e-6)
 
 
