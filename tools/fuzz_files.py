@@ -148,7 +148,7 @@ def damaged_bytes(data: bytes, rng: random.Random) -> bytes:
 
 def damaged_json(value, rng: random.Random):
     """Some values changed for odd ones, left out, put in or swapped."""
-    value = json.loads(json.dumps(value))
+    value = [json.loads(json.dumps(value))]
     for _ in range(rng.choice((1, 1, 1, 2, 4))):
         places = []
         waiting = [value]
@@ -178,7 +178,7 @@ def damaged_json(value, rng: random.Random):
             node[key] = node[key] * rng.choice((-1, 0, 2, 10**9))
         elif isinstance(node[key], str):
             node[key] = rng.choice((node[key].upper(), node[key][:-1], node[key] + "_1"))
-    return value
+    return value[0] if value else None
 
 
 def damaged_tree(data: bytes, rng: random.Random) -> bytes:

@@ -2,7 +2,9 @@
 
 Run it where Keras 1.2.2 runs, not here: Python 3.7 with `pip install "numpy<1.17" "scipy<1.4"
 "h5py<3" theano==1.0.5 six pyyaml` and `pip install --no-deps keras==1.2.2`, then
-`KERAS_BACKEND=theano THEANO_FLAGS=floatX=float32,mode=FAST_COMPILE,cxx= python tools/keras122_reference.py FILE`.
+`KERAS_BACKEND=theano THEANO_FLAGS=floatX=float32 python tools/keras122_reference.py FILE [CASE ...]`.
+Where Theano compiles loops too slowly, `mode=FAST_COMPILE,cxx=` among its flags makes all cases but
+those with images.
 
 The cases are those of tools/keras231_reference.py in form.
 """
@@ -68,11 +70,22 @@ def image(ordering):
     return case(model, rows(2, *shape))
 
 
+def line():
+    model = models.Sequential(
+        [
+            layers.Convolution1D(3, 2, border_mode="same", activation="tanh", input_shape=(6, 2)),
+            layers.MaxPooling1D(2),
+            layers.UpSampling1D(2),
+            layers.GlobalAveragePooling1D(),
+        ]
+    )
+    return case(model, rows(2, 6, 2))
+
+
 def sequence():
     model = models.Sequential(
         [
             layers.Embedding(6, 4, input_length=5),
-            layers.Convolution1D(4, 2, border_mode="same", activation="tanh"),
             layers.LSTM(3, return_sequences=True),
             layers.Bidirectional(layers.GRU(2, return_sequences=True), merge_mode="concat"),
             layers.TimeDistributed(layers.Dense(3)),
@@ -100,7 +113,7 @@ def compiled(optimizer):
     return case(model, rows(8, 4), rows(8, 1))
 
 
-def main(target):
+def main(target, names):
     makers = {
         "adam": lambda: compiled(optimizers.Adam(0.02, decay=0.1)),
         "rmsprop": lambda: compiled(optimizers.RMSprop(0.02)),
@@ -108,15 +121,19 @@ def main(target):
         "merged": merged,
         "image_th": lambda: image("th"),
         "image_tf": lambda: image("tf"),
+        "line": line,
         "sequence": sequence,
     }
     cases = {}
-    for name, make in makers.items():
-        cases[name] = make()
+    if os.path.exists(target):
+        with open(target) as file:
+            cases = json.load(file)["cases"]
+    for name in names or makers:
+        cases[name] = makers[name]()
         with open(target, "w") as file:
             json.dump({"keras": keras.__version__, "cases": cases}, file, sort_keys=True)
             file.write("\n")
 
 
 if __name__ == "__main__":
-    main(sys.argv[1])
+    main(sys.argv[1], sys.argv[2:])

@@ -84,7 +84,7 @@ def _resumed(
         )
     values = [store.read(f"{_GROUP}/{name}") for name in names]
     paths = trainable_paths(store, run, orders, origin)
-    opt_state = opt_state_of(run.opt_state, names, values, paths, origin)
+    opt_state = opt_state_of(trainer.optimizer, run.opt_state, names, values, paths, origin)
     return run.replace(opt_state=opt_state, step=jax.device_put(np.asarray(opt_state.count)))
 
 
@@ -119,6 +119,7 @@ def trainable_paths(store: Store, run: TrainState, orders: Orders, origin: Origi
 
 
 def opt_state_of(
+    optimizer: Optimizer,
     state: OptimizerState,
     names: Sequence[str],
     values: Sequence[np.ndarray],
@@ -128,6 +129,7 @@ def opt_state_of(
     """An optimizer's state with the arrays of a file.
 
     Args:
+        optimizer: the optimizer.
         state: the state before the first step.
         names: the file's names of the arrays.
         values: the arrays.
@@ -154,11 +156,21 @@ def opt_state_of(
             )
         slots[slot] = _filled(state.slots[slot], slot, dict(zip(paths, found, strict=True)), origin)
     if "product" in state.slots:
-        product = scalars[1] if len(scalars) > 1 else 1.0
+        product = scalars[1] if len(scalars) > 1 else _product(optimizer, int(count))
         slots["product"] = jax.tree.map(
             lambda leaf: jnp.full_like(leaf, product), state.slots["product"]
         )
     return state._replace(count=jnp.asarray(int(count), state.count.dtype), slots=slots)
+
+
+def _product(optimizer: Any, count: int) -> float:
+    """The product of Nadam's momenta so far, which several versions of Keras do not store."""
+    speed, product = getattr(optimizer, "schedule_decay", 1.0), 1.0
+    for step in range(1, count + 1):
+        product *= optimizer.beta_1 * (1.0 - 0.5 * 0.96 ** (step * speed))
+        if product < 1e-45:  # what float32 has no number for
+            return 0.0
+    return product
 
 
 def _split(
