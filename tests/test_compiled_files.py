@@ -1,6 +1,7 @@
 """What a `.keras` file keeps of training: Keras goes on with ours, and we with Keras's."""
 
 import dataclasses
+import functools
 import json
 import warnings
 import zipfile
@@ -15,7 +16,7 @@ from keras_oracle import keras, keras_rules
 import fkeras as fk
 from fkeras import optimizers
 from fkeras.engine import replace_weights, trainable_weights
-from fkeras.saving.compiled import optimizer_arrays, write_compile_config
+from fkeras.saving.compiled import optimizer_arrays, read_trainer, write_compile_config
 
 RNG = np.random.default_rng(3)
 # equal shapes: only the numbers can tell that a weight's slots are those of another
@@ -30,8 +31,7 @@ ROWS = {
     "SGD momentum": lambda k: k.SGD(0.1, momentum=0.9, nesterov=True, clipnorm=1.0),
     "SGD average": lambda k: k.SGD(0.1, use_ema=True, ema_momentum=0.5, ema_overwrite_frequency=4),
     "SGD schedule": lambda k: k.SGD(k.schedules.ExponentialDecay(0.1, 2, 0.5), momentum=0.9),
-    "RMSprop": lambda k: k.RMSprop(0.01),
-    "RMSprop centered": lambda k: k.RMSprop(0.01, rho=0.8, momentum=0.5, centered=True),
+    "RMSprop": lambda k: k.RMSprop(0.01, rho=0.8, momentum=0.5, centered=True),
     "Adam": lambda k: k.Adam(0.01, global_clipnorm=1.0),
     "Adam all": lambda k: k.Adam(
         0.01, amsgrad=True, use_ema=True, gradient_accumulation_steps=2, weight_decay=0.1
@@ -47,7 +47,6 @@ ROWS = {
     "Lion": lambda k: k.Lion(0.01, weight_decay=0.1),
     "Lamb": lambda k: k.Lamb(0.01),
     "Adafactor": lambda k: k.Adafactor(0.1),
-    "Adafactor accumulates": lambda k: k.Adafactor(0.1, gradient_accumulation_steps=2),
     "Muon": lambda k: k.Muon(0.02, exclude_layers=["alpha"]),
     "ScheduleFreeAdamW": lambda k: k.ScheduleFreeAdamW(0.01, warmup_steps=4),
     "LossScaleOptimizer": lambda k: k.LossScaleOptimizer(
@@ -96,13 +95,17 @@ def keras_steps(model, gradients):
             variable.assign(value)
 
 
+@functools.cache
+def compiled_update(optimizer):
+    return jax.jit(optimizer.transformation().update)
+
+
 def our_steps(trainer, run, gradients):
     names = ["zeta/kernel", "zeta/bias", "alpha/kernel", "alpha/bias"]
-    update = trainer.optimizer.transformation().update
     for each in gradients:
         weights = trainable_weights(run.model)
-        given = {name: jax.numpy.asarray(g) for name, g in zip(names, each, strict=True)}
-        deltas, state = update(given, run.opt_state, weights)
+        given = dict(zip(names, each, strict=True))
+        deltas, state = compiled_update(trainer.optimizer)(given, run.opt_state, weights)
         model = replace_weights(run.model, optax.apply_updates(weights, deltas))
         run = run.replace(model=model, opt_state=state, step=run.step + 1)
     return run
@@ -389,7 +392,6 @@ BAD += (
     {"class_name": "system", "module": "os", "config": {}},
     {"class_name": "Adam", "module": "keras.optimizers", "config": {"learning_rate": "fast"}},
     {"class_name": "AUC", "module": "keras.metrics", "config": {"num_thresholds": 10**12}},
-    {"class_name": "MeanIoU", "module": "keras.metrics", "config": {"num_classes": 10**6}},
     {"class_name": "Huber", "module": "keras.losses", "config": []},
     {"class_name": 3, "config": None},
     [[[["mse"]]]],
@@ -398,23 +400,32 @@ BAD += (
 
 
 @pytest.mark.parametrize("key", ["optimizer", "loss", "loss_weights", "metrics", ""])
-def test_any_value_of_a_key_is_refused_or_read(key, file, tmp_path):
+def test_any_value_of_a_key_is_refused_or_read(key):
     """Nothing but FileError comes out, and what a row means for one key is no error for another."""
+    compiled = write_compile_config(fk.Trainer("adam", "mse"))
     refused = 0
-    for number, value in enumerate(BAD):
-
-        def change(config, value=value):
-            config["compile_config"] = {**config["compile_config"], key: value} if key else value
-
-        target = changed(file, tmp_path / f"{number}.keras", change)
+    for value in BAD:
         try:
-            trainer, _ = fk.load_training(target)
+            trainer = read_trainer({**compiled, key: value} if key else value, None, "m.keras")
         except fk.FileError as error:
-            assert error.member.startswith("config.json") and error.file == str(target)
+            assert error.member.startswith("config.json") and error.file == "m.keras"
             refused += 1
         else:
             assert value in ([], "nonsense") or key == "loss_weights", (key, value, trainer)
     assert refused >= len(BAD) - 3
+
+
+@pytest.mark.parametrize(
+    ("name", "config"),
+    [("MeanIoU", {"num_classes": 10**6}), ("AUC", {"num_thresholds": 10**12})],
+)
+def test_metrics_take_no_more_memory_than_they_may(name, config, file, tmp_path):
+    metric = {"class_name": name, "module": "keras.metrics", "config": config}
+    target = changed(
+        file, tmp_path / "m.keras", lambda c: c["compile_config"].update(metrics=[metric])
+    )
+    with pytest.raises(fk.FileError, match="metric.*(bytes|size)"):
+        fk.load_training(target)
 
 
 def test_a_function_of_the_author_is_asked_for(file, tmp_path):
