@@ -12,8 +12,6 @@ os.environ.setdefault(
     "--xla_backend_optimization_level=0 --xla_llvm_disable_expensive_passes=true "
     # its MLIR pipeline makes quicker loops and takes half of the time to compile them
     "--xla_cpu_use_fusion_emitters=false "
-    # code in one piece: 32 pieces at once take half as much again of the processors' time
-    "--xla_cpu_parallel_codegen_split_count=1 "
     # eight devices, of which tests use the first unless they ask for more
     "--xla_force_host_platform_device_count=8",
 )
@@ -43,7 +41,9 @@ class ByPrograms(LoadScopeScheduling):
         if file.endswith(("test_layer_table.py", "test_keras_parity.py")) and "[" in test:
             return test.partition("[")[2]
         # processes of their own, which take long: with many short tests they begin early
-        return "tests/test_house.py" if "thirty_kills" in test else file
+        if "thirty_kills" in test:
+            return "tests/test_house.py"
+        return file.replace("test_image_mixing", "test_image_color")  # distributions that both draw
 
 
 @pytest.hookimpl(optionalhook=True)

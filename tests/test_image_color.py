@@ -1,9 +1,7 @@
-"""Layers of colours, histograms and mixtures of images: Keras's numbers, draws, edges, departures.
+"""Layers of colours and histograms: Keras's numbers, draws, edges, departures.
 
 Each test computes in one compiled program, or takes the draws that another one has made.
 """
-
-import functools
 
 import jax
 import jax.numpy as jnp
@@ -14,60 +12,25 @@ import fkeras as fk
 from fkeras import layers
 from fkeras.layers.image.base import ImageShape
 from tests.cases.image_color import CASES
-from tests.keras_oracle import keras, keras_rules
-
-KEY = jax.random.key(3)
-UNIT = (0, 1)
-SHAPE = ImageShape(3, 4, 5, 3)
-
-
-def _images(shape=SHAPE, seed=0):
-    return np.random.default_rng(seed).random(shape).astype("float32")
-
-
-def _first(x):
-    return np.ascontiguousarray(np.moveaxis(x, -1, 1))
-
-
-def _compiled(function, *args):
-    """The numbers of a function, as one program."""
-    return jax.device_get(jax.jit(function)(*args))
-
-
-@functools.cache
-def _drawing(layer, shape):
-    draw = functools.partial(layer.draw, shape=ImageShape(*shape))
-    # eagerly, these take the programs of their distributions from one another
-    kinds = layers.MixUp | layers.CutMix | layers.AugMix | layers.RandAugment
-    return draw if isinstance(layer, kinds) else jax.jit(draw)
-
-
-@functools.cache
-def _drawn(layer, shape, seed):
-    return jax.device_get(_drawing(layer, shape)(jax.random.key(seed)))
-
-
-def _draw(layer, shape=SHAPE, seed=3):
-    return jax.tree.map(lambda v: v, _drawn(layer, shape, seed))  # dictionaries of their own
-
-
-def _keras(layer):
-    with keras_rules():
-        return keras.layers.deserialize(layers.serialize(layer))
-
-
-def _theirs(made, images, transformation):
-    with keras_rules():
-        return made.transform_images(jnp.asarray(images), transformation, training=True)
-
-
-def _train(layer, x, key=KEY):
-    return layer(x, training=True, key=key)
+from tests.image_draws import (
+    KEY,
+    SHAPE,
+    UNIT,
+    by_keras,
+    channels_first,
+    compiled,
+    drawing,
+    fresh_draw,
+    oracle,
+    pictures,
+    trained,
+)
+from tests.keras_oracle import keras
 
 
 @pytest.mark.parametrize("layer", [case.layer for case in CASES], ids=repr)
 def test_keras_reads_the_configuration_and_writes_an_equal_layer(layer):
-    again = layers.deserialize(keras.layers.serialize(_keras(layer)))
+    again = layers.deserialize(keras.layers.serialize(oracle(layer)))
     assert again.replace(name=None) == layer
 
 
@@ -92,30 +55,30 @@ def test_keras_reads_the_configuration_and_writes_an_equal_layer(layer):
     ids=repr,
 )
 def test_images_are_those_of_keras_for_the_same_draw(layer):
-    images, made = _images(), _keras(layer)
-    drawn = _draw(layer)
+    images, made = pictures(), oracle(layer)
+    drawn = fresh_draw(layer)
     first = layer.replace(data_format="channels_first")
-    moved = jax.tree.map(lambda v: _first(v) if v.ndim == 4 else v, drawn)
-    ours, theirs, turned = _compiled(
+    moved = jax.tree.map(lambda v: channels_first(v) if v.ndim == 4 else v, drawn)
+    ours, theirs, turned = compiled(
         lambda x, y, d, m: (
             layer.transform_images(x, d),
-            _theirs(made, x, d),
+            by_keras(made, x, d),
             first.transform_images(y, m),
         ),
         images,
-        _first(images),
+        channels_first(images),
         drawn,
         moved,
     )
     np.testing.assert_allclose(ours, theirs, rtol=1e-5, atol=1e-5)
     assert np.abs(theirs - images).max() > 1e-3
     # the same with the channels first, where Keras has several other axes wrong
-    np.testing.assert_allclose(turned, _first(theirs), rtol=1e-5, atol=1e-5)
+    np.testing.assert_allclose(turned, channels_first(theirs), rtol=1e-5, atol=1e-5)
 
 
 def test_blur_is_that_of_keras_with_draws_for_each_image():
     layer = layers.RandomGaussianBlur((0.6, 1.0), (3, 5), (0.2, 1.0), UNIT)
-    drawn, images, made = _draw(layer), _images(), _keras(layer)
+    drawn, images, made = fresh_draw(layer), pictures(), oracle(layer)
 
     def both(images, drawn):
         theirs = []
@@ -124,24 +87,24 @@ def test_blur_is_that_of_keras_with_draws_for_each_image():
                 "should_apply_blur": drawn["should_apply_blur"][i : i + 1],
                 "blur_factor": drawn["blur_factor"][i],
             }
-            theirs.append(_theirs(made, images[i : i + 1], one)[0])
+            theirs.append(by_keras(made, images[i : i + 1], one)[0])
         return layer.transform_images(images, drawn), theirs
 
-    ours, theirs = _compiled(both, images, drawn)
+    ours, theirs = compiled(both, images, drawn)
     np.testing.assert_allclose(ours, theirs, rtol=1e-5, atol=1e-5)
     assert len(np.unique(drawn["blur_factor"])) == 6
 
 
 def test_histograms_are_those_of_keras():
-    images = np.round(_images((1, 9, 8, 2)) * 200 + 20).astype("float32")
+    images = np.round(pictures((1, 9, 8, 2)) * 200 + 20).astype("float32")
     for layer in (
         layers.AutoContrast(),
         layers.Equalization(bins=16),
         layers.ContrastLimitedAdaptiveHistogramEqualization(tile_grid_size=(2, 3)),
         layers.ContrastLimitedAdaptiveHistogramEqualization(clip_limit=0.0),
     ):
-        made = _keras(layer)
-        ours, theirs = _compiled(lambda x: (layer(x), _theirs(made, x, None)), images)
+        made = oracle(layer)
+        ours, theirs = compiled(lambda x: (layer(x), by_keras(made, x, None)), images)
         np.testing.assert_allclose(ours, theirs, rtol=1e-5, atol=1e-4)
     levels = images.astype("uint8")
     whole = layers.ContrastLimitedAdaptiveHistogramEqualization()
@@ -150,79 +113,19 @@ def test_histograms_are_those_of_keras():
 
 def test_jitter_is_the_sequence_of_keras():
     layer = layers.RandomColorJitter(UNIT, 0.2, (0.3, 0.4), (0.3, 0.6), 0.5)
-    drawn, images, made = _draw(layer), _images(), _keras(layer)
+    drawn, images, made = fresh_draw(layer), pictures(), oracle(layer)
     first = layer.replace(data_format="channels_first")
 
     def all_three(images, turned, drawn):
         theirs = images
         for name in ("brightness", "contrast", "saturation", "hue"):
-            theirs = _theirs(getattr(made, f"random_{name}"), theirs, drawn[name])
+            theirs = by_keras(getattr(made, f"random_{name}"), theirs, drawn[name])
         ours = layer.transform_images(images, drawn)
         return ours, theirs, first.transform_images(turned, drawn)
 
-    ours, theirs, moved = _compiled(all_three, images, _first(images), drawn)
+    ours, theirs, moved = compiled(all_three, images, channels_first(images), drawn)
     np.testing.assert_allclose(ours, theirs, rtol=1e-5, atol=1e-5)
-    np.testing.assert_allclose(moved, _first(theirs), rtol=1e-5, atol=1e-5)
-
-
-def test_rand_augment_applies_its_operations_in_order_to_images_masks_and_boxes():
-    layer = layers.RandAugment(UNIT, 2, bounding_box_format="xyxy", interpolation="nearest")
-    drawn = _draw(layer)
-    indices = np.array([[2, 6, 9], [0, 10, 7]], "int32")
-    drawn["layer_idxes"] = indices
-    boxes = {
-        "boxes": np.array([[[1.0, 1.0, 3.0, 4.0]]] * 3, "float32"),
-        "labels": np.array([[7]] * 3, "int32"),
-    }
-    masks = np.arange(60, dtype="int32").reshape(3, 4, 5, 1)
-    operations = layer.operations()
-    assert [name for name, _ in operations] == keras.layers.RandAugment._AUGMENT_LAYERS
-
-    def transformed(layer, values, drawn):
-        images, masks, boxes = values
-        return (
-            layer.transform_images(images, drawn),
-            layer.transform_segmentation_masks(masks, drawn),
-            layer.transform_bounding_boxes(boxes, drawn, SHAPE),
-        )
-
-    def both(given, drawn):
-        expected = [given] * 3
-        for image in range(3):
-            for index in indices[:, image]:
-                name, operation = operations[index]
-                part = drawn["transforms"][name]
-                expected[image] = transformed(operation, expected[image], part)
-        return transformed(layer, given, drawn), expected
-
-    ours, expected = _compiled(both, (_images(), masks, boxes), drawn)
-    assert ours[1].dtype == masks.dtype
-    for image in range(3):
-        for one, other in zip(jax.tree.leaves(ours), jax.tree.leaves(expected[image]), strict=True):
-            np.testing.assert_allclose(one[image], other[image], rtol=1e-5, atol=1e-5)
-
-
-def test_aug_mix_mixes_the_chains_of_keras():
-    layer = layers.AugMix(UNIT, num_chains=2, chain_depth=2, all_ops=False)
-    made, images = _keras(layer), _images()
-    drawn = _draw(layer)
-    drawn["chain_operations"] = np.array([[3, 7], [5, 4]], "int32")  # 7 stands for none
-    names = [name for name, _ in layer.operations()]
-
-    def both(images, drawn):
-        def at(name, *place):
-            part = jax.tree.map(lambda v: v[place], drawn["chain_transforms"][name])
-            return {"layer_name": name, "transformation": part}
-
-        chains = [[at(names[3], 0, 0)], [at(names[5], 1, 0), at(names[4], 1, 1)]]
-        theirs = _theirs(made, images, {**drawn, "chain_transforms": chains})
-        return layer.transform_images(images, drawn), theirs
-
-    ours, theirs = _compiled(both, images, drawn)
-    np.testing.assert_allclose(ours, theirs, rtol=1e-5, atol=1e-5)
-    assert float(drawn["chain_mixing_weights"].sum()) == pytest.approx(1, abs=1e-5)
-    with pytest.raises(ValueError, match="one-hot"):
-        layer.transform_segmentation_masks(jnp.ones((3, 4, 5, 1), "int32"), drawn)
+    np.testing.assert_allclose(moved, channels_first(theirs), rtol=1e-5, atol=1e-5)
 
 
 def test_draws_spread_over_their_ranges():
@@ -245,7 +148,7 @@ def test_draws_spread_over_their_ranges():
             "which": draw(layers.RandAugment(num_ops=2), (300, 2, 2, 3))["layer_idxes"],
         }
 
-    draws = _compiled(drawn, KEY)
+    draws = compiled(drawn, KEY)
     delta = draws["delta"]
     assert delta.shape == (4000, 1, 1, 1)
     np.testing.assert_allclose((delta.min(), delta.mean(), delta.max()), (-51, 51, 153), atol=3)
@@ -269,28 +172,13 @@ def test_draws_spread_over_their_ranges():
     assert set(np.unique(which)) == set(range(11))
 
 
-def test_mixing_draws_permutations_and_weights():
-    weights = _draw(layers.MixUp(0.2), (2000, 2, 2, 3))
-    assert sorted(weights["permutation_order"]) == list(range(2000))
-    assert abs(float(weights["mix_weight"].mean()) - 0.5) < 0.05
-    assert float(weights["mix_weight"].var()) == pytest.approx(0.25 / 1.4, abs=0.02)
-    np.testing.assert_array_equal(_draw(layers.MixUp(0.0))["mix_weight"], 1)
-    cut = _draw(layers.CutMix((1.0, 1.0)), (2000, 8, 8, 3))
-    np.testing.assert_allclose(
-        cut["mix_weight"], 1 - cut["batch_masks"].mean(axis=(1, 2, 3)), rtol=1e-5
-    )
-    assert abs(float(cut["mix_weight"].mean()) - 0.5) < 0.05
-    none = _draw(layers.CutMix(0.0))  # all or nothing, and no nan
-    assert set(np.unique(none["mix_weight"])) <= {0.0, 1.0}
-
-
 @pytest.mark.parametrize("layer", [c.layer for c in CASES if c.training and not c.keras], ids=repr)
 def test_the_key_decides_and_inference_needs_none(layer):
-    x = _images() if layer.data_format == "channels_last" else _first(_images())
+    x = pictures() if layer.data_format == "channels_last" else channels_first(pictures())
     np.testing.assert_array_equal(layer(x), x)
     with pytest.raises(ValueError, match="key"):
         layer(x, training=True)
-    draw = _drawing(layer, SHAPE)
+    draw = drawing(layer, SHAPE)
     one, two, other = (jax.device_get(draw(jax.random.key(i))) for i in (0, 0, 1))
     for a, b in zip(jax.tree.leaves(one), jax.tree.leaves(two), strict=True):
         np.testing.assert_array_equal(a, b)
@@ -298,69 +186,30 @@ def test_the_key_decides_and_inference_needs_none(layer):
     assert any((a != b).any() for a, b in pairs)
 
 
-@pytest.mark.parametrize("layer", [layers.MixUp(1.0), layers.CutMix()], ids=repr)
-def test_labels_are_mixed_with_their_images(layer, monkeypatch):
-    monkeypatch.setattr(type(layer), "draw", lambda self, key, shape: _drawn(layer, shape, 3))
-    hot = np.eye(3, dtype="float32")
-    images = np.broadcast_to(hot[:, None, None, :], SHAPE)
-    data = {"images": images, "segmentation_masks": images, "id": hot}
-    kinds = {"hot": hot, "ints": hot.astype("int32"), "amounts": np.arange(3, dtype="float32")}
-
-    def train(data, kinds):
-        return {name: _train(layer, {**data, "labels": v}) for name, v in kinds.items()}
-
-    found = _compiled(train, data, kinds)
-    out = found["hot"]
-    np.testing.assert_allclose(out["images"].mean(axis=(1, 2)), out["labels"], atol=1e-6)
-    np.testing.assert_allclose(out["segmentation_masks"], out["images"], atol=1e-6)
-    np.testing.assert_array_equal(out["id"], hot)
-    np.testing.assert_allclose(found["ints"]["labels"], out["labels"], atol=1e-6)
-    amounts = found["amounts"]["labels"]
-    np.testing.assert_allclose(amounts, out["labels"] @ kinds["amounts"], atol=1e-6)
-    for ids in (jnp.arange(3), jnp.arange(3)[:, None]):
-        with pytest.raises(ValueError, match="one-hot"):
-            _train(layer, {"images": images, "labels": ids})
-
-
-def test_boxes_of_both_images_are_kept_by_mix_up_and_refused_by_cut_mix():
-    boxes = {
-        "boxes": np.arange(24, dtype="float32").reshape(3, 2, 4),
-        "labels": np.arange(6, dtype="int32").reshape(3, 2),
-    }
-    data = {"images": _images(), "bounding_boxes": boxes}
-    # eagerly, with the program of the beta distribution of the other tests
-    out = jax.device_get(_train(layers.MixUp(), data)["bounding_boxes"])
-    assert out["boxes"].shape == (3, 4, 4)
-    # Keras joins labels along the batch, where they no longer fit the boxes
-    np.testing.assert_array_equal(out["labels"] * 4, out["boxes"][..., 0] // 1)
-    with pytest.raises(ValueError, match="CutMix: expected images and labels"):
-        _train(layers.CutMix(), data)
-
-
 def test_departures_from_keras():
     # one number: Keras's code disagrees with its documentation
     assert layers.RandomContrast(0.3).factor == (0.3, 0.3)
-    assert _keras(layers.RandomContrast(0.3)).factor == (0.3, 0.3)
+    assert oracle(layers.RandomContrast(0.3)).factor == (0.3, 0.3)
     assert keras.layers.RandomContrast(0.3).factor == (0, 0.3)
     assert layers.RandomSaturation(0.3).factor == (0, 0.3)
     assert keras.layers.RandomSaturation(0.3).factor == (-0.3, 0.3)
     assert layers.RandomColorDegeneration(0.3).factor == (0, 0.3)
     written = keras.layers.serialize(keras.layers.RandomSaturation(0.3))
     assert layers.deserialize(written).factor == (-0.3, 0.3)
-    x, made = _images((1, 4, 5, 3)) * 255, _keras(layers.RandomSaturation(0.5))
+    x, made = pictures((1, 4, 5, 3)) * 255, oracle(layers.RandomSaturation(0.5))
     ramp = np.arange(20, dtype="float32").reshape(1, 4, 5, 1)
 
     def computed(x, turned, ramps):
         return (
-            _train(layers.RandomSaturation((0.99, 0.99)), x),
-            _theirs(made, x, {"factor": jnp.array([99.0])}),
-            _train(layers.RandomInvert((1, 1), (-1, 1)), x / 255),
+            trained(layers.RandomSaturation((0.99, 0.99)), x),
+            by_keras(made, x, {"factor": jnp.array([99.0])}),
+            trained(layers.RandomInvert((1, 1), (-1, 1)), x / 255),
             layers.Equalization()(ramps),
             layers.AutoContrast(UNIT, data_format="channels_first")(turned),
         )
 
-    pure, theirs, negative, both, stretched = _compiled(
-        computed, x, _images((2, 3, 4, 5)), np.concatenate((ramp, ramp + 100))
+    pure, theirs, negative, both, stretched = compiled(
+        computed, x, pictures((2, 3, 4, 5)), np.concatenate((ramp, ramp + 100))
     )
     # pure colours are the most that saturation reaches
     assert float(pure.min()) >= 0
@@ -385,10 +234,10 @@ def test_constant_images_bytes_and_half_precision():
             [layer(flat) for layer in levelling],
             [jax.grad(lambda x, layer=layer: layer(x).sum())(images) for layer in levelling],
             [clahe.replace(clip_limit=limit)(images) for limit in (0.0, 4.0)],
-            _train(brighter, flat),
+            trained(brighter, flat),
         )
 
-    same, slopes, tiles, out = _compiled(computed, flat)
+    same, slopes, tiles, out = compiled(computed, flat)
     for layer, found in zip(levelling, same, strict=True):
         np.testing.assert_array_equal(found, 100.0)
         half = layer.replace(dtype="mixed_bfloat16")
@@ -401,7 +250,7 @@ def test_constant_images_bytes_and_half_precision():
 @jax.jit
 def _sums_and_slopes(x):
     return [
-        jax.value_and_grad(lambda x, layer=layer: _train(layer, x).sum())(x)
+        jax.value_and_grad(lambda x, layer=layer: trained(layer, x).sum())(x)
         for layer in (
             layers.RandomHue((0.5, 0.5)),
             layers.RandomSaturation((0.9, 1.0)),
@@ -421,7 +270,7 @@ def test_gradients_at_black_and_grey_pixels_are_finite(value):
 
 
 def test_factor_zero_changes_nothing():
-    x = _images((2, 4, 4, 3)) * 255
+    x = pictures((2, 4, 4, 3)) * 255
     idle = (
         layers.RandomBrightness(0),
         layers.RandomContrast(0),
@@ -436,22 +285,22 @@ def test_factor_zero_changes_nothing():
         layers.RandomErasing(0),
         layers.MixUp(0),
     )
-    found = _compiled(lambda x: [_train(layer, x) for layer in idle], x)
+    found = compiled(lambda x: [trained(layer, x) for layer in idle], x)
     for layer, same in zip(idle, found, strict=True):
         np.testing.assert_allclose(same, x, rtol=1e-5, atol=1e-3, err_msg=repr(layer))
 
 
 def test_one_channel_is_taken_where_colour_is_not_needed():
-    grey = _images((2, 4, 4, 1)) * 255
+    grey = pictures((2, 4, 4, 1)) * 255
     idle = layers.RandomGrayscale(1.0), layers.RandomColorDegeneration((1, 1)), layers.MixUp(0)
-    for same in _compiled(lambda x: [_train(layer, x) for layer in idle], grey):
+    for same in compiled(lambda x: [trained(layer, x) for layer in idle], grey):
         np.testing.assert_array_equal(same, grey)
     for layer in (layers.RandomHue(0.5), layers.RandomSaturation(0.5)):
         with pytest.raises(ValueError, match="expected 3 channels on axis 3, received 1"):
-            jax.eval_shape(lambda x, layer=layer: _train(layer, x), grey)
+            jax.eval_shape(lambda x, layer=layer: trained(layer, x), grey)
     with pytest.raises(ValueError, match="RandomErasing: expected images of 3 channels"):
         jax.eval_shape(
-            lambda x: _train(layers.RandomErasing((1, 1), fill_value=(1, 2, 3)), x), grey
+            lambda x: trained(layers.RandomErasing((1, 1), fill_value=(1, 2, 3)), x), grey
         )
 
 

@@ -1,0 +1,59 @@
+"""What tests of random layers of images share: images, draws, Keras's layers, one program a test."""
+
+import functools
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+
+from fkeras import layers
+from fkeras.layers.image.base import ImageShape
+from tests.keras_oracle import keras, keras_rules
+
+KEY = jax.random.key(3)
+UNIT = (0, 1)
+SHAPE = ImageShape(3, 4, 5, 3)
+
+
+def pictures(shape=SHAPE, seed=0):
+    return np.random.default_rng(seed).random(shape).astype("float32")
+
+
+def channels_first(x):
+    return np.ascontiguousarray(np.moveaxis(x, -1, 1))
+
+
+def compiled(function, *args):
+    """The numbers of a function, as one program."""
+    return jax.device_get(jax.jit(function)(*args))
+
+
+@functools.cache
+def drawing(layer, shape):
+    draw = functools.partial(layer.draw, shape=ImageShape(*shape))
+    # eagerly, these take the programs of their distributions from one another
+    kinds = layers.MixUp | layers.CutMix | layers.AugMix | layers.RandAugment
+    return draw if isinstance(layer, kinds) else jax.jit(draw)
+
+
+@functools.cache
+def drawn_once(layer, shape, seed):
+    return jax.device_get(drawing(layer, shape)(jax.random.key(seed)))
+
+
+def fresh_draw(layer, shape=SHAPE, seed=3):
+    return jax.tree.map(lambda v: v, drawn_once(layer, shape, seed))  # dictionaries of their own
+
+
+def oracle(layer):
+    with keras_rules():
+        return keras.layers.deserialize(layers.serialize(layer))
+
+
+def by_keras(made, images, transformation):
+    with keras_rules():
+        return made.transform_images(jnp.asarray(images), transformation, training=True)
+
+
+def trained(layer, x, key=KEY):
+    return layer(x, training=True, key=key)
