@@ -76,8 +76,11 @@ def reference(inputs, outputs):
 
     for tensor in outputs:
         visit(tensor.node)
+    needed = len(layer_seen)
     for tensor in inputs:
         visit(tensor.node)
+    # Keras puts inputs that nothing needs before the outputs' own layers
+    layer_seen = [*layer_seen[needed:], *layer_seen[:needed]]
     depths, layer_depths = {}, {}
     for node in reversed(order):
         depth = max(depths.get(node, 0), layer_depths.get(id(node.layer), 0))

@@ -21,7 +21,7 @@ from fkeras.engine.naming import snake_case
 from fkeras.engine.node import Node, is_symbolic
 from fkeras.engine.record import infer
 from fkeras.engine.spec import Spec
-from fkeras.engine.structure import Branch, Ref
+from fkeras.engine.structure import Ref
 
 Key = tuple[int, int]
 
@@ -49,8 +49,10 @@ def close(inputs: Any, outputs: Any, where: str = "Model") -> tuple[Graph, Froze
     """
     in_tree, in_tensors = _numbered(inputs, "inputs", where)
     out_tree, out_tensors = _numbered(outputs, "outputs", where)
-    starts = _input_nodes([in_tensors[i] for i in _visits(in_tree)], where)
-    order, seen_layers = _post_order([out_tensors[i] for i in _visits(out_tree)], starts, where)
+    starts = _input_nodes([in_tensors[i] for i in structure.visits(in_tree)], where)
+    order, seen_layers = _post_order(
+        [out_tensors[i] for i in structure.visits(out_tree)], starts, where
+    )
     for node in starts.values():
         if node not in order:  # an input that no output needs comes first among the outputs
             order[node] = len(order)
@@ -126,24 +128,8 @@ def _input_nodes(tensors: list, where: str) -> dict[Key, Node]:
 
 def _producers(node: Node, starts: Mapping[Key, Node]) -> list[Node]:
     """The nodes that make a node's inputs, from left to right, then those of its options."""
-    places = (*_visits(node.args), *_visits(node.options))
+    places = (*structure.visits(node.args), *structure.visits(node.options))
     return [starts.get((id(t.node), t.index), t.node) for t in (node.inputs[i] for i in places)]
-
-
-def _visits(template: Any) -> list[int]:
-    """The numbers of a tree's tensors in the order of visits, the keys of dictionaries sorted.
-
-    Keras visits them so, and its files number layers of one class in that order.
-    """
-    if isinstance(template, Ref):
-        return [template.index]
-    if not isinstance(template, Branch):
-        return []
-    children: Any = template.children
-    if template.kind == "dict":
-        places = sorted(range(len(children)), key=lambda i: str(template.keys[i]))
-        children = [children[i] for i in places]
-    return [index for child in children for index in _visits(child)]
 
 
 def _post_order(

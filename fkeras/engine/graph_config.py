@@ -6,7 +6,7 @@ does not tell, so that a model that went to JSON and back here is equal to what 
 | key | where | what |
 |---|---|---|
 | `training` | call | a pin, where it equals the value that Keras writes for none |
-| `mask` | call | null: the call was given `mask=None` |
+| `mask` | call | null: the call was given `mask=None`; true: an operation keeps its input's mask |
 | `containers` | call, model | tuples, which are lists in JSON, and outputs that are a list of one |
 | `layout` | call | which arguments of an operation stood by position and which by name |
 | `trainable` | layer | false for a frozen operation |
@@ -22,7 +22,7 @@ from fkeras.engine.node_arguments import write_tree
 from fkeras.engine.operation import NodeForm, Operation, node_form
 from fkeras.engine.operation_calls import SplitCall, split
 from fkeras.engine.serialization import serialize
-from fkeras.engine.structure import Branch, Ref, leaves
+from fkeras.engine.structure import Branch, Ref, leaves, visits
 
 
 def graph_config(network: Any) -> dict[str, Any]:
@@ -45,9 +45,15 @@ def starts_at_one(layer: Any) -> bool:
 
 
 def _end(network: Any, slot: int) -> list[Any]:
-    coord = network.graph.coords[slot]
-    first = 1 if starts_at_one(network.layers[coord.layer]) else 0
-    return [coord.layer, coord.node + first, coord.tensor]
+    name, node, tensor = _history(network.graph, slot)
+    return [name, node + 1 if starts_at_one(network.layers[name]) else node, tensor]
+
+
+def _history(graph: Any, slot: int) -> list[Any]:
+    """The layer, call and output that a tensor comes from; Keras counts outputs by sorted keys."""
+    coord = graph.coords[slot]
+    value = graph.calls[graph.calls_of[coord.layer][coord.node]].value
+    return [coord.layer, coord.node, visits(value).index(coord.tensor)]
 
 
 def _layer_config(network: Any, name: str) -> dict[str, Any]:
@@ -84,6 +90,8 @@ def _node_config(
     # a mask that is None is one that Keras computes
     if "mask" in options and options["mask"] is None:
         beside["mask"] = options.pop("mask")
+    elif isinstance(layer, Operation) and any(graph.masks[slot] for slot in call.inputs):
+        beside["mask"] = True
     kwargs = {str(k): write(v, "kwargs", str(k)) for k, v in options.items()}
     if call.training is not None:
         if not isinstance(layer, Operation):
@@ -103,7 +111,7 @@ def _tensor(graph: Any, slot: int) -> dict[str, Any]:
         "config": {
             "shape": list(spec.shape),
             "dtype": spec.dtype,
-            "keras_history": list(graph.coords[slot]),
+            "keras_history": _history(graph, slot),
         },
     }
 

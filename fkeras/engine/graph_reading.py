@@ -17,6 +17,7 @@ from fkeras.engine.errors import FKerasError, suggest
 from fkeras.engine.graph_config import starts_at_one
 from fkeras.engine.input import InputLayer, symbolic
 from fkeras.engine.layer import Layer
+from fkeras.engine.node import is_symbolic
 from fkeras.engine.node_arguments import (
     MAX_DEPTH,
     TreeReader,
@@ -193,8 +194,8 @@ def _record_calls(items: dict[str, _Item], custom_objects: Any) -> dict[tuple, A
         call = ready.popleft()
         name, index = call
         del missing[call]
-        for output in _flat(_record(items[name], index, tensors, custom_objects)):
-            tensors[name, index, output.index] = output
+        outputs = _flat(_record(items[name], index, tensors, custom_objects))
+        tensors.update(((name, index, place), output) for place, output in enumerate(outputs))
         for consumer in consumers.get(call, ()):
             missing[consumer].discard(call)
             if not missing[consumer]:
@@ -252,7 +253,7 @@ def _record(item: _Item, index: int, tensors: Mapping, custom_objects: Any) -> A
         args = [reader.read(v, ("args", i)) for i, v in enumerate(node["args"])]
         kwargs = {k: reader.read(v, ("kwargs", k)) for k, v in node["kwargs"].items()}
         training = _pin(layer, node, kwargs, where)
-        _drop_mask(node, kwargs)
+        _drop_mask(layer, node, args, kwargs)
         if item.form is None:
             _by_position(layer, args, kwargs)
         elif item.form.op == "getitem":
@@ -300,12 +301,29 @@ def _pin(layer: Any, node: Mapping, kwargs: dict[str, Any], where: str) -> bool 
     return None if stored is None or stored == layer.training_default else bool(stored)
 
 
-def _drop_mask(node: Mapping, kwargs: dict[str, Any]) -> None:
-    """A mask of None is in Keras's data where the mask is computed."""
+def _drop_mask(layer: Any, node: Mapping, args: list, kwargs: dict[str, Any]) -> None:
+    """Writes `mask=None` where the call of Keras's data goes without the mask of its inputs.
+
+    There each call has the mask that it was recorded with, or none where it had none; operations,
+    layers that take no mask, and sums of which one part has no mask lose it in silence.
+    """
     if "mask" in node:
+        if node["mask"] is None:
+            kwargs["mask"] = None
+        return
+    given = kwargs.get("mask")
+    if any(m is not None for m in _flat(given)):
+        return
+    masked = [_is_masked(value) for value in _flat(args)]
+    loses = "mask" in kwargs or isinstance(layer, Operation) or not layer.supports_masking
+    kwargs.pop("mask", None)
+    # a model inside that is called with a mask computes those of its calls anew
+    if any(masked) and (loses or (layer.needs_every_mask and not all(masked))):
         kwargs["mask"] = None
-    elif all(m is None for m in _flat(kwargs.get("mask"))):
-        kwargs.pop("mask", None)
+
+
+def _is_masked(value: Any) -> bool:
+    return is_symbolic(value) and value.node.masks[value.index] is not None
 
 
 def _by_position(layer: Any, args: list, kwargs: dict[str, Any]) -> None:
@@ -331,8 +349,9 @@ def _entries(args: list, kwargs: dict[str, Any], where: str) -> list:
 
 
 def _flat(value: Any) -> list[Any]:
+    """The leaves of a tree as Keras counts them: by the sorted keys of dictionaries."""
     if isinstance(value, Mapping):
-        return [t for v in value.values() for t in _flat(v)]
+        return [t for key in sorted(value, key=str) for t in _flat(value[key])]
     return [t for v in value for t in _flat(v)] if isinstance(value, list | tuple) else [value]
 
 

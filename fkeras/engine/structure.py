@@ -63,6 +63,22 @@ def leaves(template: Any) -> Iterator[Any]:
         yield template
 
 
+def visits(template: Any) -> list[int]:
+    """The numbers of a frozen tree's tensors in Keras's order: the keys of dictionaries sorted.
+
+    Its files number outputs and order layers so.
+    """
+    if isinstance(template, Ref):
+        return [template.index]
+    if not isinstance(template, Branch):
+        return []
+    children: Any = template.children
+    if template.kind == "dict":
+        places = sorted(range(len(children)), key=lambda i: str(template.keys[i]))
+        children = [children[i] for i in places]
+    return [index for child in children for index in visits(child)]
+
+
 def fill(template: Any, values: Any) -> Any:
     """The tree with `values[i]` in the place of each `Ref(i)`."""
     return thaw(template, lambda v: values[v.index] if isinstance(v, Ref) else v)

@@ -1,0 +1,110 @@
+"""The layers of a model stand in Keras's order: it numbers the weights in Keras's files."""
+
+import json
+import random
+
+import pytest
+from keras_oracle import keras, keras_rules
+
+import fkeras as fk
+
+
+class Drawn:
+    """One random graph, in either library: branches, shared layers, nested models."""
+
+    def __init__(self, k, seed):
+        self.k, self.rng, self.count = k, random.Random(seed), 0
+
+    def name(self):
+        self.count += 1
+        # names that sort in another order than they were made
+        return f"{'zyxwvu'[self.count % 6]}{self.count}"
+
+    def dense(self):
+        return self.k.layers.Dense(4, name=self.name())
+
+    def inner(self):
+        k, rng = self.k, self.rng
+        ends = [k.Input((4,), name=self.name()) for _ in range(2)]
+        dense = self.dense()
+        joined = k.layers.Add(name=self.name())([dense(ends[0]), dense(ends[1])])
+        outputs = rng.choice([joined, [joined, dense(joined)]])
+        if rng.random() < 0.3:
+            return k.Model(ends, {"b": joined, "a": dense(joined)}, name=self.name())
+        return k.Model(ends, outputs, name=self.name())
+
+    def call(self, kind, a, b, shared):
+        k, rng = self.k, self.rng
+        if kind == 0:
+            return [self.dense()(a)]
+        if kind == 1:
+            return [k.layers.Add(name=self.name())([a, b])]
+        if kind == 2 and shared:
+            return [rng.choice(shared)(a)]
+        if kind == 3:
+            joined = k.layers.Concatenate(name=self.name())([a, b])
+            return [self.dense()(joined)]
+        if kind == 4:
+            model = self.inner()
+            values = flat(model([a, b]))
+            return [*values, *flat(model([values[-1], b]))] if rng.random() < 0.5 else values
+        if kind == 5:
+            return [k.layers.Dropout(0.2, name=self.name())(a, training=rng.choice([None, True]))]
+        if kind == 6:
+            return [k.layers.Subtract(name=self.name())([a, b[:, ::-1]])]
+        shared.append(self.dense())
+        return [shared[-1](a)]
+
+    def model(self):
+        k, rng, shared = self.k, self.rng, []
+        inputs = [k.Input((4,), name=self.name()) for _ in range(rng.randint(1, 4))]
+        made = list(inputs)
+        for _ in range(rng.randint(3, 12)):
+            kind, a, b = rng.randrange(8), rng.choice(made), rng.choice(made)
+            made.extend(self.call(kind, a, b, shared))
+        outputs = rng.sample(made[len(inputs) :], min(3, len(made) - len(inputs)))
+        form = rng.randrange(4)
+        if form == 0:
+            outputs = outputs[0]
+        elif form == 1:
+            outputs = {"zyx"[i]: value for i, value in enumerate(outputs)}
+        if form == 2:
+            inputs = {"cabd"[i]: value for i, value in enumerate(inputs)}
+        return k.Model(inputs, outputs, name="m")
+
+
+def flat(value):
+    if isinstance(value, dict):
+        return [value[key] for key in sorted(value)]
+    return list(value) if isinstance(value, list | tuple) else [value]
+
+
+def through_json(config):
+    return json.loads(json.dumps(config))
+
+
+def theirs_without_operations(model):
+    return [name for name, layer in model.layers.items() if not isinstance(layer, fk.ops.Operation)]
+
+
+@pytest.mark.parametrize("seed", range(24))
+def test_layers_stand_in_keras_s_order(seed):
+    with keras_rules():
+        theirs = Drawn(keras, seed).model()
+        data = through_json(theirs.get_config())
+        expected = [layer.name for layer in theirs.layers]
+    ours = Drawn(fk, seed).model()
+    read = fk.Model.from_config(data)
+    written = through_json(ours.get_config())
+    with keras_rules():
+        back = keras.Model.from_config(through_json(written))
+        again = keras.Model.from_config(through_json(read.get_config()))
+        assert [layer.name for layer in back.layers] == expected
+        assert [layer.name for layer in again.layers] == expected
+    assert theirs_without_operations(ours) == expected
+    assert theirs_without_operations(read) == expected
+    assert [i["name"] for i in read.get_config()["layers"]] == [i["name"] for i in data["layers"]]
+    assert fk.Model.from_config(written) == ours
+    # in whatever order the layers of the data stand
+    random.Random(seed).shuffle(data["layers"])
+    assert fk.Model.from_config(data) == read
