@@ -67,8 +67,13 @@ _SIDES = (
     ("nb_row", "nb_col"),
     ("kernel_dim1", "kernel_dim2", "kernel_dim3"),
 )
-_FORMATS = types.MappingProxyType(
+#: the axes by Keras 1's words
+FORMATS: Mapping[str, str] = types.MappingProxyType(
     {"tf": "channels_last", "th": "channels_first", "default": "channels_last"}
+)
+#: layers of which Keras 1 did not write the order of axes
+UNORDERED = frozenset(
+    f"{kind}{n}D" for kind in ("ZeroPadding", "Cropping", "UpSampling") for n in (2, 3)
 )
 #: keys without a meaning here, whatever they hold
 _SILENT = frozenset(
@@ -127,6 +132,25 @@ _INHERITED = frozenset(
 _INHERITING = ("DepthwiseConv1D", "DepthwiseConv2D", "SeparableConv1D", "SeparableConv2D")
 
 
+def ordering(config: Any) -> str:
+    """The first order of axes that a layer of a model of Keras 1 says; all are meant to have one.
+
+    Example:
+        >>> ordering({"config": [{"config": {"dim_ordering": "th"}}]})
+        'th'
+    """
+    waiting = [config]
+    while waiting:
+        item = waiting.pop(0)
+        if isinstance(item, Mapping):
+            if item.get("dim_ordering") in ("th", "tf"):
+                return item["dim_ordering"]
+            waiting[:0] = [v for v in item.values() if isinstance(v, Mapping | list)]
+        elif isinstance(item, list):
+            waiting[:0] = [v for v in item if isinstance(v, Mapping | list)]
+    return "tf"
+
+
 def renamed(kind: str, config: Mapping[str, Any], origin: Origin) -> dict[str, Any]:
     """A layer's configuration with today's names of its arguments.
 
@@ -158,7 +182,7 @@ def renamed(kind: str, config: Mapping[str, Any], origin: Origin) -> dict[str, A
         if all(side in made for side in sides):
             made["kernel_size"] = [made.pop(side) for side in sides]
     if isinstance(made.get("data_format"), str):
-        made["data_format"] = _FORMATS.get(made["data_format"], made["data_format"])
+        made["data_format"] = FORMATS.get(made["data_format"], made["data_format"])
     return made
 
 

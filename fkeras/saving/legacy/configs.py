@@ -64,6 +64,7 @@ class Converter:
         limits: how many layers and calls a model may have.
         extra: functions that the converted configuration refers to by words of its own.
         orders: the names of the layers of each network in the file's order, by its path.
+        ordering: Keras 1's word for the order of axes, where a layer does not say it.
         lambdas: the names of the Lambda layers for which the user gave something.
         count: how many layers and calls there were so far.
     """
@@ -73,6 +74,7 @@ class Converter:
     limits: Limits
     extra: dict[str, Any] = dataclasses.field(default_factory=dict)
     orders: dict[tuple[str, ...], tuple[str, ...]] = dataclasses.field(default_factory=dict)
+    ordering: str = "tf"
     lambdas: set[str] = dataclasses.field(default_factory=set)
     count: int = 0
 
@@ -102,6 +104,8 @@ class Converter:
                 "file holds no code of a subclass: pass it as custom_objects="
                 f"{{{kind!r:.80}: YourModel}}, or save what its layers compute as fk.Model."
             )
+        if self.origin.major == 1:
+            self.ordering = arguments.ordering(config)
         return self.layer(config, ())
 
     # -- layers -------------------------------------------------------------------------------
@@ -163,6 +167,8 @@ class Converter:
                 made["reset_after"] = True
         if kind == "ThresholdedReLU":
             made["threshold"] = made.pop("theta", 1.0)
+        if today in arguments.UNORDERED and origin.major == 1:
+            made.setdefault("data_format", arguments.FORMATS[self.ordering])
         made = arguments.adjusted(today, made, origin, name)
         fields = frozenset(f.name for f in dataclasses.fields(cls) if f.init) | {"layer", "cell"}
         if today == "Bidirectional":

@@ -25,6 +25,8 @@ _OLD_NAMES = types.MappingProxyType(
     {
         "GlorotUniformV2": "GlorotUniform",
         "ZerosInitializer": "Zeros",
+        "uniform": "RandomUniform",
+        "normal": "RandomNormal",
         "Zero": "Zeros",
         "One": "Ones",
         "MaxNormV2": "MaxNorm",

@@ -6,6 +6,7 @@ carry of a stateful layer, begins with zeros.
 
 from __future__ import annotations
 
+import dataclasses
 from collections.abc import Mapping, Sequence
 from typing import Any
 
@@ -80,6 +81,7 @@ def place_legacy_weights(
     origin = origin_of(store, group)
     changes: dict[tuple[str, str], np.ndarray] = {}
     pairs = stored_layers(store, model, state, orders)
+    origin = dataclasses.replace(origin, backend=_backend(origin, pairs))
     leaves = dict(zip(skeleton_of(model).names, leaves_of(model), strict=True))
     for own, stored, paths in pairs:
         units = listed(model.layers[own], _state(state, own), (own,), orders)
@@ -90,6 +92,14 @@ def place_legacy_weights(
 def _state(state: Mapping[str, Any], name: str) -> Mapping[str, Any]:
     found = state.get(name, {})
     return found if isinstance(found, Mapping) else {}
+
+
+def _backend(origin: Origin, pairs: Sequence[tuple[str, str, list[str]]]) -> str | None:
+    """The backend, which Keras 1 does not note: TensorFlow's names of variables end with ":0"."""
+    names = [path for *_, paths in pairs for path in paths]
+    if origin.major > 1 or origin.backend is not None or not names:
+        return origin.backend
+    return "tensorflow" if any(":" in name for name in names) else "theano"
 
 
 def stored_layers(
