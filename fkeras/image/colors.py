@@ -131,10 +131,11 @@ def rgb_to_hsv(images: Any, data_format: str | None = None) -> jax.Array:
     coloured, lit = spread > 0, value > 0
     saturation = jnp.where(lit, spread / jnp.where(lit, value, 1), 0)
     sixth = 1 / (6 * jnp.where(coloured, spread, 1))
+    # by order: a compiled program may compute a colour twice, and its largest then equals none
     hue = jnp.where(
-        value == red,
+        (red >= green) & (red >= blue),
         sixth * (green - blue),
-        jnp.where(value == green, sixth * (blue - red) + 2 / 6, sixth * (red - green) + 4 / 6),
+        jnp.where(green >= blue, sixth * (blue - red) + 2 / 6, sixth * (red - green) + 4 / 6),
     )
     hue = jnp.where(coloured, hue, 0)
     hue = jnp.where(hue < 0, hue + 1, hue)
