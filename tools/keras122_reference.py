@@ -60,7 +60,7 @@ def image(ordering):
             layers.LeakyReLU(0.2),
             layers.ZeroPadding2D((1, 1), **options),
             layers.MaxPooling2D((2, 2), **options),
-            layers.Convolution2D(2, 2, 2, border_mode="same", activation="relu", **options),
+            layers.Convolution2D(2, 3, 3, border_mode="same", activation="relu", **options),
             layers.AveragePooling2D((2, 1), **options),
             layers.Flatten(),
             layers.Dropout(0.3),
@@ -73,7 +73,7 @@ def image(ordering):
 def line():
     model = models.Sequential(
         [
-            layers.Convolution1D(3, 2, border_mode="same", activation="tanh", input_shape=(6, 2)),
+            layers.Convolution1D(3, 3, border_mode="same", activation="tanh", input_shape=(6, 2)),
             layers.MaxPooling1D(2),
             layers.UpSampling1D(2),
             layers.GlobalAveragePooling1D(),
