@@ -90,8 +90,9 @@ def _node_config(
     # a mask that is None is one that Keras computes
     if "mask" in options and options["mask"] is None:
         beside["mask"] = options.pop("mask")
-    elif isinstance(layer, Operation) and any(graph.masks[slot] for slot in call.inputs):
-        beside["mask"] = True
+    elif any(graph.masks[slot] for slot in call.inputs) and "mask" not in options:
+        if isinstance(layer, Operation) or layer.needs_every_mask:
+            beside["mask"] = True
     kwargs = {str(k): write(v, "kwargs", str(k)) for k, v in options.items()}
     if call.training is not None:
         if not isinstance(layer, Operation):

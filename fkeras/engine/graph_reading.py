@@ -116,6 +116,8 @@ def _read_item(name: str, data: Mapping, custom_objects: Any) -> _Item:
         kind, more = _ACTIVATIONS.get(str(data.get("class_name")), ("", {}))
         inner = {**expect(data.get("config") or {}, Mapping, where, "config"), **more}
         data = {"module": "keras.layers", "class_name": kind, "config": inner}
+    if data.get("class_name") == "InputLayer":
+        data = {**data, "config": _read_input(data.get("config"), where)}
     try:
         layer = deserialize(data, custom_objects)
     except FKerasError as error:
@@ -146,10 +148,28 @@ def _read_item(name: str, data: Mapping, custom_objects: Any) -> _Item:
     return _Item(name, layer, nodes)
 
 
+def _read_input(config: Any, where: str) -> dict[str, Any]:
+    """The configuration of an input, whose shape older versions have under another key."""
+    config = dict(expect(config, Mapping, where, "config"))
+    if config.get("batch_shape") is None and "batch_input_shape" in config:
+        config["batch_shape"] = config.pop("batch_input_shape")
+    sizes = expect(config.get("batch_shape"), list | tuple, where, "batch_shape")
+    for size in sizes:
+        named = isinstance(size, str) and size.isidentifier()
+        if not (size is None or named or (type(size) is int and 0 <= size < 2**31)):
+            raise FKerasError(
+                f"{where}: expected sizes of 0 or more, names and null in 'batch_shape', received "
+                f"{shown(sizes)}. Correct its shape.",
+                layer=where,
+            )
+    return config
+
+
 def _read_operation(name: str, data: Mapping, nodes: tuple) -> _Item:
     where = repr(name)
     class_name = expect(data.get("class_name"), str, where, "class_name")
-    fixed = dict(expect(data.get("config") or {}, Mapping, where, "config"))
+    inner = data.get("config")
+    fixed = dict(expect({} if inner is None else inner, Mapping, where, "config"))
     fixed.pop("name", None)
     if class_name == "GetItem":
         form = NodeForm("", "GetItem", "getitem", (), ())

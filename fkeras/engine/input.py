@@ -58,6 +58,8 @@ class InputLayer(Layer):
         # Keras writes these of its own; they say nothing here
         ignored = ("sparse", "ragged", "optional", "trainable")
         kept = {k: v for k, v in config.items() if k not in ignored or v not in (False, None, True)}
+        if isinstance(kept.get("dtype"), str):
+            kept["dtype"] = _numeric(kept["dtype"])
         return super().from_config(kept, custom_objects)
 
 

@@ -84,8 +84,9 @@ class Layer:
     trainable: bool = option(True, kw_only=True)
     dtype: DTypePolicy = option("float32", convert=get_policy, kw_only=True)
 
-    #: whether a mask may reach this layer
+    #: whether a mask may reach it; whether Keras's has no mask where one of its inputs has none
     supports_masking: ClassVar[bool] = False
+    needs_every_mask: ClassVar[bool] = False
     #: whether floating inputs and own weights are cast to the compute dtype
     autocast: ClassVar[bool] = True
     #: the field of children that adds nothing to the paths of their weights
@@ -94,7 +95,7 @@ class Layer:
     child_fields: ClassVar[tuple[str, ...] | None] = None
     #: the names of the own state in Keras's order, where it is not the alphabet's, which JAX sorts by
     state_order: ClassVar[tuple[str, ...]] = ()
-    #: the paths of weights inside the layer that come before its own state in Keras's order
+    #: the paths of weights inside it that come before its own state in Keras's order
     early_weights: ClassVar[tuple[str, ...]] = ()
     #: where Keras's files keep a child, by its field, unless under that name; by "" the own weights
     stored_at: ClassVar[Mapping[str, str]] = FrozenDict()

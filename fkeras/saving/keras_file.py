@@ -8,6 +8,7 @@ from collections.abc import Callable, Mapping
 from typing import Any
 
 from fkeras.engine import Network
+from fkeras.engine.naming import snake_case
 from fkeras.engine.serialization import deserialize, serialize
 from fkeras.engine.spec import as_spec
 from fkeras.saving.archive import Archive, open_archive, write_archive
@@ -17,6 +18,7 @@ from fkeras.saving.limits import Limits
 from fkeras.saving.places import places, walk_groups
 from fkeras.saving.strict_json import check, field, parse
 from fkeras.saving.structure import abstract_build, fill_from_store, plain
+from fkeras.saving.vocabularies import with_vocabularies
 
 CONFIG, METADATA, WEIGHTS = "config.json", "metadata.json", "model.weights.h5"
 # the version of Keras whose form is written
@@ -43,10 +45,11 @@ def read(
     limits = limits or Limits()
     with open_archive(path, limits) as archive:
         config = read_config(archive, limits)
-        with reading(archive.file, CONFIG):
-            model = _model(config, custom_objects, archive.file)
-            shapes = _shapes(model, config, archive.file)
         with open_store(archive.open(WEIGHTS), archive.file, WEIGHTS, limits) as store:
+            with reading(archive.file, CONFIG):
+                config = with_vocabularies(config, archive, store)
+                model = _model(config, custom_objects, archive.file)
+                shapes = _shapes(model, config, archive.file)
             with reading(archive.file, WEIGHTS):
                 found = (model, {}) if shapes is None else fill_from_store(*shapes, store)
             return found if finish is None else finish(found, config, store)
@@ -146,7 +149,7 @@ def write_arrays(store: Writer, model: Any, state: Mapping[str, Any]) -> None:
     for group, _, layer in walk_groups(model):
         inner = f"{group}/vars" if group else "vars"
         store.group(inner)
-        store.attribute(inner, "name", layer.name or layer.default_name or "layer")
+        store.attribute(inner, "name", layer.name or snake_case(type(layer).__name__))
     for place in places(model, state):
         if place.path is not None:
             store.write(place.path, place.value)

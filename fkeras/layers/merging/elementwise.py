@@ -139,6 +139,7 @@ class Merge(Layer):
     """
 
     supports_masking: ClassVar[bool] = True
+    needs_every_mask: ClassVar[bool] = True
     #: how many tensors the layer takes; None: one or more
     count: ClassVar[int | None] = None
 

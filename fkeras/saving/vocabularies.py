@@ -1,0 +1,89 @@
+"""Vocabularies that Keras keeps beside a configuration: texts among the assets of a `.keras` file.
+
+A lookup that learned its tokens with `adapt` has none in its configuration. They stand in
+`assets/<group of the layer>/vocabulary.txt`, a line each, the special ones first, and their
+weights for "tf_idf" in the weight file.
+"""
+
+from __future__ import annotations
+
+import posixpath
+from collections.abc import Mapping
+from typing import Any
+
+from fkeras.engine.naming import snake_case
+from fkeras.saving.archive import Archive
+from fkeras.saving.errors import FileError
+from fkeras.saving.hdf5 import Store
+
+_LOOKUPS = ("IntegerLookup", "StringLookup", "TextVectorization")
+_OPERATIONS = "keras.src.ops"
+
+
+def with_vocabularies(config: Mapping[str, Any], archive: Archive, store: Store) -> Mapping:
+    """The configuration of a model with the vocabularies of its lookups in it.
+
+    Args:
+        config: a model's `class_name` and `config`.
+        archive: the file.
+        store: its weights.
+
+    Raises:
+        FileError: for a vocabulary that is no text, or not of whole numbers where it must be.
+    """
+    if not any(name.endswith("/vocabulary.txt") for name in archive.names):
+        return config
+    return _in_model(config, "", archive, store)
+
+
+def _in_model(item: Any, group: str, archive: Archive, store: Store) -> Any:
+    inner = item.get("config") if isinstance(item, Mapping) else None
+    if not isinstance(inner, Mapping):
+        return item
+    if item.get("class_name") in _LOOKUPS:
+        return {**item, "config": _filled(item["class_name"], inner, group, archive, store)}
+    layers = inner.get("layers")
+    if not isinstance(layers, list):
+        return item
+    counts: dict[str, int] = {}
+    made = []
+    for layer in layers:
+        place = posixpath.join(group, "layers", _group(layer, counts))
+        made.append(_in_model(layer, place, archive, store))
+    return {**item, "config": {**inner, "layers": made}}
+
+
+def _group(layer: Any, counts: dict[str, int]) -> str:
+    """The group of a layer in its model's list: "integer_lookup", "integer_lookup_1"."""
+    name = layer.get("class_name") if isinstance(layer, Mapping) else None
+    if not isinstance(name, str) or str(layer.get("module")).startswith(_OPERATIONS):
+        return ""
+    name = snake_case(name)
+    number = counts[name] = counts.get(name, -1) + 1
+    return f"{name}_{number}" if number else name
+
+
+def _filled(kind: str, config: Mapping, group: str, archive: Archive, store: Store) -> Mapping:
+    member = posixpath.join("assets", group, "vocabulary.txt")
+    if config.get("vocabulary") is not None or member not in archive:
+        return config
+    tokens: list[Any] = []
+    try:
+        tokens = archive.read(member).decode("utf-8").split("\n")
+        if kind == "IntegerLookup":
+            tokens = [int(token) for token in tokens]
+    except ValueError as error:
+        if isinstance(error, FileError):
+            raise
+        expected = "whole numbers" if kind == "IntegerLookup" else "text in UTF-8"
+        raise FileError(
+            f"expected {expected}, a line each: {error}. Save the model again.",
+            file=archive.file,
+            member=member,
+            layer=str(config.get("name")),
+        ) from error
+    filled = {**config, "vocabulary": tokens}
+    weights = posixpath.join(group, "vars", "idf_weights")
+    if config.get("output_mode") == "tf_idf" and store.has(weights):
+        filled["idf_weights"] = store.read(weights).tolist()
+    return filled

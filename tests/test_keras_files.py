@@ -1,0 +1,380 @@
+"""Whole models in `.keras` files: what Keras wrote opens here, what we write opens in Keras."""
+
+import io
+import json
+import zipfile
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+
+import fkeras as fk
+from fkeras import layers
+from fkeras.saving.hdf5 import new_store, open_store
+from tests.keras_oracle import keras, keras_rules, values
+
+KEY = jax.random.key(0)
+
+
+def _outputs(model, state, made, inputs, training=False):
+    """What both sides compute, and their new state, in one program."""
+    with keras_rules():
+        weights, others = values(made.trainable_variables), values(made.non_trainable_variables)
+
+        def theirs():
+            return made.stateless_call(weights, others, inputs, training=training)
+
+        def both():
+            with keras_rules():
+                expected = theirs()
+            out = model.apply(inputs, state=state, training=training, key=KEY)
+            return (out.value, expected[0]), (state | out.updates, expected[1])
+
+        return jax.jit(both)()
+
+
+def _close(one, other):
+    one, other = jax.tree.leaves(one), jax.tree.leaves(other)
+    assert len(one) == len(other)
+    for a, b in zip(one, other, strict=True):
+        np.testing.assert_allclose(np.asarray(a, "float32"), np.asarray(b, "float32"), rtol=1e-5, atol=5e-6)
+
+
+def _rich():
+    """A model of Keras with most of what a graph can have."""
+    L = keras.layers
+    ids = keras.Input((5,), dtype="int32", name="ids")
+    x = keras.Input((5, 4), name="x")
+    words = L.Embedding(7, 4, mask_zero=True)(ids)
+    shared = L.Dense(4, activation="tanh", name="shared")
+    attended = L.MultiHeadAttention(2, 2, use_gate=True)(shared(x), shared(words))
+    both = L.Add()([attended, L.TimeDistributed(L.Dense(4))(words)])
+    both = L.BatchNormalization(name="first")(both)
+    both = L.BatchNormalization()(both)
+    inner = keras.Sequential([keras.Input((5, 4)), L.Dropout(0.0), L.Dense(4)], name="inner")
+    both = inner(inner(both)) + keras.ops.mean(x, axis=1, keepdims=True)
+    sequence, h, c = L.LSTM(3, return_sequences=True, return_state=True)(words)
+    last = L.Bidirectional(L.GRU(2))(sequence)
+    again = L.LSTM(3)(both, initial_state=[h, c])
+    steps = L.SpectralNormalization(L.Dense(2))(both[:, 1:3])
+    frozen = L.Dense(2, trainable=False)(last)
+    return keras.Model({"ids": ids, "x": x}, {"a": [again, frozen], "b": steps}, name="rich")
+
+
+@pytest.fixture(scope="module")
+def rich(tmp_path_factory):
+    """The model of Keras, and the path of its file."""
+    path = tmp_path_factory.mktemp("rich") / "rich.keras"
+    with keras_rules():
+        keras.utils.set_random_seed(0)
+        made = _rich()
+        rng = np.random.default_rng(0)
+        made.set_weights(
+            [
+                rng.uniform(0.5, 1.5, v.shape) if "var" in v.path else rng.normal(size=v.shape)
+                for v in made.weights
+            ]
+        )
+        made.save(path)
+    inputs = {"ids": np.array([[1, 2, 3, 0, 0], [4, 5, 6, 1, 2]], "int32")}
+    inputs["x"] = rng.normal(size=(2, 5, 4)).astype("float32")
+    return made, path, inputs
+
+
+@pytest.mark.parametrize("training", [False, True])
+def test_a_rich_model_of_keras_computes_the_same(rich, training):
+    made, path, inputs = rich
+    model, state = fk.load_model(path)
+    (value, expected), (new, theirs) = _outputs(model, state, made, inputs, training)
+    _close(value, expected)
+    names = {v.path: np.asarray(new) for v, new in zip(made.non_trainable_variables, theirs)}
+    for name in ("first", "batch_normalization"):
+        for word in ("moving_mean", "moving_variance"):
+            _close(new[name][word], names[f"{name}/{word}"])
+    frozen = [name for name, layer in model.layers.items() if not layer.trainable]
+    assert len(frozen) == 1
+    assert type(model.layers[frozen[0]]) is layers.Dense
+
+
+def test_a_rich_model_goes_back_to_keras(rich, tmp_path):
+    made, path, inputs = rich
+    model, state = fk.load_model(path)
+    fk.save_model(tmp_path / "ours.keras", model, state)
+    with keras_rules():
+        again = keras.models.load_model(tmp_path / "ours.keras")
+    assert len(made.variables) == len(again.variables)
+    for one, other in zip(made.weights, again.weights, strict=True):
+        np.testing.assert_array_equal(one.value, other.value)
+        assert one.trainable == other.trainable
+    assert fk.load_model(tmp_path / "ours.keras")[0] == model
+    with keras_rules():
+        weights, others = values(again.trainable_variables), values(again.non_trainable_variables)
+        first = jax.jit(lambda: made.stateless_call(weights, others, inputs)[0])()
+        second = jax.jit(lambda: again.stateless_call(weights, others, inputs)[0])()
+    _close(first, second)
+
+
+def test_dtype_policies_and_short_floats_are_kept(tmp_path):
+    L = keras.layers
+    with keras_rules():
+        made = keras.Sequential(
+            [
+                keras.Input((3,)),
+                L.Dense(2, dtype="bfloat16"),
+                L.Dense(2, dtype="mixed_bfloat16"),
+                L.Dense(2, dtype="float16"),
+            ]
+        )
+        made.save(tmp_path / "short.keras")
+    model, _ = fk.load_model(tmp_path / "short.keras")
+    kernels = [layer.kernel for layer in model.members]
+    assert [str(k.dtype) for k in kernels] == ["bfloat16", "float32", "float16"]
+    for kernel, layer in zip(kernels, made.layers, strict=True):
+        np.testing.assert_array_equal(np.asarray(kernel), np.asarray(layer.kernel.value))
+    fk.save_model(tmp_path / "again.keras", model)
+    with keras_rules():
+        again = keras.models.load_model(tmp_path / "again.keras")
+    for one, other in zip(made.weights, again.weights, strict=True):
+        assert one.dtype == other.dtype
+        np.testing.assert_array_equal(np.asarray(one.value), np.asarray(other.value))
+
+
+class _Forbidden(fk.initializers.Initializer):
+    """An initializer that may be described and not run."""
+
+    value: float
+
+    def __call__(self, key, shape, dtype="float32"):
+        assert isinstance(key, jax.core.Tracer), "a weight was initialised"
+        return jnp.zeros(shape, dtype)
+
+
+def test_nothing_is_initialised_on_opening(tmp_path):
+    start = fk.initializers.Constant(0.5)
+    x = fk.Input((3,))
+    model = fk.Model(x, layers.Dense(2, kernel_initializer=start, name="d")(x)).build(KEY)
+    fk.save_model(tmp_path / "m.keras", model)
+    again, _ = fk.load_model(tmp_path / "m.keras", custom_objects={"Constant": _Forbidden})
+    np.testing.assert_array_equal(again.layers["d"].kernel, np.full((3, 2), 0.5, "float32"))
+
+
+def test_a_composed_model_opens_in_keras_as_its_graph(tmp_path):
+    class Block(fk.Model):
+        units: int
+
+        def call(self, x):
+            y = layers.Dense(self.units, activation="relu")(x)
+            return layers.LayerNormalization()(x + layers.Dense(self.units)(y))
+
+    x = fk.Input((4,))
+    model = fk.Model(x, Block(4, name="two")(Block(4, name="one")(x))).build(KEY)
+    fk.save_model(tmp_path / "blocks.keras", model)
+    data = np.random.default_rng(0).normal(size=(2, 4)).astype("float32")
+    with keras_rules():
+        made = keras.models.load_model(tmp_path / "blocks.keras")
+        (value, expected), _ = _outputs(model, {}, made, data)
+    _close(value, expected)
+    again, _ = fk.load_model(tmp_path / "blocks.keras")
+    _close(jax.tree.leaves(again), jax.tree.leaves(model))
+
+
+def test_a_sequential_that_was_built_late(tmp_path):
+    with keras_rules():
+        made = keras.Sequential([keras.layers.Dense(3), keras.layers.Dense(2)])
+        made.save(tmp_path / "unbuilt.keras")
+        made.build((None, 4))
+        made.save(tmp_path / "built.keras")
+    model, state = fk.load_model(tmp_path / "unbuilt.keras")
+    assert not model.built
+    assert state == {}
+    model, _ = fk.load_model(tmp_path / "built.keras")
+    for one, other in zip(values(made.weights), model.get_weights(), strict=True):
+        np.testing.assert_array_equal(one, other)
+
+
+def test_the_carry_of_a_stateful_layer_begins_anew(tmp_path):
+    x = fk.Input((3, 2), batch_size=2)
+    model = fk.Model(x, layers.LSTM(2, stateful=True, name="lstm")(x)).build(KEY)
+    state = jax.tree.map(lambda leaf: leaf + 1, model.init_state())
+    fk.save_model(tmp_path / "m.keras", model, state)
+    again, carried = fk.load_model(tmp_path / "m.keras")
+    assert again == model
+    _close(carried, model.init_state())
+    with keras_rules():
+        keras.models.load_model(tmp_path / "m.keras")
+
+
+# -- vocabularies -------------------------------------------------------------------------------
+
+
+def _rewritten(path, change):
+    """The archive at `path` with its members changed by `change(members)`."""
+    with zipfile.ZipFile(path) as archive:
+        members = {name: archive.read(name) for name in archive.namelist()}
+    change(members)
+    with zipfile.ZipFile(path, "w") as archive:
+        for name, data in members.items():
+            archive.writestr(name, data)
+
+
+def _without_vocabulary(members, text):
+    config = json.loads(members["config.json"])
+    for layer in config["config"]["layers"]:
+        if layer["class_name"] == "IntegerLookup":
+            layer["config"].update(vocabulary=None)
+    members["config.json"] = json.dumps(config).encode()
+    members["assets/layers/integer_lookup_1/vocabulary.txt"] = text
+
+
+def test_a_vocabulary_that_keras_learned_is_read_from_the_assets(tmp_path):
+    ids = fk.Input((3,), dtype="int32")
+    first = layers.IntegerLookup(vocabulary=[1, 2], name="first")(ids)
+    second = layers.IntegerLookup(vocabulary=[8, 9], name="second")(first)
+    path = tmp_path / "m.keras"
+    fk.save_model(path, fk.Model(ids, second).build(KEY))
+
+    def change(members):
+        _without_vocabulary(members, b"-1\n9\n7\n5")
+        members["assets/layers/integer_lookup/vocabulary.txt"] = b"-1\n4\n3"
+
+    _rewritten(path, change)
+    model, _ = fk.load_model(path)
+    np.testing.assert_array_equal(model.layers["second"](np.array([5, 7, 1])), [3, 2, 0])
+    np.testing.assert_array_equal(model.layers["first"](np.array([3, 4, 1])), [2, 1, 0])
+    _rewritten(path, lambda members: _without_vocabulary(members, b"-1\nx"))
+    with pytest.raises(fk.FileError, match=r"integer_lookup_1/vocabulary.txt.*'second'.*whole"):
+        fk.load_model(path)
+
+
+# -- errors -------------------------------------------------------------------------------------
+
+
+@pytest.fixture
+def saved(tmp_path):
+    """The path of a small model."""
+    x = fk.Input((3,), name="x")
+    y = layers.BatchNormalization(name="norm")(layers.Dense(2, name="dense")(x))
+    model = fk.Model(x, y, name="small").build(KEY)
+    fk.save_model(tmp_path / "m.keras", model, model.init_state())
+    return tmp_path / "m.keras"
+
+
+def _weights(change):
+    """A change of the arrays of a file: `change(arrays)` over a dictionary by path."""
+
+    def rewrite(members):
+        arrays = {}
+        with open_store(members["model.weights.h5"]) as store:
+            groups = ["layers/dense/vars", "layers/batch_normalization/vars"]
+            for group in groups:
+                for name in store.datasets(group):
+                    arrays[f"{group}/{name}"] = store.read(f"{group}/{name}")
+        change(arrays)
+        target = io.BytesIO()
+        with new_store(target) as writer:
+            for name, array in arrays.items():
+                writer.write(name, array)
+        members["model.weights.h5"] = target.getvalue()
+
+    return rewrite
+
+
+def _config(change):
+    def rewrite(members):
+        config = json.loads(members["config.json"])
+        change(config)
+        members["config.json"] = json.dumps(config).encode()
+
+    return rewrite
+
+
+def _metadata(text):
+    return lambda members: members.update({"metadata.json": text})
+
+
+REFUSALS = [
+    (
+        _weights(lambda arrays: arrays.pop("layers/dense/vars/1")),
+        r"model.weights.h5:/layers/dense/vars/1.*layer 'dense'.*'dense/bias'.*\(2,\)",
+    ),
+    (
+        _weights(lambda arrays: arrays.update({"layers/dense/vars/1": np.zeros(5)})),
+        r"model.weights.h5:/layers/dense/vars/1.*\(2,\), received \(5,\)",
+    ),
+    (
+        _weights(lambda arrays: arrays.update({"layers/dense_1/vars/0": np.zeros(2)})),
+        r"model.weights.h5.*1 arrays that no layer.*layers/dense_1/vars/0",
+    ),
+    (
+        _weights(lambda arrays: arrays.pop("layers/batch_normalization/vars/3")),
+        r"batch_normalization/vars/3.*layer 'norm'.*'norm/moving_variance'",
+    ),
+    (_metadata(b"{}"), r"metadata.json: the key 'keras_version' is missing"),
+    (_metadata(b'{"keras_version": "1.2"}'), r"metadata.json: expected a version of Keras 3.*1\.2"),
+    (_metadata(b"{"), "metadata.json"),
+    (lambda members: members.pop("metadata.json"), "metadata.json: is missing; the archive has"),
+    (lambda members: members.pop("model.weights.h5"), "model.weights.h5: is missing"),
+    (
+        lambda members: members.update({"config.json": b"[1]"}),
+        "config.json: expected the configuration as an object, received",
+    ),
+    (
+        _config(lambda config: config.update(class_name="Dense", module="keras.layers")),
+        "config.json",
+    ),
+    (
+        _config(lambda config: config["config"]["layers"][1].update(class_name="Dens")),
+        r"config.json.*'Dens'.*Dense",
+    ),
+    (
+        _config(lambda config: config["config"]["layers"][1]["config"].update(units="two")),
+        r"config.json.*layer 'dense'.*units.*'two'",
+    ),
+]
+
+
+@pytest.mark.parametrize(("change", "message"), REFUSALS, ids=range(len(REFUSALS)))
+def test_a_file_that_is_no_such_model_is_refused_with_its_part_and_layer(saved, change, message):
+    _rewritten(saved, change)
+    with pytest.raises(fk.FileError, match=message) as caught:
+        fk.load_model(saved)
+    assert caught.value.file == str(saved)
+
+
+def test_arrays_without_names_of_layers_are_found_as_keras_counts(saved):
+    model, state = fk.load_model(saved)
+    _rewritten(saved, _weights(lambda arrays: None))  # writes no names
+    again, same = fk.load_model(saved)
+    assert again == model
+    _close(same, state)
+
+
+def test_saving_says_what_it_needs(tmp_path):
+    path = tmp_path / "m.keras"
+    x = fk.Input((3,))
+    model = fk.Model(x, layers.BatchNormalization(name="norm")(x))
+    with pytest.raises(ValueError, match="needs a built model"):
+        fk.save_model(path, model)
+    with pytest.raises(ValueError, match=r"state of norm, received that of no layer"):
+        fk.save_model(path, model.build(KEY))
+    with pytest.raises(TypeError, match="expected fk.Model or fk.Sequential, received Dense"):
+        fk.save_model(path, layers.Dense(2).build(KEY, (None, 3)))
+    lost = fk.Model(x, layers.Dense(2, activation=lambda x: x)(x)).build(KEY)
+    with pytest.raises(TypeError, match="<lambda> has no name"):
+        fk.save_model(path, lost)
+    assert not path.exists()
+
+
+def test_a_save_that_fails_leaves_the_file_that_was_there(saved, monkeypatch):
+    before = saved.read_bytes()
+    model, state = fk.load_model(saved)
+
+    def fail(*args):
+        raise OSError(28, "No space left on device")
+
+    monkeypatch.setattr("fkeras.saving.hdf5_writing.Writer.write", fail)
+    with pytest.raises(OSError, match="No space left"):
+        fk.save_model(saved, model, state)
+    assert saved.read_bytes() == before
+    assert [p.name for p in saved.parent.iterdir()] == [saved.name]
