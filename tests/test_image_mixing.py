@@ -14,7 +14,6 @@ from tests.image_draws import (
     UNIT,
     by_keras,
     compiled,
-    drawn_once,
     fresh_draw,
     oracle,
     pictures,
@@ -100,7 +99,8 @@ def test_mixing_draws_permutations_and_weights():
 
 @pytest.mark.parametrize("layer", [layers.MixUp(1.0), layers.CutMix()], ids=repr)
 def test_labels_are_mixed_with_their_images(layer, monkeypatch):
-    monkeypatch.setattr(type(layer), "draw", lambda self, key, shape: drawn_once(layer, shape, 3))
+    drawn = fresh_draw(layer)
+    monkeypatch.setattr(type(layer), "draw", lambda self, key, shape: drawn)
     hot = np.eye(3, dtype="float32")
     images = np.broadcast_to(hot[:, None, None, :], SHAPE)
     data = {"images": images, "segmentation_masks": images, "id": hot}
