@@ -197,7 +197,7 @@ def checked_history(history: Any, where: str) -> tuple[str, int, int]:
     )
 
 
-def expect(value: Any, kind: type, where: str, key: str) -> Any:
+def expect(value: Any, kind: Any, where: str, key: str) -> Any:
     """`value`, which is a `kind`.
 
     Raises:
@@ -208,9 +208,9 @@ def expect(value: Any, kind: type, where: str, key: str) -> Any:
         []
     """
     if not isinstance(value, kind):
-        words = {list: "a list", Mapping: "a dictionary", str: "a string"}
+        words = {Mapping: "a dictionary", str: "a string"}
         raise FKerasError(
-            f"{where}: expected {words[kind]} as {key!r}, received {shown(value)}. Correct the "
+            f"{where}: expected {words.get(kind, 'a list')} as {key!r}, received {shown(value)}. Correct the "
             "configuration.",
             layer=where,
         )
