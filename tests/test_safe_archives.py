@@ -46,7 +46,6 @@ def test_entries_come_back_and_the_bytes_repeat(tmp_path):
         assert archive.names == tuple(members)
         assert archive.read("big") == archive.open("big").read() == b"x" * 999
         assert "config.json" in archive and archive.size("config.json") == 2
-        assert archive._entries["big"][1] % 64 == 0
         with pytest.raises(FileError, match="missing") as error:
             archive.read("other")
         assert error.value.member == "other"

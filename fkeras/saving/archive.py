@@ -22,7 +22,7 @@ from fkeras.saving.archive_writing import write_archive
 from fkeras.saving.errors import FileError, reading
 from fkeras.saving.limits import Limits
 
-__all__ = ["Archive", "open_archive", "write_archive"]
+__all__ = ("Archive", "open_archive", "write_archive")
 
 _LOCAL = struct.Struct("<4s5H3I2H")
 _END = b"PK\x05\x06"
@@ -231,10 +231,15 @@ class Archive:
         info, start = self._find(name)
         with reading(self.file, name):
             self._source.seek(start)
-            if info.compress_type == zipfile.ZIP_STORED:
-                data = self._exactly(info.file_size)
-            else:
-                data = self._inflate(info)
+            data = self._exactly(info.compress_size)
+            if info.compress_type == zipfile.ZIP_DEFLATED:
+                # one byte more than is listed shows that there is more
+                data = zlib.decompressobj(-zlib.MAX_WBITS).decompress(data, info.file_size + 1)
+            if len(data) > info.file_size:
+                raise FileError(
+                    f"unpacks to more than the {info.file_size} bytes that are listed. It is "
+                    "damaged, or made to fill the memory."
+                )
             if len(data) != info.file_size or zlib.crc32(data) != info.CRC:
                 raise self._damaged(name)
             return data
@@ -273,28 +278,6 @@ class Archive:
             parts.append(part)
             length -= len(part)
         return parts[0] if len(parts) == 1 else b"".join(parts)
-
-    def _inflate(self, info: zipfile.ZipInfo) -> bytes:
-        engine = zlib.decompressobj(-zlib.MAX_WBITS)
-        parts = []
-        left, length = info.compress_size, 0
-        while left and not engine.eof:
-            part = self._source.read(min(left, _STEP))
-            if not part:
-                raise FileError("it ends too early. It is cut off; save or download it again.")
-            left -= len(part)
-            while part and not engine.eof:
-                # one byte more than is listed shows that there is more
-                made = engine.decompress(part, info.file_size - length + 1)
-                length += len(made)
-                if length > info.file_size:
-                    raise FileError(
-                        f"unpacks to more than the {info.file_size} bytes that are listed. It is "
-                        "damaged, or made to fill the memory."
-                    )
-                parts.append(made)
-                part = engine.unconsumed_tail
-        return b"".join(parts)
 
     def _checksum(self, start: int, length: int) -> int:
         self._source.seek(start)

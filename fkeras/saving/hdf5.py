@@ -25,7 +25,7 @@ from fkeras.saving.hdf5_types import array_dtype, load_h5py
 from fkeras.saving.hdf5_writing import Writer, new_store
 from fkeras.saving.limits import Limits
 
-__all__ = ["Store", "Writer", "new_store", "open_store"]
+__all__ = ("Store", "Writer", "new_store", "open_store")
 
 _HARD, _SOFT, _EXTERNAL = 0, 1, 64
 _GROUP, _ARRAY = 0, 1
