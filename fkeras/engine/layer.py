@@ -448,9 +448,8 @@ def check_build_inputs(layer: Any, specs: tuple) -> None:
     if layer.input_spec is not None and specs:
         tree = specs[0] if len(specs) == 1 else specs
         leaves = jax.tree.leaves(tree, is_leaf=lambda v: isinstance(v, Spec))
-        check_inputs(
-            layer.unbuilt().input_spec if layer.built else layer.input_spec, leaves, layer.where
-        )
+        bare = layer.unbuilt() if layer.built else layer
+        check_inputs(bare.input_spec, leaves, layer.where)
 
 
 make_dataclass(Layer)

@@ -64,7 +64,6 @@ CASES = (
         training=True,
     ),
     Case(layers.SpectralNormalization(layers.Dense(3)), ((2, 5),)),
-    Case(layers.SpectralNormalization(layers.Dense(3), always=True), ((2, 5),), keras=False),
     # Keras casts vectors to the dtype of the ids
     Case(
         layers.SpectralNormalization(layers.Embedding(7, 3)), (("int32", (2, 5), 7),), keras=False
