@@ -150,6 +150,9 @@ def test_a_layer_of_the_user_s_own_has_the_usual_default():
     for stored, pin in ((False, None), (None, None), (True, True)):
         item(data, "mine")["inbound_nodes"][0]["kwargs"] = {"training": stored}
         assert pins(fk.Model.from_config(data, {"Mine": Mine})).get("mine") is pin
+    # as Keras has registered classes
+    item(data, "mine").update(module="somewhere", registered_name="mine>Mine")
+    assert isinstance(fk.Model.from_config(data, {"mine>Mine": Mine}).layers["mine"], Mine)
     model = fk.Model(x, Mine(name="mine")(x, training=False))
     assert fk.Model.from_config(through_json(model.get_config()), {"Mine": Mine}) == model
 

@@ -8,15 +8,13 @@ a work list, so the order of the layers in the data costs nothing.
 from __future__ import annotations
 
 import collections
-import dataclasses
-import types
 from collections.abc import Mapping
 from typing import Any
 
 from fkeras.engine.errors import FKerasError, suggest
 from fkeras.engine.graph_config import starts_at_one
+from fkeras.engine.graph_items import Item, read_items, reason
 from fkeras.engine.input import InputLayer, symbolic
-from fkeras.engine.layer import Layer
 from fkeras.engine.node import is_symbolic
 from fkeras.engine.node_arguments import (
     MAX_DEPTH,
@@ -28,32 +26,9 @@ from fkeras.engine.node_arguments import (
     read_kinds,
     shown,
 )
-from fkeras.engine.operation import NodeForm, Operation, node_form
+from fkeras.engine.operation import Operation
 from fkeras.engine.operation_calls import joined
 from fkeras.engine.operators import _to_entry
-from fkeras.engine.serialization import deserialize
-
-_OPERATIONS = ("keras.src.ops.", "keras.ops.")
-# operations of Keras that are layers here
-_ACTIVATIONS = types.MappingProxyType(
-    {"ReLU": ("ReLU", {}), "Mish": ("Activation", {"activation": "mish"})}
-)
-
-
-@dataclasses.dataclass(frozen=True)
-class _Item:
-    """A layer of the data: the layer, its calls, and for an operation what its class holds."""
-
-    name: str
-    layer: Any
-    nodes: tuple[Any, ...]
-    form: NodeForm | None = None
-    fixed: Mapping[str, Any] | None = None
-
-    @property
-    def calls(self) -> int:
-        return 1 if isinstance(self.layer, InputLayer) else len(self.nodes)
-
 
 Call = tuple[str, int]
 
@@ -68,7 +43,7 @@ def graph_from_config(
             another in a circle, or a tensor that nothing makes; it names the layer.
     """
     config = expect(config, Mapping, "The model", "config")
-    items = _read_items(config, custom_objects)
+    items = read_items(config, custom_objects)
     tensors = _record_calls(items, custom_objects)
     kinds = read_kinds(config.get("containers", []), "The model")
     ends = []
@@ -83,118 +58,10 @@ def graph_from_config(
     return inputs, outputs
 
 
-# -- layers ---------------------------------------------------------------------------------------
-
-
-def _read_items(config: Mapping, custom_objects: Any) -> dict[str, _Item]:
-    items: dict[str, _Item] = {}
-    for place, data in enumerate(expect(config.get("layers"), list, "The model", "layers")):
-        where = f"The model, layer {place}"
-        data = expect(data, Mapping, where, "layers")
-        inner = data.get("config")
-        name = data.get("name")
-        if name is None and isinstance(inner, Mapping):
-            name = inner.get("name")
-        name = expect(name, str, where, "name")
-        if name in items:
-            raise FKerasError(
-                f"{name!r}: two layers have this name, and calls say by the name which they mean. "
-                "Rename one.",
-                layer=name,
-            )
-        items[name] = _read_item(name, data, custom_objects)
-    return items
-
-
-def _read_item(name: str, data: Mapping, custom_objects: Any) -> _Item:
-    where = repr(name)
-    nodes = tuple(expect(data.get("inbound_nodes", []), list, where, "inbound_nodes"))
-    module = data.get("module")
-    if isinstance(module, str) and f"{module}.".startswith(_OPERATIONS):
-        return _read_operation(name, data, nodes)
-    if isinstance(module, str) and module.startswith("keras.src.activations"):
-        kind, more = _ACTIVATIONS.get(str(data.get("class_name")), ("", {}))
-        inner = {**expect(data.get("config") or {}, Mapping, where, "config"), **more}
-        data = {"module": "keras.layers", "class_name": kind, "config": inner}
-    if data.get("class_name") == "InputLayer":
-        data = {**data, "config": _read_input(data.get("config"), where)}
-    try:
-        layer = deserialize(data, custom_objects)
-    except FKerasError as error:
-        raise FKerasError(f"{where}: {error}", layer=name) from error
-    except RecursionError:
-        raise FKerasError(
-            f"{where}: models are nested deeper than Python can follow. Flatten them.", layer=name
-        ) from None
-    except Exception as error:
-        raise FKerasError(
-            f"{where}: the layer cannot be made of its configuration: {_reason(error)}", layer=name
-        ) from error
-    if not isinstance(layer, Layer):
-        raise FKerasError(
-            f"{where}: expected a layer, received {type(layer).__name__}. Correct its class_name.",
-            layer=name,
-        )
-    try:
-        layer = layer if layer.name == name else layer.replace(name=name)
-    except ValueError as error:
-        raise FKerasError(f"{where}: {error}", layer=name) from None
-    if isinstance(layer, InputLayer) and nodes:
-        raise FKerasError(
-            f"{where}: expected no calls of an input, received {len(nodes)}. Correct its "
-            "inbound_nodes.",
-            layer=name,
-        )
-    return _Item(name, layer, nodes)
-
-
-def _read_input(config: Any, where: str) -> dict[str, Any]:
-    """The configuration of an input, whose shape older versions have under another key."""
-    config = dict(expect(config, Mapping, where, "config"))
-    if config.get("batch_shape") is None and "batch_input_shape" in config:
-        config["batch_shape"] = config.pop("batch_input_shape")
-    sizes = expect(config.get("batch_shape"), list | tuple, where, "batch_shape")
-    for size in sizes:
-        named = isinstance(size, str) and size.isidentifier()
-        if not (size is None or named or (type(size) is int and 0 <= size < 2**31)):
-            raise FKerasError(
-                f"{where}: expected sizes of 0 or more, names and null in 'batch_shape', received "
-                f"{shown(sizes)}. Correct its shape.",
-                layer=where,
-            )
-    return config
-
-
-def _read_operation(name: str, data: Mapping, nodes: tuple) -> _Item:
-    where = repr(name)
-    class_name = expect(data.get("class_name"), str, where, "class_name")
-    inner = data.get("config")
-    fixed = dict(expect({} if inner is None else inner, Mapping, where, "config"))
-    fixed.pop("name", None)
-    if class_name == "GetItem":
-        form = NodeForm("", "GetItem", "getitem", (), ())
-    else:
-        found = node_form(class_name=class_name)
-        if found is None:
-            raise FKerasError(
-                f"{where}: there is no operation {class_name!r} that a file can hold. Replace it "
-                "in the model by one of fk.ops or by a layer.",
-                layer=name,
-            )
-        form = found
-    layer = Operation(form.op, name=name, trainable=data.get("trainable") is not False)
-    return _Item(name, layer, nodes, form, fixed)
-
-
-def _reason(error: Exception) -> str:
-    text = f"no {error}" if isinstance(error, KeyError) else str(error)
-    return f"{text[:1500]}" if text else type(error).__name__
-
-
 # -- calls ----------------------------------------------------------------------------------------
 
 
-def _record_calls(items: dict[str, _Item], custom_objects: Any) -> dict[tuple, Any]:
+def _record_calls(items: dict[str, Item], custom_objects: Any) -> dict[tuple, Any]:
     tensors: dict[tuple, Any] = {}
     ready: collections.deque[Call] = collections.deque()
     missing: dict[Call, set[Call]] = {}
@@ -225,7 +92,7 @@ def _record_calls(items: dict[str, _Item], custom_objects: Any) -> dict[tuple, A
     return tensors
 
 
-def _needed(item: _Item, index: int, node: Any, items: Mapping[str, _Item]) -> set[Call]:
+def _needed(item: Item, index: int, node: Any, items: Mapping[str, Item]) -> set[Call]:
     """The calls whose outputs a call takes."""
     where = f"{item.name!r}, call {index}"
     node = expect(node, Mapping, where, "inbound_nodes")
@@ -260,7 +127,7 @@ def _needed(item: _Item, index: int, node: Any, items: Mapping[str, _Item]) -> s
     return needed
 
 
-def _record(item: _Item, index: int, tensors: Mapping, custom_objects: Any) -> Any:
+def _record(item: Item, index: int, tensors: Mapping, custom_objects: Any) -> Any:
     """One call, recorded again."""
     where, node, layer = f"{item.name!r}, call {index}", item.nodes[index], item.layer
     kinds = read_kinds(node.get("containers", []), where)
@@ -289,7 +156,7 @@ def _record(item: _Item, index: int, tensors: Mapping, custom_objects: Any) -> A
     except Exception as error:
         raise FKerasError(
             f"{where}: the call cannot be recorded with the arguments that the configuration has: "
-            f"{_reason(error)}",
+            f"{reason(error)}",
             layer=item.name,
             node=index,
         ) from error
