@@ -5,6 +5,7 @@ import os
 import chex
 import jax
 import jax.numpy as jnp
+import ml_dtypes
 import numpy as np
 import pytest
 import safetensors.numpy
@@ -100,6 +101,22 @@ def test_other_programs_read_and_write_safetensors(tmp_path):
     model, state = fk.load_weights(path, MODEL, STATE)
     np.testing.assert_array_equal(model.layers["head"].kernel, theirs["head/kernel"])
     np.testing.assert_array_equal(state["norm"]["moving_mean"], theirs["norm/moving_mean"])
+
+
+@pytest.mark.parametrize("kind", ["bfloat16", "float8_e4m3fn", "float8_e5m2", ">f4"])
+def test_small_floats_and_any_layout_in_safetensors(tmp_path, kind):
+    path = tmp_path / "w.safetensors"
+    kernel = np.arange(6.0).reshape(2, 3).astype(getattr(ml_dtypes, kind, kind)).T
+    arrays = {"d/kernel": kernel, "d/bias": np.ones(2, kernel.dtype)}
+    with path.open("wb") as file:
+        fk.saving.safetensors.write(file, arrays, {"format": "x"})
+    dense = fk.Sequential([fk.Input((3,)), layers.Dense(2, name="d")])
+    found = fk.load_weights(path, dense)[0].layers["d"].kernel
+    np.testing.assert_array_equal(found, kernel.astype("float32"))
+    first = path.read_bytes()
+    with path.open("wb") as file:
+        fk.saving.safetensors.write(file, arrays, {"format": "x"})
+    assert path.read_bytes() == first
 
 
 def test_files_of_whole_models_and_of_callbacks_give_their_weights(tmp_path):

@@ -42,21 +42,28 @@ TABLES = {
         table(b'{"d/bias":' + json.dumps(ROW).encode() + b',"d/bias":{}}'),
         "stands twice",
     ),
-    "a shape of 10^18": (table({"d/bias": {**ROW, "shape": [10**9, 10**9]}}), "of which the table"),
-    "a size below 0": (table({"d/bias": {**ROW, "shape": [-2]}}), "0 or more"),
-    "a size that is no number": (table({"d/bias": {**ROW, "shape": [True, 2]}}), "a whole number"),
+    "a shape of 10^18": (table({"d/bias": {**ROW, "shape": [10**9, 10**9]}}), "does not describe"),
+    "a size below 0": (table({"d/bias": {**ROW, "shape": [-2]}}), "integer `-2`"),
+    "a size that is no number": (table({"d/bias": {**ROW, "shape": [True, 2]}}), "boolean `true`"),
     "offsets beyond the end": (
         table({"d/bias": {**ROW, "shape": [1 << 30], "data_offsets": [0, 1 << 32]}}),
-        "in a file that has 8",
+        "does not describe",
     ),
-    "offsets reversed": (table({"d/bias": {**ROW, "data_offsets": [8, 0]}}), "of which the table"),
-    "overlapping": (table({"d/bias": ROW, "e": ROW}), "share bytes"),
-    "a gap": (table({"d/bias": {**ROW, "data_offsets": [4, 12]}}, bytes(12)), "a gap"),
-    "more bytes than described": (table({"d/bias": ROW}, bytes(9)), "in a file that has 9"),
-    "an unknown dtype": (table({"d/bias": {**ROW, "dtype": "O"}}), "dtype among"),
-    "three offsets": (table({"d/bias": {**ROW, "data_offsets": [0, 8, 8]}}), "3 offsets"),
+    "offsets reversed": (table({"d/bias": {**ROW, "data_offsets": [8, 0]}}), "offset .*d/bias"),
+    "overlapping": (table({"d/bias": ROW, "e": ROW}), "does not describe"),
+    "a gap": (table({"d/bias": {**ROW, "data_offsets": [4, 12]}}, bytes(12)), "offset .*d/bias"),
+    "more bytes than described": (table({"d/bias": ROW}, bytes(9)), "does not describe"),
+    "an unknown dtype": (table({"d/bias": {**ROW, "dtype": "O"}}), "unknown variant `O`"),
+    "a dtype of half bytes": (
+        table({"d/bias": {**ROW, "dtype": "F4", "shape": [16]}}),
+        "dtype among",
+    ),
+    "three offsets": (table({"d/bias": {**ROW, "data_offsets": [0, 8, 8]}}), "length 3"),
     "a missing key": (table({"d/bias": {"dtype": "F32", "shape": [2]}}), "data_offsets"),
-    "metadata that is no text": (table({"__metadata__": {"a": 1}, "d/bias": ROW}), "metadata"),
+    "metadata that is no text": (
+        table({"__metadata__": {"a": 1}, "d/bias": ROW}),
+        "expected a string",
+    ),
     "a list": (table(b"{" + b'"a":' + b"[" * 200 + b"]" * 200 + b"}"), "deeper"),
     "no JSON": (table(b"{dense}"), "expected JSON"),
 }
@@ -72,7 +79,7 @@ def test_misleading_safetensors_are_refused(tmp_path, case):
         load(path, limits=limits)
     assert caught.value.file == str(path)
     # the format's own reader refuses the same
-    lenient = ("beyond the bound", "a name twice")
+    lenient = ("beyond the bound", "a name twice", "a dtype of half bytes")
     if case not in lenient:
         with pytest.raises(safetensors.SafetensorError):
             safetensors.numpy.load(data)

@@ -1,31 +1,27 @@
-"""safetensors: a length, a JSON table of arrays, their bytes; read with suspicion and written.
+"""safetensors, read and written by the library of that name; read with suspicion.
 
-The format is so small that it needs no package. Names are the model's own paths, `dense/kernel`
-for a weight and `batch_normalization/moving_mean` for a state. The table must describe every byte
-of the file exactly once, as the format demands.
+Names are the model's own paths, `dense/kernel` for a weight and `batch_normalization/moving_mean`
+for a state. The library refuses a table that does not describe every byte of the file exactly
+once; a table in which a name stands twice, and one beyond the limits, are refused here.
 """
 
 from __future__ import annotations
 
+import contextlib
 import functools
-import json
 import math
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from typing import Any, BinaryIO
 
 import ml_dtypes
 import numpy as np
 
 from fkeras.saving.errors import FileError
-from fkeras.saving.hdf5_arrays import aligned
 from fkeras.saving.limits import Limits
-from fkeras.saving.strict_json import check, field, parse
+from fkeras.saving.strict_json import parse
 from fkeras.saving.weight_source import Stored
 
 _TABLE = "the table"
-_ABOUT = "__metadata__"
-# the format's own bound of the table
-_LONGEST = 100_000_000
 _DTYPES = (
     ("F64", np.float64),
     ("F32", np.float32),
@@ -56,160 +52,123 @@ def is_safetensors(start: bytes, size: int) -> bool:
     return len(start) > 8 and start[8:9] == b"{" and int.from_bytes(start[:8], "little") <= size - 8
 
 
-def read_table(file: BinaryIO, path: str, limits: Limits) -> dict[str, Stored]:
-    """The arrays of a file by name; none is read yet.
+def _library() -> Any:
+    try:
+        import safetensors.numpy
+    except ImportError as error:
+        raise ImportError(
+            "A .safetensors file needs safetensors, which is not installed. Run: "
+            "pip install 'fkeras[files]'"
+        ) from error
+    return safetensors
+
+
+@contextlib.contextmanager
+def open_table(path: str, limits: Limits) -> Iterator[dict[str, Stored]]:
+    """The arrays of a file by name, to be read for as long as the block runs.
 
     Args:
-        file: the file, which can seek; it stays open while arrays are read.
-        path: its path, for messages.
+        path: the file.
         limits: the greatest sizes.
 
     Raises:
         FileError: where the table is no table, or does not describe every byte exactly once.
+        ImportError: without safetensors.
     """
-    size = file.seek(0, 2)
-    file.seek(0)
-    length = int.from_bytes(file.read(8), "little")
-    if not 2 <= length <= min(size - 8, _LONGEST, limits.config_bytes):
+    library = _library()
+    _check_table(path, limits)
+    with contextlib.ExitStack() as stack:
+        try:
+            opened = stack.enter_context(library.safe_open(path, framework="numpy"))
+        except library.SafetensorError as error:
+            raise FileError(
+                f"a table that does not describe the file ({error}). It is cut off or damaged, or "
+                "made to mislead; save or download it again.",
+                file=path,
+                member=_TABLE,
+            ) from error
+        yield {name: _stored(opened, name, path, limits) for name in opened.keys()}  # noqa: SIM118
+
+
+def _check_table(path: str, limits: Limits) -> None:
+    """What the library lets pass: the last of two rows of one name, and any size."""
+    with open(path, "rb") as file:
+        length = int.from_bytes(file.read(8), "little")
+        if length > limits.config_bytes:
+            raise FileError(
+                f"a table of {length} bytes, expected at most {limits.config_bytes}. If you trust "
+                "the file, pass limits=fk.Limits(config_bytes=...).",
+                file=path,
+                member=_TABLE,
+            )
+        table = parse(file.read(length), path, _TABLE, limits)
+    if len(table) > limits.objects:
         raise FileError(
-            f"a table of {length} bytes in a file of {size}; expected at most "
-            f"{min(_LONGEST, limits.config_bytes)}. It is cut off or damaged.",
-            file=path,
-            member=_TABLE,
-        )
-    # spaces fill it up
-    table = check(
-        parse(file.read(length), path, _TABLE, limits), dict, _TABLE, file=path, member=_TABLE
-    )
-    about = field(table, _ABOUT, dict, {}, file=path, member=_TABLE)
-    for key, value in about.items():
-        check(value, str, f"the metadata {key[:40]!r}", file=path, member=_ABOUT)
-    rows = {name: row for name, row in table.items() if name != _ABOUT}
-    if len(rows) > limits.objects:
-        raise FileError(
-            f"{len(rows)} arrays, expected at most {limits.objects}. If you trust the file, pass "
+            f"{len(table)} arrays, expected at most {limits.objects}. If you trust the file, pass "
             "limits=fk.Limits(objects=...).",
             file=path,
         )
-    begin = 8 + length
-    found, places = {}, []
-    for name, row in rows.items():
-        stored, start, end = _row(name, row, path, limits)
-        places.append((start, end, name))
-        read = functools.partial(_read, file, begin + start, stored[0], stored[1], path, name)
-        found[name] = Stored(*stored, read=read)
-    _check_places(sorted(places), size - begin, path)
-    return found
 
 
-def _row(name: str, row: Any, path: str, limits: Limits) -> tuple[tuple, int, int]:
-    place = {"file": path, "member": name[:200]}
-    word = field(row, "dtype", str, **place)
+def _stored(opened: Any, name: str, path: str, limits: Limits) -> Stored:
+    part = opened.get_slice(name)
+    word, shape = part.get_dtype(), tuple(part.get_shape())
     dtype = next((np.dtype(kind) for key, kind in _DTYPES if key == word), None)
     if dtype is None:
         raise FileError(
-            f"expected a dtype among {', '.join(key for key, _ in _DTYPES)}, received "
-            f"{word[:40]!r}. Save it as float32.",
-            **place,
+            f"expected a dtype among {', '.join(key for key, _ in _DTYPES)}, received {word}. "
+            "Save it as float32.",
+            file=path,
+            member=name[:200],
         )
-    shape = field(row, "shape", list, **place)
-    offsets = field(row, "data_offsets", list, **place)
-    for number in (*shape, *offsets):
-        if check(number, int, "a size", **place) < 0:
-            raise FileError(f"expected sizes of 0 or more, received {number}.", **place)
-    if len(offsets) != 2 or len(shape) > 64:
-        raise FileError(
-            f"expected begin and end, and at most 64 axes, received {len(offsets)} offsets and "
-            f"{len(shape)} axes. It is damaged.",
-            **place,
-        )
-    start, end = offsets
     claimed = math.prod(shape) * dtype.itemsize
-    if end - start != claimed:
-        raise FileError(
-            f"an array of {claimed} bytes, of which the table has {end - start}. It is damaged.",
-            **place,
-        )
     if claimed > limits.array_bytes:
         raise FileError(
             f"an array of {claimed} bytes, expected at most {limits.array_bytes}. If you trust "
             "the file, pass limits=fk.Limits(array_bytes=...).",
-            **place,
-        )
-    return (tuple(shape), dtype), start, end
-
-
-def _check_places(places: list[tuple[int, int, str]], size: int, path: str) -> None:
-    at = 0
-    for start, end, name in places:
-        if start != at:
-            word = "share bytes with another array" if start < at else "leave a gap before it"
-            raise FileError(
-                f"its bytes {start} to {end} {word}; expected it to begin at {at}. The file is "
-                "damaged, or made to mislead.",
-                file=path,
-                member=name[:200],
-            )
-        at = end
-    if at != size:
-        raise FileError(
-            f"arrays of {at} bytes in a file that has {size} for them. It is cut off or damaged.",
             file=path,
-            member=_TABLE,
+            member=name[:200],
         )
+    if word.startswith("F8"):
+        return Stored(shape, dtype, functools.partial(_small, path, name, dtype))
+    return Stored(shape, dtype, functools.partial(opened.get_tensor, name))
 
 
-def _read(
-    file: BinaryIO, start: int, shape: tuple[int, ...], dtype: np.dtype, path: str, name: str
-) -> np.ndarray:
-    array = aligned(shape, np.dtype(np.uint8) if dtype == np.bool_ else dtype)
-    view = memoryview(array.reshape(-1).view(np.uint8))
-    file.seek(start)
-    done = 0
-    while done < len(view):
-        count = file.readinto(view[done:])
-        if not count:
-            raise FileError("its bytes end too early. It is cut off.", file=path, member=name[:200])
-        done += count
-    return array != 0 if dtype == np.bool_ else array
+def _small(path: str, name: str, dtype: np.dtype) -> np.ndarray:
+    """An array of 8-bit floats, which the library does not make into one of NumPy."""
+    with open(path, "rb") as file:
+        row = dict(_library().deserialize(file.read()))[name]
+    return np.frombuffer(row["data"], dtype).reshape(row["shape"])
 
 
 def write(file: BinaryIO, arrays: Mapping[str, np.ndarray], about: Mapping[str, str]) -> None:
-    """Writes arrays into a binary file.
+    """Writes arrays into a binary file; the same arrays give the same bytes.
 
     Args:
         file: the file.
         arrays: NumPy arrays by name.
-        about: what the file says of itself.
+        about: the file's metadata; of several entries the order is not always the same.
 
     Raises:
         TypeError: for a dtype that the format does not have.
+        ImportError: without safetensors.
 
     Example:
-        >>> import io
-        >>> file = io.BytesIO()
-        >>> write(file, {"dense/bias": np.zeros(2, "float32")}, {"format": "fkeras"})
-        >>> read_table(file, "w", Limits())["dense/bias"].read()
+        >>> import pathlib, tempfile
+        >>> place = pathlib.Path(tempfile.mkdtemp(), "w.safetensors")
+        >>> with place.open("wb") as file:
+        ...     write(file, {"dense/bias": np.zeros(2, "float32")}, {"format": "fkeras"})
+        >>> with open_table(str(place), Limits()) as table:
+        ...     table["dense/bias"].read()
         array([0., 0.], dtype=float32)
     """
-    table: dict[str, Any] = {_ABOUT: dict(about)}
-    at = 0
-    # the largest numbers first, so that each begins on a multiple of its own size
-    order = sorted(arrays, key=lambda name: (-arrays[name].dtype.itemsize, name))
-    for name in order:
-        array = arrays[name]
-        word = next((key for key, kind in _DTYPES if array.dtype == kind), None)
-        if word is None:
+    known = [np.dtype(kind) for _, kind in _DTYPES]
+    for name, array in arrays.items():
+        if array.dtype.newbyteorder("=") not in known:
             raise TypeError(
                 f"save_weights: safetensors has no dtype {array.dtype} ({name!r}). Save it as "
                 ".npz or .weights.h5."
             )
-        offsets = [at, at + array.nbytes]
-        table[name] = {"dtype": word, "shape": list(array.shape), "data_offsets": offsets}
-        at += array.nbytes
-    header = json.dumps(table, separators=(",", ":")).encode()
-    header += b" " * (-len(header) % 8)
-    file.write(len(header).to_bytes(8, "little") + header)
-    for name in order:
-        little = arrays[name].astype(arrays[name].dtype.newbyteorder("<"), order="C", copy=False)
-        file.write(memoryview(little.reshape(-1).view(np.uint8)))
+    # the library writes the memory as it lies, whatever the strides
+    dense = {name: np.asarray(array, order="C") for name, array in arrays.items()}
+    file.write(_library().numpy.save(dense, dict(about)))

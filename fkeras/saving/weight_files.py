@@ -258,7 +258,7 @@ def save_weights(path: Any, model: Any, state: Mapping[str, Any] | None = None) 
     Raises:
         ValueError: for another suffix, a model that is not built, or one whose state is missing.
         OSError: where the file cannot be written; what stood there still stands.
-        ImportError: without h5py, for `.h5`.
+        ImportError: without h5py for `.h5`, without safetensors for `.safetensors`.
 
     Example:
         >>> import jax, pathlib, tempfile, numpy as np, fkeras as fk
@@ -295,7 +295,7 @@ def save_weights(path: Any, model: Any, state: Mapping[str, Any] | None = None) 
         npz.write(path, arrays)
         return
     with replacing(path) as file:
-        safetensors.write(file, arrays, {"format": "fkeras", "version": "1"})
+        safetensors.write(file, arrays, {"format": "fkeras 1"})
 
 
 def _check(model: Any, state: Any) -> None:

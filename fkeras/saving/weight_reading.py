@@ -45,12 +45,10 @@ def open_source(path: str, limits: Limits, skips: Skips) -> Iterator[Source | St
     with sniffing.open_regular(path) as file:
         start = file.read(sniffing.LENGTH)
         size = file.seek(0, os.SEEK_END)
-        if safetensors.is_safetensors(start, size):
-            with reading(path):
-                table = safetensors.read_table(file, path, limits)
+    if safetensors.is_safetensors(start, size):
+        with safetensors.open_table(path, limits) as table:
             yield Source(path, table, own_path)
-            return
-    if start.startswith(sniffing.HDF5):
+    elif start.startswith(sniffing.HDF5):
         with open_store(path, limits=limits) as store:
             legacy = any(n in ("layer_names", "layer_names0") for n in store.attributes(""))
             yield store if legacy or "model_weights" in store.groups() else _keras(store, skips)
