@@ -12,6 +12,8 @@ os.environ.setdefault(
     "--xla_backend_optimization_level=0 --xla_llvm_disable_expensive_passes=true "
     # its MLIR pipeline makes quicker loops and takes half of the time to compile them
     "--xla_cpu_use_fusion_emitters=false "
+    # one piece of code a program: cutting it up for several threads costs more than it saves here
+    "--xla_cpu_parallel_codegen_split_count=1 "
     # eight devices, of which tests use the first unless they ask for more
     "--xla_force_host_platform_device_count=8",
 )

@@ -116,14 +116,16 @@ def test_jitter_is_the_sequence_of_keras():
     drawn, images, made = fresh_draw(layer), pictures(), oracle(layer)
     first = layer.replace(data_format="channels_first")
 
-    def all_three(images, turned, drawn):
-        theirs = images
-        for name in ("brightness", "contrast", "saturation", "hue"):
-            theirs = by_keras(getattr(made, f"random_{name}"), theirs, drawn[name])
-        ours = layer.transform_images(images, drawn)
-        return ours, theirs, first.transform_images(turned, drawn)
+    def both(images, turned, drawn):
+        return layer.transform_images(images, drawn), first.transform_images(turned, drawn)
 
-    ours, theirs, moved = compiled(all_three, images, channels_first(images), drawn)
+    ours, moved = compiled(both, images, channels_first(images), drawn)
+    theirs = images
+    # each in a program of its own: Keras's hue asks which colour equals the largest, and a program
+    # that computes a colour twice may find none
+    for name in ("brightness", "contrast", "saturation", "hue"):
+        step = getattr(made, f"random_{name}")
+        theirs = compiled(lambda x, d, step=step: by_keras(step, x, d), theirs, drawn[name])
     np.testing.assert_allclose(ours, theirs, rtol=1e-5, atol=1e-5)
     np.testing.assert_allclose(moved, channels_first(theirs), rtol=1e-5, atol=1e-5)
 
