@@ -259,3 +259,10 @@ def test_what_is_no_hdf5_is_called_by_its_name(tmp_path):
     _refused(data[:600])
     _refused(data[:9])
     _refused(b"", "empty")
+
+
+def test_a_heap_of_strings_without_an_end_is_refused():
+    data = bytearray(_stored(lambda f: f.attrs.__setitem__("a", "text")))
+    at = data.index(b"GCOL") + 16
+    data[at : at + 16] = bytes(16)  # free space of no size, which is followed by itself
+    _refused(bytes(data), "heap")

@@ -297,7 +297,7 @@ def attempt(path: pathlib.Path, data: bytes, same) -> str | None:
         if "more memory than there is" in text:
             return f"asks for memory: {text}"
         return None if error.file == str(path) and len(text) < 4000 else f"unclear: {text[:300]}"
-    except Exception as error:
+    except (Exception, Late) as error:
         lines = traceback.extract_tb(error.__traceback__)
         own = [
             f"{pathlib.Path(x.filename).name}:{x.lineno}" for x in lines if "fkeras" in x.filename
@@ -314,8 +314,12 @@ def same_state(one, other) -> bool:
     return all(np.array_equal(a, b) for a, b in pairs)
 
 
+class Late(BaseException):
+    """Raised where a case takes too long; no handler of exceptions takes it for a damaged file."""
+
+
 def _late(*_) -> None:
-    raise TimeoutError(f"more than {_SECONDS} seconds")
+    raise Late(f"more than {_SECONDS} seconds")
 
 
 def work(seed: str, first: int, seconds: float, count: int | None = None) -> None:
@@ -336,6 +340,8 @@ def work(seed: str, first: int, seconds: float, count: int | None = None) -> Non
             signal.alarm(_SECONDS)
             try:
                 found = attempt(path, data, None if same is None else corpus.models[same])
+            except Late as error:
+                found = f"Late: {error}"
             finally:
                 signal.alarm(0)
             if found:

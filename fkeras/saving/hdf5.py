@@ -20,7 +20,7 @@ import numpy as np
 from fkeras.saving import sniffing
 from fkeras.saving.errors import FileError, reading
 from fkeras.saving.hdf5_arrays import read_array
-from fkeras.saving.hdf5_attributes import read_attributes
+from fkeras.saving.hdf5_attributes import longest_heap, read_attributes
 from fkeras.saving.hdf5_types import array_dtype, load_h5py
 from fkeras.saving.hdf5_writing import Writer, new_store
 from fkeras.saving.limits import Limits
@@ -120,6 +120,7 @@ class Store:
         # where arrays lie in the file: no two may share their bytes
         self._taken: dict[int, tuple[int, str]] = {}
         self._total = 0
+        self._heap: int | None = None
         self._walk()
 
     def _place(self, path: str) -> str:
@@ -234,7 +235,12 @@ class Store:
         h5py = load_h5py("Reading an HDF5 file")
         with reading(self.file, self._place(path)):
             item = h5py.h5o.open(self._root, path.encode() or b"/")
-            return read_attributes(item, self._source, self._size, self._limits)
+            return read_attributes(item, self._longest_heap, self._size, self._limits)
+
+    def _longest_heap(self) -> int:
+        if self._heap is None:
+            self._heap = longest_heap(self._source, self._size)
+        return self._heap
 
     def shape(self, path: str) -> tuple[int, ...]:
         """The shape of the array at `path`, as it is claimed."""

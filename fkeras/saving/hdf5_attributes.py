@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-import os
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
@@ -17,13 +17,15 @@ _STEP = 1 << 22
 _FEW = 4
 
 
-def read_attributes(item: Any, source: Any, size: int, limits: Limits) -> dict[str, Any]:
+def read_attributes(
+    item: Any, heap: Callable[[], int], size: int, limits: Limits
+) -> dict[str, Any]:
     """All attributes of an open group or array by name.
 
     Args:
         item: the object, opened.
-        source: the file itself.
-        size: its size.
+        heap: gives the size of the largest heap of strings, after a look at all of them.
+        size: the size of the file.
         limits: the greatest size of one attribute.
 
     Returns:
@@ -43,7 +45,7 @@ def read_attributes(item: Any, source: Any, size: int, limits: Limits) -> dict[s
         name = _text(attribute.name, "the name of an attribute")
         if name in found:
             raise FileError(f"the attribute {name!r} stands twice. It is damaged.")
-        found[name] = _value(attribute, name, source, size, limits)
+        found[name] = _value(attribute, name, heap, size, limits)
     return found
 
 
@@ -57,7 +59,7 @@ def _text(value: Any, what: str) -> str:
         raise FileError(f"expected {what} in UTF-8, received other bytes. It is damaged.") from None
 
 
-def _value(attribute: Any, name: str, source: Any, size: int, limits: Limits) -> Any:
+def _value(attribute: Any, name: str, heap: Callable[[], int], size: int, limits: Limits) -> Any:
     h5py = load_h5py("Reading an HDF5 file")
     h5s, h5t = h5py.h5s, h5py.h5t
     space = attribute.get_space()
@@ -81,7 +83,7 @@ def _value(attribute: Any, name: str, source: Any, size: int, limits: Limits) ->
     if len(dims) > 1:
         raise FileError(f"the attribute {name!r} is a table of strings, expected one or a list.")
     if kind.is_variable_str():
-        _check_heap(name, number, source, size, limits)
+        _check_heap(name, number, heap(), limits)
         out = np.empty(dims, object)
         attribute.read(out, h5t.py_create(h5t.string_dtype()))
     else:
@@ -91,16 +93,12 @@ def _value(attribute: Any, name: str, source: Any, size: int, limits: Limits) ->
     return texts if dims else texts[0]
 
 
-def _check_heap(name: str, number: int, source: Any, size: int, limits: Limits) -> None:
+def _check_heap(name: str, number: int, longest: int, limits: Limits) -> None:
     """Refuses many strings that all point at one long one.
 
     A string of no fixed length is a pointer into a heap, so that a list of n of them can ask for n
     times the longest string of the file.
     """
-    # a few strings are no larger than a few files; looking for heaps reads the whole file
-    if number <= _FEW or number * size <= limits.attribute_bytes:
-        return
-    longest = _longest_heap(source, size)
     if number * longest > 16 * limits.attribute_bytes and longest * 2 > limits.attribute_bytes // 8:
         raise FileError(
             f"the attribute {name!r} lists {number} strings of up to {longest} bytes. It is made "
@@ -108,8 +106,13 @@ def _check_heap(name: str, number: int, source: Any, size: int, limits: Limits) 
         )
 
 
-def _longest_heap(source: Any, size: int) -> int:
-    """The size of the largest heap of strings in the file, by looking for where heaps begin."""
+def longest_heap(source: Any, size: int) -> int:
+    """The size of the largest heap of strings in a file, found by the sign that heaps begin with.
+
+    Raises:
+        FileError: for a heap whose entries do not fill it; the HDF5 library would look for its end
+            for ever.
+    """
     longest = position = 0
     tail = b""
     while position < size:
@@ -118,11 +121,30 @@ def _longest_heap(source: Any, size: int) -> int:
         begin = position - len(tail)
         at = block.find(_HEAP)
         while at >= 0:
-            source.seek(begin + at + 8)
-            claimed = int.from_bytes(source.read(8), "little")
-            longest = max(longest, min(claimed, size - begin - at))
+            longest = max(longest, _heap_size(source, begin + at, size))
             at = block.find(_HEAP, at + 1)
         position += _STEP
         tail = block[-len(_HEAP) + 1 :]
-    source.seek(0, os.SEEK_SET)
     return longest
+
+
+def _heap_size(source: Any, start: int, size: int) -> int:
+    source.seek(start + 8)
+    length = int.from_bytes(source.read(8), "little")
+    if length < 16 or start + length > size:
+        return min(length, size - start)  # no heap, or one that the library refuses
+    source.seek(start)
+    heap = source.read(length)
+    at = 16
+    while at + 16 <= len(heap):
+        index = int.from_bytes(heap[at : at + 2], "little")
+        taken = int.from_bytes(heap[at + 8 : at + 16], "little")
+        if index:  # the free space at the end counts its own head
+            taken = 16 + -(-taken // 8) * 8
+        if taken < 16 or at + taken > len(heap):
+            raise FileError(
+                f"a heap of strings whose entry at {start + at} does not fit into it. The file is "
+                "damaged; save or download it again."
+            )
+        at += taken
+    return length
