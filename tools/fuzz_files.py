@@ -221,6 +221,8 @@ def damaged_tree(data: bytes, rng: random.Random) -> bytes:
                         odd = json.dumps(damaged_json(json.loads(holder.attrs[key]), rng))
                 holder.attrs[key] = odd
                 continue
+            if leaf not in parent:  # reached by a link that was made before
+                continue
             del parent[leaf]
             if way == 5:
                 parent[leaf] = h5py.SoftLink("/")
