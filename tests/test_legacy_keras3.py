@@ -86,9 +86,10 @@ def test_outputs_are_those_of_keras_3(make, shapes, tmp_path):
     [
         lambda: keras.optimizers.Adam(0.05, amsgrad=True, clipnorm=0.5),
         lambda: keras.optimizers.RMSprop(0.05, momentum=0.5, centered=True),
+        lambda: keras.optimizers.Nadam(0.05),
         lambda: keras.optimizers.SGD(keras.optimizers.schedules.ExponentialDecay(0.1, 2, 0.5), 0.9),
     ],
-    ids=["adam", "rmsprop", "sgd"],
+    ids=["adam", "rmsprop", "nadam", "sgd"],
 )
 def test_training_goes_on_as_in_keras_3(make, tmp_path):
     rng = np.random.default_rng(2)

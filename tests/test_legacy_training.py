@@ -77,6 +77,16 @@ def test_tensorflows_optimizers_and_their_state():
     assert int(run.step) == 8
 
 
+def test_words_that_tensorflows_optimizers_have_of_their_own():
+    config = {"name": "Nadam", "learning_rate": 0.5, "decay": 0.25, "beta_1": 0.9, "beta_2": 0.99}
+    trainer, _ = load_training(_file("2.5.0", _optimizer("Nadam", **config, epsilon=1e-7)))
+    assert trainer.optimizer.learning_rate == 0.5
+    assert trainer.optimizer.schedule_decay == 0.25
+    config = {"name": "Adam", "learning_rate": 0.5, "is_legacy_optimizer": False, "use_ema": False}
+    trainer, _ = load_training(_file("2.11.0", _optimizer("Custom>Adam", **config)))
+    assert trainer.optimizer == optimizers.Adam(0.5)
+
+
 def test_a_schedule_and_classes_of_losses():
     schedule = {
         "class_name": "ExponentialDecay",

@@ -96,9 +96,12 @@ def optimizer_of(config: Mapping[str, Any], origin: Origin, custom_objects: Mapp
     if kind in custom_objects:
         with reading(origin.file, origin.member):
             return custom_objects[kind].from_config(dict(config))
+    kind = kind.removeprefix("Custom>")  # as TensorFlow 2.11 and later write their own
     source = family(config, origin)
     made = {_ARGUMENTS.get(k, k): v for k, v in config.items() if k not in _SILENT}
     decay = made.pop("decay", 0.0)
+    if kind == "Nadam" and source == "tensorflow":  # there the word is that of its momentum
+        made["schedule_decay"], decay = decay, 0.0
     made["learning_rate"] = _rate(made.get("learning_rate"), decay, origin, custom_objects)
     if source != "today":
         for key in ("epsilon", "clipnorm", "clipvalue"):

@@ -12,7 +12,7 @@ _RECURRENT = frozenset(
     ["RNN", "SimpleRNN", "LSTM", "GRU", "Bidirectional", "ConvLSTM1D", "ConvLSTM2D", "ConvLSTM3D"]
 )
 #: these take several tensors one by one, where the others take one list
-_BY_POSITION = frozenset(("MultiHeadAttention", "Attention", "AdditiveAttention"))
+_BY_POSITION = frozenset(("MultiHeadAttention", "GroupQueryAttention"))
 _NETWORKS = ("Functional", "Sequential")
 _CONSTANT = "_CONSTANT_VALUE"
 

@@ -81,25 +81,28 @@ def place_legacy_weights(
     origin = origin_of(store, group)
     changes: dict[tuple[str, str], np.ndarray] = {}
     pairs = stored_layers(store, model, state, orders)
-    origin = dataclasses.replace(origin, backend=_backend(origin, pairs))
+    origin = with_backend(origin, [path for *_, paths in pairs for path in paths])
     leaves = dict(zip(skeleton_of(model).names, leaves_of(model), strict=True))
     for own, stored, paths in pairs:
-        units = listed(model.layers[own], _state(state, own), (own,), orders)
-        _read_layer(store, own, stored, paths, units, leaves, state, origin, changes)
+        units = listed(model.layers[own], state_of(state, own), (own,), orders)
+        specs = specs_of(units, leaves, state)
+        for key, value in read_layer(store, own, stored, paths, units, specs, origin).items():
+            _check_array(key[1], specs[key], value, origin.at(f"/{stored}"), own)
+            changes[key] = value
     return _placed(model, state, leaves, changes)
 
 
-def _state(state: Mapping[str, Any], name: str) -> Mapping[str, Any]:
+def state_of(state: Mapping[str, Any], name: str) -> Mapping[str, Any]:
     found = state.get(name, {})
     return found if isinstance(found, Mapping) else {}
 
 
-def _backend(origin: Origin, pairs: Sequence[tuple[str, str, list[str]]]) -> str | None:
-    """The backend, which Keras 1 does not note: TensorFlow's names of variables end with ":0"."""
-    names = [path for *_, paths in pairs for path in paths]
-    if origin.major > 1 or origin.backend is not None or not names:
-        return origin.backend
-    return "tensorflow" if any(":" in name for name in names) else "theano"
+def with_backend(origin: Origin, paths: Sequence[str]) -> Origin:
+    """`origin` with the backend, which Keras 1 does not note: TensorFlow's names have a ":0"."""
+    if origin.major > 1 or origin.backend is not None or not paths:
+        return origin
+    backend = "tensorflow" if any(":" in path for path in paths) else "theano"
+    return dataclasses.replace(origin, backend=backend)
 
 
 def stored_layers(
@@ -109,6 +112,29 @@ def stored_layers(
 
     Raises:
         FileError: where the file has other layers than the model.
+    """
+    stored = file_layers(store)
+    origin = origin_of(store, group_of(store))
+    own = own_layers(model, state, orders)
+    names = {safe_name(name): name for name in stored}
+    if set(names) == set(own):
+        return [(name, *stored[names[name]]) for name in own]
+    if len(stored) != len(own):
+        missing = [n for n in own if n not in names]
+        other = [n for n in names if n not in own]
+        raise origin.error(
+            f"expected weights of {len(own)} layers, received those of {len(stored)}. Not in the "
+            f"file: {', '.join(missing[:8]) or 'none'}; not in the model: "
+            f"{', '.join(other[:8]) or 'none'}. Load it into the model that it was saved from."
+        )
+    return [(name, *found) for name, found in zip(own, stored.values(), strict=True)]
+
+
+def file_layers(store: Store) -> dict[str, tuple[str, list[str]]]:
+    """`(group, paths of arrays)` of each layer of a file that has arrays, by its name.
+
+    Raises:
+        FileError: where a list names what is not there, or one name twice.
     """
     group = group_of(store)
     origin = origin_of(store, group)
@@ -126,23 +152,16 @@ def stored_layers(
             raise origin.error("a name that stands twice. The file is damaged.", name)
         if weights:
             stored[name] = (inside, [f"{inside}/{w}" for w in weights])
-    own = [
+    return stored
+
+
+def own_layers(model: Network, state: Mapping[str, Any], orders: Orders) -> list[str]:
+    """The names of the layers of a model that have arrays, in the order of the file."""
+    return [
         name
         for name in ordered(model, (), orders)
-        if listed(model.layers[name], _state(state, name), (name,), orders)
+        if listed(model.layers[name], state_of(state, name), (name,), orders)
     ]
-    names = {safe_name(name): name for name in stored}
-    if set(names) == set(own):
-        return [(name, *stored[names[name]]) for name in own]
-    if len(stored) != len(own):
-        missing = [n for n in own if n not in names]
-        other = [n for n in names if n not in own]
-        raise origin.error(
-            f"expected weights of {len(own)} layers, received those of {len(stored)}. Not in the "
-            f"file: {', '.join(missing[:8]) or 'none'}; not in the model: "
-            f"{', '.join(other[:8]) or 'none'}. Load it into the model that it was saved from."
-        )
-    return [(name, *found) for name, found in zip(own, stored.values(), strict=True)]
 
 
 def _known_groups(store: Store, path: str) -> tuple[str, ...]:
@@ -150,45 +169,67 @@ def _known_groups(store: Store, path: str) -> tuple[str, ...]:
     return (path,) if name in store.groups(above) else ()
 
 
-def _read_layer(
+def specs_of(
+    units: Sequence[Unit], leaves: Mapping[str, Any], state: Mapping[str, Any]
+) -> dict[tuple[str, str], Any]:
+    """The arrays of a layer in the model, or their shapes, by kind and path, in order."""
+    return {
+        (kind, path): leaves[path] if kind == "weight" else _lookup(state, path)
+        for unit in units
+        for path, kind in zip(unit.names, unit.kinds, strict=True)
+    }
+
+
+def counts_of(units: Sequence[Unit], count: int, origin: Origin) -> list[int] | None:
+    """How many of a layer's `count` arrays in a file belong to each unit; None where they cannot."""
+    for apart in (True, False):
+        counts = [arrays.stored_count(u.layer, len(u.names), origin, apart) for u in units]
+        if sum(counts) == count:
+            return counts
+    return None
+
+
+def read_layer(
     store: Store,
     name: str,
     group: str,
     paths: Sequence[str],
     units: Sequence[Unit],
-    leaves: Mapping[str, Any],
-    state: Mapping[str, Any],
+    specs: Mapping[tuple[str, str], Any],
     origin: Origin,
-    changes: dict[tuple[str, str], np.ndarray],
-) -> None:
+) -> dict[tuple[str, str], np.ndarray]:
+    """The arrays of a layer in today's form, by kind and path; their shapes are not checked.
+
+    Args:
+        store: the file.
+        name: the layer's name in the model.
+        group: the layer's group.
+        paths: the paths of its arrays in the file.
+        units: its arrays in the model, in the file's order.
+        specs: what the model holds, see `specs_of`.
+        origin: who wrote the file.
+
+    Raises:
+        FileError: where there are more or fewer arrays, or their names contradict their places.
+    """
     origin = origin.at(f"/{group}")
-    expected = sum(len(unit.names) for unit in units)
-    counts: list[int] = []
-    for apart in (True, False):
-        counts = [arrays.stored_count(u.layer, len(u.names), origin, apart) for u in units]
-        if sum(counts) == len(paths):
-            break
-    else:
+    counts = counts_of(units, len(paths), origin)
+    if counts is None:
         shown = ", ".join(n for u in units for n in u.names[:4])
         raise origin.error(
-            f"expected {expected} arrays ({shown}), received {len(paths)}. The weights belong to "
+            f"expected {len(specs)} arrays ({shown}), received {len(paths)}. The weights belong to "
             "another model.",
             name,
         )
     _check_names(paths, [n for u in units for n in u.names], origin, name)
-    start = 0
+    start, found = 0, {}
     for unit, count in zip(units, counts, strict=True):
-        specs = [
-            leaves[path] if kind == "weight" else _lookup(state, path)
-            for path, kind in zip(unit.names, unit.kinds, strict=True)
-        ]
-        shapes = [tuple(spec.shape) for spec in specs]
+        keys = list(zip(unit.kinds, unit.names, strict=True))
+        shapes = [tuple(specs[key].shape) for key in keys]
         values = [store.read(path) for path in paths[start : start + count]]
         start += count
-        made = arrays.converted(unit.layer, values, shapes, origin)
-        for path, kind, spec, value in zip(unit.names, unit.kinds, specs, made, strict=True):
-            _check_array(path, spec, value, origin, name)
-            changes[kind, path] = value
+        found |= zip(keys, arrays.converted(unit.layer, values, shapes, origin), strict=True)
+    return found
 
 
 def _lookup(state: Mapping[str, Any], path: str) -> Any:
@@ -230,7 +271,7 @@ def _check_array(path: str, spec: Any, value: np.ndarray, origin: Origin, layer:
         raise origin.error(f"expected {path!r} as real numbers, received {value.dtype}.", layer)
 
 
-def _base(name: str) -> str:
+def base_name(name: str) -> str:
     return name.rsplit("/", 1)[-1].split(":")[0]
 
 
@@ -238,7 +279,7 @@ def _check_names(paths: Sequence[str], names: Sequence[str], origin: Origin, lay
     """Refuses arrays whose own names contradict their places: equal shapes would hide it."""
     if len(paths) != len(names):
         return
-    stored, own = [_base(p) for p in paths], [_base(n) for n in names]
+    stored, own = [base_name(p) for p in paths], [base_name(n) for n in names]
     for number, (one, other) in enumerate(zip(stored, own, strict=True)):
         if one != other and one in own and other in stored:
             raise origin.error(
