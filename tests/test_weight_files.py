@@ -196,8 +196,46 @@ def test_legacy_weights(tmp_path):
     model, state = fk.load_weights(tmp_path / "m.h5", ours)
     assert state == {}
     np.testing.assert_allclose(model(x), compute(theirs, x), rtol=1e-5, atol=1e-6)
-    with pytest.raises(ValueError, match="from which no part is taken"):
-        fk.load_weights(tmp_path / "m.h5", model, skip="dense")
+
+
+def test_legacy_weights_of_another_structure(tmp_path):
+    with keras_rules():
+        body, norm = (
+            keras.layers.Dense(3, name="body"),
+            keras.layers.BatchNormalization(name="norm"),
+        )
+        members = [keras.Input((4,)), body, norm, keras.layers.Dense(2, name="head")]
+        keras.Sequential(members).save(tmp_path / "m.h5")
+    new = [
+        fk.Input((4,)),
+        layers.Dense(3, use_bias=False, name="body"),
+        layers.Dense(5, name="new"),
+        layers.Dense(7, name="head"),
+    ]
+    model = fk.Sequential(new).build(KEY)
+    with pytest.raises(fk.FileError) as caught:
+        fk.load_weights(tmp_path / "m.h5", model)
+    for part in (
+        "missing in the file: new/kernel (3, 5), new/bias (5,)",
+        "not in the model: body/bias (3,), norm/gamma (3,)",
+        "norm/moving_variance (3,)",
+        "head/kernel (5, 7) (file: (3, 2))",
+    ):
+        assert part in str(caught.value), str(caught.value)
+    assert caught.value.file == str(tmp_path / "m.h5")
+    found, _ = fk.load_weights(
+        tmp_path / "m.h5", model, skip=["body/bias", "norm", "new", "head/*"]
+    )
+    np.testing.assert_array_equal(found.layers["body"].kernel, body.kernel)
+    for name in ("head", "new"):
+        assert found.layers[name] == model.layers[name]
+    # other names: what is not skipped is taken in order
+    renamed = [layers.Dense(3, name="a"), layers.BatchNormalization(name="b"), layers.Dense(9)]
+    other = fk.Sequential([fk.Input((4,)), *renamed]).build(KEY)
+    found, _ = fk.load_weights(tmp_path / "m.h5", other, skip=["dense", "head"])
+    np.testing.assert_array_equal(found.layers["a"].kernel, body.kernel)
+    with pytest.raises(fk.FileError, match=r"missing in the file: .*dense/kernel \(3, 9\)"):
+        fk.load_weights(tmp_path / "m.h5", other, skip="head")
 
 
 # -- another structure ------------------------------------------------------------------------

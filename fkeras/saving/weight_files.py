@@ -18,7 +18,7 @@ from fkeras.saving import safetensors
 from fkeras.saving.errors import FileError, reading
 from fkeras.saving.hdf5 import Store, new_store
 from fkeras.saving.keras_file import write_arrays
-from fkeras.saving.legacy import place_legacy_weights
+from fkeras.saving.legacy import legacy_source
 from fkeras.saving.limits import Limits
 from fkeras.saving.places import Place, places
 from fkeras.saving.structure import abstract_build
@@ -85,14 +85,13 @@ def load_weights(
     shapes, state_shapes = _shapes(model, state)
     with open_source(path, limits, skips) as source:
         if isinstance(source, Store):
-            if patterns:
+            if not isinstance(model, Network):
                 raise ValueError(
-                    f"load_weights: {path!r} is a file of Keras 1 or 2, from which no part is "
-                    "taken. Load it into the model that it was saved from, save that with "
-                    "fk.save_weights, and load what fits from there."
+                    f"load_weights, {model.where}: a file of Keras 1 or 2 holds the weights of a "
+                    "model. Load it into an fk.Model or fk.Sequential."
                 )
             with reading(path):
-                return place_legacy_weights(source, shapes, state_shapes)
+                source = legacy_source(source, shapes, state_shapes, skips)
         wanted = places(shapes, state_shapes, source.groups)
         _check_patterns(patterns, wanted, source)
         taken = _matched(model, wanted, source, skips)
