@@ -17,7 +17,6 @@ import tempfile
 import keras
 import keras.backend as K
 import numpy as np
-import theano.ifelse  # Keras uses it and leaves the import to others
 from hdf5_as_json import number, packed, tree
 from keras import layers, models, optimizers
 

@@ -36,7 +36,7 @@ def randomize(model, seed=0):
         shape = K.int_shape(weight)
         value = rng.uniform(-0.6, 0.6, shape).astype("float32")
         values.append(np.abs(value) + 0.3 if "variance" in weight.name else value)
-    K.batch_set_value(list(zip(model.weights, values)))
+    K.batch_set_value([(w, values[i]) for i, w in enumerate(model.weights)])
 
 
 def each(value):
@@ -115,7 +115,10 @@ def shared():
     model = models.Model([a, b], [out, side], name="outer")
     randomize(model)
     model.compile(
-        counted_last(optimizers.Adam(0.01)), ["mse", "mae"], loss_weights=[1.0, 0.5], metrics=["mae"]
+        counted_last(optimizers.Adam(0.01)),
+        ["mse", "mae"],
+        loss_weights=[1.0, 0.5],
+        metrics=["mae"],
     )
     return case(model, [rows(6, 4), rows(6, 4, seed=3)], [rows(6, 2), rows(6, 2, seed=5)])
 
@@ -221,8 +224,7 @@ def cudnn(kind, plain, gates, **options):
     def edit(file):
         config = json.loads(file.attrs["model_config"].decode())
         rng = np.random.RandomState(7)
-        absent = ("activation recurrent_activation use_bias dropout recurrent_dropout "
-                  "implementation reset_after unroll").split()
+        absent = ["activation", "recurrent_activation", "use_bias", "dropout", "recurrent_dropout", "implementation", "reset_after", "unroll"]
         for item in config["config"]["layers"]:
             item["class_name"] = kind
             for key in absent:
@@ -284,12 +286,7 @@ def optimized(make, loss="mse"):
     return case(model, rows(8, 4), rows(8, 1, seed=4))
 
 
-LOSSES = (
-    "mean_squared_error mean_absolute_error mean_absolute_percentage_error "
-    "mean_squared_logarithmic_error squared_hinge hinge categorical_hinge logcosh huber_loss "
-    "categorical_crossentropy sparse_categorical_crossentropy binary_crossentropy "
-    "kullback_leibler_divergence poisson cosine_proximity"
-).split()
+LOSSES = ["mean_squared_error", "mean_absolute_error", "mean_absolute_percentage_error", "mean_squared_logarithmic_error", "squared_hinge", "hinge", "categorical_hinge", "logcosh", "huber_loss", "categorical_crossentropy", "sparse_categorical_crossentropy", "binary_crossentropy", "kullback_leibler_divergence", "poisson", "cosine_proximity"]
 
 
 def lost(loss):
@@ -303,9 +300,7 @@ def lost(loss):
 
 
 def main(target):
-    cases = {
-        f.__name__: f() for f in (shared, frozen, image, sequence, masked, theano)
-    }
+    cases = {f.__name__: f() for f in (shared, frozen, image, sequence, masked, theano)}
     cases["convolutional_recurrent"] = convolutional_recurrent()
     options = {"recurrent_activation": "sigmoid"}
     cases["cudnn_lstm"] = cudnn("CuDNNLSTM", layers.LSTM, 4, **options)
