@@ -1,10 +1,18 @@
-"""Runs the first Python block of the README, as a reader would."""
+"""Runs the README's first Python block, and then those about files, as a reader would."""
 
+import os
 import pathlib
 import re
+import tempfile
+
+BLOCK = re.compile(r"```python\n(.*?)```", re.DOTALL)
 
 text = (pathlib.Path(__file__).parent.parent / "README.md").read_text()
-block = re.search(r"```python\n(.*?)```", text, re.DOTALL).group(1)
-lines = [line for line in block.splitlines() if line.strip()]
+first = BLOCK.search(text)[1]
+lines = [line for line in first.splitlines() if line.strip()]
 assert len(lines) <= 25, f"the README's example has {len(lines)} lines"
-exec(compile(block, "README.md", "exec"), {})
+files = re.search(r"^## Files\n(.*?)^## ", text, re.DOTALL | re.MULTILINE)[1]
+os.chdir(tempfile.mkdtemp())  # they write there
+names = {}
+for block in (first, *BLOCK.findall(files)):
+    exec(compile(block, "README.md", "exec"), names)
