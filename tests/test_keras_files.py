@@ -38,7 +38,9 @@ def _close(one, other):
     one, other = jax.tree.leaves(one), jax.tree.leaves(other)
     assert len(one) == len(other)
     for a, b in zip(one, other, strict=True):
-        np.testing.assert_allclose(np.asarray(a, "float32"), np.asarray(b, "float32"), rtol=1e-5, atol=5e-6)
+        np.testing.assert_allclose(
+            np.asarray(a, "float32"), np.asarray(b, "float32"), rtol=1e-5, atol=5e-6
+        )
 
 
 def _rich():

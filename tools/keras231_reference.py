@@ -224,7 +224,16 @@ def cudnn(kind, plain, gates, **options):
     def edit(file):
         config = json.loads(file.attrs["model_config"].decode())
         rng = np.random.RandomState(7)
-        absent = ["activation", "recurrent_activation", "use_bias", "dropout", "recurrent_dropout", "implementation", "reset_after", "unroll"]
+        absent = [
+            "activation",
+            "recurrent_activation",
+            "use_bias",
+            "dropout",
+            "recurrent_dropout",
+            "implementation",
+            "reset_after",
+            "unroll",
+        ]
         for item in config["config"]["layers"]:
             item["class_name"] = kind
             for key in absent:
@@ -286,7 +295,23 @@ def optimized(make, loss="mse"):
     return case(model, rows(8, 4), rows(8, 1, seed=4))
 
 
-LOSSES = ["mean_squared_error", "mean_absolute_error", "mean_absolute_percentage_error", "mean_squared_logarithmic_error", "squared_hinge", "hinge", "categorical_hinge", "logcosh", "huber_loss", "categorical_crossentropy", "sparse_categorical_crossentropy", "binary_crossentropy", "kullback_leibler_divergence", "poisson", "cosine_proximity"]
+LOSSES = [
+    "mean_squared_error",
+    "mean_absolute_error",
+    "mean_absolute_percentage_error",
+    "mean_squared_logarithmic_error",
+    "squared_hinge",
+    "hinge",
+    "categorical_hinge",
+    "logcosh",
+    "huber_loss",
+    "categorical_crossentropy",
+    "sparse_categorical_crossentropy",
+    "binary_crossentropy",
+    "kullback_leibler_divergence",
+    "poisson",
+    "cosine_proximity",
+]
 
 
 def lost(loss):
