@@ -11,7 +11,7 @@ import fkeras as fk
 from fkeras import layers
 from fkeras.layers.attention import dot_product_attention
 from fkeras.layers.attention.dot_product import attend, attend_with_weights
-from tests.keras_oracle import keras, keras_rules
+from tests.keras_oracle import keras, keras_layer, keras_rules, values
 
 KEY = jax.random.key(0)
 RNG = np.random.default_rng(0)
@@ -94,23 +94,51 @@ def test_values_and_gradients_are_finite(dtype):
         assert all(np.isfinite(x).all() for x in (total, *grads))
         assert (grads[0][:, empty] == 0).all()
         assert y.dtype == dtype
-        assert (y[:, empty] == 0).all()
+    # a mask without a key is that of all keys alike; biases of -inf leave nothing
+    mean = np.broadcast_to(np.mean(np.asarray(value, "float32"), axis=1), (2, 2, 4))
+    (_, masked), (_, biased) = (one[0] for one in made)
+    np.testing.assert_allclose(np.asarray(masked[:, 1], "float32"), mean, rtol=1e-2)
+    assert (biased[:, 2] == 0).all()
 
 
-def test_a_row_without_keys_is_zero_and_padding_does_not_get_through():
-    """Keras gives the mean of all values there, the masked ones among them."""
+def test_rows_without_keys_are_those_of_keras():
     x = _draw(2, 4, 6)
-    layer = layers.MultiHeadAttention(2, 3, use_bias=False).build(KEY, x, x)
     mask = np.array([[True, True, False, False], [False] * 4])
-    y = layer(x, x, mask=(mask, mask))
-    assert bool((y[~mask] == 0).all())
-    other = np.where(mask[..., None], x, 100.0)
-    np.testing.assert_array_equal(y, layer(other, other, mask=(mask, mask)))
-    scored, weights = layer(x, x, mask=(mask, mask), return_attention_scores=True)
-    np.testing.assert_allclose(scored, y, atol=1e-6)
-    assert bool((weights[1] == 0).all())
-    for simple in (layers.Attention(), layers.AdditiveAttention(use_scale=False)):
-        assert bool((simple([x, x], mask=[None, mask])[1] == 0).all())
+    both = {"query_mask": mask, "value_mask": mask}
+    rows = [
+        (layers.MultiHeadAttention(2, 3), both),
+        (layers.MultiHeadAttention(2, 3, dropout=0.5), both),
+        (layers.MultiHeadAttention(2, 3), both | {"return_attention_scores": True}),
+        (layers.MultiHeadAttention(2, 3), both | {"use_causal_mask": True}),
+        (layers.GroupQueryAttention(3, 4, 2), both),
+    ]
+    simple = (layers.Attention(), layers.AdditiveAttention(use_scale=False))
+
+    sides = [(layer.build(KEY, x, x), keras_layer(layer, [x, x]), o) for layer, o in rows]
+
+    def compute():
+        found = []
+        for built, made, options in sides:
+            weights = [jnp.asarray(w) for w in built.get_weights()]
+            others = values(made.non_trainable_variables)
+            with keras_rules():
+                query = jnp.asarray(x)  # Keras takes the query's mask from the array alone
+                keras.src.backend.set_keras_mask(query, jnp.asarray(mask))
+                expected = made.stateless_call(weights, others, query, x, **options)[0]
+            found.append((built(x, x, **options), expected))
+        for layer in simple:
+            made = keras_layer(layer, [[x, x]])
+            others = values(made.non_trainable_variables)
+            with keras_rules():
+                expected = made.stateless_call([], others, [x, x], mask=[None, jnp.asarray(mask)])[
+                    0
+                ]
+            found.append((layer([x, x], mask=[None, mask]), expected))
+        return found
+
+    for ours, theirs in jax.jit(compute)():
+        for one, other in zip(jax.tree.leaves(ours), jax.tree.leaves(theirs), strict=True):
+            np.testing.assert_allclose(one, other, atol=1e-5)
 
 
 def test_no_steps_at_all():

@@ -17,8 +17,7 @@ class AdditiveAttention(Layer):
     """Computes `softmax(sum(scale * tanh(query + key))) @ value`: Bahdanau's attention.
 
     A masked step of the value is attended to by no query, and a masked step of the query is zero
-    in the output. A query that may attend to nothing gives zeros. (Keras gives the mean of all
-    values, the masked ones among them.)
+    in the output. A query that may attend to nothing gives the mean of all values, as in Keras.
 
     Args:
         use_scale: whether the features of the sum are multiplied with learned numbers.

@@ -47,8 +47,7 @@ class Attention(Layer):
     """Computes `softmax(query @ key^T) @ value`: Luong's attention.
 
     A masked step of the value is attended to by no query, and a masked step of the query is zero
-    in the output. A query that may attend to nothing gives zeros. (Keras gives the mean of all
-    values, the masked ones among them.)
+    in the output. A query that may attend to nothing gives the mean of all values, as in Keras.
 
     Args:
         use_scale: whether the scores are multiplied with a learned number.

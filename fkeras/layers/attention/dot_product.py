@@ -29,9 +29,8 @@ def dot_product_attention(
 ) -> jax.Array:
     """Computes `softmax(scale * query @ key + bias) @ value` for each head.
 
-    A query that may attend to nothing, because its row of the mask is all False, gives zeros, and
-    its gradients are zero. (The mean of all values, which `jax.nn.dot_product_attention` and Keras
-    give there, would let padding through.)
+    A query that may attend to nothing, because its row of the mask is all False, gives the mean of
+    all values, as `jax.nn.dot_product_attention` and Keras do; it has no gradient of its own.
 
     Args:
         query: array of shape (b, t, heads, d).
@@ -76,9 +75,9 @@ def dot_product_attention(
         y = jax.nn.dot_product_attention(
             query, key, value, bias, mask, scale=scale, is_causal=is_causal, implementation="cudnn"
         )
-        return y if mask is None else _zero_empty_rows(y, both(mask, order))
-    mask = both(mask, order)
-    return attend(query, key, value, mask, bias, scale)
+    else:
+        y = attend(query, key, value, both(mask, order), bias, scale)
+    return y if mask is None else fill_empty_rows(y, value, both(mask, order))
 
 
 def attend(
@@ -262,10 +261,27 @@ def _four_axes(x: jax.Array) -> jax.Array:
     return jnp.reshape(x, (*(1,) * (4 - x.ndim), *x.shape))
 
 
-def _zero_empty_rows(y: jax.Array, mask: jax.Array) -> jax.Array:
-    """`y` of shape (b, t, heads, d) with zeros where the mask (b, heads, t, s) has no True."""
+def fill_empty_rows(y: jax.Array, value: jax.Array, mask: jax.Array) -> jax.Array:
+    """`y` with the mean of all values where a query may attend to nothing.
+
+    Args:
+        y: array of shape (b, t, heads, f).
+        value: array of shape (b, s, groups, f).
+        mask: a Boolean array that broadcasts to (b, heads, t, s).
+
+    Example:
+        >>> import jax.numpy as jnp
+        >>> value = jnp.array([1.0, 5.0]).reshape(1, 2, 1, 1)
+        >>> fill_empty_rows(jnp.zeros((1, 1, 1, 1)), value, jnp.zeros((1, 1, 1, 2), bool)).ravel()
+        Array([3.], dtype=float32)
+    """
+    if value.shape[1] == 0:
+        return y
+    wide = wide_dtype(value.dtype)
+    mean = jnp.mean(value, axis=1, keepdims=True, dtype=wide).astype(y.dtype)
+    mean = jnp.repeat(mean, y.shape[2] // value.shape[2], axis=2)
     rows = jnp.swapaxes(jnp.any(mask, axis=-1), 1, 2)[..., None]
-    return jnp.where(rows, y, jnp.zeros_like(y))
+    return jnp.where(rows, y, mean)
 
 
 def _split_heads(x: jax.Array | None, groups: int, behind: int) -> jax.Array | None:

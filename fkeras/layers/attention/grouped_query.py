@@ -26,8 +26,8 @@ class GroupQueryAttention(ProjectedAttention):
     """Computes attention with heads of queries in groups, each of which shares one key and value.
 
     With as many heads of keys as of queries it is multi-head attention, with one it is multi-query
-    attention. No key is repeated in memory. A query that may attend to nothing has weights of
-    zero, as in `MultiHeadAttention`.
+    attention. No key is repeated in memory. For a query that may attend to nothing see
+    `MultiHeadAttention`.
 
     Args:
         head_dim: the size of a head.

@@ -51,11 +51,10 @@ def _attention_axes(value: Any) -> tuple[int, ...] | None:
 class MultiHeadAttention(ProjectedAttention):
     """Computes `softmax(q @ k^T / sqrt(key_dim)) @ v` for each head, and mixes the heads.
 
-    Each head has its own projections q, k, v of query, key and value. Where the query's mask is
-    False the output is what the bias of the last projection gives, and a masked value or key is
-    attended to by nobody. A query that may attend to nothing has weights of zero. (Keras gives the
-    mean of all values there, the masked ones among them, unless it returns scores or has a
-    dropout; then it gives zeros as well.)
+    Each head has its own projections q, k, v of query, key and value. A masked value or key is
+    attended to by nobody, and a masked query attends to nothing. As in Keras, a query that may
+    attend to nothing gets the mean of all values; where scores are returned, with a dropout or
+    over several axes it has weights of zero instead, and gives the bias of the last projection.
 
     Args:
         num_heads: the number of heads.

@@ -128,7 +128,8 @@ class ProjectedAttention(Layer):
             mask = both(mask, self._order(use_causal_mask, sides))
             drop = self._drop(context) if dropped else None
             y, scores = attend_with_weights(*arrays, mask, None, self.query_scale, axes, drop)
-        elif query.ndim == 3:
+        elif query.ndim == 3 and self.dropout == 0:
+            # as in Keras, here alone a query that may attend to nothing gives the mean of values
             window = self._order(False, sides)
             y = dot_product_attention(
                 *arrays,

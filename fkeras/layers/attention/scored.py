@@ -75,6 +75,10 @@ def attend_by_scores(
         steps = causal_mask(*logits.shape[-2:])
         mask = both(mask, jnp.reshape(steps, (*(1,) * (logits.ndim - 2), *steps.shape)))
     weights = masked_softmax(logits, mask)
+    if mask is not None and value.shape[-2] != 0:
+        # where nothing may be attended to, everything is alike
+        nothing = jnp.logical_not(jnp.any(mask, axis=-1, keepdims=True))
+        weights = jnp.where(nothing, jnp.asarray(1 / value.shape[-2], weights.dtype), weights)
     if context.training and layer.dropout > 0:
         key_of_call = context.key if layer.seed is None else subkey(context.key, layer.seed)
         weights = dropout(key_of_call, weights, layer.dropout)
