@@ -11,6 +11,7 @@ import pytest
 
 import fkeras as fk
 from fkeras import layers
+from fkeras.saving import legacy
 from fkeras.saving.hdf5 import new_store, open_store
 from tests.keras_oracle import keras, keras_rules, values
 
@@ -205,6 +206,20 @@ def test_the_carry_of_a_stateful_layer_begins_anew(tmp_path):
     _close(carried, model.init_state())
     with keras_rules():
         keras.models.load_model(tmp_path / "m.keras")
+
+
+@pytest.mark.parametrize("name", sorted(legacy.OBJECTS))
+def test_what_models_of_keras_2_bring_along_needs_no_custom_objects(name, tmp_path):
+    found, x = legacy.OBJECTS[name], fk.Input((3,))
+    activation = found if name == "keras2_hard_sigmoid" else None
+    model = fk.Model(x, layers.Dense(2, activation=activation)(x))
+    optimizer = found() if isinstance(found, type) else "sgd"
+    trainer = fk.Trainer(optimizer, found if "hinge" in name else "mse")
+    run = trainer.init(model, KEY)
+    fk.save_model(tmp_path / "m.keras", run.model, run.state, trainer=trainer, run=run)
+    again, resumed = fk.load_training(tmp_path / "m.keras")
+    assert again == trainer
+    assert resumed.model == run.model
 
 
 # -- vocabularies -------------------------------------------------------------------------------

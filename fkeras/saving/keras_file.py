@@ -11,6 +11,7 @@ from fkeras.engine import Network
 from fkeras.engine.naming import snake_case
 from fkeras.engine.serialization import deserialize, serialize
 from fkeras.engine.spec import as_spec
+from fkeras.saving import legacy
 from fkeras.saving.archive import Archive, open_archive, write_archive
 from fkeras.saving.errors import FileError, reading
 from fkeras.saving.hdf5 import Writer, new_store, open_store
@@ -43,6 +44,7 @@ def read(
         FileError: for a file that is no such model.
     """
     limits = limits or Limits()
+    custom_objects = {**legacy.OBJECTS, **(custom_objects or {})}
     with open_archive(path, limits) as archive:
         config = read_config(archive, limits)
         with open_store(archive.open(WEIGHTS), archive.file, WEIGHTS, limits) as store:

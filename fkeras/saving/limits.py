@@ -20,7 +20,6 @@ class Limits:
         ratio: how many times larger than in the file compressed data may become.
         depth: objects inside objects, in JSON and in HDF5 groups.
         objects: groups and arrays of an HDF5 file.
-        nodes: layers and calls of one model.
 
     Example:
         >>> import fkeras as fk
@@ -36,7 +35,6 @@ class Limits:
     ratio: int = 250
     depth: int = 100
     objects: int = 1_000_000
-    nodes: int = 200_000
 
     def __post_init__(self) -> None:
         for field in dataclasses.fields(self):

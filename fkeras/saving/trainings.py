@@ -9,11 +9,10 @@ from typing import Any
 import jax
 import numpy as np
 
-from fkeras.saving import keras_file
+from fkeras.saving import keras_file, legacy
 from fkeras.saving.compiled import CONFIG, read_optimizer, read_trainer
 from fkeras.saving.errors import FileError, reading
 from fkeras.saving.hdf5 import Store, open_store
-from fkeras.saving.legacy import training as legacy
 from fkeras.saving.limits import Limits
 from fkeras.saving.models import content
 from fkeras.saving.strict_json import field
@@ -66,7 +65,8 @@ def load_training(
     def finish(
         loaded: tuple[Any, Mapping], config: Mapping, store: Store
     ) -> tuple[Trainer, TrainState]:
-        return _training(loaded, config, store, custom_objects, limits)
+        objects = {**legacy.OBJECTS, **(custom_objects or {})}
+        return _training(loaded, config, store, objects, limits)
 
     return keras_file.read(path, custom_objects, limits, finish)
 

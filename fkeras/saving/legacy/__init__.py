@@ -1,9 +1,32 @@
 """Legacy HDF5 files (`.h5`, `.hdf5`) of Keras 1, 2 and 3, read without Keras and TensorFlow."""
 
+import types
+
 from fkeras.saving.legacy.functions import keras2_hard_sigmoid
+from fkeras.saving.legacy.losses import keras2_hinge, keras2_squared_hinge
 from fkeras.saving.legacy.opening import load
+from fkeras.saving.legacy.optimizers import Keras2Adagrad, Keras2Nadam, Keras2RMSprop
 from fkeras.saving.legacy.source import legacy_source
 from fkeras.saving.legacy.training import load_training
 from fkeras.saving.legacy.weights import place_legacy_weights
 
-__all__ = ("keras2_hard_sigmoid", "legacy_source", "load", "load_training", "place_legacy_weights")
+#: what a model of Keras 1 or 2 brings along that Keras 3 has no name for, by the names in files
+OBJECTS = types.MappingProxyType(
+    {
+        "keras2_hard_sigmoid": keras2_hard_sigmoid,
+        "keras2_hinge": keras2_hinge,
+        "keras2_squared_hinge": keras2_squared_hinge,
+        "Keras2Adagrad": Keras2Adagrad,
+        "Keras2Nadam": Keras2Nadam,
+        "Keras2RMSprop": Keras2RMSprop,
+    }
+)
+
+__all__ = (
+    "OBJECTS",
+    "keras2_hard_sigmoid",
+    "legacy_source",
+    "load",
+    "load_training",
+    "place_legacy_weights",
+)
