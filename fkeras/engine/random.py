@@ -58,6 +58,20 @@ def _host_key(key: Any) -> tuple[np.uint32, np.uint32] | None:
     return words[0], words[1]
 
 
+class ShapeKey:
+    """A key for shapes alone: weights that are built with it are zeros that take no memory.
+
+    Example:
+        >>> import fkeras as fk
+        >>> kernel = fk.layers.Dense(4096).build(ShapeKey(), (None, 4096)).kernel
+        >>> kernel.shape, kernel.strides
+        ((4096, 4096), (0, 0))
+    """
+
+    dtype = jax.dtypes.prng_key
+    shape = ()
+
+
 def _check_key(key: Any) -> None:
     dtype = getattr(key, "dtype", None)
     if dtype is None or not jnp.issubdtype(dtype, jax.dtypes.prng_key):
@@ -67,7 +81,7 @@ def _check_key(key: Any) -> None:
         )
 
 
-def fold_in(key: jax.Array, data: int | str) -> jax.Array:
+def fold_in(key: Any, data: int | str) -> Any:
     """The key that `data` derives from `key`; a name derives the key of its checksum.
 
     Args:
@@ -86,6 +100,8 @@ def fold_in(key: jax.Array, data: int | str) -> jax.Array:
         >>> bool(fold_in(key, 7) == jax.random.fold_in(key, 7))
         True
     """
+    if isinstance(key, ShapeKey):
+        return key
     number = zlib.crc32(data.encode()) if isinstance(data, str) else data
     words = _host_key(key) if isinstance(number, int) else None
     if words is None:

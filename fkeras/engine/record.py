@@ -21,6 +21,7 @@ from fkeras.engine.context import Context, Output
 from fkeras.engine.errors import FKerasError
 from fkeras.engine.frozen import ArrayConstant, freeze_value, is_array
 from fkeras.engine.node import Node, is_symbolic
+from fkeras.engine.shapes import build_shapes
 from fkeras.engine.skeleton import Skeleton, leaves_of, skeleton_of
 from fkeras.engine.spec import Spec, as_probes, as_spec, as_structs, name_axis
 from fkeras.engine.structure import Branch, Ref
@@ -133,12 +134,17 @@ def _infer(
     masks: tuple[Spec | None, ...],
     training: bool | None,
 ) -> Inference:
+    shapes = structure.fill(args, specs)
+    layer = skeleton.join(weights)
+    if not layer.built:
+        bare = tuple(None if w is None else jax.ShapeDtypeStruct(w.shape, w.dtype) for w in weights)
+        layer, _ = build_shapes(skeleton.join(bare), *shapes)
+        skeleton = skeleton_of(layer)
+        weights = tuple(None if w is None else as_spec(w) for w in leaves_of(layer))
+
     def compute(key: Any, leaves: tuple, tensors: tuple, tensor_masks: tuple) -> tuple:
         layer = skeleton.join(leaves)
         inputs = fill_arrays(args, tensors)
-        shapes = structure.fill(args, specs)
-        if not layer.built:
-            layer = layer.build(key, *shapes)
         context = Context(
             state=layer.init_state(*shapes),
             training=True if training is None else training,

@@ -14,7 +14,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from fkeras.engine.random import fold_in
+from fkeras.engine.random import ShapeKey, fold_in
 from fkeras.engine.skeleton import WEIGHT, leaves_of, skeleton_of, walk
 
 
@@ -101,6 +101,9 @@ def make_weights(layer: Any, key: jax.Array, shapes: Mapping[str, Any]) -> dict[
                 "weight(initializer=...)."
             )
         dtype = layer.policy.variable_dtype
+        if isinstance(key, ShapeKey):
+            made[name] = np.broadcast_to(np.zeros((), jnp.dtype(dtype)), tuple(map(int, shape)))
+            continue
         made[name] = initializer(fold_in(key, name), tuple(map(int, shape)), dtype)
     return made
 

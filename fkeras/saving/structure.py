@@ -11,6 +11,7 @@ import numpy as np
 
 from fkeras.engine import Layer, Model, Network
 from fkeras.engine.frozen import FrozenDict
+from fkeras.engine.shapes import build_shapes
 from fkeras.engine.skeleton import skeleton_of
 from fkeras.saving.errors import FileError
 from fkeras.saving.places import Groups, Place, by_class, places
@@ -29,12 +30,7 @@ def abstract_build(model: Layer, *specs: Any) -> tuple[Any, dict[str, Any]]:
         >>> abstract_build(model)[0].layers["dense"].kernel
         ShapeDtypeStruct(shape=(3, 2), dtype=float32)
     """
-
-    def build(key: jax.Array) -> tuple[Any, dict[str, Any]]:
-        built = model.build(key, *specs)
-        return built, built.init_state(*specs)
-
-    return jax.eval_shape(build, jax.random.key(0))
+    return build_shapes(model, *specs, state=True)
 
 
 def fill(
@@ -83,12 +79,12 @@ def plain(layer: Any) -> Any:
     """The layer with every composed model in it as its graph, which needs no class to be read.
 
     Example:
-        >>> import fkeras as fk
+        >>> import jax, fkeras as fk
         >>> class Block(fk.Model):
         ...     units: int
         ...     def call(self, x):
         ...         return fk.layers.Dense(self.units)(x)
-        >>> type(plain(Block(3).resolve((None, 2)))).__name__
+        >>> type(plain(Block(3).build(jax.random.key(0), (None, 2)))).__name__
         'Model'
     """
     if isinstance(layer, Network):
