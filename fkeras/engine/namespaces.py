@@ -56,6 +56,8 @@ def room(module: str | None) -> str | None:
     parts = parts[1:]
     if parts[:1] == ["src"]:
         parts = parts[1:]
+    if parts[:1] == ["applications"]:  # layers that ready-made models of Keras bring with them
+        return "layers.applications"
     for length in (2, 1):
         name = ".".join(parts[:length])
         if len(parts) >= length and name in (*_OBJECTS, *_OPERATIONS):
