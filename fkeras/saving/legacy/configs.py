@@ -18,7 +18,6 @@ from fkeras.saving.legacy.functions import keras2_hard_sigmoid
 from fkeras.saving.legacy.graphs import Graph, is_network, safe_name
 from fkeras.saving.legacy.lambdas import lambda_layer
 from fkeras.saving.legacy.origin import Origin
-from fkeras.saving.limits import Limits
 from fkeras.saving.strict_json import check, field
 
 _OLD_CLASSES = types.MappingProxyType(
@@ -61,22 +60,18 @@ class Converter:
     Attributes:
         origin: who wrote the file.
         custom_objects: the user's classes and functions by name.
-        limits: how many layers and calls a model may have.
         extra: functions that the converted configuration refers to by words of its own.
         orders: the names of the layers of each network in the file's order, by its path.
         ordering: Keras 1's word for the order of axes, where a layer does not say it.
         lambdas: the names of the Lambda layers for which the user gave something.
-        count: how many layers and calls there were so far.
     """
 
     origin: Origin
     custom_objects: Mapping[str, Any]
-    limits: Limits
     extra: dict[str, Any] = dataclasses.field(default_factory=dict)
     orders: dict[tuple[str, ...], tuple[str, ...]] = dataclasses.field(default_factory=dict)
     ordering: str = "tf"
     lambdas: set[str] = dataclasses.field(default_factory=set)
-    count: int = 0
 
     def __post_init__(self) -> None:
         self.extra.setdefault(objects.HARD_SIGMOID, keras2_hard_sigmoid)
@@ -119,12 +114,6 @@ class Converter:
             named: whether its own name belongs to the path of what is inside it.
         """
         origin = self.origin
-        self.count += 1
-        if self.count > self.limits.nodes:
-            raise origin.error(
-                f"more than {self.limits.nodes} layers. If you trust the file, pass "
-                "limits=fk.Limits(nodes=...)."
-            )
         kind = field(item, "class_name", str, **origin.place(_name_of(item)))
         config = field(item, "config", (dict, list), **origin.place(_name_of(item)))
         name = _name_of(item)
@@ -266,7 +255,6 @@ class Converter:
             field(i, "inbound_nodes", list, [], **origin.place(n))
             for i, n in zip(items, names, strict=True)
         ]
-        self.count += sum(map(len, all_nodes))
         ends = {
             key: field(config, key, (list, dict), **where)
             for key in ("input_layers", "output_layers")

@@ -69,7 +69,7 @@ def opened(
             "no model: the file has no attribute 'model_config'. If it holds weights alone, build "
             "the model and write model, state = fk.load_weights(path, model)."
         )
-    converter = Converter(origin, custom_objects or {}, limits)
+    converter = Converter(origin, custom_objects or {})
     model = _made(converter.model(config), converter)
     with reading(origin.file, "/model_weights"):
         shapes, state = abstract_build(model)
