@@ -3,11 +3,8 @@
 import importlib.util
 import pathlib
 
-import jax
-import numpy as np
 import pytest
 
-import fkeras as fk
 from tests.keras_oracle import keras, keras_rules
 
 _PATH = pathlib.Path(__file__).parents[1] / "tools" / "applications.py"
