@@ -282,3 +282,30 @@ def test_large_runs_are_overwritten_and_compute_the_same(monkeypatch, on_nonfini
     large, again = trainer.fit(RUN, X, Y, 8, epochs=2, verbose=0)
     chex.assert_trees_all_close(large.model, small.model, rtol=1e-5, atol=1e-6)
     np.testing.assert_allclose(again.history["loss"], history.history["loss"], rtol=1e-5)
+
+
+def test_every_batch_counts_where_steps_are_single():
+    """Convolutions run in single steps on a CPU; each batch of an evaluation is one of them."""
+    rng = np.random.default_rng(0)
+    x = rng.normal(size=(72, 4, 4, 1)).astype("float32")
+    y = rng.normal(size=(72, 4, 4, 1)).astype("float32")
+    model = fk.Sequential([fk.Input((4, 4, 1)), fk.layers.Conv2D(1, 3, padding="same")])
+    trainer = fk.Trainer("sgd", "mse")
+    run = trainer.init(model, jax.random.key(0))
+    whole = trainer.evaluate(run, x, y, batch_size=72, verbose=0)["loss"]
+    expected = np.mean(np.square(trainer.predict(run, x) - y))
+    np.testing.assert_allclose(whole, expected, rtol=1e-5)
+    for size in (6, 7):
+        parts = trainer.evaluate(run, x, y, batch_size=size, verbose=0)["loss"]
+        np.testing.assert_allclose(parts, whole, rtol=1e-5)
+    frozen = fk.Trainer(fk.optimizers.SGD(0.0), "mse")
+    run, history = frozen.fit(
+        frozen.init(run.model, jax.random.key(0)),
+        x,
+        y,
+        batch_size=6,
+        validation_data=(x, y),
+        verbose=0,
+    )
+    np.testing.assert_allclose(history.history["val_loss"], [whole], rtol=1e-5)
+    np.testing.assert_allclose(history.history["loss"], [whole], rtol=1e-5)

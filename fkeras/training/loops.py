@@ -37,6 +37,11 @@ class Pace:
         self.began = time.perf_counter()
 
     @property
+    def batches(self) -> int:
+        """How many batches the next call takes at most."""
+        return 1 if self.mode == "once" else self.number
+
+    @property
     def fresh(self) -> bool:
         """Whether no call is over yet."""
         return self.calls == 0
@@ -142,7 +147,7 @@ class EpochLoop:
         opened: list[Call] = []
         due = self.visits.until(self.epoch.done)
         while not self.stopped:
-            number = 1 if self.pace.mode == "once" else self.pace.number
+            number = self.pace.batches
             taken = self.epoch.take(number if due is None else min(number, due))
             if taken is None:
                 break
@@ -252,7 +257,7 @@ def evaluate(
     pace = Pace() if pace is None else pace
     epoch, logs, waiting = feed.epoch(None), {}, None
     pace.start()
-    while (taken := epoch.take(pace.number)) is not None:
+    while (taken := epoch.take(pace.batches)) is not None:
         rows, number = taken
         if pace.fresh and progress is not None:
             progress.compile_starts()
