@@ -3,8 +3,10 @@
 import importlib.util
 import pathlib
 
+import numpy as np
 import pytest
 
+import fkeras as fk
 from tests.keras_oracle import keras, keras_rules
 
 _PATH = pathlib.Path(__file__).parents[1] / "tools" / "applications.py"
@@ -32,3 +34,27 @@ def test_the_smallest_models_go_there_and_back(name, tmp_path):
 def test_the_list_has_every_model_of_keras():
     found = {n for n in dir(keras.applications) if n[0].isupper()}
     assert found == set(applications.NAMES)
+
+
+def test_layers_that_applications_bring_with_them(tmp_path, key):
+    ours, theirs = tmp_path / "ours.keras", tmp_path / "theirs.keras"
+    x = np.linspace(-1, 1, 18, dtype="float32").reshape(6, 3)
+    with keras_rules():
+        convnext, inception = (
+            importlib.import_module(f"keras.src.applications.{name}")
+            for name in ("convnext", "inception_resnet_v2")
+        )
+        inputs = keras.Input((3,))
+        h = convnext.StochasticDepth(0.5)(convnext.LayerScale(0.25, 3)(inputs))
+        model = keras.Model(inputs, inception.CustomScaleLayer(0.5)([inputs, h]))
+        model.save(theirs)
+        wanted = np.asarray(model(x))
+    model, state = fk.load_model(theirs)
+    np.testing.assert_allclose(model(x), wanted, rtol=1e-6)
+    found = np.asarray(model.apply(x, state=state, training=True, key=key).value)
+    factors = {tuple(row) for row in np.round(found / x, 5).tolist()}
+    assert factors == {(1.0, 1.0, 1.0), (1.25, 1.25, 1.25)}  # of whole rows: x + 0.5 * 0.25 x / 0.5
+    fk.save_model(ours, model, state)
+    assert fk.load_model(ours)[0] == model
+    with keras_rules():
+        np.testing.assert_array_equal(keras.models.load_model(ours)(x), wanted)

@@ -380,7 +380,12 @@ def test_saving_says_what_it_needs(tmp_path):
     lost = fk.Model(x, layers.Dense(2, activation=lambda x: x)(x)).build(KEY)
     with pytest.raises(TypeError, match="<lambda> has no name"):
         fk.save_model(path, lost)
-    assert not path.exists()
+    with pytest.raises(ValueError, match=r"ends in .keras, received '.*m.h5'"):
+        fk.save_model(tmp_path / "m.h5", lost)
+    for load in (fk.load_model, fk.load_training):
+        with pytest.raises(TypeError, match="expected a path, .* received 3"):
+            load(3)
+    assert not list(tmp_path.iterdir())
 
 
 def test_a_save_that_fails_leaves_the_file_that_was_there(saved, monkeypatch):

@@ -151,8 +151,8 @@ def from_configuration(
 ) -> Any:
     """The value of class `cls` that `configuration` described.
 
-    Keys of Keras that this class does not have are refused, unless they are None and so say
-    nothing.
+    Keys of Keras that this class does not have are refused, unless they say nothing: those that
+    are None, and `autocast`, which it writes for layers without a configuration of their own.
     """
     names = {f.name for f in dataclasses.fields(cls) if f.init}
     arguments = {}
@@ -160,7 +160,7 @@ def from_configuration(
         if key in names:
             # a name is a name, though a function may go by it
             arguments[key] = value if key == "name" else _decode_field(value, custom_objects)
-        elif value is not None:
+        elif value is not None and not (key == "autocast" and value is True):
             raise ValueError(
                 f"{cls.__name__}.from_config: unknown key {key!r}.{suggest(key, names)} "
                 f"Its keys are: {', '.join(sorted(names))}."

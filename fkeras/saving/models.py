@@ -6,6 +6,7 @@ import os
 from collections.abc import Mapping
 from typing import Any
 
+from fkeras import files
 from fkeras.saving import keras_file, legacy, sniffing
 from fkeras.saving.compiled import compiled_parts
 from fkeras.saving.errors import FileError
@@ -50,12 +51,12 @@ def load_model(
         >>> bool((again(jnp.ones((1, 3))) == model(jnp.ones((1, 3)))).all())
         True
     """
+    path = files.as_path(path)
     kind = content(path)
     if kind == "archive":
         return keras_file.read(path, custom_objects, limits)
-    file = os.fspath(path)
-    with open_store(path, file, limits=limits) as store:
-        return legacy.load(store, file, custom_objects, limits)
+    with open_store(path, path, limits=limits) as store:
+        return legacy.load(store, path, custom_objects, limits)
 
 
 def content(path: Any) -> str:
@@ -113,6 +114,12 @@ def save_model(
         >>> fk.load_model(path)[0] == model
         True
     """
+    path = files.as_path(path)
+    if not path.endswith(".keras"):
+        raise ValueError(
+            f"save_model: expected a path that ends in .keras, received {path!r}. Keras tells "
+            "files by their names. Weights alone are saved by fk.save_weights."
+        )
     if trainer is None and run is None:
         keras_file.write(path, model, state)
     else:

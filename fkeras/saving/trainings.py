@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-import os
 from collections.abc import Mapping
 from typing import Any
 
 import jax
 import numpy as np
 
+from fkeras import files
 from fkeras.saving import keras_file, legacy
 from fkeras.saving.compiled import CONFIG, read_optimizer, read_trainer
 from fkeras.saving.errors import FileError, reading
@@ -56,11 +56,10 @@ def load_training(
         >>> again == trainer, int(resumed.step)
         (True, 1)
     """
-    limits = limits or Limits()
+    limits, path = limits or Limits(), files.as_path(path)
     if content(path) == "hdf5":
-        file = os.fspath(path)
-        with open_store(path, file, limits=limits) as store:
-            return legacy.load_training(store, file, custom_objects, limits)
+        with open_store(path, path, limits=limits) as store:
+            return legacy.load_training(store, path, custom_objects, limits)
 
     def finish(
         loaded: tuple[Any, Mapping], config: Mapping, store: Store
