@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any
 
@@ -114,12 +115,17 @@ def _plain_in(value: Any) -> Any:
 def stored_groups(store: Any) -> Groups:
     """Finds groups by the names of layers that the file notes in them, or else as Keras counts."""
 
-    def find(path: str, layers: Sequence[Layer]) -> Sequence[str]:
+    @functools.cache
+    def names(path: str) -> dict[Any, str]:
         noted: dict[Any, str] = {}
         for group in store.groups(path):
             inner = f"{path}/{group}/vars"
             name = store.attributes(inner).get("name") if store.has(inner) else None
             noted.setdefault(name, group)
+        return noted
+
+    def find(path: str, layers: Sequence[Layer]) -> Sequence[str]:
+        noted = names(path)
         # the layers of a network have names of their own; those of a list may share one
         if len({layer.name for layer in layers}) == len(layers):
             found = [noted.get(layer.name) for layer in layers]
