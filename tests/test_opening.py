@@ -80,9 +80,24 @@ class LooksAtWeights(fk.layers.Dense):
         return built.replace(kernel=jax.numpy.sin(built.kernel) * 2)
 
 
-def test_layers_that_use_keys_and_weights_themselves_have_shapes():
+class LooksInside(fk.Layer):
+    """Computes with the weights of a layer in it while it is built."""
+
+    layer: fk.Layer
+    scale: jax.Array | None = fk.weight()
+
+    def build(self, key, x):
+        return self.replace(scale=jax.numpy.abs(self.layer.kernel).max(0), _built=True)
+
+    def call(self, x):
+        return self.layer(x) * self.scale[None]
+
+
+def test_layers_that_use_keys_and_weights_themselves_have_shapes(key):
     assert build_shapes(OwnDraws(), (None, 3))[0].table.shape == (3,)
     assert build_shapes(LooksAtWeights(2), (None, 3))[0].kernel.shape == (3, 2)
+    inner = fk.layers.Dense(2).build(key, (None, 3))
+    assert LooksInside(inner)(fk.Input((3,))).shape == (None, 2)
     x = fk.Input((3,))
     assert LooksAtWeights(2)(OwnDraws()(x)).shape == (None, 2)
 

@@ -34,12 +34,12 @@ def build_shapes(layer: Any, *specs: Any, state: bool = False) -> tuple[Any, dic
     """
     found: list[Any] = []
 
-    def build(key: Any) -> None:
-        built = layer.build(key, *specs)
+    def build(one: Any, key: Any) -> None:
+        built = one.build(key, *specs)
         found[:] = [shapes_of((built, built.init_state(*specs) if state else {}))]
 
     try:  # under a trace, where what a layer computes beside its weights costs nothing either
-        jax.eval_shape(lambda: build(ShapeKey()))
-    except Exception:  # a layer of somebody else's may do with its key what only keys can
-        jax.eval_shape(build, jax.eval_shape(lambda: jax.random.key(0)))
+        jax.eval_shape(lambda: build(layer, ShapeKey()))
+    except Exception:  # somebody else's layer may compute with its key, or with weights it has
+        jax.eval_shape(build, layer, jax.eval_shape(lambda: jax.random.key(0)))
     return found[0]
