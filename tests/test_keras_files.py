@@ -400,3 +400,13 @@ def test_a_save_that_fails_leaves_the_file_that_was_there(saved, monkeypatch):
         fk.save_model(saved, model, state)
     assert saved.read_bytes() == before
     assert [p.name for p in saved.parent.iterdir()] == [saved.name]
+
+
+def test_a_list_of_one_input_takes_it_alone():
+    """Keras 3.0 to 3.5 wrote models of one input so."""
+    x = fk.Input((3,))
+    model = fk.Model([x], layers.Dense(2)(x)).build(KEY)
+    data = np.ones((2, 3), "float32")
+    np.testing.assert_array_equal(model(data), model([data]))
+    with pytest.raises(fk.FKerasError, match="expected 1 inputs"):
+        model([data, data])
