@@ -192,8 +192,8 @@ class Network(Layer):
         else:
             tree = given[0] if len(given) == 1 else list(given)
             found = structure.match(template, tree)
-            if found is None and len(self.graph.input_slots) == 1 and template.kind != "dict":
-                found = structure.match(template, [tree])  # a list of one takes its one as it is
+            if found is None and not isinstance(tree, list | tuple | Mapping):
+                found = structure.match(template, [tree])  # a list of one takes it alone
             if found is not None:
                 return found
             if template.kind == "dict" and isinstance(tree, Mapping):
