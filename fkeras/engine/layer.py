@@ -18,6 +18,7 @@ import jax.numpy as jnp
 import numpy as np
 
 from fkeras.engine import calls, habits, weight_lists
+from fkeras.engine.build_hooks import takes_specs
 from fkeras.engine.config import (
     configuration,
     convert_fields,
@@ -27,13 +28,10 @@ from fkeras.engine.config import (
     option,
 )
 from fkeras.engine.context import Context, Output
-from fkeras.engine.errors import FKerasError
 from fkeras.engine.frozen import FrozenDict, freeze_value
-from fkeras.engine.input_spec import check_inputs
 from fkeras.engine.policy import DTypePolicy, get_policy
 from fkeras.engine.record import record
 from fkeras.engine.skeleton import CACHES, leaves_of, register, skeleton_of
-from fkeras.engine.spec import Spec, as_specs
 from fkeras.engine.weights import make_weights, reset_carries, sublayers, weight
 
 _NO_MASK: Any = object()
@@ -110,7 +108,7 @@ class Layer:
         super().__init_subclass__(**kwargs)
         for hook in ("build", "init_state"):
             if hook in cls.__dict__:
-                setattr(cls, hook, _takes_specs(cls.__dict__[hook], hook))
+                setattr(cls, hook, takes_specs(cls.__dict__[hook], hook))
         make_dataclass(cls)
         register(cls)
 
@@ -395,61 +393,6 @@ def _map_layers(value: Any) -> Any:
     if isinstance(value, Mapping):
         return {k: _map_layers(v) for k, v in value.items()}
     return value
-
-
-def _takes_specs(hook: Any, kind: str) -> Any:
-    """Lets `build` and `init_state` take specs, arrays and shapes alike; checks the key."""
-    if kind == "init_state":
-
-        @functools.wraps(hook)
-        def init_state(self: Any, *specs: Any) -> dict[str, Any]:
-            made_specs = (None if s is None else as_specs(s) for s in specs)
-            return _with_specs(self, kind, functools.partial(hook, self), *made_specs)
-
-        return init_state
-
-    @functools.wraps(hook)
-    def build(self: Any, key: Any, *specs: Any) -> Any:
-        dtype = getattr(key, "dtype", None)
-        if dtype is None or not jnp.issubdtype(dtype, jax.dtypes.prng_key):
-            raise TypeError(
-                f"{self.where}: build expected a typed PRNG key first, received "
-                f"{type(key).__name__}. Write `layer.build(jax.random.key(0), (None, 8))`."
-            )
-        made_specs = tuple(None if s is None else as_specs(s) for s in specs)
-        check_build_inputs(self, made_specs)
-        made = _with_specs(self, kind, functools.partial(hook, self, key), *made_specs)
-        if not isinstance(made, Layer):
-            raise TypeError(
-                f"{self.where}: build returned {type(made).__name__}. Return a copy that holds the "
-                "weights: `return self.with_weights(key, kernel=shape)`."
-            )
-        return made if made.__dict__.get("_built") else made.replace(_built=True)
-
-    return build
-
-
-def _with_specs(layer: Any, kind: str, hook: Any, *specs: Any) -> Any:
-    try:
-        return hook(*specs)
-    except TypeError as error:
-        if specs or "positional argument" not in str(error):
-            raise
-    shown = "(jax.random.key(0), (None, 8))" if kind == "build" else "((None, 8))"
-    raise FKerasError(
-        f"{layer.where}: {kind} needs the shape of every input, and was given none. Write "
-        f"`layer.{kind}{shown}`: a shape, spec or array for each input.",
-        layer=layer.where,
-    )
-
-
-def check_build_inputs(layer: Any, specs: tuple) -> None:
-    """Checks specs against what the layer asks of its inputs before its weights depend on them."""
-    if layer.input_spec is not None and specs:
-        tree = specs[0] if len(specs) == 1 else specs
-        leaves = jax.tree.leaves(tree, is_leaf=lambda v: isinstance(v, Spec))
-        bare = layer.unbuilt() if layer.built else layer
-        check_inputs(bare.input_spec, leaves, layer.where)
 
 
 make_dataclass(Layer)

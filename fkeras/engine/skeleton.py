@@ -100,7 +100,8 @@ class Skeleton:
         raise KeyError(field)
 
 
-def _is_layer(value: Any) -> bool:
+def is_layer(value: Any) -> bool:
+    """Whether `value` is a layer; by its class, which this file does not know."""
     return hasattr(type(value), "transparent_field")
 
 
@@ -112,7 +113,7 @@ def walk_tree(tree: Any, path: str) -> Iterator[tuple[str, Any]]:
     elif isinstance(tree, Mapping):
         for key, part in tree.items():
             yield from walk_tree(part, f"{path}/{key}" if path else str(key))
-    elif _is_layer(tree) or isinstance(tree, Skeleton):
+    elif is_layer(tree) or isinstance(tree, Skeleton):
         yield path, tree
 
 
@@ -137,7 +138,7 @@ def _split_tree(value: Any) -> Any:
         return tuple(_split_tree(v) for v in value)
     if isinstance(value, Mapping):
         return FrozenDict({k: _split_tree(v) for k, v in value.items()})
-    return skeleton_of(value) if _is_layer(value) else value
+    return skeleton_of(value) if is_layer(value) else value
 
 
 def holds_layer(value: Any) -> bool:

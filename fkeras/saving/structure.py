@@ -7,7 +7,6 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any
 
 import jax
-import jax.numpy as jnp
 import numpy as np
 
 from fkeras.engine import Layer, Model, Network
@@ -185,8 +184,3 @@ def fill_from_store(model: Any, state: Mapping[str, Any], store: Any) -> tuple[A
             member=store.member,
         )
     return fill(model, state, read, groups)
-
-
-def initial_state(model: Any) -> dict[str, Any]:
-    """The state of a built model before its first call, as arrays."""
-    return jax.tree.map(jnp.asarray, model.init_state())
