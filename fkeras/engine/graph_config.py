@@ -6,7 +6,7 @@ does not tell, so that a model that went to JSON and back here is equal to what 
 | key | where | what |
 |---|---|---|
 | `training` | call | a pin, where it equals the value that Keras writes for none |
-| `mask` | call | null: the call was given `mask=None`; true: an operation keeps its input's mask |
+| `mask` | call | null: the call was given `mask=None`; true: the call keeps masks that Keras's loses |
 | `containers` | call, model | tuples, which are lists in JSON, and outputs that are a list of one |
 | `layout` | call | which arguments of an operation stood by position and which by name |
 | `trainable` | layer | false for a frozen operation |
@@ -18,6 +18,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from fkeras.engine.frozen import ArrayConstant
+from fkeras.engine.lost_masks import keeps_masks
 from fkeras.engine.node_arguments import write_tree
 from fkeras.engine.operation import NodeForm, Operation, node_form
 from fkeras.engine.operation_calls import SplitCall, split
@@ -90,9 +91,8 @@ def _node_config(
     # a mask that is None is one that Keras computes
     if "mask" in options and options["mask"] is None:
         beside["mask"] = options.pop("mask")
-    elif any(graph.masks[slot] for slot in call.inputs) and "mask" not in options:
-        if isinstance(layer, Operation) or layer.needs_every_mask:
-            beside["mask"] = True
+    elif _keeps_mask(graph, layer, call):
+        beside["mask"] = True
     kwargs = {str(k): write(v, "kwargs", str(k)) for k, v in options.items()}
     if call.training is not None:
         if not isinstance(layer, Operation):
@@ -103,6 +103,13 @@ def _node_config(
     for key, value in fixed.items():
         write(value, "config", key)
     return {**node, "containers": containers} if containers else node
+
+
+def _keeps_mask(graph: Any, layer: Any, call: Any) -> bool:
+    """Whether a call goes on with a mask that Keras's loses."""
+    masked = any(graph.masks[slot] for slot in call.inputs) and "mask" not in call.options.keys
+    own = isinstance(layer, Operation) or layer.needs_every_mask
+    return (masked and own) or keeps_masks(graph, layer, call)
 
 
 def _tensor(graph: Any, slot: int) -> dict[str, Any]:

@@ -8,6 +8,7 @@ a work list, so the order of the layers in the data costs nothing.
 from __future__ import annotations
 
 import collections
+import dataclasses
 from collections.abc import Mapping
 from typing import Any
 
@@ -15,7 +16,7 @@ from fkeras.engine.errors import FKerasError, suggest
 from fkeras.engine.graph_config import starts_at_one
 from fkeras.engine.graph_items import Item, read_items, reason
 from fkeras.engine.input import InputLayer, symbolic
-from fkeras.engine.node import is_symbolic
+from fkeras.engine.lost_masks import mask_of, tolerated
 from fkeras.engine.node_arguments import (
     MAX_DEPTH,
     TreeReader,
@@ -26,7 +27,6 @@ from fkeras.engine.node_arguments import (
     read_kinds,
     shown,
 )
-from fkeras.engine.operation import Operation
 from fkeras.engine.operation_calls import joined
 from fkeras.engine.operators import _to_entry
 
@@ -44,7 +44,8 @@ def graph_from_config(
     """
     config = expect(config, Mapping, "The model", "config")
     items = read_items(config, custom_objects)
-    tensors = _record_calls(items, custom_objects)
+    while (tensors := _record_calls(items, custom_objects)) is None:
+        pass  # a model inside is another one since a call of it met a mask
     kinds = read_kinds(config.get("containers", []), "The model")
     ends = []
     for key in ("input_layers", "output_layers"):
@@ -61,7 +62,8 @@ def graph_from_config(
 # -- calls ----------------------------------------------------------------------------------------
 
 
-def _record_calls(items: dict[str, Item], custom_objects: Any) -> dict[tuple, Any]:
+def _record_calls(items: dict[str, Item], custom_objects: Any) -> dict[tuple, Any] | None:
+    """The tensors by layer, call and output; None where a model in `items` was exchanged."""
     tensors: dict[tuple, Any] = {}
     ready: collections.deque[Call] = collections.deque()
     missing: dict[Call, set[Call]] = {}
@@ -81,7 +83,11 @@ def _record_calls(items: dict[str, Item], custom_objects: Any) -> dict[tuple, An
         call = ready.popleft()
         name, index = call
         del missing[call]
-        outputs = _flat(_record(items[name], index, tensors, custom_objects))
+        layer, made = _record(items[name], index, tensors, custom_objects)
+        if layer is not items[name].layer:
+            items[name] = dataclasses.replace(items[name], layer=layer)
+            return None
+        outputs = _flat(made)
         tensors.update(((name, index, place), output) for place, output in enumerate(outputs))
         for consumer in consumers.get(call, ()):
             missing[consumer].discard(call)
@@ -127,8 +133,11 @@ def _needed(item: Item, index: int, node: Any, items: Mapping[str, Item]) -> set
     return needed
 
 
-def _record(item: Item, index: int, tensors: Mapping, custom_objects: Any) -> Any:
-    """One call, recorded again."""
+def _record(item: Item, index: int, tensors: Mapping, custom_objects: Any) -> tuple[Any, Any]:
+    """The layer, and its outputs for one call that is recorded again.
+
+    Another layer than the item's, and no outputs, where the call shows that it must be another.
+    """
     where, node, layer = f"{item.name!r}, call {index}", item.nodes[index], item.layer
     kinds = read_kinds(node.get("containers", []), where)
 
@@ -140,15 +149,17 @@ def _record(item: Item, index: int, tensors: Mapping, custom_objects: Any) -> An
         args = [reader.read(v, ("args", i)) for i, v in enumerate(node["args"])]
         kwargs = {k: reader.read(v, ("kwargs", k)) for k, v in node["kwargs"].items()}
         training = _pin(layer, node, kwargs, where)
-        _drop_mask(layer, node, args, kwargs)
         if item.form is None:
             _by_position(layer, args, kwargs)
-        elif item.form.op == "getitem":
+        layer = _drop_mask(layer, node, args, kwargs)
+        if layer is not item.layer:
+            return layer, None
+        if item.form is not None and item.form.op == "getitem":
             args = _entries(args, kwargs, where)
-        else:
+        elif item.form is not None:
             fixed = {k: reader.read(v, ("config", k)) for k, v in (item.fixed or {}).items()}
             args, kwargs = joined(item.form, fixed, args, kwargs, node.get("layout"), where)
-        return layer(*args, training=training, **kwargs)
+        return layer, layer(*args, training=training, **kwargs)
     except FKerasError as error:
         if str(error).startswith(where):
             raise
@@ -188,29 +199,24 @@ def _pin(layer: Any, node: Mapping, kwargs: dict[str, Any], where: str) -> bool 
     return None if stored is None or stored == layer.training_default else bool(stored)
 
 
-def _drop_mask(layer: Any, node: Mapping, args: list, kwargs: dict[str, Any]) -> None:
-    """Writes `mask=None` where the call of Keras's data goes without the mask of its inputs.
+def _drop_mask(layer: Any, node: Mapping, args: list, kwargs: dict[str, Any]) -> Any:
+    """The layer as the call of Keras's data runs it; `mask=None` is written where it loses masks.
 
-    There each call has the mask that it was recorded with, or none where it had none; operations,
-    layers that take no mask, and sums of which one part has no mask lose it in silence.
+    There each call has the mask that it was recorded with, or none where it had none.
     """
     if "mask" in node:
         if node["mask"] is None:
             kwargs["mask"] = None
-        return
+        return layer
     given = kwargs.get("mask")
-    if any(m is not None for m in _flat(given)):
-        return
-    masked = [_is_masked(value) for value in _flat(args)]
-    loses = "mask" in kwargs or isinstance(layer, Operation) or not layer.supports_masking
-    kwargs.pop("mask", None)
-    # a model inside that is called with a mask computes those of its calls anew
-    if any(masked) and (loses or (layer.needs_every_mask and not all(masked))):
-        kwargs["mask"] = None
-
-
-def _is_masked(value: Any) -> bool:
-    return is_symbolic(value) and value.node.masks[value.index] is not None
+    if all(m is None for m in _flat(given)):
+        without = "mask" in kwargs and any(mask_of(v) is not None for v in _flat(args))
+        kwargs.pop("mask", None)
+        layer, lost = (layer, True) if without else tolerated(layer, args)
+        if lost:
+            kwargs["mask"] = None
+        return layer
+    return tolerated(layer, args, given)[0]
 
 
 def _by_position(layer: Any, args: list, kwargs: dict[str, Any]) -> None:

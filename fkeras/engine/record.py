@@ -237,6 +237,17 @@ def fill_arrays(template: Any, tensors: Any) -> Any:
     return structure.thaw(template, leaf)
 
 
+def fill_tensors(template: Any, tensors: Any) -> Any:
+    """The tree as a call was written: symbolic tensors in their places, constants as given."""
+
+    def leaf(value: Any) -> Any:
+        if isinstance(value, Ref):
+            return tensors[value.index]
+        return value.array if isinstance(value, ArrayConstant) else value
+
+    return structure.thaw(template, leaf)
+
+
 def masks_of(args: Branch, masks: Any) -> Any:
     """`Context.mask` for a call: the inputs' masks in the tree of the positional arguments."""
     refs = [leaf for leaf in structure.leaves(args) if isinstance(leaf, Ref)]

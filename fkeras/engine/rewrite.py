@@ -10,12 +10,11 @@ from typing import Any
 
 from fkeras.engine import structure
 from fkeras.engine.errors import FKerasError, suggest
-from fkeras.engine.frozen import ArrayConstant
 from fkeras.engine.input import symbolic
 from fkeras.engine.layer import Layer
 from fkeras.engine.model import Model
 from fkeras.engine.network import Network
-from fkeras.engine.structure import Ref
+from fkeras.engine.record import fill_tensors
 
 
 def rename(
@@ -120,7 +119,7 @@ def _replay(
         if call.is_input:
             continue
         layer = layers[call.layer]
-        args, options = _thaw(call.args, slots), _thaw(call.options, slots)
+        args, options = fill_tensors(call.args, slots), fill_tensors(call.options, slots)
         pinned = training if call.training is None else call.training
         if call.layer in opened:
             if options:
@@ -152,12 +151,3 @@ def _open_call(
         slots[slot] = tensor
     _replay(graph, layers, slots, {}, training)
     return structure.fill(graph.outputs, slots)
-
-
-def _thaw(template: Any, slots: list) -> Any:
-    def leaf(value: Any) -> Any:
-        if isinstance(value, Ref):
-            return slots[value.index]
-        return value.array if isinstance(value, ArrayConstant) else value
-
-    return structure.thaw(template, leaf)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from typing import Any, ClassVar, Self
 
 from fkeras.engine.checked import entry, expect, name_of, naming
@@ -12,6 +12,7 @@ from fkeras.engine.config import convert_fields
 from fkeras.engine.frozen import FrozenDict
 from fkeras.engine.input import InputLayer, is_input, symbolic
 from fkeras.engine.layer import Layer
+from fkeras.engine.lost_masks import keeps_masks, tolerated
 from fkeras.engine.model import freeze_all, symbolic_inputs
 from fkeras.engine.network import Network
 from fkeras.engine.node import is_symbolic
@@ -46,6 +47,8 @@ class Sequential(Network):
 
     #: the names of the layers in the order of their calls
     order: tuple[str, ...] = dataclasses.field(init=False)
+    #: whether a mask is lost at a layer that takes none, as in the file of Keras it comes from
+    drops_masks: bool = dataclasses.field(init=False)
 
     def __init__(
         self,
@@ -74,22 +77,35 @@ class Sequential(Network):
         members = FrozenDict(members)
         put(self, "layers", members if trainable else freeze_all(members))
         put(self, "graph", None)
+        put(self, "drops_masks", False)
         if start is not None:
-            graph, closed = self._close(start)
+            graph, closed, _ = self._close(start)
             put(self, "graph", graph)
             put(self, "layers", closed)
 
-    def _close(self, x: Any) -> tuple:
-        start = x
+    def _close(self, x: Any, keeps: Collection[str] | None = None) -> tuple:
+        """The graph from `x` on, its layers, and whether a mask is lost on the way.
+
+        Args:
+            x: the symbolic input.
+            keeps: None where masks are not lost but refused, as in what is written here; else the
+                names of the networks that lose none.
+        """
+        start, dropped = x, False
         for index, name in enumerate(self.order):
-            x = self.layers[name](x)
+            layer, options = self.layers[name], {}
+            if keeps is not None and name not in keeps:
+                layer, lost = tolerated(layer, [x])
+                options = {"mask": None} if lost else {}
+                dropped = dropped or lost
+            x = layer(x, **options)
             if not is_symbolic(x):
                 raise ValueError(
                     f"{self.where}: layer {index}, {self.layers[name].where}, returns "
                     f"{type(x).__name__}, and layers in a row hand on one tensor. Compose this "
                     "network with fk.Model(inputs, outputs)."
                 )
-        return close(start, x, self.where)
+        return (*close(start, x, self.where), dropped)
 
     def resolve(self, *specs: Any) -> Self:
         if self.graph is not None:
@@ -105,8 +121,13 @@ class Sequential(Network):
                 f"{self.where}: expected one input, received {len(specs)}. Layers in a row hand on "
                 "one tensor; compose with fk.Model(inputs, outputs) for several."
             )
-        graph, layers = self._close(symbolic_inputs(specs)[0])
+        graph, layers, _ = self._close(symbolic_inputs(specs)[0])
         return self.replace(graph=graph, layers=layers)
+
+    def _begun(self, x: Any, keeps: Collection[str] = ()) -> Self:
+        """The network from `x` on, in which masks are lost as in Keras."""
+        graph, layers, lost = self._close(x, keeps)
+        return self.replace(graph=graph, layers=layers, drops_masks=lost)
 
     # -- an immutable list of layers ----------------------------------------------------------
 
@@ -124,9 +145,10 @@ class Sequential(Network):
             spec = self.graph.calls[first].outputs[0]
             start = [InputLayer(spec.dims, dtype=spec.dtype)]
         # weights stay with their layers; the network is closed again around them
-        return type(self)(
-            [*start, *members], name=self.name, trainable=self.trainable, dtype=self.dtype
-        )
+        options = {"name": self.name, "trainable": self.trainable, "dtype": self.dtype}
+        if start and self.drops_masks:
+            return type(self)(members, **options)._begun(symbolic(start[0]))
+        return type(self)([*start, *members], **options)
 
     def _input_layer(self) -> InputLayer:
         return self.layers[self.graph.input_names[0]]
@@ -165,8 +187,16 @@ class Sequential(Network):
             "name": self.name,
             "trainable": self.trainable,
             "dtype": self.dtype.name,
-            "layers": [serialize(entry) for entry in entries],
+            "layers": [self._entry_config(entry) for entry in entries],
         }
+
+    def _entry_config(self, layer: Layer) -> dict[str, Any]:
+        item, graph = serialize(layer), self.graph
+        if graph is not None and isinstance(layer, Network):
+            calls = (graph.calls[n] for n in graph.calls_of[layer.name])
+            if any(keeps_masks(graph, layer, call) for call in calls):
+                item["mask"] = True  # which Keras's loses inside, and passes over here
+        return item
 
     @classmethod
     def from_config(
@@ -174,20 +204,24 @@ class Sequential(Network):
     ) -> Self:
         """The network that `get_config` (or Keras) described, without weights."""
         known: dict[str, Layer] = {}
-        entries = []
+        entries, keeps = [], set()
         for item in entry(config, "layers", (list, tuple), config.get("name")):
             with naming(name_of(item)):
                 layer = expect(deserialize(item, custom_objects), Layer, "an entry of 'layers'")
             entries.append(known.setdefault(layer.name, layer) if layer.name else layer)
+            if item.get("mask") is True and layer.name:
+                keeps.add(layer.name)
         shape = entry(config, "build_input_shape", (list, tuple, type(None)), default=None)
         if shape and entries and not isinstance(entries[0], InputLayer):
             entries.insert(0, InputLayer(shape))
-        return cls(
-            entries,
+        start, members = _start(entries)
+        network = cls(
+            members,
             name=config.get("name"),
             trainable=config.get("trainable", True),
             dtype=config.get("dtype", "float32"),
         )
+        return network if start is None else network._begun(start, keeps)
 
 
 def _start(entries: list[Any]) -> tuple[Any, list[Any]]:

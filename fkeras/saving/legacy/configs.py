@@ -13,6 +13,7 @@ from typing import Any
 
 from fkeras import layers as catalogue
 from fkeras.engine import Layer, suggest
+from fkeras.engine.operation import node_form
 from fkeras.saving.legacy import arguments, merging, objects
 from fkeras.saving.legacy.functions import keras2_hard_sigmoid
 from fkeras.saving.legacy.graphs import Graph, is_network, safe_name
@@ -45,6 +46,8 @@ _OLD_CLASSES = types.MappingProxyType(
 )
 #: what a GPU's layer computes, which its configuration does not say
 _CUDNN = types.MappingProxyType({"activation": "tanh", "recurrent_activation": "sigmoid"})
+#: functions of Keras 3 that have a class and are no layers
+_ACTIVATIONS = ("ReLU", "Mish")
 _FOREIGN = ("JaxLayer", "FlaxLayer", "Wrapper", "Layer")
 _LAYER_KEYS = ("layer", "backward_layer", "forward_layer", "cell")
 _HERE = "keras.layers"
@@ -136,6 +139,10 @@ class Converter:
             if name is not None:
                 self.lambdas.add(name)
             return _item("Lambda", made) if "function" in made else made
+        if origin.major == 3 and "trainable" not in config:
+            operation = _operation(kind)
+            if operation is not None:
+                return {"module": operation, "class_name": kind, "config": dict(config)}
         cls = getattr(catalogue, today, None) if today in catalogue.__all__ else None
         if not (isinstance(cls, type) and issubclass(cls, Layer)) or today in _FOREIGN:
             raise origin.error(
@@ -293,6 +300,13 @@ class Converter:
 def _item(kind: str, config: Mapping[str, Any]) -> dict[str, Any]:
     module = _GRAPH.get(kind, _HERE)
     return {"module": module, "class_name": kind, "config": dict(config), "registered_name": None}
+
+
+def _operation(kind: str) -> str | None:
+    """The module of Keras 3's operation of this class, whose configuration has no `trainable`."""
+    if kind in _ACTIVATIONS:
+        return "keras.src.activations"
+    return "keras.src.ops.numpy" if kind == "GetItem" or node_form(class_name=kind) else None
 
 
 def _renamed(config: Any, name: str | None) -> Any:

@@ -1,0 +1,136 @@
+"""Masks that meet a call which takes none: lost in a file of Keras, refused in what is written here."""
+
+import warnings
+
+import numpy as np
+import pytest
+
+import fkeras as fk
+from fkeras import layers
+from tests.keras_oracle import keras, keras_rules
+
+IDS = np.array([[1, 2, 3, 0, 0], [4, 0, 0, 0, 0]], "int32")
+VECTORS = np.linspace(-1, 1, 30, dtype="float32").reshape(2, 5, 3)
+
+
+def _embedded():
+    words = keras.Input((5,), dtype="int32")
+    return words, keras.layers.Embedding(10, 3, mask_zero=True)(words)
+
+
+def _inside(inner):
+    words, x = _embedded()
+    return keras.Model(words, inner(x))
+
+
+def _row(*members):
+    return keras.Sequential([keras.Input((5, 3)), *members])
+
+
+def _row_of_words(*members):
+    first = keras.layers.Embedding(10, 3, mask_zero=True)
+    return keras.Sequential([keras.Input((5,), dtype="int32"), first, *members])
+
+
+def _model(function):
+    x = keras.Input((5, 3))
+    return keras.Model(x, function(x))
+
+
+def _exponential():
+    return _model(lambda x: keras.layers.LSTM(2)(keras.ops.exp(x) * 2.0))
+
+
+def _flatten():
+    return _row(keras.layers.Flatten(), keras.layers.Dense(2))
+
+
+def _twice():
+    inner, (words, x), vectors = _exponential(), _embedded(), keras.Input((5, 3))
+    outputs = keras.layers.Concatenate()([inner(vectors), inner(x)])
+    return keras.Model([words, vectors], outputs)
+
+
+def _part(x):
+    x = keras.layers.Add()([x, keras.layers.Masking()(x)])
+    return keras.layers.LSTM(2)(x)
+
+
+MODELS = {
+    "a row": lambda: _row_of_words(keras.layers.Conv1D(2, 2), keras.layers.Flatten()),
+    "a row in a graph": lambda: _inside(_flatten()),
+    "a row in a row": lambda: _row_of_words(_flatten()),
+    "operations in a graph": lambda: _inside(_exponential()),
+    "operations in a row": lambda: _row_of_words(_exponential()),
+    "kept": lambda: _inside(_row(keras.layers.Dense(2), keras.layers.LSTM(2))),
+    "a sum of which a part has none": lambda: _inside(_model(_part)),
+    "deep inside": lambda: _inside(_model(lambda x: _flatten()(_row(keras.layers.Dense(3))(x)))),
+    "called with and without": _twice,
+}
+
+
+@pytest.mark.parametrize("suffix", ["keras", "h5"])
+@pytest.mark.parametrize("name", MODELS)
+def test_masks_are_lost_where_keras_loses_them(name, suffix, tmp_path):
+    path, ours = tmp_path / f"theirs.{suffix}", tmp_path / "ours.keras"
+    inputs = [IDS, VECTORS] if name == "called with and without" else IDS
+    with keras_rules(), warnings.catch_warnings():
+        warnings.simplefilter("ignore")  # of lost masks, and of the old format
+        model = MODELS[name]()
+        model.save(path)
+        wanted = np.asarray(model(inputs))
+    model, state = fk.load_model(path)
+    np.testing.assert_allclose(model.apply(inputs, state=state).value, wanted, rtol=1e-6)
+    fk.save_model(ours, model, state)
+    assert fk.load_model(ours)[0] == model
+    with keras_rules(), warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        found = np.asarray(keras.models.load_model(ours)(inputs))
+    np.testing.assert_array_equal(found, wanted)
+
+
+def test_a_row_that_loses_masks_is_edited_as_others(tmp_path, key):
+    with keras_rules(), warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        MODELS["a row"]().save(tmp_path / "row.keras")
+    model, _ = fk.load_model(tmp_path / "row.keras")
+    assert model.drops_masks
+    longer = model.add(layers.Dense(2)).build(key)
+    assert longer(IDS).shape == (2, 2)
+    shorter = longer.pop()
+    assert (shorter.graph, shorter.layers) == (model.graph, model.layers)
+    assert not model[:1].drops_masks
+    assert model[:1](IDS).shape == (2, 5, 3)
+    assert model[1:](VECTORS).shape == model(IDS).shape
+
+
+def test_what_is_written_here_refuses_a_lost_mask():
+    first = layers.Embedding(10, 3, mask_zero=True)
+    with pytest.raises(fk.FKerasError, match="received a mask, and this layer cannot take one"):
+        fk.Sequential([fk.Input((5,), dtype="int32"), first, layers.Flatten()])
+    inner = fk.Sequential([fk.Input((5, 3)), layers.Flatten()])
+    with pytest.raises(fk.FKerasError, match="received a mask, and this layer cannot take one"):
+        inner(first(fk.Input((5,), dtype="int32")))
+
+
+@pytest.mark.parametrize("in_a_row", [True, False])
+def test_masks_that_only_this_library_keeps_come_back_from_a_file(in_a_row, tmp_path, key):
+    x = fk.Input((5, 3))
+    inner = fk.Model(x, layers.LSTM(2)(fk.ops.exp(x) * 2.0), name="inner")
+    first = layers.Embedding(10, 3, mask_zero=True)
+    start = fk.Input((5,), dtype="int32")
+    if in_a_row:
+        model = fk.Sequential([start, first, inner]).build(key)
+    else:
+        model = fk.Model(start, inner(first(start))).build(key)
+    fk.save_model(tmp_path / "kept.keras", model, model.init_state())
+    found, _ = fk.load_model(tmp_path / "kept.keras")
+    assert found == model
+    np.testing.assert_array_equal(found(IDS), model(IDS))
+    # the padding does not reach the LSTM, as it would without the mask
+    shorter = fk.Sequential([fk.Input((1, 3)), layers.LSTM(2)]).build(key)
+    shorter = shorter.replace(
+        layers={**shorter.layers, "lstm": found.layers["inner"].layers["lstm"]}
+    )
+    one = np.exp(found.layers["embedding"].embeddings[4])[None, None] * 2
+    np.testing.assert_allclose(found(IDS)[1:], shorter(one), rtol=1e-6)
