@@ -16,6 +16,7 @@ from fkeras.engine.graph import Call, Graph
 from fkeras.engine.input import symbolic
 from fkeras.engine.layer import Layer
 from fkeras.engine.network import Network
+from fkeras.engine.network_inputs import match_inputs, match_masks
 from fkeras.engine.node import Node, is_symbolic
 from fkeras.engine.operation import Operation
 from fkeras.engine.operators import KerasTensor
@@ -109,9 +110,9 @@ def tolerated(layer: Layer, args: Sequence[Any], mask: Any = None) -> tuple[Laye
             return layer, True
     if isinstance(layer, Network) and layer.graph is not None:
         if mask is None:
-            masks = [mask_of(tensor) for tensor in layer._match(tuple(args), "inputs")]
+            masks = [mask_of(tensor) for tensor in match_inputs(layer, tuple(args))]
         else:
-            masks = [getattr(m, "spec", None) for m in layer._match_masks(mask)]
+            masks = [getattr(m, "spec", None) for m in match_masks(layer, mask)]
         return tolerant(layer, masks), False
     return layer, False
 
@@ -122,9 +123,9 @@ def keeps_masks(graph: Graph, layer: Any, call: Call) -> bool:
         return False
     options = structure.fill(call.options, graph.specs)
     if "mask" not in options:
-        masks = layer._match(structure.fill(call.args, graph.masks), "inputs")
+        masks = match_inputs(layer, structure.fill(call.args, graph.masks))
     else:
-        masks = layer._match_masks(options["mask"])
+        masks = match_masks(layer, options["mask"])
     return tolerant(layer, masks) is not layer
 
 

@@ -7,7 +7,6 @@ from collections.abc import Mapping
 from typing import Any, ClassVar, Self
 
 import jax
-import jax.numpy as jnp
 
 from fkeras.engine import structure
 from fkeras.engine.context import Context, Output
@@ -15,12 +14,12 @@ from fkeras.engine.errors import FKerasError, suggest
 from fkeras.engine.frozen import FrozenDict
 from fkeras.engine.graph import Graph
 from fkeras.engine.layer import Layer
+from fkeras.engine.network_inputs import check_input, match_inputs, match_masks
 from fkeras.engine.node import Node
 from fkeras.engine.operators import KerasTensor
-from fkeras.engine.policy import cast_floats
 from fkeras.engine.record import fill_arrays, masks_of
 from fkeras.engine.spec import Spec, as_spec, evaluate
-from fkeras.engine.structure import Branch, Ref
+from fkeras.engine.structure import Ref
 from fkeras.engine.summary import summary
 from fkeras.engine.tracing import uses_training
 from fkeras.engine.weights import subkey
@@ -110,7 +109,7 @@ class Network(Layer):
         graph = self.graph
         if not specs:
             return graph.specs
-        given = self._match(specs, "specs")
+        given = match_inputs(self, specs, "specs")
         values: dict[str, int] = {}
         for slot, spec in zip(graph.input_slots, given, strict=True):
             spec = as_spec(spec)
@@ -128,12 +127,12 @@ class Network(Layer):
                 "that the graph records."
             )
         graph = self._require_graph("A call")
-        given = self._match(inputs, "inputs")
-        masks_given = self._match_masks(context.mask)
+        given = match_inputs(self, inputs)
+        masks_given = match_masks(self, context.mask)
         slots: list[Any] = [None] * len(graph.specs)
         masks: list[Any] = [None] * len(graph.specs)
         for slot, value, mask in zip(graph.input_slots, given, masks_given, strict=True):
-            slots[slot] = self._check_input(slot, value)
+            slots[slot] = check_input(self, slot, value)
             masks[slot] = mask
         state, changed = context.state, {}
         losses: list[Any] = []
@@ -178,94 +177,6 @@ class Network(Layer):
             mask=mask,
         )
         return self.layers[name].run(inner, *args, **options)
-
-    # -- inputs -------------------------------------------------------------------------------
-
-    def _match(self, given: tuple, what: str) -> list[Any]:
-        """The leaves of a call's inputs in the order of the graph's inputs."""
-        template = self.graph.inputs
-        if isinstance(template, Ref):
-            if len(given) == 1 and isinstance(given[0], list | tuple) and len(given[0]) == 1:
-                given = tuple(given[0])
-            if len(given) == 1 and not isinstance(given[0], list | tuple | Mapping):
-                return list(given)
-        else:
-            tree = given[0] if len(given) == 1 else list(given)
-            found = structure.match(template, tree)
-            if found is None and not isinstance(tree, list | tuple | Mapping):
-                found = structure.match(template, [tree])  # a list of one takes it alone
-            if found is not None:
-                return found
-            if template.kind == "dict" and isinstance(tree, Mapping):
-                self._raise_keys(template, tree, what)
-        names = self.graph.input_names
-        expected = structure.draw(template, lambda slot: self.graph.coords[slot].layer)
-        count = len(jax.tree.leaves(given, is_leaf=lambda v: isinstance(v, Spec)))
-        raise FKerasError(
-            f"{self.where}: expected {len(names)} {what} as {expected}, received {count}. Pass "
-            "them in that structure.",
-            layer=self.where,
-        )
-
-    def _raise_keys(self, template: Branch, tree: Mapping, what: str) -> None:
-        missing = [k for k in template.keys if k not in tree]
-        extra = [k for k in tree if k not in template.keys]
-        hint = suggest(str(extra[0]), map(str, template.keys)) if extra else ""
-        raise FKerasError(
-            f"{self.where}: expected {what} by the names {', '.join(map(str, template.keys))}; "
-            f"missing: {', '.join(map(str, missing)) or 'none'}; unknown: "
-            f"{', '.join(map(str, extra)) or 'none'}.{hint} Pass a dictionary with these names.",
-            layer=self.where,
-        )
-
-    def _match_masks(self, mask: Any) -> list[Any]:
-        count = len(self.graph.input_slots)
-        if mask is None:
-            return [None] * count
-        if hasattr(mask, "shape"):
-            if count == 1:
-                return [mask]
-            found = None
-        else:
-            found = structure.match(self.graph.inputs, mask)
-            if found is None and isinstance(mask, list | tuple) and len(mask) == count:
-                found = list(mask)
-        if found is None:
-            raise FKerasError(
-                f"{self.where}: expected a mask (or None) for each of {count} inputs, received "
-                f"{type(mask).__name__}. Pass them in the structure of the inputs.",
-                layer=self.where,
-            )
-        return found
-
-    def _check_input(self, slot: int, value: Any) -> jax.Array:
-        spec, found = self.graph.specs[slot], as_spec(value)
-        name = self.graph.coords[slot].layer
-        place = f"{self.where}, input {name!r}"
-        fits = len(spec.dims) == len(found.dims) and all(
-            not isinstance(a, int) or not isinstance(b, int) or a == b
-            for a, b in zip(spec.dims, found.dims, strict=True)
-        )
-        if not fits:
-            remedy = "Reshape it, or make the model for this shape."
-            if spec.ndim == found.ndim + 1:
-                if spec.dims[-1] == 1 and found.ndim == spec.ndim - 1:
-                    remedy = "A channel axis is missing: pass x[..., None]."
-                if spec.dims[1:] == found.dims:
-                    remedy = "The batch axis is missing: pass x[None]."
-            raise FKerasError(
-                f"{place}: expected shape {spec}, received {found}. {remedy}", layer=self.where
-            )
-        kinds = jnp.issubdtype(spec.dtype, jnp.integer), jnp.issubdtype(found.dtype, jnp.floating)
-        if all(kinds):
-            raise FKerasError(
-                f"{place}: expected {spec.dtype}, received {found.dtype}, and fractions would be "
-                f"cut off. Convert it where you mean to: x.astype({spec.dtype!r}).",
-                layer=self.where,
-            )
-        if jnp.issubdtype(spec.dtype, jnp.floating) and kinds[1]:
-            return cast_floats(value, spec.dtype)
-        return jnp.asarray(value, dtype=spec.dtype)
 
     def _require_graph(self, what: str) -> Graph:
         if self.graph is None:

@@ -14,6 +14,7 @@ from fkeras.engine.input import symbolic
 from fkeras.engine.layer import Layer
 from fkeras.engine.model import Model
 from fkeras.engine.network import Network
+from fkeras.engine.network_inputs import match_inputs
 from fkeras.engine.record import fill_tensors
 
 
@@ -141,7 +142,7 @@ def _open_call(
 ) -> Any:
     graph = network.graph
     slots: list[Any] = [None] * len(graph.specs)
-    for slot, tensor in zip(graph.input_slots, network._match(args, "inputs"), strict=True):
+    for slot, tensor in zip(graph.input_slots, match_inputs(network, args), strict=True):
         if tensor.dtype != graph.specs[slot].dtype:
             raise FKerasError(
                 f"{network.where}: expects {graph.specs[slot].dtype} and is called on "

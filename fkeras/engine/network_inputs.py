@@ -1,0 +1,105 @@
+"""What a network is called with, matched with the inputs of its graph and checked."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+
+from fkeras.engine import structure
+from fkeras.engine.errors import FKerasError, suggest
+from fkeras.engine.policy import cast_floats
+from fkeras.engine.spec import Spec, as_spec
+from fkeras.engine.structure import Branch, Ref
+
+
+def match_inputs(network: Any, given: tuple, what: str = "inputs") -> list[Any]:
+    """The leaves of a call's inputs in the order of the graph's inputs."""
+    template = network.graph.inputs
+    if isinstance(template, Ref):
+        if len(given) == 1 and isinstance(given[0], list | tuple) and len(given[0]) == 1:
+            given = tuple(given[0])
+        if len(given) == 1 and not isinstance(given[0], list | tuple | Mapping):
+            return list(given)
+    else:
+        tree = given[0] if len(given) == 1 else list(given)
+        found = structure.match(template, tree)
+        if found is None and not isinstance(tree, list | tuple | Mapping):
+            found = structure.match(template, [tree])  # a list of one takes it alone
+        if found is not None:
+            return found
+        if template.kind == "dict" and isinstance(tree, Mapping):
+            _raise_keys(network, template, tree, what)
+    names = network.graph.input_names
+    expected = structure.draw(template, lambda slot: network.graph.coords[slot].layer)
+    count = len(jax.tree.leaves(given, is_leaf=lambda v: isinstance(v, Spec)))
+    raise FKerasError(
+        f"{network.where}: expected {len(names)} {what} as {expected}, received {count}. Pass "
+        "them in that structure.",
+        layer=network.where,
+    )
+
+
+def _raise_keys(network: Any, template: Branch, tree: Mapping, what: str) -> None:
+    missing = [k for k in template.keys if k not in tree]
+    extra = [k for k in tree if k not in template.keys]
+    hint = suggest(str(extra[0]), map(str, template.keys)) if extra else ""
+    raise FKerasError(
+        f"{network.where}: expected {what} by the names {', '.join(map(str, template.keys))}; "
+        f"missing: {', '.join(map(str, missing)) or 'none'}; unknown: "
+        f"{', '.join(map(str, extra)) or 'none'}.{hint} Pass a dictionary with these names.",
+        layer=network.where,
+    )
+
+
+def match_masks(network: Any, mask: Any) -> list[Any]:
+    count = len(network.graph.input_slots)
+    if mask is None:
+        return [None] * count
+    if hasattr(mask, "shape"):
+        if count == 1:
+            return [mask]
+        found = None
+    else:
+        found = structure.match(network.graph.inputs, mask)
+        if found is None and isinstance(mask, list | tuple) and len(mask) == count:
+            found = list(mask)
+    if found is None:
+        raise FKerasError(
+            f"{network.where}: expected a mask (or None) for each of {count} inputs, received "
+            f"{type(mask).__name__}. Pass them in the structure of the inputs.",
+            layer=network.where,
+        )
+    return found
+
+
+def check_input(network: Any, slot: int, value: Any) -> jax.Array:
+    spec, found = network.graph.specs[slot], as_spec(value)
+    name = network.graph.coords[slot].layer
+    place = f"{network.where}, input {name!r}"
+    fits = len(spec.dims) == len(found.dims) and all(
+        not isinstance(a, int) or not isinstance(b, int) or a == b
+        for a, b in zip(spec.dims, found.dims, strict=True)
+    )
+    if not fits:
+        remedy = "Reshape it, or make the model for this shape."
+        if spec.ndim == found.ndim + 1:
+            if spec.dims[-1] == 1 and found.ndim == spec.ndim - 1:
+                remedy = "A channel axis is missing: pass x[..., None]."
+            if spec.dims[1:] == found.dims:
+                remedy = "The batch axis is missing: pass x[None]."
+        raise FKerasError(
+            f"{place}: expected shape {spec}, received {found}. {remedy}", layer=network.where
+        )
+    kinds = jnp.issubdtype(spec.dtype, jnp.integer), jnp.issubdtype(found.dtype, jnp.floating)
+    if all(kinds):
+        raise FKerasError(
+            f"{place}: expected {spec.dtype}, received {found.dtype}, and fractions would be "
+            f"cut off. Convert it where you mean to: x.astype({spec.dtype!r}).",
+            layer=network.where,
+        )
+    if jnp.issubdtype(spec.dtype, jnp.floating) and kinds[1]:
+        return cast_floats(value, spec.dtype)
+    return jnp.asarray(value, dtype=spec.dtype)
