@@ -83,9 +83,9 @@ def test_docstrings_name_every_field(cls):
     "layer", [VALUES[1], VALUES[2], VALUES[6]], ids=lambda layer: type(layer).__name__
 )
 def test_strings_stay_on_the_host(layer):
-    with pytest.raises(fk.FKerasError, match="Map the data before the model sees them"):
+    with pytest.raises(fk.FKerasError, match="a graph begins with"):
         layer(fk.Input((3,), dtype="int32"))
-    with pytest.raises(fk.FKerasError, match="neither a graph nor jit"):
+    with pytest.raises(fk.FKerasError, match="neither jit nor the middle"):
         jax.jit(layer)(jnp.zeros((2, 3), "int32"))
     with pytest.raises(fk.FKerasError, match="received a mask"):
         layer.apply(["a"], mask=np.ones(1, bool))
@@ -93,10 +93,7 @@ def test_strings_stay_on_the_host(layer):
         layer("a", "b")
 
 
-@pytest.mark.parametrize("dtype", ["string", str, np.dtype("S4"), object])
-def test_a_graph_has_no_strings(dtype):
-    with pytest.raises(TypeError, match=r"layers.StringLookup or layers.TextVectorization"):
-        fk.Input((3,), dtype=dtype)
+def test_layers_of_numbers_take_no_strings():
     with pytest.raises(TypeError, match=r"layers.StringLookup or layers.TextVectorization"):
         layers.Dense(2)(np.array([["a", "b"]]).astype("S4"))
 

@@ -31,7 +31,7 @@ from fkeras.engine.partition import (
     unfreeze,
 )
 from fkeras.engine.policy import DTypePolicy
-from fkeras.engine.rewrite import inline, rename
+from fkeras.engine.rewrite import inline, rename, split_host
 from fkeras.engine.sequential import Sequential
 from fkeras.engine.spec import Spec, as_spec, as_specs
 from fkeras.engine.views import Coord, GraphTensor, LayerView
@@ -83,6 +83,7 @@ __all__ = (
     "replace_weights",
     "serialize",
     "snake_case",
+    "split_host",
     "subkey",
     "sublayers",
     "suggest",

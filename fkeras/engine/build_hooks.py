@@ -51,7 +51,7 @@ def takes_specs(hook: Any, kind: str) -> Any:
                 f"{self.where}: build returned {type(made).__name__}. Return a copy that holds the "
                 "weights: `return self.with_weights(key, kernel=shape)`."
             )
-        return made if made.__dict__.get("_built") else made.replace(_built=True)
+        return made if made.built else made.replace(_built=True)
 
     return build
 

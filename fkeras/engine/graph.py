@@ -13,7 +13,7 @@ from typing import Any
 
 from fkeras.engine import structure
 from fkeras.engine.errors import suggest
-from fkeras.engine.spec import Spec
+from fkeras.engine.spec import STRING, Spec
 from fkeras.engine.structure import Ref
 from fkeras.engine.views import Coord, LayerView
 
@@ -148,6 +148,11 @@ class Graph:
         for number, call in enumerate(self.calls):
             found.setdefault(call.layer, []).append(number)
         return {name: tuple(numbers) for name, numbers in found.items()}
+
+    @functools.cached_property
+    def reads_strings(self) -> bool:
+        """Whether an input of the graph is of strings."""
+        return any(self.specs[slot].dtype == STRING for slot in self.input_slots)
 
     @functools.cached_property
     def input_slots(self) -> tuple[int, ...]:

@@ -12,8 +12,8 @@ from fkeras.engine.errors import suggest
 from fkeras.engine.layer import Layer
 from fkeras.engine.node import Node
 from fkeras.engine.operators import KerasTensor
-from fkeras.engine.policy import NAMES
-from fkeras.engine.spec import Spec, as_dims, canonical_dtype
+from fkeras.engine.policy import NAMES, DTypePolicy, any_policy
+from fkeras.engine.spec import STRING, Spec, as_dims, canonical_dtype
 from fkeras.engine.structure import Ref
 
 
@@ -38,6 +38,7 @@ class InputLayer(Layer):
     autocast: ClassVar[bool] = False
     supports_masking: ClassVar[bool] = True
     batch_shape: tuple = option(convert=_batch_shape)
+    dtype: DTypePolicy = option("float32", convert=any_policy, kw_only=True)
 
     @property
     def spec(self) -> Spec:
@@ -59,7 +60,7 @@ class InputLayer(Layer):
         ignored = ("sparse", "ragged", "optional", "trainable")
         kept = {k: v for k, v in config.items() if k not in ignored or v not in (False, None, True)}
         if isinstance(kept.get("dtype"), str):
-            kept["dtype"] = _numeric(kept["dtype"])
+            kept["dtype"] = _dtype_name(kept["dtype"])
         return super().from_config(kept, custom_objects)
 
 
@@ -77,13 +78,14 @@ def Input(  # noqa: N802  (Keras's name)
         shape: the shape of one example. None for an unknown size; a string names one, so that
             `("time", 8)` and `("words", 8)` are two lengths.
         batch_size: the batch size where it is fixed, as stateful layers need it.
-        dtype: the dtype of the values: "int32" for ids.
+        dtype: the dtype of the values: "int32" for ids, "string" for texts, which text and lookup
+            layers make numbers of, on the host (`fk.split_host`).
         batch_shape: the shape with the batch axis, in the place of `shape` and `batch_size`.
         name: the name of the input.
 
     Raises:
         ValueError: without a shape, or with both forms of it.
-        TypeError: for a dtype that is none, or one of strings.
+        TypeError: for a dtype that is none.
 
     Example:
         >>> import fkeras as fk
@@ -107,22 +109,17 @@ def Input(  # noqa: N802  (Keras's name)
     for size in batch_shape:
         if not (size is None or isinstance(size, str)) and int(size) < 0:
             raise ValueError(f"Input: expected sizes of 0 or more, received {tuple(batch_shape)}.")
-    return symbolic(InputLayer(batch_shape, name=name, dtype=_numeric(dtype)))
+    return symbolic(InputLayer(batch_shape, name=name, dtype=_dtype_name(dtype)))
 
 
-def _numeric(dtype: Any) -> str:
+def _dtype_name(dtype: Any) -> str:
     if _is_text(dtype):
-        raise TypeError(
-            f"Input: expected a dtype of numbers, received {dtype!r}. Strings are on the host "
-            "only: map them before the model sees them, `ids = layer(texts)` with "
-            "layers.StringLookup or layers.TextVectorization, and start the model at "
-            "fk.Input(shape, dtype='int32')."
-        )
+        return STRING
     try:
         return canonical_dtype(dtype)
     except TypeError:
         raise TypeError(
-            f"Input: there is no dtype {dtype!r}.{suggest(str(dtype), (*NAMES, 'int32', 'bool'))}"
+            f"Input: there is no dtype {dtype!r}.{suggest(str(dtype), (*NAMES, 'int32', 'bool', STRING))}"
         ) from None
 
 
@@ -130,7 +127,7 @@ def _is_text(dtype: Any) -> bool:
     if str(dtype) == "string":  # TensorFlow's name
         return True
     try:
-        return np.dtype(dtype).kind in "OSU"
+        return np.dtype(dtype).kind in "OSUT"
     except TypeError:
         return False
 

@@ -85,6 +85,8 @@ class Layer:
     #: whether a mask may reach it; whether Keras's has no mask where one of its inputs has none
     supports_masking: ClassVar[bool] = False
     needs_every_mask: ClassVar[bool] = False
+    #: whether it takes strings, which are on the host only
+    reads_strings: ClassVar[bool] = False
     #: whether floating inputs and own weights are cast to the compute dtype
     autocast: ClassVar[bool] = True
     #: the field of children that adds nothing to the paths of their weights

@@ -11,6 +11,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from fkeras.engine import structure
+from fkeras.engine.call_arguments import fill_tensors
 from fkeras.engine.frozen import FrozenDict
 from fkeras.engine.graph import Call, Graph
 from fkeras.engine.input import symbolic
@@ -20,7 +21,6 @@ from fkeras.engine.network_inputs import match_inputs, match_masks
 from fkeras.engine.node import Node, is_symbolic
 from fkeras.engine.operation import Operation
 from fkeras.engine.operators import KerasTensor
-from fkeras.engine.record import fill_tensors
 from fkeras.engine.spec import Spec
 from fkeras.engine.structure import Branch
 

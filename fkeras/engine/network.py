@@ -9,6 +9,9 @@ from typing import Any, ClassVar, Self
 import jax
 
 from fkeras.engine import structure
+from fkeras.engine.call_arguments import fill_arrays
+from fkeras.engine.calls import symbolic_arguments
+from fkeras.engine.close import close
 from fkeras.engine.context import Context, Output
 from fkeras.engine.errors import FKerasError, suggest
 from fkeras.engine.frozen import FrozenDict
@@ -17,8 +20,9 @@ from fkeras.engine.layer import Layer
 from fkeras.engine.network_inputs import check_input, match_inputs, match_masks
 from fkeras.engine.node import Node
 from fkeras.engine.operators import KerasTensor
-from fkeras.engine.record import fill_arrays, masks_of
+from fkeras.engine.record import masks_of
 from fkeras.engine.spec import Spec, as_spec, evaluate
+from fkeras.engine.strings import on_host, read_inputs, run_on_host, split
 from fkeras.engine.structure import Ref
 from fkeras.engine.summary import summary
 from fkeras.engine.tracing import uses_training
@@ -59,9 +63,11 @@ class Network(Layer):
     # -- what the engine asks of a layer ------------------------------------------------------
 
     @property
+    def reads_strings(self) -> bool:  # type: ignore[override]
+        return self.graph is not None and self.graph.reads_strings
+
+    @property
     def built(self) -> bool:
-        if self.__dict__.get("_built"):
-            return True
         return self.graph is not None and all(layer.built for layer in self.layers.values())
 
     @property
@@ -85,7 +91,7 @@ class Network(Layer):
                 number = graph.call_number(name)
                 layer = layer.build(subkey(key, name), *graph.call_specs(number))
             built[name] = layer
-        return network.replace(layers=FrozenDict(built), _built=True)
+        return network.replace(layers=FrozenDict(built))
 
     def init_state(self, *specs: Any) -> dict[str, Any]:
         """The state of every layer that has one, by the layer's name.
@@ -95,7 +101,7 @@ class Network(Layer):
                 them to fix a batch size that the graph leaves open.
         """
         graph = self._require_graph("init_state")
-        slots = self._bound_specs(specs)
+        slots = self.bound_specs(specs)
         state = {}
         for name, layer in self.layers.items():
             if not layer.stateful:
@@ -105,7 +111,8 @@ class Network(Layer):
                 state[name] = made
         return state
 
-    def _bound_specs(self, specs: tuple) -> tuple[Spec, ...]:
+    def bound_specs(self, specs: tuple) -> tuple[Spec, ...]:
+        """The spec of each slot of the graph, with the sizes that inputs of these specs settle."""
         graph = self.graph
         if not specs:
             return graph.specs
@@ -117,6 +124,31 @@ class Network(Layer):
                 if isinstance(word, str) and isinstance(size, int):
                     values[word] = size
         return tuple(Spec(tuple(_bind(d, values) for d in s.dims), s.dtype) for s in graph.specs)
+
+    def apply(
+        self,
+        *inputs: Any,
+        state: Mapping[str, Any] | None = None,
+        training: bool = False,
+        key: jax.Array | None = None,
+        mask: Any = None,
+        **options: Any,
+    ) -> Output:
+        """The `Output` of the network; what takes strings runs on the host, before the rest."""
+        call = super().apply
+        if self.reads_strings and not symbolic_arguments(inputs, options, mask):
+            arrays = read_inputs(self, inputs, mask, options)
+            if on_host(self):
+                return Output(run_on_host(self, arrays))
+            host, device = self._halves()
+            inputs, call = (run_on_host(host, arrays),), device.apply
+        return call(*inputs, state=state, training=training, key=key, mask=mask, **options)
+
+    def _halves(self) -> tuple[Network, Network]:
+        """The parts for host and device, cut once for each network object."""
+        if "_cut" not in self.__dict__:
+            self.__dict__["_cut"] = split(self, _network)
+        return self.__dict__["_cut"]
 
     def forward(self, context: Context, *inputs: Any, **options: Any) -> Output:
         if options:
@@ -294,6 +326,12 @@ class Network(Layer):
         if show:
             print(text)
         return text
+
+
+def _network(inputs: Any, outputs: Any, name: str | None) -> Network:
+    network = Network(name=name)
+    graph, layers = close(inputs, outputs, network.where)
+    return network.replace(graph=graph, layers=layers)
 
 
 def _as_tree(template: Any) -> Any:

@@ -11,7 +11,7 @@ import jax.numpy as jnp
 from fkeras.engine import structure
 from fkeras.engine.errors import FKerasError, suggest
 from fkeras.engine.policy import cast_floats
-from fkeras.engine.spec import Spec, as_spec
+from fkeras.engine.spec import STRING, Spec, as_spec
 from fkeras.engine.structure import Branch, Ref
 
 
@@ -55,6 +55,7 @@ def _raise_keys(network: Any, template: Branch, tree: Mapping, what: str) -> Non
 
 
 def match_masks(network: Any, mask: Any) -> list[Any]:
+    """The masks of a call's inputs in the order of the graph's inputs."""
     count = len(network.graph.input_slots)
     if mask is None:
         return [None] * count
@@ -76,9 +77,33 @@ def match_masks(network: Any, mask: Any) -> list[Any]:
 
 
 def check_input(network: Any, slot: int, value: Any) -> jax.Array:
-    spec, found = network.graph.specs[slot], as_spec(value)
-    name = network.graph.coords[slot].layer
-    place = f"{network.where}, input {name!r}"
+    """An input as the array that the graph takes: of its shape, floats in its dtype."""
+    spec = network.graph.specs[slot]
+    place = f"{network.where}, input {network.graph.coords[slot].layer!r}"
+    if spec.dtype == STRING:
+        raise FKerasError(
+            f"{place}: strings are on the host only, and this call is inside another program. Cut "
+            "the model in two, `host, model = fk.split_host(model)`, and map the data: host(texts).",
+            layer=network.where,
+        )
+    found = as_spec(value)
+    check_shape(network, slot, found)
+    kinds = jnp.issubdtype(spec.dtype, jnp.integer), jnp.issubdtype(found.dtype, jnp.floating)
+    if all(kinds):
+        raise FKerasError(
+            f"{place}: expected {spec.dtype}, received {found.dtype}, and fractions would be "
+            f"cut off. Convert it where you mean to: x.astype({spec.dtype!r}).",
+            layer=network.where,
+        )
+    if jnp.issubdtype(spec.dtype, jnp.floating) and kinds[1]:
+        return cast_floats(value, spec.dtype)
+    return jnp.asarray(value, dtype=spec.dtype)
+
+
+def check_shape(network: Any, slot: int, found: Spec) -> None:
+    """Checks that what is given for an input has the shape that it was recorded with."""
+    spec = network.graph.specs[slot]
+    place = f"{network.where}, input {network.graph.coords[slot].layer!r}"
     fits = len(spec.dims) == len(found.dims) and all(
         not isinstance(a, int) or not isinstance(b, int) or a == b
         for a, b in zip(spec.dims, found.dims, strict=True)
@@ -93,13 +118,3 @@ def check_input(network: Any, slot: int, value: Any) -> jax.Array:
         raise FKerasError(
             f"{place}: expected shape {spec}, received {found}. {remedy}", layer=network.where
         )
-    kinds = jnp.issubdtype(spec.dtype, jnp.integer), jnp.issubdtype(found.dtype, jnp.floating)
-    if all(kinds):
-        raise FKerasError(
-            f"{place}: expected {spec.dtype}, received {found.dtype}, and fractions would be "
-            f"cut off. Convert it where you mean to: x.astype({spec.dtype!r}).",
-            layer=network.where,
-        )
-    if jnp.issubdtype(spec.dtype, jnp.floating) and kinds[1]:
-        return cast_floats(value, spec.dtype)
-    return jnp.asarray(value, dtype=spec.dtype)

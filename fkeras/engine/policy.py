@@ -10,6 +10,7 @@ import jax.numpy as jnp
 
 from fkeras.engine.config import Configurable, option
 from fkeras.engine.errors import suggest
+from fkeras.engine.spec import STRING
 
 NAMES = ("float32", "bfloat16", "float16", "float64", "mixed_bfloat16", "mixed_float16")
 _INTEGERS = ("bool", "int8", "int16", "int32", "int64", "uint8", "uint16", "uint32", "uint64")
@@ -18,7 +19,7 @@ _INTEGERS = ("bool", "int8", "int16", "int32", "int64", "uint8", "uint16", "uint
 def _policy_name(name: Any) -> str:
     if not isinstance(name, str):
         name = jnp.dtype(name).name
-    if name not in NAMES + _INTEGERS:
+    if name not in (*NAMES, *_INTEGERS, STRING):
         raise ValueError(
             f"There is no dtype policy {name!r}.{suggest(name, NAMES)} Known: {', '.join(NAMES)}."
         )
@@ -80,6 +81,17 @@ class DTypePolicy(Configurable):
 
 def get_policy(value: Any) -> DTypePolicy:
     """The policy that a name, a dtype, a policy or Keras's JSON form of one means; None: float32."""
+    policy = any_policy(value)
+    if policy.name == STRING:
+        raise ValueError(
+            "A layer has no dtype of strings; an input has it, fk.Input(shape, dtype='string'). "
+            "Leave it out."
+        )
+    return policy
+
+
+def any_policy(value: Any) -> DTypePolicy:
+    """As `get_policy`, and that of an input of strings."""
     if value is None:
         return DTypePolicy("float32")
     if isinstance(value, DTypePolicy):

@@ -6,24 +6,27 @@ so no layer computes output shapes by hand and nothing is compiled.
 
 from __future__ import annotations
 
+import contextlib
 import dataclasses
 import functools
 import itertools
 import os
 import sys
+from collections.abc import Iterator
 from typing import Any
 
 import jax
-import jax.numpy as jnp
 
 from fkeras.engine import structure
+from fkeras.engine.call_arguments import fill_arrays
 from fkeras.engine.context import Context, Output
 from fkeras.engine.errors import FKerasError
 from fkeras.engine.frozen import ArrayConstant, freeze_value, is_array
 from fkeras.engine.node import Node, is_symbolic
 from fkeras.engine.shapes import build_shapes
 from fkeras.engine.skeleton import Skeleton, leaves_of, skeleton_of
-from fkeras.engine.spec import Spec, as_probes, as_spec, as_structs, name_axis
+from fkeras.engine.spec import STRING, Spec, as_probes, as_spec, as_structs, name_axis
+from fkeras.engine.string_probes import probe
 from fkeras.engine.structure import Branch, Ref
 from fkeras.engine.weights import weight_losses
 
@@ -105,6 +108,10 @@ def infer(
     training: bool | None,
 ) -> Inference:
     """What a call of `layer` returns for inputs of these specs."""
+    if any(spec.dtype == STRING for spec in specs):
+        with _noting(layer, args, specs):
+            low, high = probe(layer, args, specs, _PROBES)
+            return _describe((low, ()), (high, ()), specs)
     weights = tuple(None if w is None else as_spec(w) for w in leaves_of(layer))
     given = (weights, args, options, specs, masks, training)
     if layer.name is not None:  # layers that differ by name alone share an inference
@@ -114,8 +121,15 @@ def infer(
             found = None  # told below, with the name
         if found is not None and not found.metrics:  # their names may hold the layer's
             return found
-    try:
+    with _noting(layer, args, specs):
         return _infer(skeleton_of(layer), *given)
+
+
+@contextlib.contextmanager
+def _noting(layer: Any, args: Branch, specs: tuple[Spec, ...]) -> Iterator[None]:
+    """Notes on an exception which call it comes from."""
+    try:
+        yield
     except Exception as error:
         names = [str(s) for s in specs]
         shapes = structure.draw(args, lambda i: names[i])
@@ -224,28 +238,6 @@ def _word(axis: int, sizes: tuple, inputs: tuple[Spec, ...]) -> str:
 
 def _key_spec() -> jax.ShapeDtypeStruct:
     return jax.eval_shape(jax.random.key, jax.ShapeDtypeStruct((), "uint32"))
-
-
-def fill_arrays(template: Any, tensors: Any) -> Any:
-    """The tree with arrays in their places; constants become arrays."""
-
-    def leaf(value: Any) -> Any:
-        if isinstance(value, Ref):
-            return tensors[value.index]
-        return jnp.asarray(value.array) if isinstance(value, ArrayConstant) else value
-
-    return structure.thaw(template, leaf)
-
-
-def fill_tensors(template: Any, tensors: Any) -> Any:
-    """The tree as a call was written: symbolic tensors in their places, constants as given."""
-
-    def leaf(value: Any) -> Any:
-        if isinstance(value, Ref):
-            return tensors[value.index]
-        return value.array if isinstance(value, ArrayConstant) else value
-
-    return structure.thaw(template, leaf)
 
 
 def masks_of(args: Branch, masks: Any) -> Any:

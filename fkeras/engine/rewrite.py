@@ -1,6 +1,6 @@
-"""Networks rewritten: layers under other names, and nested networks opened into the outer graph.
+"""Networks rewritten: layers renamed, nested networks opened, what strings need cut off.
 
-Both record the calls of a closed graph once more; the weights are the same arrays.
+All record the calls of a closed graph once more; the weights are the same arrays.
 """
 
 from __future__ import annotations
@@ -9,13 +9,14 @@ from collections.abc import Callable, Mapping
 from typing import Any
 
 from fkeras.engine import structure
+from fkeras.engine.call_arguments import fill_tensors
 from fkeras.engine.errors import FKerasError, suggest
 from fkeras.engine.input import symbolic
 from fkeras.engine.layer import Layer
 from fkeras.engine.model import Model
 from fkeras.engine.network import Network
 from fkeras.engine.network_inputs import match_inputs
-from fkeras.engine.record import fill_tensors
+from fkeras.engine.strings import on_host, split
 
 
 def rename(
@@ -92,6 +93,54 @@ def inline(model: Network, name: str) -> Model:
         if key not in nested.input_names
     }
     return _rerecord(model, dict(model.layers), ((name, inner),))
+
+
+def split_host(model: Network) -> tuple[Model, Model]:
+    """`(host, device)`: a model that begins with strings as two, `model(x)` being `device(host(x))`.
+
+    A model of strings computes as it is: its text and lookup layers run with NumPy, the rest is one
+    program. Cut in two, the data are mapped once and before, and the rest goes wherever a model of
+    numbers goes: into `jax.jit`, a `Trainer`, an export. `fk.Model(host.inputs,
+    device(host.outputs))` puts them together again.
+
+    Args:
+        model: a model with inputs of the dtype "string".
+
+    Returns:
+        Two models. `host` takes what `model` takes and gives NumPy arrays, one alone or several in a
+        dictionary by the names of the layers and inputs that they come from; `device` takes that and
+        holds all weights. The state of `model` is that of `device`.
+
+    Raises:
+        FKerasError: where the model has no strings, computes on the host alone, or a layer needs
+            strings and, beside them, what the device computed.
+
+    Example:
+        >>> import jax, fkeras as fk
+        >>> texts = fk.Input((), dtype="string")
+        >>> ids = fk.layers.TextVectorization(vocabulary=["one", "two"])(texts)
+        >>> model = fk.Model(texts, fk.layers.Embedding(4, 3)(ids)).build(jax.random.key(0))
+        >>> host, device = fk.split_host(model)
+        >>> host(["one two", "two"])
+        array([[2, 3],
+               [3, 0]], dtype=int32)
+        >>> device(host(["one two", "two"])).shape
+        (2, 2, 3)
+    """
+    if not isinstance(model, Network) or not model.reads_strings:
+        where = model.where if isinstance(model, Layer) else type(model).__name__
+        raise FKerasError(
+            f"{where}: split_host expected a model with an input of strings, received one without. "
+            'Such a one begins with fk.Input((), dtype="string"); others run as they are.'
+        )
+    if on_host(model):
+        raise FKerasError(
+            f"{model.where}: computes on the host alone, so there is nothing for the device. Call "
+            "it on the data as it is.",
+            layer=model.where,
+        )
+    host, device = split(model, lambda x, y, name: Model(x, y, name=name))
+    return host, device.replace(trainable=model.trainable)
 
 
 def _rerecord(model: Network, layers: Mapping[str, Layer], opened: tuple) -> Model:

@@ -17,7 +17,7 @@ import jax
 from fkeras.engine.frozen import FrozenDict
 
 WEIGHT = "fkeras.weight"
-CACHES = ("_leaves", "_opened", "_skeleton")
+CACHES = ("_cut", "_leaves", "_opened", "_skeleton")
 
 
 class Skeleton:

@@ -22,6 +22,8 @@ from fkeras.engine.frozen import is_array
 Dimension = int | str
 _WORD = re.compile(r"[A-Za-z_]\w*")
 _FUNCTIONS = ("max", "min", "floordiv", "mod")
+#: the dtype of texts, which are on the host only
+STRING = "string"
 SHAPED = (jax.ShapeDtypeStruct, jax.core.ShapedArray)
 
 

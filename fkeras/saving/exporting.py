@@ -97,6 +97,12 @@ def export(
             "model = model.build(jax.random.key(0)).",
             layer=model.where,
         )
+    if model.reads_strings and isinstance(model, Network):
+        raise FKerasError(
+            f"export, {model.where}: begins with strings, which no program of a device takes. "
+            "Export what comes after them: host, device = fk.split_host(model).",
+            layer=model.where,
+        )
     names, specs = _inputs(model, shapes)
     impl = str(jax.random.key_impl(jax.random.key(0)))
     words = jax.random.key_data(jax.random.key(0)).shape

@@ -19,7 +19,7 @@ from fkeras.saving.limits import Limits
 from fkeras.saving.places import places, walk_groups
 from fkeras.saving.strict_json import check, field, parse
 from fkeras.saving.structure import abstract_build, fill_from_store, plain
-from fkeras.saving.vocabularies import with_vocabularies
+from fkeras.saving.vocabularies import stored_weights, with_vocabularies
 
 CONFIG, METADATA, WEIGHTS = "config.json", "metadata.json", "model.weights.h5"
 # the version of Keras whose form is written
@@ -155,6 +155,8 @@ def write_arrays(store: Writer, model: Any, state: Mapping[str, Any]) -> None:
     for place in places(model, state):
         if place.path is not None:
             store.write(place.path, place.value)
+    for path, array in stored_weights(model):
+        store.write(path, array)
 
 
 def _build_config(model: Network) -> dict[str, Any]:

@@ -15,6 +15,7 @@ from fkeras.engine.shapes import build_shapes
 from fkeras.engine.skeleton import skeleton_of
 from fkeras.saving.errors import FileError
 from fkeras.saving.places import Groups, Place, by_class, places
+from fkeras.saving.vocabularies import IDF_WEIGHTS
 
 
 def abstract_build(model: Layer, *specs: Any) -> tuple[Any, dict[str, Any]]:
@@ -175,6 +176,7 @@ def fill_from_store(model: Any, state: Mapping[str, Any], store: Any) -> tuple[A
     used.update(find(place) for place in places(model, state, groups) if place.path)
     left = [path for path in stored_arrays(store) if path not in used and "layers/" in path]
     left = [path for path in left if not path.startswith("optimizer/")]
+    left = [path for path in left if not path.endswith(IDF_WEIGHTS)]
     if left:
         shown = ", ".join(left[:5]) + (", ..." if len(left) > 5 else "")
         raise FileError(

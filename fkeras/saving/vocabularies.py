@@ -8,15 +8,21 @@ weights for "tf_idf" in the weight file.
 from __future__ import annotations
 
 import posixpath
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from typing import Any
 
+import numpy as np
+
+from fkeras.engine import Layer
 from fkeras.engine.naming import snake_case
 from fkeras.saving.archive import Archive
 from fkeras.saving.errors import FileError
 from fkeras.saving.hdf5 import Store
+from fkeras.saving.places import walk_groups
 
 _LOOKUPS = ("IntegerLookup", "StringLookup", "TextVectorization")
+#: where Keras keeps the weights of "tf_idf", which are configuration here, in a layer's group
+IDF_WEIGHTS = "vars/idf_weights"
 _OPERATIONS = "keras.src.ops"
 
 
@@ -34,6 +40,23 @@ def with_vocabularies(config: Mapping[str, Any], archive: Archive, store: Store)
     if not any(name.endswith("/vocabulary.txt") for name in archive.names):
         return config
     return _in_model(config, "", archive, store)
+
+
+def stored_weights(model: Layer) -> Iterator[tuple[str, np.ndarray]]:
+    """`(path, array)` for the weights of "tf_idf" that Keras looks for in the weight file.
+
+    Example:
+        >>> import fkeras as fk
+        >>> options = {"output_mode": "tf_idf", "idf_weights": [0.5]}
+        >>> layer = fk.layers.StringLookup(vocabulary=["a"], **options)
+        >>> [path for path, _ in stored_weights(layer)]
+        ['vars/idf_weights']
+    """
+    for group, _, layer in walk_groups(model):
+        if type(layer).__name__ in _LOOKUPS and layer.output_mode == "tf_idf":  # type: ignore
+            inside = ("", "_lookup_layer") if type(layer).__name__ == "TextVectorization" else ("",)
+            for name in inside:
+                yield posixpath.join(group, name, IDF_WEIGHTS), layer.index_weights  # type: ignore
 
 
 def _in_model(item: Any, group: str, archive: Archive, store: Store) -> Any:
@@ -83,7 +106,7 @@ def _filled(kind: str, config: Mapping, group: str, archive: Archive, store: Sto
             layer=str(config.get("name")),
         ) from error
     filled = {**config, "vocabulary": tokens}
-    weights = posixpath.join(group, "vars", "idf_weights")
+    weights = posixpath.join(group, IDF_WEIGHTS)
     if config.get("output_mode") == "tf_idf" and store.has(weights):
         filled["idf_weights"] = store.read(weights).tolist()
     return filled

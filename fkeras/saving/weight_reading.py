@@ -19,6 +19,7 @@ from fkeras.saving.limits import Limits
 from fkeras.saving.places import Groups, Place
 from fkeras.saving.strict_json import check, field, parse
 from fkeras.saving.structure import stored_arrays, stored_groups
+from fkeras.saving.vocabularies import IDF_WEIGHTS
 from fkeras.saving.weight_source import Source, Stored, own_path, own_path_by_kind
 
 _KERAS = "model.weights.h5"
@@ -86,6 +87,8 @@ def _keras(store: Store, skips: Skips) -> Source:
 
 def _is_weight(path: str) -> bool:
     # a random generator has its own place in no file of a run of ours: keys are arguments
+    if path.endswith(IDF_WEIGHTS):  # configuration of a lookup here, as its vocabulary is
+        return False
     return not path.startswith("optimizer/") and "/seed_generator/" not in f"/{path}"
 
 

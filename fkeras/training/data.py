@@ -39,7 +39,8 @@ def as_host(tree: Any, what: str) -> Any:
         if array.dtype.kind in "OUSMm" or array.dtype.names:
             raise TypeError(
                 f"{what}: expected numbers, received an array of {array.dtype}. Encode it first, "
-                "for example with ids of a vocabulary, or convert it: x.astype('float32')."
+                "for example with ids of a vocabulary (`host, model = fk.split_host(model)` cuts off "
+                "what a model of strings does there: host(x)), or convert it: x.astype('float32')."
             )
         return array if isinstance(array, np.memmap) else canonical(array)
 

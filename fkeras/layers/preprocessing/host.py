@@ -79,6 +79,7 @@ class HostLayer(Layer):
 
     # ids in a short float type would be rounded to other ids
     autocast: ClassVar[bool] = False
+    reads_strings: ClassVar[bool] = True
 
     def on_host(self, x: Any) -> np.ndarray:
         """The layer's value for NumPy data."""
@@ -118,8 +119,8 @@ class HostLayer(Layer):
     def no_strings_here(self) -> FKerasError:
         """The error of a layer of strings that met a device, a graph or a transformation."""
         return FKerasError(
-            f"{self.where}: works on strings, which are on the host only: neither a graph nor jit "
-            "has a string tensor. Map the data before the model sees them: `ids = layer(texts)`, "
-            "then `model(ids)` with a model that starts at fk.Input(shape, dtype='int32').",
+            f"{self.where}: works on strings, which are on the host only: neither jit nor the middle "
+            "of a graph has any. Call it on texts as they are, or on the fk.Input(shape, "
+            "dtype='string') that a graph begins with; what a model returns is looked up after it.",
             layer=self.where,
         )

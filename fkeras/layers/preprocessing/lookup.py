@@ -225,7 +225,8 @@ class LookupLayer(HostLayer):
         return 0 if self.output_mode == "int" else -1
 
     @property
-    def _weights(self) -> np.ndarray:
+    def index_weights(self) -> np.ndarray:
+        """The weight of each index, in the output mode "tf_idf"."""
         led = vocabularies.split_special(self.vocabulary, self._special)[0]
         size = self.max_tokens if self.pad_to_max_tokens else None
         return vocabularies.document_weights(self.idf_weights, led, self._token_start, size)
@@ -236,7 +237,7 @@ class LookupLayer(HostLayer):
         dtype = self.policy.compute_dtype
         if self.output_mode == "tf_idf":
             counts = encode_on_host(ids, self._depth, "count", "float32")
-            return (counts * self._weights).astype(dtype)
+            return (counts * self.index_weights).astype(dtype)
         return encode_on_host(ids, self._depth, self.output_mode, dtype)
 
     def _encode(self, ids: jax.Array) -> jax.Array:
@@ -245,7 +246,7 @@ class LookupLayer(HostLayer):
         dtype = self.policy.compute_dtype
         if self.output_mode == "tf_idf":
             counts = encode(ids, self._depth, "count", "float32")
-            return (counts * align(jnp.asarray(self._weights), counts.ndim)).astype(dtype)
+            return (counts * align(jnp.asarray(self.index_weights), counts.ndim)).astype(dtype)
         return encode(ids, self._depth, self.output_mode, dtype)
 
     def _refuse_unknown(self, tokens: Any) -> None:

@@ -61,8 +61,9 @@ class StringLookup(LookupLayer):
     """Computes the index of each string in a vocabulary; with `invert` the string of each index.
 
     Works on the host, on strings, lists of them, and NumPy arrays of str or bytes, and returns
-    NumPy arrays. It cannot be in a graph or inside jit, where there are no strings: map the data
-    before. The vocabulary is part of the value, and `adapt` returns a copy that has learned it.
+    NumPy arrays. A graph may begin with it, `layer(fk.Input((), dtype="string"))`; inside jit there
+    are no strings. The vocabulary is part of the value, and `adapt` returns a copy that has learned
+    it.
 
     Args:
         max_tokens: the most tokens that `adapt` learns, with the special ones; None for no limit.

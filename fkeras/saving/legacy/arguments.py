@@ -102,6 +102,8 @@ _SILENT = frozenset(
         "keras_api",
         "module",
         "seed_generator",
+        "vocabulary_size",
+        "has_input_vocabulary",
     ]
 )
 #: keys that no layer here has, and the values with which they change nothing
@@ -121,8 +123,11 @@ _NEUTRAL: Mapping[str, tuple] = types.MappingProxyType(
         "causal": (False, None),
         "synchronized": (False, True, None),
         "lora_rank": (None,),
+        "oov_method": ("floormod", "farmhash", None),
     }
 )
+#: layers whose vocabulary is part of their configuration here
+_LOOKUPS = ("TextVectorization", "StringLookup", "IntegerLookup")
 #: what separable and depthwise layers inherit from other convolutions and never use
 _INHERITED = frozenset(
     f"{name}_{role}"
@@ -214,6 +219,12 @@ def kept(
 def adjusted(kind: str, config: dict[str, Any], origin: Origin, name: str | None) -> dict[str, Any]:
     """What old versions left to a default that has changed since, or wrote in another form."""
     where = origin.place(name)
+    if kind in _LOOKUPS and config.get("vocabulary") is None:
+        raise origin.error(
+            f"{kind} without a vocabulary, which Keras leaves out of HDF5 where the layer has learned "
+            "it. Save the model as .keras.",
+            name,
+        )
     if origin.major < 3:
         if kind in ("GRU", "GRUCell"):
             # also of TensorFlow 1, whose files say so where it is not

@@ -1,0 +1,33 @@
+"""The arguments of a recorded call with values in the places of its tensors."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import jax.numpy as jnp
+
+from fkeras.engine import structure
+from fkeras.engine.frozen import ArrayConstant
+from fkeras.engine.structure import Ref
+
+
+def fill_arrays(template: Any, tensors: Any) -> Any:
+    """The tree with arrays in their places; constants become arrays."""
+
+    def leaf(value: Any) -> Any:
+        if isinstance(value, Ref):
+            return tensors[value.index]
+        return jnp.asarray(value.array) if isinstance(value, ArrayConstant) else value
+
+    return structure.thaw(template, leaf)
+
+
+def fill_tensors(template: Any, tensors: Any) -> Any:
+    """The tree as a call was written: symbolic tensors in their places, constants as given."""
+
+    def leaf(value: Any) -> Any:
+        if isinstance(value, Ref):
+            return tensors[value.index]
+        return value.array if isinstance(value, ArrayConstant) else value
+
+    return structure.thaw(template, leaf)

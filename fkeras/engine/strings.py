@@ -1,0 +1,224 @@
+"""Graphs that begin with strings: what they compute on the host, and what is left for the device.
+
+XLA has no strings. A graph may have inputs of the dtype "string", which only layers that read them
+take (text, lookup and hashing layers): these calls run with NumPy, and everything after them is a
+graph of numbers, one compiled program as any other. `split` is the cut between the two.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from typing import Any
+
+import numpy as np
+
+from fkeras.engine import structure
+from fkeras.engine.call_arguments import fill_tensors
+from fkeras.engine.errors import FKerasError
+from fkeras.engine.frozen import is_array
+from fkeras.engine.graph import Call
+from fkeras.engine.input import InputLayer, symbolic
+from fkeras.engine.network_inputs import check_shape, match_inputs
+from fkeras.engine.spec import STRING, Spec, as_dims, as_spec
+from fkeras.engine.structure import Ref
+
+Make = Callable[[Any, Any, str | None], Any]
+
+
+def on_host(network: Any) -> bool:
+    """Whether every call of a network takes strings, so that nothing is left for the device."""
+    return all(_stays(network, call) for call in network.graph.calls)
+
+
+def _stays(network: Any, call: Call) -> bool:
+    """Whether a call, or an input, is on the host as a whole."""
+    if call.is_input:
+        return True
+    layer = network.layers[call.layer]
+    whole = getattr(layer, "graph", None) is None or on_host(layer)
+    return whole and _takes_strings(network.graph, call)
+
+
+def _takes_strings(graph: Any, call: Call) -> bool:
+    return any(graph.specs[slot].dtype == STRING for slot in call.inputs)
+
+
+# -- the cut --------------------------------------------------------------------------------------
+
+
+def split(network: Any, make: Make) -> tuple[Any, Any]:
+    """`(host, device)`: a network as two, of which the second takes what the first one gives.
+
+    An array alone is handed over as it is, several in a dictionary by the names of the layers and
+    inputs that they come from.
+
+    Args:
+        network: a network with inputs of strings that does not end on the host.
+        make: makes a network of symbolic inputs, outputs and a name.
+
+    Raises:
+        FKerasError: where a layer needs strings and, beside them, what the device computed.
+    """
+    graph, cut = network.graph, _Cut(network, make)
+    for number, call in enumerate(graph.calls):
+        if call.is_input:
+            cut.give(graph.first_slots[number])
+        elif _takes_strings(graph, call):
+            cut.call_on_host(number, call)
+        else:
+            cut.call_on_device(number, call)
+    return cut.halves()
+
+
+class _Cut:
+    """Records the calls of a network in two graphs, with a border where arrays are handed over."""
+
+    def __init__(self, network: Any, make: Make):
+        self.network, self.graph, self.make = network, network.graph, make
+        self.host: list[Any] = [None] * len(self.graph.specs)
+        self.device: list[Any] = list(self.host)
+        self.border: dict[str, tuple[Any, Any]] = {}
+        self.used = set(self.graph.output_slots)
+        # names that an array at the border cannot have: those of layers that stay on the device
+        self.taken = {call.layer for call in self.graph.calls if not _stays(network, call)}
+
+    def give(self, slot: int) -> None:
+        """An input of the graph; one of strings is there for the host alone."""
+        tensor = symbolic(self.network.layers[self.graph.coords[slot].layer])
+        self.host[slot] = tensor
+        self.device[slot] = None if tensor.dtype == STRING else tensor
+
+    def call_on_device(self, number: int, call: Call) -> None:
+        self.used.update(call.inputs)
+        options = fill_tensors(call.options, self.device)
+        value = self._layer(call)(
+            *fill_tensors(call.args, self.device), training=call.training, **options
+        )
+        self._put(self.device, number, call, value)
+
+    def call_on_host(self, number: int, call: Call) -> None:
+        layer = self._layer(call)
+        lacking = next((s for s in call.inputs if self.host[s] is None), None)
+        if lacking is not None:
+            raise FKerasError(
+                f"{layer.where}: takes strings, which are on the host, and beside them the output "
+                f"of {self.graph.coords[lacking].layer!r}, which the device computes. Give it "
+                "inputs of the model alone.",
+                layer=layer.where,
+            )
+        args = fill_tensors(call.args, self.host)
+        if _stays(self.network, call):
+            value = layer(*args)
+            self._put(self.host, number, call, value)
+            self._put(self.device, number, call, self._hand_over(call.layer, value))
+            return
+        host, device = split(layer, self.make)
+        value = device(self._hand_over(call.layer, host(*args)), training=call.training)
+        self._put(self.device, number, call, value)
+
+    def _layer(self, call: Call) -> Any:
+        return self.network.layers[call.layer]
+
+    def _put(self, slots: list[Any], number: int, call: Call, value: Any) -> None:
+        first = self.graph.first_slots[number]
+        found = structure.match(call.value, value) or []
+        slots[first : first + len(found)] = found
+
+    def _hand_over(self, name: str, tree: Any) -> Any:
+        """The tensors of the host as inputs of the device."""
+        template, tensors = structure.number(tree)
+        return structure.fill(template, [self._pass(name, tensor) for tensor in tensors])
+
+    def _pass(self, name: str, tensor: Any) -> Any:
+        free, number = name, 1
+        while free in self.border or free in self.taken:
+            free, number = f"{name}_{number}", number + 1
+        taken = symbolic(InputLayer(tensor.spec.dims, dtype=tensor.dtype, name=free))
+        self.border[free] = (tensor, taken)
+        return taken
+
+    def halves(self) -> tuple[Any, Any]:
+        graph, network = self.graph, self.network
+        if any(self.device[slot] is None for slot in graph.output_slots):
+            raise FKerasError(
+                f"{network.where}: returns an input of strings as it is, which no device can. "
+                "Leave it out of the outputs.",
+                layer=network.where,
+            )
+        for slot in graph.input_slots:
+            if slot in self.used and self.device[slot] is not None:
+                self.border[graph.coords[slot].layer] = (self.host[slot], self.device[slot])
+        given, taken = ({k: pair[i] for k, pair in self.border.items()} for i in (0, 1))
+        if len(self.border) == 1:
+            (given,), (taken,) = given.values(), taken.values()
+        name = None if network.name is None else f"{network.name}_host"
+        host = self.make(structure.fill(graph.inputs, self.host), given, name)
+        outputs = structure.fill(graph.outputs, self.device)
+        return host, self.make(taken, outputs, network.name)
+
+
+# -- running --------------------------------------------------------------------------------------
+
+
+def read_inputs(network: Any, given: tuple, mask: Any, options: Mapping[str, Any]) -> list[Any]:
+    """The inputs of a call in the order of the graph's, with strings as NumPy arrays.
+
+    Raises:
+        TypeError: for a mask or options, which strings do not have.
+        FKerasError: for inputs of another structure or shape, and numbers in the place of strings.
+    """
+    if mask is not None or options:
+        names = ", ".join([*options, *(["mask"] if mask is not None else [])])
+        raise TypeError(
+            f"{network.where}: a model of strings takes its inputs by position alone, received "
+            f"{names}. Leave it out."
+        )
+    graph = network.graph
+    if isinstance(graph.inputs, Ref) and len(given) == 1 and _is_text(given[0]):
+        given = (np.asarray(given[0]),)
+    found = []
+    for slot, value in zip(graph.input_slots, match_inputs(network, given), strict=True):
+        if graph.specs[slot].dtype == STRING:
+            value = _as_text(value, f"{network.where}, input {graph.coords[slot].layer!r}")
+            check_shape(network, slot, Spec(as_dims(value.shape), STRING))
+        elif is_array(value):  # what is none is told where the device's part is called
+            check_shape(network, slot, as_spec(value))
+        found.append(value)
+    return found
+
+
+def run_on_host(network: Any, arrays: list[Any]) -> Any:
+    """The value of a network whose calls all take strings, computed with NumPy."""
+    graph = network.graph
+    slots: list[Any] = [None] * len(graph.specs)
+    for slot, array in zip(graph.input_slots, arrays, strict=True):
+        slots[slot] = array
+    for number, call in enumerate(graph.calls):
+        if not call.is_input:
+            args = (_on_host(arg) for arg in fill_tensors(call.args, slots))
+            found = structure.match(call.value, network.layers[call.layer].apply(*args).value)
+            first = graph.first_slots[number]
+            slots[first : first + len(call.outputs)] = found or []
+    return structure.fill(graph.outputs, slots)
+
+
+def _on_host(tree: Any) -> Any:
+    template, leaves = structure.number(tree)
+    return structure.fill(template, [np.asarray(leaf) for leaf in leaves])
+
+
+def _is_text(value: Any) -> bool:
+    """Whether a value is a text, or lists of texts."""
+    while isinstance(value, list | tuple) and value:
+        value = value[0]
+    return isinstance(value, str | bytes)
+
+
+def _as_text(value: Any, place: str) -> np.ndarray:
+    array = np.asarray(value.numpy() if hasattr(value, "numpy") else value)
+    if array.dtype.kind not in "OSUT":
+        raise FKerasError(
+            f"{place}: expected strings, received {array.dtype}. Give a list or a NumPy array of "
+            "texts."
+        )
+    return array

@@ -1,0 +1,264 @@
+"""Graphs that begin with strings: recorded, computed, cut in two, trained, and read from Keras's files."""
+
+import functools
+import io
+import json
+import pathlib
+import pickle
+import zipfile
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+
+import fkeras as fk
+from fkeras import layers
+from tests.legacy_files import array, write
+
+TEXTS = np.array(["one two two", "two", "three"])
+WORDS = layers.TextVectorization(vocabulary=["one", "two"], name="words")
+
+
+@functools.lru_cache(maxsize=1)
+def _cases():
+    """What Keras 3 on TensorFlow wrote and computed; see tools/keras_texts_reference.py."""
+    path = pathlib.Path(__file__).parent / "data" / "keras_texts.json"
+    return json.loads(path.read_text())["cases"]
+
+
+def _keras_file(members):
+    target = io.BytesIO()
+    with zipfile.ZipFile(target, "w") as file:
+        for name, content in members.items():
+            file.writestr(name, content if isinstance(content, str) else write(content))
+    return target.getvalue()
+
+
+CASES = ("several inputs", "a row", "a model before", "a model inside", "crossed", "counted")
+
+
+def test_every_case_is_here():
+    assert set(_cases()) == set(CASES)
+
+
+@pytest.mark.parametrize("name", CASES)
+def test_files_of_keras_that_begin_with_strings(name, tmp_path):
+    case, path = _cases()[name], tmp_path / "m.keras"
+    path.write_bytes(_keras_file(case["members"]))
+    model, state = fk.load_model(path)
+    inputs = case["inputs"]
+    if name == "several inputs":
+        inputs["n"] = np.array(inputs["n"], "float32")
+    found = model.apply(inputs, state=state).value
+    np.testing.assert_allclose(found, array(case["outputs"]), rtol=1e-6, atol=1e-7)
+    host, device = fk.split_host(model)
+    numbers = host(inputs)
+    assert all(isinstance(x, np.ndarray) for x in jax.tree.leaves(numbers))
+    np.testing.assert_array_equal(device.apply(numbers, state=state).value, found)
+    fk.save_model(path, model, state)
+    assert fk.load_model(path)[0] == model
+    weights = tmp_path / "m.weights.h5"
+    fk.save_weights(weights, model, state)
+    assert fk.load_weights(weights, model, state)[0] == model
+
+
+def test_hdf5_without_the_vocabulary_is_refused(tmp_path):
+    config = {"name": "words", "vocabulary": None, "vocabulary_size": 7, "trainable": True}
+    entry = {"class_name": "InputLayer", "config": {"batch_shape": [None], "dtype": "string"}}
+    items = [entry, {"class_name": "TextVectorization", "config": config}]
+    document = {"class_name": "Sequential", "config": {"name": "s", "layers": items}}
+    attributes = {"keras_version": "3.9.0", "backend": "tensorflow"}
+    attributes["model_config"] = json.dumps(document)
+    tree = {"arrays": {}, "attributes": {"": attributes, "model_weights": {"layer_names": []}}}
+    path = tmp_path / "m.h5"
+    path.write_bytes(write(tree))
+    with pytest.raises(fk.FileError, match="'words'.*without a vocabulary.*as .keras"):
+        fk.load_model(path)
+    config["vocabulary"] = ["one", "two"]
+    attributes["model_config"] = json.dumps(document)
+    path.write_bytes(write(tree))
+    assert fk.load_model(path)[0](TEXTS).tolist() == [[2, 3, 3], [3, 0, 0], [1, 0, 0]]
+
+
+# -- recording ------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("layer", "shape", "expected", "dtype"),
+    [
+        (WORDS, (), (None, None), "int32"),
+        (WORDS, (1,), (None, None), "int32"),
+        (WORDS.replace(output_sequence_length=4), (), (None, 4), "int32"),
+        (WORDS.replace(output_mode="multi_hot"), (), (None, 3), "float32"),
+        (WORDS.replace(split="character"), (), (None, None), "int32"),
+        (WORDS.replace(split=None), (5,), (None, 5), "int32"),
+        (layers.StringLookup(vocabulary=["a"]), (None, 3), (None, None, 3), "int32"),
+        (layers.Hashing(3), (2,), (None, 2), "int32"),
+        (layers.Hashing(3, output_mode="one_hot"), (1,), (None, 3), "float32"),
+    ],
+)
+def test_shapes_of_what_reads_strings(layer, shape, expected, dtype):
+    out = layer(fk.Input(shape, dtype="string"))
+    assert (out.shape, out.dtype) == (expected, dtype)
+
+
+def test_a_length_that_is_open_has_a_word_of_its_own():
+    out = WORDS(fk.Input((), dtype="string"))
+    assert out.spec.dims[0] == "b"
+    assert out.spec.dims[1] != "b"
+
+
+@pytest.mark.parametrize("dtype", ["string", str, "U", "S5", np.dtype("U3"), object])
+def test_dtypes_of_texts(dtype):
+    assert fk.Input((2,), dtype=dtype).dtype == "string"
+
+
+@pytest.mark.parametrize(
+    ("call", "words"),
+    [
+        (lambda x: layers.Dense(2)(x), "Dense: computes on numbers, and was called on strings"),
+        (lambda x: x + 1, "add: computes on numbers"),
+        (lambda x: layers.TextVectorization()(x), "has no vocabulary yet"),
+        (lambda x: layers.IntegerLookup(vocabulary=[1])(x), "expected integers"),
+        (lambda x: layers.Dense(2, dtype="string"), "no dtype of strings"),
+        (lambda x: fk.Input((2,), dtype="strings"), "no dtype 'strings'. Did you mean 'string'"),
+        (lambda x: fk.split_host(fk.Model(x, WORDS(x))), "on the host alone"),
+        (lambda x: fk.split_host(fk.Model(x, [x, _model()(x)])), "returns an input of strings"),
+        (lambda x: fk.split_host(_numbers()), "expected a model with an input of strings"),
+        (lambda x: fk.split_host(3), "int: split_host expected a model"),
+    ],
+)
+def test_what_cannot_be_recorded_or_cut(call, words):
+    with pytest.raises((fk.FKerasError, TypeError, ValueError), match=words):
+        call(fk.Input((), dtype="string"))
+
+
+def test_strings_beside_what_the_device_computes():
+    x, ids = fk.Input((1,), dtype="string"), fk.Input((1,), dtype="int32")
+    crossing = layers.HashedCrossing(5)
+    model = fk.Model([x, ids], crossing((x, ids)))
+    texts, numbers = TEXTS[:, None], np.array([[1], [2], [3]])
+    np.testing.assert_array_equal(model([texts, numbers]), crossing((texts, numbers)))
+    late = fk.Model([x, ids], crossing((x, ids + 1)))
+    with pytest.raises(fk.FKerasError, match="beside them the output of 'add', which the device"):
+        late([texts, numbers])
+
+
+# -- computing ------------------------------------------------------------------------------------
+
+
+def _numbers():
+    x = fk.Input((None,), dtype="int32", name="ids")
+    y = layers.GlobalAveragePooling1D()(layers.Embedding(4, 3, mask_zero=True, name="table")(x))
+    return fk.Model(x, layers.Dense(2, name="head")(y))
+
+
+def _model():
+    x = fk.Input((), dtype="string", name="texts")
+    y = layers.Embedding(4, 3, mask_zero=True, name="table")(WORDS(x))
+    return fk.Model(x, layers.Dense(2, name="head")(layers.GlobalAveragePooling1D()(y)))
+
+
+@pytest.fixture(scope="module")
+def model():
+    return _model().build(jax.random.key(0))
+
+
+@pytest.fixture(scope="module")
+def numbers(model):
+    made = _numbers().build(jax.random.key(0))
+    return made.replace(layers={n: model.layers.get(n, v) for n, v in made.layers.items()})
+
+
+@pytest.mark.parametrize(
+    "form", [np.asarray, list, lambda x: [x], np.char.encode, lambda x: x.astype(object)]
+)
+def test_texts_in_every_form(model, numbers, form):
+    expected = numbers(WORDS(TEXTS))
+    np.testing.assert_array_equal(model(form(TEXTS)), expected)
+
+
+def test_inside_transformations_the_texts_are_constants(model, numbers):
+    expected = numbers(WORDS(TEXTS))
+    np.testing.assert_allclose(jax.jit(lambda m: m(TEXTS))(model), expected, rtol=1e-6)
+    found = jax.grad(lambda m: m(TEXTS).sum())(model).layers["head"].kernel
+    wanted = jax.grad(lambda m: m(WORDS(TEXTS)).sum())(numbers).layers["head"].kernel
+    np.testing.assert_allclose(found, wanted, rtol=1e-6)
+
+
+@pytest.mark.parametrize(
+    ("given", "words"),
+    [
+        (jnp.ones(3), "input 'texts': expected strings, received float32"),
+        ([1.0, 2.0], "expected 1 inputs as texts, received 2"),
+        (TEXTS[:, None], r"expected shape \(b,\), received \(3, 1\)"),
+    ],
+)
+def test_what_is_no_text(model, given, words):
+    with pytest.raises(fk.FKerasError, match=words):
+        model(given)
+
+
+def test_a_mask_of_texts_is_refused(model):
+    with pytest.raises(TypeError, match="by position alone, received mask"):
+        model(TEXTS, mask=np.ones(3, bool))
+
+
+def test_values_that_hold_strings_are_values(model):
+    assert pickle.loads(pickle.dumps(model)) == model
+    assert fk.Model.from_config(model.get_config()).build(jax.random.key(0)) == model
+    np.testing.assert_array_equal(fk.rename(model, prefix="a_")(TEXTS), model(TEXTS))
+    assert "texts (InputLayer)" in model.summary(show=False)
+
+
+def test_dropout_and_state_are_those_of_the_whole(key):
+    x = fk.Input((), dtype="string")
+    y = layers.BatchNormalization()(layers.Dropout(0.5)(WORDS.replace(output_mode="count")(x)))
+    model = fk.Model(x, y).build(key)
+    state = model.init_state()
+    host, device = fk.split_host(model)
+    whole = model.apply(TEXTS, state=state, training=True, key=key)
+    parts = device.apply(host(TEXTS), state=state, training=True, key=key)
+    np.testing.assert_array_equal(whole.value, parts.value)
+    jax.tree.map(np.testing.assert_array_equal, whole.updates, parts.updates)
+    assert whole.updates
+
+
+def test_cut_trained_and_put_together(model, tmp_path, key):
+    host, device = fk.split_host(model)
+    trainer = fk.Trainer(
+        optimizer=fk.optimizers.Adam(0.1),
+        loss=fk.losses.SparseCategoricalCrossentropy(from_logits=True),
+    )
+    y = np.array([0, 1, 1])
+    with pytest.raises(TypeError, match=r"expected numbers.*fk\.split_host"):
+        trainer.fit(trainer.init(model, key), TEXTS, y, epochs=1)
+    run, history = trainer.fit(trainer.init(device, key), host(TEXTS), y, epochs=3, batch_size=3)
+    assert history.history["loss"][-1] < history.history["loss"][0]
+    whole = fk.Model(host.inputs, run.model(host.outputs))
+    np.testing.assert_allclose(whole(TEXTS), run.model(host(TEXTS)), rtol=1e-6)
+    fk.save_model(tmp_path / "whole.keras", whole, {})
+    assert fk.load_model(tmp_path / "whole.keras")[0] == whole
+    with pytest.raises(fk.FKerasError, match="begins with strings.*split_host"):
+        fk.export(whole, None, tmp_path / "whole.jax")
+
+
+def test_a_compiled_model_of_strings_goes_on(model, tmp_path, key):
+    trainer = fk.Trainer(optimizer=fk.optimizers.Adam(0.1), loss="mse")
+    host, device = fk.split_host(model)
+    x, y = host(TEXTS), np.ones((3, 2), "float32")
+    run, _ = trainer.fit(trainer.init(device, key), x, y, epochs=1, batch_size=3)
+    trained = {name: run.model.layers[name] for name in ("table", "head")}
+    whole = run.replace(model=model.replace(layers={**model.layers, **trained}))
+    fk.save_model(tmp_path / "m.keras", whole.model, {}, trainer=trainer, run=whole)
+    found_trainer, found = fk.load_training(tmp_path / "m.keras")
+    found = found.replace(model=fk.split_host(found.model)[1])
+    wanted, _ = trainer.fit(run, x, y, epochs=1, batch_size=3)
+    resumed, _ = found_trainer.fit(found, x, y, epochs=1, batch_size=3)
+    for name in ("table", "head"):
+        jax.tree.map(
+            lambda a, b: np.testing.assert_allclose(a, b, rtol=1e-6),
+            resumed.model.layers[name],
+            wanted.model.layers[name],
+        )
