@@ -410,3 +410,23 @@ def test_a_list_of_one_input_takes_it_alone():
     np.testing.assert_array_equal(model(data), model([data]))
     with pytest.raises(fk.FKerasError, match="expected 1 inputs"):
         model([data, data])
+
+
+def test_what_lora_learned_is_in_the_kernels(tmp_path):
+    L = keras.layers
+    ids = keras.Input((5,), dtype="int32")
+    tuned = [L.Embedding(7, 4), L.Conv1D(3, 2), L.EinsumDense("abc,cd->abd", (None, 2)), L.Dense(2)]
+    with keras_rules():
+        x = ids
+        for layer in tuned:
+            x = layer(x)
+            layer.enable_lora(2)
+            embeds = isinstance(layer, L.Embedding)
+            factor = layer.lora_embeddings_b if embeds else layer.lora_kernel_b  # zeros before
+            size = int(np.prod(factor.shape))
+            factor.assign(np.linspace(-1, 1, size, dtype="float32").reshape(factor.shape))
+        made = keras.Model(ids, x)
+        made.save(tmp_path / "lora.keras")
+    model, state = fk.load_model(tmp_path / "lora.keras")
+    found, _ = _outputs(model, state, made, np.arange(10).reshape(2, 5) % 7)
+    _close(*found)

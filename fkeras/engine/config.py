@@ -31,6 +31,7 @@ __all__ = (
 )
 
 _CONVERT = "fkeras.convert"
+_SAY_NOTHING = ("lora_rank", "lora_alpha")
 
 
 def option(
@@ -152,7 +153,8 @@ def from_configuration(
     """The value of class `cls` that `configuration` described.
 
     Keys of Keras that this class does not have are refused, unless they say nothing: those that
-    are None, and `autocast`, which it writes for layers without a configuration of their own.
+    are None, `autocast`, which it writes for layers without a configuration of their own, and
+    those of LoRA, whose product a file has in the kernel already.
     """
     names = {f.name for f in dataclasses.fields(cls) if f.init}
     arguments = {}
@@ -160,7 +162,7 @@ def from_configuration(
         if key in names:
             # a name is a name, though a function may go by it
             arguments[key] = value if key == "name" else _decode_field(value, custom_objects)
-        elif value is not None and not (key == "autocast" and value is True):
+        elif value is not None and key not in _SAY_NOTHING and (key, value) != ("autocast", True):
             raise ValueError(
                 f"{cls.__name__}.from_config: unknown key {key!r}.{suggest(key, names)} "
                 f"Its keys are: {', '.join(sorted(names))}."
