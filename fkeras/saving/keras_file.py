@@ -16,6 +16,7 @@ from fkeras.saving.archive import Archive, open_archive, write_archive
 from fkeras.saving.errors import FileError, reading
 from fkeras.saving.hdf5 import Writer, new_store, open_store
 from fkeras.saving.limits import Limits
+from fkeras.saving.own_options import put_back, put_beside
 from fkeras.saving.places import places, walk_groups
 from fkeras.saving.strict_json import check, field, parse
 from fkeras.saving.structure import abstract_build, fill_from_store, plain
@@ -24,6 +25,8 @@ from fkeras.saving.vocabularies import with_vocabularies
 CONFIG, METADATA, WEIGHTS = "config.json", "metadata.json", "model.weights.h5"
 # the version of Keras whose form is written
 _KERAS = "3.15.0"
+# in the metadata of files that are written here, which Keras passes over
+_MARK = "fkeras"
 
 
 def read(
@@ -58,7 +61,7 @@ def read(
 
 
 def read_config(archive: Archive, limits: Limits) -> Mapping[str, Any]:
-    """The configuration in an archive, after a look at which Keras wrote it."""
+    """The configuration in an archive in the words of here, after a look at who wrote it."""
     metadata = parse(archive.read(METADATA), archive.file, METADATA, limits)
     place = {"file": archive.file, "member": METADATA}
     version = field(metadata, "keras_version", str, **place)
@@ -69,7 +72,9 @@ def read_config(archive: Archive, limits: Limits) -> Mapping[str, Any]:
             **place,
         )
     config = parse(archive.read(CONFIG), archive.file, CONFIG, limits)
-    return check(config, dict, "the configuration", file=archive.file, member=CONFIG)
+    check(config, dict, "the configuration", file=archive.file, member=CONFIG)
+    with reading(archive.file, CONFIG):
+        return put_back(config, archive.file, CONFIG) if _MARK in metadata else config
 
 
 def _model(config: Mapping, custom_objects: Mapping[str, Any] | None, file: str) -> Network:
@@ -127,10 +132,10 @@ def write(
     state = {} if state is None else state
     _check_state(model, state)
     model = plain(model)
-    config = {**serialize(model), "build_config": _build_config(model)}
+    config = {**put_beside(serialize(model)), "build_config": _build_config(model)}
     config["compile_config"] = dict(compiled or {})
     moment = datetime.datetime.now(datetime.UTC).strftime("%Y-%m-%d@%H:%M:%S")
-    metadata = {"keras_version": _KERAS, "date_saved": moment}
+    metadata = {"keras_version": _KERAS, "date_saved": moment, _MARK: True}
 
     def write_weights(file: Any) -> None:
         with new_store(file) as store:

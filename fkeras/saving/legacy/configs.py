@@ -13,7 +13,7 @@ from typing import Any
 
 from fkeras import layers as catalogue
 from fkeras.engine import Layer, suggest
-from fkeras.saving.legacy import arguments, merging, objects
+from fkeras.saving.legacy import arguments, freezing, merging, objects
 from fkeras.saving.legacy.functions import keras2_hard_sigmoid
 from fkeras.saving.legacy.graphs import Graph, is_network, safe_name
 from fkeras.saving.legacy.lambdas import lambda_layer
@@ -101,7 +101,7 @@ class Converter:
             )
         if self.origin.major == 1:
             self.ordering = arguments.ordering(config)
-        return self.layer(config, ())
+        return freezing.only_frozen(self.layer(config, ()))
 
     # -- layers -------------------------------------------------------------------------------
 
@@ -158,6 +158,8 @@ class Converter:
             made["threshold"] = made.pop("theta", 1.0)
         if today in arguments.UNORDERED and origin.major == 1:
             made.setdefault("data_format", arguments.FORMATS[self.ordering])
+        if today == "BatchNormalization" and freezing.by_batch(kind, made, origin):
+            made["frozen"] = "batch"
         made = arguments.adjusted(today, made, origin, name)
         fields = frozenset(f.name for f in dataclasses.fields(cls) if f.init) | {"layer", "cell"}
         if today == "Bidirectional":
