@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import datetime
 import json
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from typing import Any
 
 from fkeras.engine import Network
@@ -15,6 +15,7 @@ from fkeras.saving import legacy
 from fkeras.saving.archive import Archive, open_archive, write_archive
 from fkeras.saving.errors import FileError, reading
 from fkeras.saving.hdf5 import Writer, new_store, open_store
+from fkeras.saving.keras_masks import merged_as_in
 from fkeras.saving.limits import Limits
 from fkeras.saving.own_options import put_back, put_beside
 from fkeras.saving.places import places, walk_groups
@@ -49,7 +50,7 @@ def read(
     limits = limits or Limits()
     custom_objects = {**legacy.OBJECTS, **(custom_objects or {})}
     with open_archive(path, limits) as archive:
-        config = read_config(archive, limits)
+        config = read_config(archive, limits, custom_objects)
         with open_store(archive.open(WEIGHTS), archive.file, WEIGHTS, limits) as store:
             with reading(archive.file, CONFIG):
                 config = with_vocabularies(config, archive, store)
@@ -60,8 +61,14 @@ def read(
             return found if finish is None else finish(found, config, store)
 
 
-def read_config(archive: Archive, limits: Limits) -> Mapping[str, Any]:
-    """The configuration in an archive in the words of here, after a look at who wrote it."""
+def read_config(archive: Archive, limits: Limits, custom: Iterable[str] = ()) -> Mapping[str, Any]:
+    """The configuration in an archive in the words of here, after a look at who wrote it.
+
+    Args:
+        archive: the archive.
+        limits: the greatest sizes.
+        custom: names of classes of the user's own.
+    """
     metadata = parse(archive.read(METADATA), archive.file, METADATA, limits)
     place = {"file": archive.file, "member": METADATA}
     version = field(metadata, "keras_version", str, **place)
@@ -74,7 +81,9 @@ def read_config(archive: Archive, limits: Limits) -> Mapping[str, Any]:
     config = parse(archive.read(CONFIG), archive.file, CONFIG, limits)
     check(config, dict, "the configuration", file=archive.file, member=CONFIG)
     with reading(archive.file, CONFIG):
-        return put_back(config, archive.file, CONFIG) if _MARK in metadata else config
+        if _MARK in metadata:
+            return put_back(config, archive.file, CONFIG)
+        return merged_as_in(version, config, custom)
 
 
 def _model(config: Mapping, custom_objects: Mapping[str, Any] | None, file: str) -> Network:

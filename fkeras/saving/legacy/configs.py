@@ -13,6 +13,7 @@ from typing import Any
 
 from fkeras import layers as catalogue
 from fkeras.engine import Layer, suggest
+from fkeras.saving.keras_masks import merged_as_in
 from fkeras.saving.legacy import arguments, freezing, merging, objects
 from fkeras.saving.legacy.functions import keras2_hard_sigmoid
 from fkeras.saving.legacy.graphs import Graph, is_network, safe_name
@@ -101,7 +102,10 @@ class Converter:
             )
         if self.origin.major == 1:
             self.ordering = arguments.ordering(config)
-        return freezing.only_frozen(self.layer(config, ()))
+        made = freezing.only_frozen(self.layer(config, ()))
+        if self.origin.major < 3:
+            return made
+        return merged_as_in(".".join(map(str, self.origin.version)), made, self.custom_objects)
 
     # -- layers -------------------------------------------------------------------------------
 
