@@ -86,6 +86,42 @@ def test_a_class_of_the_users_own_is_given_what_the_file_has():
     assert model.layers["norm"].frozen == "moving"
 
 
+@pytest.mark.parametrize("kind", ["BatchNormalization", "BatchNormalizationV1"])
+def test_renormalization_of_a_file_keeps_its_bounds_frozen_or_not(kind):
+    """What TensorFlow 2.11 computes in a training call, and its V1 of a frozen layer too."""
+    bounds = {"rmax": 1.5, "rmin": 0.5, "dmax": 0.25}
+    options = {"renorm": True, "renorm_clipping": bounds, "renorm_momentum": 0.75, "momentum": 0.5}
+    own = {"name": "norm", "trainable": kind == "BatchNormalization", **options}
+    item = {"class_name": kind, "config": {**own, "batch_input_shape": [None, 3]}}
+    names = ("gamma", "beta", "moving_mean", "moving_variance")
+    names += ("moving_stddev", "renorm_mean", "renorm_stddev")
+    weights = {f"{n}:0": np.full(3, 2.0 if "stddev" in n else 0.5, "float32") for n in names}
+    config = {"class_name": "Sequential", "config": [item]}
+    model, state = load(model_file(config, {"norm": weights}, "2.4.0"))
+    x = np.array([[1, 2, 0], [3, -1, 0.5], [0, 4, 2], [5, 1, 1]], "float32")
+    out = model.apply(x, state=state, training=True)
+    expected = [
+        [0.3125, 0.75, 0.2982161045074463],
+        [0.8125, 0.0, 0.4670926332473755],
+        [0.0625, 1.25, 0.9737221598625183],
+        [1.3125, 0.5, 0.6359691619873047],
+    ]
+    np.testing.assert_allclose(out.value, expected, rtol=1e-6, atol=1e-6)
+    if kind == "BatchNormalizationV1":
+        assert out.updates == {}
+        return
+    moved = out.updates["norm"]
+    np.testing.assert_allclose(moved["renorm_mean"], [0.9375, 0.75, 0.59375], rtol=1e-6)
+    np.testing.assert_allclose(
+        moved["moving_variance"], [3.8416717, 3.6148028, 1.8761544], rtol=1e-6
+    )
+
+
+def test_settings_of_a_renormalization_that_is_off_say_nothing():
+    _, _, layer = _norm(_file("2.4.0", renorm=False, renorm_clipping=None, renorm_momentum=None))
+    assert layer == layer.replace(renorm_momentum=0.99, renorm_clipping={})
+
+
 @pytest.mark.parametrize("wrapped", [False, True])
 def test_our_files_keep_it_and_keras_opens_them_with_its_own_rule(wrapped, tmp_path):
     path = tmp_path / "m.keras"

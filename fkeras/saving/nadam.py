@@ -26,7 +26,7 @@ def product_after(optimizer: Optimizer, count: int) -> np.float32:
 
     Example:
         >>> from fkeras.optimizers import Nadam
-        >>> float(product_after(Nadam(beta_1=0.5), 1).round(2))
+        >>> round(float(product_after(Nadam(beta_1=0.5), 1)), 2)
         0.26
     """
     beta = np.float32(getattr(optimizer, "beta_1", 0.0))

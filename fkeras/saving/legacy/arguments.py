@@ -86,8 +86,6 @@ _SILENT = frozenset(
         "build_input_shape",
         "consume_less",
         "fused",
-        "renorm_clipping",
-        "renorm_momentum",
         "weights",
         "quantization_config",
         "registered_name",
@@ -214,6 +212,9 @@ def kept(
 def adjusted(kind: str, config: dict[str, Any], origin: Origin, name: str | None) -> dict[str, Any]:
     """What old versions left to a default that has changed since, or wrote in another form."""
     where = origin.place(name)
+    if kind == "BatchNormalization" and not config.get("renorm"):
+        for key in ("renorm_clipping", "renorm_momentum"):
+            config.pop(key, None)
     if origin.major < 3:
         if kind in ("GRU", "GRUCell"):
             # also of TensorFlow 1, whose files say so where it is not
