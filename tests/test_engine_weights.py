@@ -335,6 +335,22 @@ def test_row_063_a_frozen_normalization_is_in_inference():
     assert abs(float(jnp.mean(trained.value))) < 1e-5 < abs(float(jnp.mean(frozen.value)))
 
 
+def test_row_063_a_frozen_normalization_by_the_batch_or_by_its_averages():
+    """The pairs of a training's loss and a test's: two of Keras 2, one for both of Keras 3."""
+    x = 3 * X + 1
+    state = {"moving_mean": jnp.full(4, 2.0), "moving_variance": jnp.full(4, 0.25)}
+    losses = {}
+    for frozen in ("batch", "moving"):
+        layer = layers.BatchNormalization(trainable=False, frozen=frozen, epsilon=0.0)
+        layer = layer.build(KEY, (None, 4))
+        outs = [layer.apply(x, state=state, training=training) for training in (True, False)]
+        assert all(out.updates == {} for out in outs)
+        losses[frozen] = [float(jnp.mean(jnp.square(out.value))) for out in outs]
+    at_test = float(np.mean(np.square((x - 2) / 0.5)))
+    np.testing.assert_allclose(losses["batch"], [1.0, at_test], rtol=1e-5)
+    np.testing.assert_allclose(losses["moving"], [at_test, at_test], rtol=1e-5)
+
+
 def test_row_064_a_shared_layer_updates_its_state_in_call_order():
     a, b = fk.Input((1,)), fk.Input((1,))
     bn = layers.BatchNormalization(name="bn")

@@ -3,13 +3,15 @@
 import io
 
 import h5py
+import jax.numpy as jnp
 import numpy as np
 import pytest
 from legacy_files import arrays, cases, load_training, model_file, write
 
 import fkeras as fk
 from fkeras import optimizers
-from fkeras.saving.legacy.optimizers import Keras2RMSprop
+from fkeras.saving.legacy.optimizers import Keras2Nadam, Keras2RMSprop
+from fkeras.saving.nadam import product_after
 
 COMPILED = [name for name, case in cases().items() if "losses" in case]
 
@@ -27,10 +29,10 @@ def test_the_next_losses_are_those_of_keras_2(name):
     np.testing.assert_allclose(got, case["losses"], rtol=1e-5, atol=1e-6)
 
 
-def _file(version, optimizer, state=None, **training):
+def _file(version, optimizer, state=None, kernel=((1.0,), (1.0,)), **training):
     config = {"name": "one", "units": 1, "use_bias": False, "batch_input_shape": [None, 2]}
     model = {"class_name": "Sequential", "config": [{"class_name": "Dense", "config": config}]}
-    weights = {"one": {"kernel:0": np.ones((2, 1), "float32")}}
+    weights = {"one": {"kernel:0": np.array(kernel, "float32")}}
     training = {"loss": "mse", "metrics": [], "optimizer_config": optimizer, **training}
     data = model_file(model, weights, version, training=training)
     if state is None:
@@ -85,6 +87,60 @@ def test_words_that_tensorflows_optimizers_have_of_their_own():
     config = {"name": "Adam", "learning_rate": 0.5, "is_legacy_optimizer": False, "use_ema": False}
     trainer, _ = load_training(_file("2.11.0", _optimizer("Custom>Adam", **config)))
     assert trainer.optimizer == optimizers.Adam(0.5)
+
+
+def test_a_nadam_of_tensorflow_2_11_goes_on_with_the_product_that_its_file_lacks():
+    """What TensorFlow 2.11 computed, eagerly, three steps after ones; opening the file it starts anew.
+
+    Compiled into a graph it multiplies its product at other times: a single weight becomes nan.
+    """
+    config = {
+        "name": "Nadam",
+        "learning_rate": 0.1,
+        "beta_1": 0.8,
+        "beta_2": 0.999,
+        "epsilon": 1e-7,
+    }
+    config |= {"is_legacy_optimizer": False, "use_ema": False, "jit_compile": False}
+    state = {
+        "iteration:0": np.int64(3),
+        "Nadam/m/one/kernel:0": np.array([[0.34180277585983276], [0.6887240409851074]], "float32"),
+        "Nadam/v/one/kernel:0": np.array([[0.00152916111983], [0.006129293702542782]], "float32"),
+    }
+    kernel = [[0.7303062081336975], [0.7270768880844116]]
+    data = _file("2.11.0", _optimizer("Custom>Nadam", **config), state, kernel)
+    trainer, run = load_training(data)
+    assert float(run.opt_state.slots["product"]["one/kernel"]) == np.float32(0.08005176484584808)
+    x = np.array([[1.0, 0.5], [0.25, -1.0], [-0.5, 0.75]], "float32")
+    y = np.array([[0.0], [1.0], [0.5]], "float32")
+    got = []
+    for _ in range(4):
+        run, logs = trainer.step(run, (x, y))
+        got.append(float(logs["loss"]))
+    uninterrupted = [1.2280927896499634, 1.094334363937378, 0.9725447297096252, 0.8628231883049011]
+    np.testing.assert_allclose(got, uninterrupted, rtol=1e-6)
+
+
+@pytest.mark.parametrize("optimizer", [optimizers.Nadam(beta_1=0.999), Keras2Nadam()], ids=repr)
+@pytest.mark.parametrize("steps", [1, 7, 40])
+def test_the_product_of_so_many_steps(optimizer, steps):
+    weights = {"w": jnp.ones(2)}
+    transformation = optimizer.transformation()
+    state = transformation.init(weights)
+    for _ in range(steps):
+        _, state = transformation.update(weights, state, weights)
+    product = product_after(optimizer, steps)
+    assert product.dtype == "float32"
+    np.testing.assert_allclose(product, state.slots["product"]["w"], rtol=1e-5)
+
+
+def test_the_product_after_very_many_steps_costs_nothing():
+    last = 2**31 - 2
+    assert product_after(optimizers.Nadam(), last) == 0
+    once = product_after(optimizers.Nadam(beta_1=1.0), 2000)
+    assert product_after(optimizers.Nadam(beta_1=1.0), last) == once > 0
+    slow = Keras2Nadam(beta_1=1.0, schedule_decay=1e-9)
+    assert product_after(slow, last) == 0 == product_after(Keras2Nadam(beta_1=0.0), last)
 
 
 def test_a_schedule_and_classes_of_losses():

@@ -65,6 +65,49 @@ def test_a_frozen_layer_is_in_inference():
     np.testing.assert_array_equal(state["moving_mean"], theirs["moving_mean"])
 
 
+FROZEN = [{}, {"renorm": True, "renorm_clipping": {"rmax": 1.2, "dmax": 0.1}}, {"axis": 1}]
+
+
+@pytest.mark.parametrize("mask", [None, "half"])
+@pytest.mark.parametrize("options", FROZEN, ids=str)
+def test_a_layer_frozen_by_the_batch_computes_as_one_that_trains_and_moves_nothing(options, mask):
+    x = _data(6, 4, 3)
+    mask = None if mask is None else np.random.default_rng(5).random(x.shape[:2]) < 0.5
+    trained = layers.BatchNormalization(**options).build(KEY, x)
+    state = {name: array + 0.25 for name, array in trained.init_state(x).items()}
+    frozen = trained.replace(trainable=False, frozen="batch")
+
+    def score(x, layer, training):
+        out = layer.apply(x, state=state, training=training, mask=mask)
+        return jnp.sum(jnp.sin(out.value)), out
+
+    found = jax.grad(score, has_aux=True)(x, frozen, True)
+    expected = jax.grad(score, has_aux=True)(x, trained, True)
+    np.testing.assert_array_equal(found[1].value, expected[1].value)
+    # the batch's statistics depend on the inputs
+    np.testing.assert_array_equal(found[0], expected[0])
+    assert found[1].updates == {} != expected[1].updates
+    found, expected = (score(x, layer, False)[1] for layer in (frozen, trained))
+    np.testing.assert_array_equal(found.value, expected.value)
+
+
+def test_what_trains_does_not_heed_by_what_it_would_be_frozen():
+    x = _data(4, 3)
+    layer = layers.BatchNormalization(frozen="batch").build(KEY, x)
+    state = layer.init_state(x)
+    out = layer.apply(x, state=state, training=True)
+    assert set(out.updates) == set(state)
+
+
+def test_frozen_is_configuration_where_it_is_not_the_default():
+    assert "frozen" not in layers.BatchNormalization().get_config()
+    layer = layers.BatchNormalization(frozen="batch", name="norm")
+    assert layers.BatchNormalization.from_config(layer.get_config()) == layer
+    assert layer != layers.BatchNormalization(name="norm")
+    with keras_rules():
+        keras.layers.deserialize(layers.serialize(layers.BatchNormalization()))
+
+
 def test_one_step_by_hand():
     layer = layers.BatchNormalization(momentum=0.9).build(KEY, (None, 1))
     state = layer.init_state((None, 1))
@@ -180,6 +223,7 @@ def test_rms_scaling_is_keras_own():
     [
         (lambda: layers.BatchNormalization(synchronized=True), r"sharded.*whole batch"),
         (lambda: layers.BatchNormalization(momentum=1.5), r"momentum.*0 to 1.*1\.5"),
+        (lambda: layers.BatchNormalization(frozen="no"), r"frozen.*'moving'.*'batch'.*'no'"),
         (lambda: layers.BatchNormalization(axis="last"), r"axis.*integer.*'last'"),
         (
             lambda: layers.BatchNormalization(renorm_clipping={"rmx": 1.0}),

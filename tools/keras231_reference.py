@@ -140,6 +140,26 @@ def frozen():
     return case(model, rows(5, 4), rows(5, 1))
 
 
+def frozen_normalization():
+    """Frozen BatchNormalization, which trains on the batch, in a model and in one inside it."""
+    inner = models.Sequential(
+        [
+            layers.Dense(3, activation="tanh", input_shape=(4,)),
+            layers.BatchNormalization(trainable=False, scale=False),
+            layers.BatchNormalization(momentum=0.9),
+        ],
+        name="inner",
+    )
+    x = layers.Input((4,))
+    y = layers.BatchNormalization(trainable=False, epsilon=0.01)(inner(x))
+    y = layers.Conv1D(2, 2)(layers.Reshape((3, 1))(y))
+    y = layers.BatchNormalization(axis=1, trainable=False)(y)
+    model = models.Model(x, layers.Dense(1)(layers.Flatten()(y)))
+    randomize(model)
+    model.compile(counted_last(optimizers.SGD(0.05, momentum=0.9)), "mse")
+    return case(model, rows(5, 4), rows(5, 1))
+
+
 def image():
     model = models.Sequential(
         [
@@ -324,8 +344,11 @@ def lost(loss):
     return case(model, rows(6, 4), targets)
 
 
+FIRST = (shared, frozen, frozen_normalization, image, sequence, masked, theano)
+
+
 def main(target):
-    cases = {f.__name__: f() for f in (shared, frozen, image, sequence, masked, theano)}
+    cases = {f.__name__: f() for f in FIRST}
     cases["convolutional_recurrent"] = convolutional_recurrent()
     options = {"recurrent_activation": "sigmoid"}
     cases["cudnn_lstm"] = cudnn("CuDNNLSTM", layers.LSTM, 4, **options)

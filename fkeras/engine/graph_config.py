@@ -18,7 +18,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from fkeras.engine.frozen import ArrayConstant
-from fkeras.engine.lost_masks import keeps_masks
+from fkeras.engine.lost_masks import keeps_masks, loses_mask
 from fkeras.engine.node_arguments import write_tree
 from fkeras.engine.operation import NodeForm, Operation, node_form
 from fkeras.engine.operation_calls import SplitCall, split
@@ -107,9 +107,12 @@ def _node_config(
 
 def _keeps_mask(graph: Any, layer: Any, call: Any) -> bool:
     """Whether a call goes on with a mask that Keras's loses."""
-    masked = any(graph.masks[slot] for slot in call.inputs) and "mask" not in call.options.keys
-    own = isinstance(layer, Operation) or layer.needs_every_mask
-    return (masked and own) or keeps_masks(graph, layer, call)
+    if "mask" not in call.options.keys:
+        given = leaves(call.args)
+        masks = [graph.masks[v.index] if isinstance(v, Ref) else None for v in given]
+        if loses_mask(layer, masks):
+            return True
+    return keeps_masks(graph, layer, call)
 
 
 def _tensor(graph: Any, slot: int) -> dict[str, Any]:

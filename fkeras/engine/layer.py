@@ -10,7 +10,7 @@ from __future__ import annotations
 import dataclasses
 import functools
 import json
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any, ClassVar, Self, dataclass_transform
 
 import jax
@@ -82,9 +82,8 @@ class Layer:
     trainable: bool = option(True, kw_only=True)
     dtype: DTypePolicy = option("float32", convert=get_policy, kw_only=True)
 
-    #: whether a mask may reach it; whether Keras's has no mask where one of its inputs has none
+    #: whether a mask may reach it
     supports_masking: ClassVar[bool] = False
-    needs_every_mask: ClassVar[bool] = False
     #: whether it takes strings, which are on the host only
     reads_strings: ClassVar[bool] = False
     #: whether floating inputs and own weights are cast to the compute dtype
@@ -150,6 +149,10 @@ class Layer:
     def resolve(self, *specs: Any) -> Layer:
         """The layer with what depends on the inputs' shapes but is no weight; used in recording."""
         return self
+
+    def loses_masks(self, masks: Sequence[Any]) -> bool:
+        """Whether Keras's layer goes without the masks (or None) of its inputs; for its files."""
+        return not self.supports_masking
 
     @property
     def input_spec(self) -> Any:

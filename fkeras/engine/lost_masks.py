@@ -19,7 +19,6 @@ from fkeras.engine.layer import Layer
 from fkeras.engine.network import Network
 from fkeras.engine.network_inputs import match_inputs, match_masks
 from fkeras.engine.node import Node, is_symbolic
-from fkeras.engine.operation import Operation
 from fkeras.engine.operators import KerasTensor
 from fkeras.engine.spec import Spec
 from fkeras.engine.structure import Branch
@@ -33,19 +32,13 @@ def mask_of(tensor: Any) -> Spec | None:
 def loses_mask(layer: Layer, masks: Sequence[Any]) -> bool:
     """Whether Keras's call of `layer` on inputs with these masks (or None) goes without them.
 
-    Operations, layers that take no mask, and sums of which one part has no mask lose it.
-
     Example:
         >>> import fkeras as fk
         >>> mask = fk.layers.Masking()(fk.Input((3, 2))).node.masks[0]
         >>> loses_mask(fk.layers.Flatten(), [mask]), loses_mask(fk.layers.Add(), [mask, mask])
         (True, False)
     """
-    if all(mask is None for mask in masks):
-        return False
-    if isinstance(layer, Operation) or not layer.supports_masking:
-        return True
-    return layer.needs_every_mask and any(mask is None for mask in masks)
+    return any(mask is not None for mask in masks) and layer.loses_masks(masks)
 
 
 def tolerant(network: Network, masks: Sequence[Spec | None]) -> Network:

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import dataclasses
 import importlib
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any, ClassVar
 
 import jax.numpy as jnp
@@ -135,6 +135,9 @@ class Operation(Layer):
     keras_module: ClassVar[str] = "fkeras.ops"
     autocast: ClassVar[bool] = False
     op: Op = option(convert=_as_op)
+
+    def loses_masks(self, masks: Sequence[Any]) -> bool:
+        return True
 
     @property
     def supports_masking(self) -> bool:  # type: ignore[override]

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import datetime
 import json
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from typing import Any
 
 from fkeras.engine import Network
@@ -15,7 +15,9 @@ from fkeras.saving import legacy
 from fkeras.saving.archive import Archive, open_archive, write_archive
 from fkeras.saving.errors import FileError, reading
 from fkeras.saving.hdf5 import Writer, new_store, open_store
+from fkeras.saving.keras_masks import merged_as_in
 from fkeras.saving.limits import Limits
+from fkeras.saving.own_options import put_back, put_beside
 from fkeras.saving.places import places, walk_groups
 from fkeras.saving.strict_json import check, field, parse
 from fkeras.saving.structure import abstract_build, fill_from_store, plain
@@ -24,6 +26,8 @@ from fkeras.saving.vocabularies import stored_weights, with_vocabularies
 CONFIG, METADATA, WEIGHTS = "config.json", "metadata.json", "model.weights.h5"
 # the version of Keras whose form is written
 _KERAS = "3.15.0"
+# in the metadata of files that are written here, which Keras passes over
+_MARK = "fkeras"
 
 
 def read(
@@ -46,7 +50,7 @@ def read(
     limits = limits or Limits()
     custom_objects = {**legacy.OBJECTS, **(custom_objects or {})}
     with open_archive(path, limits) as archive:
-        config = read_config(archive, limits)
+        config = read_config(archive, limits, custom_objects)
         with open_store(archive.open(WEIGHTS), archive.file, WEIGHTS, limits) as store:
             with reading(archive.file, CONFIG):
                 config = with_vocabularies(config, archive, store)
@@ -57,8 +61,14 @@ def read(
             return found if finish is None else finish(found, config, store)
 
 
-def read_config(archive: Archive, limits: Limits) -> Mapping[str, Any]:
-    """The configuration in an archive, after a look at which Keras wrote it."""
+def read_config(archive: Archive, limits: Limits, custom: Iterable[str] = ()) -> Mapping[str, Any]:
+    """The configuration in an archive in the words of here, after a look at who wrote it.
+
+    Args:
+        archive: the archive.
+        limits: the greatest sizes.
+        custom: names of classes of the user's own.
+    """
     metadata = parse(archive.read(METADATA), archive.file, METADATA, limits)
     place = {"file": archive.file, "member": METADATA}
     version = field(metadata, "keras_version", str, **place)
@@ -69,7 +79,11 @@ def read_config(archive: Archive, limits: Limits) -> Mapping[str, Any]:
             **place,
         )
     config = parse(archive.read(CONFIG), archive.file, CONFIG, limits)
-    return check(config, dict, "the configuration", file=archive.file, member=CONFIG)
+    check(config, dict, "the configuration", file=archive.file, member=CONFIG)
+    with reading(archive.file, CONFIG):
+        if _MARK in metadata:
+            return put_back(config, archive.file, CONFIG)
+        return merged_as_in(version, config, custom)
 
 
 def _model(config: Mapping, custom_objects: Mapping[str, Any] | None, file: str) -> Network:
@@ -127,10 +141,10 @@ def write(
     state = {} if state is None else state
     _check_state(model, state)
     model = plain(model)
-    config = {**serialize(model), "build_config": _build_config(model)}
+    config = {**put_beside(serialize(model)), "build_config": _build_config(model)}
     config["compile_config"] = dict(compiled or {})
     moment = datetime.datetime.now(datetime.UTC).strftime("%Y-%m-%d@%H:%M:%S")
-    metadata = {"keras_version": _KERAS, "date_saved": moment}
+    metadata = {"keras_version": _KERAS, "date_saved": moment, _MARK: True}
 
     def write_weights(file: Any) -> None:
         with new_store(file) as store:

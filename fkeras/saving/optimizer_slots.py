@@ -31,6 +31,7 @@ from fkeras.optimizers import (
 )
 from fkeras.optimizers.state import ACCUMULATOR, AVERAGE
 from fkeras.saving.errors import FileError
+from fkeras.saving.nadam import product_after
 from fkeras.saving.structure import plain
 
 STEP = "step"
@@ -272,9 +273,7 @@ def with_products(optimizer: Any, opt_state: Any, scaled: bool = False) -> Any:
         return opt_state._replace(states=states)
     if not isinstance(optimizer, Nadam) or not scaled:
         return opt_state
-    # after so many steps it is 0
-    steps = np.arange(1, min(int(opt_state.count), 10**4) + 1)
-    product = np.prod(optimizer.beta_1 * (1.0 - 0.5 * 0.96**steps))
+    product = product_after(optimizer, int(opt_state.count))
     full = jax.tree.map(lambda leaf: jnp.full_like(leaf, product), opt_state.slots["product"])
     return opt_state._replace(slots={**opt_state.slots, "product": full})
 

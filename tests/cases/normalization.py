@@ -28,6 +28,19 @@ CASES = (
     Case(layers.BatchNormalization(), ((3, 4, 2),), mask=(3, 4)),
     # test_normalization compares these with Keras by the names of the state and weights
     Case(layers.BatchNormalization(trainable=False), ((4, 3),), training=True, keras=False),
+    Case(
+        layers.BatchNormalization(trainable=False, frozen="batch"),
+        ((4, 3),),
+        training=True,
+        keras=False,
+    ),
+    Case(
+        layers.BatchNormalization(frozen="batch", renorm=True, trainable=False),
+        ((3, 4, 2),),
+        mask=(3, 4),
+        training=True,
+        keras=False,
+    ),
     Case(layers.BatchNormalization(renorm=True), ((4, 3),), training=True, keras=False),
     Case(layers.BatchNormalization(renorm=True), ((4, 3),)),
     Case(

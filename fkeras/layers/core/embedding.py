@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any, ClassVar, Self
 
 import jax
@@ -85,6 +86,9 @@ class Embedding(Layer):
     def compute_mask(self, ids: jax.Array) -> jax.Array | None:
         """The mask of the ids: True where an id is no padding; None without padding."""
         return ids != 0 if self.mask_zero else None
+
+    def loses_masks(self, masks: Sequence[Any]) -> bool:
+        return True  # for its own
 
     def forward(self, context: Context, ids: jax.Array) -> Output:
         y = embed(ids, self.embeddings).astype(self.policy.compute_dtype)

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from typing import ClassVar
+from collections.abc import Sequence
+from typing import Any, ClassVar
 
 import jax
 import jax.numpy as jnp
@@ -64,6 +65,9 @@ class Masking(Layer):
     mask_value: float = option(0.0)
 
     supports_masking: ClassVar[bool] = True
+
+    def loses_masks(self, masks: Sequence[Any]) -> bool:
+        return True  # for its own
 
     def forward(self, context: Context, x: jax.Array) -> Output:
         found = find_steps(x, self.mask_value)

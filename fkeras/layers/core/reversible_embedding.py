@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any, ClassVar, Self
 
 import jax
@@ -113,6 +114,9 @@ class ReversibleEmbedding(Layer):
         return self.with_weights(
             key, embeddings=(self.input_dim, self.output_dim), reverse_embeddings=reverse
         )
+
+    def loses_masks(self, masks: Sequence[Any]) -> bool:
+        return True  # for its own
 
     def forward(self, context: Context, x: jax.Array, *, reverse: bool = False) -> Output:
         if reverse:

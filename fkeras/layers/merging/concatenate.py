@@ -9,14 +9,14 @@ import jax
 import jax.numpy as jnp
 
 from fkeras.engine import Context, Layer, Output, option
+from fkeras.layers._arguments import one_of
 from fkeras.layers.merging.elementwise import (
     check_list,
-    check_masks,
     describe_inputs,
     known_sizes,
-    merge_masks,
     with_common_dtype,
 )
+from fkeras.layers.merging.masks import check_masks, concatenate_masks
 
 
 def check_concatenate(where: str, inputs: Sequence[jax.Array], axis: int) -> int:
@@ -48,40 +48,21 @@ def check_concatenate(where: str, inputs: Sequence[jax.Array], axis: int) -> int
     return front
 
 
-def concatenate_masks(
-    inputs: Sequence[jax.Array], masks: Sequence[jax.Array | None], axis: int
-) -> jax.Array | None:
-    """The mask of tensors that were joined along `axis` (counted from the front).
-
-    Along an axis that the masks have, they are joined like the tensors; along another one, a step
-    is valid where every input is (in Keras 3: where any is).
-    """
-    rank = max((m.ndim for m in masks if m is not None), default=0)
-    if axis >= rank:
-        return merge_masks(inputs, masks)
-    filled = [_fill_mask(x, m, rank) for x, m in zip(inputs, masks, strict=True)]
-    return jnp.concatenate(filled, axis=axis)
-
-
-def _fill_mask(x: jax.Array, mask: jax.Array | None, rank: int) -> jax.Array:
-    """A mask of the first `rank` axes of `x`."""
-    if mask is None:
-        return jnp.ones(x.shape[:rank], bool)
-    mask = jnp.reshape(mask, (*mask.shape, *(1,) * (rank - mask.ndim)))
-    return jnp.broadcast_to(mask, x.shape[:rank])
-
-
 class Concatenate(Layer):
     """Joins a list of tensors along an axis.
 
     Args:
         axis: the axis to join along.
+        masks: where a step of the result is valid, unless steps are what is joined: "all", where
+            it is in every input that has a mask; "any", where it is in some input, as in Keras
+            since 3.4. More on the two at `Merge`.
 
     Shapes:
         list of (b, ..., c) -> (b, ..., sum of c) for the last axis.
 
     Raises:
-        ValueError: for anything but a list, or where another axis differs in size.
+        ValueError: for anything but a list, where another axis differs in size, or for another
+            word as `masks`.
 
     Example:
         >>> import jax.numpy as jnp, fkeras as fk
@@ -90,12 +71,19 @@ class Concatenate(Layer):
     """
 
     axis: int = option(-1, convert=int)
+    masks: str = option("all", convert=one_of("Concatenate: masks", "all", "any"), kw_only=True)
 
     supports_masking: ClassVar[bool] = True
+
+    def get_config(self) -> dict[str, Any]:
+        config = super().get_config()
+        if self.masks == "all":  # Keras has no such argument
+            del config["masks"]
+        return config
 
     def forward(self, context: Context, *inputs: Any) -> Output:
         tensors = check_list(self.where, inputs)
         axis = check_concatenate(self.where, tensors, self.axis)
         value = jnp.concatenate(with_common_dtype(tensors), axis=axis)
         masks = check_masks(self.where, context.mask, len(tensors))
-        return Output(value, mask=concatenate_masks(tensors, masks, axis))
+        return Output(value, mask=concatenate_masks(tensors, masks, axis, self.masks))

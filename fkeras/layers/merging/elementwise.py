@@ -1,9 +1,8 @@
 """Layers that merge a list of tensors into one, element by element.
 
 A step of the result is valid where it is valid in every input that carries a mask; an input
-without one counts as valid everywhere. Keras 3 takes "valid in any" here and drops the mask where
-one input has none, so that padding of one branch reaches the result unmasked; the merge of values
-is the same for every valid step.
+without one counts as valid everywhere. Keras since 3.4 takes "valid in any" here, so that padding of
+one branch reaches the result unmasked; `masks="any"` computes as it does: see the file `masks.py`.
 """
 
 from __future__ import annotations
@@ -16,8 +15,16 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from fkeras.engine import Context, Layer, Output
-from fkeras.layers._arguments import format_shape
+from fkeras.engine import Context, Layer, Output, option
+from fkeras.layers._arguments import format_shape, one_of
+from fkeras.layers.merging.masks import (
+    Masks,
+    aligned,
+    check_masks,
+    merge_masks,
+    with_first_valid,
+    with_ones,
+)
 
 
 def with_common_dtype(inputs: Sequence[jax.Array]) -> list[jax.Array]:
@@ -83,63 +90,34 @@ def check_broadcast(where: str, inputs: Sequence[jax.Array]) -> None:
             )
 
 
-def check_masks(where: str, masks: Any, count: int) -> list[jax.Array | None]:
-    """The mask (or None) of each of `count` inputs.
-
-    Raises:
-        ValueError: for anything but one entry an input.
-    """
-    if masks is None:
-        return [None] * count
-    if not isinstance(masks, list | tuple) or len(masks) != count:
-        found = f"{len(masks)}" if isinstance(masks, list | tuple) else "one array"
-        raise ValueError(
-            f"{where}: expected a mask, or None, for each of its {count} inputs, received {found}. "
-            "Pass mask=[mask_of_the_first, ...] in the order of the inputs."
-        )
-    return list(masks)
-
-
-def merge_masks(inputs: Sequence[jax.Array], masks: Sequence[jax.Array | None]) -> jax.Array | None:
-    """True where every mask that is there is True; None where there is none.
-
-    Args:
-        inputs: the tensors that are merged.
-        masks: for each a mask of its leading axes, or None.
-
-    Example:
-        >>> import jax.numpy as jnp
-        >>> x, mask = jnp.ones((1, 2, 3)), jnp.array([[True, False]])
-        >>> merge_masks([x, x], [mask, None])
-        Array([[ True, False]], dtype=bool)
-    """
-    ndim = max(x.ndim for x in inputs)
-    # as in with_common_rank, the axes that an input lacks come after its batch
-    present = [
-        jnp.reshape(m, (*m.shape[:1], *(1,) * (ndim - x.ndim), *m.shape[1:]))
-        for x, m in zip(inputs, masks, strict=True)
-        if m is not None
-    ]
-    if not present:
-        return None
-    rank = max(m.ndim for m in present)
-    present = [jnp.reshape(m, (*m.shape, *(1,) * (rank - m.ndim))) for m in present]
-    return functools.reduce(jnp.logical_and, present)
-
-
 class Merge(Layer):
     """Merges a list of tensors element by element; the base of `Add`, `Multiply` and others.
+
+    Args:
+        masks: where a step of the result is valid: "all", where it is in every input that has a
+            mask; "any", where it is in some input, and nowhere masked if one input has no mask.
+            With "any" `Multiply`, `Maximum` and `Minimum` leave invalid steps of an input out.
+            That is what Keras computes since 3.4, so its files with masks are opened with "any".
+            Keras has no such argument: it computes "any" where it opens our `.keras` files, and
+            does not read the JSON of a layer with "any".
 
     Shapes:
         list of (b, ...) -> (b, ...); sizes of 1 repeat, and an input with fewer axes gets axes of
         size 1 after the batch.
 
     Raises:
-        ValueError: for anything but a list, or for shapes that do not merge.
+        ValueError: for anything but a list, for shapes that do not merge, or another word as
+            `masks`.
     """
 
+    masks: str = option("all", convert=one_of("Merge: masks", "all", "any"), kw_only=True)
+
     supports_masking: ClassVar[bool] = True
-    needs_every_mask: ClassVar[bool] = True
+
+    def loses_masks(self, masks: Sequence[Any]) -> bool:
+        # by the other rule the layer itself gives none
+        return self.masks == "all" and any(mask is None for mask in masks)
+
     #: how many tensors the layer takes; None: one or more
     count: ClassVar[int | None] = None
 
@@ -150,11 +128,25 @@ class Merge(Layer):
             "inputs): ...` in a subclass."
         )
 
+    def counted(self, inputs: list[jax.Array], masks: Masks) -> list[jax.Array]:
+        """The inputs as they are merged by the rule "any"; subclasses leave invalid steps out."""
+        return inputs
+
+    def get_config(self) -> dict[str, Any]:
+        config = super().get_config()
+        if self.masks == "all":  # Keras has no such argument
+            del config["masks"]
+        return config
+
     def forward(self, context: Context, *inputs: Any) -> Output:
         tensors = check_list(self.where, inputs, self.count)
         check_broadcast(self.where, tensors)
-        value = self.merge(with_common_rank(with_common_dtype(tensors)))
-        mask = merge_masks(tensors, check_masks(self.where, context.mask, len(tensors)))
+        masks = check_masks(self.where, context.mask, len(tensors))
+        arrays = with_common_rank(with_common_dtype(tensors))
+        if self.masks == "any":
+            arrays = self.counted(arrays, aligned(tensors, masks))
+        value = self.merge(arrays)
+        mask = merge_masks(tensors, masks, self.masks)
         if mask is not None:
             mask = jnp.broadcast_to(mask, value.shape[: mask.ndim])
         return Output(value, mask=mask)
@@ -162,6 +154,9 @@ class Merge(Layer):
 
 class Add(Merge):
     """Computes the sum of a list of tensors, element by element.
+
+    Args:
+        masks: where a step of the result is valid, "all" or "any"; see `Merge`.
 
     Shapes:
         list of (b, ...) -> (b, ...); see `Merge`.
@@ -178,6 +173,9 @@ class Add(Merge):
 
 class Subtract(Merge):
     """Computes the first of two tensors minus the second, element by element.
+
+    Args:
+        masks: where a step of the result is valid, "all" or "any"; see `Merge`.
 
     Shapes:
         list of two (b, ...) -> (b, ...); see `Merge`.
@@ -197,6 +195,9 @@ class Subtract(Merge):
 class Multiply(Merge):
     """Computes the product of a list of tensors, element by element.
 
+    Args:
+        masks: where a step of the result is valid, "all" or "any"; see `Merge`.
+
     Shapes:
         list of (b, ...) -> (b, ...); see `Merge`.
 
@@ -206,12 +207,18 @@ class Multiply(Merge):
         Array([[6., 6.]], dtype=float32)
     """
 
+    def counted(self, inputs: list[jax.Array], masks: Masks) -> list[jax.Array]:
+        return with_ones(inputs, masks)
+
     def merge(self, inputs: list[jax.Array]) -> jax.Array:
         return functools.reduce(jnp.multiply, inputs)
 
 
 class Average(Merge):
     """Computes the mean of a list of tensors, element by element.
+
+    Args:
+        masks: where a step of the result is valid, "all" or "any"; see `Merge`.
 
     Shapes:
         list of (b, ...) -> (b, ...); see `Merge`.
@@ -229,6 +236,9 @@ class Average(Merge):
 class Maximum(Merge):
     """Computes the largest of a list of tensors, element by element.
 
+    Args:
+        masks: where a step of the result is valid, "all" or "any"; see `Merge`.
+
     Shapes:
         list of (b, ...) -> (b, ...); see `Merge`.
 
@@ -238,12 +248,18 @@ class Maximum(Merge):
         Array([[1., 1.]], dtype=float32)
     """
 
+    def counted(self, inputs: list[jax.Array], masks: Masks) -> list[jax.Array]:
+        return with_first_valid(inputs, masks)
+
     def merge(self, inputs: list[jax.Array]) -> jax.Array:
         return functools.reduce(jnp.maximum, inputs)
 
 
 class Minimum(Merge):
     """Computes the smallest of a list of tensors, element by element.
+
+    Args:
+        masks: where a step of the result is valid, "all" or "any"; see `Merge`.
 
     Shapes:
         list of (b, ...) -> (b, ...); see `Merge`.
@@ -253,6 +269,9 @@ class Minimum(Merge):
         >>> fk.layers.Minimum()([jnp.ones((1, 2)), jnp.zeros((1, 2))])
         Array([[0., 0.]], dtype=float32)
     """
+
+    def counted(self, inputs: list[jax.Array], masks: Masks) -> list[jax.Array]:
+        return with_first_valid(inputs, masks)
 
     def merge(self, inputs: list[jax.Array]) -> jax.Array:
         return functools.reduce(jnp.minimum, inputs)

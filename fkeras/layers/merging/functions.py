@@ -17,7 +17,7 @@ def add(inputs: Any, **options: Any) -> Any:
 
     Args:
         inputs: a list of tensors (b, ...), arrays or symbolic ones; see `Merge`.
-        options: `name` and `dtype` of the layer.
+        options: `masks`, `name` and `dtype` of the layer.
 
     Shapes:
         list of (b, ...) -> (b, ...).
@@ -35,7 +35,7 @@ def subtract(inputs: Any, **options: Any) -> Any:
 
     Args:
         inputs: a list of two tensors (b, ...), arrays or symbolic ones; see `Merge`.
-        options: `name` and `dtype` of the layer.
+        options: `masks`, `name` and `dtype` of the layer.
 
     Shapes:
         list of (b, ...) -> (b, ...).
@@ -53,7 +53,7 @@ def multiply(inputs: Any, **options: Any) -> Any:
 
     Args:
         inputs: a list of tensors (b, ...), arrays or symbolic ones; see `Merge`.
-        options: `name` and `dtype` of the layer.
+        options: `masks`, `name` and `dtype` of the layer.
 
     Shapes:
         list of (b, ...) -> (b, ...).
@@ -71,7 +71,7 @@ def average(inputs: Any, **options: Any) -> Any:
 
     Args:
         inputs: a list of tensors (b, ...), arrays or symbolic ones; see `Merge`.
-        options: `name` and `dtype` of the layer.
+        options: `masks`, `name` and `dtype` of the layer.
 
     Shapes:
         list of (b, ...) -> (b, ...).
@@ -89,7 +89,7 @@ def maximum(inputs: Any, **options: Any) -> Any:
 
     Args:
         inputs: a list of tensors (b, ...), arrays or symbolic ones; see `Merge`.
-        options: `name` and `dtype` of the layer.
+        options: `masks`, `name` and `dtype` of the layer.
 
     Shapes:
         list of (b, ...) -> (b, ...).
@@ -107,7 +107,7 @@ def minimum(inputs: Any, **options: Any) -> Any:
 
     Args:
         inputs: a list of tensors (b, ...), arrays or symbolic ones; see `Merge`.
-        options: `name` and `dtype` of the layer.
+        options: `masks`, `name` and `dtype` of the layer.
 
     Shapes:
         list of (b, ...) -> (b, ...).
@@ -126,7 +126,7 @@ def concatenate(inputs: Any, axis: int = -1, **options: Any) -> Any:
     Args:
         inputs: a list of tensors of equal sizes on all other axes, arrays or symbolic ones.
         axis: the axis along which they are joined.
-        options: `name` and `dtype` of the layer.
+        options: `masks`, `name` and `dtype` of the layer.
 
     Shapes:
         list of (b, ..., c_i) -> (b, ..., sum of c_i).

@@ -20,128 +20,18 @@ from fkeras.engine import (
     Layer,
     Output,
     Spec,
-    align,
     option,
     suggest,
     weight,
 )
-from fkeras.layers._arguments import format_shape, fraction
+from fkeras.layers._arguments import format_shape, fraction, one_of
 from fkeras.layers._dtypes import wide_dtype
-
-_EPSILON = 1e-7
-
-
-def moments(
-    x: jax.Array, axis: int = -1, mask: jax.Array | None = None
-) -> tuple[jax.Array, jax.Array]:
-    """Computes mean and biased variance over all axes but `axis`.
-
-    Args:
-        x: array of shape (b, ..., c) in a type wide enough for sums.
-        axis: the axis that is kept.
-        mask: Boolean array with the axes of `x` but the last: False leaves a place out.
-
-    Returns:
-        Two arrays of shape (c,).
-
-    Example:
-        >>> import jax.numpy as jnp
-        >>> moments(jnp.array([[1.0], [3.0]]))
-        (Array([2.], dtype=float32), Array([1.], dtype=float32))
-    """
-    axes = tuple(a for a in range(x.ndim) if a != axis % x.ndim)
-    if mask is None:
-        mean = jnp.mean(x, axes)
-        # two passes: the mean of squares minus the squared mean loses all digits far from zero
-        return mean, jnp.mean(jnp.square(x - align(mean, x.ndim, axis)), axes)
-    kept = jnp.broadcast_to(mask.astype(bool)[..., None], x.shape)
-    count = jnp.sum(kept, axes, dtype=x.dtype) + _EPSILON
-    zero = jnp.zeros_like(x)
-    mean = jnp.sum(jnp.where(kept, x, zero), axes) / count
-    centred = jnp.where(kept, x - align(mean, x.ndim, axis), zero)
-    return mean, jnp.sum(jnp.square(centred), axes) / count
-
-
-def batch_normalization(
-    x: jax.Array,
-    mean: jax.Array,
-    variance: jax.Array,
-    gamma: jax.Array | None = None,
-    beta: jax.Array | None = None,
-    axis: int = -1,
-    epsilon: float = 1e-3,
-) -> jax.Array:
-    """Computes `(x - mean) / sqrt(variance + epsilon) * gamma + beta` along `axis`.
-
-    Args:
-        x: array of shape (b, ..., c).
-        mean: array of shape (c,).
-        variance: array of shape (c,).
-        gamma: array of shape (c,), or None for 1.
-        beta: array of shape (c,), or None for 0.
-        axis: the axis of `x` with size c.
-        epsilon: added to the variance.
-
-    Returns:
-        An array like `x`.
-
-    Example:
-        >>> import jax.numpy as jnp
-        >>> batch_normalization(jnp.array([[3.0]]), jnp.ones(1), jnp.ones(1), epsilon=0.0)
-        Array([[2.]], dtype=float32)
-    """
-    scale = jax.lax.rsqrt(variance + epsilon)
-    scale = scale if gamma is None else scale * gamma
-    shift = -mean * scale
-    shift = shift if beta is None else shift + beta
-    return x * align(scale, x.ndim, axis) + align(shift, x.ndim, axis)
-
-
-def moving_average(old: jax.Array, new: jax.Array, momentum: float) -> jax.Array:
-    """Computes `old * momentum + new * (1 - momentum)`, in the dtype of `old`.
-
-    Example:
-        >>> import jax.numpy as jnp
-        >>> moving_average(jnp.ones(1), jnp.zeros(1), 0.75)
-        Array([0.75], dtype=float32)
-    """
-    return (old.astype(new.dtype) * momentum + new * (1.0 - momentum)).astype(old.dtype)
-
-
-def renorm_correction(
-    mean: jax.Array,
-    stddev: jax.Array,
-    renorm_mean: jax.Array,
-    renorm_stddev: jax.Array,
-    clipping: Mapping[str, float],
-) -> tuple[jax.Array, jax.Array]:
-    """Computes batch renormalization's `r = stddev / renorm_stddev` and `d`, free of gradients.
-
-    Args:
-        mean: the batch's mean, of shape (c,).
-        stddev: the batch's standard deviation, of shape (c,).
-        renorm_mean: the moving mean that training tracks, of shape (c,).
-        renorm_stddev: the moving standard deviation that training tracks, of shape (c,).
-        clipping: bounds `rmin` and `rmax` of r, and `dmax` of the absolute value of d.
-
-    Returns:
-        `(r, d)`, both of shape (c,): the normalized x becomes `x * r + d`.
-
-    Example:
-        >>> import jax.numpy as jnp
-        >>> one, two = jnp.ones(1), jnp.full(1, 2.0)
-        >>> renorm_correction(two, two, one, one, {"rmax": 1.5})
-        (Array([1.5], dtype=float32), Array([1.], dtype=float32))
-    """
-    r = stddev / renorm_stddev
-    d = (mean - renorm_mean) / renorm_stddev
-    if clipping.get("rmin") is not None:
-        r = jnp.maximum(r, clipping["rmin"])
-    if clipping.get("rmax") is not None:
-        r = jnp.minimum(r, clipping["rmax"])
-    if clipping.get("dmax") is not None:
-        d = jnp.clip(d, -clipping["dmax"], clipping["dmax"])
-    return jax.lax.stop_gradient(r), jax.lax.stop_gradient(d)
+from fkeras.layers.normalization.statistics import (
+    batch_normalization,
+    moments,
+    moving_average,
+    renorm_correction,
+)
 
 
 def _axis(value: Any) -> int:
@@ -187,8 +77,9 @@ class BatchNormalization(Layer):
     """Normalizes each feature to mean 0 and variance 1, then scales and shifts.
 
     In training with the mean and (biased) variance of the batch, which also move the averages in
-    its state; in inference with these averages. A layer with `trainable=False` is in inference
-    always. Masked places count in no mean.
+    its state; in inference with these averages. A layer with `trainable=False` never moves them,
+    and its training calls are inference too, unless `frozen` says otherwise. Masked places count
+    in no mean.
 
     Statistics and averages are float32 under a shorter compute dtype; also under the policies
     "bfloat16" and "float16", where Keras keeps the averages in the short type, in which steps of
@@ -213,14 +104,19 @@ class BatchNormalization(Layer):
         renorm_clipping: bounds "rmin", "rmax" and "dmax" of the correction.
         renorm_momentum: the share of the old averages of `renorm` that a training call keeps.
         synchronized: False; there is nothing to switch on.
+        frozen: by what a training call of a layer with `trainable=False` normalizes: "moving", by
+            the averages; "batch", by the batch (with `renorm` also by its correction), as Keras
+            until 2.3.1 and TensorFlow 1 did. The averages rest in both. Files of those versions
+            are opened with "batch" for what is frozen in them. Keras 3 knows "moving" alone: so it
+            trains a `.keras` file with "batch" too, and its JSON it does not read.
 
     Shapes:
         (b, ..., c) -> (b, ..., c); gamma, beta (c,); state moving_mean, moving_variance (c,), with
         `renorm` also moving_stddev, renorm_mean, renorm_stddev (c,).
 
     Raises:
-        ValueError: for `synchronized=True`, a momentum outside of [0, 1], bad bounds, or a mask
-            that does not have the axes of the input but the last.
+        ValueError: for `synchronized=True`, a momentum outside of [0, 1], bad bounds, another word
+            as `frozen`, or a mask that does not have the axes of the input but the last.
 
     Example:
         >>> import jax, jax.numpy as jnp, fkeras as fk
@@ -255,6 +151,9 @@ class BatchNormalization(Layer):
     renorm_clipping: Mapping[str, float] | None = option(FrozenDict(), convert=_clipping)
     renorm_momentum: float = option(0.99, convert=fraction("BatchNormalization: renorm_momentum"))
     synchronized: bool = option(False, convert=_unsynchronized)
+    frozen: str = option(
+        "moving", convert=one_of("BatchNormalization: frozen", "moving", "batch"), kw_only=True
+    )
 
     gamma: jax.Array | None = weight()
     beta: jax.Array | None = weight()
@@ -308,6 +207,12 @@ class BatchNormalization(Layer):
             )
         return size
 
+    def get_config(self) -> dict[str, Any]:
+        config = super().get_config()
+        if self.frozen == "moving":  # Keras has no such argument
+            del config["frozen"]
+        return config
+
     def forward(self, context: Context, x: jax.Array) -> Output:
         self._check(context, x)
         dtype = self.policy.compute_dtype
@@ -316,7 +221,7 @@ class BatchNormalization(Layer):
         x = x.astype(wide_dtype(dtype))
         gamma, beta = (w if w is None else w.astype(x.dtype) for w in (self.gamma, self.beta))
         updates: dict[str, jax.Array] = {}
-        if context.training and self.trainable:
+        if context.training and (self.trainable or self.frozen == "batch"):
             mean, variance = moments(x, self.axis, context.mask)
             if self.renorm:
                 stddev = jnp.sqrt(variance + self.epsilon)
@@ -324,6 +229,7 @@ class BatchNormalization(Layer):
                 updates = self._move_renorm(context.state, mean, stddev)
             else:
                 updates = self._move(context.state, mean, variance)
+            updates = updates if self.trainable else {}
         else:
             mean = context.state["moving_mean"].astype(x.dtype)
             variance = context.state["moving_variance"].astype(x.dtype)

@@ -86,8 +86,6 @@ _SILENT = frozenset(
         "build_input_shape",
         "consume_less",
         "fused",
-        "renorm_clipping",
-        "renorm_momentum",
         "weights",
         "quantization_config",
         "registered_name",
@@ -225,6 +223,9 @@ def adjusted(kind: str, config: dict[str, Any], origin: Origin, name: str | None
             "it. Save the model as .keras.",
             name,
         )
+    if kind == "BatchNormalization" and not config.get("renorm"):
+        for key in ("renorm_clipping", "renorm_momentum"):
+            config.pop(key, None)
     if origin.major < 3:
         if kind in ("GRU", "GRUCell"):
             # also of TensorFlow 1, whose files say so where it is not

@@ -14,7 +14,8 @@ from typing import Any
 from fkeras import layers as catalogue
 from fkeras.engine import Layer, suggest
 from fkeras.engine.operation import node_form
-from fkeras.saving.legacy import arguments, merging, objects
+from fkeras.saving.keras_masks import merged_as_in
+from fkeras.saving.legacy import arguments, freezing, merging, objects
 from fkeras.saving.legacy.functions import keras2_hard_sigmoid
 from fkeras.saving.legacy.graphs import Graph, is_network, safe_name
 from fkeras.saving.legacy.lambdas import lambda_layer
@@ -104,7 +105,10 @@ class Converter:
             )
         if self.origin.major == 1:
             self.ordering = arguments.ordering(config)
-        return self.layer(config, ())
+        made = freezing.only_frozen(self.layer(config, ()))
+        if self.origin.major < 3:
+            return made
+        return merged_as_in(".".join(map(str, self.origin.version)), made, self.custom_objects)
 
     # -- layers -------------------------------------------------------------------------------
 
@@ -165,6 +169,8 @@ class Converter:
             made["threshold"] = made.pop("theta", 1.0)
         if today in arguments.UNORDERED and origin.major == 1:
             made.setdefault("data_format", arguments.FORMATS[self.ordering])
+        if today == "BatchNormalization" and freezing.by_batch(kind, made, origin):
+            made["frozen"] = "batch"
         made = arguments.adjusted(today, made, origin, name)
         fields = frozenset(f.name for f in dataclasses.fields(cls) if f.init) | {"layer", "cell"}
         if today == "Bidirectional":

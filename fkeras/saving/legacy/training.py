@@ -18,6 +18,7 @@ from fkeras.saving.legacy.order import Orders, listed, ordered, trained
 from fkeras.saving.legacy.origin import Origin, origin_of
 from fkeras.saving.legacy.weights import stored_layers, words
 from fkeras.saving.limits import Limits
+from fkeras.saving.nadam import product_after
 from fkeras.training import Trainer, TrainState
 from fkeras.training.objective import output_specs
 
@@ -43,6 +44,10 @@ def load_training(
     limits: Limits | None = None,
 ) -> tuple[Trainer, TrainState]:
     """`(trainer, run)` of a legacy file of a compiled model; the next step is the one Keras takes.
+
+    It is that of the run that was saved. Where a file lacks a part of the optimizer's state that the
+    number of steps tells, as TensorFlow 2.11's lack Nadam's product, it is computed: Keras itself,
+    opening that file, starts it anew.
 
     Args:
         store: the file.
@@ -156,21 +161,11 @@ def opt_state_of(
             )
         slots[slot] = _filled(state.slots[slot], slot, dict(zip(paths, found, strict=True)), origin)
     if "product" in state.slots:
-        product = scalars[1] if len(scalars) > 1 else _product(optimizer, int(count))
+        product = scalars[1] if len(scalars) > 1 else product_after(optimizer, int(count))
         slots["product"] = jax.tree.map(
             lambda leaf: jnp.full_like(leaf, product), state.slots["product"]
         )
     return state._replace(count=jnp.asarray(int(count), state.count.dtype), slots=slots)
-
-
-def _product(optimizer: Any, count: int) -> float:
-    """The product of Nadam's momenta so far, which several versions of Keras do not store."""
-    speed, product = getattr(optimizer, "schedule_decay", 1.0), 1.0
-    for step in range(1, count + 1):
-        product *= optimizer.beta_1 * (1.0 - 0.5 * 0.96 ** (step * speed))
-        if product < 1e-45:  # what float32 has no number for
-            return 0.0
-    return product
 
 
 def _split(

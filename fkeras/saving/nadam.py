@@ -1,0 +1,44 @@
+"""The product of Nadam's momenta so far, which several files leave out.
+
+The files of TensorFlow 2.11's optimizers have no place for it, and TensorFlow starts it again at 1
+where it opens one: its next steps are others than those of the run that it saved. Here a run is
+resumed, so the product is what so many steps made of it. That is what TensorFlow computes where it
+runs eagerly; compiled into a graph, its 2.11 multiplies once for each weight in a step.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+
+from fkeras.optimizers import Optimizer
+
+_MANY = 4096
+# below it processors flush to 0
+_SMALLEST = np.finfo(np.float32).tiny
+
+
+def product_after(optimizer: Optimizer, count: int) -> np.float32:
+    """The product of `beta_1 * (1 - 0.5 * 0.96**t)`, t from 1 to `count`, in float32 as steps do.
+
+    Args:
+        optimizer: a Nadam of today's, or of Keras 2, where t grows as `schedule_decay` says.
+        count: the number of steps that were taken.
+
+    Example:
+        >>> from fkeras.optimizers import Nadam
+        >>> round(float(product_after(Nadam(beta_1=0.5), 1)), 2)
+        0.26
+    """
+    beta = np.float32(getattr(optimizer, "beta_1", 0.0))
+    speed = np.float32(getattr(optimizer, "schedule_decay", 1.0))
+    product, done = np.float32(1.0), 0
+    while done < count and product >= _SMALLEST:
+        steps = np.arange(done + 1, min(count, done + _MANY) + 1, dtype=np.float32)
+        missing = np.float32(0.96) ** (steps * speed)
+        momenta = beta * (np.float32(1.0) - np.float32(0.5) * missing)
+        if momenta[0] == momenta[-1]:  # it has grown to beta_1, and stays so
+            return np.float32(float(product) * float(momenta[0]) ** (count - done))
+        for momentum in momenta:
+            product *= momentum
+        done += len(steps)
+    return product if product >= _SMALLEST else np.float32(0.0)
