@@ -8,7 +8,7 @@ import jax.numpy as jnp
 
 from fkeras.engine.operation import Op
 from fkeras.engine.operators import matmul
-from fkeras.ops._define import binary, op, to_array
+from fkeras.ops._define import binary, few, op, to_array
 from fkeras.ops.linalg import sign_and_logdet
 
 __all__ = (
@@ -248,7 +248,7 @@ def diff(a: Any, n: int = 1, axis: int = -1) -> Any:
         >>> print(fk.ops.diff([1, 4, 9]))
         [3 5]
     """
-    return jnp.diff(to_array(a), n=n, axis=axis)
+    return jnp.diff(to_array(a), n=few(n), axis=axis)
 
 
 @op
