@@ -270,13 +270,20 @@ def with_products(optimizer: Any, opt_state: Any, scaled: bool = False) -> Any:
         inner = opt_state.states
         states = {p: with_products(o, inner[p], scaled) for p, o in optimizer.optimizer_map}
         return opt_state._replace(states=states)
-    if not isinstance(optimizer, Nadam) or not scaled:
+    if not scaled or "product" not in opt_state.slots:
         return opt_state
-    # after so many steps it is 0
-    steps = np.arange(1, min(int(opt_state.count), 10**4) + 1)
-    product = np.prod(optimizer.beta_1 * (1.0 - 0.5 * 0.96**steps))
+    product = _product(optimizer, int(opt_state.count))
     full = jax.tree.map(lambda leaf: jnp.full_like(leaf, product), opt_state.slots["product"])
     return opt_state._replace(slots={**opt_state.slots, "product": full})
+
+
+def _product(optimizer: Any, count: int) -> float:
+    """The product of the momenta of so many steps, in a time that does not grow with them."""
+    speed = getattr(optimizer, "schedule_decay", 1.0)  # of Keras 2's Nadam
+    # what is missing from 1 is no number of float64 after them, or the product was 0 long before
+    steps = np.arange(1, min(count, 10**6) + 1)
+    growing = np.prod(1.0 - 0.5 * 0.96 ** (steps * speed))
+    return float(growing * optimizer.beta_1**count)
 
 
 def leaves_of_state(opt_state: Any, step: Any) -> dict[str, Any]:
