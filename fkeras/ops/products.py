@@ -9,7 +9,7 @@ import jax.numpy as jnp
 from fkeras.engine.operation import Op
 from fkeras.engine.operators import matmul
 from fkeras.ops._define import binary, few, op, to_array
-from fkeras.ops.linalg import sign_and_logdet
+from fkeras.ops._stable import sign_and_logdet
 
 __all__ = (
     "cross",
