@@ -77,11 +77,18 @@ def test_many_steps_of_muon_are_a_loop():
     np.testing.assert_allclose(orthogonal(x, 2.0, -1.5, 0.5, 50), np.eye(2), atol=1e-5)
 
 
+CHAIN = ",".join(f"z{a}{b}" for a, b in zip("abcdefghijkl", "bcdefghijklm"))
 CASES = {
     "units": (fk.layers.LSTM(2, name="bad"), (3, 2), {"units": 2**27}, "shape"),
     "filters": (fk.layers.ConvLSTM1D(2, 1, name="bad"), (3, 2, 2), {"filters": 2**27}, "shape"),
     "windows": (fk.layers.AdaptiveAveragePooling1D(3, name="bad"), (5, 2), {}, "windows"),
     "diff": (lambda x: fk.ops.diff(x, n=2, axis=1), (5, 2), {"n": 10**7}, "turns"),
+    "einsum": (
+        lambda x: fk.ops.einsum(f"{CHAIN}->zam", *[x] * 12, optimize="greedy"),
+        (2, 2),
+        {"optimize": "optimal"},
+        "orders",
+    ),
     "unstack": (lambda x: fk.ops.unstack(x, axis=1)[0], (5, 2), {}, "parts"),
     "split": (lambda x: fk.ops.split(x, 5, axis=1)[0], (5, 2), {}, "parts"),
     "blur": (
