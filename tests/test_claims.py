@@ -2,6 +2,7 @@
 
 import json
 import re
+import time
 import zipfile
 
 import h5py
@@ -14,6 +15,7 @@ from hypothesis import strategies as st
 from legacy_files import model_file
 
 import fkeras as fk
+from fkeras.engine.errors import suggest
 from fkeras.layers.normalization.spectral import spectral_norm
 from fkeras.optimizers.muon import orthogonal
 from fkeras.saving.claims import trials
@@ -295,6 +297,15 @@ def _tried(pattern, text):
 
     match(list(_parser.parse(pattern)), 0, lambda end: False)
     return count
+
+
+def test_a_suggestion_is_not_looked_for_among_thousands_of_long_names():
+    rng = np.random.default_rng(0)
+    names = ["".join(rng.choice(["a", "b"], 150)) for _ in range(5000)]
+    start = time.process_time()
+    assert suggest(names[0], names) == "" and suggest(names[0][:40], names) == ""
+    assert suggest("dens", [*names[:9], "dense"]) == " Did you mean 'dense'?"
+    assert time.process_time() - start < 5
 
 
 @pytest.mark.parametrize("steps", [0, 1, 7, 5000])
