@@ -155,7 +155,7 @@ def damaged_tree(data: bytes, rng: random.Random) -> bytes:
                 parent.create_dataset(
                     leaf, (1 << rng.randrange(6, 40),), "f4", chunks=(64,), compression=9
                 )
-            elif way == 11:
+            elif way == 11 and f"{leaf}0" not in parent:
                 parent.create_dataset(leaf + "0", data=np.zeros(3))
     return target.getvalue()
 
