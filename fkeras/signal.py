@@ -26,6 +26,10 @@ __all__ = (
 )
 
 Pair = tuple[jax.Array, jax.Array]
+# the numbers of a window, which stand in the program
+_LONGEST = 1 << 24
+# how often a signal is mirrored at its ends: each is a step of the program
+_MIRRORED = 1 << 10
 
 
 def extract_sequences(x: Any, sequence_length: int, sequence_stride: int) -> jax.Array:
@@ -204,6 +208,11 @@ def window_of(window: Any, sequence_length: int, fft_length: int, dtype: Any) ->
     """
     if window is None:
         return jnp.ones(fft_length, dtype)
+    if sequence_length > _LONGEST:
+        raise ValueError(
+            f"window: expected at most {_LONGEST} steps in a sequence, received {sequence_length}. "
+            "Its numbers stand in the program: give shorter sequences, or window=None."
+        )
     if isinstance(window, str):
         offsets = {"hann": 0.5, "hamming": 0.54}
         if window not in offsets:
@@ -269,7 +278,12 @@ def stft(
             "x.astype('float32')."
         )
     if center:
-        half = fft_length // 2
+        half, steps = fft_length // 2, x.shape[-1]
+        if isinstance(steps, int) and half > _MIRRORED * steps:
+            raise ValueError(
+                f"stft: expected an fft_length of at most {2 * _MIRRORED} times the signal, of "
+                f"{steps} steps, received {fft_length}. Center no frames: center=False."
+            )
         x = jnp.pad(x, [(0, 0)] * (x.ndim - 1) + [(half, half)], mode="reflect")
     frames = extract_sequences(x, fft_length, sequence_stride)
     weights = window_of(window, sequence_length, fft_length, x.dtype)

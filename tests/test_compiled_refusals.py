@@ -164,7 +164,7 @@ def test_metrics_take_no_more_memory_than_they_may(name, config, file, tmp_path)
     target = changed(
         file, tmp_path / "m.keras", lambda c: c["compile_config"].update(metrics=[metric])
     )
-    with pytest.raises(fk.FileError, match="metric.*(bytes|size)"):
+    with pytest.raises(fk.FileError, match="bytes|num_thresholds"):
         fk.load_training(target)
 
 

@@ -4,6 +4,7 @@ A short look at what `tools/fuzz_files.py` does for as long as one likes.
 """
 
 import random
+import sys
 
 import pytest
 from hypothesis import given, settings
@@ -17,10 +18,31 @@ def corpus(tmp_path_factory):
     return fuzz_files.Corpus(str(tmp_path_factory.mktemp("good")))
 
 
-@settings(max_examples=25, deadline=None, derandomize=True, database=None)
+@settings(max_examples=40, deadline=None, derandomize=True, database=None)
 @given(number=st.integers(0, 10**6))
 def test_damaged_files_open_or_are_refused(corpus, number):
-    what, data, same = fuzz_files.case(corpus, random.Random(number))
-    path = corpus.folder / "case.keras"
-    found = fuzz_files.attempt(path, data, None if same is None else corpus.models[same])
+    what, good, data, checked = fuzz_files.case(corpus, random.Random(number))
+    found = fuzz_files.attempt(corpus.folder, good, data, checked)
     assert found is None, f"{what}, number {number}: {found}"
+
+
+def test_what_the_parent_tells_of_its_children(capsys):
+    """A loop in C hears no signal: the parent ends it, and tells the number."""
+
+    def watch(program, patience=60):
+        findings = fuzz_files.Findings("7")
+        found = fuzz_files.watch([sys.executable, "-c", program], findings, 3, patience)
+        return found, list(findings.counts), capsys.readouterr().out
+
+    cases = "print('case 3'); print('case 4', flush=True)"
+    assert watch(f"{cases}; print('end')") == ((5, True), [], "")
+    loop = f"import signal, time; signal.pthread_sigmask(0, [signal.SIGPROF]); {cases}; time.sleep(600)"
+    found, kinds, text = watch(loop, 1)
+    assert found == (5, False) and kinds == ["hangs 4"] and "--again 7:4" in text
+    found, kinds, text = watch(f"import os; {cases}; os.abort()")
+    assert found == (5, False) and kinds == ["crash 4"] and "--again 7:4" in text
+    told = "print('case 3'); print('FOUND 3 its bytes: Late: slow'); print('end')"
+    found, kinds, text = watch(told)
+    assert found == (4, True) and kinds == ["its bytes: Late: slow"] and "--again 7:3" in text
+    with pytest.raises(SystemExit, match="no case"):
+        watch("raise ValueError('broken')")

@@ -334,7 +334,7 @@ REFUSALS = [
     (lambda members: members.pop("model.weights.h5"), "model.weights.h5: is missing"),
     (
         lambda members: members.update({"config.json": b"[1]"}),
-        "config.json: expected the configuration as an object, received",
+        "config.json: expected the configuration as a dictionary, received",
     ),
     (
         _config(lambda config: config.update(class_name="Dense", module="keras.layers")),

@@ -192,6 +192,29 @@ def test_variables_sorted_by_name_until_2_0_5():
         assert [float(momentum[f"layer_{i}/kernel"][0, 0]) for i in (2, 10)] == expected
 
 
+def test_keras_3_has_its_own_order_and_a_learning_rate_that_was_changed():
+    config = {"name": "SGD", "learning_rate": 0.5, "momentum": 0.5, "use_ema": True}
+    state = {
+        "SGD/iteration": np.int32(7),
+        "SGD/learning_rate": np.float32(0.25),
+        "SGD/model_variable_average": np.array([[3.0], [4.0]], "float32"),
+        "SGD/one_kernel_momentum": np.array([[1.0], [2.0]], "float32"),
+    }
+    optimizer = _optimizer("SGD", **config)
+    trainer, run = load_training(_file("3.3.0", optimizer, state))
+    assert int(run.step) == 7 and trainer.optimizer.learning_rate == 0.5
+    assert float(run.opt_state.learning_rate) == 0.25
+    found = {name: slot["one/kernel"][:, 0].tolist() for name, slot in run.opt_state.slots.items()}
+    assert found == {"momentum": [1.0, 2.0], "average": [3.0, 4.0]}
+    state["SGD/one_kernel_momentum"] = np.ones((3, 1), "float32")
+    with pytest.raises(fk.FileError, match=r"momentum of 'one/kernel' of shape \(2, 1\)") as error:
+        load_training(_file("3.3.0", optimizer, state))
+    assert (error.value.member, error.value.layer) == ("/optimizer_weights", "one")
+    del state["SGD/one_kernel_momentum"]
+    with pytest.raises(fk.FileError, match="expected 4 arrays for 1 weights, received 3"):
+        load_training(_file("3.3.0", optimizer, state))
+
+
 def test_the_state_of_another_optimizer_is_refused():
     optimizer = _optimizer("SGD", lr=0.1, momentum=0.5)
     state = {"iterations": np.int64(1), "m": np.ones((3, 1), "float32")}

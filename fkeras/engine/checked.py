@@ -4,22 +4,51 @@ from __future__ import annotations
 
 import contextlib
 import reprlib
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from typing import Any
 
 from fkeras.engine.errors import FKerasError
 
-_MISSING = object()
+# no default: the key must be there
+MISSING = object()
+_WORDS = (
+    (bool, "true or false"),
+    (str, "a string"),
+    (int, "a whole number"),
+    (float, "a number"),
+    (list, "a list"),
+    (tuple, "a tuple"),
+    (Mapping, "a dictionary"),
+    (type(None), "null"),
+)
+
+# makes the exception of a problem
+Refuse = Callable[[str], Exception]
 
 
-def expect(value: Any, kind: Any, what: str, layer: str | None = None) -> Any:
+def _word(kind: type) -> str:
+    return next((word for known, word in _WORDS if issubclass(kind, known)), kind.__name__)
+
+
+def _fits(value: Any, kinds: tuple[type, ...]) -> bool:
+    if isinstance(value, bool):
+        return bool in kinds
+    if isinstance(value, int):
+        return int in kinds or float in kinds
+    return isinstance(value, kinds) or (dict in kinds and isinstance(value, Mapping))
+
+
+def expect(
+    value: Any, kind: Any, what: str, layer: str | None = None, refuse: Refuse | None = None
+) -> Any:
     """`value`, where it is of the kind that it must be.
 
     Args:
         value: something out of a configuration.
-        kind: a type, or several.
+        kind: a type, or several; a whole number is a `float` too, and `True` is no number.
         what: what it is, for the message.
-        layer: whose it is.
+        layer: whose it is, for the message of an `FKerasError`.
+        refuse: makes the exception instead, as where the configuration is out of a file.
 
     Raises:
         FKerasError: where it is of another kind.
@@ -29,21 +58,23 @@ def expect(value: Any, kind: Any, what: str, layer: str | None = None) -> Any:
         [1]
     """
     kinds = kind if isinstance(kind, tuple) else (kind,)
-    if isinstance(value, kinds) and (bool in kinds or not isinstance(value, bool)):
+    if _fits(value, kinds):
         return value
-    words = " or ".join("null" if k is type(None) else k.__name__ for k in kinds)
-    of = f"{layer!r}: " if layer else ""
-    raise FKerasError(
-        f"{of}expected {what} as {words}, received {type(value).__name__}: {reprlib.repr(value)}. "
-        "Pass what get_config returned.",
-        layer=layer,
+    words = " or ".join(_word(k) for k in kinds)
+    raise (refuse or _of_layer(layer))(
+        f"expected {what} as {words}, received {_word(type(value))}: {reprlib.repr(value)}."
     )
 
 
 def entry(
-    config: Any, key: str, kind: Any, layer: str | None = None, default: Any = _MISSING
+    config: Any,
+    key: str,
+    kind: Any,
+    layer: str | None = None,
+    default: Any = MISSING,
+    refuse: Refuse | None = None,
 ) -> Any:
-    """The value of one key of a configuration.
+    """The value of one key of a configuration; the arguments are those of `expect`.
 
     Raises:
         FKerasError: where it is missing without a default, or of another kind.
@@ -52,18 +83,18 @@ def entry(
         >>> entry({"layers": []}, "layers", list)
         []
     """
-    expect(config, Mapping, f"what holds {key!r}", layer)
+    expect(config, Mapping, f"what holds {key!r}", layer, refuse)
     if key not in config:
-        if default is not _MISSING:
+        if default is not MISSING:
             return default
-        of = f"{layer!r}: " if layer else ""
         keys = ", ".join(repr(str(k)[:40]) for k in list(config)[:12]) or "none"
-        raise FKerasError(
-            f"{of}the key {key!r} is missing from a configuration whose keys are {keys}. Pass "
-            "what get_config returned.",
-            layer=layer,
-        )
-    return expect(config[key], kind, repr(key), layer)
+        raise (refuse or _of_layer(layer))(f"the key {key!r} is missing; the keys here are {keys}.")
+    return expect(config[key], kind, repr(key), layer, refuse)
+
+
+def _of_layer(layer: str | None) -> Refuse:
+    of = f"{layer!r}: " if layer else ""
+    return lambda problem: FKerasError(f"{of}{problem} Pass what get_config returned.", layer=layer)
 
 
 @contextlib.contextmanager

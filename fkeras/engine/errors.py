@@ -7,7 +7,11 @@ to do. Built-in exceptions serve everywhere except where a caller may want to ca
 from __future__ import annotations
 
 import difflib
+import itertools
 from collections.abc import Iterable
+
+# what a name is compared with: a file may have thousands of long ones, which takes minutes
+_WORD, _WORDS = 80, 2000
 
 
 class FKerasError(ValueError):
@@ -90,5 +94,9 @@ def suggest(name: str, candidates: Iterable[str]) -> str:
         >>> suggest("rleu", ["relu", "tanh"])
         " Did you mean 'relu'?"
     """
-    near = difflib.get_close_matches(str(name), list(candidates), n=1, cutoff=0.5)
+    name = str(name)
+    if len(name) > _WORD:
+        return ""
+    words = (word for word in candidates if isinstance(word, str) and len(word) <= _WORD)
+    near = difflib.get_close_matches(name, list(itertools.islice(words, _WORDS)), n=1, cutoff=0.5)
     return f" Did you mean {near[0]!r}?" if near else ""

@@ -16,6 +16,8 @@ from fkeras.image.adjustments import blend
 from fkeras.image.layout import as_batch
 
 _ROWS, _COLUMNS = 1, 2
+# the cells of a line, each of which is a step of the program
+_LONGEST = 1 << 12
 
 
 def gaussian_weights(size: int, sigma: Any, dtype: Any = "float32") -> jax.Array:
@@ -60,6 +62,11 @@ def correlate_line(images: jax.Array, weights: Any, axis: int, padding: str = "s
         Array([ 2.,  3., -2.], dtype=float32)
     """
     count = len(weights) if isinstance(weights, Sequence) else weights.shape[-1]
+    if count > _LONGEST:
+        raise ValueError(
+            f"expected a window of at most {_LONGEST} cells, as each is a step of the program, "
+            f"received one of {count}. Make the images smaller before they are filtered."
+        )
     if padding == "same":
         before = (count - 1) // 2
         pads = [(0, 0)] * images.ndim

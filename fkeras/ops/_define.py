@@ -13,12 +13,34 @@ __all__ = (
     "binary",
     "described",
     "elementwise",
+    "few",
     "float_unary",
     "op",
     "to_array",
     "to_floats",
     "unary",
 )
+
+# each turn of a loop in Python, and each part of a result, is a step of the program
+_STEPS = 1 << 14
+
+
+def few(count: int) -> int:
+    """`count`, where a program of as many steps can be made.
+
+    Raises:
+        ValueError: where it is too large.
+
+    Example:
+        >>> few(3)
+        3
+    """
+    if count > _STEPS:
+        raise ValueError(
+            f"expected at most {_STEPS} parts or turns, each of which is a step of the program, "
+            f"received {count}. Use fk.ops.scan or fk.ops.vectorized_map over an axis."
+        )
+    return count
 
 
 def op(function: Callable) -> Op:

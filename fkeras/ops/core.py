@@ -234,8 +234,18 @@ def scatter(indices: Any, values: Any, shape: Sequence[int]) -> Any:
         >>> fk.ops.scatter([[1], [3]], jnp.array([5.0, 7.0]), (4,))
         Array([0., 5., 0., 7.], dtype=float32)
     """
-    values, indices = jnp.asarray(values), jnp.asarray(indices)
-    return jnp.zeros(shape, values.dtype).at[tuple(jnp.moveaxis(indices, -1, 0))].add(values)
+    values, turned = jnp.asarray(values), jnp.moveaxis(jnp.asarray(indices), -1, 0)
+    return jnp.zeros(shape, values.dtype).at[_places("scatter", turned, len(shape))].add(values)
+
+
+def _places(name: str, indices: jax.Array, axes: int) -> tuple[jax.Array, ...]:
+    """The indices (k, n) of the first k axes of an array, one for each."""
+    if indices.shape[0] > axes:
+        raise ValueError(
+            f"{name}: expected indices (n, k) for at most {axes} axes, as the array has, received "
+            f"{indices.shape[0]} in a row. Rows have one axis: [[1], [3]]."
+        )
+    return tuple(indices)
 
 
 @op
@@ -256,7 +266,8 @@ def scatter_update(inputs: Any, indices: Any, updates: Any, reduction: str | Non
         >>> fk.ops.scatter_update(jnp.ones(3), [[1]], jnp.array([5.0]), reduction="add")
         Array([1., 6., 1.], dtype=float32)
     """
-    place = jnp.asarray(inputs).at[tuple(jnp.transpose(jnp.asarray(indices)))]
+    inputs, turned = jnp.asarray(inputs), jnp.transpose(jnp.asarray(indices))
+    place = inputs.at[_places("scatter_update", turned, inputs.ndim)]
     updates = to_array(updates)
     match reduction.lower() if isinstance(reduction, str) else reduction:
         case None:

@@ -7,7 +7,7 @@ from typing import Any
 
 import jax.numpy as jnp
 
-from fkeras.ops._define import op, to_array
+from fkeras.ops._define import few, op, to_array
 
 __all__ = (
     "append",
@@ -119,6 +119,8 @@ def dstack(xs: Sequence[Any]) -> Any:
 
 
 def _sections(value: Any) -> Any:
+    if isinstance(value, int):
+        return few(value)
     return tuple(value) if isinstance(value, list) else value
 
 
@@ -153,7 +155,7 @@ def array_split(x: Any, indices_or_sections: int, axis: int = 0) -> Any:
         >>> [part.tolist() for part in fk.ops.array_split([1, 2, 3], 2)]
         [[1, 2], [3]]
     """
-    return list(jnp.array_split(to_array(x), indices_or_sections, axis=axis))
+    return list(jnp.array_split(to_array(x), _sections(indices_or_sections), axis=axis))
 
 
 @op

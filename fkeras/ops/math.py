@@ -10,7 +10,7 @@ import jax.numpy as jnp
 from fkeras import signal
 from fkeras.engine.operation import Op
 from fkeras.ops._define import float_unary, op, to_array, to_floats
-from fkeras.ops.linalg import safe_sqrt, sign_and_logdet
+from fkeras.ops._stable import safe_sqrt, sign_and_logdet
 
 __all__ = (
     "cdist",

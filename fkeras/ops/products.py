@@ -8,8 +8,8 @@ import jax.numpy as jnp
 
 from fkeras.engine.operation import Op
 from fkeras.engine.operators import matmul
-from fkeras.ops._define import binary, op, to_array
-from fkeras.ops.linalg import sign_and_logdet
+from fkeras.ops._define import binary, few, op, to_array
+from fkeras.ops._stable import sign_and_logdet
 
 __all__ = (
     "cross",
@@ -32,6 +32,9 @@ __all__ = (
     "vdot",
     "vectorize",
 )
+
+# of so many arrays, at most, every order of an einsum can be tried
+_SEARCHED = 8
 
 dot = binary(
     "dot",
@@ -101,12 +104,21 @@ def einsum(subscripts: str, *operands: Any, **kwargs: Any) -> Any:
         *operands: the arrays.
         **kwargs: further arguments of jax.numpy.einsum.
 
+    Raises:
+        ValueError: for the best of all orders of many arrays, which takes for ever to find.
+
     Example:
         >>> import jax.numpy as jnp, fkeras as fk
         >>> print(fk.ops.einsum("ij,j->i", jnp.eye(2), jnp.array([3.0, 4.0])))
         [3. 4.]
     """
     arrays = [jnp.asarray(x) for x in operands]
+    search = kwargs.get("optimize", "auto")
+    if len(arrays) > _SEARCHED and not (search is False or search in ("auto", "greedy")):
+        raise ValueError(
+            f"einsum: expected optimize='auto', 'greedy' or False for more than {_SEARCHED} arrays, "
+            f"received {search!r} for {len(arrays)}. Others try more orders than can be tried."
+        )
     if arrays and all(x.dtype == jnp.int8 for x in arrays):
         kwargs.setdefault("preferred_element_type", "int32")
     return jnp.einsum(subscripts, *arrays, **kwargs)
@@ -248,7 +260,7 @@ def diff(a: Any, n: int = 1, axis: int = -1) -> Any:
         >>> print(fk.ops.diff([1, 4, 9]))
         [3 5]
     """
-    return jnp.diff(to_array(a), n=n, axis=axis)
+    return jnp.diff(to_array(a), n=few(n), axis=axis)
 
 
 @op

@@ -8,7 +8,7 @@ from typing import Any
 import jax
 import jax.numpy as jnp
 
-from fkeras.ops._define import op, to_array
+from fkeras.ops._define import few, op, to_array
 
 __all__ = ("rearrange", "unstack")
 
@@ -60,7 +60,7 @@ def rearrange(tensor: Any, pattern: str, **axes_lengths: int) -> Any:
 
 
 def _groups(side: str) -> list[list[str]]:
-    return [re.findall(r"\w+", part) for part in re.findall(r"\w+|\(.*?\)", side)]
+    return [re.findall(r"\w+", part) for part in re.findall(r"\w+|\([^()]*\)", side)]
 
 
 def _product(sizes: Any) -> Any:
@@ -86,4 +86,4 @@ def unstack(x: Any, num: int | None = None, axis: int = 0) -> Any:
     """
     x = to_array(x)
     count = x.shape[axis] if num is None else num
-    return [jax.lax.index_in_dim(x, i, axis, keepdims=False) for i in range(count)]
+    return [jax.lax.index_in_dim(x, i, axis, keepdims=False) for i in range(few(count))]

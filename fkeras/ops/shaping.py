@@ -6,8 +6,9 @@ from collections.abc import Sequence
 from typing import Any
 
 import jax.numpy as jnp
+import numpy as np
 
-from fkeras.ops._define import op, to_array
+from fkeras.ops._define import few, op, to_array
 
 __all__ = (
     "broadcast_to",
@@ -29,6 +30,9 @@ __all__ = (
     "transpose",
     "view",
 )
+
+# the modes of `pad` that put copies of an array beside it, one after the other
+_COPIES = ("reflect", "symmetric", "wrap")
 
 
 @op
@@ -296,7 +300,13 @@ def pad(x: Any, pad_width: Any, mode: str = "constant", constant_values: Any = N
         [0 1 2 0 0]
     """
     if constant_values is None:
-        return jnp.pad(to_array(x), pad_width, mode=mode)
+        x = to_array(x)
+        if mode in _COPIES:
+            widths = np.broadcast_to(np.asarray(pad_width), (x.ndim, 2))
+            for size, (before, after) in zip(x.shape, widths.tolist(), strict=True):
+                if isinstance(size, int):
+                    few(max(before, after) // max(size - 1, 1))
+        return jnp.pad(x, pad_width, mode=mode)
     if mode != "constant":
         raise ValueError(
             f"pad: expected constant_values with mode='constant' alone, received mode={mode!r}. "

@@ -71,7 +71,7 @@ def _pairs(value: Any) -> tuple[tuple[str, Any], ...]:
 
 def _pattern(pattern: str) -> str:
     try:
-        keras_map.fits(pattern, "")
+        re.compile(keras_map.expression(pattern))
     except re.error as error:
         raise ValueError(
             f"MultiOptimizer: expected a regular expression after 're:', received {pattern!r}: "

@@ -15,6 +15,9 @@ from fkeras.optimizers.numeric import root, zeros
 from fkeras.optimizers.optimizer import Optimizer
 from fkeras.optimizers.options import fraction, number_or_none, rate, whole, words
 
+# so many turns of a loop, at most, become straight code
+_STRAIGHT = 8
+
 
 def orthogonal(x: jax.Array, a: float, b: float, c: float, steps: int) -> jax.Array:
     """A matrix with the singular vectors of `x`, whose singular values are all near 1.
@@ -35,9 +38,12 @@ def orthogonal(x: jax.Array, a: float, b: float, c: float, steps: int) -> jax.Ar
     tall = x.shape[-2] > x.shape[-1]
     x = x.T if tall else x
     x = x / (root(jnp.sum(jnp.square(x))) + 1e-7)
-    for _ in range(steps):
+
+    def step(_: Any, x: jax.Array) -> jax.Array:
         square = x @ x.T
-        x = a * x + (b * square + c * square @ square) @ x
+        return a * x + (b * square + c * square @ square) @ x
+
+    x = jax.lax.fori_loop(0, steps, step, x, unroll=steps <= _STRAIGHT)
     return x.T if tall else x
 
 

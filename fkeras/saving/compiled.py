@@ -38,8 +38,6 @@ from fkeras.training.optimizer_state import follow
 
 CONFIG = "config.json"
 _GROUP = "optimizer/vars"
-# the numbers of classes, thresholds and the like that make a metric's sums as large
-_LARGEST = 10**6
 _LEFT_OUT = ("mesh", "sharding", "remat", "on_nonfinite")
 
 
@@ -128,7 +126,6 @@ def _loss(value: Any, given: Mapping[str, Any]) -> Any:
 
 def _metric(value: Any, given: Mapping[str, Any]) -> Any:
     name = _function(value, given, "metric", metrics)
-    _check_sizes(name)
     if isinstance(name, str) and name not in given:
         if name.lower() not in ("accuracy", "acc", "crossentropy", "ce"):
             metrics.get(name)
@@ -175,22 +172,6 @@ def _checked(found: Any, kind: type, what: str, value: Any, given: Mapping[str, 
         f"expected {what}, received {type(found).__name__}. The file is damaged; fk.load_model "
         "opens the model alone."
     )
-
-
-def _check_sizes(value: Any) -> None:
-    """Refuses whole numbers that would make a metric's sums larger than any metric is."""
-    waiting = [value]
-    while waiting:
-        item = waiting.pop()
-        if isinstance(item, Mapping):
-            waiting.extend(item.values())
-        elif isinstance(item, list):
-            waiting.extend(item)
-        elif isinstance(item, int) and item > _LARGEST:
-            raise FileError(
-                f"a metric of the size {item}, expected at most {_LARGEST}: its sums would fill "
-                "the memory. fk.load_model opens the model alone."
-            )
 
 
 def write_compile_config(trainer: Trainer) -> dict[str, Any]:

@@ -13,6 +13,7 @@ from fkeras.engine.serialization import deserialize, serialize
 from fkeras.engine.spec import as_spec
 from fkeras.saving import legacy
 from fkeras.saving.archive import Archive, open_archive, write_archive
+from fkeras.saving.claims import check_state
 from fkeras.saving.errors import FileError, reading
 from fkeras.saving.hdf5 import Writer, new_store, open_store
 from fkeras.saving.keras_masks import merged_as_in
@@ -34,7 +35,7 @@ def read(
     path: Any,
     custom_objects: Mapping[str, Any] | None = None,
     limits: Limits | None = None,
-    finish: Callable[[Any, Mapping, Any], Any] | None = None,
+    finish: Callable[[Any, Mapping, Any, Mapping], Any] | None = None,
 ) -> Any:
     """`(model, state)` of a `.keras` file, or what `finish` makes of it.
 
@@ -42,7 +43,8 @@ def read(
         path: the file.
         custom_objects: classes and functions of your own by name.
         limits: the greatest sizes.
-        finish: `((model, state), config, store) -> result`, called while the file is open.
+        finish: `((model, state), config, store, custom_objects) -> result`, called while the file
+            is open; among the objects is what models of Keras 1 and 2 bring along.
 
     Raises:
         FileError: for a file that is no such model.
@@ -56,9 +58,11 @@ def read(
                 config = with_vocabularies(config, archive, store)
                 model = _model(config, custom_objects, archive.file)
                 shapes = _shapes(model, config, archive.file)
+                if shapes is not None:
+                    check_state(*shapes, limits)
             with reading(archive.file, WEIGHTS):
                 found = (model, {}) if shapes is None else fill_from_store(*shapes, store)
-            return found if finish is None else finish(found, config, store)
+            return found if finish is None else finish(found, config, store, custom_objects)
 
 
 def read_config(archive: Archive, limits: Limits, custom: Iterable[str] = ()) -> Mapping[str, Any]:

@@ -20,6 +20,8 @@ class Limits:
         ratio: how many times larger than in the file compressed data may become.
         depth: objects inside objects, in JSON and in HDF5 groups.
         objects: groups and arrays of an HDF5 file.
+        made_bytes: size of what opening makes without its being in the file: the sums of metrics,
+            the state of stateful layers.
 
     Example:
         >>> import fkeras as fk
@@ -35,6 +37,7 @@ class Limits:
     ratio: int = 250
     depth: int = 100
     objects: int = 1_000_000
+    made_bytes: int = 1 << 30
 
     def __post_init__(self) -> None:
         for field in dataclasses.fields(self):

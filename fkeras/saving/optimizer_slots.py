@@ -271,7 +271,7 @@ def with_products(optimizer: Any, opt_state: Any, scaled: bool = False) -> Any:
         inner = opt_state.states
         states = {p: with_products(o, inner[p], scaled) for p, o in optimizer.optimizer_map}
         return opt_state._replace(states=states)
-    if not isinstance(optimizer, Nadam) or not scaled:
+    if not scaled or "product" not in opt_state.slots:
         return opt_state
     product = product_after(optimizer, int(opt_state.count))
     full = jax.tree.map(lambda leaf: jnp.full_like(leaf, product), opt_state.slots["product"])

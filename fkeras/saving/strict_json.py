@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import json
-import reprlib
 from collections.abc import Mapping
 from typing import Any
 
+from fkeras.engine.checked import MISSING, Refuse, entry, expect
 from fkeras.saving.errors import FileError
 from fkeras.saving.limits import Limits
 
@@ -106,29 +106,12 @@ def _check_depth(value: Any, limits: Limits, file: str | None, member: str | Non
         depth += 1
 
 
-_MISSING = object()
-_WORDS = (
-    (bool, "true or false"),
-    (str, "a string"),
-    (int, "a whole number"),
-    (float, "a number"),
-    (list, "a list"),
-    (dict, "an object"),
-    (type(None), "null"),
-)
-
-
-def _word(kind: type) -> str:
-    return next((word for known, word in _WORDS if issubclass(kind, known)), kind.__name__)
-
-
 def check(value: Any, kind: type | tuple[type, ...], what: str, **place: str | None) -> Any:
     """`value`, where it is of the kind that it must be.
 
     Args:
         value: something out of JSON.
-        kind: `str`, `int`, `float`, `bool`, `list`, `dict` or `type(None)`, or several of them;
-            a whole number is a `float` too, and `true` is no number.
+        kind: a type or several of them, as `fkeras.engine.checked.expect` takes them.
         what: what it is, for the message.
         place: `file`, `member` and `layer`, for the message.
 
@@ -139,27 +122,14 @@ def check(value: Any, kind: type | tuple[type, ...], what: str, **place: str | N
         >>> check(3, float, "the rate")
         3
     """
-    kinds = kind if isinstance(kind, tuple) else (kind,)
-    if isinstance(value, bool):
-        good = bool in kinds
-    elif isinstance(value, int):
-        good = int in kinds or float in kinds
-    else:
-        good = isinstance(value, kinds) or (dict in kinds and isinstance(value, Mapping))
-    if not good:
-        raise FileError(
-            f"expected {what} as {' or '.join(_word(k) for k in kinds)}, received "
-            f"{_word(type(value))}: {reprlib.repr(value)}. The file is damaged.",
-            **place,
-        )
-    return value
+    return expect(value, kind, what, refuse=_at(place))
 
 
 def field(
     mapping: Any,
     key: str,
     kind: type | tuple[type, ...],
-    default: Any = _MISSING,
+    default: Any = MISSING,
     **place: str | None,
 ) -> Any:
     """The value of one key of a JSON object, where it is there and of its kind.
@@ -179,14 +149,8 @@ def field(
         >>> field({"name": "dense"}, "name", str, member="config.json")
         'dense'
     """
-    check(mapping, dict, f"what holds {key!r}", **place)
-    if key not in mapping:
-        if default is not _MISSING:
-            return default
-        raise FileError(
-            f"the key {key!r} is missing; the keys here are "
-            f"{', '.join(repr(str(k)[:40]) for k in list(mapping)[:12]) or 'none'}. The file is "
-            "damaged, or of another kind.",
-            **place,
-        )
-    return check(mapping[key], kind, repr(key), **place)
+    return entry(mapping, key, kind, default=default, refuse=_at(place))
+
+
+def _at(place: Mapping[str, str | None]) -> Refuse:
+    return lambda problem: FileError(f"{problem} The file is damaged, or of another kind.", **place)

@@ -112,17 +112,19 @@ def _plain_in(value: Any) -> Any:
     return value
 
 
+def noted_groups(store: Any, path: str) -> dict[str | None, str]:
+    """The groups in a group by the names of layers that the file notes in them; None for no name."""
+    noted: dict[str | None, str] = {}
+    for group in store.groups(path):
+        inner = f"{path}/{group}/vars"
+        name = store.attributes(inner).get("name") if store.has(inner) else None
+        noted.setdefault(name if isinstance(name, str) else None, group)
+    return noted
+
+
 def stored_groups(store: Any) -> Groups:
     """Finds groups by the names of layers that the file notes in them, or else as Keras counts."""
-
-    @functools.cache
-    def names(path: str) -> dict[Any, str]:
-        noted: dict[Any, str] = {}
-        for group in store.groups(path):
-            inner = f"{path}/{group}/vars"
-            name = store.attributes(inner).get("name") if store.has(inner) else None
-            noted.setdefault(name, group)
-        return noted
+    names = functools.cache(functools.partial(noted_groups, store))
 
     def find(path: str, layers: Sequence[Layer]) -> Sequence[str]:
         noted = names(path)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Mapping
 from typing import Any
 
@@ -10,11 +11,13 @@ import numpy as np
 
 from fkeras import files
 from fkeras.saving import keras_file, legacy
+from fkeras.saving.claims import check_training
 from fkeras.saving.compiled import CONFIG, read_optimizer, read_trainer
 from fkeras.saving.errors import FileError, reading
 from fkeras.saving.hdf5 import Store, open_store
 from fkeras.saving.limits import Limits
 from fkeras.saving.models import content
+from fkeras.saving.optimizer_slots import trained
 from fkeras.saving.strict_json import field
 from fkeras.training import Trainer, TrainState, checks, objective
 
@@ -61,21 +64,16 @@ def load_training(
         with open_store(path, path, limits=limits) as store:
             return legacy.load_training(store, path, custom_objects, limits)
 
-    def finish(
-        loaded: tuple[Any, Mapping], config: Mapping, store: Store
-    ) -> tuple[Trainer, TrainState]:
-        objects = {**legacy.OBJECTS, **(custom_objects or {})}
-        return _training(loaded, config, store, objects, limits)
-
+    finish = functools.partial(_training, limits)
     return keras_file.read(path, custom_objects, limits, finish)
 
 
 def _training(
+    limits: Limits,
     loaded: tuple[Any, Mapping],
     config: Mapping,
     store: Store,
-    custom_objects: Mapping[str, Any] | None,
-    limits: Limits,
+    custom_objects: Mapping[str, Any],
 ) -> tuple[Trainer, TrainState]:
     model, state = loaded
     place = {"file": store.file, "member": CONFIG}
@@ -90,13 +88,7 @@ def _training(
         )
     with reading(store.file, f"{CONFIG}: compile_config"):
         checks.require_loss(objective.heads(trainer, model))
-        sums = jax.eval_shape(lambda: objective.empty(trainer, model))
-        size = sum(leaf.size * leaf.dtype.itemsize for leaf in jax.tree.leaves(sums))
-        if size > limits.array_bytes:
-            raise FileError(
-                f"metrics whose sums take {size} bytes, expected at most {limits.array_bytes}. "
-                "If you trust the file, pass limits=fk.Limits(array_bytes=...)."
-            )
+        check_training(trainer, model, list(trained(model)), limits)
         run = TrainState(
             model=model,
             state=state,

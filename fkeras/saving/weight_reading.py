@@ -18,7 +18,7 @@ from fkeras.saving.hdf5 import Store, open_store
 from fkeras.saving.limits import Limits
 from fkeras.saving.places import Groups, Place
 from fkeras.saving.strict_json import check, field, parse
-from fkeras.saving.structure import stored_arrays, stored_groups
+from fkeras.saving.structure import noted_groups, stored_arrays, stored_groups
 from fkeras.saving.vocabularies import IDF_WEIGHTS
 from fkeras.saving.weight_source import Source, Stored, own_path, own_path_by_kind
 
@@ -130,16 +130,12 @@ def _groups(store: Store, skips: Skips) -> Groups:
         kept = [layer for layer in layers if not (layer.name and skips(f"{layer.name}/kernel"))]
         if len(kept) == len(layers):
             return find(path, layers)
-        noted = {
-            store.attributes(f"{path}/{group}/vars").get("name"): group
-            for group in store.groups(path)
-            if store.has(f"{path}/{group}/vars")
-        }
+        noted = noted_groups(store, path)
         names = [layer.name for layer in layers]
         known = kept and all(layer.name in noted for layer in kept)
         if not known or len(set(names)) < len(names):
             return find(path, layers)
-        return [str(noted.get(name, f"{name} (skipped)")) for name in names]
+        return [noted.get(name, f"{name} (skipped)") for name in names]
 
     return groups
 

@@ -158,22 +158,18 @@ def by_output(tree: Any, names: list[str], what: str) -> list[Any]:
 
 def metric_names(all_heads: tuple[Head, ...]) -> list[tuple[str, Any, Spec]]:
     """`(name in the logs, metric, spec of its predictions)` for every metric; names are unique."""
-    found: list[tuple[str, Any, Spec]] = []
+    found: dict[str, tuple[str, Any, Spec]] = {}
     for head in all_heads:
         prefix = f"{head.name}_" if len(all_heads) > 1 else ""
         for number, metric in enumerate((*head.metrics, *head.weighted_metrics)):
             own = metric.name or snake_case(type(metric).__name__)
-            if number >= len(head.metrics) and _taken(f"{prefix}{own}", found):
+            if number >= len(head.metrics) and f"{prefix}{own}" in found:
                 own = f"weighted_{own}"
             name, count = f"{prefix}{own}", 1
-            while _taken(name, found):
+            while name in found:
                 name, count = f"{prefix}{own}_{count}", count + 1
-            found.append((name, metric, head.spec))
-    return found
-
-
-def _taken(name: str, found: list) -> bool:
-    return any(name == known for known, *_ in found)
+            found[name] = name, metric, head.spec
+    return list(found.values())
 
 
 def _several(all_heads: tuple[Head, ...]) -> bool:

@@ -13,6 +13,8 @@ from fkeras.layers._arguments import positive_integer
 from fkeras.layers.core.wrapper import Wrapper
 
 _KERNELS = ("kernel", "embeddings")
+# so many turns of a loop, at most, become straight code
+_STRAIGHT = 8
 
 
 def _unit(vector: jax.Array) -> jax.Array:
@@ -46,10 +48,12 @@ def spectral_norm(
     matrix = jnp.reshape(kernel, (-1, kernel.shape[-1]))
     fixed = jax.lax.stop_gradient(matrix)
     u = jax.lax.stop_gradient(vector_u)
-    v = u
-    for _ in range(iterations):
-        v = _unit(u @ fixed.T)
-        u = _unit(v @ fixed)
+
+    def apply(_: Any, pair: tuple[jax.Array, jax.Array]) -> tuple[jax.Array, jax.Array]:
+        v = _unit(pair[1] @ fixed.T)
+        return v, _unit(v @ fixed)
+
+    v, u = jax.lax.fori_loop(1, iterations, apply, apply(0, (u, u)), unroll=iterations <= _STRAIGHT)
     return (v @ matrix @ u.T)[0, 0], u
 
 

@@ -21,6 +21,8 @@ from fkeras.layers._spatial import spatial_axes
 
 # more windows than this, and than cells, are a mistake, or made to fill the memory
 _WINDOWS = 1 << 14
+# the numbers of cells in all windows of an axis, which stand in the program
+_CELLS = 1 << 25
 
 
 def adaptive_pool(
@@ -84,6 +86,12 @@ def _windows(size: Any, count: int) -> tuple[Any, Any]:
         raise ValueError(
             f"adaptive pooling: expected an output_size of at most {_WINDOWS}, or of the axis, "
             f"received {count}. Use UpSampling or Resizing to enlarge an axis."
+        )
+    if known and size + count > _CELLS:
+        raise ValueError(
+            f"adaptive pooling: an axis of {size} cells in {count} windows, of which more than "
+            f"{_CELLS} cells would have to be named. Give a number of windows that divides the "
+            "axis, or cut it first."
         )
     xp = np if known else jnp
     index = xp.arange(count)

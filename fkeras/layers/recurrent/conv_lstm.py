@@ -19,6 +19,7 @@ import numpy as np
 
 from fkeras import activations, constraints, initializers, regularizers
 from fkeras.engine import Context, InputSpec, Spec, align, option, subkey, weight
+from fkeras.engine.random import ShapeKey
 from fkeras.layers._arguments import data_format_name, fraction, one_of, positive_integer
 from fkeras.layers._spatial import channel_axis
 from fkeras.layers.convolution.convolution import convolve
@@ -156,7 +157,9 @@ class ConvLSTM(Recurrent):
         if not self.use_bias or not self.unit_forget_bias:
             return made
         # of shapes alone, which may be of any size, no numbers are made
-        lanes = jnp.arange(4 * f) if isinstance(key, jax.core.Tracer) else np.arange(4 * f)
+        lanes = (
+            jnp.arange(4 * f) if isinstance(key, ShapeKey | jax.core.Tracer) else np.arange(4 * f)
+        )
         forget = lanes // f == 1
         return made.replace(bias=jnp.where(forget, 1.0, made.bias))
 

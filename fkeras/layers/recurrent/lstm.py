@@ -12,6 +12,7 @@ import numpy as np
 
 from fkeras import activations, constraints, initializers, regularizers
 from fkeras.engine import Context, InputSpec, Layer, Output, Spec, align, option, weight
+from fkeras.engine.random import ShapeKey
 from fkeras.layers._arguments import fraction, positive_integer
 from fkeras.layers.recurrent.base import Recurrent
 from fkeras.layers.recurrent.gates import (
@@ -85,7 +86,7 @@ def _build(layer: Any, key: jax.Array, x: Spec) -> Any:
     if bias is None or not layer.unit_forget_bias:
         return made
     # of shapes alone, which may be of any size, no numbers are made
-    lanes = jnp.arange(4 * u) if isinstance(key, jax.core.Tracer) else np.arange(4 * u)
+    lanes = jnp.arange(4 * u) if isinstance(key, ShapeKey | jax.core.Tracer) else np.arange(4 * u)
     forget = lanes // u == 1
     return made.replace(bias=jnp.where(forget, 1.0, made.bias))
 

@@ -7,6 +7,7 @@ from typing import Any
 
 from fkeras.engine import Layer, deserialize
 from fkeras.engine.network import Network
+from fkeras.saving.claims import check_state
 from fkeras.saving.errors import reading
 from fkeras.saving.hdf5 import Store
 from fkeras.saving.legacy.configs import Converter
@@ -73,6 +74,7 @@ def opened(
     model = _made(converter.model(config), converter)
     with reading(origin.file, "/model_weights"):
         shapes, state = abstract_build(model)
+        check_state(shapes, state, limits)
         model, state = place_legacy_weights(store, shapes, state, converter.orders)
     return model, state, converter.orders
 

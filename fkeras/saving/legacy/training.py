@@ -6,11 +6,12 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 import jax
-import jax.numpy as jnp
 import numpy as np
 
-from fkeras.optimizers import Optimizer, OptimizerState
-from fkeras.saving.errors import reading
+from fkeras.engine import trainable_weights
+from fkeras.optimizers import Optimizer
+from fkeras.saving.claims import check_training
+from fkeras.saving.errors import FileError, reading
 from fkeras.saving.hdf5 import Store
 from fkeras.saving.legacy.compiled import trainer_of
 from fkeras.saving.legacy.opening import document, opened
@@ -18,7 +19,7 @@ from fkeras.saving.legacy.order import Orders, listed, ordered, trained
 from fkeras.saving.legacy.origin import Origin, origin_of
 from fkeras.saving.legacy.weights import stored_layers, words
 from fkeras.saving.limits import Limits
-from fkeras.saving.nadam import product_after
+from fkeras.saving.optimizer_slots import Entry, layout, restored, with_products
 from fkeras.training import Trainer, TrainState
 from fkeras.training.objective import output_specs
 
@@ -35,6 +36,9 @@ _SLOTS = (
     ("accumulator", ("accumulator",)),
     ("linear", ("linear",)),
 )
+
+_Arrays = Sequence[tuple[str, np.ndarray]]
+_Found = list[tuple[Entry, np.ndarray]]
 
 
 def load_training(
@@ -70,6 +74,7 @@ def load_training(
     with reading(origin.file, origin.member):
         names = [str(name) for name in output_specs(model)]
         trainer = trainer_of(config, names, origin, custom_objects or {})
+        check_training(trainer, model, list(trainable_weights(model)), limits)
         run = trainer.init(model, jax.random.key(0), state=state)
     if _GROUP in store.groups():
         run = _resumed(store, trainer, run, orders, origin.at(f"/{_GROUP}"))
@@ -82,15 +87,29 @@ def _resumed(
     names = words(store, _GROUP, "weight_names", origin)
     if not names:
         return run
-    if not isinstance(trainer.optimizer, Optimizer):
+    optimizer = trainer.optimizer
+    if not isinstance(optimizer, Optimizer):
         raise origin.error(
-            f"the state of an optimizer that is not known here, {type(trainer.optimizer).__name__}. "
+            f"the state of an optimizer that is not known here, {type(optimizer).__name__}. "
             "Load the model with fk.load_model, and make a Trainer of your own."
         )
-    values = [store.read(f"{_GROUP}/{name}") for name in names]
-    paths = trainable_paths(store, run, orders, origin)
-    opt_state = opt_state_of(trainer.optimizer, run.opt_state, names, values, paths, origin)
-    return run.replace(opt_state=opt_state, step=jax.device_put(np.asarray(opt_state.count)))
+    arrays = [(name, store.read(f"{_GROUP}/{name}")) for name in names]
+    with reading(origin.file, origin.member):
+        held = trainable_weights(run.model)
+        weights = {path: held[path] for path in trainable_paths(store, run, orders, origin)}
+        entries = layout(optimizer, None, weights)[0][1]
+        paired = _in_order if origin.major == 3 else _by_name
+        found = paired(entries, arrays, list(weights))
+        opt_state, step = restored(
+            [entry for entry, _ in found],
+            optimizer.transformation().init,
+            weights,
+            lambda number: found[number][1].shape,
+            lambda number, _: found[number][1],
+        )
+        known = any(entry.what == "product" for entry, _ in found)
+        opt_state = with_products(optimizer, opt_state, not known)
+    return run.replace(opt_state=opt_state, step=jax.device_put(np.asarray(step, "int32")))
 
 
 def trainable_paths(store: Store, run: TrainState, orders: Orders, origin: Origin) -> list[str]:
@@ -123,57 +142,47 @@ def trainable_paths(store: Store, run: TrainState, orders: Orders, origin: Origi
     return [path for _, path in sorted(found)]
 
 
-def opt_state_of(
-    optimizer: Optimizer,
-    state: OptimizerState,
-    names: Sequence[str],
-    values: Sequence[np.ndarray],
-    paths: Sequence[str],
-    origin: Origin,
-) -> OptimizerState:
-    """An optimizer's state with the arrays of a file.
+def _in_order(entries: Sequence[Entry], arrays: _Arrays, paths: Sequence[str]) -> _Found:
+    """The arrays of Keras 3, which lie here as in its own files."""
+    if len(arrays) != len(entries):
+        raise _other(f"{len(entries)} arrays for {len(paths)} weights", arrays)
+    return [(entry, array) for entry, (_, array) in zip(entries, arrays, strict=True)]
 
-    Args:
-        optimizer: the optimizer.
-        state: the state before the first step.
-        names: the file's names of the arrays.
-        values: the arrays.
-        paths: the paths of the trainable weights in the file's order.
-        origin: who wrote the file.
 
-    Raises:
-        FileError: where the arrays are those of another optimizer or model.
-    """
-    scalars, rest = _split(names, values, len(paths))
+def _by_name(entries: Sequence[Entry], arrays: _Arrays, paths: Sequence[str]) -> _Found:
+    """The arrays of Keras 1 and 2, whose order changed from version to version."""
+    scalars, rest = _split(arrays, len(paths))
     count = scalars[0] if scalars else 0.0
     if not 0 <= count < 2**31 - 1:
-        raise origin.error(f"expected a number of steps, received {count}. The file is damaged.")
+        raise FileError(f"expected a number of steps, received {count}. The file is damaged.")
+    found = [(entry, np.asarray(int(count))) for entry in entries if entry.whole]
+    products = [entry for entry in entries if entry.what == "product"]
+    if len(scalars) > 1:
+        found += [(entry, np.asarray(scalars[1], "float32")) for entry in products]
+    kept = [entry for entry in entries if entry.weight and entry.keys and entry not in products]
+    slots = list(dict.fromkeys(entry.what for entry in kept))
     groups = _groups(rest, len(paths))
-    slots = {}
-    wanted = [n for n in state.slots if n != "product"]
-    for number, slot in enumerate(wanted):
-        found = groups.get(slot, groups.get(number))
-        if found is None:
-            raise origin.error(
-                f"expected {len(wanted)} arrays for each of {len(paths)} weights ("
-                f"{', '.join(wanted) or 'none'}), received {len(values)} in all. It is the state "
-                "of another optimizer; load the model with fk.load_model, and make a Trainer."
-            )
-        slots[slot] = _filled(state.slots[slot], slot, dict(zip(paths, found, strict=True)), origin)
-    if "product" in state.slots:
-        product = scalars[1] if len(scalars) > 1 else product_after(optimizer, int(count))
-        slots["product"] = jax.tree.map(
-            lambda leaf: jnp.full_like(leaf, product), state.slots["product"]
-        )
-    return state._replace(count=jnp.asarray(int(count), state.count.dtype), slots=slots)
+    for number, slot in enumerate(slots):
+        group = groups.get(slot, groups.get(number))
+        if group is None:
+            each = f"{len(slots)} arrays for each of {len(paths)} weights"
+            raise _other(f"{each} ({', '.join(slots)})", arrays)
+        held = dict(zip(paths, group, strict=True))
+        found += [(entry, held[entry.weight]) for entry in kept if entry.what == slot]
+    return found
 
 
-def _split(
-    names: Sequence[str], values: Sequence[np.ndarray], weights: int
-) -> tuple[list[float], list[tuple[str, np.ndarray]]]:
+def _other(expected: str, arrays: _Arrays) -> FileError:
+    return FileError(
+        f"expected {expected}, received {len(arrays)} in all. It is the state of another "
+        "optimizer; load the model with fk.load_model, and make a Trainer."
+    )
+
+
+def _split(arrays: _Arrays, weights: int) -> tuple[list[float], list[tuple[str, np.ndarray]]]:
     """The numbers at the start, such as the count of steps, and the arrays of the weights."""
     scalars: list[float] = []
-    rest = list(zip(names, values, strict=True))
+    rest = list(arrays)
     known = ("iter", "learning_rate", "m_schedule", "momentum_cache", "variable")
     while (
         rest
@@ -188,11 +197,11 @@ def _split(
         if "learning_rate" not in name.lower():
             scalars.append(float(value))
     if rest and rest[-1][1].shape == () and weights and len(rest) % weights == 1:
-        scalars.append(float(rest.pop()[1]))  # Keras 3's Nadam keeps its product at the end
+        scalars.append(float(rest.pop()[1]))  # where Nadam keeps its product at the end
     return scalars, rest
 
 
-def _groups(rest: Sequence[tuple[str, np.ndarray]], weights: int) -> dict[Any, list[np.ndarray]]:
+def _groups(rest: _Arrays, weights: int) -> dict[Any, list[np.ndarray]]:
     """Arrays by slot: by the words in their names, and by number where they stand in groups."""
     made: dict[Any, list[np.ndarray]] = {}
     if weights and len(rest) % weights == 0:
@@ -218,21 +227,3 @@ def _slot(name: str) -> str | None:
         if any(parts[-1].endswith(f"_{mark}") for mark in marks if len(mark) > 3):
             return slot
     return None
-
-
-def _filled(
-    slot: Mapping[str, Any], word: str, found: Mapping[str, np.ndarray], origin: Origin
-) -> dict[str, Any]:
-    made = {}
-    for path, leaf in slot.items():
-        value = found.get(path)
-        if value is None or value.shape != leaf.shape:
-            got = "none" if value is None else f"shape {tuple(value.shape)}"
-            raise origin.error(
-                f"expected {word!r} of {path!r} of shape {tuple(leaf.shape)}, received {got}. It is "
-                "the state of another optimizer or model; load the model with fk.load_model, and "
-                "make a Trainer.",
-                path.rpartition("/")[0] or None,
-            )
-        made[path] = jnp.asarray(value, leaf.dtype)
-    return made

@@ -1,0 +1,169 @@
+"""What opening a file would compute or allocate though no byte of the file holds it.
+
+A file pays for its arrays with their bytes. A few words of it can ask for more than that: a metric
+for a table of a million classes, a stateful layer for the carry of a billion rows, a regular
+expression for more trials than anyone waits for. These are refused before they are begun.
+"""
+
+from __future__ import annotations
+
+import math
+import re
+from collections import Counter
+from collections.abc import Iterator, Mapping, Sequence
+from re import _parser  # pyright: ignore[reportAttributeAccessIssue]
+from typing import Any
+
+import jax
+
+from fkeras.optimizers import LossScaleOptimizer, MultiOptimizer, Muon, keras_map
+from fkeras.saving.errors import FileError
+from fkeras.saving.limits import Limits
+from fkeras.saving.places import places
+from fkeras.training import Trainer, objective
+
+# how often, at most, `re` may look at a character while all patterns meet all paths: some seconds
+_TRIALS = 3e8
+
+
+def check_training(trainer: Trainer, model: Any, paths: Sequence[str], limits: Limits) -> None:
+    """Refuses metrics whose sums are too large, and patterns that would be tried for ever.
+
+    Args:
+        trainer: what a file describes.
+        model: the model that it trains.
+        paths: the paths of the weights that its optimizer is to keep apart.
+        limits: the greatest sizes.
+
+    Raises:
+        FileError: where there is such a metric or pattern.
+    """
+    sums = jax.eval_shape(lambda: objective.empty(trainer, model))
+    _check_size(jax.tree.leaves(sums), "metrics whose sums take", limits)
+    check_patterns(trainer.optimizer, paths)
+
+
+def check_state(model: Any, state: Mapping[str, Any], limits: Limits) -> None:
+    """Refuses state that no file keeps, such as the carry of a stateful layer, beyond the limit.
+
+    Args:
+        model: the model, of shapes.
+        state: its state, of shapes.
+        limits: the greatest sizes.
+
+    Raises:
+        FileError: where it would be larger.
+    """
+    made = [place.value for place in places(model, state) if place.path is None]
+    _check_size(made, "layers whose state, which no file keeps, takes", limits)
+
+
+def _check_size(arrays: Sequence[Any], what: str, limits: Limits) -> None:
+    size = sum(math.prod(array.shape) * array.dtype.itemsize for array in arrays)
+    if size > limits.made_bytes:
+        raise FileError(
+            f"{what} {size} bytes, expected at most {limits.made_bytes}. If you trust the file, "
+            "pass limits=fk.Limits(made_bytes=...)."
+        )
+
+
+def check_patterns(optimizer: Any, paths: Sequence[str]) -> None:
+    """Refuses an optimizer whose patterns `re` could try on these paths for longer than seconds.
+
+    Args:
+        optimizer: one that was made, and has met no path yet.
+        paths: the paths of the weights.
+
+    Raises:
+        FileError: where it could.
+
+    Example:
+        >>> import fkeras as fk
+        >>> check_patterns(fk.optimizers.MultiOptimizer({"re:.*/bias": "sgd", "*": "adam"}), ["d/bias"])
+        >>> try:
+        ...     check_patterns(fk.optimizers.Muon(exclude_layers=["(a+)+$"]), ["a" * 50])
+        ... except FileError as error:
+        ...     print("'(a+)+$'" in str(error))
+        True
+    """
+    lengths, total = Counter(map(len, paths)), 0.0
+    for pattern, everywhere in _patterns(optimizer):
+        for length, count in lengths.items():
+            starts = length + 1 if everywhere else 1
+            total += count * starts * trials(pattern, length)
+        if total > _TRIALS:
+            raise FileError(
+                f"a pattern of weights, {pattern[:80]!r}, that Python may try for ever on paths "
+                f"of {max(lengths)} characters, as what it repeats can fit in many ways. Write it "
+                "without repetitions inside of repetitions; fk.load_model opens the model alone."
+            )
+
+
+def _patterns(optimizer: Any) -> Iterator[tuple[str, bool]]:
+    """The regular expressions of an optimizer, and whether each is tried at every place of a path."""
+    if isinstance(optimizer, LossScaleOptimizer):
+        yield from _patterns(optimizer.inner_optimizer)
+    elif isinstance(optimizer, MultiOptimizer):
+        for pattern, inner in optimizer.optimizer_map:
+            yield keras_map.expression(pattern), False
+            yield from _patterns(inner)
+    elif isinstance(optimizer, Muon):
+        yield from ((pattern, True) for pattern in optimizer.exclude_layers)
+
+
+def trials(pattern: str, length: int) -> float:
+    """How many characters `re` looks at, at most, before it knows whether a text fits a pattern.
+
+    Args:
+        pattern: a regular expression.
+        length: the length of the text.
+
+    Example:
+        >>> trials("abc", 9), trials("(a+)+$", 50)
+        (3.0, inf)
+    """
+    try:
+        return _counted(_parser.parse(pattern), length)[1]
+    except (re.error, OverflowError, RecursionError):
+        return math.inf
+
+
+def _counted(parsed: Any, length: int) -> tuple[float, float]:
+    """`(in how many ways a part of a pattern can fit at one place, the trials of all of them)`."""
+    ways, cost = 1.0, 0.0
+    for kind, value in parsed:
+        own, trial = _of_one(str(kind), value, length)
+        cost += ways * trial
+        ways *= own
+    return ways, cost
+
+
+def _of_one(kind: str, value: Any, length: int) -> tuple[float, float]:
+    if kind in ("MAX_REPEAT", "MIN_REPEAT", "POSSESSIVE_REPEAT"):
+        least, most, part = value
+        narrow = part.getwidth()[0]
+        # a turn that fits nothing is the last one, beyond those that must be
+        most = min(int(most), max(length // narrow, 1) if narrow else int(least) + length)
+        ways, cost = _repeated(*_counted(part, length), min(int(least), most), most)
+        return (1.0 if kind == "POSSESSIVE_REPEAT" else ways), cost
+    if kind == "BRANCH":
+        found = [_counted(part, length) for part in value[1]]
+        return sum(w for w, _ in found), sum(c for _, c in found)
+    if kind == "SUBPATTERN":
+        return _counted(value[3], length)
+    if kind in ("ATOMIC_GROUP", "ASSERT", "ASSERT_NOT"):  # what fits once is not tried again
+        return 1.0, _counted(value if kind == "ATOMIC_GROUP" else value[1], length)[1]
+    if kind == "GROUPREF_EXISTS":
+        found = [_counted(part, length) for part in value[1:] if part is not None]
+        return sum(w for w, _ in found), sum(c for _, c in found)
+    return 1.0, float(length) if kind.startswith("GROUPREF") else 1.0
+
+
+def _repeated(ways: float, cost: float, least: int, most: int) -> tuple[float, float]:
+    """The ways and trials of from `least` to `most` times what has these."""
+    if ways <= 1:
+        return float(most - least + 1), max(cost, 1.0) * most
+    if most * math.log2(ways) > 100:
+        return math.inf, math.inf
+    total = sum(ways**n for n in range(least, most + 1))
+    return total, cost * sum(ways**n for n in range(most))

@@ -1,0 +1,327 @@
+"""A few words of a file that ask for much: refused, or done in no more time than others."""
+
+import json
+import re
+import time
+import zipfile
+
+import h5py
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from legacy_files import model_file
+
+import fkeras as fk
+from fkeras.engine.errors import suggest
+from fkeras.layers.normalization.spectral import spectral_norm
+from fkeras.optimizers.muon import orthogonal
+from fkeras.saving.claims import trials
+
+
+def saved(path, model, **training):
+    model = model.build(jax.random.key(0))
+    fk.save_model(path, model, model.init_state(), **training)
+    return path
+
+
+def changed(path, change):
+    """The file with another configuration."""
+    with zipfile.ZipFile(path) as file:
+        members = {name: file.read(name) for name in file.namelist()}
+    config = json.loads(members["config.json"])
+    change(config)
+    with zipfile.ZipFile(path, "w") as file:
+        for name, data in {**members, "config.json": json.dumps(config)}.items():
+            file.writestr(name, data)
+    return path
+
+
+def layers_of(config):
+    return {layer["config"]["name"]: layer["config"] for layer in config["config"]["layers"]}
+
+
+def network(layer, shape, **options):
+    x = fk.Input(shape, name="x", **options)
+    return fk.Model(x, layer(x))
+
+
+def test_many_power_iterations_are_a_loop(tmp_path):
+    layer = fk.layers.SpectralNormalization(fk.layers.Dense(3), always=True, name="norm")
+    path = saved(tmp_path / "m.keras", network(layer, (4,)))
+    changed(path, lambda c: layers_of(c)["norm"].update(power_iterations=10**9))
+    model, _ = fk.load_model(path)
+    assert model.layers["norm"].power_iterations == 10**9
+
+
+@pytest.mark.parametrize("iterations", [1, 2, 8, 9, 30])
+def test_a_loop_iterates_as_straight_code(iterations):
+    kernel = np.random.default_rng(0).normal(size=(4, 3)).astype("float32")
+    u = start = np.ones((1, 3), "float32")
+    sigma, found = spectral_norm(kernel, u, iterations)
+    for _ in range(iterations):
+        v = u @ kernel.T / np.linalg.norm(u @ kernel.T)
+        u = v @ kernel / np.linalg.norm(v @ kernel)
+    np.testing.assert_allclose(found, u, rtol=1e-5)
+    np.testing.assert_allclose(sigma, (v @ kernel @ u.T)[0, 0], rtol=1e-5)
+    # the derivative of the largest singular value is the product of its vectors
+    slope = jax.grad(lambda k: spectral_norm(k, start, iterations)[0])(kernel)
+    np.testing.assert_allclose(slope, v.T @ u, rtol=1e-4, atol=1e-6)
+
+
+def test_many_steps_of_muon_are_a_loop():
+    x = jnp.diag(jnp.array([3.0, 0.5]))
+    many = jax.make_jaxpr(lambda x: orthogonal(x, 2.0, -1.5, 0.5, 10**9))(x)
+    assert len(str(many)) < 10**4
+    np.testing.assert_allclose(orthogonal(x, 2.0, -1.5, 0.5, 50), np.eye(2), atol=1e-5)
+
+
+CHAIN = ",".join(f"z{a}{b}" for a, b in zip("abcdefghijkl", "bcdefghijklm"))
+CASES = {
+    "units": (fk.layers.LSTM(2, name="bad"), (3, 2), {"units": 2**27}, "shape"),
+    "filters": (fk.layers.ConvLSTM1D(2, 1, name="bad"), (3, 2, 2), {"filters": 2**27}, "shape"),
+    "windows": (fk.layers.AdaptiveAveragePooling1D(3, name="bad"), (5, 2), {}, "windows"),
+    "diff": (lambda x: fk.ops.diff(x, n=2, axis=1), (5, 2), {"n": 10**7}, "turns"),
+    "einsum": (
+        lambda x: fk.ops.einsum(f"{CHAIN}->zam", *[x] * 12, optimize="greedy"),
+        (2, 2),
+        {"optimize": "optimal"},
+        "orders",
+    ),
+    "unstack": (lambda x: fk.ops.unstack(x, axis=1)[0], (5, 2), {}, "parts"),
+    "split": (lambda x: fk.ops.split(x, 5, axis=1)[0], (5, 2), {}, "parts"),
+    "blur": (
+        lambda x: fk.ops.image.gaussian_blur(x, kernel_size=(3, 3)),
+        (5, 5, 2),
+        {"kernel_size": [10**7, 10**7]},
+        "window",
+    ),
+    "stft": (lambda x: fk.ops.stft(x, 4, 2, 8)[0], (2, 16), {"fft_length": 10**9}, "center"),
+    "window": (
+        lambda x: fk.ops.stft(x, 4, 2, 8, center=False)[0],
+        (2, 16),
+        {"sequence_length": 10**9, "fft_length": 10**9},
+        "window",
+    ),
+    "pad": (
+        lambda x: fk.ops.pad(x, [[0, 0], [1, 1], [1, 1]], mode="reflect"),
+        (5, 2),
+        {"pad_width": [[0, 0], [10**9, 1], [1, 1]]},
+        "turns",
+    ),
+}
+
+
+@pytest.mark.parametrize("name", list(CASES))
+def test_sizes_that_no_byte_pays_for(name, tmp_path):
+    layer, shape, changes, word = CASES[name]
+    path = saved(tmp_path / "m.keras", network(layer, shape))
+
+    def change(config):
+        first, second = config["config"]["layers"][:2]
+        assert first["class_name"] == "InputLayer"
+        text = json.dumps(second)
+        if not changes:  # the size of the input itself
+            first["config"]["batch_shape"][1] = 10**9
+            text = re.sub(r"\[null, 5, 2\]", "[null, 1000000000, 2]", text)
+            text = text.replace('"indices_or_sections": 5', '"indices_or_sections": 1000000000')
+        made = json.loads(text)
+        places = [made["config"], *(node["kwargs"] for node in made["inbound_nodes"])]
+        for key, value in changes.items():
+            holder = next((p for p in places if key in p), None)
+            assert holder is not None, (key, made)
+            holder[key] = value
+        config["config"]["layers"][1] = made
+
+    changed(path, change)
+    with pytest.raises(fk.FileError, match=word):
+        fk.load_model(path)
+
+
+def test_the_carry_of_a_billion_rows(tmp_path):
+    layer = fk.layers.LSTM(2, stateful=True, name="bad")
+    path = saved(tmp_path / "m.keras", network(layer, (3, 2), batch_size=4))
+
+    def change(config):
+        text = json.dumps(config).replace("[4, 3, 2]", "[1000000000, 3, 2]")
+        config.update(json.loads(text))
+
+    changed(path, change)
+    with pytest.raises(fk.FileError, match="made_bytes"):
+        fk.load_model(path)
+    layer = {"name": "bad", "units": 1, "stateful": True, "batch_input_shape": [10**9, 3, 2]}
+    config = {"class_name": "Sequential", "config": [{"class_name": "LSTM", "config": layer}]}
+    ones = {"kernel": (2, 4), "recurrent_kernel": (1, 4), "bias": (4,)}
+    weights = {"bad": {f"{k}:0": np.ones(s, "float32") for k, s in ones.items()}}
+    path = tmp_path / "m.h5"
+    path.write_bytes(model_file(config, weights))
+    with pytest.raises(fk.FileError, match="made_bytes"):
+        fk.load_model(path)
+
+
+@pytest.mark.parametrize(
+    ("name", "config", "word"),
+    [
+        ("MeanIoU", {"num_classes": 10**5}, "made_bytes"),
+        ("AUC", {"num_thresholds": 10**9}, "num_t"),
+    ],
+)
+def test_the_sums_of_metrics_in_legacy_files(name, config, word, tmp_path):
+    layer = {"name": "d", "units": 1, "use_bias": False, "batch_input_shape": [None, 2]}
+    model = {"class_name": "Sequential", "config": [{"class_name": "Dense", "config": layer}]}
+    metrics = [{"class_name": name, "config": config}]
+    optimizer = {"class_name": "SGD", "config": {"lr": 0.1}}
+    training = {"loss": "mse", "metrics": metrics, "optimizer_config": optimizer}
+    weights = {"d": {"kernel:0": np.ones((2, 1), "float32")}}
+    path = tmp_path / "m.h5"
+    path.write_bytes(model_file(model, weights, training=training))
+    fk.load_model(path)
+    with pytest.raises(fk.FileError, match=word):
+        fk.load_training(path)
+
+
+ENDLESS = [
+    "(a+)+$",
+    "(.*.*)*x",
+    "(a|a)*b",
+    "(?:a?){4000000000}",
+    "(.|.)*" * 9 + "x",
+    ".*" * 30 + "x",
+]
+
+
+@pytest.mark.parametrize("pattern", ENDLESS)
+def test_patterns_that_python_would_try_for_ever(pattern, tmp_path):
+    name = "a" * 60
+    model = fk.Sequential([fk.Input((2,)), fk.layers.Dense(1, name=name)])
+    path = tmp_path / "m.keras"
+
+    def pairs(config):
+        chosen = config["compile_config"]["optimizer"]["config"]["optimizer_map"]["config"]
+        chosen["patterns"][0][0] = f"re:{pattern}"
+
+    def keras(config):
+        chosen = config["compile_config"]["optimizer"]["config"]["optimizer_map"]["config"]
+        chosen["optimizer_map"] = {pattern: list(chosen["optimizer_map"].values())[0]}
+        del chosen["patterns"]
+
+    def muon(config):
+        config["compile_config"]["optimizer"]["config"]["exclude_layers"] = [pattern]
+
+    several = fk.optimizers.MultiOptimizer({"re:.*bias": "sgd", "*": "adam"})
+    for optimizer, change in ((several, pairs), (several, keras), (fk.optimizers.Muon(), muon)):
+        saved(path, model, trainer=fk.Trainer(optimizer, "mse"))
+        fk.load_training(path)
+        changed(path, change)
+        with pytest.raises(fk.FileError, match="for ever"):
+            fk.load_training(path)
+
+
+USUAL = [".*/(kernel|bias)", "encoder/.*", r"dense_\d+/kernel", "(?:(?!head/).)*", "a/.*|b/.*|c/.*"]
+
+
+@pytest.mark.parametrize("pattern", USUAL)
+def test_usual_patterns_take_little(pattern):
+    assert trials(pattern, 100) < 1e6
+
+
+pieces = st.recursive(
+    st.sampled_from(["a", "b", ".", "[ab]", "^", "$", "\\b"]),
+    lambda inner: st.one_of(
+        st.builds("({})".format, inner),
+        st.builds("(?:{}){}".format, inner, st.sampled_from(["*", "+", "?", "{2}", "{1,3}", "*?"])),
+        st.builds("(?:{}|{})".format, inner, inner),
+        st.builds("{}{}".format, inner, inner),
+        st.builds("(?!{})".format, inner),
+    ),
+    max_leaves=8,
+)
+
+
+@settings(max_examples=60, deadline=None, derandomize=True, database=None)
+@given(pattern=pieces, text=st.text("ab", min_size=12, max_size=12))
+def test_a_backtracking_matcher_tries_no_more_than_was_counted(pattern, text):
+    limit = trials(pattern, len(text))
+    if limit < 1e5:
+        assert _tried(pattern, text) <= 4 * limit + 50
+
+
+def _tried(pattern, text):
+    """The steps of the plainest backtracking there is, over what `re` makes of a pattern."""
+    from re import _parser
+
+    count = 0
+
+    def match(parts, at, then):
+        nonlocal count
+        if not parts:
+            return then(at)
+        (kind, value), rest = parts[0], parts[1:]
+        kind = str(kind)
+
+        def on(end):
+            return match(rest, end, then)
+
+        if kind in ("MAX_REPEAT", "MIN_REPEAT"):
+            least, most, inner = value
+
+            def again(number, start):
+                def after(end):
+                    return end > start and again(number + 1, end)
+
+                if number < min(int(most), len(text) + 1) and match(list(inner), start, after):
+                    return True
+                return (number >= least or int(least) > len(text)) and on(start)
+
+            return again(0, at)
+        if kind == "BRANCH":
+            return any([match(list(branch), at, on) for branch in value[1]])
+        if kind == "SUBPATTERN":
+            return match(list(value[3]), at, on)
+        if kind == "ASSERT_NOT":
+            return not match(list(value[1]), at, lambda end: True) and on(at)
+        count += 1
+        if kind == "AT":
+            return on(at)
+        if at >= len(text):
+            return False
+        wanted = {
+            "LITERAL": lambda: text[at] == chr(value),
+            "ANY": lambda: True,
+            "IN": lambda: True,
+        }
+        return wanted[kind]() and on(at + 1)
+
+    match(list(_parser.parse(pattern)), 0, lambda end: False)
+    return count
+
+
+def test_hundreds_of_metrics_of_one_name_take_seconds(tmp_path):
+    """Their names in the logs were looked for in a time that grew with the cube of their number."""
+    model = network(fk.layers.Dense(1), (2,))
+    path = saved(tmp_path / "m.keras", model, trainer=fk.Trainer("sgd", "mse", ["mae"]))
+    changed(path, lambda c: c["compile_config"].update(metrics=["mae"] * 600))
+    start = time.process_time()
+    assert len(fk.load_training(path)[1].metrics) == 601
+    assert time.process_time() - start < 15
+
+
+def test_a_suggestion_is_not_looked_for_among_thousands_of_long_names():
+    rng = np.random.default_rng(0)
+    names = ["".join(rng.choice(["a", "b"], 150)) for _ in range(5000)]
+    start = time.process_time()
+    assert suggest(names[0], names) == "" and suggest(names[0][:40], names) == ""
+    assert suggest("dens", [*names[:9], "dense"]) == " Did you mean 'dense'?"
+    assert time.process_time() - start < 5
+
+
+def test_a_note_that_is_no_name(tmp_path):
+    """A group whose "name" is an array was found by `tools/fuzz_files.py`."""
+    model = network(fk.layers.Dense(2, name="d"), (3,)).build(jax.random.key(0))
+    path = tmp_path / "m.weights.h5"
+    fk.save_weights(path, model)
+    with h5py.File(path, "r+") as file:
+        file["layers/dense/vars"].attrs["name"] = np.array([1.5, 2.5])
+    assert fk.load_weights(path, model)[0] == model
