@@ -33,6 +33,7 @@ def key():
 
 def pytest_collection_finish(session):
     gc.freeze()  # what is imported stays: collections need not look through it again and again
+    gc.set_threshold(200_000, 20, 50)  # tracing makes many small objects: rare collections do
 
 
 class ByPrograms(LoadScopeScheduling):

@@ -2,6 +2,7 @@
 
 import contextlib
 import inspect
+import unittest.mock
 import warnings
 
 import jax
@@ -29,9 +30,24 @@ def mask_option(made, mask):
     return {"mask": mask} if takes else {}
 
 
+def _host_weights():
+    """Keras's weights are constants of NumPy at first: drawing what tests replace would compile."""
+    drawn = keras.Variable._initialize_with_initializer
+
+    def initialize(variable, initializer):
+        if isinstance(initializer, keras.initializers.Initializer):
+            number = float(isinstance(initializer, keras.initializers.Ones))
+            value = np.full(variable.shape, number, jax.numpy.dtype(variable.dtype))
+            variable._initialize(jax.device_put(value))
+        else:  # the state of a generator of random numbers
+            drawn(variable, initializer)
+
+    return unittest.mock.patch.object(keras.Variable, "_initialize_with_initializer", initialize)
+
+
 def keras_layer(layer, inputs, options=None):
-    """Keras's layer of the same configuration, built for these inputs."""
-    with keras_rules():
+    """Keras's layer of the same configuration, built for these inputs; its weights are yet to set."""
+    with keras_rules(), _host_weights():
         made = keras.layers.deserialize(layers.serialize(layer))
 
         def symbol(x):

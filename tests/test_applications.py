@@ -14,13 +14,12 @@ _SPEC = importlib.util.spec_from_file_location("applications", _PATH)
 applications = importlib.util.module_from_spec(_SPEC)
 _SPEC.loader.exec_module(applications)
 
-# the three with most layers are made of the same blocks, and cost as much again in training
 SMALLEST = {
     "MobileNet": {"alpha": 0.25},
-    "MobileNetV2": {"alpha": 0.35, "training": False},
+    "MobileNetV2": {"alpha": 0.35},
     "MobileNetV3Small": {"alpha": 0.75},
-    "MobileNetV3Large": {"alpha": 0.75, "training": False},
-    "EfficientNetB0": {"training": False},
+    "MobileNetV3Large": {"alpha": 0.75},
+    "EfficientNetB0": {},
 }
 
 

@@ -41,7 +41,8 @@ def fit(folder, **options):
 
 QUICK = (
     "--xla_cpu_multi_thread_eigen=false --xla_backend_optimization_level=0 "
-    "--xla_llvm_disable_expensive_passes=true --xla_cpu_parallel_codegen_split_count=1"
+    "--xla_llvm_disable_expensive_passes=true --xla_cpu_parallel_codegen_split_count=1 "
+    "--xla_cpu_use_fusion_emitters=false"
 )
 
 

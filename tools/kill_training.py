@@ -55,6 +55,7 @@ def warm():
     jax.eval_shape(lambda *rows: trainer.run(trainer.init(model, key(7)), rows, 1, BATCH), *rows)
     gc.collect()
     gc.freeze()  # children need not look through it again
+    gc.disable()  # they are gone before their own garbage matters
 
 
 def train(folder):

@@ -15,6 +15,7 @@ from typing import Any, ClassVar
 
 import jax
 import jax.numpy as jnp
+import numpy as np
 
 from fkeras.engine.config import option
 from fkeras.engine.context import Context, Output
@@ -216,8 +217,7 @@ def trace_gradients(
     trained = {name: leaf for name, leaf, flag in rows if flag and is_floating(leaf)}
     zeros = {
         call.ticket: tuple(
-            [jnp.zeros_like(a) for a in floating(tree)]
-            for tree in (call.output.value, (call.inputs, dict(call.options)))
+            zeros_like(tree) for tree in (call.output.value, (call.inputs, dict(call.options)))
         )
         for call in calls
     }
@@ -250,6 +250,11 @@ def is_floating(value: Any) -> bool:
 def floating(tree: Any) -> list[Any]:
     """The arrays of floating point numbers in a tree."""
     return [leaf for leaf in jax.tree.leaves(tree) if is_floating(leaf)]
+
+
+def zeros_like(tree: Any) -> list[np.ndarray]:
+    """Zeros for the arrays of floating point numbers in a tree; those of NumPy compile nothing."""
+    return [np.zeros(a.shape, a.dtype) for a in floating(tree)]
 
 
 def put_floating(tree: Any, values: list[Any]) -> Any:

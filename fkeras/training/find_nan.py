@@ -22,6 +22,7 @@ from fkeras.engine.trace_values import (
     put_floating,
     trace_gradients,
     trace_values,
+    zeros_like,
 )
 from fkeras.engine.weights import own_weights, weight_losses
 from fkeras.training import data, objective
@@ -93,9 +94,7 @@ def _arrays(batch: Any, targets: bool) -> dict[str, Any]:
         )
     given = {n: v for n, v in zip(names, parts, strict=False) if v is not None}
     # as a compiled step sees them
-    return {
-        n: jax.tree.map(jnp.asarray, data.as_host(v, f"find_nan: {n}")) for n, v in given.items()
-    }
+    return {n: jax.device_put(data.as_host(v, f"find_nan: {n}")) for n, v in given.items()}
 
 
 class _Step:
@@ -256,7 +255,7 @@ class _Step:
             return floating(layer.run(call.context, *inputs, **options).value)
 
         layer = self.layers[call.path]
-        zeros = [[jnp.zeros_like(a) for a in floating(tree)] for tree in (layer, given)]
+        zeros = [zeros_like(tree) for tree in (layer, given)]
         with jax.disable_jit():
             return jax.vjp(compute, *zeros)[1](outer)
 
