@@ -254,7 +254,7 @@ class Converter:
         if twice is not None or len({safe_name(n) for n in names}) < len(names):
             raise origin.error(f"two layers of one name, {twice or names!r:.80}. It is damaged.")
         made = [
-            i
+            {**i, "config": field(i, "config", dict, **origin.place(n))}
             if origin.major == 2 and is_function(i, self.custom_objects)
             else self.layer(i, (*path, safe_name(n)))
             for i, n in zip(items, names, strict=True)

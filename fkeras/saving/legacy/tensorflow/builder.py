@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import math
 from collections.abc import Mapping
 from typing import Any
 
@@ -27,7 +28,7 @@ _NUMPY = "keras.src.ops.numpy"
 _PRODUCTS = ("Matmul", "Dot", "Inner", "Outer", "Kron", "Vdot")
 _BROADCAST = ("Where", "Arctan2")
 #: the most elements of a constant that is made of sizes
-_MOST = 1 << 22
+MOST = 1 << 22
 
 
 @dataclasses.dataclass
@@ -194,21 +195,13 @@ class Builder:
         """What a reader can always do: the end of a message."""
         return (
             "or give a function that computes the same: custom_objects={"
-            f"{self.function!r}: lambda x, ...: ...}}."
+            f"{self.function!r}: lambda x: ...}}."
         )
 
     # -- arguments ----------------------------------------------------------------------------
 
     def _constant(self, class_name: str, values: Mapping[str, Any]) -> Any:
-        if class_name in ("Full", "Arange", "Tile"):
-            sizes = [*self.wholes(values.get("shape", values.get("repeats", [])), "sizes")]
-            if class_name == "Arange":
-                self.plain(list(values.values()))
-                sizes = [abs(int(v)) for v in values.values() if isinstance(v, int | float)]
-            if np.prod([float(n) for n in sizes]) > _MOST:
-                raise self.refuse(
-                    f"makes a constant of sizes {sizes!r:.60}. Build it in a layer of its own."
-                )
+        self._bounded(class_name, values)
         if not folds(class_name):
             raise self.refuse(
                 "its arguments are constants or sizes, for which it cannot be computed while the "
@@ -224,6 +217,22 @@ class Builder:
                 f"it cannot be computed of these sizes ({error!s:.200}). Give keras.Input all sizes "
                 "but the batch's, " + self.instead
             ) from None
+
+    def _bounded(self, class_name: str, values: Mapping[str, Any]) -> None:
+        """Refuses constants that are far greater than what is said about them."""
+        counts: list[Any] = [1]
+        if class_name == "Arange":
+            start, stop, step = (self.plain(values.get(k)) for k in ("start", "stop", "step"))
+            start, stop = (0, start) if stop is None else (start, stop)
+            counts = [abs(stop - start) / abs(1 if step is None else step)]
+        elif class_name in ("Full", "Tile"):
+            counts = self.wholes(values.get("shape", values.get("repeats")), "sizes")
+            counts = [*counts, to_array(values.get("x", 0)).size]
+        if any(n < 0 for n in counts) or math.prod(counts) > MOST:
+            raise self.refuse(
+                f"makes a constant of sizes {counts!r:.60}; expected at most {MOST} elements. Make "
+                "it in a layer of its own."
+            )
 
     def _of_one_rank(self, args: tuple) -> tuple:
         """Arrays with as many axes as the tensors that they meet, for JAX's strict mode."""

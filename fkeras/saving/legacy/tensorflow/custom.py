@@ -62,7 +62,7 @@ class Given:
         tensors = list(tensors_in([args, kept]))
         if not tensors:
             raise builder.refuse("its arguments are constants. Compute the constant first.")
-        word = f"function of {builder.layer}"
+        word = f"function of {builder.layer}, {len(self.extra)}"
         self.extra[word] = _Call(self.function, args, kept)
         item = {
             "module": "keras.layers",

@@ -9,6 +9,9 @@ from typing import Any
 import jax.export
 import numpy as np
 
+#: the most characters of an expression of sizes; files of anybody could double it again and again
+_LONGEST = 500
+
 
 def is_size(value: Any) -> bool:
     """Whether a value is a size that is known only when the model runs.
@@ -58,6 +61,8 @@ def to_value(array: Any) -> Any:
     """A number or a size instead of an array without axes; whole numbers out of their boxes."""
     if not isinstance(array, np.ndarray):
         return array.item() if isinstance(array, np.generic) else array
+    if array.dtype == object and any(len(str(v)) > _LONGEST for v in array.ravel()):
+        raise ValueError("sizes as long sums of products")
     if array.dtype == object and not any(is_size(v) for v in array.ravel()):
         array = np.asarray(array.tolist()).reshape(array.shape)
     return array.item() if array.ndim == 0 else array
@@ -81,6 +86,13 @@ def _arange(start: Any, stop: Any = None, step: Any = None, dtype: Any = None) -
     return np.arange(start, stop, 1 if step is None else step, dtype)
 
 
+def _plain(x: Any) -> np.ndarray:
+    array = to_array(x)
+    if array.dtype == object:
+        raise ValueError("powers of sizes that are known only when the model runs")
+    return array
+
+
 def _elementwise(function: Callable) -> Callable:
     return lambda *args: function(*(to_array(a) for a in args))
 
@@ -101,7 +113,7 @@ _FOLDS = types.MappingProxyType(
         "TrueDivide": _elementwise(np.true_divide),
         "FloorDivide": _elementwise(np.floor_divide),
         "Mod": _elementwise(np.mod),
-        "Power": _elementwise(np.power),
+        "Power": lambda x, y: np.power(_plain(x), _plain(y)),
         "Maximum": _elementwise(np.maximum),
         "Minimum": _elementwise(np.minimum),
         "Negative": _elementwise(np.negative),

@@ -6,6 +6,8 @@ import dataclasses
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any
 
+from fkeras.engine.graph_items import reason
+from fkeras.saving.errors import FileError
 from fkeras.saving.legacy.graphs import Graph, safe_name
 from fkeras.saving.legacy.origin import Origin
 from fkeras.saving.legacy.tensorflow import nodes, table
@@ -61,21 +63,33 @@ class _Reader:
         name = policy.get("name") if isinstance(policy, Mapping) else None
         narrow = isinstance(name, str) and name.removeprefix("mixed_") in _NARROW
         builder = Builder(safe, word, self.origin, self.sizes, narrow)
-        if word in self.custom_objects:
-            given = self.custom_objects[word]
-            value = Given(builder, given, self.extra).result(arguments, options)
-        elif function is None:
-            raise self.origin.error(
-                f"TensorFlow's function {word!r:.80} is not one that is known here. Give a function "
-                f"that computes the same: custom_objects={{{word!r:.80}: lambda x, ...: ...}}, with "
-                "TensorFlow's names of the arguments.",
-                layer,
-            )
-        else:
-            value = table.call(builder, function, arguments, options)
+        try:
+            value = self._result(builder, function, arguments, options)
+        except FileError:
+            raise
+        except Exception as error:
+            raise builder.refuse(
+                f"cannot be made of its arguments: {reason(error)} Correct the arguments, "
+                + builder.instead
+            ) from error
         self._name(builder, safe, value)
         self.graph.values[safe, index] = value
         self.made.setdefault(layer, {})[index] = builder.items
+
+    def _result(
+        self, builder: Builder, function: str | None, arguments: list, options: Mapping[str, Any]
+    ) -> Any:
+        word = builder.function
+        if word in self.custom_objects:
+            given = self.custom_objects[word]
+            return Given(builder, given, self.extra).result(arguments, options)
+        if function is None:
+            raise builder.refuse(
+                "it is not one that is known here. Give a function that computes the same: "
+                f"custom_objects={{{word!r:.80}: lambda x: ...}}, with TensorFlow's names of the "
+                "arguments."
+            )
+        return table.call(builder, function, arguments, options)
 
     def _call(
         self, item: Mapping, config: Mapping, layer: str, raw: Any

@@ -185,7 +185,7 @@ def read(config: Mapping, tensors: list[Any], origin: Origin, layer: str) -> tup
     if op not in OPERATIONS:
         raise origin.error(
             f"TensorFlow's operation {op!r:.60} is not one that is known here. Give a function of "
-            f"its tensors that computes the same: custom_objects={{{op!r:.60}: lambda x, ...: ...}}, "
+            f"its tensors that computes the same: custom_objects={{{op!r:.60}: lambda x: ...}}, "
             "or build the model in tf.keras 2.4 or later and save it again.",
             layer,
         )
@@ -243,7 +243,8 @@ def _attribute(value: Any, origin: Origin, layer: str) -> Any:
     kind, held = next(iter(value.items()), ("none", None))
     if kind == "list":
         parts = check(held, dict, "a list", **where)
-        return [_attribute({k: v}, origin, layer) for k, vs in parts.items() for v in vs]
+        pairs = [(k, v) for k, vs in parts.items() for v in check(vs, list, "a list", **where)]
+        return [_attribute({k: v}, origin, layer) for k, v in pairs]
     try:
         if kind == "i":
             return int(held)

@@ -217,7 +217,7 @@ def standardized(b: Builder, image: Any) -> Any:
     for n in b.wholes(list(b.dims(image)[-3:]), "the sizes of the images"):
         count *= n
     deviation = b("Std", image, axis=axes, keepdims=True)
-    lower = float(np.float32(1.0) / np.sqrt(np.float32(count)))
+    lower = float(np.float32(1.0) / np.sqrt(np.float32(max(count, 1))))
     centered = b("Subtract", image, b("Mean", image, axis=axes, keepdims=True))
     return b("TrueDivide", centered, b("Maximum", deviation, lower))
 
@@ -231,6 +231,11 @@ def _window(b: Builder, value: Any, rank: int, what: str) -> list[int]:
     if len(found) != rank:
         raise b.refuse(f"expected {rank} numbers as {what}, received {found!r:.60}.")
     return found
+
+
+def _short(sizes: list[int]) -> int | list[int]:
+    """One number where all are the same; Keras 3 reads its pooling from a file only so."""
+    return sizes[0] if len(set(sizes)) == 1 else sizes
 
 
 def _options(b: Builder, padding: Any, data_format: Any) -> dict[str, Any]:
@@ -250,8 +255,8 @@ def _pool(kind: str, rank: int | None) -> Any:
         """The greatest element or the mean of each window."""
         axes = len(b.dims(x)) - 2 if rank is None else rank
         options = _options(b, padding, data_format)
-        size = _window(b, ksize, axes, "ksize")
-        step = _window(b, strides, axes, "strides")
+        size = _short(_window(b, ksize, axes, "ksize"))
+        step = _short(_window(b, strides, axes, "strides"))
         return b(kind, x, pool_size=size, strides=step, **options)
 
     return pool

@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from fkeras.saving.legacy.tensorflow.builder import Builder
+from fkeras.saving.legacy.tensorflow.builder import MOST, Builder
 from fkeras.saving.legacy.tensorflow.folding import has_tensor, is_size, to_array
 
 
@@ -172,7 +172,13 @@ def unstack(b: Builder, x: Any, num: Any = None, axis: Any = 0) -> Any:
     if not has_tensor(x):
         return b("Unstack", x, num=None, axis=axis)
     count = b.whole(num if num is not None else b.dims(x)[axis], "the number of slices")
+    _countable(b, count)
     return b("Unstack", x, num=count, axis=axis, outputs=count)
+
+
+def _countable(b: Builder, count: int) -> None:
+    if not 0 < count < 10_000:
+        raise b.refuse(f"expected 1 to 9999 parts, received {count}. The file is damaged.")
 
 
 def split(b: Builder, x: Any, num_or_size_splits: Any, axis: Any = 0, num: Any = None) -> Any:
@@ -180,6 +186,7 @@ def split(b: Builder, x: Any, num_or_size_splits: Any, axis: Any = 0, num: Any =
     axis = b.whole(axis, "an axis")
     if not isinstance(num_or_size_splits, list | np.ndarray):
         count = b.whole(num_or_size_splits, "the number of parts")
+        _countable(b, count)
         return b("Split", x, indices_or_sections=count, axis=axis, outputs=count)
     sizes = b.wholes(num_or_size_splits, "the sizes of the parts")
     if -1 in sizes:
@@ -204,6 +211,8 @@ def repeat(b: Builder, x: Any, repeats: Any, axis: Any = None) -> Any:
     counts = b.wholes(repeats, "repeats")
     if len(counts) == 1:
         return b("Repeat", x, repeats=counts[0], axis=b.axes(axis))
+    if sum(counts) > MOST:
+        raise b.refuse(f"repeats elements {sum(counts)} times, expected {MOST} times at most.")
     return b("Take", x, np.repeat(np.arange(len(counts)), counts), axis=b.whole(axis, "an axis"))
 
 
@@ -323,7 +332,7 @@ def sequence_mask(b: Builder, lengths: Any, maxlen: Any = None, dtype: Any = "bo
     """Whether a place comes before a length."""
     if maxlen is None:
         raise b.refuse("expected maxlen, received none. Give it, so that the shape is known.")
-    places = np.arange(b.whole(maxlen, "maxlen"))
+    places = b("Arange", b.whole(maxlen, "maxlen"))
     mask = b("Greater", b("ExpandDims", lengths, axis=-1), places)
     return mask if dtype == "bool" else cast(b, mask, dtype)
 
