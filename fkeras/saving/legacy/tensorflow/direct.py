@@ -14,6 +14,7 @@ ROWS = (
     ("x y", "Add", "add"),
     ("x y", "Subtract", "subtract"),
     ("x y", "Multiply", "multiply"),
+    ("scalar x", "Multiply", "scalar_mul"),
     ("x y", "TrueDivide", "divide truediv realdiv"),
     ("x y", "DivideNoNan", "divide_no_nan div_no_nan"),
     ("x y", "Mod", "floormod mod"),

@@ -137,6 +137,12 @@ def norm(
     )
 
 
+def normalized(b: Builder, x: Any, ord: Any = "euclidean", axis: Any = None) -> list:
+    """The vectors over their norms, and the norms."""
+    length = norm(b, x, ord, axis, True)
+    return [b("TrueDivide", x, length), length]
+
+
 def l2_loss(b: Builder, t: Any) -> Any:
     """Half of the sum of squares."""
     return b("TrueDivide", b("Sum", b("Square", t)), 2)
@@ -167,26 +173,27 @@ def _as_kind(b: Builder, x: Any, dtype: Any) -> Any:
 def cumsum(
     b: Builder, x: Any, axis: Any = 0, exclusive: bool = False, reverse: bool = False
 ) -> Any:
-    """The sums of all elements so far along an axis."""
-    if exclusive:
-        raise b.refuse("exclusive=True is not known here. Subtract the elements, " + b.instead)
-    return _cumulated(b, "Cumsum", x, axis, reverse)
+    """The sums of all elements so far along an axis, with the element or without it."""
+    return _cumulated(b, "Cumsum", x, axis, reverse, 0 if exclusive else None)
 
 
 def cumprod(
     b: Builder, x: Any, axis: Any = 0, exclusive: bool = False, reverse: bool = False
 ) -> Any:
-    """The products of all elements so far along an axis."""
-    if exclusive:
-        raise b.refuse("exclusive=True is not known here. Divide by the elements, " + b.instead)
-    return _cumulated(b, "Cumprod", x, axis, reverse)
+    """The products of all elements so far along an axis, with the element or without it."""
+    return _cumulated(b, "Cumprod", x, axis, reverse, 1 if exclusive else None)
 
 
-def _cumulated(b: Builder, kind: str, x: Any, axis: Any, reverse: bool) -> Any:
+def _cumulated(b: Builder, kind: str, x: Any, axis: Any, reverse: bool, first: int | None) -> Any:
     axis = b.whole(axis, "an axis")
-    if not reverse:
-        return b(kind, x, axis=axis)
-    return b("Flip", b(kind, b("Flip", x, axis=axis), axis=axis), axis=axis)
+    y = b("Flip", x, axis=axis) if reverse else x
+    if first is not None:
+        place = range(len(b.dims(x)))[axis]
+        y = b("GetItem", y, [slice(None)] * place + [slice(None, -1)])
+        pairs = [[int(i == place), 0] for i in range(len(b.dims(x)))]
+        y = b("Pad", y, pad_width=pairs, mode="constant", constant_values=first)
+    y = b(kind, y, axis=axis)
+    return b("Flip", y, axis=axis) if reverse else y
 
 
 def top_k(b: Builder, x: Any, k: Any = 1, sorted: bool = True) -> Any:
@@ -325,6 +332,7 @@ ROWS: Mapping[str, tuple[str, Any]] = types.MappingProxyType(
         "l2_normalize": ("x axis? epsilon?", l2_normalize),
         "reduce_euclidean_norm": ("input_tensor axis? keepdims?", euclidean_norm),
         "norm": ("tensor ord? axis? keepdims?", norm),
+        "normalize": ("tensor ord? axis?", normalized),
         "l2_loss": ("t", l2_loss),
         "count_nonzero": ("input axis? keepdims? dtype?", count_nonzero),
         "argmax": ("input axis? output_type?", argmax),

@@ -128,6 +128,8 @@ class _Reader:
                 return self.graph.value(value, layer)
             return [self._option(v, layer) for v in value]
         if isinstance(value, Mapping):
+            if value.get("class_name") == "TensorShape":
+                return value.get("items")
             return {k: self._option(v, layer) for k, v in value.items()}
         return value
 

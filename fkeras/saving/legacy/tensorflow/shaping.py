@@ -9,12 +9,12 @@ from typing import Any
 import numpy as np
 
 from fkeras.saving.legacy.tensorflow.builder import MOST, Builder
-from fkeras.saving.legacy.tensorflow.folding import has_tensor, is_size, to_array
+from fkeras.saving.legacy.tensorflow.folding import has_tensor, is_size, is_tensor, to_array
 
 
 def same(b: Builder, x: Any) -> Any:
-    """x itself."""
-    return x
+    """x itself, without its mask, as each function of TensorFlow loses it."""
+    return b("Copy", x) if is_tensor(x) else x
 
 
 def cast(b: Builder, x: Any, dtype: Any) -> Any:
@@ -24,12 +24,12 @@ def cast(b: Builder, x: Any, dtype: Any) -> Any:
 
 def convert(b: Builder, x: Any, dtype: Any = None) -> Any:
     """x itself, or in another dtype."""
-    return x if dtype is None else cast(b, x, dtype)
+    return same(b, x) if dtype is None else cast(b, x, dtype)
 
 
 def checked(b: Builder, x: Any, shape: Any = None) -> Any:
     """x itself, whose shape was checked."""
-    return x
+    return same(b, x)
 
 
 # -- sizes ----------------------------------------------------------------------------------------
@@ -130,7 +130,7 @@ def squeeze(b: Builder, x: Any, axis: Any = None) -> Any:
     if axis is None:
         axis = [i for i, n in enumerate(b.dims(x)) if not is_size(n) and n == 1]
         if not axis:
-            return x
+            return same(b, x)
     return b("Squeeze", x, axis=axis)
 
 
@@ -155,7 +155,7 @@ def concat(b: Builder, values: Any, axis: Any) -> Any:
     """Tensors one behind the other along an axis."""
     values = values if isinstance(values, list) else [values]
     axis = b.whole(axis, "an axis")
-    return values[0] if len(values) == 1 else b("Concatenate", values, axis=axis)
+    return same(b, values[0]) if len(values) == 1 else b("Concatenate", values, axis=axis)
 
 
 def stack(b: Builder, values: Any, axis: Any = 0) -> Any:
@@ -193,7 +193,7 @@ def split(b: Builder, x: Any, num_or_size_splits: Any, axis: Any = 0, num: Any =
         whole = b.whole(b.dims(x)[axis], "the size of the axis")
         sizes[sizes.index(-1)] = whole - sum(sizes) - 1
     if len(sizes) == 1:
-        return [x]
+        return [same(b, x)]
     ends = [sum(sizes[: i + 1]) for i in range(len(sizes) - 1)]
     return b("Split", x, indices_or_sections=ends, axis=axis, outputs=len(sizes))
 
@@ -242,12 +242,17 @@ def where(b: Builder, condition: Any, x: Any = None, y: Any = None) -> Any:
 
 def zeros_like(b: Builder, x: Any, dtype: Any = None) -> Any:
     """Zeros in the shape of x."""
-    return convert(b, b("ZerosLike", x), dtype)
+    return _like(b, "ZerosLike", x, dtype)
 
 
 def ones_like(b: Builder, x: Any, dtype: Any = None) -> Any:
     """Ones in the shape of x."""
-    return convert(b, b("OnesLike", x), dtype)
+    return _like(b, "OnesLike", x, dtype)
+
+
+def _like(b: Builder, kind: str, x: Any, dtype: Any) -> Any:
+    y = b(kind, x)
+    return y if dtype is None else cast(b, y, dtype)
 
 
 def zeros(b: Builder, shape: Any, dtype: Any = "float32") -> Any:
