@@ -321,6 +321,10 @@ MODELS = {
     "more_images": (
         "rgb",
         lambda rgb: [
+            tf.image.resize(rgb, [3, 3], antialias=True),
+            tf.image.resize(rgb, [3, 6], method="bicubic", antialias=True),
+            tf.image.resize(rgb, [3, 6], method="lanczos3"),
+            tf.image.resize(tf.cast(rgb * 9, "int32"), [3, 2]),
             tf.image.flip_left_right(rgb),
             tf.image.flip_up_down(rgb),
             tf.image.rgb_to_grayscale(rgb),

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any
 
 from fkeras.saving.legacy.origin import Origin
@@ -33,6 +33,8 @@ class Graph:
         self.first: dict[str, int] = {}
         #: what functions of TensorFlow compute, by layer and call: tensors, lists, constants
         self.values: dict[tuple[str, int], Any] = {}
+        #: makes a tensor of such a constant, for a layer
+        self.constant: Callable[[Any, str | None], dict[str, Any]] | None = None
 
     def meet(self, nodes: Any) -> None:
         """Notes which calls `nodes` refer to, so that `reference` knows from where they count.
@@ -52,12 +54,8 @@ class Graph:
             FileError: where there is no such layer or call.
         """
         found = self.value(entry, layer)
-        if isinstance(found, Mapping):
-            return found
-        raise self.origin.error(
-            f"expected a tensor of the layer {entry[0]!r:.80}, received a size or a constant, which a "
-            "function of TensorFlow computed. Save the model without it.",
-            layer,
+        return (
+            found if isinstance(found, dict) or not self.constant else self.constant(found, layer)
         )
 
     def value(self, entry: Sequence[Any], layer: str | None) -> Any:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import math
+import types
 from collections.abc import Mapping
 from typing import Any
 
@@ -27,6 +28,8 @@ _NUMPY = "keras.src.ops.numpy"
 #: operations of two arguments that do not go element by element, and of three that do
 _PRODUCTS = ("Matmul", "Dot", "Inner", "Outer", "Kron", "Vdot")
 _BROADCAST = ("Where", "Arctan2")
+#: the dtypes of tensors that constants take, by the kind of the constant's own dtype
+_TAKES = types.MappingProxyType({"i": ("float", "bfloat", "int", "uint"), "f": ("float", "bfloat")})
 #: the most elements of a constant that is made of sizes
 MOST = 1 << 22
 
@@ -68,7 +71,7 @@ class Builder:
             return self._constant(class_name, values)
         config, called, kwargs = {}, [], {}
         if class_name in _BROADCAST or (names == ("x1", "x2") and class_name not in _PRODUCTS):
-            args = self._of_one_rank(args)
+            args = self._of_one_kind(args, class_name == "Where")
             values |= dict(zip(names, args, strict=False))
         if form is None:
             called = [values["x"], [_entry(self, e) for e in values["key"]]]
@@ -234,15 +237,23 @@ class Builder:
                 "it in a layer of its own."
             )
 
-    def _of_one_rank(self, args: tuple) -> tuple:
-        """Arrays with as many axes as the tensors that they meet, for JAX's strict mode."""
+    def _of_one_kind(self, args: tuple, conditional: bool) -> tuple:
+        """Arrays with the rank and the dtype of the tensors that they meet, as TensorFlow has it."""
         if all(is_tensor(v) or to_array(v).ndim == 0 for v in args):
             return args
         rank = max(len(self.dims(v)) for v in args)
-        return tuple(
-            v if is_tensor(v) or not (a := to_array(v)).ndim else a[(None,) * (rank - a.ndim)]
-            for v in args
-        )
+        partner = next((v for v in args[conditional:] if is_tensor(v)), None)
+        dtype = None if partner is None else self.dtype(partner)
+
+        def fitted(value: Any) -> Any:
+            if is_tensor(value) or to_array(value).ndim == 0:
+                return value
+            array = to_array(value)
+            if dtype and array.dtype.kind in "if" and dtype.startswith(_TAKES[array.dtype.kind]):
+                array = array.astype(dtype)
+            return array[(None,) * (rank - array.ndim)]
+
+        return tuple(fitted(v) for v in args)
 
     def _argument(self, value: Any, others: tuple) -> Any:
         """A value as an argument of a call."""

@@ -67,22 +67,22 @@ def squared_difference(b: Builder, x: Any, y: Any) -> Any:
 
 def multiply_no_nan(b: Builder, x: Any, y: Any) -> Any:
     """x * y, and 0 where y is 0."""
-    return b("Where", b("Equal", y, 0), 0.0, b("Multiply", x, y))
+    return b("Where", b("Equal", y, 0), 0, b("Multiply", x, y))
 
 
 def xlogy(b: Builder, x: Any, y: Any) -> Any:
     """x * log(y), and 0 where x is 0."""
-    return b("Where", b("Equal", x, 0), 0.0, b("Multiply", x, b("Log", y)))
+    return b("Where", b("Equal", x, 0), 0, b("Multiply", x, b("Log", y)))
 
 
 def xlog1py(b: Builder, x: Any, y: Any) -> Any:
     """x * log(1 + y), and 0 where x is 0."""
-    return b("Where", b("Equal", x, 0), 0.0, b("Multiply", x, b("Log1p", y)))
+    return b("Where", b("Equal", x, 0), 0, b("Multiply", x, b("Log1p", y)))
 
 
 def xdivy(b: Builder, x: Any, y: Any) -> Any:
     """x / y, and 0 where x is 0."""
-    return b("Where", b("Equal", x, 0), 0.0, b("TrueDivide", x, y))
+    return b("Where", b("Equal", x, 0), 0, b("TrueDivide", x, y))
 
 
 def add_n(b: Builder, inputs: Any) -> Any:

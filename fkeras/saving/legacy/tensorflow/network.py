@@ -45,6 +45,7 @@ class _Reader:
     ordinary: Callable[[str, Any], dict[str, Any]]
     sizes: Sizes
     names: set[str]
+    loose: list[dict[str, Any]] = dataclasses.field(default_factory=list)
     made: dict[str, dict[int, list[dict[str, Any]]]] = dataclasses.field(default_factory=dict)
 
     def read(self, layer: str, index: int, raw: Any) -> None:
@@ -75,6 +76,19 @@ class _Reader:
         self._name(builder, safe, value)
         self.graph.values[safe, index] = value
         self.made.setdefault(layer, {})[index] = builder.items
+
+    def constant(self, value: Any, layer: str | None) -> dict[str, Any]:
+        """A tensor of an array that no batch has, for a layer that takes it: added to a zero."""
+        name = safe_name(f"{layer or 'output'}_constant")
+        builder = Builder(name, "constant", self.origin, self.sizes)
+        source, dims = next(self.sizes.inputs(), (None, ()))
+        if source is None:
+            raise builder.refuse("expected an input in the network, received none.")
+        zero = builder("ZerosLike", builder("GetItem", source, [0] * len(dims)))
+        tensor = builder("Add", builder("Cast", zero, dtype=builder.dtype(value)), value)
+        self._name(builder, name, tensor)
+        self.loose.extend(builder.items)
+        return tensor
 
     def _result(
         self, builder: Builder, function: str | None, arguments: list, options: Mapping[str, Any]
@@ -198,9 +212,10 @@ def operations(
     for name, item in items.items():
         if item["class_name"] == "InputLayer":
             sizes.calls[safe_name(name), 0] = (item, {"args": [], "kwargs": {}})
+    graph.constant = reader.constant
     for layer, index in _in_order(graph, items, calls):
         reader.read(layer, index, calls[layer][index])
-    joined = []
+    joined = reader.loose  # grows with the outputs that are constants
     for name, item in items.items():
         made = [part for _, parts in sorted(reader.made.get(name, {}).items()) for part in parts]
         if is_function(item, custom_objects):

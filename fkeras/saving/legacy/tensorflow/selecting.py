@@ -173,18 +173,21 @@ def resize(
     antialias: bool = False,
 ) -> Any:
     """Images of another size."""
-    if preserve_aspect_ratio or method not in ("bilinear", "nearest"):
+    # TensorFlow looks up the weights of its cubic method in a rounded table, where it does not smooth
+    known = ("bilinear", "nearest", "lanczos3", "lanczos5", *(["bicubic"] if antialias else []))
+    if preserve_aspect_ratio or method not in known:
         raise b.refuse(
-            "expected the method 'bilinear' or 'nearest' without preserve_aspect_ratio, received "
+            f"expected the method {', '.join(known)} without preserve_aspect_ratio, received "
             f"{method!r:.40}. Use keras.layers.Resizing, " + b.instead
         )
-    if antialias and method == "bilinear":
-        raise b.refuse("antialias=True is not known here. Leave it out, " + b.instead)
+    if method != "nearest" and not b.dtype(images).startswith(("float", "bfloat")):
+        images = b("Cast", images, dtype="float32")
     return b(
         "Resize",
         images,
         size=b.wholes(size, "the size"),
         interpolation=method,
+        antialias=bool(antialias) and method != "nearest",
         data_format="channels_last",
     )
 

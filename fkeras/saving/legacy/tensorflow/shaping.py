@@ -292,15 +292,14 @@ def broadcast_to(b: Builder, x: Any, shape: Any) -> Any:
 
 def _spread(b: Builder, x: Any, sizes: list[Any]) -> Any:
     """x broadcast to sizes of which the first is the batch's: added to zeros of a tensor's batch."""
-    source = b.sizes.batch_source()
-    if source is None or sizes[0] != source[0] or any(map(is_size, sizes[1:])):
+    source = next((t for t, dims in b.sizes.inputs() if dims and dims[0] == sizes[0]), None)
+    if source is None or any(map(is_size, sizes[1:])):
         raise b.refuse(
             f"makes a tensor of sizes {_shown(sizes)}, of which only the first, if it is the batch's, "
             "may be known only when the model runs. Give keras.Input the other sizes, " + b.instead
         )
-    _, tensor = source
-    first = [slice(None)] + [0] * (len(b.dims(tensor)) - 1)
-    column = b("ZerosLike", b("GetItem", tensor, first))
+    first = [slice(None)] + [0] * (len(b.dims(source)) - 1)
+    column = b("ZerosLike", b("GetItem", source, first))
     zero = b("Reshape", column, newshape=[-1] + [1] * (len(sizes) - 1))
     dtype = b.dtype(x)
     zero = zero if b.dtype(zero) == dtype else b("Cast", zero, dtype=dtype)

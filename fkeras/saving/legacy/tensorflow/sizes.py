@@ -59,16 +59,13 @@ class Sizes:
         for history in [h for h in self._found if h[0] == old]:
             self._found[new, history[1], history[2]] = self._found.pop(history)
 
-    def batch_source(self) -> tuple[Any, Mapping] | None:
-        """The unknown size of a batch and an input that has it; None where there is no such input."""
-        for (name, index), (item, _) in self.calls.items():
+    def inputs(self) -> Iterator[tuple[Mapping, Dims]]:
+        """The tensors and dims of the network's inputs."""
+        for (name, index), (item, _) in list(self.calls.items()):
             if item["class_name"] == "InputLayer":
                 config = {"shape": None, "dtype": "float32", "keras_history": [name, index, 0]}
                 tensor = {"class_name": "__keras_tensor__", "config": config}
-                dims = self.of(tensor)[0]
-                if dims and is_size(dims[0]):
-                    return dims[0], tensor
-        return None
+                yield tensor, self.of(tensor)[0]
 
     def _missing(self, history: History) -> list[History]:
         _, node = self.calls[history[:2]]
