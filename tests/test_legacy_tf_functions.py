@@ -1,6 +1,7 @@
 """Functions of TensorFlow in the graphs of tf.keras 2: their operations compute the same numbers."""
 
 import functools
+import gzip
 import json
 import pathlib
 
@@ -19,7 +20,7 @@ _LOST = ("einsum",)
 @functools.lru_cache(maxsize=2)
 def reference(version):
     """What tools/tf211_reference.py wrote."""
-    return json.loads((_DATA / f"{version}.json").read_text())
+    return json.loads(gzip.decompress((_DATA / f"{version}.json.gz").read_bytes()))
 
 
 ROWS = [(v, name) for v in ("tf211", "tf210") for name in reference(v)["rows"]]

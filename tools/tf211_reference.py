@@ -1,21 +1,23 @@
-"""Writes tests/data/tf211.json: models of tf.keras with functions of TensorFlow in their graphs.
+"""Writes tests/data/tf211.json.gz: models of tf.keras with functions of TensorFlow in their graphs.
 
 Run it where TensorFlow 2.11 runs, not here: Python 3.10 with `pip install tensorflow==2.11.0`, then
-`python tools/tf211_reference.py tests/data/tf211.json`. Where TensorFlow 2.1 runs (Python 3.7 with
+`python tools/tf211_reference.py tests/data/tf211.json.gz`. Where TensorFlow 2.1 runs (Python 3.7 with
 `pip install tensorflow==2.1.0 "h5py<3" "protobuf<3.21" "numpy<1.20"`),
-`python tools/tf211_reference.py tests/data/tf210.json` writes the same models as far as that version
+`python tools/tf211_reference.py tests/data/tf210.json.gz` writes the same models as far as that version
 saves them, as `TensorFlowOpLayer`.
 
 For each model the JSON holds the `model_config` as `model.save` writes it, its weights by layer, and
 the outputs on the inputs that stand there once, by shape and dtype.
 """
 
+import gzip
 import json
 import sys
 
 import numpy as np
 import tensorflow as tf
 from tf_function_models import EARLY, MODELS
+from tf_function_shapes import SHAPES
 
 LATER = int(tf.__version__.split(".")[1]) >= 4
 
@@ -32,7 +34,7 @@ def inputs(kind):
     if kind == "i":
         return rng.randint(-7, 8, shape[kind]).astype("int32")
     values = np.round(rng.uniform(-2, 2, shape[kind]), 2).astype("float32")
-    return np.abs(values) / 2.5 + np.float32(0.1) if kind == "p" else values
+    return np.round(np.abs(values) / 2.5 + 0.1, 2).astype("float32") if kind == "p" else values
 
 
 def nested():
@@ -96,7 +98,7 @@ def short(config):
                 node["input"] = ["" for _ in node["input"]]
                 node["attr"] = {
                     k: v
-                    for k, v in node["attr"].items()
+                    for k, v in node.get("attr", {}).items()
                     if not ("type" in v and k[0] == "T") and v != {"i": "0"} and k != "Index"
                 }
         elif layer["class_name"] in ("Functional", "Model"):
@@ -121,7 +123,7 @@ def record(model, values):
 
 def main(path):
     rows, arrays = {}, {}
-    for name, (words, function) in MODELS.items():
+    for name, (words, function) in {**MODELS, **SHAPES}.items():
         if not LATER and name not in EARLY:
             continue
         tf.keras.backend.clear_session()
@@ -150,9 +152,9 @@ def main(path):
     rows["masked"] = {"inputs": ["ids"], **record(masked(), [inputs("ids")])}
     arrays.setdefault("ids", packed(inputs("ids")))
     data = {"tensorflow": tf.__version__, "keras": tf.keras.__version__}
-    with open(path, "w") as file:
-        json.dump({**data, "arrays": arrays, "rows": rows}, file, separators=(",", ":"))
-        file.write("\n")
+    text = json.dumps({**data, "arrays": arrays, "rows": rows}, separators=(",", ":"))
+    with open(path, "wb") as file, gzip.GzipFile("", "wb", 9, file, 0) as packed_file:
+        packed_file.write(text.encode())
 
 
 if __name__ == "__main__":

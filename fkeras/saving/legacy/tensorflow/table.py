@@ -11,7 +11,7 @@ from fkeras.saving.legacy.tensorflow import direct, elementwise, selecting, shap
 from fkeras.saving.legacy.tensorflow.builder import Builder
 
 #: where TensorFlow has functions of numbers; `image`, `strings` and others stand for themselves
-_PLACES = ("", "math.", "nn.", "linalg.", "__operators__.")
+_PLACES = ("", "math.", "nn.", "linalg.", "dtypes.", "__operators__.")
 
 
 @dataclasses.dataclass(frozen=True)
