@@ -20,6 +20,7 @@ from fkeras.saving.legacy.functions import keras2_hard_sigmoid
 from fkeras.saving.legacy.graphs import Graph, is_network, safe_name
 from fkeras.saving.legacy.lambdas import lambda_layer
 from fkeras.saving.legacy.origin import Origin
+from fkeras.saving.legacy.tensorflow import is_function, operations
 from fkeras.saving.strict_json import check, field
 
 _OLD_CLASSES = types.MappingProxyType(
@@ -258,7 +259,12 @@ class Converter:
         twice = next((n for i, n in enumerate(names) if n in names[:i]), None) if names else None
         if twice is not None or len({safe_name(n) for n in names}) < len(names):
             raise origin.error(f"two layers of one name, {twice or names!r:.80}. It is damaged.")
-        made = [self.layer(i, (*path, safe_name(n))) for i, n in zip(items, names, strict=True)]
+        made = [
+            {**i, "config": field(i, "config", dict, **origin.place(n))}
+            if origin.major == 2 and is_function(i, self.custom_objects)
+            else self.layer(i, (*path, safe_name(n)))
+            for i, n in zip(items, names, strict=True)
+        ]
         self._remember(path, made)
         result = {
             "name": safe_name(name) if name else config.get("name"),
@@ -285,15 +291,14 @@ class Converter:
         }
         graph = Graph(counts, frozenset(n for n in names if is_network(kinds[n])), origin)
         graph.meet([all_nodes, list(ends.values())])
-        joined = []
-        for item, one, layer, nodes in zip(items, made, names, all_nodes, strict=True):
-            constants = (
-                item["config"].get("num_constants") if isinstance(item["config"], dict) else 0
-            )
-            calls = [graph.node(n, kinds[layer], layer, constants or 0) for n in nodes]
-            calls = [] if kinds[layer] == "InputLayer" else calls
-            joined.append({**one, "name": safe_name(layer), "inbound_nodes": calls})
-        result["layers"] = joined
+        constants = {n: _constants(i) for n, i in zip(names, items, strict=True)}
+
+        def call(layer: str, node: Any) -> dict[str, Any]:
+            return graph.node(node, kinds[layer], layer, constants[layer])
+
+        by_name = dict(zip(names, made, strict=True))
+        calls = dict(zip(names, all_nodes, strict=True))
+        result["layers"] = operations(graph, by_name, calls, self.custom_objects, self.extra, call)
         result["input_layers"] = graph.ends(ends["input_layers"], "inputs")
         result["output_layers"] = graph.ends(ends["output_layers"], "outputs")
         return _item("Functional", result)
@@ -328,6 +333,11 @@ def _name_of(item: Any) -> str | None:
     config = item.get("config")
     name = item.get("name") or (config.get("name") if isinstance(config, Mapping) else None)
     return name if isinstance(name, str) else None
+
+
+def _constants(item: Mapping) -> int:
+    config = item["config"]
+    return (config.get("num_constants") or 0) if isinstance(config, dict) else 0
 
 
 def _own_name(item: Any, origin: Origin) -> str:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any
 
 from fkeras.saving.legacy.origin import Origin
@@ -31,6 +31,10 @@ class Graph:
         self.networks = networks
         self.origin = origin
         self.first: dict[str, int] = {}
+        #: what functions of TensorFlow compute, by layer and call: tensors, lists, constants
+        self.values: dict[tuple[str, int], Any] = {}
+        #: makes a tensor of such a constant, for a layer
+        self.constant: Callable[[Any, str | None], dict[str, Any]] | None = None
 
     def meet(self, nodes: Any) -> None:
         """Notes which calls `nodes` refer to, so that `reference` knows from where they count.
@@ -49,8 +53,26 @@ class Graph:
         Raises:
             FileError: where there is no such layer or call.
         """
-        coordinates = self.coordinates(entry, layer)
-        config = {"shape": None, "dtype": "float32", "keras_history": coordinates}
+        found = self.value(entry, layer)
+        return (
+            found if isinstance(found, dict) or not self.constant else self.constant(found, layer)
+        )
+
+    def value(self, entry: Sequence[Any], layer: str | None) -> Any:
+        """As `reference`; also a constant, where a function of TensorFlow makes one."""
+        name, index, tensor = self.coordinates(entry, layer)
+        made = self.values.get((name, index))
+        if isinstance(made, list):
+            if tensor >= len(made):
+                raise self.origin.error(
+                    f"takes tensor {tensor} of {name!r:.80}, which makes {len(made)}. The file is "
+                    "damaged.",
+                    layer,
+                )
+            return made[tensor]
+        if made is not None:
+            return made
+        config = {"shape": None, "dtype": "float32", "keras_history": [name, index, tensor]}
         return {"class_name": "__keras_tensor__", "config": config}
 
     def coordinates(self, entry: Sequence[Any], layer: str | None) -> list[Any]:
@@ -155,7 +177,7 @@ class Graph:
             return {str(k): self.ends(v, what) for k, v in value.items()}
         check(value, list, what, **where)
         if _is_tensor(value):
-            return self.coordinates(value, None)
+            return self.reference(value, None)["config"]["keras_history"]
         if not value:
             raise self.origin.error(f"a model without {what}. The file is damaged.")
         found = [self.ends(v, what) for v in value]

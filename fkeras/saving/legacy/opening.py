@@ -45,7 +45,7 @@ def load(
         store: the file.
         file: its path, for messages.
         custom_objects: the user's own classes and functions by name; the functions of `Lambda`
-            layers also by the layer's name.
+            layers also by the layer's name, those of TensorFlow's functions by TensorFlow's name.
         limits: the greatest sizes.
 
     Raises:

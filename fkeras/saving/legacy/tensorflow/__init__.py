@@ -1,0 +1,5 @@
+"""Functions of TensorFlow in the graphs of tf.keras 2, as operations of Keras 3."""
+
+from fkeras.saving.legacy.tensorflow.network import is_function, operations
+
+__all__ = ("is_function", "operations")

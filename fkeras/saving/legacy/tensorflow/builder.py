@@ -1,0 +1,307 @@
+"""Operation nodes in Keras 3's form, made for one call of a function of TensorFlow."""
+
+from __future__ import annotations
+
+import dataclasses
+import math
+import types
+from collections.abc import Mapping
+from typing import Any
+
+import numpy as np
+
+from fkeras.engine.operation import node_form
+from fkeras.engine.spec import canonical_dtype
+from fkeras.saving.errors import FileError
+from fkeras.saving.legacy.origin import Origin
+from fkeras.saving.legacy.tensorflow.folding import (
+    fold,
+    folds,
+    has_tensor,
+    is_size,
+    is_tensor,
+    to_array,
+)
+from fkeras.saving.legacy.tensorflow.sizes import Dims, Sizes
+
+_NUMPY = "keras.src.ops.numpy"
+#: operations of two arguments that do not go element by element, and of three that do
+_PRODUCTS = ("Matmul", "Dot", "Inner", "Outer", "Kron", "Vdot")
+_BROADCAST = ("Where", "Arctan2")
+#: the dtypes of tensors that constants take, by the kind of the constant's own dtype
+_TAKES = types.MappingProxyType({"i": ("float", "bfloat", "int", "uint"), "f": ("float", "bfloat")})
+#: the most elements of a constant that is made of sizes
+MOST = 1 << 22
+
+
+@dataclasses.dataclass
+class Builder:
+    """Makes the operations of one call; where all its arguments are constants, their result.
+
+    Attributes:
+        layer: the name of the layer in the file.
+        function: the name of TensorFlow's function.
+        origin: who wrote the file.
+        sizes: the shapes of tensors.
+        narrow: whether the layer computes in fewer bits than float32, so that constants must take
+            the dtype of what they meet.
+        items: the operations made so far.
+    """
+
+    layer: str
+    function: str
+    origin: Origin
+    sizes: Sizes
+    narrow: bool = False
+    items: list[dict[str, Any]] = dataclasses.field(default_factory=list)
+
+    def __call__(self, class_name: str, *args: Any, outputs: int | None = None, **options: Any):
+        """The result of an operation: a tensor, a list of `outputs` tensors, or a constant.
+
+        Args:
+            class_name: Keras's class of the operation.
+            *args: its arguments, tensors and constants.
+            outputs: how many results it has, where it returns a list.
+            **options: its arguments by name.
+        """
+        form = node_form(class_name=class_name)
+        names = ("x", "key") if form is None else form.parameters
+        values = {**dict(zip(names, args, strict=False)), **options}
+        if not any(has_tensor(v) for v in [*args, *options.values()]):
+            return self._constant(class_name, values)
+        config, called, kwargs = {}, [], {}
+        if class_name in _BROADCAST or (names == ("x1", "x2") and class_name not in _PRODUCTS):
+            args = self._of_one_kind(args, class_name == "Where")
+            values |= dict(zip(names, args, strict=False))
+        if form is None:
+            called = [values["x"], [_entry(self, e) for e in values["key"]]]
+        elif form.variadic:
+            limit = names.index(form.variadic)
+            fixed = dict(zip(names[:limit], args, strict=False))
+            config = {k: self.plain(v) for k, v in fixed.items() if k in form.fixed}
+            first = [v for k, v in fixed.items() if k not in form.fixed]
+            called = [self._argument(v, args) for v in [*first, *args[limit:]]]
+        else:
+            called = [
+                self._argument(values[n], args) for n in names[: len(args)] if n not in form.fixed
+            ]
+            config = {k: self.plain(v) for k, v in values.items() if k in form.fixed}
+            kwargs = {k: self._argument(v, args) for k, v in options.items() if k not in form.fixed}
+        name = f"{self.layer}/{len(self.items)}"
+        node = {"args": called, "kwargs": kwargs}
+        item = {
+            "module": _NUMPY if form is None else form.module,
+            "class_name": class_name,
+            "config": config,
+            "registered_name": None,
+            "name": name,
+            "inbound_nodes": [node],
+        }
+        return self.record(item, outputs)
+
+    def record(self, item: dict[str, Any], outputs: int | None = None) -> Any:
+        """The tensor, or the list of tensors, that one more item with a single call makes."""
+        self.items.append(item)
+        name = item["name"]
+        self.sizes.calls[name, 0] = (item, item["inbound_nodes"][0])
+        if outputs is None:
+            return _tensor(name, 0)
+        return [_tensor(name, number) for number in range(outputs)]
+
+    def refuse(self, problem: str) -> FileError:
+        """A refusal that names the layer and the function."""
+        return self.origin.error(
+            f"TensorFlow's function {self.function!r:.80}: {problem}", self.layer
+        )
+
+    # -- values -------------------------------------------------------------------------------
+
+    def dims(self, value: Any) -> Dims:
+        """The shape of a tensor or constant, with sizes that are known only when the model runs."""
+        return self.sizes.of(value)[0] if is_tensor(value) else to_array(value).shape
+
+    def dtype(self, value: Any) -> str:
+        """The dtype of a tensor or constant."""
+        if is_tensor(value):
+            return self.sizes.of(value)[1]
+        array = to_array(value)
+        return canonical_dtype("int32" if array.dtype == object else array.dtype)
+
+    def plain(self, value: Any) -> Any:
+        """A constant as JSON data.
+
+        Raises:
+            FileError: where it is not known before the model runs.
+        """
+        if isinstance(value, np.ndarray | np.generic):
+            value = value.tolist()
+        if isinstance(value, list | tuple):
+            return [self.plain(v) for v in value]
+        if is_tensor(value):
+            raise self.refuse(
+                "expected a constant, received a tensor that is computed when the model runs. "
+                "Save the model with a constant, " + self.instead
+            )
+        if is_size(value):
+            raise self.refuse(
+                f"needs the size {value}, which is known only when the model runs. Give keras.Input "
+                "all sizes but the batch's, " + self.instead
+            )
+        return value
+
+    def numbers(self, value: Any, what: str) -> list[Any]:
+        """The sizes or whole numbers in a list, an array or a single number, in one list."""
+        if isinstance(value, list | tuple):
+            return [n for v in value for n in self.numbers(v, what)]
+        if isinstance(value, np.ndarray):
+            return [n for v in value.tolist() for n in self.numbers(v, what)]
+        if is_size(value) or (isinstance(value, int) and not isinstance(value, bool)):
+            return [value]
+        if isinstance(value, float) and value.is_integer():
+            return [int(value)]
+        found = "a tensor that is computed when the model runs" if is_tensor(value) else repr(value)
+        raise self.refuse(
+            f"expected whole numbers as {what}, received {found:.80}. Save the model with constants, "
+            + self.instead
+        )
+
+    def wholes(self, value: Any, what: str) -> list[int]:
+        """Whole numbers in a list, all known before the model runs."""
+        return self.plain(self.numbers(value, what))
+
+    def whole(self, value: Any, what: str) -> int:
+        """One whole number that is known before the model runs."""
+        found = self.wholes(value, what)
+        if len(found) != 1:
+            raise self.refuse(f"expected one number as {what}, received {len(found)}.")
+        return found[0]
+
+    def axes(self, value: Any) -> Any:
+        """An axis, a list of axes, or None for all."""
+        if value is None:
+            return None
+        listed = isinstance(value, list | tuple | np.ndarray)
+        return self.wholes(value, "axes") if listed else self.whole(value, "an axis")
+
+    def kind(self, value: Any, what: str = "a dtype") -> str:
+        """The dtype that JAX computes in for one that TensorFlow names."""
+        word = value.removesuffix("_ref") if isinstance(value, str) else ""
+        if word not in _DTYPES:
+            raise self.refuse(
+                f"expected {what} of {', '.join(_DTYPES)}, received {value!r:.80}. Cast to one of "
+                "these, " + self.instead
+            )
+        return canonical_dtype(word)
+
+    @property
+    def instead(self) -> str:
+        """What a reader can always do: the end of a message."""
+        return (
+            "or give a function that computes the same: custom_objects={"
+            f"{self.function!r}: lambda x: ...}}."
+        )
+
+    # -- arguments ----------------------------------------------------------------------------
+
+    def _constant(self, class_name: str, values: Mapping[str, Any]) -> Any:
+        self._bounded(class_name, values)
+        if not folds(class_name):
+            raise self.refuse(
+                "its arguments are constants or sizes, for which it cannot be computed while the "
+                "file is read. Compute the constant first, " + self.instead
+            )
+        try:
+            with np.errstate(all="ignore"):
+                return fold(class_name, values)
+        except FileError:
+            raise
+        except Exception as error:
+            raise self.refuse(
+                f"it cannot be computed of these sizes ({error!s:.200}). Give keras.Input all sizes "
+                "but the batch's, " + self.instead
+            ) from None
+
+    def _bounded(self, class_name: str, values: Mapping[str, Any]) -> None:
+        """Refuses constants that are far greater than what is said about them."""
+        counts: list[Any] = [1]
+        if class_name == "Arange":
+            start, stop, step = (self.plain(values.get(k)) for k in ("start", "stop", "step"))
+            start, stop = (0, start) if stop is None else (start, stop)
+            counts = [abs(stop - start) / abs(1 if step is None else step)]
+        elif class_name in ("Full", "Tile"):
+            counts = self.wholes(values.get("shape", values.get("repeats")), "sizes")
+            counts = [*counts, to_array(values.get("x", 0)).size]
+        if any(n < 0 for n in counts) or math.prod(counts) > MOST:
+            raise self.refuse(
+                f"makes a constant of sizes {counts!r:.60}; expected at most {MOST} elements. Make "
+                "it in a layer of its own."
+            )
+
+    def _of_one_kind(self, args: tuple, conditional: bool) -> tuple:
+        """Arrays with the rank and the dtype of the tensors that they meet, as TensorFlow has it."""
+        if all(is_tensor(v) or to_array(v).ndim == 0 for v in args):
+            return args
+        rank = max(len(self.dims(v)) for v in args)
+        partner = next((v for v in args[conditional:] if is_tensor(v)), None)
+        dtype = None if partner is None else self.dtype(partner)
+
+        def fitted(value: Any) -> Any:
+            if is_tensor(value) or to_array(value).ndim == 0:
+                return value
+            array = to_array(value)
+            if dtype and array.dtype.kind in "if" and dtype.startswith(_TAKES[array.dtype.kind]):
+                array = array.astype(dtype)
+            return array[(None,) * (rank - array.ndim)]
+
+        return tuple(fitted(v) for v in args)
+
+    def _argument(self, value: Any, others: tuple) -> Any:
+        """A value as an argument of a call."""
+        if is_tensor(value) or value is None or isinstance(value, bool | int | float | str):
+            return value
+        if has_tensor(value):
+            return [self._argument(v, others) for v in value]
+        if isinstance(value, np.ndarray | list | tuple):
+            try:
+                array = to_array(value)
+            except ValueError as error:
+                raise self.refuse(
+                    f"a constant whose rows differ ({error}). It is damaged."
+                ) from None
+            if array.ndim == 0:
+                return self.plain(array)
+            if array.dtype.kind in "OUS":
+                self.plain(array)
+                raise self.refuse("expected numbers as a constant. The file is damaged.")
+            dtype = canonical_dtype(array.dtype)
+            partner = next((v for v in others if is_tensor(v)), None)
+            if self.narrow and dtype == "float32" and partner is not None:
+                dtype = self.dtype(partner)
+                dtype = dtype if dtype in ("float16", "bfloat16") else "float32"
+            return {"class_name": "__numpy__", "config": {"value": array.tolist(), "dtype": dtype}}
+        return self.plain(value)
+
+
+_DTYPES = (
+    *("bool", "uint8", "uint16", "uint32", "uint64", "int8", "int16", "int32", "int64"),
+    *("bfloat16", "float16", "half", "float32", "float64", "double", "complex64", "complex128"),
+)
+
+
+def _tensor(name: str, output: int) -> dict[str, Any]:
+    config = {"shape": None, "dtype": "float32", "keras_history": [name, 0, output]}
+    return {"class_name": "__keras_tensor__", "config": config}
+
+
+def _entry(builder: Builder, entry: Any) -> Any:
+    """A part of what stands between the brackets of `x[...]`, as JSON data."""
+    if isinstance(entry, slice):
+        parts = {k: builder.plain(getattr(entry, k)) for k in ("start", "stop", "step")}
+        return {"class_name": "__slice__", "config": parts}
+    if entry is Ellipsis:
+        return {"class_name": "__ellipsis__", "config": {}}
+    if isinstance(entry, np.ndarray | list):
+        array = to_array(entry)
+        config = {"value": builder.plain(array), "dtype": canonical_dtype(array.dtype)}
+        return {"class_name": "__numpy__", "config": config}
+    return entry if is_tensor(entry) else builder.plain(entry)

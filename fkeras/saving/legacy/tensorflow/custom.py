@@ -1,0 +1,75 @@
+"""A function of the user's in the place of one of TensorFlow's."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Callable, Mapping
+from typing import Any
+
+from fkeras.saving.legacy.tensorflow.builder import Builder
+from fkeras.saving.legacy.tensorflow.folding import has_tensor, is_tensor
+from fkeras.saving.legacy.tensorflow.sizes import tensors_in
+
+
+class _Call:
+    """Calls a function with a list of tensors in the places that they had in the file."""
+
+    def __init__(self, function: Callable, arguments: list[Any], options: Mapping[str, Any]):
+        self._function = function
+        self._arguments = arguments
+        self._options = options
+
+    def __call__(self, tensors: Any) -> Any:
+        waiting = list(tensors) if isinstance(tensors, list | tuple) else [tensors]
+        args = [_filled(v, waiting) for v in self._arguments]
+        options = {k: _filled(v, waiting) for k, v in self._options.items()}
+        return self._function(*args, **options)
+
+
+def _filled(value: Any, waiting: list[Any]) -> Any:
+    if is_tensor(value):
+        return waiting.pop(0)
+    if isinstance(value, list):
+        return [_filled(v, waiting) for v in value]
+    return value
+
+
+@dataclasses.dataclass
+class Given:
+    """A call of a function that the user gave.
+
+    Attributes:
+        builder: the builder of the call.
+        function: the function.
+        extra: receives the function under a word of our own.
+    """
+
+    builder: Builder
+    function: Callable
+    extra: dict[str, Any]
+
+    def result(self, arguments: list[Any], options: Mapping[str, Any]) -> Any:
+        """The tensor of a `Lambda` that calls it with the arguments in the file, but for null."""
+        builder = self.builder
+        if not callable(self.function):
+            raise builder.refuse(
+                f"expected a function in custom_objects, received {type(self.function).__name__}. "
+                "Give a function of arrays."
+            )
+        kept = {k: v for k, v in options.items() if v is not None and k != "name"}
+        kept = {k: v if has_tensor(v) else builder.plain(v) for k, v in kept.items()}
+        args = [v if has_tensor(v) else builder.plain(v) for v in arguments]
+        tensors = list(tensors_in([args, kept]))
+        if not tensors:
+            raise builder.refuse("its arguments are constants. Compute the constant first.")
+        word = f"function of {builder.layer}, {len(self.extra)}"
+        self.extra[word] = _Call(self.function, args, kept)
+        item = {
+            "module": "keras.layers",
+            "class_name": "Lambda",
+            "config": {"function": word, "trainable": True},
+            "registered_name": None,
+            "name": f"{builder.layer}/{len(builder.items)}",
+            "inbound_nodes": [{"args": tensors if len(tensors) == 1 else [tensors], "kwargs": {}}],
+        }
+        return builder.record(item)

@@ -1,0 +1,103 @@
+"""Functions of TensorFlow that are one operation of Keras 3, argument by argument.
+
+A row has TensorFlow's parameters, Keras's class and the functions. The parameters stand in the
+order of those of Keras's operation; `axis?` may be left out, and `name~` changes nothing.
+"""
+
+from __future__ import annotations
+
+import types
+from collections.abc import Mapping
+
+_REDUCED = "input_tensor axis? keepdims?"
+ROWS = (
+    ("x y", "Add", "add"),
+    ("x y", "Subtract", "subtract"),
+    ("x y", "Multiply", "multiply"),
+    ("scalar x", "Multiply", "scalar_mul"),
+    ("x y", "TrueDivide", "divide truediv realdiv"),
+    ("x y", "DivideNoNan", "divide_no_nan div_no_nan"),
+    ("x y", "Mod", "floormod mod"),
+    ("x y", "Power", "pow"),
+    ("x y", "Maximum", "maximum"),
+    ("x y", "Minimum", "minimum"),
+    ("y x", "Arctan2", "atan2"),
+    ("x y", "Equal", "equal"),
+    ("x y", "NotEqual", "not_equal"),
+    ("x y", "Greater", "greater"),
+    ("x y", "GreaterEqual", "greater_equal"),
+    ("x y", "Less", "less"),
+    ("x y", "LessEqual", "less_equal"),
+    ("x y", "LogicalAnd", "logical_and"),
+    ("x y", "LogicalOr", "logical_or"),
+    ("x y", "LogicalXor", "logical_xor"),
+    ("x", "LogicalNot", "logical_not"),
+    ("x", "Absolute", "abs"),
+    ("x", "Negative", "negative neg"),
+    ("x", "Sign", "sign"),
+    ("x", "Reciprocal", "reciprocal"),
+    ("x", "Square", "square"),
+    ("x", "Sqrt", "sqrt"),
+    ("x", "Rsqrt", "rsqrt"),
+    ("x", "Exp", "exp"),
+    ("x", "Expm1", "expm1"),
+    ("x", "Log", "log"),
+    ("x", "Log1p", "log1p"),
+    ("x", "Sin", "sin"),
+    ("x", "Cos", "cos"),
+    ("x", "Tan", "tan"),
+    ("x", "Arcsin", "asin"),
+    ("x", "Arccos", "acos"),
+    ("x", "Arctan", "atan"),
+    ("x", "Sinh", "sinh"),
+    ("x", "Cosh", "cosh"),
+    ("x", "Tanh", "tanh"),
+    ("x", "Arcsinh", "asinh"),
+    ("x", "Arccosh", "acosh"),
+    ("x", "Arctanh", "atanh"),
+    ("x", "Erf", "erf"),
+    ("x", "Erfc", "erfc"),
+    ("x", "Erfinv", "erfinv"),
+    ("x", "Floor", "floor"),
+    ("x", "Ceil", "ceil"),
+    ("x", "Round", "round rint"),
+    ("x", "Isnan", "is_nan"),
+    ("x", "Isinf", "is_inf"),
+    ("x", "Isfinite", "is_finite"),
+    ("x", "Sigmoid", "sigmoid"),
+    ("x", "LogSigmoid", "log_sigmoid"),
+    ("features", "Softplus", "softplus"),
+    ("features", "Softsign", "softsign"),
+    ("features", "Relu", "relu"),
+    ("features", "Relu6", "relu6"),
+    ("features", "Elu", "elu"),
+    ("features", "Selu", "selu"),
+    (_REDUCED, "Sum", "reduce_sum"),
+    (_REDUCED, "Max", "reduce_max"),
+    (_REDUCED, "Min", "reduce_min"),
+    (_REDUCED, "Prod", "reduce_prod"),
+    (_REDUCED, "Any", "reduce_any"),
+    (_REDUCED, "All", "reduce_all"),
+    (_REDUCED, "Std", "reduce_std"),
+    (_REDUCED, "Var", "reduce_variance"),
+    (_REDUCED, "Logsumexp", "reduce_logsumexp"),
+    ("tensor axis", "Flip", "reverse"),
+    ("input shift axis", "Roll", "roll"),
+    ("input", "StopGradient", "stop_gradient"),
+    ("a perm? conjugate~", "Transpose", "transpose"),
+    ("a b", "Cross", "cross"),
+    ("input", "Det", "det"),
+    ("input", "Cholesky", "cholesky"),
+)
+#: parameters of the first TensorFlow by the names that they have today
+RENAMED: Mapping[str, str] = types.MappingProxyType(
+    {
+        "keep_dims": "keepdims",
+        "reduction_indices": "axis",
+        "dimension": "axis",
+        "squeeze_dims": "axis",
+        "dim": "axis",
+        "filters": "filter",
+        "stride": "strides",
+    }
+)

@@ -1,0 +1,191 @@
+"""Arithmetic on sizes and constants, which is done while a file is read."""
+
+from __future__ import annotations
+
+import types
+from collections.abc import Callable, Mapping
+from typing import Any
+
+import jax.export
+import numpy as np
+
+#: the most characters of an expression of sizes; files of anybody could double it again and again
+_LONGEST = 500
+
+
+def is_size(value: Any) -> bool:
+    """Whether a value is a size that is known only when the model runs.
+
+    Example:
+        >>> is_size(3)
+        False
+    """
+    return jax.export.is_symbolic_dim(value)
+
+
+def is_tensor(value: Any) -> bool:
+    """Whether a value is the description of a symbolic tensor."""
+    return isinstance(value, Mapping) and value.get("class_name") == "__keras_tensor__"
+
+
+def has_tensor(value: Any) -> bool:
+    """Whether there is a symbolic tensor in a value of lists."""
+    if isinstance(value, list | tuple):
+        return any(has_tensor(v) for v in value)
+    return is_tensor(value)
+
+
+def to_array(value: Any) -> np.ndarray:
+    """An array of numbers, or of objects where sizes that are not known are among them.
+
+    Raises:
+        ValueError: for lists of different lengths.
+
+    Example:
+        >>> to_array([1, 2]).dtype, to_array([]).dtype, to_array([0.5]).dtype
+        (dtype('int64'), dtype('int64'), dtype('float64'))
+    """
+    if isinstance(value, np.ndarray):
+        return value
+    if isinstance(value, list | tuple):
+        parts = [to_array(v) for v in value]
+        return np.stack(parts) if parts else np.zeros((0,), "int64")
+    if is_size(value):
+        single = np.empty((), object)
+        single[()] = value
+        return single
+    return np.asarray(value)
+
+
+def to_value(array: Any) -> Any:
+    """A number or a size instead of an array without axes; whole numbers out of their boxes."""
+    if not isinstance(array, np.ndarray):
+        return array.item() if isinstance(array, np.generic) else array
+    if array.dtype == object and any(len(str(v)) > _LONGEST for v in array.ravel()):
+        raise ValueError("sizes as long sums of products")
+    if array.dtype == object and not any(is_size(v) for v in array.ravel()):
+        array = np.asarray(array.tolist()).reshape(array.shape)
+    return array.item() if array.ndim == 0 else array
+
+
+def _unstack(x: Any, num: Any = None, axis: int = 0) -> list:
+    return [to_value(part) for part in np.moveaxis(to_array(x), axis, 0)]
+
+
+def _cast(x: Any, dtype: str) -> Any:
+    x = to_array(x)
+    return x if x.dtype == object else x.astype(dtype)
+
+
+def _full(shape: Any, fill_value: Any, dtype: Any = None) -> Any:
+    return np.full(tuple(int(n) for n in shape), to_array(fill_value), dtype)
+
+
+def _arange(start: Any, stop: Any = None, step: Any = None, dtype: Any = None) -> Any:
+    stop, start = (start, 0) if stop is None else (stop, start)
+    return np.arange(start, stop, 1 if step is None else step, dtype)
+
+
+def _plain(x: Any) -> np.ndarray:
+    array = to_array(x)
+    if array.dtype == object:
+        raise ValueError("powers of sizes that are known only when the model runs")
+    return array
+
+
+def _elementwise(function: Callable) -> Callable:
+    return lambda *args: function(*(to_array(a) for a in args))
+
+
+def _along(function: Callable) -> Callable:
+    def reduced(x: Any, axis: Any = None, keepdims: bool = False) -> Any:
+        axis = tuple(axis) if isinstance(axis, list) else axis
+        return function(to_array(x), axis=axis, keepdims=keepdims)
+
+    return reduced
+
+
+_FOLDS = types.MappingProxyType(
+    {
+        "Add": _elementwise(np.add),
+        "Subtract": _elementwise(np.subtract),
+        "Multiply": _elementwise(np.multiply),
+        "TrueDivide": _elementwise(np.true_divide),
+        "FloorDivide": _elementwise(np.floor_divide),
+        "Mod": _elementwise(np.mod),
+        "Power": lambda x, y: np.power(_plain(x), _plain(y)),
+        "Maximum": _elementwise(np.maximum),
+        "Minimum": _elementwise(np.minimum),
+        "Negative": _elementwise(np.negative),
+        "Sqrt": _elementwise(np.sqrt),
+        "Rsqrt": _elementwise(lambda x: 1 / np.sqrt(x)),
+        "Square": _elementwise(np.square),
+        "Exp": _elementwise(np.exp),
+        "Log": _elementwise(np.log),
+        "Floor": _elementwise(np.floor),
+        "Ceil": _elementwise(np.ceil),
+        "Round": _elementwise(np.round),
+        "Sin": _elementwise(np.sin),
+        "Cos": _elementwise(np.cos),
+        "Equal": _elementwise(np.equal),
+        "NotEqual": _elementwise(np.not_equal),
+        "Greater": _elementwise(np.greater),
+        "GreaterEqual": _elementwise(np.greater_equal),
+        "Less": _elementwise(np.less),
+        "LessEqual": _elementwise(np.less_equal),
+        "LogicalAnd": _elementwise(np.logical_and),
+        "LogicalOr": _elementwise(np.logical_or),
+        "LogicalNot": _elementwise(np.logical_not),
+        "Where": _elementwise(np.where),
+        "Sum": _along(np.sum),
+        "Prod": _along(np.prod),
+        "Max": _along(np.max),
+        "Min": _along(np.min),
+        "All": _along(np.all),
+        "Any": _along(np.any),
+        "Cast": _cast,
+        "Concatenate": lambda xs, axis=0: np.concatenate([to_array(x) for x in xs], axis),
+        "Stack": lambda x, axis=0: np.stack([to_array(v) for v in x], axis),
+        "Unstack": _unstack,
+        "ExpandDims": lambda x, axis: np.expand_dims(to_array(x), axis),
+        "Squeeze": lambda x, axis=None: np.squeeze(to_array(x), axis),
+        "Reshape": lambda x, newshape: np.reshape(to_array(x), newshape),
+        "Transpose": lambda x, axes=None: np.transpose(to_array(x), axes),
+        "Tile": lambda x, repeats: np.tile(to_array(x), repeats),
+        "Flip": lambda x, axis=None: np.flip(to_array(x), axis),
+        "Take": lambda x, indices, axis=0: np.take(to_array(x), to_array(indices), axis),
+        "OnesLike": lambda x: np.ones_like(to_array(x)),
+        "ZerosLike": lambda x: np.zeros_like(to_array(x)),
+        "Full": _full,
+        "Arange": _arange,
+        "GetItem": lambda x, key: to_array(x)[tuple(key)],
+    }
+)
+
+
+def folds(class_name: str) -> bool:
+    """Whether an operation of this class is known for constants.
+
+    Example:
+        >>> folds("Add"), folds("Resize")
+        (True, False)
+    """
+    return class_name in _FOLDS
+
+
+def fold(class_name: str, arguments: Mapping[str, Any]) -> Any:
+    """The result of an operation on constants and sizes.
+
+    Args:
+        class_name: Keras's class of the operation, one that `folds`.
+        arguments: its arguments by name, in order.
+
+    Example:
+        >>> fold("Add", {"x1": [1, 2], "x2": 3})
+        array([4, 5])
+    """
+    if class_name in ("Sum", "Prod", "Max", "Min", "All", "Any", "Cast", "Unstack"):
+        result = _FOLDS[class_name](**arguments)
+    else:
+        result = _FOLDS[class_name](*arguments.values())
+    return result if isinstance(result, list) else to_value(np.asarray(result))

@@ -1,0 +1,290 @@
+"""A network of tf.keras with functions of TensorFlow in it: each call becomes operations."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from typing import Any
+
+from fkeras.engine.graph_items import reason
+from fkeras.saving.errors import FileError
+from fkeras.saving.legacy.graphs import Graph, safe_name
+from fkeras.saving.legacy.origin import Origin
+from fkeras.saving.legacy.tensorflow import nodes, table
+from fkeras.saving.legacy.tensorflow.builder import Builder
+from fkeras.saving.legacy.tensorflow.custom import Given
+from fkeras.saving.legacy.tensorflow.sizes import Sizes, tensors_in
+from fkeras.saving.strict_json import check, field
+
+_CLASSES = ("TFOpLambda", "SlicingOpLambda", "TensorFlowOpLayer")
+_CONSTANT = "_CONSTANT_VALUE"
+_NARROW = ("float16", "bfloat16")
+Call = tuple[str, int]
+
+
+def is_function(item: Any, custom_objects: Mapping[str, Any]) -> bool:
+    """Whether a layer of a file stands for a function of TensorFlow.
+
+    Example:
+        >>> is_function({"class_name": "TFOpLambda"}, {}), is_function({"class_name": "Dense"}, {})
+        (True, False)
+    """
+    kind = item.get("class_name") if isinstance(item, Mapping) else None
+    return kind in _CLASSES and kind not in custom_objects
+
+
+@dataclasses.dataclass
+class _Reader:
+    """The calls of one network, converted in the order in which they need one another."""
+
+    graph: Graph
+    origin: Origin
+    items: Mapping[str, Mapping]
+    custom_objects: Mapping[str, Any]
+    extra: dict[str, Any]
+    ordinary: Callable[[str, Any], dict[str, Any]]
+    sizes: Sizes
+    names: set[str]
+    loose: list[dict[str, Any]] = dataclasses.field(default_factory=list)
+    made: dict[str, dict[int, list[dict[str, Any]]]] = dataclasses.field(default_factory=dict)
+
+    def read(self, layer: str, index: int, raw: Any) -> None:
+        """Converts one call; all that it needs has been converted."""
+        item = self.items[layer]
+        safe = safe_name(layer)
+        if not is_function(item, self.custom_objects):
+            node = self.ordinary(layer, raw)
+            self.sizes.calls[safe, index] = (item, node)
+            self.made.setdefault(layer, {})[index] = [node]
+            return
+        config = field(item, "config", dict, **self.origin.place(layer))
+        function, word, arguments, options = self._call(item, config, layer, raw)
+        dtype = config.get("dtype")
+        policy = dtype.get("config") if isinstance(dtype, Mapping) else {"name": dtype}
+        name = policy.get("name") if isinstance(policy, Mapping) else None
+        narrow = isinstance(name, str) and name.removeprefix("mixed_") in _NARROW
+        builder = Builder(safe, word, self.origin, self.sizes, narrow)
+        try:
+            value = self._result(builder, function, arguments, options)
+        except FileError:
+            raise
+        except Exception as error:
+            raise builder.refuse(
+                f"cannot be made of its arguments: {reason(error)} Correct the arguments, "
+                + builder.instead
+            ) from error
+        self._name(builder, safe, value)
+        self.graph.values[safe, index] = value
+        self.made.setdefault(layer, {})[index] = builder.items
+
+    def constant(self, value: Any, layer: str | None) -> dict[str, Any]:
+        """A tensor of an array that no batch has, for a layer that takes it: added to a zero."""
+        name = safe_name(f"{layer or 'output'}_constant")
+        builder = Builder(name, "constant", self.origin, self.sizes)
+        source, dims = next(self.sizes.inputs(), (None, ()))
+        if source is None:
+            raise builder.refuse("expected an input in the network, received none.")
+        zero = builder("ZerosLike", builder("GetItem", source, [0] * len(dims)))
+        tensor = builder("Add", builder("Cast", zero, dtype=builder.dtype(value)), value)
+        self._name(builder, name, tensor)
+        self.loose.extend(builder.items)
+        return tensor
+
+    def _result(
+        self, builder: Builder, function: str | None, arguments: list, options: Mapping[str, Any]
+    ) -> Any:
+        word = builder.function
+        if word in self.custom_objects:
+            given = self.custom_objects[word]
+            return Given(builder, given, self.extra).result(arguments, options)
+        if function is None:
+            raise builder.refuse(
+                "it is not one that is known here. Give a function that computes the same: "
+                f"custom_objects={{{word!r:.80}: lambda x: ...}}, with TensorFlow's names of the "
+                "arguments."
+            )
+        return table.call(builder, function, arguments, options)
+
+    def _call(
+        self, item: Mapping, config: Mapping, layer: str, raw: Any
+    ) -> tuple[str | None, str, list, dict]:
+        where = self.origin.place(layer)
+        if item["class_name"] == "TensorFlowOpLayer":
+            found = self._value(raw, layer)
+            tensors = list(found) if isinstance(found, list) else [found]
+            node = config.get("node_def")
+            op = node.get("op") if isinstance(node, Mapping) else None
+            if isinstance(op, str) and op in self.custom_objects:
+                return None, op, tensors, {}
+            function, first, options = nodes.read(config, tensors, self.origin, layer)
+            return function, op if isinstance(op, str) else function, first, options
+        word = field(config, "function", str, **where)
+        options = {}
+        entry = next(_options(raw), None)
+        if entry is not None:
+            options = {k: self._option(v, layer) for k, v in entry.items()}
+        if word == "__operators__.getitem" and options.get("slice_spec", 0) is None:
+            options["slice_spec"] = [None]
+        return table.key_of(word), word, [self._value(raw, layer)], options
+
+    def _value(self, node: Any, layer: str) -> Any:
+        """The first argument of a call: a tensor, a constant, or a list of these."""
+        check(node, list, "a tensor of a call", **self.origin.place(layer))
+        if not _is_entry(node):
+            return [self._value(part, layer) for part in node]
+        if node[0] == _CONSTANT:
+            return node[2]
+        return self.graph.value(node, layer)
+
+    def _option(self, value: Any, layer: str) -> Any:
+        if isinstance(value, list):
+            if _is_entry(value) and len(value) == 3 and value[0] in self.graph.counts:
+                return self.graph.value(value, layer)
+            return [self._option(v, layer) for v in value]
+        if isinstance(value, Mapping):
+            if value.get("class_name") == "TensorShape":
+                return value.get("items")
+            return {k: self._option(v, layer) for k, v in value.items()}
+        return value
+
+    def _name(self, builder: Builder, safe: str, value: Any) -> None:
+        """Gives the last operation the layer's name, and the others names after it."""
+        names = {}
+        for number, item in enumerate(builder.items):
+            old = item["name"]
+            last = number == len(builder.items) - 1
+            new = safe if last and safe not in self.names else self._free(safe, item["class_name"])
+            self.names.add(new)
+            names[old] = new
+            self.sizes.rename(old, new)
+            self.sizes.calls[new, 0] = self.sizes.calls.pop((old, 0))
+            item["name"] = new
+            item["config"]["name"] = new
+        for tensor in tensors_in([value, *(item["inbound_nodes"] for item in builder.items)]):
+            history = tensor["config"]["keras_history"]
+            history[0] = names.get(history[0], history[0])
+
+    def _free(self, safe: str, class_name: str) -> str:
+        stem = f"{safe}_{class_name.lower()}"
+        number, name = 0, stem
+        while name in self.names:
+            number += 1
+            name = f"{stem}_{number}"
+        return name
+
+
+def operations(
+    graph: Graph,
+    items: Mapping[str, Mapping],
+    calls: Mapping[str, Sequence[Any]],
+    custom_objects: Mapping[str, Any],
+    extra: dict[str, Any],
+    ordinary: Callable[[str, Any], dict[str, Any]],
+) -> list[dict[str, Any]]:
+    """The layers of a network in Keras 3's form, with operations in place of functions.
+
+    Args:
+        graph: the network's names and calls; gets the results of the functions.
+        items: the layers by name, converted but for the functions of TensorFlow.
+        calls: the calls of each layer as they stand in the file.
+        custom_objects: the user's own functions by the names of TensorFlow's.
+        extra: receives what the result refers to by words of its own.
+        ordinary: converts a call of any other layer, of its name and the call.
+
+    Raises:
+        FileError: for a function or an argument that is not known, and calls in a circle.
+    """
+    origin = graph.origin
+    if not any(is_function(item, custom_objects) for item in items.values()):
+        return [
+            {
+                **item,
+                "name": safe_name(name),
+                "inbound_nodes": []
+                if item["class_name"] == "InputLayer"
+                else [ordinary(name, node) for node in calls[name]],
+            }
+            for name, item in items.items()
+        ]
+    kept = {safe_name(n) for n, i in items.items() if not is_function(i, custom_objects)}
+    sizes = Sizes({}, lambda: {**extra, **custom_objects})
+    reader = _Reader(graph, origin, items, custom_objects, extra, ordinary, sizes, kept)
+    for name, item in items.items():
+        if item["class_name"] == "InputLayer":
+            sizes.calls[safe_name(name), 0] = (item, {"args": [], "kwargs": {}})
+    graph.constant = reader.constant
+    for layer, index in _in_order(graph, items, calls):
+        reader.read(layer, index, calls[layer][index])
+    joined = reader.loose  # grows with the outputs that are constants
+    for name, item in items.items():
+        made = [part for _, parts in sorted(reader.made.get(name, {}).items()) for part in parts]
+        if is_function(item, custom_objects):
+            joined.extend(made)
+        else:
+            joined.append({**item, "name": safe_name(name), "inbound_nodes": made})
+    return joined
+
+
+def _in_order(
+    graph: Graph, items: Mapping[str, Mapping], calls: Mapping[str, Sequence[Any]]
+) -> Iterator[Call]:
+    """The calls, each after those that it needs."""
+    true_names = {safe_name(name): name for name in items}
+    inputs = {n for n, item in items.items() if item["class_name"] == "InputLayer"}
+    done: set[Call] = set()
+    open_calls: set[Call] = set()
+    for start in [(n, i) for n in items if n not in inputs for i in range(len(calls[n]))]:
+        waiting = [start]
+        while waiting:
+            call = waiting[-1]
+            if call in done:
+                waiting.pop()
+                continue
+            needed = []
+            for entry in _entries(calls[call[0]][call[1]], graph.counts):
+                name, index, _ = graph.coordinates(entry, call[0])
+                source = (true_names[name], index)
+                if source[0] not in inputs and source not in done:
+                    needed.append(source)
+            if not needed:
+                waiting.pop()
+                done.add(call)
+                open_calls.discard(call)
+                yield call
+                continue
+            if call in open_calls and any(n in open_calls for n in needed):
+                raise graph.origin.error(
+                    "its calls wait for one another in a circle. The file is damaged.", call[0]
+                )
+            open_calls.add(call)
+            waiting.extend(needed)
+
+
+def _is_entry(value: Any) -> bool:
+    return isinstance(value, list) and len(value) in (3, 4) and isinstance(value[0], str)
+
+
+def _entries(node: Any, names: Mapping[str, Any]) -> Iterator[Sequence[Any]]:
+    """All `[name, call, output, ...]` of tensors in a call."""
+    waiting = [node]
+    while waiting:
+        value = waiting.pop()
+        if _is_entry(value) and value[0] in names:
+            yield value
+            waiting.extend(value[3:])
+        elif isinstance(value, Mapping):
+            waiting.extend(value.values())
+        elif isinstance(value, list):
+            waiting.extend(v for v in value if isinstance(v, list | Mapping))
+
+
+def _options(node: Any) -> Iterator[Mapping]:
+    """The arguments by name, which stand beside each tensor of a call."""
+    waiting = [node]
+    while waiting:
+        value = waiting.pop()
+        if _is_entry(value):
+            if len(value) == 4 and isinstance(value[3], Mapping):
+                yield value[3]
+        elif isinstance(value, list):
+            waiting.extend(reversed(value))

@@ -1,0 +1,264 @@
+"""`TensorFlowOpLayer` of tf.keras 2.0 to 2.3: an operation of TensorFlow's graph with constants."""
+
+from __future__ import annotations
+
+import base64
+import binascii
+import types
+from collections.abc import Mapping
+from typing import Any
+
+from fkeras.saving.legacy.origin import Origin
+from fkeras.saving.strict_json import check, field, parse
+
+_TWO = "x y"
+_REDUCED = "input_tensor axis"
+_PIXELS = "align_corners=align_corners half_pixel_centers=half_pixel_centers"
+_WINDOW = "ksize=ksize strides=strides padding=padding data_format=data_format"
+_KERNEL = "strides=strides padding=padding data_format=data_format dilations=dilations"
+#: dtypes whose names in a graph are not NumPy's
+_KINDS = types.MappingProxyType({"float": "float32", "double": "float64", "half": "float16"})
+# operation, function, the parameters that its inputs are, `attribute=parameter` of those that count
+_ROWS = (
+    ("Add AddV2", "add", _TWO, ""),
+    ("Sub", "subtract", _TWO, ""),
+    ("Mul", "multiply", _TWO, ""),
+    ("RealDiv", "divide", _TWO, ""),
+    ("DivNoNan", "divide_no_nan", _TWO, ""),
+    ("FloorDiv", "floordiv", _TWO, ""),
+    ("FloorMod", "floormod", _TWO, ""),
+    ("Pow", "pow", _TWO, ""),
+    ("Maximum", "maximum", _TWO, ""),
+    ("Minimum", "minimum", _TWO, ""),
+    ("SquaredDifference", "squared_difference", _TWO, ""),
+    ("MulNoNan", "multiply_no_nan", _TWO, ""),
+    ("Xlogy", "xlogy", _TWO, ""),
+    ("Xdivy", "xdivy", _TWO, ""),
+    ("Atan2", "atan2", "y x", ""),
+    ("Equal", "equal", _TWO, ""),
+    ("NotEqual", "not_equal", _TWO, ""),
+    ("Greater", "greater", _TWO, ""),
+    ("GreaterEqual", "greater_equal", _TWO, ""),
+    ("Less", "less", _TWO, ""),
+    ("LessEqual", "less_equal", _TWO, ""),
+    ("LogicalAnd", "logical_and", _TWO, ""),
+    ("LogicalOr", "logical_or", _TWO, ""),
+    ("LogicalNot", "logical_not", "x", ""),
+    ("Abs", "abs", "x", ""),
+    ("Neg", "negative", "x", ""),
+    ("Sign", "sign", "x", ""),
+    ("Reciprocal Inv", "reciprocal", "x", ""),
+    ("Square", "square", "x", ""),
+    ("Sqrt", "sqrt", "x", ""),
+    ("Rsqrt", "rsqrt", "x", ""),
+    ("Exp", "exp", "x", ""),
+    ("Expm1", "expm1", "x", ""),
+    ("Log", "log", "x", ""),
+    ("Log1p", "log1p", "x", ""),
+    ("Sin", "sin", "x", ""),
+    ("Cos", "cos", "x", ""),
+    ("Tan", "tan", "x", ""),
+    ("Asin", "asin", "x", ""),
+    ("Acos", "acos", "x", ""),
+    ("Atan", "atan", "x", ""),
+    ("Sinh", "sinh", "x", ""),
+    ("Cosh", "cosh", "x", ""),
+    ("Tanh", "tanh", "x", ""),
+    ("Asinh", "asinh", "x", ""),
+    ("Acosh", "acosh", "x", ""),
+    ("Atanh", "atanh", "x", ""),
+    ("Erf", "erf", "x", ""),
+    ("Erfc", "erfc", "x", ""),
+    ("Floor", "floor", "x", ""),
+    ("Ceil", "ceil", "x", ""),
+    ("Round Rint", "round", "x", ""),
+    ("IsNan", "is_nan", "x", ""),
+    ("IsInf", "is_inf", "x", ""),
+    ("IsFinite", "is_finite", "x", ""),
+    ("Sigmoid", "sigmoid", "x", ""),
+    ("Softplus", "softplus", "features", ""),
+    ("Softsign", "softsign", "features", ""),
+    ("Relu", "relu", "features", ""),
+    ("Relu6", "relu6", "features", ""),
+    ("Elu", "elu", "features", ""),
+    ("Selu", "selu", "features", ""),
+    ("LeakyRelu", "leaky_relu", "features", "alpha=alpha"),
+    ("Softmax", "softmax", "logits", ""),
+    ("LogSoftmax", "log_softmax", "logits", ""),
+    ("Sum", "reduce_sum", _REDUCED, "keep_dims=keepdims"),
+    ("EuclideanNorm", "reduce_euclidean_norm", _REDUCED, "keep_dims=keepdims"),
+    ("Mean", "reduce_mean", _REDUCED, "keep_dims=keepdims"),
+    ("Max", "reduce_max", _REDUCED, "keep_dims=keepdims"),
+    ("Min", "reduce_min", _REDUCED, "keep_dims=keepdims"),
+    ("Prod", "reduce_prod", _REDUCED, "keep_dims=keepdims"),
+    ("Any", "reduce_any", _REDUCED, "keep_dims=keepdims"),
+    ("All", "reduce_all", _REDUCED, "keep_dims=keepdims"),
+    ("ArgMax", "argmax", "input axis", "output_type=output_type"),
+    ("ArgMin", "argmin", "input axis", "output_type=output_type"),
+    ("Cumsum", "cumsum", "x axis", "exclusive=exclusive reverse=reverse"),
+    ("Cumprod", "cumprod", "x axis", "exclusive=exclusive reverse=reverse"),
+    ("L2Loss", "l2_loss", "t", ""),
+    ("ClipByValue", "clip_by_value", "t clip_value_min clip_value_max", ""),
+    ("TopKV2", "top_k", "input k", "sorted=sorted"),
+    ("MatMul", "matmul", "a b", "transpose_a=transpose_a transpose_b=transpose_b"),
+    ("BatchMatMul BatchMatMulV2", "matmul", "a b", "adj_x=adjoint_a adj_y=adjoint_b"),
+    ("Einsum", "einsum", "*", "equation=equation"),
+    ("MatrixBandPart", "band_part", "input num_lower num_upper", ""),
+    ("MatrixDiagPart", "diag_part", "input", ""),
+    ("MatrixDiagPartV2", "diag_part", "input k", ""),
+    ("MatrixDeterminant", "det", "input", ""),
+    ("MatrixInverse", "inv", "input", ""),
+    ("Cholesky", "cholesky", "input", ""),
+    ("Cross", "cross", "a b", ""),
+    ("Roll", "roll", "input shift axis", ""),
+    ("BiasAdd", "bias_add", "value bias", "data_format=data_format"),
+    ("Identity Snapshot", "identity", "input", ""),
+    ("StopGradient", "stop_gradient", "input", ""),
+    ("Cast", "cast", "x", "DstT=dtype"),
+    ("Shape", "shape", "input", ""),
+    ("Size", "size", "input", ""),
+    ("Rank", "rank", "input", ""),
+    ("Range", "range", "start limit delta", ""),
+    ("Reshape", "reshape", "tensor shape", ""),
+    ("Squeeze", "squeeze", "input", "squeeze_dims=axis"),
+    ("ExpandDims", "expand_dims", "input axis", ""),
+    ("Transpose", "transpose", "a perm", ""),
+    ("ConcatV2", "concat", "*values axis", ""),
+    ("Pack", "stack", "*values", "axis=axis"),
+    ("AddN", "add_n", "*inputs", ""),
+    ("Unpack", "unstack", "value", "num=num axis=axis"),
+    ("Split", "split", "axis value", "num_split=num_or_size_splits"),
+    ("SplitV", "split", "value num_or_size_splits axis", ""),
+    ("Tile", "tile", "input multiples", ""),
+    ("Pad", "pad", "tensor paddings", ""),
+    ("PadV2", "pad", "tensor paddings constant_values", ""),
+    ("MirrorPad", "pad", "tensor paddings", "mode=mode"),
+    ("ReverseV2", "reverse", "tensor axis", ""),
+    ("GatherV2", "gather", "params indices axis", "batch_dims=batch_dims"),
+    ("GatherNd", "gather_nd", "params indices", ""),
+    ("SelectV2 Select", "where", "condition x y", ""),
+    ("ZerosLike", "zeros_like", "input", ""),
+    ("OnesLike", "ones_like", "input", ""),
+    ("Fill", "fill", "dims value", ""),
+    ("BroadcastTo", "broadcast_to", "input shape", ""),
+    ("OneHot", "one_hot", "indices depth on_value off_value", "axis=axis"),
+    ("Slice", "slice", "input_ begin size", ""),
+    (
+        "StridedSlice",
+        "strided_slice",
+        "input_ begin end strides",
+        "begin_mask=begin_mask end_mask=end_mask ellipsis_mask=ellipsis_mask "
+        "new_axis_mask=new_axis_mask shrink_axis_mask=shrink_axis_mask",
+    ),
+    ("ResizeBilinear", "image.resize", "images size", _PIXELS),
+    ("ResizeNearestNeighbor", "image.resize", "images size", _PIXELS),
+    ("MaxPool", "max_pool", "input", _WINDOW),
+    ("AvgPool", "avg_pool", "input", _WINDOW),
+    ("Conv2D", "conv2d", "input filter", _KERNEL),
+    ("DepthwiseConv2dNative", "depthwise_conv2d", "input filter", _KERNEL),
+    ("DepthToSpace", "depth_to_space", "input", "block_size=block_size data_format=data_format"),
+    ("SpaceToDepth", "space_to_depth", "input", "block_size=block_size data_format=data_format"),
+)
+
+
+def _table() -> Mapping[str, tuple[str, str, str]]:
+    return types.MappingProxyType(
+        {op: row for ops, *rest in _ROWS for op in ops.split() for row in [tuple(rest)]}
+    )
+
+
+OPERATIONS = _table()
+
+
+def read(config: Mapping, tensors: list[Any], origin: Origin, layer: str) -> tuple[str, list, dict]:
+    """`(function, arguments, options)` of a node, in the words of the table of functions.
+
+    Args:
+        config: the configuration of the layer.
+        tensors: the tensors that it is called with.
+        origin: who wrote the file.
+        layer: its name.
+
+    Raises:
+        FileError: for an operation that is not in the table, or a node of another form.
+    """
+    where = origin.place(layer)
+    node = field(config, "node_def", (dict, str), **where)
+    node = check(parse(node) if isinstance(node, str) else node, dict, "a node", **where)
+    op = field(node, "op", str, **where)
+    if op not in OPERATIONS:
+        raise origin.error(
+            f"TensorFlow's operation {op!r:.60} is not one that is known here. Give a function of "
+            f"its tensors that computes the same: custom_objects={{{op!r:.60}: lambda x: ...}}, "
+            "or build the model in tf.keras 2.4 or later and save it again.",
+            layer,
+        )
+    function, inputs, attributes = OPERATIONS[op]
+    constants = field(config, "constants", (dict, type(None)), None, **where) or {}
+    names = [n for n in field(node, "input", list, [], **where) if not str(n).startswith("^")]
+    waiting = list(tensors)
+    values = []
+    for index in range(len(names)):
+        if str(index) in constants:
+            values.append(constants[str(index)])
+        elif waiting:
+            values.append(waiting.pop(0))
+        else:
+            raise origin.error(f"input {index} of {op!r} is missing. The file is damaged.", layer)
+    given = _named(inputs, values)
+    held = field(node, "attr", dict, {}, **where)
+    first: list[Any] = []
+    for pair in attributes.split():
+        key, _, name = pair.partition("=")
+        if key in held:
+            given[name] = _attribute(held[key], origin, layer)
+    if function == "einsum":
+        first = [given.pop("equation", None), *given.pop("*")]
+    if op.startswith("Resize"):
+        corners, centers = given.pop("align_corners", False), given.pop("half_pixel_centers", False)
+        if corners or not centers:
+            raise origin.error(
+                f"{op} with align_corners={corners}, half_pixel_centers={centers} is not known here, "
+                "only False and True, as tf.image.resize of TensorFlow 2 has it. Give a function of "
+                f"its tensors: custom_objects={{{op!r}: lambda images: ...}}.",
+                layer,
+            )
+        given["method"] = "bilinear" if op == "ResizeBilinear" else "nearest"
+    if function.startswith("reduce_") and given.get("axis") == []:
+        given["axis"] = None
+    return function, first, given
+
+
+def _named(inputs: str, values: list[Any]) -> dict[str, Any]:
+    names = inputs.split()
+    if inputs == "*":
+        return {"*": values}
+    if not names[0].startswith("*"):
+        return dict(zip(names, values, strict=False))
+    more = len(names) - 1
+    parts = values[: len(values) - more]
+    return {names[0][1:]: parts, **dict(zip(names[1:], values[len(parts) :], strict=False))}
+
+
+def _attribute(value: Any, origin: Origin, layer: str) -> Any:
+    """An attribute of a node: `{"i": "3"}` and the like."""
+    where = origin.place(layer)
+    check(value, dict, "an attribute of a node", **where)
+    kind, held = next(iter(value.items()), ("none", None))
+    if kind == "list":
+        parts = check(held, dict, "a list", **where)
+        pairs = [(k, v) for k, vs in parts.items() for v in check(vs, list, "a list", **where)]
+        return [_attribute({k: v}, origin, layer) for k, v in pairs]
+    try:
+        if kind == "i":
+            return int(held)
+        if kind == "s":
+            return base64.b64decode(held, validate=True).decode("ascii")
+    except (TypeError, ValueError, binascii.Error, UnicodeDecodeError):
+        raise origin.error(f"an attribute {held!r:.40} of a node. It is damaged.", layer) from None
+    if kind == "type":
+        word = check(held, str, "a dtype", **where).removeprefix("DT_").lower()
+        return _KINDS.get(word, word)
+    if kind in ("b", "f"):
+        return check(held, (bool, float), "an attribute of a node", **where)
+    raise origin.error(f"an attribute of the kind {kind!r:.20} of a node. It is damaged.", layer)

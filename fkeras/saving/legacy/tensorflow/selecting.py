@@ -1,0 +1,339 @@
+"""Functions of TensorFlow as operations of Keras 3: slices, elements at indices, images, windows."""
+
+from __future__ import annotations
+
+import types
+from collections.abc import Mapping
+from typing import Any
+
+import numpy as np
+
+from fkeras.saving.legacy.tensorflow.builder import Builder
+from fkeras.saving.legacy.tensorflow.folding import has_tensor, is_size, is_tensor, to_array
+
+# -- slices ---------------------------------------------------------------------------------------
+
+
+def getitem(b: Builder, x: Any, slice_spec: Any) -> Any:
+    """x[...]: slices, numbers, new axes and the ellipsis, as TensorFlow writes them."""
+    entries = slice_spec if isinstance(slice_spec, list) else [slice_spec]
+    if not is_tensor(x) and not has_tensor(x):
+        return b("GetItem", x, [_entry(b, e, None) for e in entries])
+    dots = next((i for i, e in enumerate(entries) if _is_dots(e)), len(entries))
+    kept = [e is not None for e in entries]
+    made = []
+    for i, entry in enumerate(entries):
+        axis = sum(kept[:i]) if i <= dots else -sum(kept[i:])
+        if _has_sizes(entry):
+            entry = _ends(b, entry, b.dims(x)[axis])
+        made.append(_entry(b, entry, x))
+    return b("GetItem", x, made)
+
+
+def _is_dots(entry: Any) -> bool:
+    return isinstance(entry, Mapping) and entry.get("class_name") == "__ellipsis__"
+
+
+def _has_sizes(entry: Any) -> bool:
+    return isinstance(entry, Mapping) and any(map(is_size, entry.values()))
+
+
+def _ends(b: Builder, entry: Mapping, size: Any) -> dict[str, Any]:
+    """A slice whose ends are told from the end of the axis, where they are sizes."""
+    made = dict(entry)
+    for key in ("start", "stop"):
+        if is_size(entry.get(key)):
+            distance = entry[key] - size
+            if not isinstance(distance, int):
+                continue
+            made[key] = distance if distance < 0 else None if key == "stop" else 1 << 30
+    return made
+
+
+def _entry(b: Builder, entry: Any, x: Any) -> Any:
+    if _is_dots(entry):
+        return Ellipsis
+    if is_tensor(entry):
+        dims, dtype = b.dims(entry), b.dtype(entry)
+        if dtype == "bool":
+            raise b.refuse(
+                "picks elements by a mask, so that the size of its result depends on the numbers, "
+                "which arrays here cannot have. Save the model with tf.where(mask, x, 0.0)."
+            )
+        if dims:
+            raise b.refuse(f"expected a number as index, received a tensor of {len(dims)} axes.")
+        return entry
+    if isinstance(entry, Mapping):
+        if set(entry) != {"start", "stop", "step"}:
+            raise b.refuse(
+                f"expected a slice, received an object with {', '.join(map(repr, entry))}. The file "
+                "is damaged."
+            )
+        parts = [entry[k] for k in ("start", "stop", "step")]
+        return slice(*(None if p is None else b.whole(p, "an end of a slice") for p in parts))
+    return None if entry is None else b.whole(entry, "an index")
+
+
+def slice_(b: Builder, x: Any, begin: Any, size: Any) -> Any:
+    """As many elements of each axis from a place on; -1 is all of the rest."""
+    starts, counts = b.numbers(begin, "begin"), b.numbers(size, "size")
+    entries = []
+    for axis, (start, count) in enumerate(zip(starts, counts, strict=True)):
+        if is_size(count) and isinstance(start, int) and start == 0 and count == b.dims(x)[axis]:
+            count = -1
+        start, count = b.whole(start, "begin"), b.whole(count, "size")
+        entries.append(slice(start, None if count == -1 else start + count))
+    return b("GetItem", x, entries)
+
+
+def strided_slice(
+    b: Builder,
+    x: Any,
+    begin: Any,
+    end: Any,
+    strides: Any = None,
+    begin_mask: int = 0,
+    end_mask: int = 0,
+    ellipsis_mask: int = 0,
+    new_axis_mask: int = 0,
+    shrink_axis_mask: int = 0,
+) -> Any:
+    """x[...] by lists of the starts, ends and steps, of which masks say what they mean."""
+    starts, stops = b.numbers(begin, "begin"), b.numbers(end, "end")
+    steps = [1] * len(starts) if strides is None else b.numbers(strides, "strides")
+    spec: list[Any] = []
+    for i, (start, stop, step) in enumerate(zip(starts, stops, steps, strict=True)):
+        bit = 1 << i
+        if ellipsis_mask & bit:
+            spec.append({"class_name": "__ellipsis__"})
+        elif new_axis_mask & bit:
+            spec.append(None)
+        elif shrink_axis_mask & bit:
+            spec.append(start)
+        else:
+            first = None if begin_mask & bit else start
+            spec.append({"start": first, "stop": None if end_mask & bit else stop, "step": step})
+    return getitem(b, x, spec)
+
+
+# -- elements at indices --------------------------------------------------------------------------
+
+
+def gather(b: Builder, x: Any, indices: Any, axis: Any = None, batch_dims: Any = 0) -> Any:
+    """Elements at indices along an axis, in each row of a batch at its own ones."""
+    batch = b.whole(batch_dims, "batch_dims")
+    place = batch if axis is None else b.whole(axis, "an axis")
+    if batch == 0:
+        return b("Take", x, indices, axis=place)
+    known, places = b.dims(x), b.dims(indices)
+    batch = batch + len(places) if batch < 0 else batch
+    place = place + len(known) if place < 0 else place
+    if place != batch or len(places) - batch > 1:
+        raise b.refuse(
+            "with batch_dims expected the axis that follows the batch's, and at most one more axis "
+            f"of the indices, received axis={place}, batch_dims={batch} and indices of {len(places)} "
+            "axes. Flatten the indices, " + b.instead
+        )
+    single = len(places) == batch
+    indices = b("ExpandDims", indices, axis=-1) if single else indices
+    for _ in range(len(known) - batch - 1):
+        indices = b("ExpandDims", indices, axis=-1)
+    found = b("TakeAlongAxis", x, indices, axis=batch)
+    return b("Squeeze", found, axis=batch) if single else found
+
+
+def gather_nd(b: Builder, x: Any, indices: Any, batch_dims: Any = 0) -> Any:
+    """Elements at lists of indices that stand along the last axis."""
+    if b.whole(batch_dims, "batch_dims") != 0:
+        raise b.refuse("expected batch_dims=0. Use tf.gather with batch_dims, " + b.instead)
+    count = b.whole(b.dims(indices)[-1], "the number of indices")
+    if not has_tensor(indices):
+        table = to_array(b.plain(indices))
+        return b("GetItem", x, [table[..., i] for i in range(count)])
+    return b("GetItem", x, [b("GetItem", indices, [Ellipsis, i]) for i in range(count)])
+
+
+def embedding_lookup(b: Builder, params: Any, ids: Any, max_norm: Any = None) -> Any:
+    """The rows of a table at indices."""
+    if max_norm is not None:
+        raise b.refuse("max_norm is not known here. Use keras.layers.Embedding, " + b.instead)
+    table = params[0] if isinstance(params, list) and has_tensor(params) else params
+    return b("Take", table, ids, axis=0)
+
+
+# -- images and windows ---------------------------------------------------------------------------
+
+
+def resize(
+    b: Builder,
+    images: Any,
+    size: Any,
+    method: Any = "bilinear",
+    preserve_aspect_ratio: bool = False,
+    antialias: bool = False,
+) -> Any:
+    """Images of another size."""
+    # TensorFlow looks up the weights of its cubic method in a rounded table, where it does not smooth
+    known = ("bilinear", "nearest", "lanczos3", "lanczos5", *(["bicubic"] if antialias else []))
+    if preserve_aspect_ratio or method not in known:
+        raise b.refuse(
+            f"expected the method {', '.join(known)} without preserve_aspect_ratio, received "
+            f"{method!r:.40}. Use keras.layers.Resizing, " + b.instead
+        )
+    if method != "nearest" and not b.dtype(images).startswith(("float", "bfloat")):
+        images = b("Cast", images, dtype="float32")
+    return b(
+        "Resize",
+        images,
+        size=b.wholes(size, "the size"),
+        interpolation=method,
+        antialias=bool(antialias) and method != "nearest",
+        data_format="channels_last",
+    )
+
+
+def flip_left_right(b: Builder, image: Any) -> Any:
+    """Images mirrored, left to right."""
+    return b("Flip", image, axis=-2)
+
+
+def flip_up_down(b: Builder, image: Any) -> Any:
+    """Images mirrored, top to bottom."""
+    return b("Flip", image, axis=-3)
+
+
+def to_rgb(b: Builder, images: Any) -> Any:
+    """Three channels that are all the one there is."""
+    return b("Concatenate", [images, images, images], axis=-1)
+
+
+def to_gray(b: Builder, images: Any) -> Any:
+    """The weighted sum of red, green and blue."""
+    shares = b("Multiply", images, [0.2989, 0.5870, 0.1140])
+    return b("Sum", shares, axis=[-1], keepdims=True)
+
+
+def standardized(b: Builder, image: Any) -> Any:
+    """Images of mean 0 and variance 1, each by itself."""
+    axes = [-1, -2, -3]
+    count = 1
+    for n in b.wholes(list(b.dims(image)[-3:]), "the sizes of the images"):
+        count *= n
+    deviation = b("Std", image, axis=axes, keepdims=True)
+    lower = float(np.float32(1.0) / np.sqrt(np.float32(max(count, 1))))
+    centered = b("Subtract", image, b("Mean", image, axis=axes, keepdims=True))
+    return b("TrueDivide", centered, b("Maximum", deviation, lower))
+
+
+def _window(b: Builder, value: Any, rank: int, what: str) -> list[int]:
+    """Sizes along the axes of an image, of one number, one for each, or one for all four axes."""
+    found = b.wholes(value, what)
+    if len(found) == rank + 2 and found[0] == found[-1] == 1:
+        found = found[1:-1]
+    found = found * rank if len(found) == 1 else found
+    if len(found) != rank:
+        raise b.refuse(f"expected {rank} numbers as {what}, received {found!r:.60}.")
+    return found
+
+
+def _short(sizes: list[int]) -> int | list[int]:
+    """One number where all are the same; Keras 3 reads its pooling from a file only so."""
+    return sizes[0] if len(set(sizes)) == 1 else sizes
+
+
+def _options(b: Builder, padding: Any, data_format: Any) -> dict[str, Any]:
+    if padding not in ("SAME", "VALID"):
+        raise b.refuse(f"expected the padding SAME or VALID, received {padding!r:.40}. Use tf.pad.")
+    if isinstance(data_format, str) and data_format.startswith("NC"):
+        raise b.refuse(
+            f"expected channels last, received {data_format!r:.20}. Transpose the tensor."
+        )
+    return {"padding": padding.lower(), "data_format": "channels_last"}
+
+
+def _pool(kind: str, rank: int | None) -> Any:
+    def pool(
+        b: Builder, x: Any, ksize: Any, strides: Any, padding: Any, data_format: Any = None
+    ) -> Any:
+        """The greatest element or the mean of each window."""
+        axes = len(b.dims(x)) - 2 if rank is None else rank
+        options = _options(b, padding, data_format)
+        size = _short(_window(b, ksize, axes, "ksize"))
+        step = _short(_window(b, strides, axes, "strides"))
+        return b(kind, x, pool_size=size, strides=step, **options)
+
+    return pool
+
+
+def _convolution(kind: str, rank: int) -> Any:
+    def convolution(
+        b: Builder,
+        x: Any,
+        filter: Any,
+        strides: Any,
+        padding: Any,
+        data_format: Any = None,
+        dilations: Any = None,
+        rate: Any = None,
+    ) -> Any:
+        """A convolution with a kernel that the file holds as a constant."""
+        spread = dilations if dilations is not None else rate
+        dilation = [1] * rank if spread is None else _window(b, spread, rank, "dilations")
+        options = _options(b, padding, data_format)
+        step = _window(b, strides, rank, "strides")
+        return b(kind, x, filter, strides=step, dilation_rate=dilation, **options)
+
+    return convolution
+
+
+def depth_to_space(b: Builder, x: Any, block_size: Any, data_format: Any = "NHWC") -> Any:
+    """Channels laid out as blocks of pixels."""
+    data_format = _options(b, "SAME", data_format)["data_format"]
+    return b("DepthToSpace", x, block_size=b.whole(block_size, "a size"), data_format=data_format)
+
+
+def space_to_depth(b: Builder, x: Any, block_size: Any, data_format: Any = "NHWC") -> Any:
+    """Blocks of pixels laid out as channels."""
+    data_format = _options(b, "SAME", data_format)["data_format"]
+    return b("SpaceToDepth", x, block_size=b.whole(block_size, "a size"), data_format=data_format)
+
+
+_POOLED = "input ksize strides padding data_format?"
+_CONVOLVED = "input filter strides padding data_format? dilations? use_cudnn_on_gpu~"
+ROWS: Mapping[str, tuple[str, Any]] = types.MappingProxyType(
+    {
+        "getitem": ("tensor slice_spec", getitem),
+        "slice": ("input_ begin size", slice_),
+        "strided_slice": (
+            "input_ begin end strides? begin_mask? end_mask? ellipsis_mask? new_axis_mask? "
+            "shrink_axis_mask?",
+            strided_slice,
+        ),
+        "gather": ("params indices axis? batch_dims? validate_indices~", gather),
+        "gather_nd": ("params indices batch_dims?", gather_nd),
+        "embedding_lookup": (
+            "params ids max_norm? partition_strategy~ validate_indices~",
+            embedding_lookup,
+        ),
+        "image.resize": ("images size method? preserve_aspect_ratio? antialias?", resize),
+        "image.flip_left_right": ("image", flip_left_right),
+        "image.flip_up_down": ("image", flip_up_down),
+        "image.grayscale_to_rgb": ("images", to_rgb),
+        "image.rgb_to_grayscale": ("images", to_gray),
+        "image.per_image_standardization": ("image", standardized),
+        "max_pool": (_POOLED, _pool("MaxPool", None)),
+        "max_pool1d": (_POOLED, _pool("MaxPool", 1)),
+        "max_pool2d": (_POOLED, _pool("MaxPool", 2)),
+        "max_pool3d": (_POOLED, _pool("MaxPool", 3)),
+        "avg_pool": (_POOLED, _pool("AveragePool", None)),
+        "avg_pool1d": (_POOLED, _pool("AveragePool", 1)),
+        "avg_pool2d": (_POOLED, _pool("AveragePool", 2)),
+        "avg_pool3d": (_POOLED, _pool("AveragePool", 3)),
+        "conv1d": (_CONVOLVED, _convolution("Conv", 1)),
+        "conv2d": (_CONVOLVED, _convolution("Conv", 2)),
+        "conv3d": (_CONVOLVED, _convolution("Conv", 3)),
+        "depthwise_conv2d": (f"{_CONVOLVED} rate?", _convolution("DepthwiseConv", 2)),
+        "depth_to_space": ("input block_size data_format?", depth_to_space),
+        "space_to_depth": ("input block_size data_format?", space_to_depth),
+    }
+)

@@ -1,0 +1,151 @@
+"""Shapes of tensors in a graph that is being read, as far as functions of sizes need them.
+
+An unknown size is a dimension of `jax.export`: "b" for the batch, and a word of its own for each
+other axis, so that equal sizes are equal values and sums of them can be written.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import itertools
+from collections.abc import Callable, Iterator, Mapping
+from typing import Any
+
+import jax.export
+
+from fkeras.engine.graph_reading import graph_from_config
+from fkeras.saving.legacy.tensorflow.folding import is_size, is_tensor
+
+History = tuple[str, int, int]
+Dims = tuple[Any, ...]
+
+
+@dataclasses.dataclass
+class Sizes:
+    """What is known of the tensors' shapes.
+
+    Attributes:
+        calls: the layer and the call that make tensors, by the layer's name and the call's number.
+        objects: gives the functions and classes that the layers may refer to.
+    """
+
+    calls: dict[tuple[str, int], tuple[Mapping, Mapping]]
+    objects: Callable[[], Mapping[str, Any]]
+
+    def __post_init__(self) -> None:
+        self._scope = jax.export.SymbolicScope()
+        self._found: dict[History, tuple[Dims, str]] = {}
+        self._words = (f"n{number}" for number in itertools.count())
+
+    def of(self, tensor: Mapping) -> tuple[Dims, str]:
+        """`(dims, dtype)` of a tensor; its unknown dims are `jax.export`'s.
+
+        Each call is recorded once, whatever is asked.
+        """
+        waiting = [_history(tensor)]
+        while waiting:
+            history = waiting[-1]
+            missing = [] if history in self._found else self._missing(history)
+            if missing:
+                waiting.extend(missing)
+                continue
+            waiting.pop()
+            if history not in self._found:
+                self._found[history] = self._infer(history)
+        return self._found[_history(tensor)]
+
+    def rename(self, old: str, new: str) -> None:
+        """Keeps what is known of a layer under its new name."""
+        for history in [h for h in self._found if h[0] == old]:
+            self._found[new, history[1], history[2]] = self._found.pop(history)
+
+    def inputs(self) -> Iterator[tuple[Mapping, Dims]]:
+        """The tensors and dims of the network's inputs."""
+        for (name, index), (item, _) in list(self.calls.items()):
+            if item["class_name"] == "InputLayer":
+                config = {"shape": None, "dtype": "float32", "keras_history": [name, index, 0]}
+                tensor = {"class_name": "__keras_tensor__", "config": config}
+                yield tensor, self.of(tensor)[0]
+
+    def _missing(self, history: History) -> list[History]:
+        _, node = self.calls[history[:2]]
+        return [h for h in map(_history, tensors_in(node)) if h not in self._found]
+
+    def _dim(self, word: str) -> Any:
+        return jax.export.symbolic_shape(word, scope=self._scope)[0]
+
+    def _infer(self, history: History) -> tuple[Dims, str]:
+        item, node = self.calls[history[:2]]
+        if item["class_name"] == "InputLayer":
+            config = item["config"]
+            dims = tuple(
+                self._dim("b" if axis == 0 else next(self._words)) if size is None else size
+                for axis, size in enumerate(config["batch_shape"])
+            )
+            return dims, config.get("dtype") or "float32"
+        words: dict[Any, str] = {}
+        layers, places = [], {}
+        for tensor in tensors_in(node):
+            source = _history(tensor)
+            if source in places:
+                continue
+            dims, dtype = self._found[source]
+            name = places[source] = f"input{len(places)}"
+            shape = [words.setdefault(d, f"s{len(words)}") if is_size(d) else d for d in dims]
+            config = {"batch_shape": shape, "dtype": dtype, "name": name}
+            layers.append(
+                {
+                    "module": "keras.layers",
+                    "class_name": "InputLayer",
+                    "config": config,
+                    "name": name,
+                    "inbound_nodes": [],
+                }
+            )
+        call = {**item, "name": "call", "inbound_nodes": [_moved(node, places)]}
+        config = {
+            "name": "sizes",
+            "layers": [*layers, call],
+            "input_layers": [[name, 0, 0] for name in places.values()],
+            "output_layers": ["call", 0, history[2]],
+        }
+        _, output = graph_from_config(config, self.objects())
+        spec = output.spec
+        values = {word: dim for dim, word in words.items()}
+        for word in spec.words:  # sizes that the call makes anew
+            if word not in values:
+                values[word] = self._dim(next(self._words))
+        return tuple(_expression(d, values) for d in spec.dims), spec.dtype
+
+
+def _expression(dim: Any, values: Mapping[str, Any]) -> Any:
+    if isinstance(dim, int):
+        return dim
+    if dim in values:
+        return values[dim]
+    return jax.export.symbolic_shape(dim, scope=jax.export.SymbolicScope([]))[0]._evaluate(values)
+
+
+def _history(tensor: Mapping) -> History:
+    return tuple(tensor["config"]["keras_history"])
+
+
+def tensors_in(value: Any) -> Iterator[Mapping]:
+    """The descriptions of symbolic tensors in a call, from left to right."""
+    if is_tensor(value):
+        yield value
+    elif isinstance(value, Mapping):
+        for part in value.values():
+            yield from tensors_in(part)
+    elif isinstance(value, list | tuple):
+        for part in value:
+            yield from tensors_in(part)
+
+
+def _moved(value: Any, places: Mapping[History, str]) -> Any:
+    if is_tensor(value):
+        config = {**value["config"], "keras_history": [places[_history(value)], 0, 0]}
+        return {**value, "config": config}
+    if isinstance(value, Mapping):
+        return {k: _moved(v, places) for k, v in value.items()}
+    return [_moved(v, places) for v in value] if isinstance(value, list | tuple) else value

@@ -1,0 +1,119 @@
+"""The fixed table of the functions of TensorFlow that can be read, by their names in files."""
+
+from __future__ import annotations
+
+import dataclasses
+import types
+from collections.abc import Callable, Mapping
+from typing import Any
+
+from fkeras.saving.legacy.tensorflow import direct, elementwise, selecting, shaping
+from fkeras.saving.legacy.tensorflow.builder import Builder
+
+#: where TensorFlow has functions of numbers; `image`, `strings` and others stand for themselves
+_PLACES = ("", "math.", "nn.", "linalg.", "dtypes.", "__operators__.")
+
+
+@dataclasses.dataclass(frozen=True)
+class Function:
+    """A function of TensorFlow.
+
+    Attributes:
+        required: the parameters that must be given, the tensor first.
+        optional: those that may be left out.
+        silent: those that change nothing.
+        make: makes the operations, of a builder and the arguments.
+    """
+
+    required: tuple[str, ...]
+    optional: tuple[str, ...]
+    silent: tuple[str, ...]
+    make: Callable
+
+    @property
+    def names(self) -> tuple[str, ...]:
+        return (*self.required, *self.optional)
+
+
+def _function(signature: str, make: Callable) -> Function:
+    words = signature.split()
+    return Function(
+        tuple(w for w in words if w[-1] not in "?~"),
+        tuple(w[:-1] for w in words if w[-1] == "?"),
+        tuple(w[:-1] for w in words if w[-1] == "~"),
+        make,
+    )
+
+
+def _operation(class_name: str, signature: str) -> Callable:
+    optional = tuple(w[:-1] for w in signature.split() if w[-1] == "?")
+
+    def make(builder: Builder, *args: Any, **given: Any) -> Any:
+        values = [*args, *(given.get(name) for name in optional)]
+        while values[-1] is None:
+            values.pop()
+        return builder(class_name, *values)
+
+    return make
+
+
+def _table() -> Mapping[str, Function]:
+    found = {}
+    for signature, class_name, words in direct.ROWS:
+        for word in words.split():
+            found[word] = _function(signature, _operation(class_name, signature))
+    for rows in (elementwise.ROWS, shaping.ROWS, selecting.ROWS):
+        found |= {word: _function(*row) for word, row in rows.items()}
+    return types.MappingProxyType(found)
+
+
+FUNCTIONS = _table()
+
+
+def key_of(word: str) -> str | None:
+    """The table's word for a function's name in a file; None where it is not in the table.
+
+    Example:
+        >>> key_of("math.reduce_sum"), key_of("compat.v1.transpose"), key_of("strings.split")
+        ('reduce_sum', 'transpose', None)
+    """
+    word = word.removeprefix("compat.v1.").removeprefix("compat.v2.")
+    if word in FUNCTIONS:
+        return word
+    place, _, last = word.rpartition(".")
+    return last if f"{place}." in _PLACES and last in FUNCTIONS else None
+
+
+def call(builder: Builder, key: str, arguments: list[Any], options: Mapping[str, Any]) -> Any:
+    """The result of a function of the table.
+
+    Args:
+        builder: makes the operations.
+        key: the function's word in the table.
+        arguments: the arguments by position.
+        options: those by name; None stands for what is not given.
+
+    Raises:
+        FileError: for an argument that it does not take, or one that is missing.
+    """
+    function = FUNCTIONS[key]
+    names = function.names
+    given = dict(zip(names, arguments, strict=False))
+    rest = arguments[len(names) :]
+    for name, value in options.items():
+        today = name if name in names else direct.RENAMED.get(name, name)
+        if value is None or name == "name" or name in function.silent:
+            continue
+        if today not in names:
+            raise builder.refuse(
+                f"it has no argument {name!r:.40} here, only {', '.join(names)}."
+                f" Save the model without it, {builder.instead}"
+            )
+        if today in given:
+            raise builder.refuse(f"the argument {today!r} stands there twice. The file is damaged.")
+        given[today] = value
+    missing = [name for name in function.required if name not in given]
+    if missing:
+        raise builder.refuse(f"the argument {missing[0]!r} is missing. The file is damaged.")
+    first = [given.pop(name) for name in function.required]
+    return function.make(builder, *first, *rest, **given)

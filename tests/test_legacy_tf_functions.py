@@ -1,0 +1,211 @@
+"""Functions of TensorFlow in the graphs of tf.keras 2: their operations compute the same numbers."""
+
+import functools
+import gzip
+import json
+import pathlib
+
+import numpy as np
+import pytest
+from legacy_files import array, load, model_file, outputs
+
+import fkeras as fk
+from fkeras.saving import FileError
+
+_DATA = pathlib.Path(__file__).parent / "data"
+#: what TensorFlow does not keep in its file, and refuses to open itself
+_LOST = ("einsum",)
+
+
+@functools.lru_cache(maxsize=2)
+def reference(version):
+    """What tools/tf211_reference.py wrote."""
+    return json.loads(gzip.decompress((_DATA / f"{version}.json.gz").read_bytes()))
+
+
+ROWS = [(v, name) for v in ("tf211", "tf210") for name in reference(v)["rows"]]
+
+
+def opened(version, name, **options):
+    data = reference(version)
+    row = data["rows"][name]
+    weights = {
+        layer: {key: array(w) for key, w in own.items()} for layer, own in row["weights"].items()
+    }
+    return load(model_file(row["config"], weights, version=data["keras"]), **options)
+
+
+@pytest.mark.parametrize(("version", "name"), ROWS, ids=lambda v: v)
+def test_the_numbers_are_those_of_tensorflow(version, name):
+    data = reference(version)
+    row = data["rows"][name]
+    if version == "tf211" and name in _LOST:
+        with pytest.raises(FileError, match="does not hold its operands"):
+            opened(version, name)
+        return
+    model, state = opened(version, name)
+    values = [array(data["arrays"][key]) for key in row["inputs"]]
+    got = outputs(model, state, values if len(values) > 1 else values[0])
+    assert len(got) == len(row["outputs"])
+    for place, (value, expected) in enumerate(zip(got, row["outputs"], strict=True)):
+        wanted = array(expected)
+        assert value.shape == wanted.shape, place
+        assert value.dtype.kind == wanted.dtype.kind, place
+        scale = max(1.0, float(np.max(np.abs(wanted), initial=0)))
+        np.testing.assert_allclose(value, wanted, rtol=1e-6, atol=1e-6 * scale, err_msg=str(place))
+
+
+@pytest.mark.parametrize(("version", "name"), [("tf211", "nested"), ("tf210", "nested")])
+def test_the_model_is_saved_as_one_of_keras_3(version, name, tmp_path):
+    data = reference(version)
+    row = data["rows"][name]
+    model, state = opened(version, name)
+    fk.save_model(tmp_path / "m.keras", model, state=state)
+    again, kept = fk.load_model(tmp_path / "m.keras")
+    values = [array(data["arrays"][key]) for key in row["inputs"]]
+    for value, expected in zip(
+        outputs(again, kept, values), outputs(model, state, values), strict=True
+    ):
+        np.testing.assert_array_equal(value, expected)
+
+
+def _entry(name, shape=(None, 4), dtype="float32"):
+    config = {"batch_input_shape": shape, "dtype": dtype, "name": name}
+    return {"class_name": "InputLayer", "config": config, "name": name, "inbound_nodes": []}
+
+
+def _function(function, *nodes, name="f", kind="TFOpLambda", **config):
+    config = {"name": name, "function": function, "dtype": "float32", **config}
+    return {"class_name": kind, "config": config, "name": name, "inbound_nodes": list(nodes)}
+
+
+def _open(*layers, output=("f", 0, 0), shape=(None, 4), **options):
+    config = {
+        "name": "m",
+        "layers": [_entry("x", shape), *layers],
+        "input_layers": [["x", 0, 0]],
+        "output_layers": [list(output)],
+    }
+    item = {"class_name": "Functional", "config": config}
+    return load(model_file(item, {}, version="2.11.0"), **options)
+
+
+def _x(**options):
+    return ["x", 0, 0, options]
+
+
+REFUSED = {
+    "unknown": (
+        _function("math.bessel_i0", _x()),
+        "'math.bessel_i0': it is not one that is known here.*custom_objects=.'math.bessel_i0'",
+    ),
+    "another namespace": (
+        _function("strings.split", _x(sep=" ")),
+        "'strings.split': it is not one",
+    ),
+    "dunder": (_function("__class__", _x()), "'__class__': it is not one"),
+    "builder": (_function("keras.backend.eval", _x()), "is not one that is known"),
+    "argument": (_function("math.add", _x(y=1.0, out="f")), "no argument 'out' here, only x, y"),
+    "twice": (
+        _function("math.reduce_sum", _x(keepdims=True, keep_dims=True)),
+        "'keepdims' stands there twice",
+    ),
+    "missing": (_function("math.add", _x()), "the argument 'y' is missing"),
+    "lost operand": (_function("__operators__.eq", _x()), "tf.equal or tf.not_equal"),
+    "dtype": (_function("cast", _x(dtype="string")), "expected a dtype of bool"),
+    "mask": (
+        _function("__operators__.getitem", _x(slice_spec=["g", 0, 0])),
+        "picks elements by a mask",
+    ),
+    "axis": (_function("math.reduce_sum", _x(axis=["x", 0, 0])), "expected a constant"),
+    "shape": (_function("reshape", _x(shape=["x", 0, 0])), "expected whole numbers as the shape"),
+    "where": (_function("where", _x()), "depends on the numbers"),
+    "dropout": (_function("nn.dropout", _x(rate=0.5)), "is not one that is known"),
+    "circle": (_function("math.add", ["f", 0, 0, {"y": 1.0}]), "in a circle"),
+    "large": (
+        _function("ones", [["_CONSTANT_VALUE", -1, 1 << 20, {}], ["_CONSTANT_VALUE", -1, 99, {}]]),
+        "at most 4194304 elements",
+    ),
+    "no node": (
+        _function("x", _x(), kind="TensorFlowOpLayer", node_def={"op": "Betainc", "input": ["x"]}),
+        "'Betainc' is not one that is known here.*2.4 or later",
+    ),
+}
+
+
+@pytest.mark.parametrize("name", REFUSED)
+def test_what_is_refused_says_where_and_why(name):
+    layer, words = REFUSED[name]
+    mask = _function("math.greater", _x(y=0.0), name="g")
+    with pytest.raises(FileError, match=words) as found:
+        _open(mask, layer)
+    assert "'f'" in str(found.value)
+    assert "f.h5" not in str(found.value)
+
+
+def test_a_function_of_the_users_takes_the_arguments_of_the_file():
+    def shifted(x, y, by, name=None):
+        return x + by * y
+
+    options = {"y": ["g", 0, 0], "by": 3.0, "name": None}
+    mask = _function("nn.relu", _x(), name="g")
+    layers = (mask, _function("math.shifted", _x(**options)))
+    model, state = _open(*layers, custom_objects={"math.shifted": shifted})
+    x = np.array([[-1.0, 0.5, 2.0, 3.0]], "float32")
+    expected = x + 3 * np.maximum(x, 0)
+    np.testing.assert_allclose(outputs(model, state, x)[0], expected, rtol=1e-6)
+
+
+def test_a_function_of_the_users_stands_for_an_operation_of_a_graph():
+    node = {"op": "Betainc", "input": ["x", "c"]}
+    layer = _function("x", [_x()], kind="TensorFlowOpLayer", node_def=node, constants={"1": 2.0})
+    model, state = _open(layer, custom_objects={"Betainc": lambda x: 2 * x})
+    x = np.ones((1, 4), "float32")
+    np.testing.assert_array_equal(outputs(model, state, x)[0], 2 * x)
+
+
+def test_a_layer_that_is_called_twice_is_two_operations():
+    """Once by itself, and once with another argument on the first call's result."""
+    layer = _function("math.add", _x(y=1.0), ["f", 0, 0, {"y": 2.0}])
+    model, state = _open(layer, output=("f", 1, 0))
+    x = np.zeros((1, 4), "float32")
+    np.testing.assert_array_equal(outputs(model, state, x)[0], x + 3)
+
+
+def test_a_layer_and_an_output_take_a_constant():
+    """As an embedding of places does: `Embedding(4, 2)(tf.range(tf.shape(x)[1]))`."""
+    layers = [
+        _function("compat.v1.shape", _x(), name="s"),
+        _function("__operators__.getitem", ["s", 0, 0, {"slice_spec": 1}], name="t"),
+        _function("range", ["t", 0, 0, {}], name="f"),
+        {
+            "class_name": "Flatten",
+            "config": {"name": "flat"},
+            "name": "flat",
+            "inbound_nodes": [[["f", 0, 0, {}]]],
+        },
+        _function("math.add", _x(y=["f", 0, 0]), name="g"),
+    ]
+    for output, expected in (("f", [0, 1, 2, 3]), ("flat", [[0], [1], [2], [3]])):
+        model, state = _open(*layers, output=(output, 0, 0))
+        got = outputs(model, state, np.full((2, 4), np.nan, "float32"))[0]
+        np.testing.assert_array_equal(got, expected)
+
+
+def test_a_size_that_only_the_run_tells_is_refused():
+    shape = _function("compat.v1.shape", _x(), name="s")
+    wanted = [["s1", 0, 0], 2, ["s2", 0, 0]]
+    parts = [
+        _function("__operators__.getitem", ["s", 0, 0, {"slice_spec": i}], name=f"s{i + 1}")
+        for i in (0, 1)
+    ]
+    with pytest.raises(FileError, match=r"at most one size of \(b, 2, n0\)"):
+        _open(shape, *parts, _function("reshape", _x(shape=wanted)), shape=(None, None, 2))
+
+
+def test_constants_meet_half_precision_in_its_dtype():
+    half = _function("cast", _x(dtype="float16"), name="g")
+    policy = {"class_name": "Policy", "config": {"name": "mixed_float16"}}
+    layer = _function("math.multiply", ["g", 0, 0, {"y": [1.0, 2.0, 3.0, 4.0]}], dtype=policy)
+    model, state = _open(half, layer)
+    assert outputs(model, state, np.ones((1, 4), "float32"))[0].dtype == "float16"
