@@ -82,9 +82,8 @@ class Layer:
     trainable: bool = option(True, kw_only=True)
     dtype: DTypePolicy = option("float32", convert=get_policy, kw_only=True)
 
-    #: whether a mask may reach it
+    #: whether a mask may reach it; whether it takes strings, which are on the host only
     supports_masking: ClassVar[bool] = False
-    #: whether it takes strings, which are on the host only
     reads_strings: ClassVar[bool] = False
     #: whether floating inputs and own weights are cast to the compute dtype
     autocast: ClassVar[bool] = True
@@ -92,13 +91,12 @@ class Layer:
     transparent_field: ClassVar[str | None] = None
     #: the fields that may hold children; None: every field that holds layers
     child_fields: ClassVar[tuple[str, ...] | None] = None
-    #: the names of the own state in Keras's order, where it is not the alphabet's, which JAX sorts by
+    #: in Keras's order: the own state, where it is not the alphabet's; weights inside that come before
     state_order: ClassVar[tuple[str, ...]] = ()
-    #: the paths of weights inside it that come before its own state in Keras's order
     early_weights: ClassVar[tuple[str, ...]] = ()
-    #: where Keras's files keep a child, by its field, unless under that name; by "" the own weights
+    #: where Keras's files keep a child, by its field, unless under that name, and by "" the own
+    #: weights; whether they keep the own state
     stored_at: ClassVar[Mapping[str, str]] = FrozenDict()
-    #: whether Keras's files keep the layer's own state
     stores_state: ClassVar[bool] = True
     #: the default of `training` in Keras's call, which files hold for none, and its inputs' names
     training_default: ClassVar[bool | None] = False
