@@ -44,7 +44,7 @@ class ByPrograms(LoadScopeScheduling):
         if file.endswith(("test_layer_table.py", "test_keras_parity.py")) and "[" in test:
             return test.partition("[")[2]
         # processes of their own, which take long: with many short tests they begin early
-        if "thirty_kills" in test:
+        if "kills_leave_no_trace" in test:
             return "tests/test_house.py"
         return file.replace("test_image_mixing", "test_image_color")  # distributions that both draw
 
