@@ -36,10 +36,11 @@ def _keras_file(members):
 
 
 CASES = ("several inputs", "a row", "a model before", "a model inside", "crossed", "counted")
+MORE = ("decoded",)
 
 
 def test_every_case_is_here():
-    assert set(_cases()) == set(CASES)
+    assert set(_cases()) == {*CASES, *MORE}
 
 
 @pytest.mark.parametrize("name", CASES)
@@ -61,6 +62,18 @@ def test_files_of_keras_that_begin_with_strings(name, tmp_path):
     weights = tmp_path / "m.weights.h5"
     fk.save_weights(weights, model, state)
     assert fk.load_weights(weights, model, state)[0] == model
+
+
+def test_a_file_of_keras_that_returns_strings(tmp_path):
+    case, path = _cases()["decoded"], tmp_path / "m.keras"
+    path.write_bytes(_keras_file(case["members"]))
+    model, state = fk.load_model(path)
+    found = model.apply(case["inputs"], state=state).value
+    wanted = array(case["outputs"]["scores"])
+    np.testing.assert_allclose(found["scores"], wanted, rtol=1e-6, atol=1e-7)
+    assert found["word"].tolist() == case["outputs"]["word"] == ["bad", "bad", "good"]
+    fk.save_model(path, model, state)
+    assert fk.load_model(path)[0] == model
 
 
 def test_hdf5_without_the_vocabulary_is_refused(tmp_path):
@@ -198,6 +211,66 @@ def test_inside_transformations_the_texts_are_constants(model, numbers):
 def test_what_is_no_text(model, given, words):
     with pytest.raises(fk.FKerasError, match=words):
         model(given)
+
+
+WORD = layers.StringLookup(vocabulary=["one", "two"], invert=True, name="word")
+
+
+def _scores():
+    x = fk.Input((4,), name="x")
+    y = layers.BatchNormalization()(layers.Dense(3, name="scores")(x))
+    return x, y, WORD(fk.ops.argmax(y, axis=-1))
+
+
+def test_a_model_may_return_strings(tmp_path, key):
+    x, y, word = _scores()
+    assert (word.shape, word.dtype) == ((None,), "string")
+    model = fk.Model(x, {"y": y, "word": word}).build(key)
+    assert model.makes_strings
+    state, data = model.init_state(), np.linspace(-1, 1, 20, dtype="float32").reshape(5, 4)
+    out = model.apply(data, state=state, training=True)
+    numbers = fk.Model(model.inputs, model.tensor("batch_normalization"))
+    plain = numbers.apply(data, state=state, training=True)
+    np.testing.assert_array_equal(out.value["y"], plain.value)
+    jax.tree.map(np.testing.assert_array_equal, out.updates, plain.updates)
+    best = np.argmax(plain.value, axis=-1)
+    assert out.value["word"].tolist() == np.array(["[UNK]", "one", "two"])[best].tolist()
+    fk.save_model(tmp_path / "m.keras", model, state)
+    assert fk.load_model(tmp_path / "m.keras")[0] == model
+
+
+def test_strings_at_both_ends():
+    x = fk.Input((), dtype="string")
+    lookup = layers.StringLookup(vocabulary=["one", "two"])
+    model = fk.Model(x, [WORD(lookup(x) + 0), lookup(x)])
+    found, ids = model(["two", "three"])
+    assert found.tolist() == ["two", "[UNK]"]
+    assert ids.tolist() == [2, 0]
+    whole = fk.Model(x, model(x)[0])  # and inside another one
+    assert whole(["one"]).tolist() == ["one"]
+    ids = fk.Input((2,), dtype="int32")
+    assert fk.Model(ids, WORD(ids))(np.array([[0, 2]])).tolist() == [["[UNK]", "two"]]
+
+
+@pytest.mark.parametrize(
+    ("call", "words"),
+    [
+        (lambda x, y, w: layers.Dense(2)(w), "computes on numbers, and was called on strings"),
+        (lambda x, y, w: WORD(w), "computes on numbers, and was called on strings"),
+        (lambda x, y, w: fk.split_host(fk.Model(x, w)), "returns strings.*Leave them out"),
+        (lambda x, y, w: jax.jit(fk.Model(x, WORD(x)))(jnp.ones((1, 4), "int32")), "neither jit"),
+        (
+            lambda x, y, w: fk.Model(x, WORD(layers.StringLookup(vocabulary=["one"])(WORD(x))))(
+                np.ones((1, 4), "int32")
+            ),
+            "takes strings that the model made",
+        ),
+    ],
+)
+def test_what_made_strings_cannot_do(call, words):
+    x = fk.Input((4,), dtype="int32")
+    with pytest.raises(fk.FKerasError, match=words):
+        call(x, x, WORD(x))
 
 
 def test_a_mask_of_texts_is_refused(model):

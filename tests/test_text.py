@@ -83,8 +83,9 @@ def test_docstrings_name_every_field(cls):
     "layer", [VALUES[1], VALUES[2], VALUES[6]], ids=lambda layer: type(layer).__name__
 )
 def test_strings_stay_on_the_host(layer):
-    with pytest.raises(fk.FKerasError, match="a graph begins with"):
-        layer(fk.Input((3,), dtype="int32"))
+    wrong = "string" if layer.makes_strings else "int32"
+    with pytest.raises(fk.FKerasError, match="a graph begins with|computes on numbers"):
+        layer(fk.Input((3,), dtype=wrong))
     with pytest.raises(fk.FKerasError, match="neither jit nor the middle"):
         jax.jit(layer)(jnp.zeros((2, 3), "int32"))
     with pytest.raises(fk.FKerasError, match="received a mask"):

@@ -80,6 +80,14 @@ def counted():
     return keras.Model(x, layers.Dense(2)(texts(output_mode="tf_idf", ngrams=2)(x)))
 
 
+def decoded():
+    x = words()
+    y = ids(4)(texts(output_sequence_length=4)(x))
+    best = keras.ops.argmax(y, axis=-1)
+    word = layers.StringLookup(vocabulary=["bad"], oov_token="good", invert=True)(best)
+    return keras.Model(x, {"scores": y, "word": word})
+
+
 CASES = {
     "several inputs": (several, {"texts": TEXTS, "n": NUMBERS, "color": COLORS}),
     "a row": (row, TEXTS),
@@ -87,6 +95,7 @@ CASES = {
     "a model inside": (inside, TEXTS),
     "crossed": (crossed, [TEXTS, COLORS]),
     "counted": (counted, TEXTS),
+    "decoded": (decoded, TEXTS),
 }
 
 
@@ -95,6 +104,13 @@ def tensors(tree):
         return {k: tensors(v) for k, v in tree.items()}
     pair = isinstance(tree, list) and isinstance(tree[0][0], list)
     return [tensors(v) for v in tree] if pair else tf.constant(tree)
+
+
+def record(value):
+    if isinstance(value, dict):
+        return {name: record(part) for name, part in value.items()}
+    array = value.numpy()
+    return [v.decode() for v in array] if array.dtype == object else packed(array)
 
 
 def case(make, inputs):
@@ -116,7 +132,7 @@ def case(make, inputs):
         if isinstance(inputs, dict)
         else inputs
     )
-    outputs = packed(model(tensors(inputs)).numpy())
+    outputs = record(model(tensors(inputs)))
     return {"members": members, "inputs": plain, "outputs": outputs}
 
 
@@ -126,14 +142,16 @@ def check(folder):
     )
     for name, (_, inputs) in CASES.items():
         model = keras.models.load_model(pathlib.Path(folder, f"{name}.keras"))
-        wanted = known["cases"][name]["outputs"]
-        wanted = np.array(wanted["values"], "float32").reshape(wanted["shape"])
-        print(name, np.abs(model(tensors(inputs)).numpy() - wanted).max())
+        found, wanted = record(model(tensors(inputs))), known["cases"][name]["outputs"]
+        if name == "decoded":
+            print(name, found["word"] == wanted["word"])
+            found, wanted = found["scores"], wanted["scores"]
+        print(name, np.abs(np.subtract(found["values"], wanted["values"])).max())
 
 
 if __name__ == "__main__":
     if "--check" in sys.argv:
         check(sys.argv[1])
     else:
-        record = {"keras": keras.__version__, "cases": {k: case(*v) for k, v in CASES.items()}}
-        pathlib.Path(sys.argv[1]).write_text(json.dumps(record, separators=(",", ":")) + "\n")
+        data = {"keras": keras.__version__, "cases": {k: case(*v) for k, v in CASES.items()}}
+        pathlib.Path(sys.argv[1]).write_text(json.dumps(data, separators=(",", ":")) + "\n")

@@ -155,6 +155,12 @@ class Graph:
         return any(self.specs[slot].dtype == STRING for slot in self.input_slots)
 
     @functools.cached_property
+    def makes_strings(self) -> bool:
+        """Whether an output of the graph is of strings that a call made."""
+        made = (s for s in self.output_slots if s not in self.input_slots)
+        return any(self.specs[slot].dtype == STRING for slot in made)
+
+    @functools.cached_property
     def input_slots(self) -> tuple[int, ...]:
         return tuple(r.index for r in structure.leaves(self.inputs) if isinstance(r, Ref))
 

@@ -82,9 +82,10 @@ class Layer:
     trainable: bool = option(True, kw_only=True)
     dtype: DTypePolicy = option("float32", convert=get_policy, kw_only=True)
 
-    #: whether a mask may reach it; whether it takes strings, which are on the host only
+    #: whether a mask may reach it; whether it takes, and makes, strings, which are on the host only
     supports_masking: ClassVar[bool] = False
     reads_strings: ClassVar[bool] = False
+    makes_strings: ClassVar[bool] = False
     #: whether floating inputs and own weights are cast to the compute dtype
     autocast: ClassVar[bool] = True
     #: the field of children that adds nothing to the paths of their weights

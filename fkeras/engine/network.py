@@ -22,7 +22,7 @@ from fkeras.engine.node import Node
 from fkeras.engine.operators import KerasTensor
 from fkeras.engine.record import masks_of
 from fkeras.engine.spec import Spec, as_spec, evaluate
-from fkeras.engine.strings import on_host, read_inputs, run_on_host, split
+from fkeras.engine.strings import on_host, read_inputs, run_on_host, split, split_after
 from fkeras.engine.structure import Ref
 from fkeras.engine.summary import summary
 from fkeras.engine.tracing import uses_training
@@ -65,6 +65,10 @@ class Network(Layer):
     @property
     def reads_strings(self) -> bool:  # type: ignore[override]
         return self.graph is not None and self.graph.reads_strings
+
+    @property
+    def makes_strings(self) -> bool:  # type: ignore[override]
+        return self.graph is not None and self.graph.makes_strings
 
     @property
     def built(self) -> bool:
@@ -134,20 +138,28 @@ class Network(Layer):
         mask: Any = None,
         **options: Any,
     ) -> Output:
-        """The `Output` of the network; what takes strings runs on the host, before the rest."""
+        """The `Output` of the network; strings are read and made on the host, before and after."""
         call = super().apply
-        if self.reads_strings and not symbolic_arguments(inputs, options, mask):
+        given = {"state": state, "training": training, "key": key, "mask": mask, **options}
+        if symbolic_arguments(inputs, options, mask):
+            return call(*inputs, **given)
+        if self.makes_strings:
+            front, after = self._halves(split_after)
+            out = front.apply(*inputs, **given)
+            value = run_on_host(after, match_inputs(after, (out.value,)))
+            return dataclasses.replace(out, value=value, mask=None)
+        if self.reads_strings:
             arrays = read_inputs(self, inputs, mask, options)
             if on_host(self):
                 return Output(run_on_host(self, arrays))
-            host, device = self._halves()
+            host, device = self._halves(split)
             inputs, call = (run_on_host(host, arrays),), device.apply
-        return call(*inputs, state=state, training=training, key=key, mask=mask, **options)
+        return call(*inputs, **given)
 
-    def _halves(self) -> tuple[Network, Network]:
+    def _halves(self, cut: Any) -> tuple[Network, Network]:
         """The parts for host and device, cut once for each network object."""
         if "_cut" not in self.__dict__:
-            self.__dict__["_cut"] = split(self, _network)
+            self.__dict__["_cut"] = cut(self, _network)
         return self.__dict__["_cut"]
 
     def forward(self, context: Context, *inputs: Any, **options: Any) -> Output:

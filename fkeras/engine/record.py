@@ -108,7 +108,7 @@ def infer(
     training: bool | None,
 ) -> Inference:
     """What a call of `layer` returns for inputs of these specs."""
-    if any(spec.dtype == STRING for spec in specs):
+    if layer.makes_strings or any(spec.dtype == STRING for spec in specs):
         with _noting(layer, args, specs):
             low, high = probe(layer, args, specs, _PROBES)
             return _describe((low, ()), (high, ()), specs)

@@ -127,6 +127,12 @@ def split_host(model: Network) -> tuple[Model, Model]:
         >>> device(host(["one two", "two"])).shape
         (2, 2, 3)
     """
+    if isinstance(model, Network) and model.makes_strings:
+        raise FKerasError(
+            f"{model.where}: returns strings, which are made on the host after the device. Leave "
+            "them out: fk.Model(model.inputs, model.tensor(name_of_a_layer)).",
+            layer=model.where,
+        )
     if not isinstance(model, Network) or not model.reads_strings:
         where = model.where if isinstance(model, Layer) else type(model).__name__
         raise FKerasError(

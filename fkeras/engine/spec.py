@@ -136,7 +136,12 @@ def as_specs(tree: Any) -> Any:
 
 
 def canonical_dtype(dtype: Any) -> str:
-    """The name of the dtype that JAX computes in: float64 is float32 unless x64 is enabled."""
+    """The name of the dtype that JAX computes in: float64 is float32 unless x64 is enabled.
+
+    That of NumPy's texts is "string", in which nothing computes.
+    """
+    if isinstance(dtype, np.dtype) and dtype.kind in "SUT":
+        return STRING
     if jnp.issubdtype(dtype, jax.dtypes.extended):
         return str(dtype)
     return jax.dtypes.canonicalize_dtype(dtype).name

@@ -17,7 +17,7 @@ _TEXTS = ("", "a b c")
 
 
 def probe(layer: Any, args: Any, specs: tuple[Spec, ...], sizes: tuple[int, int]) -> list[Output]:
-    """What a layer that reads strings returns for two sizes and texts, or their specs.
+    """What a layer that reads or makes strings returns for two sizes and texts, or their specs.
 
     Args:
         layer: the layer that is called.
@@ -28,7 +28,7 @@ def probe(layer: Any, args: Any, specs: tuple[Spec, ...], sizes: tuple[int, int]
     Raises:
         FKerasError: for a layer that reads none.
     """
-    if not layer.reads_strings:
+    if any(spec.dtype == STRING for spec in specs) and not layer.reads_strings:
         raise FKerasError(
             f"{layer.where}: computes on numbers, and was called on strings. TextVectorization, "
             "StringLookup, Hashing and HashedCrossing make numbers of them.",

@@ -1,8 +1,9 @@
-"""Graphs that begin with strings: what they compute on the host, and what is left for the device.
+"""Graphs that begin or end with strings: what is for the host, and what is left for the device.
 
 XLA has no strings. A graph may have inputs of the dtype "string", which only layers that read them
 take (text, lookup and hashing layers): these calls run with NumPy, and everything after them is a
-graph of numbers, one compiled program as any other. `split` is the cut between the two.
+graph of numbers, one compiled program as any other. `split` is the cut between the two. What a
+graph returns may be strings again, of lookups that are inverted: `split_after` cuts these off.
 """
 
 from __future__ import annotations
@@ -10,6 +11,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from typing import Any
 
+import jax
 import numpy as np
 
 from fkeras.engine import structure
@@ -68,6 +70,52 @@ def split(network: Any, make: Make) -> tuple[Any, Any]:
         else:
             cut.call_on_device(number, call)
     return cut.halves()
+
+
+def split_after(network: Any, make: Make) -> tuple[Any, Any]:
+    """`(front, after)`: a network as two, of which the second makes the strings that it returns.
+
+    Args:
+        network: a network that returns strings.
+        make: makes a network of symbolic inputs, outputs and a name.
+
+    Raises:
+        FKerasError: where a call takes strings that the network made.
+    """
+    graph, tensors = network.graph, network._open()
+    border: dict[str, tuple[Any, Any]] = {}
+    slots: list[Any] = [None] * len(graph.specs)
+
+    def hand_over(slot: int) -> None:
+        if slots[slot] is None:
+            name, number = graph.coords[slot].layer, len(border)
+            name = name if name not in border else f"{name}_{number}"
+            spec = graph.specs[slot]
+            slots[slot] = symbolic(InputLayer(spec.dims, dtype=spec.dtype, name=name))
+            border[name] = (tensors[slot], slots[slot])
+
+    made: set[int] = set()
+    for number, call in enumerate(graph.calls):
+        if made.intersection(() if call.is_input else call.inputs):
+            raise FKerasError(
+                f"{network.layers[call.layer].where}: takes strings that the model made, which are "
+                "on the host. Look them up outside of the model.",
+                layer=call.layer,
+            )
+        if not call.is_input and network.layers[call.layer].makes_strings:
+            for slot in call.inputs:
+                hand_over(slot)
+            first = graph.first_slots[number]
+            value = network.layers[call.layer](*fill_tensors(call.args, slots))
+            found = structure.match(call.value, value) or []
+            slots[first : first + len(found)] = found
+            made.update(range(first, first + len(found)))
+    for slot in graph.output_slots:
+        hand_over(slot)
+    given, taken = ({k: pair[i] for k, pair in border.items()} for i in (0, 1))
+    front = make(network.inputs, given, network.name)
+    name = None if network.name is None else f"{network.name}_after"
+    return front, make(taken, structure.fill(graph.outputs, slots), name)
 
 
 class _Cut:
@@ -204,7 +252,9 @@ def run_on_host(network: Any, arrays: list[Any]) -> Any:
 
 def _on_host(tree: Any) -> Any:
     template, leaves = structure.number(tree)
-    return structure.fill(template, [np.asarray(leaf) for leaf in leaves])
+    traced = (jax.core.Tracer,)  # which a layer of strings refuses in its own words
+    leaves = [leaf if isinstance(leaf, traced) else np.asarray(leaf) for leaf in leaves]
+    return structure.fill(template, leaves)
 
 
 def _is_text(value: Any) -> bool:

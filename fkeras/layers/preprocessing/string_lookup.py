@@ -110,6 +110,15 @@ class StringLookup(LookupLayer):
     vocabulary: tuple[str, ...] | None = option(None, convert=_convert)
     idf_weights: tuple[float, ...] | None = option(None, convert=floats)
     invert: bool = option(False)
+
+    @property
+    def makes_strings(self) -> bool:  # type: ignore[override]
+        return self.invert
+
+    @property
+    def reads_strings(self) -> bool:  # type: ignore[override]
+        return not self.invert
+
     output_mode: str = option("int", convert=output_mode("StringLookup: output_mode", *MODES))
     pad_to_max_tokens: bool = option(False)
     sparse: bool = option(False)
