@@ -285,8 +285,8 @@ def stft(
                 f"{steps} steps, received {fft_length}. Center no frames: center=False."
             )
         x = jnp.pad(x, [(0, 0)] * (x.ndim - 1) + [(half, half)], mode="reflect")
-    frames = extract_sequences(x, fft_length, sequence_stride)
     weights = window_of(window, sequence_length, fft_length, x.dtype)
+    frames = extract_sequences(x, fft_length, sequence_stride)
     weights = jnp.reshape(weights, (1,) * (frames.ndim - 1) + (fft_length,))
     return rfft(frames * weights, fft_length)
 
