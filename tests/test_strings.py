@@ -239,6 +239,23 @@ def test_a_model_may_return_strings(tmp_path, key):
     assert fk.load_model(tmp_path / "m.keras")[0] == model
 
 
+def test_names_at_the_border_are_free():
+    """A lookup that is called twice, and inputs and layers with the names that come after its own."""
+    lookup = layers.StringLookup(vocabulary=["one", "two"], name="word")
+    a, b = (fk.Input((1,), dtype="string", name=n) for n in "ab")
+    ids = fk.Input((1,), dtype="int32", name="word_1")
+    model = fk.Model([a, b, ids], layers.Add()([lookup(a), lookup(b), ids]))
+    one, two, number = np.array([["one"]]), np.array([["two"]]), np.array([[10]])
+    assert model([one, two, number]).tolist() == [[13]]
+    assert set(fk.split_host(model)[0]([one, two, number])) == {"word", "word_1", "word_2"}
+    x = fk.Input((2,), dtype="int32")
+    halves = layers.Lambda(lambda x: [x[:, :1], x[:, 1:]], name="half")(x)
+    other = layers.Lambda(lambda x: x * 0, name="half_1")(x)
+    model = fk.Model(x, [*map(WORD, halves), WORD(other)])
+    found = [y.tolist() for y in model(np.array([[1, 2]]))]
+    assert found == [[["one"]], [["two"]], [["[UNK]", "[UNK]"]]]
+
+
 def test_strings_at_both_ends():
     x = fk.Input((), dtype="string")
     lookup = layers.StringLookup(vocabulary=["one", "two"])

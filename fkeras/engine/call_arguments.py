@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any
 
 import jax.numpy as jnp
@@ -13,21 +14,18 @@ from fkeras.engine.structure import Ref
 
 def fill_arrays(template: Any, tensors: Any) -> Any:
     """The tree with arrays in their places; constants become arrays."""
-
-    def leaf(value: Any) -> Any:
-        if isinstance(value, Ref):
-            return tensors[value.index]
-        return jnp.asarray(value.array) if isinstance(value, ArrayConstant) else value
-
-    return structure.thaw(template, leaf)
+    return _fill(template, tensors, jnp.asarray)
 
 
 def fill_tensors(template: Any, tensors: Any) -> Any:
     """The tree as a call was written: symbolic tensors in their places, constants as given."""
+    return _fill(template, tensors, lambda array: array)
 
+
+def _fill(template: Any, tensors: Any, constant: Callable[[Any], Any]) -> Any:
     def leaf(value: Any) -> Any:
         if isinstance(value, Ref):
             return tensors[value.index]
-        return value.array if isinstance(value, ArrayConstant) else value
+        return constant(value.array) if isinstance(value, ArrayConstant) else value
 
     return structure.thaw(template, leaf)

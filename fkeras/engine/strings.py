@@ -8,7 +8,7 @@ graph returns may be strings again, of lookups that are inverted: `split_after` 
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Container, Mapping
 from typing import Any
 
 import jax
@@ -88,8 +88,7 @@ def split_after(network: Any, make: Make) -> tuple[Any, Any]:
 
     def hand_over(slot: int) -> None:
         if slots[slot] is None:
-            name, number = graph.coords[slot].layer, len(border)
-            name = name if name not in border else f"{name}_{number}"
+            name = _free(graph.coords[slot].layer, border)
             spec = graph.specs[slot]
             slots[slot] = symbolic(InputLayer(spec.dims, dtype=spec.dtype, name=name))
             border[name] = (tensors[slot], slots[slot])
@@ -127,8 +126,9 @@ class _Cut:
         self.device: list[Any] = list(self.host)
         self.border: dict[str, tuple[Any, Any]] = {}
         self.used = set(self.graph.output_slots)
-        # names that an array at the border cannot have: those of layers that stay on the device
-        self.taken = {call.layer for call in self.graph.calls if not _stays(network, call)}
+        # names that an array at the border cannot have: of inputs, and of what is on the device
+        self.taken = set(self.graph.input_names)
+        self.taken |= {call.layer for call in self.graph.calls if not _stays(network, call)}
 
     def give(self, slot: int) -> None:
         """An input of the graph; one of strings is there for the host alone."""
@@ -178,9 +178,7 @@ class _Cut:
         return structure.fill(template, [self._pass(name, tensor) for tensor in tensors])
 
     def _pass(self, name: str, tensor: Any) -> Any:
-        free, number = name, 1
-        while free in self.border or free in self.taken:
-            free, number = f"{name}_{number}", number + 1
+        free = _free(name, self.border.keys() | self.taken)
         taken = symbolic(InputLayer(tensor.spec.dims, dtype=tensor.dtype, name=free))
         self.border[free] = (tensor, taken)
         return taken
@@ -203,6 +201,14 @@ class _Cut:
         host = self.make(structure.fill(graph.inputs, self.host), given, name)
         outputs = structure.fill(graph.outputs, self.device)
         return host, self.make(taken, outputs, network.name)
+
+
+def _free(name: str, taken: Container[str]) -> str:
+    """The name, or the first one after it that is free."""
+    free, number = name, 1
+    while free in taken:
+        free, number = f"{name}_{number}", number + 1
+    return free
 
 
 # -- running --------------------------------------------------------------------------------------
