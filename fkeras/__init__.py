@@ -10,6 +10,7 @@ from fkeras import (
     metrics,
     ops,
     optimizers,
+    quantizers,
     random,
     regularizers,
 )
@@ -44,6 +45,7 @@ from fkeras.engine import (
     unfreeze,
     weight,
 )
+from fkeras.layers.quantizing import dequantize, quantize
 from fkeras.saving import (
     FileError,
     Limits,
@@ -108,6 +110,7 @@ __all__ = (
     "combine",
     "constrain",
     "constraints",
+    "dequantize",
     "engine",
     "export",
     "export_step",
@@ -125,6 +128,8 @@ __all__ = (
     "optimizers",
     "option",
     "partition",
+    "quantize",
+    "quantizers",
     "random",
     "regularizers",
     "rematerialized",

@@ -25,6 +25,7 @@ ALLOWED = {
     "signal": set(),
     "ops": {"engine", "ops", "activations", "layers", "losses", "image", "signal", "random"},
     "random": {"layers"},
+    "quantizers": {"engine", "quantizers"},
     "layers": {
         "engine",
         "image",
@@ -33,6 +34,7 @@ ALLOWED = {
         "initializers",
         "regularizers",
         "constraints",
+        "quantizers",
         "signal",
     },
     "files": set(),
@@ -49,6 +51,7 @@ ALLOWED = {
         "metrics",
         "npz",
         "optimizers",
+        "quantizers",
         "regularizers",
         "saving",
         "training",

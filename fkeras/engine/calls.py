@@ -94,9 +94,12 @@ def _with_mask_tree(layer: Any, out: Output) -> Output:
 
 
 def cast_own_weights(layer: Any, dtype: str) -> Any:
-    """The layer with its own floating weights in `dtype`; its children are left as they are."""
+    """The layer with its own weights in `dtype`, but for those of a declared one, and its children."""
     skeleton, leaves = skeleton_of(layer), leaves_of(layer)
-    own = [w if w is None else jnp.asarray(w, dtype) for w in leaves[: skeleton.own]]
+    own = [
+        w if w is None or name in layer.fixed else jnp.asarray(w, dtype)
+        for name, w in zip(skeleton.weights, leaves, strict=False)
+    ]
     return skeleton.join((*own, *leaves[skeleton.own :]))
 
 

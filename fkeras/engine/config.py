@@ -14,6 +14,8 @@ from typing import Any, ClassVar, Self, dataclass_transform
 from fkeras.engine import habits
 from fkeras.engine.errors import suggest
 from fkeras.engine.frozen import freeze_value
+from fkeras.engine.namespaces import find
+from fkeras.engine.quantized import quantization
 from fkeras.engine.serialization import decode, deserialize, encode, lookup, serialize
 
 __all__ = (
@@ -31,7 +33,8 @@ __all__ = (
 )
 
 _CONVERT = "fkeras.convert"
-_SAY_NOTHING = ("lora_rank", "lora_alpha")
+# of LoRA, whose product is in the kernel, and of quantization, where the dtype says there is none
+_SAY_NOTHING = ("lora_rank", "lora_alpha", "quantization_config", "gptq_unpacked_column_size")
 
 
 def option(
@@ -153,9 +156,12 @@ def from_configuration(
     """The value of class `cls` that `configuration` described.
 
     Keys of Keras that this class does not have are refused, unless they say nothing: those that
-    are None, `autocast`, which it writes for layers without a configuration of their own, and
-    those of LoRA, whose product a file has in the kernel already.
+    are None, `autocast`, which it writes for layers without a configuration of their own, those of
+    LoRA, whose product a file has in the kernel already, and of a quantization that failed.
     """
+    other = cls.__dict__.get("quantized_as")
+    if other is not None and quantization(config.get("dtype")) is not None:
+        return find(other, "keras.layers").quantized(cls, config, custom_objects)
     names = {f.name for f in dataclasses.fields(cls) if f.init}
     arguments = {}
     for key, value in config.items():

@@ -103,6 +103,12 @@ class Layer:
     training_default: ClassVar[bool | None] = False
     call_names: ClassVar[tuple[str, ...]] = ("inputs",)
     keras_class_name: ClassVar[str | None] = None
+    #: the class of `fkeras.layers` that is this layer where it is quantized
+    quantized_as: ClassVar[str | None] = None
+    #: of its weights, by their declarations: not trained, their own next gradient, of a fixed dtype
+    untrained: ClassVar[tuple[str, ...]] = ()
+    overwritten: ClassVar[tuple[str, ...]] = ()
+    fixed: ClassVar[tuple[str, ...]] = ()
 
     def __init_subclass__(cls, **kwargs: Any) -> None:
         super().__init_subclass__(**kwargs)

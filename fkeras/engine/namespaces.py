@@ -27,6 +27,7 @@ _OBJECTS = (
     "activations",
     "regularizers",
     "constraints",
+    "quantizers",
 )
 _FUNCTIONS = ("activations", "losses", "metrics")
 _OPERATIONS = ("ops", "ops.image", "ops.linalg", "ops.nn", "ops.numpy")

@@ -51,9 +51,20 @@ def unfreeze(model: Layer, pattern: Pattern = "*") -> Any:
 
 
 def _mark(model: Layer, pattern: Pattern, trainable: bool) -> Any:
-    matches = _matcher(pattern)
+    matches = matcher(pattern)
     if pattern == "*":
         return set_trainable(model, trainable)
+    require_match(model, pattern)
+
+    def mark(path: str, layer: Layer) -> Layer | None:
+        return set_trainable(layer, trainable) if path and matches(path, layer) else None
+
+    return replace_layers(model, mark)
+
+
+def require_match(model: Layer, pattern: Pattern) -> None:
+    """Raises where no layer inside `model` matches."""
+    matches = matcher(pattern)
     paths = [path for path, layer in sublayers(model) if path]
     if not any(matches(path, layer) for path, layer in sublayers(model) if path):
         shown = pattern if isinstance(pattern, str) else str(pattern)
@@ -61,23 +72,42 @@ def _mark(model: Layer, pattern: Pattern, trainable: bool) -> Any:
             f"{model.where}: no layer matches {shown!r}.{suggest(shown.strip('*'), paths)} Its "
             f"layers are: {', '.join(paths[:12])}{', ...' if len(paths) > 12 else ''}."
         )
-    return _mark_inside(model, "", matches, trainable)
 
 
-def _matcher(pattern: Pattern) -> Callable[[str, Layer], bool]:
+def matcher(pattern: Pattern) -> Callable[[str, Layer], bool]:
+    """Whether a path and its layer match a pattern, as a function of both."""
     if callable(pattern):
         return pattern
     patterns = (pattern,) if isinstance(pattern, str) else tuple(pattern)
     return lambda path, layer: any(fnmatch.fnmatchcase(path, p) for p in patterns)
 
 
-def _mark_inside(layer: Layer, path: str, matches: Callable, trainable: bool) -> Layer:
-    if path and matches(path, layer):
-        return set_trainable(layer, trainable)
+def replace_layers(
+    layer: Layer, change: Callable[[str, Layer], Layer | None], path: str = ""
+) -> Any:
+    """A copy in which other layers stand for some.
+
+    Args:
+        layer: a layer or model.
+        change: called with a path and its layer, `layer` itself first; what it returns stands in
+            its place. Where it returns None, the layers inside are looked at.
+        path: the path of `layer`.
+
+    Example:
+        >>> import fkeras as fk
+        >>> model = fk.Sequential([fk.Input((4,)), fk.layers.Dense(2, name="head")])
+        >>> other = fk.engine.replace_layers(
+        ...     model, lambda path, layer: layer.replace(units=3) if path == "head" else None)
+        >>> other.layers["head"].units
+        3
+    """
+    found = change(path, layer)
+    if found is not None:
+        return found
 
     def inside(value: Any, at: str) -> Any:
         if isinstance(value, Layer):
-            return _mark_inside(value, at, matches, trainable)
+            return replace_layers(value, change, at)
         if isinstance(value, tuple):
             return tuple(inside(v, f"{at}/{i}" if at else str(i)) for i, v in enumerate(value))
         if isinstance(value, FrozenDict):
@@ -150,6 +180,25 @@ def trainable_weights(model: Any) -> dict[str, Any]:
     skeleton = skeleton_of(model)
     rows = zip(skeleton.names, leaves_of(model), skeleton.trainable, strict=True)
     return {name: leaf for name, leaf, trained in rows if trained and leaf is not None}
+
+
+def overwritten_weights(model: Any) -> dict[str, Any]:
+    """The weights of trainable layers whose gradients are their next values, by path.
+
+    No optimizer moves them: a step differentiates by them too, and puts what it gets in their
+    places, as `Trainer` does.
+
+    Example:
+        >>> import jax, fkeras as fk
+        >>> layer = fk.layers.Dense(2).build(jax.random.key(0), (None, 3))
+        >>> len(fk.engine.overwritten_weights(fk.quantize(layer, "float8")))
+        6
+    """
+    found = {}
+    for path, one in sublayers(model):
+        for name in one.overwritten if one.trainable else ():
+            found[f"{path}/{name}" if path else name] = getattr(one, name)
+    return {path: value for path, value in found.items() if value is not None}
 
 
 def replace_weights(model: Any, weights: Mapping[str, Any]) -> Any:

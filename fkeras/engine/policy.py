@@ -10,6 +10,7 @@ import jax.numpy as jnp
 
 from fkeras.engine.config import Configurable, option
 from fkeras.engine.errors import suggest
+from fkeras.engine.quantized import quantization
 from fkeras.engine.spec import STRING
 
 NAMES = ("float32", "bfloat16", "float16", "float64", "mixed_bfloat16", "mixed_float16")
@@ -53,10 +54,12 @@ class DTypePolicy(Configurable):
         Raises:
             ValueError: for a quantized policy, or a map of different ones by path.
         """
-        if "mode" in config:
+        found = quantization(config)
+        if found is not None:
             raise ValueError(
                 f"DTypePolicy: expected a policy of floating point numbers, received the quantized "
-                f"one {config['mode']!r:.40}. Save the model before it is quantized."
+                f"one {found['mode']!r:.40}. Quantized are Dense, EinsumDense, Embedding and "
+                "ReversibleEmbedding: fk.quantize(model, 'int8')."
             )
         if "policy_map" not in config:
             return cls(config.get("name") or "float32")
@@ -96,6 +99,8 @@ def any_policy(value: Any) -> DTypePolicy:
         return DTypePolicy("float32")
     if isinstance(value, DTypePolicy):
         return value
+    if isinstance(value, str) and quantization(value) is not None:
+        return DTypePolicy.from_config({"name": value})
     if isinstance(value, Mapping):
         config = value.get("config", value)
         return DTypePolicy.from_config(config if isinstance(config, Mapping) else {"name": config})

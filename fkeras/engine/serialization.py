@@ -112,7 +112,7 @@ def serialize(obj: Any) -> Any:
     module = keras_module(cls)
     return {
         "module": module if module is not None else cls.__module__,
-        "class_name": getattr(cls, "keras_class_name", None) or cls.__name__,
+        "class_name": getattr(obj, "keras_class_name", None) or cls.__name__,
         "config": obj.get_config(),
         "registered_name": None if module is not None else cls.__name__,
     }

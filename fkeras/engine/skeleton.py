@@ -30,7 +30,8 @@ class Skeleton:
         children: by field, the tree of its children's skeletons.
         names: a path for each leaf, such as "cell/kernel".
         places: the number of each leaf by its path.
-        trainable: for each leaf, whether the layer that owns it is trainable.
+        trainable: for each leaf, whether it is trained: of a trainable layer, and no weight that is
+            declared otherwise.
         own: how many of the leaves are its own weights.
     """
 
@@ -43,7 +44,8 @@ class Skeleton:
         self.cls, self.static, self.weights, self.children = cls, static, weights, children
         self.own = len(weights)
         names = list(weights)
-        trainable = [static["trainable"]] * len(weights)
+        apart = (*cls.untrained, *cls.overwritten)
+        trainable = [static["trainable"] and name not in apart for name in weights]
         for prefix, child in walk(children, cls.transparent_field):
             names.extend(f"{prefix}/{name}" for name in child.names)
             trainable.extend(child.trainable)
@@ -157,7 +159,8 @@ def skeleton_of(layer: Any) -> Skeleton:
             weights.append(field.name)
             continue
         value = getattr(layer, field.name)
-        if field.name in (type(layer).child_fields or (field.name,)) and holds_layer(value):
+        allowed = type(layer).child_fields
+        if (allowed is None or field.name in allowed) and holds_layer(value):
             children[field.name] = _split_tree(value)
         else:
             static[field.name] = value
@@ -193,6 +196,10 @@ def unflatten(skeleton: Skeleton, leaves: Any) -> Any:
     return skeleton.join(tuple(leaves))
 
 
-def register(cls: type) -> None:
-    """Registers a layer class as a pytree."""
+def register(cls: Any) -> None:
+    """Registers a layer class as a pytree, and notes which of its weights no optimizer moves."""
+    declared = {f.name: f.metadata[WEIGHT] for f in dataclasses.fields(cls) if WEIGHT in f.metadata}
+    cls.untrained = tuple(name for name, known in declared.items() if not known["trainable"])
+    cls.overwritten = tuple(name for name, known in declared.items() if known["overwritten"])
+    cls.fixed = tuple(name for name, known in declared.items() if known["dtype"] is not None)
     jax.tree_util.register_pytree_with_keys(cls, flatten_with_keys, unflatten, flatten)

@@ -22,7 +22,7 @@ def _entries(layer: Any, state: Mapping[str, Any], path: str, at: Path) -> list[
 
 def _declared(layer: Any, state: Mapping[str, Any], path: str, at: Path) -> Iterator[tuple]:
     skeleton = skeleton_of(layer)
-    for name in skeleton.weights:
+    for name in sorted(skeleton.weights, key=lambda name: name in layer.untrained):
         if getattr(layer, name) is not None:
             yield "weight", f"{path}/{name}" if path else name
     fields = {name: getattr(layer, name) for name in skeleton.children}

@@ -22,13 +22,20 @@ def weight(
     *,
     prefix: str | None = None,
     initializer: Callable | None = None,
+    trainable: bool = True,
+    overwritten: bool = False,
+    dtype: str | None = None,
 ) -> Any:
-    """Declares a field that holds a trainable array; None until the layer is built.
+    """Declares a field that holds an array, which is trained; None until the layer is built.
 
     Args:
         prefix: the weight's initializer, regularizer and constraint are the layer's fields
             `<prefix>_initializer` and so on; the field's own name where it is not given.
         initializer: `(key, shape, dtype) -> array`, for a layer without such a field.
+        trainable: False for an array that no optimizer moves, such as one of integers.
+        overwritten: whether what stands for the gradient is the next value, which `Trainer` puts
+            in its place; nobody else trains it.
+        dtype: its dtype, which no policy changes; None for that of the policy.
 
     Example:
         >>> import jax, fkeras as fk
@@ -41,7 +48,8 @@ def weight(
         >>> Scale().build(jax.random.key(0), (None, 3)).factor
         Array([1., 1., 1.], dtype=float32)
     """
-    declared = {"prefix": prefix, "initializer": initializer}
+    declared = {"prefix": prefix, "initializer": initializer, "dtype": dtype}
+    declared |= {"trainable": trainable, "overwritten": overwritten}
     return dataclasses.field(default=None, init=False, metadata={WEIGHT: declared})
 
 
@@ -100,7 +108,7 @@ def make_weights(layer: Any, key: jax.Array, shapes: Mapping[str, Any]) -> dict[
                 f"`{declared[name]['prefix'] or name}_initializer`, or declare "
                 "weight(initializer=...)."
             )
-        dtype = layer.policy.variable_dtype
+        dtype = declared[name]["dtype"] or layer.policy.variable_dtype
         if isinstance(key, ShapeKey):
             made[name] = np.broadcast_to(np.zeros((), jnp.dtype(dtype)), tuple(map(int, shape)))
             continue
@@ -120,7 +128,7 @@ def _related(layer: Any, declared: Mapping, name: str, role: str) -> Any:
 def own_weights(layer: Any, role: str) -> Iterator[tuple[str, Any, Any]]:
     """`(name, array, object)` for each own weight that has a regularizer or constraint."""
     for field in dataclasses.fields(layer):
-        if _is_weight(field):
+        if _is_weight(field) and field.name not in layer.untrained:
             value = getattr(layer, field.name)
             related = _related(layer, field.metadata[WEIGHT], field.name, role)
             if value is not None and related is not None:

@@ -144,6 +144,7 @@ from fkeras.layers.preprocessing import (
     StringLookup,
     TextVectorization,
 )
+from fkeras.layers.quantized import Float8Dense, QuantizedDense, QuantizedEmbedding
 from fkeras.layers.recurrent import (
     GRU,
     LSTM,
@@ -187,8 +188,11 @@ from fkeras.layers.reshaping import (
 
 __all__ = (
     "ELU",
+    "Float8Dense",
     "LeakyReLU",
     "MelSpectrogram",
+    "QuantizedDense",
+    "QuantizedEmbedding",
     "ReLU",
     "AlphaDropout",
     "Normalization",

@@ -52,7 +52,7 @@ def by_class(path: str, layers: Sequence[Layer]) -> list[str]:
     counts: dict[str, int] = {}
     groups = []
     for layer in layers:
-        name = type(layer).keras_class_name or type(layer).__name__
+        name = layer.keras_class_name or type(layer).__name__
         name = snake_case(_INNER_NAMES.get(name, name))
         number = counts[name] = counts.get(name, -1) + 1
         groups.append(f"{name}_{number}" if number else name)

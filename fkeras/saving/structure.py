@@ -15,6 +15,7 @@ from fkeras.engine.shapes import build_shapes
 from fkeras.engine.skeleton import skeleton_of
 from fkeras.saving.errors import FileError
 from fkeras.saving.places import Groups, Place, by_class, places
+from fkeras.saving.stored_codes import lost_zeros, with_stored_codes
 from fkeras.saving.vocabularies import IDF_WEIGHTS
 
 
@@ -157,12 +158,19 @@ def fill_from_store(model: Any, state: Mapping[str, Any], store: Any) -> tuple[A
     old = not store.has("layers") and store.has("_layer_checkpoint_dependencies")
     used: set[str] = set()
 
+    groups = stored_groups(store)
+    model = with_stored_codes(model, store, groups)
+    moved = lost_zeros(model, state, store, groups)
+
     def find(place: Place) -> str:
         path = str(place.path)
-        return path.replace("layers", "_layer_checkpoint_dependencies") if old else path
+        path = path.replace("layers", "_layer_checkpoint_dependencies") if old else path
+        return moved[path] if isinstance(moved.get(path), str) else path
 
     def read(place: Place) -> np.ndarray:
         path = find(place)
+        if not isinstance(moved.get(str(place.path), ""), str):
+            return moved[str(place.path)]
         if not store.has(path):
             raise FileError(
                 f"no array for {place.name!r}, expected one of shape "
@@ -174,7 +182,6 @@ def fill_from_store(model: Any, state: Mapping[str, Any], store: Any) -> tuple[A
             )
         return store.read(path, tuple(place.value.shape))
 
-    groups = stored_groups(store)
     used.update(find(place) for place in places(model, state, groups) if place.path)
     left = [path for path in stored_arrays(store) if path not in used and "layers/" in path]
     left = [path for path in left if not path.startswith("optimizer/")]

@@ -9,7 +9,13 @@ import jax
 import jax.numpy as jnp
 import optax
 
-from fkeras.engine import constrain, replace_weights, subkey, trainable_weights
+from fkeras.engine import (
+    constrain,
+    overwritten_weights,
+    replace_weights,
+    subkey,
+    trainable_weights,
+)
 from fkeras.optimizers import transformation
 from fkeras.training import objective, optimizer_state, sharding
 from fkeras.training.remat import rematerialized
@@ -32,22 +38,24 @@ def train_step(
     x, y, weights = sharding.split_rows(trainer, unpack(batch))
     heads = objective.heads(trainer, run.model, y)
     key = subkey(run.key, run.step)
-    trainable = trainable_weights(run.model)
+    trainable, overwritten = trainable_weights(run.model), overwritten_weights(run.model)
     # while tracing, so it costs a step nothing
     opt_state = optimizer_state.follow(trainer.optimizer, run.opt_state, run.model)
     scale = getattr(trainer.optimizer, "scale_loss", None)
 
-    def loss_fn(trainable: Any) -> tuple[jax.Array, tuple]:
-        model = rematerialized(replace_weights(run.model, trainable), trainer.remat)
+    def loss_fn(trainable: Any, overwritten: Any) -> tuple[jax.Array, tuple]:
+        model = replace_weights(run.model, trainable | overwritten)
+        model = rematerialized(model, trainer.remat)
         out = model.apply(x, state=run.state, training=True, key=key)
         loss, sums = objective.measure(heads, out, y, weights, valid)
         return loss if scale is None else scale(loss, opt_state), (out.updates, sums)
 
-    (_, (updates, sums)), grads = jax.value_and_grad(loss_fn, has_aux=True)(trainable)
+    derive = jax.value_and_grad(loss_fn, argnums=(0, 1), has_aux=True)
+    (_, (updates, sums)), (grads, overwritten) = derive(trainable, overwritten)
     deltas, opt_state = transformation(trainer.optimizer).update(grads, opt_state, trainable)
     moved = optax.apply_updates(trainable, deltas)
     run = run.replace(
-        model=constrain(replace_weights(run.model, moved)),
+        model=constrain(replace_weights(run.model, moved | overwritten)),
         state=run.state | updates,
         opt_state=opt_state,
         metrics=objective.merge(heads, run.metrics, sums),

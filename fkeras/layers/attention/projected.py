@@ -10,7 +10,7 @@ from typing import Any, ClassVar, Self
 import jax
 import jax.numpy as jnp
 
-from fkeras.engine import Context, Layer, Output, Spec, subkey
+from fkeras.engine import Context, Layer, Output, Spec, option, subkey
 from fkeras.engine.frozen import FrozenDict
 from fkeras.engine.node import is_symbolic
 from fkeras.layers._arguments import format_shape, positive_integer
@@ -22,7 +22,9 @@ from fkeras.layers.attention.dot_product import (
     dot_product_attention,
     window_mask,
 )
+from fkeras.layers.attention.quantization import policy_map, quantization_of, read_policy_map
 from fkeras.layers.core.einsum_dense import EinsumDense
+from fkeras.layers.quantized.dense import QuantizedDense
 from fkeras.layers.regularization.dropout import dropout
 
 PROJECTIONS = ("query_dense", "key_dense", "gate_dense", "value_dense", "output_dense")
@@ -37,6 +39,9 @@ class ProjectedAttention(Layer):
 
     training_default: ClassVar[bool | None] = None
     call_names: ClassVar[tuple[str, ...]] = ("query", "value", "key")
+
+    #: a configuration of `fk.quantizers` for projections by their fields, or one for all
+    quantization: Any = option(None, convert=quantization_of, kw_only=True)
 
     query_dense: EinsumDense | None = dataclasses.field(default=None, init=False)
     key_dense: EinsumDense | None = dataclasses.field(default=None, init=False)
@@ -64,13 +69,33 @@ class ProjectedAttention(Layer):
         self._check_inputs(query, value)
         made = self.projections(query, value, value if source is None else source)
         children = {
-            name: layer.build(subkey(key, name), shape) for name, (layer, shape) in made.items()
+            name: self._coded(name, layer).build(subkey(key, name), shape)
+            for name, (layer, shape) in made.items()
         }
         return self.replace(**children, _built=True)
+
+    def _coded(self, name: str, layer: EinsumDense) -> Layer:
+        config = (self.quantization or {}).get(name)
+        return layer if config is None else QuantizedDense.kind_for(config)(layer, config)
 
     def unbuilt(self) -> Self:
         """A copy without weights, and without the layers that hold them."""
         return self.replace(**dict.fromkeys(PROJECTIONS), _built=False)
+
+    def get_config(self) -> dict[str, Any]:
+        """The constructor's arguments as JSON data; quantized projections as a map of policies."""
+        config = super().get_config()
+        del config["quantization"]
+        if self.quantization:
+            config["dtype"] = policy_map(self.where, self.name, self.dtype, self.quantization)
+        return config
+
+    @classmethod
+    def from_config(
+        cls, config: Mapping[str, Any], custom_objects: Mapping[str, Any] | None = None
+    ) -> Self:
+        """The layer that `get_config` described; classes of your own come by `custom_objects`."""
+        return super().from_config(read_policy_map(cls.__name__, config), custom_objects)
 
     def __call__(self, *inputs: Any, key: Any = None, **options: Any) -> Any:
         """The value of the layer on query, value and (where it is another tensor) key.

@@ -66,6 +66,7 @@ class Dense(Layer):
     """
 
     training_default: ClassVar[bool | None] = None
+    quantized_as: ClassVar[str | None] = "QuantizedDense"
 
     units: int = option(convert=positive_integer("Dense: units"))
     activation: Callable | None = option(None, convert=activations.get)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import dataclasses
 import math
 import re
+import string
 from collections.abc import Callable, Sequence
 from typing import Any, ClassVar, Self
 
@@ -64,6 +65,25 @@ class Equation:
             f"'ab...,bc->ac...', received {text!r}. Write input, comma, kernel, '->', output, "
             "without blanks."
         )
+
+    def spelled(self, ndim: int) -> Equation:
+        """The equation for an input of `ndim` axes, with a letter for each axis of its ellipsis.
+
+        Example:
+            >>> Equation.parse("...x,xy->...y").spelled(3).text
+            'abx,xy->aby'
+        """
+        used = {*self.input, *self.kernel, *self.output}
+        spare = [letter for letter in string.ascii_letters if letter not in used]
+        free = "".join(spare[: ndim - len(self.input)])
+        if self.ellipsis == "right":
+            return Equation(self.input + free, self.kernel, self.output + free, None)
+        return Equation(free + self.input, self.kernel, free + self.output, None)
+
+    @property
+    def text(self) -> str:
+        """The equation as `einsum` reads it, where it has no ellipsis."""
+        return f"{self.input},{self.kernel}->{self.output}"
 
     def _check(self, text: str) -> None:
         known = set(self.input) | set(self.output)
@@ -196,6 +216,7 @@ class EinsumDense(Layer):
     """
 
     training_default: ClassVar[bool | None] = None
+    quantized_as: ClassVar[str | None] = "QuantizedDense"
 
     equation: str = option(convert=_equation)
     output_shape: tuple[int | None, ...] = option(convert=_sizes)

@@ -77,6 +77,7 @@ class Embedding(Layer):
     embeddings: jax.Array | None = weight()
 
     supports_masking: ClassVar[bool] = True
+    quantized_as: ClassVar[str | None] = "QuantizedEmbedding"
     # ids in a short float type would be rounded to other ids
     autocast: ClassVar[bool] = False
 

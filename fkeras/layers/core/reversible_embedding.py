@@ -101,6 +101,7 @@ class ReversibleEmbedding(Layer):
     reverse_embeddings: jax.Array | None = weight()
 
     supports_masking: ClassVar[bool] = True
+    quantized_as: ClassVar[str | None] = "QuantizedEmbedding"
     # ids in a short float type would be rounded to other ids
     autocast: ClassVar[bool] = False
 
@@ -124,13 +125,17 @@ class ReversibleEmbedding(Layer):
         y = embed(x, self.embeddings).astype(self.policy.compute_dtype)
         return Output(y, mask=both_masks(context.mask, x != 0 if self.mask_zero else None))
 
-    def _scores(self, x: jax.Array) -> jax.Array:
+    def check_vectors(self, x: Any) -> None:
+        """Raises where `x` holds no vectors to reverse."""
         if isinstance(x.shape[-1], int) and x.shape[-1] != self.output_dim:
             raise ValueError(
                 f"{self.where}: expected vectors of size {self.output_dim} to reverse, received "
                 f"{format_shape(x.shape)}. Project them first, such as with "
                 f"Dense({self.output_dim})."
             )
+
+    def _scores(self, x: jax.Array) -> jax.Array:
+        self.check_vectors(x)
         dtype = self.policy.compute_dtype if self.reverse_dtype is None else self.reverse_dtype
         weights, axis = self.embeddings, 1
         if not self.tie_weights:

@@ -172,7 +172,7 @@ def renamed(kind: str, config: Mapping[str, Any], origin: Origin) -> dict[str, A
     table = {**(_GENERAL if origin.major == 1 else {}), **_OWN.get(kind, {})}
     made: dict[str, Any] = {}
     for key, value in config.items():
-        if key in _SILENT or (key == "input_dim" and kind != "Embedding"):
+        if key in _SILENT or (key == "input_dim" and not kind.endswith("Embedding")):
             continue
         new = table.get(key, key)
         if new in made:

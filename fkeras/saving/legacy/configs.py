@@ -14,6 +14,7 @@ from typing import Any
 from fkeras import layers as catalogue
 from fkeras.engine import Layer, suggest
 from fkeras.engine.operation import node_form
+from fkeras.engine.quantized import quantization
 from fkeras.saving.keras_masks import merged_as_in
 from fkeras.saving.legacy import arguments, freezing, merging, objects
 from fkeras.saving.legacy.functions import keras2_hard_sigmoid
@@ -188,10 +189,14 @@ class Converter:
             elif key == "cells":
                 check(value, list, "'cells'", **origin.place(name))
                 made[key] = [self.layer(v, (*path, key, str(i))) for i, v in enumerate(value)]
+            elif key == "dtype" and quantization(value) is not None:
+                made[key] = value  # of Keras 3, read where the layer is made
             elif key == "dtype":
                 made[key] = objects.dtype(value, origin, name) or "float32"
             else:
                 made[key] = self._plain(value, key, name)
+        if quantization(config.get("dtype")) is not None:
+            made["quantization_config"] = config.get("quantization_config")
         if name is not None:
             made["name"] = safe_name(name)
         return made

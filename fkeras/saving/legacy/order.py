@@ -107,12 +107,12 @@ def _own(layer: Layer, state: Mapping[str, Any], path: tuple[str, ...]) -> tuple
     rank = layer.state_order
     keys.sort(key=lambda k: (rank.index(k) if k in rank else len(rank), k))
     prefix = "/".join(path)
-    full = [f"{prefix}/{name}" if prefix else name for name in names]
-    states = [f"{prefix}/{key}" if prefix else key for key in keys]
-    return (
-        Unit(layer, tuple(full), ("weight",) * len(full)),
-        Unit(layer, tuple(states), ("state",) * len(states)),
-    )
+    full = {name: f"{prefix}/{name}" if prefix else name for name in (*names, *keys)}
+    fixed = [name for name in names if name in layer.untrained]
+    trained = tuple(full[name] for name in names if name not in fixed)
+    rest = tuple(full[name] for name in (*fixed, *keys))
+    kinds = ("weight",) * len(fixed) + ("state",) * len(keys)
+    return Unit(layer, trained, ("weight",) * len(trained)), Unit(layer, rest, kinds)
 
 
 def _joined(units: list[Unit]) -> list[Unit]:

@@ -1,0 +1,102 @@
+"""Which projections of an attention are quantized, and how Keras's files say it.
+
+Keras gives such a layer a map of dtype policies by the paths of the layers inside.
+"""
+
+from __future__ import annotations
+
+import re
+import types
+from collections.abc import Mapping
+from typing import Any
+
+from fkeras.engine import DTypePolicy, FrozenDict
+from fkeras.engine.quantized import quantization
+from fkeras.quantizers import get, policy_config
+
+# the fields of the projections, and Keras's names of the layers in them
+_NAMES: Mapping[str, str] = types.MappingProxyType(
+    {
+        "query_dense": "query",
+        "key_dense": "key",
+        "gate_dense": "gate",
+        "value_dense": "value",
+        "output_dense": "attention_output",
+    }
+)
+
+
+def quantization_of(value: Any) -> FrozenDict | None:
+    """A converter: configurations by projection, out of such a dictionary or one for all.
+
+    Example:
+        >>> sorted(quantization_of("int8"))[:2]
+        ['gate_dense', 'key_dense']
+    """
+    if value is None:
+        return None
+    given = value if isinstance(value, Mapping) else dict.fromkeys(_NAMES, value)
+    unknown = next((name for name in given if name not in _NAMES), None)
+    if unknown is not None:
+        raise ValueError(
+            f"quantization: expected projections among {', '.join(_NAMES)}, received {unknown!r}. "
+            "Give a mode for each, such as {'query_dense': 'int8'}, or one for all: 'int8'."
+        )
+    return FrozenDict({name: get(config) for name, config in given.items()})
+
+
+def policy_map(where: str, name: str | None, dtype: DTypePolicy, found: Mapping[str, Any]) -> dict:
+    """The policies of an attention and its quantized projections as Keras writes them.
+
+    Raises:
+        ValueError: where a configuration is not what its policy alone would mean.
+    """
+    policies = {}
+    for field, config in found.items():
+        if policy_config(config.policy("float32")["config"]) != config and config.mode not in ("gptq", "awq"):
+            raise ValueError(
+                f"{where}: expected projections with the quantizers of {config.policy_mode!r} "
+                f"itself, received {config!r}. Keras writes only the mode of these: quantize with "
+                f"{config.policy_mode!r}, or leave them floats by `pattern`."
+            )
+        # a pattern, as the path begins with the names of the models around
+        policies[f"(.*/)?{re.escape(name or '')}/{_NAMES[field]}"] = config.policy(dtype.name)
+    return {
+        "module": "keras.dtype_policies",
+        "class_name": "DTypePolicyMap",
+        "config": {"default_policy": dtype.get_config()["name"], "policy_map": policies},
+        "registered_name": None,
+    }
+
+
+def read_policy_map(kind: str, config: Mapping[str, Any]) -> Mapping[str, Any]:
+    """A configuration in which a map of quantized policies has become `quantization`.
+
+    Raises:
+        ValueError: for a policy of something else than a projection.
+    """
+    dtype = config.get("dtype")
+    inner = dtype.get("config") if isinstance(dtype, Mapping) else None
+    policies = inner.get("policy_map") if isinstance(inner, Mapping) else None
+    if not isinstance(policies, Mapping) or not any(map(quantization, policies.values())):
+        return config
+    fields = {name: field for field, name in _NAMES.items()}
+    found, sources = {}, {inner.get("default_policy") or "float32"}
+    for path, policy in policies.items():
+        known = quantization(policy)
+        last = str(path).rpartition("/")[2]
+        wanted = [fields[last]] if last in fields else list(_NAMES) if last == ".*" else []
+        if known is None or not wanted:
+            raise ValueError(
+                f"{kind}.from_config: expected policies of the projections "
+                f"{', '.join(fields)}, all quantized, received {path!s:.80} in the map. Give "
+                "each layer its own dtype before the model is saved."
+            )
+        found |= dict.fromkeys(wanted, policy_config(known))
+        sources.add(known.get("source_name") or "float32")
+    if len(sources) > 1:
+        raise ValueError(
+            f"{kind}.from_config: expected one policy of floats in the map, received "
+            f"{', '.join(sorted(map(str, sources)))}. Save the model with one."
+        )
+    return {**config, "dtype": sources.pop(), "quantization": found}

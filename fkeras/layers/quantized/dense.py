@@ -1,0 +1,210 @@
+"""`QuantizedDense`: `Dense` and `EinsumDense` whose kernel is kept as small integers."""
+
+from __future__ import annotations
+
+import dataclasses
+import math
+from typing import Any, ClassVar, Self
+
+import jax
+import jax.numpy as jnp
+
+from fkeras.engine import Context, Layer, Output, Spec, weight
+from fkeras.layers.core.dense import Dense
+from fkeras.layers.core.einsum_dense import EinsumDense
+from fkeras.layers.quantized.base import Quantized
+from fkeras.layers.quantized.float8 import Float8Dense
+from fkeras.layers.quantized.products import (
+    arrange,
+    dequantize,
+    equation_of,
+    finished,
+    integer_product,
+    rounded_product,
+)
+from fkeras.quantizers import (
+    AbsMaxQuantizer,
+    abs_max_quantize_grouped_with_zero_point,
+    pack_int4,
+    unpack_int4,
+)
+from fkeras.quantizers.codes import dequantize_groups
+
+_FOUR_BITS = AbsMaxQuantizer(value_range=(-8, 7))
+_CALIBRATED = ("gptq", "awq")
+
+
+class QuantizedDense(Quantized):
+    """Computes what `Dense` and `EinsumDense` do, with a kernel of 2, 3, 4 or 8 bits a number.
+
+    With "int8", inputs are rounded to 8 bits too, and the product is one of integers; gradients
+    pass as if nothing were rounded. Otherwise the kernel becomes floats at each call. Biases are
+    floats, and trained; codes and scales are not.
+
+    Args:
+        layer: the `Dense` or `EinsumDense` that it stands for.
+        quantization: "int8", "int4", or a configuration of `fk.quantizers`.
+
+    Shapes:
+        as the layer's. Codes: int8 of the kernel's shape; of 4 bits (i, ceil(o / 2)) for i numbers
+        that are summed over and o others; of GPTQ and AWQ (o, i), of 4 bits (ceil(o / 2), i).
+
+    Raises:
+        ValueError: for another layer, or a mode that needs examples to be built.
+
+    Example:
+        >>> import jax, jax.numpy as jnp, fkeras as fk
+        >>> layer = fk.layers.Dense(2, kernel_initializer="ones").build(jax.random.key(0), (None, 3))
+        >>> quantized = fk.quantize(layer, "int8")
+        >>> quantized.kernel.dtype, quantized(jnp.ones((1, 3))).round(5)
+        (dtype('int8'), Array([[3., 3.]], dtype=float32))
+    """
+
+    twins: ClassVar[tuple[type, ...]] = (Dense, EinsumDense)
+    modes: ClassVar[tuple[str, ...]] = ("int8", "int4", "gptq", "awq")
+    siblings: ClassVar[tuple[type, ...]] = (Float8Dense,)
+
+    #: of the kernel of floats
+    kernel_shape: tuple[int, ...] | None = dataclasses.field(default=None, init=False)
+
+    kernel: jax.Array | None = weight(trainable=False, dtype="int8")
+    bias: jax.Array | None = weight()
+    quantized_kernel: jax.Array | None = weight(trainable=False, dtype="uint8")
+    kernel_scale: jax.Array | None = weight(trainable=False)
+    kernel_zero: jax.Array | None = weight(trainable=False, dtype="int8")
+    awq_scales: jax.Array | None = weight(trainable=False)
+    g_idx: jax.Array | None = weight(trainable=False, dtype="float32")
+
+    @property
+    def bias_regularizer(self) -> Any:
+        """The penalty on the bias."""
+        return self.layer.bias_regularizer
+
+    @property
+    def bias_constraint(self) -> Any:
+        """What projects the bias after an update."""
+        return self.layer.bias_constraint
+
+    @property
+    def input_spec(self) -> Any:
+        if self.kernel_shape is None:
+            return self.layer.input_spec
+        kernel = jax.ShapeDtypeStruct(self.kernel_shape, "float32")
+        return self.layer.replace(kernel=kernel).input_spec
+
+    def unbuilt(self) -> Self:
+        return super().unbuilt().replace(kernel_shape=None)
+
+    def build(self, key: jax.Array, x: Spec) -> Self:
+        return self.encode(self.layer.build(key, x), x.ndim)
+
+    def encode(self, layer: Any, ndim: int | None = None) -> Self:
+        """A copy with the codes of the kernel of a built layer; of 0s where examples would choose.
+
+        Args:
+            layer: the layer.
+            ndim: how many axes its inputs have, where its equation has an ellipsis.
+        """
+        shape, mode = layer.kernel.shape, self.quantization.mode
+        if mode == "int8":
+            coded = self._int8(layer.kernel, ndim)
+        else:
+            coded = self._int4(layer.kernel) if mode == "int4" else self._empty(layer.kernel)
+        return self.replace(bias=layer.bias, kernel_shape=tuple(shape), **coded, _built=True)
+
+    def _int8(self, kernel: jax.Array, ndim: int | None) -> dict[str, jax.Array]:
+        equation = equation_of(self.layer)
+        quantizer = self.quantization.weight_quantizer or AbsMaxQuantizer()
+        summed = tuple(i for i, n in enumerate(equation.kernel) if n not in equation.output)
+        codes, scale = quantizer(kernel, axis=summed)
+        if isinstance(self.layer, Dense):
+            return {"kernel": codes, "kernel_scale": jnp.squeeze(scale, axis=0)}
+        rank = len(equation.input) + (equation.ellipsis is not None) if ndim is None else ndim
+        letters = equation.spelled(rank).output
+        return {"kernel": codes, "kernel_scale": arrange(scale, equation.kernel, letters)}
+
+    def _int4(self, kernel: jax.Array) -> dict[str, jax.Array]:
+        matrix = jnp.reshape(kernel, self._matrix(kernel.shape))
+        block = self.quantization.block_size
+        if block is None:
+            quantizer = self.quantization.weight_quantizer or _FOUR_BITS
+            codes, scale = quantizer(matrix, axis=0)
+            return {"kernel": pack_int4(codes, axis=1), "kernel_scale": jnp.squeeze(scale, axis=0)}
+        codes, scale, zero = abs_max_quantize_grouped_with_zero_point(matrix, block)
+        groups = jnp.arange(matrix.shape[0]) // block
+        return {
+            "kernel": pack_int4(codes, axis=1),
+            "kernel_scale": scale,
+            "kernel_zero": zero,
+            "g_idx": groups.astype("float32"),
+        }
+
+    def _empty(self, kernel: jax.Array) -> dict[str, jax.Array]:
+        rows, columns = self._matrix(kernel.shape)
+        size = self.quantization.group_size
+        groups = 1 if size == -1 else -(-rows // size)
+        packed = self._packed(columns)
+        made = {
+            "quantized_kernel": jnp.zeros((packed, rows), "uint8"),
+            "kernel_scale": jnp.ones((columns, groups), kernel.dtype),
+            "kernel_zero": jnp.zeros((columns, groups), "uint8"),
+            "g_idx": jnp.zeros(rows, "float32"),
+        }
+        if self.quantization.mode == "awq":
+            made["awq_scales"] = jnp.ones(rows, kernel.dtype)
+        return made
+
+    def _packed(self, columns: int) -> int:
+        return (columns + 1) // 2 if self.quantization.weight_bits == 4 else columns
+
+    def _matrix(self, shape: tuple[int, ...]) -> tuple[int, int]:
+        """The kernel's rows and columns as Keras counts them; its numbers stay in their order."""
+        if self.quantization.mode in _CALIBRATED and len(shape) == 3:
+            # by the largest axis, which is taken for the width of the model
+            cut = 1 if shape.index(max(shape)) == 0 else 2
+            return math.prod(shape[:cut]), math.prod(shape[cut:])
+        if self.quantization.mode in _CALIBRATED:
+            return math.prod(shape[:-1]), shape[-1]
+        equation = equation_of(self.layer)
+        pairs = zip(equation.kernel, shape, strict=True)
+        rows = math.prod(size for letter, size in pairs if letter not in equation.output)
+        return rows, math.prod(shape) // rows
+
+    def floats(self) -> jax.Array:
+        """The kernel that the codes stand for."""
+        shape, scale = self.kernel_shape, self.kernel_scale
+        columns = self._matrix(shape)[1]
+        if self.quantization.mode == "int8":
+            equation = equation_of(self.layer)
+            free = max(0, scale.ndim - len(equation.output))
+            return dequantize(self.kernel, scale, equation.spelled(len(equation.input) + free))
+        if self.quantization.mode == "int4":
+            codes = unpack_int4(self.kernel, columns, axis=1)
+            if self.g_idx is None:
+                return jnp.reshape(codes.astype(scale.dtype) / scale[None], shape)
+            kernel = dequantize_groups(codes, scale, self.kernel_zero, self.g_idx, axis=0)
+            return jnp.reshape(kernel, shape)
+        codes = self.quantized_kernel
+        if self.quantization.weight_bits == 4:
+            codes = unpack_int4(codes, columns, axis=0)
+        kernel = dequantize_groups(codes, scale, self.kernel_zero, self.g_idx, axis=1).T
+        if self.awq_scales is not None:
+            kernel = kernel / self.awq_scales[:, None]
+        return jnp.reshape(kernel, shape)
+
+    def dequantize(self) -> Layer:
+        return self.floating(kernel=self.floats(), bias=self.bias)
+
+    def forward(self, context: Context, x: jax.Array) -> Output:
+        quantizer = getattr(self.quantization, "activation_quantizer", None)
+        if quantizer is None:
+            layer = self.layer.replace(kernel=self.floats(), bias=self.bias)
+            return Output(layer.call(x), mask=context.mask)
+        if not jnp.issubdtype(x.dtype, jnp.inexact):
+            x = x.astype(self.kernel_scale.dtype)
+        equation = equation_of(self.layer).spelled(x.ndim)
+        if self.quantization.mode == "int8":
+            y = integer_product(equation, quantizer, x, self.kernel, self.kernel_scale)
+        else:
+            y = rounded_product(equation, quantizer, x, self.floats())
+        return Output(finished(self.layer, y, self.bias), mask=context.mask)

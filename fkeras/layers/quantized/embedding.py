@@ -1,0 +1,150 @@
+"""`QuantizedEmbedding`: `Embedding` and `ReversibleEmbedding` whose vectors are small integers."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any, ClassVar, Self
+
+import jax
+import jax.numpy as jnp
+
+from fkeras.engine import Context, Layer, Output, Spec, weight
+from fkeras.layers.core.einsum_dense import Equation
+from fkeras.layers.core.embedding import Embedding, embed
+from fkeras.layers.core.masking import both_masks
+from fkeras.layers.core.reversible_embedding import ReversibleEmbedding, soft_cap
+from fkeras.layers.quantized.base import Quantized
+from fkeras.layers.quantized.products import integer_product, rounded_product
+from fkeras.quantizers import (
+    AbsMaxQuantizer,
+    abs_max_quantize_grouped_with_zero_point,
+    pack_int4,
+    unpack_int4,
+)
+from fkeras.quantizers.codes import dequantize_groups
+
+_FOUR_BITS = AbsMaxQuantizer(value_range=(-8, 7))
+
+
+class QuantizedEmbedding(Quantized):
+    """Computes what `Embedding` and `ReversibleEmbedding` do, with vectors of 4 or 8 bits a number.
+
+    A vector becomes floats where its id is looked up. Scores, in reverse, are a product of
+    integers with "int8". Nothing in it is trained.
+
+    Args:
+        layer: the `Embedding` or `ReversibleEmbedding` that it stands for.
+        quantization: "int8", "int4", or a configuration of `fk.quantizers`.
+
+    Call:
+        reverse: as of `ReversibleEmbedding`.
+
+    Shapes:
+        as the layer's. Codes: int8 (v, d), of 4 bits (v, ceil(d / 2)); scales (v,), with blocks
+        (v, groups).
+
+    Raises:
+        ValueError: for another layer or mode.
+
+    Example:
+        >>> import jax, jax.numpy as jnp, fkeras as fk
+        >>> layer = fk.layers.Embedding(10, 4)
+        >>> layer = layer.build(jax.random.key(0), jax.ShapeDtypeStruct((None, 3), "int32"))
+        >>> quantized = fk.quantize(layer, "int4")
+        >>> quantized.embeddings.shape, quantized(jnp.array([[5, 2, 0]])).shape
+        ((10, 2), (1, 3, 4))
+    """
+
+    twins: ClassVar[tuple[type, ...]] = (Embedding, ReversibleEmbedding)
+    modes: ClassVar[tuple[str, ...]] = ("int8", "int4")
+    # ids in a short float type would be rounded to other ids
+    autocast: ClassVar[bool] = False
+
+    embeddings: jax.Array | None = weight(trainable=False, dtype="int8")
+    embeddings_scale: jax.Array | None = weight(trainable=False)
+    embeddings_zero: jax.Array | None = weight(trainable=False, dtype="int8")
+    g_idx: jax.Array | None = weight(trainable=False, dtype="float32")
+    reverse_embeddings: jax.Array | None = weight(trainable=False, dtype="int8")
+    reverse_embeddings_scale: jax.Array | None = weight(trainable=False)
+    reverse_embeddings_zero: jax.Array | None = weight(trainable=False)
+
+    def build(self, key: jax.Array, x: Spec) -> Self:
+        return super().build(key, x)
+
+    def loses_masks(self, masks: Sequence[Any]) -> bool:
+        return self.layer.loses_masks(masks)
+
+    def encode(self, layer: Any, ndim: int | None = None) -> Self:
+        """A copy with the codes of the vectors of a built layer."""
+        codes, scale, zero = self._coded(layer.embeddings.T)
+        made = {"embeddings": codes.T, "embeddings_scale": scale.T}
+        if zero is not None:
+            groups = jnp.arange(layer.output_dim) // self.quantization.block_size
+            made |= {"embeddings_zero": zero.T, "g_idx": groups.astype("float32")}
+        back = getattr(layer, "reverse_embeddings", None)
+        if back is not None:
+            codes, scale, zero = self._coded(back)
+            made |= {"reverse_embeddings": codes, "reverse_embeddings_scale": scale}
+            if zero is not None:  # floats, as Keras keeps these
+                made["reverse_embeddings_zero"] = zero.astype(scale.dtype)
+        return self.replace(**made, _built=True)
+
+    def _coded(self, matrix: jax.Array) -> tuple[jax.Array, jax.Array, jax.Array | None]:
+        """Codes, scales and zeros of a matrix (d, v)."""
+        mode, quantizer = self.quantization.mode, self.quantization.weight_quantizer
+        block = getattr(self.quantization, "block_size", None)
+        if block is not None:
+            codes, scale, zero = abs_max_quantize_grouped_with_zero_point(matrix, block)
+            return pack_int4(codes), scale, zero
+        default = AbsMaxQuantizer() if mode == "int8" else _FOUR_BITS
+        codes, scale = (quantizer or default)(matrix, axis=0)
+        return codes if mode == "int8" else pack_int4(codes), jnp.squeeze(scale, axis=0), None
+
+    def _floats(self, codes: jax.Array, scale: jax.Array, zero: Any) -> jax.Array:
+        """The vectors (..., d) that codes (..., d) stand for."""
+        dtype = self.policy.compute_dtype
+        if self.quantization.mode == "int4":
+            codes = unpack_int4(codes, self.layer.output_dim, axis=-1)
+        if zero is not None:
+            return dequantize_groups(codes, scale.astype(dtype), zero, self.g_idx, axis=-1)
+        return codes.astype(dtype) / scale.astype(dtype)[..., None]
+
+    def dequantize(self) -> Layer:
+        codes, scale, zero = self.embeddings, self.embeddings_scale, self.embeddings_zero
+        made = {"embeddings": self._floats(codes, scale, zero)}
+        if self.reverse_embeddings is not None:
+            back = self.reverse_embeddings_scale, self.reverse_embeddings_zero
+            scale, zero = (None if part is None else part.T for part in back)
+            made["reverse_embeddings"] = self._floats(self.reverse_embeddings.T, scale, zero).T
+        dtype = self.policy.variable_dtype
+        made = {name: value.astype(dtype) for name, value in made.items()}
+        return self.floating(**made)
+
+    def forward(self, context: Context, x: jax.Array, *, reverse: bool = False) -> Output:
+        if reverse and isinstance(self.layer, ReversibleEmbedding):
+            return Output(self._scores(x), mask=context.mask)
+        zero = None if self.embeddings_zero is None else embed(x, self.embeddings_zero)
+        codes, scale = embed(x, self.embeddings), embed(x, self.embeddings_scale)
+        mask = x != 0 if self.layer.mask_zero else None
+        return Output(self._floats(codes, scale, zero), mask=both_masks(context.mask, mask))
+
+    def _scores(self, x: jax.Array) -> jax.Array:
+        self.layer.check_vectors(x)
+        x = x.astype(self.policy.compute_dtype)
+        back, tied = self.reverse_embeddings, self.reverse_embeddings is None
+        scale = self.embeddings_scale if tied else self.reverse_embeddings_scale
+        quantizer = self.quantization.activation_quantizer
+        equation = Equation.parse("...x,xy->...y").spelled(x.ndim)
+        if self.quantization.mode == "int8" and quantizer is not None:
+            codes = self.embeddings.T if tied else back
+            y = integer_product(equation, quantizer, x, codes, scale.astype(x.dtype))
+        else:
+            floats = self.dequantize()
+            kernel = floats.embeddings.T if tied else floats.reverse_embeddings
+            kernel = kernel.astype(x.dtype)
+            if quantizer is None:
+                y = jnp.einsum(equation.text, x, kernel)
+            else:
+                y = rounded_product(equation, quantizer, x, kernel)
+        cap = self.layer.logit_soft_cap
+        return y if cap is None else soft_cap(y, cap)

@@ -1,0 +1,114 @@
+"""`Float8Dense`: `Dense` and `EinsumDense` whose products are those of floats of 8 bits."""
+
+from __future__ import annotations
+
+from typing import Any, ClassVar, Self
+
+import jax
+import jax.numpy as jnp
+
+from fkeras.engine import Context, Layer, Output, Spec, weight
+from fkeras.layers.core.dense import Dense
+from fkeras.layers.core.einsum_dense import EinsumDense
+from fkeras.layers.quantized.base import Quantized
+from fkeras.layers.quantized.products import equation_of, finished
+from fkeras.quantizers.float8 import round_gradients, round_values
+
+_METERS = ("inputs", "kernel", "outputs_grad")
+
+
+def _meter() -> Any:
+    return weight(overwritten=True, dtype="float32")
+
+
+class Float8Dense(Quantized):
+    """Computes what `Dense` and `EinsumDense` do with inputs, kernel and gradients of 8 bits.
+
+    Kernel and bias are floats and are trained. Each of the three has a scale, which follows the
+    greatest magnitudes of the last steps: what stands for the gradients of scales and histories
+    are their next values, which a `Trainer` puts in their places. There is a reverse mode only,
+    `jax.grad`, no `jax.jvp`.
+
+    Args:
+        layer: the `Dense` or `EinsumDense` that it stands for.
+        quantization: "float8", or a `fk.quantizers.Float8QuantizationConfig`.
+
+    Shapes:
+        as the layer's; scales (), histories (length,).
+
+    Raises:
+        ValueError: for another layer.
+
+    Example:
+        >>> import jax, jax.numpy as jnp, fkeras as fk
+        >>> layer = fk.layers.Dense(1, kernel_initializer="ones").build(jax.random.key(0), (None, 2))
+        >>> fk.quantize(layer, "float8")(jnp.array([[0.3, 1.0]]))
+        Array([[1.3125]], dtype=float32)
+
+    References:
+        Micikevicius et al., FP8 formats for deep learning (2022), https://arxiv.org/abs/2209.05433
+    """
+
+    twins: ClassVar[tuple[type, ...]] = (Dense, EinsumDense)
+    modes: ClassVar[tuple[str, ...]] = ("float8",)
+
+    kernel: jax.Array | None = weight()
+    bias: jax.Array | None = weight()
+    inputs_scale: jax.Array | None = _meter()
+    inputs_amax_history: jax.Array | None = _meter()
+    kernel_scale: jax.Array | None = _meter()
+    kernel_amax_history: jax.Array | None = _meter()
+    outputs_grad_scale: jax.Array | None = _meter()
+    outputs_grad_amax_history: jax.Array | None = _meter()
+
+    @property
+    def kernel_regularizer(self) -> Any:
+        """The penalty on the kernel."""
+        return self.layer.kernel_regularizer
+
+    @property
+    def bias_regularizer(self) -> Any:
+        """The penalty on the bias."""
+        return self.layer.bias_regularizer
+
+    @property
+    def kernel_constraint(self) -> Any:
+        """What projects the kernel after an update."""
+        return self.layer.kernel_constraint
+
+    @property
+    def bias_constraint(self) -> Any:
+        """What projects the bias after an update."""
+        return self.layer.bias_constraint
+
+    @property
+    def input_spec(self) -> Any:
+        return self.layer.replace(kernel=self.kernel).input_spec
+
+    def build(self, key: jax.Array, x: Spec) -> Self:
+        return super().build(key, x)
+
+    def encode(self, layer: Any, ndim: int | None = None) -> Self:
+        """A copy with the weights of a built layer, and scales that have seen nothing."""
+        length = self.quantization.amax_history_length
+        meters = {f"{name}_scale": jnp.ones((), "float32") for name in _METERS}
+        meters |= {f"{name}_amax_history": jnp.zeros(length, "float32") for name in _METERS}
+        return self.replace(kernel=layer.kernel, bias=layer.bias, **meters, _built=True)
+
+    def dequantize(self) -> Layer:
+        return self.floating(kernel=self.kernel, bias=self.bias)
+
+    def forward(self, context: Context, x: jax.Array) -> Output:
+        if not jnp.issubdtype(x.dtype, jnp.inexact):
+            x = x.astype(self.kernel.dtype)
+        moves = context.training
+        y = jnp.einsum(
+            equation_of(self.layer).spelled(x.ndim).text,
+            round_values(x, self.inputs_scale, self.inputs_amax_history, moves),
+            round_values(self.kernel, self.kernel_scale, self.kernel_amax_history, moves),
+        )
+        y = round_gradients(y, self.outputs_grad_scale, self.outputs_grad_amax_history)
+        bias = self.bias
+        if bias is not None and self.policy.compute_dtype == "float32":
+            bias = bias.astype("bfloat16").astype(bias.dtype)  # what the fused addition takes
+        return Output(finished(self.layer, y, bias), mask=context.mask)

@@ -1,0 +1,121 @@
+"""Products with coded kernels: inputs are coded at each call, and gradients pass all the same."""
+
+from __future__ import annotations
+
+import functools
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+
+from fkeras.layers.core.dense import Dense
+from fkeras.layers.core.einsum_dense import Equation
+from fkeras.quantizers import AbsMaxQuantizer
+
+
+def equation_of(layer: Any) -> Equation:
+    """The equation of a `Dense` or `EinsumDense`.
+
+    Example:
+        >>> import fkeras as fk
+        >>> equation_of(fk.layers.Dense(2)).kernel
+        'xy'
+    """
+    return Equation.parse("...x,xy->...y" if isinstance(layer, Dense) else layer.equation)
+
+
+def finished(layer: Any, y: jax.Array, bias: jax.Array | None) -> jax.Array:
+    """What is left of a call of `layer` when the product is there: bias and activation."""
+    if bias is not None:
+        y = y + jnp.reshape(bias, (1,) * (y.ndim - bias.ndim) + bias.shape)
+    return y if layer.activation is None else layer.activation(y)
+
+
+def arrange(array: jax.Array, have: str, want: str) -> jax.Array:
+    """An array with the axes `have` as one with the axes `want`, to broadcast against such.
+
+    Axes that are not wanted have size 1; wanted ones that are not there come with size 1.
+
+    Example:
+        >>> import jax.numpy as jnp
+        >>> arrange(jnp.ones((1, 4, 3)), "abc", "xcb").shape
+        (1, 3, 4)
+    """
+    sizes = dict(zip(have, array.shape, strict=True))
+    kept = [letter for letter in have if letter in want]
+    array = jnp.reshape(array, [sizes[letter] for letter in kept])
+    array = jnp.transpose(array, [kept.index(letter) for letter in want if letter in kept])
+    return jnp.reshape(array, [sizes.get(letter, 1) for letter in want])
+
+
+def _scale_of(scale: jax.Array, equation: Equation) -> jax.Array:
+    """The scale of a kernel, by the letters of the output, aligned with the output."""
+    missing = len(equation.output) - scale.ndim
+    return jnp.reshape(scale, (1,) * missing + scale.shape) if missing > 0 else scale
+
+
+def dequantize(codes: jax.Array, scale: jax.Array, equation: Equation) -> jax.Array:
+    """Computes `codes / scale`, the floats that a kernel of codes stands for.
+
+    Args:
+        codes: the kernel.
+        scale: its scale, by the letters of the output, of which the first may be missing.
+        equation: without an ellipsis.
+
+    Example:
+        >>> import jax.numpy as jnp
+        >>> equation = Equation.parse("ab,bc->ac")
+        >>> dequantize(jnp.array([[2, 2]], "int8"), jnp.array([1.0, 4.0]), equation)
+        Array([[2. , 0.5]], dtype=float32)
+    """
+    letters = equation.output[len(equation.output) - scale.ndim :]
+    return codes.astype(scale.dtype) / arrange(scale, letters, equation.kernel)
+
+
+def rounded_product(
+    equation: Equation, quantizer: AbsMaxQuantizer, x: jax.Array, kernel: jax.Array
+) -> jax.Array:
+    """`einsum` with `x` as its codes stand for it; gradients pass as if it were not rounded."""
+    summed = tuple(i for i, n in enumerate(equation.input) if n not in equation.output)
+    codes, scale = quantizer(x, axis=summed)
+    rounded = x + jax.lax.stop_gradient(codes.astype(x.dtype) / scale - x)
+    return jnp.einsum(equation.text, rounded, kernel)
+
+
+@functools.partial(jax.custom_jvp, nondiff_argnums=(0, 1))
+def integer_product(
+    equation: Equation, quantizer: AbsMaxQuantizer, x: jax.Array, codes: jax.Array, scale: jax.Array
+) -> jax.Array:
+    """Computes `einsum(codes of x, codes) / (scale of x * scale)` in int32.
+
+    Derivatives are those of `einsum(x, codes / scale)` with respect to `x`, and 0 for the rest:
+    rounding has none.
+
+    Args:
+        equation: without an ellipsis.
+        quantizer: codes `x`, with one scale along all axes that are summed over.
+        x: floats.
+        codes: the kernel, int8.
+        scale: its scale, see `dequantize`.
+
+    Example:
+        >>> import jax.numpy as jnp
+        >>> x, codes, scale = jnp.array([[1.0, 2.0]]), jnp.array([[4], [2]], "int8"), jnp.ones(1)
+        >>> integer_product(Equation.parse("ab,bc->ac"), AbsMaxQuantizer(), x, codes, scale)
+        Array([[8.031496]], dtype=float32)
+    """
+    summed = tuple(i for i, n in enumerate(equation.input) if n not in equation.output)
+    x_codes, x_scale = quantizer(x, axis=summed)
+    y = jnp.einsum(equation.text, x_codes, codes, preferred_element_type="int32")
+    x_scale = arrange(x_scale, equation.input, equation.output)
+    return y.astype(x.dtype) / (x_scale * _scale_of(scale, equation))
+
+
+@integer_product.defjvp
+def _slope(
+    equation: Equation, quantizer: AbsMaxQuantizer, primals: tuple, tangents: tuple
+) -> tuple[jax.Array, jax.Array]:
+    x, codes, scale = primals
+    y = integer_product(equation, quantizer, x, codes, scale)
+    kernel = dequantize(codes, scale, equation).astype(y.dtype)
+    return y, jnp.einsum(equation.text, tangents[0], kernel).astype(y.dtype)

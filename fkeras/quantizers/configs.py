@@ -1,0 +1,426 @@
+"""How layers are quantized, as values: what Keras calls their `quantization_config`."""
+
+from __future__ import annotations
+
+import types
+from collections.abc import Mapping
+from typing import Any, ClassVar, Self
+
+import jax
+import numpy as np
+
+from fkeras.engine.config import Configurable, option
+from fkeras.engine.errors import suggest
+from fkeras.quantizers.codes import abs_max_quantize
+
+# one number in a file, so many in memory
+_LONGEST_HISTORY = 1 << 20
+
+
+def _whole(value: Any) -> bool:
+    return isinstance(value, int | np.integer) and not isinstance(value, bool)
+
+
+def _range(value: Any) -> tuple[int, int]:
+    pair = tuple(value) if isinstance(value, list | tuple) else ()
+    if len(pair) != 2 or not all(map(_whole, pair)) or not -128 <= pair[0] < pair[1] <= 127:
+        raise ValueError(
+            "AbsMaxQuantizer: value_range: expected two whole numbers from -128 to 127, the "
+            f"smaller one first, received {value!r:.60}. For 8 bits: (-127, 127)."
+        )
+    if pair[1] <= 0:
+        raise ValueError(
+            f"AbsMaxQuantizer: value_range: expected a greatest code above 0, received {pair}. The "
+            "greatest magnitude is coded as it."
+        )
+    return int(pair[0]), int(pair[1])
+
+
+def _small(value: Any) -> float:
+    number = isinstance(value, int | float) and not isinstance(value, bool)
+    if not number or not 0 < value < 1:
+        raise ValueError(
+            f"AbsMaxQuantizer: epsilon: expected a number between 0 and 1, received {value!r}. It "
+            "keeps the scale of zeros finite: 1e-7."
+        )
+    return float(value)
+
+
+def _axes(value: Any) -> tuple[int, ...] | None:
+    axes = (value,) if _whole(value) else value
+    if axes is not None and not (isinstance(axes, list | tuple) and all(map(_whole, axes))):
+        raise ValueError(
+            f"AbsMaxQuantizer: axis: expected a whole number, several or None, received {value!r}. "
+            "None leaves it to the layer."
+        )
+    return None if axes is None else tuple(map(int, axes))
+
+
+def _int8(value: Any) -> str:
+    if value != "int8":
+        raise ValueError(
+            f"AbsMaxQuantizer: output_dtype: expected 'int8', received {value!r}. Codes of 4 bits "
+            "are int8 too: set value_range=(-8, 7)."
+        )
+    return "int8"
+
+
+class AbsMaxQuantizer(Configurable):
+    """Computes `round(x * scale)` with `scale = value_range[1] / max(|x|)` along some axes.
+
+    Args:
+        axis: the axes that share one scale where the call names none; None for the last one. A
+            layer names the axes that it sums over.
+        value_range: the least and the greatest code.
+        epsilon: is added to the maximum.
+        output_dtype: "int8".
+
+    Raises:
+        ValueError: for a range beyond int8, or no range.
+
+    Example:
+        >>> import jax.numpy as jnp, fkeras as fk
+        >>> codes, scale = fk.quantizers.AbsMaxQuantizer()(jnp.array([[0.5, -1.0]]))
+        >>> codes, scale.round(2)
+        (Array([[  63, -127]], dtype=int8), Array([[127.]], dtype=float32))
+    """
+
+    keras_module: ClassVar[str] = "keras.quantizers"
+    axis: tuple[int, ...] | None = option(None, convert=_axes)
+    value_range: tuple[int, int] = option((-127, 127), convert=_range)
+    epsilon: float = option(1e-7, convert=_small)
+    output_dtype: str = option("int8", convert=_int8)
+
+    def __call__(self, x: Any, axis: Any = None) -> tuple[jax.Array, jax.Array]:
+        """Codes and scale, which has size 1 along the axes."""
+        axis = self.axis if axis is None else axis
+        axis = -1 if axis is None else axis
+        return abs_max_quantize(x, axis, self.value_range, self.output_dtype, self.epsilon)
+
+
+def _quantizer(value: Any) -> AbsMaxQuantizer | None:
+    if value is not None and not isinstance(value, AbsMaxQuantizer):
+        raise ValueError(
+            f"quantization: expected a quantizer or None, received {value!r:.60}. Pass "
+            "fk.quantizers.AbsMaxQuantizer(), or None for none."
+        )
+    return value
+
+
+class QuantizationConfig(Configurable):
+    """How a layer is quantized: the base of the configurations.
+
+    Example:
+        >>> import fkeras as fk
+        >>> fk.quantizers.Int4QuantizationConfig(block_size=64).policy_mode
+        'int4/64'
+    """
+
+    keras_module: ClassVar[str] = "keras.quantizers"
+    #: Keras's name of the mode, and of the class of its dtype policy
+    mode: ClassVar[str] = ""
+    policy_class: ClassVar[str] = "QuantizedDTypePolicy"
+
+    @property
+    def policy_mode(self) -> str:
+        """The mode as Keras's dtype policy writes it."""
+        return self.mode
+
+    def policy(self, source: str) -> dict[str, Any]:
+        """Keras's dtype policy of a layer whose floats follow the policy `source`, as JSON data."""
+        return {
+            "module": "keras.dtype_policies",
+            "class_name": self.policy_class,
+            "config": {"mode": self.policy_mode, "source_name": source},
+            "registered_name": None,
+        }
+
+
+class Int8QuantizationConfig(QuantizationConfig):
+    """Weights of 8 bits, and inputs that are rounded to 8 bits at each call.
+
+    Args:
+        weight_quantizer: codes the weights; None for `AbsMaxQuantizer()`. The layer says along
+            which axes.
+        activation_quantizer: codes the inputs, an example a scale; None leaves them as they are.
+
+    Example:
+        >>> import fkeras as fk
+        >>> fk.quantizers.Int8QuantizationConfig().activation_quantizer
+        AbsMaxQuantizer()
+    """
+
+    mode: ClassVar[str] = "int8"
+    weight_quantizer: AbsMaxQuantizer | None = option(None, convert=_quantizer)
+    activation_quantizer: AbsMaxQuantizer | None = option("default", convert=lambda q: _or(q, True))
+
+
+def _or(value: Any, default: bool) -> AbsMaxQuantizer | None:
+    if isinstance(value, str) and value == "default":
+        return AbsMaxQuantizer() if default else None
+    return _quantizer(value)
+
+
+def _block(value: Any) -> int | None:
+    if value is not None and (not _whole(value) or (value != -1 and value <= 0)):
+        raise ValueError(
+            f"Int4QuantizationConfig: block_size: expected a positive whole number, -1 or None, "
+            f"received {value!r}. It is how many inputs share a scale; -1 is all of them."
+        )
+    return None if value in (None, -1) else int(value)
+
+
+class Int4QuantizationConfig(QuantizationConfig):
+    """Weights of 4 bits, two in a byte; inputs stay floats unless a quantizer is given.
+
+    Args:
+        weight_quantizer: codes the weights, with value_range=(-8, 7); None for
+            `AbsMaxQuantizer(value_range=(-8, 7))`. Without blocks only.
+        activation_quantizer: codes the inputs; None leaves them as they are. Without blocks only.
+        block_size: how many inputs share a scale and a zero; None or -1 for one scale an output.
+
+    Raises:
+        ValueError: for a quantizer beside blocks, or one of another range.
+
+    Example:
+        >>> import fkeras as fk
+        >>> fk.quantizers.Int4QuantizationConfig(block_size=None).policy_mode
+        'int4/-1'
+    """
+
+    mode: ClassVar[str] = "int4"
+    policy_class: ClassVar[str] = "Int4DTypePolicy"
+    weight_quantizer: AbsMaxQuantizer | None = option(None, convert=_quantizer)
+    activation_quantizer: AbsMaxQuantizer | None = option(
+        "default", convert=lambda q: _or(q, False)
+    )
+    block_size: int | None = option(128, convert=_block)
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        given = self.weight_quantizer or self.activation_quantizer
+        if self.block_size is not None and given is not None:
+            raise ValueError(
+                f"Int4QuantizationConfig: expected no quantizers beside block_size="
+                f"{self.block_size}, received {given!r}. Set block_size=None, or leave them out."
+            )
+        if self.weight_quantizer is not None and self.weight_quantizer.value_range != (-8, 7):
+            raise ValueError(
+                "Int4QuantizationConfig: weight_quantizer: expected value_range=(-8, 7), received "
+                f"{self.weight_quantizer.value_range}. That is what 4 bits hold."
+            )
+
+    @property
+    def policy_mode(self) -> str:
+        return f"int4/{-1 if self.block_size is None else self.block_size}"
+
+    @classmethod
+    def from_config(cls, config: Mapping[str, Any], custom_objects: Any = None) -> Self:
+        # files from before there were blocks say nothing of them
+        return super().from_config({"block_size": None, **config}, custom_objects)
+
+
+def _history(value: Any) -> int:
+    if not _whole(value) or not 0 < value <= _LONGEST_HISTORY:
+        raise ValueError(
+            f"Float8QuantizationConfig: amax_history_length: expected a whole number from 1 to "
+            f"{_LONGEST_HISTORY}, received {value!r}. It is how many steps are remembered: 1024."
+        )
+    return int(value)
+
+
+class Float8QuantizationConfig(QuantizationConfig):
+    """Products of floats of 8 bits, for training; weights stay floats.
+
+    Args:
+        amax_history_length: how many steps are remembered for the scales.
+
+    Example:
+        >>> import fkeras as fk
+        >>> fk.quantizers.Float8QuantizationConfig().amax_history_length
+        1024
+    """
+
+    mode: ClassVar[str] = "float8"
+    policy_class: ClassVar[str] = "QuantizedFloat8DTypePolicy"
+    amax_history_length: int = option(1024, convert=_history)
+
+    def policy(self, source: str) -> dict[str, Any]:
+        policy = super().policy(source)
+        length = {"amax_history_length": self.amax_history_length}
+        return {**policy, "config": {**policy["config"], **length}}
+
+
+def _bits(value: Any) -> int:
+    if value not in (2, 3, 4, 8) or isinstance(value, bool):
+        raise ValueError(
+            f"GPTQConfig: weight_bits: expected 2, 3, 4 or 8, received {value!r}. Those are the "
+            "sizes that Keras stores."
+        )
+    return int(value)
+
+
+def _four(value: Any) -> int:
+    if value != 4:
+        raise ValueError(
+            f"AWQConfig: weight_bits: expected 4, received {value!r}. There are no others in AWQ."
+        )
+    return 4
+
+
+def _group(value: Any) -> int:
+    if not _whole(value) or (value != -1 and value <= 0):
+        raise ValueError(
+            f"quantization: group_size: expected a positive whole number or -1, received {value!r}."
+            " It is how many inputs share a scale; -1 is all of them."
+        )
+    return int(value)
+
+
+class _Calibrated(QuantizationConfig):
+    """What the two that are made with examples have in common."""
+
+    @property
+    def policy_mode(self: Any) -> str:
+        return f"{self.mode}/{self.weight_bits}/{self.group_size}"
+
+    def get_config(self) -> dict[str, Any]:
+        # Keras's constructors ask for both; neither is kept in a file
+        return {"dataset": None, "tokenizer": None, **super().get_config()}
+
+    @classmethod
+    def from_config(cls, config: Mapping[str, Any], custom_objects: Any = None) -> Self:
+        gone = ("dataset", "tokenizer", "quantization_layer_structure")
+        kept = {key: value for key, value in config.items() if key not in gone}
+        return super().from_config(kept, custom_objects)
+
+
+class GPTQConfig(_Calibrated):
+    """Weights of 2, 3, 4 or 8 bits that Keras chose with examples, one after the other.
+
+    Models are calibrated in Keras; opened here they compute, train what is not quantized, and are
+    written again.
+
+    Args:
+        weight_bits: the bits of a weight.
+        group_size: how many inputs share a scale and a zero; -1 for all.
+        num_samples: the examples that were used.
+        per_channel: whether each output had its own scale.
+        sequence_length: the length of the examples.
+        hessian_damping: how the second derivatives were damped.
+        symmetric: whether zero was coded as the middle.
+        activation_order: whether inputs were taken in the order of their size.
+
+    Example:
+        >>> import fkeras as fk
+        >>> fk.quantizers.GPTQConfig(weight_bits=4, group_size=32).policy_mode
+        'gptq/4/32'
+
+    References:
+        Frantar et al., GPTQ: accurate post-training quantization (2022),
+        https://arxiv.org/abs/2210.17323
+    """
+
+    mode: ClassVar[str] = "gptq"
+    policy_class: ClassVar[str] = "GPTQDTypePolicy"
+    weight_bits: int = option(4, convert=_bits)
+    group_size: int = option(128, convert=_group)
+    num_samples: int = option(128)
+    per_channel: bool = option(True)
+    sequence_length: int = option(512)
+    hessian_damping: float = option(0.01)
+    symmetric: bool = option(False)
+    activation_order: bool = option(False)
+
+
+class AWQConfig(_Calibrated):
+    """Weights of 4 bits, scaled by the size of their inputs, which Keras measured with examples.
+
+    Models are calibrated in Keras; opened here they compute, train what is not quantized, and are
+    written again.
+
+    Args:
+        weight_bits: 4.
+        group_size: how many inputs share a scale and a zero; -1 for all.
+        num_samples: the examples that were used.
+        sequence_length: the length of the examples.
+        num_grid_points: how many scales were tried.
+
+    Example:
+        >>> import fkeras as fk
+        >>> fk.quantizers.AWQConfig(group_size=-1).policy_mode
+        'awq/4/-1'
+
+    References:
+        Lin et al., AWQ: activation-aware weight quantization (2023),
+        https://arxiv.org/abs/2306.00978
+    """
+
+    mode: ClassVar[str] = "awq"
+    policy_class: ClassVar[str] = "AWQDTypePolicy"
+    weight_bits: int = option(4, convert=_four)
+    group_size: int = option(128, convert=_group)
+    num_samples: int = option(128)
+    sequence_length: int = option(512)
+    num_grid_points: int = option(20)
+
+
+_CONFIGS = (
+    *(Int8QuantizationConfig, Int4QuantizationConfig, Float8QuantizationConfig),
+    *(GPTQConfig, AWQConfig),
+)
+_MODES = types.MappingProxyType({config.mode: config for config in _CONFIGS})
+
+
+def policy_config(policy: Mapping[str, Any]) -> QuantizationConfig:
+    """The configuration that Keras's dtype policy, as JSON data, means by itself.
+
+    Example:
+        >>> import fkeras as fk
+        >>> fk.quantizers.policy_config({"mode": "int4", "source_name": "float32"}).block_size is None
+        True
+    """
+    mode = policy.get("mode")
+    # before there were blocks, no number stood behind it
+    found = get("int4/-1" if mode == "int4" else mode)
+    length = policy.get("amax_history_length")
+    if isinstance(found, Float8QuantizationConfig) and length is not None:
+        return Float8QuantizationConfig(length)
+    return found
+
+
+def get(value: Any) -> QuantizationConfig:
+    """The configuration that a mode or a configuration means.
+
+    Args:
+        value: "int8", "int4", "float8", Keras's longer forms "int4/64", "gptq/4/128" and
+            "awq/4/128", or a configuration.
+
+    Raises:
+        ValueError: for another mode, or numbers that the mode cannot have.
+
+    Example:
+        >>> import fkeras as fk
+        >>> fk.quantizers.get("int4/64")
+        Int4QuantizationConfig(block_size=64)
+    """
+    if isinstance(value, QuantizationConfig):
+        return value
+    name, *numbers = value.split("/") if isinstance(value, str) else (None,)
+    made = _MODES.get(name)
+    fields = {"int4": ("block_size",)}.get(name, ("weight_bits", "group_size"))
+    if made is None or len(numbers) not in (0, len(fields)):
+        raise ValueError(
+            f"quantization: expected a mode or a configuration, received {value!r:.60}."
+            f"{suggest(str(name), _MODES)} Modes: {', '.join(_MODES)}; with numbers as in "
+            "'int4/128'; or fk.quantizers.Int8QuantizationConfig(...)."
+        )
+    if name in ("int8", "float8") and numbers:
+        raise ValueError(
+            f"quantization: expected {name!r} without numbers, received {value!r:.60}. Leave "
+            "them out."
+        )
+    try:
+        return made(**dict(zip(fields, map(int, numbers), strict=False)))
+    except ValueError as error:
+        raise ValueError(f"quantization: received {value!r:.60}. {error}") from None

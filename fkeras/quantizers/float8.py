@@ -1,0 +1,124 @@
+"""Floats of 8 bits: rounding to them, and the scales that follow what was seen.
+
+References:
+    Micikevicius et al., FP8 formats for deep learning (2022), https://arxiv.org/abs/2209.05433
+"""
+
+from __future__ import annotations
+
+import functools
+
+import jax
+import jax.numpy as jnp
+
+#: for values and for gradients
+VALUES, GRADIENTS = "float8_e4m3fn", "float8_e5m2"
+
+
+def _greatest(dtype: str) -> float:
+    return float(jnp.finfo(dtype).max)
+
+
+def quantize_and_dequantize(x: jax.Array, scale: jax.Array, quantized_dtype: str) -> jax.Array:
+    """Computes `round8(x / scale) * scale`, clipped to what the 8 bits can hold.
+
+    Args:
+        x: an array of floats.
+        scale: a number.
+        quantized_dtype: "float8_e4m3fn" or "float8_e5m2".
+
+    Returns:
+        An array of the shape and dtype of `x`.
+
+    Example:
+        >>> import jax.numpy as jnp
+        >>> quantize_and_dequantize(jnp.array([0.3, 1e6]), jnp.float32(1), "float8_e4m3fn")
+        Array([3.125e-01, 4.480e+02], dtype=float32)
+    """
+    scale, most = scale.astype(x.dtype), _greatest(quantized_dtype)
+    return jnp.clip(x / scale, -most, most).astype(quantized_dtype).astype(x.dtype) * scale
+
+
+def compute_float8_scale(
+    amax: jax.Array, scale: jax.Array, dtype_max: float, margin: int = 0
+) -> jax.Array:
+    """Computes `amax * 2**margin / dtype_max`; the old scale where `amax` is 0 or not finite.
+
+    Args:
+        amax: the greatest magnitude that was seen lately.
+        scale: the scale until now.
+        dtype_max: the greatest number of the 8 bits.
+        margin: how many powers of two are left free.
+
+    Example:
+        >>> import jax.numpy as jnp
+        >>> compute_float8_scale(jnp.float32(896), jnp.float32(1), 448.0)
+        Array(2., dtype=float32)
+    """
+    old = 1 / scale
+    new = dtype_max / amax / 2**margin
+    new = jnp.where(amax > 0, new, old)
+    return 1 / jnp.where(jnp.isfinite(amax), new, old)
+
+
+def compute_float8_amax_history(x: jax.Array, amax_history: jax.Array) -> jax.Array:
+    """The history, moved on by one, with `max(|x|)` at its beginning.
+
+    Args:
+        x: an array.
+        amax_history: the greatest magnitudes of former calls, of shape (length,).
+
+    Example:
+        >>> import jax.numpy as jnp
+        >>> compute_float8_amax_history(jnp.array([-3.0, 2.0]), jnp.array([1.0, 0.5, 0.2]))
+        Array([3. , 0.2, 1. ], dtype=float32)
+    """
+    seen = jnp.max(jnp.abs(x)).astype(amax_history.dtype)
+    return jnp.roll(amax_history, -1).at[0].set(seen)
+
+
+def _moved(x: jax.Array, scale: jax.Array, history: jax.Array, dtype: str) -> tuple:
+    """The scale and the history after `x` was seen."""
+    scale = compute_float8_scale(jnp.max(history), scale, _greatest(dtype))
+    return scale, compute_float8_amax_history(x, history)
+
+
+@functools.partial(jax.custom_vjp, nondiff_argnums=(3,))
+def round_values(x: jax.Array, scale: jax.Array, history: jax.Array, moves: bool) -> jax.Array:
+    """`x` rounded to 8 bits; gradients pass as they are.
+
+    What stands for the gradients of scale and history are their next values, or where the call
+    moves nothing the old ones.
+    """
+    return quantize_and_dequantize(x, scale, VALUES)
+
+
+def _round_values(x: jax.Array, scale: jax.Array, history: jax.Array, moves: bool) -> tuple:
+    kept = _moved(x, scale, history, VALUES) if moves else (scale, history)
+    return round_values(x, scale, history, moves), kept
+
+
+def _pass_gradients(moves: bool, kept: tuple, gradient: jax.Array) -> tuple:
+    return gradient, *kept
+
+
+round_values.defvjp(_round_values, _pass_gradients)
+
+
+@jax.custom_vjp
+def round_gradients(y: jax.Array, scale: jax.Array, history: jax.Array) -> jax.Array:
+    """`y` as it is; its gradient is rounded to 8 bits, with scale and history as in `round_values`."""
+    return y
+
+
+def _keep(y: jax.Array, scale: jax.Array, history: jax.Array) -> tuple:
+    return y, (scale, history)
+
+
+def _rounded(kept: tuple, gradient: jax.Array) -> tuple:
+    scale, history = kept
+    moved = _moved(gradient, scale, history, GRADIENTS)
+    return quantize_and_dequantize(gradient, scale, GRADIENTS), *moved
+
+
+round_gradients.defvjp(_keep, _rounded)
