@@ -27,12 +27,12 @@ from fkeras.engine.partition import (
     freeze,
     overwritten_weights,
     partition,
-    replace_layers,
     replace_weights,
     trainable_weights,
     unfreeze,
 )
 from fkeras.engine.policy import DTypePolicy
+from fkeras.engine.replacing import replace_layers
 from fkeras.engine.rewrite import inline, rename, split_host
 from fkeras.engine.sequential import Sequential
 from fkeras.engine.spec import Spec, as_spec, as_specs

@@ -2,20 +2,15 @@
 
 from __future__ import annotations
 
-import fnmatch
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from typing import Any
 
-from fkeras.engine.effects import refreshed
 from fkeras.engine.errors import suggest
-from fkeras.engine.frozen import FrozenDict
 from fkeras.engine.layer import Layer
 from fkeras.engine.model import set_trainable
-from fkeras.engine.network import Network
+from fkeras.engine.replacing import Pattern, matcher, replace_layers, require_match
 from fkeras.engine.skeleton import leaves_of, skeleton_of
 from fkeras.engine.weights import sublayers
-
-Pattern = str | tuple[str, ...] | list[str] | Callable[[str, Layer], bool]
 
 
 def freeze(model: Layer, pattern: Pattern = "*") -> Any:
@@ -60,69 +55,6 @@ def _mark(model: Layer, pattern: Pattern, trainable: bool) -> Any:
         return set_trainable(layer, trainable) if path and matches(path, layer) else None
 
     return replace_layers(model, mark)
-
-
-def require_match(model: Layer, pattern: Pattern) -> None:
-    """Raises where no layer inside `model` matches."""
-    matches = matcher(pattern)
-    paths = [path for path, layer in sublayers(model) if path]
-    if not any(matches(path, layer) for path, layer in sublayers(model) if path):
-        shown = pattern if isinstance(pattern, str) else str(pattern)
-        raise ValueError(
-            f"{model.where}: no layer matches {shown!r}.{suggest(shown.strip('*'), paths)} Its "
-            f"layers are: {', '.join(paths[:12])}{', ...' if len(paths) > 12 else ''}."
-        )
-
-
-def matcher(pattern: Pattern) -> Callable[[str, Layer], bool]:
-    """Whether a path and its layer match a pattern, as a function of both."""
-    if callable(pattern):
-        return pattern
-    patterns = (pattern,) if isinstance(pattern, str) else tuple(pattern)
-    return lambda path, layer: any(fnmatch.fnmatchcase(path, p) for p in patterns)
-
-
-def replace_layers(
-    layer: Layer, change: Callable[[str, Layer], Layer | None], path: str = ""
-) -> Any:
-    """A copy in which other layers stand for some.
-
-    Args:
-        layer: a layer or model.
-        change: called with a path and its layer, `layer` itself first; what it returns stands in
-            its place. Where it returns None, the layers inside are looked at.
-        path: the path of `layer`.
-
-    Example:
-        >>> import fkeras as fk
-        >>> model = fk.Sequential([fk.Input((4,)), fk.layers.Dense(2, name="head")])
-        >>> other = fk.engine.replace_layers(
-        ...     model, lambda path, layer: layer.replace(units=3) if path == "head" else None)
-        >>> other.layers["head"].units
-        3
-    """
-    found = change(path, layer)
-    if found is not None:
-        return found
-
-    def inside(value: Any, at: str) -> Any:
-        if isinstance(value, Layer):
-            return replace_layers(value, change, at)
-        if isinstance(value, tuple):
-            return tuple(inside(v, f"{at}/{i}" if at else str(i)) for i, v in enumerate(value))
-        if isinstance(value, FrozenDict):
-            return FrozenDict({k: inside(v, f"{at}/{k}" if at else k) for k, v in value.items()})
-        return value
-
-    changed = {}
-    for name in skeleton_of(layer).children:
-        prefix = "" if name == layer.transparent_field else name
-        at = f"{path}/{prefix}" if path and prefix else path or prefix
-        changed[name] = inside(getattr(layer, name), at)
-    if not changed:
-        return layer
-    made = layer.replace(**changed)
-    return made.replace(graph=refreshed(made)) if isinstance(made, Network) else made
 
 
 def partition(model: Any) -> tuple[Any, Any]:

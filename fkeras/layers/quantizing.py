@@ -6,9 +6,8 @@ import types
 from collections.abc import Callable, Mapping
 from typing import Any
 
-from fkeras.engine import Layer, Network
-from fkeras.engine.partition import Pattern, matcher, replace_layers, require_match
-from fkeras.engine.weights import sublayers
+from fkeras.engine import Layer
+from fkeras.engine.replacing import Pattern, matcher, replace_layers, require_match
 from fkeras.layers.attention.projected import PROJECTIONS, ProjectedAttention
 from fkeras.layers.quantized.base import Quantized
 from fkeras.layers.quantized.dense import QuantizedDense
@@ -53,7 +52,6 @@ def quantize(model: Layer, quantization: Any = "int8", pattern: Pattern = "*") -
             "chooses its codes with examples. Quantize in Keras, save, and open the file with "
             "fk.load_model."
         )
-    ndims = _ndims(model)
     made: list[str] = []
 
     def one(path: str, layer: Layer) -> Layer | None:
@@ -70,9 +68,7 @@ def quantize(model: Layer, quantization: Any = "int8", pattern: Pattern = "*") -
         if config.mode not in kind.modes:
             return layer
         made.append(path)
-        if not layer.built:
-            return kind(layer, config)
-        return kind.of(layer, config, ndims.get(path))
+        return kind.of(layer, config) if layer.built else kind(layer, config)
 
     found = _replaced(model, one, pattern)
     if not made:
@@ -143,15 +139,3 @@ def _attention(path: str, layer: Any, one: Callable, matches: Callable) -> Layer
         if isinstance(made[name], Quantized):
             kept[name] = made[name].quantization
     return layer.replace(quantization=kept or None, **made)
-
-
-def _ndims(model: Layer) -> dict[str, int]:
-    """How many axes the inputs of the layers in graphs have, by the layers' paths."""
-    found = {}
-    for path, network in sublayers(model):
-        if isinstance(network, Network) and network.graph is not None:
-            for call in network.graph.calls:
-                if not call.is_input and call.inputs:
-                    at = f"{path}/{call.layer}" if path else call.layer
-                    found[at] = network.graph.specs[call.inputs[0]].ndim
-    return found

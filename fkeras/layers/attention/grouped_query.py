@@ -50,6 +50,8 @@ class GroupQueryAttention(ProjectedAttention):
         use_gate: whether the means are multiplied with a sigmoid of a further projection of the
             query.
         seed: folded into the key of each call; the key alone decides where it is None.
+        quantization: by keyword only: "int8" or another mode of `fk.quantizers` for all
+            projections, or a dictionary by their names, such as "query_dense"; None for floats.
 
     Call:
         query_mask, value_mask, key_mask: masks of shapes (b, t), (b, s), (b, s); those that came

@@ -53,7 +53,10 @@ def policy_map(where: str, name: str | None, dtype: DTypePolicy, found: Mapping[
     """
     policies = {}
     for field, config in found.items():
-        if policy_config(config.policy("float32")["config"]) != config and config.mode not in ("gptq", "awq"):
+        if policy_config(config.policy("float32")["config"]) != config and config.mode not in (
+            "gptq",
+            "awq",
+        ):
             raise ValueError(
                 f"{where}: expected projections with the quantizers of {config.policy_mode!r} "
                 f"itself, received {config!r}. Keras writes only the mode of these: quantize with "

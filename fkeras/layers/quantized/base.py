@@ -85,10 +85,10 @@ class Quantized(Layer):
         return getattr(self.layer, "activity_regularizer", None)
 
     def build(self, key: jax.Array, *specs: Any) -> Self:
-        return self.encode(self.layer.build(key, *specs))
+        return self.encode(self.floating().build(key, *specs))
 
-    def encode(self, layer: Any, ndim: int | None = None) -> Self:
-        """A copy with the codes of the weights of a built layer, for inputs of `ndim` axes."""
+    def encode(self, layer: Any) -> Self:
+        """A copy with the codes of the weights of a built layer."""
         raise NotImplementedError
 
     def dequantize(self) -> Layer:
@@ -96,9 +96,9 @@ class Quantized(Layer):
         raise NotImplementedError
 
     @classmethod
-    def of(cls, layer: Any, quantization: Any, ndim: int | None = None) -> Any:
-        """The quantized layer of a built one, for inputs of `ndim` axes."""
-        return cls.kind_for(quantization)(layer, quantization).encode(layer, ndim)
+    def of(cls, layer: Any, quantization: Any) -> Any:
+        """The quantized layer of a built one."""
+        return cls.kind_for(quantization)(layer, quantization).encode(layer)
 
     @classmethod
     def kind_for(cls, quantization: Any) -> Any:
@@ -108,7 +108,7 @@ class Quantized(Layer):
 
     def floating(self, **weights: Any) -> Any:
         """The layer of floats by the name and the mark of this one, with weights where given."""
-        marks = {"name": self.name, "trainable": self.trainable}
+        marks = {"name": self.name, "trainable": self.trainable, "dtype": self.dtype}
         return self.layer.replace(**weights, **marks, _built=bool(weights))
 
     def get_config(self) -> dict[str, Any]:

@@ -96,32 +96,21 @@ class QuantizedDense(Quantized):
         return super().unbuilt().replace(kernel_shape=None)
 
     def build(self, key: jax.Array, x: Spec) -> Self:
-        return self.encode(self.layer.build(key, x), x.ndim)
+        return super().build(key, x)
 
-    def encode(self, layer: Any, ndim: int | None = None) -> Self:
-        """A copy with the codes of the kernel of a built layer; of 0s where examples would choose.
-
-        Args:
-            layer: the layer.
-            ndim: how many axes its inputs have, where its equation has an ellipsis.
-        """
-        shape, mode = layer.kernel.shape, self.quantization.mode
-        if mode == "int8":
-            coded = self._int8(layer.kernel, ndim)
-        else:
-            coded = self._int4(layer.kernel) if mode == "int4" else self._empty(layer.kernel)
+    def encode(self, layer: Any) -> Self:
+        """A copy with the codes of the kernel of a built layer; of 0s where examples would choose."""
+        shape = layer.kernel.shape
+        encode = {"int8": self._int8, "int4": self._int4}.get(self.quantization.mode, self._empty)
+        coded = encode(layer.kernel)
         return self.replace(bias=layer.bias, kernel_shape=tuple(shape), **coded, _built=True)
 
-    def _int8(self, kernel: jax.Array, ndim: int | None) -> dict[str, jax.Array]:
+    def _int8(self, kernel: jax.Array) -> dict[str, jax.Array]:
         equation = equation_of(self.layer)
         quantizer = self.quantization.weight_quantizer or AbsMaxQuantizer()
         summed = tuple(i for i, n in enumerate(equation.kernel) if n not in equation.output)
         codes, scale = quantizer(kernel, axis=summed)
-        if isinstance(self.layer, Dense):
-            return {"kernel": codes, "kernel_scale": jnp.squeeze(scale, axis=0)}
-        rank = len(equation.input) + (equation.ellipsis is not None) if ndim is None else ndim
-        letters = equation.spelled(rank).output
-        return {"kernel": codes, "kernel_scale": arrange(scale, equation.kernel, letters)}
+        return {"kernel": codes, "kernel_scale": arrange(scale, equation.kernel, equation.output)}
 
     def _int4(self, kernel: jax.Array) -> dict[str, jax.Array]:
         matrix = jnp.reshape(kernel, self._matrix(kernel.shape))
@@ -175,9 +164,7 @@ class QuantizedDense(Quantized):
         shape, scale = self.kernel_shape, self.kernel_scale
         columns = self._matrix(shape)[1]
         if self.quantization.mode == "int8":
-            equation = equation_of(self.layer)
-            free = max(0, scale.ndim - len(equation.output))
-            return dequantize(self.kernel, scale, equation.spelled(len(equation.input) + free))
+            return dequantize(self.kernel, scale, equation_of(self.layer))
         if self.quantization.mode == "int4":
             codes = unpack_int4(self.kernel, columns, axis=1)
             if self.g_idx is None:
@@ -202,9 +189,11 @@ class QuantizedDense(Quantized):
             return Output(layer.call(x), mask=context.mask)
         if not jnp.issubdtype(x.dtype, jnp.inexact):
             x = x.astype(self.kernel_scale.dtype)
-        equation = equation_of(self.layer).spelled(x.ndim)
+        own = equation_of(self.layer)
+        equation = own.spelled(x.ndim)
         if self.quantization.mode == "int8":
-            y = integer_product(equation, quantizer, x, self.kernel, self.kernel_scale)
+            scale = arrange(self.kernel_scale, own.output, equation.output)
+            y = integer_product(equation, quantizer, x, self.kernel, scale)
         else:
             y = rounded_product(equation, quantizer, x, self.floats())
         return Output(finished(self.layer, y, self.bias), mask=context.mask)

@@ -14,7 +14,7 @@ from fkeras.layers.core.embedding import Embedding, embed
 from fkeras.layers.core.masking import both_masks
 from fkeras.layers.core.reversible_embedding import ReversibleEmbedding, soft_cap
 from fkeras.layers.quantized.base import Quantized
-from fkeras.layers.quantized.products import integer_product, rounded_product
+from fkeras.layers.quantized.products import arrange, integer_product, rounded_product
 from fkeras.quantizers import (
     AbsMaxQuantizer,
     abs_max_quantize_grouped_with_zero_point,
@@ -74,7 +74,7 @@ class QuantizedEmbedding(Quantized):
     def loses_masks(self, masks: Sequence[Any]) -> bool:
         return self.layer.loses_masks(masks)
 
-    def encode(self, layer: Any, ndim: int | None = None) -> Self:
+    def encode(self, layer: Any) -> Self:
         """A copy with the codes of the vectors of a built layer."""
         codes, scale, zero = self._coded(layer.embeddings.T)
         made = {"embeddings": codes.T, "embeddings_scale": scale.T}
@@ -137,7 +137,8 @@ class QuantizedEmbedding(Quantized):
         equation = Equation.parse("...x,xy->...y").spelled(x.ndim)
         if self.quantization.mode == "int8" and quantizer is not None:
             codes = self.embeddings.T if tied else back
-            y = integer_product(equation, quantizer, x, codes, scale.astype(x.dtype))
+            scale = arrange(scale.astype(x.dtype), "y", equation.output)
+            y = integer_product(equation, quantizer, x, codes, scale)
         else:
             floats = self.dequantize()
             kernel = floats.embeddings.T if tied else floats.reverse_embeddings

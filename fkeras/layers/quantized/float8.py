@@ -88,7 +88,7 @@ class Float8Dense(Quantized):
     def build(self, key: jax.Array, x: Spec) -> Self:
         return super().build(key, x)
 
-    def encode(self, layer: Any, ndim: int | None = None) -> Self:
+    def encode(self, layer: Any) -> Self:
         """A copy with the weights of a built layer, and scales that have seen nothing."""
         length = self.quantization.amax_history_length
         meters = {f"{name}_scale": jnp.ones((), "float32") for name in _METERS}

@@ -48,28 +48,21 @@ def arrange(array: jax.Array, have: str, want: str) -> jax.Array:
     return jnp.reshape(array, [sizes.get(letter, 1) for letter in want])
 
 
-def _scale_of(scale: jax.Array, equation: Equation) -> jax.Array:
-    """The scale of a kernel, by the letters of the output, aligned with the output."""
-    missing = len(equation.output) - scale.ndim
-    return jnp.reshape(scale, (1,) * missing + scale.shape) if missing > 0 else scale
-
-
 def dequantize(codes: jax.Array, scale: jax.Array, equation: Equation) -> jax.Array:
     """Computes `codes / scale`, the floats that a kernel of codes stands for.
 
     Args:
         codes: the kernel.
-        scale: its scale, by the letters of the output, of which the first may be missing.
-        equation: without an ellipsis.
+        scale: its scale, with the axes of the equation's output.
+        equation: whose letters the axes have.
 
     Example:
         >>> import jax.numpy as jnp
         >>> equation = Equation.parse("ab,bc->ac")
-        >>> dequantize(jnp.array([[2, 2]], "int8"), jnp.array([1.0, 4.0]), equation)
+        >>> dequantize(jnp.array([[2, 2]], "int8"), jnp.array([[1.0, 4.0]]), equation)
         Array([[2. , 0.5]], dtype=float32)
     """
-    letters = equation.output[len(equation.output) - scale.ndim :]
-    return codes.astype(scale.dtype) / arrange(scale, letters, equation.kernel)
+    return codes.astype(scale.dtype) / arrange(scale, equation.output, equation.kernel)
 
 
 def rounded_product(
@@ -96,11 +89,11 @@ def integer_product(
         quantizer: codes `x`, with one scale along all axes that are summed over.
         x: floats.
         codes: the kernel, int8.
-        scale: its scale, see `dequantize`.
+        scale: its scale, with the axes of the output.
 
     Example:
         >>> import jax.numpy as jnp
-        >>> x, codes, scale = jnp.array([[1.0, 2.0]]), jnp.array([[4], [2]], "int8"), jnp.ones(1)
+        >>> x, codes, scale = jnp.array([[1.0, 2.0]]), jnp.array([[4], [2]], "int8"), jnp.ones((1, 1))
         >>> integer_product(Equation.parse("ab,bc->ac"), AbsMaxQuantizer(), x, codes, scale)
         Array([[8.031496]], dtype=float32)
     """
@@ -108,7 +101,7 @@ def integer_product(
     x_codes, x_scale = quantizer(x, axis=summed)
     y = jnp.einsum(equation.text, x_codes, codes, preferred_element_type="int32")
     x_scale = arrange(x_scale, equation.input, equation.output)
-    return y.astype(x.dtype) / (x_scale * _scale_of(scale, equation))
+    return y.astype(x.dtype) / (x_scale * scale)
 
 
 @integer_product.defjvp
