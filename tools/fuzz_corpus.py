@@ -72,6 +72,14 @@ def _models() -> Iterator[Any]:
     sound = fk.Input((600,))
     heard = layers.MelSpectrogram(num_mel_bins=4, fft_length=64, sequence_stride=32)(sound)
     yield fk.Model([image, sound], [layers.RepeatVector(3)(y), heard])
+    # codes of 8 and of 4 bits, and scales of floats of 8 bits
+    words = fk.Input((6,), dtype="int32")
+    y = layers.Embedding(7, 4, name="embedding")(words)
+    y = layers.MultiHeadAttention(2, 2, name="attention", quantization="int4/2")(y, y)
+    y = layers.Dense(3, name="dense")(layers.EinsumDense("abc,cd->abd", (None, 3), name="sum")(y))
+    coded = fk.Model(words, layers.Dense(2, name="out")(y)).build(jax.random.key(0))
+    coded = fk.quantize(fk.quantize(coded, "int8", ["embedding", "dense"]), "int4/2", "sum")
+    yield fk.quantize(coded, fk.quantizers.Float8QuantizationConfig(3), "out")
 
 
 def _trainings() -> Iterator[tuple[Any, Any]]:

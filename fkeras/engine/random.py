@@ -72,6 +72,16 @@ class ShapeKey:
     shape = ()
 
 
+def shape_zeros(like: Any) -> np.ndarray:
+    """Zeros of the shape and dtype of `like` that take no memory.
+
+    Example:
+        >>> shape_zeros(np.ones((1000, 1000), "int8")).strides
+        (0, 0)
+    """
+    return np.broadcast_to(np.zeros((), jnp.dtype(like.dtype)), tuple(map(int, like.shape)))
+
+
 def _check_key(key: Any) -> None:
     dtype = getattr(key, "dtype", None)
     if dtype is None or not jnp.issubdtype(dtype, jax.dtypes.prng_key):

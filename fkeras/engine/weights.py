@@ -14,7 +14,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from fkeras.engine.random import ShapeKey, fold_in
+from fkeras.engine.random import ShapeKey, fold_in, shape_zeros
 from fkeras.engine.skeleton import WEIGHT, leaves_of, skeleton_of, walk
 
 
@@ -110,7 +110,7 @@ def make_weights(layer: Any, key: jax.Array, shapes: Mapping[str, Any]) -> dict[
             )
         dtype = declared[name]["dtype"] or layer.policy.variable_dtype
         if isinstance(key, ShapeKey):
-            made[name] = np.broadcast_to(np.zeros((), jnp.dtype(dtype)), tuple(map(int, shape)))
+            made[name] = shape_zeros(jax.ShapeDtypeStruct(tuple(map(int, shape)), jnp.dtype(dtype)))
             continue
         made[name] = initializer(fold_in(key, name), tuple(map(int, shape)), dtype)
     return made

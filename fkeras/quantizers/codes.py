@@ -1,4 +1,8 @@
-"""Numbers as small integers and scales: the coding of whole arrays, of groups, and of two in a byte."""
+"""Numbers as small integers and scales: the coding of whole arrays, of groups, and of two in a byte.
+
+What quantizes weights computes with NumPy where its argument is no tracer: weights of many shapes
+are coded once, and no program is compiled for any of them.
+"""
 
 from __future__ import annotations
 
@@ -6,8 +10,16 @@ from typing import Any
 
 import jax
 import jax.numpy as jnp
+import numpy as np
 
 _EPSILON = 1e-7
+
+
+def _of(x: Any) -> tuple[Any, Any]:
+    """The functions for `x`, and `x` as an array of theirs."""
+    if isinstance(x, jax.core.Tracer):
+        return jnp, x
+    return np, np.asarray(x)
 
 
 def abs_max_quantize(
@@ -16,7 +28,7 @@ def abs_max_quantize(
     value_range: tuple[int, int] = (-127, 127),
     dtype: str = "int8",
     epsilon: float = _EPSILON,
-) -> tuple[jax.Array, jax.Array]:
+) -> tuple[Any, Any]:
     """Computes `round(x * scale)` with `scale = value_range[1] / (max(|x|) + epsilon)`.
 
     Args:
@@ -28,18 +40,19 @@ def abs_max_quantize(
 
     Returns:
         The codes, of the shape of `x`, and the scale with size 1 along `axis`; codes / scale is
-        about `x`.
+        about `x`. Of NumPy, unless `x` is traced.
 
     Example:
         >>> import jax.numpy as jnp
         >>> codes, scale = abs_max_quantize(jnp.array([[1.0, -2.0, 0.5]]), axis=-1)
         >>> codes, scale
-        (Array([[  64, -127,   32]], dtype=int8), Array([[63.5]], dtype=float32))
+        (array([[  64, -127,   32]], dtype=int8), array([[63.5]], dtype=float32))
     """
-    x = jnp.asarray(x)
+    xp, x = _of(x)
     low, high = value_range
-    scale = high / (jnp.max(jnp.abs(x), axis=axis, keepdims=True) + epsilon)
-    return jnp.clip(jnp.round(x * scale), low, high).astype(dtype), scale
+    most = xp.max(xp.abs(x), axis=axis, keepdims=True)
+    scale = (high / (most + xp.asarray(epsilon, x.dtype))).astype(x.dtype)
+    return xp.clip(xp.round(x * scale), low, high).astype(dtype), scale
 
 
 def abs_max_quantize_grouped_with_zero_point(
@@ -48,7 +61,7 @@ def abs_max_quantize_grouped_with_zero_point(
     value_range: tuple[int, int] = (-8, 7),
     dtype: str = "int8",
     epsilon: float = _EPSILON,
-) -> tuple[jax.Array, jax.Array, jax.Array]:
+) -> tuple[Any, Any, Any]:
     """Computes `round(x / scale) + zero` with a scale and a zero for each group of rows.
 
     A group is `block_size` rows of a column; the last one may have fewer. Its smallest number is
@@ -70,20 +83,20 @@ def abs_max_quantize_grouped_with_zero_point(
         >>> x = jnp.array([[0.0], [3.0], [-1.0], [2.0]])
         >>> codes, scale, zero = abs_max_quantize_grouped_with_zero_point(x, block_size=2)
         >>> codes.ravel(), zero.ravel()
-        (Array([-8,  7, -8,  7], dtype=int8), Array([-8, -3], dtype=int8))
+        (array([-8,  7, -8,  7], dtype=int8), array([-8, -3], dtype=int8))
     """
-    x = jnp.asarray(x)
+    xp, x = _of(x)
     low, high = value_range
     rows, columns = x.shape
     groups = -(-rows // block_size)
-    padded = jnp.pad(x, ((0, groups * block_size - rows), (0, 0)))
-    blocks = jnp.reshape(padded, (groups, block_size, columns))
-    least, most = jnp.min(blocks, axis=1, keepdims=True), jnp.max(blocks, axis=1, keepdims=True)
-    scale = (most - least + epsilon) / (high - low)
-    zero = jnp.clip(jnp.round(-least / scale) + low, low, high)
-    codes = jnp.clip(jnp.round(blocks / scale) + zero, low, high).astype(dtype)
-    codes = jnp.reshape(codes, (groups * block_size, columns))[:rows]
-    return codes, jnp.squeeze(scale, axis=1), jnp.squeeze(zero, axis=1).astype("int8")
+    padded = xp.pad(x, ((0, groups * block_size - rows), (0, 0)))
+    blocks = xp.reshape(padded, (groups, block_size, columns))
+    least, most = xp.min(blocks, axis=1, keepdims=True), xp.max(blocks, axis=1, keepdims=True)
+    scale = ((most - least + xp.asarray(epsilon, x.dtype)) / (high - low)).astype(x.dtype)
+    zero = xp.clip(xp.round(-least / scale) + low, low, high)
+    codes = xp.clip(xp.round(blocks / scale) + zero, low, high).astype(dtype)
+    codes = xp.reshape(codes, (groups * block_size, columns))[:rows]
+    return codes, xp.squeeze(scale, axis=1), xp.squeeze(zero, axis=1).astype("int8")
 
 
 def dequantize_groups(
@@ -111,7 +124,7 @@ def dequantize_groups(
     return (codes.astype(scale.dtype) - zero) * scale
 
 
-def pack_int4(codes: Any, axis: int = 0) -> jax.Array:
+def pack_int4(codes: Any, axis: int = 0) -> Any:
     """Two codes of 4 bits a byte: along `axis` the first in the low half, the next in the high one.
 
     Args:
@@ -124,14 +137,15 @@ def pack_int4(codes: Any, axis: int = 0) -> jax.Array:
     Example:
         >>> import jax.numpy as jnp
         >>> pack_int4(jnp.array([-3, 7, 2], "int8"))
-        Array([125,   2], dtype=int8)
+        array([125,   2], dtype=int8)
     """
-    codes = jnp.moveaxis(jnp.asarray(codes), axis, 0)
-    codes = jnp.pad(codes, ((0, codes.shape[0] % 2), *((0, 0),) * (codes.ndim - 1)))
+    xp, codes = _of(codes)
+    codes = xp.moveaxis(codes, axis, 0)
+    codes = xp.pad(codes, ((0, codes.shape[0] % 2), *((0, 0),) * (codes.ndim - 1)))
     # in unsigned bytes, where a shift drops no sign
-    halves = jax.lax.bitcast_convert_type(codes, jnp.uint8) & jnp.uint8(0x0F)
-    packed = halves[::2] | (halves[1::2] << jnp.uint8(4))
-    return jnp.moveaxis(jax.lax.bitcast_convert_type(packed, codes.dtype), 0, axis)
+    halves = codes.view("uint8") & np.uint8(0x0F)
+    packed = halves[::2] | (halves[1::2] << np.uint8(4))
+    return xp.moveaxis(packed.view(codes.dtype), 0, axis)
 
 
 def unpack_int4(packed: Any, size: int, axis: int = 0) -> jax.Array:

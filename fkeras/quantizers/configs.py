@@ -6,7 +6,6 @@ import types
 from collections.abc import Mapping
 from typing import Any, ClassVar, Self
 
-import jax
 import numpy as np
 
 from fkeras.engine.config import Configurable, option
@@ -82,7 +81,7 @@ class AbsMaxQuantizer(Configurable):
         >>> import jax.numpy as jnp, fkeras as fk
         >>> codes, scale = fk.quantizers.AbsMaxQuantizer()(jnp.array([[0.5, -1.0]]))
         >>> codes, scale.round(2)
-        (Array([[  63, -127]], dtype=int8), Array([[127.]], dtype=float32))
+        (array([[  63, -127]], dtype=int8), array([[127.]], dtype=float32))
     """
 
     keras_module: ClassVar[str] = "keras.quantizers"
@@ -91,7 +90,7 @@ class AbsMaxQuantizer(Configurable):
     epsilon: float = option(1e-7, convert=_small)
     output_dtype: str = option("int8", convert=_int8)
 
-    def __call__(self, x: Any, axis: Any = None) -> tuple[jax.Array, jax.Array]:
+    def __call__(self, x: Any, axis: Any = None) -> tuple[Any, Any]:
         """Codes and scale, which has size 1 along the axes."""
         axis = self.axis if axis is None else axis
         axis = -1 if axis is None else axis
@@ -408,17 +407,13 @@ def get(value: Any) -> QuantizationConfig:
         return value
     name, *numbers = value.split("/") if isinstance(value, str) else (None,)
     made = _MODES.get(name)
-    fields = {"int4": ("block_size",)}.get(name, ("weight_bits", "group_size"))
+    sizes = ("weight_bits", "group_size")
+    fields = {"int4": ("block_size",), "gptq": sizes, "awq": sizes}.get(name, ())
     if made is None or len(numbers) not in (0, len(fields)):
         raise ValueError(
             f"quantization: expected a mode or a configuration, received {value!r:.60}."
             f"{suggest(str(name), _MODES)} Modes: {', '.join(_MODES)}; with numbers as in "
             "'int4/128'; or fk.quantizers.Int8QuantizationConfig(...)."
-        )
-    if name in ("int8", "float8") and numbers:
-        raise ValueError(
-            f"quantization: expected {name!r} without numbers, received {value!r:.60}. Leave "
-            "them out."
         )
     try:
         return made(**dict(zip(fields, map(int, numbers), strict=False)))

@@ -83,9 +83,9 @@ def _config_of(layer: Any, store: Any, at: str) -> Any:
     if count <= plain or not store.has(first):
         return None
     if np.dtype(store.dtype(first)).kind == "f":
-        if count != plain + _METERS:
-            return None
-        return Float8QuantizationConfig(store.shape(f"{at}/{plain + 1}")[0])
+        history = f"{at}/{plain + 1}"
+        known = count == plain + _METERS and store.has(history) and len(store.shape(history)) == 1
+        return Float8QuantizationConfig(store.shape(history)[0]) if known else None
     if np.dtype(store.dtype(first)) != np.int8:
         return None
     if tuple(store.shape(first)) == tuple(layer.kernel.shape):
@@ -96,7 +96,13 @@ def _config_of(layer: Any, store: Any, at: str) -> Any:
     if not store.has(index) or len(store.shape(index)) != 1:
         return None
     groups = store.read(index, tuple(store.shape(index)))
-    return Int4QuantizationConfig(block_size=max(1, int(np.sum(groups == 0))))
+    size, usual = max(1, int(np.sum(groups == 0))), Int4QuantizationConfig()
+    # where one block holds all, its size cannot be told
+    return (
+        usual
+        if len(groups) == size <= usual.block_size
+        else Int4QuantizationConfig(None, None, size)
+    )
 
 
 def lost_zeros(

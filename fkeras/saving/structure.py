@@ -17,6 +17,7 @@ from fkeras.saving.errors import FileError
 from fkeras.saving.places import Groups, Place, by_class, places
 from fkeras.saving.stored_codes import lost_zeros, with_stored_codes
 from fkeras.saving.vocabularies import IDF_WEIGHTS
+from fkeras.saving.weight_source import fits
 
 
 def abstract_build(model: Layer, *specs: Any) -> tuple[Any, dict[str, Any]]:
@@ -180,7 +181,16 @@ def fill_from_store(model: Any, state: Mapping[str, Any], store: Any) -> tuple[A
                 member=f"{store.member}:/{path}" if store.member else f"/{path}",
                 layer=place.name.rpartition("/")[0] or None,
             )
-        return store.read(path, tuple(place.value.shape))
+        array = store.read(path, tuple(place.value.shape))
+        if not fits(array.dtype, place.value.dtype):
+            raise FileError(
+                f"expected {np.dtype(place.value.dtype).name} for {place.name!r}, received "
+                f"{array.dtype.name}. The weights are of another model, or the file is damaged.",
+                file=store.file,
+                member=f"{store.member}:/{path}" if store.member else f"/{path}",
+                layer=place.name.rpartition("/")[0] or None,
+            )
+        return array
 
     used.update(find(place) for place in places(model, state, groups) if place.path)
     left = [path for path in stored_arrays(store) if path not in used and "layers/" in path]

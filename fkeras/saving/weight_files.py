@@ -23,11 +23,9 @@ from fkeras.saving.limits import Limits
 from fkeras.saving.places import Place, places
 from fkeras.saving.structure import abstract_build
 from fkeras.saving.weight_reading import open_source
-from fkeras.saving.weight_source import Source, Stored, own_path, own_path_by_kind
+from fkeras.saving.weight_source import Source, Stored, fits, own_path, own_path_by_kind
 
 _SUFFIXES = (".h5", ".hdf5", ".safetensors", ".npz")
-# a file may give its numbers to a place of the same kind, or of one further right
-_KINDS = ("b", "iu", "f", "c")
 
 
 def load_weights(
@@ -164,7 +162,7 @@ def _matched(
             missing.append((place.name, f"{place.name} {shape}"))
         elif stored.shape != shape:
             misfits.append((place.name, f"{place.name} {shape} (file: {stored.shape})"))
-        elif not _fits(stored.dtype, place.value.dtype):
+        elif not fits(stored.dtype, place.value.dtype):
             words = f"{place.name} {np.dtype(place.value.dtype).name} (file: {stored.dtype.name})"
             misfits.append((place.name, words))
         else:
@@ -178,17 +176,6 @@ def _matched(
     if missing or extra or misfits:
         raise _difference(model, missing, extra, misfits, source)
     return taken
-
-
-def _fits(stored: np.dtype, wanted: Any) -> bool:
-    def kind(dtype: Any) -> int:
-        small = np.dtype(dtype).name.startswith(("bfloat", "float8"))
-        letter = "f" if small else np.dtype(dtype).kind
-        return next((rank for rank, letters in enumerate(_KINDS) if letter in letters), -1)
-
-    if stored.kind == "V" and stored.itemsize == np.dtype(wanted).itemsize:
-        return np.dtype(wanted).kind == "V"  # bfloat16 as np.savez writes it
-    return 0 <= kind(stored) <= kind(wanted)
 
 
 def _difference(

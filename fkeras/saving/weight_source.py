@@ -8,10 +8,14 @@ from __future__ import annotations
 
 import dataclasses
 from collections.abc import Callable, Mapping
+from typing import Any
 
 import numpy as np
 
 from fkeras.saving.places import Groups, Place, by_class
+
+# a file may give its numbers to a place of the same kind, or of one further right
+_KINDS = ("b", "iu", "f", "c")
 
 
 @dataclasses.dataclass(frozen=True)
@@ -63,3 +67,21 @@ def own_path(place: Place) -> str:
 def own_path_by_kind(place: Place) -> str:
     """The key of a place in `.npz` files: "weights/" or "state/", and the model's own path."""
     return f"{'weights' if place.kind == 'weight' else 'state'}/{place.name}"
+
+
+def fits(stored: np.dtype, wanted: Any) -> bool:
+    """Whether numbers of one dtype can stand for those of another: no floats for integers.
+
+    Example:
+        >>> fits(np.dtype("int8"), "float32"), fits(np.dtype("float32"), "int8")
+        (True, False)
+    """
+
+    def kind(dtype: Any) -> int:
+        small = np.dtype(dtype).name.startswith(("bfloat", "float8"))
+        letter = "f" if small else np.dtype(dtype).kind
+        return next((rank for rank, letters in enumerate(_KINDS) if letter in letters), -1)
+
+    if stored.kind == "V" and stored.itemsize == np.dtype(wanted).itemsize:
+        return np.dtype(wanted).kind == "V"  # bfloat16 as np.savez writes it
+    return 0 <= kind(stored) <= kind(wanted)

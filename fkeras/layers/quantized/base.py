@@ -7,12 +7,18 @@ from collections.abc import Mapping
 from typing import Any, ClassVar, Self
 
 import jax
+import numpy as np
 
 from fkeras.engine import Layer, option
 from fkeras.engine.config import decode, encode
 from fkeras.engine.policy import get_policy
 from fkeras.engine.quantized import quantization as quantization_of
+from fkeras.engine.random import ShapeKey, shape_zeros
 from fkeras.quantizers import Float8QuantizationConfig, get, policy_config
+
+
+def _placed(array: Any) -> Any:
+    return jax.device_put(array) if isinstance(array, np.ndarray) else array
 
 
 def _bare(value: Any) -> Any:
@@ -85,7 +91,10 @@ class Quantized(Layer):
         return getattr(self.layer, "activity_regularizer", None)
 
     def build(self, key: jax.Array, *specs: Any) -> Self:
-        return self.encode(self.floating().build(key, *specs))
+        layer = self.floating().build(key, *specs)
+        if not isinstance(key, ShapeKey):
+            return self.encode(layer)
+        return jax.tree.map(shape_zeros, jax.eval_shape(self.encode, layer))
 
     def encode(self, layer: Any) -> Self:
         """A copy with the codes of the weights of a built layer."""
@@ -94,6 +103,10 @@ class Quantized(Layer):
     def dequantize(self) -> Layer:
         """The layer of floats that the codes stand for."""
         raise NotImplementedError
+
+    def _coded(self, **weights: Any) -> Any:
+        """A copy with these weights, on the device."""
+        return self.replace(**jax.tree.map(_placed, weights), _built=True)
 
     @classmethod
     def of(cls, layer: Any, quantization: Any) -> Any:

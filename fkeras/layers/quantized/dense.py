@@ -8,6 +8,7 @@ from typing import Any, ClassVar, Self
 
 import jax
 import jax.numpy as jnp
+import numpy as np
 
 from fkeras.engine import Context, Layer, Output, Spec, weight
 from fkeras.layers.core.dense import Dense
@@ -103,7 +104,7 @@ class QuantizedDense(Quantized):
         shape = layer.kernel.shape
         encode = {"int8": self._int8, "int4": self._int4}.get(self.quantization.mode, self._empty)
         coded = encode(layer.kernel)
-        return self.replace(bias=layer.bias, kernel_shape=tuple(shape), **coded, _built=True)
+        return self._coded(bias=layer.bias, **coded).replace(kernel_shape=tuple(shape))
 
     def _int8(self, kernel: jax.Array) -> dict[str, jax.Array]:
         equation = equation_of(self.layer)
@@ -113,14 +114,14 @@ class QuantizedDense(Quantized):
         return {"kernel": codes, "kernel_scale": arrange(scale, equation.kernel, equation.output)}
 
     def _int4(self, kernel: jax.Array) -> dict[str, jax.Array]:
-        matrix = jnp.reshape(kernel, self._matrix(kernel.shape))
+        matrix = kernel.reshape(self._matrix(kernel.shape))
         block = self.quantization.block_size
         if block is None:
             quantizer = self.quantization.weight_quantizer or _FOUR_BITS
             codes, scale = quantizer(matrix, axis=0)
-            return {"kernel": pack_int4(codes, axis=1), "kernel_scale": jnp.squeeze(scale, axis=0)}
+            return {"kernel": pack_int4(codes, axis=1), "kernel_scale": scale[0]}
         codes, scale, zero = abs_max_quantize_grouped_with_zero_point(matrix, block)
-        groups = jnp.arange(matrix.shape[0]) // block
+        groups = np.arange(matrix.shape[0]) // block
         return {
             "kernel": pack_int4(codes, axis=1),
             "kernel_scale": scale,
@@ -134,13 +135,13 @@ class QuantizedDense(Quantized):
         groups = 1 if size == -1 else -(-rows // size)
         packed = self._packed(columns)
         made = {
-            "quantized_kernel": jnp.zeros((packed, rows), "uint8"),
-            "kernel_scale": jnp.ones((columns, groups), kernel.dtype),
-            "kernel_zero": jnp.zeros((columns, groups), "uint8"),
-            "g_idx": jnp.zeros(rows, "float32"),
+            "quantized_kernel": np.zeros((packed, rows), "uint8"),
+            "kernel_scale": np.ones((columns, groups), kernel.dtype),
+            "kernel_zero": np.zeros((columns, groups), "uint8"),
+            "g_idx": np.zeros(rows, "float32"),
         }
         if self.quantization.mode == "awq":
-            made["awq_scales"] = jnp.ones(rows, kernel.dtype)
+            made["awq_scales"] = np.ones(rows, kernel.dtype)
         return made
 
     def _packed(self, columns: int) -> int:

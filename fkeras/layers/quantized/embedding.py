@@ -7,6 +7,7 @@ from typing import Any, ClassVar, Self
 
 import jax
 import jax.numpy as jnp
+import numpy as np
 
 from fkeras.engine import Context, Layer, Output, Spec, weight
 from fkeras.layers.core.einsum_dense import Equation
@@ -76,20 +77,20 @@ class QuantizedEmbedding(Quantized):
 
     def encode(self, layer: Any) -> Self:
         """A copy with the codes of the vectors of a built layer."""
-        codes, scale, zero = self._coded(layer.embeddings.T)
+        codes, scale, zero = self._codes(layer.embeddings.T)
         made = {"embeddings": codes.T, "embeddings_scale": scale.T}
         if zero is not None:
-            groups = jnp.arange(layer.output_dim) // self.quantization.block_size
+            groups = np.arange(layer.output_dim) // self.quantization.block_size
             made |= {"embeddings_zero": zero.T, "g_idx": groups.astype("float32")}
         back = getattr(layer, "reverse_embeddings", None)
         if back is not None:
-            codes, scale, zero = self._coded(back)
+            codes, scale, zero = self._codes(back)
             made |= {"reverse_embeddings": codes, "reverse_embeddings_scale": scale}
             if zero is not None:  # floats, as Keras keeps these
                 made["reverse_embeddings_zero"] = zero.astype(scale.dtype)
-        return self.replace(**made, _built=True)
+        return self._coded(**made)
 
-    def _coded(self, matrix: jax.Array) -> tuple[jax.Array, jax.Array, jax.Array | None]:
+    def _codes(self, matrix: jax.Array) -> tuple[jax.Array, jax.Array, jax.Array | None]:
         """Codes, scales and zeros of a matrix (d, v)."""
         mode, quantizer = self.quantization.mode, self.quantization.weight_quantizer
         block = getattr(self.quantization, "block_size", None)
@@ -98,7 +99,7 @@ class QuantizedEmbedding(Quantized):
             return pack_int4(codes), scale, zero
         default = AbsMaxQuantizer() if mode == "int8" else _FOUR_BITS
         codes, scale = (quantizer or default)(matrix, axis=0)
-        return codes if mode == "int8" else pack_int4(codes), jnp.squeeze(scale, axis=0), None
+        return codes if mode == "int8" else pack_int4(codes), scale[0], None
 
     def _floats(self, codes: jax.Array, scale: jax.Array, zero: Any) -> jax.Array:
         """The vectors (..., d) that codes (..., d) stand for."""

@@ -6,6 +6,7 @@ from typing import Any, ClassVar, Self
 
 import jax
 import jax.numpy as jnp
+import numpy as np
 
 from fkeras.engine import Context, Layer, Output, Spec, weight
 from fkeras.layers.core.dense import Dense
@@ -91,9 +92,9 @@ class Float8Dense(Quantized):
     def encode(self, layer: Any) -> Self:
         """A copy with the weights of a built layer, and scales that have seen nothing."""
         length = self.quantization.amax_history_length
-        meters = {f"{name}_scale": jnp.ones((), "float32") for name in _METERS}
-        meters |= {f"{name}_amax_history": jnp.zeros(length, "float32") for name in _METERS}
-        return self.replace(kernel=layer.kernel, bias=layer.bias, **meters, _built=True)
+        meters = {f"{name}_scale": np.ones((), "float32") for name in _METERS}
+        meters |= {f"{name}_amax_history": np.zeros(length, "float32") for name in _METERS}
+        return self._coded(kernel=layer.kernel, bias=layer.bias, **meters)
 
     def dequantize(self) -> Layer:
         return self.floating(kernel=self.kernel, bias=self.bias)

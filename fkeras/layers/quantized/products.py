@@ -31,7 +31,7 @@ def finished(layer: Any, y: jax.Array, bias: jax.Array | None) -> jax.Array:
     return y if layer.activation is None else layer.activation(y)
 
 
-def arrange(array: jax.Array, have: str, want: str) -> jax.Array:
+def arrange(array: Any, have: str, want: str) -> Any:
     """An array with the axes `have` as one with the axes `want`, to broadcast against such.
 
     Axes that are not wanted have size 1; wanted ones that are not there come with size 1.
@@ -43,9 +43,9 @@ def arrange(array: jax.Array, have: str, want: str) -> jax.Array:
     """
     sizes = dict(zip(have, array.shape, strict=True))
     kept = [letter for letter in have if letter in want]
-    array = jnp.reshape(array, [sizes[letter] for letter in kept])
-    array = jnp.transpose(array, [kept.index(letter) for letter in want if letter in kept])
-    return jnp.reshape(array, [sizes.get(letter, 1) for letter in want])
+    array = array.reshape([sizes[letter] for letter in kept])
+    array = array.transpose([kept.index(letter) for letter in want if letter in kept])
+    return array.reshape([sizes.get(letter, 1) for letter in want])
 
 
 def dequantize(codes: jax.Array, scale: jax.Array, equation: Equation) -> jax.Array:

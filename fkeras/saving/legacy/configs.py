@@ -27,6 +27,7 @@ from fkeras.saving.strict_json import check, field
 _OLD_CLASSES = types.MappingProxyType(
     {
         "Model": "Functional",
+        "GroupedQueryAttention": "GroupQueryAttention",
         "Convolution1D": "Conv1D",
         "Convolution2D": "Conv2D",
         "Convolution3D": "Conv3D",

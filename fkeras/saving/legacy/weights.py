@@ -269,6 +269,12 @@ def _check_array(path: str, spec: Any, value: np.ndarray, origin: Origin, layer:
         )
     if value.dtype.kind not in "fiubV" or (value.dtype.kind == "V" and value.dtype.itemsize > 2):
         raise origin.error(f"expected {path!r} as real numbers, received {value.dtype}.", layer)
+    if np.dtype(spec.dtype).kind in "iu" and value.dtype.kind not in "iu":
+        raise origin.error(
+            f"expected {path!r} as {np.dtype(spec.dtype).name}, received {value.dtype}. The weights "
+            "belong to another model, or the file is damaged.",
+            layer,
+        )
 
 
 def base_name(name: str) -> str:

@@ -1,0 +1,308 @@
+"""Quantized models in files: what Keras wrote opens and computes the same, and Keras opens ours."""
+
+import functools
+import json
+import pathlib
+import zipfile
+
+import h5py
+import jax
+import numpy as np
+import pytest
+
+import fkeras as fk
+from tests.keras_oracle import keras, keras_rules
+from tests.legacy_files import array, write
+
+RNG = np.random.default_rng(0)
+IDS = RNG.integers(0, 11, (3, 4))
+INT4, INT8 = keras.quantizers.Int4QuantizationConfig, keras.quantizers.Int8QuantizationConfig
+ABS_MAX = keras.quantizers.AbsMaxQuantizer
+
+
+def _model(attention=True):
+    """Every layer that is quantized, on ids."""
+    ids = keras.Input((4,), dtype="int32", name="ids")
+    tied = keras.layers.ReversibleEmbedding(11, 6, name="tied", logit_soft_cap=3.0)
+    free = keras.layers.ReversibleEmbedding(11, 6, tie_weights=False, name="free")
+    y = keras.layers.Embedding(11, 6, name="plain")(ids)
+    y = keras.layers.Add(name="sum")([y, tied(ids), free(ids)])
+    y = keras.layers.Dense(5, activation="relu", name="first")(y)
+    y = keras.layers.EinsumDense("abc,cde->abde", (None, 2, 3), bias_axes="de", name="heads")(y)
+    y = keras.layers.EinsumDense("abde,dec->abc", (None, 6), name="back")(y)
+    if attention:
+        y = keras.layers.MultiHeadAttention(2, 3, name="att")(y, y)
+        y = keras.layers.GroupQueryAttention(3, 2, 1, use_bias=False, name="group")(y, y)
+    last = keras.layers.Dense(2, use_bias=False, name="last")
+    inner = keras.Sequential([keras.Input((4, 6), name="x"), last], name="inner")
+    return keras.Model(ids, [inner(y), tied(y, reverse=True), free(y, reverse=True)], name="m")
+
+
+MODES = {
+    "int8": "int8",
+    "int8 weights": INT8(activation_quantizer=None),
+    "int4": "int4",
+    "int4 blocks": INT4(block_size=2),
+    "int4 inputs": INT4(block_size=None, activation_quantizer=ABS_MAX()),
+    "float8": "float8",
+}
+OURS = {
+    **MODES,
+    "int8 weights": fk.quantizers.Int8QuantizationConfig(activation_quantizer=None),
+    "int4 blocks": "int4/2",
+    "int4 inputs": fk.quantizers.Int4QuantizationConfig(
+        activation_quantizer=fk.quantizers.AbsMaxQuantizer(), block_size=None
+    ),
+}
+# which dtypes its weights have, where not int8
+CODES = {"float8": {"float32"}}
+
+
+@pytest.fixture(scope="module")
+def weights():
+    """The weights of such a model, by how many there are."""
+    with keras_rules():
+        model = _model()
+        rng = np.random.default_rng(1)
+        return {w.path: rng.normal(size=w.shape).astype("float32") / 3 for w in model.weights}
+
+
+@pytest.fixture(scope="module")
+def floats(weights, tmp_path_factory):
+    """The model before it is quantized, opened here."""
+    path = tmp_path_factory.mktemp("floats") / "k.keras"
+    _save(_quantized(weights, None), path)
+    return fk.load_model(path)[0]
+
+
+def _save(model, path):
+    with keras_rules():
+        model.save(path)
+
+
+def _outputs(model, x=IDS):
+    with keras_rules():
+        return [np.asarray(y) for y in jax.tree.leaves(jax.jit(lambda x: model(x))(x))]
+
+
+def _close(ours, theirs, limit=2e-6):
+    for one, other in zip(jax.tree.leaves(ours), theirs, strict=True):
+        assert np.abs(np.asarray(one) - other).max() <= limit * np.abs(other).max()
+
+
+def _quantized(weights, mode, attention=True):
+    """Keras's model of these weights, quantized unless the mode is None."""
+    with keras_rules():
+        model = _model(attention)
+        for weight in model.weights:
+            weight.assign(weights[weight.path])
+        if mode is not None:
+            model.quantize(mode) if isinstance(mode, str) else model.quantize(config=mode)
+    return model
+
+
+@pytest.mark.parametrize("mode", MODES)
+def test_files_of_keras(weights, floats, mode, tmp_path):
+    model = _quantized(weights, MODES[mode])
+    expected = _outputs(model)
+    _save(model, tmp_path / "k.keras")
+    ours, state = fk.load_model(tmp_path / "k.keras")
+    _close(ours(IDS), expected)
+    assert fk.quantize(floats, OURS[mode]) == ours
+    assert {w.dtype.name for w in jax.tree.leaves(ours)} >= CODES.get(mode, {"int8"})
+    if mode in ("int8 weights", "int4 inputs"):
+        with pytest.raises(ValueError, match="with the quantizers of"):
+            fk.save_model(tmp_path / "o.keras", ours, state)
+        ours = fk.dequantize(ours, ["att", "group"])
+        expected = [np.asarray(y) for y in ours(IDS)]
+    fk.save_model(tmp_path / "o.keras", ours, state)
+    again, _ = fk.load_model(tmp_path / "o.keras")
+    assert again == ours
+    with keras_rules():
+        theirs = keras.saving.load_model(tmp_path / "o.keras")
+    _close(_outputs(theirs), expected)
+
+
+@pytest.mark.parametrize("mode", ["int8", "int4 blocks", "float8"])
+def test_legacy_files_of_keras(weights, mode, tmp_path):
+    model = _quantized(weights, MODES[mode], attention=False)
+    _save(model, tmp_path / "k.h5")
+    ours, _ = fk.load_model(tmp_path / "k.h5")
+    _close(ours(IDS), _outputs(model))
+
+
+def test_legacy_attention_is_refused(tmp_path):
+    """Nothing there says that it is quantized, and Keras does not open it either."""
+    with keras_rules():
+        x = keras.Input((4, 6))
+        model = keras.Model(x, keras.layers.MultiHeadAttention(2, 3, name="att")(x, x))
+        model.quantize("int8")
+    _save(model, tmp_path / "k.h5")
+    with pytest.raises(fk.FileError, match="expected 8 arrays .*received 12") as error:
+        fk.load_model(tmp_path / "k.h5")
+    assert error.value.layer == "att"
+
+
+@pytest.mark.parametrize("mode", ["float8", "int8"])
+def test_trainings_go_on(mode, tmp_path):
+    x, y = RNG.normal(size=(8, 6)).astype("float32"), RNG.normal(size=(8, 3)).astype("float32")
+    with keras_rules():
+        made = [keras.layers.Dense(5, activation="tanh", kernel_regularizer="l2")]
+        made.append(keras.layers.EinsumDense("ab,bc->ac", 3, bias_axes="c"))
+        model = keras.Sequential([keras.Input((6,)), *made])
+        for weight in model.weights:
+            weight.assign(np.random.default_rng(weight.shape[0]).normal(size=weight.shape))
+        model.quantize(mode)
+        model.compile(keras.optimizers.Adam(0.05), "mse")
+        for _ in range(3):
+            model.train_on_batch(x, y)
+        model.save(tmp_path / "k.keras")
+        expected = [float(model.train_on_batch(x, y)) for _ in range(4)]
+    trainer, run = fk.load_training(tmp_path / "k.keras")
+    for number, loss in enumerate(expected):
+        run, logs = trainer.step(run, (x, y))
+        np.testing.assert_allclose(logs["loss"], loss, rtol=1e-6)
+        if number == 1:
+            fk.save_model(tmp_path / "o.keras", run.model, run.state, trainer=trainer, run=run)
+    with keras_rules():
+        again = keras.saving.load_model(tmp_path / "o.keras")
+        np.testing.assert_allclose(float(again.train_on_batch(x, y)), expected[2], rtol=1e-6)
+
+
+@functools.lru_cache(maxsize=1)
+def _calibrated():
+    """What Keras chose with examples; see tools/keras_quantized_reference.py."""
+    path = pathlib.Path(__file__).parent / "data" / "keras_quantized.json"
+    return json.loads(path.read_text())["cases"]
+
+
+def _case(name, path):
+    """The file of a case, what it is called on, and what Keras computes."""
+    case = _calibrated()[name]
+    with zipfile.ZipFile(path, "w") as file:
+        for member, content in case["members"].items():
+            file.writestr(member, content if isinstance(content, str) else write(content))
+    return np.array(case["inputs"]), array(case["outputs"])
+
+
+def test_every_case_is_here():
+    assert set(_calibrated()) == {"gptq/4/2", "gptq/3/-1", "awq/4/2", "lost, symmetric", "lost"}
+
+
+@pytest.mark.parametrize("mode", ["gptq/4/2", "gptq/3/-1", "awq/4/2"])
+def test_calibrated_models(mode, tmp_path):
+    ids, expected = _case(mode, tmp_path / "k.keras")
+    ours, state = fk.load_model(tmp_path / "k.keras")
+    assert ours.layers["block"].layers["in"].quantization.policy_mode == mode
+    _close(ours(ids), [expected])
+    fk.save_model(tmp_path / "o.keras", ours, state)
+    assert fk.load_model(tmp_path / "o.keras")[0] == ours
+    with keras_rules():
+        theirs = keras.saving.load_model(tmp_path / "o.keras")
+    _close(_outputs(theirs, ids), [expected])
+    floats = fk.dequantize(ours)
+    _close(floats(ids), [expected])
+    assert type(floats.layers["block"].layers["wide"]) is fk.layers.Dense
+
+
+def test_lost_zeros(tmp_path):
+    """Keras's own files of GPTQ lack the zeros, and open here alone where these can be told."""
+    ids, expected = _case("lost, symmetric", tmp_path / "k.keras")
+    _close(fk.load_model(tmp_path / "k.keras")[0](ids), [expected])
+    with keras_rules(), pytest.raises(ValueError, match="could not be loaded"):
+        keras.saving.load_model(tmp_path / "k.keras")
+    _case("lost", tmp_path / "k.keras")
+    with pytest.raises(fk.FileError, match="leaves them out") as error:
+        fk.load_model(tmp_path / "k.keras")
+    assert error.value.layer == "block/wide"
+
+
+@pytest.fixture(scope="module")
+def good(tmp_path_factory):
+    """A file of a quantized Dense."""
+    path = tmp_path_factory.mktemp("good") / "m.keras"
+    model = fk.Sequential([fk.Input((4,), name="x"), fk.layers.Dense(3, name="d")])
+    fk.save_model(path, fk.quantize(model.build(jax.random.key(0)), "int4/2"))
+    return path
+
+
+def _changed(good, path, change):
+    """The file with another configuration of its layer."""
+    with zipfile.ZipFile(good) as old, zipfile.ZipFile(path, "w") as new:
+        for name in old.namelist():
+            data = old.read(name)
+            if name == "config.json":
+                config = json.loads(data)
+                change(config["config"]["layers"][1]["config"])
+                data = json.dumps(config).encode()
+            new.writestr(name, data)
+    return path
+
+
+def _set(key, value):
+    return lambda config: config["dtype"]["config"].update({key: value})
+
+
+BAD = {
+    "mode": (_set("mode", "int7/2"), "expected a mode or a configuration"),
+    "no word": (_set("mode", 3), "expected a mode or a configuration"),
+    "size": (_set("mode", "int4/0"), "block_size"),
+    "text": (_set("mode", "int4/many"), "received 'int4/many'"),
+    "numbers": (_set("mode", "int8/4"), "expected a mode or a configuration"),
+    "source": (_set("source_name", "float31"), "no dtype policy 'float31'"),
+    "half": (
+        lambda c: c.update(dtype="int8_from_float16", quantization_config=None),
+        "computes in float32 or bfloat16",
+    ),
+    "two modes": (_set("mode", "int8"), "of the policy's mode 'int8'"),
+    "another object": (
+        lambda c: c.update(
+            quantization_config={
+                "class_name": "Zeros",
+                "module": "keras.initializers",
+                "config": {},
+            }
+        ),
+        "expected a mode or a configuration",
+    ),
+    "no such class": (
+        lambda c: c["quantization_config"].update(class_name="QuantizationConfig"),
+        "there is no 'QuantizationConfig'",
+    ),
+    "history": (
+        lambda c: c.update(
+            quantization_config=None,
+            dtype={
+                "config": {"mode": "float8", "source_name": None, "amax_history_length": 1 << 40}
+            },
+        ),
+        "amax_history_length",
+    ),
+    "other codes": (lambda c: c.update(units=9), "expected an array of shape"),
+    "floats": (lambda c: c.update(dtype="float32"), "expected an array of shape|no layer of the"),
+}
+
+
+@pytest.mark.parametrize("what", BAD)
+def test_damaged_files(good, tmp_path, what):
+    change, words = BAD[what]
+    path = _changed(good, tmp_path / "bad.keras", change)
+    with pytest.raises(fk.FileError, match=words):
+        fk.load_model(path)
+
+
+def test_floats_are_no_codes(good, tmp_path):
+    with zipfile.ZipFile(good) as file:
+        (tmp_path / "w.h5").write_bytes(file.read("model.weights.h5"))
+        members = {n: file.read(n) for n in file.namelist()}
+    with h5py.File(tmp_path / "w.h5", "a") as file:
+        place = next(p for p in ("layers/dense/vars",) if p in file)
+        codes = file[f"{place}/0"][()]
+        del file[f"{place}/0"]
+        file[f"{place}/0"] = codes.astype("float32")
+    members["model.weights.h5"] = (tmp_path / "w.h5").read_bytes()
+    with zipfile.ZipFile(tmp_path / "bad.keras", "w") as file:
+        for name, data in members.items():
+            file.writestr(name, data)
+    with pytest.raises(fk.FileError, match="expected int8 for 'd/kernel', received float32"):
+        fk.load_model(tmp_path / "bad.keras")
