@@ -70,7 +70,7 @@ def quantize(model: Layer, quantization: Any = "int8", pattern: Pattern = "*") -
         made.append(path)
         return kind.of(layer, config) if layer.built else kind(layer, config)
 
-    found = _replaced(model, one, pattern)
+    found = _replaced(model, one, pattern, made, config)
     if not made:
         raise ValueError(
             f"{model.where}: quantize found no layer for {config.mode!r} (pattern {pattern!r}). "
@@ -102,40 +102,56 @@ def dequantize(model: Layer, pattern: Pattern = "*") -> Any:
             return None
         return layer.dequantize() if layer.built else layer.floating()
 
-    return _replaced(model, one, pattern)
+    return _replaced(model, one, pattern, [], None)
 
 
-def _replaced(model: Layer, one: Callable[[str, Layer], Layer | None], pattern: Pattern) -> Any:
-    """The model with what `one` returns for each layer that matches, or is inside one."""
+def _replaced(
+    model: Layer,
+    one: Callable[[str, Layer], Layer | None],
+    pattern: Pattern,
+    made: list[str],
+    config: Any,
+) -> Any:
+    """The model with what `one` returns for each layer that matches, or is inside one.
+
+    An attention without weights has no layers inside yet: it notes `config` for them, and its path
+    is put into `made`.
+    """
+    if not isinstance(model, Layer):
+        raise TypeError(
+            f"quantize: expected a layer or model, received {type(model).__name__}. Weights alone "
+            "are coded by fk.quantizers.AbsMaxQuantizer()."
+        )
     matches = matcher(pattern)
     if pattern != "*":
         require_match(model, pattern)
 
+    def attention(path: str, layer: Any, matches: Callable) -> Layer:
+        children, kept = {}, dict(layer.quantization or {})
+        for name in PROJECTIONS:
+            child, at = getattr(layer, name), f"{path}/{name}" if path else name
+            if (name == "gate_dense" and not layer.use_gate) or not matches(at, child):
+                continue
+            if not layer.built:
+                made.append(at)
+                kept[name] = config
+                continue
+            children[name] = one(at, child) or child
+            coded = isinstance(children[name], Quantized)
+            kept[name] = children[name].quantization if coded else None
+        kept = {name: found for name, found in kept.items() if found is not None}
+        return layer.replace(quantization=kept or None, **children)
+
     def all_of(path: str, layer: Layer) -> Layer | None:
         if isinstance(layer, ProjectedAttention):
-            return _attention(path, layer, one, lambda *_: True)
+            return attention(path, layer, lambda *_: True)
         return one(path, layer)
 
     def chosen(path: str, layer: Layer) -> Layer | None:
         if pattern == "*" or (path and matches(path, layer)):
             return replace_layers(layer, all_of, path)
         if isinstance(layer, ProjectedAttention):
-            return _attention(path, layer, one, matches)
+            return attention(path, layer, matches)
         return None
 
     return replace_layers(model, chosen)
-
-
-def _attention(path: str, layer: Any, one: Callable, matches: Callable) -> Layer:
-    """Attention with other projections, of which it keeps in its configuration what they are."""
-    made, kept = {}, dict(layer.quantization or {})
-    for name in PROJECTIONS:
-        child = getattr(layer, name)
-        at = f"{path}/{name}" if path else name
-        if child is None or not matches(at, child):
-            continue
-        made[name] = one(at, child) or child
-        kept.pop(name, None)
-        if isinstance(made[name], Quantized):
-            kept[name] = made[name].quantization
-    return layer.replace(quantization=kept or None, **made)

@@ -64,8 +64,9 @@ def abs_max_quantize_grouped_with_zero_point(
 ) -> tuple[Any, Any, Any]:
     """Computes `round(x / scale) + zero` with a scale and a zero for each group of rows.
 
-    A group is `block_size` rows of a column; the last one may have fewer. Its smallest number is
-    coded as `value_range[0]`, its greatest as `value_range[1]`.
+    A group is `block_size` rows of a column; the last one may have fewer. Its smallest number, or 0
+    if that is smaller, is coded as `value_range[0]`, its greatest, or 0, as `value_range[1]`.
+    (Keras leaves 0 out, and loses groups whose numbers have one sign.)
 
     Args:
         x: a matrix (rows, columns).
@@ -91,7 +92,8 @@ def abs_max_quantize_grouped_with_zero_point(
     groups = -(-rows // block_size)
     padded = xp.pad(x, ((0, groups * block_size - rows), (0, 0)))
     blocks = xp.reshape(padded, (groups, block_size, columns))
-    least, most = xp.min(blocks, axis=1, keepdims=True), xp.max(blocks, axis=1, keepdims=True)
+    least = xp.minimum(xp.min(blocks, axis=1, keepdims=True), 0)
+    most = xp.maximum(xp.max(blocks, axis=1, keepdims=True), 0)
     scale = ((most - least + xp.asarray(epsilon, x.dtype)) / (high - low)).astype(x.dtype)
     zero = xp.clip(xp.round(-least / scale) + low, low, high)
     codes = xp.clip(xp.round(blocks / scale) + zero, low, high).astype(dtype)

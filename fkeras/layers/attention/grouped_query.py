@@ -112,6 +112,7 @@ class GroupQueryAttention(ProjectedAttention):
                 "equally many queries: give a divisor."
             )
         check_flash(self.where, self.flash_attention, self.dropout)
+        self._drop_gate()
 
     @property
     def query_scale(self) -> float:

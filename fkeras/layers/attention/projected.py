@@ -82,6 +82,12 @@ class ProjectedAttention(Layer):
         """A copy without weights, and without the layers that hold them."""
         return self.replace(**dict.fromkeys(PROJECTIONS), _built=False)
 
+    def _drop_gate(self: Any) -> None:
+        """Leaves the gate out of `quantization` where there is none."""
+        if self.quantization and not self.use_gate:
+            kept = {name: q for name, q in self.quantization.items() if name != "gate_dense"}
+            object.__setattr__(self, "quantization", FrozenDict(kept) or None)
+
     def get_config(self) -> dict[str, Any]:
         """The constructor's arguments as JSON data; quantized projections as a map of policies."""
         config = super().get_config()

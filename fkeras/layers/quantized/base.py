@@ -62,7 +62,8 @@ class Quantized(Layer):
         if self.quantization.mode not in self.modes:
             raise ValueError(
                 f"{kind}: quantization: expected one of {', '.join(self.modes)}, received "
-                f"{self.quantization.mode!r}. {type(self.layer).__name__} has no other."
+                f"{self.quantization.mode!r}. The class for it: fk.quantize(layer, "
+                f"{self.quantization.mode!r})."
             )
         if self.quantization.mode == "int8" and self.layer.policy.compute_dtype == "float16":
             raise ValueError(

@@ -1,0 +1,308 @@
+"""Codes and their floats, quantized layers as values, and what is refused."""
+
+import functools
+
+import chex
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from hypothesis.extra import numpy as hnp
+
+import fkeras as fk
+from fkeras import layers, quantizers
+
+KEY = jax.random.key(0)
+X = np.random.default_rng(0).normal(size=(3, 4, 6)).astype("float32")
+FLOATS = st.floats(-100, 100, width=32)
+MATRICES = hnp.arrays(
+    "float32", hnp.array_shapes(min_dims=2, max_dims=2, max_side=9), elements=FLOATS
+)
+quick = settings(max_examples=40, deadline=None, derandomize=True, database=None)
+
+
+@quick
+@given(x=MATRICES, axis=st.sampled_from([0, 1, -1, (0, 1)]))
+def test_codes_are_within_half_a_step(x, axis):
+    codes, scale = quantizers.abs_max_quantize(x, axis)
+    assert codes.dtype == np.int8 and np.abs(codes.astype("int32")).max() <= 127
+    step = 1 / scale.astype("float64")
+    assert (np.abs(codes * step - x) <= 0.5001 * step + 1e-6).all()
+
+
+@quick
+@given(x=MATRICES, block=st.integers(1, 12))
+def test_blocks_are_within_a_step(x, block):
+    codes, scale, zero = quantizers.abs_max_quantize_grouped_with_zero_point(x, block)
+    groups = np.arange(len(x)) // block
+    assert scale.shape == zero.shape == (groups[-1] + 1, x.shape[1])
+    assert codes.min() >= -8 and codes.max() <= 7 and zero.dtype == np.int8
+    back = (codes - zero[groups].astype("float32")) * scale[groups]
+    assert (np.abs(back - x) <= 1.01 * scale[groups] + 1e-5).all()
+
+
+@quick
+@given(
+    codes=hnp.arrays("int8", hnp.array_shapes(max_dims=3, max_side=7), elements=st.integers(-8, 7)),
+    axis=st.integers(-3, 2),
+)
+def test_two_codes_a_byte(codes, axis):
+    axis = axis % codes.ndim
+    packed = quantizers.pack_int4(codes, axis)
+    assert packed.dtype == np.int8 and packed.shape[axis] == -(-codes.shape[axis] // 2)
+    size = codes.shape[axis]
+    packed, codes = np.moveaxis(packed, axis, 0), np.moveaxis(codes, axis, 0)
+    np.testing.assert_array_equal((packed << 4).astype("int8") >> 4, codes[::2])
+    np.testing.assert_array_equal(packed[: size // 2] >> 4, codes[1::2])
+
+
+def test_codes_under_a_trace_are_those_of_the_host():
+    x = np.random.default_rng(1).normal(size=(7, 5)).astype("float32")
+
+    def all_of(x):
+        codes, scale, zero = quantizers.abs_max_quantize_grouped_with_zero_point(x, 3)
+        packed = quantizers.pack_int4(codes, 1)
+        unsigned = quantizers.unpack_int4(packed.view("uint8"), 5, 1)
+        return codes, packed, unsigned, quantizers.unpack_int4(packed, 5, 1), scale, zero
+
+    traced, host = jax.jit(all_of)(x), all_of(x)
+    for one, other in zip(traced[:4], host[:4], strict=True):
+        np.testing.assert_array_equal(one, other)
+    np.testing.assert_array_equal(host[3], host[0])
+    np.testing.assert_array_equal(host[2], host[0].view("uint8") & 15)
+    np.testing.assert_allclose(traced[4], host[4], rtol=1e-6)
+    np.testing.assert_array_equal(traced[5], host[5])
+
+
+def _model():
+    x = fk.Input((4, 6), name="x")
+    y = layers.MultiHeadAttention(2, 3, name="att")(x, x)
+    y = layers.TimeDistributed(layers.Dense(5, name="in"), name="each")(y)
+    y = layers.EinsumDense("abc,cd->abd", (None, 3), bias_axes="d", name="sum")(y)
+    inner = fk.Sequential([fk.Input((4, 3)), layers.Dense(2, name="head")], name="inner")
+    return fk.Model(x, inner(y), name="m").build(KEY)
+
+
+@functools.lru_cache(maxsize=1)
+def _floats():
+    return _model()
+
+
+@functools.cache
+def _coded(mode):
+    return fk.quantize(_floats(), mode)
+
+
+MODES = ("int8", "int4/2", "int4/-1", "float8")
+
+
+@pytest.mark.parametrize("mode", MODES)
+def test_a_model_as_a_value(mode):
+    model, plain = _coded(mode), _floats()
+    # codes of 8 bits err by less than one in a hundred, of 4 bits by less than one in five
+    limit = 0.02 if mode == "int8" else 0.2
+    value = model(X)
+    assert 0 < np.abs(value - plain(X)).max() < limit * np.abs(plain(X)).max()
+    np.testing.assert_array_equal(jax.jit(lambda m, x: m(x))(model, X), value)
+    many = jax.vmap(lambda x: model(x[None])[0])(X)
+    # a scale of floats of 8 bits is one for all that a call sees, and the codes one for each row
+    np.testing.assert_allclose(many, value, rtol=1e-5, atol=1e-5)
+    assert model.unbuilt().get_config() == model.get_config()
+    assert fk.Model.from_config(model.get_config()) == model.unbuilt()
+    again = fk.Model.from_config(model.get_config()).build(KEY)
+    assert jax.tree.structure(again) == jax.tree.structure(model)
+    chex.assert_trees_all_equal_shapes_and_dtypes(again, model)
+    assert fk.quantize(plain.unbuilt(), mode) == model.unbuilt()
+
+
+@pytest.mark.parametrize("mode", MODES)
+def test_what_is_trained(mode):
+    model = _coded(mode)
+    trainable, rest = fk.partition(model)
+    names = set(fk.engine.trainable_weights(model))
+    kernels = {name for name in names if name.endswith("kernel")}
+    assert len(names - kernels) == 7 and len(kernels) == (7 if mode == "float8" else 0)
+    assert fk.combine(trainable, rest) == model
+    grads = jax.jit(jax.grad(lambda t, r: jnp.sum(fk.combine(t, r)(X) ** 2)))(trainable, rest)
+    assert all(jnp.any(g != 0) for g in jax.tree.leaves(grads)[1:])
+    frozen = fk.freeze(model)
+    assert fk.engine.trainable_weights(frozen) == fk.engine.overwritten_weights(frozen) == {}
+    assert fk.unfreeze(frozen) == model
+
+
+def test_gradients_pass_as_if_nothing_were_rounded():
+    for layer in (
+        layers.Dense(5, use_bias=False),
+        layers.EinsumDense("abc,cde->adbe", (4, None, 2)),
+        layers.EinsumDense("ab...,bc->ac...", 5),
+    ):
+        coded = fk.quantize(layer.build(KEY, X), "int8")
+        plain = fk.dequantize(coded)
+        weigh = jnp.cos(jnp.arange(plain(X).size, dtype="float32")).reshape(plain(X).shape)
+
+        def slope(layer, weigh=weigh):
+            return jax.grad(lambda x: jnp.sum(layer(x) * weigh))(X)
+
+        np.testing.assert_allclose(slope(coded), slope(plain), rtol=1e-5, atol=1e-6)
+        tangents = [jax.jvp(one, (X,), (X,))[1] for one in (coded, plain)]
+        np.testing.assert_allclose(*tangents, rtol=1e-5, atol=1e-6)
+
+
+def test_short_floats_carry_their_scales():
+    """What stands for the gradients of scales and histories are their next values."""
+    layer = layers.Dense(2, use_bias=False).build(KEY, (None, 3))
+    layer = fk.quantize(layer, quantizers.Float8QuantizationConfig(4))
+    kept = fk.engine.overwritten_weights(layer)
+    x = jnp.array([[1.0, -3.0, 2.0]])
+
+    def loss(kept, training):
+        out = fk.engine.replace_weights(layer, kept).apply(x, training=training)
+        return jnp.sum(out.value * jnp.array([[5.0, -7.0]]))
+
+    new = jax.grad(loss)(kept, True)
+    assert new["inputs_amax_history"].tolist() == [3, 0, 0, 0]
+    assert new["outputs_grad_amax_history"].tolist() == [7, 0, 0, 0]
+    assert new["kernel_amax_history"][0] == jnp.max(jnp.abs(layer.kernel))
+    assert new["inputs_scale"] == 1  # of what was seen before, which is nothing
+    later = jax.grad(loss)(new, True)
+    assert later["inputs_scale"] == np.float32(3 / 448)
+    assert later["outputs_grad_scale"] == np.float32(7 / 57344)
+    assert later["inputs_amax_history"].tolist() == [3, 0, 0, 3]
+    rest = jax.grad(loss)(later, False)
+    assert rest["inputs_scale"] == later["inputs_scale"]
+    assert rest["inputs_amax_history"].tolist() == later["inputs_amax_history"].tolist()
+
+
+@pytest.mark.parametrize("mode", ["int8", "float8"])
+def test_a_trainer_trains_it(mode):
+    model = fk.Sequential([fk.Input((6,)), layers.Dense(5, "tanh"), layers.Dense(1)])
+    model = fk.quantize(model.build(KEY), mode)
+    trainer = fk.Trainer(fk.optimizers.Adam(0.05), "mse")
+    x = X.reshape(12, 6)
+    run, history = trainer.fit(trainer.init(model, KEY), x, x[:, :1] + 1, epochs=5, batch_size=12)
+    losses = history.history["loss"]
+    assert losses[-1] < losses[0]
+    first, last = model.layers["dense"], run.model.layers["dense"]
+    if mode == "int8":
+        np.testing.assert_array_equal(first.kernel, last.kernel)
+        np.testing.assert_array_equal(first.kernel_scale, last.kernel_scale)
+        assert np.abs(last.bias).max() > 0
+    else:
+        seen = np.abs(x).max()
+        np.testing.assert_allclose(last.inputs_amax_history[:1], seen)
+        assert np.count_nonzero(last.inputs_amax_history) == 5
+        np.testing.assert_allclose(last.inputs_scale, seen / 448, rtol=1e-6)
+
+
+def test_patterns_choose_layers():
+    model = fk.quantize(_floats(), "int8", ["att/query*", "inner"])
+    kinds = {p: type(one).__name__ for p, one in fk.engine.weights.sublayers(model) if p}
+    coded = {path for path, kind in kinds.items() if kind == "QuantizedDense"}
+    assert coded == {"att/query_dense", "inner/head"}
+    assert set(model.layers["att"].quantization) == {"query_dense"}
+    both = fk.quantize(model, "int4/2", ["sum", "each", "att/k*"])
+    assert {k: q.policy_mode for k, q in both.layers["att"].quantization.items()} == {
+        "query_dense": "int8",
+        "key_dense": "int4/2",
+    }
+    back = fk.dequantize(both, "att")
+    assert back.layers["att"].quantization is None
+    assert type(back.layers["sum"]) is layers.QuantizedDense
+    whole = fk.dequantize(both)
+    assert jax.tree.structure(whole) == jax.tree.structure(_floats())
+    np.testing.assert_array_equal(whole.layers["att"].query_dense.bias, 0)
+
+
+def test_half_precision():
+    layer = layers.Dense(5, dtype="mixed_bfloat16", name="d").build(KEY, X)
+    coded = fk.quantize(layer, "int8")
+    assert coded(X).dtype == jnp.bfloat16 and coded.kernel_scale.dtype == jnp.float32
+    np.testing.assert_allclose(coded(X).astype("float32"), layer(X), rtol=0.1, atol=0.05)
+    assert coded.get_config()["dtype"]["config"]["source_name"] == "mixed_bfloat16"
+    assert fk.dequantize(coded).dtype == layer.dtype
+
+
+def test_an_embedding_is_looked_up_as_floats():
+    ids = np.array([[0, 3, 9]])
+    layer = layers.Embedding(10, 5, mask_zero=True).build(KEY, ids)
+    for mode in ("int8", "int4/2", "int4/-1"):
+        coded = fk.quantize(layer, mode)
+        out = coded.apply(ids)
+        np.testing.assert_array_equal(out.value, fk.dequantize(coded)(ids))
+        assert out.mask.tolist() == [[False, True, True]]
+        assert np.isnan(coded(ids + 1)).any(axis=-1).tolist() == [[False, False, True]]
+
+
+def test_weights_go_to_files_and_back(tmp_path):
+    model = _coded("int4/2")
+    fresh = fk.quantize(_floats().unbuilt(), "int4/2").build(jax.random.key(1))
+    assert fresh != model
+    for name in ("w.weights.h5", "w.safetensors", "w.npz"):
+        fk.save_weights(tmp_path / name, model)
+        assert fk.load_weights(tmp_path / name, fresh)[0] == model
+        with pytest.raises(fk.FileError, match="of another model"):
+            fk.load_weights(tmp_path / name, _floats())
+
+
+class Other(layers.Dense):
+    """A layer of a user."""
+
+
+BAD = {
+    "mode": (lambda: fk.quantize(_floats(), "int9"), "Did you mean 'int8'"),
+    "nothing": (lambda: fk.quantize(_floats(), None), "received None"),
+    "examples": (lambda: fk.quantize(_floats(), "gptq/4/32"), "Quantize in Keras"),
+    "no model": (lambda: fk.quantize(3), "expected a layer or model, received int"),
+    "no match": (lambda: fk.quantize(_floats(), "int8", "summ"), "Did you mean 'sum'"),
+    "no layer": (lambda: fk.quantize(layers.ReLU()), "found no layer for 'int8'"),
+    "own class": (lambda: fk.quantize(Other(2).build(KEY, X)), "found no layer"),
+    "twice": (lambda: fk.quantize(_coded("int8"), "int4"), "'att/query_dense' is quantized"),
+    "convolution": (lambda: layers.QuantizedDense(layers.Conv2D(3, 3)), "received Conv2D"),
+    "class": (lambda: layers.QuantizedDense(layers.Dense), "expected a layer, received Dense"),
+    "other class": (lambda: layers.QuantizedDense(Other(2)), "Dense or EinsumDense itself"),
+    "other mode": (lambda: layers.QuantizedDense(layers.Dense(2), "float8"), "The class for it"),
+    "dtype": (lambda: layers.Dense(2, dtype="int8_from_float32"), "fk.quantize"),
+    "half": (
+        lambda: fk.quantize(layers.Dense(2, dtype="mixed_float16").build(KEY, X)),
+        "are beyond float16",
+    ),
+    "projection": (
+        lambda: layers.MultiHeadAttention(2, 3, quantization={"query": "int8"}),
+        "among query_dense",
+    ),
+    "axis": (lambda: _coded("int8")(X[..., :5]), "expected shape"),
+    "axis of a layer": (
+        lambda: _coded("int8").layers["sum"](X[..., :4]),
+        "expected axis 2 of size 5",
+    ),
+    "both": (
+        lambda: quantizers.Int4QuantizationConfig(
+            activation_quantizer=quantizers.AbsMaxQuantizer()
+        ),
+        "no quantizers beside block_size=128",
+    ),
+    "range": (lambda: quantizers.AbsMaxQuantizer(value_range=(0, 300)), "from -128 to 127"),
+    "range below": (lambda: quantizers.AbsMaxQuantizer(value_range=(-8, 0)), "above 0"),
+    "range of 4": (
+        lambda: quantizers.Int4QuantizationConfig(quantizers.AbsMaxQuantizer(), block_size=None),
+        r"expected value_range=\(-8, 7\)",
+    ),
+    "epsilon": (lambda: quantizers.AbsMaxQuantizer(epsilon=0), "between 0 and 1"),
+    "axes": (lambda: quantizers.AbsMaxQuantizer(axis="last"), "received 'last'"),
+    "codes": (lambda: quantizers.AbsMaxQuantizer(output_dtype="int4"), r"value_range=\(-8, 7\)"),
+    "quantizer": (lambda: quantizers.Int8QuantizationConfig("abs_max"), "or None"),
+    "block": (lambda: quantizers.Int4QuantizationConfig(block_size=0), "received 0"),
+    "group": (lambda: quantizers.GPTQConfig(group_size=2.5), "received 2.5"),
+    "bits": (lambda: quantizers.GPTQConfig(weight_bits=5), "expected 2, 3, 4 or 8"),
+    "bits of AWQ": (lambda: quantizers.AWQConfig(weight_bits=8), "expected 4"),
+    "history": (lambda: quantizers.Float8QuantizationConfig(0), "received 0"),
+}
+
+
+@pytest.mark.parametrize("what", BAD)
+def test_what_is_refused(what):
+    call, words = BAD[what]
+    with pytest.raises((ValueError, TypeError), match=words):
+        call()
