@@ -127,9 +127,10 @@ def test_files_of_keras(weights, floats, mode, tmp_path):
 @pytest.mark.parametrize("mode", ["int8", "int4 blocks", "float8"])
 def test_legacy_files_of_keras(weights, mode, tmp_path):
     model = _quantized(weights, MODES[mode], attention=False)
-    _save(model, tmp_path / "k.h5")
-    ours, _ = fk.load_model(tmp_path / "k.h5")
-    _close(ours(IDS), _outputs(model))
+    for name in ("k.h5", "k.keras"):
+        _save(model, tmp_path / name)
+    old, new = (fk.load_model(tmp_path / name)[0] for name in ("k.h5", "k.keras"))
+    assert old == new
 
 
 def test_legacy_attention_is_refused(tmp_path):
