@@ -14,9 +14,10 @@ import fkeras as fk
 from fkeras import layers
 from fkeras.engine.skeleton import holds_layer
 from tests.cases import all_cases
+from tests.quick_keys import QUICK
 
 CASES = all_cases()
-KEY = jax.random.key(7)
+KEY = jax.random.key(7, impl=QUICK)
 
 
 def _ids(case):
@@ -97,36 +98,35 @@ def test_recorded_shapes_are_those_of_the_call(case):
         assert tensor.dtype == str(array.dtype)
 
 
-def _member(case, state, key):
-    """Score and gradients of the layer that a key builds."""
-    arrays = case.arrays()
-
-    def score(layer):
-        return _score(_call(layer, state, arrays, case, key))
-
-    return jax.value_and_grad(score)(case.layer.build(key, *arrays))
-
-
 @each_case
 def test_jit_grad_and_vmap(case):
-    """One program builds, calls and differentiates two members; eagerly the numbers are the same.
+    """Two members are built, called and differentiated as one; eagerly the numbers are the same.
 
     Where Keras is the oracle the numbers of the compiled program are compared with Keras's, so
     that here the program need not run.
     """
     layer, state = case.build()
-
-    def members(keys):
-        return jax.vmap(lambda key: _member(case, state, key))(keys)
-
+    arrays = case.arrays()
     keys = jax.random.split(KEY, 2)
+
+    def build(key):
+        return case.layer.build(key, *arrays)
+
+    def score(layer, key):
+        return _score(_call(layer, state, arrays, case, key))
+
+    members = jax.vmap(jax.value_and_grad(score))
+    built = jax.eval_shape(jax.vmap(build), jax.random.split(jax.random.key(7), 2))
     if case.keras:
-        values, grads = jax.eval_shape(members, keys)
+        values, grads = jax.eval_shape(members, built, keys)
         assert values.shape == (2,)
     else:
-        values, grads = jax.jit(members)(keys)
-        one = case.layer.build(keys[1], *case.arrays())
-        value = _score(_call(one, state, case.arrays(), case, keys[1]))
+        one, two = layer, build(jax.random.key(1))
+        # what is drawn eagerly is what vmap draws, says tests/test_values.py of each initializer
+        both = jax.tree.map(lambda *weights: np.stack(weights), one, two)
+        chex.assert_trees_all_equal_shapes_and_dtypes(both, built)
+        values, grads = jax.jit(members)(both, keys)
+        value = _score(_call(two, state, arrays, case, keys[1]))
         np.testing.assert_allclose(values[1], value, rtol=1e-4, atol=1e-4)
         chex.assert_tree_all_finite(grads)
     assert jax.tree.structure(grads) == jax.tree.structure(layer)
@@ -138,7 +138,7 @@ def test_half_precision_computes_in_half_precision(case):
     if any(holds_layer(v) for v in vars(half).values()):
         pytest.skip("the layers inside keep their own policies")
     arrays = case.arrays()
-    layer = half.build(KEY, *arrays)
+    layer = half.build(jax.random.key(7), *arrays)
     chex.assert_tree_all_finite(layer)
     assert all(w.dtype == jnp.float32 for w in jax.tree.leaves(layer))
     shapes = jax.eval_shape(
