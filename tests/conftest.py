@@ -1,5 +1,6 @@
 """What all tests share: strict promotion, Keras on JAX, no progress on the screen."""
 
+import functools
 import gc
 import os
 
@@ -20,10 +21,13 @@ os.environ.setdefault(
 
 import jax
 import pytest
+from jax._src.interpreters import mlir
 from xdist.scheduler import LoadScopeScheduling
 
 jax.config.update("jax_numpy_dtype_promotion", "strict")
 jax.config.update("jax_numpy_rank_promotion", "raise")
+# a context of MLIR with all its dialects takes longer to make than a small program to lower
+mlir.make_ir_context = functools.cache(mlir.make_ir_context)
 
 
 @pytest.fixture(scope="session")
