@@ -5,6 +5,7 @@ fifth of the suite's tests.
 """
 
 import ast
+import functools
 import inspect
 import pathlib
 import types
@@ -86,7 +87,9 @@ def _name(path):
     return str(path.relative_to(ROOT))
 
 
-TREES = {path: ast.parse(path.read_text()) for path in FILES}
+@functools.cache
+def trees():
+    return {path: ast.parse(path.read_text()) for path in FILES}
 
 
 def test_imports_point_one_way():
@@ -94,7 +97,7 @@ def test_imports_point_one_way():
         part = _part(path)
         if part == "__init__":
             continue
-        for module in _imports(TREES[path]):
+        for module in _imports(trees()[path]):
             names = module.split(".")
             target = names[1] if len(names) > 1 else None
             assert target is not None, f"{_name(path)} imports the whole package"
@@ -103,7 +106,7 @@ def test_imports_point_one_way():
 
 
 def test_layers_know_neither_graph_nor_network():
-    for path, tree in TREES.items():
+    for path, tree in trees().items():
         if _part(path) == "layers" and path.name != "__init__.py":
             for module in _imports(tree):
                 last = module.split(".")[-1]
@@ -113,7 +116,7 @@ def test_layers_know_neither_graph_nor_network():
 def test_no_import_cycle():
     modules = {_module(path): path for path in FILES}
     edges = {
-        name: {m for m in _imports(TREES[path]) if m in modules and m != name}
+        name: {m for m in _imports(trees()[path]) if m in modules and m != name}
         for name, path in modules.items()
     }
     # a package's own __init__ gathers its files; the files do not import it back
@@ -137,7 +140,7 @@ def test_no_import_cycle():
 
 
 def test_no_import_inside_functions_but_for_optional_packages():
-    for path, tree in TREES.items():
+    for path, tree in trees().items():
         for node in ast.walk(tree):
             if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef):
                 for inner in ast.walk(node):
@@ -146,7 +149,7 @@ def test_no_import_inside_functions_but_for_optional_packages():
 
 
 def test_no_module_level_mutable_object():
-    for path, tree in TREES.items():
+    for path, tree in trees().items():
         for node in tree.body:
             value = node.value if isinstance(node, ast.Assign | ast.AnnAssign) else None
             mutable = isinstance(value, ast.List | ast.Dict | ast.Set | ast.ListComp | ast.DictComp)
@@ -156,7 +159,7 @@ def test_no_module_level_mutable_object():
 
 
 def test_files_are_short_and_explained():
-    for path, tree in TREES.items():
+    for path, tree in trees().items():
         text = path.read_text()
         assert len(text.splitlines()) <= 455, f"{_name(path)} is two concerns"
         if path.name != "__init__.py" or text.strip():
@@ -164,7 +167,7 @@ def test_files_are_short_and_explained():
 
 
 def test_no_metaclass_and_no_signature_reflection():
-    for path, tree in TREES.items():
+    for path, tree in trees().items():
         text = path.read_text()
         assert "inspect.signature(" not in text, path
         for node in ast.walk(tree):

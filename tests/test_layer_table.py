@@ -244,14 +244,12 @@ def test_freezing_reaches_every_weight(case):
     assert len(fk.engine.trainable_weights(thawed)) == len(jax.tree.leaves(layer))
 
 
-@each_case
-def test_the_docstring_has_its_parts(case):
-    cls = type(case.layer)
-    doc = inspect.cleandoc(cls.__doc__ or "")
-    assert doc, f"{cls.__name__} has no docstring"
-    general = ("name", "trainable", "dtype")
-    declared = [f.name for f in dataclasses.fields(cls) if f.init and f.name not in general]
-    if declared:
-        assert "Args:" in doc, f"{cls.__name__}: no Args"
+def test_docstrings_have_their_parts():
+    for cls in {type(case.layer) for case in CASES}:
+        doc = inspect.cleandoc(cls.__doc__ or "")
+        assert doc, f"{cls.__name__} has no docstring"
+        general = ("name", "trainable", "dtype")
+        declared = [f.name for f in dataclasses.fields(cls) if f.init and f.name not in general]
+        assert not declared or "Args:" in doc, f"{cls.__name__}: no Args"
         for field in declared:
             assert f"{field}:" in doc, f"{cls.__name__}: {field} is not documented"
