@@ -11,6 +11,7 @@ import pytest
 import fkeras as fk
 from fkeras import layers
 from fkeras.layers.image.base import ImageShape
+from tests.cases import marked
 from tests.cases.image_color import CASES
 from tests.image_draws import (
     SHAPE,
@@ -173,7 +174,9 @@ def test_draws_spread_over_their_ranges():
     assert set(np.unique(which)) == set(range(11))
 
 
-@pytest.mark.parametrize("layer", [c.layer for c in CASES if c.training and not c.keras], ids=repr)
+@pytest.mark.parametrize(
+    "layer", marked((c for c in CASES if c.training and not c.keras), lambda c: c.layer), ids=repr
+)
 def test_the_key_decides_and_inference_needs_none(layer):
     x = pictures() if layer.data_format == "channels_last" else channels_first(pictures())
     np.testing.assert_array_equal(layer(x), x)
