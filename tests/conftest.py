@@ -1,5 +1,6 @@
 """What all tests share: strict promotion, Keras on JAX, no progress on the screen."""
 
+import functools
 import gc
 import os
 
@@ -20,10 +21,13 @@ os.environ.setdefault(
 
 import jax
 import pytest
+from jax._src.interpreters import mlir
 from xdist.scheduler import LoadScopeScheduling
 
 jax.config.update("jax_numpy_dtype_promotion", "strict")
 jax.config.update("jax_numpy_rank_promotion", "raise")
+# a context of MLIR with all its dialects takes longer to make than a small program to lower
+mlir.make_ir_context = functools.cache(mlir.make_ir_context)
 
 
 @pytest.fixture(scope="session")
@@ -43,9 +47,13 @@ class ByPrograms(LoadScopeScheduling):
         file, _, test = nodeid.partition("::")
         if file.endswith(("test_layer_table.py", "test_keras_parity.py")) and "[" in test:
             return test.partition("[")[2]
-        # processes of their own, which take long: with many short tests they begin early
-        if "kills_leave_no_trace" in test:
-            return "tests/test_house.py"
+        # scopes of many tests begin first. Early are processes of their own, which take long, and
+        # what throws all programs away, while there are few
+        if "kills_leave_no_trace" in test or file.endswith("test_opening.py"):
+            return "tests/test_keras_json.py"
+        # last are single tests that take seconds: one worker need not wait for the other
+        if file.endswith(("test_applications.py", "test_catalogue_files.py")):
+            return nodeid
         return file.replace("test_image_mixing", "test_image_color")  # distributions that both draw
 
 

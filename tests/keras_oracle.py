@@ -30,7 +30,7 @@ def mask_option(made, mask):
     return {"mask": mask} if takes else {}
 
 
-def _host_weights():
+def host_weights():
     """Keras's weights are constants of NumPy at first: drawing what tests replace would compile."""
     drawn = keras.Variable._initialize_with_initializer
 
@@ -45,9 +45,18 @@ def _host_weights():
     return unittest.mock.patch.object(keras.Variable, "_initialize_with_initializer", initialize)
 
 
+def _no_outputs():
+    """Recording a call builds the layer, then traces it for the outputs' shapes: that takes longer."""
+
+    def first(layer, *symbols, **options):
+        return jax.tree.leaves(symbols)[0]
+
+    return unittest.mock.patch.object(keras.Layer, "symbolic_call", first)
+
+
 def keras_layer(layer, inputs, options=None):
     """Keras's layer of the same configuration, built for these inputs; its weights are yet to set."""
-    with keras_rules(), _host_weights():
+    with keras_rules(), host_weights(), _no_outputs():
         made = keras.layers.deserialize(layers.serialize(layer))
 
         def symbol(x):

@@ -7,7 +7,7 @@ import pytest
 import fkeras as fk
 from fkeras.saving.structure import abstract_build, fill
 from tests.cases import all_cases
-from tests.keras_oracle import keras, keras_rules
+from tests.keras_oracle import host_weights, keras, keras_rules
 
 # a row for each class; the configurations of all rows go through Keras in other tests
 CASES = [case for case in all_cases() if case.keras]
@@ -65,7 +65,7 @@ def test_what_we_write_keras_opens_and_what_keras_writes_we_open(part, tmp_path)
     again = fk.load_model(ours)
     assert again[0] == model
     assert _same(again, (model, state))
-    with keras_rules():
+    with keras_rules(), host_weights():
         keras.models.load_model(ours).save(theirs)
     again = fk.load_model(theirs)
     assert _same(again, (model, state))

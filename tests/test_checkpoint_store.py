@@ -651,7 +651,7 @@ KILLS = """
         os.kill(child, signal.SIGKILL)
         os.waitpid(child, 0)
         least = max([least, *map(int, lines)])
-    for trial in range(30):
+    for trial in range(KILLS):
         read, write = os.pipe()
         child = forked(child_of(write, least))
         os.close(write)
@@ -748,11 +748,8 @@ EACH = """
 """
 
 
-@pytest.fixture(scope="module")
-def printed(tmp_path_factory):
+def run_each(home, **programs):
     """What a program printed: each is a child of one process, which has imported all."""
-    home = tmp_path_factory.mktemp("programs")
-    programs = {"kills": KILLS, "orphan": ORPHAN, "full": FULL}
     programs = {name: textwrap.dedent(program) for name, program in programs.items()}
     code = f"{textwrap.dedent(HARNESS)}\nprograms = {programs!r}\n{textwrap.dedent(EACH)}"
     done = subprocess.run(
@@ -776,8 +773,25 @@ def printed(tmp_path_factory):
     return of
 
 
-def test_killed_30_times_in_the_middle_of_saves(printed):
+@pytest.fixture(scope="module")
+def printed(tmp_path_factory):
+    return run_each(
+        tmp_path_factory.mktemp("programs"),
+        kills=KILLS.replace("KILLS", "10"),
+        orphan=ORPHAN,
+        full=FULL,
+    )
+
+
+def test_killed_in_the_middle_of_saves(printed):
     least, inside = map(int, printed("kills"))
+    assert least > 3
+    assert inside > 3
+
+
+@pytest.mark.exhaustive  # half a second a kill, to start the process that is killed
+def test_killed_30_times_in_the_middle_of_saves(tmp_path):
+    least, inside = map(int, run_each(tmp_path, kills=KILLS.replace("KILLS", "30"))("kills"))
     assert least > 10
     assert inside > 10
 

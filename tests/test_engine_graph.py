@@ -397,8 +397,8 @@ def test_row_098_the_map_of_a_shared_layer():
     assert graph.node_indices == (0, 0, 1, 0)
 
 
-def test_row_099_a_chain_of_100_000_nodes_closes_without_recursion():
-    depth, spec = 100_000, Spec(("b", 2))
+def test_row_099_a_chain_of_20_000_nodes_closes_without_recursion():
+    depth, spec = 20_000, Spec(("b", 2))
     layer = layers.Dense(2, name="d")
     source = InputLayer((None, 2), name="x")
     x = tensor = KerasTensor(Node(source, value=Ref(0), outputs=(spec,), masks=(None,)), 0)
@@ -550,6 +550,7 @@ def test_row_106_a_chain_of_5_000_layers_closes_in_2_seconds():
 
 
 def test_row_047_throw_away_calls_leave_memory_flat():
+    gc.freeze()  # what other tests left need not be looked through
     x, layer = fk.Input((4,)), layers.Dense(4)
     before_hash = hash(layer)
     for _ in range(100):
@@ -558,13 +559,13 @@ def test_row_047_throw_away_calls_leave_memory_flat():
     tracemalloc.start()
     try:
         before = tracemalloc.get_traced_memory()[0]
-        for _ in range(10_000):
+        for _ in range(2_000):
             layer(x)
         gc.collect()
         grown = tracemalloc.get_traced_memory()[0] - before
     finally:
         tracemalloc.stop()
-    assert grown < 100_000
+    assert grown < 20_000
     assert hash(layer) == before_hash
     assert not [o for o in gc.get_referrers(layer) if isinstance(o, Node)]
 

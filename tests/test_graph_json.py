@@ -66,22 +66,22 @@ def check_both_ways(build, *arrays, custom_objects=None):
 # -- pins -----------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("name", layers.__all__)
-def test_the_default_of_training_and_the_names_of_inputs_are_keras_s(name):
-    ours, theirs = getattr(layers, name), getattr(keras.layers, name, None)
-    if theirs is None or not inspect.isclass(ours) or not issubclass(ours, fk.Layer):
-        return
-    found = inspect.signature(theirs.call).parameters
-    if "training" in found:
-        assert ours.training_default is found["training"].default
-    required = [
-        p.name
-        for p in list(found.values())[1:]
-        if p.default is p.empty and p.kind is p.POSITIONAL_OR_KEYWORD
-    ]
-    optional = ("key",)  # which Keras takes from the value where it is not given
-    expected = [n for n in ours.call_names if n not in optional]
-    assert not required or required == expected[: len(required)] == expected
+def test_the_default_of_training_and_the_names_of_inputs_are_keras_s():
+    for name in layers.__all__:
+        ours, theirs = getattr(layers, name), getattr(keras.layers, name, None)
+        if theirs is None or not inspect.isclass(ours) or not issubclass(ours, fk.Layer):
+            continue
+        found = inspect.signature(theirs.call).parameters
+        if "training" in found:
+            assert ours.training_default is found["training"].default, name
+        required = [
+            p.name
+            for p in list(found.values())[1:]
+            if p.default is p.empty and p.kind is p.POSITIONAL_OR_KEYWORD
+        ]
+        optional = ("key",)  # which Keras takes from the value where it is not given
+        expected = [n for n in ours.call_names if n not in optional]
+        assert not required or required == expected[: len(required)] == expected, name
 
 
 def pinned(k):

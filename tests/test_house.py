@@ -1,11 +1,14 @@
-"""The rules of the house, read off the sources."""
+"""The rules of the house, read off the sources.
+
+A rule is one test for all files, which are named where they break it: a test a file and rule was a
+fifth of the suite's tests.
+"""
 
 import ast
+import functools
 import inspect
 import pathlib
 import types
-
-import pytest
 
 import fkeras as fk
 
@@ -83,25 +86,30 @@ def _imports(tree):
                     yield alias.name
 
 
-TREES = {path: ast.parse(path.read_text()) for path in FILES}
+def _name(path):
+    return str(path.relative_to(ROOT))
 
 
-@pytest.mark.parametrize("path", FILES, ids=lambda p: str(p.relative_to(ROOT)))
-def test_imports_point_one_way(path):
-    part = _part(path)
-    if part == "__init__":
-        return
-    for module in _imports(TREES[path]):
-        names = module.split(".")
-        target = names[1] if len(names) > 1 else None
-        if target is None:
-            raise AssertionError(f"{path.name} imports the whole package")
-        is_module = (ROOT / target).is_dir() or (ROOT / f"{target}.py").exists()
-        assert not is_module or target in ALLOWED[part], f"{part} imports {module}"
+@functools.cache
+def trees():
+    return {path: ast.parse(path.read_text()) for path in FILES}
+
+
+def test_imports_point_one_way():
+    for path in FILES:
+        part = _part(path)
+        if part == "__init__":
+            continue
+        for module in _imports(trees()[path]):
+            names = module.split(".")
+            target = names[1] if len(names) > 1 else None
+            assert target is not None, f"{_name(path)} imports the whole package"
+            is_module = (ROOT / target).is_dir() or (ROOT / f"{target}.py").exists()
+            assert not is_module or target in ALLOWED[part], f"{_name(path)} imports {module}"
 
 
 def test_layers_know_neither_graph_nor_network():
-    for path, tree in TREES.items():
+    for path, tree in trees().items():
         if _part(path) == "layers" and path.name != "__init__.py":
             for module in _imports(tree):
                 last = module.split(".")[-1]
@@ -111,7 +119,7 @@ def test_layers_know_neither_graph_nor_network():
 def test_no_import_cycle():
     modules = {_module(path): path for path in FILES}
     edges = {
-        name: {m for m in _imports(TREES[path]) if m in modules and m != name}
+        name: {m for m in _imports(trees()[path]) if m in modules and m != name}
         for name, path in modules.items()
     }
     # a package's own __init__ gathers its files; the files do not import it back
@@ -134,34 +142,35 @@ def test_no_import_cycle():
         visit(name)
 
 
-@pytest.mark.parametrize("path", FILES, ids=lambda p: str(p.relative_to(ROOT)))
-def test_no_import_inside_functions_but_for_optional_packages(path):
-    for node in ast.walk(TREES[path]):
-        if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef):
-            for inner in ast.walk(node):
-                if isinstance(inner, ast.Import | ast.ImportFrom):
-                    assert not list(_imports(inner)), f"{path.name}:{inner.lineno}"
+def test_no_import_inside_functions_but_for_optional_packages():
+    for path, tree in trees().items():
+        for node in ast.walk(tree):
+            if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef):
+                for inner in ast.walk(node):
+                    if isinstance(inner, ast.Import | ast.ImportFrom):
+                        assert not list(_imports(inner)), f"{_name(path)}:{inner.lineno}"
 
 
-@pytest.mark.parametrize("path", FILES, ids=lambda p: str(p.relative_to(ROOT)))
-def test_no_module_level_mutable_object(path):
-    for node in TREES[path].body:
-        value = node.value if isinstance(node, ast.Assign | ast.AnnAssign) else None
-        mutable = isinstance(value, ast.List | ast.Dict | ast.Set | ast.ListComp | ast.DictComp)
-        called = isinstance(value, ast.Call) and isinstance(value.func, ast.Name)
-        mutable = mutable or (called and value.func.id in ("dict", "list", "set"))
-        assert not mutable, f"{path.name}:{node.lineno} keeps something that can change"
+def test_no_module_level_mutable_object():
+    for path, tree in trees().items():
+        for node in tree.body:
+            value = node.value if isinstance(node, ast.Assign | ast.AnnAssign) else None
+            mutable = isinstance(value, ast.List | ast.Dict | ast.Set | ast.ListComp | ast.DictComp)
+            called = isinstance(value, ast.Call) and isinstance(value.func, ast.Name)
+            mutable = mutable or (called and value.func.id in ("dict", "list", "set"))
+            assert not mutable, f"{_name(path)}:{node.lineno} keeps something that can change"
 
 
-@pytest.mark.parametrize("path", FILES, ids=lambda p: str(p.relative_to(ROOT)))
-def test_files_are_short_and_explained(path):
-    assert len(path.read_text().splitlines()) <= 455, f"{path.name} is two concerns"
-    if path.name != "__init__.py" or path.read_text().strip():
-        assert ast.get_docstring(TREES[path]), f"{path.name} has no docstring"
+def test_files_are_short_and_explained():
+    for path, tree in trees().items():
+        text = path.read_text()
+        assert len(text.splitlines()) <= 455, f"{_name(path)} is two concerns"
+        if path.name != "__init__.py" or text.strip():
+            assert ast.get_docstring(tree), f"{_name(path)} has no docstring"
 
 
 def test_no_metaclass_and_no_signature_reflection():
-    for path, tree in TREES.items():
+    for path, tree in trees().items():
         text = path.read_text()
         assert "inspect.signature(" not in text, path
         for node in ast.walk(tree):
@@ -179,16 +188,13 @@ def _public():
             yield name, value
 
 
-@pytest.mark.parametrize(
-    ("name", "value"), list(_public()), ids=lambda v: v if isinstance(v, str) else ""
-)
-def test_public_names_are_documented(name, value):
-    if isinstance(value, types.ModuleType):
-        assert value.__doc__
-        return
-    if inspect.isclass(value) or callable(value):
-        doc = inspect.getdoc(value)
-        assert doc and len(doc.strip()) > 3, f"{name} has no docstring"
-        assert ">>>" in doc, f"{name} has no example"
-        if inspect.isclass(value) and value.__module__.startswith("fkeras"):
-            assert value.__dict__.get("__doc__"), f"{name} has no docstring of its own"
+def test_public_names_are_documented():
+    for name, value in _public():
+        if isinstance(value, types.ModuleType):
+            assert value.__doc__, f"{name} has no docstring"
+        elif inspect.isclass(value) or callable(value):
+            doc = inspect.getdoc(value)
+            assert doc and len(doc.strip()) > 3, f"{name} has no docstring"
+            assert ">>>" in doc, f"{name} has no example"
+            if inspect.isclass(value) and value.__module__.startswith("fkeras"):
+                assert value.__dict__.get("__doc__"), f"{name} has no docstring of its own"

@@ -1,5 +1,7 @@
 """Rematerialization: the same numbers out of less memory."""
 
+import functools
+
 import jax
 import jax.numpy as jnp
 import numpy as np
@@ -48,24 +50,31 @@ def _inputs(count, key):
     return arrays[0] if count == 1 else arrays
 
 
-@pytest.mark.parametrize("policy", POLICIES, ids=["full", "dots", "jax"])
-@pytest.mark.parametrize("make", [_rich, _masked, _outer], ids=["rich", "masked", "outer"])
-def test_values_state_losses_and_gradients_are_those_of_the_model(make, policy, key):
-    model, count = make()
+@functools.cache
+def _computed(make):
+    """Values and gradients of the plain model and under each policy, by one compiled program."""
+    key, (model, count) = jax.random.key(0), make()
     model, x = model.build(key), _inputs(count, key)
     state = model.init_state()
 
     @jax.jit
-    def both(model):
+    def each(model):
         def loss(model, policy):
             out = rematerialized(model, policy).apply(x, state=state, training=True, key=key)
             total = sum(jnp.mean(v**2) for v in jax.tree.leaves(out.value)) + sum(out.losses)
             return total, out
 
-        plain = jax.value_and_grad(loss, has_aux=True)(model, None)
-        return plain, jax.value_and_grad(loss, has_aux=True)(model, policy)
+        return [
+            jax.value_and_grad(loss, has_aux=True)(model, policy) for policy in (None, *POLICIES)
+        ]
 
-    plain, again = both(model)
+    return each(model)
+
+
+@pytest.mark.parametrize("place", [1, 2, 3], ids=["full", "dots", "jax"])
+@pytest.mark.parametrize("make", [_rich, _masked, _outer], ids=["rich", "masked", "outer"])
+def test_values_state_losses_and_gradients_are_those_of_the_model(make, place):
+    plain, again = _computed(make)[0], _computed(make)[place]
     assert jax.tree.structure(plain) == jax.tree.structure(again)
     for a, b in zip(jax.tree.leaves(plain), jax.tree.leaves(again), strict=True):
         np.testing.assert_allclose(a, b, rtol=1e-5, atol=1e-6)

@@ -1,5 +1,6 @@
 """Saved trainings: killed, told to end, resumed bit for bit; what does not fit is told."""
 
+import functools
 import json
 import os
 import pathlib
@@ -31,7 +32,12 @@ TRAINER = fk.Trainer("adam", "sparse_categorical_crossentropy", metrics=["accura
 RUN = TRAINER.init(noisy(), KEY)
 # one program for all trainings: those of one step and of many may round differently
 SINGLE = {"steps_per_execution": 1}
-WHOLE, LOGS = TRAINER.fit(RUN, X, Y, 8, epochs=3, validation_split=0.2, verbose=0, **SINGLE)
+
+
+@functools.cache
+def whole():
+    """The run and the logs of a training that nobody disturbs."""
+    return TRAINER.fit(RUN, X, Y, 8, epochs=3, validation_split=0.2, verbose=0, **SINGLE)
 
 
 def fit(folder, **options):
@@ -78,10 +84,11 @@ def test_the_same_call_goes_on_where_it_was_left(tmp_path, every):
         with pytest.raises(OSError, match="power cut"):
             fit(plan, callbacks=[StopAt(step)])
     run, history = fit(plan)
-    chex.assert_trees_all_equal(run.model, WHOLE.model)
-    chex.assert_trees_all_equal(run.opt_state, WHOLE.opt_state)
-    chex.assert_trees_all_equal(run.state, WHOLE.state)
-    assert history == LOGS
+    expected, logs = whole()
+    chex.assert_trees_all_equal(run.model, expected.model)
+    chex.assert_trees_all_equal(run.opt_state, expected.opt_state)
+    chex.assert_trees_all_equal(run.state, expected.state)
+    assert history == logs
     again, same = fit(plan)
     chex.assert_trees_all_equal(again.model, run.model)
     assert same.history == history.history
@@ -98,8 +105,9 @@ def test_a_training_that_was_left_at_the_last_batch_of_an_epoch_goes_on(tmp_path
         with pytest.raises(OSError, match="power cut"):
             fit(fk.Checkpoint(str(tmp_path), every=1), epochs=epoch + 1, callbacks=[Cut()])
         run, history = fit(fk.Checkpoint(str(tmp_path), every=1), epochs=epoch + 1)
-    chex.assert_trees_all_equal(run, WHOLE)
-    assert history == LOGS
+    expected, logs = whole()
+    chex.assert_trees_all_equal(run, expected)
+    assert history == logs
 
 
 def test_callbacks_remember_and_an_early_end_stays_one(tmp_path):
@@ -113,7 +121,7 @@ def test_callbacks_remember_and_an_early_end_stays_one(tmp_path):
 
 def test_the_best_save_is_kept_apart(tmp_path):
     fit(fk.Checkpoint(str(tmp_path), monitor="val_loss"))
-    best = int(np.argmin(LOGS.history["val_loss"]))
+    best = int(np.argmin(whole()[1].history["val_loss"]))
     assert [int(path.name) for path in (tmp_path / "best").iterdir()] == [5 * (best + 1)]
     assert len(list((tmp_path / "latest").iterdir())) == 2
 
@@ -153,13 +161,13 @@ class Loader:
 )
 def test_sources_of_batches_go_on_too(tmp_path, source, steps):
     options = {"epochs": 3, "steps_per_epoch": steps, "verbose": 0, **SINGLE}
-    whole, logs = TRAINER.fit(RUN, source(), **options)
+    expected, logs = TRAINER.fit(RUN, source(), **options)
     plan = fk.Checkpoint(str(tmp_path), every=2)
     for step in (4, 8):
         with pytest.raises(OSError, match="power cut"):
             TRAINER.fit(RUN, source(), checkpoint=plan, callbacks=[StopAt(step)], **options)
     run, history = TRAINER.fit(RUN, source(), checkpoint=plan, **options)
-    chex.assert_trees_all_equal(run.model, whole.model)
+    chex.assert_trees_all_equal(run.model, expected.model)
     assert history.history == logs.history
 
 
@@ -189,7 +197,7 @@ def test_a_broken_save_is_passed_over(tmp_path):
     manifest.write_bytes(manifest.read_bytes()[:-40])
     with pytest.warns(UserWarning, match="manifest"):
         run, _ = fit(tmp_path)
-    chex.assert_trees_all_equal(run.model, WHOLE.model)
+    chex.assert_trees_all_equal(run.model, whole()[0].model)
 
 
 def test_two_trainings_cannot_share_a_folder(tmp_path):

@@ -43,7 +43,10 @@ def sharded(name):
     return trainer(mesh=mesh, sharding=rules)
 
 
-@pytest.mark.parametrize("name", MESHES)
+# a mesh takes seconds to compile for: one of the two with two axes is left to CI
+@pytest.mark.parametrize(
+    "name", ["data", "rows first", pytest.param("model first", marks=pytest.mark.exhaustive)]
+)
 def test_several_devices_compute_the_numbers_of_one(name):
     many = sharded(name)
     run, history = many.fit(many.init(model(), KEY), X, Y, 16, epochs=2, verbose=0)

@@ -6,11 +6,12 @@ A new layer gets all of these tests by a row in one of the modules beside this f
 import dataclasses
 import importlib
 import pkgutil
-from collections.abc import Mapping
+from collections.abc import Callable, Iterable, Mapping
 from typing import Any
 
 import jax
 import numpy as np
+import pytest
 
 from fkeras.engine import Layer
 
@@ -28,6 +29,7 @@ class Case:
         keras: whether Keras 3 is the oracle.
         training: whether the calls are training calls.
         tolerance: how far from Keras the numbers may be.
+        exhaustive: whether CI alone runs the row, as others run the same code for every change.
     """
 
     layer: Layer
@@ -37,6 +39,7 @@ class Case:
     keras: bool = True
     training: bool = False
     tolerance: float = 1e-5
+    exhaustive: bool = False
 
     @property
     def id(self) -> str:
@@ -81,6 +84,14 @@ def _draw(rng: Any, entry: Any, batch: int | None) -> Any:
 
 def _shape(shape: tuple, batch: int | None) -> tuple:
     return tuple(shape) if batch is None else (batch, *shape[1:])
+
+
+def marked(cases: Iterable[Case], value: Callable = lambda case: case) -> list[Any]:
+    """Parameters of a test, one a row; those of exhaustive rows are marked so."""
+    return [
+        pytest.param(value(case), marks=pytest.mark.exhaustive if case.exhaustive else ())
+        for case in cases
+    ]
 
 
 def all_cases() -> tuple[Case, ...]:

@@ -19,6 +19,7 @@ CASES = (
     Case(
         layers.ConvLSTM1D(2, 2, dilation_rate=2, unit_forget_bias=False, return_sequences=True),
         ((2, 3, 5, 2),),
+        exhaustive=True,  # one code for one axis, two and three
     ),
     Case(
         layers.ConvLSTM2D(
@@ -62,5 +63,6 @@ CASES = (
     Case(
         layers.ConvLSTM3D(1, (2, 1, 2), padding="same", use_bias=False, return_sequences=True),
         ((2, 2, 2, 2, 2, 1),),
+        exhaustive=True,
     ),
 )

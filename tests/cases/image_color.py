@@ -8,9 +8,9 @@ FIRST = ((2, 3, 4, 5),)
 UNIT = (-2, 2)  # the table draws normal numbers
 
 
-def random(layer, inputs=IMAGES):
+def random(layer, inputs=IMAGES, **options):
     """In training; Keras draws other numbers, so it is compared in tests/test_image_color.py."""
-    return Case(layer, inputs, training=True, keras=False)
+    return Case(layer, inputs, training=True, keras=False, **options)
 
 
 CASES = (
@@ -37,8 +37,11 @@ CASES = (
     random(layers.RandomErasing((1, 1), 0.5, value_range=UNIT)),
     random(layers.MixUp()),
     random(layers.CutMix(data_format="channels_first"), FIRST),
-    random(layers.RandAugment(UNIT)),
-    random(layers.AugMix(UNIT, 2, 2)),
+    random(layers.RandAugment(UNIT, 1)),
+    random(layers.AugMix(UNIT, 1, 1, all_ops=False)),
+    # the same with each operation twice and four times: seconds to compile
+    random(layers.RandAugment(UNIT), exhaustive=True),
+    random(layers.AugMix(UNIT, 2, 2), exhaustive=True),
     # of other arguments, in inference
     Case(layers.AutoContrast(UNIT, data_format="channels_first"), FIRST, keras=False),
     Case(layers.Equalization(UNIT, 8, "channels_first"), ((1, 2, 4, 5),), keras=False),

@@ -15,14 +15,16 @@ REGULARIZED = {
 }
 
 
-def _rows(cls):
+def _rows(cls, exhaustive=False):
+    """The loop is the same code for all: `exhaustive` where another layer has its options."""
+    loop = {"mask": MASK, "exhaustive": exhaustive}
     return (
         Case(cls(4), X),
         Case(cls(4, return_sequences=True, return_state=True), X, mask=MASK),
-        Case(cls(4, return_sequences=True, go_backwards=True), X, mask=MASK),
-        Case(cls(4, go_backwards=True), X, mask=MASK),
-        Case(cls(4, return_sequences=True, zero_output_for_mask=True), X, mask=MASK),
-        Case(cls(4, unroll=True, go_backwards=True, return_state=True), X, mask=MASK),
+        Case(cls(4, return_sequences=True, go_backwards=True), X, **loop),
+        Case(cls(4, go_backwards=True), X, **loop),
+        Case(cls(4, return_sequences=True, zero_output_for_mask=True), X, **loop),
+        Case(cls(4, unroll=True, go_backwards=True, return_state=True), X, **loop),
         Case(cls(4, use_bias=False, activation=None), X),
         Case(cls(4, activation="relu", bias_initializer="ones", **REGULARIZED), X),
         # Keras's stateless_call does not penalize activity
@@ -33,9 +35,9 @@ def _rows(cls):
 
 
 CASES = (
-    *_rows(layers.SimpleRNN),
     *_rows(layers.LSTM),
-    *_rows(layers.GRU),
+    *_rows(layers.SimpleRNN, exhaustive=True),
+    *_rows(layers.GRU, exhaustive=True),
     Case(layers.LSTM(4, recurrent_activation="hard_sigmoid", unit_forget_bias=False), X),
     Case(layers.LSTM(4, dropout=0.5, implementation=1), X, training=True, keras=False),
     Case(layers.LSTM(4, use_cudnn=False, recurrent_activation=None), X),
@@ -87,12 +89,21 @@ CASES = (
     ),
     Case(layers.Bidirectional(layers.LSTM(4)), X, mask=MASK),
     Case(layers.Bidirectional(layers.LSTM(4, return_sequences=True)), X, mask=MASK),
-    Case(layers.Bidirectional(layers.GRU(4, return_sequences=True), merge_mode="sum"), X),
-    Case(layers.Bidirectional(layers.GRU(4), merge_mode="mul"), X, mask=MASK),
+    # two loops each: one of these shows that what merges them is Keras's
+    Case(
+        layers.Bidirectional(layers.GRU(4, return_sequences=True), merge_mode="sum"),
+        X,
+        exhaustive=True,
+    ),
+    Case(layers.Bidirectional(layers.GRU(4), merge_mode="mul"), X, mask=MASK, exhaustive=True),
     Case(layers.Bidirectional(layers.GRU(4, return_sequences=True), "ave"), X, mask=MASK),
     Case(layers.Bidirectional(layers.LSTM(4, return_sequences=True), None), X, mask=MASK),
     Case(layers.Bidirectional(layers.LSTM(4, return_state=True)), X, mask=MASK),
-    Case(layers.Bidirectional(layers.GRU(4, return_state=True), merge_mode=None), X),
+    Case(
+        layers.Bidirectional(layers.GRU(4, return_state=True), merge_mode=None),
+        X,
+        exhaustive=True,
+    ),
     Case(
         layers.Bidirectional(
             layers.LSTM(4, name="ahead"),
@@ -102,14 +113,15 @@ CASES = (
         X,
         mask=MASK,
     ),
-    Case(layers.Bidirectional(layers.RNN(layers.LSTMCell(4))), X),
+    Case(layers.Bidirectional(layers.RNN(layers.LSTMCell(4))), X, exhaustive=True),
     Case(layers.Bidirectional(layers.GRU(4, stateful=True)), X, keras=False),
     Case(layers.Bidirectional(layers.LSTM(4, dropout=0.5)), X, training=True, keras=False),
     Case(layers.TimeDistributed(layers.Dense(4)), X),
     # Keras forgets the penalty of the layer inside
     Case(layers.TimeDistributed(layers.Dense(4, activity_regularizer="l2")), X, keras=False),
     Case(layers.TimeDistributed(layers.Dense(4)), X, mask=MASK),
-    Case(layers.TimeDistributed(layers.LSTM(4)), ((2, 3, 4, 2),)),
+    # a loop in a loop
+    Case(layers.TimeDistributed(layers.LSTM(4)), ((2, 3, 4, 2),), exhaustive=True),
     Case(layers.TimeDistributed(layers.BatchNormalization()), X),
     Case(layers.TimeDistributed(layers.BatchNormalization()), X, training=True),
     Case(layers.TimeDistributed(layers.Dropout(0.5)), X, training=True, keras=False),

@@ -62,6 +62,7 @@ CASES = (
         layers.SpectralNormalization(layers.Conv2D(3, 2), power_iterations=3),
         ((2, 4, 4, 2),),
         training=True,
+        exhaustive=True,
     ),
     Case(layers.SpectralNormalization(layers.Dense(3)), ((2, 5),)),
     # Keras casts vectors to the dtype of the ids
