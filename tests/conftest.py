@@ -3,6 +3,7 @@
 import functools
 import gc
 import os
+import threading
 
 os.environ.setdefault("KERAS_BACKEND", "jax")
 os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "3")
@@ -26,8 +27,11 @@ from xdist.scheduler import LoadScopeScheduling
 
 jax.config.update("jax_numpy_dtype_promotion", "strict")
 jax.config.update("jax_numpy_rank_promotion", "raise")
-# a context of MLIR with all its dialects takes longer to make than a small program to lower
-mlir.make_ir_context = functools.cache(mlir.make_ir_context)
+# a context of MLIR with all its dialects takes longer to make than a small program to lower; one
+# a thread, as none is safe for two
+_new_context = mlir.make_ir_context
+_context_of = functools.cache(lambda thread: _new_context())
+mlir.make_ir_context = lambda: _context_of(threading.get_ident())
 
 
 @pytest.fixture(scope="session")
