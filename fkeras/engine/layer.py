@@ -31,7 +31,14 @@ from fkeras.engine.context import Context, Output
 from fkeras.engine.frozen import FrozenDict, freeze_value
 from fkeras.engine.policy import DTypePolicy, get_policy
 from fkeras.engine.record import record
-from fkeras.engine.skeleton import CACHES, leaves_of, register, skeleton_of
+from fkeras.engine.skeleton import (
+    CACHES,
+    leaves_of,
+    map_layers,
+    register,
+    same_leaf,
+    skeleton_of,
+)
 from fkeras.engine.weights import make_weights, reset_carries, sublayers, weight
 
 _NO_MASK: Any = object()
@@ -291,7 +298,8 @@ class Layer:
     def unbuilt(self) -> Self:
         """A copy without weights."""
         bare = {name: None for name in skeleton_of(self).weights}
-        inner = {n: _map_layers(getattr(self, n)) for n in skeleton_of(self).children}
+        children = skeleton_of(self).children
+        inner = {n: map_layers(getattr(self, n), lambda one: one.unbuilt()) for n in children}
         return self.replace(**bare, **inner, _built=False)
 
     def state_spec(self, *specs: Any) -> dict[str, Any]:
@@ -350,7 +358,7 @@ class Layer:
         if skeleton_of(self) != skeleton_of(other):
             return False
         pairs = zip(leaves_of(self), leaves_of(other), strict=True)
-        return all(_same_leaf(a, b) for a, b in pairs)
+        return all(same_leaf(a, b) for a, b in pairs)
 
     def __hash__(self) -> int:
         return hash(skeleton_of(self))
@@ -381,28 +389,6 @@ class Layer:
 
 def _join(skeleton: Any, leaves: tuple) -> Any:
     return skeleton.join(leaves)
-
-
-def _same_leaf(a: Any, b: Any) -> bool:
-    if a is b:
-        return True
-    if a is None or b is None or isinstance(a, jax.core.Tracer) or isinstance(b, jax.core.Tracer):
-        return False
-    if getattr(a, "shape", 0) != getattr(b, "shape", 0):
-        return False
-    if getattr(a, "dtype", 0) != getattr(b, "dtype", 0):
-        return False
-    return bool(np.array_equal(np.asarray(a), np.asarray(b)))
-
-
-def _map_layers(value: Any) -> Any:
-    if isinstance(value, Layer):
-        return value.unbuilt()
-    if isinstance(value, tuple):
-        return tuple(_map_layers(v) for v in value)
-    if isinstance(value, Mapping):
-        return {k: _map_layers(v) for k, v in value.items()}
-    return value
 
 
 make_dataclass(Layer)

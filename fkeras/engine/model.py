@@ -17,7 +17,7 @@ from fkeras.engine.graph_reading import graph_from_config
 from fkeras.engine.input import InputLayer, symbolic
 from fkeras.engine.layer import Layer
 from fkeras.engine.network import Network
-from fkeras.engine.skeleton import skeleton_of
+from fkeras.engine.skeleton import map_layers, skeleton_of
 from fkeras.engine.spec import Spec
 
 
@@ -157,15 +157,8 @@ def set_trainable(layer: Layer, trainable: bool) -> Layer:
         made = layer.replace(layers=FrozenDict(inner), trainable=trainable)
         return made.replace(graph=refreshed(made))
     children = skeleton_of(layer).children
-    changed = {name: _set_in(getattr(layer, name), trainable) for name in children}
+    changed = {
+        name: map_layers(getattr(layer, name), lambda one: set_trainable(one, trainable))
+        for name in children
+    }
     return layer.replace(**{**changed, "trainable": trainable})
-
-
-def _set_in(value: Any, trainable: bool) -> Any:
-    if isinstance(value, Layer):
-        return set_trainable(value, trainable)
-    if isinstance(value, tuple):
-        return tuple(_set_in(v, trainable) for v in value)
-    if isinstance(value, FrozenDict):
-        return FrozenDict({k: _set_in(v, trainable) for k, v in value.items()})
-    return value

@@ -9,10 +9,11 @@ training step that carries a model of 500 weights unflattens one object, not 500
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from typing import Any
 
 import jax
+import numpy as np
 
 from fkeras.engine.frozen import FrozenDict
 
@@ -146,6 +147,30 @@ def _split_tree(value: Any) -> Any:
 def holds_layer(value: Any) -> bool:
     """Whether a field's value is a layer, or a tuple or dictionary with layers in it."""
     return next(walk_tree(value, ""), None) is not None
+
+
+def map_layers(value: Any, change: Callable[[Any], Any]) -> Any:
+    """A field's value with `change(layer)` in the place of each layer in it."""
+    if is_layer(value):
+        return change(value)
+    if isinstance(value, tuple):
+        return tuple(map_layers(v, change) for v in value)
+    if isinstance(value, Mapping):
+        return FrozenDict({k: map_layers(v, change) for k, v in value.items()})
+    return value
+
+
+def same_leaf(a: Any, b: Any) -> bool:
+    """Whether two leaves are equal arrays of one dtype, or both None; a tracer equals itself."""
+    if a is b:
+        return True
+    if a is None or b is None or isinstance(a, jax.core.Tracer) or isinstance(b, jax.core.Tracer):
+        return False
+    if getattr(a, "shape", 0) != getattr(b, "shape", 0):
+        return False
+    if getattr(a, "dtype", 0) != getattr(b, "dtype", 0):
+        return False
+    return bool(np.array_equal(np.asarray(a), np.asarray(b)))
 
 
 def skeleton_of(layer: Any) -> Skeleton:

@@ -1,6 +1,7 @@
 """Quantizers: weights as small integers, and the configurations that say how."""
 
 from fkeras.engine.config import deserialize, serialize
+from fkeras.quantizers.abs_max import AbsMaxQuantizer
 from fkeras.quantizers.codes import (
     abs_max_quantize,
     abs_max_quantize_grouped_with_zero_point,
@@ -8,7 +9,6 @@ from fkeras.quantizers.codes import (
     unpack_int4,
 )
 from fkeras.quantizers.configs import (
-    AbsMaxQuantizer,
     AWQConfig,
     Float8QuantizationConfig,
     GPTQConfig,

@@ -150,7 +150,7 @@ def pack_int4(codes: Any, axis: int = 0) -> Any:
     return xp.moveaxis(packed.view(codes.dtype), 0, axis)
 
 
-def unpack_int4(packed: Any, size: int, axis: int = 0) -> jax.Array:
+def unpack_int4(packed: Any, size: int, axis: int = 0) -> Any:
     """The codes that `pack_int4` put into bytes.
 
     Args:
@@ -164,11 +164,11 @@ def unpack_int4(packed: Any, size: int, axis: int = 0) -> jax.Array:
     Example:
         >>> import jax.numpy as jnp
         >>> unpack_int4(jnp.array([125, 2], "int8"), 3)
-        Array([-3,  7,  2], dtype=int8)
+        array([-3,  7,  2], dtype=int8)
     """
-    packed = jnp.moveaxis(jnp.asarray(packed), axis, 0)
-    four = jnp.asarray(4, packed.dtype)
+    xp, packed = _of(packed)
+    packed, four = xp.moveaxis(packed, axis, 0), xp.asarray(4, packed.dtype)
     # shifts of signed integers keep the sign
-    halves = jnp.stack([(packed << four) >> four, packed >> four], axis=1)
-    codes = jnp.reshape(halves, (2 * packed.shape[0], *packed.shape[1:]))[:size]
-    return jnp.moveaxis(codes, 0, axis)
+    halves = xp.stack([(packed << four) >> four, packed >> four], axis=1)
+    codes = xp.reshape(halves, (2 * packed.shape[0], *packed.shape[1:]))[:size]
+    return xp.moveaxis(codes, 0, axis)

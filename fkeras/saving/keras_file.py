@@ -17,6 +17,7 @@ from fkeras.saving.claims import check_state
 from fkeras.saving.errors import FileError, reading
 from fkeras.saving.hdf5 import Writer, new_store, open_store
 from fkeras.saving.keras_masks import merged_as_in
+from fkeras.saving.keras_quantized import quantized_as_in
 from fkeras.saving.limits import Limits
 from fkeras.saving.own_options import put_back, put_beside
 from fkeras.saving.places import places, walk_groups
@@ -87,7 +88,7 @@ def read_config(archive: Archive, limits: Limits, custom: Iterable[str] = ()) ->
     with reading(archive.file, CONFIG):
         if _MARK in metadata:
             return put_back(config, archive.file, CONFIG)
-        return merged_as_in(version, config, custom)
+        return quantized_as_in(version, merged_as_in(version, config, custom))
 
 
 def _model(config: Mapping, custom_objects: Mapping[str, Any] | None, file: str) -> Network:

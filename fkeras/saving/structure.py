@@ -15,7 +15,7 @@ from fkeras.engine.shapes import build_shapes
 from fkeras.engine.skeleton import skeleton_of
 from fkeras.saving.errors import FileError
 from fkeras.saving.places import Groups, Place, by_class, places
-from fkeras.saving.stored_codes import lost_zeros, with_stored_codes
+from fkeras.saving.stored_codes import find_in, moved, with_stored_codes
 from fkeras.saving.vocabularies import IDF_WEIGHTS
 from fkeras.saving.weight_source import fits
 
@@ -160,18 +160,22 @@ def fill_from_store(model: Any, state: Mapping[str, Any], store: Any) -> tuple[A
     used: set[str] = set()
 
     groups = stored_groups(store)
-    model = with_stored_codes(model, store, groups)
-    moved = lost_zeros(model, state, store, groups)
+    model = with_stored_codes(model, find_in(store, model, groups))
+
+    def in_file(path: str) -> str:
+        return path.replace("layers", "_layer_checkpoint_dependencies") if old else path
+
+    elsewhere = moved(model, store, groups, in_file)
 
     def find(place: Place) -> str:
         path = str(place.path)
-        path = path.replace("layers", "_layer_checkpoint_dependencies") if old else path
-        return moved[path] if isinstance(moved.get(path), str) else path
+        other = elsewhere.get(path)
+        return other if isinstance(other, str) else in_file(path)
 
     def read(place: Place) -> np.ndarray:
-        path = find(place)
-        if not isinstance(moved.get(str(place.path), ""), str):
-            return moved[str(place.path)]
+        path, made = find(place), elsewhere.get(str(place.path))
+        if isinstance(made, np.ndarray):
+            return made
         if not store.has(path):
             raise FileError(
                 f"no array for {place.name!r}, expected one of shape "

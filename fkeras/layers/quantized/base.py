@@ -11,7 +11,7 @@ import numpy as np
 
 from fkeras.engine import Layer, option
 from fkeras.engine.config import decode, encode
-from fkeras.engine.policy import get_policy
+from fkeras.engine.policy import DTypePolicy, get_policy
 from fkeras.engine.quantized import quantization as quantization_of
 from fkeras.engine.random import ShapeKey, shape_zeros
 from fkeras.quantizers import Float8QuantizationConfig, get, policy_config
@@ -69,6 +69,11 @@ class Quantized(Layer):
             raise ValueError(
                 f"{kind}: dtype: expected a policy that computes in float32 or bfloat16, received "
                 f"{self.layer.policy.name!r}. Sums of products of 8 bits are beyond float16."
+            )
+        if self.dtype not in (DTypePolicy("float32"), self.layer.dtype):
+            raise ValueError(
+                f"{kind}: dtype: expected that of the layer, {self.layer.dtype.name!r}, received "
+                f"{self.dtype.name!r}. Give it to the layer inside."
             )
         put(self, "name", self.layer.name if self.name is None else self.name)
         put(self, "trainable", self.trainable and self.layer.trainable)
@@ -139,8 +144,10 @@ class Quantized(Layer):
     def from_config(
         cls, config: Mapping[str, Any], custom_objects: Mapping[str, Any] | None = None
     ) -> Self:
-        fits = [t for t in cls.twins if all(f in config for f in _required(t))]
-        return cls.quantized(fits[-1] if fits else cls.twins[0], config, custom_objects)
+        def unknown(twin: type) -> int:
+            return len(set(config) - {f.name for f in dataclasses.fields(twin)})
+
+        return cls.quantized(min(cls.twins, key=unknown), config, custom_objects)
 
     @classmethod
     def quantized(
@@ -165,11 +172,3 @@ class Quantized(Layer):
             found = mode  # Keras keeps the length of the history in the policy alone
         kind = cls.kind_for(found)
         return kind(layer.from_config(inner, custom_objects=custom_objects), found)
-
-
-def _required(cls: type) -> list[str]:
-    return [
-        f.name
-        for f in dataclasses.fields(cls)
-        if f.init and f.default is dataclasses.MISSING and f.default_factory is dataclasses.MISSING
-    ]

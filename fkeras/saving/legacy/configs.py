@@ -16,6 +16,7 @@ from fkeras.engine import Layer, suggest
 from fkeras.engine.operation import node_form
 from fkeras.engine.quantized import quantization
 from fkeras.saving.keras_masks import merged_as_in
+from fkeras.saving.keras_quantized import quantized_as_in
 from fkeras.saving.legacy import arguments, freezing, merging, objects
 from fkeras.saving.legacy.functions import keras2_hard_sigmoid
 from fkeras.saving.legacy.graphs import Graph, is_network, safe_name
@@ -111,7 +112,8 @@ class Converter:
         made = freezing.only_frozen(self.layer(config, ()))
         if self.origin.major < 3:
             return made
-        return merged_as_in(".".join(map(str, self.origin.version)), made, self.custom_objects)
+        version = ".".join(map(str, self.origin.version))
+        return quantized_as_in(version, merged_as_in(version, made, self.custom_objects))
 
     # -- layers -------------------------------------------------------------------------------
 

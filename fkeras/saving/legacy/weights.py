@@ -16,11 +16,15 @@ import numpy as np
 
 from fkeras.engine import Network
 from fkeras.engine.skeleton import leaves_of, skeleton_of
+from fkeras.engine.weights import sublayers
 from fkeras.saving.hdf5 import Store
 from fkeras.saving.legacy import arrays
 from fkeras.saving.legacy.graphs import safe_name
 from fkeras.saving.legacy.order import Orders, Unit, listed, ordered
 from fkeras.saving.legacy.origin import Origin, origin_of
+from fkeras.saving.stored_codes import Find, old_shapes, renewed, with_stored_codes
+from fkeras.saving.stored_codes import stored as stored_array
+from fkeras.saving.weight_source import Stored
 
 
 def words(store: Store, group: str, name: str, origin: Origin) -> list[str]:
@@ -80,16 +84,47 @@ def place_legacy_weights(
     group, orders = group_of(store), orders or {}
     origin = origin_of(store, group)
     changes: dict[tuple[str, str], np.ndarray] = {}
+    if origin.major == 3:
+        model = with_stored_codes(model, _find_in(store))
     pairs = stored_layers(store, model, state, orders)
     origin = with_backend(origin, [path for *_, paths in pairs for path in paths])
     leaves = dict(zip(skeleton_of(model).names, leaves_of(model), strict=True))
+    old = _old_codes(model)
     for own, stored, paths in pairs:
         units = listed(model.layers[own], state_of(state, own), (own,), orders)
         specs = specs_of(units, leaves, state)
         for key, value in read_layer(store, own, stored, paths, units, specs, origin).items():
+            layer, name, shape = old.get(key[1], (None, "", None))
+            if layer is not None and value.shape == shape:
+                value = renewed(layer, name, value)
             _check_array(key[1], specs[key], value, origin.at(f"/{stored}"), own)
             changes[key] = value
     return _placed(model, state, leaves, changes)
+
+
+def _find_in(store: Store) -> Find:
+    """Finds the arrays of projections by the names that Keras 3 gives them."""
+    arrays = {p: path for _, paths in file_layers(store).values() for p, path in _named(paths)}
+
+    def find(keys: tuple[str, ...], layer: Any, field: str) -> dict[str, Stored]:
+        start = f"{layer.name}/{getattr(layer, field).name}/"
+        parts = {p: path for p, path in arrays.items() if f"/{start}" in f"/{p}"}
+        return {p.rpartition("/")[2]: stored_array(store, path) for p, path in parts.items()}
+
+    return find
+
+
+def _named(paths: Sequence[str]) -> list[tuple[str, str]]:
+    return [(path.partition(":")[0], path) for path in paths]
+
+
+def _old_codes(model: Network) -> dict[str, tuple[Any, str, tuple[int, ...]]]:
+    """Layer, name and shape of weights that Keras 3.11 to 3.13 keep in another form, by path."""
+    return {
+        f"{path}/{name}": (layer, name, shape)
+        for path, layer in sublayers(model)
+        for name, shape in old_shapes(layer).items()
+    }
 
 
 def state_of(state: Mapping[str, Any], name: str) -> Mapping[str, Any]:
