@@ -1,9 +1,10 @@
-"""Legacy HDF5 files for the tests: written by h5py as Keras 1 and 2 lay them out."""
+"""Files of Keras for the tests, out of JSON: written by h5py as Keras lays them out."""
 
 import functools
 import io
 import json
 import pathlib
+import zipfile
 
 import h5py
 import numpy as np
@@ -48,6 +49,20 @@ def write(tree):
             for name, value in attributes.items():
                 group.attrs[name] = _attribute(value)
     return target.getvalue()
+
+
+def archive(members):
+    """The bytes of a `.keras` file: texts by member, and the tree of its weights, see `write`."""
+    target = io.BytesIO()
+    with zipfile.ZipFile(target, "w") as file:
+        for name, content in members.items():
+            file.writestr(name, content if isinstance(content, str) else write(content))
+    return target.getvalue()
+
+
+def kept(case):
+    """The bytes of a case's file, of either kind."""
+    return write(case["file"]) if "file" in case else archive(case["members"])
 
 
 def model_file(config, weights, version="2.3.1", backend="tensorflow", training=None, root=None):

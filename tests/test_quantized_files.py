@@ -13,7 +13,7 @@ import pytest
 import fkeras as fk
 from fkeras.saving.stored_codes import old_shapes, renewed
 from tests.keras_oracle import keras, keras_rules
-from tests.legacy_files import array, write
+from tests.legacy_files import array, kept
 
 RNG = np.random.default_rng(0)
 IDS = RNG.integers(0, 11, (3, 4))
@@ -101,7 +101,13 @@ def _quantized(weights, mode):
     return model
 
 
-@pytest.mark.parametrize("mode", MODES)
+def _some(*exhaustive):
+    """All modes; some for CI alone, as others run the same code for every change."""
+    marks = {mode: pytest.mark.exhaustive if mode in exhaustive else () for mode in MODES}
+    return [pytest.param(mode, marks=mark) for mode, mark in marks.items()]
+
+
+@pytest.mark.parametrize("mode", _some("int8 weights", "int4 blocks", "int4 inputs"))
 def test_files_of_keras(weights, floats, mode, tmp_path):
     model = _quantized(weights, MODES[mode])
     expected = _outputs(model)
@@ -124,7 +130,7 @@ def test_files_of_keras(weights, floats, mode, tmp_path):
     _close(_outputs(theirs), expected)
 
 
-@pytest.mark.parametrize("mode", ["int8", "int4 blocks", "float8"])
+@pytest.mark.parametrize("mode", _some("int8 weights", "int4", "int4 inputs", "float8"))
 def test_legacy_files_of_keras(weights, mode, tmp_path):
     """Keras opens neither float8 nor a quantized attention of its own in this form."""
     model = _quantized(weights, MODES[mode])
@@ -171,12 +177,7 @@ def _calibrated():
 def _case(name, path):
     """The file of a case, what it is called on, and what Keras computes."""
     case = _calibrated()[name]
-    if "file" in case:
-        path.write_bytes(write(case["file"]))
-    else:
-        with zipfile.ZipFile(path, "w") as file:
-            for member, content in case["members"].items():
-                file.writestr(member, content if isinstance(content, str) else write(content))
+    path.write_bytes(kept(case))
     return np.array(case["inputs"]), array(case["outputs"])
 
 

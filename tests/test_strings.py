@@ -1,11 +1,9 @@
 """Graphs that begin with strings: recorded, computed, cut in two, trained, and read from Keras's files."""
 
 import functools
-import io
 import json
 import pathlib
 import pickle
-import zipfile
 
 import jax
 import jax.numpy as jnp
@@ -14,7 +12,7 @@ import pytest
 
 import fkeras as fk
 from fkeras import layers
-from tests.legacy_files import array, write
+from tests.legacy_files import array, kept, write
 
 TEXTS = np.array(["one two two", "two", "three"])
 WORDS = layers.TextVectorization(vocabulary=["one", "two"], name="words")
@@ -25,14 +23,6 @@ def _cases():
     """What Keras 3 on TensorFlow wrote and computed; see tools/keras_texts_reference.py."""
     path = pathlib.Path(__file__).parent / "data" / "keras_texts.json"
     return json.loads(path.read_text())["cases"]
-
-
-def _keras_file(members):
-    target = io.BytesIO()
-    with zipfile.ZipFile(target, "w") as file:
-        for name, content in members.items():
-            file.writestr(name, content if isinstance(content, str) else write(content))
-    return target.getvalue()
 
 
 CASES = ("several inputs", "a row", "a model before", "a model inside", "crossed", "counted")
@@ -46,7 +36,7 @@ def test_every_case_is_here():
 @pytest.mark.parametrize("name", CASES)
 def test_files_of_keras_that_begin_with_strings(name, tmp_path):
     case, path = _cases()[name], tmp_path / "m.keras"
-    path.write_bytes(_keras_file(case["members"]))
+    path.write_bytes(kept(case))
     model, state = fk.load_model(path)
     inputs = case["inputs"]
     if name == "several inputs":
@@ -66,7 +56,7 @@ def test_files_of_keras_that_begin_with_strings(name, tmp_path):
 
 def test_a_file_of_keras_that_returns_strings(tmp_path):
     case, path = _cases()["decoded"], tmp_path / "m.keras"
-    path.write_bytes(_keras_file(case["members"]))
+    path.write_bytes(kept(case))
     model, state = fk.load_model(path)
     found = model.apply(case["inputs"], state=state).value
     wanted = array(case["outputs"]["scores"])

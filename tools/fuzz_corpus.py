@@ -17,9 +17,11 @@ import jax
 import numpy as np
 
 import fkeras as fk
-from tests.legacy_files import cases, write
+from tests.legacy_files import cases, kept, write
 
 _FROM_KERAS_2 = ("optimizer_nadam", "shared", "sequence")
+# whose attention says nothing of its codes, which are packed as once, or which lack zeros
+_QUANTIZED = ("int4", "int4, h5", "gptq/4/2", "lost, symmetric")
 
 
 @dataclasses.dataclass(frozen=True)
@@ -102,6 +104,12 @@ def _trainings() -> Iterator[tuple[Any, Any]]:
     yield last, fk.Trainer(scaled, "binary_crossentropy", weighted_metrics=[metric])
 
 
+def _quantized() -> dict[str, Any]:
+    """What Keras 3 wrote of quantized models; see tools/keras_quantized_reference.py."""
+    path = pathlib.Path(__file__).resolve().parent.parent / "tests/data/keras_quantized.json"
+    return json.loads(path.read_text())["cases"]
+
+
 def _legacy() -> bytes:
     """A file as Keras 2 wrote it, of a model in the midst of a training."""
     target = io.BytesIO()
@@ -165,6 +173,9 @@ class Corpus:
                 trained = "training_config" in file.attrs
             if trained:
                 self._add("the training in a legacy file", data, "m.h5", fk.load_training)
+        for name in _QUANTIZED:
+            case, suffix = _quantized()[name], "h5" if "h5" in name else "keras"
+            self._add("codes of Keras", kept(case), f"q.{suffix}", fk.load_model)
         model = fk.load_model(self.folder / "m.h5")[0]
         self._add("the weights in a legacy file", data, "m.h5", _loader(model))
 

@@ -8,6 +8,7 @@ saves what GPTQ and AWQ made, which it cannot open either. And Keras 3.11 to 3.1
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Callable, Mapping
 from typing import Any
 
@@ -53,9 +54,12 @@ def with_stored_codes(model: Any, find: Find) -> Any:
         model: the model of shapes.
         find: the arrays of a projection in the file, by their names.
     """
+    inside = [layer for _, layer in sublayers(model)]
+    if not any(isinstance(layer, ProjectedAttention) for layer in inside):
+        return model
     told = {  # Keras quantizes all layers of a model alike
         layer.quantization.policy_mode: layer.quantization
-        for _, layer in sublayers(model)
+        for layer in inside
         if isinstance(layer, Quantized)
     }
     found: dict[str, dict[str, Any]] = {}
@@ -88,10 +92,13 @@ def with_stored_codes(model: Any, find: Find) -> Any:
 
 def find_in(store: Any, model: Any, groups: Groups) -> Find:
     """Finds the arrays of projections in a store in Keras 3's layout, where they are numbered."""
-    at = {keys: group for group, keys, _ in walk_groups(model, groups)}
+
+    @functools.cache
+    def at() -> dict[tuple[str, ...], str]:
+        return {keys: group for group, keys, _ in walk_groups(model, groups)}
 
     def find(keys: tuple[str, ...], layer: Any, field: str) -> dict[str, Stored]:
-        group = f"{at[keys]}/{layer.stored_at.get(field, field)}/vars"
+        group = f"{at()[keys]}/{layer.stored_at.get(field, field)}/vars"
         if not store.has(group):
             return {}
         numbers = [n for n in store.datasets(group) if n.isdecimal()]
@@ -186,6 +193,8 @@ def moved(
         FileError: where the zeros of codes are gone.
     """
     found: dict[str, str | np.ndarray] = {}
+    if not any(isinstance(layer, QuantizedDense) for _, layer in sublayers(model)):
+        return found
     for group, keys, layer in walk_groups(model, groups):
         if not isinstance(layer, QuantizedDense):
             continue

@@ -22,15 +22,19 @@ def _einsum(**options):
 
 CASES = (
     Case(layers.QuantizedDense(_dense(), "int8"), ((2, 4, 5),)),
-    Case(layers.QuantizedDense(_dense(use_bias=False), _WEIGHTS_ALONE), ((2, 5),)),
+    Case(
+        layers.QuantizedDense(_dense(use_bias=False), _WEIGHTS_ALONE),
+        ((2, 5),),
+        exhaustive=True,  # what Keras's files of it compute is compared in tests/test_quantized_files.py
+    ),
     Case(layers.QuantizedDense(_dense(), "int4"), ((2, 5),)),
     Case(layers.QuantizedDense(_dense(bias_constraint="non_neg"), _BLOCKS), ((2, 4, 5),)),
-    Case(layers.QuantizedDense(_dense(), _INPUTS_TOO), ((2, 5),)),
+    Case(layers.QuantizedDense(_dense(), _INPUTS_TOO), ((2, 5),), exhaustive=True),
     # Keras computes with these where they come out of a file
     Case(layers.QuantizedDense(_dense(), _GPTQ), ((2, 5),), keras=False),
-    Case(layers.QuantizedDense(_dense(), _AWQ), ((2, 5),), keras=False),
+    Case(layers.QuantizedDense(_dense(), _AWQ), ((2, 5),), keras=False, exhaustive=True),
     Case(layers.QuantizedDense(_einsum(), "int8"), ((2, 4, 3, 2),)),
-    Case(layers.QuantizedDense(_einsum(), _BLOCKS), ((2, 4, 3, 2),)),
+    Case(layers.QuantizedDense(_einsum(), _BLOCKS), ((2, 4, 3, 2),), exhaustive=True),
     Case(
         # Keras quantizes no equation with an ellipsis
         layers.QuantizedDense(layers.EinsumDense("...x,xy->...y", 3, bias_axes="y"), "int8"),
