@@ -106,9 +106,9 @@ def test_a_model_as_a_value(mode):
     value = model(X)
     assert 0 < np.abs(value - plain(X)).max() < limit * np.abs(plain(X)).max()
     np.testing.assert_array_equal(jax.jit(lambda m, x: m(x))(model, X), value)
-    many = jax.vmap(lambda x: model(x[None])[0])(X)
-    # a scale of floats of 8 bits is one for all that a call sees, and the codes one for each row
-    np.testing.assert_allclose(many, value, rtol=1e-5, atol=1e-5)
+    if mode == "int8":  # a scale a row
+        many = jax.vmap(lambda x: model(x[None])[0])(X)
+        np.testing.assert_allclose(many, value, rtol=1e-5, atol=1e-5)
     assert model.unbuilt().get_config() == model.get_config()
     assert fk.Model.from_config(model.get_config()) == model.unbuilt()
     again = fk.Model.from_config(model.get_config()).build(KEY)
