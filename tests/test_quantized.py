@@ -13,6 +13,7 @@ from hypothesis.extra import numpy as hnp
 
 import fkeras as fk
 from fkeras import layers, quantizers
+from tests.keras_oracle import keras, keras_rules
 
 KEY = jax.random.key(0)
 X = np.random.default_rng(0).normal(size=(3, 4, 6)).astype("float32")
@@ -216,6 +217,22 @@ def test_patterns_choose_layers():
     np.testing.assert_array_equal(whole.layers["att"].query_dense.bias, 0)
 
 
+def test_attention_in_keras_json():
+    for layer in (
+        layers.MultiHeadAttention(2, 3, quantization="int8"),
+        layers.MultiHeadAttention(2, 3, name="a.b", use_gate=True, quantization="int4/8"),
+        layers.GroupQueryAttention(3, 4, 2, quantization={"query_dense": "float8"}),
+    ):
+        config = layers.serialize(layer)
+        assert layers.deserialize(config) == layer
+        with keras_rules():
+            made = keras.layers.deserialize(config)
+            made.build((None, 4, 6), (None, 4, 6))
+            modes = {one.name: one.quantization_mode for one in made._flatten_layers()}
+        found = {FIELDS[name]: config.mode for name, config in layer.quantization.items()}
+        assert {name: mode for name, mode in modes.items() if mode is not None} == found
+
+
 def test_half_precision():
     layer = layers.Dense(5, dtype="mixed_bfloat16", name="d").build(KEY, X)
     coded = fk.quantize(layer, "int8")
@@ -245,6 +262,15 @@ def test_weights_go_to_files_and_back(tmp_path):
         assert fk.load_weights(tmp_path / name, fresh)[0] == model
         with pytest.raises(fk.FileError, match="of another model"):
             fk.load_weights(tmp_path / name, _floats())
+
+
+FIELDS = {
+    "query_dense": "query",
+    "key_dense": "key",
+    "gate_dense": "gate",
+    "value_dense": "value",
+    "output_dense": "attention_output",
+}
 
 
 class Other(layers.Dense):

@@ -63,7 +63,8 @@ def policy_map(where: str, name: str | None, dtype: DTypePolicy, found: Mapping[
                 f"{config.policy_mode!r}, or leave them floats by `pattern`."
             )
         # a pattern, as the path begins with the names of the models around
-        policies[f"(.*/)?{re.escape(name or '')}/{_NAMES[field]}"] = config.policy(dtype.name)
+        own = "[^/]+" if name is None else re.escape(name)
+        policies[f"(.*/)?{own}/{_NAMES[field]}"] = config.policy(dtype.name)
     return {
         "module": "keras.dtype_policies",
         "class_name": "DTypePolicyMap",
