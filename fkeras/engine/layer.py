@@ -34,7 +34,7 @@ from fkeras.engine.record import record
 from fkeras.engine.skeleton import (
     CACHES,
     leaves_of,
-    map_layers,
+    map_children,
     register,
     same_leaf,
     skeleton_of,
@@ -298,8 +298,7 @@ class Layer:
     def unbuilt(self) -> Self:
         """A copy without weights."""
         bare = {name: None for name in skeleton_of(self).weights}
-        children = skeleton_of(self).children
-        inner = {n: map_layers(getattr(self, n), lambda one: one.unbuilt()) for n in children}
+        inner = map_children(self, lambda _, child: child.unbuilt())
         return self.replace(**bare, **inner, _built=False)
 
     def state_spec(self, *specs: Any) -> dict[str, Any]:

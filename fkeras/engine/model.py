@@ -17,7 +17,7 @@ from fkeras.engine.graph_reading import graph_from_config
 from fkeras.engine.input import InputLayer, symbolic
 from fkeras.engine.layer import Layer
 from fkeras.engine.network import Network
-from fkeras.engine.skeleton import map_layers, skeleton_of
+from fkeras.engine.skeleton import map_children
 from fkeras.engine.spec import Spec
 
 
@@ -156,9 +156,5 @@ def set_trainable(layer: Layer, trainable: bool) -> Layer:
         inner = {n: set_trainable(one, trainable) for n, one in layer.layers.items()}
         made = layer.replace(layers=FrozenDict(inner), trainable=trainable)
         return made.replace(graph=refreshed(made))
-    children = skeleton_of(layer).children
-    changed = {
-        name: map_layers(getattr(layer, name), lambda one: set_trainable(one, trainable))
-        for name in children
-    }
+    changed = map_children(layer, lambda _, child: set_trainable(child, trainable))
     return layer.replace(**{**changed, "trainable": trainable})

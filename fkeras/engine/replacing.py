@@ -8,10 +8,9 @@ from typing import Any
 
 from fkeras.engine.effects import refreshed
 from fkeras.engine.errors import suggest
-from fkeras.engine.frozen import FrozenDict
 from fkeras.engine.layer import Layer
 from fkeras.engine.network import Network
-from fkeras.engine.skeleton import skeleton_of
+from fkeras.engine.skeleton import map_children
 from fkeras.engine.weights import sublayers
 
 Pattern = str | tuple[str, ...] | list[str] | Callable[[str, Layer], bool]
@@ -60,20 +59,7 @@ def replace_layers(
     if found is not None:
         return found
 
-    def inside(value: Any, at: str) -> Any:
-        if isinstance(value, Layer):
-            return replace_layers(value, change, at)
-        if isinstance(value, tuple):
-            return tuple(inside(v, f"{at}/{i}" if at else str(i)) for i, v in enumerate(value))
-        if isinstance(value, FrozenDict):
-            return FrozenDict({k: inside(v, f"{at}/{k}" if at else k) for k, v in value.items()})
-        return value
-
-    changed = {}
-    for name in skeleton_of(layer).children:
-        prefix = "" if name == layer.transparent_field else name
-        at = f"{path}/{prefix}" if path and prefix else path or prefix
-        changed[name] = inside(getattr(layer, name), at)
+    changed = map_children(layer, lambda at, child: replace_layers(child, change, at), path)
     if not changed:
         return layer
     made = layer.replace(**changed)

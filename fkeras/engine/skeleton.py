@@ -149,15 +149,37 @@ def holds_layer(value: Any) -> bool:
     return next(walk_tree(value, ""), None) is not None
 
 
-def map_layers(value: Any, change: Callable[[Any], Any]) -> Any:
-    """A field's value with `change(layer)` in the place of each layer in it."""
-    if is_layer(value):
-        return change(value)
-    if isinstance(value, tuple):
-        return tuple(map_layers(v, change) for v in value)
-    if isinstance(value, Mapping):
-        return FrozenDict({k: map_layers(v, change) for k, v in value.items()})
-    return value
+def map_children(layer: Any, change: Callable[[str, Any], Any], path: str = "") -> dict[str, Any]:
+    """The fields of children, with `change(path, child)` in the place of each child.
+
+    Args:
+        layer: the layer.
+        change: called with each child and its path.
+        path: the path of the layer.
+
+    Example:
+        >>> import fkeras as fk
+        >>> layer = fk.layers.TimeDistributed(fk.layers.Dense(2))
+        >>> map_children(layer, lambda path, child: child.replace(name=path))
+        {'layer': Dense(2, name='layer')}
+    """
+
+    def inside(value: Any, at: str) -> Any:
+        if is_layer(value):
+            return change(at, value)
+        if isinstance(value, tuple):
+            return tuple(inside(v, f"{at}/{i}" if at else str(i)) for i, v in enumerate(value))
+        if isinstance(value, Mapping):
+            made = {k: inside(v, f"{at}/{k}" if at else str(k)) for k, v in value.items()}
+            return FrozenDict(made)
+        return value
+
+    found = {}
+    for field in skeleton_of(layer).children:
+        prefix = "" if field == layer.transparent_field else field
+        at = f"{path}/{prefix}" if path and prefix else path or prefix
+        found[field] = inside(getattr(layer, field), at)
+    return found
 
 
 def same_leaf(a: Any, b: Any) -> bool:

@@ -19,9 +19,9 @@ import numpy as np
 
 from fkeras.engine.config import option
 from fkeras.engine.context import Context, Output
-from fkeras.engine.frozen import FrozenDict, is_array
+from fkeras.engine.frozen import is_array
 from fkeras.engine.layer import Layer
-from fkeras.engine.skeleton import leaves_of, skeleton_of
+from fkeras.engine.skeleton import leaves_of, map_children, skeleton_of
 
 #: `(path, layer, context, inputs, options) -> Output`
 Around = Callable[[str, Layer, Context, tuple, Mapping[str, Any]], Output]
@@ -95,22 +95,7 @@ def intercept(layer: Layer, around: Around, path: str = "") -> Layer:
         a takes (1, 3)
         dense takes (1, 2)
     """
-
-    def inside(value: Any, at: str) -> Any:
-        if isinstance(value, Layer):
-            return intercept(value, around, at)
-        if isinstance(value, tuple):
-            return tuple(inside(v, f"{at}/{i}" if at else str(i)) for i, v in enumerate(value))
-        if isinstance(value, Mapping):
-            made = {k: inside(v, f"{at}/{k}" if at else str(k)) for k, v in value.items()}
-            return FrozenDict(made)
-        return value
-
-    changed = {}
-    for field in skeleton_of(layer).children:
-        prefix = "" if field == layer.transparent_field else field
-        at = f"{path}/{prefix}" if path and prefix else path or prefix
-        changed[field] = inside(getattr(layer, field), at)
+    changed = map_children(layer, lambda at, child: intercept(child, around, at), path)
     inner = layer.replace(**changed) if changed else layer
     return Intercepted(
         inner, around, path, name=layer.name, trainable=layer.trainable, dtype=layer.dtype

@@ -110,7 +110,7 @@ def make_weights(layer: Any, key: jax.Array, shapes: Mapping[str, Any]) -> dict[
             )
         dtype = declared[name]["dtype"] or layer.policy.variable_dtype
         if isinstance(key, ShapeKey):
-            made[name] = shape_zeros(jax.ShapeDtypeStruct(tuple(map(int, shape)), jnp.dtype(dtype)))
+            made[name] = shape_zeros(shape, dtype)
             continue
         made[name] = initializer(fold_in(key, name), tuple(map(int, shape)), dtype)
     return made

@@ -70,6 +70,11 @@ class Int8QuantizationConfig(QuantizationConfig):
     weight_quantizer: AbsMaxQuantizer | None = option(None, convert=_quantizer)
     activation_quantizer: AbsMaxQuantizer | None = option("default", convert=lambda q: _or(q, True))
 
+    @property
+    def coder(self) -> AbsMaxQuantizer:
+        """What codes the weights."""
+        return self.weight_quantizer or AbsMaxQuantizer()
+
 
 def _or(value: Any, default: bool) -> AbsMaxQuantizer | None:
     if isinstance(value, str) and value == "default":
@@ -111,6 +116,11 @@ class Int4QuantizationConfig(QuantizationConfig):
         "default", convert=lambda q: _or(q, False)
     )
     block_size: int | None = option(128, convert=_block)
+
+    @property
+    def coder(self) -> AbsMaxQuantizer:
+        """What codes the weights where there are no blocks."""
+        return self.weight_quantizer or AbsMaxQuantizer(value_range=(-8, 7))
 
     def __post_init__(self) -> None:
         super().__post_init__()

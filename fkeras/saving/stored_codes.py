@@ -34,7 +34,7 @@ from fkeras.quantizers import (
 )
 from fkeras.saving.errors import FileError
 from fkeras.saving.places import Groups, places, walk_groups
-from fkeras.saving.weight_source import Stored
+from fkeras.saving.weight_source import Stored, unread
 
 _CODES = ("kernel_scale", "kernel_zero", "g_idx")
 _METERS = tuple(
@@ -105,15 +105,9 @@ def find_in(store: Any, model: Any, groups: Groups) -> Find:
         own = ["kernel"] if getattr(layer, field).bias is None else ["kernel", "bias"]
         more = _METERS if len(numbers) == len(own) + len(_METERS) else _CODES
         names = dict(zip(map(str, range(len(numbers))), (*own, *more), strict=False))
-        return {name: stored(store, f"{group}/{n}") for n, name in names.items() if n in numbers}
+        return {name: unread(store, f"{group}/{n}") for n, name in names.items() if n in numbers}
 
     return find
-
-
-def stored(store: Any, path: str) -> Stored:
-    """An array of a store that is not read yet."""
-    shape = tuple(store.shape(path))
-    return Stored(shape, np.dtype(store.dtype(path)), lambda: store.read(path, shape))
 
 
 def _config_of(layer: Any, arrays: Mapping[str, Stored]) -> Any:

@@ -20,7 +20,7 @@ from fkeras.saving.places import Groups, Place
 from fkeras.saving.strict_json import check, field, parse
 from fkeras.saving.structure import noted_groups, stored_arrays, stored_groups
 from fkeras.saving.vocabularies import IDF_WEIGHTS
-from fkeras.saving.weight_source import Source, Stored, own_path, own_path_by_kind
+from fkeras.saving.weight_source import Source, Stored, own_path, own_path_by_kind, unread
 
 _KERAS = "model.weights.h5"
 _SHARD = re.compile(r"[^/\\:\0]+_\d{5}\.weights\.h5")
@@ -80,7 +80,7 @@ def _whole(path: str, size: int, limits: Limits) -> bytes:
 
 def _keras(store: Store, skips: Skips) -> Source:
     """The arrays of a store in Keras's layout, the optimizer's left out."""
-    found = {path: _stored(store, path) for path in stored_arrays(store) if _is_weight(path)}
+    found = {path: unread(store, path) for path in stored_arrays(store) if _is_weight(path)}
     label = functools.partial(_noted, store)
     return Source(str(store.file), found, _key(store), _groups(store, skips), store.member, label)
 
@@ -101,11 +101,6 @@ def _key(store: Store) -> Callable[[Place], str | None]:
         return place.path.replace("layers", _OLD) if old else place.path
 
     return key
-
-
-def _stored(store: Store, path: str) -> Stored:
-    read = functools.partial(store.read, path)
-    return Stored(store.shape(path), store.dtype(path), read)
 
 
 def _noted(store: Store, path: str) -> str:

@@ -7,6 +7,7 @@ safetensors and `.npz`.
 from __future__ import annotations
 
 import dataclasses
+import functools
 from collections.abc import Callable, Mapping
 from typing import Any
 
@@ -52,6 +53,11 @@ class Source:
     groups: Groups = by_class
     member: str | None = None
     label: Callable[[str], str] = str
+
+
+def unread(store: Any, path: str) -> Stored:
+    """An array of a store that is not read yet."""
+    return Stored(store.shape(path), store.dtype(path), functools.partial(store.read, path))
 
 
 def own_path(place: Place) -> str:

@@ -112,7 +112,6 @@ class GroupQueryAttention(ProjectedAttention):
                 "equally many queries: give a divisor."
             )
         check_flash(self.where, self.flash_attention, self.dropout)
-        self._drop_gate()
 
     @property
     def query_scale(self) -> float:

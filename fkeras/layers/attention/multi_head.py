@@ -135,7 +135,6 @@ class MultiHeadAttention(ProjectedAttention):
         if self.value_dim is None:
             object.__setattr__(self, "value_dim", self.key_dim)
         check_flash(self.where, self.flash_attention, self.dropout)
-        self._drop_gate()
 
     @property
     def query_scale(self) -> float:

@@ -52,6 +52,12 @@ class ProjectedAttention(Layer):
     supports_masking: ClassVar[bool] = True
     stored_at: ClassVar[Mapping[str, str]] = FrozenDict({"gate_dense": "_gate_dense"})
 
+    def __post_init__(self: Any) -> None:
+        super().__post_init__()
+        if self.quantization and not self.use_gate:
+            kept = {name: q for name, q in self.quantization.items() if name != "gate_dense"}
+            object.__setattr__(self, "quantization", FrozenDict(kept) or None)
+
     def projections(self, query: Spec, value: Spec, key: Spec) -> Mapping[str, tuple]:
         """For each child the unbuilt layer, and the shape that it is built for."""
         raise NotImplementedError
@@ -81,12 +87,6 @@ class ProjectedAttention(Layer):
     def unbuilt(self) -> Self:
         """A copy without weights, and without the layers that hold them."""
         return self.replace(**dict.fromkeys(PROJECTIONS), _built=False)
-
-    def _drop_gate(self: Any) -> None:
-        """Leaves the gate out of `quantization` where there is none."""
-        if self.quantization and not self.use_gate:
-            kept = {name: q for name, q in self.quantization.items() if name != "gate_dense"}
-            object.__setattr__(self, "quantization", FrozenDict(kept) or None)
 
     def get_config(self) -> dict[str, Any]:
         """The constructor's arguments as JSON data; quantized projections as a map of policies."""

@@ -155,10 +155,18 @@ def einsum_dense(
     """
     if not jnp.issubdtype(x.dtype, jnp.inexact):
         x = x.astype(kernel.dtype)
-    y = jnp.einsum(equation, x, kernel)
-    if bias is None:
-        return y
-    return y + jnp.reshape(bias, (1,) * (y.ndim - bias.ndim) + bias.shape)
+    return add_bias(jnp.einsum(equation, x, kernel), bias)
+
+
+def add_bias(y: jax.Array, bias: jax.Array | None) -> jax.Array:
+    """Computes `y + bias`, where the bias has the last axes of `y`; None adds nothing.
+
+    Example:
+        >>> import jax.numpy as jnp
+        >>> add_bias(jnp.zeros((1, 2)), jnp.array([1.0, 2.0]))
+        Array([[1., 2.]], dtype=float32)
+    """
+    return y if bias is None else y + jnp.reshape(bias, (1,) * (y.ndim - bias.ndim) + bias.shape)
 
 
 def _equation(value: Any) -> str:

@@ -96,11 +96,33 @@ class Quantized(Layer):
         """The penalty on the output."""
         return getattr(self.layer, "activity_regularizer", None)
 
+    @property
+    def kernel_regularizer(self) -> Any:
+        """The penalty on the kernel, where it is floats."""
+        return self.layer.kernel_regularizer
+
+    @property
+    def bias_regularizer(self) -> Any:
+        """The penalty on the bias."""
+        return self.layer.bias_regularizer
+
+    @property
+    def kernel_constraint(self) -> Any:
+        """What projects the kernel after an update, where it is floats."""
+        return self.layer.kernel_constraint
+
+    @property
+    def bias_constraint(self) -> Any:
+        """What projects the bias after an update."""
+        return self.layer.bias_constraint
+
     def build(self, key: jax.Array, *specs: Any) -> Self:
         layer = self.floating().build(key, *specs)
         if not isinstance(key, ShapeKey):
             return self.encode(layer)
-        return jax.tree.map(shape_zeros, jax.eval_shape(self.encode, layer))
+        return jax.tree.map(
+            lambda w: shape_zeros(w.shape, w.dtype), jax.eval_shape(self.encode, layer)
+        )
 
     def encode(self, layer: Any) -> Self:
         """A copy with the codes of the weights of a built layer."""

@@ -10,7 +10,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from fkeras.engine import Context, Layer, Output, Spec, weight
+from fkeras.engine import Context, Layer, Output, weight
 from fkeras.layers.core.dense import Dense
 from fkeras.layers.core.einsum_dense import EinsumDense
 from fkeras.layers.quantized.base import Quantized
@@ -24,14 +24,12 @@ from fkeras.layers.quantized.products import (
     rounded_product,
 )
 from fkeras.quantizers import (
-    AbsMaxQuantizer,
     abs_max_quantize_grouped_with_zero_point,
     pack_int4,
     unpack_int4,
 )
 from fkeras.quantizers.codes import dequantize_groups
 
-_FOUR_BITS = AbsMaxQuantizer(value_range=(-8, 7))
 _CALIBRATED = ("gptq", "awq")
 
 
@@ -77,16 +75,6 @@ class QuantizedDense(Quantized):
     g_idx: jax.Array | None = weight(trainable=False, dtype="float32")
 
     @property
-    def bias_regularizer(self) -> Any:
-        """The penalty on the bias."""
-        return self.layer.bias_regularizer
-
-    @property
-    def bias_constraint(self) -> Any:
-        """What projects the bias after an update."""
-        return self.layer.bias_constraint
-
-    @property
     def input_spec(self) -> Any:
         if self.kernel_shape is None:
             return self.layer.input_spec
@@ -95,9 +83,6 @@ class QuantizedDense(Quantized):
 
     def unbuilt(self) -> Self:
         return super().unbuilt().replace(kernel_shape=None)
-
-    def build(self, key: jax.Array, x: Spec) -> Self:
-        return super().build(key, x)
 
     def encode(self, layer: Any) -> Self:
         """A copy with the codes of the kernel of a built layer; of 0s where examples would choose."""
@@ -108,17 +93,15 @@ class QuantizedDense(Quantized):
 
     def _int8(self, kernel: jax.Array) -> dict[str, jax.Array]:
         equation = equation_of(self.layer)
-        quantizer = self.quantization.weight_quantizer or AbsMaxQuantizer()
         summed = tuple(i for i, n in enumerate(equation.kernel) if n not in equation.output)
-        codes, scale = quantizer(kernel, axis=summed)
+        codes, scale = self.quantization.coder(kernel, axis=summed)
         return {"kernel": codes, "kernel_scale": arrange(scale, equation.kernel, equation.output)}
 
     def _int4(self, kernel: jax.Array) -> dict[str, jax.Array]:
         matrix = kernel.reshape(self._matrix(kernel.shape))
         block = self.quantization.block_size
         if block is None:
-            quantizer = self.quantization.weight_quantizer or _FOUR_BITS
-            codes, scale = quantizer(matrix, axis=0)
+            codes, scale = self.quantization.coder(matrix, axis=0)
             return {"kernel": pack_int4(codes, axis=1), "kernel_scale": scale[0]}
         codes, scale, zero = abs_max_quantize_grouped_with_zero_point(matrix, block)
         groups = np.arange(matrix.shape[0]) // block

@@ -9,7 +9,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from fkeras.engine import Context, Layer, Output, Spec, weight
+from fkeras.engine import Context, Layer, Output, weight
 from fkeras.layers.core.einsum_dense import Equation
 from fkeras.layers.core.embedding import Embedding, embed
 from fkeras.layers.core.masking import both_masks
@@ -17,14 +17,11 @@ from fkeras.layers.core.reversible_embedding import ReversibleEmbedding, soft_ca
 from fkeras.layers.quantized.base import Quantized
 from fkeras.layers.quantized.products import arrange, integer_product, rounded_product
 from fkeras.quantizers import (
-    AbsMaxQuantizer,
     abs_max_quantize_grouped_with_zero_point,
     pack_int4,
     unpack_int4,
 )
 from fkeras.quantizers.codes import dequantize_groups
-
-_FOUR_BITS = AbsMaxQuantizer(value_range=(-8, 7))
 
 
 class QuantizedEmbedding(Quantized):
@@ -69,9 +66,6 @@ class QuantizedEmbedding(Quantized):
     reverse_embeddings_scale: jax.Array | None = weight(trainable=False)
     reverse_embeddings_zero: jax.Array | None = weight(trainable=False)
 
-    def build(self, key: jax.Array, x: Spec) -> Self:
-        return super().build(key, x)
-
     def loses_masks(self, masks: Sequence[Any]) -> bool:
         return self.layer.loses_masks(masks)
 
@@ -92,14 +86,12 @@ class QuantizedEmbedding(Quantized):
 
     def _codes(self, matrix: jax.Array) -> tuple[jax.Array, jax.Array, jax.Array | None]:
         """Codes, scales and zeros of a matrix (d, v)."""
-        mode, quantizer = self.quantization.mode, self.quantization.weight_quantizer
         block = getattr(self.quantization, "block_size", None)
         if block is not None:
             codes, scale, zero = abs_max_quantize_grouped_with_zero_point(matrix, block)
             return pack_int4(codes), scale, zero
-        default = AbsMaxQuantizer() if mode == "int8" else _FOUR_BITS
-        codes, scale = (quantizer or default)(matrix, axis=0)
-        return codes if mode == "int8" else pack_int4(codes), scale[0], None
+        codes, scale = self.quantization.coder(matrix, axis=0)
+        return codes if self.quantization.mode == "int8" else pack_int4(codes), scale[0], None
 
     def _floats(self, codes: jax.Array, scale: jax.Array, zero: Any) -> jax.Array:
         """The vectors (..., d) that codes (..., d) stand for."""

@@ -8,7 +8,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from fkeras.engine import Context, Layer, Output, Spec, weight
+from fkeras.engine import Context, Layer, Output, weight
 from fkeras.layers.core.dense import Dense
 from fkeras.layers.core.einsum_dense import EinsumDense
 from fkeras.layers.quantized.base import Quantized
@@ -63,31 +63,8 @@ class Float8Dense(Quantized):
     outputs_grad_amax_history: jax.Array | None = _meter()
 
     @property
-    def kernel_regularizer(self) -> Any:
-        """The penalty on the kernel."""
-        return self.layer.kernel_regularizer
-
-    @property
-    def bias_regularizer(self) -> Any:
-        """The penalty on the bias."""
-        return self.layer.bias_regularizer
-
-    @property
-    def kernel_constraint(self) -> Any:
-        """What projects the kernel after an update."""
-        return self.layer.kernel_constraint
-
-    @property
-    def bias_constraint(self) -> Any:
-        """What projects the bias after an update."""
-        return self.layer.bias_constraint
-
-    @property
     def input_spec(self) -> Any:
         return self.layer.replace(kernel=self.kernel).input_spec
-
-    def build(self, key: jax.Array, x: Spec) -> Self:
-        return super().build(key, x)
 
     def encode(self, layer: Any) -> Self:
         """A copy with the weights of a built layer, and scales that have seen nothing."""

@@ -9,7 +9,7 @@ import jax
 import jax.numpy as jnp
 
 from fkeras.layers.core.dense import Dense
-from fkeras.layers.core.einsum_dense import Equation
+from fkeras.layers.core.einsum_dense import Equation, add_bias
 from fkeras.quantizers import AbsMaxQuantizer
 
 
@@ -26,8 +26,7 @@ def equation_of(layer: Any) -> Equation:
 
 def finished(layer: Any, y: jax.Array, bias: jax.Array | None) -> jax.Array:
     """What is left of a call of `layer` when the product is there: bias and activation."""
-    if bias is not None:
-        y = y + jnp.reshape(bias, (1,) * (y.ndim - bias.ndim) + bias.shape)
+    y = add_bias(y, bias)
     return y if layer.activation is None else layer.activation(y)
 
 

@@ -26,7 +26,7 @@ from fkeras.saving.legacy.weights import (
     state_of,
     with_backend,
 )
-from fkeras.saving.weight_source import Source, Stored
+from fkeras.saving.weight_source import Source, Stored, unread
 
 Key = tuple[str, str]
 
@@ -78,10 +78,7 @@ def legacy_source(
             arrays[_key(*key)] = Stored(
                 value.shape, value.dtype, functools.partial(np.asarray, value)
             )
-    arrays |= {
-        path: Stored(store.shape(path), store.dtype(path), functools.partial(store.read, path))
-        for path in rest
-    }
+    arrays |= {path: unread(store, path) for path in rest}
     names = {_key(*key): key[1] for keys in specs.values() for key in keys}
     known = names | rest
     return Source(

@@ -23,8 +23,7 @@ from fkeras.saving.legacy.graphs import safe_name
 from fkeras.saving.legacy.order import Orders, Unit, listed, ordered
 from fkeras.saving.legacy.origin import Origin, origin_of
 from fkeras.saving.stored_codes import Find, old_shapes, renewed, with_stored_codes
-from fkeras.saving.stored_codes import stored as stored_array
-from fkeras.saving.weight_source import Stored
+from fkeras.saving.weight_source import Stored, unread
 
 
 def words(store: Store, group: str, name: str, origin: Origin) -> list[str]:
@@ -104,18 +103,13 @@ def place_legacy_weights(
 
 def _find_in(store: Store) -> Find:
     """Finds the arrays of projections by the names that Keras 3 gives them."""
-    arrays = {p: path for _, paths in file_layers(store).values() for p, path in _named(paths)}
+    arrays = [path for _, paths in file_layers(store).values() for path in paths]
 
     def find(keys: tuple[str, ...], layer: Any, field: str) -> dict[str, Stored]:
-        start = f"{layer.name}/{getattr(layer, field).name}/"
-        parts = {p: path for p, path in arrays.items() if f"/{start}" in f"/{p}"}
-        return {p.rpartition("/")[2]: stored_array(store, path) for p, path in parts.items()}
+        own = f"/{layer.name}/{getattr(layer, field).name}/"
+        return {base_name(path): unread(store, path) for path in arrays if own in f"/{path}"}
 
     return find
-
-
-def _named(paths: Sequence[str]) -> list[tuple[str, str]]:
-    return [(path.partition(":")[0], path) for path in paths]
 
 
 def _old_codes(model: Network) -> dict[str, tuple[Any, str, tuple[int, ...]]]:
