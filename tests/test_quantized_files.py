@@ -124,6 +124,10 @@ def test_files_of_keras(weights, floats, mode, tmp_path):
     if mode != "int4 blocks":  # of few weights, of which some have one sign: Keras loses these
         assert fk.quantize(floats, OURS[mode]) == ours
     assert {w.dtype.name for w in jax.tree.leaves(ours)} >= CODES.get(mode, {"int8"})
+    with keras_rules():
+        model.save_weights(tmp_path / "k.weights.h5")
+    empty = jax.tree.map(np.zeros_like, ours)
+    assert fk.load_weights(tmp_path / "k.weights.h5", empty)[0] == ours
     if mode in ("int8 weights", "int4 inputs"):
         with pytest.raises(ValueError, match="with the quantizers of"):
             fk.save_model(tmp_path / "o.keras", ours, state)
