@@ -92,8 +92,8 @@ def main():
     draw(matrix, options.picture)
     print(f"held-out accuracy {logs['accuracy']:.2%}, loss {logs['loss']:.4f}")
     print(f"picture: {options.picture}; {time.perf_counter() - start:.0f} s in all")
-    if not options.short and logs["accuracy"] < 0.97:
-        raise SystemExit("below 97 %: something is wrong")
+    if not options.short and logs["accuracy"] < 0.96:  # 97.2 % was measured
+        raise SystemExit("below 96 %: something is wrong")
 
 
 if __name__ == "__main__":

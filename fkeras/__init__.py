@@ -45,6 +45,7 @@ from fkeras.engine import (
     unfreeze,
     weight,
 )
+from fkeras.engine.migration_hints.names import explain_unknown_names
 from fkeras.layers.quantizing import dequantize, quantize
 from fkeras.saving import (
     FileError,
@@ -142,3 +143,5 @@ __all__ = (
     "unfreeze",
     "weight",
 )
+
+explain_unknown_names()

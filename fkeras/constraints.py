@@ -10,6 +10,7 @@ import jax
 import jax.numpy as jnp
 
 from fkeras.engine.config import Configurable, deserialize, lookup, option, serialize
+from fkeras.engine.converters import axes, probability, real
 
 __all__ = (
     "Constraint",
@@ -77,8 +78,8 @@ class MaxNorm(Constraint):
         Srivastava et al. 2014, Dropout, https://jmlr.org/papers/v15/srivastava14a.html
     """
 
-    max_value: float = option(2)
-    axis: int | tuple[int, ...] = option(0)
+    max_value: float = option(2, convert=real(minimum=0))
+    axis: int | tuple[int, ...] = option(0, convert=axes())
 
     def __call__(self, w: jax.Array) -> jax.Array:
         norms = _norm(w, self.axis)
@@ -113,7 +114,7 @@ class UnitNorm(Constraint):
                [0.8, 0.8]], dtype=float32)
     """
 
-    axis: int | tuple[int, ...] = option(0)
+    axis: int | tuple[int, ...] = option(0, convert=axes())
 
     def __call__(self, w: jax.Array) -> jax.Array:
         return w / (_EPSILON + _norm(w, self.axis))
@@ -137,10 +138,10 @@ class MinMaxNorm(Constraint):
                [1.6, 0.8]], dtype=float32)
     """
 
-    min_value: float = option(0.0)
-    max_value: float = option(1.0)
-    rate: float = option(1.0)
-    axis: int | tuple[int, ...] = option(0)
+    min_value: float = option(0.0, convert=real(minimum=0))
+    max_value: float = option(1.0, convert=real(minimum=0))
+    rate: float = option(1.0, convert=probability)
+    axis: int | tuple[int, ...] = option(0, convert=axes())
 
     def __call__(self, w: jax.Array) -> jax.Array:
         norms = _norm(w, self.axis)

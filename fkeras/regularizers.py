@@ -10,6 +10,7 @@ import jax
 import jax.numpy as jnp
 
 from fkeras.engine.config import Configurable, deserialize, lookup, option, serialize
+from fkeras.engine.converters import choice, real
 
 __all__ = (
     "L1",
@@ -27,13 +28,11 @@ __all__ = (
 )
 
 
+_number = real(minimum=0)
+
+
 def _factor(value: Any) -> float:
-    value = 0.0 if value is None else float(value)
-    if not 0 <= value < float("inf"):
-        raise ValueError(
-            f"A regularizer's factor: expected a finite number of 0 or more, received {value}."
-        )
-    return value
+    return _number(0.0 if value is None else value)
 
 
 class Regularizer(Configurable):
@@ -124,12 +123,6 @@ class L1L2(Regularizer):
         return self.l1 * jnp.sum(jnp.abs(x)) + self.l2 * jnp.sum(jnp.square(x))
 
 
-def _mode(mode: str) -> str:
-    if mode not in ("rows", "columns"):
-        raise ValueError(f"OrthogonalRegularizer: expected 'rows' or 'columns', received {mode!r}.")
-    return mode
-
-
 class OrthogonalRegularizer(Regularizer):
     """factor times the mean absolute cosine between different rows (or columns) of a matrix.
 
@@ -151,7 +144,7 @@ class OrthogonalRegularizer(Regularizer):
     """
 
     factor: float = option(0.01, convert=_factor)
-    mode: str = option("rows", convert=_mode)
+    mode: str = option("rows", convert=choice("rows", "columns"))
 
     def __call__(self, x: jax.Array) -> jax.Array:
         if x.ndim != 2:

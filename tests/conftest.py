@@ -56,7 +56,8 @@ class ByPrograms(LoadScopeScheduling):
         if "kills_leave_no_trace" in test or file.endswith("test_opening.py"):
             return "tests/test_keras_json.py"
         # last are single tests that take seconds: one worker need not wait for the other
-        if file.endswith(("test_applications.py", "test_catalogue_files.py")):
+        spread = "test_applications.py", "test_catalogue_files.py", "test_keras_compositions.py"
+        if file.endswith(spread):
             return nodeid
         return file.replace("test_image_mixing", "test_image_color")  # distributions that both draw
 

@@ -51,7 +51,7 @@ def test_prelu_learns_a_slope_a_channel():
         (lambda: layers.ReLU(negative_slope=None), r"negative_slope.*None"),
         (lambda: layers.ReLU(threshold=-1), r"threshold.*0 or more.*-1"),
         (lambda: layers.LeakyReLU(-0.1), r"LeakyReLU: negative_slope.*-0\.1"),
-        (lambda: layers.PReLU(shared_axes=0), r"shared_axes.*batch"),
+        (lambda: layers.PReLU(shared_axes=0), r"shared_axes.*other than 0"),
         (lambda: layers.PReLU(shared_axes=3).build(KEY, (None, 2, 3)), r"axes \(3,\).*\(b, 2, 3\)"),
         (lambda: layers.PReLU().build(KEY, (None, None, 3)), r"'alpha'.*known sizes"),
         (lambda: layers.PReLU().build(KEY, (2, 3))(jnp.ones((2, 4))), r"\{1: 3\}|axis 1|\(2, 4\)"),

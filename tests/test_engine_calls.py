@@ -143,7 +143,7 @@ def test_row_033_build_is_a_pure_function_of_key_and_shape():
     assert first == second
     assert (np.random.get_state()[1].tolist(), random.getstate()) == before
     assert layer.build(jax.random.key(6), (None, 4)) != first
-    with pytest.raises(TypeError, match="typed PRNG key first, received int"):
+    with pytest.raises(TypeError, match="build expected a typed PRNG key, received int"):
         layer.build(0, (None, 4))
 
 

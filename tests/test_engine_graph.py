@@ -438,7 +438,7 @@ def test_row_100_a_missing_origin_in_a_file_is_an_error():
     x = fk.Input((2,), name="x")
     config = fk.Model(x, layers.Dense(2, name="l1")(x)).get_config()
     text = json.dumps(config).replace('["x", 0, 0]}}]', '["gone", 0, 0]}}]')
-    with pytest.raises(fk.FKerasError, match="which no layer of the configuration makes"):
+    with pytest.raises(fk.FKerasError, match="no layer of the configuration has that"):
         fk.Model.from_config(json.loads(text))
 
 

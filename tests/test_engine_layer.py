@@ -448,7 +448,7 @@ def test_row_024_an_input_is_a_symbolic_leaf():
         ({"shape": (3,), "batch_shape": (None, 3)}, "received both"),
         ({"shape": 3}, r"a tuple for shape, received the number 3.*fk\.Input\(\(3,\)\)"),
         ({"batch_shape": (2, 3), "batch_size": 2}, "batch_size is part of batch_shape"),
-        ({"shape": (-1,)}, r"sizes of 0 or more, received \(None, -1\)"),
+        ({"shape": (-1,)}, r"sizes of 0 or more and None, received \(None, -1\)"),
     ],
 )
 def test_row_024_what_an_input_cannot_be(arguments, message):

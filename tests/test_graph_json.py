@@ -221,9 +221,10 @@ def test_a_mask_of_none_that_was_given_is_kept():
     config = through_json(model().get_config())
     assert "mask" not in item(config, "a")["inbound_nodes"][0]["kwargs"]
     assert fk.Model.from_config(config) == model()
-    # Keras writes null where the inputs had no mask when the call was recorded
+    # Keras writes null where the inputs had no mask when the call was recorded, and looks for their
+    # masks when the call runs
     item(config, "b")["inbound_nodes"][0]["kwargs"]["mask"] = None
-    assert fk.Model.from_config(config) == model(mask=None)
+    assert fk.Model.from_config(config) == model()
 
 
 class Mix(fk.Layer):
@@ -391,13 +392,9 @@ def test_policies_and_other_keys_of_keras():
     }
     read = fk.Model.from_config(data)
     assert [read.layers[n].dtype.name for n in "ab"] == ["float32", "mixed_bfloat16"]
-    for name, config in (
-        ("QuantizedDTypePolicy", {"mode": "int7", "source_name": "float32"}),
-        ("DTypePolicyMap", {"default_policy": None, "policy_map": {"b": "float16"}}),
-    ):
-        entry["config"]["dtype"] = {
-            **{"module": "keras.dtype_policies", "class_name": name},
-            **{"config": config, "registered_name": None},
-        }
-        with pytest.raises(fk.FKerasError, match=r"'b'.*expected.*(policy|mode)"):
-            fk.Model.from_config(data)
+    entry["config"]["dtype"] = {
+        **{"module": "keras.dtype_policies", "class_name": "QuantizedDTypePolicy"},
+        **{"config": {"mode": "int7", "source_name": "float32"}, "registered_name": None},
+    }
+    with pytest.raises(fk.FKerasError, match=r"'b'.*expected.*(policy|mode)"):
+        fk.Model.from_config(data)

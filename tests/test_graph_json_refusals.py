@@ -129,7 +129,10 @@ def test_constants_and_functions():
             {"class_name": "__numpy__", "config": {"value": [[1], [1, 2]], "dtype": "int32"}},
             "const",
         ),
-        ({"class_name": "__slice__", "config": {"start": "0"}}, "numbers or null in a slice"),
+        (
+            {"class_name": "__slice__", "config": {"start": "0"}},
+            "'start', 'stop' and 'step' of a slice",
+        ),
         ({"class_name": "system", "config": {}, "module": "os"}, "there is no 'system'"),
     ):
         node["kwargs"] = {"option": value}

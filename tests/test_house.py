@@ -151,6 +151,30 @@ def test_no_import_inside_functions_but_for_optional_packages():
                         assert not list(_imports(inner)), f"{_name(path)}:{inner.lineno}"
 
 
+def test_imports_by_string_are_optional_packages_or_the_late_lookup():
+    # a string hides an import from the tests above
+    direct, late = set(), set()
+    for path, tree in trees().items():
+        for node in ast.walk(tree):
+            if isinstance(node, ast.Call):
+                name = getattr(node.func, "attr", getattr(node.func, "id", None))
+                if name in ("import_module", "__import__"):
+                    direct.add(_name(path))
+                elif name == "late_module":
+                    late.add(_name(path))
+    assert direct == {
+        "engine/late_module.py",
+        "layers/foreign/flax_layer.py",  # flax
+        "training/callbacks/events.py",  # tensorboardX
+    }
+    assert late == {
+        "engine/namespaces.py",
+        "engine/operation.py",
+        "engine/serialization.py",
+        "training/callbacks/checkpoint.py",
+    }
+
+
 def test_no_module_level_mutable_object():
     for path, tree in trees().items():
         for node in tree.body:

@@ -418,7 +418,7 @@ def test_recorded_on_dictionaries():
         (lambda: layers.RandomShear(-0.5), "x_factor: expected a number from 0"),
         (lambda: layers.RandomRotation(0.1, "mirror"), "fill_mode: expected"),
         (lambda: layers.RandomPerspective(scale=2), "scale: expected a number from 0 to 1"),
-        (lambda: layers.RandomElasticTransform(value_range=(1, 0)), "value_range: expected"),
+        (lambda: layers.RandomElasticTransform(value_range=(1, 1)), "value_range: expected"),
         (lambda: layers.RandomFlip(bounding_box_format="xyxx"), "Did you mean 'yxyx'"),
         (lambda: layers.RandomFlip()(IMAGES[0, 0]), r"\(b, h, w, c\), or one image"),
         (lambda: layers.RandomFlip()({"labels": IMAGES}), "a dictionary with 'images'"),

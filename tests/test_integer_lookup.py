@@ -157,11 +157,11 @@ def test_lookup_refuses():
         Lookup(vocabulary=[1.5])
     with pytest.raises(ValueError, match="has no vocabulary yet"):
         Lookup()(IDS)
-    with pytest.raises(ValueError, match="expected 2 or more, received 1"):
+    with pytest.raises(ValueError, match="integer of 2 or more, or None, received 1"):
         Lookup(max_tokens=1)
     with pytest.raises(ValueError, match="needs max_tokens"):
         Lookup(pad_to_max_tokens=True)
-    with pytest.raises(ValueError, match="expected 0 or more, received -1"):
+    with pytest.raises(ValueError, match="integer from 0 to 1048576, received -1"):
         Lookup(num_oov_indices=-1)
     with pytest.raises(ValueError, match="output_mode must be 'int'"):
         Lookup(invert=True, output_mode="count")

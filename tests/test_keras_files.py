@@ -328,7 +328,10 @@ REFUSALS = [
         r"batch_normalization/vars/3.*layer 'norm'.*'norm/moving_variance'",
     ),
     (_metadata(b"{}"), r"metadata.json: the key 'keras_version' is missing"),
-    (_metadata(b'{"keras_version": "1.2"}'), r"metadata.json: expected a version of Keras 3.*1\.2"),
+    (
+        _metadata(b'{"keras_version": "1.2"}'),
+        r"metadata.json: expected 'keras_version' of Keras 2 or 3.*1\.2",
+    ),
     (_metadata(b"{"), "metadata.json"),
     (lambda members: members.pop("metadata.json"), "metadata.json: is missing; the archive has"),
     (lambda members: members.pop("model.weights.h5"), "model.weights.h5: is missing"),

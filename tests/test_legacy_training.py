@@ -241,7 +241,7 @@ def test_a_model_that_was_not_compiled_has_no_training():
         ({"loss": "msee"}, "there is no loss 'msee'"),
         ({"loss": {"class_name": "Trainer", "config": {}}}, "there is no loss 'Trainer'"),
         ({"metrics": ["acuracy"]}, "there is no metric"),
-        ({"loss_weights": "all"}, "weights of losses"),
+        ({"loss_weights": "all"}, "loss_weights"),
     ],
 )
 def test_bad_training_configurations_are_refused(changes, word):

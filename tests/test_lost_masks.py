@@ -101,11 +101,11 @@ def test_a_row_that_loses_masks_is_edited_as_others(tmp_path, key):
         warnings.simplefilter("ignore")
         MODELS["a row"]().save(tmp_path / "row.keras")
     model, _ = fk.load_model(tmp_path / "row.keras")
-    assert model.drops_masks
+    assert model.mask_rule == "keras"
     longer = model.add(layers.Dense(2)).build(key)
     assert longer(IDS).shape == (2, 2)
     assert longer.pop() == model
-    assert not model[:1].drops_masks
+    assert model[:1].mask_rule == "keras"
     assert model[:1](IDS).shape == (2, 5, 3)
     assert model[1:](VECTORS).shape == model(IDS).shape
 

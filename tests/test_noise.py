@@ -95,6 +95,10 @@ def test_keys_and_seeds_decide(layer):
     seeded = layer.replace(seed=7)
     assert not np.array_equal(_call(layer, x), _call(seeded, x))
     np.testing.assert_array_equal(_call(seeded, x), _call(seeded, x))
+    # TensorFlow's files have seeds outside the 32 bits that a key takes
+    below, above = layer.replace(seed=-1), layer.replace(seed=2**32 - 1)
+    np.testing.assert_array_equal(_call(below, x), _call(above, x))
+    assert not np.array_equal(_call(below, x), _call(seeded, x))
     np.testing.assert_array_equal(layer(x), x)
     with pytest.raises(ValueError, match=r"key"):
         layer(x, training=True)

@@ -209,8 +209,10 @@ def _defaults(function):
 
 
 def test_arguments_are_those_of_keras():
+    own = {"dot_product_attention": ["empty_rows"]}  # by keyword only
     for name in sorted(KERAS):
-        assert _defaults(_find(fk.ops, name)) == _defaults(_find(keras.ops, name)), name
+        ours = [row for row in _defaults(_find(fk.ops, name)) if row[0] not in own.get(name, ())]
+        assert ours == _defaults(_find(keras.ops, name)), name
 
 
 def test_operations_pickle_by_name():

@@ -592,13 +592,16 @@ def multi_init(optimizer_map):
         (lambda: optimizers.Ftrl(learning_rate_power=1), "learning_rate_power"),
         (lambda: optimizers.SGD(use_ema=True, ema_momentum=2), "ema_momentum: expected a number"),
         (lambda: optimizers.SGD(ema_overwrite_frequency=0), "ema_overwrite_frequency: expected"),
-        (lambda: optimizers.SGD(gradient_accumulation_steps=1), "of 2 or more, or None"),
+        (lambda: optimizers.SGD(gradient_accumulation_steps=1), "integer of 2 or more, or None"),
         (lambda: optimizers.SGD(loss_scale_factor=-1.0), "loss_scale_factor: expected"),
-        (lambda: optimizers.SGD(weight_decay="much"), "weight_decay: expected a number or None"),
+        (
+            lambda: optimizers.SGD(weight_decay="much"),
+            "weight_decay: expected a number of 0 or more, or None",
+        ),
         (lambda: optimizers.SGD(exclude_from_weight_decay=3), "names or patterns of weights"),
         (lambda: optimizers.SGD.from_config({"use_emma": True}), "unknown key 'use_emma'"),
         (lambda: optimizers.Muon(exclude_layers=["("]), "expected regular expressions"),
-        (lambda: optimizers.Muon(ns_steps=0), "ns_steps: expected a whole number of 1 or more"),
+        (lambda: optimizers.Muon(ns_steps=0), "Muon: ns_steps: expected a positive integer"),
         (lambda: optimizers.ScheduleFreeAdamW(beta_1=0.0), "beta_1: expected a number above 0"),
         (
             lambda: optimizers.ema_weights(optimizers.SGD().transformation().init({})),
@@ -719,6 +722,42 @@ def test_schedules_equal_keras(schedule):
     theirs = keras_numpy.keras.optimizers.schedules.deserialize(config)
     expected = [theirs(np.int32(step)) for step in range(60)]
     np.testing.assert_allclose(mine, expected, rtol=1e-5, atol=1e-6)
+
+
+BEYOND = 2**24  # float32 holds every integer up to here
+
+
+def test_schedules_tell_steps_apart_beyond_2_to_the_24():
+    piecewise = schedules.PiecewiseConstantDecay([BEYOND, BEYOND + 2.5], [1.0, 0.5, 0.25])
+    stairs = schedules.ExponentialDecay(1.0, BEYOND + 1, 0.5, staircase=True)
+    inverse = schedules.InverseTimeDecay(1.0, BEYOND + 1, 1.0, staircase=True)
+    line = schedules.PolynomialDecay(1.0, BEYOND + 3, 0.0)
+    cycle = schedules.PolynomialDecay(1.0, BEYOND + 1, 0.0, cycle=True)
+    warm = schedules.CosineDecay(0.0, 2, warmup_target=1.0, warmup_steps=BEYOND + 1)
+    flat = schedules.CosineDecayRestarts(1.0, BEYOND + 1, t_mul=1.0, m_mul=0.5)
+    waves = schedules.CosineDecayRestarts(1.0, 2**22 - 1, t_mul=2.0)
+    every = (piecewise, stairs, inverse, line, cycle, warm, flat, waves)
+    compute = jax.jit(lambda steps: [schedule(steps) for schedule in every])
+    steps = jnp.asarray([BEYOND, BEYOND + 1, BEYOND + 2, BEYOND + 3], "int32")
+    found = dict(zip(every, np.asarray(compute(steps)), strict=True))
+    assert found[piecewise].tolist() == [1.0, 0.5, 0.5, 0.25]
+    assert found[stairs].tolist() == [1.0, 0.5, 0.5, 0.5]
+    assert found[inverse].tolist() == [1.0, 0.5, 0.5, 0.5]
+    np.testing.assert_allclose(found[line] * (BEYOND + 3), [3, 2, 1, 0], 1e-6)
+    np.testing.assert_allclose(found[cycle], [0, 0, 0.5, 0.5], 1e-6, 1e-7)
+    np.testing.assert_allclose(found[warm], [1, 1, 0.5, 0], 1e-6, 1e-6)
+    np.testing.assert_allclose(found[flat], [0, 0.5, 0.5, 0.5], 1e-6, 1e-6)
+    start = 7 * (2**22 - 1)
+    around = np.asarray(compute(jnp.asarray([start - 1, start, start + 1, 2**31 - 1], "int32"))[-1])
+    np.testing.assert_allclose(around[:3], [0, 1, 1], 1e-6, 1e-6)
+    assert 0 <= around[3] <= 1
+
+
+@pytest.mark.parametrize("step", [3, 3.0, np.int8(3), np.uint32(3), np.int64(3), jnp.float32(3)])
+def test_schedules_take_steps_of_every_dtype(step):
+    for schedule in SCHEDULES[::3]:
+        np.testing.assert_allclose(schedule(step), rates()[schedule][3], 1e-6)
+        assert np.isfinite(schedule(2**40))
 
 
 class Halving(schedules.LearningRateSchedule):

@@ -157,7 +157,7 @@ def test_hashing_of_integers_is_the_same_everywhere():
 
 
 def test_hashing_refuses():
-    with pytest.raises(ValueError, match="num_bins: expected a positive integer"):
+    with pytest.raises(ValueError, match="num_bins: expected an integer from 1"):
         layers.Hashing(0)
     with pytest.raises(ValueError, match=r"less than 2\*\*31"):
         layers.Hashing(2**31)
@@ -221,7 +221,14 @@ def test_ids_out_of_range_are_told_where_they_are_known():
         with pytest.raises(ValueError, match=f"ids from 0 to 2, received {found}"):
             layer(ids)
     inside = jax.jit(layer)(jnp.array([0, 3, -1]))
-    assert inside.tolist() == [[1, 0, 0], [0, 0, 0], [0, 0, 0]]
+    np.testing.assert_array_equal(inside, [[1, 0, 0], [np.nan] * 3, [np.nan] * 3])
+    fractions = jax.jit(layer)(jnp.array([1.0, 1.7, jnp.nan]))
+    np.testing.assert_array_equal(fractions, [[0, 1, 0], [np.nan] * 3, [np.nan] * 3])
+    for mode in ("multi_hot", "count"):
+        samples = jax.jit(layers.CategoryEncoding(2, mode))(jnp.array([[0, 1], [1, 2]]))
+        np.testing.assert_array_equal(samples, [[1, 1], [np.nan] * 2])
+    with pytest.raises(ValueError, match=r"expected whole ids, received 1\.7 at \[1\]. Round"):
+        layer(np.array([1.0, 1.7]))
 
 
 def test_counts_may_be_weighted():
@@ -297,7 +304,10 @@ def test_an_adapted_layer_goes_to_json_and_back():
 def test_discretization_at_its_edges():
     layer = layers.Discretization([0.0, 1.0])
     edges = np.array([np.nan, np.inf, -np.inf, 0.0, 1.0], "float32")
-    assert layer(edges).tolist() == [2, 2, 0, 1, 2]  # Keras
+    assert layer(edges).tolist() == [-1, 2, 0, 1, 2]  # NaN has no bin; Keras gives the last one
+    for mode in ("one_hot", "multi_hot", "count"):
+        vectors = layers.Discretization([0.0], output_mode=mode)(np.array([[np.nan], [1]], "f4"))
+        np.testing.assert_array_equal(vectors, [[np.nan] * 2, [0, 1]])
     assert jax.jit(layer)(jnp.array([-1, 0, 5])).tolist() == [0, 1, 2]
     assert layers.Discretization([])([1.0, 2.0]).tolist() == [0, 0]
     # 1 + 2**-9 is 1 in bfloat16
@@ -314,7 +324,7 @@ def test_discretization_refuses():
         layers.Discretization([1.0], num_bins=3)
     with pytest.raises(ValueError, match="numbers that grow"):
         layers.Discretization([1.0, 0.0])
-    with pytest.raises(ValueError, match="a share between 0 and 1"):
+    with pytest.raises(ValueError, match="epsilon: expected a number between 0 and 1"):
         layers.Discretization(num_bins=3, epsilon=2.0)
     with pytest.raises(ValueError, match="has no boundaries yet"):
         layers.Discretization(num_bins=3)(DATA)

@@ -322,7 +322,7 @@ BAD = {
     "quantizer": (lambda: quantizers.Int8QuantizationConfig("abs_max"), "or None"),
     "block": (lambda: quantizers.Int4QuantizationConfig(block_size=0), "received 0"),
     "group": (lambda: quantizers.GPTQConfig(group_size=2.5), "received 2.5"),
-    "bits": (lambda: quantizers.GPTQConfig(weight_bits=5), "expected 2, 3, 4 or 8"),
+    "bits": (lambda: quantizers.GPTQConfig(weight_bits=5), "expected an integer from 2 to 4 or 8"),
     "bits of AWQ": (lambda: quantizers.AWQConfig(weight_bits=8), "expected 4"),
     "history": (lambda: quantizers.Float8QuantizationConfig(0), "received 0"),
 }

@@ -4,6 +4,7 @@ import functools
 import json
 import os
 import pathlib
+import shutil
 import subprocess
 import sys
 
@@ -200,6 +201,69 @@ def test_a_broken_save_is_passed_over(tmp_path):
     chex.assert_trees_all_equal(run.model, whole()[0].model)
 
 
+def saves_in(folder):
+    return sorted((folder / "latest").iterdir(), key=lambda path: float(path.name))
+
+
+def test_a_deleted_newest_save_is_noticed(tmp_path):
+    fit(tmp_path, epochs=2)
+    shutil.rmtree(saves_in(tmp_path)[-1])
+    with pytest.warns(UserWarning, match=r"the save of step 10.*missing.*Step 5 .* is used"):
+        run, _ = fit(tmp_path)
+    chex.assert_trees_all_equal(run.model, whole()[0].model)
+    fit(tmp_path)  # the folder now records the newest one that it has
+    for path in saves_in(tmp_path):
+        shutil.rmtree(path)
+    with pytest.warns(UserWarning, match=r"the save of step 15.*No other save is left"):
+        run, history = fit(tmp_path)
+    chex.assert_trees_all_equal(run.model, whole()[0].model)
+    assert history.epoch == [0, 1, 2]
+
+
+def test_a_later_save_of_the_same_step_is_missed_too(tmp_path):
+    plan = fk.Checkpoint(str(tmp_path), every=5)
+    fit(plan, epochs=1)  # in the epoch after step 5, and at its end
+    assert [path.name for path in saves_in(tmp_path)] == ["5", "5.1"]
+    shutil.rmtree(tmp_path / "latest" / "5.1")
+    with pytest.warns(UserWarning, match="step 5"):
+        fit(plan, epochs=1)
+
+
+@pytest.mark.parametrize("damage", ["absent", "cut", "other", "empty"])
+def test_folders_without_a_readable_record_are_used_as_before(tmp_path, damage):
+    fit(tmp_path, epochs=2)
+    shutil.rmtree(saves_in(tmp_path)[-1])
+    record = tmp_path / "last.json"
+    if damage == "absent":
+        record.unlink()
+    else:
+        record.write_text({"cut": '{"step": 1', "other": '{"step": "x"}', "empty": ""}[damage])
+    run, _ = fit(tmp_path)
+    chex.assert_trees_all_equal(run.model, whole()[0].model)
+
+
+def test_neither_retention_nor_a_kill_before_the_record_warns(tmp_path, monkeypatch):
+    from fkeras.training.checkpoint import writing
+
+    plan = fk.Checkpoint(str(tmp_path), every=1, keep=2)
+    fit(plan, epochs=1)
+    assert len(saves_in(tmp_path)) == 2
+    fit(plan, epochs=1)
+
+    def killed(*_):
+        raise OSError("killed")
+
+    with monkeypatch.context() as patch:
+        patch.setattr(writing, "write_record", killed)
+        with pytest.raises(fk.CheckpointError, match="killed"):
+            fit(plan, epochs=2)
+    assert json.loads((tmp_path / "last.json").read_text())["step"] == 5
+    run, _ = fit(plan)  # warnings are errors here
+    chex.assert_trees_all_equal(run.model, whole()[0].model)
+    # saves of a format before this version: without the record and the newer entries of its info
+    assert json.loads((tmp_path / "last.json").read_text()) == {"step": 15, "again": 1}
+
+
 def test_two_trainings_cannot_share_a_folder(tmp_path):
     from fkeras.training.checkpoint import open_store
 
@@ -304,4 +368,6 @@ def test_a_signal_saves_and_leaves(signalled, phase):
     assert seconds < 10, errors
     assert code != 0
     assert "saved in" in errors
-    assert [path.name for path in (home / phase / "latest").iterdir()], errors
+    # the newest finished step is saved, also by the thread that ends a process that hangs
+    saved = [int(path.name) for path in (home / phase / "latest").iterdir()]
+    assert max(saved) == {"compile": 0, "stall": 1, "validation": 4}.get(phase, max(saved)), errors

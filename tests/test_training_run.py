@@ -98,7 +98,7 @@ def test_a_run_takes_sample_weights_and_trees():
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
-        (((X, Y), 0), "epochs: expected a whole number above 0"),
+        (((X, Y), 0), "epochs: expected a positive integer"),
         (((X, Y), 1, 0), "batch_size: expected"),
         ((X, 1), r"expected a batch \(x, y\)"),
         (((X, Y[:3]), 1), "x 37, y 3"),

@@ -187,7 +187,7 @@ def test_bad_initializers():
         (lambda: fk.initializers.VarianceScaling(distribution="flat"), "uniform"),
         (lambda: fk.initializers.Orthogonal()(KEY, (3,)), "two axes"),
         (lambda: fk.initializers.Identity()(KEY, (3,)), "matrix"),
-        (lambda: fk.initializers.STFT("both"), "side: expected 'real', 'imag'"),
+        (lambda: fk.initializers.STFT("both"), "side: expected 'real' or 'imag'"),
         (lambda: fk.initializers.STFT(scaling="unit"), "scaling: expected"),
         (lambda: fk.initializers.STFT(window="ham"), "Did you mean 'hamming'"),
         (lambda: fk.initializers.STFT()(KEY, (3, 4)), "expected a kernel"),
@@ -223,7 +223,7 @@ def test_regularizers_equal_keras(name, options):
         *ours_and_theirs(ours, getattr(keras.regularizers, name)(**options)), rtol=1e-5
     )
     assert fk.regularizers.deserialize(fk.regularizers.serialize(ours)) == ours
-    with pytest.raises(ValueError, match=r"finite|rows"):
+    with pytest.raises(ValueError, match=r"number of 0 or more"):
         getattr(fk.regularizers, name)(**{k: -1.0 for k in options})
 
 
@@ -261,7 +261,7 @@ def test_keys_are_derived_as_jax_derives_them():
     assert one != two
     assert jax.jit(lambda k: subkey(k, "dense"))(KEY) == one
     for bad in (jax.random.PRNGKey(0), 3, None):
-        with pytest.raises(TypeError, match=r"jax\.random\.key\(0\)"):
+        with pytest.raises(TypeError, match=r"jax\.random\.key"):
             random.fold_in(bad, 1)
 
 

@@ -55,7 +55,12 @@ def gelu(x: jax.Array, approximate: bool = False) -> jax.Array:
     References:
         Hendrycks and Gimpel 2016, Gaussian Error Linear Units, https://arxiv.org/abs/1606.08415
     """
-    return jax.nn.gelu(x, approximate=approximate)
+    if not approximate:
+        return jax.nn.gelu(x, approximate=False)
+    # beyond 20 tanh is 1 in every precision, and the cube, which overflows, would make its slope NaN
+    large = jnp.abs(x) > 20
+    inner = jax.nn.gelu(jnp.where(large, jnp.zeros_like(x), x), approximate=True)
+    return jnp.where(large, jnp.maximum(x, jnp.zeros_like(x)), inner)
 
 
 def glu(x: jax.Array, axis: int = -1) -> jax.Array:

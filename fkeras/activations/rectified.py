@@ -28,6 +28,9 @@ def relu(
 ) -> jax.Array:
     """max(x, 0); with its options min(x, max_value) above the threshold, a line below it.
 
+    Gradients where two parts meet are Keras's: at 0 the gradient is 0 without options, and 1 with
+    `negative_slope` alone.
+
     Args:
         x: any shape.
         negative_slope: the slope of `x - threshold` below the threshold.
@@ -41,13 +44,19 @@ def relu(
         >>> fk.activations.relu(jnp.array([-1.0, 2.0, 9.0]), 0.5, max_value=6.0)
         Array([-0.5,  2. ,  6. ], dtype=float32)
     """
-    if threshold == 0.0 and negative_slope == 0.0:
-        y = jax.nn.relu(x)
-    else:
+    if threshold == 0.0 and max_value is None:
+        # leaky_relu has slope 1 at 0, and so has Keras's relu with a slope
+        return leaky_relu(x, negative_slope) if negative_slope != 0.0 else jax.nn.relu(x)
+    if threshold != 0.0:
         y = jnp.where(x > threshold, x, jnp.zeros_like(x))
-        if negative_slope != 0.0:  # 0 times -inf would be no number
-            y = y + jnp.where(x > threshold, jnp.zeros_like(x), negative_slope * (x - threshold))
-    return y if max_value is None else jnp.minimum(y, jnp.asarray(max_value, y.dtype))
+    else:
+        # relu and relu6 differ in their gradients at 0
+        y = jax.nn.relu6(x) if max_value == 6 else jax.nn.relu(x)
+    if max_value is not None and (threshold != 0.0 or max_value != 6):
+        y = jnp.clip(y, jnp.zeros((), y.dtype), jnp.asarray(max_value, y.dtype))
+    if negative_slope == 0.0:  # 0 times -inf is NaN
+        return y
+    return y - negative_slope * jax.nn.relu(jnp.asarray(threshold, x.dtype) - x)
 
 
 def leaky_relu(x: jax.Array, negative_slope: float = 0.2) -> jax.Array:

@@ -6,10 +6,10 @@ import functools
 from typing import Any
 
 import jax
-import jax.numpy as jnp
 
 from fkeras.engine.errors import FKerasError
 from fkeras.engine.input_spec import check_inputs
+from fkeras.engine.random import check_key
 from fkeras.engine.skeleton import is_layer
 from fkeras.engine.spec import Spec, as_specs
 
@@ -37,12 +37,7 @@ def takes_specs(hook: Any, kind: str) -> Any:
 
     @functools.wraps(hook)
     def build(self: Any, key: Any, *specs: Any) -> Any:
-        dtype = getattr(key, "dtype", None)
-        if dtype is None or not jnp.issubdtype(dtype, jax.dtypes.prng_key):
-            raise TypeError(
-                f"{self.where}: build expected a typed PRNG key first, received "
-                f"{type(key).__name__}. Write `layer.build(jax.random.key(0), (None, 8))`."
-            )
+        check_key(key, f"{self.where}: build")
         made_specs = tuple(None if s is None else as_specs(s) for s in specs)
         _check_inputs(self, made_specs)
         made = _with_specs(self, kind, functools.partial(hook, self, key), *made_specs)

@@ -13,15 +13,18 @@ from typing import Any
 
 import jax
 import jax.numpy as jnp
-import numpy as np
 
 from fkeras.engine import structure
+from fkeras.engine.arrays import as_array, is_array_like
 from fkeras.engine.context import Context, Output
 from fkeras.engine.errors import FKerasError
 from fkeras.engine.frozen import is_array
 from fkeras.engine.input_spec import check_inputs
+from fkeras.engine.mask_rules import receive_masks
+from fkeras.engine.migration_hints.keras_objects import check_not_keras
 from fkeras.engine.node import is_symbolic
 from fkeras.engine.policy import cast_floats
+from fkeras.engine.random import check_key
 from fkeras.engine.record import mask_leaves
 from fkeras.engine.skeleton import leaves_of, skeleton_of
 from fkeras.engine.spec import as_spec, as_specs
@@ -40,7 +43,10 @@ def run(layer: Any, context: Context, inputs: tuple, options: Mapping[str, Any])
     if layer.input_spec is not None:
         leaves = jax.tree.leaves(inputs[0] if len(inputs) == 1 else inputs)
         check_inputs(layer.input_spec, [as_spec(x) for x in leaves], layer.where)
-    if context.mask is not None and not layer.supports_masking:
+    attached, keeps = context.attached, True
+    if attached is not None:
+        keeps = receive_masks(layer, context, inputs, options)
+    elif context.mask is not None and not layer.supports_masking:
         raise FKerasError(
             f"{layer.where}: received a mask, and this layer cannot take one. If its result may "
             "depend on masked steps, drop the mask where you mean to: fk.ops.unmask(x); if your "
@@ -51,13 +57,18 @@ def run(layer: Any, context: Context, inputs: tuple, options: Mapping[str, Any])
         _require_state(layer, inputs)
     policy = layer.policy
     if layer.autocast:
-        inputs = cast_floats(inputs, policy.compute_dtype)
+        given, inputs = inputs, cast_floats(inputs, policy.compute_dtype)
+        if attached is not None:
+            attached.follow(given, inputs)
         options = cast_floats(dict(options), policy.compute_dtype)
         if policy.variable_dtype != policy.compute_dtype:
             layer = cast_own_weights(layer, policy.compute_dtype)
     with jax.named_scope(layer.name or type(layer).__name__):
         try:
             out = layer.forward(context, *inputs, **options)
+        except (AttributeError, TypeError, ValueError) as error:
+            _check_optional(layer, inputs, error)
+            raise
         except KeyError:
             _check_state_keys(layer, context, inputs)
             raise
@@ -70,7 +81,10 @@ def run(layer: Any, context: Context, inputs: tuple, options: Mapping[str, Any])
     if regularizer is not None:
         losses = tuple(_activity_loss(regularizer, y) for y in jax.tree.leaves(out.value))
         out = dataclasses.replace(out, losses=(*out.losses, *losses))
-    return _with_mask_tree(layer, out)
+    out = _with_mask_tree(layer, out)
+    if attached is None:
+        return out
+    return dataclasses.replace(out, mask=attached.complete(out.value, out.mask if keeps else None))
 
 
 def _activity_loss(regularizer: Any, y: jax.Array) -> jax.Array:
@@ -129,6 +143,19 @@ def _check_state_keys(layer: Any, context: Context, inputs: tuple) -> None:
         ) from None
 
 
+def _check_optional(layer: Any, inputs: tuple, error: Exception) -> None:
+    """Raises where a call failed because an optional input of the model was None."""
+    missing = any(x is None for x in jax.tree.leaves(inputs, is_leaf=lambda x: x is None))
+    # operations take None for parts of a slice
+    if missing and not hasattr(layer, "op") and not isinstance(error, FKerasError):
+        raise FKerasError(
+            f"{layer.where}: expected an array for each of its inputs, received None, and the layer "
+            "cannot compute without the value. Pass an array for the optional input, or take the "
+            "input to an argument that may be None, such as attention_mask.",
+            layer=layer.where,
+        ) from error
+
+
 def _spec_tree(tree: Any) -> Any:
     return as_specs(tree) if tree is not None else None
 
@@ -152,7 +179,9 @@ def apply(
     options: dict[str, Any],
 ) -> Output:
     """`Layer.apply`: compiled where every argument is concrete, in place where one is traced."""
-    inputs = _check_arrays(layer, inputs)
+    inputs = _as_arrays(layer, inputs)
+    if options or mask is not None:
+        options, mask = _as_options(layer, (options, mask))
     _check_call(layer, state, training, key)
     arguments = (layer, inputs, state, key, mask, options)
     leaves, treedef = jax.tree.flatten(arguments)
@@ -180,6 +209,8 @@ def _compiled(static: tuple, arrays: tuple) -> Output:
 def _apply(
     layer: Any, inputs: tuple, state: Any, training: bool, key: Any, mask: Any, options: dict
 ) -> Output:
+    if mask is not None and not layer.masks_inputs(mask):
+        options, mask = {**options, "mask": mask}, None
     context = Context(state=state, training=training, key=key, mask=mask, where=layer.where)
     out = run(layer, context, inputs, options)
     regularization = weight_losses(layer)
@@ -188,24 +219,28 @@ def _apply(
     return out
 
 
-def _check_arrays(layer: Any, inputs: tuple) -> tuple:
-    def check(value: Any) -> Any:
-        if is_array(value):
-            if np.issubdtype(getattr(value, "dtype", None), np.object_) or (
-                isinstance(value, np.ndarray) and value.dtype.kind in "OUSV"
-            ):
-                raise TypeError(
-                    f"{layer.where}: expected numbers, received an array of {value.dtype}. "
-                    "Convert it first, for example with x.astype('float32'), strings with "
-                    "layers.StringLookup or layers.TextVectorization before the model sees them."
-                )
-            return value
+def _as_arrays(layer: Any, tree: Any) -> Any:
+    """The tree with arrays that JAX takes for its leaves; complex numbers may go to single layers."""
+
+    def convert(value: Any) -> Any:
+        if is_array(value) or is_array_like(value):
+            return as_array(value, layer.where, complex_numbers=True)
+        check_not_keras(value, layer.where)
         raise TypeError(
             f"{layer.where}: expected arrays or symbolic tensors, received "
             f"{type(value).__name__}. Convert it: jnp.asarray(x). Options of the call go by name."
         )
 
-    return jax.tree.map(check, inputs)
+    return jax.tree.map(convert, tree)
+
+
+def _as_options(layer: Any, tree: Any) -> Any:
+    """Options of a call or masks: their arrays as JAX takes them, all else unchanged."""
+
+    def convert(value: Any) -> Any:
+        return as_array(value, layer.where) if is_array_like(value) else value
+
+    return jax.tree.map(convert, tree)
 
 
 def _check_call(layer: Any, state: Any, training: Any, key: Any) -> None:
@@ -219,11 +254,8 @@ def _check_call(layer: Any, state: Any, training: Any, key: Any) -> None:
             f"{layer.where}: expected training=True or False, received "
             f"{type(training).__name__}. It chooses the program, so it cannot be an array."
         )
-    if key is not None and not (is_array(key) and jnp.issubdtype(key.dtype, jax.dtypes.prng_key)):
-        raise TypeError(
-            f"{layer.where}: expected a typed PRNG key, received {type(key).__name__}. Make one: "
-            "jax.random.key(0)."
-        )
+    if key is not None:
+        check_key(key, f"{layer.where}: the call")
 
 
 def symbolic_arguments(inputs: tuple, options: Mapping[str, Any], mask: Any) -> bool:

@@ -8,6 +8,7 @@ from collections.abc import Callable, Iterator, Mapping
 from typing import Any
 
 from fkeras.engine.errors import FKerasError
+from fkeras.engine.key_paths import within
 
 # no default: the key must be there
 MISSING = object()
@@ -84,12 +85,13 @@ def entry(
         []
     """
     expect(config, Mapping, f"what holds {key!r}", layer, refuse)
-    if key not in config:
+    with within(key):
+        if key in config:
+            return expect(config[key], kind, repr(key), layer, refuse)
         if default is not MISSING:
             return default
         keys = ", ".join(repr(str(k)[:40]) for k in list(config)[:12]) or "none"
         raise (refuse or _of_layer(layer))(f"the key {key!r} is missing; the keys here are {keys}.")
-    return expect(config[key], kind, repr(key), layer, refuse)
 
 
 def _of_layer(layer: str | None) -> Refuse:

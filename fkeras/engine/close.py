@@ -13,10 +13,11 @@ import jax
 
 from fkeras.engine import structure
 from fkeras.engine.errors import DisconnectedGraphError
-from fkeras.engine.frozen import FrozenDict
 from fkeras.engine.graph import Call, Graph
 from fkeras.engine.input import InputLayer, is_input
 from fkeras.engine.input_spec import check_inputs
+from fkeras.engine.layer_dict import LayerDict
+from fkeras.engine.migration_hints.keras_objects import check_not_keras
 from fkeras.engine.naming import snake_case
 from fkeras.engine.node import Node, is_symbolic
 from fkeras.engine.record import infer
@@ -26,7 +27,7 @@ from fkeras.engine.structure import Ref
 Key = tuple[int, int]
 
 
-def close(inputs: Any, outputs: Any, where: str = "Model") -> tuple[Graph, FrozenDict]:
+def close(inputs: Any, outputs: Any, where: str = "Model") -> tuple[Graph, LayerDict]:
     """The graph that computes `outputs` from `inputs`, and its layers by name.
 
     Args:
@@ -89,7 +90,7 @@ def close(inputs: Any, outputs: Any, where: str = "Model") -> tuple[Graph, Froze
         for key, _ in ranked
     }
     _check_shared(graph, layers)
-    return graph, FrozenDict(layers)
+    return graph, LayerDict(layers)
 
 
 def _numbered(tree: Any, what: str, where: str) -> tuple[Any, list]:
@@ -101,6 +102,7 @@ def _numbered(tree: Any, what: str, where: str) -> tuple[Any, list]:
         )
     for tensor in tensors:
         if not is_symbolic(tensor):
+            check_not_keras(tensor, f"{where}: {what}")
             raise TypeError(
                 f"{where}: expected symbolic tensors as {what}, received "
                 f"{type(tensor).__name__}. Start from fk.Input and call layers (or fk.ops) on it."
@@ -151,7 +153,8 @@ def _post_order(
             if node in entered:
                 continue
             entered.add(node)
-            if node not in given and not node.inputs:
+            # a call on constants needs no input either, but has arguments
+            if node not in given and not node.inputs and node.args is None:
                 _raise_disconnected(node, consumer, layers, where)
             layers.setdefault(id(node.layer), (len(layers), node.layer))
             stack.append((node, consumer, True))
@@ -242,7 +245,8 @@ def _check_shared(graph: Graph, layers: Mapping[str, Any]) -> None:
             leaves = jax.tree.leaves(specs[index], is_leaf=lambda v: isinstance(v, Spec))
             check_inputs(built.input_spec, leaves, f"{layer.where}, call {index}", index)
             call = graph.calls[number]
-            infer(built, call.args, call.options, graph.specs, graph.masks, call.training)
+            specs_and_masks = graph.specs, graph.masks
+            infer(built, call.args, call.options, *specs_and_masks, call.training, call.mask_rule)
 
 
 def _with_slots(template: Any, slots: list[int]) -> Any:
@@ -266,4 +270,5 @@ def _close_call(node: Node, name: str, slot: Any) -> Call:
         penalties=node.penalties,
         metrics=node.metrics,
         updates=node.updates,
+        mask_rule=node.mask_rule,
     )

@@ -9,13 +9,18 @@ from __future__ import annotations
 import dataclasses
 import inspect
 from collections.abc import Callable, Mapping
-from typing import Any, ClassVar, Self, dataclass_transform
+from typing import TYPE_CHECKING, Any, ClassVar, Self, dataclass_transform
 
-from fkeras.engine import habits
 from fkeras.engine.errors import suggest
 from fkeras.engine.frozen import freeze_value
+from fkeras.engine.key_paths import add_key, within
+from fkeras.engine.migration_hints.arguments import unknown_argument
+from fkeras.engine.migration_hints.attributes import MissingAttributeError
+from fkeras.engine.migration_hints.keras_objects import check_no_keras_in
 from fkeras.engine.namespaces import find
+from fkeras.engine.policy_maps import policy_at, policy_map
 from fkeras.engine.quantized import quantization
+from fkeras.engine.rules import Rule
 from fkeras.engine.serialization import decode, deserialize, encode, lookup, serialize
 
 __all__ = (
@@ -33,6 +38,8 @@ __all__ = (
 )
 
 _CONVERT = "fkeras.convert"
+# types that are frozen already; most fields hold one of them
+_PLAIN = frozenset((bool, int, float, str, type(None)))
 # of LoRA, whose product is in the kernel, and of quantization, where the dtype says there is none
 _SAY_NOTHING = ("lora_rank", "lora_alpha", "quantization_config", "gptq_unpacked_column_size")
 
@@ -47,7 +54,9 @@ def option(
 
     Args:
         default: the value where the caller gives none; without it the field is required.
-        convert: called with the value at construction; it may raise.
+        convert: called with the value at construction. The constructor puts the class and the
+            field before the message of a ValueError or TypeError. `fkeras.engine.converters` has
+            rules for types, ranges and choices.
         kw_only: whether the constructor takes it by keyword only.
 
     Example:
@@ -94,7 +103,7 @@ def _construct(self: Any, *args: Any, **kwargs: Any) -> None:
     names = [f.name for f in fields]
     unknown = next((name for name in given if name not in names), None)
     if unknown is not None:  # before what is missing: it may be that argument, misspelt
-        raise TypeError(habits.unknown_argument(cls, unknown, names))
+        raise TypeError(unknown_argument(cls, unknown, names))
     put = object.__setattr__
     for field in fields:
         if field.name in given:
@@ -133,11 +142,44 @@ def convert_fields(obj: Any) -> None:
     for field in dataclasses.fields(obj):
         if not field.init:
             continue
-        value = getattr(obj, field.name)
-        convert = field.metadata.get(_CONVERT)
+        value = convert_value(type(obj).__name__, field, getattr(obj, field.name))
+        object.__setattr__(obj, field.name, value)
+
+
+def convert_value(owner: str, field: dataclasses.Field, value: Any) -> Any:
+    """A field's value, converted and frozen; errors name the class `owner` and the field."""
+    convert = field.metadata.get(_CONVERT)
+    try:
+        if type(value) not in _PLAIN:
+            check_no_keras_in(value)
         if convert is not None:
             value = convert(value)
-        object.__setattr__(obj, field.name, freeze_value(value))
+        return value if type(value) in _PLAIN else freeze_value(value)
+    except (TypeError, ValueError, OverflowError) as error:
+        _name_argument(error, owner, field.name)
+        add_key(error, field.name)
+        raise
+
+
+def declares_rule(field: dataclasses.Field) -> bool:
+    """Whether the converter of a field only checks and converts plain values."""
+    return isinstance(field.metadata.get(_CONVERT), Rule)
+
+
+def _name_argument(error: Exception, owner: str, argument: str) -> None:
+    """Puts the class and the argument before the message of an error in a converter."""
+    if len(error.args) != 1 or not isinstance(error.args[0], str):
+        error.add_note(f"{owner}: {argument}")
+        return
+    message = error.args[0]
+    start = f"{owner}: {argument}:"
+    if message.startswith(start):
+        return
+    if message.startswith(f"{argument}: "):
+        message = f"{owner}: {message}"
+    else:
+        message = f"{start} {message.removeprefix(f'{owner}: ')}"
+    error.args = (message,)
 
 
 def configuration(obj: Any) -> dict[str, Any]:
@@ -159,6 +201,9 @@ def from_configuration(
     are None, `autocast`, which it writes for layers without a configuration of their own, those of
     LoRA, whose product a file has in the kernel already, and of a quantization that failed.
     """
+    if policy_map(config.get("dtype")) is not None:
+        with within("dtype"):
+            config = {**config, "dtype": policy_at(config["dtype"], config.get("name"))}
     other = cls.__dict__.get("quantized_as")
     if other is not None and quantization(config.get("dtype")) is not None:
         return find(other, "keras.layers").quantized(cls, config, custom_objects)
@@ -167,12 +212,14 @@ def from_configuration(
     for key, value in config.items():
         if key in names:
             # a name is a name, though a function may go by it
-            arguments[key] = value if key == "name" else _decode_field(value, custom_objects)
+            with within(key):
+                arguments[key] = value if key == "name" else _decode_field(value, custom_objects)
         elif value is not None and key not in _SAY_NOTHING and (key, value) != ("autocast", True):
-            raise ValueError(
-                f"{cls.__name__}.from_config: unknown key {key!r}.{suggest(key, names)} "
-                f"Its keys are: {', '.join(sorted(names))}."
-            )
+            with within(key):
+                raise ValueError(
+                    f"{cls.__name__}.from_config: unknown key {str(key)[:80]!r}."
+                    f"{suggest(key, names)} Its keys are: {', '.join(sorted(names))}."
+                )
     return cls(**arguments)
 
 
@@ -211,6 +258,11 @@ class Configurable:
         raise dataclasses.FrozenInstanceError(
             f"{type(self).__name__}: is a value, so {name!r} cannot be deleted."
         )
+
+    if not TYPE_CHECKING:  # a type checker would accept every attribute
+
+        def __getattr__(self, name: str) -> Any:
+            raise MissingAttributeError(self, name)
 
     def _values(self) -> tuple:
         return tuple(getattr(self, f.name) for f in dataclasses.fields(self))

@@ -26,6 +26,9 @@ class Context:
         training: whether this is a training call.
         mask: the mask of the input: an array, None, or for a list of inputs a list of those; a
             tuple of such where the layer takes several positional inputs.
+        step_mask: the mask with which a layer that takes further tensors by name (a recurrent layer
+            with `initial_state`) computes: `mask`, or None where Keras 3 computes without it.
+        attached: the masks of arrays where Keras 3's rule holds, otherwise None.
         where: the caller's name for the layer, for messages.
 
     Example:
@@ -34,7 +37,7 @@ class Context:
         True
     """
 
-    __slots__ = ("_key", "mask", "state", "training", "where")
+    __slots__ = ("_key", "_step_mask", "attached", "mask", "state", "training", "where")
 
     def __init__(
         self,
@@ -48,7 +51,23 @@ class Context:
         self.training = training
         self.mask = mask
         self.where = where
+        self.attached: Any = None
+        self._step_mask = _SAME
         self._key = key
+
+    @property
+    def step_mask(self) -> Any:
+        return self.mask if self._step_mask is _SAME else self._step_mask
+
+    @step_mask.setter
+    def step_mask(self, mask: Any) -> None:
+        self._step_mask = mask
+
+    def detach_masks(self, *arrays: Any) -> None:
+        """Detaches the masks of arrays where Keras 3's rule holds; otherwise nothing happens."""
+        if self.attached is not None:
+            for array in arrays:
+                self.attached.attach(array, None)
 
     @property
     def has_key(self) -> bool:
@@ -101,13 +120,15 @@ class Context:
             key = (self._key[0], (*self._key[1], salt))
         else:
             key = None if self._key is None else (self._key, (salt,))
-        return Context(
+        made = Context(
             state=self.state.get(name, {}) if state is _SAME else state,
             training=self.training if training is _SAME else training,
             key=key,
             mask=mask,
             where=f"{self.where}/{name}" if self.where else name,
         )
+        made.attached = self.attached
+        return made
 
 
 @dataclasses.dataclass(frozen=True)

@@ -43,6 +43,7 @@ def _read_again(call: Call, node: Any) -> Call:
         tuple(t.spec for t in node.inputs),
         tuple(t.node.masks[t.index] for t in node.inputs),
         call.training,
+        call.mask_rule,
     )
     return dataclasses.replace(
         call,

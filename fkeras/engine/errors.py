@@ -9,6 +9,7 @@ from __future__ import annotations
 import difflib
 import itertools
 from collections.abc import Iterable
+from typing import Any
 
 # what a name is compared with: a file may have thousands of long ones, which takes minutes
 _WORD, _WORDS = 80, 2000
@@ -100,3 +101,19 @@ def suggest(name: str, candidates: Iterable[str]) -> str:
     words = (word for word in candidates if isinstance(word, str) and len(word) <= _WORD)
     near = difflib.get_close_matches(name, list(itertools.islice(words, _WORDS)), n=1, cutoff=0.5)
     return f" Did you mean {near[0]!r}?" if near else ""
+
+
+def describe_value(value: Any) -> str:
+    """A value and its type for an error message; long values are cut.
+
+    Example:
+        >>> describe_value("False")
+        "'False' (str)"
+    """
+    if isinstance(value, type):
+        return f"the class {value.__name__}"
+    if value is None:
+        return "None"
+    text = repr(value)
+    text = text if len(text) <= 60 else f"{text[:57]}..."
+    return f"{text} ({type(value).__name__})"

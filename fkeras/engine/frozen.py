@@ -12,6 +12,8 @@ from typing import Any
 import jax
 import numpy as np
 
+from fkeras.engine.arrays import plain
+
 
 class FrozenDict(Mapping):
     """An immutable mapping that hashes; the order of its keys is kept but does not matter for `==`.
@@ -29,6 +31,10 @@ class FrozenDict(Mapping):
 
     def __setattr__(self, name: str, value: Any) -> None:
         raise AttributeError("A FrozenDict cannot change. Make a new one: {**old, key: value}.")
+
+    def like(self, items: Mapping[str, Any]) -> FrozenDict:
+        """A mapping of the same class with other values under the same keys."""
+        return FrozenDict(items)
 
     def __getitem__(self, key: str) -> Any:
         return self._items[key]
@@ -58,16 +64,18 @@ class ArrayConstant:
     """The numbers of an array as a value: compares by dtype, shape and bytes.
 
     Example:
-        >>> import numpy as np
-        >>> ArrayConstant(np.ones(2)) == ArrayConstant(np.ones(2))
-        True
+            >>> import numpy as np
+
+    from fkeras.engine.arrays import plain
+            >>> ArrayConstant(np.ones(2)) == ArrayConstant(np.ones(2))
+            True
     """
 
     __slots__ = ("_hash", "array")
 
     def __init__(self, array: Any):
         # a copy: the caller's own array may change later, a constant must not
-        frozen = np.array(array)
+        frozen = np.array(array if isinstance(array, jax.Array) else plain(array, "A constant"))
         frozen.setflags(write=False)
         object.__setattr__(self, "array", frozen)
         object.__setattr__(self, "_hash", None)

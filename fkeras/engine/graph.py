@@ -35,6 +35,7 @@ class Call:
         penalties: how many penalties on weights its layer adds, whatever it is called on.
         metrics: the names of the metrics it reports.
         updates: whether it changes the layer's state.
+        mask_rule: how masks reach the call; see `mask_rules`.
 
     Example:
         >>> import fkeras as fk
@@ -55,6 +56,7 @@ class Call:
     penalties: int = 0
     metrics: tuple[str, ...] = ()
     updates: bool = False
+    mask_rule: str = "strict"
 
     @property
     def is_input(self) -> bool:
@@ -142,6 +144,43 @@ class Graph:
         return tuple(mask for call in self.calls for mask in call.masks)
 
     @functools.cached_property
+    def attaches_masks(self) -> bool:
+        """Whether a call follows Keras 3's mask rule."""
+        return any(call.mask_rule == "keras" for call in self.calls if not call.is_input)
+
+    @functools.cached_property
+    def run_order(self) -> tuple[int, ...]:
+        """The numbers of the calls, inputs excepted, in the order in which they run.
+
+        The deepest calls run first. A shared layer with state updates the state call by call, so
+        the order at one depth matters. In a graph written here, calls of one depth run in the order
+        of `calls`, from left to right. With calls that follow another mask rule than "strict", read
+        from a file of Keras, they run in Keras's order, in which a walk from the outputs meets them.
+        """
+        running = [n for n, call in enumerate(self.calls) if not call.is_input]
+        if all(self.calls[n].mask_rule == "strict" for n in running):
+            return tuple(running)
+        places = [(*structure.visits(c.args), *structure.visits(c.options)) for c in self.calls]
+        parents = [[self.producer(slot)[0] for slot in slots] for slots in places]
+        finished: list[int] = []
+        entered: set[int] = set()
+        for slot in structure.visits(self.outputs):
+            stack = [(self.producer(slot)[0], False)]
+            while stack:
+                number, done = stack.pop()
+                if done:
+                    finished.append(number)
+                elif number not in entered:
+                    entered.add(number)
+                    stack.append((number, True))
+                    stack.extend((parent, False) for parent in reversed(parents[number]))
+        ranks: dict[int, int] = {}
+        for number in (*reversed(finished), *range(len(self.calls))):
+            for met in (number, *parents[number]):
+                ranks.setdefault(met, len(ranks))
+        return tuple(sorted(running, key=lambda n: (-self.depths[n], ranks[n])))
+
+    @functools.cached_property
     def calls_of(self) -> Mapping[str, tuple[int, ...]]:
         """The numbers of the calls of each layer."""
         found: dict[str, list[int]] = {name: [] for name in self.layers}
@@ -153,6 +192,11 @@ class Graph:
     def reads_strings(self) -> bool:
         """Whether an input of the graph is of strings."""
         return any(self.specs[slot].dtype == STRING for slot in self.input_slots)
+
+    @functools.cached_property
+    def takes_integers(self) -> bool:
+        """Whether an input of the graph is of integers."""
+        return any(self.specs[slot].dtype.startswith(("int", "uint")) for slot in self.input_slots)
 
     @functools.cached_property
     def makes_strings(self) -> bool:

@@ -6,7 +6,8 @@ does not tell, so that a model that went to JSON and back here is equal to what 
 | key | where | what |
 |---|---|---|
 | `training` | call | a pin, where it equals the value that Keras writes for none |
-| `mask` | call | null: the call was given `mask=None`; true: the call keeps masks that Keras's loses |
+| `mask` | call | null: the call was given `mask=None` |
+| `mask_rule` | call, model | how masks reach calls, see `mask_rules`; that of the model for the others |
 | `containers` | call, model | tuples, which are lists in JSON, and outputs that are a list of one |
 | `layout` | call | which arguments of an operation stood by position and which by name |
 | `trainable` | layer | false for a frozen operation |
@@ -18,7 +19,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from fkeras.engine.frozen import ArrayConstant
-from fkeras.engine.lost_masks import keeps_masks, loses_mask
+from fkeras.engine.mask_rules import KEY, RULES, written_rule
 from fkeras.engine.node_arguments import write_tree
 from fkeras.engine.operation import NodeForm, Operation, node_form
 from fkeras.engine.operation_calls import SplitCall, split
@@ -28,8 +29,9 @@ from fkeras.engine.structure import Branch, Ref, leaves, visits
 
 def graph_config(network: Any) -> dict[str, Any]:
     """Layers, calls, inputs and outputs of a network."""
-    graph = network.graph
-    config: dict[str, Any] = {"layers": [_layer_config(network, name) for name in graph.layers]}
+    graph, rule = network.graph, main_rule(network.graph)
+    layers = [_layer_config(network, name, rule) for name in graph.layers]
+    config: dict[str, Any] = {"layers": layers}
     containers: list = []
     for key, template in (("input_layers", graph.inputs), ("output_layers", graph.outputs)):
         config[key] = write_tree(template, lambda i: _end(network, i), key, (key,), containers)
@@ -37,7 +39,14 @@ def graph_config(network: Any) -> dict[str, Any]:
     if isinstance(graph.outputs, Branch) and graph.outputs.kind == "list":
         if len(graph.outputs.children) == 1:
             containers.append([["output_layers"], "list"])
-    return {**config, "containers": containers} if containers else config
+    config = {**config, "containers": containers} if containers else config
+    return {**config, **written_rule(config, rule)}
+
+
+def main_rule(graph: Any) -> str:
+    """The mask rule of most calls, which stands in the configuration of the model."""
+    rules = [call.mask_rule for call in graph.calls if not call.is_input]
+    return max(RULES, key=rules.count)
 
 
 def starts_at_one(layer: Any) -> bool:
@@ -57,18 +66,19 @@ def _history(graph: Any, slot: int) -> list[Any]:
     return [coord.layer, coord.node, visits(value).index(coord.tensor)]
 
 
-def _layer_config(network: Any, name: str) -> dict[str, Any]:
+def _layer_config(network: Any, name: str, rule: str) -> dict[str, Any]:
     graph, layer = network.graph, network.layers[name]
     calls = [graph.calls[n] for n in graph.calls_of[name] if not graph.calls[n].is_input]
     if isinstance(layer, Operation) and layer.op.builtin:
-        item = _operation_config(graph, layer, name, calls)
+        item = _operation_config(graph, layer, name, calls, rule)
         if item is not None:
             return item
     nodes = []
     for number, call in enumerate(calls):
         where = f"{layer.where}, call {number}"
         options = dict(zip(call.options.keys, call.options.children, strict=True))
-        nodes.append(_node_config(graph, layer, where, call.args.children, options, call, {}))
+        node = _node_config(graph, layer, where, call.args.children, options, call, {})
+        nodes.append({**node, **_rule_beside(call, rule)})
     return {**serialize(layer), "name": name, "inbound_nodes": nodes}
 
 
@@ -88,11 +98,9 @@ def _node_config(
         place = f"{where}, option {path[1]!r}" if path[0] == "kwargs" else where
         return write_tree(value, lambda slot: _tensor(graph, slot), place, path, containers)
 
-    # a mask that is None is one that Keras computes
-    if "mask" in options and options["mask"] is None:
+    # Keras computes a mask that is None
+    if "mask" in options and options["mask"] is None and layer.masks_inputs(None):
         beside["mask"] = options.pop("mask")
-    elif _keeps_mask(graph, layer, call):
-        beside["mask"] = True
     kwargs = {str(k): write(v, "kwargs", str(k)) for k, v in options.items()}
     if call.training is not None:
         if not isinstance(layer, Operation):
@@ -105,14 +113,9 @@ def _node_config(
     return {**node, "containers": containers} if containers else node
 
 
-def _keeps_mask(graph: Any, layer: Any, call: Any) -> bool:
-    """Whether a call goes on with a mask that Keras's loses."""
-    if "mask" not in call.options.keys:
-        given = leaves(call.args)
-        masks = [graph.masks[v.index] if isinstance(v, Ref) else None for v in given]
-        if loses_mask(layer, masks):
-            return True
-    return keeps_masks(graph, layer, call)
+def _rule_beside(call: Any, rule: str) -> dict[str, str]:
+    """The rule of a call that has another one than most calls of the model."""
+    return {} if call.mask_rule == rule else {KEY: call.mask_rule}
 
 
 def _tensor(graph: Any, slot: int) -> dict[str, Any]:
@@ -128,7 +131,7 @@ def _tensor(graph: Any, slot: int) -> dict[str, Any]:
 
 
 def _operation_config(
-    graph: Any, layer: Operation, name: str, calls: list
+    graph: Any, layer: Operation, name: str, calls: list, rule: str
 ) -> dict[str, Any] | None:
     """An operation as Keras's class of it; None where that cannot hold its calls."""
     if layer.op.name == "getitem":
@@ -151,7 +154,7 @@ def _operation_config(
         node = _node_config(graph, layer, where, part.args, dict(part.kwargs), call, fixed)
         if part.layout is not None:
             node["layout"] = [list(names) for names in part.layout]
-        nodes.append(node)
+        nodes.append({**node, **_rule_beside(call, rule)})
     config = {k: write_tree(v, int, layer.where, ("config", k), []) for k, v in fixed.items()}
     item = {
         "module": form.module,

@@ -9,6 +9,7 @@ from typing import Any
 
 from fkeras.engine.errors import FKerasError
 from fkeras.engine.input import InputLayer
+from fkeras.engine.key_paths import within
 from fkeras.engine.layer import Layer
 from fkeras.engine.node_arguments import expect, shown
 from fkeras.engine.operation import NodeForm, Operation, node_form
@@ -31,6 +32,7 @@ class Item:
         nodes: the data of its calls.
         form: for an operation, how Keras's class holds its calls.
         fixed: for an operation, the arguments that its class holds.
+        place: the place of the layer in the data.
     """
 
     name: str
@@ -38,6 +40,7 @@ class Item:
     nodes: tuple[Any, ...]
     form: NodeForm | None = None
     fixed: Mapping[str, Any] | None = None
+    place: int = 0
 
     @property
     def calls(self) -> int:
@@ -53,21 +56,33 @@ def read_items(config: Mapping, custom_objects: Any) -> dict[str, Item]:
     """
     items: dict[str, Item] = {}
     for place, data in enumerate(expect(config.get("layers"), list, "The model", "layers")):
-        where = f"The model, layer {place}"
-        data = expect(data, Mapping, where, "layers")
-        inner = data.get("config")
-        name = data.get("name")
-        if name is None and isinstance(inner, Mapping):
-            name = inner.get("name")
-        name = expect(name, str, where, "name")
-        if name in items:
+        with within("layers"), within(place):
+            name = _name(data, f"The model, layer {place}", items)
+            item = _read_item(name, data, custom_objects)
+            items[name] = dataclasses.replace(item, place=place)
+    return items
+
+
+def _name(data: Any, where: str, items: Mapping[str, Item]) -> str:
+    """The name of the layer that an entry of the list describes."""
+    if not isinstance(data, Mapping):
+        raise FKerasError(
+            f"{where}: expected a dictionary with 'class_name' and 'config' in 'layers', received "
+            f"{shown(data)}. Correct the configuration."
+        )
+    inner = data.get("config")
+    name = data.get("name")
+    if name is None and isinstance(inner, Mapping):
+        name = inner.get("name")
+    name = expect(name, str, where, "name")
+    if name in items:
+        with within("name"):
             raise FKerasError(
                 f"{name!r}: two layers have this name, and calls say by the name which they mean. "
                 "Rename one.",
                 layer=name,
             )
-        items[name] = _read_item(name, data, custom_objects)
-    return items
+    return name
 
 
 def _read_item(name: str, data: Mapping, custom_objects: Any) -> Item:
@@ -80,11 +95,9 @@ def _read_item(name: str, data: Mapping, custom_objects: Any) -> Item:
         kind, more = _ACTIVATIONS.get(str(data.get("class_name")), ("", {}))
         inner = {**expect(data.get("config") or {}, Mapping, where, "config"), **more}
         data = {"module": "keras.layers", "class_name": kind, "config": inner}
-    registered = data.get("registered_name")
-    if custom_objects and isinstance(registered, str) and registered in custom_objects:
-        data = {**data, "class_name": registered}  # "package>name", as Keras registers classes
     if data.get("class_name") == "InputLayer":
-        data = {**data, "config": _read_input(data.get("config"), where)}
+        with within("config"):
+            data = {**data, "config": _read_input(data.get("config"), where)}
     try:
         layer = deserialize(data, custom_objects)
     except FKerasError as error:

@@ -8,15 +8,19 @@ a work list, so the order of the layers in the data costs nothing.
 from __future__ import annotations
 
 import collections
-import dataclasses
-from collections.abc import Mapping
+import contextlib
+from collections.abc import Iterator, Mapping
 from typing import Any
 
-from fkeras.engine.errors import FKerasError, suggest
+from fkeras.engine import structure
+from fkeras.engine.errors import FKerasError, describe_value, suggest
+from fkeras.engine.frozen import is_array
 from fkeras.engine.graph_config import starts_at_one
 from fkeras.engine.graph_items import Item, read_items, reason
 from fkeras.engine.input import InputLayer, symbolic
-from fkeras.engine.lost_masks import mask_of, tolerated
+from fkeras.engine.key_paths import within
+from fkeras.engine.mask_rules import KERAS, KEY, STRICT, check_rule, take_mask
+from fkeras.engine.node import is_symbolic
 from fkeras.engine.node_arguments import (
     MAX_DEPTH,
     TreeReader,
@@ -28,15 +32,23 @@ from fkeras.engine.node_arguments import (
     shown,
 )
 from fkeras.engine.operation_calls import joined
-from fkeras.engine.operators import _to_entry
+from fkeras.engine.operators import KerasTensor, _to_entry
+from fkeras.engine.record import record
 
 Call = tuple[str, int]
 
 
 def graph_from_config(
-    config: Mapping[str, Any], custom_objects: Mapping[str, Any] | None = None
+    config: Mapping[str, Any],
+    custom_objects: Mapping[str, Any] | None = None,
+    mask_rule: str = STRICT,
 ) -> tuple[Any, Any]:
     """`(inputs, outputs)`: the calls of a configuration, recorded again.
+
+    Args:
+        config: the configuration.
+        custom_objects: classes and functions of the user by name.
+        mask_rule: the rule of calls that have none in the configuration.
 
     Raises:
         FKerasError: for data of another form, a layer that cannot be made, calls that wait for one
@@ -44,14 +56,14 @@ def graph_from_config(
     """
     config = expect(config, Mapping, "The model", "config")
     items = read_items(config, custom_objects)
-    while (tensors := _record_calls(items, custom_objects)) is None:
-        pass  # a model inside is another one since a call of it met a mask
+    tensors = _record_calls(items, custom_objects, mask_rule)
     kinds = read_kinds(config.get("containers", []), "The model")
     ends = []
     for key in ("input_layers", "output_layers"):
         if key not in config:
             raise FKerasError(f"The model: its configuration has no {key!r}. It is not complete.")
-        ends.append(_read_ends(config[key], (key,), items, tensors, kinds))
+        with within(key):
+            ends.append(_read_ends(config[key], (key,), items, tensors, kinds))
     inputs, outputs = ends
     single = isinstance(outputs, list | tuple) and len(outputs) == 1
     if single and ("output_layers",) not in kinds:
@@ -62,8 +74,10 @@ def graph_from_config(
 # -- calls ----------------------------------------------------------------------------------------
 
 
-def _record_calls(items: dict[str, Item], custom_objects: Any) -> dict[tuple, Any] | None:
-    """The tensors by layer, call and output; None where a model in `items` was exchanged."""
+def _record_calls(
+    items: Mapping[str, Item], custom_objects: Any, mask_rule: str
+) -> dict[tuple, Any]:
+    """The tensors by layer, call and output."""
     tensors: dict[tuple, Any] = {}
     ready: collections.deque[Call] = collections.deque()
     missing: dict[Call, set[Call]] = {}
@@ -73,7 +87,8 @@ def _record_calls(items: dict[str, Item], custom_objects: Any) -> dict[tuple, An
             tensors[item.name, 0, 0] = symbolic(item.layer)
         for index, node in enumerate(item.nodes):
             call = (item.name, index)
-            needed = _needed(item, index, node, items)
+            with _within_call(item, index):
+                needed = _needed(item, index, node, items)
             missing[call] = {c for c in needed if not isinstance(items[c[0]].layer, InputLayer)}
             for producer in missing[call]:
                 consumers.setdefault(producer, []).append(call)
@@ -83,11 +98,8 @@ def _record_calls(items: dict[str, Item], custom_objects: Any) -> dict[tuple, An
         call = ready.popleft()
         name, index = call
         del missing[call]
-        layer, made = _record(items[name], index, tensors, custom_objects)
-        if layer is not items[name].layer:
-            items[name] = dataclasses.replace(items[name], layer=layer)
-            return None
-        outputs = _flat(made)
+        with _within_call(items[name], index):
+            outputs = _flat(_record(items[name], index, tensors, custom_objects, mask_rule))
         tensors.update(((name, index, place), output) for place, output in enumerate(outputs))
         for consumer in consumers.get(call, ()):
             missing[consumer].discard(call)
@@ -96,6 +108,13 @@ def _record_calls(items: dict[str, Item], custom_objects: Any) -> dict[tuple, An
     if missing:
         _raise_cycle(missing)
     return tensors
+
+
+@contextlib.contextmanager
+def _within_call(item: Item, index: int) -> Iterator[None]:
+    """Notes the keys of a call on exceptions from the block."""
+    with within("layers"), within(item.place), within("inbound_nodes"), within(index):
+        yield
 
 
 def _needed(item: Item, index: int, node: Any, items: Mapping[str, Item]) -> set[Call]:
@@ -110,8 +129,8 @@ def _needed(item: Item, index: int, node: Any, items: Mapping[str, Item]) -> set
     for name, number, _ in histories(trees, where):
         if name not in items:
             raise FKerasError(
-                f"{where}: needs a tensor of {name!r}, which no layer of the configuration makes."
-                f"{suggest(name, items)} Correct its inbound_nodes.",
+                f"{where}: needs a tensor of {name!r}, and no layer of the configuration has that "
+                f"'name'.{suggest(name, items)} Correct its inbound_nodes.",
                 layer=item.name,
                 node=index,
             )
@@ -123,21 +142,11 @@ def _needed(item: Item, index: int, node: Any, items: Mapping[str, Item]) -> set
                 node=index,
             )
         needed.add((name, number))
-    if not needed:
-        raise FKerasError(
-            f"{where}: expected a symbolic tensor among its arguments, received none. Correct its "
-            "inbound_nodes.",
-            layer=item.name,
-            node=index,
-        )
     return needed
 
 
-def _record(item: Item, index: int, tensors: Mapping, custom_objects: Any) -> tuple[Any, Any]:
-    """The layer, and its outputs for one call that is recorded again.
-
-    Another layer than the item's, and no outputs, where the call shows that it must be another.
-    """
+def _record(item: Item, index: int, tensors: Mapping, custom_objects: Any, mask_rule: str) -> Any:
+    """The outputs of one call, recorded again."""
     where, node, layer = f"{item.name!r}, call {index}", item.nodes[index], item.layer
     kinds = read_kinds(node.get("containers", []), where)
 
@@ -146,31 +155,44 @@ def _record(item: Item, index: int, tensors: Mapping, custom_objects: Any) -> tu
 
     reader = TreeReader(where, tensor, kinds, custom_objects)
     try:
-        args = [reader.read(v, ("args", i)) for i, v in enumerate(node["args"])]
-        kwargs = {k: reader.read(v, ("kwargs", k)) for k, v in node["kwargs"].items()}
-        training = _pin(layer, node, kwargs, where)
+        with within("args"):
+            args = [reader.read(v, ("args", i)) for i, v in enumerate(node["args"])]
+        with within("kwargs"):
+            kwargs = {k: reader.read(v, ("kwargs", k)) for k, v in node["kwargs"].items()}
         if item.form is None:
             _by_position(layer, args, kwargs)
-        layer = _drop_mask(layer, node, args, kwargs)
-        if layer is not item.layer:
-            return layer, None
+        training = _pin(layer, node, kwargs, where)
+        mask_rule = _read_mask(layer, node, kwargs, mask_rule, where)
+        explicit, mask = take_mask(layer, kwargs)
+        options = {"mask": mask} if explicit else {}
         if item.form is not None and item.form.op == "getitem":
             args = _entries(args, kwargs, where)
         elif item.form is not None:
             fixed = {k: reader.read(v, ("config", k)) for k, v in (item.fixed or {}).items()}
             args, kwargs = joined(item.form, fixed, args, kwargs, node.get("layout"), where)
-        return layer, layer(*args, training=training, **kwargs)
+        _check_called_on_arrays((args, kwargs))
+        options = layer.complete_options(tuple(args), {**kwargs, **options})
+        return record(layer, tuple(args), options, training, mask_rule, kind=KerasTensor)
     except FKerasError as error:
         if str(error).startswith(where):
             raise
         raise FKerasError(f"{where}: {error}", layer=item.name, node=index) from error
     except Exception as error:
         raise FKerasError(
-            f"{where}: the call cannot be recorded with the arguments that the configuration has: "
+            f"{where}: the call cannot be recorded with the 'args' and 'kwargs' of the configuration: "
             f"{reason(error)}",
             layer=item.name,
             node=index,
         ) from error
+
+
+def _check_called_on_arrays(arguments: tuple) -> None:
+    """Raises for a call without tensors, unless a layer was called on a constant in an `fk.Model`."""
+    if not structure.any_leaf(arguments, lambda leaf: is_symbolic(leaf) or is_array(leaf)):
+        raise FKerasError(
+            "expected a symbolic tensor, {'class_name': '__keras_tensor__', ...}, in its 'args' or "
+            "'kwargs', received none. Correct its inbound_nodes."
+        )
 
 
 def _tensor(history: tuple[str, int, int], tensors: Mapping, where: str) -> Any:
@@ -199,28 +221,29 @@ def _pin(layer: Any, node: Mapping, kwargs: dict[str, Any], where: str) -> bool 
     return None if stored is None or stored == layer.training_default else bool(stored)
 
 
-def _drop_mask(layer: Any, node: Mapping, args: list, kwargs: dict[str, Any]) -> Any:
-    """The layer as the call of Keras's data runs it; `mask=None` is written where it loses masks.
+def _read_mask(
+    layer: Any, node: Mapping, kwargs: dict[str, Any], mask_rule: str, where: str
+) -> str:
+    """The rule of a call; its option `mask` stays in `kwargs` only where the mask is explicit.
 
-    There each call has the mask that it was recorded with, or none where it had none.
+    Keras writes null, or nothing, where the inputs bring the mask. An explicit None of a call that
+    was recorded here stands beside the arguments.
     """
-    if "mask" in node:
-        if node["mask"] is None:
-            kwargs["mask"] = None
-        return layer
-    given = kwargs.get("mask")
-    if all(m is None for m in _flat(given)):
-        without = "mask" in kwargs and any(mask_of(v) is not None for v in _flat(args))
+    absent = all(mask is None for mask in _flat(kwargs.get("mask")))
+    if absent and layer.masks_inputs(None):
         kwargs.pop("mask", None)
-        layer, lost = (layer, True) if without else tolerated(layer, args)
-        if lost:
-            kwargs["mask"] = None
-        return layer
-    return tolerated(layer, args, given)[0]
+    if "mask" in node and node["mask"] is None:
+        kwargs["mask"] = None
+        mask_rule = STRICT if mask_rule == KERAS else mask_rule
+    return check_rule(node[KEY], where) if KEY in node else mask_rule
 
 
 def _by_position(layer: Any, args: list, kwargs: dict[str, Any]) -> None:
-    """Inputs that Keras was given by name, which are given by position here."""
+    """Moves inputs that Keras was given by name to their positions, and options to their names."""
+    count = len(layer.call_names)
+    if layer.call_options and len(args) > count:
+        kwargs.update(zip(layer.call_options, args[count:], strict=False))
+        del args[count:]
     for name in layer.call_names[len(args) :]:
         if name not in kwargs:
             return
@@ -238,6 +261,14 @@ def _entries(args: list, kwargs: dict[str, Any], where: str) -> list:
             layer=where,
         )
     x, key = args
+    for entry in key if isinstance(key, list | tuple) else [key]:
+        if isinstance(entry, Mapping | str):
+            with within("args"):
+                raise FKerasError(
+                    f"{where}: expected integers, slices and tensors in the key, received "
+                    f"{describe_value(entry)}. Correct its inbound_nodes.",
+                    layer=where,
+                )
     return [x, *(_to_entry(e) for e in (key if isinstance(key, list | tuple) else [key]))]
 
 
@@ -274,8 +305,10 @@ def _read_ends(tree: Any, path: tuple, items: Mapping, tensors: Mapping, kinds: 
     if isinstance(tree, Mapping):
         if tree.get("class_name") == "__tuple__" and isinstance(tree.get("items"), list):
             parts = enumerate(tree["items"])
-            return tuple(_read_ends(v, (*path, i), items, tensors, kinds) for i, v in parts)
-        return {k: _read_ends(v, (*path, k), items, tensors, kinds) for k, v in tree.items()}
+            return tuple(_end_part(v, (*path, i), items, tensors, kinds) for i, v in parts)
+        if not tree:
+            raise FKerasError(f"{where}: expected at least one tensor, received no keys.")
+        return {k: _end_part(v, (*path, k), items, tensors, kinds) for k, v in tree.items()}
     if not isinstance(tree, list | tuple):
         raise FKerasError(
             f"{where}: expected tensors as [layer, call, output] in lists and dictionaries, "
@@ -293,5 +326,12 @@ def _read_ends(tree: Any, path: tuple, items: Mapping, tensors: Mapping, kinds: 
                 layer=name,
             )
         return tensors[name, number, output]
-    values = [_read_ends(v, (*path, i), items, tensors, kinds) for i, v in enumerate(tree)]
+    if not tree:
+        raise FKerasError(f"{where}: expected at least one tensor, received an empty list.")
+    values = [_end_part(v, (*path, i), items, tensors, kinds) for i, v in enumerate(tree)]
     return tuple(values) if kinds.get(path) == "tuple" else values
+
+
+def _end_part(tree: Any, path: tuple, items: Mapping, tensors: Mapping, kinds: Mapping) -> Any:
+    with within(path[-1]):
+        return _read_ends(tree, path, items, tensors, kinds)

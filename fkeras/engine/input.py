@@ -8,17 +8,37 @@ from typing import Any, ClassVar
 import numpy as np
 
 from fkeras.engine.config import option
-from fkeras.engine.errors import suggest
+from fkeras.engine.config_walk import mappings
+from fkeras.engine.converters import boolean, integer
+from fkeras.engine.errors import describe_value, suggest
 from fkeras.engine.layer import Layer
 from fkeras.engine.node import Node
 from fkeras.engine.operators import KerasTensor
 from fkeras.engine.policy import NAMES, DTypePolicy, any_policy
-from fkeras.engine.spec import STRING, Spec, as_dims, canonical_dtype
+from fkeras.engine.spec import STRING, Spec, as_dims, canonical_dtype, is_shape
 from fkeras.engine.structure import Ref
+
+_batch_size = integer(minimum=0, optional=True)
 
 
 def _batch_shape(shape: Any) -> tuple:
+    sizes = shape if is_shape(shape) else (-1,)
+    if any(isinstance(size, int | np.integer) and size < 0 for size in sizes):
+        raise ValueError(
+            f"expected a tuple of sizes of 0 or more and None, received {describe_value(shape)}. For "
+            "batches of vectors with 8 numbers: (None, 8)."
+        )
     return as_dims(tuple(shape))
+
+
+def needs_batch_size(config: Any) -> bool:
+    """Whether a model of this configuration has stateful layers, whose state has a row a sample.
+
+    Example:
+        >>> needs_batch_size({"layers": [{"config": {"stateful": True}}]})
+        True
+    """
+    return any(item.get("stateful") is True for item in mappings(config, ("inbound_nodes",)))
 
 
 class InputLayer(Layer):
@@ -27,6 +47,7 @@ class InputLayer(Layer):
     Args:
         batch_shape: the shape with the batch axis, None (or a name) for unknown sizes.
         dtype: the dtype of the values.
+        optional: whether a call may pass None for the input.
 
     Example:
         >>> import fkeras as fk
@@ -39,6 +60,7 @@ class InputLayer(Layer):
     supports_masking: ClassVar[bool] = True
     batch_shape: tuple = option(convert=_batch_shape)
     dtype: DTypePolicy = option("float32", convert=any_policy, kw_only=True)
+    optional: bool = option(False, convert=boolean, kw_only=True)
 
     @property
     def spec(self) -> Spec:
@@ -57,7 +79,7 @@ class InputLayer(Layer):
     @classmethod
     def from_config(cls, config: Any, custom_objects: Any = None) -> InputLayer:
         # Keras writes these of its own; they say nothing here
-        ignored = ("sparse", "ragged", "optional", "trainable")
+        ignored = ("sparse", "ragged", "trainable")
         kept = {k: v for k, v in config.items() if k not in ignored or v not in (False, None, True)}
         if isinstance(kept.get("dtype"), str):
             kept["dtype"] = _dtype_name(kept["dtype"])
@@ -71,6 +93,7 @@ def Input(  # noqa: N802  (Keras's name)
     *,
     batch_shape: Sequence[int | str | None] | None = None,
     name: str | None = None,
+    optional: bool = False,
 ) -> Any:
     """A symbolic tensor of the given shape: where a graph starts.
 
@@ -82,6 +105,8 @@ def Input(  # noqa: N802  (Keras's name)
             layers make numbers of, on the host (`fk.split_host`).
         batch_shape: the shape with the batch axis, in the place of `shape` and `batch_size`.
         name: the name of the input.
+        optional: whether a call of the model may pass None for the input. The layers that take
+            the input are then called with None.
 
     Raises:
         ValueError: without a shape, or with both forms of it.
@@ -103,13 +128,16 @@ def Input(  # noqa: N802  (Keras's name)
                 f"Input: expected a tuple for shape, received the number {shape}. Write "
                 f"fk.Input(({shape},))."
             )
-        batch_shape = (batch_size, *(shape or ()))
+        if not isinstance(shape, list | tuple | np.ndarray):
+            raise ValueError(
+                "Input: shape: expected a tuple of sizes and None, received "
+                f"{describe_value(shape)}. For vectors with 8 numbers: (8,)."
+            )
+        batch_shape = (_batch_size.check("Input: batch_size", batch_size), *shape)
     elif batch_size is not None:
         raise ValueError("Input: batch_size is part of batch_shape already. Leave it out.")
-    for size in batch_shape:
-        if not (size is None or isinstance(size, str)) and int(size) < 0:
-            raise ValueError(f"Input: expected sizes of 0 or more, received {tuple(batch_shape)}.")
-    return symbolic(InputLayer(batch_shape, name=name, dtype=_dtype_name(dtype)))
+    layer = InputLayer(batch_shape, name=name, dtype=_dtype_name(dtype), optional=optional)
+    return symbolic(layer)
 
 
 def _dtype_name(dtype: Any) -> str:

@@ -8,14 +8,32 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any, ClassVar
 
+import numpy as np
+
 from fkeras.engine.config import Configurable, option
-from fkeras.engine.errors import InputSpecError
+from fkeras.engine.converters import boolean, dtype_name, integer, several, text
+from fkeras.engine.errors import InputSpecError, describe_value
 from fkeras.engine.frozen import FrozenDict
-from fkeras.engine.spec import Spec, canonical_dtype
+from fkeras.engine.spec import STRING, Spec, canonical_dtype
+
+_size = integer(minimum=0, optional=True)
+_axis = integer()
+_sizes = several(_size, "a tuple of sizes and None", least=0, optional=True)
 
 
-def _axes(axes: Mapping | None) -> dict:
-    return {int(axis): size for axis, size in (axes or {}).items()}
+def _axes(axes: Any) -> dict[int, int | None]:
+    if axes is not None and not isinstance(axes, Mapping):
+        raise ValueError(f"expected sizes by axis such as {{-1: 16}}, received {axes!r:.60}.")
+    # the keys of JSON are strings
+    pairs = ((int(a) if isinstance(a, str) else a, size) for a, size in (axes or {}).items())
+    return {_axis(axis): _size(size) for axis, size in pairs}
+
+
+def _dtype(dtype: Any) -> str | None:
+    known = dtype is None or dtype == STRING or dtype_name(dtype) is not None
+    if not known and not isinstance(dtype, np.dtype):
+        raise ValueError(f"expected the name of a dtype, received {describe_value(dtype)}.")
+    return None if dtype is None else canonical_dtype(dtype)
 
 
 class InputSpec(Configurable):
@@ -42,15 +60,15 @@ class InputSpec(Configurable):
     """
 
     keras_module: ClassVar[str] = "keras"
-    dtype: str | None = option(None, convert=lambda d: None if d is None else canonical_dtype(d))
-    shape: tuple | None = option(None)
-    ndim: int | None = option(None)
-    max_ndim: int | None = option(None)
-    min_ndim: int | None = option(None)
+    dtype: str | None = option(None, convert=_dtype)
+    shape: tuple | None = option(None, convert=_sizes)
+    ndim: int | None = option(None, convert=integer(minimum=0, optional=True))
+    max_ndim: int | None = option(None, convert=integer(minimum=0, optional=True))
+    min_ndim: int | None = option(None, convert=integer(minimum=0, optional=True))
     axes: Mapping[int, int | None] = option(FrozenDict(), convert=_axes)
-    allow_last_axis_squeeze: bool = option(False)
-    name: str | None = option(None)
-    optional: bool = option(False)
+    allow_last_axis_squeeze: bool = option(False, convert=boolean)
+    name: str | None = option(None, convert=text(optional=True))
+    optional: bool = option(False, convert=boolean)
 
     def __post_init__(self) -> None:
         super().__post_init__()

@@ -17,18 +17,23 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from fkeras.engine import calls, habits, weight_lists
+from fkeras.engine import calls, composition, donated, labels, weight_lists
 from fkeras.engine.build_hooks import takes_specs
 from fkeras.engine.config import (
     configuration,
     convert_fields,
+    convert_value,
+    declares_rule,
     describe,
     from_configuration,
     make_dataclass,
     option,
 )
 from fkeras.engine.context import Context, Output
+from fkeras.engine.converters import boolean
 from fkeras.engine.frozen import FrozenDict, freeze_value
+from fkeras.engine.migration_hints.attributes import MissingAttributeError, refused_assignment
+from fkeras.engine.migration_hints.classes import check_class
 from fkeras.engine.policy import DTypePolicy, get_policy
 from fkeras.engine.record import record
 from fkeras.engine.skeleton import (
@@ -86,7 +91,7 @@ class Layer:
     """
 
     name: str | None = option(None, convert=_check_name, kw_only=True)
-    trainable: bool = option(True, kw_only=True)
+    trainable: bool = option(True, convert=boolean, kw_only=True)
     dtype: DTypePolicy = option("float32", convert=get_policy, kw_only=True)
 
     #: whether a mask may reach it; whether it takes, and makes, strings, which are on the host only
@@ -109,6 +114,8 @@ class Layer:
     #: the default of `training` in Keras's call, which files hold for none, and its inputs' names
     training_default: ClassVar[bool | None] = False
     call_names: ClassVar[tuple[str, ...]] = ("inputs",)
+    #: names of the options that follow the inputs in Keras's call, where files may hold positions
+    call_options: ClassVar[tuple[str, ...]] = ()
     keras_class_name: ClassVar[str | None] = None
     #: the class of `fkeras.layers` that is this layer where it is quantized
     quantized_as: ClassVar[str | None] = None
@@ -119,6 +126,7 @@ class Layer:
 
     def __init_subclass__(cls, **kwargs: Any) -> None:
         super().__init_subclass__(**kwargs)
+        check_class(cls, cls.transparent_field is not None)
         for hook in ("build", "init_state"):
             if hook in cls.__dict__:
                 setattr(cls, hook, takes_specs(cls.__dict__[hook], hook))
@@ -166,6 +174,14 @@ class Layer:
         """Whether Keras's layer goes without the masks (or None) of its inputs; for its files."""
         return not self.supports_masking
 
+    def masks_inputs(self, mask: Any) -> bool:
+        """Whether the option `mask` of a call is the mask of the inputs, not an argument of `call`."""
+        return True
+
+    def complete_options(self, inputs: tuple, options: dict[str, Any]) -> dict[str, Any]:
+        """The options of a call in the form that the layer computes with; here unchanged."""
+        return options
+
     @property
     def input_spec(self) -> Any:
         """What the layer asks of its inputs: None, an `InputSpec`, or a tuple of them."""
@@ -200,6 +216,15 @@ class Layer:
             if mask is not _NO_MASK:
                 options["mask"] = mask
             return record(self, inputs, options, training)
+        kind = None
+        if labels.holds_labels(self):
+            return labels.labels_for(self, inputs)
+        if state is None and key is None:
+            kind = composition.tensor_class(self, inputs, options)
+        if kind is not None:
+            if mask is not _NO_MASK:
+                options["mask"] = mask
+            return record(self, inputs, options, training, kind=kind)
         out = self.apply(
             *inputs, state=state, training=bool(training), key=key, mask=given, **options
         )
@@ -236,7 +261,11 @@ class Layer:
                 f"{self.where}: apply computes on arrays, received a symbolic tensor. Call the "
                 "layer instead: `y = layer(x)` records it."
             )
-        return calls.apply(self, inputs, state, training, key, mask, options)
+        try:
+            return calls.apply(self, inputs, state, training, key, mask, options)
+        except RuntimeError as error:
+            donated.check_layer(self, error, (state, inputs))
+            raise
 
     def run(self, context: Context, *inputs: Any, **options: Any) -> Output:
         """`forward` with the engine's checks and casts; how a layer calls the layers inside it."""
@@ -271,7 +300,7 @@ class Layer:
 
     def replace(self, **fields: Any) -> Self:
         """A copy with other values in some fields, weights included."""
-        known = {f.name for f in dataclasses.fields(self)}
+        known = {f.name: f for f in dataclasses.fields(self)}
         unknown = next((f for f in fields if f not in known and f != "_built"), None)
         if unknown is not None:
             raise TypeError(
@@ -283,11 +312,12 @@ class Layer:
         attributes = {k: v for k, v in self.__dict__.items() if k not in CACHES}
         attributes.update({name: getattr(self, name) for name in skeleton.children})
         for name, value in fields.items():
-            attributes[name] = value if name in skeleton.weights else freeze_value(value)
-        if "name" in fields:
-            attributes["name"] = _check_name(fields["name"])
-        if "dtype" in fields:
-            attributes["dtype"] = get_policy(fields["dtype"])
+            if name in skeleton.weights:
+                attributes[name] = value
+            elif name in known and (name in ("name", "dtype") or declares_rule(known[name])):
+                attributes[name] = convert_value(type(self).__name__, known[name], value)
+            else:  # converters of child layers would drop their weights
+                attributes[name] = freeze_value(value)
         copy.__dict__.update(attributes)
         return copy
 
@@ -324,7 +354,11 @@ class Layer:
 
     def get_weights(self, state: Mapping[str, Any] | None = None) -> list[np.ndarray]:
         """Weights and state as NumPy arrays, in Keras's order."""
-        return weight_lists.get_weights(self, state)
+        try:
+            return weight_lists.get_weights(self, state)
+        except RuntimeError as error:
+            donated.check_layer(self, error, state)
+            raise
 
     def set_weights(
         self, values: list[Any], state: Mapping[str, Any] | None = None
@@ -357,7 +391,12 @@ class Layer:
         if skeleton_of(self) != skeleton_of(other):
             return False
         pairs = zip(leaves_of(self), leaves_of(other), strict=True)
-        return all(same_leaf(a, b) for a, b in pairs)
+        try:
+            return all(same_leaf(a, b) for a, b in pairs)
+        except RuntimeError as error:
+            for layer in (self, other):
+                donated.check_layer(layer, error)
+            raise
 
     def __hash__(self) -> int:
         return hash(skeleton_of(self))
@@ -369,7 +408,7 @@ class Layer:
         return (_join, (skeleton_of(self), leaves_of(self)))
 
     def __setattr__(self, name: str, value: Any) -> None:
-        raise dataclasses.FrozenInstanceError(habits.refused_assignment(self, name))
+        raise dataclasses.FrozenInstanceError(refused_assignment(self, name, value))
 
     def __delattr__(self, name: str) -> None:
         raise dataclasses.FrozenInstanceError(
@@ -383,7 +422,7 @@ class Layer:
             value = skeleton.child(name, self.__dict__["_leaves"])
             self.__dict__[name] = value
             return value
-        raise habits.MissingAttributeError(self, name)
+        raise MissingAttributeError(self, name)
 
 
 def _join(skeleton: Any, leaves: tuple) -> Any:

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import Any, ClassVar, Self
 
 import jax
 
 from fkeras.engine.close import close
+from fkeras.engine.composition import compose
 from fkeras.engine.config import convert_fields
 from fkeras.engine.effects import refreshed
 from fkeras.engine.frozen import FrozenDict
@@ -16,6 +17,9 @@ from fkeras.engine.graph_config import graph_config
 from fkeras.engine.graph_reading import graph_from_config
 from fkeras.engine.input import InputLayer, symbolic
 from fkeras.engine.layer import Layer
+from fkeras.engine.layer_dict import LayerDict
+from fkeras.engine.mask_rules import read_rule
+from fkeras.engine.migration_hints.classes import model_without_graph
 from fkeras.engine.network import Network
 from fkeras.engine.skeleton import map_children
 from fkeras.engine.spec import Spec
@@ -57,13 +61,15 @@ class Model(Network):
 
     def __init__(
         self,
-        inputs: Any,
-        outputs: Any,
+        inputs: Any = None,
+        outputs: Any = None,
         *,
         name: str | None = None,
         trainable: bool = True,
         dtype: Any = "float32",
     ):
+        if inputs is None or outputs is None:
+            raise TypeError(model_without_graph(self))
         put = object.__setattr__
         put(self, "name", name)
         put(self, "trainable", trainable)
@@ -94,19 +100,18 @@ class Model(Network):
     def resolve(self, *specs: Any) -> Self:
         if self.graph is not None:
             return self
-        composed, children = self, {}
-        for field in dataclasses.fields(self):
-            value = getattr(self, field.name, None)
-            if isinstance(value, Layer):
-                # a child in a field goes by the field's name
-                children[field.name] = value if value.name else value.replace(name=field.name)
+        children = _named_children(self)
         composed = self.replace(**children)
         inputs = symbolic_inputs(specs)
         graph, layers = close(
-            inputs[0] if len(inputs) == 1 else list(inputs), composed.call(*inputs), self.where
+            inputs[0] if len(inputs) == 1 else list(inputs),
+            compose(composed.call, inputs),
+            self.where,
         )
         # the graph's layers hold the weights; the fields keep only the configuration
-        bare = {name: child.unbuilt() for name, child in children.items()}
+        bare = {
+            name: _mapped(child, lambda _, one: one.unbuilt()) for name, child in children.items()
+        }
         made = composed.replace(**bare, graph=graph, layers=layers)
         return made if self.trainable else set_trainable(made, False)
 
@@ -131,9 +136,62 @@ class Model(Network):
         """The model that `get_config` described, without weights."""
         if cls is not Model:
             return super().from_config(config, custom_objects)
-        inputs, outputs = graph_from_config(config, custom_objects)
+        rule, config = read_rule(config, custom_objects, cls.__name__)
+        inputs, outputs = graph_from_config(config, custom_objects, rule)
         trainable = config.get("trainable", True)
         return cls(inputs, outputs, name=config.get("name"), trainable=trainable)
+
+
+def field_layers(model: Model) -> dict[str, Any]:
+    """The fields of a composed model that hold layers, alone or in tuples and dictionaries.
+
+    Example:
+        >>> import fkeras as fk
+        >>> class Block(fk.Model):
+        ...     dense: fk.Layer
+        ...     units: int
+        >>> list(field_layers(Block(fk.layers.Dense(2), 3)))
+        ['dense']
+    """
+    own = ((f.name, getattr(model, f.name, None)) for f in dataclasses.fields(model))
+    return {n: value for n, value in own if n not in ("layers", "graph") and _holds_layers(value)}
+
+
+def _holds_layers(value: Any) -> bool:
+    if isinstance(value, Mapping):
+        value = tuple(value.values())
+    return any(map(_holds_layers, value)) if isinstance(value, tuple) else isinstance(value, Layer)
+
+
+def _named_children(model: Model) -> dict[str, Any]:
+    """The fields that hold layers, with names for the layers: "dense", "blocks_0".
+
+    A layer that stands in several fields stays one layer, under the name of the first.
+    """
+    made: dict[int, Layer] = {}
+    taken: set[str] = set()
+
+    def named(path: str, layer: Layer) -> Layer:
+        if id(layer) not in made:
+            name = layer.name or path.replace("/", "_")
+            while layer.name is None and name in taken:
+                name += "_"
+            taken.add(name)
+            made[id(layer)] = layer if layer.name else layer.replace(name=name)
+        return made[id(layer)]
+
+    return {field: _mapped(value, named, field) for field, value in field_layers(model).items()}
+
+
+def _mapped(value: Any, change: Callable[[str, Layer], Layer], path: str = "") -> Any:
+    """The value of a field with its layers changed; `change` gets "field_0" for a tuple's first."""
+    if isinstance(value, Layer):
+        return change(path, value)
+    if isinstance(value, Mapping):
+        return FrozenDict({k: _mapped(v, change, f"{path}_{k}") for k, v in value.items()})
+    if isinstance(value, tuple):
+        return tuple(_mapped(v, change, f"{path}_{i}") for i, v in enumerate(value))
+    return value
 
 
 def symbolic_inputs(specs: Any) -> Any:
@@ -145,9 +203,9 @@ def symbolic_inputs(specs: Any) -> Any:
     return jax.tree.map(make, specs, is_leaf=lambda v: isinstance(v, Spec))
 
 
-def freeze_all(layers: Mapping[str, Layer]) -> FrozenDict:
+def freeze_all(layers: LayerDict) -> LayerDict:
     """The layers, and all layers inside them, with trainable=False."""
-    return FrozenDict({name: set_trainable(layer, False) for name, layer in layers.items()})
+    return layers.like({name: set_trainable(layer, False) for name, layer in layers.items()})
 
 
 def set_trainable(layer: Layer, trainable: bool) -> Layer:

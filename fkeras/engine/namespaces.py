@@ -7,12 +7,18 @@ What opens files, trains, or takes functions to call is not found, whatever a fi
 
 from __future__ import annotations
 
-import importlib
 import types
 from collections.abc import Mapping
 from typing import Any
 
+from fkeras.engine.custom_objects import (
+    custom_code,
+    custom_object,
+    plain_name,
+    registered_object,
+)
 from fkeras.engine.errors import suggest
+from fkeras.engine.late_module import late_module
 
 _PACKAGES = ("keras", "fkeras", "tf_keras")
 # of the package's own names those that a model's file has
@@ -74,7 +80,7 @@ def public(name: str, home: str) -> Any:
         ('Model', None, None)
     """
     name = _ALIASES.get(name, name)
-    namespace = importlib.import_module(f"fkeras.{home}" if home else "fkeras")
+    namespace = late_module(home)
     allowed = getattr(namespace, "__all__", ()) if home else _ROOT
     if name not in allowed:
         return None
@@ -86,8 +92,19 @@ def public(name: str, home: str) -> Any:
     return value if home in _FUNCTIONS and name not in _TOOLS and callable(value) else None
 
 
-def find(name: Any, module: Any, custom_objects: Mapping[str, Any] | None = None) -> Any:
+def find(
+    name: Any,
+    module: Any,
+    custom_objects: Mapping[str, Any] | None = None,
+    registered: Any = None,
+) -> Any:
     """The class or function that a file calls `name` in `module`.
+
+    Args:
+        name: the name of the class or function.
+        module: the module that the file names.
+        custom_objects: the user's own by name.
+        registered: the name under which Keras registered the class, such as "package>Name".
 
     Raises:
         ValueError: where there is none that a file may name, with the nearest one.
@@ -99,26 +116,35 @@ def find(name: Any, module: Any, custom_objects: Mapping[str, Any] | None = None
         >>> find("system", "os")
         Traceback (most recent call last):
         ...
-        ValueError: deserialize: there is no 'system' in 'os'. ...
+        ValueError: deserialize: there is no 'system' in the module 'os'. ...
     """
     if not isinstance(name, str) or not isinstance(module, str | None):
         raise TypeError(
             f"deserialize: expected the names of a class and its module, received "
             f"{type(name).__name__} and {type(module).__name__}. Pass what serialize returned."
         )
-    if custom_objects and name in custom_objects:
-        return custom_objects[name]
     home = room(module)
+    found = custom_object(custom_objects, name, registered)
+    if not found and home is None:
+        found = registered_object(custom_objects, name)
+    if found:
+        return found[0]
     if home is not None:
         value = public(name, home)
         if value is not None:
             return value
-        namespace = importlib.import_module(f"fkeras.{home}" if home else "fkeras")
+        namespace = late_module(home)
         hint = suggest(name, namespace.__all__ if home else _ROOT)
     else:
         hint = suggest(name, custom_objects or ())
     shown = name[:100]
+    where = (
+        "the file, which names no 'module' for it"
+        if module is None
+        else f"the module {module[:100]!r}"
+    )
+    own = registered if isinstance(registered, str) and plain_name(registered) else name
     raise ValueError(
-        f"deserialize: there is no {shown!r} in {(module or 'the file')[:100]!r}.{hint} For a class "
-        f"or function of your own pass custom_objects={{{shown!r}: {shown}}}."
+        f"deserialize: there is no {shown!r} in {where}.{hint} For a class or function of your own "
+        f"pass {custom_code(own)}."
     )

@@ -17,7 +17,11 @@ from fkeras.engine.errors import FKerasError, suggest
 from fkeras.engine.frozen import FrozenDict
 from fkeras.engine.graph import Graph
 from fkeras.engine.layer import Layer
-from fkeras.engine.network_inputs import check_input, match_inputs, match_masks
+from fkeras.engine.layer_dict import LayerDict
+from fkeras.engine.mask_rules import DROP, KERAS, AttachedMasks, loses, take_mask
+from fkeras.engine.migration_hints.arguments import explains_arguments
+from fkeras.engine.migration_hints.overrides import check_model_methods
+from fkeras.engine.network_inputs import check_input, check_ranges, match_inputs, match_masks
 from fkeras.engine.node import Node
 from fkeras.engine.operators import KerasTensor
 from fkeras.engine.record import masks_of
@@ -36,7 +40,8 @@ class Network(Layer):
 
     Attributes:
         graph: the graph; None until the network has met its inputs.
-        layers: the layers by name, deepest first.
+        layers: the layers by name, deepest first; an integer or a slice selects by position, as in
+            Keras, and iteration gives names.
 
     Example:
         >>> import fkeras as fk
@@ -48,6 +53,7 @@ class Network(Layer):
     keras_module: ClassVar[str] = "keras"
     autocast: ClassVar[bool] = False
     supports_masking: ClassVar[bool] = True
+    call_options: ClassVar[tuple[str, ...]] = ("training", "mask")
     transparent_field: ClassVar[str | None] = "layers"
     child_fields: ClassVar[tuple[str, ...] | None] = ("layers",)
     training_default: ClassVar[bool | None] = None
@@ -55,10 +61,24 @@ class Network(Layer):
     graph: Graph | None = dataclasses.field(init=False)
     layers: Mapping[str, Layer] = dataclasses.field(init=False)
 
+    def __init_subclass__(cls, **kwargs: Any) -> None:
+        check_model_methods(cls)
+        super().__init_subclass__(**kwargs)
+
     def __post_init__(self) -> None:
         super().__post_init__()
         object.__setattr__(self, "graph", None)
-        object.__setattr__(self, "layers", FrozenDict())
+        object.__setattr__(self, "layers", LayerDict())
+
+    def replace(self, **fields: Any) -> Self:
+        made = super().replace(**fields)
+        if "layers" in fields:
+            made.__dict__["layers"] = LayerDict(made.__dict__["layers"], made._listed())
+        return made
+
+    def _listed(self) -> tuple[str, ...] | None:
+        """The names that positions in `layers` count; None for all."""
+        return None
 
     # -- what the engine asks of a layer ------------------------------------------------------
 
@@ -154,6 +174,8 @@ class Network(Layer):
                 return Output(run_on_host(self, arrays))
             host, device = self._halves(split)
             inputs, call = (run_on_host(host, arrays),), device.apply
+        if self.graph is not None and self.graph.takes_integers:
+            check_ranges(self, inputs[0] if len(inputs) == 1 else inputs, self.where)
         return call(*inputs, **given)
 
     def _halves(self, cut: Any) -> tuple[Network, Network]:
@@ -175,44 +197,66 @@ class Network(Layer):
         masks_given = match_masks(self, context.mask)
         slots: list[Any] = [None] * len(graph.specs)
         masks: list[Any] = [None] * len(graph.specs)
+        attached = None
+        if graph.attaches_masks:
+            attached = AttachedMasks() if context.attached is None else context.attached
         for slot, value, mask in zip(graph.input_slots, given, masks_given, strict=True):
             slots[slot] = check_input(self, slot, value)
             masks[slot] = mask
+            if attached is not None and mask is not None:
+                attached.attach(slots[slot], mask)
         state, changed = context.state, {}
-        losses: list[Any] = []
+        losses: dict[int, tuple] = {}
         metrics: dict[str, Any] = {}
-        for number, call in enumerate(graph.calls):
-            if call.is_input:
-                continue
-            out = self._run_call(number, call, context, {**state, **changed}, slots, masks)
+        for number in graph.run_order:
+            call = graph.calls[number]
+            states = {**state, **changed}
+            if attached is not None and call.mask_rule != KERAS:
+                masks = [attached.of_array(array) for array in slots]
+            out = self._run_call(number, call, context, states, slots, masks, attached)
             if out.updates:
                 changed[call.layer] = out.updates
-            losses.extend(out.losses)
+            losses[number] = out.losses
             _merge_metrics(metrics, out.metrics, self.where, call.layer)
             first = graph.first_slots[number]
             values = structure.match(call.value, out.value) or []
             mask_tree = [None] * len(values)
             if out.mask is not None:
                 mask_tree = structure.match(call.value, out.mask) or mask_tree
+            if attached is not None and call.mask_rule != KERAS:
+                values = [attached.separate(*pair) for pair in zip(values, mask_tree, strict=True)]
             slots[first : first + len(values)] = values
             masks[first : first + len(values)] = mask_tree
+        if attached is not None:
+            masks = [attached.of_array(array) for array in slots]
         out_masks = [masks[s] for s in graph.output_slots]
         has_mask = any(m is not None for m in out_masks)
         return Output(
             structure.fill(graph.outputs, slots),
             updates={**state, **changed} if changed else {},
-            losses=tuple(losses),
+            losses=tuple(loss for number in sorted(losses) for loss in losses[number]),
             metrics=metrics,
             mask=structure.fill(graph.outputs, masks) if has_mask else None,
         )
 
     def _run_call(
-        self, number: int, call: Any, context: Context, states: dict, slots: list, masks: list
+        self,
+        number: int,
+        call: Any,
+        context: Context,
+        states: dict,
+        slots: list,
+        masks: list,
+        attached: AttachedMasks | None,
     ) -> Output:
-        name = call.layer
+        name, layer = call.layer, self.layers[call.layer]
         args = fill_arrays(call.args, slots)
         options = fill_arrays(call.options, slots)
-        mask = options.pop("mask") if "mask" in options else masks_of(call.args, masks)
+        explicit, mask = take_mask(layer, options)
+        if not explicit and call.mask_rule != KERAS:
+            mask = masks_of(call.args, masks)
+        if call.mask_rule == DROP and loses(layer, mask):
+            mask = None
         inner = context.child(
             name,
             self.graph.node_indices[number],
@@ -220,7 +264,8 @@ class Network(Layer):
             training=context.training if call.training is None else call.training,
             mask=mask,
         )
-        return self.layers[name].run(inner, *args, **options)
+        inner.attached = attached if call.mask_rule == KERAS else None
+        return layer.run(inner, *args, **options)
 
     def _require_graph(self, what: str) -> Graph:
         if self.graph is None:
@@ -264,6 +309,7 @@ class Network(Layer):
                 penalties=call.penalties,
                 metrics=call.metrics,
                 updates=call.updates,
+                mask_rule=call.mask_rule,
             )
             tensors.extend(KerasTensor(node, i) for i in range(len(call.outputs)))
         self.__dict__["_opened"] = tuple(tensors)
@@ -314,12 +360,13 @@ class Network(Layer):
             )
         names = list(self.layers)
         if index is not None:
-            if not -len(names) <= index < len(names):
+            count = len(self.layers[:])
+            if not -count <= index < count:
                 raise ValueError(
-                    f"{self.where}: asked for layer {index}, but the model has {len(names)} "
+                    f"{self.where}: asked for layer {index}, but the model has {count} "
                     f"layers. Existing layers are: {', '.join(names)}."
                 )
-            return self.layers[names[index]]
+            return self.layers[index]
         if name not in self.layers:
             raise ValueError(
                 f"{self.where}: there is no layer {name!r}.{suggest(name, names)} Existing layers "
@@ -327,6 +374,7 @@ class Network(Layer):
             )
         return self.layers[name]
 
+    @explains_arguments
     def summary(self, *, nested: bool = True, show: bool = True) -> str:
         """The layers as a table: outputs, parameters, state, bytes and connections.
 

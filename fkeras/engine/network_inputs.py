@@ -7,9 +7,12 @@ from typing import Any
 
 import jax
 import jax.numpy as jnp
+import numpy as np
 
 from fkeras.engine import structure
+from fkeras.engine.arrays import is_array_like, read_array
 from fkeras.engine.errors import FKerasError, suggest
+from fkeras.engine.frozen import is_array
 from fkeras.engine.policy import cast_floats
 from fkeras.engine.spec import STRING, Spec, as_spec
 from fkeras.engine.structure import Branch, Ref
@@ -76,10 +79,22 @@ def match_masks(network: Any, mask: Any) -> list[Any]:
     return found
 
 
-def check_input(network: Any, slot: int, value: Any) -> jax.Array:
-    """An input as the array that the graph takes: of its shape, floats in its dtype."""
+def check_input(network: Any, slot: int, value: Any) -> jax.Array | None:
+    """An input as the array that the graph takes: of its shape, floats in its dtype.
+
+    None stays None for an optional input.
+    """
     spec = network.graph.specs[slot]
-    place = f"{network.where}, input {network.graph.coords[slot].layer!r}"
+    name = network.graph.coords[slot].layer
+    place = f"{network.where}, input {name!r}"
+    if value is None:
+        if network.layers[name].optional:
+            return None
+        raise FKerasError(
+            f"{place}: expected an array of shape {spec}, received None. Pass an array, or declare "
+            "the input with fk.Input(..., optional=True).",
+            layer=network.where,
+        )
     if spec.dtype == STRING:
         raise FKerasError(
             f"{place}: strings are on the host only, and this call is inside another program. Cut "
@@ -95,9 +110,64 @@ def check_input(network: Any, slot: int, value: Any) -> jax.Array:
             f"cut off. Convert it where you mean to: x.astype({spec.dtype!r}).",
             layer=network.where,
         )
+    if jnp.issubdtype(found.dtype, jnp.complexfloating):
+        raise FKerasError(
+            f"{place}: expected {spec.dtype}, received {found.dtype}, and the imaginary parts would "
+            "be lost. Pass the parts as real numbers: np.stack([x.real, x.imag], axis=-1).",
+            layer=network.where,
+        )
     if jnp.issubdtype(spec.dtype, jnp.floating) and kinds[1]:
         return cast_floats(value, spec.dtype)
     return jnp.asarray(value, dtype=spec.dtype)
+
+
+def alone(graph: Any, x: Any) -> Any:
+    """`x`; a list of one array serves a graph of one input."""
+    one = isinstance(graph.inputs, Ref) and isinstance(x, list | tuple) and len(x) == 1
+    return x[0] if one else x
+
+
+def inputs_of(graph: Any, x: Any) -> tuple:
+    """The arrays of `x` in the order of the graph's inputs; none where the structure differs."""
+    return tuple(structure.match(graph.inputs, alone(graph, x)) or ())
+
+
+def check_ranges(network: Any, x: Any, where: str) -> None:
+    """Raises where integers do not fit the dtype of an integer input: a cast would wrap them.
+
+    Args:
+        network: a network of a graph.
+        x: arrays in the structure of its inputs; traced arrays pass.
+        where: the place for messages.
+
+    Raises:
+        FKerasError: naming the input, the row and the number.
+    """
+    graph = network.graph
+    for slot, array in zip(graph.input_slots, inputs_of(graph, x), strict=False):
+        dtype = graph.specs[slot].dtype
+        if is_array_like(array) and not is_array(array):  # a table of pandas, for example
+            array = read_array(array, where)
+        given = getattr(array, "dtype", None)
+        if given == dtype or dtype == STRING or isinstance(array, jax.core.Tracer):
+            continue
+        if not isinstance(given, np.dtype) or given.kind not in "iu" or array.size == 0:
+            continue
+        kind = np.dtype(dtype)
+        if kind.kind not in "iu" or np.can_cast(given, kind):
+            continue
+        limits = np.iinfo(kind)
+        if limits.min <= int(array.min()) and int(array.max()) <= limits.max:
+            continue
+        numbers = np.asarray(array)
+        place = tuple(map(int, np.argwhere((numbers < limits.min) | (numbers > limits.max))[0]))
+        row = f", row {place[0]}" if place else ""
+        raise FKerasError(
+            f"{where}{row}: input {graph.coords[slot].layer!r} expected {dtype}, integers from "
+            f"{limits.min} to {limits.max}, received {numbers[place].item()} at {list(place)}. Map "
+            "the numbers into the range, or give the input a wider dtype.",
+            layer=network.where,
+        )
 
 
 def check_shape(network: Any, slot: int, found: Spec) -> None:

@@ -7,9 +7,10 @@ records is the graph while it is written; it lives as long as somebody holds a t
 from __future__ import annotations
 
 import sys
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from fkeras.engine.errors import SymbolicValueError
+from fkeras.engine.migration_hints.attributes import MissingAttributeError
 from fkeras.engine.spec import Spec
 
 
@@ -32,6 +33,7 @@ class Node:
         penalties: how many penalties on weights its layer adds, whatever it is called on.
         metrics: the names of the metrics it reports.
         updates: whether the call changes the layer's state.
+        mask_rule: how masks reach the call; see `mask_rules`.
         location: "file:line" of the user's call.
 
     Example:
@@ -48,6 +50,7 @@ class Node:
         "layer",
         "location",
         "losses",
+        "mask_rule",
         "masks",
         "metrics",
         "options",
@@ -75,6 +78,7 @@ class Node:
         penalties: int = 0,
         metrics: tuple[str, ...] = (),
         updates: bool = False,
+        mask_rule: str = "strict",
         location: str = "",
     ):
         put = object.__setattr__
@@ -91,6 +95,7 @@ class Node:
         put(self, "penalties", penalties)
         put(self, "metrics", metrics)
         put(self, "updates", updates)
+        put(self, "mask_rule", mask_rule)
         put(self, "location", location)
 
     def __setattr__(self, name: str, value: Any) -> None:
@@ -143,6 +148,18 @@ class SymbolicTensor:
     def __repr__(self) -> str:
         return f"<KerasTensor {self.spec} {self.dtype} from {self.name}>"
 
+    if not TYPE_CHECKING:  # a type checker would accept every attribute
+
+        def __getattr__(self, name: str) -> Any:
+            raise MissingAttributeError(self, name)
+
+    def __setitem__(self, index: Any, value: Any) -> None:
+        raise TypeError(
+            f"{self!r}: a symbolic tensor cannot change, so x[...] = value is not possible. Write "
+            "`x = fk.ops.slice_update(x, (0, 0), update)`, which returns a tensor with another "
+            "block, or `x = fk.ops.where(condition, value, x)`."
+        )
+
     def __len__(self) -> int:
         raise self._refuse("len(x)", "x.shape[0], which is None where the size is unknown")
 
@@ -166,7 +183,8 @@ class SymbolicTensor:
             raise AttributeError("__jax_array__")
         raise self._refuse(
             "a JAX function",
-            "fk.ops.name(x) where fk.ops has it, otherwise fk.ops.lift(jnp.name)(x)",
+            "fk.ops.name(x) where fk.ops has it, otherwise fk.ops.lift(jnp.name)(x); in the place of "
+            "keras.layers and keras.ops write fk.layers and fk.ops",
         )
 
     def _refuse(self, place: str, remedy: str) -> SymbolicValueError:

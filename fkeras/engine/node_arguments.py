@@ -14,6 +14,7 @@ import jax.numpy as jnp
 import numpy as np
 
 from fkeras.engine.errors import FKerasError
+from fkeras.engine.key_paths import within
 from fkeras.engine.serialization import decode, encode
 from fkeras.engine.structure import Branch, Ref
 
@@ -93,20 +94,25 @@ class TreeReader:
     def read(self, tree: Any, path: Path) -> Any:
         """The argument that a tree of JSON data holds."""
         if isinstance(tree, list | tuple):
-            values = [self.read(v, (*path, i)) for i, v in enumerate(tree)]
+            values = [self._part(v, (*path, i)) for i, v in enumerate(tree)]
             plain = "tuple" if path[:1] == ("config",) else "list"
             return values if self.kinds.get(path, plain) == "list" else tuple(values)
         if not isinstance(tree, Mapping):
             return tree
         kind = tree.get("class_name")
         if kind is None or ("config" not in tree and kind != "__tuple__"):
-            return {k: self.read(v, (*path, k)) for k, v in tree.items()}
+            return {k: self._part(v, (*path, k)) for k, v in tree.items()}
         if kind == "__keras_tensor__":
             return self.tensor(tree, self.where)
         if kind == "__tuple__":
             items = expect(tree.get("items"), list, self.where, "items")
-            return tuple(self.read(v, (*path, i)) for i, v in enumerate(items))
+            with within("items"):
+                return tuple(self._part(v, (*path, i)) for i, v in enumerate(items))
         return self._special(kind, tree)
+
+    def _part(self, tree: Any, path: Path) -> Any:
+        with within(path[-1]):
+            return self.read(tree, path)
 
     def _special(self, kind: Any, tree: Mapping) -> Any:
         config = tree["config"]
@@ -117,8 +123,8 @@ class TreeReader:
             parts = [config.get(k) for k in ("start", "stop", "step")]
             if not all(p is None or type(p) is int for p in parts):
                 raise FKerasError(
-                    f"{self.where}: expected numbers or null in a slice, received "
-                    f"{shown(parts)}. Correct the argument.",
+                    f"{self.where}: expected whole numbers or null as 'start', 'stop' and "
+                    f"'step' of a slice, received {shown(parts)}. Correct the argument.",
                     layer=self.where,
                 )
             return slice(*parts)
@@ -176,12 +182,11 @@ def histories(tree: Any, where: str) -> list[Any]:
 def history_of(tree: Mapping, where: str) -> tuple[str, int, int]:
     """The layer, call and output of which a stored tensor comes."""
     config = tree.get("config")
-    return checked_history(
-        config.get("keras_history") if isinstance(config, Mapping) else None, where
-    )
+    history = config.get("keras_history") if isinstance(config, Mapping) else None
+    return checked_history(history, where, "'keras_history' in the 'config' of a tensor")
 
 
-def checked_history(history: Any, where: str) -> tuple[str, int, int]:
+def checked_history(history: Any, where: str, what: str = "a tensor") -> tuple[str, int, int]:
     """`(layer, call, output)`, of the right types.
 
     Raises:
@@ -191,7 +196,7 @@ def checked_history(history: Any, where: str) -> tuple[str, int, int]:
     if right and isinstance(history[0], str) and all(type(n) is int for n in history[1:]):
         return history[0], history[1], history[2]
     raise FKerasError(
-        f"{where}: expected a tensor as the name of a layer, the number of its call and the number "
+        f"{where}: expected {what} as the name of a layer, the number of its call and the number "
         f"of the output, received {shown(history)}. Correct the history.",
         layer=where,
     )
@@ -209,11 +214,12 @@ def expect(value: Any, kind: Any, where: str, key: str) -> Any:
     """
     if not isinstance(value, kind):
         words = {Mapping: "a dictionary", str: "a string"}
-        raise FKerasError(
-            f"{where}: expected {words.get(kind, 'a list')} as {key!r}, received {shown(value)}. Correct the "
-            "configuration.",
-            layer=where,
-        )
+        with within(key):
+            raise FKerasError(
+                f"{where}: expected {words.get(kind, 'a list')} as {key!r}, received {shown(value)}. Correct the "
+                "configuration.",
+                layer=where,
+            )
     return value
 
 

@@ -7,14 +7,15 @@ layer without weights. `unary` and `binary` make one out of a function of jax.nu
 from __future__ import annotations
 
 import dataclasses
-import importlib
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, ClassVar
 
 import jax.numpy as jnp
 
+from fkeras.engine.arrays import as_argument
 from fkeras.engine.calls import symbolic_arguments
 from fkeras.engine.config import option
+from fkeras.engine.late_module import late_module
 from fkeras.engine.layer import Layer
 from fkeras.engine.naming import snake_case
 from fkeras.engine.serialization import encode, resolve
@@ -53,6 +54,9 @@ class Op:
         name = kwargs.pop("name", None)
         if symbolic_arguments(args, kwargs, None):
             return Operation(self, name=name)(*args, **kwargs)
+        where = f"fk.ops.{self.name}"
+        args = tuple(as_argument(value, where) for value in args)
+        kwargs = {key: as_argument(value, where) for key, value in kwargs.items()}
         return self.function(*args, **kwargs)
 
     def __reduce__(self):
@@ -94,8 +98,7 @@ class NodeForm:
 
 def node_form(*, class_name: str | None = None, op: str | None = None) -> NodeForm | None:
     """The form of Keras's class of this name, or of the operation of this name; None for none."""
-    # by its fixed place, as operations are found by their names: this room knows none of them
-    forms = importlib.import_module("fkeras.ops.keras_forms")
+    forms = late_module("ops.keras_forms")
     return forms.BY_CLASS.get(class_name) if op is None else forms.BY_OP.get(op)
 
 
@@ -103,7 +106,7 @@ def _builtin(name: str) -> Op:
     home, _, last = f"fkeras.ops.{name}".rpartition(".")
     if home not in ("fkeras.ops", "fkeras.ops.image"):
         raise ValueError(f"Operation: there is no fk.ops.{name}. Name a function of fk.ops.")
-    forms = importlib.import_module("fkeras.ops.keras_forms")
+    forms = late_module("ops.keras_forms")
     return forms.RECORDED[name] if name in forms.RECORDED else resolve(last, home)
 
 
@@ -138,6 +141,13 @@ class Operation(Layer):
 
     def loses_masks(self, masks: Sequence[Any]) -> bool:
         return True
+
+    def masks_inputs(self, mask: Any) -> bool:
+        # None is the mask of the inputs where no function of that name has a parameter `mask`
+        if mask is not None or not self.op.builtin:
+            return False
+        form = node_form(op=self.op.name)
+        return form is None or "mask" not in form.parameters
 
     @property
     def supports_masking(self) -> bool:  # type: ignore[override]

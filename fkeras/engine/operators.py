@@ -13,6 +13,8 @@ import jax.numpy as jnp
 
 from fkeras.engine.node import SymbolicTensor
 from fkeras.engine.operation import Op, binary, unary
+from fkeras.engine.slopes import divide
+from fkeras.engine.slopes import power as _power
 
 
 def _getitem(x: Any, *entries: Any) -> Any:
@@ -58,7 +60,7 @@ multiply = binary(
 )
 true_divide = binary(
     "true_divide",
-    jnp.true_divide,
+    divide,
     "x1 / x2, element by element.",
     "true_divide([1, 2], 4)",
     "[0.25 0.5 ]",
@@ -73,7 +75,7 @@ floor_divide = binary(
 mod = binary(
     "mod", jnp.mod, "The remainder of x1 / x2, with the sign of x2.", "mod([-7, 7], 3)", "[2 1]"
 )
-power = binary("power", jnp.power, "x1 ** x2, element by element.", "power([2, 3], 2)", "[4 9]")
+power = binary("power", _power, "x1 ** x2, element by element.", "power([2, 3], 2)", "[4 9]")
 matmul = binary(
     "matmul",
     _matmul,

@@ -7,6 +7,7 @@ from typing import Any
 
 from fkeras.engine.errors import suggest
 from fkeras.engine.layer import Layer
+from fkeras.engine.migration_hints.keras_objects import check_not_keras
 from fkeras.engine.model import set_trainable
 from fkeras.engine.replacing import Pattern, matcher, replace_layers, require_match
 from fkeras.engine.skeleton import leaves_of, skeleton_of
@@ -46,6 +47,7 @@ def unfreeze(model: Layer, pattern: Pattern = "*") -> Any:
 
 
 def _mark(model: Layer, pattern: Pattern, trainable: bool) -> Any:
+    _require_layer(model, "freeze" if not trainable else "unfreeze")
     matches = matcher(pattern)
     if pattern == "*":
         return set_trainable(model, trainable)
@@ -55,6 +57,15 @@ def _mark(model: Layer, pattern: Pattern, trainable: bool) -> Any:
         return set_trainable(layer, trainable) if path and matches(path, layer) else None
 
     return replace_layers(model, mark)
+
+
+def _require_layer(model: Any, call: str) -> None:
+    if not isinstance(model, Layer):
+        check_not_keras(model, call)
+        raise TypeError(
+            f"{call}: expected a layer or model, received {type(model).__name__}. Write "
+            f"`fk.{call}(run.model)` for a run."
+        )
 
 
 def partition(model: Any) -> tuple[Any, Any]:
@@ -71,6 +82,7 @@ def partition(model: Any) -> tuple[Any, Any]:
         >>> fk.combine(trainable, frozen) == layer
         True
     """
+    _require_layer(model, "partition")
     skeleton, leaves = skeleton_of(model), leaves_of(model)
     flags = skeleton.trainable
     trained = tuple(leaf if flag else None for leaf, flag in zip(leaves, flags, strict=True))

@@ -9,7 +9,8 @@ import jax
 import jax.numpy as jnp
 
 from fkeras.engine.config import Configurable, option
-from fkeras.engine.errors import suggest
+from fkeras.engine.converters import dtype_name
+from fkeras.engine.errors import describe_value, suggest
 from fkeras.engine.quantized import quantization
 from fkeras.engine.spec import STRING
 
@@ -18,13 +19,13 @@ _INTEGERS = ("bool", "int8", "int16", "int32", "int64", "uint8", "uint16", "uint
 
 
 def _policy_name(name: Any) -> str:
-    if not isinstance(name, str):
-        name = jnp.dtype(name).name
-    if name not in (*NAMES, *_INTEGERS, STRING):
+    found = name if isinstance(name, str) else dtype_name(name)
+    if found not in (*NAMES, *_INTEGERS, STRING):
+        hint = suggest(name, NAMES) if isinstance(name, str) else ""
         raise ValueError(
-            f"There is no dtype policy {name!r}.{suggest(name, NAMES)} Known: {', '.join(NAMES)}."
+            f"There is no dtype policy {describe_value(name)}.{hint} Known: {', '.join(NAMES)}."
         )
-    return name
+    return found
 
 
 class DTypePolicy(Configurable):
@@ -62,7 +63,12 @@ class DTypePolicy(Configurable):
                 "ReversibleEmbedding: fk.quantize(model, 'int8')."
             )
         if "policy_map" not in config:
-            return cls(config.get("name") or "float32")
+            if "name" not in config:
+                raise ValueError(
+                    "expected the name of a dtype policy such as 'float32', received "
+                    f"{describe_value(dict(config))}."
+                )
+            return cls(config["name"] or "float32")
         default = get_policy(config.get("default_policy"))
         policies = config["policy_map"]
         found = policies.values() if isinstance(policies, Mapping) else [policies]

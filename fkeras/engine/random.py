@@ -48,7 +48,7 @@ def _threefry(k0: Any, k1: Any, x0: np.ndarray, x1: np.ndarray) -> tuple[np.ndar
 
 def _host_key(key: Any) -> tuple[np.uint32, np.uint32] | None:
     """The words of a key that can be worked with on the host, None for any other."""
-    _check_key(key)
+    check_key(key)
     if isinstance(key, jax.core.Tracer) or str(key.dtype) != "key<fry>" or key.shape != ():
         return None
     if not jax.config.jax_threefry_partitionable:
@@ -82,13 +82,37 @@ def shape_zeros(shape: Any, dtype: Any) -> np.ndarray:
     return np.broadcast_to(np.zeros((), jnp.dtype(dtype)), tuple(map(int, shape)))
 
 
-def _check_key(key: Any) -> None:
-    dtype = getattr(key, "dtype", None)
-    if dtype is None or not jnp.issubdtype(dtype, jax.dtypes.prng_key):
+def check_key(key: Any, where: str = "") -> None:
+    """Raises for anything but one typed PRNG key, with the line to write.
+
+    Args:
+        key: the key.
+        where: the call, for the message.
+
+    Raises:
+        TypeError: for other types, untyped keys and arrays of keys.
+
+    Example:
+        >>> check_key(jax.random.key(0), "build")
+    """
+    dtype, shape = getattr(key, "dtype", None), getattr(key, "shape", ())
+    typed = dtype is not None and jnp.issubdtype(dtype, jax.dtypes.prng_key)
+    if typed and shape == ():
+        return
+    start = f"{where} expected" if where else "expected"
+    if typed:
         raise TypeError(
-            f"expected a typed PRNG key, received {type(key).__name__}. Make one: "
-            "jax.random.key(0)."
+            f"{start} one PRNG key, received an array of keys of shape {shape}. Pass one of them, "
+            "keys[0], or map over them with jax.vmap."
         )
+    if dtype == np.uint32 and len(shape) == 1:
+        raise TypeError(
+            f"{start} a typed PRNG key, received an untyped one, uint32{list(shape)}. Make it with "
+            "jax.random.key(0) instead of jax.random.PRNGKey(0), or convert it: "
+            "jax.random.wrap_key_data(key)."
+        )
+    made = f"jax.random.key({key})" if isinstance(key, int) else "jax.random.key(0)"
+    raise TypeError(f"{start} a typed PRNG key, received {type(key).__name__}. Make one: {made}.")
 
 
 def fold_in(key: Any, data: int | str) -> Any:
@@ -96,10 +120,10 @@ def fold_in(key: Any, data: int | str) -> Any:
 
     Args:
         key: a typed PRNG key.
-        data: an integer, or a name.
+        data: an integer, of which the lowest 32 bits count, or a name.
 
     Returns:
-        What `jax.random.fold_in` returns for the integer.
+        What `jax.random.fold_in` returns for these bits.
 
     Raises:
         TypeError: for a key of the old form, or something else.
@@ -115,7 +139,9 @@ def fold_in(key: Any, data: int | str) -> Any:
     number = zlib.crc32(data.encode()) if isinstance(data, str) else data
     words = _host_key(key) if isinstance(number, int) else None
     if words is None:
-        return jax.random.fold_in(key, jnp.uint32(number) if isinstance(number, int) else number)
+        # as TensorFlow, whose files have seeds below 0, and as for the keys of the host below
+        whole = isinstance(number, int)
+        return jax.random.fold_in(key, jnp.uint32(number & 0xFFFFFFFF) if whole else number)
     high, low = _threefry(
         *words, np.zeros(1, np.uint32), np.array([number & 0xFFFFFFFF], np.uint32)
     )

@@ -22,6 +22,7 @@ from fkeras.engine.call_arguments import fill_arrays
 from fkeras.engine.context import Context, Output
 from fkeras.engine.errors import FKerasError
 from fkeras.engine.frozen import ArrayConstant, freeze_value, is_array
+from fkeras.engine.mask_rules import DROP, KERAS, STRICT, AttachedMasks, loses, take_mask
 from fkeras.engine.node import Node, is_symbolic
 from fkeras.engine.shapes import build_shapes
 from fkeras.engine.skeleton import Skeleton, leaves_of, skeleton_of
@@ -53,10 +54,23 @@ class Inference:
     updates: bool
 
 
-def record(layer: Any, args: tuple, options: dict, training: bool | None = None) -> Any:
-    """Records one call of `layer` and returns its symbolic outputs.
+def record(
+    layer: Any,
+    args: tuple,
+    options: dict,
+    training: bool | None = None,
+    mask_rule: str = STRICT,
+    kind: type | None = None,
+) -> Any:
+    """Records one call of `layer` and returns its symbolic outputs; nothing that exists is changed.
 
-    The outputs are tensors of the class of the inputs; nothing that exists is changed.
+    Args:
+        layer: the layer.
+        args: the positional arguments, symbolic tensors and arrays in any nesting.
+        options: the arguments by name.
+        training: True or False where the call pins it.
+        mask_rule: how masks reach the call; see `mask_rules`.
+        kind: the class of the outputs; that of the inputs, unless the call has only constants.
     """
     tensors: list[Any] = []
 
@@ -78,7 +92,7 @@ def record(layer: Any, args: tuple, options: dict, training: bool | None = None)
     masks = tuple(t.node.masks[t.index] for t in tensors)
     first_args = structure.fill(template, specs)
     resolved = layer.resolve(*first_args)
-    found = infer(resolved, template, frozen_options, specs, masks, training)
+    found = infer(resolved, template, frozen_options, specs, masks, training, mask_rule)
     node = Node(
         layer,
         resolved=resolved,
@@ -93,9 +107,10 @@ def record(layer: Any, args: tuple, options: dict, training: bool | None = None)
         penalties=found.penalties,
         metrics=found.metrics,
         updates=found.updates,
+        mask_rule=mask_rule,
         location=_user_line(),
     )
-    kind = type(tensors[0])
+    kind = type(tensors[0]) if kind is None else kind
     return structure.fill(found.value, [kind(node, i) for i in range(len(found.outputs))])
 
 
@@ -106,6 +121,7 @@ def infer(
     specs: tuple[Spec, ...],
     masks: tuple[Spec | None, ...],
     training: bool | None,
+    mask_rule: str = STRICT,
 ) -> Inference:
     """What a call of `layer` returns for inputs of these specs."""
     if layer.makes_strings or any(spec.dtype == STRING for spec in specs):
@@ -113,7 +129,7 @@ def infer(
             low, high = probe(layer, args, specs, _PROBES)
             return _describe((low, ()), (high, ()), specs)
     weights = tuple(None if w is None else as_spec(w) for w in leaves_of(layer))
-    given = (weights, args, options, specs, masks, training)
+    given = (weights, args, options, specs, masks, training, mask_rule)
     if layer.name is not None:  # layers that differ by name alone share an inference
         try:
             found = _infer(skeleton_of(layer.replace(name=None)), *given)
@@ -147,6 +163,7 @@ def _infer(
     specs: tuple[Spec, ...],
     masks: tuple[Spec | None, ...],
     training: bool | None,
+    mask_rule: str,
 ) -> Inference:
     shapes = structure.fill(args, specs)
     layer = skeleton.join(weights)
@@ -163,12 +180,18 @@ def _infer(
             state=layer.init_state(*shapes),
             training=True if training is None else training,
             key=key,
-            mask=masks_of(args, tensor_masks),
             where=layer.where,
         )
         call_options = fill_arrays(options, tensors)
-        if "mask" in call_options:
-            context.mask = call_options.pop("mask")
+        if mask_rule == KERAS:
+            context.attached = AttachedMasks()
+            for tensor, mask in zip(tensors, tensor_masks, strict=True):
+                context.attached.attach(tensor, mask)
+        explicit, context.mask = take_mask(layer, call_options)
+        if not explicit and mask_rule != KERAS:
+            context.mask = masks_of(args, tensor_masks)
+        if mask_rule == DROP and loses(layer, context.mask):
+            context.mask = None
         return layer.run(context, *inputs, **call_options), weight_losses(layer)
 
     def evaluate(make: Any) -> tuple[Output, tuple]:

@@ -16,6 +16,7 @@ from fkeras.engine.layer import Layer
 from fkeras.engine.model import Model
 from fkeras.engine.network import Network
 from fkeras.engine.network_inputs import match_inputs
+from fkeras.engine.record import record
 from fkeras.engine.strings import on_host, split
 
 
@@ -186,7 +187,7 @@ def _replay(
                 )
             value = _open_call(layer, opened[call.layer], args, pinned)
         else:
-            value = layer(*args, training=pinned, **options)
+            value = record(layer, args, options, pinned, call.mask_rule)
         first = graph.first_slots[number]
         found = structure.match(call.value, value)
         slots[first : first + len(found)] = found

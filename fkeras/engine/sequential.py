@@ -3,20 +3,28 @@
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Collection, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any, ClassVar, Self
 
 from fkeras.engine.checked import entry, expect, name_of, naming
 from fkeras.engine.close import close, layer_names
 from fkeras.engine.config import convert_fields
-from fkeras.engine.frozen import FrozenDict
-from fkeras.engine.input import InputLayer, is_input, symbolic
+from fkeras.engine.input import InputLayer, is_input, needs_batch_size, symbolic
+from fkeras.engine.key_paths import within
 from fkeras.engine.layer import Layer
-from fkeras.engine.lost_masks import keeps_masks, tolerated
+from fkeras.engine.layer_dict import LayerDict
+from fkeras.engine.mask_rules import STRICT, read_rule, written_rule
+from fkeras.engine.migration_hints.keras_objects import check_not_keras
 from fkeras.engine.model import freeze_all, symbolic_inputs
 from fkeras.engine.network import Network
 from fkeras.engine.node import is_symbolic
+from fkeras.engine.policy_maps import policy_at
+from fkeras.engine.record import record
 from fkeras.engine.serialization import deserialize, serialize
+
+
+def _is_listed(layers: Any) -> bool:
+    return isinstance(layers, Iterable) and not isinstance(layers, Mapping)
 
 
 class Sequential(Network):
@@ -47,8 +55,8 @@ class Sequential(Network):
 
     #: the names of the layers in the order of their calls
     order: tuple[str, ...] = dataclasses.field(init=False)
-    #: whether a mask is lost at a layer that takes none, as in the file of Keras it comes from
-    drops_masks: bool = dataclasses.field(init=False)
+    #: how masks reach the layers, see `mask_rules`; a file of Keras says it
+    mask_rule: str = dataclasses.field(init=False)
 
     def __init__(
         self,
@@ -63,7 +71,7 @@ class Sequential(Network):
         put(self, "trainable", trainable)
         put(self, "dtype", dtype)
         convert_fields(self)
-        if isinstance(layers, Layer) or is_symbolic(layers):
+        if isinstance(layers, Layer | str) or is_symbolic(layers) or not _is_listed(layers):
             raise TypeError(
                 f"{self.where}: expected a list of layers, received {type(layers).__name__}. Write "
                 "fk.Sequential([layer])."
@@ -74,38 +82,27 @@ class Sequential(Network):
         names = layer_names(list({id(e): e for e in entries}.values()), self.where)
         put(self, "order", tuple(names[id(e)] for e in entries))
         members = {names[id(e)]: e.replace(name=names[id(e)]) for e in entries}
-        members = FrozenDict(members)
+        members = LayerDict(members, self.order)
         put(self, "layers", members if trainable else freeze_all(members))
         put(self, "graph", None)
-        put(self, "drops_masks", False)
+        put(self, "mask_rule", STRICT)
         if start is not None:
-            graph, closed, _ = self._close(start)
+            graph, closed = self._close(start)
             put(self, "graph", graph)
-            put(self, "layers", closed)
+            put(self, "layers", LayerDict(closed, self.order))
 
-    def _close(self, x: Any, keeps: Collection[str] | None = None) -> tuple:
-        """The graph from `x` on, its layers, and whether a mask is lost on the way.
-
-        Args:
-            x: the symbolic input.
-            keeps: None where masks are not lost but refused, as in what is written here; else the
-                names of the networks that lose none.
-        """
-        start, dropped = x, False
+    def _close(self, x: Any) -> tuple:
+        """The graph from the symbolic input `x` on, and its layers."""
+        start = x
         for index, name in enumerate(self.order):
-            layer, options = self.layers[name], {}
-            if keeps is not None and name not in keeps:
-                layer, lost = tolerated(layer, [x])
-                options = {"mask": None} if lost else {}
-                dropped = dropped or lost
-            x = layer(x, **options)
+            x = record(self.layers[name], (x,), {}, None, self.mask_rule)
             if not is_symbolic(x):
                 raise ValueError(
                     f"{self.where}: layer {index}, {self.layers[name].where}, returns "
                     f"{type(x).__name__}, and layers in a row hand on one tensor. Compose this "
                     "network with fk.Model(inputs, outputs)."
                 )
-        return (*close(start, x, self.where), dropped)
+        return close(start, x, self.where)
 
     def resolve(self, *specs: Any) -> Self:
         if self.graph is not None:
@@ -121,15 +118,17 @@ class Sequential(Network):
                 f"{self.where}: expected one input, received {len(specs)}. Layers in a row hand on "
                 "one tensor; compose with fk.Model(inputs, outputs) for several."
             )
-        graph, layers, _ = self._close(symbolic_inputs(specs)[0])
-        return self.replace(graph=graph, layers=layers)
+        return self._begun(symbolic_inputs(specs)[0])
 
-    def _begun(self, x: Any, keeps: Collection[str] = ()) -> Self:
-        """The network from `x` on, in which masks are lost as in Keras."""
-        graph, layers, lost = self._close(x, keeps)
-        return self.replace(graph=graph, layers=layers, drops_masks=lost)
+    def _begun(self, x: Any) -> Self:
+        """The network with the graph from the symbolic input `x` on."""
+        graph, layers = self._close(x)
+        return self.replace(graph=graph, layers=LayerDict(layers, self.order))
 
     # -- an immutable list of layers ----------------------------------------------------------
+
+    def _listed(self) -> tuple[str, ...]:
+        return self.order
 
     @property
     def members(self) -> tuple[Layer, ...]:
@@ -146,9 +145,8 @@ class Sequential(Network):
             start = [InputLayer(spec.dims, dtype=spec.dtype)]
         # weights stay with their layers; the network is closed again around them
         options = {"name": self.name, "trainable": self.trainable, "dtype": self.dtype}
-        if start and self.drops_masks:
-            return type(self)(members, **options)._begun(symbolic(start[0]))
-        return type(self)([*start, *members], **options)
+        made = type(self)(members, **options).replace(mask_rule=self.mask_rule)
+        return made._begun(symbolic(start[0])) if start else made
 
     def _input_layer(self) -> InputLayer:
         return self.layers[self.graph.input_names[0]]
@@ -183,45 +181,54 @@ class Sequential(Network):
     def get_config(self) -> dict[str, Any]:
         """The layers as JSON data, in Keras's form."""
         entries = [*([self._input_layer()] if self.graph is not None else []), *self.members]
-        return {
+        config = {
             "name": self.name,
             "trainable": self.trainable,
             "dtype": self.dtype.name,
-            "layers": [self._entry_config(entry) for entry in entries],
+            "layers": [serialize(entry) for entry in entries],
         }
-
-    def _entry_config(self, layer: Layer) -> dict[str, Any]:
-        item, graph = serialize(layer), self.graph
-        if graph is not None and isinstance(layer, Network):
-            calls = (graph.calls[n] for n in graph.calls_of[layer.name])
-            if any(keeps_masks(graph, layer, call) for call in calls):
-                item["mask"] = True  # which Keras's loses inside, and passes over here
-        return item
+        return {**config, **written_rule(config, self.mask_rule)}
 
     @classmethod
     def from_config(
         cls, config: Mapping[str, Any], custom_objects: Mapping[str, Any] | None = None
     ) -> Self:
         """The network that `get_config` (or Keras) described, without weights."""
+        rule, config = read_rule(config, custom_objects, cls.__name__)
         known: dict[str, Layer] = {}
-        entries, keeps = [], set()
-        for item in entry(config, "layers", (list, tuple), config.get("name")):
-            with naming(name_of(item)):
+        entries = []
+        items = entry(config, "layers", (list, tuple), config.get("name"))
+        for place, item in enumerate(items):
+            with within("layers"), within(place), naming(name_of(item)):
                 layer = expect(deserialize(item, custom_objects), Layer, "an entry of 'layers'")
             entries.append(known.setdefault(layer.name, layer) if layer.name else layer)
-            if item.get("mask") is True and layer.name:
-                keeps.add(layer.name)
         shape = entry(config, "build_input_shape", (list, tuple, type(None)), default=None)
         if shape and entries and not isinstance(entries[0], InputLayer):
-            entries.insert(0, InputLayer(shape))
-        start, members = _start(entries)
+            batch = shape[0] if needs_batch_size(config) else None
+            entries.insert(0, InputLayer((batch, *shape[1:])))
+        start, members = _start(_with_input_dtype(entries))
         network = cls(
             members,
             name=config.get("name"),
             trainable=config.get("trainable", True),
-            dtype=config.get("dtype", "float32"),
-        )
-        return network if start is None else network._begun(start, keeps)
+            dtype=policy_at(config.get("dtype", "float32"), config.get("name")),
+        ).replace(mask_rule=rule)
+        with within("layers"):
+            return network if start is None else network._begun(start)
+
+
+def _with_input_dtype(entries: list[Any]) -> list[Any]:
+    """The entries of a configuration, with the dtype of the ids that a network inside takes.
+
+    Keras gives a row that its first batch builds an input of floats, which a nested network casts.
+    """
+    first, second = (*entries, None, None)[:2]
+    if not isinstance(first, InputLayer) or not isinstance(second, Network) or not second.graph:
+        return entries
+    dtypes = {second.graph.specs[slot].dtype for slot in second.graph.input_slots}
+    if first.spec.dtype.startswith("float") and len(dtypes) == 1 and "int" in min(dtypes):
+        first = InputLayer(first.batch_shape, dtype=min(dtypes), name=first.name)
+    return [first, *entries[1:]]
 
 
 def _start(entries: list[Any]) -> tuple[Any, list[Any]]:
@@ -243,6 +250,7 @@ def _start(entries: list[Any]) -> tuple[Any, list[Any]]:
 
 def _check_entry(entry: Any, where: str) -> None:
     if not isinstance(entry, Layer):
+        check_not_keras(entry, where)
         hint = ""
         if isinstance(entry, type) and issubclass(entry, Layer):
             hint = f" It is a class: write {entry.__name__}(...)."

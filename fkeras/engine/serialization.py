@@ -8,7 +8,6 @@ explicit mapping, `custom_objects`; there is no registry.
 
 from __future__ import annotations
 
-import importlib
 import types
 from collections.abc import Callable, Mapping
 from typing import Any
@@ -17,11 +16,21 @@ import ml_dtypes  # noqa: F401  (a dependency of jax: gives NumPy the names of i
 import numpy as np
 
 from fkeras.engine.checked import entry, expect
-from fkeras.engine.errors import suggest
+from fkeras.engine.errors import describe_value, suggest
 from fkeras.engine.frozen import ArrayConstant, FrozenDict
+from fkeras.engine.key_paths import within
+from fkeras.engine.late_module import late_module
+from fkeras.engine.migration_hints.keras_objects import check_not_keras
 from fkeras.engine.namespaces import find
 
 _PACKAGE = "fkeras"
+# what only serves in its own place, and the exceptions
+_FAMILIES = (
+    *("keras.initializers", "keras.regularizers", "keras.constraints", "keras.losses"),
+    *("keras.metrics", "keras.optimizers", "keras.optimizers.schedules", "keras.layers"),
+)
+_STATEFUL = ("metric", "optimizer")
+_SERVES_AS = (("activation", "keras.layers"), ("metric", "keras.losses"))
 _NUMBERS = ("bool", "int8", "int16", "int32", "int64", "uint8", "uint16", "uint32", "uint64")
 _NUMBERS += ("float16", "bfloat16", "float32", "float64", "complex64", "complex128")
 
@@ -75,7 +84,7 @@ def _encode_function(function: Callable, where: str) -> Any:
     module = getattr(function, "__module__", None) or ""
     parts = module.split(".")
     if parts[0] == _PACKAGE and len(parts) >= 2:
-        home = importlib.import_module(".".join(parts[:2]))
+        home = late_module(parts[1])
         if getattr(home, name, None) is function:
             return name
     return {
@@ -146,7 +155,8 @@ def deserialize(config: Any, custom_objects: Mapping[str, Any] | None = None) ->
         )
     name = config["class_name"]
     if name in ("__numpy__", "__tensor__"):
-        return _numbers(config.get("config"))
+        with within("config"):
+            return _numbers(config.get("config"))
     if name == "__lambda__":
         raise ValueError(
             "deserialize: a Python function as bytecode, which is never run. Define the function "
@@ -154,17 +164,23 @@ def deserialize(config: Any, custom_objects: Mapping[str, Any] | None = None) ->
             "custom_objects={'lambda_name': function}."
         )
     if name == "function":
-        return resolve(config.get("config"), config.get("module"), custom_objects)
-    inner = expect(config.get("config"), (Mapping, type(None)), f"the 'config' of {name!s:.80}")
-    if name == "SeedGenerator":  # it draws by mutation; here the key of the call draws
-        return entry(inner, "seed", (int, type(None)))
-    cls = resolve(name, config.get("module"), custom_objects)
-    if not callable(getattr(cls, "from_config", None)):
-        raise ValueError(
-            f"deserialize: expected a class with from_config, and {name[:80]!r} is a "
-            f"{type(cls).__name__}. Name it as {{'class_name': 'function', 'config': {name[:80]!r}}}."
-        )
-    return cls.from_config(dict(inner or {}), custom_objects=custom_objects)
+        with within("config"):
+            return resolve(config.get("config"), config.get("module"), custom_objects)
+    with within("config"):
+        inner = expect(config.get("config"), (Mapping, type(None)), f"the 'config' of {name!s:.80}")
+        if name == "SeedGenerator":  # it draws by mutation; here the key of the call draws
+            return entry(inner, "seed", (int, type(None)))
+    with within("class_name"):
+        registered = config.get("registered_name")
+        cls = resolve(name, config.get("module"), custom_objects, registered)
+        if not callable(getattr(cls, "from_config", None)):
+            raise ValueError(
+                f"deserialize: expected a class with from_config, and {name[:80]!r} is a "
+                f"{type(cls).__name__}. Name it as {{'class_name': 'function', 'config': "
+                f"{name[:80]!r}}}."
+            )
+    with within("config"):
+        return cls.from_config(dict(inner or {}), custom_objects=custom_objects)
 
 
 def _numbers(data: Any) -> np.ndarray:
@@ -178,13 +194,18 @@ def _numbers(data: Any) -> np.ndarray:
     return np.asarray(entry(data, "value", (list, tuple, int, float, bool)), dtype=dtype)
 
 
-def resolve(name: str, module: str | None, custom_objects: Mapping[str, Any] | None = None) -> Any:
-    """The class or function that a file calls `name` in `module`.
+def resolve(
+    name: str,
+    module: str | None,
+    custom_objects: Mapping[str, Any] | None = None,
+    registered: str | None = None,
+) -> Any:
+    """The class or function that a file calls `name` in `module`, and Keras `registered`.
 
     Raises:
         ValueError: where there is none that a file may name, with the nearest name.
     """
-    return find(name, module, custom_objects)
+    return find(name, module, custom_objects, registered)
 
 
 def decode(value: Any, custom_objects: Mapping[str, Any] | None = None) -> Any:
@@ -192,9 +213,17 @@ def decode(value: Any, custom_objects: Mapping[str, Any] | None = None) -> Any:
     if isinstance(value, Mapping):
         if "class_name" in value and "config" in value:
             return deserialize(value, custom_objects)
-        return FrozenDict({k: decode(v, custom_objects) for k, v in value.items()})
+        made = {}
+        for key, part in value.items():
+            with within(key):
+                made[key] = decode(part, custom_objects)
+        return FrozenDict(made)
     if isinstance(value, list | tuple):
-        return [decode(v, custom_objects) for v in value]
+        parts = []
+        for place, part in enumerate(value):
+            with within(place):
+                parts.append(decode(part, custom_objects))
+        return parts
     return value
 
 
@@ -235,12 +264,22 @@ def lookup(
                 f"{', '.join(sorted(known))}; or pass a function or object of your own."
             )
     if isinstance(identifier, Mapping):
-        return deserialize(identifier, custom_objects)
+        identifier = deserialize(identifier, custom_objects)
+    check_not_keras(identifier, kind)
     if isinstance(identifier, type):
-        return identifier()
-    if callable(identifier) or hasattr(identifier, "get_config"):
+        identifier = identifier()
+    if _may_be(identifier, kind):
         return identifier
     raise TypeError(
         f"Expected a name, a configuration or a callable for the {kind}, received "
-        f"{type(identifier).__name__}. For example: {next(iter(names), None)!r}."
+        f"{describe_value(identifier)}. For example: {next(iter(names), None)!r}."
     )
+
+
+def _may_be(value: Any, kind: str) -> bool:
+    """Whether an object may serve as an initializer, a loss and so on: it is of no other family."""
+    family = keras_module(type(value))
+    if family not in _FAMILIES:
+        return callable(value) or (kind in _STATEFUL and hasattr(value, "get_config"))
+    own = (f"keras.{kind}s", f"keras.{kind}es")
+    return family in own or (kind, family) in _SERVES_AS

@@ -9,6 +9,7 @@ training step that carries a model of 500 weights unflattens one object, not 500
 from __future__ import annotations
 
 import dataclasses
+import weakref
 from collections.abc import Callable, Iterator, Mapping
 from typing import Any
 
@@ -16,6 +17,7 @@ import jax
 import numpy as np
 
 from fkeras.engine.frozen import FrozenDict
+from fkeras.engine.skeleton_difference import first_difference
 
 WEIGHT = "fkeras.weight"
 CACHES = ("_cut", "_leaves", "_opened", "_skeleton")
@@ -37,8 +39,8 @@ class Skeleton:
     """
 
     __slots__ = (
-        *("_hash", "children", "cls", "names", "own", "places"),
-        *("static", "trainable", "weights"),
+        *("__weakref__", "_derived", "_hash", "_unequal", "children", "cls", "names", "own"),
+        *("places", "static", "trainable", "weights"),
     )
 
     def __init__(self, cls: type, static: dict, weights: tuple, children: dict):
@@ -52,7 +54,20 @@ class Skeleton:
             trainable.extend(child.trainable)
         self.names, self.trainable = tuple(names), tuple(trainable)
         self.places = {name: place for place, name in enumerate(self.names)}
-        self._hash = None
+        self._hash = self._unequal = None
+        self._derived: dict[Any, Any] = {}
+
+    def derive(self, function: Any) -> Any:
+        """`function(self)`, computed once for each skeleton object.
+
+        A cache that compares skeletons would cost each lookup a comparison of all their fields.
+
+        Args:
+            function: a function of a module; every new function object is computed again.
+        """
+        if function not in self._derived:
+            self._derived[function] = function(self)
+        return self._derived[function]
 
     def __hash__(self) -> int:
         if self._hash is None:
@@ -63,20 +78,29 @@ class Skeleton:
     def __eq__(self, other: object) -> bool:
         if self is other:
             return True
-        return (
-            isinstance(other, Skeleton)
-            and hash(self) == hash(other)
+        if not isinstance(other, Skeleton):
+            return False
+        equal = (
+            hash(self) == hash(other)
             and self.cls is other.cls
             and self.static == other.static
             and self.weights == other.weights
             and self.children == other.children
         )
+        if not equal:  # JAX compares two, and then prints both
+            self._unequal, other._unequal = weakref.ref(other), weakref.ref(self)
+        return equal
 
     def __reduce__(self):
         return (Skeleton, (self.cls, self.static, self.weights, self.children))
 
     def __repr__(self) -> str:
-        return f"<Skeleton {self.cls.__name__}, {len(self.names)} leaves>"
+        text = f"<Skeleton {self.cls.__name__}, {len(self.names)} leaves"
+        other = None if self._unequal is None else self._unequal()
+        difference = None if other is None else first_difference(self, other)
+        return (
+            f"{text}>" if difference is None else f"{text}; differs from the other by {difference}>"
+        )
 
     def join(self, leaves: tuple) -> Any:
         """The layer of these leaves."""
@@ -132,7 +156,7 @@ def _join_tree(tree: Any, leaves: Iterator) -> Any:
     if isinstance(tree, tuple):
         return tuple(_join_tree(t, leaves) for t in tree)
     if isinstance(tree, Mapping):
-        return FrozenDict({k: _join_tree(t, leaves) for k, t in tree.items()})
+        return tree.like({k: _join_tree(t, leaves) for k, t in tree.items()})
     return tree
 
 
@@ -140,7 +164,8 @@ def _split_tree(value: Any) -> Any:
     if isinstance(value, tuple):
         return tuple(_split_tree(v) for v in value)
     if isinstance(value, Mapping):
-        return FrozenDict({k: _split_tree(v) for k, v in value.items()})
+        parts = {k: _split_tree(v) for k, v in value.items()}
+        return value.like(parts) if isinstance(value, FrozenDict) else FrozenDict(parts)
     return skeleton_of(value) if is_layer(value) else value
 
 
@@ -186,6 +211,12 @@ def same_leaf(a: Any, b: Any) -> bool:
     """Whether two leaves are equal arrays of one dtype, or both None; a tracer equals itself."""
     if a is b:
         return True
+    arrays = (
+        isinstance(a, jax.Array | np.ndarray | np.generic),
+        isinstance(b, jax.Array | np.ndarray | np.generic),
+    )
+    if not all(arrays):  # shapes, labels: what jax.tree.map made of the arrays
+        return not any(arrays) and _same_other(a, b)
     if a is None or b is None or isinstance(a, jax.core.Tracer) or isinstance(b, jax.core.Tracer):
         return False
     if getattr(a, "shape", 0) != getattr(b, "shape", 0):
@@ -193,6 +224,13 @@ def same_leaf(a: Any, b: Any) -> bool:
     if getattr(a, "dtype", 0) != getattr(b, "dtype", 0):
         return False
     return bool(np.array_equal(np.asarray(a), np.asarray(b)))
+
+
+def _same_other(a: Any, b: Any) -> bool:
+    one, two = jax.tree.structure(a), jax.tree.structure(b)
+    if jax.tree_util.treedef_is_leaf(one) or jax.tree_util.treedef_is_leaf(two):
+        return type(a) is type(b) and bool(a == b)
+    return one == two and all(map(same_leaf, jax.tree.leaves(a), jax.tree.leaves(b)))
 
 
 def skeleton_of(layer: Any) -> Skeleton:

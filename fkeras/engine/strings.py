@@ -21,6 +21,7 @@ from fkeras.engine.frozen import is_array
 from fkeras.engine.graph import Call
 from fkeras.engine.input import InputLayer, symbolic
 from fkeras.engine.network_inputs import check_shape, match_inputs
+from fkeras.engine.record import record
 from fkeras.engine.spec import STRING, Spec, as_dims, as_spec
 from fkeras.engine.structure import Ref
 
@@ -105,7 +106,8 @@ def split_after(network: Any, make: Make) -> tuple[Any, Any]:
             for slot in call.inputs:
                 hand_over(slot)
             first = graph.first_slots[number]
-            value = network.layers[call.layer](*fill_tensors(call.args, slots))
+            args = fill_tensors(call.args, slots)
+            value = record(network.layers[call.layer], args, {}, None, call.mask_rule)
             found = structure.match(call.value, value) or []
             slots[first : first + len(found)] = found
             made.update(range(first, first + len(found)))
@@ -139,9 +141,8 @@ class _Cut:
     def call_on_device(self, number: int, call: Call) -> None:
         self.used.update(call.inputs)
         options = fill_tensors(call.options, self.device)
-        value = self._layer(call)(
-            *fill_tensors(call.args, self.device), training=call.training, **options
-        )
+        args = fill_tensors(call.args, self.device)
+        value = record(self._layer(call), args, options, call.training, call.mask_rule)
         self._put(self.device, number, call, value)
 
     def call_on_host(self, number: int, call: Call) -> None:
@@ -161,7 +162,8 @@ class _Cut:
             self._put(self.device, number, call, self._hand_over(call.layer, value))
             return
         host, device = split(layer, self.make)
-        value = device(self._hand_over(call.layer, host(*args)), training=call.training)
+        handed = self._hand_over(call.layer, host(*args))
+        value = record(device, (handed,), {}, call.training, call.mask_rule)
         self._put(self.device, number, call, value)
 
     def _layer(self, call: Call) -> Any:

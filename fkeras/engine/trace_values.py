@@ -19,6 +19,7 @@ import numpy as np
 
 from fkeras.engine.config import option
 from fkeras.engine.context import Context, Output
+from fkeras.engine.converters import text
 from fkeras.engine.frozen import is_array
 from fkeras.engine.layer import Layer
 from fkeras.engine.skeleton import leaves_of, map_children, skeleton_of
@@ -40,7 +41,7 @@ class Intercepted(Layer):
 
     layer: Layer
     around: Around
-    path: str = option("")
+    path: str = option("", convert=text(empty=True))
 
     supports_masking: ClassVar[bool] = True
     autocast: ClassVar[bool] = False
@@ -147,6 +148,24 @@ def trace_values(layer: Layer, context: Context, *inputs: Any) -> tuple[TracedCa
         >>> [(c.path, c.number) for c in trace_values(model, fk.Context(), jnp.ones((1, 3)))]
         [('shared', 0), ('shared', 1), ('', 0)]
     """
+    return trace_calls(layer, lambda traced: traced.run(context, *inputs))[0]
+
+
+def trace_calls(layer: Layer, compute: Callable[[Any], Any]) -> tuple[tuple[TracedCall, ...], Any]:
+    """`(calls, value)`: every call inside a layer during a computation, and what it returns.
+
+    Args:
+        layer: a built layer or model.
+        compute: `(layer) -> value`; calls the layer, or layers inside the layer, any number of times.
+
+    Example:
+        >>> import jax, jax.numpy as jnp, fkeras as fk
+        >>> from fkeras.engine.trace_values import trace_calls
+        >>> layer = fk.layers.Dense(1, name="a").build(jax.random.key(0), (None, 3))
+        >>> calls, value = trace_calls(layer, lambda layer: layer(jnp.ones((2, 3))).shape)
+        >>> [call.inputs[0].shape for call in calls], value
+        ([(2, 3)], (2, 1))
+    """
     found: list[TracedCall] = []
     tickets, seen = itertools.count(), collections.Counter[str]()
 
@@ -160,8 +179,8 @@ def trace_values(layer: Layer, context: Context, *inputs: Any) -> tuple[TracedCa
         return output
 
     with jax.disable_jit():
-        intercept(layer, around).run(context, *inputs)
-    return tuple(found)
+        value = compute(intercept(layer, around))
+    return tuple(found), value
 
 
 def trace_gradients(

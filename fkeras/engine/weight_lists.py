@@ -8,6 +8,7 @@ from typing import Any
 import jax.numpy as jnp
 import numpy as np
 
+from fkeras.engine.arrays import read_array
 from fkeras.engine.skeleton import leaves_of, skeleton_of, walk
 
 Path = tuple[str, ...]
@@ -31,7 +32,8 @@ def _declared(layer: Any, state: Mapping[str, Any], path: str, at: Path) -> Iter
     order = layer.state_order
     for key in sorted(state, key=lambda k: (order.index(k) if k in order else len(order), k)):
         value = state[key]
-        if key not in inner and not isinstance(value, Mapping):
+        # Keras keeps the carries of recurrent layers out of its lists, as out of its files
+        if layer.stores_state and key not in inner and not isinstance(value, Mapping):
             yield "state", (*at, key)
     for name, child in children:
         below = state.get(name, {})
@@ -59,7 +61,8 @@ def weight_order(layer: Any) -> list[str]:
 def get_weights(layer: Any, state: Mapping[str, Any] | None = None) -> list[np.ndarray]:
     """The layer's weights and state as NumPy arrays in Keras's order.
 
-    Without `state` only the weights come.
+    Without `state` the list has only the weights. The carries of stateful recurrent layers are
+    left out, as in Keras.
     """
     _require_built(layer, "get_weights")
     state = state or {}
@@ -73,7 +76,7 @@ def get_weights(layer: Any, state: Mapping[str, Any] | None = None) -> list[np.n
 def set_weights(
     layer: Any, values: Sequence[Any], state: Mapping[str, Any] | None = None
 ) -> tuple[Any, dict[str, Any]]:
-    """`(layer, state)` with `values` in their places.
+    """`(layer, state)` with `values` in their places; carries of recurrent layers stay as they are.
 
     Raises:
         ValueError: for a list of another length, or an array of another shape.
@@ -101,7 +104,8 @@ def set_weights(
                 f"shape {np.shape(value)}. Check the order of the list, or build the layer for "
                 "the other shape."
             )
-        array = jnp.asarray(np.asarray(value), dtype=old.dtype)
+        host = value if isinstance(value, list | tuple | int | float) else read_array(value, name)
+        array = jnp.asarray(np.asarray(host), dtype=old.dtype)
         if kind == "weight":
             leaves[place] = array
         else:

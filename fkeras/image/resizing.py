@@ -11,6 +11,8 @@ from jax import lax
 
 from fkeras.image.layout import as_batch, one_of
 
+# scales below are raised to it: 1 / scale**2, and products with it, stay in the range of float32
+_LEAST_SCALE = 2.0**-40
 METHODS = ("bilinear", "nearest", "lanczos3", "lanczos5", "bicubic")
 _SCALING_METHODS = (
     "linear",
@@ -200,6 +202,8 @@ def scale_and_translate(
     one_of("method", method, *_SCALING_METHODS)
     images = jnp.asarray(images)
     scale, translation = (jnp.asarray(v).astype("float32") for v in (scale, translation))
+    # the derivatives hold 1 / scale**2; a smaller scale gives the values of the smallest here
+    scale = jnp.where(jnp.abs(scale) < _LEAST_SCALE, _LEAST_SCALE, scale)
     return jax.image.scale_and_translate(
         images, tuple(output_shape), tuple(spatial_dims), scale, translation, method, antialias
     )

@@ -10,6 +10,7 @@ import jax.numpy as jnp
 import numpy as np
 
 from fkeras.engine.config import option
+from fkeras.engine.converters import numeric, real
 from fkeras.initializers.initializer import Initializer, full
 
 
@@ -52,7 +53,7 @@ class Constant(Initializer):
                [0.5, 2. ]], dtype=float32)
     """
 
-    value: Any = option(0.0)
+    value: Any = option(0.0, convert=numeric(infinite=True))
 
     def __call__(self, key: Any, shape: Sequence[int], dtype: Any = "float32") -> jax.Array:
         return full(key, shape, np.asarray(self.value), dtype)
@@ -74,7 +75,7 @@ class Identity(Initializer):
                [0., 2., 0.]], dtype=float32)
     """
 
-    gain: float = option(1.0)
+    gain: float = option(1.0, convert=real())
 
     def __call__(self, key: Any, shape: Sequence[int], dtype: Any = "float32") -> jax.Array:
         if len(shape) != 2:

@@ -11,6 +11,7 @@ import jax.numpy as jnp
 import numpy as np
 
 from fkeras.engine.config import option
+from fkeras.engine.converters import integer, real
 from fkeras.engine.random import normal
 from fkeras.initializers.initializer import Initializer, own_key
 
@@ -46,8 +47,8 @@ class Orthogonal(Initializer):
         Neural Networks, https://arxiv.org/abs/1312.6120
     """
 
-    gain: float = option(1.0)
-    seed: int | None = option(None)
+    gain: float = option(1.0, convert=real())
+    seed: int | None = option(None, convert=integer(optional=True))
 
     def __call__(self, key: jax.Array, shape: Sequence[int], dtype: Any = "float32") -> jax.Array:
         if len(shape) < 2:

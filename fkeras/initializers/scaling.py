@@ -9,6 +9,7 @@ from typing import Any
 import jax
 
 from fkeras.engine.config import option
+from fkeras.engine.converters import choice, integer, real
 from fkeras.engine.random import normal, truncated_normal, uniform
 from fkeras.initializers.initializer import Initializer, moved, own_key
 
@@ -41,28 +42,11 @@ def compute_fans(shape: Sequence[int]) -> tuple[float, float]:
     return shape[-2] * field, shape[-1] * field
 
 
-def _mode(mode: str) -> str:
-    if mode not in ("fan_in", "fan_out", "fan_avg"):
-        raise ValueError(
-            f"VarianceScaling: expected mode 'fan_in', 'fan_out' or 'fan_avg', received {mode!r}."
-        )
-    return mode
+_known_distribution = choice("uniform", "truncated_normal", "untruncated_normal")
 
 
-def _distribution(name: str) -> str:
-    name = "truncated_normal" if name == "normal" else name
-    if name not in ("uniform", "truncated_normal", "untruncated_normal"):
-        raise ValueError(
-            "VarianceScaling: expected distribution 'uniform', 'truncated_normal' or "
-            f"'untruncated_normal', received {name!r}."
-        )
-    return name
-
-
-def _positive(scale: float) -> float:
-    if scale <= 0:
-        raise ValueError(f"VarianceScaling: expected scale above 0, received {scale}.")
-    return scale
+def _distribution(value: Any) -> str:
+    return _known_distribution("truncated_normal" if value == "normal" else value)
 
 
 def scaled_by_fans(
@@ -104,10 +88,10 @@ class VarianceScaling(Initializer):
         He et al. 2015, Delving Deep into Rectifiers, https://arxiv.org/abs/1502.01852
     """
 
-    scale: float = option(1.0, convert=_positive)
-    mode: str = option("fan_in", convert=_mode)
+    scale: float = option(1.0, convert=real(above=0))
+    mode: str = option("fan_in", convert=choice("fan_in", "fan_out", "fan_avg"))
     distribution: str = option("truncated_normal", convert=_distribution)
-    seed: int | None = option(None)
+    seed: int | None = option(None, convert=integer(optional=True))
 
     def __call__(self, key: jax.Array, shape: Sequence[int], dtype: Any = "float32") -> jax.Array:
         return scaled_by_fans(
@@ -132,7 +116,7 @@ class GlorotUniform(Initializer):
         Networks, https://proceedings.mlr.press/v9/glorot10a.html
     """
 
-    seed: int | None = option(None)
+    seed: int | None = option(None, convert=integer(optional=True))
 
     def __call__(self, key: jax.Array, shape: Sequence[int], dtype: Any = "float32") -> jax.Array:
         return scaled_by_fans(own_key(key, self.seed), shape, dtype, 1.0, "fan_avg", "uniform")
@@ -155,7 +139,7 @@ class GlorotNormal(Initializer):
         Networks, https://proceedings.mlr.press/v9/glorot10a.html
     """
 
-    seed: int | None = option(None)
+    seed: int | None = option(None, convert=integer(optional=True))
 
     def __call__(self, key: jax.Array, shape: Sequence[int], dtype: Any = "float32") -> jax.Array:
         return scaled_by_fans(
@@ -179,7 +163,7 @@ class LecunNormal(Initializer):
         LeCun et al. 1998, Efficient BackProp, http://yann.lecun.com/exdb/publis/pdf/lecun-98b.pdf
     """
 
-    seed: int | None = option(None)
+    seed: int | None = option(None, convert=integer(optional=True))
 
     def __call__(self, key: jax.Array, shape: Sequence[int], dtype: Any = "float32") -> jax.Array:
         return scaled_by_fans(
@@ -203,7 +187,7 @@ class LecunUniform(Initializer):
         LeCun et al. 1998, Efficient BackProp, http://yann.lecun.com/exdb/publis/pdf/lecun-98b.pdf
     """
 
-    seed: int | None = option(None)
+    seed: int | None = option(None, convert=integer(optional=True))
 
     def __call__(self, key: jax.Array, shape: Sequence[int], dtype: Any = "float32") -> jax.Array:
         return scaled_by_fans(own_key(key, self.seed), shape, dtype, 1.0, "fan_in", "uniform")
@@ -225,7 +209,7 @@ class HeNormal(Initializer):
         He et al. 2015, Delving Deep into Rectifiers, https://arxiv.org/abs/1502.01852
     """
 
-    seed: int | None = option(None)
+    seed: int | None = option(None, convert=integer(optional=True))
 
     def __call__(self, key: jax.Array, shape: Sequence[int], dtype: Any = "float32") -> jax.Array:
         return scaled_by_fans(
@@ -249,7 +233,7 @@ class HeUniform(Initializer):
         He et al. 2015, Delving Deep into Rectifiers, https://arxiv.org/abs/1502.01852
     """
 
-    seed: int | None = option(None)
+    seed: int | None = option(None, convert=integer(optional=True))
 
     def __call__(self, key: jax.Array, shape: Sequence[int], dtype: Any = "float32") -> jax.Array:
         return scaled_by_fans(own_key(key, self.seed), shape, dtype, 2.0, "fan_in", "uniform")

@@ -12,6 +12,7 @@ import jax.numpy as jnp
 import numpy as np
 
 from fkeras.engine.config import option, suggest
+from fkeras.engine.converters import boolean, choice, numeric
 from fkeras.initializers.initializer import Initializer
 
 # the coefficients of sums of cosines
@@ -48,7 +49,7 @@ def window_values(name: str, length: int, periodic: bool = False) -> np.ndarray:
     if name not in _COSINES and name not in _OTHERS:
         known = (*_COSINES, *_OTHERS)
         raise ValueError(
-            f"STFT: there is no window {name!r}.{suggest(name, known)} Known: "
+            f"There is no window {name!r}.{suggest(name, known)} Known: "
             f"{', '.join(sorted(known))}; or pass the numbers of the window."
         )
     if length <= 1:
@@ -72,21 +73,14 @@ def window_values(name: str, length: int, periodic: bool = False) -> np.ndarray:
     return np.asarray(values)[:length]
 
 
-def _window(window: Any) -> Any:
-    if isinstance(window, str):
-        window_values(window, 2)
+_numbers = numeric(optional=True, hint="Give the name of a window such as 'hann', or its numbers.")
+
+
+def as_window(window: Any) -> Any:
+    if not isinstance(window, str):
+        return _numbers(window)
+    window_values(window, 2)
     return window
-
-
-def _one_of(name: str, *words: Any) -> Any:
-    def convert(value: Any) -> Any:
-        if value not in words:
-            raise ValueError(
-                f"STFT: {name}: expected {', '.join(map(repr, words))}, received {value!r}."
-            )
-        return value
-
-    return convert
 
 
 class STFT(Initializer):
@@ -110,10 +104,10 @@ class STFT(Initializer):
                [ 1., -1.]], dtype=float32)
     """
 
-    side: str = option("real", convert=_one_of("side", "real", "imag"))
-    window: Any = option("hann", convert=_window)
-    scaling: str | None = option("density", convert=_one_of("scaling", "density", "spectrum", None))
-    periodic: bool = option(False)
+    side: str = option("real", convert=choice("real", "imag"))
+    window: Any = option("hann", convert=as_window)
+    scaling: str | None = option("density", convert=choice("density", "spectrum", optional=True))
+    periodic: bool = option(False, convert=boolean)
 
     def __call__(self, key: Any, shape: Sequence[int], dtype: Any = "float32") -> jax.Array:
         if len(shape) != 3:

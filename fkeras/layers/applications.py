@@ -11,7 +11,7 @@ import jax
 
 from fkeras import initializers
 from fkeras.engine import Context, Layer, Output, align, option, weight
-from fkeras.layers._arguments import fraction, positive_integer
+from fkeras.engine.converters import integer, probability, real
 from fkeras.layers.merging.elementwise import check_list
 from fkeras.layers.regularization.dropout import dropout
 
@@ -42,7 +42,7 @@ class StochasticDepth(Layer):
         Huang et al., 2016, Deep networks with stochastic depth, https://arxiv.org/abs/1603.09382
     """
 
-    drop_path_rate: float = option(convert=fraction("StochasticDepth: drop_path_rate"))
+    drop_path_rate: float = option(convert=probability)
 
     keras_module: ClassVar[str] = "keras.src.applications.convnext"
     training_default: ClassVar[bool | None] = None
@@ -76,8 +76,8 @@ class LayerScale(Layer):
         Touvron et al., 2021, Going deeper with image transformers, https://arxiv.org/abs/2103.17239
     """
 
-    init_values: float = option()
-    projection_dim: int = option(convert=positive_integer("LayerScale: projection_dim"))
+    init_values: float = option(convert=real())
+    projection_dim: int = option(convert=integer(minimum=1))
     gamma: jax.Array | None = weight()
 
     keras_module: ClassVar[str] = "keras.src.applications.convnext"
@@ -112,7 +112,7 @@ class CustomScaleLayer(Layer):
         Array([1.5, 1.5], dtype=float32)
     """
 
-    scale: float = option()
+    scale: float = option(convert=real())
 
     keras_module: ClassVar[str] = "keras.src.applications.inception_resnet_v2"
 

@@ -7,6 +7,7 @@ from collections.abc import Callable, Mapping
 from typing import Any
 
 from fkeras.engine import Layer
+from fkeras.engine.migration_hints.keras_objects import check_not_keras
 from fkeras.engine.replacing import Pattern, matcher, replace_layers, require_match
 from fkeras.layers.attention.projected import PROJECTIONS, ProjectedAttention
 from fkeras.layers.quantized.base import Quantized
@@ -118,6 +119,7 @@ def _replaced(
     is put into `made`.
     """
     if not isinstance(model, Layer):
+        check_not_keras(model, "quantize")
         raise TypeError(
             f"quantize: expected a layer or model, received {type(model).__name__}. Weights alone "
             "are coded by fk.quantizers.AbsMaxQuantizer()."

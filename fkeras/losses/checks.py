@@ -1,6 +1,6 @@
 """What targets must look like, checked on the host before anything is traced.
 
-Inside a compiled function a label out of range is a loss of 0 and a NaN spreads in silence.
+Inside a compiled function a label out of range is a loss of NaN, and no message names its row.
 """
 
 from __future__ import annotations
@@ -9,6 +9,9 @@ from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
+
+# a larger number is no number of classes
+_MOST = 1 << 20
 
 
 def check_targets(kind: str, where: str, y_true: np.ndarray, shape: Sequence[Any]) -> None:
@@ -43,7 +46,7 @@ def check_finite(where: str, y_true: np.ndarray) -> None:
     value = float(y_true[tuple(place)])
     raise ValueError(
         f"{where}, {_row(place)}: expected finite targets, received {value}. Drop such rows, or "
-        "fill in a number and give the row a sample_weight of 0."
+        "give the row a sample_weight of 0."
     )
 
 
@@ -88,7 +91,8 @@ def check_labels(
 
 def check_range(where: str, y_true: np.ndarray, classes: int, ignore: int | None) -> None:
     """Raises where a class number is not one of 0, ..., classes - 1, or of `ignore`."""
-    labels = y_true.astype("int64")
+    with np.errstate(invalid="ignore"):  # floats beyond int64 are no class either
+        labels = y_true.astype("int64")
     wrong = (labels < 0) | (labels >= classes) | (labels != y_true)
     if ignore is not None:
         wrong &= y_true != ignore
@@ -97,7 +101,9 @@ def check_range(where: str, y_true: np.ndarray, classes: int, ignore: int | None
     place = np.argwhere(wrong)[0]
     value = y_true[tuple(place)].item()
     counted = labels if ignore is None else labels[y_true != ignore]
-    if value != int(value):
+    if not -_MOST < value < _MOST:
+        remedy = f"Correct the label, or map the labels to 0..{classes - 1}."
+    elif value != int(value):
         remedy = "Class numbers are whole; for numbers to be predicted use 'mean_squared_error'."
     elif classes == 1:
         remedy = "For two classes and one output use 'binary_crossentropy'."
@@ -106,7 +112,8 @@ def check_range(where: str, y_true: np.ndarray, classes: int, ignore: int | None
     elif value < 0:
         remedy = f"If {value} stands for no class, pass ignore_class={value} to the loss."
     else:
-        remedy = f"Correct the label, or give the output layer {counted.max() + 1} units."
+        highest = int(counted[counted < _MOST].max())
+        remedy = f"Correct the label, or give the output layer {highest + 1} units."
     raise ValueError(
         f"{where}, {_row(place)}: label {value}, but the model's output has {classes} "
         f"{'class' if classes == 1 else 'classes'} (0..{classes - 1}). {remedy}"

@@ -11,7 +11,9 @@ from typing import Any
 import jax
 import jax.numpy as jnp
 
-from fkeras.losses.reducing import divide_no_nan
+from fkeras.engine.arrays import as_operand
+from fkeras.engine.indices import equals, valid_indices
+from fkeras.losses.reducing import divide_no_nan, require_axis
 from fkeras.losses.regression import EPSILON, floats, widened
 
 
@@ -205,7 +207,7 @@ def categorical_focal_crossentropy(
 
 def class_numbers(y_true: Any, y_pred: jax.Array, axis: int) -> jax.Array:
     """The targets without the class axis, whether it is left out or has size 1."""
-    y_true = jnp.asarray(y_true)
+    y_true, y_pred = as_operand(y_true, "y_true"), require_axis(y_pred)
     if y_true.ndim == y_pred.ndim and y_true.shape[axis] == 1:
         y_true = jnp.squeeze(y_true, axis=axis)
     return y_true
@@ -221,8 +223,9 @@ def sparse_categorical_crossentropy(
     """-log(p) of the class that `y_true` numbers.
 
     Args:
-        y_true: class numbers, (b, ...) or (b, ..., 1). One out of range has a loss of 0, as in
-            Keras: check targets on the host with `SparseCategoricalCrossentropy.check_targets`.
+        y_true: class numbers, (b, ...) or (b, ..., 1). A number that is no class (out of range,
+            negative, a fraction, NaN) has a loss of NaN, where Keras's loss is 0;
+            `SparseCategoricalCrossentropy.check_targets` finds its row on the host.
         y_pred: probabilities, scaled here to sum to 1, or scores, (b, ..., classes).
         from_logits: whether `y_pred` are scores, before a softmax.
         ignore_class: a class number whose losses are 0.
@@ -239,8 +242,9 @@ def sparse_categorical_crossentropy(
         >>> fk.losses.sparse_categorical_crossentropy([1, 0], [[0.5, 0.5], [0.25, 0.75]]).round(4)
         Array([0.6931, 1.3863], dtype=float32)
     """
-    y_pred = widened(jnp.asarray(y_pred))
-    labels = class_numbers(y_true, y_pred, axis).astype("int32")
+    y_pred = widened(as_operand(y_pred, "y_pred"))
+    given = class_numbers(y_true, y_pred, axis)
+    labels, valid = valid_indices(given, y_pred.shape[axis])
     shape = tuple(n for i, n in enumerate(y_pred.shape) if i != axis % y_pred.ndim)
     if labels.shape != shape:
         raise ValueError(
@@ -249,14 +253,13 @@ def sparse_categorical_crossentropy(
         )
     if ignore_class is not None:
         # scores of what is ignored may be anything: keep them out of the gradient
-        ignored = jnp.expand_dims(labels == ignore_class, axis)
-        y_pred = jnp.where(ignored, jnp.ones((), y_pred.dtype), y_pred)
+        ignored = equals(given, ignore_class)
+        y_pred = jnp.where(jnp.expand_dims(ignored, axis), jnp.ones((), y_pred.dtype), y_pred)
     logs = log_probabilities(y_pred, from_logits, axis)
     classes = jax.lax.broadcasted_iota("int32", y_pred.shape, axis % y_pred.ndim)
     chosen = classes == jnp.expand_dims(labels, axis)
-    if ignore_class is not None:
-        chosen &= ~ignored
-    return -jnp.sum(jnp.where(chosen, logs, 0.0), axis=axis)
+    losses = jnp.where(valid, -jnp.sum(jnp.where(chosen, logs, 0.0), axis=axis), jnp.nan)
+    return losses if ignore_class is None else jnp.where(ignored, 0.0, losses)
 
 
 def categorical_generalized_cross_entropy(y_true: Any, y_pred: Any, q: float) -> jax.Array:
@@ -272,7 +275,7 @@ def categorical_generalized_cross_entropy(y_true: Any, y_pred: Any, q: float) ->
 
     Returns:
         The losses of samples, (b, ...). Where p is 0 the loss is 1 / q; its slope, which is
-        infinite there, is given as 0.
+        infinite there, is given as 0. The loss of a number that is no class is NaN.
 
     Example:
         >>> import fkeras as fk
@@ -282,12 +285,12 @@ def categorical_generalized_cross_entropy(y_true: Any, y_pred: Any, q: float) ->
     References:
         Zhang and Sabuncu 2018, Generalized cross entropy loss, https://arxiv.org/abs/1805.07836
     """
-    y_pred = widened(jnp.asarray(y_pred))
-    labels = class_numbers(y_true, y_pred, -1).astype("int32")
+    y_pred = widened(as_operand(y_pred, "y_pred"))
+    labels, valid = valid_indices(class_numbers(y_true, y_pred, -1), y_pred.shape[-1])
     classes = jax.lax.broadcasted_iota("int32", y_pred.shape, y_pred.ndim - 1)
     p = jnp.sum(jnp.where(classes == jnp.expand_dims(labels, -1), y_pred, 0.0), axis=-1)
     power = jnp.where(p > 0, jnp.power(jnp.where(p > 0, p, 1.0), q), 0.0)
-    return (1.0 - power) / q
+    return jnp.where(valid, (1.0 - power) / q, jnp.nan)
 
 
 def kl_divergence(y_true: Any, y_pred: Any) -> jax.Array:

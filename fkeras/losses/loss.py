@@ -6,22 +6,38 @@ computes in float32 whatever the model's precision, unless its `dtype` says othe
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from typing import Any, ClassVar
+from collections.abc import Callable, Mapping
+from typing import Any, ClassVar, Self
 
 import jax
 import jax.numpy as jnp
 import numpy as np
 
+from fkeras.engine import converters
+from fkeras.engine.arrays import as_operand
 from fkeras.engine.config import Configurable, option
-from fkeras.losses import checks, reducing
+from fkeras.engine.converters import function, text
+from fkeras.engine.errors import describe_value
+from fkeras.engine.serialization import resolve
+from fkeras.losses import checks, reducing, removing
 
 
 def dtype_name(dtype: Any) -> str:
-    """The name of a dtype or of the compute dtype of a policy; "float32" for None."""
+    """Returns the name of a dtype, or of the compute dtype of a policy; "float32" for None.
+
+    Example:
+        >>> import jax.numpy as jnp
+        >>> dtype_name(jnp.bfloat16)
+        'bfloat16'
+    """
     if dtype is None:
         return "float32"
-    return jnp.dtype(getattr(dtype, "compute_dtype", dtype)).name
+    name = converters.dtype_name(getattr(dtype, "compute_dtype", dtype))
+    if name is None:
+        raise ValueError(
+            f"expected a dtype of numbers such as 'float32', received {describe_value(dtype)}."
+        )
+    return name
 
 
 class Loss(Configurable):
@@ -58,7 +74,7 @@ class Loss(Configurable):
     reduction: str | None = option(
         "sum_over_batch_size", convert=reducing.check_reduction, kw_only=True
     )
-    name: str | None = option(None, kw_only=True)
+    name: str | None = option(None, convert=text(optional=True), kw_only=True)
     dtype: str = option("float32", convert=dtype_name, kw_only=True)
 
     def call(self, y_true: jax.Array, y_pred: jax.Array) -> jax.Array:
@@ -77,7 +93,12 @@ class Loss(Configurable):
         return self.call(*self._cast(y_true, y_pred)).astype(self.dtype)
 
     def total(
-        self, y_true: Any, y_pred: Any, sample_weight: Any = None, mask: Any = None
+        self,
+        y_true: Any,
+        y_pred: Any,
+        sample_weight: Any = None,
+        mask: Any = None,
+        padding: Any = None,
     ) -> tuple[jax.Array, jax.Array]:
         """The sum of the losses and what it is divided by: their quotient is the loss.
 
@@ -89,6 +110,7 @@ class Loss(Configurable):
             y_pred: predictions.
             sample_weight: weights, (b,) or one a loss.
             mask: booleans, (b,) or one a loss; False takes a loss out of sum and count.
+            padding: booleans (b,), as `mask`, for rows that only fill a batch and are finite.
 
         Returns:
             Two scalars. With reduction "sum" the second is 1.
@@ -101,14 +123,43 @@ class Loss(Configurable):
                 f"{self.label}: expected a loss of one number, and its reduction is "
                 f"{self.reduction!r}. Use reduction='sum_over_batch_size' or 'sum'."
             )
-        mask = self._merged_mask(y_true, y_pred, mask)
-        return reducing.total(self.per_sample(y_true, y_pred), self.reduction, sample_weight, mask)
+        values, mask = self.weighable(y_true, y_pred, sample_weight, mask)
+        return reducing.total(values, self.reduction, sample_weight, _both(mask, padding))
 
     def __call__(
         self, y_true: Any, y_pred: Any, sample_weight: Any = None, mask: Any = None
     ) -> jax.Array:
-        mask = self._merged_mask(y_true, y_pred, mask)
-        return reducing.reduce(self.per_sample(y_true, y_pred), self.reduction, sample_weight, mask)
+        values, mask = self.weighable(y_true, y_pred, sample_weight, mask)
+        return reducing.reduce(values, self.reduction, sample_weight, mask)
+
+    def weighable(
+        self, y_true: Any, y_pred: Any, sample_weight: Any = None, mask: Any = None
+    ) -> tuple[jax.Array, jax.Array | None]:
+        """The losses of single samples and the mask of those that count.
+
+        A sample of weight 0, or outside of the mask, may hold NaN or infinity: neither reaches the
+        losses of other samples, and no gradient of the sample does.
+
+        Args:
+            y_true: targets.
+            y_pred: predictions.
+            sample_weight: weights, (b,) or one a loss.
+            mask: booleans, (b,) or one a loss.
+        """
+        y_true, y_pred = self._cast(y_true, y_pred)
+        gone = removing.removed(sample_weight, mask)
+        if gone is not None:
+            y_true, y_pred = self._held(gone, y_true, y_pred)
+        values = self.per_sample(y_true, y_pred)
+        if gone is not None and gone.ndim > values.ndim == 0:
+            # one number for all samples: only without the removed ones is the number free of them
+            y_true, y_pred = removing.fill(gone, (y_true, y_pred))
+            values = self.per_sample(y_true, y_pred)
+        return values, self._merged_mask(y_true, y_pred, mask)
+
+    def _held(self, gone: jax.Array, y_true: jax.Array, y_pred: jax.Array) -> tuple[jax.Array, ...]:
+        axis = getattr(self, "axis", None)
+        return removing.hold(gone, (y_true, y_pred), () if axis is None else axis)
 
     def check_targets(self, y_true: Any, y_pred: Any) -> None:
         """Raises where targets do not fit the loss and the model's output.
@@ -128,18 +179,42 @@ class Loss(Configurable):
         return self.name or type(self).__name__
 
     def _cast(self, y_true: Any, y_pred: Any) -> tuple[jax.Array, jax.Array]:
-        y_true, y_pred = jnp.asarray(y_true), jnp.asarray(y_pred).astype(self.dtype)
+        y_true, y_pred = (
+            as_operand(y_true, "y_true"),
+            as_operand(y_pred, "y_pred").astype(self.dtype),
+        )
         # labels stay integers: float32 counts to 2**24 only, bfloat16 to 256
         if jnp.issubdtype(y_true.dtype, jnp.floating):
             y_true = y_true.astype(self.dtype)
         return y_true, y_pred
 
     def _merged_mask(self, y_true: Any, y_pred: Any, mask: Any) -> jax.Array | None:
-        own = self.target_mask(*self._cast(y_true, y_pred))
-        if own is None or mask is None:
-            return own if mask is None else mask
-        mask = jnp.asarray(mask).astype(bool)
-        return reducing.align_weight(mask, own, "mask") & own
+        return _both(self.target_mask(y_true, y_pred), mask)
+
+
+def _both(own: jax.Array | None, mask: Any) -> jax.Array | None:
+    """True where both are; None stands for True everywhere."""
+    if own is None or mask is None:
+        return own if mask is None else mask
+    own, mask = own.astype(bool), as_operand(mask, "mask").astype(bool)
+    if mask.ndim > own.ndim:
+        own, mask = mask, own
+    return reducing.align_weight(mask, own, "mask") & own
+
+
+def with_function(
+    config: Mapping[str, Any], custom_objects: Mapping[str, Any] | None
+) -> Mapping[str, Any]:
+    """Returns the configuration of a wrapper with the function that the entry `fn` names.
+
+    Example:
+        >>> with_function({"fn": "mean_squared_error"}, None)["fn"].__name__
+        'mean_squared_error'
+    """
+    name = config.get("fn")
+    if not isinstance(name, str):
+        return config
+    return {**config, "fn": resolve(name, "keras.losses", custom_objects)}
 
 
 class LossFunctionWrapper(Loss):
@@ -160,7 +235,13 @@ class LossFunctionWrapper(Loss):
         Array(1.5, dtype=float32)
     """
 
-    fn: Callable[[jax.Array, jax.Array], jax.Array] = option()
+    fn: Callable[[jax.Array, jax.Array], jax.Array] = option(convert=function())
+
+    @classmethod
+    def from_config(
+        cls, config: Mapping[str, Any], custom_objects: Mapping[str, Any] | None = None
+    ) -> Self:
+        return super().from_config(with_function(config, custom_objects), custom_objects)
 
     def call(self, y_true: jax.Array, y_pred: jax.Array) -> jax.Array:
         return jnp.asarray(self.fn(*reducing.align_pair(y_true, y_pred)))

@@ -8,13 +8,15 @@ import jax
 import jax.numpy as jnp
 
 from fkeras.engine.config import option
+from fkeras.engine.converters import text
+from fkeras.engine.extremes import largest
 from fkeras.losses.loss import Loss
 from fkeras.losses.regression import floats
 
 
 def _signs(y_true: jax.Array) -> jax.Array:
-    # Keras reads targets that are all 0 or 1 as the classes -1 and 1
-    binary = jnp.all((y_true == 0) | (y_true == 1))
+    # Keras reads targets that are all 0 or 1 as the classes -1 and 1; NaN and infinity are no third class
+    binary = jnp.all((y_true == 0) | (y_true == 1) | ~jnp.isfinite(y_true))
     return jnp.where(binary, 2.0 * y_true - 1.0, y_true)
 
 
@@ -80,7 +82,7 @@ def categorical_hinge(y_true: Any, y_pred: Any) -> jax.Array:
     """
     y_true, y_pred = floats(y_true, y_pred)
     right = jnp.sum(y_true * y_pred, axis=-1)
-    wrong = jnp.max((1.0 - y_true) * y_pred, axis=-1)
+    wrong = largest((1.0 - y_true) * y_pred, axis=-1)
     return jnp.maximum(wrong - right + 1.0, 0.0)
 
 
@@ -97,7 +99,7 @@ class Hinge(Loss):
     """
 
     targets: ClassVar[str] = "values"
-    name: str | None = option("hinge", kw_only=True)
+    name: str | None = option("hinge", convert=text(optional=True), kw_only=True)
 
     def call(self, y_true: jax.Array, y_pred: jax.Array) -> jax.Array:
         return hinge(y_true, y_pred)
@@ -116,7 +118,7 @@ class SquaredHinge(Loss):
     """
 
     targets: ClassVar[str] = "values"
-    name: str | None = option("squared_hinge", kw_only=True)
+    name: str | None = option("squared_hinge", convert=text(optional=True), kw_only=True)
 
     def call(self, y_true: jax.Array, y_pred: jax.Array) -> jax.Array:
         return squared_hinge(y_true, y_pred)
@@ -135,7 +137,7 @@ class CategoricalHinge(Loss):
     """
 
     targets: ClassVar[str] = "one_hot"
-    name: str | None = option("categorical_hinge", kw_only=True)
+    name: str | None = option("categorical_hinge", convert=text(optional=True), kw_only=True)
 
     def call(self, y_true: jax.Array, y_pred: jax.Array) -> jax.Array:
         return categorical_hinge(y_true, y_pred)

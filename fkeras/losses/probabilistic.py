@@ -8,20 +8,10 @@ import jax
 import numpy as np
 
 from fkeras.engine.config import option
+from fkeras.engine.converters import boolean, either, integer, probability, real, several, text
+from fkeras.engine.indices import equals
 from fkeras.losses import checks, crossentropy
 from fkeras.losses.loss import Loss
-
-
-def _smoothing(value: Any) -> float:
-    if not isinstance(value, int | float) or not 0 <= value <= 1:
-        raise ValueError(f"label_smoothing: expected a number from 0 to 1, received {value!r}.")
-    return float(value)
-
-
-def _axis(value: Any) -> int:
-    if isinstance(value, bool) or not isinstance(value, int | np.integer):
-        raise ValueError(f"axis: expected a whole number, received {value!r}.")
-    return int(value)
 
 
 class BinaryCrossentropy(Loss):
@@ -45,10 +35,10 @@ class BinaryCrossentropy(Loss):
     """
 
     targets: ClassVar[str] = "binary"
-    from_logits: bool = option(False)
-    label_smoothing: float = option(0.0, convert=_smoothing)
-    axis: int = option(-1, convert=_axis)
-    name: str | None = option("binary_crossentropy", kw_only=True)
+    from_logits: bool = option(False, convert=boolean)
+    label_smoothing: float = option(0.0, convert=probability)
+    axis: int = option(-1, convert=integer())
+    name: str | None = option("binary_crossentropy", convert=text(optional=True), kw_only=True)
 
     def call(self, y_true: jax.Array, y_pred: jax.Array) -> jax.Array:
         return crossentropy.binary_crossentropy(
@@ -82,13 +72,15 @@ class BinaryFocalCrossentropy(Loss):
     """
 
     targets: ClassVar[str] = "binary"
-    apply_class_balancing: bool = option(False)
-    alpha: float = option(0.25)
-    gamma: float = option(2.0)
-    from_logits: bool = option(False)
-    label_smoothing: float = option(0.0, convert=_smoothing)
-    axis: int = option(-1, convert=_axis)
-    name: str | None = option("binary_focal_crossentropy", kw_only=True)
+    apply_class_balancing: bool = option(False, convert=boolean)
+    alpha: float = option(0.25, convert=probability)
+    gamma: float = option(2.0, convert=real(minimum=0))
+    from_logits: bool = option(False, convert=boolean)
+    label_smoothing: float = option(0.0, convert=probability)
+    axis: int = option(-1, convert=integer())
+    name: str | None = option(
+        "binary_focal_crossentropy", convert=text(optional=True), kw_only=True
+    )
 
     def call(self, y_true: jax.Array, y_pred: jax.Array) -> jax.Array:
         return crossentropy.binary_focal_crossentropy(
@@ -124,10 +116,10 @@ class CategoricalCrossentropy(Loss):
     """
 
     targets: ClassVar[str] = "one_hot"
-    from_logits: bool = option(False)
-    label_smoothing: float = option(0.0, convert=_smoothing)
-    axis: int = option(-1, convert=_axis)
-    name: str | None = option("categorical_crossentropy", kw_only=True)
+    from_logits: bool = option(False, convert=boolean)
+    label_smoothing: float = option(0.0, convert=probability)
+    axis: int = option(-1, convert=integer())
+    name: str | None = option("categorical_crossentropy", convert=text(optional=True), kw_only=True)
 
     def call(self, y_true: jax.Array, y_pred: jax.Array) -> jax.Array:
         return crossentropy.categorical_crossentropy(
@@ -162,12 +154,17 @@ class CategoricalFocalCrossentropy(Loss):
     """
 
     targets: ClassVar[str] = "one_hot"
-    alpha: float | tuple[float, ...] = option(0.25)
-    gamma: float = option(2.0)
-    from_logits: bool = option(False)
-    label_smoothing: float = option(0.0, convert=_smoothing)
-    axis: int = option(-1, convert=_axis)
-    name: str | None = option("categorical_focal_crossentropy", kw_only=True)
+    alpha: float | tuple[float, ...] = option(
+        0.25,
+        convert=either(real(minimum=0), several(real(minimum=0), "a list of numbers of 0 or more")),
+    )
+    gamma: float = option(2.0, convert=real(minimum=0))
+    from_logits: bool = option(False, convert=boolean)
+    label_smoothing: float = option(0.0, convert=probability)
+    axis: int = option(-1, convert=integer())
+    name: str | None = option(
+        "categorical_focal_crossentropy", convert=text(optional=True), kw_only=True
+    )
 
     def call(self, y_true: jax.Array, y_pred: jax.Array) -> jax.Array:
         return crossentropy.categorical_focal_crossentropy(
@@ -201,10 +198,12 @@ class SparseCategoricalCrossentropy(Loss):
         Array(0.6931472, dtype=float32)
     """
 
-    from_logits: bool = option(False)
-    ignore_class: int | None = option(None)
-    axis: int = option(-1, convert=_axis)
-    name: str | None = option("sparse_categorical_crossentropy", kw_only=True)
+    from_logits: bool = option(False, convert=boolean)
+    ignore_class: int | None = option(None, convert=integer(optional=True))
+    axis: int = option(-1, convert=integer())
+    name: str | None = option(
+        "sparse_categorical_crossentropy", convert=text(optional=True), kw_only=True
+    )
 
     def call(self, y_true: jax.Array, y_pred: jax.Array) -> jax.Array:
         return crossentropy.sparse_categorical_crossentropy(
@@ -214,18 +213,13 @@ class SparseCategoricalCrossentropy(Loss):
     def target_mask(self, y_true: jax.Array, y_pred: jax.Array) -> jax.Array | None:
         if self.ignore_class is None:
             return None
-        return crossentropy.class_numbers(y_true, y_pred, self.axis) != self.ignore_class
+        labels = crossentropy.class_numbers(y_true, y_pred, self.axis)
+        return ~equals(labels, self.ignore_class)
 
     def check_targets(self, y_true: Any, y_pred: Any) -> None:
         checks.check_labels(
             self.label, np.asarray(y_true), y_pred.shape, self.axis, self.ignore_class
         )
-
-
-def _exponent(value: Any) -> float:
-    if isinstance(value, bool) or not isinstance(value, int | float) or not 0 < value < 1:
-        raise ValueError(f"q: expected a number between 0 and 1, received {value!r}.")
-    return float(value)
 
 
 class CategoricalGeneralizedCrossEntropy(Loss):
@@ -249,8 +243,10 @@ class CategoricalGeneralizedCrossEntropy(Loss):
         Zhang and Sabuncu 2018, Generalized cross entropy loss, https://arxiv.org/abs/1805.07836
     """
 
-    q: float = option(0.5, convert=_exponent)
-    name: str | None = option("categorical_generalized_cross_entropy", kw_only=True)
+    q: float = option(0.5, convert=real(above=0, below=1))
+    name: str | None = option(
+        "categorical_generalized_cross_entropy", convert=text(optional=True), kw_only=True
+    )
 
     def call(self, y_true: jax.Array, y_pred: jax.Array) -> jax.Array:
         return crossentropy.categorical_generalized_cross_entropy(y_true, y_pred, self.q)
@@ -275,7 +271,7 @@ class KLDivergence(Loss):
     """
 
     targets: ClassVar[str] = "values"
-    name: str | None = option("kl_divergence", kw_only=True)
+    name: str | None = option("kl_divergence", convert=text(optional=True), kw_only=True)
 
     def call(self, y_true: jax.Array, y_pred: jax.Array) -> jax.Array:
         return crossentropy.kl_divergence(y_true, y_pred)
@@ -293,7 +289,7 @@ class Poisson(Loss):
     """
 
     targets: ClassVar[str] = "values"
-    name: str | None = option("poisson", kw_only=True)
+    name: str | None = option("poisson", convert=text(optional=True), kw_only=True)
 
     def call(self, y_true: jax.Array, y_pred: jax.Array) -> jax.Array:
         return crossentropy.poisson(y_true, y_pred)

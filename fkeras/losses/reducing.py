@@ -11,24 +11,14 @@ from typing import Any
 import jax
 import jax.numpy as jnp
 
-from fkeras.engine.errors import suggest
+from fkeras.engine.arrays import as_operand
+from fkeras.engine.converters import choice
+from fkeras.losses.removing import finite_where_removed
 
 REDUCTIONS = ("sum_over_batch_size", "mean", "mean_with_sample_weight", "sum", "none", None)
 
 
-def check_reduction(reduction: Any) -> str | None:
-    """`reduction`, if it is one of Keras's words.
-
-    Raises:
-        ValueError: for any other word.
-    """
-    if reduction not in REDUCTIONS:
-        words = [r for r in REDUCTIONS if r]
-        raise ValueError(
-            f"reduction: expected {', '.join(map(repr, words))} or None, received {reduction!r}."
-            f"{suggest(str(reduction), words)}"
-        )
-    return reduction
+check_reduction = choice(*(word for word in REDUCTIONS if word), optional=True)
 
 
 def divide_no_nan(a: jax.Array, b: jax.Array) -> jax.Array:
@@ -40,7 +30,19 @@ def divide_no_nan(a: jax.Array, b: jax.Array) -> jax.Array:
         Array([0.5, 0. ], dtype=float32)
     """
     zero = b == 0
-    return jnp.where(zero, 0.0, a / jnp.where(zero, 1.0, b))
+    return jnp.where(zero, 0.0, _quotient(a, jnp.where(zero, jnp.ones_like(b), b)))
+
+
+@jax.custom_jvp
+def _quotient(a: jax.Array, b: jax.Array) -> jax.Array:
+    return a / b
+
+
+@_quotient.defjvp
+def _quotient_jvp(primals: tuple, tangents: tuple) -> tuple[jax.Array, jax.Array]:
+    # not a / b**2: the square of a small divisor is 0
+    quotient = _quotient(*primals)
+    return quotient, (tangents[0] - quotient * tangents[1]) / primals[1]
 
 
 def align_pair(y_true: Any, y_pred: Any) -> tuple[jax.Array, jax.Array]:
@@ -53,7 +55,7 @@ def align_pair(y_true: Any, y_pred: Any) -> tuple[jax.Array, jax.Array]:
         >>> [a.shape for a in align_pair(jnp.zeros(3), jnp.zeros((3, 1)))]
         [(3, 1), (3, 1)]
     """
-    y_true, y_pred = jnp.asarray(y_true), jnp.asarray(y_pred)
+    y_true, y_pred = as_operand(y_true, "y_true"), as_operand(y_pred, "y_pred")
     if y_true.ndim == y_pred.ndim + 1 and y_true.shape[-1] == 1:
         if y_pred.ndim == 1:
             return y_true, y_pred[:, None]
@@ -63,6 +65,20 @@ def align_pair(y_true: Any, y_pred: Any) -> tuple[jax.Array, jax.Array]:
             return y_true[:, None], y_pred
         return y_true, y_pred[..., 0]
     return y_true, y_pred
+
+
+def require_axis(y_pred: jax.Array) -> jax.Array:
+    """The predictions, if they have an axis.
+
+    Raises:
+        ValueError: for a single number.
+    """
+    if y_pred.ndim == 0:
+        raise ValueError(
+            "y_pred: expected predictions of shape (b, ...), received a single number. Pass a "
+            "number for each sample: y_pred[None]."
+        )
+    return y_pred
 
 
 def align_weight(weight: jax.Array, values: jax.Array, what: str) -> jax.Array:
@@ -99,17 +115,17 @@ def merge_weights(
 ) -> tuple[jax.Array | None, jax.Array | None]:
     """`sample_weight` and `mask` as arrays that broadcast to `values`: numbers and booleans."""
     if sample_weight is not None:
-        sample_weight = jnp.asarray(sample_weight).astype(values.dtype)
+        sample_weight = as_operand(sample_weight, "sample_weight").astype(values.dtype)
         sample_weight = align_weight(sample_weight, values, "sample_weight")
     if mask is not None:
-        mask = align_weight(jnp.asarray(mask).astype(bool), values, "mask")
+        mask = align_weight(as_operand(mask, "mask").astype(bool), values, "mask")
     return sample_weight, mask
 
 
 def weigh(values: jax.Array, weight: jax.Array | None, mask: jax.Array | None) -> jax.Array:
-    """The products values * weight, and 0 where the mask is False, whatever stands there."""
+    """The products values * weight; 0 for a weight of 0, or a mask of False, times NaN too."""
     if weight is not None:
-        values = values * weight
+        values = finite_where_removed(values, weight == 0) * weight
     return values if mask is None else jnp.where(mask, values, 0.0)
 
 

@@ -9,8 +9,9 @@ import jax
 import jax.numpy as jnp
 
 from fkeras.engine.config import option
+from fkeras.engine.converters import integer, real, text
 from fkeras.losses.loss import Loss
-from fkeras.losses.reducing import align_pair
+from fkeras.losses.reducing import align_pair, require_axis
 
 EPSILON = 1e-7
 
@@ -30,7 +31,7 @@ def widened(x: jax.Array) -> jax.Array:
 def floats(y_true: Any, y_pred: Any) -> tuple[jax.Array, jax.Array]:
     """Both in the predictions' dtype, at least float32, and with the same number of axes."""
     y_true, y_pred = align_pair(y_true, y_pred)
-    y_pred = widened(y_pred)
+    y_pred = widened(require_axis(y_pred))
     return y_true.astype(y_pred.dtype), y_pred
 
 
@@ -200,7 +201,7 @@ class MeanSquaredError(Loss):
     """
 
     targets: ClassVar[str] = "values"
-    name: str | None = option("mean_squared_error", kw_only=True)
+    name: str | None = option("mean_squared_error", convert=text(optional=True), kw_only=True)
 
     def call(self, y_true: jax.Array, y_pred: jax.Array) -> jax.Array:
         return mean_squared_error(y_true, y_pred)
@@ -218,7 +219,7 @@ class MeanAbsoluteError(Loss):
     """
 
     targets: ClassVar[str] = "values"
-    name: str | None = option("mean_absolute_error", kw_only=True)
+    name: str | None = option("mean_absolute_error", convert=text(optional=True), kw_only=True)
 
     def call(self, y_true: jax.Array, y_pred: jax.Array) -> jax.Array:
         return mean_absolute_error(y_true, y_pred)
@@ -236,7 +237,9 @@ class MeanAbsolutePercentageError(Loss):
     """
 
     targets: ClassVar[str] = "values"
-    name: str | None = option("mean_absolute_percentage_error", kw_only=True)
+    name: str | None = option(
+        "mean_absolute_percentage_error", convert=text(optional=True), kw_only=True
+    )
 
     def call(self, y_true: jax.Array, y_pred: jax.Array) -> jax.Array:
         return mean_absolute_percentage_error(y_true, y_pred)
@@ -254,7 +257,9 @@ class MeanSquaredLogarithmicError(Loss):
     """
 
     targets: ClassVar[str] = "values"
-    name: str | None = option("mean_squared_logarithmic_error", kw_only=True)
+    name: str | None = option(
+        "mean_squared_logarithmic_error", convert=text(optional=True), kw_only=True
+    )
 
     def call(self, y_true: jax.Array, y_pred: jax.Array) -> jax.Array:
         return mean_squared_logarithmic_error(y_true, y_pred)
@@ -279,8 +284,8 @@ class Huber(Loss):
     """
 
     targets: ClassVar[str] = "values"
-    delta: float = option(1.0)
-    name: str | None = option("huber_loss", kw_only=True)
+    delta: float = option(1.0, convert=real(above=0))
+    name: str | None = option("huber_loss", convert=text(optional=True), kw_only=True)
 
     def call(self, y_true: jax.Array, y_pred: jax.Array) -> jax.Array:
         return huber(y_true, y_pred, self.delta)
@@ -298,7 +303,7 @@ class LogCosh(Loss):
     """
 
     targets: ClassVar[str] = "values"
-    name: str | None = option("log_cosh", kw_only=True)
+    name: str | None = option("log_cosh", convert=text(optional=True), kw_only=True)
 
     def call(self, y_true: jax.Array, y_pred: jax.Array) -> jax.Array:
         return log_cosh(y_true, y_pred)
@@ -319,8 +324,8 @@ class CosineSimilarity(Loss):
     """
 
     targets: ClassVar[str] = "values"
-    axis: int = option(-1)
-    name: str | None = option("cosine_similarity", kw_only=True)
+    axis: int = option(-1, convert=integer())
+    name: str | None = option("cosine_similarity", convert=text(optional=True), kw_only=True)
 
     def call(self, y_true: jax.Array, y_pred: jax.Array) -> jax.Array:
         return cosine_similarity(y_true, y_pred, self.axis)

@@ -8,6 +8,7 @@ import jax
 import jax.numpy as jnp
 
 from fkeras.engine.config import option
+from fkeras.engine.converters import axes, real, text
 from fkeras.losses.loss import Loss
 from fkeras.losses.regression import EPSILON, floats
 
@@ -89,8 +90,8 @@ class Dice(Loss):
     """
 
     targets: ClassVar[str] = "values"
-    axis: _Axes = option(None, kw_only=True)
-    name: str | None = option("dice", kw_only=True)
+    axis: _Axes = option(None, convert=axes(optional=True), kw_only=True)
+    name: str | None = option("dice", convert=text(optional=True), kw_only=True)
 
     def call(self, y_true: jax.Array, y_pred: jax.Array) -> jax.Array:
         return dice(y_true, y_pred, self.axis)
@@ -117,10 +118,10 @@ class Tversky(Loss):
     """
 
     targets: ClassVar[str] = "values"
-    alpha: float = option(0.5)
-    beta: float = option(0.5)
-    axis: _Axes = option(None, kw_only=True)
-    name: str | None = option("tversky", kw_only=True)
+    alpha: float = option(0.5, convert=real(minimum=0))
+    beta: float = option(0.5, convert=real(minimum=0))
+    axis: _Axes = option(None, convert=axes(optional=True), kw_only=True)
+    name: str | None = option("tversky", convert=text(optional=True), kw_only=True)
 
     def call(self, y_true: jax.Array, y_pred: jax.Array) -> jax.Array:
         return tversky(y_true, y_pred, self.alpha, self.beta, self.axis)

@@ -8,7 +8,10 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
+from fkeras.engine.arrays import as_operand
 from fkeras.engine.config import option
+from fkeras.engine.converters import text
+from fkeras.engine.indices import valid_indices
 from fkeras.losses import checks
 from fkeras.losses.loss import Loss
 from fkeras.losses.regression import widened
@@ -36,8 +39,8 @@ def ctc(y_true: Any, y_pred: Any) -> jax.Array:
     Returns:
         The losses of samples, (b,). Labels that need more frames than there are have no
         alignment: the probability is 0 and the loss, -log(0), comes out as about 1e5, with finite
-        gradients. Scores of -inf count as the lowest float, and no log probability falls below
-        -1e5.
+        gradients. A number that is no class gives NaN. Scores of -inf count as the lowest float,
+        and no log probability falls below -1e5.
 
     Raises:
         ValueError: where the targets have not two axes, or the predictions not three.
@@ -52,21 +55,23 @@ def ctc(y_true: Any, y_pred: Any) -> jax.Array:
         Graves et al. 2006, Connectionist temporal classification,
         https://www.cs.toronto.edu/~graves/icml_2006.pdf
     """
-    labels, scores = jnp.asarray(y_true).astype("int32"), widened(jnp.asarray(y_pred))
+    labels, scores = (
+        as_operand(y_true, "y_true"),
+        widened(as_operand(y_pred, "y_pred")),
+    )
     if labels.ndim != 2 or scores.ndim != 3 or labels.shape[0] != scores.shape[0]:
         raise ValueError(
             f"ctc: expected class numbers (b, n) and scores (b, t, classes), received shapes "
             f"{labels.shape} and {scores.shape}. Pad the rows of labels with 0 to one length."
         )
+    labels, valid = valid_indices(labels, scores.shape[2])
     if labels.shape[1] == 0:
         labels = jnp.zeros((labels.shape[0], 1), "int32")
     count = jnp.sum((labels != BLANK).astype("int32"), axis=1)
     lowest = jnp.finfo(scores.dtype).min
     logs = jax.nn.log_softmax(jnp.maximum(scores, lowest), axis=-1)
     logs = jnp.maximum(logs, _IMPOSSIBLE)
-    inside = jnp.clip(labels, 0, scores.shape[2] - 1)
-    emitted = jnp.take_along_axis(logs, jnp.expand_dims(inside, 1), axis=2)
-    emitted = jnp.where(jnp.expand_dims(inside == labels, 1), emitted, 0.0)
+    emitted = jnp.take_along_axis(logs, jnp.expand_dims(labels, 1), axis=2)
     blanks = logs[:, :, BLANK : BLANK + 1]
 
     # a label that repeats is reached through a blank alone: the other way costs as the impossible
@@ -87,7 +92,8 @@ def ctc(y_true: Any, y_pred: Any) -> jax.Array:
     frames = (jnp.moveaxis(emitted, 1, 0), jnp.moveaxis(blanks, 1, 0))
     (blank, label), _ = jax.lax.scan(step, start, frames)
     ended = _fill_blank(blank, label)
-    return -jnp.take_along_axis(ended, jnp.expand_dims(count, 1), axis=1)[:, 0]
+    losses = -jnp.take_along_axis(ended, jnp.expand_dims(count, 1), axis=1)[:, 0]
+    return jnp.where(jnp.all(valid, axis=1), losses, jnp.nan)
 
 
 class CTC(Loss):
@@ -110,7 +116,7 @@ class CTC(Loss):
         https://www.cs.toronto.edu/~graves/icml_2006.pdf
     """
 
-    name: str | None = option("ctc", kw_only=True)
+    name: str | None = option("ctc", convert=text(optional=True), kw_only=True)
 
     def call(self, y_true: jax.Array, y_pred: jax.Array) -> jax.Array:
         return ctc(y_true, y_pred)

@@ -6,11 +6,17 @@ from typing import Any
 
 import jax
 import jax.numpy as jnp
+import numpy as np
 
+from fkeras.engine.arrays import as_operand
 from fkeras.engine.config import option
+from fkeras.engine.converters import boolean, real, text
+from fkeras.losses import removing
 from fkeras.losses.loss import Loss
 from fkeras.losses.regression import widened
 
+# the label of a sample that is not compared with: no class has this number
+_REMOVED = np.iinfo("int32").min
 # far below every weighted similarity, and finite: where no pair exists the gradient is 0
 _NO_PAIR = -1e30
 
@@ -51,16 +57,20 @@ def circle(
     References:
         Sun et al. 2020, Circle loss, https://arxiv.org/abs/2002.10857
     """
-    own = widened(jnp.asarray(y_pred))
-    others = own if ref_embeddings is None else jnp.asarray(ref_embeddings).astype(own.dtype)
-    labels = jnp.asarray(y_true).astype("int32").reshape(-1, 1)
+    own = widened(as_operand(y_pred, "y_pred"))
+    others = (
+        own
+        if ref_embeddings is None
+        else as_operand(ref_embeddings, "ref_embeddings").astype(own.dtype)
+    )
+    labels = as_operand(y_true, "y_true").astype("int32").reshape(-1, 1)
     if ref_labels is not None:
-        names = jnp.asarray(ref_labels).astype("int32").reshape(1, -1)
+        names = as_operand(ref_labels, "ref_labels").astype("int32").reshape(1, -1)
     else:
         names = labels.reshape(1, -1)
     distance = jnp.maximum(1.0 - own @ others.T, 0.0)
-    same = labels == names
-    alike, unlike = same, ~same
+    same, compared = labels == names, names != _REMOVED
+    alike, unlike = same & compared, ~same & compared
     if remove_diagonal:
         alike = alike & ~jnp.eye(*same.shape, dtype=bool)
     far = gamma * (margin + distance) * (distance - margin)
@@ -74,8 +84,8 @@ class Circle(Loss):
     """The mean of softplus(logsumexp of far pairs of a class + logsumexp of near pairs of others).
 
     `circle` as a loss: each sample is compared with the others of its batch. Samples whose loss is
-    0 do not count in the mean. Rows that a mask takes out are still compared with: leave out what
-    pads a batch. See `Loss` for `reduction`, `name` and `dtype`.
+    0 do not count in the mean. Samples of weight 0, or outside of a mask, are still compared with
+    unless they hold NaN or infinity: leave out samples that only pad a batch. See `Loss` for `reduction`, `name` and `dtype`.
 
     Args:
         gamma: the scale.
@@ -91,10 +101,10 @@ class Circle(Loss):
         Sun et al. 2020, Circle loss, https://arxiv.org/abs/2002.10857
     """
 
-    gamma: float = option(80.0)
-    margin: float = option(0.4)
-    remove_diagonal: bool = option(True)
-    name: str | None = option("circle", kw_only=True)
+    gamma: float = option(80.0, convert=real(above=0))
+    margin: float = option(0.4, convert=real())
+    remove_diagonal: bool = option(True, convert=boolean)
+    name: str | None = option("circle", convert=text(optional=True), kw_only=True)
 
     def call(self, y_true: jax.Array, y_pred: jax.Array) -> jax.Array:
         return circle(
@@ -106,5 +116,15 @@ class Circle(Loss):
         )
 
     def target_mask(self, y_true: jax.Array, y_pred: jax.Array) -> jax.Array | None:
-        # XLA joins this with the loss itself
-        return self.call(y_true, y_pred) > 0
+        # XLA joins this with the loss itself; NaN counts, so that the mean shows it
+        return self.call(y_true, y_pred) != 0
+
+    def _held(self, gone: jax.Array, y_true: jax.Array, y_pred: jax.Array) -> tuple[jax.Array, ...]:
+        bad = removing.broken(gone, (y_true, y_pred))
+        if bad is None:
+            return y_true, y_pred
+        labels = jnp.asarray(y_true).astype("int32")
+        return (
+            jnp.where(jnp.reshape(bad, labels.shape), _REMOVED, labels),
+            jnp.where(jnp.reshape(bad, (-1, *(1,) * (y_pred.ndim - 1))), 0.0, y_pred),
+        )

@@ -1,4 +1,8 @@
-"""How often predictions are right."""
+"""How often predictions are right.
+
+A prediction or target of NaN is neither right nor wrong: its value is NaN, and so is that of a
+class number that is no class. Keras counts both as wrong, or by the rules of `argmax` as right.
+"""
 
 from __future__ import annotations
 
@@ -7,10 +11,13 @@ from typing import Any
 import jax
 import jax.numpy as jnp
 
+from fkeras.engine.arrays import as_operand
 from fkeras.engine.config import option
+from fkeras.engine.converters import boolean, integer, real, text
+from fkeras.engine.indices import valid_indices
 from fkeras.losses.crossentropy import class_numbers
 from fkeras.losses.loss import dtype_name
-from fkeras.losses.reducing import align_pair
+from fkeras.losses.reducing import align_pair, require_axis
 from fkeras.metrics.metric import MeanMetric
 
 
@@ -30,7 +37,17 @@ def accuracy(y_true: Any, y_pred: Any) -> jax.Array:
         Array([1., 0.], dtype=float32)
     """
     y_true, y_pred = align_pair(y_true, y_pred)
-    return (y_true.astype(y_pred.dtype) == y_pred).astype("float32")
+    y_true = y_true.astype(y_pred.dtype)
+    return _or_nan(y_true == y_pred, jnp.isnan(y_true) | jnp.isnan(y_pred))
+
+
+def _or_nan(right: jax.Array, unknown: jax.Array) -> jax.Array:
+    """1 where right, 0 where not, NaN where nobody can say."""
+    return jnp.where(unknown, jnp.nan, right.astype("float32"))
+
+
+def _any_nan(scores: jax.Array) -> jax.Array:
+    return jnp.any(jnp.isnan(require_axis(scores)), axis=-1)
 
 
 def binary_accuracy(y_true: Any, y_pred: Any, threshold: float = 0.5) -> jax.Array:
@@ -50,7 +67,8 @@ def binary_accuracy(y_true: Any, y_pred: Any, threshold: float = 0.5) -> jax.Arr
         Array([[1., 0.]], dtype=float32)
     """
     y_true, y_pred = align_pair(y_true, y_pred)
-    return (y_true == (y_pred > threshold).astype(y_true.dtype)).astype("float32")
+    right = y_true == (y_pred > threshold).astype(y_true.dtype)
+    return _or_nan(right, jnp.isnan(y_true) | jnp.isnan(y_pred))
 
 
 def categorical_accuracy(y_true: Any, y_pred: Any) -> jax.Array:
@@ -68,8 +86,9 @@ def categorical_accuracy(y_true: Any, y_pred: Any) -> jax.Array:
         >>> fk.metrics.categorical_accuracy([[0, 1], [1, 0]], [[0.1, 0.9], [0.2, 0.8]])
         Array([1., 0.], dtype=float32)
     """
-    best = jnp.argmax(jnp.asarray(y_pred), axis=-1)
-    return (jnp.argmax(jnp.asarray(y_true), axis=-1) == best).astype("float32")
+    y_true, y_pred = as_operand(y_true, "y_true"), as_operand(y_pred, "y_pred")
+    unknown = _any_nan(y_true) | _any_nan(y_pred)
+    return _or_nan(jnp.argmax(y_true, axis=-1) == jnp.argmax(y_pred, axis=-1), unknown)
 
 
 def sparse_categorical_accuracy(y_true: Any, y_pred: Any) -> jax.Array:
@@ -87,9 +106,10 @@ def sparse_categorical_accuracy(y_true: Any, y_pred: Any) -> jax.Array:
         >>> fk.metrics.sparse_categorical_accuracy([1, 0], [[0.1, 0.9], [0.2, 0.8]])
         Array([1., 0.], dtype=float32)
     """
-    y_pred = jnp.asarray(y_pred)
-    labels = class_numbers(y_true, y_pred, -1).astype("int32")
-    return (labels == jnp.argmax(y_pred, axis=-1).astype("int32")).astype("float32")
+    y_pred = as_operand(y_pred, "y_pred")
+    labels, valid = valid_indices(class_numbers(y_true, y_pred, -1), y_pred.shape[-1])
+    right = labels == jnp.argmax(y_pred, axis=-1).astype("int32")
+    return _or_nan(right, ~valid | _any_nan(y_pred))
 
 
 def sparse_top_k_categorical_accuracy(
@@ -112,14 +132,14 @@ def sparse_top_k_categorical_accuracy(
         >>> fk.metrics.sparse_top_k_categorical_accuracy([2, 0], y_pred, k=2)
         Array([1., 0.], dtype=float32)
     """
-    y_pred = jnp.asarray(y_pred)
-    labels = jnp.expand_dims(class_numbers(y_true, y_pred, -1), -1)
+    y_pred = as_operand(y_pred, "y_pred")
+    labels = class_numbers(y_true, y_pred, -1)
     if from_sorted_ids:
-        found = y_pred[..., :k] == labels.astype(y_pred.dtype)
-        return jnp.any(found, axis=-1).astype("float32")
-    own = jnp.take_along_axis(y_pred, labels.astype("int32"), axis=-1)
-    own = jnp.where(jnp.isnan(own), -jnp.inf, own)
-    return (jnp.sum(y_pred > own, axis=-1) < k).astype("float32")
+        found = y_pred[..., :k] == jnp.expand_dims(labels, -1).astype(y_pred.dtype)
+        return _or_nan(jnp.any(found, axis=-1), _any_nan(y_pred[..., :k]))
+    labels, valid = valid_indices(labels, y_pred.shape[-1])
+    own = jnp.take_along_axis(y_pred, jnp.expand_dims(labels, -1), axis=-1)
+    return _or_nan(jnp.sum(y_pred > own, axis=-1) < k, ~valid | _any_nan(y_pred))
 
 
 def top_k_categorical_accuracy(y_true: Any, y_pred: Any, k: int = 5) -> jax.Array:
@@ -139,7 +159,9 @@ def top_k_categorical_accuracy(y_true: Any, y_pred: Any, k: int = 5) -> jax.Arra
         >>> fk.metrics.top_k_categorical_accuracy([[0, 0, 1], [1, 0, 0]], y_pred, k=2)
         Array([1., 0.], dtype=float32)
     """
-    return sparse_top_k_categorical_accuracy(jnp.argmax(jnp.asarray(y_true), axis=-1), y_pred, k)
+    y_true = as_operand(y_true, "y_true")
+    values = sparse_top_k_categorical_accuracy(jnp.argmax(y_true, axis=-1), y_pred, k)
+    return jnp.where(_any_nan(y_true), jnp.nan, values)
 
 
 class Accuracy(MeanMetric):
@@ -154,7 +176,7 @@ class Accuracy(MeanMetric):
         Array(0.5, dtype=float32)
     """
 
-    name: str | None = option("accuracy")
+    name: str | None = option("accuracy", convert=text(optional=True))
 
     def values(self, y_true: jax.Array, y_pred: jax.Array) -> jax.Array:
         return accuracy(y_true, y_pred)
@@ -175,8 +197,8 @@ class BinaryAccuracy(MeanMetric):
         Array(0.5, dtype=float32)
     """
 
-    name: str | None = option("binary_accuracy")
-    threshold: float = option(0.5)
+    name: str | None = option("binary_accuracy", convert=text(optional=True))
+    threshold: float = option(0.5, convert=real())
 
     def values(self, y_true: jax.Array, y_pred: jax.Array) -> jax.Array:
         return binary_accuracy(y_true, y_pred, self.threshold)
@@ -194,7 +216,7 @@ class CategoricalAccuracy(MeanMetric):
         Array(0.5, dtype=float32)
     """
 
-    name: str | None = option("categorical_accuracy")
+    name: str | None = option("categorical_accuracy", convert=text(optional=True))
 
     def values(self, y_true: jax.Array, y_pred: jax.Array) -> jax.Array:
         return categorical_accuracy(y_true, y_pred)
@@ -212,7 +234,7 @@ class SparseCategoricalAccuracy(MeanMetric):
         Array(0.5, dtype=float32)
     """
 
-    name: str | None = option("sparse_categorical_accuracy")
+    name: str | None = option("sparse_categorical_accuracy", convert=text(optional=True))
 
     def values(self, y_true: jax.Array, y_pred: jax.Array) -> jax.Array:
         return sparse_categorical_accuracy(y_true, y_pred)
@@ -235,8 +257,10 @@ class TopKCategoricalAccuracy(MeanMetric):
         Array(0.5, dtype=float32)
     """
 
-    k: int = option(5)
-    name: str | None = option("top_k_categorical_accuracy", kw_only=True)
+    k: int = option(5, convert=integer(minimum=1))
+    name: str | None = option(
+        "top_k_categorical_accuracy", convert=text(optional=True), kw_only=True
+    )
     dtype: str = option("float32", convert=dtype_name, kw_only=True)
 
     def values(self, y_true: jax.Array, y_pred: jax.Array) -> jax.Array:
@@ -260,10 +284,12 @@ class SparseTopKCategoricalAccuracy(MeanMetric):
         Array(0.5, dtype=float32)
     """
 
-    k: int = option(5)
-    name: str | None = option("sparse_top_k_categorical_accuracy", kw_only=True)
+    k: int = option(5, convert=integer(minimum=1))
+    name: str | None = option(
+        "sparse_top_k_categorical_accuracy", convert=text(optional=True), kw_only=True
+    )
     dtype: str = option("float32", convert=dtype_name, kw_only=True)
-    from_sorted_ids: bool = option(False, kw_only=True)
+    from_sorted_ids: bool = option(False, convert=boolean, kw_only=True)
 
     def values(self, y_true: jax.Array, y_pred: jax.Array) -> jax.Array:
         return sparse_top_k_categorical_accuracy(y_true, y_pred, self.k, self.from_sorted_ids)

@@ -8,40 +8,24 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from fkeras.engine.config import option, suggest
+from fkeras.engine.arrays import as_operand
+from fkeras.engine.config import option
+from fkeras.engine.converters import boolean, choice, integer, real, several, text
 from fkeras.losses.loss import dtype_name
 from fkeras.losses.reducing import divide_no_nan
-from fkeras.metrics.confusion import COUNTS, check_thresholds, count, decisions
+from fkeras.metrics import exact
+from fkeras.metrics.confusion import COUNTS, add_counts, check_thresholds, count, decisions
 from fkeras.metrics.metric import Metric, State
 
-
-def _word(name: str, *words: str) -> Any:
-    def convert(value: Any) -> str:
-        for word in words:
-            if str(value).lower() == word.lower():
-                return word
-        raise ValueError(
-            f"{name}: expected {', '.join(map(repr, words))}, received {value!r}."
-            f"{suggest(str(value), words)}"
-        )
-
-    return convert
-
-
-def _at_least_two(value: int) -> int:
-    if not 2 <= value <= 1 << 20:
-        raise ValueError(f"num_thresholds: expected 2 to {1 << 20}, received {value}.")
-    return value
+_weights = several(real(minimum=0), "a list of numbers of 0 or more", optional=True)
 
 
 def _label_weights(value: Any) -> tuple[float, ...] | None:
-    """Numbers, also of an array; those of float32, as Keras writes them, by their shortest form."""
-    if value is None:
-        return None
-    listed = np.asarray(value)
-    if listed.dtype == np.float32:
-        return tuple(float(str(v)) for v in listed)
-    return tuple(float(v) for v in listed)
+    """Converts weights of labels; float32 values, as Keras writes them, by their shortest form."""
+    weights = _weights(value)
+    if weights is not None and np.asarray(value).dtype == np.float32:
+        return tuple(float(str(np.float32(weight))) for weight in weights)
+    return weights
 
 
 def interpolated_pr_area(state: State) -> jax.Array:
@@ -111,19 +95,19 @@ class AUC(Metric):
         https://papers.nips.cc/paper/2015/file/33e8075e9970de0cfea955afd4644bb2-Paper.pdf
     """
 
-    num_thresholds: int = option(200, convert=_at_least_two)
-    curve: str = option("ROC", convert=_word("curve", "ROC", "PR", "PRGAIN"))
+    num_thresholds: int = option(200, convert=integer(minimum=2, maximum=1 << 20))
+    curve: str = option("ROC", convert=choice("ROC", "PR", "PRGAIN"))
     summation_method: str = option(
         "interpolation",
-        convert=_word("summation_method", "interpolation", "majoring", "minoring"),
+        convert=choice("interpolation", "majoring", "minoring"),
     )
-    name: str | None = option("auc", kw_only=True)
+    name: str | None = option("auc", convert=text(optional=True), kw_only=True)
     dtype: str = option("float32", convert=dtype_name, kw_only=True)
     thresholds: tuple[float, ...] | None = option(None, convert=check_thresholds, kw_only=True)
-    multi_label: bool = option(False, kw_only=True)
-    num_labels: int | None = option(None, kw_only=True)
+    multi_label: bool = option(False, convert=boolean, kw_only=True)
+    num_labels: int | None = option(None, convert=integer(minimum=1, optional=True), kw_only=True)
     label_weights: tuple[float, ...] | None = option(None, convert=_label_weights, kw_only=True)
-    from_logits: bool = option(False, kw_only=True)
+    from_logits: bool = option(False, convert=boolean, kw_only=True)
 
     def __post_init__(self) -> None:
         super().__post_init__()
@@ -157,24 +141,24 @@ class AUC(Metric):
                     "predictions' shape: metric.init(y_pred)."
                 )
             shape += (labels,)
-        return {name: jnp.zeros(shape, self.dtype) for name in COUNTS}
+        return exact.zeros(COUNTS, shape, self.dtype)
 
     def update(
         self, state: State, y_true: Any, y_pred: Any, sample_weight: Any = None, mask: Any = None
     ) -> State:
-        y_pred = jnp.asarray(y_pred).astype(self.dtype)
+        y_pred = as_operand(y_pred, "y_pred").astype(self.dtype)
         y_pred = jax.nn.sigmoid(y_pred) if self.from_logits else y_pred
         labels, scores, weights = decisions(y_true, y_pred, sample_weight, mask, self.dtype)
         if not self.multi_label:
             if self.label_weights is not None:
                 own = jnp.asarray(self.label_weights, self.dtype)
                 weights = weights * own.reshape((1,) * (weights.ndim - 1) + (-1,))
-            counts = count(labels, scores, weights, self.all_thresholds)
-        else:
-            columns = (y.reshape(-1, y.shape[-1]) for y in (labels, scores, weights))
-            each = jax.vmap(lambda *c: count(*c, self.all_thresholds), in_axes=1, out_axes=1)
-            counts = each(*columns)
-        return {name: total + counts[name] for name, total in state.items()}
+            return add_counts(state, (labels, scores, weights), self.all_thresholds)
+        columns = [y.reshape(-1, y.shape[-1]) for y in (labels, scores, weights)]
+        each = jax.vmap(lambda *c: count(*c, self.all_thresholds), in_axes=1, out_axes=1)
+        for part in exact.chunks(*columns):
+            state = exact.add(state, each(*part))
+        return state
 
     def result(self, state: State) -> jax.Array:
         if self.curve == "PR" and self.summation_method == "interpolation":

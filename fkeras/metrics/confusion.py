@@ -10,8 +10,10 @@ import jax.numpy as jnp
 import numpy as np
 
 from fkeras.engine.config import option
+from fkeras.engine.converters import either, integer, probability, several, text
 from fkeras.losses.loss import dtype_name
 from fkeras.losses.reducing import align_pair, divide_no_nan
+from fkeras.metrics import exact
 from fkeras.metrics.metric import Metric, State, weighted
 
 # below every score: what `top_k` leaves out is never predicted
@@ -64,6 +66,8 @@ def count(
 ) -> State:
     """The sums of the weights of right and wrong decisions "score > threshold".
 
+    A score of NaN that has a weight decides nothing: all sums are NaN then.
+
     Args:
         labels: 0 or 1, any shape.
         scores: the same shape.
@@ -87,21 +91,31 @@ def count(
         limits = jnp.asarray(thresholds, scores.dtype)[:, None]
         above = (scores[None, :] > limits).astype(scores.dtype)
         positive = [jnp.sum(above * y[None, :], axis=1) for y in (true, false)]
-    tp, fp = positive
+    # as a sum: a weight of 0 takes a score of NaN out
+    unknown = jnp.sum(jnp.where(jnp.isnan(scores) & (weights != 0), jnp.nan, 0.0))
+    tp, fp = (y + unknown.astype(y.dtype) for y in positive)
     return dict(zip(COUNTS, (tp, fp, jnp.sum(false) - fp, jnp.sum(true) - tp), strict=True))
 
 
-def check_thresholds(thresholds: Any) -> Any:
-    """A threshold, several of them, or None, if all lie between 0 and 1.
+def add_counts(
+    state: State, found: tuple[jax.Array, jax.Array, jax.Array], thresholds: Sequence[float]
+) -> State:
+    """The state with the decisions of a batch added to the counts that it has.
 
-    Raises:
-        ValueError: naming those that do not.
+    Args:
+        state: sums by some names of `COUNTS`.
+        found: labels, scores and weights, as from `decisions`.
+        thresholds: rising.
     """
-    values = () if thresholds is None else np.ravel(np.asarray(thresholds, "float64"))
-    wrong = [float(t) for t in values if not 0 <= t <= 1]
-    if wrong:
-        raise ValueError(f"thresholds: expected numbers from 0 to 1, received {wrong}.")
-    return thresholds
+    for part in exact.chunks(*(y.reshape(-1) for y in found)):
+        counts = count(*part, thresholds)
+        state = exact.add(state, {name: counts[name] for name in COUNTS if name in state})
+    return state
+
+
+check_thresholds = either(
+    probability, several(probability, "a list of numbers from 0 to 1", least=0), optional=True
+)
 
 
 def _listed(thresholds: Any, top_k: int | None) -> tuple[float, ...]:
@@ -138,14 +152,14 @@ class Precision(Metric):
     """
 
     thresholds: Any = option(None, convert=check_thresholds)
-    top_k: int | None = option(None)
-    class_id: int | None = option(None)
-    name: str | None = option("precision", kw_only=True)
+    top_k: int | None = option(None, convert=integer(minimum=1, optional=True))
+    class_id: int | None = option(None, convert=integer(minimum=0, optional=True))
+    name: str | None = option("precision", convert=text(optional=True), kw_only=True)
     dtype: str = option("float32", convert=dtype_name, kw_only=True)
 
     def init(self, y_pred: Any = None) -> State:
-        zeros = jnp.zeros((len(_listed(self.thresholds, self.top_k)),), self.dtype)
-        return {"true_positives": zeros, "false_positives": zeros}
+        shape = (len(_listed(self.thresholds, self.top_k)),)
+        return exact.zeros(["true_positives", "false_positives"], shape, self.dtype)
 
     def update(
         self, state: State, y_true: Any, y_pred: Any, sample_weight: Any = None, mask: Any = None
@@ -178,14 +192,14 @@ class Recall(Metric):
     """
 
     thresholds: Any = option(None, convert=check_thresholds)
-    top_k: int | None = option(None)
-    class_id: int | None = option(None)
-    name: str | None = option("recall", kw_only=True)
+    top_k: int | None = option(None, convert=integer(minimum=1, optional=True))
+    class_id: int | None = option(None, convert=integer(minimum=0, optional=True))
+    name: str | None = option("recall", convert=text(optional=True), kw_only=True)
     dtype: str = option("float32", convert=dtype_name, kw_only=True)
 
     def init(self, y_pred: Any = None) -> State:
-        zeros = jnp.zeros((len(_listed(self.thresholds, self.top_k)),), self.dtype)
-        return {"true_positives": zeros, "false_negatives": zeros}
+        shape = (len(_listed(self.thresholds, self.top_k)),)
+        return exact.zeros(["true_positives", "false_negatives"], shape, self.dtype)
 
     def update(
         self, state: State, y_true: Any, y_pred: Any, sample_weight: Any = None, mask: Any = None
@@ -200,5 +214,4 @@ def _add_counts(
     metric: Precision | Recall, state: State, y_true: Any, y_pred: Any, weight: Any, mask: Any
 ) -> State:
     found = decisions(y_true, y_pred, weight, mask, metric.dtype, metric.top_k, metric.class_id)
-    counts = count(*found, _listed(metric.thresholds, metric.top_k))
-    return {name: total + counts[name] for name, total in state.items()}
+    return add_counts(state, found, _listed(metric.thresholds, metric.top_k))

@@ -8,9 +8,11 @@ import jax
 import jax.numpy as jnp
 
 from fkeras.engine.config import option
+from fkeras.engine.converters import axes, choice, integer, text
 from fkeras.losses.loss import dtype_name
 from fkeras.losses.reducing import divide_no_nan
 from fkeras.losses.regression import EPSILON, floats
+from fkeras.metrics import exact
 from fkeras.metrics.metric import MeanMetric, Metric, State, weighted
 
 
@@ -94,8 +96,8 @@ class PearsonCorrelation(MeanMetric):
         Array(1., dtype=float32)
     """
 
-    name: str | None = option("pearson_correlation")
-    axis: int = option(-1, kw_only=True)
+    name: str | None = option("pearson_correlation", convert=text(optional=True))
+    axis: int = option(-1, convert=axes(), kw_only=True)
 
     def values(self, y_true: jax.Array, y_pred: jax.Array) -> jax.Array:
         return pearson_correlation(y_true, y_pred, self.axis)
@@ -122,29 +124,11 @@ class ConcordanceCorrelation(MeanMetric):
         https://doi.org/10.2307/2532051
     """
 
-    name: str | None = option("concordance_correlation")
-    axis: int = option(-1, kw_only=True)
+    name: str | None = option("concordance_correlation", convert=text(optional=True))
+    axis: int = option(-1, convert=axes(), kw_only=True)
 
     def values(self, y_true: jax.Array, y_pred: jax.Array) -> jax.Array:
         return concordance_correlation(y_true, y_pred, self.axis)
-
-
-def _aggregation(word: Any) -> Any:
-    words = (None, "uniform_average", "variance_weighted_average")
-    if word not in words:
-        raise ValueError(
-            f"class_aggregation: expected None, 'uniform_average' or 'variance_weighted_average', "
-            f"received {word!r}."
-        )
-    return word
-
-
-def _regressors(number: Any) -> int:
-    if isinstance(number, bool) or not isinstance(number, int) or number < 0:
-        raise ValueError(
-            f"num_regressors: expected a whole number of 0 or more, received {number!r}."
-        )
-    return number
 
 
 class R2Score(Metric):
@@ -173,9 +157,12 @@ class R2Score(Metric):
         Array(0.5, dtype=float32)
     """
 
-    class_aggregation: str | None = option("uniform_average", convert=_aggregation)
-    num_regressors: int = option(0, convert=_regressors)
-    name: str | None = option("r2_score", kw_only=True)
+    class_aggregation: str | None = option(
+        "uniform_average",
+        convert=choice("uniform_average", "variance_weighted_average", optional=True),
+    )
+    num_regressors: int = option(0, convert=integer(minimum=0))
+    name: str | None = option("r2_score", convert=text(optional=True), kw_only=True)
     dtype: str = option("float32", convert=dtype_name, kw_only=True)
 
     def init(self, y_pred: Any = None) -> State:
@@ -186,8 +173,8 @@ class R2Score(Metric):
                 f"{received}. Give them or their shape: metric.init(y_pred)."
             )
         sums = ("squared_sum", "sum", "residual", "count")
-        each = {name: jnp.zeros((y_pred.shape[-1],), self.dtype) for name in sums}
-        return each | {"num_samples": jnp.zeros((), self.dtype)}
+        each = exact.zeros(sums, (y_pred.shape[-1],), self.dtype)
+        return each | exact.zeros(["num_samples"], (), self.dtype)
 
     def update(
         self, state: State, y_true: Any, y_pred: Any, sample_weight: Any = None, mask: Any = None
@@ -207,7 +194,7 @@ class R2Score(Metric):
             "count": jnp.sum(weights, axis=0),
             "num_samples": jnp.sum((weights != 0).astype(self.dtype)),
         }
-        return {name: state[name] + parts[name] for name in state}
+        return exact.add(state, parts)
 
     def result(self, state: State) -> jax.Array:
         mean = divide_no_nan(state["sum"], state["count"])

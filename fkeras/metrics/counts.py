@@ -5,10 +5,11 @@ from __future__ import annotations
 from typing import Any
 
 import jax
-import jax.numpy as jnp
 
 from fkeras.engine.config import option
+from fkeras.engine.converters import text
 from fkeras.losses.loss import dtype_name
+from fkeras.metrics import exact
 from fkeras.metrics.confusion import check_thresholds, count, decisions
 from fkeras.metrics.metric import Metric, State
 
@@ -23,14 +24,17 @@ def _add(
     metric: Metric, kind: str, state: State, y_true: Any, y_pred: Any, weight: Any, mask: Any
 ) -> State:
     found = decisions(y_true, y_pred, weight, mask, metric.dtype)
-    return {"accumulator": state["accumulator"] + count(*found, _listed(metric.thresholds))[kind]}
+    thresholds = _listed(metric.thresholds)
+    for part in exact.chunks(*(y.reshape(-1) for y in found)):
+        state = exact.add(state, {"accumulator": count(*part, thresholds)[kind]})
+    return state
 
 
 class _Count(Metric):
     """What the metrics of this module share: one sum for each threshold."""
 
     def init(self, y_pred: Any = None) -> State:
-        return {"accumulator": jnp.zeros((len(_listed(self.thresholds)),), self.dtype)}
+        return exact.zeros(["accumulator"], (len(_listed(self.thresholds)),), self.dtype)
 
     def result(self, state: State) -> jax.Array:
         counts = state["accumulator"]
@@ -57,7 +61,7 @@ class TruePositives(_Count):
     """
 
     thresholds: Any = option(None, convert=check_thresholds)
-    name: str | None = option("true_positives", kw_only=True)
+    name: str | None = option("true_positives", convert=text(optional=True), kw_only=True)
     dtype: str = option("float32", convert=dtype_name, kw_only=True)
 
     def update(
@@ -86,7 +90,7 @@ class FalsePositives(_Count):
     """
 
     thresholds: Any = option(None, convert=check_thresholds)
-    name: str | None = option("false_positives", kw_only=True)
+    name: str | None = option("false_positives", convert=text(optional=True), kw_only=True)
     dtype: str = option("float32", convert=dtype_name, kw_only=True)
 
     def update(
@@ -115,7 +119,7 @@ class TrueNegatives(_Count):
     """
 
     thresholds: Any = option(None, convert=check_thresholds)
-    name: str | None = option("true_negatives", kw_only=True)
+    name: str | None = option("true_negatives", convert=text(optional=True), kw_only=True)
     dtype: str = option("float32", convert=dtype_name, kw_only=True)
 
     def update(
@@ -144,7 +148,7 @@ class FalseNegatives(_Count):
     """
 
     thresholds: Any = option(None, convert=check_thresholds)
-    name: str | None = option("false_negatives", kw_only=True)
+    name: str | None = option("false_negatives", convert=text(optional=True), kw_only=True)
     dtype: str = option("float32", convert=dtype_name, kw_only=True)
 
     def update(

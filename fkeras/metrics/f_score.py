@@ -7,32 +7,15 @@ from typing import Any
 import jax
 import jax.numpy as jnp
 
+from fkeras.engine.arrays import as_operand
 from fkeras.engine.config import option
+from fkeras.engine.converters import choice, real, text
 from fkeras.losses.loss import dtype_name
+from fkeras.metrics import exact
 from fkeras.metrics.metric import Metric, State, weighted
 
 _EPSILON = 1e-7
 _NAMES = ("true_positives", "false_positives", "false_negatives", "intermediate_weights")
-
-
-def _average(value: Any) -> Any:
-    if value not in (None, "micro", "macro", "weighted"):
-        raise ValueError(
-            f"average: expected None, 'micro', 'macro' or 'weighted', received {value!r}."
-        )
-    return value
-
-
-def _threshold(value: Any) -> Any:
-    if value is not None and not 0 < value <= 1:
-        raise ValueError(f"threshold: expected a number above 0, at most 1, received {value!r}.")
-    return value
-
-
-def _beta(value: Any) -> float:
-    if not value > 0:
-        raise ValueError(f"beta: expected a number above 0, received {value!r}.")
-    return float(value)
 
 
 def _init(metric: Metric, average: str | None, y_pred: Any) -> State:
@@ -42,14 +25,14 @@ def _init(metric: Metric, average: str | None, y_pred: Any) -> State:
             "the predictions' shape, metric.init(y_pred), or use average='micro'."
         )
     shape = () if average == "micro" else (y_pred.shape[-1],)
-    return {name: jnp.zeros(shape, metric.dtype) for name in _NAMES}
+    return exact.zeros(_NAMES, shape, metric.dtype)
 
 
 def _update(
     metric: Metric, state: State, y_true: Any, y_pred: Any, weight: Any, mask: Any, threshold: Any
 ) -> State:
-    true = jnp.asarray(y_true).astype(metric.dtype)
-    pred = jnp.asarray(y_pred).astype(metric.dtype)
+    true = as_operand(y_true, "y_true").astype(metric.dtype)
+    pred = as_operand(y_pred, "y_pred").astype(metric.dtype)
     if threshold is None:
         # no class for a row of zeros
         found = (pred >= jnp.max(pred, axis=-1, keepdims=True)) & (jnp.abs(pred) > 1e-9)
@@ -59,10 +42,13 @@ def _update(
     _, weights = weighted(pred, weight, mask)
     axes = None if state["true_positives"].ndim == 0 else tuple(range(pred.ndim - 1))
     parts = (found * true, found * (1.0 - true), (1.0 - found) * true, true)
-    return {
-        name: state[name] + jnp.sum(jnp.where(weights == 0, 0.0, part * weights), axis=axes)
-        for name, part in zip(_NAMES, parts, strict=True)
-    }
+    return exact.add(
+        state,
+        {
+            name: jnp.sum(jnp.where(weights == 0, 0.0, part * weights), axis=axes)
+            for name, part in zip(_NAMES, parts, strict=True)
+        },
+    )
 
 
 def _result(state: State, average: str | None, beta: float) -> jax.Array:
@@ -97,10 +83,10 @@ class FBetaScore(Metric):
         Array(0.8333, dtype=float32)
     """
 
-    average: str | None = option(None, convert=_average)
-    beta: float = option(1.0, convert=_beta)
-    threshold: float | None = option(None, convert=_threshold)
-    name: str | None = option("fbeta_score", kw_only=True)
+    average: str | None = option(None, convert=choice("micro", "macro", "weighted", optional=True))
+    beta: float = option(1.0, convert=real(above=0))
+    threshold: float | None = option(None, convert=real(above=0, maximum=1, optional=True))
+    name: str | None = option("fbeta_score", convert=text(optional=True), kw_only=True)
     dtype: str = option("float32", convert=dtype_name, kw_only=True)
 
     def init(self, y_pred: Any = None) -> State:
@@ -137,9 +123,9 @@ class F1Score(Metric):
         Array(0.5, dtype=float32)
     """
 
-    average: str | None = option(None, convert=_average)
-    threshold: float | None = option(None, convert=_threshold)
-    name: str | None = option("f1_score", kw_only=True)
+    average: str | None = option(None, convert=choice("micro", "macro", "weighted", optional=True))
+    threshold: float | None = option(None, convert=real(above=0, maximum=1, optional=True))
+    name: str | None = option("f1_score", convert=text(optional=True), kw_only=True)
     dtype: str = option("float32", convert=dtype_name, kw_only=True)
 
     def init(self, y_pred: Any = None) -> State:

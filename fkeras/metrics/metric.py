@@ -2,23 +2,27 @@
 
 `init` makes the state, `update` adds a batch, `merge` adds the state of another part of the data,
 `result` reads it. The state is a dictionary of arrays, so a metric runs inside `jax.jit`,
-`jax.lax.scan` and `jax.vmap`, and parts computed on different devices merge to the whole.
+`jax.lax.scan` and `jax.vmap`, and parts computed on different devices merge to the whole. The
+sums of the metrics here are exact beyond 2**24: see `exact`.
 """
 
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
-from typing import Any
+from collections.abc import Callable, Mapping
+from typing import Any, Self
 
 import jax
 import jax.numpy as jnp
 
+from fkeras.engine.arrays import as_operand
 from fkeras.engine.config import Configurable, option
-from fkeras.losses.loss import Loss, dtype_name
+from fkeras.engine.converters import function, text
+from fkeras.losses.loss import Loss, dtype_name, with_function
 from fkeras.losses.reducing import align_pair, align_weight, divide_no_nan, merge_weights
+from fkeras.metrics import exact
 
-State = dict[str, jax.Array]
+State = exact.State
 
 
 def weighted(values: jax.Array, sample_weight: Any, mask: Any) -> tuple[jax.Array, jax.Array]:
@@ -61,7 +65,7 @@ class Metric(Configurable):
         Array(3., dtype=float32)
     """
 
-    name: str | None = option(None)
+    name: str | None = option(None, convert=text(optional=True))
     dtype: str = option("float32", convert=dtype_name)
 
     def init(self, y_pred: Any = None) -> State:
@@ -90,7 +94,7 @@ class Metric(Configurable):
 
     def merge(self, a: State, b: State) -> State:
         """The state of the data of both."""
-        return jax.tree.map(jnp.add, a, b)
+        return exact.merge(a, b)
 
     def result(self, state: State) -> jax.Array:
         """The number; 0 before any data."""
@@ -121,16 +125,16 @@ class Sum(Metric):
         Array(3., dtype=float32)
     """
 
-    name: str | None = option("sum")
+    name: str | None = option("sum", convert=text(optional=True))
 
     def init(self, y_pred: Any = None) -> State:
-        return {"total": jnp.zeros((), self.dtype)}
+        return exact.zeros(["total"], (), self.dtype)
 
     def update(
         self, state: State, values: Any, sample_weight: Any = None, mask: Any = None
     ) -> State:
-        products, _ = weighted(jnp.asarray(values).astype(self.dtype), sample_weight, mask)
-        return {"total": state["total"] + jnp.sum(products)}
+        products, _ = weighted(as_operand(values, "values").astype(self.dtype), sample_weight, mask)
+        return exact.add(state, {"total": exact.total(products)})
 
     def result(self, state: State) -> jax.Array:
         return state["total"]
@@ -140,15 +144,30 @@ def add_to_mean(state: State, values: jax.Array, sample_weight: Any, mask: Any) 
     """A mean's state with values added: each sample counts as the mean of its values."""
     products, weights = weighted(values, sample_weight, mask)
     size = max(math.prod(values.shape[1:]), 1)
-    return {
-        "total": state["total"] + jnp.sum(products) / size,
-        "count": state["count"] + jnp.sum(weights) / size,
-    }
+    count: Any = values.size // size
+    if not isinstance(count, int):  # the symbolic batch of an exported program
+        count = jnp.asarray(count, "int32")
+    if sample_weight is not None:
+        count = _divided(exact.total(weights), size)
+    elif mask is not None:  # integers are exact, their sum in floats is not
+        steps = jnp.sum(weights != 0, dtype="int32")
+        count = steps if size == 1 else (steps // size, (steps % size).astype("float32") / size)
+    return exact.add(state, {"total": _divided(exact.total(products), size), "count": count})
+
+
+def _divided(pair: exact.Pair, size: int) -> exact.Pair:
+    high, low = pair
+    return pair if size == 1 else (high / size, None if low is None else low / size)
 
 
 def empty_mean(dtype: str) -> State:
     """A mean's state before any data."""
-    return {"total": jnp.zeros((), dtype), "count": jnp.zeros((), dtype)}
+    return exact.zeros(["total"], (), dtype) | exact.counts(["count"], dtype)
+
+
+def mean_of(state: State) -> jax.Array:
+    """The mean that a mean's state holds; 0 before any data."""
+    return divide_no_nan(state["total"], exact.as_float(state, "count"))
 
 
 class Mean(Metric):
@@ -166,7 +185,7 @@ class Mean(Metric):
         Array(3., dtype=float32)
     """
 
-    name: str | None = option("mean")
+    name: str | None = option("mean", convert=text(optional=True))
 
     def init(self, y_pred: Any = None) -> State:
         return empty_mean(self.dtype)
@@ -174,11 +193,11 @@ class Mean(Metric):
     def update(
         self, state: State, values: Any, sample_weight: Any = None, mask: Any = None
     ) -> State:
-        values = jnp.asarray(values).astype(self.dtype)
+        values = as_operand(values, "values").astype(self.dtype)
         return add_to_mean(state, values, sample_weight, mask)
 
     def result(self, state: State) -> jax.Array:
-        return divide_no_nan(state["total"], state["count"])
+        return mean_of(state)
 
 
 class MeanMetric(Metric):
@@ -216,17 +235,23 @@ class MeanMetric(Metric):
         self, state: State, y_true: Any, y_pred: Any, sample_weight: Any = None, mask: Any = None
     ) -> State:
         y_true, y_pred = (self._cast(y) for y in (y_true, y_pred))
-        values = jnp.asarray(self.values(y_true, y_pred)).astype(self.dtype)
-        own = self.target_mask(y_true, y_pred)
+        values, mask = self._weighable(y_true, y_pred, sample_weight, mask)
+        return add_to_mean(state, values.astype(self.dtype), sample_weight, mask)
+
+    def _weighable(
+        self, y_true: jax.Array, y_pred: jax.Array, sample_weight: Any, mask: Any
+    ) -> tuple[jax.Array, jax.Array | None]:
+        """The values, and the mask of those that count."""
+        values, own = jnp.asarray(self.values(y_true, y_pred)), self.target_mask(y_true, y_pred)
         if own is not None and mask is not None:
-            own = own & align_weight(jnp.asarray(mask).astype(bool), own, "mask")
-        return add_to_mean(state, values, sample_weight, mask if own is None else own)
+            own = own & align_weight(as_operand(mask, "mask").astype(bool), own, "mask")
+        return values, mask if own is None else own
 
     def result(self, state: State) -> jax.Array:
-        return divide_no_nan(state["total"], state["count"])
+        return mean_of(state)
 
     def _cast(self, y: Any) -> jax.Array:
-        y = jnp.asarray(y)
+        y = as_operand(y, "y_true or y_pred")
         return y.astype(self.dtype) if jnp.issubdtype(y.dtype, jnp.floating) else y
 
 
@@ -245,9 +270,15 @@ class MeanMetricWrapper(MeanMetric):
         Array(2.5, dtype=float32)
     """
 
-    fn: Callable[[jax.Array, jax.Array], jax.Array] | Loss = option()
-    name: str | None = option(None, kw_only=True)
+    fn: Callable[[jax.Array, jax.Array], jax.Array] | Loss = option(convert=function())
+    name: str | None = option(None, convert=text(optional=True), kw_only=True)
     dtype: str = option("float32", convert=dtype_name, kw_only=True)
+
+    @classmethod
+    def from_config(
+        cls, config: Mapping[str, Any], custom_objects: Mapping[str, Any] | None = None
+    ) -> Self:
+        return super().from_config(with_function(config, custom_objects), custom_objects)
 
     def values(self, y_true: jax.Array, y_pred: jax.Array) -> jax.Array:
         if isinstance(self.fn, Loss):
@@ -256,3 +287,10 @@ class MeanMetricWrapper(MeanMetric):
 
     def target_mask(self, y_true: jax.Array, y_pred: jax.Array) -> jax.Array | None:
         return self.fn.target_mask(y_true, y_pred) if isinstance(self.fn, Loss) else None
+
+    def _weighable(
+        self, y_true: jax.Array, y_pred: jax.Array, sample_weight: Any, mask: Any
+    ) -> tuple[jax.Array, jax.Array | None]:
+        if isinstance(self.fn, Loss):  # knows how samples reach the values of others
+            return self.fn.weighable(y_true, y_pred, sample_weight, mask)
+        return super()._weighable(y_true, y_pred, sample_weight, mask)

@@ -8,27 +8,12 @@ import jax
 import jax.numpy as jnp
 
 from fkeras.engine.config import option
+from fkeras.engine.converters import integer, probability, text
 from fkeras.losses.loss import dtype_name
 from fkeras.losses.reducing import divide_no_nan
-from fkeras.metrics.confusion import COUNTS, count, decisions
+from fkeras.metrics import exact
+from fkeras.metrics.confusion import COUNTS, add_counts, decisions
 from fkeras.metrics.metric import Metric, State
-
-
-def _rate(name: str) -> Any:
-    def convert(value: Any) -> float:
-        if isinstance(value, bool) or not isinstance(value, int | float) or not 0 <= value <= 1:
-            raise ValueError(f"{name}: expected a number from 0 to 1, received {value!r}.")
-        return float(value)
-
-    return convert
-
-
-def _number(value: Any) -> int:
-    if isinstance(value, bool) or not isinstance(value, int) or value < 1:
-        raise ValueError(f"num_thresholds: expected a whole number above 0, received {value!r}.")
-    if value > 1 << 20:
-        raise ValueError(f"num_thresholds: expected at most {1 << 20}, received {value}.")
-    return value
 
 
 def best_under(constrained: jax.Array, dependent: jax.Array, least: float) -> jax.Array:
@@ -73,15 +58,13 @@ class _OperatingPoint(Metric):
         return (-1e-7, *inner, 1.0)
 
     def init(self, y_pred: Any = None) -> State:
-        zeros = jnp.zeros((self.num_thresholds,), self.dtype)
-        return dict.fromkeys(COUNTS, zeros)
+        return exact.zeros(COUNTS, (self.num_thresholds,), self.dtype)
 
     def update(
         self, state: State, y_true: Any, y_pred: Any, sample_weight: Any = None, mask: Any = None
     ) -> State:
         found = decisions(y_true, y_pred, sample_weight, mask, self.dtype, class_id=self.class_id)
-        counts = count(*found, self.all_thresholds)
-        return {name: total + counts[name] for name, total in state.items()}
+        return add_counts(state, found, self.all_thresholds)
 
 
 class SensitivityAtSpecificity(_OperatingPoint):
@@ -105,10 +88,12 @@ class SensitivityAtSpecificity(_OperatingPoint):
         Array(0.5, dtype=float32)
     """
 
-    specificity: float = option(convert=_rate("specificity"))
-    num_thresholds: int = option(200, convert=_number)
-    class_id: int | None = option(None)
-    name: str | None = option("sensitivity_at_specificity", kw_only=True)
+    specificity: float = option(convert=probability)
+    num_thresholds: int = option(200, convert=integer(minimum=1, maximum=1 << 20))
+    class_id: int | None = option(None, convert=integer(minimum=0, optional=True))
+    name: str | None = option(
+        "sensitivity_at_specificity", convert=text(optional=True), kw_only=True
+    )
     dtype: str = option("float32", convert=dtype_name, kw_only=True)
 
     def result(self, state: State) -> jax.Array:
@@ -136,10 +121,12 @@ class SpecificityAtSensitivity(_OperatingPoint):
         Array(0.6667, dtype=float32)
     """
 
-    sensitivity: float = option(convert=_rate("sensitivity"))
-    num_thresholds: int = option(200, convert=_number)
-    class_id: int | None = option(None)
-    name: str | None = option("specificity_at_sensitivity", kw_only=True)
+    sensitivity: float = option(convert=probability)
+    num_thresholds: int = option(200, convert=integer(minimum=1, maximum=1 << 20))
+    class_id: int | None = option(None, convert=integer(minimum=0, optional=True))
+    name: str | None = option(
+        "specificity_at_sensitivity", convert=text(optional=True), kw_only=True
+    )
     dtype: str = option("float32", convert=dtype_name, kw_only=True)
 
     def result(self, state: State) -> jax.Array:
@@ -167,10 +154,10 @@ class PrecisionAtRecall(_OperatingPoint):
         Array(0.5, dtype=float32)
     """
 
-    recall: float = option(convert=_rate("recall"))
-    num_thresholds: int = option(200, convert=_number)
-    class_id: int | None = option(None)
-    name: str | None = option("precision_at_recall", kw_only=True)
+    recall: float = option(convert=probability)
+    num_thresholds: int = option(200, convert=integer(minimum=1, maximum=1 << 20))
+    class_id: int | None = option(None, convert=integer(minimum=0, optional=True))
+    name: str | None = option("precision_at_recall", convert=text(optional=True), kw_only=True)
     dtype: str = option("float32", convert=dtype_name, kw_only=True)
 
     def result(self, state: State) -> jax.Array:
@@ -197,10 +184,10 @@ class RecallAtPrecision(_OperatingPoint):
         Array(0.5, dtype=float32)
     """
 
-    precision: float = option(convert=_rate("precision"))
-    num_thresholds: int = option(200, convert=_number)
-    class_id: int | None = option(None)
-    name: str | None = option("recall_at_precision", kw_only=True)
+    precision: float = option(convert=probability)
+    num_thresholds: int = option(200, convert=integer(minimum=1, maximum=1 << 20))
+    class_id: int | None = option(None, convert=integer(minimum=0, optional=True))
+    name: str | None = option("recall_at_precision", convert=text(optional=True), kw_only=True)
     dtype: str = option("float32", convert=dtype_name, kw_only=True)
 
     def result(self, state: State) -> jax.Array:

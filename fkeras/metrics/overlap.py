@@ -8,9 +8,12 @@ from typing import Any
 import jax
 import jax.numpy as jnp
 
+from fkeras.engine.arrays import as_operand
 from fkeras.engine.config import option
+from fkeras.engine.converters import boolean, integer, real, several, text
 from fkeras.losses.loss import dtype_name
 from fkeras.losses.reducing import merge_weights
+from fkeras.metrics import exact
 from fkeras.metrics.metric import Metric, State
 
 _EPSILON = 1e-7
@@ -23,27 +26,14 @@ def _counter(dtype: Any) -> str:
     return name
 
 
-def _classes(number: Any) -> int:
-    if isinstance(number, bool) or not isinstance(number, int) or number < 1:
-        raise ValueError(f"num_classes: expected a whole number above 0, received {number!r}.")
-    return number
-
-
-def _chosen(classes: Any) -> tuple[int, ...]:
-    if not isinstance(classes, Sequence) or isinstance(classes, str) or not classes:
-        raise ValueError(
-            f"target_class_ids: expected class numbers, such as [0, 2], received {classes!r}."
-        )
-    return tuple(int(c) for c in classes)
-
-
 def confusion_table(
     labels: jax.Array, found: jax.Array, weights: jax.Array, classes: int
 ) -> jax.Array:
     """The sums of the weights by true class (rows) and predicted class (columns).
 
     Args:
-        labels: class numbers, any shape; pairs with a number out of range do not count.
+        labels: class numbers, any shape; pairs with a number out of range do not count, as integer
+            tables hold no NaN.
         found: predicted class numbers, the same shape.
         weights: the same shape.
         classes: how many classes.
@@ -68,9 +58,10 @@ def confusion_table(
 def mean_overlap(table: jax.Array, classes: Sequence[int]) -> jax.Array:
     """The mean, over the chosen classes that occur, of intersection / union."""
     chosen = jnp.asarray(tuple(classes), "int32")
+    table = table.astype("float32")
     both = jnp.diagonal(table)
     union = jnp.sum(table, axis=0) + jnp.sum(table, axis=1) - both
-    both, union = both[chosen].astype("float32"), union[chosen].astype("float32")
+    both, union = both[chosen], union[chosen]
     occurs = union > 1e-9
     shares = jnp.where(occurs, both / (union + _EPSILON), 0.0)
     return jnp.sum(shares) / (jnp.sum(occurs.astype("float32")) + _EPSILON)
@@ -91,7 +82,7 @@ def _add(
     found = found.reshape(labels.shape) if found.size == labels.size else found
     counts = jnp.issubdtype(jnp.dtype(metric.dtype), jnp.integer)
     if sample_weight is not None:
-        sample_weight = jnp.asarray(sample_weight)
+        sample_weight = as_operand(sample_weight, "sample_weight")
         if counts and jnp.issubdtype(sample_weight.dtype, jnp.floating):
             raise ValueError(
                 f"{metric.label}: expected whole sample weights, since it counts in "
@@ -105,7 +96,7 @@ def _add(
         weights = jnp.where(mask, weights, jnp.zeros_like(weights))
     if ignore_class is not None:
         weights = jnp.where(labels == ignore_class, jnp.zeros_like(weights), weights)
-    return {_TABLE: state[_TABLE] + confusion_table(labels, found, weights, classes)}
+    return exact.add(state, {_TABLE: confusion_table(labels, found, weights, classes)})
 
 
 class _Overlap(Metric):
@@ -118,14 +109,15 @@ class _Overlap(Metric):
         return self.num_classes
 
     def init(self, y_pred: Any = None) -> State:
-        return {_TABLE: jnp.zeros((self._number, self._number), self.dtype)}
+        return exact.zeros([_TABLE], (self._number, self._number), self.dtype)
 
     def result(self, state: State) -> jax.Array:
-        return mean_overlap(state[_TABLE], getattr(self, "target_class_ids", range(self._number)))
+        table = exact.as_float(state, _TABLE)
+        return mean_overlap(table, getattr(self, "target_class_ids", range(self._number)))
 
 
 def _numbers(y: Any, sparse: bool, axis: int) -> jax.Array:
-    y = jnp.asarray(y)
+    y = as_operand(y, "y_true or y_pred")
     return (y if sparse else jnp.argmax(y, axis=axis)).astype("int32")
 
 
@@ -166,13 +158,15 @@ class IoU(_Overlap):
         Array(0.3333, dtype=float32)
     """
 
-    num_classes: int = option(convert=_classes)
-    target_class_ids: tuple[int, ...] = option(convert=_chosen)
-    name: str | None = option("io_u", kw_only=True)
-    ignore_class: int | None = option(None, kw_only=True)
-    sparse_y_true: bool = option(True, kw_only=True)
-    sparse_y_pred: bool = option(True, kw_only=True)
-    axis: int = option(-1, kw_only=True)
+    num_classes: int = option(convert=integer(minimum=1))
+    target_class_ids: tuple[int, ...] = option(
+        convert=several(integer(), "class numbers such as [0, 2]")
+    )
+    name: str | None = option("io_u", convert=text(optional=True), kw_only=True)
+    ignore_class: int | None = option(None, convert=integer(optional=True), kw_only=True)
+    sparse_y_true: bool = option(True, convert=boolean, kw_only=True)
+    sparse_y_pred: bool = option(True, convert=boolean, kw_only=True)
+    axis: int = option(-1, convert=integer(), kw_only=True)
 
     def __post_init__(self) -> None:
         super().__post_init__()
@@ -207,9 +201,11 @@ class BinaryIoU(_Overlap):
         Array(0.5833, dtype=float32)
     """
 
-    target_class_ids: tuple[int, ...] = option((0, 1), convert=_chosen)
-    threshold: float = option(0.5)
-    name: str | None = option("binary_io_u", kw_only=True)
+    target_class_ids: tuple[int, ...] = option(
+        (0, 1), convert=several(integer(), "class numbers such as [0, 2]")
+    )
+    threshold: float = option(0.5, convert=real())
+    name: str | None = option("binary_io_u", convert=text(optional=True), kw_only=True)
 
     def __post_init__(self) -> None:
         super().__post_init__()
@@ -226,8 +222,8 @@ class BinaryIoU(_Overlap):
     def update(
         self, state: State, y_true: Any, y_pred: Any, sample_weight: Any = None, mask: Any = None
     ) -> State:
-        found = (jnp.asarray(y_pred).astype("float32") >= self.threshold).astype("int32")
-        labels = jnp.asarray(y_true).astype("int32")
+        found = (as_operand(y_pred, "y_pred").astype("float32") >= self.threshold).astype("int32")
+        labels = as_operand(y_true, "y_true").astype("int32")
         return _add(self, state, labels, found, sample_weight, mask, 2)
 
 
@@ -253,12 +249,12 @@ class MeanIoU(_Overlap):
         Array(0.3333, dtype=float32)
     """
 
-    num_classes: int = option(convert=_classes)
-    name: str | None = option("mean_io_u", kw_only=True)
-    ignore_class: int | None = option(None, kw_only=True)
-    sparse_y_true: bool = option(True, kw_only=True)
-    sparse_y_pred: bool = option(True, kw_only=True)
-    axis: int = option(-1, kw_only=True)
+    num_classes: int = option(convert=integer(minimum=1))
+    name: str | None = option("mean_io_u", convert=text(optional=True), kw_only=True)
+    ignore_class: int | None = option(None, convert=integer(optional=True), kw_only=True)
+    sparse_y_true: bool = option(True, convert=boolean, kw_only=True)
+    sparse_y_pred: bool = option(True, convert=boolean, kw_only=True)
+    axis: int = option(-1, convert=integer(), kw_only=True)
 
     def update(
         self, state: State, y_true: Any, y_pred: Any, sample_weight: Any = None, mask: Any = None
@@ -293,12 +289,14 @@ class OneHotIoU(_Overlap):
         Array(0.5, dtype=float32)
     """
 
-    num_classes: int = option(convert=_classes)
-    target_class_ids: tuple[int, ...] = option(convert=_chosen)
-    name: str | None = option("one_hot_io_u", kw_only=True)
-    ignore_class: int | None = option(None, kw_only=True)
-    sparse_y_pred: bool = option(False, kw_only=True)
-    axis: int = option(-1, kw_only=True)
+    num_classes: int = option(convert=integer(minimum=1))
+    target_class_ids: tuple[int, ...] = option(
+        convert=several(integer(), "class numbers such as [0, 2]")
+    )
+    name: str | None = option("one_hot_io_u", convert=text(optional=True), kw_only=True)
+    ignore_class: int | None = option(None, convert=integer(optional=True), kw_only=True)
+    sparse_y_pred: bool = option(False, convert=boolean, kw_only=True)
+    axis: int = option(-1, convert=integer(), kw_only=True)
 
     def __post_init__(self) -> None:
         super().__post_init__()
@@ -336,11 +334,11 @@ class OneHotMeanIoU(_Overlap):
         Array(0.5, dtype=float32)
     """
 
-    num_classes: int = option(convert=_classes)
-    name: str | None = option("one_hot_mean_io_u", kw_only=True)
-    ignore_class: int | None = option(None, kw_only=True)
-    sparse_y_pred: bool = option(False, kw_only=True)
-    axis: int = option(-1, kw_only=True)
+    num_classes: int = option(convert=integer(minimum=1))
+    name: str | None = option("one_hot_mean_io_u", convert=text(optional=True), kw_only=True)
+    ignore_class: int | None = option(None, convert=integer(optional=True), kw_only=True)
+    sparse_y_pred: bool = option(False, convert=boolean, kw_only=True)
+    axis: int = option(-1, convert=integer(), kw_only=True)
 
     def update(
         self, state: State, y_true: Any, y_pred: Any, sample_weight: Any = None, mask: Any = None

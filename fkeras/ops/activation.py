@@ -317,6 +317,8 @@ def glu(x: Any, axis: int = -1) -> Any:
 def softmax(x: Any, axis: int | tuple[int, ...] = -1) -> Any:
     """exp(x) / sum(exp(x)) along an axis, or along several together.
 
+    A row of nothing but -inf counts as a row of equal scores, without a gradient (NaN in Keras).
+
     Args:
         x: array of any shape.
         axis: the axis whose numbers come to sum to 1, or several.
@@ -327,12 +329,14 @@ def softmax(x: Any, axis: int | tuple[int, ...] = -1) -> Any:
         Array([[0.5, 0.5],
                [0. , 1. ]], dtype=float32)
     """
-    return jax.nn.softmax(to_array(x), axis=axis)
+    return jax.nn.softmax(_with_a_score(x, axis), axis=axis)
 
 
 @op
 def log_softmax(x: Any, axis: int | tuple[int, ...] = -1) -> Any:
     """x - log(sum(exp(x))) along an axis, or along several together.
+
+    A row of nothing but -inf counts as a row of equal scores, without a gradient (NaN in Keras).
 
     Args:
         x: array of any shape.
@@ -343,7 +347,16 @@ def log_softmax(x: Any, axis: int | tuple[int, ...] = -1) -> Any:
         >>> fk.ops.log_softmax([0.0, 1000.0])
         Array([-1000.,     0.], dtype=float32)
     """
-    return jax.nn.log_softmax(to_array(x), axis=axis)
+    return jax.nn.log_softmax(_with_a_score(x, axis), axis=axis)
+
+
+def _with_a_score(x: Any, axis: int | tuple[int, ...]) -> Any:
+    """The scores, with zeros in rows of nothing but -inf."""
+    x = jnp.asarray(to_array(x))
+    if not jnp.issubdtype(x.dtype, jnp.floating):
+        return x
+    nothing = jnp.all(jnp.isneginf(x), axis=axis, keepdims=True)
+    return jnp.where(nothing, jnp.zeros_like(x), x)
 
 
 @op

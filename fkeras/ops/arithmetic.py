@@ -6,6 +6,7 @@ from typing import Any
 
 import jax.numpy as jnp
 
+from fkeras.engine import slopes
 from fkeras.engine.operators import (
     absolute,
     add,
@@ -18,6 +19,7 @@ from fkeras.engine.operators import (
     true_divide,
 )
 from fkeras.ops._define import binary, elementwise, float_unary, to_array, to_floats, unary
+from fkeras.ops._stable import finite_slopes, scale_by_power
 
 __all__ = (
     "abs",
@@ -65,9 +67,17 @@ __all__ = (
     "trunc",
 )
 
+_cbrt, _hypot = finite_slopes(jnp.cbrt), finite_slopes(jnp.hypot)
+_arctan2 = finite_slopes(jnp.arctan2)
+
+
+def _angle(x: Any) -> Any:
+    return _arctan2(jnp.imag(x), jnp.real(x))
+
+
 abs = absolute
 divide = binary(
-    "divide", jnp.true_divide, "x1 / x2, element by element.", "divide([1, 2], 4)", "[0.25 0.5 ]"
+    "divide", slopes.divide, "x1 / x2, element by element.", "divide([1, 2], 4)", "[0.25 0.5 ]"
 )
 fmod = binary(
     "fmod",
@@ -107,7 +117,11 @@ fmin = binary(
 gcd = binary("gcd", jnp.gcd, "The greatest common divisor of integers.", "gcd(12, 18)", "6")
 lcm = binary("lcm", jnp.lcm, "The least common multiple of integers.", "lcm(4, 6)", "12")
 hypot = binary(
-    "hypot", jnp.hypot, "sqrt(x1**2 + x2**2), without overflow.", "hypot(3.0, 4.0)", "5.0"
+    "hypot",
+    lambda a, b: _hypot(to_floats(a), to_floats(b)),
+    "sqrt(x1**2 + x2**2), without overflow.",
+    "hypot(3.0, 4.0)",
+    "5.0",
 )
 heaviside = binary(
     "heaviside",
@@ -123,7 +137,7 @@ nextafter = binary(
     "nextafter(1.0, 2.0) - 1",
     "1.1920929e-07",
 )
-ldexp = binary("ldexp", jnp.ldexp, "x1 * 2**x2 for integers x2.", "ldexp(3.0, 2)", "12.0")
+ldexp = binary("ldexp", scale_by_power, "x1 * 2**x2 for integers x2.", "ldexp(3.0, 2)", "12.0")
 
 square = unary("square", jnp.square, "x * x.", "square([2, -3])", "[4 9]")
 sign = unary(
@@ -141,7 +155,9 @@ signbit = unary(
     "[ True False]",
 )
 reciprocal = unary("reciprocal", jnp.reciprocal, "1 / x.", "reciprocal([2.0, 4.0])", "[0.5  0.25]")
-cbrt = unary("cbrt", jnp.cbrt, "The cube root of x.", "cbrt(8.0).round(3)", "2.0")
+cbrt = unary(
+    "cbrt", lambda x: _cbrt(to_floats(x)), "The cube root of x.", "cbrt(8.0).round(3)", "2.0"
+)
 copy = unary(
     "copy",
     jnp.array,
@@ -173,8 +189,8 @@ rad2deg = unary(
 )
 angle = float_unary(
     "angle",
-    jnp.angle,
-    "The angle of a complex number in radians.",
+    _angle,
+    "The angle of a complex number in radians, 0 for 0, where the gradient is 0 too.",
     "angle(1 + 1j).round(3)",
     "0.785",
 )
@@ -287,7 +303,7 @@ def divide_no_nan(x1: Any, x2: Any) -> Any:
     """
     x1, x2 = to_array(x1), to_array(x2)
     zero = jnp.equal(x2, 0)
-    return jnp.where(zero, 0, jnp.true_divide(x1, jnp.where(zero, 1, x2)))
+    return jnp.where(zero, 0, slopes.divide(x1, jnp.where(zero, 1, x2)))
 
 
 @elementwise

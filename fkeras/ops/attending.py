@@ -23,10 +23,12 @@ def dot_product_attention(
     is_causal: bool = False,
     flash_attention: bool | None = None,
     attn_logits_soft_cap: float | None = None,
+    *,
+    empty_rows: str = "zeros",
 ) -> Any:
     """softmax(scale * query @ key + bias) @ value for each head.
 
-    A query that may attend to nothing gives zeros (Keras gives the mean of all values there).
+    A query that may attend to no key gives zeros, and no gradient.
 
     Args:
         query: (b, t, heads, d).
@@ -38,12 +40,14 @@ def dot_product_attention(
         is_causal: whether step t attends to the steps up to t only.
         flash_attention: whether to use cuDNN's fused kernel; None where it fits.
         attn_logits_soft_cap: takes nothing but None; in Keras it is for TPUs alone.
+        empty_rows: the result of a query that may attend to no key: "zeros", or "keras" for
+            Keras's, the mean of all values. Calls in Keras's files have "keras".
 
     Returns:
         An array of shape (b, t, heads, f).
 
     Raises:
-        ValueError: where `attn_logits_soft_cap` is not None.
+        ValueError: where `attn_logits_soft_cap` is not None, or `empty_rows` neither of the two.
 
     Example:
         >>> import jax.numpy as jnp, fkeras as fk
@@ -60,6 +64,11 @@ def dot_product_attention(
             f"{attn_logits_soft_cap}. For capped scores compute them with fk.ops.einsum and "
             "cap * tanh(scores / cap)."
         )
+    if empty_rows not in ("zeros", "keras"):
+        raise ValueError(
+            "dot_product_attention: empty_rows: expected 'zeros' or 'keras', received "
+            f"{empty_rows!r}. Use 'zeros', or 'keras' for the mean of all values."
+        )
     query, key, value = (jnp.asarray(x) for x in (query, key, value))
     bias, mask = (None if x is None else jnp.asarray(x) for x in (bias, mask))
-    return _attention(query, key, value, mask, bias, scale, is_causal, flash_attention)
+    return _attention(query, key, value, mask, bias, scale, is_causal, flash_attention, empty_rows)

@@ -7,7 +7,8 @@ from typing import Any
 
 import jax.numpy as jnp
 
-from fkeras.layers._arguments import data_format_name, integers
+from fkeras.engine.converters import sizes
+from fkeras.layers._arguments import data_format_name
 from fkeras.layers.convolution.depthwise import convolve_depthwise
 from fkeras.layers.convolution.separable import convolve_separable
 from fkeras.layers.convolution.transposed import convolve_transpose
@@ -57,11 +58,13 @@ def conv_transpose(
     return convolve_transpose(
         inputs,
         jnp.asarray(kernel),
-        integers("conv_transpose: strides", rank)(strides),
+        sizes(rank).check("conv_transpose: strides", strides),
         padding.lower(),
-        None if more is None else integers("conv_transpose: output_padding", rank, 0)(more),
+        None
+        if more is None
+        else sizes(rank, minimum=0).check("conv_transpose: output_padding", more),
         data_format_name(data_format),
-        integers("conv_transpose: dilation_rate", rank)(dilation_rate),
+        sizes(rank).check("conv_transpose: dilation_rate", dilation_rate),
     )
 
 
@@ -94,10 +97,10 @@ def depthwise_conv(
     return convolve_depthwise(
         inputs,
         jnp.asarray(kernel),
-        integers("depthwise_conv: strides", rank)(strides),
+        sizes(rank).check("depthwise_conv: strides", strides),
         padding.lower(),
         data_format_name(data_format),
-        integers("depthwise_conv: dilation_rate", rank)(dilation_rate),
+        sizes(rank).check("depthwise_conv: dilation_rate", dilation_rate),
     )
 
 
@@ -133,21 +136,21 @@ def separable_conv(
         inputs,
         jnp.asarray(depthwise_kernel),
         jnp.asarray(pointwise_kernel),
-        integers("separable_conv: strides", rank)(strides),
+        sizes(rank).check("separable_conv: strides", strides),
         padding.lower(),
         data_format_name(data_format),
-        integers("separable_conv: dilation_rate", rank)(dilation_rate),
+        sizes(rank).check("separable_conv: dilation_rate", dilation_rate),
     )
 
 
 def _adaptive(name: str, x: Any, output_size: _Sizes, mode: str, data_format: str | None) -> Any:
-    sizes = integers(f"{name}: output_size", x.ndim - 2)(output_size)
-    return adaptive_pool(x, sizes, mode, data_format_name(data_format))
+    target = sizes(x.ndim - 2).check(f"{name}: output_size", output_size)
+    return adaptive_pool(x, target, mode, data_format_name(data_format))
 
 
 @op
 def adaptive_average_pool(inputs: Any, output_size: _Sizes, data_format: str | None = None) -> Any:
-    """The mean of each of `output_size` windows along each axis.
+    """The mean of each of `output_size` windows along each axis; 0 for an axis of length 0.
 
     Args:
         inputs: (b, *sizes, c), or (b, c, *sizes) where the channels come first.
@@ -165,7 +168,7 @@ def adaptive_average_pool(inputs: Any, output_size: _Sizes, data_format: str | N
 
 @op
 def adaptive_max_pool(inputs: Any, output_size: _Sizes, data_format: str | None = None) -> Any:
-    """The largest value of each of `output_size` windows along each axis.
+    """The largest value of each of `output_size` windows along each axis; 0 for an axis of length 0.
 
     Args:
         inputs: (b, *sizes, c), or (b, c, *sizes) where the channels come first.

@@ -4,10 +4,13 @@ from __future__ import annotations
 
 from typing import Any
 
+import jax
 import jax.numpy as jnp
+import numpy as np
 
 from fkeras.engine.node import is_symbolic
 from fkeras.engine.operation import Op
+from fkeras.engine.slopes import power
 from fkeras.ops._define import elementwise, op, to_array
 
 __all__ = (
@@ -346,7 +349,13 @@ def vander(x: Any, N: int | None = None, increasing: bool = False) -> Any:
         >>> fk.ops.vander([1, 2, 3]).tolist()
         [[1, 1, 1], [4, 2, 1], [9, 3, 1]]
     """
-    return jnp.vander(to_array(x), N=N, increasing=increasing)
+    x = jnp.asarray(to_array(x))
+    if not jnp.issubdtype(x.dtype, jnp.floating):
+        return jnp.vander(x, N=N, increasing=increasing)
+    columns = jax.eval_shape(lambda v: jnp.vander(v, N=N, increasing=increasing), x).shape[1]
+    exponents = np.arange(columns, dtype=x.dtype)
+    # jnp.vander has NaN as its gradient at 0
+    return power(x[:, None], (exponents if increasing else exponents[::-1])[None])
 
 
 def ndim(x: Any) -> int:

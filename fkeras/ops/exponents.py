@@ -7,6 +7,7 @@ from typing import Any
 import jax.numpy as jnp
 
 from fkeras.ops._define import binary, elementwise, float_unary, to_floats
+from fkeras.ops._stable import finite_slopes
 
 __all__ = (
     "arccos",
@@ -53,7 +54,9 @@ log1p = float_unary(
 log2 = float_unary(
     "log2", jnp.log2, "The logarithm of x to base 2.", "log2([1, 2]).round(3)", "[0. 1.]"
 )
-sqrt = float_unary("sqrt", jnp.sqrt, "The square root of x.", "sqrt([4, 9])", "[2. 3.]")
+sqrt = float_unary(
+    "sqrt", finite_slopes(jnp.sqrt), "The square root of x.", "sqrt([4, 9])", "[2. 3.]"
+)
 sin = float_unary(
     "sin", jnp.sin, "The sine of x in radians.", "sin([0, 1]).round(3)", "[0.    0.841]"
 )
@@ -74,14 +77,14 @@ tanh = float_unary(
 )
 arcsin = float_unary(
     "arcsin",
-    jnp.arcsin,
+    finite_slopes(jnp.arcsin),
     "The angle whose sine is x.",
     "arcsin([0, 1]).round(1)",
     "[0.  1.6]",
 )
 arccos = float_unary(
     "arccos",
-    jnp.arccos,
+    finite_slopes(jnp.arccos),
     "The angle whose cosine is x.",
     "arccos([1, 0.5]).round(3)",
     "[0.    1.047]",
@@ -102,7 +105,7 @@ arcsinh = float_unary(
 )
 arccosh = float_unary(
     "arccosh",
-    jnp.arccosh,
+    finite_slopes(jnp.arccosh),
     "The number whose hyperbolic cosine is x.",
     "arccosh([1, 2]).round(3)",
     "[0.    1.317]",
@@ -115,7 +118,11 @@ arctanh = float_unary(
     "[0.    0.549]",
 )
 sinc = float_unary(
-    "sinc", jnp.sinc, "sin(pi x) / (pi x), and 1 at 0.", "sinc([0, 0.5]).round(3)", "[1.    0.637]"
+    "sinc",
+    finite_slopes(jnp.sinc),
+    "sin(pi x) / (pi x), and 1 at 0.",
+    "sinc([0, 0.5]).round(3)",
+    "[1.    0.637]",
 )
 i0 = float_unary(
     "i0",
@@ -140,6 +147,15 @@ logaddexp2 = binary(
 )
 
 
+_arctan2 = finite_slopes(jnp.arctan2)
+
+
+def _floats(x1: Any, x2: Any) -> tuple[Any, Any]:
+    x1, x2 = to_floats(x1), to_floats(x2)
+    dtype = jnp.promote_types(x1.dtype, x2.dtype)
+    return x1.astype(dtype), x2.astype(dtype)
+
+
 @elementwise
 def arctan2(x1: Any, x2: Any) -> Any:
     """The angle of the point (x2, x1), from -pi to pi.
@@ -153,4 +169,4 @@ def arctan2(x1: Any, x2: Any) -> Any:
         >>> print(fk.ops.arctan2([0, 1], [1, 1]).round(3))
         [0.    0.785]
     """
-    return jnp.arctan2(to_floats(x1), to_floats(x2))
+    return _arctan2(*_floats(x1, x2))

@@ -128,7 +128,8 @@ _ROWS = (
     ("nn", "x block_size= data_format=", "DepthToSpace SpaceToDepth"),
     (
         "nn",
-        "query key value bias mask scale is_causal= flash_attention= attn_logits_soft_cap=",
+        "query key value bias mask scale is_causal= flash_attention= attn_logits_soft_cap= "
+        "empty_rows=",
         "DotProductAttention",
     ),
     ("nn", "x output_size= kernel_size= dilation= padding= stride=", "Fold"),

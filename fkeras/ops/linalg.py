@@ -1,4 +1,9 @@
-"""Linear algebra, as `keras.ops.linalg` names it."""
+"""Linear algebra, as `keras.ops.linalg` names it.
+
+Gradients of `eig`, `eigh`, `qr`, `lu_factor`, `svd`, `lstsq` and `pinv` exist where the matrix has
+full rank and no two of its singular values or eigenvalues are equal. Elsewhere the factors have no
+derivative, and the gradient is NaN.
+"""
 
 from __future__ import annotations
 
@@ -8,7 +13,7 @@ import jax
 import jax.numpy as jnp
 
 from fkeras.ops._define import op, to_array, to_floats
-from fkeras.ops._stable import safe_sqrt
+from fkeras.ops._stable import safe_sqrt, vector_norm
 from fkeras.ops.control import jvp
 from fkeras.ops.reductions import axes_of
 
@@ -214,7 +219,15 @@ def norm(x: Any, ord: Any = None, axis: Any = None, keepdims: bool = False) -> A
     vectors = isinstance(axis, int) or (axis is None and x.ndim == 1)
     if ord is None or (ord == 2 and vectors) or ord == "fro":
         return safe_sqrt(jnp.sum(jnp.square(jnp.abs(x)), axis=axis, keepdims=keepdims))
-    return jnp.linalg.norm(x, ord=ord, axis=axis, keepdims=keepdims)
+    if not vectors or not isinstance(ord, int | float):
+        return jnp.linalg.norm(x, ord=ord, axis=axis, keepdims=keepdims)
+    if 1 < ord < float("inf"):
+        return vector_norm(x, ord, axis, keepdims)
+    none = jnp.all(x == 0, axis=axis, keepdims=True)
+    y = jnp.linalg.norm(jnp.where(none, 1, x), ord=ord, axis=axis, keepdims=keepdims)
+    nothing = jnp.linalg.norm(jnp.zeros_like(x), ord=ord, axis=axis, keepdims=keepdims)
+    none = none if keepdims else jnp.squeeze(none, axis)
+    return jnp.where(none, jax.lax.stop_gradient(nothing), y)
 
 
 @op

@@ -8,6 +8,7 @@ import jax.numpy as jnp
 
 from fkeras.engine.operation import Op
 from fkeras.ops._define import described, op, to_array
+from fkeras.ops._stable import safe_sqrt
 from fkeras.ops.reductions import axes_of
 
 __all__ = (
@@ -92,6 +93,12 @@ nanprod = _reduction(
     'nanprod([1.0, float("nan"), 3.0])',
     "3.0",
 )
+
+
+def _nanstd(x: Any, axis: Any = None, keepdims: bool = False) -> Any:
+    return safe_sqrt(jnp.nanvar(x, axis=axis, keepdims=keepdims))
+
+
 nanmean = _reduction(
     "nanmean",
     jnp.nanmean,
@@ -108,7 +115,7 @@ nanvar = _reduction(
 )
 nanstd = _reduction(
     "nanstd",
-    jnp.nanstd,
+    _nanstd,
     "The standard deviation of the numbers on the axes.",
     'nanstd([1.0, float("nan"), 3.0])',
     "1.0",

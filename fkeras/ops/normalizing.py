@@ -12,6 +12,7 @@ from fkeras.engine import align
 from fkeras.layers.normalization.layer import layer_normalization as _layer_normalization
 from fkeras.layers.normalization.rms import rms_normalization as _rms_normalization
 from fkeras.ops._define import op, to_floats
+from fkeras.ops._stable import vector_norm
 from fkeras.ops.reductions import axes_of
 
 __all__ = (
@@ -205,7 +206,8 @@ def normalize(x: Any, axis: Any = -1, order: int = 2, epsilon: float | None = No
     if order == 2:
         squares = jnp.sum(jnp.square(wide), axis=axis, keepdims=True)
         return (wide * jax.lax.rsqrt(jnp.maximum(squares, epsilon**2))).astype(x.dtype)
-    powers = jnp.sum(jnp.abs(wide) ** order, axis=axis, keepdims=True)
-    none = powers == 0  # whose root has no finite slope
-    norms = jnp.where(none, 0, jnp.where(none, 1, powers) ** (1.0 / order))
+    if order == 1:
+        norms = jnp.sum(jnp.abs(wide), axis=axis, keepdims=True)
+    else:
+        norms = vector_norm(wide, order, axis, keepdims=True)
     return (wide / jnp.maximum(norms, epsilon)).astype(x.dtype)

@@ -7,6 +7,7 @@ from typing import Any
 import jax.numpy as jnp
 
 from fkeras.ops._define import op, to_array, to_floats
+from fkeras.ops._stable import magnitude
 from fkeras.ops.reductions import Axes, axes_of
 
 __all__ = (
@@ -33,6 +34,9 @@ def average(x: Any, axis: Axes = None, weights: Any = None) -> Any:
     """
     x = to_floats(x)
     weights = None if weights is None else jnp.asarray(weights).astype(x.dtype)
+    if weights is not None:
+        # the gradient holds the square of their sum, which would leave the range of the dtype
+        weights = weights / magnitude(jnp.max(jnp.abs(weights), initial=0))
     return jnp.average(x, weights=weights, axis=axes_of(axis))
 
 

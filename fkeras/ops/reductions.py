@@ -7,7 +7,9 @@ from typing import Any
 import jax
 import jax.numpy as jnp
 
+from fkeras.engine.extremes import largest, smallest
 from fkeras.ops._define import op, to_array, to_floats
+from fkeras.ops._stable import standard_deviation
 
 __all__ = (
     "all",
@@ -86,7 +88,11 @@ def max(x: Any, axis: Axes = None, keepdims: bool = False, initial: Any = None) 
         >>> print(fk.ops.max([[1, 2], [3, 4]], axis=0))
         [3 4]
     """
-    return jnp.max(to_array(x), axis=axes_of(axis), keepdims=keepdims, initial=initial)
+    x = jnp.asarray(to_array(x))
+    if initial is not None and 0 in x.shape:
+        return jnp.max(x, axis=axes_of(axis), keepdims=keepdims, initial=initial)
+    y = largest(x, axes_of(axis), keepdims)
+    return y if initial is None else jnp.maximum(y, jnp.asarray(initial, y.dtype))
 
 
 @op
@@ -104,7 +110,11 @@ def min(x: Any, axis: Axes = None, keepdims: bool = False, initial: Any = None) 
         >>> print(fk.ops.min([[1, 2], [3, 4]], axis=0))
         [1 2]
     """
-    return jnp.min(to_array(x), axis=axes_of(axis), keepdims=keepdims, initial=initial)
+    x = jnp.asarray(to_array(x))
+    if initial is not None and 0 in x.shape:
+        return jnp.min(x, axis=axes_of(axis), keepdims=keepdims, initial=initial)
+    y = smallest(x, axes_of(axis), keepdims)
+    return y if initial is None else jnp.minimum(y, jnp.asarray(initial, y.dtype))
 
 
 @op
@@ -121,7 +131,7 @@ def amax(x: Any, axis: Axes = None, keepdims: bool = False) -> Any:
         >>> print(fk.ops.amax([[1, 2], [3, 4]], axis=0))
         [3 4]
     """
-    return jnp.max(to_array(x), axis=axes_of(axis), keepdims=keepdims)
+    return largest(jnp.asarray(to_array(x)), axes_of(axis), keepdims)
 
 
 @op
@@ -138,7 +148,7 @@ def amin(x: Any, axis: Axes = None, keepdims: bool = False) -> Any:
         >>> print(fk.ops.amin([[1, 2], [3, 4]], axis=0))
         [1 2]
     """
-    return jnp.min(to_array(x), axis=axes_of(axis), keepdims=keepdims)
+    return smallest(jnp.asarray(to_array(x)), axes_of(axis), keepdims)
 
 
 @op
@@ -252,6 +262,8 @@ def var(x: Any, axis: Axes = None, keepdims: bool = False) -> Any:
 def std(x: Any, axis: Axes = None, keepdims: bool = False) -> Any:
     """The square root of the variance along the axes.
 
+    The gradient is 0 where all elements are equal.
+
     Args:
         x: array of any shape.
         axis: the axis, or several; all where it is None.
@@ -262,7 +274,7 @@ def std(x: Any, axis: Axes = None, keepdims: bool = False) -> Any:
         >>> print(fk.ops.std([1, 3]))
         1.0
     """
-    return jnp.std(to_floats(x), axis=axes_of(axis), keepdims=keepdims)
+    return standard_deviation(to_floats(x), axes_of(axis), keepdims)
 
 
 def _wide(x: jax.Array) -> jax.Array:

@@ -9,8 +9,9 @@ import jax
 import jax.numpy as jnp
 from jax import lax
 
+from fkeras.engine.converters import sizes
 from fkeras.layers import pooling
-from fkeras.layers._arguments import data_format_name, integers
+from fkeras.layers._arguments import data_format_name
 from fkeras.layers._spatial import check_window
 from fkeras.layers.convolution.convolution import convolve
 from fkeras.ops._define import op, to_floats
@@ -29,7 +30,7 @@ _Sizes = int | Sequence[int]
 
 
 def _sizes(name: str, value: _Sizes, count: int, least: int = 1) -> tuple[int, ...]:
-    return integers(name, count, least)(value)
+    return sizes(count, minimum=least).check(name, value)
 
 
 @op

@@ -8,9 +8,10 @@ import jax
 import jax.numpy as jnp
 
 from fkeras.engine.config import option
+from fkeras.engine.converters import boolean, probability, real
 from fkeras.optimizers.numeric import moving_mean, power, root, zeros
 from fkeras.optimizers.optimizer import Optimizer
-from fkeras.optimizers.options import fraction, rate
+from fkeras.optimizers.options import rate
 
 
 def _adam_slots(weight: jax.Array, amsgrad: bool) -> dict[str, jax.Array]:
@@ -66,10 +67,10 @@ class Adam(Optimizer):
     """
 
     learning_rate: Any = option(0.001, convert=rate)
-    beta_1: float = option(0.9, convert=fraction("beta_1"))
-    beta_2: float = option(0.999, convert=fraction("beta_2"))
-    epsilon: float = option(1e-7)
-    amsgrad: bool = option(False)
+    beta_1: float = option(0.9, convert=probability)
+    beta_2: float = option(0.999, convert=probability)
+    epsilon: float = option(1e-7, convert=real(minimum=0))
+    amsgrad: bool = option(False, convert=boolean)
 
     def slots(self, weight: jax.Array) -> dict[str, jax.Array]:
         return _adam_slots(weight, self.amsgrad)
@@ -107,11 +108,11 @@ class AdamW(Optimizer):
     """
 
     learning_rate: Any = option(0.001, convert=rate)
-    weight_decay: float = option(0.004, convert=float)
-    beta_1: float = option(0.9, convert=fraction("beta_1"))
-    beta_2: float = option(0.999, convert=fraction("beta_2"))
-    epsilon: float = option(1e-7)
-    amsgrad: bool = option(False)
+    weight_decay: float = option(0.004, convert=real(minimum=0))
+    beta_1: float = option(0.9, convert=probability)
+    beta_2: float = option(0.999, convert=probability)
+    epsilon: float = option(1e-7, convert=real(minimum=0))
+    amsgrad: bool = option(False, convert=boolean)
 
     def slots(self, weight: jax.Array) -> dict[str, jax.Array]:
         return _adam_slots(weight, self.amsgrad)
@@ -146,9 +147,9 @@ class Adamax(Optimizer):
     """
 
     learning_rate: Any = option(0.001, convert=rate)
-    beta_1: float = option(0.9, convert=fraction("beta_1"))
-    beta_2: float = option(0.999, convert=fraction("beta_2"))
-    epsilon: float = option(1e-7)
+    beta_1: float = option(0.9, convert=probability)
+    beta_2: float = option(0.999, convert=probability)
+    epsilon: float = option(1e-7, convert=real(minimum=0))
 
     def slots(self, weight: jax.Array) -> dict[str, jax.Array]:
         return {"momentum": zeros(weight), "norm": zeros(weight)}
@@ -187,9 +188,9 @@ class Nadam(Optimizer):
     """
 
     learning_rate: Any = option(0.001, convert=rate)
-    beta_1: float = option(0.9, convert=fraction("beta_1"))
-    beta_2: float = option(0.999, convert=fraction("beta_2"))
-    epsilon: float = option(1e-7)
+    beta_1: float = option(0.9, convert=probability)
+    beta_2: float = option(0.999, convert=probability)
+    epsilon: float = option(1e-7, convert=real(minimum=0))
 
     def slots(self, weight: jax.Array) -> dict[str, jax.Array]:
         product = jnp.ones_like(zeros(weight), shape=())
@@ -235,9 +236,9 @@ class Lamb(Optimizer):
 
     reads_weights: ClassVar[bool] = True
     learning_rate: Any = option(0.001, convert=rate)
-    beta_1: float = option(0.9, convert=fraction("beta_1"))
-    beta_2: float = option(0.999, convert=fraction("beta_2"))
-    epsilon: float = option(1e-7)
+    beta_1: float = option(0.9, convert=probability)
+    beta_2: float = option(0.999, convert=probability)
+    epsilon: float = option(1e-7, convert=real(minimum=0))
 
     def slots(self, weight: jax.Array) -> dict[str, jax.Array]:
         return {"momentum": zeros(weight), "velocity": zeros(weight)}

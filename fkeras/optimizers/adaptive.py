@@ -8,9 +8,10 @@ import jax
 import jax.numpy as jnp
 
 from fkeras.engine.config import option
+from fkeras.engine.converters import boolean, probability, real
 from fkeras.optimizers.numeric import quotient, root, zeros
 from fkeras.optimizers.optimizer import Optimizer
-from fkeras.optimizers.options import fraction, rate
+from fkeras.optimizers.options import rate
 
 
 class RMSprop(Optimizer):
@@ -37,10 +38,10 @@ class RMSprop(Optimizer):
     """
 
     learning_rate: Any = option(0.001, convert=rate)
-    rho: float = option(0.9, convert=fraction("rho"))
-    momentum: float = option(0.0, convert=fraction("momentum"))
-    epsilon: float = option(1e-7)
-    centered: bool = option(False)
+    rho: float = option(0.9, convert=probability)
+    momentum: float = option(0.0, convert=probability)
+    epsilon: float = option(1e-7, convert=real(minimum=0))
+    centered: bool = option(False, convert=boolean)
 
     def slots(self, weight: jax.Array) -> dict[str, jax.Array]:
         names = ["velocity"]
@@ -84,8 +85,8 @@ class Adagrad(Optimizer):
     """
 
     learning_rate: Any = option(0.001, convert=rate)
-    initial_accumulator_value: float = option(0.1)
-    epsilon: float = option(1e-7)
+    initial_accumulator_value: float = option(0.1, convert=real(minimum=0))
+    epsilon: float = option(1e-7, convert=real(minimum=0))
 
     def slots(self, weight: jax.Array) -> dict[str, jax.Array]:
         return {"accumulator": jnp.full_like(zeros(weight), self.initial_accumulator_value)}
@@ -117,8 +118,8 @@ class Adadelta(Optimizer):
     """
 
     learning_rate: Any = option(0.001, convert=rate)
-    rho: float = option(0.95, convert=fraction("rho"))
-    epsilon: float = option(1e-7)
+    rho: float = option(0.95, convert=probability)
+    epsilon: float = option(1e-7, convert=real(minimum=0))
 
     def slots(self, weight: jax.Array) -> dict[str, jax.Array]:
         return {"accumulated_grad": zeros(weight), "accumulated_delta_var": zeros(weight)}
@@ -162,11 +163,11 @@ class Adafactor(Optimizer):
 
     reads_weights: ClassVar[bool] = True
     learning_rate: Any = option(0.001, convert=rate)
-    beta_2_decay: float = option(-0.8)
-    epsilon_1: float = option(1e-30)
-    epsilon_2: float = option(1e-3)
-    clip_threshold: float = option(1.0)
-    relative_step: bool = option(True)
+    beta_2_decay: float = option(-0.8, convert=real(maximum=0))
+    epsilon_1: float = option(1e-30, convert=real(minimum=0))
+    epsilon_2: float = option(1e-3, convert=real(minimum=0))
+    clip_threshold: float = option(1.0, convert=real(above=0))
+    relative_step: bool = option(True, convert=boolean)
 
     def slots(self, weight: jax.Array) -> dict[str, jax.Array]:
         v = zeros(weight)

@@ -8,9 +8,10 @@ import jax
 import jax.numpy as jnp
 
 from fkeras.engine.config import option
+from fkeras.engine.converters import boolean, probability
 from fkeras.optimizers.numeric import zeros
 from fkeras.optimizers.optimizer import Optimizer
-from fkeras.optimizers.options import fraction, rate
+from fkeras.optimizers.options import rate
 
 
 class SGD(Optimizer):
@@ -34,8 +35,8 @@ class SGD(Optimizer):
     """
 
     learning_rate: Any = option(0.01, convert=rate)
-    momentum: float = option(0.0, convert=fraction("momentum"))
-    nesterov: bool = option(False)
+    momentum: float = option(0.0, convert=probability)
+    nesterov: bool = option(False, convert=boolean)
 
     def slots(self, weight: jax.Array) -> dict[str, jax.Array]:
         return {"momentum": zeros(weight)} if self.momentum else {}
@@ -71,8 +72,8 @@ class Lion(Optimizer):
     """
 
     learning_rate: Any = option(0.001, convert=rate)
-    beta_1: float = option(0.9, convert=fraction("beta_1"))
-    beta_2: float = option(0.99, convert=fraction("beta_2"))
+    beta_1: float = option(0.9, convert=probability)
+    beta_2: float = option(0.99, convert=probability)
 
     def slots(self, weight: jax.Array) -> dict[str, jax.Array]:
         return {"momentum": zeros(weight)}

@@ -8,24 +8,10 @@ import jax
 import jax.numpy as jnp
 
 from fkeras.engine.config import option
+from fkeras.engine.converters import real
 from fkeras.optimizers.numeric import zeros
 from fkeras.optimizers.optimizer import Optimizer
 from fkeras.optimizers.options import rate
-
-
-def _at_least_zero(name: str) -> Any:
-    def convert(value: Any) -> Any:
-        if value < 0:
-            raise ValueError(f"{name}: expected a number of 0 or more, received {value!r}.")
-        return value
-
-    return convert
-
-
-def _at_most_zero(value: Any) -> Any:
-    if value > 0:
-        raise ValueError(f"learning_rate_power: expected 0 or less, received {value!r}.")
-    return value
 
 
 class Ftrl(Optimizer):
@@ -59,20 +45,12 @@ class Ftrl(Optimizer):
 
     reads_weights: ClassVar[bool] = True
     learning_rate: Any = option(0.001, convert=rate)
-    learning_rate_power: float = option(-0.5, convert=_at_most_zero)
-    initial_accumulator_value: float = option(
-        0.1, convert=_at_least_zero("initial_accumulator_value")
-    )
-    l1_regularization_strength: float = option(
-        0.0, convert=_at_least_zero("l1_regularization_strength")
-    )
-    l2_regularization_strength: float = option(
-        0.0, convert=_at_least_zero("l2_regularization_strength")
-    )
-    l2_shrinkage_regularization_strength: float = option(
-        0.0, convert=_at_least_zero("l2_shrinkage_regularization_strength")
-    )
-    beta: float = option(0.0)
+    learning_rate_power: float = option(-0.5, convert=real(maximum=0))
+    initial_accumulator_value: float = option(0.1, convert=real(minimum=0))
+    l1_regularization_strength: float = option(0.0, convert=real(minimum=0))
+    l2_regularization_strength: float = option(0.0, convert=real(minimum=0))
+    l2_shrinkage_regularization_strength: float = option(0.0, convert=real(minimum=0))
+    beta: float = option(0.0, convert=real(minimum=0))
 
     def slots(self, weight: jax.Array) -> dict[str, jax.Array]:
         first = jnp.full_like(zeros(weight), self.initial_accumulator_value)

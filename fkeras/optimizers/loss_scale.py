@@ -11,10 +11,10 @@ import jax
 import jax.numpy as jnp
 
 from fkeras.engine.config import from_configuration, option
+from fkeras.engine.converters import integer, real, text
 from fkeras.optimizers.base import BaseOptimizer, check_has_config, scaled
 from fkeras.optimizers.naming import get, transformation
 from fkeras.optimizers.numeric import working_dtype
-from fkeras.optimizers.options import positive, whole
 
 # what older files of Keras hold for options that belong to the inner optimizer
 _NEUTRAL = (
@@ -60,12 +60,6 @@ def _inner(value: Any) -> Any:
     return optimizer
 
 
-def _scale(value: Any) -> float:
-    if value is None:
-        raise ValueError("initial_scale: expected a number above 0, received None.")
-    return float(positive("initial_scale")(value))
-
-
 class LossScaleOptimizer(BaseOptimizer):
     """Scales the loss by a factor that halves on overflow and doubles after a row of good steps.
 
@@ -93,9 +87,9 @@ class LossScaleOptimizer(BaseOptimizer):
     """
 
     inner_optimizer: Any = option(convert=_inner)
-    initial_scale: float = option(2.0**15, convert=_scale)
-    dynamic_growth_steps: int = option(2000, convert=whole("dynamic_growth_steps", 1, none=False))
-    name: str | None = option(None, kw_only=True)
+    initial_scale: float = option(2.0**15, convert=real(above=0))
+    dynamic_growth_steps: int = option(2000, convert=integer(minimum=1))
+    name: str | None = option(None, convert=text(optional=True), kw_only=True)
 
     def scale_loss(self, loss: jax.Array, opt_state: LossScaleState) -> jax.Array:
         return scaled(loss, opt_state.scale)

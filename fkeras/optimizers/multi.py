@@ -10,12 +10,12 @@ from typing import Any, NamedTuple, Self
 import jax
 
 from fkeras.engine.config import option, serialize, suggest
+from fkeras.engine.converters import real, text
 from fkeras.optimizers import keras_map
 from fkeras.optimizers.base import BaseOptimizer, check_has_config, scaled
 from fkeras.optimizers.loss_scale import LossScaleOptimizer
 from fkeras.optimizers.naming import get, transformation
 from fkeras.optimizers.optimizer_map import OptimizerMap
-from fkeras.optimizers.options import positive
 from fkeras.optimizers.paths import flatten
 
 _EXAMPLE = "For example MultiOptimizer({'encoder/*': 'sgd', '*': fk.optimizers.Adam(1e-4)})."
@@ -129,8 +129,8 @@ class MultiOptimizer(BaseOptimizer):
     """
 
     optimizer_map: Any = option(convert=_pairs)
-    loss_scale_factor: float | None = option(None, convert=positive("loss_scale_factor"))
-    name: str | None = option(None)
+    loss_scale_factor: float | None = option(None, convert=real(above=0, optional=True))
+    name: str | None = option(None, convert=text(optional=True))
 
     def scale_loss(self, loss: jax.Array, opt_state: Any) -> jax.Array:
         return loss if self.loss_scale_factor is None else scaled(loss, self.loss_scale_factor)

@@ -10,10 +10,11 @@ import jax
 import jax.numpy as jnp
 
 from fkeras.engine.config import option
+from fkeras.engine.converters import boolean, integer, probability, real
 from fkeras.optimizers.adam import adam_rate, adam_step
 from fkeras.optimizers.numeric import root, zeros
 from fkeras.optimizers.optimizer import Optimizer
-from fkeras.optimizers.options import fraction, number_or_none, rate, whole, words
+from fkeras.optimizers.options import rate, words
 
 # so many turns of a loop, at most, become straight code
 _STRAIGHT = 8
@@ -48,13 +49,13 @@ def orthogonal(x: jax.Array, a: float, b: float, c: float, steps: int) -> jax.Ar
 
 
 def _expressions(value: Any) -> tuple[str, ...]:
-    patterns = words("exclude_layers")(value)
+    patterns = words(value)
     for pattern in patterns:
         try:
             re.compile(pattern)
         except re.error as error:
             raise ValueError(
-                f"exclude_layers: expected regular expressions, received {pattern!r}: {error}. "
+                f"expected regular expressions, received {pattern!r}: {error}. "
                 "For a layer's name as it is write re.escape(name)."
             ) from None
     return patterns
@@ -101,21 +102,21 @@ class Muon(Optimizer):
 
     reads_weights: ClassVar[bool] = True
     learning_rate: Any = option(0.001, convert=rate)
-    adam_beta_1: float = option(0.9, convert=fraction("adam_beta_1"))
-    adam_beta_2: float = option(0.999, convert=fraction("adam_beta_2"))
-    adam_weight_decay: float | None = option(0.004, convert=number_or_none("adam_weight_decay"))
-    epsilon: float = option(1e-7)
-    weight_decay: float | None = option(0.004, convert=number_or_none("weight_decay"), kw_only=True)
+    adam_beta_1: float = option(0.9, convert=probability)
+    adam_beta_2: float = option(0.999, convert=probability)
+    adam_weight_decay: float | None = option(0.004, convert=real(minimum=0, optional=True))
+    epsilon: float = option(1e-7, convert=real(minimum=0))
+    weight_decay: float | None = option(0.004, convert=real(minimum=0, optional=True), kw_only=True)
     exclude_layers: tuple[str, ...] = option((), convert=_expressions, kw_only=True)
-    exclude_embeddings: bool = option(True, kw_only=True)
-    muon_a: float = option(3.4445, kw_only=True)
-    muon_b: float = option(-4.775, kw_only=True)
-    muon_c: float = option(2.0315, kw_only=True)
-    adam_lr_ratio: float = option(1, kw_only=True)
-    momentum: float = option(0.95, convert=fraction("momentum"), kw_only=True)
-    ns_steps: int = option(5, convert=whole("ns_steps", 1, none=False), kw_only=True)
-    nesterov: bool = option(True, kw_only=True)
-    rms_rate: float | None = option(0.2, convert=number_or_none("rms_rate"), kw_only=True)
+    exclude_embeddings: bool = option(True, convert=boolean, kw_only=True)
+    muon_a: float = option(3.4445, convert=real(), kw_only=True)
+    muon_b: float = option(-4.775, convert=real(), kw_only=True)
+    muon_c: float = option(2.0315, convert=real(), kw_only=True)
+    adam_lr_ratio: float = option(1, convert=real(minimum=0), kw_only=True)
+    momentum: float = option(0.95, convert=probability, kw_only=True)
+    ns_steps: int = option(5, convert=integer(minimum=1), kw_only=True)
+    nesterov: bool = option(True, convert=boolean, kw_only=True)
+    rms_rate: float | None = option(0.2, convert=real(minimum=0, optional=True), kw_only=True)
 
     def _is_adams(self, path: str, weight: jax.Array) -> bool:
         embedding = self.exclude_embeddings and "embedding" in path.lower()

@@ -13,10 +13,12 @@ import jax
 import numpy as np
 
 from fkeras.engine.config import from_configuration, option
+from fkeras.engine.converters import boolean, integer, probability, real, text
+from fkeras.engine.key_paths import within
 from fkeras.optimizers import schedules, walk
 from fkeras.optimizers.averaging import averaged
 from fkeras.optimizers.base import BaseOptimizer, scaled
-from fkeras.optimizers.options import fraction, number_or_none, positive, rate, whole, words
+from fkeras.optimizers.options import rate, words
 from fkeras.optimizers.paths import mentions
 from fkeras.optimizers.state import AVERAGE, OptimizerState
 
@@ -66,25 +68,29 @@ class Optimizer(BaseOptimizer):
     reads_weights: ClassVar[bool] = False
 
     learning_rate: Any = option(0.001, convert=rate)
-    weight_decay: float | None = option(None, convert=number_or_none("weight_decay"), kw_only=True)
-    clipnorm: float | None = option(None, convert=positive("clipnorm"), kw_only=True)
-    clipvalue: float | None = option(None, convert=positive("clipvalue"), kw_only=True)
-    global_clipnorm: float | None = option(None, convert=positive("global_clipnorm"), kw_only=True)
-    use_ema: bool = option(False, convert=bool, kw_only=True)
-    ema_momentum: float = option(0.99, convert=fraction("ema_momentum"), kw_only=True)
+    weight_decay: float | None = option(None, convert=real(minimum=0, optional=True), kw_only=True)
+    clipnorm: float | None = option(
+        None, convert=real(above=0, infinite=True, optional=True), kw_only=True
+    )
+    clipvalue: float | None = option(
+        None, convert=real(above=0, infinite=True, optional=True), kw_only=True
+    )
+    global_clipnorm: float | None = option(
+        None, convert=real(above=0, infinite=True, optional=True), kw_only=True
+    )
+    use_ema: bool = option(False, convert=boolean, kw_only=True)
+    ema_momentum: float = option(0.99, convert=probability, kw_only=True)
     ema_overwrite_frequency: int | None = option(
-        None, convert=whole("ema_overwrite_frequency", 1), kw_only=True
+        None, convert=integer(minimum=1, optional=True), kw_only=True
     )
     loss_scale_factor: float | None = option(
-        None, convert=positive("loss_scale_factor"), kw_only=True
+        None, convert=real(above=0, optional=True), kw_only=True
     )
     gradient_accumulation_steps: int | None = option(
-        None, convert=whole("gradient_accumulation_steps", 2), kw_only=True
+        None, convert=integer(minimum=2, optional=True), kw_only=True
     )
-    exclude_from_weight_decay: tuple[str, ...] = option(
-        (), convert=words("exclude_from_weight_decay"), kw_only=True
-    )
-    name: str | None = option(None, kw_only=True)
+    exclude_from_weight_decay: tuple[str, ...] = option((), convert=words, kw_only=True)
+    name: str | None = option(None, convert=text(optional=True), kw_only=True)
 
     def __post_init__(self) -> None:
         super().__post_init__()
@@ -178,7 +184,8 @@ class Optimizer(BaseOptimizer):
         # in older files of Keras None stands for an option that is off
         config = {k: v for k, v in config.items() if v is not None or k not in _NEVER_NONE}
         if isinstance(config.get("learning_rate"), Mapping):
-            learning_rate = schedules.deserialize(config["learning_rate"], custom_objects)
+            with within("learning_rate"):
+                learning_rate = schedules.deserialize(config["learning_rate"], custom_objects)
             config["learning_rate"] = learning_rate
         elif isinstance(config.get("learning_rate"), float):
             config["learning_rate"] = _shortest(config["learning_rate"])

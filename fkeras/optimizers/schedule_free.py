@@ -8,16 +8,10 @@ import jax
 import jax.numpy as jnp
 
 from fkeras.engine.config import option
+from fkeras.engine.converters import integer, probability, real
 from fkeras.optimizers.numeric import moving_mean, power, root, working_dtype, zeros
 from fkeras.optimizers.optimizer import Optimizer
-from fkeras.optimizers.options import fraction, rate, whole
-
-
-def _above_zero(value: Any) -> float:
-    value = fraction("beta_1")(value)
-    if value == 0:
-        raise ValueError("beta_1: expected a number above 0, up to 1, received 0.0. Such as 0.9.")
-    return value
+from fkeras.optimizers.options import rate
 
 
 class ScheduleFreeAdamW(Optimizer):
@@ -49,10 +43,10 @@ class ScheduleFreeAdamW(Optimizer):
 
     reads_weights: ClassVar[bool] = True
     learning_rate: Any = option(0.0025, convert=rate)
-    beta_1: float = option(0.9, convert=_above_zero)
-    beta_2: float = option(0.999, convert=fraction("beta_2"))
-    epsilon: float = option(1e-8)
-    warmup_steps: int = option(0, convert=whole("warmup_steps", 0, none=False))
+    beta_1: float = option(0.9, convert=real(above=0, maximum=1))
+    beta_2: float = option(0.999, convert=probability)
+    epsilon: float = option(1e-8, convert=real(minimum=0))
+    warmup_steps: int = option(0, convert=integer(minimum=0))
 
     def slots(self, weight: jax.Array) -> dict[str, jax.Array]:
         # a copy, since weights and state may be donated together

@@ -1,4 +1,7 @@
-"""Learning rates that change with the number of steps taken, as values: `schedule(step)`."""
+"""Learning rates that change with the number of steps taken, as values: `schedule(step)`.
+
+Integer steps are compared and subtracted as integers: float32 holds every integer up to 2**24 only.
+"""
 
 from __future__ import annotations
 
@@ -12,6 +15,8 @@ import jax.numpy as jnp
 
 from fkeras.engine import config as configuration
 from fkeras.engine.config import Configurable, option, serialize
+from fkeras.engine.converters import boolean, either, integer, real, several, text
+from fkeras.optimizers.steps import as_step, minus, passed, periods, remaining, wave_starts
 
 __all__ = (
     "CosineDecay",
@@ -26,19 +31,8 @@ __all__ = (
 )
 
 _MODULE = "keras.optimizers.schedules"
-
-
-def _steps(name: str) -> Any:
-    def convert(value: Any) -> Any:
-        if not value > 0:
-            raise ValueError(f"{name}: expected a number of steps above 0, received {value!r}.")
-        return value
-
-    return convert
-
-
-def _float(step: Any) -> jax.Array:
-    return jnp.asarray(step).astype("float32")
+# integers stay integers, so that large step numbers stay exact
+_steps = either(integer(minimum=1), real(above=0))
 
 
 class LearningRateSchedule(Configurable):
@@ -78,15 +72,15 @@ class ExponentialDecay(LearningRateSchedule):
     """
 
     keras_module: ClassVar[str] = _MODULE
-    initial_learning_rate: float = option(convert=float)
-    decay_steps: float = option(convert=_steps("decay_steps"))
-    decay_rate: float = option()
-    staircase: bool = option(False)
-    name: str = option("ExponentialDecay")
+    initial_learning_rate: float = option(convert=real(minimum=0))
+    decay_steps: float = option(convert=_steps)
+    decay_rate: float = option(convert=real(above=0))
+    staircase: bool = option(False, convert=boolean)
+    name: str = option("ExponentialDecay", convert=text(optional=True))
 
     def __call__(self, step: Any) -> jax.Array:
-        part = _float(step) / self.decay_steps
-        part = jnp.floor(part) if self.staircase else part
+        whole, part = periods(as_step(step), self.decay_steps)
+        part = whole if self.staircase else whole + part
         return self.initial_learning_rate * jnp.power(jnp.float32(self.decay_rate), part)
 
 
@@ -106,15 +100,15 @@ class InverseTimeDecay(LearningRateSchedule):
     """
 
     keras_module: ClassVar[str] = _MODULE
-    initial_learning_rate: float = option(convert=float)
-    decay_steps: float = option(convert=_steps("decay_steps"))
-    decay_rate: float = option()
-    staircase: bool = option(False)
-    name: str = option("InverseTimeDecay")
+    initial_learning_rate: float = option(convert=real(minimum=0))
+    decay_steps: float = option(convert=_steps)
+    decay_rate: float = option(convert=real(minimum=0))
+    staircase: bool = option(False, convert=boolean)
+    name: str = option("InverseTimeDecay", convert=text(optional=True))
 
     def __call__(self, step: Any) -> jax.Array:
-        part = _float(step) / self.decay_steps
-        part = jnp.floor(part) if self.staircase else part
+        whole, part = periods(as_step(step), self.decay_steps)
+        part = whole if self.staircase else whole + part
         return self.initial_learning_rate / (1.0 + self.decay_rate * part)
 
 
@@ -136,9 +130,11 @@ class PiecewiseConstantDecay(LearningRateSchedule):
     """
 
     keras_module: ClassVar[str] = _MODULE
-    boundaries: tuple[float, ...] = option()
-    values: tuple[float, ...] = option()
-    name: str = option("PiecewiseConstant")
+    boundaries: tuple[float, ...] = option(
+        convert=several(either(integer(), real()), "a list of step numbers", least=0)
+    )
+    values: tuple[float, ...] = option(convert=several(real(minimum=0), "a list of learning rates"))
+    name: str = option("PiecewiseConstant", convert=text(optional=True))
 
     def __post_init__(self) -> None:
         super().__post_init__()
@@ -150,8 +146,7 @@ class PiecewiseConstantDecay(LearningRateSchedule):
             )
 
     def __call__(self, step: Any) -> jax.Array:
-        passed = jnp.asarray(self.boundaries, "float32") < _float(step)
-        return jnp.asarray(self.values, "float32")[jnp.sum(passed)]
+        return jnp.asarray(self.values, "float32")[passed(as_step(step), self.boundaries)]
 
 
 class PolynomialDecay(LearningRateSchedule):
@@ -172,23 +167,23 @@ class PolynomialDecay(LearningRateSchedule):
     """
 
     keras_module: ClassVar[str] = _MODULE
-    initial_learning_rate: float = option(convert=float)
-    decay_steps: float = option(convert=_steps("decay_steps"))
-    end_learning_rate: float = option(0.0001)
-    power: float = option(1.0)
-    cycle: bool = option(False)
-    name: str = option("PolynomialDecay")
+    initial_learning_rate: float = option(convert=real(minimum=0))
+    decay_steps: float = option(convert=_steps)
+    end_learning_rate: float = option(0.0001, convert=real(minimum=0))
+    power: float = option(1.0, convert=real(above=0))
+    cycle: bool = option(False, convert=boolean)
+    name: str = option("PolynomialDecay", convert=text(optional=True))
 
     def __call__(self, step: Any) -> jax.Array:
-        step = _float(step)
+        step = as_step(step)
         if self.cycle:
-            stretch = self.decay_steps * jnp.maximum(jnp.ceil(step / self.decay_steps), 1.0)
+            whole, part = periods(step, self.decay_steps)
+            begun = jnp.maximum(jnp.where(part > 0, whole + 1.0, whole), 1.0)
+            left = jnp.where((part > 0) | (whole == 0), 1.0 - part, 0.0) / begun
         else:
-            stretch = float(self.decay_steps)
-            step = jnp.minimum(step, stretch)
+            left = remaining(step, self.decay_steps)
         span = self.initial_learning_rate - self.end_learning_rate
-        left = jnp.power(1.0 - step / stretch, jnp.float32(self.power))
-        return span * left + self.end_learning_rate
+        return span * jnp.power(left, jnp.float32(self.power)) + self.end_learning_rate
 
 
 class CosineDecay(LearningRateSchedule):
@@ -211,25 +206,26 @@ class CosineDecay(LearningRateSchedule):
     """
 
     keras_module: ClassVar[str] = _MODULE
-    initial_learning_rate: float = option(convert=float)
-    decay_steps: float = option(convert=_steps("decay_steps"))
-    alpha: float = option(0.0)
-    name: str = option("CosineDecay")
-    warmup_target: float | None = option(None)
-    warmup_steps: int = option(0)
+    initial_learning_rate: float = option(convert=real(minimum=0))
+    decay_steps: float = option(convert=_steps)
+    alpha: float = option(0.0, convert=real(minimum=0))
+    name: str = option("CosineDecay", convert=text(optional=True))
+    warmup_target: float | None = option(None, convert=real(minimum=0, optional=True))
+    warmup_steps: int = option(0, convert=either(integer(minimum=0), real(minimum=0)))
 
     def __call__(self, step: Any) -> jax.Array:
-        step = _float(step)
+        step = as_step(step)
         if self.warmup_target is None:
-            return self._fall(jnp.minimum(step, self.decay_steps), self.initial_learning_rate)
-        step = jnp.minimum(step, self.decay_steps + self.warmup_steps)
+            return self._fall(step.astype("float32"), self.initial_learning_rate)
         rise = self.warmup_target - self.initial_learning_rate
-        warm = rise * (step / max(self.warmup_steps, 1)) + self.initial_learning_rate
-        fall = self._fall(step - self.warmup_steps, self.warmup_target)
-        return jnp.where(step < self.warmup_steps, warm, fall)
+        done = jnp.minimum(step.astype("float32") / max(self.warmup_steps, 1), 1.0)
+        warm = rise * done + self.initial_learning_rate
+        since = minus(step, self.warmup_steps)
+        return jnp.where(since < 0, warm, self._fall(since, self.warmup_target))
 
     def _fall(self, step: jax.Array, highest: float) -> jax.Array:
-        wave = 0.5 * (1.0 + jnp.cos(math.pi * (step / self.decay_steps)))
+        part = jnp.minimum(step / self.decay_steps, 1.0)
+        wave = 0.5 * (1.0 + jnp.cos(math.pi * part))
         return highest * ((1.0 - self.alpha) * wave + self.alpha)
 
 
@@ -253,20 +249,29 @@ class CosineDecayRestarts(LearningRateSchedule):
     """
 
     keras_module: ClassVar[str] = _MODULE
-    initial_learning_rate: float = option(convert=float)
-    first_decay_steps: float = option(convert=_steps("first_decay_steps"))
-    t_mul: float = option(2.0)
-    m_mul: float = option(1.0)
-    alpha: float = option(0.0)
-    name: str = option("SGDRDecay")
+    initial_learning_rate: float = option(convert=real(minimum=0))
+    first_decay_steps: float = option(convert=_steps)
+    t_mul: float = option(2.0, convert=real(above=0))
+    m_mul: float = option(1.0, convert=real(minimum=0))
+    alpha: float = option(0.0, convert=real(minimum=0))
+    name: str = option("SGDRDecay", convert=text(optional=True))
 
     def __call__(self, step: Any) -> jax.Array:
-        part = _float(step) / self.first_decay_steps
+        step = as_step(step)
+        starts = wave_starts(self.first_decay_steps, self.t_mul)
         if self.t_mul == 1.0:
-            wave = jnp.floor(part)
-            part = part - wave
+            wave, part = periods(step, self.first_decay_steps)
+        elif starts is not None and jnp.issubdtype(step.dtype, jnp.integer):
+            number = passed(step, starts[1:], reached=True)
+            wave = number.astype("float32")
+            length = self.first_decay_steps * jnp.power(jnp.float32(self.t_mul), wave)
+            whole = [math.ceil(start) for start in starts]
+            ahead = [end - start for end, start in zip(whole, starts, strict=True)]
+            since = (step - jnp.asarray(whole, step.dtype)[number]).astype("float32")
+            part = (since + jnp.asarray(ahead, "float32")[number]) / length
         else:
             t_mul = jnp.float32(self.t_mul)
+            part = step.astype("float32") / self.first_decay_steps
             wave = jnp.floor(jnp.log(1.0 - part * (1.0 - t_mul)) / jnp.log(t_mul))
             length = jnp.power(t_mul, wave)
             part = (part - (1.0 - length) / (1.0 - t_mul)) / length

@@ -4,59 +4,37 @@ from __future__ import annotations
 
 from typing import Any, ClassVar
 
-import numpy as np
-
 from fkeras.engine.config import Configurable, option
+from fkeras.engine.converters import axes, choice, integer, real, several
+from fkeras.engine.errors import describe_value
 from fkeras.quantizers.codes import abs_max_quantize
 
-
-def is_whole(value: Any) -> bool:
-    """Whether a value is a whole number."""
-    return isinstance(value, int | np.integer) and not isinstance(value, bool)
+_codes = several(integer(minimum=-128, maximum=127), "two integers from -128 to 127")
 
 
-def _range(value: Any) -> tuple[int, int]:
-    pair = tuple(value) if isinstance(value, list | tuple) else ()
-    if len(pair) != 2 or not all(map(is_whole, pair)) or not -128 <= pair[0] < pair[1] <= 127:
+def _range(value: Any) -> tuple[int, ...]:
+    pair = _codes(value)
+    if len(pair) != 2 or pair[0] >= pair[1]:
         raise ValueError(
-            "AbsMaxQuantizer: value_range: expected two whole numbers from -128 to 127, the "
-            f"smaller one first, received {value!r:.60}. For 8 bits: (-127, 127)."
+            "expected two integers from -128 to 127, the smaller one first, received "
+            f"{describe_value(value)}. For 8 bits: (-127, 127)."
         )
     if pair[1] <= 0:
         raise ValueError(
-            f"AbsMaxQuantizer: value_range: expected a greatest code above 0, received {pair}. The "
-            "greatest magnitude is coded as it."
+            f"expected a greatest code above 0, received {pair}. It codes the greatest magnitude."
         )
-    return int(pair[0]), int(pair[1])
+    return pair
 
 
-def _small(value: Any) -> float:
-    number = isinstance(value, int | float) and not isinstance(value, bool)
-    if not number or not 0 < value < 1:
-        raise ValueError(
-            f"AbsMaxQuantizer: epsilon: expected a number between 0 and 1, received {value!r}. It "
-            "keeps the scale of zeros finite: 1e-7."
-        )
-    return float(value)
+_some_axes = axes(optional=True, hint="None leaves it to the layer.")
 
 
 def _axes(value: Any) -> tuple[int, ...] | None:
-    axes = (value,) if is_whole(value) else value
-    if axes is not None and not (isinstance(axes, list | tuple) and all(map(is_whole, axes))):
-        raise ValueError(
-            f"AbsMaxQuantizer: axis: expected a whole number, several or None, received {value!r}. "
-            "None leaves it to the layer."
-        )
-    return None if axes is None else tuple(map(int, axes))
+    found = _some_axes(value)
+    return (found,) if isinstance(found, int) else found
 
 
-def _int8(value: Any) -> str:
-    if value != "int8":
-        raise ValueError(
-            f"AbsMaxQuantizer: output_dtype: expected 'int8', received {value!r}. Codes of 4 bits "
-            "are int8 too: set value_range=(-8, 7)."
-        )
-    return "int8"
+_int8 = choice("int8", hint="Codes of 4 bits are int8 too: set value_range=(-8, 7).")
 
 
 class AbsMaxQuantizer(Configurable):
@@ -82,7 +60,7 @@ class AbsMaxQuantizer(Configurable):
     keras_module: ClassVar[str] = "keras.quantizers"
     axis: tuple[int, ...] | None = option(None, convert=_axes)
     value_range: tuple[int, int] = option((-127, 127), convert=_range)
-    epsilon: float = option(1e-7, convert=_small)
+    epsilon: float = option(1e-7, convert=real(above=0, below=1))
     output_dtype: str = option("int8", convert=_int8)
 
     def __call__(self, x: Any, axis: Any = None) -> tuple[Any, Any]:

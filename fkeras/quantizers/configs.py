@@ -7,9 +7,13 @@ from collections.abc import Mapping
 from typing import Any, ClassVar, Self
 
 from fkeras.engine.config import Configurable, option
-from fkeras.engine.errors import suggest
-from fkeras.quantizers.abs_max import AbsMaxQuantizer, is_whole
+from fkeras.engine.converters import boolean, integer, real
+from fkeras.engine.errors import describe_value, suggest
+from fkeras.quantizers.abs_max import AbsMaxQuantizer
 
+_GROUP = integer(
+    minimum=1, also=(-1,), hint="It is the number of inputs that share a scale; -1 is all of them."
+)
 # one number in a file, so many in memory
 _LONGEST_HISTORY = 1 << 20
 
@@ -17,7 +21,7 @@ _LONGEST_HISTORY = 1 << 20
 def _quantizer(value: Any) -> AbsMaxQuantizer | None:
     if value is not None and not isinstance(value, AbsMaxQuantizer):
         raise ValueError(
-            f"quantization: expected a quantizer or None, received {value!r:.60}. Pass "
+            f"expected a quantizer or None, received {describe_value(value)}. Pass "
             "fk.quantizers.AbsMaxQuantizer(), or None for none."
         )
     return value
@@ -82,13 +86,17 @@ def _or(value: Any, default: bool) -> AbsMaxQuantizer | None:
     return _quantizer(value)
 
 
+_size = integer(
+    minimum=1,
+    also=(-1,),
+    optional=True,
+    hint="It is the number of inputs that share a scale; -1 is all of them.",
+)
+
+
 def _block(value: Any) -> int | None:
-    if value is not None and (not is_whole(value) or (value != -1 and value <= 0)):
-        raise ValueError(
-            f"Int4QuantizationConfig: block_size: expected a positive whole number, -1 or None, "
-            f"received {value!r}. It is how many inputs share a scale; -1 is all of them."
-        )
-    return None if value in (None, -1) else int(value)
+    size = _size(value)
+    return None if size == -1 else size
 
 
 class Int4QuantizationConfig(QuantizationConfig):
@@ -146,15 +154,6 @@ class Int4QuantizationConfig(QuantizationConfig):
         return super().from_config({"block_size": None, **config}, custom_objects)
 
 
-def _history(value: Any) -> int:
-    if not is_whole(value) or not 0 < value <= _LONGEST_HISTORY:
-        raise ValueError(
-            f"Float8QuantizationConfig: amax_history_length: expected a whole number from 1 to "
-            f"{_LONGEST_HISTORY}, received {value!r}. It is how many steps are remembered: 1024."
-        )
-    return int(value)
-
-
 class Float8QuantizationConfig(QuantizationConfig):
     """Products of floats of 8 bits, for training; weights stay floats.
 
@@ -169,7 +168,7 @@ class Float8QuantizationConfig(QuantizationConfig):
 
     mode: ClassVar[str] = "float8"
     policy_class: ClassVar[str] = "QuantizedFloat8DTypePolicy"
-    amax_history_length: int = option(1024, convert=_history)
+    amax_history_length: int = option(1024, convert=integer(minimum=1, maximum=_LONGEST_HISTORY))
 
     def policy(self, source: str) -> dict[str, Any]:
         policy = super().policy(source)
@@ -177,30 +176,10 @@ class Float8QuantizationConfig(QuantizationConfig):
         return {**policy, "config": {**policy["config"], **length}}
 
 
-def _bits(value: Any) -> int:
-    if value not in (2, 3, 4, 8) or isinstance(value, bool):
-        raise ValueError(
-            f"GPTQConfig: weight_bits: expected 2, 3, 4 or 8, received {value!r}. Those are the "
-            "sizes that Keras stores."
-        )
-    return int(value)
+_bits = integer(minimum=2, maximum=4, also=(8,), hint="Keras stores weights of these sizes.")
 
 
-def _four(value: Any) -> int:
-    if value != 4:
-        raise ValueError(
-            f"AWQConfig: weight_bits: expected 4, received {value!r}. There are no others in AWQ."
-        )
-    return 4
-
-
-def _group(value: Any) -> int:
-    if not is_whole(value) or (value != -1 and value <= 0):
-        raise ValueError(
-            f"quantization: group_size: expected a positive whole number or -1, received {value!r}."
-            " It is how many inputs share a scale; -1 is all of them."
-        )
-    return int(value)
+_four = integer(minimum=4, maximum=4, hint="AWQ has weights of 4 bits only.")
 
 
 class _Calibrated(QuantizationConfig):
@@ -250,13 +229,13 @@ class GPTQConfig(_Calibrated):
     mode: ClassVar[str] = "gptq"
     policy_class: ClassVar[str] = "GPTQDTypePolicy"
     weight_bits: int = option(4, convert=_bits)
-    group_size: int = option(128, convert=_group)
-    num_samples: int = option(128)
-    per_channel: bool = option(True)
-    sequence_length: int = option(512)
-    hessian_damping: float = option(0.01)
-    symmetric: bool = option(False)
-    activation_order: bool = option(False)
+    group_size: int = option(128, convert=_GROUP)
+    num_samples: int = option(128, convert=integer(minimum=1))
+    per_channel: bool = option(True, convert=boolean)
+    sequence_length: int = option(512, convert=integer(minimum=1))
+    hessian_damping: float = option(0.01, convert=real(minimum=0))
+    symmetric: bool = option(False, convert=boolean)
+    activation_order: bool = option(False, convert=boolean)
 
 
 class AWQConfig(_Calibrated):
@@ -285,10 +264,10 @@ class AWQConfig(_Calibrated):
     mode: ClassVar[str] = "awq"
     policy_class: ClassVar[str] = "AWQDTypePolicy"
     weight_bits: int = option(4, convert=_four)
-    group_size: int = option(128, convert=_group)
-    num_samples: int = option(128)
-    sequence_length: int = option(512)
-    num_grid_points: int = option(20)
+    group_size: int = option(128, convert=_GROUP)
+    num_samples: int = option(128, convert=integer(minimum=1))
+    sequence_length: int = option(512, convert=integer(minimum=1))
+    num_grid_points: int = option(20, convert=integer(minimum=1))
 
 
 _CONFIGS = (

@@ -8,7 +8,9 @@ and `on_nonfinite` are left out with a warning.
 
 from __future__ import annotations
 
+import contextlib
 import dataclasses
+import functools
 import warnings
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
@@ -18,6 +20,8 @@ import numpy as np
 
 from fkeras import losses, metrics, optimizers
 from fkeras.engine import trainable_weights
+from fkeras.engine.custom_objects import CustomObjects, custom_code
+from fkeras.engine.key_paths import within
 from fkeras.engine.serialization import deserialize, serialize
 from fkeras.losses import Loss, LossFunctionWrapper
 from fkeras.metrics import MeanMetricWrapper, Metric
@@ -63,25 +67,27 @@ def read_trainer(
     place = {"file": file, "member": CONFIG}
     if not check(compiled, (dict, type(None)), "'compile_config'", **place):
         return None
-    given = dict(custom_objects or {})
-    with reading(file, f"{CONFIG}: compile_config"):
-        optimizer = _optimizer(field(compiled, "optimizer", (dict, str, type(None))), given)
+    given = CustomObjects(custom_objects or {})
+    with reading(file, f"{CONFIG}: compile_config"), within("compile_config"):
+        stored = field(compiled, "optimizer", (dict, str, type(None)))
+        with within("optimizer"):
+            optimizer = _optimizer(stored, given)
         inner = store.groups("optimizer") if store is not None else ()
         wrapped = isinstance(optimizer, optimizers.LossScaleOptimizer)
         if "inner_optimizer" in inner and not wrapped:
             optimizer = optimizers.LossScaleOptimizer(optimizer)
         weights = field(compiled, "loss_weights", (list, dict, float, type(None)), None)
-        return Trainer(
-            optimizer,
-            _tree(compiled.get("loss"), lambda value: _loss(value, given), "loss"),
-            _tree(compiled.get("metrics"), lambda value: _metric(value, given), "metrics"),
-            loss_weights=_tree(weights, _weight, "loss_weights"),
-            weighted_metrics=_tree(
-                compiled.get("weighted_metrics"),
-                lambda value: _metric(value, given),
-                "weighted_metrics",
-            ),
+        loss, plain, weighed = (
+            _tree(compiled.get(key), functools.partial(one, given=given), key)
+            for key, one in (("loss", _loss), ("metrics", _metric), ("weighted_metrics", _metric))
         )
+        factors = _tree(weights, _weight, "loss_weights")
+        try:
+            return Trainer(optimizer, loss, plain, loss_weights=factors, weighted_metrics=weighed)
+        except (TypeError, ValueError) as error:
+            raise FileError(
+                f"'loss', 'loss_weights', 'metrics' and 'weighted_metrics' do not fit: {error}"
+            ) from error
 
 
 def _tree(value: Any, one: Callable[[Any], Any], what: str, depth: int = 0) -> Any:
@@ -91,10 +97,24 @@ def _tree(value: Any, one: Callable[[Any], Any], what: str, depth: int = 0) -> A
     if depth > 2:
         raise FileError(f"lists inside lists in {what!r}, deeper than outputs go. It is damaged.")
     if isinstance(value, list):
-        return [_tree(part, one, what, depth + 1) for part in value]
-    if isinstance(value, Mapping) and "class_name" not in value:
-        return {name: _tree(part, one, what, depth + 1) for name, part in value.items()}
-    return one(value)
+        single = what != "loss" and any(isinstance(part, str | Mapping) for part in value)
+        for place, part in enumerate(value if single else ()):
+            with within(what), within(place):
+                check(part, (str, dict), f"a metric of {what!r}")
+        return [_tree_at(place, part, one, what, depth + 1) for place, part in enumerate(value)]
+    named = isinstance(value, Mapping) and "class_name" not in value
+    if named and {"module", "config"} <= set(value):
+        with within(what) if depth == 0 else contextlib.nullcontext():
+            field(value, "class_name", str)  # an object, and no dictionary by output
+    if named:
+        return {name: _tree_at(name, part, one, what, depth + 1) for name, part in value.items()}
+    with within(what) if depth == 0 else contextlib.nullcontext():
+        return one(value)
+
+
+def _tree_at(key: Any, value: Any, one: Callable[[Any], Any], what: str, depth: int) -> Any:
+    with within(what) if depth == 1 else contextlib.nullcontext(), within(key):
+        return _tree(value, one, what, depth)
 
 
 def _weight(value: Any) -> float:
@@ -152,8 +172,8 @@ def _function(value: Any, given: Mapping[str, Any], kind: str, room: Any) -> Any
         return name
     raise FileError(
         f"the {kind} {name[:80]!r} is a function of the file's author, which no file carries. "
-        f"Pass it: custom_objects={{{name[:80]!r}: function}}; or open the model alone, "
-        "fk.load_model, and make a Trainer."
+        f"Pass it: {custom_code(name, 'function')}; or open the model alone, fk.load_model, and "
+        "make a Trainer."
     )
 
 
@@ -340,6 +360,12 @@ def compiled_parts(
             f"save_model: expected trainer= and run= of one training, received "
             f"{type(trainer).__name__} and {type(run).__name__}. Write fk.save_model(path, "
             "run.model, run.state, trainer=trainer, run=run)."
+        )
+    if trainer.objective is not None:
+        raise TypeError(
+            "save_model: the trainer has an objective, a function of your own, which no file "
+            "carries. Save the model alone, fk.save_model(path, run.model, run.state), or the "
+            "whole run with fit(checkpoint=...)."
         )
     _check_optimizer(trainer.optimizer)
     if run is None:

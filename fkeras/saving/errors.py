@@ -3,8 +3,11 @@
 from __future__ import annotations
 
 import contextlib
+import re
 from collections.abc import Iterator
 from typing import Any
+
+from fkeras.engine.key_paths import key_path
 
 
 class FileError(ValueError):
@@ -15,11 +18,14 @@ class FileError(ValueError):
         file: the file's path, or None where there is none.
         member: the part of the file: a name in the archive, or a path in an HDF5 file.
         layer: the name of the layer concerned.
+        key: the path of the key concerned in the configuration, such as
+            "config.layers[1].config.units".
 
     Attributes:
         file: the file's path, or None.
         member: the part of the file, or None.
         layer: the name of the layer concerned, or None.
+        key: the path of the key concerned, or None.
 
     Example:
         >>> import fkeras as fk, pathlib, tempfile
@@ -39,17 +45,24 @@ class FileError(ValueError):
         file: str | None = None,
         member: str | None = None,
         layer: str | None = None,
+        key: str | None = None,
     ):
         self.problem = problem
         self.file = file
         self.member = member
         self.layer = layer
-        parts = [file, member, f"layer {layer!r}" if layer else None]
+        self.key = key
+        parts = [
+            file,
+            member,
+            f"layer {layer!r}" if layer else None,
+            f"key {key!r}" if key else None,
+        ]
         where = ", ".join(part for part in parts if part)
         super().__init__(f"{where}: {problem}" if where else problem)
 
     def __reduce__(self) -> Any:
-        return (_again, (self.problem, self.file, self.member, self.layer))
+        return (_again, (self.problem, self.file, self.member, self.layer), self.__dict__)
 
 
 def _again(problem: str, file: str | None, member: str | None, layer: str | None) -> FileError:
@@ -85,18 +98,37 @@ def reading(
     try:
         yield
     except FileError as error:
-        kept = (error.file or file, error.member or member, error.layer or layer)
-        if kept == (error.file, error.member, error.layer):
+        place = {
+            "file": error.file or file,
+            "member": error.member or member,
+            "layer": error.layer or layer,
+            "key": error.key or key_path(error),
+        }
+        if all(getattr(error, name) == value for name, value in place.items()):
             raise
-        made = FileError(error.problem, file=kept[0], member=kept[1], layer=kept[2])
-        raise made from error.__cause__
+        raise FileError(error.problem, **place) from error.__cause__
     except (ImportError, FileNotFoundError, PermissionError, IsADirectoryError):
         raise
     except Exception as error:
-        own = getattr(error, "layer", None)
         raise FileError(
-            _described(error), file=file, member=member, layer=own if own else layer
+            _described(error),
+            file=file,
+            member=member,
+            layer=_layer_name(getattr(error, "layer", None)) or layer or _named_layer(error),
+            key=key_path(error),
         ) from error
+
+
+def _layer_name(layer: Any) -> str | None:
+    """The name in the place of an error: "'dense' (Dense)" and "'dense', call 0" are of 'dense'."""
+    found = re.match(r"'([^']+)'", layer) if isinstance(layer, str) else None
+    return found[1] if found else layer
+
+
+def _named_layer(error: Exception) -> str | None:
+    """The name of the layer that a message begins with, as `Layer.where` writes it."""
+    found = re.match(r"(?:deserialize: )?'([^']+)' \(", str(error))
+    return found[1] if found else None
 
 
 def _described(error: Exception) -> str:

@@ -26,12 +26,13 @@ import numpy as np
 
 from fkeras.engine import FKerasError, Layer, Network, structure
 from fkeras.engine.frozen import is_array
+from fkeras.engine.migration_hints.keras_objects import check_not_keras
 from fkeras.engine.spec import Spec, as_specs, as_structs
 from fkeras.files import as_path, replacing
 from fkeras.saving import program
-from fkeras.training import TrainState
+from fkeras.training import TrainState, batch_parts, objective
 from fkeras.training.callbacks.snapshot import by_path
-from fkeras.training.step import train_logs, unpack
+from fkeras.training.step import train_logs
 
 
 def export(
@@ -87,6 +88,7 @@ def export(
     """
     platforms = program.check_platforms(platforms)
     if not isinstance(model, Layer):
+        check_not_keras(model, "export")
         raise TypeError(
             f"export: expected a model, received {type(model).__name__}. Write fk.export(model, "
             "state, 'model.jax'); a training step is written by fk.export_step."
@@ -171,7 +173,7 @@ def export_step(
     Args:
         trainer: a trainer without a mesh.
         run: what its `init` or `fit` returned.
-        batch: `(x, y)` or `(x, y, sample_weight)`. Arrays tell the shapes of examples, and the
+        batch: `(x, y)` or `(x, y, sample_weight)`; for an objective any tree. Arrays tell the shapes of examples, and the
             number of rows stays open; a `jax.ShapeDtypeStruct` fixes that too.
         path: the file; its folder is made.
         platforms: for which of "cpu", "cuda", "rocm" and "tpu".
@@ -205,18 +207,24 @@ def export_step(
             "export_step: expected a trainer for one device, received one with a mesh. Export the "
             "step of trainer.replace(mesh=None, sharding=None)."
         )
-    unpack(batch)
+    parts = batch if isinstance(batch, tuple) else (batch,)
     # the place in the data and what callbacks remember are the loop's, no step reads them
     core = run.replace(position=None, memory={})
+    if trainer.objective is None:
+        batch_parts.unpack(trainer, batch)
+    else:
+        empty = objective.empty(trainer, run.model, run.state, batch)
+        core = core.replace(metrics={**empty, **run.metrics})
     tree, dtypes = jax.tree.structure(core), {n: a.dtype for n, a in _flat(core).items()}
 
-    def step(arrays: Mapping[str, Any], *batch: Any) -> tuple[dict, dict]:
+    def step(arrays: Mapping[str, Any], *parts: Any) -> tuple[dict, dict]:
+        rows = parts if isinstance(batch, tuple) else parts[0]
         leaves = [_open(arrays[name], dtype) for name, dtype in dtypes.items()]
-        new, logs = train_logs(trainer, tree.unflatten(leaves), batch)
+        new, logs = train_logs(trainer, tree.unflatten(leaves), rows)
         return {name: _plain(array) for name, array in _flat(new).items()}, logs
 
     arrays = {name: _plain(jnp.asarray(array)) for name, array in _flat(core).items()}
-    specs = jax.tree.map(_batch_spec, tuple(batch))
+    specs = jax.tree.map(_batch_spec, parts)
     rows = _structs(specs, constraints)
     given = {n: jax.ShapeDtypeStruct(a.shape, a.dtype) for n, a in arrays.items()}
     where = f"the step of {run.model.where}"

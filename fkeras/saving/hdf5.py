@@ -256,7 +256,7 @@ class Store:
 
     def _dtype(self, item: Any, path: str) -> np.dtype:
         named = None
-        if item.get_type().get_class() == load_h5py("").h5t.OPAQUE:
+        if item.get_type().get_class() == load_h5py("Reading an HDF5 file").h5t.OPAQUE:
             named = self.attributes(path).get("dtype")
         return array_dtype(item.get_type(), named)
 

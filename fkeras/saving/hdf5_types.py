@@ -7,6 +7,7 @@ from typing import Any
 import ml_dtypes
 import numpy as np
 
+from fkeras.engine.optional_packages import missing_package
 from fkeras.saving.errors import FileError
 
 _SMALL_FLOATS = ("bfloat16", "float8_e4m3fn", "float8_e5m2")
@@ -21,9 +22,7 @@ def load_h5py(what: str) -> Any:
     try:
         import h5py
     except ImportError as error:
-        raise ImportError(
-            f"{what} needs h5py, which is not installed. Run: pip install 'fkeras[files]'"
-        ) from error
+        raise missing_package(what, "h5py", error) from error
     return h5py
 
 

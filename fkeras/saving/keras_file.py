@@ -2,25 +2,31 @@
 
 from __future__ import annotations
 
+import dataclasses
 import datetime
 import json
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Mapping
 from typing import Any
 
 from fkeras.engine import Network
+from fkeras.engine.custom_objects import CustomObjects
+from fkeras.engine.input import needs_batch_size
+from fkeras.engine.migration_hints.keras_objects import check_not_keras
 from fkeras.engine.naming import snake_case
 from fkeras.engine.serialization import deserialize, serialize
 from fkeras.engine.spec import as_spec
 from fkeras.saving import legacy
 from fkeras.saving.archive import Archive, open_archive, write_archive
+from fkeras.saving.batch_sizes import made_for_any_batch
 from fkeras.saving.claims import check_state
 from fkeras.saving.errors import FileError, reading
-from fkeras.saving.hdf5 import Writer, new_store, open_store
+from fkeras.saving.hdf5 import Store, Writer, new_store, open_store
+from fkeras.saving.keras_attention import attention_as_in_keras
 from fkeras.saving.keras_masks import merged_as_in
 from fkeras.saving.keras_quantized import quantized_as_in
 from fkeras.saving.limits import Limits
 from fkeras.saving.own_options import put_back, put_beside
-from fkeras.saving.places import places, walk_groups
+from fkeras.saving.places import copied_groups, places, walk_groups, with_copies
 from fkeras.saving.strict_json import check, field, parse
 from fkeras.saving.structure import abstract_build, fill_from_store, plain
 from fkeras.saving.vocabularies import stored_weights, with_vocabularies
@@ -32,11 +38,32 @@ _KERAS = "3.15.0"
 _MARK = "fkeras"
 
 
+@dataclasses.dataclass(frozen=True)
+class Opened:
+    """An archive whose model was read, for what reads more of the archive.
+
+    Attributes:
+        model: the model.
+        state: the state of the model.
+        config: the configuration as the file has it.
+        store: the weights of the file.
+        custom_objects: the user's own by name, and what models of Keras 1 and 2 bring along.
+        converter: what converted a configuration of Keras 2; None for an archive of Keras 3.
+    """
+
+    model: Any
+    state: Mapping[str, Any]
+    config: Mapping[str, Any]
+    store: Store
+    custom_objects: Mapping[str, Any]
+    converter: legacy.Converter | None
+
+
 def read(
     path: Any,
     custom_objects: Mapping[str, Any] | None = None,
     limits: Limits | None = None,
-    finish: Callable[[Any, Mapping, Any, Mapping], Any] | None = None,
+    finish: Callable[[Opened], Any] | None = None,
 ) -> Any:
     """`(model, state)` of a `.keras` file, or what `finish` makes of it.
 
@@ -44,55 +71,74 @@ def read(
         path: the file.
         custom_objects: classes and functions of your own by name.
         limits: the greatest sizes.
-        finish: `((model, state), config, store, custom_objects) -> result`, called while the file
-            is open; among the objects is what models of Keras 1 and 2 bring along.
+        finish: `opened -> result`, called while the file is open.
 
     Raises:
         FileError: for a file that is no such model.
     """
     limits = limits or Limits()
-    custom_objects = {**legacy.OBJECTS, **(custom_objects or {})}
+    custom_objects = CustomObjects({**legacy.OBJECTS, **(custom_objects or {})})
     with open_archive(path, limits) as archive:
-        config = read_config(archive, limits, custom_objects)
+        stored, version = read_config(archive, limits)
         with open_store(archive.open(WEIGHTS), archive.file, WEIGHTS, limits) as store:
             with reading(archive.file, CONFIG):
-                config = with_vocabularies(config, archive, store)
-                model = _model(config, custom_objects, archive.file)
-                shapes = _shapes(model, config, archive.file)
+                stored = with_vocabularies(stored, archive, store)
+                config, converter = _converted(stored, version, archive.file, custom_objects)
+                if converter is not None:
+                    custom_objects = converter.all_objects
+                model = _model(config, version is None, custom_objects, archive.file)
+                shapes = _shapes(model, stored, archive.file)
                 if shapes is not None:
                     check_state(*shapes, limits)
             with reading(archive.file, WEIGHTS):
-                found = (model, {}) if shapes is None else fill_from_store(*shapes, store)
-            return found if finish is None else finish(found, config, store, custom_objects)
+                groups = None if converter is None else legacy.archive_groups(stored, store)
+                found = (model, {}) if shapes is None else fill_from_store(*shapes, store, groups)
+            if finish is None:
+                return found
+            return finish(Opened(*found, stored, store, custom_objects, converter))
 
 
-def read_config(archive: Archive, limits: Limits, custom: Iterable[str] = ()) -> Mapping[str, Any]:
-    """The configuration in an archive in the words of here, after a look at who wrote it.
+def read_config(archive: Archive, limits: Limits) -> tuple[Mapping[str, Any], str | None]:
+    """`(config, version)`: the configuration in an archive, and the version of Keras.
+
+    The version is None for a file that this library wrote.
 
     Args:
         archive: the archive.
         limits: the greatest sizes.
-        custom: names of classes of the user's own.
     """
     metadata = parse(archive.read(METADATA), archive.file, METADATA, limits)
-    place = {"file": archive.file, "member": METADATA}
-    version = field(metadata, "keras_version", str, **place)
-    if not version.startswith("3."):
-        raise FileError(
-            f"expected a version of Keras 3, received {version[:40]!r}. Open the model with Keras "
-            "3 and save it again.",
-            **place,
-        )
+    version = field(metadata, "keras_version", str, file=archive.file, member=METADATA)
     config = parse(archive.read(CONFIG), archive.file, CONFIG, limits)
     check(config, dict, "the configuration", file=archive.file, member=CONFIG)
+    if _MARK not in metadata:
+        return config, version
+    legacy.archive_origin(version, {}, archive.file, CONFIG)
     with reading(archive.file, CONFIG):
-        if _MARK in metadata:
-            return put_back(config, archive.file, CONFIG)
-        return quantized_as_in(version, merged_as_in(version, config, custom))
+        return put_back(config, archive.file, CONFIG), None
 
 
-def _model(config: Mapping, custom_objects: Mapping[str, Any] | None, file: str) -> Network:
-    model = deserialize(config, custom_objects)
+def _converted(
+    config: Mapping[str, Any], version: str | None, file: str, custom_objects: Mapping[str, Any]
+) -> tuple[Mapping[str, Any], legacy.Converter | None]:
+    """The configuration in today's form, and what converted a configuration of Keras 2."""
+    if version is None:
+        return config, None
+    origin = legacy.archive_origin(version, config, file, CONFIG)
+    if origin is not None:
+        converter = legacy.Converter(origin, custom_objects)
+        return converter.model(config), converter
+    config = attention_as_in_keras(merged_as_in(version, config, custom_objects), custom_objects)
+    return quantized_as_in(version, config), None
+
+
+def _model(
+    config: Mapping, ours: bool, custom_objects: Mapping[str, Any] | None, file: str
+) -> Network:
+    def make(config: Mapping) -> Any:
+        return deserialize(config, custom_objects)
+
+    model = make(config) if ours else made_for_any_batch(config, make)
     if not isinstance(model, Network):
         raise FileError(
             f"expected a model, received {type(model).__name__}. `.keras` files hold "
@@ -114,6 +160,8 @@ def _shapes(model: Network, config: Mapping, file: str) -> tuple[Any, dict] | No
         return None
     for size in shape:
         check(size, (int, type(None)), "a size in build_config", **place)
+    if not needs_batch_size(config):
+        shape = [None, *shape[1:]]
     return abstract_build(model, as_spec(tuple(shape)))
 
 
@@ -134,6 +182,7 @@ def write(
         arrays: further arrays for the weight file, by path.
     """
     if not isinstance(model, Network):
+        check_not_keras(model, "save_model")
         raise TypeError(
             f"save_model: expected fk.Model or fk.Sequential, received {type(model).__name__}. "
             "Wrap a layer: fk.Sequential([fk.Input(shape), layer])."
@@ -167,13 +216,15 @@ def write(
 
 def write_arrays(store: Writer, model: Any, state: Mapping[str, Any]) -> None:
     """Puts weights and state into a store in Keras's layout."""
+    copies = copied_groups(model)
     for group, _, layer in walk_groups(model):
-        inner = f"{group}/vars" if group else "vars"
-        store.group(inner)
-        store.attribute(inner, "name", layer.name or snake_case(type(layer).__name__))
+        for path in with_copies(f"{group}/vars" if group else "vars", copies):
+            store.group(path)
+            store.attribute(path, "name", layer.name or snake_case(type(layer).__name__))
     for place in places(model, state):
         if place.path is not None:
-            store.write(place.path, place.value)
+            for path in with_copies(place.path, copies):
+                store.write(path, place.value)
     for path, array in stored_weights(model):
         store.write(path, array)
 

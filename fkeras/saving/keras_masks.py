@@ -16,9 +16,8 @@ import re
 from collections.abc import Iterable, Mapping
 from typing import Any
 
+from fkeras.engine.mask_rules import makes_masks
 from fkeras.saving.own_options import changed, is_merge
-
-_MAKERS = ("Masking", "Lambda")
 
 
 def merged_as_in(version: str, config: Any, custom: Iterable[str] = ()) -> Any:
@@ -40,48 +39,22 @@ def merged_as_in(version: str, config: Any, custom: Iterable[str] = ()) -> Any:
         [{'mask': None}]
     """
     custom = frozenset(custom)
-    if not _makes_masks(config, custom):
+    if not makes_masks(config, lambda item: item["class_name"] in custom):
         return config
     found = re.match(r"3\.(\d{1,4})", version)
     merges = found is None or int(found[1]) >= 4
     rule = {"masks": "any"} if merges else {}
-    # in our own files: null for a call without the masks of its inputs, true for one with them
-    # all, in the place of what the reader of graphs takes a call of Keras's for
-    given = True if merges else None
 
     def change(item: Mapping[str, Any]) -> Mapping[str, Any]:
         if not is_merge(item, custom):
             return item
         made = {**item, "config": {**rule, **item["config"]}}
-        if isinstance(item.get("inbound_nodes"), list):
+        if not merges and isinstance(item.get("inbound_nodes"), list):
+            # null in our own files too: a call without the masks of its inputs
             made["inbound_nodes"] = [
-                {**node, "mask": given} if isinstance(node, Mapping) else node
+                {**node, "mask": None} if isinstance(node, Mapping) else node
                 for node in item["inbound_nodes"]
             ]
         return made
 
     return changed(config, change)
-
-
-def _makes_masks(config: Any, custom: frozenset[str]) -> bool:
-    """Whether something in a model may make masks: a layer that does, or a call that is given one."""
-    waiting = [config]
-    while waiting:
-        item = waiting.pop()
-        if isinstance(item, list):
-            waiting.extend(item)
-        elif isinstance(item, Mapping):
-            kind, inner = item.get("class_name"), item.get("config")
-            if isinstance(kind, str) and isinstance(inner, Mapping):
-                if kind in _MAKERS or kind in custom or inner.get("mask_zero"):
-                    return True
-            options = item.get("kwargs")
-            if isinstance(options, Mapping) and _is_given(options.get("mask")):
-                return True
-            waiting.extend(item.values())
-    return False
-
-
-def _is_given(mask: Any) -> bool:
-    """Whether a mask, or one of several, is there; what stands in a file is None where none is."""
-    return any(map(_is_given, mask)) if isinstance(mask, list) else mask is not None

@@ -7,6 +7,8 @@ from collections.abc import Mapping
 from typing import Any
 
 from fkeras import files
+from fkeras.engine.donated import SAVE_THE_NEW, check_donated
+from fkeras.engine.migration_hints.arguments import check_path_first, explains_arguments
 from fkeras.saving import keras_file, legacy, sniffing
 from fkeras.saving.compiled import compiled_parts
 from fkeras.saving.errors import FileError
@@ -15,6 +17,7 @@ from fkeras.saving.limits import Limits
 from fkeras.training import Trainer, TrainState
 
 
+@explains_arguments
 def load_model(
     path: Any,
     *,
@@ -28,7 +31,8 @@ def load_model(
     `custom_objects` alone.
 
     Args:
-        path: a `.keras` file, or an HDF5 file of a whole model (Keras 1 to 3).
+        path: a `.keras` file (Keras 3, tf.keras 2.12 to 2.15), or an HDF5 file of a whole model (Keras 1 to
+            3).
         custom_objects: classes and functions of your own by the names that the file has for them.
         limits: the greatest sizes that a file may ask for.
 
@@ -78,6 +82,7 @@ def content(path: Any) -> str:
     )
 
 
+@explains_arguments
 def save_model(
     path: Any,
     model: Any,
@@ -114,7 +119,9 @@ def save_model(
         >>> fk.load_model(path)[0] == model
         True
     """
+    check_path_first(path, "save_model", "fk.save_model(path, model, state)")
     path = files.as_path(path)
+    check_donated((model, state, run), "save_model", SAVE_THE_NEW)
     if not path.endswith(".keras"):
         raise ValueError(
             f"save_model: expected a path that ends in .keras, received {path!r}. Keras tells "

@@ -11,16 +11,31 @@ import types
 from collections.abc import Callable, Iterable, Mapping
 from typing import Any
 
+from fkeras.engine.config_walk import PLAIN
 from fkeras.saving.errors import FileError
 from fkeras.saving.strict_json import check
 
 _BESIDE = "fkeras"
 _MERGES = ("Add", "Subtract", "Multiply", "Average", "Maximum", "Minimum", "Concatenate")
+#: classes whose queries without a key give zeros here and a mean in Keras: layers, an operation
+ATTENTION = (
+    "Attention",
+    "AdditiveAttention",
+    "MultiHeadAttention",
+    "GroupQueryAttention",
+    "GroupedQueryAttention",
+    "DotProductAttention",
+)
 #: the options of each class, where Keras's file stays right without them for inference
 _OPTIONS: Mapping[str, tuple[str, ...]] = types.MappingProxyType(
-    {"BatchNormalization": ("frozen",), **dict.fromkeys(_MERGES, ("masks",))}
+    {
+        "BatchNormalization": ("frozen",),
+        **dict.fromkeys(_MERGES, ("masks",)),
+        **dict.fromkeys(ATTENTION, ("empty_rows",)),
+    }
 )
 _LAYERS = ("keras.layers", "keras.src.layers")
+_OPERATIONS = ("keras.src.ops", "keras.ops")
 # large, and without configurations of layers in them
 _OTHER = ("inbound_nodes", "build_config", "compile_config", "input_layers", "output_layers")
 
@@ -32,6 +47,8 @@ def changed(config: Any, change: Callable[[Mapping[str, Any]], Mapping[str, Any]
         config: the configuration of a model.
         change: called with an object whose parts are changed already.
     """
+    if type(config) in PLAIN:
+        return config
     if isinstance(config, list):
         return [changed(part, change) for part in config]
     if not isinstance(config, Mapping):
@@ -49,7 +66,13 @@ def is_merge(item: Mapping[str, Any], custom: Iterable[str] = ()) -> bool:
 def _is_layer(item: Mapping[str, Any], custom: Iterable[str]) -> bool:
     # an operation, `x + y`, is an "Add" too, of another module
     module = str(item.get("module", "keras.layers"))
-    return item["class_name"] not in custom and module.startswith(_LAYERS)
+    home = _OPERATIONS if item["class_name"] == "DotProductAttention" else _LAYERS
+    return item["class_name"] not in custom and module.startswith(home)
+
+
+def is_attention(item: Mapping[str, Any], custom: Iterable[str] = ()) -> bool:
+    """Whether an object is one of Keras's attention layers, or the operation of attention."""
+    return item["class_name"] in ATTENTION and _is_layer(item, custom)
 
 
 def put_beside(config: Mapping[str, Any]) -> Any:

@@ -8,19 +8,14 @@ in a group `vars`. Names of layers are no part of it.
 from __future__ import annotations
 
 import dataclasses
-import types
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any
 
 from fkeras.engine import Layer, Network, Sequential
-from fkeras.engine.naming import snake_case
 from fkeras.engine.operation import Operation
 from fkeras.engine.skeleton import leaves_of, skeleton_of
-
-# how the groups of the layers in a list are found: the path of the list, the layers, their groups
-Groups = Callable[[str, Sequence[Layer]], Sequence[str]]
-# Keras's own name of a class, where it is not the public one
-_INNER_NAMES = types.MappingProxyType({"GroupQueryAttention": "GroupedQueryAttention"})
+from fkeras.saving.attribute_groups import attribute_groups, second_groups
+from fkeras.saving.group_names import group_names
 
 
 @dataclasses.dataclass(frozen=True)
@@ -41,6 +36,34 @@ class Place:
     value: Any
 
 
+class Groups:
+    """Finds the groups of the layers in a list, and says which groups a file has.
+
+    Args:
+        names: `(path of the list, layers) -> groups`.
+        has: whether the file that is read has a group; None where a file is written.
+        noted: the groups in a group by the names of layers that the file notes in them.
+
+    Example:
+        >>> import fkeras as fk
+        >>> Groups(by_class)("layers", [fk.layers.Dense(2)])
+        ['dense']
+    """
+
+    def __init__(
+        self,
+        names: Callable[[str, Sequence[Layer]], Sequence[str]],
+        has: Callable[[str], bool] | None = None,
+        noted: Callable[[str], Mapping[str | None, str]] = lambda path: {},
+    ):
+        self._names = names
+        self.has = has
+        self.noted = noted
+
+    def __call__(self, path: str, layers: Sequence[Layer]) -> Sequence[str]:
+        return self._names(path, layers)
+
+
 def by_class(path: str, layers: Sequence[Layer]) -> list[str]:
     """The groups of layers in a list as Keras counts them: "dense", "dense_1".
 
@@ -49,17 +72,13 @@ def by_class(path: str, layers: Sequence[Layer]) -> list[str]:
         >>> by_class("layers", [fk.layers.Dense(2), fk.layers.ReLU(), fk.layers.Dense(2)])
         ['dense', 're_lu', 'dense_1']
     """
-    counts: dict[str, int] = {}
-    groups = []
-    for layer in layers:
-        name = layer.keras_class_name or type(layer).__name__
-        name = snake_case(_INNER_NAMES.get(name, name))
-        number = counts[name] = counts.get(name, -1) + 1
-        groups.append(f"{name}_{number}" if number else name)
-    return groups
+    return group_names(layers)
 
 
-def places(layer: Layer, state: Mapping[str, Any], groups: Groups = by_class) -> list[Place]:
+BY_CLASS = Groups(by_class)
+
+
+def places(layer: Layer, state: Mapping[str, Any], groups: Groups = BY_CLASS) -> list[Place]:
     """Every weight of `layer` and every entry of `state`, with its path in a file.
 
     A weight that Keras keeps twice (the kernel under a SpectralNormalization) comes twice.
@@ -84,7 +103,7 @@ def places(layer: Layer, state: Mapping[str, Any], groups: Groups = by_class) ->
 
 
 def walk_groups(
-    layer: Layer, groups: Groups = by_class, group: str = "", keys: tuple[str, ...] = ()
+    layer: Layer, groups: Groups = BY_CLASS, group: str = "", keys: tuple[str, ...] = ()
 ) -> Iterator[tuple[str, tuple[str, ...], Layer]]:
     """`(group, keys, layer)` for `layer` and each layer inside it, parents first.
 
@@ -105,6 +124,32 @@ def walk_groups(
         yield from walk_groups(child, groups, below, (*keys, field))
 
 
+def copied_groups(layer: Layer, groups: Groups = BY_CLASS) -> list[tuple[str, str]]:
+    """`(group, copy of it)` for the layers of composed models inside, the innermost first.
+
+    Keras keeps a layer of such a model in one of two groups, by the class that the model has there:
+    a file has both.
+    """
+    found = []
+    for group, _, one in walk_groups(layer, groups):
+        if group:
+            found += [(_join(group, a), _join(group, b)) for a, b in second_groups(one)]
+    return found[::-1]
+
+
+def with_copies(path: str, copies: Sequence[tuple[str, str]]) -> list[str]:
+    """A path, and the same in each copy of a group around it.
+
+    Example:
+        >>> with_copies("block/out/vars/0", [("block/out", "block/layers/dense_1")])
+        ['block/out/vars/0', 'block/layers/dense_1/vars/0']
+    """
+    found = [path]
+    for group, copy in copies:
+        found += [copy + p[len(group) :] for p in found if p.startswith(f"{group}/")]
+    return found
+
+
 def _lookup(state: Mapping[str, Any], keys: tuple[str, ...]) -> Mapping[str, Any]:
     for key in keys:
         state = state.get(key, {})
@@ -122,7 +167,7 @@ def _own(
     for number, last in enumerate(shared + declared):
         path = _join(name, last)
         yield Place(_join(at, f"vars/{number}"), "weight", path, leaves[path])
-    inner = {field for _, field, _ in _children(layer, by_class, "")}
+    inner = {field for _, field, _ in _children(layer, BY_CLASS, "")}
     mine = [k for k in state if k not in inner and not isinstance(state[k], Mapping)]
     order = layer.state_order
     mine.sort(key=lambda k: (order.index(k) if k in order else len(order), k))
@@ -138,8 +183,12 @@ def _join(*parts: str) -> str:
 def _children(layer: Layer, groups: Groups, group: str) -> Iterator[tuple[str, str, Layer]]:
     """`(path of the group, path in the layer, child)` for each child of a layer."""
     if isinstance(layer, Network):
+        found = attribute_groups(layer, groups.has, groups.noted, group)
+        if found is not None:
+            yield from ((_join(group, path), name, layer.layers[name]) for name, path in found)
+            return
         at = _join(group, "layers")
-        members = _counted(layer)
+        members = counted(layer)
         names = groups(at, [layer.layers[name] for name in members])
         for name, found in zip(members, names, strict=True):
             yield _join(at, found), name, layer.layers[name]
@@ -167,7 +216,7 @@ def _in_field(value: Any, groups: Groups, at: str, field: str) -> Iterator[tuple
         yield from _in_field(part, groups, f"{at}/container{f'_{number}' if number else ''}", path)
 
 
-def _counted(network: Network) -> list[str]:
+def counted(network: Network) -> list[str]:
     """The names of the layers that Keras counts, in its order."""
     if isinstance(network, Sequential):
         return list(network.order)

@@ -16,6 +16,7 @@ import jax
 import jax.export
 
 from fkeras.engine import FKerasError, suggest
+from fkeras.engine.optional_packages import missing_package
 from fkeras.files import as_path, replacing
 
 PLATFORMS = ("cpu", "cuda", "tpu")
@@ -144,10 +145,7 @@ def write(path: Any, exported: jax.export.Exported, about: Mapping[str, Any]) ->
     try:
         data = exported.serialize()
     except ImportError as error:
-        raise ImportError(
-            "export: JAX writes artifacts with the package flatbuffers, which is not installed. "
-            'Install it: pip install "fkeras[files]".'
-        ) from error
+        raise missing_package("export", "flatbuffers", error) from error
     path = as_path(path)
     description = {
         "format": "fkeras program",

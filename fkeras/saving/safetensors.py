@@ -16,6 +16,7 @@ from typing import Any, BinaryIO
 import ml_dtypes
 import numpy as np
 
+from fkeras.engine.optional_packages import missing_package
 from fkeras.saving.errors import FileError
 from fkeras.saving.limits import Limits
 from fkeras.saving.strict_json import parse
@@ -56,10 +57,7 @@ def _library() -> Any:
     try:
         import safetensors.numpy
     except ImportError as error:
-        raise ImportError(
-            "A .safetensors file needs safetensors, which is not installed. Run: "
-            "pip install 'fkeras[files]'"
-        ) from error
+        raise missing_package("A .safetensors file", "safetensors", error) from error
     return safetensors
 
 

@@ -13,8 +13,18 @@ from fkeras.engine import Layer, Model, Network
 from fkeras.engine.frozen import FrozenDict
 from fkeras.engine.shapes import build_shapes
 from fkeras.engine.skeleton import skeleton_of
-from fkeras.saving.errors import FileError
-from fkeras.saving.places import Groups, Place, by_class, places
+from fkeras.saving.errors import FileError, reading
+from fkeras.saving.finite import is_finite, warn_not_finite
+from fkeras.saving.old_layouts import OLD_LAYERS, path_in
+from fkeras.saving.places import (
+    BY_CLASS,
+    Groups,
+    Place,
+    by_class,
+    copied_groups,
+    places,
+    with_copies,
+)
 from fkeras.saving.stored_codes import find_in, moved, with_stored_codes
 from fkeras.saving.vocabularies import IDF_WEIGHTS
 from fkeras.saving.weight_source import fits
@@ -40,21 +50,26 @@ def fill(
     model: Any,
     state: Mapping[str, Any],
     read: Callable[[Place], np.ndarray],
-    groups: Groups = by_class,
+    groups: Groups = BY_CLASS,
+    file: str | None = None,
 ) -> tuple[Any, dict[str, Any]]:
     """`(model, state)` with an array for each place, handed to the device in one go.
+
+    NaN and infinite numbers are reported in one warning.
 
     Args:
         model: a model of shapes or arrays.
         state: its state.
         read: gives the array of a place. It is asked once for each weight.
         groups: finds the groups of layers in a list.
+        file: the path of the file, for the warning.
     """
     wanted: dict[tuple[str, str], Place] = {}
     for place in places(model, state, groups):
         # a weight that Keras keeps twice is read where its own layer keeps it, which comes later
         wanted[place.kind, place.name] = place
     found = {key: _fitted(place, read(place)) for key, place in wanted.items() if place.path}
+    warn_not_finite([name for (_, name), array in found.items() if not is_finite(array)], file)
     device = dict(zip(found, jax.device_put(list(found.values())), strict=True))
     skeleton = skeleton_of(model)
     # a weight that the configuration leaves out (use_bias=False) is None
@@ -137,7 +152,7 @@ def stored_groups(store: Any) -> Groups:
                 return [str(group) for group in found]
         return by_class(path, layers)
 
-    return find
+    return Groups(find, store.has, names)
 
 
 def stored_arrays(store: Any, path: str = "") -> Iterator[str]:
@@ -148,23 +163,27 @@ def stored_arrays(store: Any, path: str = "") -> Iterator[str]:
         yield from stored_arrays(store, f"{path}/{name}" if path else name)
 
 
-def fill_from_store(model: Any, state: Mapping[str, Any], store: Any) -> tuple[Any, dict]:
+def fill_from_store(
+    model: Any, state: Mapping[str, Any], store: Any, groups: Groups | None = None
+) -> tuple[Any, dict]:
     """`(model, state)` with the arrays of a store in Keras's layout.
+
+    Args:
+        model: a model of shapes.
+        state: its state.
+        store: the file.
+        groups: finds the groups of layers in a list; by default by the names in the store.
 
     Raises:
         FileError: where an array is missing, of another shape, or where the store has arrays of
             layers that the model has no place for.
     """
-    # Keras 2.13 had another word for a model's layers
-    old = not store.has("layers") and store.has("_layer_checkpoint_dependencies")
     used: set[str] = set()
 
-    groups = stored_groups(store)
+    groups = groups or stored_groups(store)
     model = with_stored_codes(model, find_in(store, model, groups))
 
-    def in_file(path: str) -> str:
-        return path.replace("layers", "_layer_checkpoint_dependencies") if old else path
-
+    in_file = path_in(store)
     elsewhere = moved(model, store, groups, in_file)
 
     def find(place: Place) -> str:
@@ -185,7 +204,8 @@ def fill_from_store(model: Any, state: Mapping[str, Any], store: Any) -> tuple[A
                 member=f"{store.member}:/{path}" if store.member else f"/{path}",
                 layer=place.name.rpartition("/")[0] or None,
             )
-        array = store.read(path, tuple(place.value.shape))
+        with reading(store.file, layer=place.name.rpartition("/")[0] or None):
+            array = store.read(path, tuple(place.value.shape))
         if not fits(array.dtype, place.value.dtype):
             raise FileError(
                 f"expected {np.dtype(place.value.dtype).name} for {place.name!r}, received "
@@ -196,8 +216,11 @@ def fill_from_store(model: Any, state: Mapping[str, Any], store: Any) -> tuple[A
             )
         return array
 
-    used.update(find(place) for place in places(model, state, groups) if place.path)
-    left = [path for path in stored_arrays(store) if path not in used and "layers/" in path]
+    copies = copied_groups(model, groups)
+    for place in places(model, state, groups):
+        used.update(with_copies(find(place), copies) if place.path else ())
+    left = [path for path in stored_arrays(store) if path not in used]
+    left = [path for path in left if "layers/" in path or f"{OLD_LAYERS}/" in path]
     left = [path for path in left if not path.startswith("optimizer/")]
     left = [path for path in left if not path.endswith(IDF_WEIGHTS)]
     if left:
@@ -208,4 +231,4 @@ def fill_from_store(model: Any, state: Mapping[str, Any], store: Any) -> tuple[A
             file=store.file,
             member=store.member,
         )
-    return fill(model, state, read, groups)
+    return fill(model, state, read, groups, store.file)

@@ -6,20 +6,17 @@ import functools
 from collections.abc import Mapping
 from typing import Any
 
-import jax
-import numpy as np
-
 from fkeras import files
 from fkeras.saving import keras_file, legacy
-from fkeras.saving.claims import check_training
 from fkeras.saving.compiled import CONFIG, read_optimizer, read_trainer
 from fkeras.saving.errors import FileError, reading
-from fkeras.saving.hdf5 import Store, open_store
+from fkeras.saving.first_run import first_run
+from fkeras.saving.hdf5 import open_store
 from fkeras.saving.limits import Limits
 from fkeras.saving.models import content
 from fkeras.saving.optimizer_slots import trained
 from fkeras.saving.strict_json import field
-from fkeras.training import Trainer, TrainState, checks, objective
+from fkeras.training import Trainer, TrainState
 
 
 def load_training(
@@ -68,33 +65,21 @@ def load_training(
     return keras_file.read(path, custom_objects, limits, finish)
 
 
-def _training(
-    limits: Limits,
-    loaded: tuple[Any, Mapping],
-    config: Mapping,
-    store: Store,
-    custom_objects: Mapping[str, Any],
-) -> tuple[Trainer, TrainState]:
-    model, state = loaded
+def _training(limits: Limits, opened: keras_file.Opened) -> tuple[Trainer, TrainState]:
+    model, state, config, store = opened.model, opened.state, opened.config, opened.store
+    if opened.converter is not None:
+        return legacy.archive_training(model, state, config, store, opened.converter, limits)
     place = {"file": store.file, "member": CONFIG}
     compiled = field(config, "compile_config", (dict, type(None)), None, **place)
-    trainer = read_trainer(compiled, custom_objects, store.file, store)
+    trainer = read_trainer(compiled, opened.custom_objects, store.file, store)
     if trainer is None or not model.built:
         word = "compiled" if trainer is None else "built"
         raise FileError(
-            f"the model was never {word}, so there is no training to go on with. Open it with "
+            f"the model was never {word} (its 'compile_config' is empty, or it knows no input), so "
+            "there is no training to go on with. Open it with "
             "model, state = fk.load_model(path), and train it with a Trainer of your own.",
             **place,
         )
     with reading(store.file, f"{CONFIG}: compile_config"):
-        checks.require_loss(objective.heads(trainer, model))
-        check_training(trainer, model, list(trained(model)), limits)
-        run = TrainState(
-            model=model,
-            state=state,
-            opt_state=(),
-            metrics=objective.empty(trainer, model),
-            step=np.zeros((), "int32"),
-            key=jax.random.key(0),
-        )
+        run = first_run(trainer, model, state, list(trained(model)), limits)
     return trainer, read_optimizer(store, compiled, trainer, run)

@@ -18,6 +18,7 @@ from fkeras.engine.naming import snake_case
 from fkeras.saving.archive import Archive
 from fkeras.saving.errors import FileError
 from fkeras.saving.hdf5 import Store
+from fkeras.saving.old_layouts import OLD_LAYERS, has_arrays
 from fkeras.saving.places import walk_groups
 
 _LOOKUPS = ("IntegerLookup", "StringLookup", "TextVectorization")
@@ -68,22 +69,29 @@ def _in_model(item: Any, group: str, archive: Archive, store: Store) -> Any:
     layers = inner.get("layers")
     if not isinstance(layers, list):
         return item
+    old = any(name.startswith(f"assets/{OLD_LAYERS}/") for name in archive.names)
+    at = posixpath.join(group, OLD_LAYERS if old else "layers")
     counts: dict[str, int] = {}
     made = []
     for layer in layers:
-        place = posixpath.join(group, "layers", _group(layer, counts))
+        name = layer.get("class_name") if isinstance(layer, Mapping) else None
+        if not isinstance(name, str) or str(layer.get("module")).startswith(_OPERATIONS):
+            made.append(_in_model(layer, at, archive, store))
+            continue
+        name = snake_case(name)
+        number = counts.get(name, 0)  # as in "integer_lookup", "integer_lookup_1"
+        place = posixpath.join(at, f"{name}_{number}" if number else name)
+        # layers with weights or learned tokens counted twice in Keras 2.12 and 2.13
+        counts[name] = number + (2 if old and _holds(place, archive, store) else 1)
         made.append(_in_model(layer, place, archive, store))
     return {**item, "config": {**inner, "layers": made}}
 
 
-def _group(layer: Any, counts: dict[str, int]) -> str:
-    """The group of a layer in its model's list: "integer_lookup", "integer_lookup_1"."""
-    name = layer.get("class_name") if isinstance(layer, Mapping) else None
-    if not isinstance(name, str) or str(layer.get("module")).startswith(_OPERATIONS):
-        return ""
-    name = snake_case(name)
-    number = counts[name] = counts.get(name, -1) + 1
-    return f"{name}_{number}" if number else name
+def _holds(group: str, archive: Archive, store: Store) -> bool:
+    """Whether a file has arrays or texts of the layer of a group."""
+    if any(name.startswith(f"assets/{group}/") for name in archive.names):
+        return True
+    return has_arrays(store, group)
 
 
 def _filled(kind: str, config: Mapping, group: str, archive: Archive, store: Store) -> Mapping:

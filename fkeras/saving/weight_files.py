@@ -12,15 +12,19 @@ import numpy as np
 
 from fkeras import npz
 from fkeras.engine import Layer, Network, replace_weights, suggest
+from fkeras.engine.donated import SAVE_THE_NEW, check_donated
+from fkeras.engine.migration_hints.arguments import check_path_first
+from fkeras.engine.migration_hints.keras_objects import check_not_keras
 from fkeras.engine.skeleton import leaves_of, skeleton_of
 from fkeras.files import as_path, replacing
 from fkeras.saving import safetensors
 from fkeras.saving.errors import FileError, reading
+from fkeras.saving.finite import is_finite, warn_not_finite
 from fkeras.saving.hdf5 import Store, new_store
 from fkeras.saving.keras_file import write_arrays
 from fkeras.saving.legacy import legacy_source
 from fkeras.saving.limits import Limits
-from fkeras.saving.places import Place, places
+from fkeras.saving.places import Place, copied_groups, places, with_copies
 from fkeras.saving.structure import abstract_build
 from fkeras.saving.weight_reading import open_source
 from fkeras.saving.weight_source import Source, Stored, fits, own_path, own_path_by_kind
@@ -48,7 +52,9 @@ def load_weights(
             Keras 1 or 2 (`.h5`, weights alone or a whole model), by `save_weights` or
             `ModelCheckpoint` (`.npz`), or safetensors with names such as "dense/kernel". What it
             is, is told by its content.
-        model: the model; where it is not built, one that knows its inputs.
+        model: the model; where it is not built, one that knows its inputs. For weights of a
+            subclassed model of Keras, an `fk.Model` with fields of the same names in the order in
+            which Keras's constructor assigns them.
         state: its state, of which entries that no file keeps stay as they are.
         skip: patterns, as `fk.freeze` takes them, of the layers or weights to leave as they are:
             "head", "head/*", "*/bias". They hold for names in the file as well.
@@ -91,8 +97,9 @@ def load_weights(
             with reading(path):
                 source = legacy_source(source, shapes, state_shapes, skips)
         wanted = places(shapes, state_shapes, source.groups)
+        copies = copied_groups(shapes, source.groups)
         _check_patterns(patterns, wanted, source)
-        taken = _matched(model, wanted, source, skips)
+        taken = _matched(model, wanted, source, skips, copies)
         arrays = _read(taken, source)
     kept = [p.name for p in wanted if p.kind == "weight" and ("weight", p.name) not in arrays]
     if kept and not model.built:
@@ -111,6 +118,7 @@ def load_weights(
 def _shapes(model: Any, state: Mapping[str, Any] | None) -> tuple[Any, Mapping[str, Any]]:
     """The model and its state, or shapes in their places where they are not there yet."""
     if not isinstance(model, Layer):
+        check_not_keras(model, "load_weights")
         raise TypeError(
             f"load_weights: expected a model, received {type(model).__name__}. Write "
             "model, state = fk.load_weights(path, model); a run takes them by "
@@ -143,7 +151,7 @@ def _check_patterns(patterns: Sequence[str], wanted: Sequence[Place], source: So
 
 
 def _matched(
-    model: Layer, wanted: Sequence[Place], source: Source, skips: Any
+    model: Layer, wanted: Sequence[Place], source: Source, skips: Any, copies: Sequence
 ) -> dict[tuple[str, str], tuple[Place, Stored]]:
     """The array of each place that is not skipped, where model and file have the same."""
     taken: dict[tuple[str, str], tuple[Place, Stored]] = {}
@@ -153,7 +161,7 @@ def _matched(
         key = source.key(place)
         if key is None:
             continue
-        used.add(key)
+        used.update(with_copies(key, copies))
         if skips(place.name):
             continue
         shape = tuple(place.value.shape)
@@ -208,16 +216,19 @@ def _difference(
 
 def _read(taken: Mapping, source: Source) -> dict[tuple[str, str], jax.Array]:
     """The arrays on the device, in the dtypes of their places, laid out as what they replace."""
-    whole, split = {}, {}
+    whole, split, unusual = {}, {}, []
     for key, (place, stored) in taken.items():
         with reading(source.file, source.member, place.name.rpartition("/")[0] or None):
             array = npz.viewed(stored.read(), place.value.dtype)
+        if not is_finite(array):
+            unusual.append(place.name)
         array = array.astype(place.value.dtype, copy=False)
         layout = getattr(place.value, "sharding", None)
         if layout is not None and len(layout.device_set) > 1:
             split[key] = jax.device_put(array, layout)
         else:
             whole[key] = array
+    warn_not_finite(unusual, source.file)
     return split | dict(zip(whole, jax.device_put(list(whole.values())), strict=True))
 
 
@@ -255,6 +266,7 @@ def save_weights(path: Any, model: Any, state: Mapping[str, Any] | None = None) 
         ...     print(file.files)
         ['weights/d/bias', 'weights/d/kernel', 'about']
     """
+    check_path_first(path, "save_weights", "fk.save_weights(path, model, state)")
     path = as_path(path)
     suffix = os.path.splitext(path)[1].lower()
     if suffix not in _SUFFIXES:
@@ -264,6 +276,7 @@ def save_weights(path: Any, model: Any, state: Mapping[str, Any] | None = None) 
         )
     _check(model, state)
     state = {} if state is None else state
+    check_donated((model, state), "save_weights", SAVE_THE_NEW)
     if suffix in (".h5", ".hdf5"):
         with replacing(path) as file, new_store(file) as store:
             write_arrays(store, model, state)
@@ -286,6 +299,7 @@ def save_weights(path: Any, model: Any, state: Mapping[str, Any] | None = None) 
 
 def _check(model: Any, state: Any) -> None:
     if not isinstance(model, Layer):
+        check_not_keras(model, "save_weights")
         raise TypeError(
             f"save_weights: expected a model, received {type(model).__name__}. Write "
             "fk.save_weights(path, run.model, run.state) for a run."

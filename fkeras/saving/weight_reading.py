@@ -16,6 +16,7 @@ from fkeras.saving.archive import Archive, open_archive
 from fkeras.saving.errors import FileError, reading
 from fkeras.saving.hdf5 import Store, open_store
 from fkeras.saving.limits import Limits
+from fkeras.saving.old_layouts import OLD_LAYERS, path_in
 from fkeras.saving.places import Groups, Place
 from fkeras.saving.strict_json import check, field, parse
 from fkeras.saving.structure import noted_groups, stored_arrays, stored_groups
@@ -24,8 +25,6 @@ from fkeras.saving.weight_source import Source, Stored, own_path, own_path_by_ki
 
 _KERAS = "model.weights.h5"
 _SHARD = re.compile(r"[^/\\:\0]+_\d{5}\.weights\.h5")
-# Keras 2.13's word for a model's layers
-_OLD = "_layer_checkpoint_dependencies"
 
 Skips = Callable[[str], bool]
 
@@ -93,12 +92,10 @@ def _is_weight(path: str) -> bool:
 
 
 def _key(store: Store) -> Callable[[Place], str | None]:
-    old = not store.has("layers") and store.has(_OLD)
+    in_file = path_in(store)
 
     def key(place: Place) -> str | None:
-        if place.path is None:
-            return None
-        return place.path.replace("layers", _OLD) if old else place.path
+        return None if place.path is None else in_file(place.path)
 
     return key
 
@@ -108,10 +105,10 @@ def _noted(store: Store, path: str) -> str:
     parts = path.split("/")
     names = []
     for number, part in enumerate(parts):
-        if part in ("layers", _OLD, "vars"):
+        if part in ("layers", OLD_LAYERS, "vars"):
             continue
         inner = "/".join((*parts[: number + 1], "vars"))
-        listed = number and parts[number - 1] in ("layers", _OLD)
+        listed = number and parts[number - 1] in ("layers", OLD_LAYERS)
         name = store.attributes(inner).get("name") if listed and store.has(inner) else None
         names.append(name if isinstance(name, str) else part)
     return "/".join(names)
@@ -132,7 +129,7 @@ def _groups(store: Store, skips: Skips) -> Groups:
             return find(path, layers)
         return [noted.get(name, f"{name} (skipped)") for name in names]
 
-    return groups
+    return Groups(groups, store.has, find.noted)
 
 
 def _npz(archive: Archive, limits: Limits) -> dict[str, Stored]:
@@ -230,4 +227,4 @@ def _over(stores: Sequence[Store], skips: Skips) -> Groups:
         whole = max(stores, key=lambda store: len(store.groups(path)))
         return _groups(whole, skips)(path, layers)
 
-    return groups
+    return Groups(groups, lambda path: any(store.has(path) for store in stores))

@@ -13,9 +13,9 @@ from typing import Any
 
 import numpy as np
 
-from fkeras.saving.places import Groups, Place, by_class
+from fkeras.saving.places import BY_CLASS, Groups, Place
 
-# a file may give its numbers to a place of the same kind, or of one further right
+# a file may give its numbers to a place of the same kind; real floats also to a complex one
 _KINDS = ("b", "iu", "f", "c")
 
 
@@ -50,7 +50,7 @@ class Source:
     file: str
     arrays: Mapping[str, Stored]
     key: Callable[[Place], str | None]
-    groups: Groups = by_class
+    groups: Groups = BY_CLASS
     member: str | None = None
     label: Callable[[str], str] = str
 
@@ -76,10 +76,12 @@ def own_path_by_kind(place: Place) -> str:
 
 
 def fits(stored: np.dtype, wanted: Any) -> bool:
-    """Whether numbers of one dtype can stand for those of another: no floats for integers.
+    """Whether numbers of one dtype can stand for those of another, which is of the same kind.
+
+    Integers and booleans are no weights of floats: they are codes, counts or masks.
 
     Example:
-        >>> fits(np.dtype("int8"), "float32"), fits(np.dtype("float32"), "int8")
+        >>> fits(np.dtype("float16"), "float32"), fits(np.dtype("int8"), "float32")
         (True, False)
     """
 
@@ -90,4 +92,5 @@ def fits(stored: np.dtype, wanted: Any) -> bool:
 
     if stored.kind == "V" and stored.itemsize == np.dtype(wanted).itemsize:
         return np.dtype(wanted).kind == "V"  # bfloat16 as np.savez writes it
-    return 0 <= kind(stored) <= kind(wanted)
+    pair = kind(stored), kind(wanted)
+    return pair == (2, 3) or (pair[0] == pair[1] and pair[0] >= 0)

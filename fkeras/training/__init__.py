@@ -4,12 +4,13 @@ from fkeras.training import callbacks
 from fkeras.training.callbacks import Callback, Stop
 from fkeras.training.checkpoint import Checkpoint, CheckpointError
 from fkeras.training.find_nan import find_nan
-from fkeras.training.history import History
+from fkeras.training.history import Fitted, History
 from fkeras.training.interrupts import Interrupted
 from fkeras.training.nan_report import Finding
 from fkeras.training.progress import Progress
 from fkeras.training.recovery import NonFiniteError
 from fkeras.training.remat import rematerialized
+from fkeras.training.rescue import run_of
 from fkeras.training.state import TrainState
 from fkeras.training.trainer import Trainer
 
@@ -18,6 +19,7 @@ __all__ = (
     "Checkpoint",
     "CheckpointError",
     "Finding",
+    "Fitted",
     "History",
     "Interrupted",
     "NonFiniteError",
@@ -28,4 +30,5 @@ __all__ = (
     "callbacks",
     "find_nan",
     "rematerialized",
+    "run_of",
 )

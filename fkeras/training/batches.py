@@ -13,6 +13,7 @@ from typing import Any
 import jax
 import numpy as np
 
+from fkeras.engine.arrays import computed_dtype, is_array_like
 from fkeras.training import data, feeds
 
 
@@ -20,7 +21,8 @@ def is_batches(x: Any) -> bool:
     """Whether `x` yields batches: an iterator, an iterable that is no tree of arrays, a function."""
     if isinstance(x, list) and x and all(isinstance(batch, tuple) for batch in x):
         return True
-    if isinstance(x, dict | list | tuple | str | bytes) or hasattr(x, "shape"):
+    array = hasattr(x, "shape") or is_array_like(x)
+    if array or isinstance(x, dict | list | tuple | str | bytes):
         return False
     return callable(x) or hasattr(x, "__iter__") or hasattr(x, "__getitem__")
 
@@ -30,25 +32,35 @@ class Batches:
     """Batches out of a source; what an epoch leaves is the next one's, where the source goes on.
 
     Attributes:
-        source: an iterable of batches `(x, y)` or `(x, y, sample_weight)`, or a function of the
-            number of the step.
+        source: an iterable of batches, or a function of the number of the step.
         steps: how many batches an epoch has; None for all that come.
         what: the call's name in messages.
         check: called with every batch; returns it with its weights.
+        host: `(batch, call) -> tree`: the arrays of a batch on the host, as they are fed; rejects
+            a batch of another form.
         first: the first batch that came, on the host: it fixes shapes and dtypes.
         running: the iterator that the next batch comes from.
         seen: how many batches came.
+        full: the number of rows of a full batch, where a saved training knows it.
         positioned: whether a saved training put the iterator where it was left.
+        exact: whether every batch is a call of its own, with its own rows alone.
+        sums: empty sums of the losses and metrics that are computed on the batches.
+        peeked: the first batch, where `example` read the batch before the first epoch, and its step.
     """
 
     source: Any
     steps: int | None
     what: str
     check: Callable[[Any], Any]
+    host: Callable[[Any, str], Any] = data.as_host
+    exact: bool = False
+    sums: Any = None
     first: Any = None
     running: Iterator | None = None
     seen: int = 0
+    full: int = 0
     positioned: bool = False
+    peeked: tuple[int, Any] | None = None
 
     def __post_init__(self) -> None:
         if self._by_step and self.steps is None:
@@ -64,7 +76,7 @@ class Batches:
     @property
     def size(self) -> int:
         """The number of rows of a batch; 0 before the first one came."""
-        return 0 if self.first is None else data.length(self.first)
+        return max(self.full, 0 if self.first is None else data.length(self.first))
 
     def rows(self, steps: int) -> int:
         """How many rows that many batches have."""
@@ -91,14 +103,64 @@ class Batches:
     def _once(self) -> bool:
         return hasattr(self.source, "__next__") and iter(self.source) is self.source
 
-    def go_on(self, state: Any, batches: int) -> None:
-        """Begins where a run was left: at a loader's own `state`, or after so many batches."""
+    def example(self, step: int = 0) -> Any:
+        """The specs of the first batch, which the first epoch receives as if nobody had looked.
+
+        Args:
+            step: the number of the first step, for a source that is a function of the step.
+        """
+        if self.first is None and self.peeked is None:
+            self.peeked = (step, self._first(step))
+        _, batch = self.peeked or (step, None)
+        host = self.first if batch is None else self.host(batch, f"{self.what}, batch 1")
+        return jax.tree.map(lambda a: jax.ShapeDtypeStruct(a.shape, computed_dtype(a.dtype)), host)
+
+    def _first(self, step: int) -> Any:
+        try:
+            if self._by_step:
+                return self.source(step)
+            self.running, self.positioned = iter(self.source), True
+            batch = next(self.running, None)
+        except Exception as error:
+            error.add_note(f"while batch 1 of Trainer.{self.what} was read")
+            raise
+        if batch is None:
+            raise self.ended()
+        return batch
+
+    def unpeek(self, step: int) -> Any:
+        """The batch that `example` read, where the batch is the one of a step; None otherwise."""
+        at, batch = self.peeked or (step, None)
+        self.peeked = None
+        return batch if at == step or not self._by_step else None
+
+    def ended(self) -> ValueError:
+        """The error for a source without batches."""
+        return ValueError(
+            f"Trainer.{self.what}: expected batches, the source gave none. An iterator that was "
+            "used before has nothing left: make a new one."
+        )
+
+    def go_on(self, state: Any, batches: int, skip: int = 0, rows: int = 0) -> None:
+        """Begins where a run was left: at a loader's own `state`, or after so many batches.
+
+        Args:
+            state: the state, or None.
+            batches: how many batches to skip from the beginning, without a state.
+            skip: how many batches to skip after the state.
+            rows: the number of rows of a full batch; 0 if unknown.
+        """
+        self.full = rows
         if self._by_step:
             return
+        # an iterator that cannot begin again has lost the batch that `example` read
+        batches -= self._once and self.unpeek(0) is not None
+        self.peeked = None
         self.running, self.positioned = iter(self.source), True
         if state is not None and hasattr(self.running, "set_state"):
             self.running.set_state(state)
-            return
+            batches, self.seen = skip, 1
+        self.seen = max(self.seen, batches)  # so a pass that ends here is followed by another one
         for _ in range(batches):
             if next(self.running, None) is None and self.again() is None:
                 return
@@ -112,27 +174,17 @@ class Batches:
 
     def read(self, batch: Any, number: int) -> Any:
         """The batch as host arrays, checked against the first one."""
-        if not isinstance(batch, tuple | list) or len(batch) not in (2, 3):
-            found = len(batch) if isinstance(batch, tuple | list) else type(batch).__name__
-            raise TypeError(
-                f"Trainer.{self.what}, batch {number + 1}: expected (x, y) or (x, y, "
-                f"sample_weight), received {found}. Let the source yield such tuples."
-            )
-        x, y, *rest = batch
         what = f"{self.what}, batch {number + 1}"
-        weights = data.as_host(rest[0], f"{what}: sample_weight") if rest else None
-        if weights is not None:
-            weights = jax.tree.map(lambda w: w.astype("float32"), weights)
-        host = (data.as_host(x, f"{what}: x"), data.as_host(y, f"{what}: y"), weights)
-        host = jax.tree.map(data.canonical, host)
+        host = self.host(batch, what)
         if self.first is not None:
             self._compare(host, what)
         try:
-            batch = self.check(host)
+            batch = jax.tree.map(data.canonical, self.check(host))
         except Exception as error:
             error.add_note(f"in batch {number + 1} of Trainer.{self.what}")
             raise
-        self.first = host if self.first is None else self.first
+        if self.first is None:
+            self.first = jax.tree.map(data.canonical, host)
         return batch
 
     def _compare(self, batch: Any, what: str) -> None:
@@ -144,13 +196,16 @@ class Batches:
             )
         rows = data.length(batch)
         for (path, first), array in zip(old, jax.tree.leaves(batch), strict=True):
-            name = ("x", "y", "sample_weight")[path[0].idx] + jax.tree_util.keystr(path[1:])
-            fits = array.shape[1:] == first.shape[1:] and array.dtype == first.dtype
-            if not fits or len(array) != rows or not 0 < rows <= len(first):
+            name = "the batch" + jax.tree_util.keystr(path)
+            if type(batch) is tuple and len(batch) <= 3:
+                name = ("x", "y", "sample_weight")[path[0].idx] + jax.tree_util.keystr(path[1:])
+            dtype = computed_dtype(array.dtype)
+            fits = array.shape[1:] == first.shape[1:] and dtype == first.dtype
+            if not fits or len(array) != rows or not 0 < rows <= self.size:
                 raise ValueError(
                     f"Trainer.{what}: expected {name} of shape {first.shape} and dtype "
                     f"{first.dtype} as in the first batch (the rows may be fewer, in all arrays "
-                    f"alike), received {array.shape} and {array.dtype}. Batches of another shape "
+                    f"alike), received {array.shape} and {dtype}. Batches of another shape "
                     "need a program of their own: pad them, or go on with trainer.step."
                 )
 
@@ -160,26 +215,39 @@ class BatchEpoch:
 
     def __init__(self, feed: Batches, iterator: Iterator | None, step: int, done: int):
         self.feed, self.iterator, self.step, self.done = feed, iterator, step, done
+        self.failure: BaseException | None = None
 
     def take(self, number: int) -> tuple[tuple, int] | None:
-        """`(rows, taken)` for `step.batch_at`, or None at the end."""
+        """`(rows, taken)` for `step.batch_at`, or None at the end.
+
+        Batches that came before the source raised are handed out; the next call raises.
+        """
+        if self.failure is not None:
+            raise self.failure
         feed, taken, room = self.feed, [], 1
         if feed.steps is not None:
             number = min(number, feed.steps - self.done)
+        number = min(number, 1) if feed.exact else number
         while len(taken) < number:
-            batch = self._next()
+            try:
+                batch = self._next()
+            except BaseException as error:
+                self.failure = error
+                if not taken:
+                    raise
+                break
             if batch is None:
                 break
             taken.append(batch)
-            row = sum(a[:1].nbytes for a in jax.tree.leaves(batch))
-            room = feeds.capacity_of(row, feed.size)
-            number = min(number, room)
             self.done += 1
+            row = sum(a[:1].nbytes for a in jax.tree.leaves(batch))
+            room = 1 if feed.exact else feeds.capacity_of(row, feed.size)
+            number = min(number, room)
         if not taken:
             return None
         counts = np.zeros(room, "int32")
         counts[: len(taken)] = [data.length(b) for b in taken]
-        size = feed.size
+        size = int(counts[0]) if feed.exact else feed.size
 
         def stack(*arrays: np.ndarray) -> np.ndarray:
             out = np.empty((room, size, *arrays[0].shape[1:]), arrays[0].dtype)
@@ -198,7 +266,10 @@ class BatchEpoch:
     def _next(self) -> Any:
         feed = self.feed
         try:
-            if self.iterator is None:
+            batch = feed.unpeek(self.step + self.done)
+            if batch is not None:
+                pass
+            elif self.iterator is None:
                 batch = feed.source(self.step + self.done)
             else:
                 batch = next(self.iterator, None)
@@ -216,11 +287,8 @@ class BatchEpoch:
 
     def _ended(self) -> None:
         feed = self.feed
-        if feed.seen == 0 or self.done == 0:
-            raise ValueError(
-                f"Trainer.{feed.what}: expected batches, the source gave none. An iterator that "
-                "was used before has nothing left: make a new one."
-            )
+        if self.done == 0:
+            raise feed.ended()
         if feed.steps is not None and self.done < feed.steps:
             raise ValueError(
                 f"Trainer.{feed.what}: expected {feed.steps} batches an epoch, the source ended "

@@ -3,54 +3,77 @@
 from __future__ import annotations
 
 import functools
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from typing import Any
 
 import jax
 import jax.numpy as jnp
 import numpy as np
 
-from fkeras.engine.frozen import is_array
+from fkeras.engine import arrays
+
+_BLOCK = 1 << 24
 
 
 def as_host(tree: Any, what: str) -> Any:
-    """The tree with NumPy arrays for its leaves, in the dtypes that JAX computes in.
+    """The tree with NumPy arrays for its leaves, in their own dtypes.
 
-    An array that a file is mapped to stays one, in its own dtype: its rows are converted as they
-    are read.
+    The dtypes stay, so that labels and ids are checked before they are cast; `canonical` casts. An
+    array that a file is mapped to stays one: its rows are cast as they are read.
 
     Raises:
         TypeError: for leaves that are no arrays of numbers.
     """
 
     def convert(leaf: Any) -> np.ndarray:
-        if not is_array(leaf):
-            raise TypeError(
-                f"{what}: expected arrays, received {type(leaf).__name__}. Convert it: "
-                "np.asarray(x). Lists, tuples and dictionaries hold several inputs."
-            )
         if isinstance(leaf, jax.core.Tracer):
             raise TypeError(
                 f"{what}: expected arrays with numbers, received one that is being traced by a JAX "
                 "transformation. Inside jit, grad or vmap use trainer.run(run, (x, y), epochs), or "
                 "trainer.step(run, (x, y))."
             )
-        array = leaf if isinstance(leaf, np.memmap) else np.asarray(leaf)
-        if array.dtype.kind in "OUSMm" or array.dtype.names:
-            raise TypeError(
-                f"{what}: expected numbers, received an array of {array.dtype}. Encode it first, "
-                "for example with ids of a vocabulary (`host, model = fk.split_host(model)` cuts off "
-                "what a model of strings does there: host(x)), or convert it: x.astype('float32')."
-            )
-        return array if isinstance(array, np.memmap) else canonical(array)
+        array = arrays.read_array(leaf, what)
+        if isinstance(array, jax.Array):
+            array = arrays.read_array(np.asarray(array), what)
+        return array
 
     return jax.tree.map(convert, tree, is_leaf=_is_leaf)
 
 
+def check_fits(tree: Any, what: str) -> None:
+    """Raises where integers do not fit the dtype that JAX computes in, naming the row."""
+    for path, leaf in jax.tree_util.tree_flatten_with_path(tree)[0]:
+        arrays.check_fits(leaf, f"{what}{jax.tree_util.keystr(path)}")
+
+
 def canonical(array: np.ndarray) -> np.ndarray:
-    """The array in the dtype that JAX computes in, the same array where it has it."""
-    with np.errstate(over="ignore"):  # infinity is told by the check of finite numbers
-        return array.astype(jax.dtypes.canonicalize_dtype(array.dtype), copy=False)
+    """The array in the dtype that JAX computes in, the same array where it has this dtype.
+
+    `check_fits` has to run before: integers that do not fit would wrap.
+    """
+    return arrays.narrow(array, "", checked=True)
+
+
+def as_weights(tree: Any, what: str) -> Any:
+    """Sample weights as `as_host` gives them, in float32."""
+    with np.errstate(over="ignore"):  # infinity is what the check of finite numbers looks for
+        return jax.tree.map(lambda w: w.astype("float32"), as_host(tree, what))
+
+
+def in_memory(tree: Any) -> Any:
+    """The tree with `canonical` arrays; an array that a file is mapped to stays one."""
+    return jax.tree.map(lambda a: a if isinstance(a, np.memmap) else canonical(a), tree)
+
+
+def blocks(array: np.ndarray) -> Iterator[tuple[int, np.ndarray]]:
+    """`(first row, rows)` of parts of an array, of about 16 MB each.
+
+    A check that casts its rows then needs no copy of the whole array.
+    """
+    row = max(array[:1].nbytes, 1)
+    size = max(_BLOCK // row, 1)
+    for start in range(0, len(array), size):
+        yield start, array[start : start + size]
 
 
 def _is_leaf(value: Any) -> bool:

@@ -15,6 +15,7 @@ import jax
 import numpy as np
 from jax.sharding import NamedSharding, PartitionSpec
 
+from fkeras.engine.arrays import computed_dtype
 from fkeras.training import data
 
 #: how many batches a chunk of host rows has at most, and how many bytes
@@ -47,6 +48,9 @@ class Feed:
         size: the number of rows of a batch.
         steps: how many batches an epoch has.
         resident: the same arrays on the device; None where they do not fit.
+        exact: whether the last batch has its own size, in a call of its own, because objectives
+            and losses of layers cannot leave out rows that fill a batch up.
+        sums: empty sums of the losses and metrics that are computed on these rows.
 
     Example:
         >>> feed = feed_of(np.arange(5), 2)
@@ -58,6 +62,8 @@ class Feed:
     size: int
     steps: int
     resident: Any = None
+    exact: bool = False
+    sums: Any = None
 
     def __len__(self) -> int:
         return data.length(self.tree)
@@ -98,8 +104,17 @@ class Feed:
         """The batches of an epoch, from batch `begin` on."""
         return Epoch(self, self.order(run, step), begin)
 
-    def go_on(self, state: Any, batches: int) -> None:
+    def go_on(self, state: Any, batches: int, skip: int = 0, rows: int = 0) -> None:
         """A saved training goes on: rows are found by their number, nothing is to be done."""
+
+    def example(self, step: int = 0) -> Any:
+        """The specs of a batch, whatever the step."""
+
+        def spec(array: Any) -> jax.ShapeDtypeStruct:
+            dtype = computed_dtype(array.dtype)
+            return jax.ShapeDtypeStruct((self.size, *array.shape[1:]), dtype)
+
+        return jax.tree.map(spec, self.tree)
 
     def batch(self, number: int) -> Any:
         """One batch on the host in the rows' own order; the last is filled from the beginning."""
@@ -119,6 +134,7 @@ class Epoch:
 
     def __init__(self, feed: Feed, order: Any, done: int):
         self.feed, self.order, self.done = feed, order, done
+        self.failure: BaseException | None = None  # of a source; arrays have none
 
     def take(self, number: int) -> tuple[tuple, int] | None:
         """`(rows, taken)` for `step.batch_at`, or None at the end."""
@@ -126,7 +142,11 @@ class Epoch:
         number = min(number, feed.steps - start, feed.capacity)
         if number <= 0:
             return None
+        whole = len(feed) // feed.size - start if feed.exact else number
+        number = max(min(number, whole), 1)
         self.done += number
+        if whole <= 0:
+            return self._rest(start), 1
         if feed.resident is not None:
             places = np.arange(feed.size, dtype="int32")
             total = np.int32(len(feed))
@@ -139,12 +159,18 @@ class Epoch:
         """What must be kept to go on from here: nothing, the place in the order says it."""
         return None
 
+    def _rest(self, start: int) -> tuple:
+        """The last batch of an exact feed, without rows that fill the batch up."""
+        rows = np.asarray(self.order)[start * self.feed.size : len(self.feed)]
+        batch = jax.tree.map(data.canonical, data.take(self.feed.tree, rows))
+        return jax.tree.map(lambda a: a[None], batch), np.asarray([len(rows)], "int32")
+
     def _chunk(self, start: int, number: int) -> Any:
         feed, room = self.feed, self.feed.capacity
         rows = self.order[start * feed.size : (start + number) * feed.size]
 
         def gather(array: np.ndarray) -> np.ndarray:
-            dtype = jax.dtypes.canonicalize_dtype(array.dtype)
+            dtype = computed_dtype(array.dtype)
             out = np.empty((room * feed.size, *array.shape[1:]), dtype)
             if array.dtype == dtype:
                 np.take(array, rows, axis=0, out=out[: len(rows)], mode="clip")

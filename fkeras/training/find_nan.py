@@ -13,19 +13,27 @@ from typing import Any
 import jax
 import jax.numpy as jnp
 
-from fkeras.engine import Context, Output, subkey, sublayers
+from fkeras.engine import (
+    Context,
+    Output,
+    replace_weights,
+    subkey,
+    sublayers,
+    trainable_weights,
+)
 from fkeras.engine.skeleton import leaves_of, skeleton_of
 from fkeras.engine.trace_values import (
     TracedCall,
     add_floating,
     floating,
     put_floating,
+    trace_calls,
     trace_gradients,
     trace_values,
     zeros_like,
 )
 from fkeras.engine.weights import own_weights, weight_losses
-from fkeras.training import data, objective
+from fkeras.training import batch_parts, data, objective, outputs
 from fkeras.training.nan_report import (
     GROWN,
     LOSS,
@@ -37,6 +45,7 @@ from fkeras.training.nan_report import (
     first_operation,
     span,
 )
+from fkeras.training.objective_call import call_objective, label_of
 from fkeras.training.state import TrainState
 
 
@@ -54,8 +63,8 @@ def find_nan(
 
     Args:
         run: the state before the step.
-        batch: `(x, y)` or `(x, y, sample_weight)`. Without a trainer `x` alone will do: an array,
-            or a list or dictionary of them.
+        batch: `(x, y)` or `(x, y, sample_weight)`. Without a trainer or its loss `x` alone will do:
+            an array, or a list or dictionary of them. For an objective, the objective's batch.
         trainer: whose loss is computed; without one the gradients are those of the sum of the
             outputs.
         training: whether layers compute as in training.
@@ -78,7 +87,15 @@ def find_nan(
             f"find_nan: expected a run, received {type(run).__name__}. Write find_nan(run, "
             "(x, y), trainer) with run = trainer.init(model, key), or a later one."
         )
-    arrays = _arrays(batch, trainer is not None)
+    if trainer is not None and trainer.objective is not None:
+        arrays = _on_device({"batch": batch})
+    else:
+        arrays = _arrays(batch, trainer is not None and batch_parts.has_loss(trainer.loss))
+    if trainer is not None and {"y", "sample_weight"} <= arrays.keys():
+        heads = outputs.heads(trainer, run.model, arrays["y"])
+        for name in ("x", "y"):  # removed rows may hold anything
+            weights = arrays["sample_weight"]
+            arrays[name] = objective.without_removed(heads, arrays[name], weights)
     first = next(check_arrays(arrays, "batch, "), None)
     return first or next(_Step(run, arrays, trainer, training).findings(), None)
 
@@ -93,8 +110,15 @@ def _arrays(batch: Any, targets: bool) -> dict[str, Any]:
             "trainer), or without a trainer find_nan(run, x)."
         )
     given = {n: v for n, v in zip(names, parts, strict=False) if v is not None}
-    # as a compiled step sees them
-    return {n: jax.device_put(data.as_host(v, f"find_nan: {n}")) for n, v in given.items()}
+    return _on_device(given)
+
+
+def _on_device(given: dict[str, Any]) -> dict[str, Any]:
+    """The arrays as a compiled step sees them."""
+    host = {n: data.as_host(v, f"find_nan: {n}") for n, v in given.items()}
+    for name, tree in host.items():
+        data.check_fits(tree, f"find_nan: {name}")
+    return {n: jax.device_put(jax.tree.map(data.canonical, tree)) for n, tree in host.items()}
 
 
 class _Step:
@@ -102,9 +126,9 @@ class _Step:
 
     def __init__(self, run: TrainState, arrays: dict[str, Any], trainer: Any, training: bool):
         self.run, self.model, self.trainer = run, run.model, trainer
-        self.x, self.y = arrays["x"], arrays.get("y")
-        self.sample_weight = arrays.get("sample_weight")
-        self.heads = () if trainer is None else objective.heads(trainer, run.model, self.y)
+        self.x, self.y = arrays.get("x"), arrays.get("y")
+        self.sample_weight, self.batch = arrays.get("sample_weight"), arrays.get("batch")
+        self.heads = () if trainer is None else outputs.heads(trainer, run.model, self.y)
         self.layers = dict(sublayers(run.model))
         key = subkey(run.key, run.step)
         self.context = Context(state=run.state, training=training, key=key)
@@ -114,10 +138,43 @@ class _Step:
         for name, leaf in zip(names, leaves_of(self.model), strict=True):
             yield from check_arrays({name: leaf}, "weight ")
         yield from check_arrays(self.run.state, "state ")
+        if self.trainer is not None and self.trainer.objective is not None:
+            yield from self._objective()
+            return
         calls = trace_values(self.model, self.context, self.x)
         yield from self._forward(calls)
         yield from self._losses(calls)
         yield from self._backward(calls)
+
+    def _objective(self) -> Iterator[Finding]:
+        where, context = label_of(self.trainer.objective), self.context
+
+        def compute(model: Any) -> jax.Array:
+            function, key = self.trainer.objective, context.key
+            return call_objective(
+                function, model, self.run.state, self.batch, key, context.training
+            )[0]
+
+        calls, value = trace_calls(self.model, compute)
+        yield from self._forward(calls)
+        if count(value):
+            name = first_operation(lambda: compute(self.model))
+            by = f", first in the operation {name}. {REMEDY[name][0]}" if name else f". {GROWN}"
+            yield Finding(where, "", "loss", f"{where}: its value is {float(value)}{by}")
+
+        def slopes() -> dict[str, jax.Array]:
+            with jax.disable_jit():
+                return jax.grad(lambda weights: compute(replace_weights(self.model, weights)))(
+                    trainable_weights(self.model)
+                )
+
+        bad = {path: count(slope) for path, slope in slopes().items() if count(slope)}
+        if bad:
+            path, found = next(iter(bad.items()))
+            name = first_operation(slopes)
+            by = f", first in the operation {name}. {REMEDY[name][1]}" if name else f". {GROWN}"
+            text = f"{where}: its gradient for the weight {path!r} has {found}{by}"
+            yield Finding(where, path, "backward", text)
 
     def _forward(self, calls: tuple[TracedCall, ...]) -> Iterator[Finding]:
         for call in calls:
@@ -178,8 +235,10 @@ class _Step:
         """`(head, targets, predictions)` of each output."""
         names = [head.name for head in self.heads]
         values = out.value if isinstance(out.value, Mapping) else jax.tree.leaves(out.value)
-        targets = objective.by_output(self.y, names, "targets")
-        predictions = objective.by_output(values, names, "predictions")
+        targets = [None] * len(names)
+        if self.y is not None:
+            targets = outputs.by_output(self.y, names, "targets")
+        predictions = outputs.by_output(values, names, "predictions")
         return zip(self.heads, targets, predictions, strict=True)
 
     def _loss_finding(self, head: Any, y: Any, y_pred: Any, phase: str, found: str) -> Finding:

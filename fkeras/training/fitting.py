@@ -8,14 +8,15 @@ from typing import Any
 
 import numpy as np
 
+from fkeras.training import arguments, objective, optimizer_state, outputs, sharding
 from fkeras.training import callbacks as hooks
-from fkeras.training import checks, objective, optimizer_state, sharding
 from fkeras.training.checkpoint import open_store
+from fkeras.training.epoch_loop import EpochLoop, Visits
 from fkeras.training.history import History
-from fkeras.training.interrupts import interrupted
-from fkeras.training.loops import EpochLoop, Pace, Visits, evaluate
+from fkeras.training.loops import Pace, evaluate
 from fkeras.training.progress import Progress
-from fkeras.training.resuming import Progressed, Saver, as_checkpoint
+from fkeras.training.rescue import Current, Point
+from fkeras.training.resuming import Saver, as_checkpoint
 from fkeras.training.state import TrainState
 
 
@@ -37,44 +38,46 @@ class Options:
     checkpoint: Any
 
     def __post_init__(self) -> None:
-        for name in ("epochs", "batch_size", "validation_freq"):
-            checks.check_size(name, getattr(self, name))
-        for name in (
-            "steps_per_epoch",
-            "validation_steps",
-            "validation_batch_size",
-            "steps_per_execution",
-        ):
-            if getattr(self, name) is not None:
-                checks.check_size(name, getattr(self, name))
-        if self.initial_epoch:
-            checks.check_size("initial_epoch", self.initial_epoch)
+        for field in dataclasses.fields(self):
+            if field.name != "checkpoint":
+                value = arguments.convert("fit", field.name, getattr(self, field.name))
+                object.__setattr__(self, field.name, value)
 
 
 class _Between(Visits):
-    """What happens between two calls of the device: callbacks look, the run is saved."""
+    """Between two calls of the device: callbacks look at the run, the run is saved."""
 
-    def __init__(self, callbacks: tuple, saver: Saver | None):
+    def __init__(self, callbacks: tuple, saver: Saver | None, interrupts: Any):
         self.callbacks = tuple(one for one in callbacks if one.watches_batches)
-        self.saver, self.stop = saver, False
+        self.saver, self.interrupts, self.hooks = saver, interrupts, bool(self.callbacks)
 
     def until(self, done: int) -> int | None:
         return None if self.saver is None else self.saver.until(done)
 
     def wanted(self) -> bool:
-        return bool(self.callbacks) or (self.saver is not None and self.saver.wanted())
+        if self.hooks or self.interrupts.wanted():
+            return True
+        return self.saver is not None and self.saver.late()
 
-    def look(self, run: TrainState, done: int, logs: Any, state: Any) -> tuple[TrainState, bool]:
-        if self.callbacks:
-            run, stop = hooks.call(self.callbacks, "on_batch_end", run, int(run.step), logs())
-            self.stop = self.stop or stop
+    def look(self, run: TrainState, logs: Any) -> tuple[Any, bool]:
+        if not self.hooks:
+            return run, False
+        return hooks.call(self.callbacks, "on_batch_end", run, int(run.step), logs())
+
+    def looked(self, point: Point) -> None:
+        self.interrupts.deliver()
         if self.saver is not None:
-            self.saver.look(run, done, logs, state)
-        return run, False
+            self.saver.looked(point)
 
 
 def fit(
-    trainer: Any, run: TrainState, feed: Any, held: Any, callbacks: tuple, options: Options
+    trainer: Any,
+    run: TrainState,
+    feed: Any,
+    held: Any,
+    callbacks: tuple,
+    options: Options,
+    current: Current,
 ) -> tuple[TrainState, History]:
     """`(run, history)` after the epochs of a training; a saved one goes on where it was left.
 
@@ -84,66 +87,87 @@ def fit(
         feed: the batches of an epoch.
         held: those of a validation, or None.
         callbacks: the callbacks.
-        options: what `fit` was called with.
+        options: the arguments of `fit`.
+        current: receives the run as it stands at any moment.
     """
     _check_logs(trainer, run, held, callbacks)
     if options.checkpoint is None:
-        run, progressed = _begun(trainer, run, callbacks, options)
-        return _epochs(trainer, run, feed, held, callbacks, options, progressed, None)
+        _begin(trainer, run, callbacks, options, current)
+        return _epochs(trainer, feed, held, callbacks, options, current, None)
     plan = as_checkpoint(options.checkpoint)
     with open_store(plan) as store:
-        run, progressed = _begun(trainer, run, callbacks, options)
-        saver = Saver(store, plan, trainer, run, feed, options.shuffle, progressed)
+        run = _begin(trainer, run, callbacks, options, current)
+        saver = Saver(store, plan, trainer, run, feed, options.shuffle, current)
         found = saver.restore(run)
         if found is not None:
-            run = sharding.place(trainer, found)
-            epoch, begin = map(int, run.position)
-            epochs_done = epoch - options.initial_epoch
-            feed.go_on(progressed.loader, begin + epochs_done * (options.steps_per_epoch or 0))
-        with saver.interrupts:
+            _restored(trainer, found, feed, held, options, current)
+        with current.interrupts.armed(saver.save_newest):
             try:
-                return _epochs(trainer, run, feed, held, callbacks, options, progressed, saver)
-            except Exception as error:
+                fitted = _epochs(trainer, feed, held, callbacks, options, current, saver)
+                saver.leave(current.point())
+                return fitted
+            except BaseException as error:
                 saver.rescue(error)
                 raise
 
 
-def _begun(
-    trainer: Any, run: TrainState, callbacks: tuple, options: Options
-) -> tuple[TrainState, Progressed]:
+def _begin(
+    trainer: Any, run: TrainState, callbacks: tuple, options: Options, current: Current
+) -> TrainState:
+    """The run after `on_train_begin`, which becomes the current one."""
+    given = run
     run, stop = hooks.call(callbacks, "on_train_begin", run)
-    run = ready(trainer, run).replace(metrics=objective.empty(trainer, run.model))
-    place = np.asarray([options.initial_epoch, 0], "int32")
-    return run.replace(position=place), Progressed({}, [], stop)
+    changed = run is not given
+    run = ready(trainer, run).replace(metrics=objective.emptied(trainer, run))
+    run = run.replace(position=np.asarray([options.initial_epoch, 0], "int32"))
+    current.begin(Point(run, stopped=stop), changed)
+    return run
+
+
+def _restored(
+    trainer: Any, found: Any, feed: Any, held: Any, options: Options, current: Current
+) -> None:
+    """Continues from what `Saver.restore` returned."""
+    point = dataclasses.replace(found.point, run=sharding.place(trainer, found.point.run))
+    current.restore(point, found.history, found.epochs)
+    epoch, begin = map(int, point.run.position)
+    epochs_done = epoch - options.initial_epoch
+    batches = begin + epochs_done * (options.steps_per_epoch or 0)
+    feed.go_on(point.loader, batches, point.skip, found.rows)
+    if held is not None and options.validation_steps is not None:
+        validated = max((len(v) for k, v in found.history.items() if k[:4] == "val_"), default=0)
+        held.go_on(None, validated * options.validation_steps)
 
 
 def _check_logs(trainer: Any, run: TrainState, held: Any, callbacks: tuple) -> None:
-    empty = objective.empty(trainer, run.model)
-    names = objective.log_names(objective.heads(trainer, run.model), empty)
-    later = tuple(f"val_{name}" for name in names if held is not None)
+    heads = outputs.heads(trainer, run.model)
+    names = objective.log_names(heads, run.metrics)
+    later = ()
+    if held is not None:
+        later = tuple(f"val_{name}" for name in objective.log_names(heads, held.sums))
     hooks.check_logs(callbacks, (*names, *later))
 
 
 def _epochs(
     trainer: Any,
-    run: TrainState,
     feed: Any,
     held: Any,
     callbacks: tuple,
     options: Options,
-    progressed: Progressed,
+    current: Current,
     saver: Saver | None,
 ) -> tuple[TrainState, History]:
-    empty = objective.empty(trainer, run.model)
+    point = current.point()
+    empty = feed.sums
     progress = Progress(options.verbose, options.epochs, feed.steps)
     pace, test_pace = Pace(options.steps_per_execution), Pace()
-    between = _Between(callbacks, saver)
-    first, begin = map(int, run.position)
+    between = _Between(callbacks, saver, current.interrupts)
     done = 0
-    for epoch in range(first, options.epochs):
-        if progressed.stopped:
+    for epoch in range(int(point.run.position[0]), options.epochs):
+        if point.stopped:
             break
         progress.start(epoch)
+        run, begin = point.run, int(point.run.position[1])
         if begin == 0:
             run, _ = hooks.call(callbacks, "on_epoch_begin", run, epoch)
             run = ready(trainer, run).replace(metrics=empty)
@@ -151,36 +175,48 @@ def _epochs(
         batches = feed.epoch(run if options.shuffle else None, int(run.step) - begin, begin)
         if saver is not None:
             saver.begin(run)
-        loop = EpochLoop(trainer, run, batches, pace, progress, between)
-        try:
-            run, logs = loop.train()
-        except KeyboardInterrupt as error:
-            raise interrupted(error, loop.current) from None
-        done, begin = batches.done, 0
+        loop = EpochLoop(trainer, run, batches, pace, progress, between, point)
+        current.follow(loop.point)
+        logs = loop.train()
+        # until the hooks of the epoch's end are done, the training stands before all of them
+        point = loop.point()
+        current.stand(point)
+        done = batches.done
         progress.stop()
         _tell(loop.left_out, epoch)
-        run = run.replace(position=np.asarray([epoch + 1, 0], "int32"))
+        run = point.run.replace(position=np.asarray([epoch + 1, 0], "int32"))
         if held is not None and (epoch + 1) % options.validation_freq == 0:
             tested, _ = hooks.call(callbacks, "on_test_begin", run)
-            found, _ = evaluate(trainer, tested, empty, held, pace=test_pace)
+            found, _ = evaluate(trainer, tested, held.sums, held, pace=test_pace)
             logs |= {f"val_{name}": value for name, value in found.items()}
         progress.end(logs, feed.rows(done), done)
-        progressed.add(epoch, logs)
         run, stop = hooks.call(callbacks, "on_epoch_end", run, epoch, logs)
-        progressed.stopped = stop or between.stop
+        goes_on = feed.steps is not None  # the next epoch continues the same pass over a source
+        point = Point(
+            run,
+            finished=point.finished + 1,
+            stopped=stop or point.stopping,
+            loader=point.loader if goes_on else None,
+            skip=point.skip if goes_on else 0,
+        )
+        current.end_epoch(point, epoch, logs)
+        current.interrupts.deliver()
         if saver is not None:
-            saver.end_epoch(run, logs)
+            saver.end_epoch(point, logs)
     if saver is not None:
-        saver.end(run)
-    run = optimizer_state.finalized(trainer.optimizer, run)
+        saver.end(point)
+    run = current.final = optimizer_state.finalized(trainer.optimizer, point.run)
     run, _ = hooks.call(callbacks, "on_train_end", run)
+    current.final = run
     params = {
         "epochs": options.epochs,
         "steps": done if feed.steps is None else feed.steps,
         "batch_size": feed.size,
         "samples": feed.rows(done) if feed.steps is None else feed.rows(feed.steps),
     }
-    return run, History(progressed.history, progressed.epochs, params)
+    history = History(*current.history(point), params)
+    current.interrupts.hold()  # a signal from here on is raised with the run that is returned
+    return run, history
 
 
 def ready(trainer: Any, run: TrainState) -> TrainState:

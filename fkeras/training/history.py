@@ -3,9 +3,14 @@
 from __future__ import annotations
 
 import dataclasses
-from typing import Any
+from collections.abc import Iterator
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from fkeras.engine import suggest
+from fkeras.engine.optional_packages import missing_package
+
+if TYPE_CHECKING:
+    from fkeras.training.state import TrainState
 
 
 @dataclasses.dataclass(frozen=True)
@@ -19,13 +24,26 @@ class History:
 
     Example:
         >>> from fkeras.training import History
-        >>> History({"loss": [2.0, 1.0]}, [0, 1], {"epochs": 2}).history["loss"]
-        [2.0, 1.0]
+        >>> logs = History({"loss": [2.0, 1.0]}, [0, 1], {"epochs": 2})
+        >>> logs.history["loss"], logs["loss"], "loss" in logs
+        ([2.0, 1.0], [2.0, 1.0], True)
     """
 
     history: dict[str, list[float]]
     epoch: list[int]
     params: dict[str, Any]
+
+    def __getitem__(self, name: str) -> list[float]:
+        """The values of one log: `fitted.history["loss"]`, as of Keras's `history.history`."""
+        if name not in self.history:
+            raise ValueError(
+                f"History: there is no log {name!r}.{suggest(str(name), self.history)} There are: "
+                f"{', '.join(self.history)}."
+            )
+        return self.history[name]
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self.history)
 
     def plot(self, names: Any = None) -> Any:
         """A matplotlib figure of the logs over the epochs, validation's dashed.
@@ -46,9 +64,7 @@ class History:
         try:
             from matplotlib.figure import Figure
         except ImportError as error:
-            raise ImportError(
-                'History.plot: matplotlib is not installed. Run `pip install "fkeras[viz]"`.'
-            ) from error
+            raise missing_package("History.plot", "matplotlib", error) from error
         known = [name for name in self.history if not name.startswith("val_")]
         chosen = known if names is None else [names] if isinstance(names, str) else list(names)
         unknown = next((name for name in chosen if name not in known), None)
@@ -70,3 +86,24 @@ class History:
             axes.set_xlabel("epoch")
             axes.set_ylabel(name)
         return figure
+
+
+class Fitted(NamedTuple):
+    """The run after a training and the logs of its epochs, as `Trainer.fit` returns them.
+
+    Attributes:
+        run: the `TrainState` after the last epoch.
+        history: the `History` of the training.
+
+    Example:
+        >>> import jax, numpy as np, fkeras as fk
+        >>> trainer = fk.Trainer("adam", "mse")
+        >>> run = trainer.init(fk.Sequential([fk.Input((2,)), fk.layers.Dense(1)]), jax.random.key(0))
+        >>> fitted = trainer.fit(run, np.ones((4, 2)), np.ones((4, 1)), epochs=2, verbose=0)
+        >>> int(fitted.run.step), fitted.history.epoch
+        (2, [0, 1])
+        >>> run, history = fitted
+    """
+
+    run: TrainState
+    history: History

@@ -1,8 +1,8 @@
-"""Losses and metrics of a model's outputs: which belongs to which, and their sums."""
+"""Computes the loss of a batch and the sums behind its logs, from losses and metrics or an objective."""
 
 from __future__ import annotations
 
-import dataclasses
+import functools
 from collections.abc import Mapping
 from typing import Any
 
@@ -10,166 +10,10 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from fkeras import losses, metrics
-from fkeras.engine import FKerasError, Network, snake_case, suggest
-from fkeras.engine.spec import Spec
-
-# losses whose targets are class numbers: they lack the last axis of the predictions
-_SPARSE = ("SparseCategoricalCrossentropy",)
-
-
-@dataclasses.dataclass(frozen=True)
-class Head:
-    """One output of a model with what is computed on it."""
-
-    name: str
-    spec: Any
-    loss: Any
-    weight: float
-    metrics: tuple
-    weighted_metrics: tuple
-
-
-def output_specs(model: Any) -> dict[Any, Spec]:
-    """The outputs' specs by name (a key where outputs come in a dictionary, else a layer name)."""
-    if not isinstance(model, Network) or model.graph is None:
-        raise TypeError(
-            f"Trainer: expected a model whose inputs are known, received {model.where}. Start it "
-            "with fk.Input: fk.Sequential([fk.Input((8,)), layer]) or fk.Model(inputs, outputs)."
-        )
-    graph = model.graph
-    template = graph.outputs
-    if getattr(template, "kind", None) == "dict":
-        names = [str(k) for k in template.keys]
-    else:
-        names = []
-        for name in graph.output_names:
-            taken = sum(n == name or n.startswith(f"{name}_") for n in names)
-            names.append(name if name not in names else f"{name}_{taken}")
-    specs = [graph.specs[slot] for slot in graph.output_slots]
-    return dict(zip(names, specs, strict=True))
-
-
-def heads(trainer: Any, model: Any, y: Any = None) -> tuple[Head, ...]:
-    """The outputs with their losses and metrics.
-
-    Args:
-        trainer: the trainer.
-        model: the model.
-        y: targets, which decide what "accuracy" and "crossentropy" mean. Without them the loss
-            decides; the sums have the same structure.
-
-    Raises:
-        ValueError: for a loss or metric of an output that the model does not have.
-    """
-    specs = output_specs(model)
-    names = list(specs)
-    loss = spread(trainer.loss, names, "loss")
-    weights = spread(trainer.loss_weights, names, "loss_weights")
-    plain = spread_lists(trainer.metrics, names, "metrics")
-    weighted = spread_lists(trainer.weighted_metrics, names, "weighted_metrics")
-    targets = [None] * len(names) if y is None else by_output(y, names, "targets")
-    made = []
-    for (name, spec), target in zip(specs.items(), targets, strict=True):
-        known = spec if target is None else target
-        found = losses.resolve(loss[name], known, spec) if loss[name] is not None else None
-        target = _target_spec(spec, found) if target is None else target
-        chosen = [
-            tuple(metrics.resolve(m, target, spec, found) for m in each[name])
-            for each in (plain, weighted)
-        ]
-        weight = weights[name]
-        made.append(Head(name, spec, found, 1.0 if weight is None else float(weight), *chosen))
-    return tuple(made)
-
-
-def _target_spec(spec: Spec, loss: Any) -> Spec:
-    if type(loss).__name__ in _SPARSE:
-        return Spec(spec.dims[:-1], "int32")
-    return spec
-
-
-def spread(value: Any, names: list[str], what: str) -> dict[str, Any]:
-    """One entry an output, out of one entry, a list of them or a dictionary by name."""
-    if isinstance(value, Mapping) and "class_name" not in value:
-        unknown = next((n for n in value if n not in names), None)
-        if unknown is not None:
-            raise ValueError(
-                f"Trainer: {what} names an output {unknown!r} that the model does not have."
-                f"{suggest(str(unknown), names)} Its outputs are: {', '.join(names)}."
-            )
-        return {name: value.get(name) for name in names}
-    if isinstance(value, tuple | list):
-        if len(value) != len(names):
-            raise ValueError(
-                f"Trainer: expected one entry of {what} for each of {len(names)} outputs "
-                f"({', '.join(names)}), received {len(value)}. Use a dictionary by output name."
-            )
-        return dict(zip(names, value, strict=True))
-    return {name: value for name in names}
-
-
-def spread_lists(value: Any, names: list[str], what: str) -> dict[str, tuple]:
-    """A tuple of metrics an output, out of a list for one output or a dictionary by name."""
-    if isinstance(value, tuple | list) and len(names) == 1:
-        return {names[0]: tuple(value)}
-    if isinstance(value, tuple | list) and not any(isinstance(v, tuple | list) for v in value):
-        if len(value) == 0:
-            return {name: () for name in names}
-        if len(value) != len(names):
-            return {name: tuple(value) for name in names}
-    found = spread(value, names, what)
-    return {
-        n: () if v is None else tuple(v) if isinstance(v, tuple | list) else (v,)
-        for n, v in found.items()
-    }
-
-
-def by_output(tree: Any, names: list[str], what: str) -> list[Any]:
-    """The leaves of targets, predictions or weights in the order of the outputs."""
-    if isinstance(tree, Mapping):
-        unknown = next((n for n in tree if n not in names), None)
-        missing = next((n for n in names if n not in tree), None)
-        if unknown is not None or missing is not None:
-            raise FKerasError(
-                f"{what}: expected a dictionary with the keys {', '.join(names)}; "
-                + (
-                    f"{unknown!r} is no output."
-                    if unknown is not None
-                    else f"{missing!r} is missing."
-                )
-                + suggest(str(unknown), names)
-            )
-        return [tree[n] for n in names]
-    if isinstance(tree, tuple | list):
-        if len(tree) != len(names):
-            raise FKerasError(
-                f"{what}: expected {len(names)} arrays ({', '.join(names)}), received {len(tree)}. "
-                "Pass one for each output of the model."
-            )
-        return list(tree)
-    if len(names) != 1:
-        raise FKerasError(
-            f"{what}: expected {len(names)} arrays ({', '.join(names)}), received one. Pass a "
-            "list, or a dictionary by output name."
-        )
-    return [tree]
-
-
-def metric_names(all_heads: tuple[Head, ...]) -> list[tuple[str, Any, Spec]]:
-    """`(name in the logs, metric, spec of its predictions)` for every metric; names are unique."""
-    found: dict[str, tuple[str, Any, Spec]] = {}
-    for head in all_heads:
-        prefix = f"{head.name}_" if len(all_heads) > 1 else ""
-        for number, metric in enumerate((*head.metrics, *head.weighted_metrics)):
-            own = metric.name or snake_case(type(metric).__name__)
-            if number >= len(head.metrics) and f"{prefix}{own}" in found:
-                own = f"weighted_{own}"
-            name, count = f"{prefix}{own}", 1
-            while name in found:
-                name, count = f"{prefix}{own}_{count}", count + 1
-            found[name] = name, metric, head.spec
-    return list(found.values())
+from fkeras.engine.indices import equals
+from fkeras.metrics import exact
+from fkeras.training import batch_parts, objective_call
+from fkeras.training.outputs import Head, by_output, each_weight, heads, loss_weights, named_metrics
 
 
 def _several(all_heads: tuple[Head, ...]) -> bool:
@@ -179,11 +23,11 @@ def _several(all_heads: tuple[Head, ...]) -> bool:
 
 def init_metrics(all_heads: tuple[Head, ...], layer_metrics: tuple[str, ...]) -> dict[str, Any]:
     """Empty sums for the losses, the metrics and what layers report."""
-    mean = {"total": jnp.zeros((), "float32"), "count": jnp.zeros((), "float32")}
+    mean = _empty_mean()
     sums = {"loss": mean}
     if _several(all_heads):
         sums |= {f"{h.name}_loss": mean for h in all_heads if h.loss is not None}
-    sums |= {name: metric.init(spec) for name, metric, spec in metric_names(all_heads)}
+    sums |= {name: metric.init(spec) for name, metric, spec in named_metrics(all_heads)}
     sums |= {name: mean for name in layer_metrics if name not in sums}
     # every entry owns its buffers, so that a step may donate them
     return jax.tree.map(_owned, sums)
@@ -193,14 +37,83 @@ def _owned(array: Any) -> Any:
     return array if isinstance(array, jax.core.Tracer) else jax.device_put(np.array(array))
 
 
-def empty(trainer: Any, model: Any) -> dict[str, Any]:
-    """Empty sums for a trainer and a model."""
-    names = tuple(name for call in model.graph.calls for name in call.metrics)
-    return init_metrics(heads(trainer, model), names)
+def empty(
+    trainer: Any,
+    model: Any,
+    state: Any = None,
+    batch: Any = None,
+    training: bool = True,
+) -> dict[str, Any]:
+    """Empty sums for a trainer and a model.
+
+    Args:
+        trainer: the trainer.
+        model: the model; for an objective with its weights.
+        state: the model's state, for an objective.
+        batch: a batch or its specs, with which an objective is traced for the names of its
+            metrics. None for the sum of the loss alone.
+        training: whether the objective is traced for training.
+    """
+    if trainer.objective is None:
+        names = tuple(name for call in model.graph.calls for name in call.metrics)
+        return init_metrics(heads(trainer, model), names)
+    if batch is None:
+        return init_metrics((), ())
+    names = objective_call.metric_names(trainer.objective, model, state, batch, training)
+    return init_metrics((), names)
+
+
+def emptied(trainer: Any, run: Any) -> dict[str, Any]:
+    """Empty sums with the names of a run's sums."""
+    if trainer.objective is None:
+        return empty(trainer, run.model)
+    return init_metrics((), tuple(run.metrics))
+
+
+def compute(
+    trainer: Any,
+    all_heads: tuple[Head, ...],
+    model: Any,
+    state: Any,
+    batch: Any,
+    key: Any,
+    training: bool,
+    valid: Any,
+) -> tuple[jax.Array, dict[str, Any], dict[str, Any]]:
+    """Returns (loss, updates, sums) of one batch.
+
+    Args:
+        trainer: the trainer.
+        all_heads: the outputs with their losses, from `heads`; empty for an objective.
+        model: the model, which may be rematerialized.
+        state: the model's state.
+        batch: any tree of arrays for an objective, otherwise `(x, y, sample_weight)`.
+        key: the PRNG key of the step.
+        training: whether layers compute as in training.
+        valid: which rows are real, or None for all; the batches of an objective have no others.
+    """
+    if trainer.objective is None:
+        x, y, weights = batch_parts.unpack(trainer, batch)
+        x = without_removed(all_heads, x, weights)
+        out = model.apply(x, state=state, training=training, key=key)
+        loss, sums = measure(all_heads, out, y, weights, valid)
+        return loss, out.updates, sums
+    loss, updates, reported = objective_call.call_objective(
+        trainer.objective, model, state, batch, key, training
+    )
+    rows = jnp.int32(objective_call.rows_of(batch))
+    means = {name: _mean_state(value, rows) for name, value in {"loss": loss, **reported}.items()}
+    return loss, updates, means
+
+
+def _empty_mean() -> dict[str, jax.Array]:
+    # an integer count: a float count would need one more array for its rounding errors
+    return exact.zeros(["total"], (), "float32") | {"count": jnp.zeros((), "int32")}
 
 
 def _mean_state(value: jax.Array, count: jax.Array) -> dict[str, jax.Array]:
-    return {"total": value.astype("float32") * count, "count": count}
+    total = value.astype("float32") * count.astype("float32")
+    return {"total": total, "count": count}
 
 
 def measure(
@@ -211,7 +124,7 @@ def measure(
     Args:
         all_heads: the outputs.
         out: the model's `Output`.
-        targets: arrays in the structure of the outputs.
+        targets: arrays in the structure of the outputs; None if no output has a loss.
         weights: a weight for each example (or each loss), or None; likewise for each output.
         valid: which rows are real, or None for all.
     """
@@ -220,21 +133,17 @@ def measure(
     if isinstance(out.value, Mapping):
         predictions = [out.value[n] for n in names]
     masks = [None] * len(names) if out.mask is None else by_output(out.mask, names, "masks")
-    y_true = by_output(targets, names, "targets")
-    each_weight = [weights] * len(names)
-    if isinstance(weights, Mapping | tuple | list):
-        each_weight = by_output(weights, names, "sample_weight")
-    size = (
-        jnp.float32(predictions[0].shape[0]) if valid is None else jnp.sum(valid, dtype="float32")
-    )
+    size = jnp.int32(predictions[0].shape[0]) if valid is None else jnp.sum(valid, dtype="int32")
+    y_true = [None] * len(names) if targets is None else by_output(targets, names, "targets")
     total = jnp.float32(0)
     sums: dict[str, Any] = {}
-    ordered, several = metric_names(all_heads), _several(all_heads)
-    rows = zip(all_heads, y_true, predictions, each_weight, masks, strict=True)
+    ordered, several = named_metrics(all_heads), _several(all_heads)
+    each = each_weight(weights, names)
+    rows = zip(all_heads, y_true, predictions, each, masks, strict=True)
     for head, y, y_pred, weight, mask in rows:
-        mask = _both(mask, valid)
+        counted = _both(mask, valid)
         if head.loss is not None:
-            numerator, denominator = head.loss.total(y, y_pred, weight, mask)
+            numerator, denominator = head.loss.total(y, y_pred, weight, mask, valid)
             zero = denominator == 0
             loss = jnp.where(zero, jnp.zeros_like(numerator), numerator)
             loss = loss / jnp.where(zero, jnp.ones_like(denominator), denominator)
@@ -246,14 +155,44 @@ def measure(
             *((m, weight) for m in head.weighted_metrics),
         ]:
             name = ordered.pop(0)[0]
-            empty = metric.init(head.spec)
-            sums[name] = metric.update(empty, y, y_pred, sample_weight=used, mask=mask)
+            empty = exact.plain(metric.init(head.spec))
+            sums[name] = metric.update(empty, y, y_pred, sample_weight=used, mask=counted)
     for loss in out.losses:
         total = total + loss.astype("float32")
     sums["loss"] = _mean_state(total, size)
     for name, value in out.metrics.items():
         sums.setdefault(name, _mean_state(value, size))
     return total, sums
+
+
+def weightless(weights: Any) -> Any:
+    """Returns True for rows whose weights are all 0: (b, ...) -> (b,)."""
+    return equals(weights, 0).all(axis=tuple(range(1, weights.ndim)))
+
+
+def without_removed(all_heads: tuple[Head, ...], x: Any, weights: Any) -> Any:
+    """Returns the inputs with zeros for NaN and infinity in rows of weight 0 in every loss.
+
+    The gradient of a kernel multiplies inputs by a gradient of 0, and 0 times NaN is NaN.
+
+    Args:
+        all_heads: the outputs.
+        x: the inputs.
+        weights: the sample weights of the batch, or None; likewise for each output.
+    """
+    used = loss_weights(all_heads, weights)
+    if used is None:
+        return x
+    gone = [weightless(w) for w in used]
+    rows = functools.reduce(jnp.logical_and, gone)
+
+    def clean(array: Any) -> Any:
+        if not jnp.issubdtype(array.dtype, jnp.inexact) or array.shape[:1] != rows.shape:
+            return array
+        bad = jnp.reshape(rows, (-1, *(1,) * (array.ndim - 1))) & ~jnp.isfinite(array)
+        return jnp.where(bad, jnp.zeros_like(array), array)
+
+    return jax.tree.map(clean, x)
 
 
 def _only(value: Any) -> Any:
@@ -270,28 +209,29 @@ def _both(mask: Any, valid: Any) -> Any:
 
 def merge(all_heads: tuple[Head, ...], one: Mapping, two: Mapping) -> dict[str, Any]:
     """The sums of two batches together."""
-    by_name = {name: metric for name, metric, _ in metric_names(all_heads)}
-    return {
-        name: by_name[name].merge(one[name], two[name])
-        if name in by_name
-        else jax.tree.map(jnp.add, one[name], two[name])
-        for name in one
-    }
+    by_name = {name: metric for name, metric, _ in named_metrics(all_heads)}
+    # the sums lack metrics that an objective reports for the first time
+    before = {name: _empty_mean() for name in two if name not in by_name} | dict(one)
+    merged = dict(before)
+    for name in [name for name in before if name in two]:
+        add = by_name[name].merge if name in by_name else exact.merge
+        merged[name] = add(before[name], two[name])
+    return merged
 
 
 def log_names(all_heads: tuple[Head, ...], sums: Mapping) -> tuple[str, ...]:
     """The names in the logs: the loss, the outputs' losses, the metrics, what layers report."""
     parts = [f"{head.name}_loss" for head in all_heads]
-    order = ["loss", *parts, *(name for name, *_ in metric_names(all_heads)), *sums]
+    order = ["loss", *parts, *(name for name, *_ in named_metrics(all_heads)), *sums]
     return tuple(name for name in dict.fromkeys(order) if name in sums)
 
 
 def results(all_heads: tuple[Head, ...], sums: Mapping) -> dict[str, jax.Array]:
     """The logs of some sums."""
-    by_name = {name: metric for name, metric, _ in metric_names(all_heads)}
+    by_name = {name: metric for name, metric, _ in named_metrics(all_heads)}
     return {
         name: by_name[name].result(sums[name])
         if name in by_name
-        else sums[name]["total"] / jnp.maximum(sums[name]["count"], 1e-12)
+        else sums[name]["total"] / jnp.maximum(exact.as_float(sums[name], "count"), 1e-12)
         for name in log_names(all_heads, sums)
     }

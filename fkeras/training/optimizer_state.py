@@ -54,6 +54,34 @@ def follow(optimizer: Any, opt_state: Any, model: Any) -> Any:
     )
 
 
+def start(optimizer: Any, model: Any) -> Any:
+    """The state of an optimizer before the first step.
+
+    Raises:
+        ValueError: where a transformation of optax rejects the weights; a note says in which form
+            a trainer passes them.
+
+    Example:
+        >>> import jax, fkeras as fk
+        >>> layer = fk.layers.Dense(2).build(jax.random.key(0), (None, 3))
+        >>> sorted(start("adam", layer).slots)
+        ['momentum', 'velocity']
+    """
+    weights = trainable_weights(model)
+    try:
+        return transformation(optimizer).init(weights)
+    except Exception as error:
+        if not hasattr(optimizer, "finalize"):
+            first = next(iter(weights), "dense/kernel")
+            error.add_note(
+                "A Trainer passes the trainable weights by path to its optimizer, "
+                f"{{{first!r}: array, ...}}. Labels and masks have that form, "
+                f"{{{first!r}: 'label', ...}}, or are made by jax.tree.map(function, model) and "
+                "passed as they are; a function of the weights receives the dictionary."
+            )
+        raise
+
+
 def finalized(optimizer: Any, run: Any) -> Any:
     """The run with the weights that its optimizer keeps at the end: the average, with `use_ema`."""
     if not hasattr(optimizer, "finalize"):  # a plain optax transformation

@@ -7,7 +7,7 @@ from typing import Any
 import jax
 import jax.numpy as jnp
 
-from fkeras.training import checks, data, feeds, objective, step
+from fkeras.training import batch_parts, checks, data, feeds, objective, outputs, step
 from fkeras.training.state import TrainState
 
 
@@ -15,15 +15,17 @@ def run(
     trainer: Any, run: TrainState, rows: tuple, epochs: int, batch_size: int, shuffle: bool
 ) -> tuple[TrainState, dict[str, jax.Array]]:
     """`(run, logs)` after `epochs` epochs; see `Trainer.run`."""
-    checks.check_size("epochs", epochs)
-    arrays = jax.tree.map(jnp.asarray, step.unpack(rows))
-    count = checks.check_lengths(*arrays)
-    size = min(checks.check_size("batch_size", batch_size), count)
+    arrays = jax.tree.map(jnp.asarray, step.as_arrays(trainer, rows, "run"))
+    count = checks.count_rows(arrays)
+    size = min(batch_size, count)
     steps = -(-count // size)
+    # objectives and losses of layers know no filled-up rows: the rest makes a step of its own
+    rest = count % size if batch_parts.sees_whole_batch(trainer) else 0
     places = jnp.arange(size, dtype="int32")
     room = feeds.order_room(count, size)
     by_number = jnp.arange(room, dtype="int32") % jnp.int32(count)
-    empty = objective.empty(trainer, run.model)
+    example = jax.tree.map(lambda a: jax.ShapeDtypeStruct((size, *a.shape[1:]), a.dtype), arrays)
+    empty = objective.empty(trainer, run.model, run.state, example)
 
     def one_step(run: TrainState, number: jax.Array) -> tuple[TrainState, None]:
         cut = (arrays, run.memory["order"], places, jnp.int32(0), jnp.int32(count))
@@ -33,11 +35,15 @@ def run(
     def one_epoch(run: TrainState, _: None) -> tuple[TrainState, dict[str, jax.Array]]:
         order = data.order_of(count, room, run.key, run.step) if shuffle else by_number
         run = run.replace(metrics=empty, memory={"order": order})
-        run, _ = jax.lax.scan(one_step, run, jnp.arange(steps, dtype="int32"))
-        logs = objective.results(objective.heads(trainer, run.model), run.metrics)
+        run, _ = jax.lax.scan(one_step, run, jnp.arange(steps - bool(rest), dtype="int32"))
+        if rest:
+            last = jax.lax.slice(order, (count - rest,), (count,))
+            run, _ = step.train_step(trainer, run, data.take(arrays, last))
+        logs = objective.results(outputs.heads(trainer, run.model), run.metrics)
         return run.replace(memory={}), logs
 
     memory = run.memory
-    run, logs = jax.lax.scan(one_epoch, run.replace(memory={}), None, length=epochs)
-    names = objective.log_names(objective.heads(trainer, run.model), run.metrics)
+    start = run.replace(memory={}, metrics=empty)
+    run, logs = jax.lax.scan(one_epoch, start, None, length=epochs)
+    names = objective.log_names(outputs.heads(trainer, run.model), run.metrics)
     return run.replace(memory=memory), {name: logs[name] for name in names}

@@ -21,7 +21,7 @@ class NonFiniteError(FloatingPointError):
     """A step of a training gave numbers that are not finite; its update was not applied.
 
     Attributes:
-        run: the `TrainState` without that update; training can go on from it.
+        run: the `TrainState` before that step; training can continue from it.
         batch: the batch of the step, `(x, y, sample_weight)`: `fk.find_nan(error.run,
             error.batch, trainer)` names the layer.
 
@@ -81,7 +81,8 @@ def error(run: TrainState, batch: Any, epoch: int, number: int) -> NonFiniteErro
         f"Trainer.fit, epoch {epoch + 1}, batch {number + 1}: expected finite numbers, received nan "
         f"or infinity in the loss or the gradients of its {size} rows. The update was not applied. "
         "`except fk.training.NonFiniteError as error: fk.find_nan(error.run, error.batch, trainer)` "
-        'names the layer; Trainer(..., on_nonfinite="skip") leaves such steps out and goes on.',
+        'names the layer; Trainer(..., on_nonfinite="skip") leaves such steps out and continues. A '
+        "training with checkpoint= is saved before this batch: the same call begins with it again.",
         run,
         batch,
     )

@@ -177,7 +177,8 @@ def _part(graph: Graph, numbers: Sequence[int], *, first: bool, last: bool) -> G
         call if number in numbers else dataclasses.replace(call, args=None)
         for number, call in enumerate(graph.calls)
     )
-    before, after = _crossing(graph, numbers[0]), _crossing(graph, numbers[-1] + 1)
+    place = graph.run_order.index
+    before, after = _crossing(graph, place(numbers[0])), _crossing(graph, place(numbers[-1]) + 1)
     return dataclasses.replace(
         graph,
         calls=calls,
@@ -186,10 +187,13 @@ def _part(graph: Graph, numbers: Sequence[int], *, first: bool, last: bool) -> G
     )
 
 
-def _crossing(graph: Graph, number: int) -> list[int]:
-    """The slots that are made before call `number` (inputs of the graph too) and needed after."""
-    needed = {slot for call in graph.calls[number:] if not call.is_input for slot in call.inputs}
-    made = {*range(sum(len(call.outputs) for call in graph.calls[:number])), *graph.input_slots}
+def _crossing(graph: Graph, place: int) -> list[int]:
+    """The slots made before the call at a place of the run order (inputs too) and needed after."""
+    order, first = graph.run_order, graph.first_slots
+    needed = {slot for number in order[place:] for slot in graph.calls[number].inputs}
+    made = set(graph.input_slots)
+    for number in order[:place]:
+        made.update(range(first[number], first[number] + len(graph.calls[number].outputs)))
     return sorted(made & (needed | set(graph.output_slots)))
 
 
@@ -219,10 +223,13 @@ def _large(network: Network) -> frozenset[int]:
 def _segments(network: Network, large: frozenset[int]) -> list[list[int]]:
     """The numbers of the calls in segments, for which kept and held numbers are least together."""
     graph = network.graph
-    numbers = [number for number, call in enumerate(graph.calls) if not call.is_input]
+    numbers = graph.run_order
     held = {number: 0 if number in large else _held(network, number) for number in numbers}
     specs, given = graph.specs, set(graph.input_slots)
-    kept = {n: _size(specs[s] for s in _crossing(graph, n) if s not in given) for n in numbers}
+    kept = {
+        number: _size(specs[s] for s in _crossing(graph, place) if s not in given)
+        for place, number in enumerate(numbers)
+    }
 
     def cut(limit: float) -> list[list[int]]:
         parts, total = [], 0

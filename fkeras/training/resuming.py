@@ -6,7 +6,7 @@ import base64
 import dataclasses
 import time
 import warnings
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from typing import Any
 
 import jax
@@ -15,37 +15,30 @@ import numpy as np
 
 from fkeras.training.checkpoint import (
     Checkpoint,
-    CheckpointError,
     data_fingerprint,
     model_fingerprint,
     optimizer_fingerprint,
 )
-from fkeras.training.interrupts import Interrupted, Interrupts
-from fkeras.training.loops import Visits
+from fkeras.training.interrupts import Interrupted
+from fkeras.training.rescue import Current, Point, add_note
 from fkeras.training.state import TrainState
 
 
-@dataclasses.dataclass
-class Progressed:
-    """What is known of a training beside its run.
+@dataclasses.dataclass(frozen=True)
+class Found:
+    """A training that was restored.
 
     Attributes:
-        history: the logs of the epochs that are over, by name.
+        point: where it was left.
+        history: the logs of the finished epochs by name.
         epochs: the numbers of these epochs.
-        stopped: whether a callback ended it.
-        loader: the own state of the source of batches.
+        rows: the number of rows of a full batch, 0 if unknown.
     """
 
-    history: dict[str, list[float]]
+    point: Point
+    history: dict[str, list[Any]]
     epochs: list[int]
-    stopped: bool = False
-    loader: Any = None
-
-    def add(self, epoch: int, logs: Mapping[str, Any]) -> None:
-        """An epoch is over."""
-        self.epochs.append(epoch)
-        for name, value in logs.items():
-            self.history.setdefault(name, []).append(value)
+    rows: int
 
 
 def as_checkpoint(value: Any) -> Checkpoint:
@@ -53,8 +46,8 @@ def as_checkpoint(value: Any) -> Checkpoint:
     return value if isinstance(value, Checkpoint) else Checkpoint(value)
 
 
-class Saver(Visits):
-    """Saves where its `Checkpoint` says so, and leaves a training that a signal ends.
+class Saver:
+    """Saves at the moments that a `Checkpoint` names, at a signal, and at an exception.
 
     Args:
         store: where the saves go.
@@ -63,7 +56,7 @@ class Saver(Visits):
         run: the run that the training begins with.
         feed: the data.
         shuffle: whether each epoch has its own order.
-        progressed: what else is saved; the training writes into it.
+        current: the training as it stands.
     """
 
     def __init__(
@@ -74,21 +67,20 @@ class Saver(Visits):
         run: TrainState,
         feed: Any,
         shuffle: bool,
-        progressed: Progressed,
+        current: Current,
     ):
-        self.store, self.checkpoint, self.progressed = store, checkpoint, progressed
+        self.store, self.checkpoint, self.current, self.feed = store, checkpoint, current, feed
         self.fingerprint = {
             "model": model_fingerprint(run.model),
             "optimizer": optimizer_fingerprint(trainer.optimizer),
             "data": data_fingerprint(feed, shuffle=shuffle),
         }
-        self.interrupts = Interrupts(self._save_settled)
-        self.settled: Callable[[], TrainState] = lambda: run
-        self.begun, self.saved, self.time = int(run.step), -1, time.monotonic()
+        self.begun, self.time = int(run.step), time.monotonic()
+        self.saved: tuple[int, int, bool] | None = None  # the order of the newest saved point
         self.best: float | None = None
 
-    def restore(self, like: TrainState) -> TrainState | None:
-        """The run that was saved last, or None; the rest goes into `progressed`.
+    def restore(self, like: TrainState) -> Found | None:
+        """The training that was saved last, or None.
 
         Raises:
             CheckpointError: where the model, the optimizer or the data are others.
@@ -101,76 +93,86 @@ class Saver(Visits):
         if found is None:
             return None
         for message in found.messages:
-            warnings.warn(message, stacklevel=4)
+            warnings.warn(message, stacklevel=5)
         info = found.info
-        self.progressed.history.update(info["history"])
-        self.progressed.epochs.extend(info["epochs"])
-        self.progressed.stopped = info["stopped"]
-        self.progressed.loader = _decode(info["loader"])
-        self.best, self.saved = info["best"], int(found.tree.step)
-        return found.tree
+        # saves of earlier versions have no such entries: there was nothing to tell
+        point = Point(
+            found.tree,
+            stopped=info["stopped"],
+            stopping=info.get("stopping", False),
+            loader=_decode(info["loader"]),
+            skip=info.get("skip", 0),
+            pending=info.get("pending", False),
+        )
+        self.best, self.saved = info["best"], point.order
+        return Found(point, info["history"], info["epochs"], info.get("rows", 0))
 
     def begin(self, run: TrainState) -> None:
         """An epoch begins, at its first batch or, resumed, in its middle."""
         self.begun = int(run.step) - int(run.position[1])
-        self.settled = lambda: run
 
     def until(self, done: int) -> int | None:
+        """How many batches after batch `done` the next save is; None where steps do not decide."""
         every = self.checkpoint.every
         return None if every is None else every - (self.begun + done) % every
 
-    def wanted(self) -> bool:
-        return self.interrupts.received is not None or self._late()
-
-    def _late(self) -> bool:
+    def late(self) -> bool:
+        """Whether the seconds between two saves are over."""
         seconds = self.checkpoint.seconds
         return seconds is not None and time.monotonic() - self.time >= seconds
 
-    def look(self, run: TrainState, done: int, logs: Any, state: Any) -> tuple[TrainState, bool]:
-        self.progressed.loader = state
-        self.settled = lambda: run
-        self.leave(run)
+    def looked(self, point: Point) -> None:
+        """Saves in the middle of an epoch, if it is time; raises if a signal came."""
+        self.leave(point)
         every = self.checkpoint.every
-        if self._late() or (every is not None and int(run.step) % every == 0):
-            self.save(run)
-        return run, False
+        if self.late() or (every is not None and int(point.run.step) % every == 0):
+            self.save(point)
 
-    def leave(self, run: TrainState) -> None:
-        """Raises where a signal came; the run is saved first."""
-        number = self.interrupts.received
+    def leave(self, point: Point) -> None:
+        """Raises if a signal came; the run is saved first."""
+        number = self.current.interrupts.received
         if number is not None:
-            self.save(run)
+            self._save_newer(point)
             self.store.wait()
             raise Interrupted(
-                f"Trainer.fit: ended by signal {number} after step {int(run.step)}, saved in "
+                f"Trainer.fit: ended by signal {number} after step {int(point.run.step)}, saved in "
                 f"{self.checkpoint.directory}. The same call goes on from there.",
-                run,
+                point.run,
                 number,
             )
 
-    def end_epoch(self, run: TrainState, logs: Mapping[str, Any]) -> None:
+    def end_epoch(self, point: Point, logs: Mapping[str, Any]) -> None:
         """Saves after an epoch, unless the `Checkpoint` names steps or seconds that are not over."""
-        self.settled = lambda: run
-        self.leave(run)
+        self.leave(point)
         better = self._better(logs)
         plan = self.checkpoint
-        if better or (plan.every is None and plan.seconds is None) or self._late():
-            self.save(run, better)
+        if better or (plan.every is None and plan.seconds is None) or self.late():
+            self.save(point, better)
 
-    def end(self, run: TrainState) -> None:
-        """Saves what the training ends with, and waits until all is written."""
-        if int(run.step) != self.saved or self.progressed.stopped:
-            self.save(run)
+    def end(self, point: Point) -> None:
+        """Saves the end of the training, and waits until all is written."""
+        if not self.store.wait():
+            self.saved = None  # the last save found no room on the disk
+        self._save_newer(point)
         self.store.wait()
 
-    def rescue(self, error: Exception) -> None:
-        """Saves what was settled before an error, where it is newer than the last save."""
-        if isinstance(error, CheckpointError):
-            return
-        run = getattr(error, "run", None) or self.settled()
-        if int(run.step) > self.saved:
-            self.save(run)
-        self.store.wait()
+    def rescue(self, error: BaseException) -> None:
+        """Saves the newest finished step before an exception leaves; a failure becomes a note."""
+        self.current.interrupts.hold()
+        try:
+            if not self.store.wait():
+                self.saved = None
+        except Exception:  # a save before could not be written
+            self.saved = None
+        try:
+            self._save_newer(self.current.point())
+            self.store.wait()
+        except BaseException as failure:  # the exception that ends the training is the one to see
+            add_note(
+                error,
+                f"Trainer.fit: {self.checkpoint.directory} could not be brought up to date: "
+                f"{type(failure).__name__}: {failure}",
+            )
 
     def _better(self, logs: Mapping[str, Any]) -> bool:
         value = self.checkpoint.watched(logs)
@@ -179,28 +181,33 @@ class Saver(Visits):
         self.best = value
         return True
 
-    def save(self, run: TrainState, best: bool = False) -> None:
-        """Saves the run with all that is known of the training."""
-        step = int(run.step)
-        if step == self.saved and not best and int(run.position[1]):
-            return
-        progressed = self.progressed
+    def _save_newer(self, point: Point) -> None:
+        if self.saved is None or point.order > self.saved:
+            self.save(point)
+
+    def save(self, point: Point, best: bool = False) -> None:
+        """Saves a point with all that is known of the training."""
+        history, epochs = self.current.history(point)
         info = {
-            "history": progressed.history,
-            "epochs": progressed.epochs,
-            "stopped": progressed.stopped,
-            "loader": _encode(progressed.loader),
-            "memory": _memory_keys(run.memory),
+            "history": history,
+            "epochs": epochs,
+            "stopped": point.stopped,
+            "stopping": point.stopping,
+            "loader": _encode(point.loader),
+            "skip": point.skip,
+            "pending": point.pending,
+            "rows": self.feed.size,
+            "memory": _memory_keys(point.run.memory),
             "best": self.best,
             "fingerprint": self.fingerprint,
         }
-        self.store.save(step, run, info, best)
-        self.saved, self.time = step, time.monotonic()
+        self.store.save(int(point.run.step), point.run, info, best)
+        self.saved, self.time = point.order, time.monotonic()
 
-    def _save_settled(self) -> str:
-        run = self.settled()
+    def save_newest(self) -> str:
+        """Saves the newest finished step and waits until it is written; returns where."""
         self.store.wait()
-        self.save(run)
+        self._save_newer(self.current.point())
         self.store.wait()
         return str(self.checkpoint.directory)
 

@@ -148,8 +148,13 @@ def keep(trainer: Any, run: TrainState) -> TrainState:
     return jax.tree.map(jax.lax.with_sharding_constraint, run, _layouts(trainer, run))
 
 
-def split_rows(trainer: Any, batch: Any) -> Any:
+def split_rows(trainer: Any, batch: Any, even: bool = True) -> Any:
     """A batch with its rows over the devices, inside a compiled step or outside of it.
+
+    Args:
+        trainer: the trainer, whose mesh decides.
+        batch: a tree of arrays.
+        even: whether rows that do not divide are an error; otherwise every device gets all rows.
 
     Raises:
         ValueError: where the number of rows does not divide.
@@ -160,6 +165,8 @@ def split_rows(trainer: Any, batch: Any) -> Any:
     layout, parts = NamedSharding(trainer.mesh, PartitionSpec(axis)), trainer.mesh.shape[axis]
 
     def one(array: Any) -> Any:
+        if not even and (array.ndim == 0 or array.shape[0] % parts):
+            return array
         check_rows(trainer, array.shape[0], parts)
         if isinstance(array, jax.core.Tracer):
             return jax.lax.with_sharding_constraint(array, layout)

@@ -16,8 +16,10 @@ from fkeras.engine import (
     subkey,
     trainable_weights,
 )
+from fkeras.engine.arrays import as_array
 from fkeras.optimizers import transformation
-from fkeras.training import objective, optimizer_state, sharding
+from fkeras.training import batch_parts, objective, optimizer_state, outputs, sharding
+from fkeras.training.objective_call import evaluation_key
 from fkeras.training.remat import rematerialized
 from fkeras.training.state import TrainState
 
@@ -32,23 +34,24 @@ def train_step(
     Args:
         trainer: the trainer.
         run: the state before the step.
-        batch: `(x, y)` or `(x, y, sample_weight)`.
+        batch: `(x, y)` or `(x, y, sample_weight)`; any tree of arrays for an objective.
         valid: which rows are real, or None for all.
     """
-    x, y, weights = sharding.split_rows(trainer, unpack(batch))
-    heads = objective.heads(trainer, run.model, y)
+    batch = sharding.split_rows(trainer, batch, even=not batch_parts.sees_whole_batch(trainer))
     key = subkey(run.key, run.step)
     trainable, overwritten = trainable_weights(run.model), overwritten_weights(run.model)
     # while tracing, so it costs a step nothing
     opt_state = optimizer_state.follow(trainer.optimizer, run.opt_state, run.model)
     scale = getattr(trainer.optimizer, "scale_loss", None)
+    heads = _heads(trainer, run.model, batch)
 
     def loss_fn(trainable: Any, overwritten: Any) -> tuple[jax.Array, tuple]:
         model = replace_weights(run.model, trainable | overwritten)
         model = rematerialized(model, trainer.remat)
-        out = model.apply(x, state=run.state, training=True, key=key)
-        loss, sums = objective.measure(heads, out, y, weights, valid)
-        return loss if scale is None else scale(loss, opt_state), (out.updates, sums)
+        loss, updates, sums = objective.compute(
+            trainer, heads, model, run.state, batch, key, True, valid
+        )
+        return loss if scale is None else scale(loss, opt_state), (updates, sums)
 
     derive = jax.value_and_grad(loss_fn, argnums=(0, 1), has_aux=True)
     (_, (updates, sums)), (grads, overwritten) = derive(trainable, overwritten)
@@ -71,11 +74,20 @@ def is_finite(run: TrainState) -> jax.Array:
     return functools.reduce(jnp.logical_and, [jnp.isfinite(a).all() for a in floats])
 
 
-def guarded(run: TrainState, new: TrainState) -> tuple[TrainState, jax.Array]:
-    """`(run, fine)`: the new run, or where it is not finite the old one a step later."""
+def guarded(run: TrainState, new: TrainState, number: Any = None) -> tuple[TrainState, jax.Array]:
+    """`(run, fine)`: the new run, or where it is not finite the old one a step later.
+
+    Args:
+        run: the run before the step.
+        new: the run after it.
+        number: the number of the step, in a row of steps that halts at the first one that is not
+            finite: the run then keeps its own number, and no later step matches it.
+    """
     fine = is_finite(new)
+    if number is not None:
+        fine = fine & (run.step == number)
     kept = jax.tree.map(lambda a, b: jnp.where(fine, a, b), new, run)
-    return kept.replace(step=new.step), fine
+    return (kept.replace(step=new.step) if number is None else kept), fine
 
 
 def train_logs(
@@ -83,19 +95,37 @@ def train_logs(
 ) -> tuple[TrainState, dict[str, jax.Array]]:
     """`(run, logs)`: one step on a batch, and the logs of that batch."""
     new, sums = train_step(trainer, run, batch)
-    return new, objective.results(objective.heads(trainer, run.model, unpack(batch)[1]), sums)
+    return new, objective.results(_heads(trainer, run.model, batch), sums)
 
 
-def unpack(batch: Any) -> tuple[Any, Any, Any]:
-    """`(x, y, sample_weight)` of a batch that may lack the weights."""
-    if not isinstance(batch, tuple | list) or len(batch) not in (2, 3):
-        found = len(batch) if isinstance(batch, tuple | list) else type(batch).__name__
-        raise TypeError(
-            f"Trainer.step: expected a batch (x, y) or (x, y, sample_weight), received {found}. "
-            "Write trainer.step(run, (x, y))."
-        )
-    x, y, *rest = batch
-    return x, y, rest[0] if rest else None
+def _heads(trainer: Any, model: Any, batch: Any) -> tuple:
+    """The outputs with their losses and metrics, for a batch; none for an objective."""
+    if trainer.objective is not None:
+        return ()
+    return outputs.heads(trainer, model, batch_parts.unpack(trainer, batch)[1])
+
+
+def as_arrays(trainer: Any, batch: Any, call: str = "step") -> Any:
+    """The batch with arrays that JAX takes, `(x, y, sample_weight)`; what is traced stays.
+
+    For an objective, the batch keeps its own form.
+
+    Args:
+        trainer: the trainer.
+        batch: `(x, y)` or `(x, y, sample_weight)`; any tree of arrays for an objective.
+        call: the method of the trainer, for messages.
+
+    Raises:
+        TypeError: for anything but arrays of numbers.
+        ValueError: for integers that do not fit the dtype that JAX computes in.
+    """
+    names = ("x", "y", "sample_weight")
+    if trainer.objective is not None:
+        return jax.tree.map(lambda leaf: as_array(leaf, f"Trainer.{call}: the batch"), batch)
+    return tuple(
+        jax.tree.map(lambda leaf, n=name: as_array(leaf, f"Trainer.{call}: {n}"), part)
+        for name, part in zip(names, batch_parts.unpack(trainer, batch), strict=True)
+    )
 
 
 compiled_step = jax.jit(train_logs, static_argnums=0)
@@ -113,25 +143,27 @@ def _train(
         trainer: the trainer.
         structure: the structure of the run.
         mode: "loop" for the first `steps` batches; "once" for batch number `steps` alone;
-            "guarded" likewise, where a step whose result is not finite is left out.
+            "guarded" likewise, where a step whose result is not finite is left out; "halting" for
+            the first batch alone, which is left out too if the run is not at step number `steps`.
         leaves: the arrays of the run.
         rows: what `batch_at` reads the batches from.
         steps: how many batches, or which.
     """
     fine = []
+    steps, expected = (jnp.zeros_like(steps), steps) if mode == "halting" else (steps, None)
 
     def body(number: jax.Array, leaves: tuple) -> tuple:
         run = jax.tree.unflatten(structure, leaves)
         batch, valid = batch_at(rows, number)
         new, _ = train_step(trainer, run, batch, valid)
-        if mode == "guarded":
-            new, one = guarded(run, new)
+        if mode in ("guarded", "halting"):
+            new, one = guarded(run, new, expected)
             fine.append(one)
         return tuple(jax.tree.leaves(new))
 
     leaves = _repeat(body, leaves, steps, mode)
     run = jax.tree.unflatten(structure, leaves)
-    logs = objective.results(objective.heads(trainer, run.model), run.metrics)
+    logs = objective.results(outputs.heads(trainer, run.model), run.metrics)
     return leaves, logs, fine[0] if fine else is_finite(run)
 
 
@@ -143,7 +175,7 @@ donating_train = jax.jit(_train, static_argnums=(0, 1, 2), donate_argnums=3)
 def compiled_logs(trainer: Any, structure: Any, leaves: tuple) -> dict[str, jax.Array]:
     """The logs of the sums that a run holds."""
     run = jax.tree.unflatten(structure, leaves)
-    return objective.results(objective.heads(trainer, run.model), run.metrics)
+    return objective.results(outputs.heads(trainer, run.model), run.metrics)
 
 
 @functools.partial(jax.jit, static_argnums=(0, 1, 2))
@@ -156,14 +188,15 @@ def compiled_test(
     def body(number: jax.Array, carry: tuple) -> tuple:
         state, sums = carry
         batch, valid = batch_at(rows, number)
-        x, y, weights = sharding.split_rows(trainer, batch)
-        heads = objective.heads(trainer, model, y)
-        out = model.apply(x, state=state)
-        _, new = objective.measure(heads, out, y, weights, valid)
-        return state | out.updates, objective.merge(heads, sums, new)
+        batch = sharding.split_rows(trainer, batch, even=not batch_parts.sees_whole_batch(trainer))
+        # a model's evaluation draws nothing, an objective's may
+        key = None if trainer.objective is None else evaluation_key(sums["loss"]["count"])
+        heads = _heads(trainer, model, batch)
+        _, updates, new = objective.compute(trainer, heads, model, state, batch, key, False, valid)
+        return state | updates, objective.merge(heads, sums, new)
 
     carry = _repeat(body, carry, steps, mode)
-    return carry, objective.results(objective.heads(trainer, model), carry[1])
+    return carry, objective.results(outputs.heads(trainer, model), carry[1])
 
 
 @functools.partial(jax.jit, static_argnums=0)

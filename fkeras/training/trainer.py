@@ -2,74 +2,40 @@
 
 from __future__ import annotations
 
-import dataclasses
 from collections.abc import Mapping, Sequence
 from typing import Any, ClassVar
 
 import jax
 import numpy as np
 
-from fkeras import losses, metrics, optimizers
+from fkeras import optimizers
 from fkeras.engine import Configurable, Layer, option, trainable_weights, unfreeze
-from fkeras.training import callbacks as hooks
+from fkeras.engine.converters import choice
+from fkeras.engine.migration_hints.arguments import explains_arguments
+from fkeras.engine.migration_hints.keras_objects import check_not_keras
+from fkeras.engine.migration_hints.overrides import check_trainer_methods
+from fkeras.engine.random import check_key
 from fkeras.training import (
+    arguments,
     checks,
-    data,
-    feeds,
     fitting,
     loops,
     objective,
+    objective_call,
+    optimizer_state,
+    outputs,
+    predicting,
     pure,
     sharding,
     sources,
     step,
 )
-from fkeras.training.history import History
+from fkeras.training import callbacks as hooks
+from fkeras.training.history import Fitted
 from fkeras.training.progress import Progress
-from fkeras.training.remat import get_policy
-from fkeras.training.state import TrainState
-
-
-def _loss(value: Any) -> Any:
-    if isinstance(value, Mapping) and "class_name" not in value:
-        return {name: _loss(v) for name, v in value.items()}
-    if isinstance(value, list | tuple):
-        return tuple(_loss(v) for v in value)
-    if isinstance(value, str) and value.lower() in ("crossentropy", "ce"):
-        return value
-    return losses.get(value)
-
-
-def _metrics(value: Any) -> Any:
-    if value is None:
-        return ()
-    if isinstance(value, Mapping) and "class_name" not in value:
-        return {name: _metrics(v) for name, v in value.items()}
-    if isinstance(value, list | tuple):
-        return tuple(_metrics(v) if isinstance(v, list | tuple) else _metric(v) for v in value)
-    return (_metric(value),)
-
-
-def _metric(value: Any) -> Any:
-    # these take their meaning from the loss and the shapes
-    if isinstance(value, str) and value.lower() in ("accuracy", "acc", "crossentropy", "ce"):
-        return value
-    found = metrics.get(value)
-    # the name that was written is the name in the logs
-    return value if isinstance(value, str) else found
-
-
-def _on_nonfinite(value: Any) -> str:
-    if value not in ("raise", "skip", "ignore"):
-        raise ValueError(
-            f"Trainer: expected on_nonfinite as 'raise', 'skip' or 'ignore', received {value!r}."
-        )
-    return value
-
-
-def _remat(value: Any) -> Any:
-    get_policy(value)
-    return value
+from fkeras.training.rescue import Current
+from fkeras.training.state import TrainState, own_copy
+from fkeras.training.trainer_fields import as_loss, as_loss_weights, as_metrics, as_remat
 
 
 class Trainer(Configurable):
@@ -77,6 +43,10 @@ class Trainer(Configurable):
 
     What training changes is a `TrainState`, a pytree beside it. Equal trainers over equal models
     share every compiled program.
+
+    A trainer needs one thing to minimise: a `loss` of targets and outputs, an `objective`, or a
+    model whose layers return losses (`fk.Output(value, losses=(loss,))`); such a model is trained
+    without targets, `trainer.fit(run, x)`.
 
     Args:
         optimizer: Keras's name of an optimizer, a value of `fk.optimizers`, or any optax
@@ -95,12 +65,19 @@ class Trainer(Configurable):
             products with weights, "full" for the borders between segments of the graph, or a
             policy of `jax.checkpoint_policies`. What is not kept is computed again. For GPUs and
             TPUs: XLA's compiler for CPUs undoes it.
+        objective: a function `(model, state, batch, key, training) -> fk.Output` in the place of
+            loss and metrics. `value` is the scalar to minimise, to which `losses` are added;
+            `updates` holds the changed entries of the state; the scalars in `metrics` are logged.
+            A log is the mean over the batches of an epoch, weighted by their rows. The batch is
+            the data as given: `x`, `(x, y)` or `(x, y, sample_weight)` of `fit`, or whatever tree
+            a source yields. The last batch of arrays has the rows that are left. In an evaluation
+            `training` is False, and the key depends only on the number of rows before the batch.
         on_nonfinite: what `fit` does about a step that gives nan or infinity, whose update is
             never applied: "raise" an error that carries the run and the batch, "skip" it with a
             warning at the end of the epoch, or "ignore" it as JAX and Keras do, applied.
 
     Raises:
-        ValueError: for an unknown name, with the nearest one.
+        ValueError: for an unknown name, with the nearest one; for a loss beside an objective.
 
     Example:
         >>> import jax, numpy as np, fkeras as fk
@@ -111,21 +88,51 @@ class Trainer(Configurable):
         >>> run, history = trainer.fit(run, x, y, epochs=2, verbose=0)
         >>> history.history["loss"][1] < history.history["loss"][0]
         True
+
+        An objective, here the reconstruction of the input; `fit` then needs no targets:
+
+        >>> def objective(model, state, batch, key, training):
+        ...     out = model.apply(batch, state=state, training=training, key=key)
+        ...     error = jax.numpy.abs(out.value - batch)
+        ...     return fk.Output(
+        ...         (error**2).mean(), out.updates, out.losses, metrics={"error": error.mean()}
+        ...     )
+        >>> trainer = fk.Trainer("adam", objective=objective)
+        >>> run = trainer.init(fk.Sequential([fk.Input((3,)), fk.layers.Dense(3)]), jax.random.key(0))
+        >>> sorted(trainer.fit(run, x, verbose=0).history.history)
+        ['error', 'loss']
     """
 
     keras_module: ClassVar[str] = "fkeras"
 
     optimizer: Any = option("rmsprop", convert=optimizers.get)
-    loss: Any = option(None, convert=_loss)
-    metrics: Any = option((), convert=_metrics)
-    loss_weights: Any = option(None, kw_only=True)
-    weighted_metrics: Any = option((), convert=_metrics, kw_only=True)
+    loss: Any = option(None, convert=as_loss)
+    metrics: Any = option((), convert=as_metrics)
+    loss_weights: Any = option(None, convert=as_loss_weights, kw_only=True)
+    weighted_metrics: Any = option((), convert=as_metrics, kw_only=True)
     mesh: Any = option(None, convert=sharding.as_mesh, kw_only=True)
     sharding: Any = option(None, convert=sharding.as_rules, kw_only=True)
-    remat: Any = option(None, convert=_remat, kw_only=True)
-    on_nonfinite: str = option("raise", convert=_on_nonfinite, kw_only=True)
+    objective: Any = option(None, convert=objective_call.check_objective, kw_only=True)
+    remat: Any = option(None, convert=as_remat, kw_only=True)
+    on_nonfinite: str = option("raise", convert=choice("raise", "skip", "ignore"), kw_only=True)
 
-    def init(self, model: Layer, key: jax.Array, *, state: Any = None) -> TrainState:
+    def __init_subclass__(cls, **kwargs: Any) -> None:
+        check_trainer_methods(cls, Trainer)
+        super().__init_subclass__(**kwargs)
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        objective_call.refuse_beside(
+            self.objective,
+            loss=self.loss,
+            metrics=self.metrics,
+            loss_weights=self.loss_weights,
+            weighted_metrics=self.weighted_metrics,
+        )
+
+    def init(
+        self, model: Layer, key: jax.Array, *, state: Any = None, batch: Any = None
+    ) -> TrainState:
         """The state before the first step; builds the model where it is not built.
 
         Args:
@@ -133,49 +140,70 @@ class Trainer(Configurable):
             key: a PRNG key, for the weights, and for the keys of all steps.
             state: the model's state, such as the moving statistics of a model that was trained;
                 `model.init_state()` where it is not given.
+            batch: a batch, or its specs, for an objective: the run then holds sums for all
+                metrics of the objective, which `jax.lax.scan` over `step` needs. `fit` and `run`
+                make the sums themselves.
 
         Raises:
-            ValueError: without a loss, where a loss or metric names no output, or where the optimizer
-                names no weight.
+            TypeError: for a key that is no single typed key.
+            ValueError: where there is nothing to minimise, where a loss or metric names no output,
+                or where the optimizer names no weight.
         """
         if not isinstance(model, Layer):
+            check_not_keras(model, "Trainer.init")
             raise TypeError(
                 f"Trainer.init: expected a model, received {type(model).__name__}. Write "
                 "trainer.init(fk.Model(inputs, outputs), jax.random.key(0))."
             )
-        heads = objective.heads(self, model)
-        checks.require_loss(heads)
+        check_key(key, "Trainer.init")
+        checks.require_loss(self, model)
         built = model if model.built else model.build(key)
+        objective_call.check_model(built)
+        state = built.init_state() if state is None else state
         if isinstance(self.optimizer, optimizers.BaseOptimizer):
             self.optimizer.check_paths(tuple(trainable_weights(unfreeze(built))))
         run = TrainState(
             model=built,
-            state=built.init_state() if state is None else state,
-            opt_state=optimizers.transformation(self.optimizer).init(trainable_weights(built)),
-            metrics=objective.empty(self, built),
+            state=state,
+            opt_state=optimizer_state.start(self.optimizer, built),
+            metrics=objective.empty(self, built, state, batch),
             step=jax.device_put(np.zeros((), "int32")),
             key=key,
         )
+        # a donated run must not take the caller's key with it
+        run = run.replace(key_data=own_copy(run.key_data))
         return sharding.place(self, run)
 
     def step(self, run: TrainState, batch: tuple) -> tuple[TrainState, dict[str, jax.Array]]:
         """`(run, logs)`: one step on a batch `(x, y)` or `(x, y, sample_weight)`.
 
+        An objective receives the batch as it is, any tree of arrays; a trainer without a loss
+        also takes `x` alone.
+
         Pure: compile, scan and donate it as you like. By itself it runs as one compiled program.
         The logs are those of this batch; the sums of the epoch go on in `run.metrics`.
+
+        A step applies every update, also one that is nan or infinite, whatever `on_nonfinite`
+        says: `fit` rejects such an update afterwards. A loop of your own keeps the run before the
+        step where the loss or the new weights are not finite.
         """
         checks.check_run(run, "step")
-        step.unpack(batch)
+        batch = step.as_arrays(self, batch)
         traced = any(isinstance(a, jax.core.Tracer) for a in jax.tree.leaves((run, batch)))
-        new, logs = (step.train_logs if traced else step.compiled_step)(self, run, batch)
+        try:
+            new, logs = (step.train_logs if traced else step.compiled_step)(self, run, batch)
+        except RuntimeError:
+            checks.check_alive(run, "step")
+            raise
         # a compiled function returns its dictionaries sorted
-        names = objective.log_names(objective.heads(self, run.model), new.metrics)
+        names = objective.log_names(outputs.heads(self, run.model), new.metrics)
         return new, {name: logs[name] for name in names}
 
     def reset_metrics(self, run: TrainState) -> TrainState:
         """The run with empty metric sums."""
-        return run.replace(metrics=objective.empty(self, run.model))
+        return run.replace(metrics=objective.emptied(self, run))
 
+    @explains_arguments
     def fit(
         self,
         run: TrainState,
@@ -197,8 +225,8 @@ class Trainer(Configurable):
         validation_freq: int = 1,
         steps_per_execution: int | None = None,
         checkpoint: Any = None,
-    ) -> tuple[TrainState, History]:
-        """`(run, history)` after training.
+    ) -> Fitted:
+        """`(run, history)` after training, as a named tuple.
 
         The run that is passed in stays as it is. The order of the rows is a function of the run's
         key and the number of the step. A model that was frozen or unfrozen since
@@ -210,14 +238,16 @@ class Trainer(Configurable):
             x: an array, or a list or dictionary of arrays for several inputs; or, without `y`, a
                 source of batches `(x, y)` or `(x, y, sample_weight)`: any iterable, a loader of
                 grain, or a function of the number of the step.
-            y: the targets likewise.
+            y: the targets likewise; none for an objective that takes `x` alone, or for a model
+                whose layers return their losses.
             batch_size: rows a step, 32 by default. The last batch is filled up with rows that
                 count nowhere; see `fkeras.training.feeds`.
             epochs: the number of the last epoch.
             verbose: 0, 1, 2 or "auto"; see `Progress`.
             callbacks: values of `Callback`.
             validation_split: the share of the last rows that is kept for validation.
-            validation_data: `(x, y)` or `(x, y, sample_weight)`, or a source of batches.
+            validation_data: `(x, y)` or `(x, y, sample_weight)`, or a source of batches; `x` where
+                `fit` takes `x` alone.
             shuffle: whether each epoch has its own order.
             class_weight: a weight for each class number, 1 for the others.
             sample_weight: a weight for each row; with class_weight the product counts.
@@ -235,27 +265,47 @@ class Trainer(Configurable):
             ValueError: for bad data, before the first step; it names the array and the row.
             NonFiniteError: where a step gives nan or infinity; `error.run` is the run before it.
             CheckpointError: where another run holds the folder, or it holds another training.
-            Interrupted: where Ctrl-C or SIGTERM ended it; `error.run` is the run so far.
+            Interrupted: where Ctrl-C or SIGTERM ended it.
+
+        Every exception carries the run after the last finished step as `error.run`: also an
+        exception of a callback, a data source, a metric or the file system, and SystemExit.
+        Before the first step that is the run that was passed in. `fk.training.run_of(error)` returns
+        the same run for exception classes whose own attribute `run` is read-only. Hooks of an event
+        count together: if a hook of `on_epoch_end` raises, the run is the one before all of them.
+        With `checkpoint` that run is saved with its place in the data before the exception leaves,
+        and the same call resumes there: no step is repeated or left out, and the hooks of the
+        event that raised are called again, all of them.
         """
-        checks.check_run(run, "fit")
-        options = fitting.Options(
-            epochs=epochs,
-            initial_epoch=initial_epoch,
-            batch_size=32 if batch_size is None else batch_size,
-            shuffle=shuffle,
-            steps_per_epoch=steps_per_epoch,
-            validation_steps=validation_steps,
-            validation_batch_size=validation_batch_size,
-            validation_freq=validation_freq,
-            validation_split=validation_split,
-            steps_per_execution=steps_per_execution,
-            verbose=verbose,
-            checkpoint=checkpoint,
-        )
-        feed, held = sources.training_feeds(
-            self, run, (x, y, sample_weight), class_weight, validation_data, options
-        )
-        return fitting.fit(self, run, feed, held, hooks.check_callbacks(callbacks), options)
+        with Current(run) as current:
+            checks.check_run(run, "fit")
+            checks.check_alive(run, "fit")
+            options = fitting.Options(
+                epochs=epochs,
+                initial_epoch=initial_epoch,
+                batch_size=32 if batch_size is None else batch_size,
+                shuffle=shuffle,
+                steps_per_epoch=steps_per_epoch,
+                validation_steps=validation_steps,
+                validation_batch_size=validation_batch_size,
+                validation_freq=validation_freq,
+                validation_split=validation_split,
+                steps_per_execution=steps_per_execution,
+                verbose=verbose,
+                checkpoint=checkpoint,
+            )
+            feed, held = sources.training_feeds(
+                self, run, (x, y, sample_weight), class_weight, validation_data, options
+            )
+            run, history = fitting.fit(
+                self,
+                run.replace(metrics=feed.sums),
+                feed,
+                held,
+                hooks.check_callbacks(callbacks),
+                options,
+                current,
+            )
+            return Fitted(run, history)
 
     def run(
         self,
@@ -273,7 +323,8 @@ class Trainer(Configurable):
 
         Args:
             run: what `init` returned.
-            data: `(x, y)` or `(x, y, sample_weight)`, arrays or trees of them.
+            data: `(x, y)` or `(x, y, sample_weight)`, arrays or trees of them; any tree of arrays
+                for an objective.
             epochs: how many epochs.
             batch_size: rows a step.
             shuffle: whether each epoch has its own order, a function of key and step.
@@ -282,8 +333,13 @@ class Trainer(Configurable):
             The run and the logs, an array with a value for each epoch by name.
         """
         checks.check_run(run, "run")
+        epochs = arguments.convert("run", "epochs", epochs)
+        batch_size = arguments.convert("run", "batch_size", batch_size)
+        shuffle = arguments.convert("run", "shuffle", shuffle)
+        checks.check_alive(run, "run")
         return pure.run(self, run, data, epochs, batch_size, shuffle)
 
+    @explains_arguments
     def evaluate(
         self,
         run: TrainState,
@@ -297,7 +353,7 @@ class Trainer(Configurable):
         """The loss and metrics on arrays, as floats by name.
 
         Moving statistics stay as they are; a stateful layer's carry advances from batch to batch
-        within the call.
+        within the call. The run does not change, so exceptions carry none.
 
         Args:
             run: the run; only its model and state are used.
@@ -309,16 +365,20 @@ class Trainer(Configurable):
             steps: how many batches at most.
         """
         checks.check_run(run, "evaluate")
+        checks.check_alive(run, "evaluate")
         rows = (x, y, sample_weight)
-        feed = sources.feed(self, run, rows, batch_size or 32, steps, "evaluate")
+        size = arguments.convert("evaluate", "batch_size", 32 if batch_size is None else batch_size)
+        steps = arguments.convert("evaluate", "steps", steps)
+        verbose = arguments.convert("evaluate", "verbose", verbose)
+        feed = sources.feed(self, run, rows, size, steps, "evaluate")
         progress = Progress(verbose, 1, feed.steps, title="Evaluation")
         progress.start(0)
-        empty = objective.empty(self, run.model)
-        logs, done = loops.evaluate(self, run, empty, feed, progress)
+        logs, done = loops.evaluate(self, run, feed.sums, feed, progress)
         progress.stop()
         progress.end(logs, feed.rows(done), done)
         return logs
 
+    @explains_arguments
     def predict(
         self,
         run: TrainState,
@@ -337,14 +397,17 @@ class Trainer(Configurable):
             steps: how many batches at most.
         """
         checks.check_run(run, "predict")
-        size = checks.check_size("batch_size", 32 if batch_size is None else batch_size)
-        if steps is None and self.mesh is None and checks.is_single_batch(run.model, x, size):
-            return loops.predict_batch(run, x)
-        rows = data.as_host(x, "predict: x")
-        count = checks.check_lengths(rows)
-        size = sharding.rows_for(self, min(size, count))
-        checks.check_inputs(run.model, rows, size)
-        checks.check_finite(rows, "x")
-        checks.check_stateful(run.model, count, size, False)
-        feed = dataclasses.replace(feeds.feed_of(rows, size, steps), size=size)
-        return loops.predict(run, feed, lambda batch: sharding.split_rows(self, batch))
+        # a prediction of one row takes microseconds: defaults need no check
+        size = 32
+        if not (batch_size is None is steps and verbose == 0):
+            size = arguments.convert(
+                "predict", "batch_size", 32 if batch_size is None else batch_size
+            )
+            arguments.convert("predict", "verbose", verbose)
+            steps = arguments.convert("predict", "steps", steps)
+        outputs.require_network(run.model)
+        try:
+            return predicting.predict(self, run, x, size, steps)
+        except RuntimeError:
+            checks.check_alive(run, "predict")
+            raise

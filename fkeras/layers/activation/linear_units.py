@@ -2,31 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from typing import Any, ClassVar
+from typing import ClassVar
 
 import jax
-import numpy as np
 
 from fkeras import activations
 from fkeras.engine import Layer, option
-
-
-def _not_negative(argument: str, none: bool = False) -> Callable[[Any], float | None]:
-    """A converter that takes numbers from 0, and None where `none` says so."""
-
-    def convert(value: Any) -> float | None:
-        if value is None and none:
-            return None
-        number = isinstance(value, int | float | np.number) and not isinstance(value, bool)
-        if not number or not value >= 0:
-            raise ValueError(
-                f"{argument}: expected a number of 0 or more{' or None' if none else ''}, "
-                f"received {value!r}. For a function of your own write layers.Activation(f)."
-            )
-        return float(value)
-
-    return convert
+from fkeras.engine.converters import real
 
 
 class ReLU(Layer):
@@ -49,9 +31,9 @@ class ReLU(Layer):
         Array([[-0.5,  1. ,  1.5]], dtype=float32)
     """
 
-    max_value: float | None = option(None, convert=_not_negative("ReLU: max_value", none=True))
-    negative_slope: float = option(0.0, convert=_not_negative("ReLU: negative_slope"))
-    threshold: float = option(0.0, convert=_not_negative("ReLU: threshold"))
+    max_value: float | None = option(None, convert=real(minimum=0, infinite=True, optional=True))
+    negative_slope: float = option(0.0, convert=real(minimum=0))
+    threshold: float = option(0.0, convert=real(minimum=0))
 
     supports_masking: ClassVar[bool] = True
 
@@ -81,7 +63,7 @@ class LeakyReLU(Layer):
         https://ai.stanford.edu/~amaas/papers/relu_hybrid_icml2013_final.pdf
     """
 
-    negative_slope: float = option(0.3, convert=_not_negative("LeakyReLU: negative_slope"))
+    negative_slope: float = option(0.3, convert=real(minimum=0))
 
     supports_masking: ClassVar[bool] = True
 
@@ -108,7 +90,7 @@ class ELU(Layer):
         https://arxiv.org/abs/1511.07289
     """
 
-    alpha: float = option(1.0, convert=float)
+    alpha: float = option(1.0, convert=real())
 
     supports_masking: ClassVar[bool] = True
 

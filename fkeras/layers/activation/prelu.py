@@ -6,10 +6,10 @@ from typing import Any, ClassVar, Self
 
 import jax
 import jax.numpy as jnp
-import numpy as np
 
 from fkeras import constraints, initializers, regularizers
 from fkeras.engine import InputSpec, Layer, Spec, option, weight
+from fkeras.engine.converters import axes
 from fkeras.layers._arguments import format_shape
 
 
@@ -31,17 +31,12 @@ def prelu(x: jax.Array, alpha: jax.Array) -> jax.Array:
     return jax.nn.relu(x) - jnp.expand_dims(alpha, 0) * jax.nn.relu(-x)
 
 
+_shared = axes(batch=False, optional=True, hint="For one slope a channel of an image give (1, 2).")
+
+
 def _axes(value: Any) -> tuple[int, ...] | None:
-    if value is None:
-        return None
-    axes = tuple(value) if isinstance(value, list | tuple) else (value,)
-    whole = all(isinstance(a, int | np.integer) and not isinstance(a, bool) for a in axes)
-    if not whole or any(a == 0 for a in axes):
-        raise ValueError(
-            f"PReLU: shared_axes: expected an integer or integers other than 0, received "
-            f"{value!r}. Axis 0 is the batch; for one slope a channel of an image give (1, 2)."
-        )
-    return tuple(map(int, axes))
+    found = _shared(value)
+    return (found,) if isinstance(found, int) else found
 
 
 class PReLU(Layer):

@@ -10,6 +10,9 @@ import jax.numpy as jnp
 import numpy as np
 
 from fkeras.engine import Context, Layer, Output, option
+from fkeras.engine.converters import axes
+from fkeras.engine.frozen import is_array
+from fkeras.engine.slopes import divide
 from fkeras.layers._arguments import format_shape
 from fkeras.layers._dtypes import wide_dtype
 
@@ -68,33 +71,24 @@ def masked_softmax(
     dtype = x.dtype if jnp.issubdtype(x.dtype, jnp.inexact) else jnp.dtype("float32")
     axes = (axis,) if isinstance(axis, int) else axis
     y, total = exponentials(x.astype(wide_dtype(dtype)), mask, axes)
-    return (y / total).astype(dtype)
-
-
-def _axis(value: Any) -> int | tuple[int, ...]:
-    axes = tuple(value) if isinstance(value, list | tuple) else (value,)
-    whole = all(isinstance(a, int | np.integer) and not isinstance(a, bool) for a in axes)
-    if not axes or not whole or len(set(axes)) != len(axes):
-        raise ValueError(
-            f"Softmax: axis: expected an integer or different integers, received {value!r}. For "
-            "the last axis give -1, for height and width of an image (1, 2)."
-        )
-    return tuple(map(int, axes)) if isinstance(value, list | tuple) else int(value)
+    return divide(y, total).astype(dtype)
 
 
 class Softmax(Layer):
     """Computes `exp(x) / sum(exp(x))` over `axis`, without the entries that a mask leaves out.
 
-    What is left out is 0, and so is a row of which nothing is left. A mask has one value an entry
-    and all axes of the input, sizes of 1 among them (`mask[:, None, :]`). One of fewer axes is the
-    mask of the steps (b, t) that travels through a model, and belongs to the first axes. (Keras
-    lines such a mask up with the last axes.)
+    What is left out is 0, and so is a row of which nothing is left. An array given as `mask`
+    broadcasts to the input, its last axes being the last axes of the input. The mask of the steps
+    (b, t) that comes with the input of a model belongs to the first axes. The mask goes on with
+    the output, unless it has the three or more axes of the input: such a mask says which entries of
+    a row count, and not which steps.
 
     Args:
         axis: the axis, or the axes that are summed over together.
 
     Call:
-        mask: the mask: numbers above 0.5 or True where an entry is kept.
+        mask: the mask: numbers above 0.5 or True where an entry is kept. It has at most as many
+            axes as the input, each of the input's size or 1.
 
     Shapes:
         (b, ...) -> (b, ...).
@@ -110,9 +104,34 @@ class Softmax(Layer):
         Array([[1., 0.]], dtype=float32)
     """
 
-    axis: int | tuple[int, ...] = option(-1, convert=_axis)
+    axis: int | tuple[int, ...] = option(-1, convert=axes())
 
     supports_masking: ClassVar[bool] = True
+    call_options: ClassVar[tuple[str, ...]] = ("mask",)
+
+    def __call__(self, *inputs: Any, **options: Any) -> Any:
+        """The softmax of the input, without the entries that `mask` leaves out."""
+        return super().__call__(*inputs, **self.complete_options(inputs, options))
+
+    def apply(self, *inputs: Any, **options: Any) -> Output:
+        """The `Output` of the layer: the softmax and the mask."""
+        return super().apply(*inputs, **self.complete_options(inputs, options))
+
+    def complete_options(self, inputs: tuple, options: dict[str, Any]) -> dict[str, Any]:
+        """The options with an array of a mask that lines up with the input's last axes.
+
+        The engine passes masks given by hand and masks of steps in the same way, so the axes of the
+        first are completed here.
+        """
+        mask = options.get("mask")
+        x = inputs[0] if len(inputs) == 1 else None
+        if not is_array(mask) or not hasattr(x, "shape") or np.ndim(mask) >= len(x.shape):
+            return options
+        pairs = zip(reversed(mask.shape), reversed(x.shape), strict=False)
+        if any(m != 1 and n is not None and m != n for m, n in pairs):
+            return options  # a mask of steps, or one that is refused
+        shape = (*(1,) * (len(x.shape) - mask.ndim), *mask.shape)
+        return {**options, "mask": mask.reshape(shape)}
 
     def forward(self, context: Context, x: jax.Array) -> Output:
         axes = self.axis if isinstance(self.axis, tuple) else (self.axis,)
@@ -124,8 +143,8 @@ class Softmax(Layer):
         mask = context.mask
         if mask is None:
             return Output(masked_softmax(x, None, axes))
-        steps = mask if mask.ndim < x.ndim else None
-        return Output(masked_softmax(x, self._kept(mask, x), axes), mask=steps)
+        goes_on = mask.ndim < x.ndim or mask.ndim < 3
+        return Output(masked_softmax(x, self._kept(mask, x), axes), mask=mask if goes_on else None)
 
     def _kept(self, mask: jax.Array, x: jax.Array) -> jax.Array:
         """The mask as Booleans with all axes of `x`."""

@@ -8,22 +8,29 @@ import jax
 
 from fkeras import initializers
 from fkeras.engine import Context, Layer, Output, option, weight
-from fkeras.layers._arguments import fraction
+from fkeras.engine.converters import boolean, choice, integer, probability
 from fkeras.layers.attention.attention import concatenation_scores
-from fkeras.layers.attention.scored import attend_by_scores, check_widths, query_value_key
+from fkeras.layers.attention.scored import (
+    attend_by_scores,
+    check_widths,
+    query_value_key,
+    without_default_rows,
+)
 
 
 class AdditiveAttention(Layer):
     """Computes `softmax(sum(scale * tanh(query + key))) @ value`: Bahdanau's attention.
 
     A masked step of the value is attended to by no query, and a masked step of the query is zero
-    in the output. A query that may attend to nothing gives the mean of all values, as in Keras.
+    in the output. A query that may attend to no key gives zeros, without a gradient.
 
     Args:
         use_scale: whether the features of the sum are multiplied with learned numbers.
         dropout: the share of the weights that is dropped in training.
         seed: by keyword only: folded into the key of each call; the key alone decides where it is
             None.
+        empty_rows: by keyword only: the result of a query that may attend to no key: "zeros", or
+            "keras" for Keras's, the mean of all values. Layers of Keras's files have "keras".
 
     Call:
         mask: [query_mask, value_mask], of shapes (b, t) and (b, s).
@@ -50,13 +57,18 @@ class AdditiveAttention(Layer):
         (2014), https://arxiv.org/abs/1409.0473
     """
 
-    use_scale: bool = option(True)
-    dropout: float = option(0.0, convert=fraction("AdditiveAttention: dropout"))
-    seed: int | None = option(None, kw_only=True)
+    use_scale: bool = option(True, convert=boolean)
+    dropout: float = option(0.0, convert=probability)
+    seed: int | None = option(None, convert=integer(optional=True), kw_only=True)
+    empty_rows: str = option("zeros", convert=choice("zeros", "keras"), kw_only=True)
 
     scale: jax.Array | None = weight(initializer=initializers.GlorotUniform())
 
     supports_masking: ClassVar[bool] = True
+    call_options: ClassVar[tuple[str, ...]] = ("mask",)
+
+    def get_config(self) -> dict[str, Any]:
+        return without_default_rows(super().get_config())
 
     @property
     def built(self) -> bool:

@@ -9,8 +9,13 @@ import jax.numpy as jnp
 
 from fkeras import initializers
 from fkeras.engine import Context, Layer, Output, option, weight
-from fkeras.layers._arguments import fraction, one_of
-from fkeras.layers.attention.scored import attend_by_scores, check_widths, query_value_key
+from fkeras.engine.converters import boolean, choice, integer, probability
+from fkeras.layers.attention.scored import (
+    attend_by_scores,
+    check_widths,
+    query_value_key,
+    without_default_rows,
+)
 
 
 def concatenation_scores(
@@ -47,7 +52,7 @@ class Attention(Layer):
     """Computes `softmax(query @ key^T) @ value`: Luong's attention.
 
     A masked step of the value is attended to by no query, and a masked step of the query is zero
-    in the output. A query that may attend to nothing gives the mean of all values, as in Keras.
+    in the output. A query that may attend to no key gives zeros, without a gradient.
 
     Args:
         use_scale: whether the scores are multiplied with a learned number.
@@ -55,6 +60,8 @@ class Attention(Layer):
             `weight * sum(tanh(scale * (query + key)))`.
         dropout: the share of the weights that is dropped in training.
         seed: folded into the key of each call; the key alone decides where it is None.
+        empty_rows: by keyword only: the result of a query that may attend to no key: "zeros", or
+            "keras" for Keras's, the mean of all values. Layers of Keras's files have "keras".
 
     Call:
         mask: [query_mask, value_mask], of shapes (b, t) and (b, s).
@@ -80,15 +87,20 @@ class Attention(Layer):
         https://arxiv.org/abs/1508.04025
     """
 
-    use_scale: bool = option(False)
-    score_mode: str = option("dot", convert=one_of("Attention: score_mode", "dot", "concat"))
-    dropout: float = option(0.0, convert=fraction("Attention: dropout"))
-    seed: int | None = option(None)
+    use_scale: bool = option(False, convert=boolean)
+    score_mode: str = option("dot", convert=choice("dot", "concat"))
+    dropout: float = option(0.0, convert=probability)
+    seed: int | None = option(None, convert=integer(optional=True))
+    empty_rows: str = option("zeros", convert=choice("zeros", "keras"), kw_only=True)
 
     scale: jax.Array | None = weight(initializer=initializers.Ones())
     concat_score_weight: jax.Array | None = weight(initializer=initializers.Ones())
 
     supports_masking: ClassVar[bool] = True
+    call_options: ClassVar[tuple[str, ...]] = ("mask",)
+
+    def get_config(self) -> dict[str, Any]:
+        return without_default_rows(super().get_config())
 
     @property
     def built(self) -> bool:

@@ -10,6 +10,7 @@ from typing import Any, NamedTuple
 import jax
 import jax.numpy as jnp
 
+from fkeras.engine.slopes import divide
 from fkeras.layers._dtypes import wide_dtype
 from fkeras.layers.activation.softmax import exponentials
 
@@ -26,11 +27,12 @@ def dot_product_attention(
     scale: float | None = None,
     is_causal: bool = False,
     flash_attention: bool | None = None,
+    empty_rows: str = "zeros",
 ) -> jax.Array:
     """Computes `softmax(scale * query @ key + bias) @ value` for each head.
 
-    A query that may attend to nothing, because its row of the mask is all False, gives the mean of
-    all values, as `jax.nn.dot_product_attention` and Keras do; it has no gradient of its own.
+    A query that may attend to no key, because its row of the mask is all False, gives zeros, and
+    no gradient. (`jax.nn.dot_product_attention` and Keras give the mean of all values.)
 
     Args:
         query: array of shape (b, t, heads, d).
@@ -44,6 +46,8 @@ def dot_product_attention(
         is_causal: whether step t attends to the steps up to t only.
         flash_attention: whether cuDNN's fused kernel computes, on a GPU in a short float type;
             None is False.
+        empty_rows: the result of a query that may attend to no key: "zeros", or "keras" for the
+            mean of all values.
 
     Returns:
         An array of shape (b, t, heads, f).
@@ -77,7 +81,11 @@ def dot_product_attention(
         )
     else:
         y = attend(query, key, value, both(mask, order), bias, scale)
-    return y if mask is None else fill_empty_rows(y, value, both(mask, order))
+    if mask is None:
+        return y
+    if empty_rows == "keras":
+        return fill_empty_rows(y, value, both(mask, order))
+    return clear_empty_rows(y, both(mask, order)) if flash_attention else y
 
 
 def attend(
@@ -118,7 +126,8 @@ def attend(
     # divided after the sum over keys: of all arrays the result is the smallest to divide
     total = jnp.squeeze(parts.total, tuple(range(-len(axes), 0)))
     order = tuple(scores.index(letter) for letter in queries[:-1])
-    y = (y / jnp.transpose(total, order)[..., None]).astype(value.dtype)
+    # large logits differ from their maximum by its rounding: the square of a small total would be 0
+    y = divide(y, jnp.transpose(total, order)[..., None]).astype(value.dtype)
     return jnp.reshape(y, (*query.shape[:-1], value.shape[-1])) if parts.grouped else y
 
 
@@ -156,7 +165,7 @@ def attend_with_weights(
     """
     parts = _exponentials(query, key, mask, bias, scale, axes)
     scores, keys, queries = equations(key.ndim, axes, parts.grouped)
-    weights = (parts.weights / parts.total).astype(value.dtype)
+    weights = divide(parts.weights, parts.total).astype(value.dtype)
     used = weights if drop is None else drop(weights)
     y = jnp.einsum(f"{scores},{keys}->{queries}", used, value)
     if not parts.grouped:
@@ -261,6 +270,25 @@ def _four_axes(x: jax.Array) -> jax.Array:
     return jnp.reshape(x, (*(1,) * (4 - x.ndim), *x.shape))
 
 
+def clear_empty_rows(y: jax.Array, mask: jax.Array) -> jax.Array:
+    """`y` with zeros where a query may attend to no key.
+
+    Args:
+        y: array of shape (b, t, heads, f).
+        mask: a Boolean array that broadcasts to (b, heads, t, s).
+
+    Example:
+        >>> import jax.numpy as jnp
+        >>> clear_empty_rows(jnp.ones((1, 1, 1, 1)), jnp.zeros((1, 1, 1, 2), bool)).ravel()
+        Array([0.], dtype=float32)
+    """
+    return jnp.where(_rows_with_keys(mask), y, jnp.zeros_like(y))
+
+
+def _rows_with_keys(mask: jax.Array) -> jax.Array:
+    return jnp.swapaxes(jnp.any(mask, axis=-1), 1, 2)[..., None]
+
+
 def fill_empty_rows(y: jax.Array, value: jax.Array, mask: jax.Array) -> jax.Array:
     """`y` with the mean of all values where a query may attend to nothing.
 
@@ -280,8 +308,7 @@ def fill_empty_rows(y: jax.Array, value: jax.Array, mask: jax.Array) -> jax.Arra
     wide = wide_dtype(value.dtype)
     mean = jnp.mean(value, axis=1, keepdims=True, dtype=wide).astype(y.dtype)
     mean = jnp.repeat(mean, y.shape[2] // value.shape[2], axis=2)
-    rows = jnp.swapaxes(jnp.any(mask, axis=-1), 1, 2)[..., None]
-    return jnp.where(rows, y, mean)
+    return jnp.where(_rows_with_keys(mask), y, mean)
 
 
 def _split_heads(x: jax.Array | None, groups: int, behind: int) -> jax.Array | None:

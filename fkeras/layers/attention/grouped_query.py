@@ -8,13 +8,13 @@ from typing import Any, ClassVar
 
 from fkeras import constraints, initializers, regularizers
 from fkeras.engine import Spec, option
+from fkeras.engine.converters import boolean, either, integer, probability
 from fkeras.engine.frozen import FrozenDict
-from fkeras.layers._arguments import format_shape, fraction, positive_integer
+from fkeras.layers._arguments import format_shape
 from fkeras.layers.attention.projected import (
     PROJECTIONS,
     ProjectedAttention,
     check_flash,
-    optional_size,
     projection,
     projection_options,
 )
@@ -26,7 +26,7 @@ class GroupQueryAttention(ProjectedAttention):
     """Computes attention with heads of queries in groups, each of which shares one key and value.
 
     With as many heads of keys as of queries it is multi-head attention, with one it is multi-query
-    attention. No key is repeated in memory. For a query that may attend to nothing see
+    attention. No key is repeated in memory. For a query that may attend to no key see
     `MultiHeadAttention`.
 
     Args:
@@ -52,6 +52,10 @@ class GroupQueryAttention(ProjectedAttention):
         seed: folded into the key of each call; the key alone decides where it is None.
         quantization: by keyword only: "int8" or another mode of `fk.quantizers` for all
             projections, or a dictionary by their names, such as "query_dense"; None for floats.
+        projection_dtypes: by keyword only: dtype policies of projections by their names, where they
+            are not the layer's, such as {"query_dense": "mixed_bfloat16"}; None for no difference.
+        empty_rows: by keyword only: the result of a query that may attend to no key: "zeros", or
+            "keras" for Keras's rule, as in `MultiHeadAttention`.
 
     Call:
         query_mask, value_mask, key_mask: masks of shapes (b, t), (b, s), (b, s); those that came
@@ -84,13 +88,13 @@ class GroupQueryAttention(ProjectedAttention):
         checkpoints (2023), https://arxiv.org/abs/2305.13245
     """
 
-    head_dim: int = option(convert=positive_integer(f"{_NAME}: head_dim"))
-    num_query_heads: int = option(convert=positive_integer(f"{_NAME}: num_query_heads"))
-    num_key_value_heads: int = option(convert=positive_integer(f"{_NAME}: num_key_value_heads"))
-    dropout: float = option(0.0, convert=fraction(f"{_NAME}: dropout"))
-    use_bias: bool = option(True)
-    sliding_window: int | None = option(None, convert=optional_size(f"{_NAME}: sliding_window"))
-    flash_attention: bool | None = option(None)
+    head_dim: int = option(convert=integer(minimum=1))
+    num_query_heads: int = option(convert=integer(minimum=1))
+    num_key_value_heads: int = option(convert=integer(minimum=1))
+    dropout: float = option(0.0, convert=probability)
+    use_bias: bool = option(True, convert=boolean)
+    sliding_window: int | None = option(None, convert=integer(minimum=1, optional=True))
+    flash_attention: bool | None = option(None, convert=either(boolean, optional=True))
     kernel_initializer: Any = option("glorot_uniform", convert=initializers.get)
     bias_initializer: Any = option("zeros", convert=initializers.get)
     kernel_regularizer: Any = option(None, convert=regularizers.get)
@@ -98,8 +102,8 @@ class GroupQueryAttention(ProjectedAttention):
     activity_regularizer: Any = option(None, convert=regularizers.get)
     kernel_constraint: Any = option(None, convert=constraints.get)
     bias_constraint: Any = option(None, convert=constraints.get)
-    use_gate: bool = option(False)
-    seed: int | None = option(None)
+    use_gate: bool = option(False, convert=boolean)
+    seed: int | None = option(None, convert=integer(optional=True))
 
     stored_at: ClassVar[Mapping[str, str]] = FrozenDict({name: f"_{name}" for name in PROJECTIONS})
 

@@ -4,17 +4,14 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping
-from typing import Any
-
-import numpy as np
+from typing import Any, ClassVar
 
 from fkeras import constraints, initializers, regularizers
 from fkeras.engine import Spec, option
-from fkeras.layers._arguments import fraction, positive_integer
+from fkeras.engine.converters import axes, boolean, either, integer, probability, several
 from fkeras.layers.attention.projected import (
     ProjectedAttention,
     check_flash,
-    optional_size,
     projection,
     projection_options,
 )
@@ -22,39 +19,35 @@ from fkeras.layers.attention.projected import (
 _NAME = "MultiHeadAttention"
 
 
-def _output_shape(value: Any) -> tuple[int, ...] | None:
-    if value is None:
-        return None
-    sizes = tuple(value) if isinstance(value, list | tuple) else (value,)
-    whole = all(isinstance(n, int | np.integer) and not isinstance(n, bool) for n in sizes)
-    if not sizes or not whole or any(n <= 0 for n in sizes):
-        raise ValueError(
-            f"{_NAME}: output_shape: expected positive sizes, received {value!r}. Give the sizes "
-            "of what stands in the place of the query's last axis, such as 64."
-        )
-    return tuple(int(n) for n in sizes)
+_output_shape = several(
+    integer(minimum=1),
+    "positive sizes",
+    single=True,
+    optional=True,
+    hint="Give the sizes that replace the query's last axis, such as 64.",
+)
+
+
+_axes = axes(
+    batch=False,
+    optional=True,
+    hint="Axes lie between batch and features: 1 for the time of (b, t, d), or None for all.",
+)
 
 
 def _attention_axes(value: Any) -> tuple[int, ...] | None:
-    if value is None:
-        return None
-    axes = tuple(value) if isinstance(value, list | tuple) else (value,)
-    whole = all(isinstance(a, int | np.integer) and not isinstance(a, bool) for a in axes)
-    if not axes or not whole or 0 in axes:
-        raise ValueError(
-            f"{_NAME}: attention_axes: expected axes between batch and features, received "
-            f"{value!r}. For the time of (b, t, d) give 1; None for all of them."
-        )
-    return tuple(int(a) for a in axes)
+    found = _axes(value)
+    return (found,) if isinstance(found, int) else found
 
 
 class MultiHeadAttention(ProjectedAttention):
     """Computes `softmax(q @ k^T / sqrt(key_dim)) @ v` for each head, and mixes the heads.
 
     Each head has its own projections q, k, v of query, key and value. A masked value or key is
-    attended to by nobody, and a masked query attends to nothing. As in Keras, a query that may
-    attend to nothing gets the mean of all values; where scores are returned, with a dropout or
-    over several axes it has weights of zero instead, and gives the bias of the last projection.
+    attended to by no query, and a masked query attends to no key. A query that may attend to no key
+    has weights of zero and no gradient, and gives the bias of the last projection. (Keras gives the
+    projected mean of all values there, but for calls that return scores, with a dropout, or over
+    several axes: see `empty_rows`.)
 
     Args:
         num_heads: the number of heads.
@@ -81,6 +74,10 @@ class MultiHeadAttention(ProjectedAttention):
         seed: folded into the key of each call; the key alone decides where it is None.
         quantization: by keyword only: "int8" or another mode of `fk.quantizers` for all
             projections, or a dictionary by their names, such as "query_dense"; None for floats.
+        projection_dtypes: by keyword only: dtype policies of projections by their names, where they
+            are not the layer's, such as {"query_dense": "mixed_bfloat16"}; None for no difference.
+        empty_rows: by keyword only: the result of a query that may attend to no key: "zeros", or
+            "keras" for Keras's rule. Layers of Keras's files have "keras".
 
     Call:
         query_mask, value_mask, key_mask: masks of shapes (b, t), (b, s), (b, s); those that came
@@ -111,15 +108,17 @@ class MultiHeadAttention(ProjectedAttention):
         Vaswani et al., Attention is all you need (2017), https://arxiv.org/abs/1706.03762
     """
 
-    num_heads: int = option(convert=positive_integer(f"{_NAME}: num_heads"))
-    key_dim: int = option(convert=positive_integer(f"{_NAME}: key_dim"))
-    value_dim: int = option(None, convert=optional_size(f"{_NAME}: value_dim"))
-    dropout: float = option(0.0, convert=fraction(f"{_NAME}: dropout"))
-    use_bias: bool = option(True)
+    detaches_masks: ClassVar[bool] = True
+
+    num_heads: int = option(convert=integer(minimum=1))
+    key_dim: int = option(convert=integer(minimum=1))
+    value_dim: int = option(None, convert=integer(minimum=1, optional=True))
+    dropout: float = option(0.0, convert=probability)
+    use_bias: bool = option(True, convert=boolean)
     output_shape: tuple[int, ...] | None = option(None, convert=_output_shape)
     attention_axes: tuple[int, ...] | None = option(None, convert=_attention_axes)
-    sliding_window: int | None = option(None, convert=optional_size(f"{_NAME}: sliding_window"))
-    flash_attention: bool | None = option(None)
+    sliding_window: int | None = option(None, convert=integer(minimum=1, optional=True))
+    flash_attention: bool | None = option(None, convert=either(boolean, optional=True))
     kernel_initializer: Any = option("glorot_uniform", convert=initializers.get)
     bias_initializer: Any = option("zeros", convert=initializers.get)
     kernel_regularizer: Any = option(None, convert=regularizers.get)
@@ -127,8 +126,8 @@ class MultiHeadAttention(ProjectedAttention):
     activity_regularizer: Any = option(None, convert=regularizers.get)
     kernel_constraint: Any = option(None, convert=constraints.get)
     bias_constraint: Any = option(None, convert=constraints.get)
-    use_gate: bool = option(False)
-    seed: int | None = option(None)
+    use_gate: bool = option(False, convert=boolean)
+    seed: int | None = option(None, convert=integer(optional=True))
 
     def __post_init__(self) -> None:
         super().__post_init__()

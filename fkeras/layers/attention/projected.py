@@ -11,9 +11,10 @@ import jax
 import jax.numpy as jnp
 
 from fkeras.engine import Context, Layer, Output, Spec, option, subkey
+from fkeras.engine.converters import choice
 from fkeras.engine.frozen import FrozenDict
 from fkeras.engine.node import is_symbolic
-from fkeras.layers._arguments import format_shape, positive_integer
+from fkeras.layers._arguments import format_shape
 from fkeras.layers.attention.dot_product import (
     attend,
     attend_with_weights,
@@ -22,7 +23,13 @@ from fkeras.layers.attention.dot_product import (
     dot_product_attention,
     window_mask,
 )
-from fkeras.layers.attention.quantization import policy_map, quantization_of, read_policy_map
+from fkeras.layers.attention.quantization import (
+    dtypes_of,
+    policy_map,
+    quantization_of,
+    read_policy_map,
+)
+from fkeras.layers.attention.scored import without_default_rows
 from fkeras.layers.core.einsum_dense import EinsumDense
 from fkeras.layers.quantized.dense import QuantizedDense
 from fkeras.layers.regularization.dropout import dropout
@@ -39,9 +46,19 @@ class ProjectedAttention(Layer):
 
     training_default: ClassVar[bool | None] = None
     call_names: ClassVar[tuple[str, ...]] = ("query", "value", "key")
+    call_options: ClassVar[tuple[str, ...]] = (
+        "query_mask",
+        "value_mask",
+        "key_mask",
+        "attention_mask",
+    )
 
     #: a configuration of `fk.quantizers` for projections by their fields, or one for all
     quantization: Any = option(None, convert=quantization_of, kw_only=True)
+    #: dtype policies of projections by their fields, where they are not the layer's
+    projection_dtypes: Any = option(None, convert=dtypes_of, kw_only=True)
+    #: the result of a query that may attend to no key: zeros, or as Keras computes
+    empty_rows: str = option("zeros", convert=choice("zeros", "keras"), kw_only=True)
 
     query_dense: EinsumDense | None = dataclasses.field(default=None, init=False)
     key_dense: EinsumDense | None = dataclasses.field(default=None, init=False)
@@ -50,6 +67,8 @@ class ProjectedAttention(Layer):
     output_dense: EinsumDense | None = dataclasses.field(default=None, init=False)
 
     supports_masking: ClassVar[bool] = True
+    #: whether Keras's layer detaches the masks of its inputs, which later calls then lack
+    detaches_masks: ClassVar[bool] = False
     stored_at: ClassVar[Mapping[str, str]] = FrozenDict({"gate_dense": "_gate_dense"})
 
     def __post_init__(self: Any) -> None:
@@ -81,6 +100,8 @@ class ProjectedAttention(Layer):
         return self.replace(**children, _built=True)
 
     def _coded(self, name: str, layer: EinsumDense) -> Layer:
+        policy = (self.projection_dtypes or {}).get(name)
+        layer = layer if policy is None else layer.replace(dtype=policy)
         config = (self.quantization or {}).get(name)
         return layer if config is None else QuantizedDense.kind_for(config)(layer, config)
 
@@ -90,10 +111,11 @@ class ProjectedAttention(Layer):
 
     def get_config(self) -> dict[str, Any]:
         """The constructor's arguments as JSON data; quantized projections as a map of policies."""
-        config = super().get_config()
-        del config["quantization"]
-        if self.quantization:
-            config["dtype"] = policy_map(self.where, self.name, self.dtype, self.quantization)
+        config = without_default_rows(super().get_config())
+        del config["quantization"], config["projection_dtypes"]
+        if self.quantization or self.projection_dtypes:
+            parts = self.quantization or {}, self.projection_dtypes or {}
+            config["dtype"] = policy_map(self.where, self.name, self.dtype, *parts)
         return config
 
     @classmethod
@@ -133,10 +155,14 @@ class ProjectedAttention(Layer):
         self._check_inputs(query, value)
         found = context.mask if isinstance(context.mask, list | tuple) else (context.mask,)
         found = (*found, None, None)
+        if self.detaches_masks and context.attached is not None:
+            query_mask = None  # Keras's layer computes with the attached mask in its place
         query_mask = found[0] if query_mask is None else query_mask
         value_mask = found[1] if value_mask is None else value_mask
         key_mask = (None if key is None else found[2]) if key_mask is None else key_mask
         key = value if key is None else key
+        if self.detaches_masks:
+            context.detach_masks(query, value, key)
         if self.flash_attention and return_attention_scores:
             raise ValueError(
                 f"{self.where}: expected flash_attention=None or False where scores are returned, "
@@ -153,6 +179,10 @@ class ProjectedAttention(Layer):
             for name, x in (("query_dense", query), ("key_dense", key), ("value_dense", value))
         ]
         arrays = [out.value for out in projected]
+        if self.projection_dtypes:
+            with jax.numpy_dtype_promotion("standard"):
+                common = jnp.result_type(*(array.dtype for array in arrays))
+            arrays = [array.astype(common) for array in arrays]
         dropped = self.dropout > 0 and context.training
         scores = None
         if return_attention_scores or dropped:
@@ -160,7 +190,6 @@ class ProjectedAttention(Layer):
             drop = self._drop(context) if dropped else None
             y, scores = attend_with_weights(*arrays, mask, None, self.query_scale, axes, drop)
         elif query.ndim == 3 and self.dropout == 0:
-            # as in Keras, here alone a query that may attend to nothing gives the mean of values
             window = self._order(False, sides)
             y = dot_product_attention(
                 *arrays,
@@ -168,6 +197,7 @@ class ProjectedAttention(Layer):
                 scale=self.query_scale,
                 is_causal=use_causal_mask,
                 flash_attention=self.flash_attention,
+                empty_rows=self.empty_rows,
             )
         else:
             mask = both(mask, self._order(use_causal_mask, sides))
@@ -234,12 +264,6 @@ def projection(rank: int, summed: int, sizes: Sequence[Any], **options: Any) -> 
     bias = outer if options.pop("use_bias", False) else None
     equation = f"{free}{inner},{inner}{outer}->{free}{outer}"
     return EinsumDense(equation, shape, bias_axes=bias, **options)
-
-
-def optional_size(argument: str) -> Callable[[Any], int | None]:
-    """A converter that takes positive integers and None."""
-    convert = positive_integer(argument)
-    return lambda value: None if value is None else convert(value)
 
 
 def check_flash(where: str, flash_attention: bool | None, dropout: float) -> None:

@@ -11,7 +11,10 @@ from collections.abc import Mapping
 from typing import Any
 
 from fkeras.engine import DTypePolicy, FrozenDict
+from fkeras.engine.policy import get_policy
+from fkeras.engine.policy_maps import policy_at
 from fkeras.engine.quantized import quantization
+from fkeras.engine.serialization import serialize
 from fkeras.quantizers import get, policy_config
 
 # the fields of the projections, and Keras's names of the layers in them
@@ -45,8 +48,32 @@ def quantization_of(value: Any) -> FrozenDict | None:
     return FrozenDict({name: get(config) for name, config in given.items()})
 
 
-def policy_map(where: str, name: str | None, dtype: DTypePolicy, found: Mapping[str, Any]) -> dict:
-    """The policies of an attention and its quantized projections as Keras writes them.
+def dtypes_of(value: Any) -> FrozenDict | None:
+    """A converter: dtype policies by projection.
+
+    Example:
+        >>> dtypes_of({"query_dense": "bfloat16"})["query_dense"].name
+        'bfloat16'
+    """
+    if value is None:
+        return None
+    if not isinstance(value, Mapping) or any(name not in _NAMES for name in value):
+        raise ValueError(
+            f"projection_dtypes: expected dtype policies by projections among "
+            f"{', '.join(_NAMES)}, received {value!r:.80}. For example: "
+            "{'query_dense': 'mixed_bfloat16'}."
+        )
+    return FrozenDict({name: get_policy(policy) for name, policy in value.items()}) or None
+
+
+def policy_map(
+    where: str,
+    name: str | None,
+    dtype: DTypePolicy,
+    found: Mapping[str, Any],
+    dtypes: Mapping[str, DTypePolicy],
+) -> dict:
+    """The policies of an attention and those of its projections as Keras writes them.
 
     Raises:
         ValueError: where a configuration is not what its policy alone would mean.
@@ -64,7 +91,12 @@ def policy_map(where: str, name: str | None, dtype: DTypePolicy, found: Mapping[
             )
         # a pattern, as the path begins with the names of the models around
         own = "[^/]+" if name is None else re.escape(name)
-        policies[f"(.*/)?{own}/{_NAMES[field]}"] = config.policy(dtype.name)
+        source = dtypes.get(field, dtype).name
+        policies[f"(.*/)?{own}/{_NAMES[field]}"] = config.policy(source)
+    own = "[^/]+" if name is None else re.escape(name)
+    for field, policy in dtypes.items():
+        if field not in found:
+            policies[f"(.*/)?{own}/{_NAMES[field]}"] = serialize(policy)
     return {
         "module": "keras.dtype_policies",
         "class_name": "DTypePolicyMap",
@@ -82,8 +114,10 @@ def read_policy_map(kind: str, config: Mapping[str, Any]) -> Mapping[str, Any]:
     dtype = config.get("dtype")
     inner = dtype.get("config") if isinstance(dtype, Mapping) else None
     policies = inner.get("policy_map") if isinstance(inner, Mapping) else None
-    if not isinstance(policies, Mapping) or not any(map(quantization, policies.values())):
+    if not isinstance(policies, Mapping):
         return config
+    if not any(map(quantization, policies.values())):
+        return _read_float_map(config)
     fields = {name: field for field, name in _NAMES.items()}
     found, sources = {}, {inner.get("default_policy") or "float32"}
     for path, policy in policies.items():
@@ -104,3 +138,18 @@ def read_policy_map(kind: str, config: Mapping[str, Any]) -> Mapping[str, Any]:
             f"{', '.join(sorted(map(str, sources)))}. Save the model with one."
         )
     return {**config, "dtype": sources.pop(), "quantization": found}
+
+
+def _read_float_map(config: Mapping[str, Any]) -> Mapping[str, Any]:
+    """A configuration in which a map of float policies has become `projection_dtypes`."""
+    dtype, name = config["dtype"], config.get("name")
+    own = policy_at(dtype, name)
+    found = {field: policy_at(dtype, f"{name}/{last}") for field, last in _NAMES.items()}
+    if not config.get("use_gate"):
+        del found["gate_dense"]
+    differing = {field: policy for field, policy in found.items() if _differ(policy, own)}
+    return {**config, "dtype": own, "projection_dtypes": differing or None}
+
+
+def _differ(one: Any, other: Any) -> bool:
+    return get_policy(one) != get_policy(other)

@@ -60,7 +60,7 @@ def attend_by_scores(
     """The output of `layer`: means of values, weighted by a softmax of scores.
 
     Args:
-        layer: has `where`, `dropout` and `seed`.
+        layer: has `where`, `dropout`, `seed` and `empty_rows`.
         context: the context of the call.
         inputs: the list of tensors.
         scores: maps a query (b, t, d) and a key (b, s, d) to scores (b, t, s).
@@ -75,8 +75,8 @@ def attend_by_scores(
         steps = causal_mask(*logits.shape[-2:])
         mask = both(mask, jnp.reshape(steps, (*(1,) * (logits.ndim - 2), *steps.shape)))
     weights = masked_softmax(logits, mask)
-    if mask is not None and value.shape[-2] != 0:
-        # where nothing may be attended to, everything is alike
+    if layer.empty_rows == "keras" and mask is not None and value.shape[-2] != 0:
+        # Keras lowers masked scores by a number: where all are masked, all are alike
         nothing = jnp.logical_not(jnp.any(mask, axis=-1, keepdims=True))
         weights = jnp.where(nothing, jnp.asarray(1 / value.shape[-2], weights.dtype), weights)
     if context.training and layer.dropout > 0:
@@ -98,6 +98,13 @@ def check_widths(where: str, shapes: Sequence[Sequence[Any]]) -> None:
             f"{where}: expected query and key with last axes of one size, received {query} and "
             f"{key}. Bring one to the size of the other, such as with Dense({query})."
         )
+
+
+def without_default_rows(config: dict[str, Any]) -> dict[str, Any]:
+    """The configuration without `empty_rows` at its default: Keras has no such argument."""
+    if config.get("empty_rows") == "zeros":
+        del config["empty_rows"]
+    return config
 
 
 def _boolean(mask: jax.Array) -> jax.Array:

@@ -13,7 +13,8 @@ from jax import lax
 
 from fkeras import activations, constraints, initializers, regularizers
 from fkeras.engine import InputSpec, Layer, Spec, option, weight
-from fkeras.layers._arguments import data_format_name, integers, one_of, positive_integer
+from fkeras.engine.converters import boolean, choice, integer, sizes
+from fkeras.layers._arguments import data_format_name
 from fkeras.layers._spatial import channel_axis
 from fkeras.layers.convolution.sliding import (
     add_bias_and_activate,
@@ -77,15 +78,15 @@ def convolve(
 class _Convolution(Layer):
     """Computes `activation(convolve(x, kernel) + bias)` over `rank` axes."""
 
-    filters: int = option(convert=positive_integer("Conv: filters"))
+    filters: int = option(convert=integer(minimum=1))
     kernel_size: tuple[int, ...] = option()
     strides: tuple[int, ...] = option(1)
-    padding: str = option("valid", convert=one_of("Conv: padding", "valid", "same"))
+    padding: str = option("valid", convert=choice("valid", "same"))
     data_format: str = option(None, convert=data_format_name)
     dilation_rate: tuple[int, ...] = option(1)
-    groups: int = option(1, convert=positive_integer("Conv: groups"))
+    groups: int = option(1, convert=integer(minimum=1))
     activation: Callable | None = option(None, convert=activations.get)
-    use_bias: bool = option(True)
+    use_bias: bool = option(True, convert=boolean)
     kernel_initializer: Any = option("glorot_uniform", convert=initializers.get)
     bias_initializer: Any = option("zeros", convert=initializers.get)
     kernel_regularizer: Any = option(None, convert=regularizers.get)
@@ -182,10 +183,10 @@ class Conv1D(_Convolution):
         (1, 14, 8)
     """
 
-    kernel_size: tuple[int, ...] = option(convert=integers("Conv1D: kernel_size", 1))
-    strides: tuple[int, ...] = option(1, convert=integers("Conv1D: strides", 1))
-    padding: str = option("valid", convert=one_of("Conv1D: padding", "valid", "same", "causal"))
-    dilation_rate: tuple[int, ...] = option(1, convert=integers("Conv1D: dilation_rate", 1))
+    kernel_size: tuple[int, ...] = option(convert=sizes(1))
+    strides: tuple[int, ...] = option(1, convert=sizes(1))
+    padding: str = option("valid", convert=choice("valid", "same", "causal"))
+    dilation_rate: tuple[int, ...] = option(1, convert=sizes(1))
 
     rank: ClassVar[int] = 1
 
@@ -231,9 +232,9 @@ class Conv2D(_Convolution):
         (1, 26, 26, 8)
     """
 
-    kernel_size: tuple[int, ...] = option(convert=integers("Conv2D: kernel_size", 2))
-    strides: tuple[int, ...] = option(1, convert=integers("Conv2D: strides", 2))
-    dilation_rate: tuple[int, ...] = option(1, convert=integers("Conv2D: dilation_rate", 2))
+    kernel_size: tuple[int, ...] = option(convert=sizes(2))
+    strides: tuple[int, ...] = option(1, convert=sizes(2))
+    dilation_rate: tuple[int, ...] = option(1, convert=sizes(2))
 
     rank: ClassVar[int] = 2
 
@@ -279,9 +280,9 @@ class Conv3D(_Convolution):
         (1, 6, 6, 6, 8)
     """
 
-    kernel_size: tuple[int, ...] = option(convert=integers("Conv3D: kernel_size", 3))
-    strides: tuple[int, ...] = option(1, convert=integers("Conv3D: strides", 3))
-    dilation_rate: tuple[int, ...] = option(1, convert=integers("Conv3D: dilation_rate", 3))
+    kernel_size: tuple[int, ...] = option(convert=sizes(3))
+    strides: tuple[int, ...] = option(1, convert=sizes(3))
+    dilation_rate: tuple[int, ...] = option(1, convert=sizes(3))
 
     rank: ClassVar[int] = 3
 

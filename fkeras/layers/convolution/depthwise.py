@@ -9,7 +9,8 @@ import jax
 
 from fkeras import activations, constraints, initializers, regularizers
 from fkeras.engine import InputSpec, Layer, Spec, option, weight
-from fkeras.layers._arguments import data_format_name, integers, one_of, positive_integer
+from fkeras.engine.converters import boolean, choice, integer, sizes
+from fkeras.layers._arguments import data_format_name
 from fkeras.layers._spatial import channel_axis
 from fkeras.layers.convolution.convolution import convolve
 from fkeras.layers.convolution.sliding import (
@@ -57,12 +58,12 @@ class _DepthwiseConvolution(Layer):
 
     kernel_size: tuple[int, ...] = option()
     strides: tuple[int, ...] = option(1)
-    padding: str = option("valid", convert=one_of("DepthwiseConv: padding", "valid", "same"))
-    depth_multiplier: int = option(1, convert=positive_integer("DepthwiseConv: depth_multiplier"))
+    padding: str = option("valid", convert=choice("valid", "same"))
+    depth_multiplier: int = option(1, convert=integer(minimum=1))
     data_format: str = option(None, convert=data_format_name)
     dilation_rate: tuple[int, ...] = option(1)
     activation: Callable | None = option(None, convert=activations.get)
-    use_bias: bool = option(True)
+    use_bias: bool = option(True, convert=boolean)
     depthwise_initializer: Any = option("glorot_uniform", convert=initializers.get)
     bias_initializer: Any = option("zeros", convert=initializers.get)
     depthwise_regularizer: Any = option(None, convert=regularizers.get)
@@ -134,11 +135,9 @@ class DepthwiseConv1D(_DepthwiseConvolution):
         (1, 6, 6)
     """
 
-    kernel_size: tuple[int, ...] = option(convert=integers("DepthwiseConv1D: kernel_size", 1))
-    strides: tuple[int, ...] = option(1, convert=integers("DepthwiseConv1D: strides", 1))
-    dilation_rate: tuple[int, ...] = option(
-        1, convert=integers("DepthwiseConv1D: dilation_rate", 1)
-    )
+    kernel_size: tuple[int, ...] = option(convert=sizes(1))
+    strides: tuple[int, ...] = option(1, convert=sizes(1))
+    dilation_rate: tuple[int, ...] = option(1, convert=sizes(1))
 
     rank: ClassVar[int] = 1
 
@@ -180,10 +179,8 @@ class DepthwiseConv2D(_DepthwiseConvolution):
         (1, 6, 6, 6)
     """
 
-    kernel_size: tuple[int, ...] = option(convert=integers("DepthwiseConv2D: kernel_size", 2))
-    strides: tuple[int, ...] = option(1, convert=integers("DepthwiseConv2D: strides", 2))
-    dilation_rate: tuple[int, ...] = option(
-        1, convert=integers("DepthwiseConv2D: dilation_rate", 2)
-    )
+    kernel_size: tuple[int, ...] = option(convert=sizes(2))
+    strides: tuple[int, ...] = option(1, convert=sizes(2))
+    dilation_rate: tuple[int, ...] = option(1, convert=sizes(2))
 
     rank: ClassVar[int] = 2

@@ -13,7 +13,8 @@ import jax
 
 from fkeras import activations, constraints, initializers, regularizers
 from fkeras.engine import InputSpec, Layer, Spec, option, weight
-from fkeras.layers._arguments import data_format_name, integers, one_of, positive_integer
+from fkeras.engine.converters import boolean, choice, integer, sizes
+from fkeras.layers._arguments import data_format_name
 from fkeras.layers._spatial import channel_axis
 from fkeras.layers.convolution.convolution import convolve
 from fkeras.layers.convolution.depthwise import convolve_depthwise
@@ -61,15 +62,15 @@ def convolve_separable(
 class _SeparableConvolution(Layer):
     """Computes `activation(convolve_separable(x, ...) + bias)` over `rank` axes."""
 
-    filters: int = option(convert=positive_integer("SeparableConv: filters"))
+    filters: int = option(convert=integer(minimum=1))
     kernel_size: tuple[int, ...] = option()
     strides: tuple[int, ...] = option(1)
-    padding: str = option("valid", convert=one_of("SeparableConv: padding", "valid", "same"))
+    padding: str = option("valid", convert=choice("valid", "same"))
     data_format: str = option(None, convert=data_format_name)
     dilation_rate: tuple[int, ...] = option(1)
-    depth_multiplier: int = option(1, convert=positive_integer("SeparableConv: depth_multiplier"))
+    depth_multiplier: int = option(1, convert=integer(minimum=1))
     activation: Callable | None = option(None, convert=activations.get)
-    use_bias: bool = option(True)
+    use_bias: bool = option(True, convert=boolean)
     depthwise_initializer: Any = option("glorot_uniform", convert=initializers.get)
     pointwise_initializer: Any = option("glorot_uniform", convert=initializers.get)
     bias_initializer: Any = option("zeros", convert=initializers.get)
@@ -164,11 +165,9 @@ class SeparableConv1D(_SeparableConvolution):
         https://arxiv.org/abs/1610.02357
     """
 
-    kernel_size: tuple[int, ...] = option(convert=integers("SeparableConv1D: kernel_size", 1))
-    strides: tuple[int, ...] = option(1, convert=integers("SeparableConv1D: strides", 1))
-    dilation_rate: tuple[int, ...] = option(
-        1, convert=integers("SeparableConv1D: dilation_rate", 1)
-    )
+    kernel_size: tuple[int, ...] = option(convert=sizes(1))
+    strides: tuple[int, ...] = option(1, convert=sizes(1))
+    dilation_rate: tuple[int, ...] = option(1, convert=sizes(1))
 
     rank: ClassVar[int] = 1
 
@@ -219,11 +218,9 @@ class SeparableConv2D(_SeparableConvolution):
         https://arxiv.org/abs/1610.02357
     """
 
-    kernel_size: tuple[int, ...] = option(convert=integers("SeparableConv2D: kernel_size", 2))
-    strides: tuple[int, ...] = option(1, convert=integers("SeparableConv2D: strides", 2))
-    dilation_rate: tuple[int, ...] = option(
-        1, convert=integers("SeparableConv2D: dilation_rate", 2)
-    )
+    kernel_size: tuple[int, ...] = option(convert=sizes(2))
+    strides: tuple[int, ...] = option(1, convert=sizes(2))
+    dilation_rate: tuple[int, ...] = option(1, convert=sizes(2))
 
     rank: ClassVar[int] = 2
 

@@ -17,7 +17,8 @@ from jax import lax
 
 from fkeras import activations, constraints, initializers, regularizers
 from fkeras.engine import InputSpec, Layer, Spec, option, weight
-from fkeras.layers._arguments import data_format_name, integers, one_of, positive_integer
+from fkeras.engine.converters import boolean, choice, integer, sizes
+from fkeras.layers._arguments import data_format_name
 from fkeras.layers._spatial import channel_axis
 from fkeras.layers.convolution.sliding import add_bias_and_activate, check_steps, known_channels
 
@@ -106,15 +107,15 @@ def _pads(extent: int, stride: int, padding: str, output_padding: int | None) ->
 class _TransposedConvolution(Layer):
     """Computes `activation(convolve_transpose(x, kernel) + bias)` over `rank` axes."""
 
-    filters: int = option(convert=positive_integer("ConvTranspose: filters"))
+    filters: int = option(convert=integer(minimum=1))
     kernel_size: tuple[int, ...] = option()
     strides: tuple[int, ...] = option(1)
-    padding: str = option("valid", convert=one_of("ConvTranspose: padding", "valid", "same"))
+    padding: str = option("valid", convert=choice("valid", "same"))
     output_padding: tuple[int, ...] | None = option(None)
     data_format: str = option(None, convert=data_format_name)
     dilation_rate: tuple[int, ...] = option(1)
     activation: Callable | None = option(None, convert=activations.get)
-    use_bias: bool = option(True)
+    use_bias: bool = option(True, convert=boolean)
     kernel_initializer: Any = option("glorot_uniform", convert=initializers.get)
     bias_initializer: Any = option("zeros", convert=initializers.get)
     kernel_regularizer: Any = option(None, convert=regularizers.get)
@@ -164,11 +165,6 @@ class _TransposedConvolution(Layer):
         return add_bias_and_activate(self, y)
 
 
-def _output_padding(argument: str, rank: int) -> Callable[[Any], tuple[int, ...] | None]:
-    convert = integers(argument, rank, least=0)
-    return lambda value: None if value is None else convert(value)
-
-
 class Conv1DTranspose(_TransposedConvolution):
     """Computes `activation(convolve_transpose(x, kernel) + bias)` over a sequence.
 
@@ -210,14 +206,12 @@ class Conv1DTranspose(_TransposedConvolution):
         (1, 16, 8)
     """
 
-    kernel_size: tuple[int, ...] = option(convert=integers("Conv1DTranspose: kernel_size", 1))
-    strides: tuple[int, ...] = option(1, convert=integers("Conv1DTranspose: strides", 1))
+    kernel_size: tuple[int, ...] = option(convert=sizes(1))
+    strides: tuple[int, ...] = option(1, convert=sizes(1))
     output_padding: tuple[int, ...] | None = option(
-        None, convert=_output_padding("Conv1DTranspose: output_padding", 1)
+        None, convert=sizes(1, minimum=0, optional=True)
     )
-    dilation_rate: tuple[int, ...] = option(
-        1, convert=integers("Conv1DTranspose: dilation_rate", 1)
-    )
+    dilation_rate: tuple[int, ...] = option(1, convert=sizes(1))
 
     rank: ClassVar[int] = 1
 
@@ -264,14 +258,12 @@ class Conv2DTranspose(_TransposedConvolution):
         (1, 14, 14, 8)
     """
 
-    kernel_size: tuple[int, ...] = option(convert=integers("Conv2DTranspose: kernel_size", 2))
-    strides: tuple[int, ...] = option(1, convert=integers("Conv2DTranspose: strides", 2))
+    kernel_size: tuple[int, ...] = option(convert=sizes(2))
+    strides: tuple[int, ...] = option(1, convert=sizes(2))
     output_padding: tuple[int, ...] | None = option(
-        None, convert=_output_padding("Conv2DTranspose: output_padding", 2)
+        None, convert=sizes(2, minimum=0, optional=True)
     )
-    dilation_rate: tuple[int, ...] = option(
-        1, convert=integers("Conv2DTranspose: dilation_rate", 2)
-    )
+    dilation_rate: tuple[int, ...] = option(1, convert=sizes(2))
 
     rank: ClassVar[int] = 2
 
@@ -318,14 +310,12 @@ class Conv3DTranspose(_TransposedConvolution):
         (1, 8, 8, 8, 8)
     """
 
-    kernel_size: tuple[int, ...] = option(convert=integers("Conv3DTranspose: kernel_size", 3))
-    strides: tuple[int, ...] = option(1, convert=integers("Conv3DTranspose: strides", 3))
+    kernel_size: tuple[int, ...] = option(convert=sizes(3))
+    strides: tuple[int, ...] = option(1, convert=sizes(3))
     output_padding: tuple[int, ...] | None = option(
-        None, convert=_output_padding("Conv3DTranspose: output_padding", 3)
+        None, convert=sizes(3, minimum=0, optional=True)
     )
-    dilation_rate: tuple[int, ...] = option(
-        1, convert=integers("Conv3DTranspose: dilation_rate", 3)
-    )
+    dilation_rate: tuple[int, ...] = option(1, convert=sizes(3))
 
     rank: ClassVar[int] = 3
 

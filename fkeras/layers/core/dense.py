@@ -10,7 +10,7 @@ import jax.numpy as jnp
 
 from fkeras import activations, constraints, initializers, regularizers
 from fkeras.engine import InputSpec, Layer, Spec, align, option, weight
-from fkeras.layers._arguments import positive_integer
+from fkeras.engine.converters import boolean, integer
 
 
 def dense(x: jax.Array, kernel: jax.Array, bias: jax.Array | None = None) -> jax.Array:
@@ -68,9 +68,9 @@ class Dense(Layer):
     training_default: ClassVar[bool | None] = None
     quantized_as: ClassVar[str | None] = "QuantizedDense"
 
-    units: int = option(convert=positive_integer("Dense: units"))
+    units: int = option(convert=integer(minimum=1))
     activation: Callable | None = option(None, convert=activations.get)
-    use_bias: bool = option(True)
+    use_bias: bool = option(True, convert=boolean)
     kernel_initializer: Any = option("glorot_uniform", convert=initializers.get)
     bias_initializer: Any = option("zeros", convert=initializers.get)
     kernel_regularizer: Any = option(None, convert=regularizers.get)

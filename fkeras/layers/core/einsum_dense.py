@@ -15,6 +15,7 @@ import numpy as np
 
 from fkeras import activations, constraints, initializers, regularizers
 from fkeras.engine import InputSpec, Layer, Spec, option, weight
+from fkeras.engine.converters import integer, several, text
 from fkeras.layers._arguments import format_shape
 
 _LEFT = re.compile(r"\.\.\.([a-zA-Z]+),([a-zA-Z]+)->\.\.\.([a-zA-Z]+)")
@@ -114,6 +115,11 @@ class Equation:
         # an ellipsis on the left holds the batch axis, which output_shape leaves out
         batched = 0 if self.ellipsis == "left" and free else 1
         letters = self.output[batched:]
+        extra = tuple(output_shape[len(letters) :])
+        if self.ellipsis == "right" and free and len(extra) == free:
+            # Keras takes sizes for the axes of the ellipsis too, and derives them from the input
+            self._check_ellipsis(shape[len(self.input) :], extra, where)
+            output_shape = output_shape[: len(letters)]
         if len(output_shape) != len(letters):
             raise ValueError(
                 f"{where}: expected output_shape with a size for each of {list(letters)}, received "
@@ -132,6 +138,14 @@ class Equation:
                 )
             sizes[letter] = given if size is None else size
         return sizes
+
+    def _check_ellipsis(self, axes: Sequence[Any], given: Sequence[Any], where: str) -> None:
+        for size, wanted in zip(axes, given, strict=True):
+            if wanted is not None and isinstance(size, int) and size != wanted:
+                raise ValueError(
+                    f"{where}: expected output_shape with the sizes {tuple(axes)} of the input, or "
+                    f"None, for the axes of the ellipsis, received {tuple(given)}. Give None there."
+                )
 
 
 def einsum_dense(
@@ -174,16 +188,13 @@ def _equation(value: Any) -> str:
     return value
 
 
-def _sizes(value: Any) -> tuple[int | None, ...]:
-    sizes = tuple(value) if isinstance(value, list | tuple) else (value,)
-    for size in sizes:
-        whole = isinstance(size, int | np.integer) and not isinstance(size, bool)
-        if size is not None and (not whole or size <= 0):
-            raise ValueError(
-                f"EinsumDense: output_shape: expected a positive size, or a tuple of sizes and "
-                f"None, received {value!r}. For 'abc,cd->abd' with 8 outputs: (None, 8)."
-            )
-    return tuple(None if n is None else int(n) for n in sizes)
+_sizes = several(
+    integer(minimum=1, optional=True),
+    "a positive size, or a tuple of sizes and None",
+    single=True,
+    least=0,
+    hint="For 'abc,cd->abd' with 8 outputs: (None, 8).",
+)
 
 
 class EinsumDense(Layer):
@@ -196,8 +207,9 @@ class EinsumDense(Layer):
     Args:
         equation: "ab,bc->ac" with any letters; an ellipsis in front ("...x,xy->...y") or behind
             ("ab...,bc->ac...") stands for any number of axes.
-        output_shape: the sizes of the output after the batch axis and without the axes of the
-            ellipsis; None where the input tells.
+        output_shape: the sizes of the output after the batch axis; None for sizes that follow from
+            the input. The axes of an ellipsis are left out; of one on the right ("ab...") they
+            may be given too.
         activation: a name or function; None is the identity.
         bias_axes: the letters of the output that the bias has sizes for; None for no bias.
         kernel_initializer: makes the kernel.
@@ -229,7 +241,7 @@ class EinsumDense(Layer):
     equation: str = option(convert=_equation)
     output_shape: tuple[int | None, ...] = option(convert=_sizes)
     activation: Callable | None = option(None, convert=activations.get)
-    bias_axes: str | None = option(None)
+    bias_axes: str | None = option(None, convert=text(optional=True))
     kernel_initializer: Any = option("glorot_uniform", convert=initializers.get)
     bias_initializer: Any = option("zeros", convert=initializers.get)
     kernel_regularizer: Any = option(None, convert=regularizers.get)
@@ -258,6 +270,9 @@ class EinsumDense(Layer):
         if parts.ellipsis == "left":
             return len(parts.input) == 1 or parts.input[0] == parts.output[0]
         return len(parts.input) == 2 or parts.input[:2] == parts.output[:2]
+
+    def loses_masks(self, masks: Sequence[Any]) -> bool:
+        return True
 
     @property
     def input_spec(self) -> InputSpec:

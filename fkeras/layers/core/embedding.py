@@ -10,15 +10,21 @@ import jax.numpy as jnp
 
 from fkeras import constraints, initializers, regularizers
 from fkeras.engine import Context, Layer, Output, Spec, option, weight
-from fkeras.layers._arguments import positive_integer
+from fkeras.engine.converters import boolean, integer
+from fkeras.engine.indices import unsigned_indices
+from fkeras.layers._indices import refuse_fractions
 from fkeras.layers.core.masking import both_masks
 
 
 def embed(ids: jax.Array, embeddings: jax.Array) -> jax.Array:
-    """Looks up a row of `embeddings` for each id; an id beyond the last row gives NaN.
+    """Looks up a row of `embeddings` for each id.
+
+    An id that is no row (negative, beyond the last row, a fraction, NaN) gives a row of NaN, and no
+    gradient reaches the embeddings from this row. Integer tables, such as quantized codes, give
+    their lowest number.
 
     Args:
-        ids: array of numbers of any shape; floats are truncated to integers.
+        ids: array of numbers of any shape.
         embeddings: array of shape (v, d).
 
     Returns:
@@ -30,15 +36,16 @@ def embed(ids: jax.Array, embeddings: jax.Array) -> jax.Array:
         Array([[[2.],
                 [1.]]], dtype=float32)
     """
-    if ids.dtype not in (jnp.int32, jnp.int64):
-        ids = ids.astype(jnp.int32)
-    return jnp.take(embeddings, ids, axis=0)
+    ids = unsigned_indices(ids, embeddings.shape[0])
+    return jnp.take(embeddings, ids, axis=0, mode="fill")
 
 
 class Embedding(Layer):
     """Computes `embeddings[ids]`.
 
-    Ids of any integer type are taken, and floats as their integer part. With `mask_zero`, id 0 is
+    Ids of any integer type are taken, and floats that are whole. Where the values are known, in a
+    call outside of jit, a fraction raises an error. In a compiled program an id that is no row
+    gives NaN; `fit`, `evaluate` and `predict` report the row of such an id before they begin. With `mask_zero`, id 0 is
     padding and the output carries the mask `ids != 0`; a subclass that overrides `compute_mask`
     masks other ids. A mask that arrives is kept, as each id is looked up by itself.
 
@@ -55,7 +62,8 @@ class Embedding(Layer):
         (b, ...) -> (b, ..., d); embeddings (v, d).
 
     Raises:
-        ValueError: where a size is no positive integer.
+        ValueError: where a size is no positive integer; in a call outside of jit, for ids that are
+            not whole.
 
     Example:
         >>> import jax, jax.numpy as jnp, fkeras as fk
@@ -66,12 +74,12 @@ class Embedding(Layer):
         ((1, 3, 4), Array([[ True,  True, False]], dtype=bool))
     """
 
-    input_dim: int = option(convert=positive_integer("Embedding: input_dim"))
-    output_dim: int = option(convert=positive_integer("Embedding: output_dim"))
+    input_dim: int = option(convert=integer(minimum=1))
+    output_dim: int = option(convert=integer(minimum=1))
     embeddings_initializer: Any = option("uniform", convert=initializers.get)
     embeddings_regularizer: Any = option(None, convert=regularizers.get)
     embeddings_constraint: Any = option(None, convert=constraints.get)
-    mask_zero: bool = option(False)
+    mask_zero: bool = option(False, convert=boolean)
     activity_regularizer: Any = option(None, convert=regularizers.get, kw_only=True)
 
     embeddings: jax.Array | None = weight()
@@ -80,6 +88,17 @@ class Embedding(Layer):
     quantized_as: ClassVar[str | None] = "QuantizedEmbedding"
     # ids in a short float type would be rounded to other ids
     autocast: ClassVar[bool] = False
+
+    @property
+    def id_count(self) -> int:
+        """How many ids there are; `fit` and `predict` check their inputs against this number."""
+        return self.input_dim
+
+    def apply(self, *inputs: Any, **options: Any) -> Output:
+        """The `Output` of the layer; ids are checked to be whole where they are known."""
+        for ids in inputs:
+            refuse_fractions(ids, self.where)
+        return super().apply(*inputs, **options)
 
     def build(self, key: jax.Array, ids: Spec) -> Self:
         return self.with_weights(key, embeddings=(self.input_dim, self.output_dim))

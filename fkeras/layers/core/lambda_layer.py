@@ -7,28 +7,32 @@ from typing import Any, ClassVar, Self
 
 import jax
 import jax.numpy as jnp
+import numpy as np
 
 from fkeras.engine import ArrayConstant, Context, FrozenDict, Layer, Output, option
+from fkeras.engine.converters import integer, several
+from fkeras.engine.custom_objects import custom_code
+from fkeras.engine.errors import describe_value
 from fkeras.layers._arguments import format_shape
 
 
 def _function(value: Any) -> Callable:
     if isinstance(value, str):
         raise ValueError(
-            f"Lambda: expected a function, received its name {value!r}. A file holds a function's "
-            f"name only: load it with custom_objects={{{value!r}: the_function}}; for an "
+            f"expected a function, received its name {value!r}. A file holds a function's "
+            f"name only: load it with {custom_code(value, 'the_function')}; for an "
             f"activation write layers.Activation({value!r})."
         )
     if isinstance(value, Mapping):
         raise ValueError(
-            "Lambda: expected a function, received a description of one (Python bytecode in a "
+            "expected a function, received a description of one (Python bytecode in a "
             "Keras file, which is never run here). Define the function with `def`, make the layer "
             "with it, and pass it on loading with custom_objects."
         )
-    if not callable(value):
+    if not callable(value) or isinstance(value, type):
         raise TypeError(
-            f"Lambda: expected a function of arrays, received {type(value).__name__}. For "
-            "example: Lambda(jnp.square)."
+            f"expected a function of arrays, received {describe_value(value)}. For example: "
+            "Lambda(jnp.square)."
         )
     return value
 
@@ -40,13 +44,39 @@ def _is_code(value: Any) -> bool:
     return isinstance(value, list) and len(value) == 3 and isinstance(value[0], str)
 
 
+_sizes = several(
+    integer(minimum=0, optional=True), "a tuple of sizes and None", single=True, optional=True
+)
+
+
 def _output_shape(value: Any) -> tuple | None:
     if callable(value):
         raise TypeError(
-            "Lambda: expected output_shape as a tuple without the batch axis, received a function. "
-            "Leave it out: shapes are inferred by running the function symbolically."
+            "expected output_shape as a tuple without the batch axis, received a function. Leave "
+            "it out: shapes are inferred by running the function symbolically."
         )
-    return None if value is None else tuple(value)
+    return _sizes(value)
+
+
+def _arguments(value: Any) -> Mapping[str, Any]:
+    if value is not None and not isinstance(value, Mapping):
+        raise ValueError(
+            f"expected a dictionary of keyword arguments, received {describe_value(value)}."
+        )
+    return value or {}
+
+
+def _mask(value: Any) -> Any:
+    if value is None or (callable(value) and not isinstance(value, type)):
+        return value
+    array = value.array if isinstance(value, ArrayConstant) else value
+    if isinstance(array, list | tuple | np.ndarray | jax.Array):
+        if np.asarray(array).dtype.kind in "bui":
+            return value
+    raise ValueError(
+        f"expected a function (x, mask) -> mask, an array of booleans or None, received "
+        f"{describe_value(value)}."
+    )
 
 
 class Lambda(Layer):
@@ -82,8 +112,8 @@ class Lambda(Layer):
 
     function: Callable = option(convert=_function)
     output_shape: tuple | None = option(None, convert=_output_shape)
-    mask: Any = option(None)
-    arguments: Mapping[str, Any] = option(FrozenDict(), convert=lambda a: {} if a is None else a)
+    mask: Any = option(None, convert=_mask)
+    arguments: Mapping[str, Any] = option(FrozenDict(), convert=_arguments)
 
     @property
     def supports_masking(self) -> bool:

@@ -9,6 +9,7 @@ import jax
 import jax.numpy as jnp
 
 from fkeras.engine import Context, Layer, Output, option
+from fkeras.engine.converters import real
 
 
 def find_steps(x: jax.Array, mask_value: float = 0.0) -> jax.Array:
@@ -62,7 +63,7 @@ class Masking(Layer):
         Array([[ True, False]], dtype=bool)
     """
 
-    mask_value: float = option(0.0)
+    mask_value: float = option(0.0, convert=real(infinite=True))
 
     supports_masking: ClassVar[bool] = True
 

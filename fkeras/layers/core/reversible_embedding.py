@@ -10,7 +10,10 @@ import jax.numpy as jnp
 
 from fkeras import constraints, initializers, regularizers
 from fkeras.engine import Context, Layer, Output, Spec, option, weight
-from fkeras.layers._arguments import format_shape, positive_integer
+from fkeras.engine.converters import boolean, dtype_name, integer, real
+from fkeras.engine.errors import describe_value
+from fkeras.layers._arguments import format_shape
+from fkeras.layers._indices import refuse_fractions
 from fkeras.layers.core.embedding import embed
 from fkeras.layers.core.masking import both_masks
 
@@ -27,23 +30,13 @@ def soft_cap(x: jax.Array, cap: float) -> jax.Array:
 
 
 def _dtype(value: Any) -> str | None:
-    name = None if value is None else jnp.dtype(value).name
-    if name is not None and not jnp.issubdtype(name, jnp.floating):
+    name = None if value is None else dtype_name(value)
+    if value is not None and (name is None or not jnp.issubdtype(name, jnp.floating)):
         raise ValueError(
-            f"ReversibleEmbedding: reverse_dtype: expected a floating-point dtype, received "
-            f"{value!r}. Give 'float32', or None for the dtype that the layer computes in."
+            f"expected a floating-point dtype, received {describe_value(value)}. Give 'float32', "
+            "or None for the dtype that the layer computes in."
         )
     return name
-
-
-def _cap(value: Any) -> float | None:
-    number = isinstance(value, int | float) and not isinstance(value, bool)
-    if value is not None and (not number or value <= 0):
-        raise ValueError(
-            f"ReversibleEmbedding: logit_soft_cap: expected a number above 0 or None, received "
-            f"{value!r}. It is the largest score that there can be, such as 30.0."
-        )
-    return value
 
 
 class ReversibleEmbedding(Layer):
@@ -86,15 +79,15 @@ class ReversibleEmbedding(Layer):
         https://arxiv.org/abs/1608.05859
     """
 
-    input_dim: int = option(convert=positive_integer("ReversibleEmbedding: input_dim"))
-    output_dim: int = option(convert=positive_integer("ReversibleEmbedding: output_dim"))
-    tie_weights: bool = option(True)
+    input_dim: int = option(convert=integer(minimum=1))
+    output_dim: int = option(convert=integer(minimum=1))
+    tie_weights: bool = option(True, convert=boolean)
     embeddings_initializer: Any = option("uniform", convert=initializers.get)
     embeddings_regularizer: Any = option(None, convert=regularizers.get)
     embeddings_constraint: Any = option(None, convert=constraints.get)
-    mask_zero: bool = option(False)
+    mask_zero: bool = option(False, convert=boolean)
     reverse_dtype: str | None = option(None, convert=_dtype)
-    logit_soft_cap: float | None = option(None, convert=_cap)
+    logit_soft_cap: float | None = option(None, convert=real(above=0, optional=True))
     activity_regularizer: Any = option(None, convert=regularizers.get, kw_only=True)
 
     embeddings: jax.Array | None = weight()
@@ -109,6 +102,17 @@ class ReversibleEmbedding(Layer):
     def reverse_embeddings_initializer(self) -> Any:
         """What makes the weights of the scores where they are not tied."""
         return self.embeddings_initializer
+
+    @property
+    def id_count(self) -> int:
+        """How many ids there are; `fit` and `predict` check their inputs against this number."""
+        return self.input_dim
+
+    def apply(self, *inputs: Any, **options: Any) -> Output:
+        """The `Output` of the layer; ids are checked to be whole where they are known."""
+        for ids in () if options.get("reverse") else inputs:
+            refuse_fractions(ids, self.where)
+        return super().apply(*inputs, **options)
 
     def build(self, key: jax.Array, x: Spec) -> Self:
         reverse = None if self.tie_weights else (self.output_dim, self.input_dim)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any, Self
 
 import jax
@@ -16,7 +17,7 @@ def wrapped_layer(layer: Any) -> Layer:
     found = layer.__name__ if isinstance(layer, type) else type(layer).__name__
     remedy = f"Write {found}(...)." if isinstance(layer, type) else "Pass one: layers.Dense(8)."
     raise ValueError(
-        f"Wrapper: layer: expected a layer, received "
+        f"expected a layer, received "
         f"{f'the class {found}' if isinstance(layer, type) else found}. {remedy}"
     )
 
@@ -53,6 +54,9 @@ class Wrapper(Layer):
     def supports_masking(self) -> bool:
         """Whether a mask may reach the layer inside."""
         return self.layer.supports_masking
+
+    def loses_masks(self, masks: Sequence[Any]) -> bool:
+        return self.layer.loses_masks(masks)
 
     @property
     def built(self) -> bool:

@@ -9,8 +9,10 @@ from typing import Any, Self
 
 import jax
 
-from fkeras.engine import option
+from fkeras.engine import option, subkey
 from fkeras.engine.config import decode, encode
+from fkeras.engine.converters import either, function, integer, several, text
+from fkeras.engine.optional_packages import missing_package
 from fkeras.engine.serialization import resolve
 from fkeras.layers.foreign.base import ForeignLayer
 
@@ -117,10 +119,14 @@ class FlaxLayer(ForeignLayer):
     """
 
     module: Any = option(convert=_module)
-    method: Any = option(None)
-    seed: int | None = option(None, kw_only=True)
-    training_argument: str | None = option(None, kw_only=True)
-    rngs: tuple[str, ...] = option(_DROPOUT, kw_only=True)
+    method: Any = option(None, convert=either(text(), function(), optional=True))
+    seed: int | None = option(None, convert=integer(optional=True), kw_only=True)
+    training_argument: str | None = option(None, convert=text(optional=True), kw_only=True)
+    rngs: tuple[str, ...] = option(
+        _DROPOUT,
+        convert=several(text(), "a list of names of random streams", least=0),
+        kw_only=True,
+    )
 
     def __init__(
         self,
@@ -179,7 +185,7 @@ class FlaxLayer(ForeignLayer):
         """`(outputs, state)` that the module returns."""
         keys = {}
         if key is not None:
-            key = key if self.seed is None else jax.random.fold_in(key, self.seed)
+            key = key if self.seed is None else subkey(key, self.seed)
             keys = dict(zip(self.rngs, jax.random.split(key, len(self.rngs)), strict=True))
         value, changed = self.module.apply(
             {**state, "params": params} if params else state,
@@ -277,8 +283,5 @@ def _decode(value: Any, custom_objects: Mapping[str, Any] | None) -> Any:
 def _linen() -> Any:
     try:
         return importlib.import_module("flax.linen")
-    except ImportError:
-        raise ImportError(
-            "FlaxLayer: a file names a module of flax.linen, and Flax is not installed. Install "
-            "it: pip install flax."
-        ) from None
+    except ImportError as error:
+        raise missing_package("FlaxLayer.from_config", "flax.linen", error) from error

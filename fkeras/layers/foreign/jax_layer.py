@@ -7,7 +7,9 @@ from typing import Any
 
 import jax
 
-from fkeras.engine import option, suggest
+from fkeras.engine import option, subkey, suggest
+from fkeras.engine.converters import integer
+from fkeras.engine.errors import describe_value
 from fkeras.layers.foreign.base import ForeignLayer
 
 _CALL = ("params", "state", "rng", "inputs", "training")
@@ -15,34 +17,34 @@ _INIT = ("rng", "inputs", "training")
 _INIT_DEFAULT = ("rng", "inputs")
 
 
-def _function(argument: str, none: bool = False) -> Callable[[Any], Any]:
+def _function(none: bool = False) -> Callable[[Any], Any]:
     def convert(value: Any) -> Any:
-        if callable(value) or (value is None and none):
+        if (callable(value) and not isinstance(value, type)) or (value is None and none):
             return value
         hint = ""
         if isinstance(value, str):
             hint = f" A file holds its name only: load it with custom_objects={{{value!r}: f}}."
         raise TypeError(
-            f"JaxLayer: {argument}: expected a function, received {type(value).__name__}."
+            f"expected a function, received {describe_value(value)}."
             f"{hint or ' Pass the function itself, such as model.apply.'}"
         )
 
     return convert
 
 
-def _arguments(field: str, allowed: tuple[str, ...]) -> Callable[[Any], tuple[str, ...]]:
+def _arguments(allowed: tuple[str, ...]) -> Callable[[Any], tuple[str, ...]]:
     def convert(value: Any) -> tuple[str, ...]:
         names = tuple(value) if isinstance(value, list | tuple) else (value,)
         for name in names:
             if name not in allowed:
                 raise ValueError(
-                    f"JaxLayer: {field}: expected names of {', '.join(allowed)}, received "
+                    f"expected names of {', '.join(allowed)}, received "
                     f"{name!r}.{suggest(str(name), allowed)} Name what the function takes, in its "
                     "order."
                 )
         if "inputs" not in names or len(set(names)) != len(names):
             raise ValueError(
-                f"JaxLayer: {field}: expected different names with 'inputs' among them, received "
+                f"expected different names with 'inputs' among them, received "
                 f"{names}. For f(params, inputs) give ('params', 'inputs')."
             )
         return names
@@ -103,15 +105,11 @@ class JaxLayer(ForeignLayer):
         Array([[3., 3.]], dtype=float32)
     """
 
-    call_fn: Callable = option(convert=_function("call_fn"))
-    init_fn: Callable | None = option(None, convert=_function("init_fn", none=True))
-    seed: int | None = option(None)
-    call_arguments: tuple[str, ...] = option(
-        _CALL, convert=_arguments("call_arguments", _CALL), kw_only=True
-    )
-    init_arguments: tuple[str, ...] = option(
-        _INIT_DEFAULT, convert=_arguments("init_arguments", _INIT), kw_only=True
-    )
+    call_fn: Callable = option(convert=_function())
+    init_fn: Callable | None = option(None, convert=_function(none=True))
+    seed: int | None = option(None, convert=integer(optional=True))
+    call_arguments: tuple[str, ...] = option(_CALL, convert=_arguments(_CALL), kw_only=True)
+    init_arguments: tuple[str, ...] = option(_INIT_DEFAULT, convert=_arguments(_INIT), kw_only=True)
 
     def __init__(
         self,
@@ -174,7 +172,7 @@ class JaxLayer(ForeignLayer):
     ) -> tuple[Any, Any]:
         """`(outputs, state)` that `call_fn` returns."""
         if key is not None and self.seed is not None:
-            key = jax.random.fold_in(key, self.seed)
+            key = subkey(key, self.seed)
         given = {"params": params, "state": state, "rng": key, "inputs": inputs}
         made = self._run(
             "call_fn", self.call_fn, self.call_arguments, {**given, "training": training}

@@ -2,57 +2,50 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from typing import Any
 
 import jax
 import numpy as np
 
+from fkeras.engine.converters import real
+from fkeras.engine.rules import REJECTED, Rule, scalar
 
-def factor_range(
-    argument: str, low: float, high: float, *, above: bool = False, optional: bool = False
-) -> Callable[[Any], tuple[float, float] | None]:
-    """A converter to (lower, upper), out of two numbers or out of one f, which is (-f, f).
+_SEVERAL = (tuple, list, np.ndarray)
 
-    Where `low` forbids -f it is (low, f).
+
+def factor_range(low: float, high: float, *, above: bool = False, optional: bool = False) -> Rule:
+    """A rule for (lower, upper): two numbers, or a single f, which stands for (-f, f).
+
+    Where `low` forbids -f the single number stands for (low, f).
 
     Args:
-        argument: its name in the message.
         low: the least that a number may be.
         high: the most that a number may be.
         above: whether `low` itself is too little.
         optional: whether None is allowed, and stays None.
 
     Example:
-        >>> factor_range("RandomRotation: factor", -1, 1)(0.2)
+        >>> factor_range(-1, 1)(0.2)
         (-0.2, 0.2)
-        >>> factor_range("RandomPerspective: factor", 0, 1)(0.5)
+        >>> factor_range(0, 1)(0.5)
         (0, 0.5)
     """
+    item = real(above=low, maximum=high) if above else real(minimum=low, maximum=high)
 
-    def convert(value: Any) -> tuple[float, float] | None:
-        if value is None and optional:
-            return None
-        several = isinstance(value, tuple | list | np.ndarray)
-        numbers = tuple(value) if several else (value,)
-        numbers = tuple(v.item() if isinstance(v, np.number) else v for v in numbers)
-        good = len(numbers) == (2 if several else 1) and all(map(_is_number, numbers))
-        if not good or not all((low < v if above else low <= v) and v <= high for v in numbers):
-            ends = f"above {low} and up to {high}" if above else f"from {low} to {high}"
-            raise ValueError(
-                f"{argument}: expected a number {ends}, or two of them (lower, upper), received "
-                f"{value!r}. They are shares, not percentages: 0.2 is one fifth."
-            )
-        if several:
-            return tuple(sorted(numbers))
-        size = abs(numbers[0])
-        return max(-size, low), size
+    def parse(value: Any) -> Any:
+        if item.accepts(value):
+            size = abs(scalar(value))
+            return max(-size, low), size
+        numbers = [scalar(v) for v in value] if isinstance(value, _SEVERAL) else []
+        return (
+            tuple(sorted(numbers))
+            if len(numbers) == 2 and all(map(item.accepts, numbers))
+            else REJECTED
+        )
 
-    return convert
-
-
-def _is_number(value: Any) -> bool:
-    return isinstance(value, int | float) and not isinstance(value, bool)
+    words = f"{item.expected}, or two of them (lower, upper)"
+    hint = "They are shares, not percentages: 0.2 is one fifth."
+    return Rule("range", words, parse, optional=optional, limits=(item,), hint=hint)
 
 
 def uniform(key: jax.Array, shape: tuple[int, ...], ends: tuple[float, float]) -> jax.Array:

@@ -2,53 +2,50 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from typing import Any
 
 import jax
 import jax.numpy as jnp
 import numpy as np
 
+from fkeras.engine.converters import real
+from fkeras.engine.rules import REJECTED, Rule, scalar
 from fkeras.layers.image._factors import factor_range
 
-
-def value_range(argument: str) -> Callable[[Any], tuple[float, float]]:
-    """A converter to (lowest, highest) value of a pixel.
-
-    Example:
-        >>> value_range("AutoContrast: value_range")([0, 1])
-        (0, 1)
-    """
-
-    def convert(value: Any) -> tuple[float, float]:
-        ends = tuple(value) if isinstance(value, tuple | list | np.ndarray) else ()
-        numbers = all(isinstance(v, int | float | np.number) for v in ends)
-        if len(ends) != 2 or not numbers or ends[0] == ends[1]:
-            raise ValueError(
-                f"{argument}: expected the lowest and the highest value of a pixel, received "
-                f"{value!r}. Give (0, 255) for bytes, or (0, 1) for images that were divided "
-                "by 255."
-            )
-        return min(ends), max(ends)
-
-    return convert
+_number = real()
 
 
-def share_range(argument: str) -> Callable[[Any], tuple[float, float]]:
-    """A converter to (lower, upper): one number f from 0 to 1 stands for (0, f).
+def _ends(value: Any) -> Any:
+    ends = [scalar(v) for v in value] if isinstance(value, tuple | list | np.ndarray) else []
+    if len(ends) != 2 or not all(map(_number.accepts, ends)) or ends[0] == ends[1]:
+        return REJECTED
+    return min(ends), max(ends)
 
-    Two numbers may be negative, as those are that Keras writes for one: its code takes f for
-    (-f, f), against its documentation.
+
+value_range = Rule(
+    "range",
+    "the lowest and the highest value of a pixel",
+    _ends,
+    limits=(_number,),
+    hint="Give (0, 255) for bytes, or (0, 1) for images that were divided by 255.",
+)
+
+
+_one, _two = factor_range(0, 1), factor_range(-1, 1)
+
+
+def share_range(value: Any) -> tuple[float, float]:
+    """Converts to (lower, upper): one number f from 0 to 1 stands for (0, f).
+
+    Two numbers may be negative: Keras writes (-f, f) for a single f, against its documentation.
 
     Example:
-        >>> share_range("RandomSaturation: factor")(0.5)
+        >>> share_range(0.5)
         (0, 0.5)
-        >>> share_range("RandomSaturation: factor")([-0.5, 0.5])
+        >>> share_range([-0.5, 0.5])
         (-0.5, 0.5)
     """
-    one = factor_range(argument, 0, 1)
-    two = factor_range(argument, -1, 1)
-    return lambda value: (two if isinstance(value, tuple | list | np.ndarray) else one)(value)
+    return (_two if isinstance(value, tuple | list | np.ndarray) else _one)(value)
 
 
 def mixed(

@@ -12,6 +12,7 @@ import jax
 import jax.numpy as jnp
 
 from fkeras.engine import option
+from fkeras.engine.converters import choice, integer, real
 from fkeras.image.boxes import follow
 from fkeras.image.geometry import warp_by_matrix
 from fkeras.image.layout import as_batch
@@ -22,7 +23,7 @@ from fkeras.image.matrices import (
     zoom_matrix,
 )
 from fkeras.image.sampling import INTERPOLATIONS
-from fkeras.layers._arguments import data_format_name, one_of
+from fkeras.layers._arguments import data_format_name
 from fkeras.layers.image._boxes import move_boxes
 from fkeras.layers.image._factors import factor_range, uniform
 from fkeras.layers.image.base import ImageShape, RandomImageLayer
@@ -30,8 +31,8 @@ from fkeras.layers.image.base import ImageShape, RandomImageLayer
 Range = tuple[float, float]
 
 FILL_MODES = ("reflect", "wrap", "constant", "nearest")
-_fill_mode = one_of("fill_mode", *FILL_MODES)
-_interpolation = one_of("interpolation", *INTERPOLATIONS)
+_fill_mode = choice(*FILL_MODES)
+_interpolation = choice(*INTERPOLATIONS)
 
 
 class MatrixLayer(RandomImageLayer):
@@ -94,12 +95,12 @@ class RandomTranslation(MatrixLayer):
         Array([0., 1.], dtype=float32)
     """
 
-    height_factor: Range = option(convert=factor_range("RandomTranslation: height_factor", -1, 1))
-    width_factor: Range = option(convert=factor_range("RandomTranslation: width_factor", -1, 1))
+    height_factor: Range = option(convert=factor_range(-1, 1))
+    width_factor: Range = option(convert=factor_range(-1, 1))
     fill_mode: str = option("reflect", convert=_fill_mode)
     interpolation: str = option("bilinear", convert=_interpolation)
-    seed: int | None = option(None)
-    fill_value: float = option(0.0)
+    seed: int | None = option(None, convert=integer(optional=True))
+    fill_value: float = option(0.0, convert=real())
     data_format: str = option(None, convert=data_format_name)
 
     def draw(self, key: jax.Array, shape: ImageShape) -> Any:
@@ -145,11 +146,11 @@ class RandomRotation(MatrixLayer):
                [1., 3.]], dtype=float32)
     """
 
-    factor: Range = option(convert=factor_range("RandomRotation: factor", -1, 1))
+    factor: Range = option(convert=factor_range(-1, 1))
     fill_mode: str = option("reflect", convert=_fill_mode)
     interpolation: str = option("bilinear", convert=_interpolation)
-    seed: int | None = option(None)
-    fill_value: float = option(0.0)
+    seed: int | None = option(None, convert=integer(optional=True))
+    fill_value: float = option(0.0, convert=real())
     data_format: str = option(None, convert=data_format_name)
 
     def draw(self, key: jax.Array, shape: ImageShape) -> Any:
@@ -188,16 +189,14 @@ class RandomZoom(MatrixLayer):
         Array([0., 1., 1., 0.], dtype=float32)
     """
 
-    height_factor: Range = option(
-        convert=factor_range("RandomZoom: height_factor", -1, 1, above=True)
-    )
+    height_factor: Range = option(convert=factor_range(-1, 1, above=True))
     width_factor: Range | None = option(
-        None, convert=factor_range("RandomZoom: width_factor", -1, 1, above=True, optional=True)
+        None, convert=factor_range(-1, 1, above=True, optional=True)
     )
     fill_mode: str = option("reflect", convert=_fill_mode)
     interpolation: str = option("bilinear", convert=_interpolation)
-    seed: int | None = option(None)
-    fill_value: float = option(0.0)
+    seed: int | None = option(None, convert=integer(optional=True))
+    fill_value: float = option(0.0, convert=real())
     data_format: str = option(None, convert=data_format_name)
 
     def draw(self, key: jax.Array, shape: ImageShape) -> Any:
@@ -214,17 +213,16 @@ class RandomZoom(MatrixLayer):
         return zoom_matrix(*zooms, shape.height, shape.width)
 
 
-def _shear(argument: str) -> Any:
-    pair = factor_range(argument, 0, 1)
+_shear_range = factor_range(0, 1)
 
-    def convert(value: Any) -> float | Range:
-        # Keras writes one number as (-f, f), and cannot read that again
-        if isinstance(value, tuple | list) and len(value) == 2 and value[0] == -value[1]:
-            value = value[1]
-        lower, upper = pair(value)
-        return (lower, upper) if isinstance(value, tuple | list) else upper
 
-    return convert
+def _shear(value: Any) -> float | Range:
+    # Keras writes one number as (-f, f), and cannot read that again
+    if isinstance(value, tuple | list) and len(value) == 2:
+        numbers = [v for v in value if isinstance(v, int | float)]
+        value = value[1] if len(numbers) == 2 and value[0] == -value[1] else value
+    lower, upper = _shear_range(value)
+    return (lower, upper) if isinstance(value, tuple | list) else upper
 
 
 class RandomShear(MatrixLayer):
@@ -259,13 +257,13 @@ class RandomShear(MatrixLayer):
         True
     """
 
-    x_factor: float | Range = option(0.0, convert=_shear("RandomShear: x_factor"))
-    y_factor: float | Range = option(0.0, convert=_shear("RandomShear: y_factor"))
+    x_factor: float | Range = option(0.0, convert=_shear)
+    y_factor: float | Range = option(0.0, convert=_shear)
     interpolation: str = option("bilinear", convert=_interpolation)
     fill_mode: str = option("reflect", convert=_fill_mode)
-    fill_value: float = option(0.0)
+    fill_value: float = option(0.0, convert=real())
     data_format: str = option(None, convert=data_format_name)
-    seed: int | None = option(None)
+    seed: int | None = option(None, convert=integer(optional=True))
 
     def draw(self, key: jax.Array, shape: ImageShape) -> Any:
         """{"shear_factor": (b, 2)}: pixels to the left a row, and up a column."""

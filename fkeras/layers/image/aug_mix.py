@@ -9,8 +9,9 @@ import jax
 import jax.numpy as jnp
 
 from fkeras.engine import option
+from fkeras.engine.converters import boolean, choice, integer, real
 from fkeras.image.layout import image_axes
-from fkeras.layers._arguments import data_format_name, one_of, positive_integer
+from fkeras.layers._arguments import data_format_name
 from fkeras.layers.image._factors import factor_range
 from fkeras.layers.image._operations import Operations, draw_all, operations
 from fkeras.layers.image._values import check_amounts, value_range
@@ -31,16 +32,6 @@ _MORE_NAMES = (
     "random_contrast",
     "random_sharpness",
 )
-
-
-def _alpha(value: Any) -> float:
-    number = isinstance(value, int | float) and not isinstance(value, bool)
-    if not number or value <= 0:
-        raise ValueError(
-            f"AugMix: alpha: expected a number above 0, received {value!r}. Give 1.0, with which "
-            "all weights are as likely."
-        )
-    return value
 
 
 class AugMix(RandomImageLayer):
@@ -88,16 +79,14 @@ class AugMix(RandomImageLayer):
         Uncertainty, https://arxiv.org/abs/1912.02781
     """
 
-    value_range: tuple[float, float] = option((0, 255), convert=value_range("AugMix: value_range"))
-    num_chains: int = option(3, convert=positive_integer("AugMix: num_chains"))
-    chain_depth: int = option(3, convert=positive_integer("AugMix: chain_depth"))
-    factor: tuple[float, float] = option(0.3, convert=factor_range("AugMix: factor", 0, 1))
-    alpha: float = option(1.0, convert=_alpha)
-    all_ops: bool = option(True)
-    interpolation: str = option(
-        "bilinear", convert=one_of("AugMix: interpolation", "nearest", "bilinear")
-    )
-    seed: int | None = option(None)
+    value_range: tuple[float, float] = option((0, 255), convert=value_range)
+    num_chains: int = option(3, convert=integer(minimum=1))
+    chain_depth: int = option(3, convert=integer(minimum=1))
+    factor: tuple[float, float] = option(0.3, convert=factor_range(0, 1))
+    alpha: float = option(1.0, convert=real(above=0))
+    all_ops: bool = option(True, convert=boolean)
+    interpolation: str = option("bilinear", convert=choice("nearest", "bilinear"))
+    seed: int | None = option(None, convert=integer(optional=True))
     data_format: str = option(None, convert=data_format_name)
 
     def operations(self) -> Operations:

@@ -46,8 +46,9 @@ import jax
 import jax.numpy as jnp
 
 from fkeras.engine import Context, Layer, Output, option, subkey
+from fkeras.engine.converters import choice
 from fkeras.image.boxes import FORMATS
-from fkeras.layers._arguments import format_shape, one_of
+from fkeras.layers._arguments import format_shape
 
 _ENTRIES = ("images", "labels", "bounding_boxes", "segmentation_masks")
 
@@ -66,8 +67,7 @@ class ImageShape(NamedTuple):
     channels: int
 
 
-def _box_format(value: Any) -> str | None:
-    return value if value is None else one_of("bounding_box_format", *FORMATS)(value)
+_box_format = choice(*FORMATS, optional=True)
 
 
 class ImageLayer(Layer):

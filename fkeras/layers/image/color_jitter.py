@@ -2,16 +2,30 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any
 
 import jax
 
 from fkeras.engine import option, subkey
+from fkeras.engine.converters import integer
 from fkeras.layers._arguments import data_format_name
-from fkeras.layers.image._values import value_range
+from fkeras.layers.image._factors import factor_range
+from fkeras.layers.image._values import share_range, value_range
 from fkeras.layers.image.base import ImageShape, RandomImageLayer
 from fkeras.layers.image.colors import RandomHue, RandomSaturation
-from fkeras.layers.image.tones import RandomBrightness, RandomContrast
+from fkeras.layers.image.tones import RandomBrightness, RandomContrast, contrast_range
+
+
+def _checked(rule: Callable[[Any], Any]) -> Callable[[Any], Any]:
+    """A converter that keeps a factor as given, where the layer that takes the factor accepts it."""
+
+    def convert(value: Any) -> Any:
+        if value is not None:
+            rule(value)
+        return value
+
+    return convert
 
 
 class RandomColorJitter(RandomImageLayer):
@@ -42,19 +56,13 @@ class RandomColorJitter(RandomImageLayer):
         Array([0.5, 0.5, 0.5], dtype=float32)
     """
 
-    value_range: tuple[float, float] = option(
-        (0, 255), convert=value_range("RandomColorJitter: value_range")
-    )
-    brightness_factor: Any = option(None)
-    contrast_factor: Any = option(None)
-    saturation_factor: Any = option(None)
-    hue_factor: Any = option(None)
-    seed: int | None = option(None)
+    value_range: tuple[float, float] = option((0, 255), convert=value_range)
+    brightness_factor: Any = option(None, convert=_checked(factor_range(-1, 1)))
+    contrast_factor: Any = option(None, convert=_checked(contrast_range))
+    saturation_factor: Any = option(None, convert=_checked(share_range))
+    hue_factor: Any = option(None, convert=_checked(factor_range(0, 1)))
+    seed: int | None = option(None, convert=integer(optional=True))
     data_format: str = option(None, convert=data_format_name)
-
-    def __post_init__(self) -> None:
-        super().__post_init__()
-        self._steps()
 
     def _steps(self) -> tuple[tuple[str, RandomImageLayer], ...]:
         given = (

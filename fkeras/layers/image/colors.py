@@ -8,9 +8,10 @@ import jax
 import jax.numpy as jnp
 
 from fkeras.engine import option
+from fkeras.engine.converters import integer, probability
 from fkeras.image.adjustments import adjust_hue, adjust_saturation, degenerate_colors
 from fkeras.image.colors import rgb_to_grayscale
-from fkeras.layers._arguments import data_format_name, fraction
+from fkeras.layers._arguments import data_format_name
 from fkeras.layers.image._factors import factor_range, uniform
 from fkeras.layers.image._values import share_range, value_range
 from fkeras.layers.image.base import ImageShape, RandomImageLayer
@@ -43,12 +44,10 @@ class RandomHue(RandomImageLayer):
         Array([0., 1., 1.], dtype=float32)
     """
 
-    factor: tuple[float, float] = option(convert=factor_range("RandomHue: factor", 0, 1))
-    value_range: tuple[float, float] = option(
-        (0, 255), convert=value_range("RandomHue: value_range")
-    )
+    factor: tuple[float, float] = option(convert=factor_range(0, 1))
+    value_range: tuple[float, float] = option((0, 255), convert=value_range)
     data_format: str = option(None, convert=data_format_name)
-    seed: int | None = option(None)
+    seed: int | None = option(None, convert=integer(optional=True))
 
     def draw(self, key: jax.Array, shape: ImageShape) -> Any:
         """{"factor": (b,)}: by how many turns."""
@@ -91,12 +90,10 @@ class RandomSaturation(RandomImageLayer):
         Array([200., 200., 200.], dtype=float32)
     """
 
-    factor: tuple[float, float] = option(convert=share_range("RandomSaturation: factor"))
-    value_range: tuple[float, float] = option(
-        (0, 255), convert=value_range("RandomSaturation: value_range")
-    )
+    factor: tuple[float, float] = option(convert=share_range)
+    value_range: tuple[float, float] = option((0, 255), convert=value_range)
     data_format: str = option(None, convert=data_format_name)
-    seed: int | None = option(None)
+    seed: int | None = option(None, convert=integer(optional=True))
 
     def draw(self, key: jax.Array, shape: ImageShape) -> Any:
         """{"factor": (b,)}: what to multiply saturations by."""
@@ -134,12 +131,10 @@ class RandomColorDegeneration(RandomImageLayer):
         Array([29.35, 79.35, 29.35], dtype=float32)
     """
 
-    factor: tuple[float, float] = option(convert=share_range("RandomColorDegeneration: factor"))
-    value_range: tuple[float, float] = option(
-        (0, 255), convert=value_range("RandomColorDegeneration: value_range")
-    )
+    factor: tuple[float, float] = option(convert=share_range)
+    value_range: tuple[float, float] = option((0, 255), convert=value_range)
     data_format: str = option(None, convert=data_format_name)
-    seed: int | None = option(None)
+    seed: int | None = option(None, convert=integer(optional=True))
 
     def draw(self, key: jax.Array, shape: ImageShape) -> Any:
         """{"factor": (b, 1, 1, 1)}: the share of grey."""
@@ -173,9 +168,9 @@ class RandomGrayscale(RandomImageLayer):
         Array([58.7, 58.7, 58.7], dtype=float32)
     """
 
-    factor: float = option(0.5, convert=fraction("RandomGrayscale: factor"))
+    factor: float = option(0.5, convert=probability)
     data_format: str = option(None, convert=data_format_name)
-    seed: int | None = option(None)
+    seed: int | None = option(None, convert=integer(optional=True))
 
     def draw(self, key: jax.Array, shape: ImageShape) -> Any:
         """Which images become grey: (b, 1, 1, 1)."""

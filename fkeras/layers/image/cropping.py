@@ -9,9 +9,10 @@ import jax.numpy as jnp
 from jax import lax
 
 from fkeras.engine import Context, Output, option
+from fkeras.engine.converters import integer
 from fkeras.image.layout import as_batch
 from fkeras.image.resizing import as_dtype, cut, window
-from fkeras.layers._arguments import data_format_name, positive_integer
+from fkeras.layers._arguments import data_format_name
 from fkeras.layers.image._boxes import move_boxes, stretch
 from fkeras.layers.image._factors import uniform
 from fkeras.layers.image.base import ImageLayer, ImageShape, RandomImageLayer
@@ -80,8 +81,8 @@ class CenterCrop(ImageLayer):
         Array([3., 4.], dtype=float32)
     """
 
-    height: int = option(convert=positive_integer("CenterCrop: height"))
-    width: int = option(convert=positive_integer("CenterCrop: width"))
+    height: int = option(convert=integer(minimum=1))
+    width: int = option(convert=integer(minimum=1))
     data_format: str = option(None, convert=data_format_name)
 
     def transform_images(self, images: jax.Array, transformation: Any) -> jax.Array:
@@ -136,9 +137,9 @@ class RandomCrop(RandomImageLayer):
         (1, 2, 1)
     """
 
-    height: int = option(convert=positive_integer("RandomCrop: height"))
-    width: int = option(convert=positive_integer("RandomCrop: width"))
-    seed: int | None = option(None)
+    height: int = option(convert=integer(minimum=1))
+    width: int = option(convert=integer(minimum=1))
+    seed: int | None = option(None, convert=integer(optional=True))
     data_format: str = option(None, convert=data_format_name)
 
     def draw(self, key: jax.Array, shape: ImageShape) -> Any:

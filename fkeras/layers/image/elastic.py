@@ -8,23 +8,16 @@ import jax
 import jax.numpy as jnp
 
 from fkeras.engine import option
+from fkeras.engine.converters import choice, integer, real
 from fkeras.image.elastic import displace, smooth_fields
 from fkeras.image.geometry import grid
 from fkeras.image.layout import as_batch
 from fkeras.image.sampling import FILL_MODES, INTERPOLATIONS
-from fkeras.layers._arguments import data_format_name, one_of
+from fkeras.layers._arguments import data_format_name
 from fkeras.layers.image._boxes import move_boxes
 from fkeras.layers.image._factors import applied, factor_range, uniform
+from fkeras.layers.image._values import value_range
 from fkeras.layers.image.base import ImageShape, RandomImageLayer
-
-
-def _value_range(value: Any) -> tuple[float, float]:
-    if not isinstance(value, tuple | list) or len(value) != 2 or not value[0] < value[1]:
-        raise ValueError(
-            f"RandomElasticTransform: value_range: expected (low, high), received {value!r}. Give "
-            "the range of your pixels: (0, 255) or (0, 1)."
-        )
-    return tuple(value)
 
 
 def boxes_of_displaced(boxes: jax.Array, dy: jax.Array, dx: jax.Array) -> jax.Array:
@@ -100,21 +93,13 @@ class RandomElasticTransform(RandomImageLayer):
         https://doi.org/10.1109/ICDAR.2003.1227801
     """
 
-    factor: tuple[float, float] = option(
-        1.0, convert=factor_range("RandomElasticTransform: factor", 0, 1)
-    )
-    scale: tuple[float, float] = option(
-        1.0, convert=factor_range("RandomElasticTransform: scale", 0, 1)
-    )
-    interpolation: str = option(
-        "bilinear", convert=one_of("RandomElasticTransform: interpolation", *INTERPOLATIONS)
-    )
-    fill_mode: str = option(
-        "reflect", convert=one_of("RandomElasticTransform: fill_mode", *FILL_MODES)
-    )
-    fill_value: float = option(0.0)
-    value_range: tuple[float, float] = option((0, 255), convert=_value_range)
-    seed: int | None = option(None)
+    factor: tuple[float, float] = option(1.0, convert=factor_range(0, 1))
+    scale: tuple[float, float] = option(1.0, convert=factor_range(0, 1))
+    interpolation: str = option("bilinear", convert=choice(*INTERPOLATIONS))
+    fill_mode: str = option("reflect", convert=choice(*FILL_MODES))
+    fill_value: float = option(0.0, convert=real())
+    value_range: tuple[float, float] = option((0, 255), convert=value_range)
+    seed: int | None = option(None, convert=integer(optional=True))
     data_format: str = option(None, convert=data_format_name)
 
     def draw(self, key: jax.Array, shape: ImageShape) -> Any:

@@ -8,6 +8,7 @@ import jax
 import jax.numpy as jnp
 
 from fkeras.engine import align, option
+from fkeras.engine.converters import either, integer, real, several
 from fkeras.image.layout import image_axes
 from fkeras.layers._arguments import data_format_name
 from fkeras.layers.image._factors import applied, factor_range, uniform
@@ -15,16 +16,17 @@ from fkeras.layers.image._patches import patches
 from fkeras.layers.image._values import value_range
 from fkeras.layers.image.base import ImageShape, RandomImageLayer
 
+_paint = either(real(), several(real(), "three of them for red, green and blue"), optional=True)
+
 
 def _fill_value(value: Any) -> Any:
-    numbers = tuple(value) if isinstance(value, tuple | list) else (value,)
-    good = all(isinstance(v, int | float) and not isinstance(v, bool) for v in numbers)
-    if value is not None and (not good or len(numbers) not in (1, 3)):
+    numbers = _paint(value)
+    if isinstance(numbers, tuple) and len(numbers) not in (1, 3):
         raise ValueError(
-            f"RandomErasing: fill_value: expected a number, three of them for red, green and blue, "
-            f"or None for noise, received {value!r}. Give 0 for black."
+            "expected a number, three of them for red, green and blue, or None for noise, received "
+            f"{value!r}. Give 0 for black."
         )
-    return tuple(value) if isinstance(value, list) else value
+    return numbers
 
 
 class RandomErasing(RandomImageLayer):
@@ -61,15 +63,11 @@ class RandomErasing(RandomImageLayer):
         Zhong et al., 2017, Random Erasing Data Augmentation, https://arxiv.org/abs/1708.04896
     """
 
-    factor: tuple[float, float] = option(1.0, convert=factor_range("RandomErasing: factor", 0, 1))
-    scale: tuple[float, float] = option(
-        (0.02, 0.33), convert=factor_range("RandomErasing: scale", 0, 1)
-    )
+    factor: tuple[float, float] = option(1.0, convert=factor_range(0, 1))
+    scale: tuple[float, float] = option((0.02, 0.33), convert=factor_range(0, 1))
     fill_value: Any = option(None, convert=_fill_value)
-    value_range: tuple[float, float] = option(
-        (0, 255), convert=value_range("RandomErasing: value_range")
-    )
-    seed: int | None = option(None)
+    value_range: tuple[float, float] = option((0, 255), convert=value_range)
+    seed: int | None = option(None, convert=integer(optional=True))
     data_format: str = option(None, convert=data_format_name)
 
     def draw(self, key: jax.Array, shape: ImageShape) -> Any:

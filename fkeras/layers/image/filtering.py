@@ -8,21 +8,24 @@ import jax
 import jax.numpy as jnp
 
 from fkeras.engine import option
+from fkeras.engine.converters import integer, sizes
 from fkeras.image.filters import gaussian_blur, sharpen
-from fkeras.layers._arguments import data_format_name, integers
+from fkeras.layers._arguments import data_format_name
 from fkeras.layers.image._factors import applied, factor_range, uniform
 from fkeras.layers.image._values import value_range
 from fkeras.layers.image.base import ImageShape, RandomImageLayer
 
+_two_sizes = sizes(2)
+
 
 def _odd(value: Any) -> tuple[int, ...]:
-    sizes = integers("RandomGaussianBlur: kernel_size", 2)(value)
-    if not all(size % 2 for size in sizes):
+    found = _two_sizes(value)
+    if not all(size % 2 for size in found):
         raise ValueError(
-            f"RandomGaussianBlur: kernel_size: expected odd numbers, received {value!r}. A window "
-            "has its pixel in the middle: give 3, or (3, 5)."
+            f"expected odd numbers, received {value!r}. A window has its pixel in the middle: "
+            "give 3, or (3, 5)."
         )
-    return sizes
+    return found
 
 
 class RandomGaussianBlur(RandomImageLayer):
@@ -56,18 +59,12 @@ class RandomGaussianBlur(RandomImageLayer):
         (20.4, 7.5)
     """
 
-    factor: tuple[float, float] = option(
-        1.0, convert=factor_range("RandomGaussianBlur: factor", 0, 1)
-    )
+    factor: tuple[float, float] = option(1.0, convert=factor_range(0, 1))
     kernel_size: tuple[int, int] = option(3, convert=_odd)
-    sigma: tuple[float, float] = option(
-        1.0, convert=factor_range("RandomGaussianBlur: sigma", 0, 1)
-    )
-    value_range: tuple[float, float] = option(
-        (0, 255), convert=value_range("RandomGaussianBlur: value_range")
-    )
+    sigma: tuple[float, float] = option(1.0, convert=factor_range(0, 1))
+    value_range: tuple[float, float] = option((0, 255), convert=value_range)
     data_format: str = option(None, convert=data_format_name)
-    seed: int | None = option(None)
+    seed: int | None = option(None, convert=integer(optional=True))
 
     def draw(self, key: jax.Array, shape: ImageShape) -> Any:
         """{"should_apply_blur": (b,), "blur_factor": (b, 2)}: which images, and their sigmas."""
@@ -111,12 +108,10 @@ class RandomSharpness(RandomImageLayer):
                [  0.,   0.,   0.]], dtype=float32)
     """
 
-    factor: tuple[float, float] = option(convert=factor_range("RandomSharpness: factor", 0, 1))
-    value_range: tuple[float, float] = option(
-        (0, 255), convert=value_range("RandomSharpness: value_range")
-    )
+    factor: tuple[float, float] = option(convert=factor_range(0, 1))
+    value_range: tuple[float, float] = option((0, 255), convert=value_range)
     data_format: str = option(None, convert=data_format_name)
-    seed: int | None = option(None)
+    seed: int | None = option(None, convert=integer(optional=True))
 
     def draw(self, key: jax.Array, shape: ImageShape) -> Any:
         """{"factor": (b,)}: how sharp."""

@@ -8,8 +8,9 @@ import jax
 import jax.numpy as jnp
 
 from fkeras.engine import option
+from fkeras.engine.converters import choice, integer
 from fkeras.image.layout import image_axes
-from fkeras.layers._arguments import data_format_name, one_of
+from fkeras.layers._arguments import data_format_name
 from fkeras.layers.image._boxes import move_boxes
 from fkeras.layers.image.base import ImageShape, RandomImageLayer
 
@@ -44,9 +45,9 @@ class RandomFlip(RandomImageLayer):
 
     mode: str = option(
         "horizontal_and_vertical",
-        convert=one_of("RandomFlip: mode", "horizontal", "vertical", "horizontal_and_vertical"),
+        convert=choice("horizontal", "vertical", "horizontal_and_vertical"),
     )
-    seed: int | None = option(None)
+    seed: int | None = option(None, convert=integer(optional=True))
     data_format: str = option(None, convert=data_format_name)
 
     def draw(self, key: jax.Array, shape: ImageShape) -> Any:

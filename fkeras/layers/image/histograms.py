@@ -7,9 +7,10 @@ from typing import Any, ClassVar
 import jax
 
 from fkeras.engine import option
+from fkeras.engine.converters import integer, real, sizes
 from fkeras.image.adjustments import auto_contrast
 from fkeras.image.histograms import equalize, equalize_tiles
-from fkeras.layers._arguments import data_format_name, integers, positive_integer
+from fkeras.layers._arguments import data_format_name
 from fkeras.layers.image._values import value_range
 from fkeras.layers.image.base import ImageLayer
 
@@ -34,9 +35,7 @@ class AutoContrast(ImageLayer):
         Array([  0. , 255. , 127.5], dtype=float32)
     """
 
-    value_range: tuple[float, float] = option(
-        (0, 255), convert=value_range("AutoContrast: value_range")
-    )
+    value_range: tuple[float, float] = option((0, 255), convert=value_range)
     data_format: str = option(None, convert=data_format_name, kw_only=True)
 
     def transform_images(self, images: jax.Array, transformation: Any) -> jax.Array:
@@ -64,23 +63,12 @@ class Equalization(ImageLayer):
         Array([  0., 128., 255.], dtype=float32)
     """
 
-    value_range: tuple[float, float] = option(
-        (0, 255), convert=value_range("Equalization: value_range")
-    )
-    bins: int = option(256, convert=positive_integer("Equalization: bins"))
+    value_range: tuple[float, float] = option((0, 255), convert=value_range)
+    bins: int = option(256, convert=integer(minimum=1))
     data_format: str = option(None, convert=data_format_name)
 
     def transform_images(self, images: jax.Array, transformation: Any) -> jax.Array:
         return equalize(images, self.bins, self.value_range, self.data_format)
-
-
-def _limit(value: Any) -> float:
-    if isinstance(value, bool) or not isinstance(value, int | float):
-        raise ValueError(
-            "ContrastLimitedAdaptiveHistogramEqualization: clip_limit: expected a number, received "
-            f"{value!r}. It is a multiple of the mean count of a level: 4.0, or 0 for no limit."
-        )
-    return value
 
 
 class ContrastLimitedAdaptiveHistogramEqualization(ImageLayer):
@@ -111,12 +99,10 @@ class ContrastLimitedAdaptiveHistogramEqualization(ImageLayer):
 
     value_range: tuple[float, float] = option(
         (0, 255),
-        convert=value_range("ContrastLimitedAdaptiveHistogramEqualization: value_range"),
+        convert=value_range,
     )
-    clip_limit: float = option(4.0, convert=_limit)
-    tile_grid_size: tuple[int, int] = option(
-        (8, 8), convert=integers("ContrastLimitedAdaptiveHistogramEqualization: tile_grid_size", 2)
-    )
+    clip_limit: float = option(4.0, convert=real())
+    tile_grid_size: tuple[int, int] = option((8, 8), convert=sizes(2))
     data_format: str = option(None, convert=data_format_name)
 
     casts_images: ClassVar[bool] = False

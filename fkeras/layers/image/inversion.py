@@ -9,6 +9,8 @@ import jax.numpy as jnp
 import numpy as np
 
 from fkeras.engine import option
+from fkeras.engine.converters import integer, several
+from fkeras.engine.errors import describe_value
 from fkeras.image.adjustments import invert, posterize, solarize
 from fkeras.layers._arguments import data_format_name
 from fkeras.layers.image._factors import applied, factor_range, uniform
@@ -43,11 +45,9 @@ class RandomInvert(RandomImageLayer):
         Array([200.], dtype=float32)
     """
 
-    factor: tuple[float, float] = option(1.0, convert=factor_range("RandomInvert: factor", 0, 1))
-    value_range: tuple[float, float] = option(
-        (0, 255), convert=value_range("RandomInvert: value_range")
-    )
-    seed: int | None = option(None)
+    factor: tuple[float, float] = option(1.0, convert=factor_range(0, 1))
+    value_range: tuple[float, float] = option((0, 255), convert=value_range)
+    seed: int | None = option(None, convert=integer(optional=True))
     data_format: str = option(None, convert=data_format_name)
 
     def draw(self, key: jax.Array, shape: ImageShape) -> Any:
@@ -86,16 +86,10 @@ class Solarization(RandomImageLayer):
         Array([10., 55.], dtype=float32)
     """
 
-    addition_factor: tuple[float, float] = option(
-        0.0, convert=factor_range("Solarization: addition_factor", 0, 1)
-    )
-    threshold_factor: tuple[float, float] = option(
-        0.0, convert=factor_range("Solarization: threshold_factor", 0, 1)
-    )
-    value_range: tuple[float, float] = option(
-        (0, 255), convert=value_range("Solarization: value_range")
-    )
-    seed: int | None = option(None)
+    addition_factor: tuple[float, float] = option(0.0, convert=factor_range(0, 1))
+    threshold_factor: tuple[float, float] = option(0.0, convert=factor_range(0, 1))
+    value_range: tuple[float, float] = option((0, 255), convert=value_range)
+    seed: int | None = option(None, convert=integer(optional=True))
     data_format: str = option(None, convert=data_format_name, kw_only=True)
 
     def draw(self, key: jax.Array, shape: ImageShape) -> Any:
@@ -111,16 +105,21 @@ class Solarization(RandomImageLayer):
         return solarize(images, thresholds, additions, self.value_range)
 
 
+_one_to_eight = integer(minimum=1, maximum=8)
+_two_bits = several(_one_to_eight, "two integers from 1 to 8")
+
+
 def _bits(value: Any) -> tuple[int, int]:
-    several = isinstance(value, tuple | list | np.ndarray)
-    numbers = tuple(value) if several else (1, value)
-    good = all(isinstance(v, int | float | np.number) and v in range(1, 9) for v in numbers)
-    if not good or len(numbers) != 2 or isinstance(value, bool):
-        raise ValueError(
-            f"RandomPosterization: factor: expected a number of bits from 1 to 8, or two of them, "
-            f"received {value!r}. Give (4, 4) for 4 bits always."
-        )
-    return int(min(numbers)), int(max(numbers))
+    if isinstance(value, tuple | list | np.ndarray):
+        numbers = _two_bits(value)
+        if len(numbers) == 2:
+            return min(numbers), max(numbers)
+    elif _one_to_eight.accepts(value):
+        return 1, _one_to_eight(value)
+    raise ValueError(
+        "expected a number of bits from 1 to 8, or two of them, received "
+        f"{describe_value(value)}. Give (4, 4) for 4 bits always."
+    )
 
 
 class RandomPosterization(RandomImageLayer):
@@ -148,11 +147,9 @@ class RandomPosterization(RandomImageLayer):
     """
 
     factor: tuple[int, int] = option(convert=_bits)
-    value_range: tuple[float, float] = option(
-        (0, 255), convert=value_range("RandomPosterization: value_range")
-    )
+    value_range: tuple[float, float] = option((0, 255), convert=value_range)
     data_format: str = option(None, convert=data_format_name)
-    seed: int | None = option(None)
+    seed: int | None = option(None, convert=integer(optional=True))
 
     def draw(self, key: jax.Array, shape: ImageShape) -> Any:
         """{"shift_factor": (b,)}: how many bits become 0."""

@@ -9,7 +9,8 @@ from jax import lax
 from jax import numpy as jnp
 
 from fkeras.engine import option
-from fkeras.layers._arguments import data_format_name, positive_integer
+from fkeras.engine.converters import integer
+from fkeras.layers._arguments import data_format_name
 from fkeras.layers.image.base import ImageLayer, ImageShape
 
 
@@ -39,8 +40,8 @@ class MaxNumBoundingBoxes(ImageLayer):
         Array([ 7, -1, -1], dtype=int32)
     """
 
-    max_number: int = option(convert=positive_integer("MaxNumBoundingBoxes: max_number"))
-    fill_value: int = option(-1, convert=int)
+    max_number: int = option(convert=integer(minimum=1))
+    fill_value: int = option(-1, convert=integer())
     data_format: str = option(None, convert=data_format_name, kw_only=True)
 
     casts_images: ClassVar[bool] = False

@@ -8,6 +8,7 @@ import jax
 import jax.numpy as jnp
 
 from fkeras.engine import option
+from fkeras.engine.converters import integer, real
 from fkeras.image.layout import image_axes
 from fkeras.layers._arguments import data_format_name
 from fkeras.layers.image._factors import factor_range, uniform
@@ -21,16 +22,6 @@ _EPSILON = 1e-6
 def _permutation(key: jax.Array, count: int) -> jax.Array:
     # jax.random.permutation needs a size that is known while a graph is recorded
     return jnp.argsort(jax.random.uniform(key, (count,))).astype("int32")
-
-
-def _alpha(value: Any) -> float:
-    number = isinstance(value, int | float) and not isinstance(value, bool)
-    if not number or value < 0:
-        raise ValueError(
-            f"MixUp: alpha: expected a number of 0 or more, received {value!r}. With 0.2 most "
-            "images stay nearly as they are, with 1 all weights are as likely."
-        )
-    return value
 
 
 class MixUp(RandomImageLayer):
@@ -65,9 +56,9 @@ class MixUp(RandomImageLayer):
         https://arxiv.org/abs/1710.09412
     """
 
-    alpha: float = option(0.2, convert=_alpha)
+    alpha: float = option(0.2, convert=real(minimum=0))
     data_format: str = option(None, convert=data_format_name)
-    seed: int | None = option(None)
+    seed: int | None = option(None, convert=integer(optional=True))
 
     def draw(self, key: jax.Array, shape: ImageShape) -> Any:
         """{"mix_weight": (b,), "permutation_order": (b,)}: how much of which other image."""
@@ -137,8 +128,8 @@ class CutMix(RandomImageLayer):
         Localizable Features, https://arxiv.org/abs/1905.04899
     """
 
-    factor: tuple[float, float] = option(1.0, convert=factor_range("CutMix: factor", 0, 1))
-    seed: int | None = option(None)
+    factor: tuple[float, float] = option(1.0, convert=factor_range(0, 1))
+    seed: int | None = option(None, convert=integer(optional=True))
     data_format: str = option(None, convert=data_format_name)
 
     def draw(self, key: jax.Array, shape: ImageShape) -> Any:

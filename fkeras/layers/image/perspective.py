@@ -8,9 +8,10 @@ import jax
 import jax.numpy as jnp
 
 from fkeras.engine import option
+from fkeras.engine.converters import choice, integer, probability, real
 from fkeras.image.geometry import homography, matrix_of
 from fkeras.image.sampling import INTERPOLATIONS
-from fkeras.layers._arguments import data_format_name, fraction, one_of
+from fkeras.layers._arguments import data_format_name
 from fkeras.layers.image._factors import applied, factor_range, uniform
 from fkeras.layers.image.affine import MatrixLayer
 from fkeras.layers.image.base import ImageShape
@@ -46,15 +47,11 @@ class RandomPerspective(MatrixLayer):
         ((2, 8, 8, 1), False)
     """
 
-    factor: tuple[float, float] = option(
-        1.0, convert=factor_range("RandomPerspective: factor", 0, 1)
-    )
-    scale: float = option(1.0, convert=fraction("RandomPerspective: scale"))
-    interpolation: str = option(
-        "bilinear", convert=one_of("RandomPerspective: interpolation", *INTERPOLATIONS)
-    )
-    fill_value: float = option(0.0)
-    seed: int | None = option(None)
+    factor: tuple[float, float] = option(1.0, convert=factor_range(0, 1))
+    scale: float = option(1.0, convert=probability)
+    interpolation: str = option("bilinear", convert=choice(*INTERPOLATIONS))
+    fill_value: float = option(0.0, convert=real())
+    seed: int | None = option(None, convert=integer(optional=True))
     data_format: str = option(None, convert=data_format_name)
 
     def draw(self, key: jax.Array, shape: ImageShape) -> Any:

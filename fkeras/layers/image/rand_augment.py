@@ -9,7 +9,8 @@ import jax
 import jax.numpy as jnp
 
 from fkeras.engine import option
-from fkeras.layers._arguments import data_format_name, one_of, positive_integer
+from fkeras.engine.converters import choice, integer
+from fkeras.layers._arguments import data_format_name
 from fkeras.layers.image._factors import factor_range
 from fkeras.layers.image._operations import Operations, draw_all, operations
 from fkeras.layers.image._values import value_range
@@ -66,15 +67,11 @@ class RandAugment(RandomImageLayer):
         search space, https://arxiv.org/abs/1909.13719
     """
 
-    value_range: tuple[float, float] = option(
-        (0, 255), convert=value_range("RandAugment: value_range")
-    )
-    num_ops: int = option(2, convert=positive_integer("RandAugment: num_ops"))
-    factor: tuple[float, float] = option(0.5, convert=factor_range("RandAugment: factor", 0, 1))
-    interpolation: str = option(
-        "bilinear", convert=one_of("RandAugment: interpolation", "nearest", "bilinear")
-    )
-    seed: int | None = option(None)
+    value_range: tuple[float, float] = option((0, 255), convert=value_range)
+    num_ops: int = option(2, convert=integer(minimum=1))
+    factor: tuple[float, float] = option(0.5, convert=factor_range(0, 1))
+    interpolation: str = option("bilinear", convert=choice("nearest", "bilinear"))
+    seed: int | None = option(None, convert=integer(optional=True))
     data_format: str = option(None, convert=data_format_name)
 
     def operations(self) -> Operations:

@@ -8,8 +8,9 @@ import jax
 import jax.numpy as jnp
 
 from fkeras.engine import option
+from fkeras.engine.converters import boolean, choice, integer, real
 from fkeras.image.resizing import METHODS, resize, window
-from fkeras.layers._arguments import data_format_name, one_of, positive_integer
+from fkeras.layers._arguments import data_format_name
 from fkeras.layers.image._boxes import move_boxes, stretch
 from fkeras.layers.image.base import ImageLayer, ImageShape
 
@@ -46,14 +47,14 @@ class Resizing(ImageLayer):
         (2, 8, 6, 1)
     """
 
-    height: int = option(convert=positive_integer("Resizing: height"))
-    width: int = option(convert=positive_integer("Resizing: width"))
-    interpolation: str = option("bilinear", convert=one_of("Resizing: interpolation", *METHODS))
-    crop_to_aspect_ratio: bool = option(False, convert=bool)
-    pad_to_aspect_ratio: bool = option(False, convert=bool)
-    fill_mode: str = option("constant", convert=one_of("Resizing: fill_mode", "constant"))
-    fill_value: float = option(0.0)
-    antialias: bool = option(False, convert=bool)
+    height: int = option(convert=integer(minimum=1))
+    width: int = option(convert=integer(minimum=1))
+    interpolation: str = option("bilinear", convert=choice(*METHODS))
+    crop_to_aspect_ratio: bool = option(False, convert=boolean)
+    pad_to_aspect_ratio: bool = option(False, convert=boolean)
+    fill_mode: str = option("constant", convert=choice("constant"))
+    fill_value: float = option(0.0, convert=real())
+    antialias: bool = option(False, convert=boolean)
     data_format: str = option(None, convert=data_format_name)
 
     casts_images: ClassVar[bool] = False

@@ -8,6 +8,7 @@ import jax
 import numpy as np
 
 from fkeras.engine import option
+from fkeras.engine.converters import integer
 from fkeras.image.adjustments import adjust_brightness, adjust_contrast
 from fkeras.layers._arguments import data_format_name
 from fkeras.layers.image._factors import factor_range, uniform
@@ -39,11 +40,9 @@ class RandomBrightness(RandomImageLayer):
         Array([151.], dtype=float32)
     """
 
-    factor: tuple[float, float] = option(convert=factor_range("RandomBrightness: factor", -1, 1))
-    value_range: tuple[float, float] = option(
-        (0, 255), convert=value_range("RandomBrightness: value_range")
-    )
-    seed: int | None = option(None)
+    factor: tuple[float, float] = option(convert=factor_range(-1, 1))
+    value_range: tuple[float, float] = option((0, 255), convert=value_range)
+    seed: int | None = option(None, convert=integer(optional=True))
     data_format: str = option(None, convert=data_format_name, kw_only=True)
 
     def draw(self, key: jax.Array, shape: ImageShape) -> Any:
@@ -55,9 +54,13 @@ class RandomBrightness(RandomImageLayer):
         return adjust_brightness(images, transformation["rgb_delta"], self.value_range)
 
 
-def _contrast_range(value: Any) -> tuple[float, float]:
+_contrast = factor_range(0, 1)
+
+
+def contrast_range(value: Any) -> tuple[float, float]:
+    """Converts to (lower, upper): a single number f stands for (f, f)."""
     several = isinstance(value, tuple | list | np.ndarray)
-    return factor_range("RandomContrast: factor", 0, 1)(value if several else (value, value))
+    return _contrast(value if several else (value, value))
 
 
 class RandomContrast(RandomImageLayer):
@@ -90,11 +93,9 @@ class RandomContrast(RandomImageLayer):
         True
     """
 
-    factor: tuple[float, float] = option(convert=_contrast_range)
-    value_range: tuple[float, float] = option(
-        (0, 255), convert=value_range("RandomContrast: value_range")
-    )
-    seed: int | None = option(None)
+    factor: tuple[float, float] = option(convert=contrast_range)
+    value_range: tuple[float, float] = option((0, 255), convert=value_range)
+    seed: int | None = option(None, convert=integer(optional=True))
     data_format: str = option(None, convert=data_format_name, kw_only=True)
 
     def draw(self, key: jax.Array, shape: ImageShape) -> Any:

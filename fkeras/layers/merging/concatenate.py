@@ -9,7 +9,7 @@ import jax
 import jax.numpy as jnp
 
 from fkeras.engine import Context, Layer, Output, option
-from fkeras.layers._arguments import one_of
+from fkeras.engine.converters import choice, integer
 from fkeras.layers.merging.elementwise import (
     check_list,
     describe_inputs,
@@ -70,8 +70,8 @@ class Concatenate(Layer):
         Array([[1., 2., 3.]], dtype=float32)
     """
 
-    axis: int = option(-1, convert=int)
-    masks: str = option("all", convert=one_of("Concatenate: masks", "all", "any"), kw_only=True)
+    axis: int = option(-1, convert=integer())
+    masks: str = option("all", convert=choice("all", "any"), kw_only=True)
 
     supports_masking: ClassVar[bool] = True
 

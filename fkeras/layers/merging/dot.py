@@ -6,9 +6,9 @@ from typing import Any, ClassVar
 
 import jax
 import jax.numpy as jnp
-import numpy as np
 
 from fkeras.engine import Context, Layer, Output, option
+from fkeras.engine.converters import boolean, integer, several
 from fkeras.layers._dtypes import wide_dtype
 from fkeras.layers.merging.elementwise import check_list, describe_inputs, with_common_dtype
 
@@ -52,24 +52,24 @@ def batch_dot(x: jax.Array, y: jax.Array, axes: tuple[int, int]) -> jax.Array:
     return z[:, None] if z.ndim == 1 else z
 
 
+_axis = integer()
+_pair = several(_axis, "an axis, or a pair with one axis of each tensor", single=True)
+
+
 def _axes(value: Any) -> int | tuple[int, int]:
-    if isinstance(value, int | np.integer) and not isinstance(value, bool):
-        axes: tuple = (value,)
-    else:
-        axes = tuple(value) if isinstance(value, list | tuple) else ()
-    whole = all(isinstance(a, int | np.integer) and not isinstance(a, bool) for a in axes)
-    pair = isinstance(value, list | tuple)
-    if not axes or not whole or (pair and len(axes) != 2):
+    found = _pair(value)
+    single = _axis.accepts(value)
+    if not single and len(found) != 2:
         raise ValueError(
-            f"Dot: axes: expected an axis, or a pair with one axis of each tensor, received "
-            f"{value!r}. For (b, t, d) with (b, s, d) give axes=2."
+            f"expected {_pair.expected}, received {value!r}. For (b, t, d) with (b, s, d) give "
+            "axes=2."
         )
-    if 0 in axes:
+    if 0 in found:
         raise ValueError(
-            f"Dot: axes: expected axes after the batch axis 0, received {value!r}. The product is "
-            "taken within an example: count axes from 1."
+            f"expected axes after the batch axis 0, received {value!r}. The product is taken "
+            "within an example: count axes from 1."
         )
-    return tuple(int(a) for a in axes) if pair else int(value)
+    return found[0] if single else (found[0], found[1])
 
 
 class Dot(Layer):
@@ -95,7 +95,7 @@ class Dot(Layer):
     """
 
     axes: int | tuple[int, int] = option(convert=_axes)
-    normalize: bool = option(False)
+    normalize: bool = option(False, convert=boolean)
 
     supports_masking: ClassVar[bool] = True
 

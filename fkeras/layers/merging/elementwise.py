@@ -16,7 +16,8 @@ import jax.numpy as jnp
 import numpy as np
 
 from fkeras.engine import Context, Layer, Output, option
-from fkeras.layers._arguments import format_shape, one_of
+from fkeras.engine.converters import choice
+from fkeras.layers._arguments import format_shape
 from fkeras.layers.merging.masks import (
     Masks,
     aligned,
@@ -110,7 +111,7 @@ class Merge(Layer):
             `masks`.
     """
 
-    masks: str = option("all", convert=one_of("Merge: masks", "all", "any"), kw_only=True)
+    masks: str = option("all", convert=choice("all", "any"), kw_only=True)
 
     supports_masking: ClassVar[bool] = True
 

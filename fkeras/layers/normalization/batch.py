@@ -10,7 +10,6 @@ from typing import Any, ClassVar, Self
 
 import jax
 import jax.numpy as jnp
-import numpy as np
 
 from fkeras import constraints, initializers, regularizers
 from fkeras.engine import (
@@ -24,7 +23,8 @@ from fkeras.engine import (
     suggest,
     weight,
 )
-from fkeras.layers._arguments import format_shape, fraction, one_of
+from fkeras.engine.converters import boolean, choice, integer, probability, real
+from fkeras.layers._arguments import format_shape
 from fkeras.layers._dtypes import wide_dtype
 from fkeras.layers.normalization.statistics import (
     batch_normalization,
@@ -33,24 +33,18 @@ from fkeras.layers.normalization.statistics import (
     renorm_correction,
 )
 
+_one_axis = integer(hint="It is the axis of the features: -1, or 1 for channels first.")
+
 
 def _axis(value: Any) -> int:
-    if isinstance(value, list | tuple) and len(value) == 1:
-        value = value[0]
-    if not isinstance(value, int | np.integer) or isinstance(value, bool):
-        raise TypeError(
-            f"BatchNormalization: axis: expected one integer, received {value!r}. It is the axis "
-            "of the features: -1, or 1 for channels first."
-        )
-    return int(value)
+    return _one_axis(value[0] if isinstance(value, list | tuple) and len(value) == 1 else value)
 
 
 def _unsynchronized(value: Any) -> bool:
-    if value:
+    if boolean(value):
         raise ValueError(
-            "BatchNormalization: synchronized: expected False, received True. Leave it out: under "
-            "jax.jit the statistics of a batch that is sharded over devices are those of the "
-            "whole batch already."
+            "expected False, received True. Leave it out: under jax.jit the statistics of a batch "
+            "that is sharded over devices are those of the whole batch already."
         )
     return False
 
@@ -71,6 +65,13 @@ def _clipping(value: Any) -> Mapping[str, float]:
             f"{value}. The paper ends with rmax=3, rmin=1/3, dmax=5."
         )
     return value
+
+
+def _initializer(value: Any) -> Any:
+    """A converter: an initializer, which no default stands for where it is None."""
+    if value is None:
+        raise ValueError("expected an initializer, received None. For example: 'zeros'.")
+    return initializers.get(value)
 
 
 class BatchNormalization(Layer):
@@ -135,30 +136,29 @@ class BatchNormalization(Layer):
     training_default: ClassVar[bool | None] = None
 
     axis: int = option(-1, convert=_axis)
-    momentum: float = option(0.99, convert=fraction("BatchNormalization: momentum"))
-    epsilon: float = option(1e-3, convert=float)
-    center: bool = option(True)
-    scale: bool = option(True)
+    momentum: float = option(0.99, convert=probability)
+    epsilon: float = option(1e-3, convert=real(minimum=0))
+    center: bool = option(True, convert=boolean)
+    scale: bool = option(True, convert=boolean)
     beta_initializer: Any = option("zeros", convert=initializers.get)
     gamma_initializer: Any = option("ones", convert=initializers.get)
-    moving_mean_initializer: Any = option("zeros", convert=initializers.get)
-    moving_variance_initializer: Any = option("ones", convert=initializers.get)
+    moving_mean_initializer: Any = option("zeros", convert=_initializer)
+    moving_variance_initializer: Any = option("ones", convert=_initializer)
     beta_regularizer: Any = option(None, convert=regularizers.get)
     gamma_regularizer: Any = option(None, convert=regularizers.get)
     beta_constraint: Any = option(None, convert=constraints.get)
     gamma_constraint: Any = option(None, convert=constraints.get)
-    renorm: bool = option(False)
+    renorm: bool = option(False, convert=boolean)
     renorm_clipping: Mapping[str, float] | None = option(FrozenDict(), convert=_clipping)
-    renorm_momentum: float = option(0.99, convert=fraction("BatchNormalization: renorm_momentum"))
+    renorm_momentum: float = option(0.99, convert=probability)
     synchronized: bool = option(False, convert=_unsynchronized)
-    frozen: str = option(
-        "moving", convert=one_of("BatchNormalization: frozen", "moving", "batch"), kw_only=True
-    )
+    frozen: str = option("moving", convert=choice("moving", "batch"), kw_only=True)
 
     gamma: jax.Array | None = weight()
     beta: jax.Array | None = weight()
 
     supports_masking: ClassVar[bool] = True
+    call_options: ClassVar[tuple[str, ...]] = ("training", "mask")
     state_order: ClassVar[tuple[str, ...]] = (
         "moving_mean",
         "moving_variance",

@@ -11,8 +11,9 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from fkeras.engine import ArrayConstant, Context, Layer, Output, Spec, option
-from fkeras.engine.frozen import is_array
+from fkeras.engine import Context, Layer, Output, Spec, option
+from fkeras.engine.arrays import is_array_like, read_array
+from fkeras.engine.converters import axes, boolean, numeric
 from fkeras.layers._arguments import format_shape
 from fkeras.layers._dtypes import wide_dtype
 
@@ -60,11 +61,12 @@ def data_moments(batches: Iterable[Any], axes: Sequence[int]) -> tuple[np.ndarra
     count, mean, squares, kept = 0, np.zeros(()), np.zeros(()), None
     for batch in batches:
         x = batch[0] if isinstance(batch, tuple) else batch
-        if not is_array(x):
+        if not is_array_like(x):
             raise TypeError(
                 f"Normalization: adapt: expected arrays, received {type(x).__name__} in the data. "
                 "Pass one array, np.asarray(data), or an iterable of batches."
             )
+        x = read_array(x, "Normalization: adapt")
         sizes = _kept_sizes(x.shape, axes)
         if kept is not None and sizes != kept:
             raise ValueError(
@@ -115,26 +117,20 @@ def _kept_sizes(shape: Sequence[Any], axes: Sequence[int]) -> tuple:
     return tuple(shape[a] for a in sorted(kept))
 
 
+_axes = axes(optional=True, hint="For a mean a feature give -1, for one mean of all numbers None.")
+
+
 def _axis(value: Any) -> tuple[int, ...]:
-    axes = () if value is None else tuple(value) if isinstance(value, list | tuple) else (value,)
-    if not all(isinstance(a, int | np.integer) and not isinstance(a, bool) for a in axes):
-        raise TypeError(
-            f"Normalization: axis: expected an integer, integers or None, received {value!r}. For "
-            "a mean a feature give -1, for one mean of all numbers None."
-        )
-    return tuple(map(int, axes))
+    found = () if isinstance(value, list | tuple) and not value else _axes(value)
+    return () if found is None else (found,) if isinstance(found, int) else found
+
+
+_number = numeric(optional=True, hint="Give one a feature, or let layer.adapt(data) find them.")
 
 
 def _numbers(value: Any) -> Any:
-    if value is None:
-        return None
-    array = np.asarray(value.array if isinstance(value, ArrayConstant) else value)
-    if array.dtype.kind not in "iuf":
-        raise TypeError(
-            f"Normalization: mean, variance: expected a number or numbers in a list, received "
-            f"{value!r}. Give one a feature, or let layer.adapt(data) find them."
-        )
-    return array.tolist()
+    found = _number(value)
+    return None if found is None else np.asarray(getattr(found, "array", found)).tolist()
 
 
 class Normalization(Layer):
@@ -174,7 +170,7 @@ class Normalization(Layer):
     axis: tuple[int, ...] = option(-1, convert=_axis)
     mean: Any = option(None, convert=_numbers)
     variance: Any = option(None, convert=_numbers)
-    invert: bool = option(False)
+    invert: bool = option(False, convert=boolean)
 
     supports_masking: ClassVar[bool] = True
     state_order: ClassVar[tuple[str, ...]] = ("mean", "variance", "count")
@@ -212,7 +208,7 @@ class Normalization(Layer):
             TypeError: where the data are no arrays.
         """
         batches: Iterator[Any]
-        if is_array(data):
+        if is_array_like(data):
             batches = iter((data,))
         elif isinstance(data, Iterable) and not isinstance(data, str | dict):
             batches = itertools.chain(data)

@@ -6,11 +6,12 @@ from typing import Any, ClassVar, Self
 
 import jax
 import jax.numpy as jnp
-import numpy as np
 
 from fkeras import constraints, initializers, regularizers
 from fkeras.engine import InputSpec, Layer, Spec, align, option, weight
+from fkeras.engine.converters import boolean, either, integer, real
 from fkeras.layers._dtypes import wide_dtype
+from fkeras.layers.normalization.statistics import inverse_root
 
 
 def group_normalization(
@@ -48,7 +49,7 @@ def group_normalization(
     axes = tuple(a for a in range(1, x.ndim) if a != axis)
     # two passes: the mean of squares minus the squared mean loses all digits far from zero
     x = x - jnp.mean(x, axes, keepdims=True)
-    x = x * jax.lax.rsqrt(jnp.mean(jnp.square(x), axes, keepdims=True) + epsilon)
+    x = x * inverse_root(jnp.mean(jnp.square(x), axes, keepdims=True) + epsilon)
     x = jnp.reshape(x, shape)
     if gamma is not None:
         x = x * align(gamma.astype(x.dtype), x.ndim, axis)
@@ -57,24 +58,11 @@ def group_normalization(
     return x.astype(dtype) if jnp.issubdtype(dtype, jnp.inexact) else x
 
 
-def _groups(value: Any) -> int:
-    whole = isinstance(value, int | np.integer) and not isinstance(value, bool)
-    if not whole or (value <= 0 and value != -1):
-        raise ValueError(
-            f"GroupNormalization: groups: expected a positive integer, or -1 for a group a "
-            f"channel, received {value!r}. Give a number that divides the channels."
-        )
-    return int(value)
-
-
-def _axis(value: Any) -> int:
-    whole = isinstance(value, int | np.integer) and not isinstance(value, bool)
-    if not whole or value == 0:
-        raise TypeError(
-            f"GroupNormalization: axis: expected one integer other than 0, received {value!r}. It "
-            "is the axis of the channels: -1, or 1 for channels first."
-        )
-    return int(value)
+_axis = either(
+    integer(minimum=1),
+    integer(maximum=-1),
+    hint="It is the axis of the channels: -1, or 1 for channels first; axis 0 is that of the batch.",
+)
 
 
 class GroupNormalization(Layer):
@@ -116,11 +104,18 @@ class GroupNormalization(Layer):
         Wu and He, 2018, Group normalization, https://arxiv.org/abs/1803.08494
     """
 
-    groups: int = option(32, convert=_groups)
+    groups: int = option(
+        32,
+        convert=integer(
+            minimum=1,
+            also=(-1,),
+            hint="-1 is a group a channel; give a number that divides the channels.",
+        ),
+    )
     axis: int = option(-1, convert=_axis)
-    epsilon: float = option(1e-3, convert=float)
-    center: bool = option(True)
-    scale: bool = option(True)
+    epsilon: float = option(1e-3, convert=real(minimum=0))
+    center: bool = option(True, convert=boolean)
+    scale: bool = option(True, convert=boolean)
     beta_initializer: Any = option("zeros", convert=initializers.get)
     gamma_initializer: Any = option("ones", convert=initializers.get)
     beta_regularizer: Any = option(None, convert=regularizers.get)

@@ -7,12 +7,13 @@ from typing import Any, ClassVar, Self
 
 import jax
 import jax.numpy as jnp
-import numpy as np
 
 from fkeras import constraints, initializers, regularizers
 from fkeras.engine import Layer, Spec, option, weight
+from fkeras.engine.converters import axes, boolean, real
 from fkeras.layers._arguments import format_shape
 from fkeras.layers._dtypes import wide_dtype
+from fkeras.layers.normalization.statistics import inverse_root
 
 
 def layer_normalization(
@@ -46,7 +47,7 @@ def layer_normalization(
     x = x.astype(wide_dtype(dtype))
     # two passes: the mean of squares minus the squared mean loses all digits far from zero
     centred = x - jnp.mean(x, axes, keepdims=True)
-    scale = jax.lax.rsqrt(jnp.mean(jnp.square(centred), axes, keepdims=True) + epsilon)
+    scale = inverse_root(jnp.mean(jnp.square(centred), axes, keepdims=True) + epsilon)
     shape = [x.shape[a] if a in axes else 1 for a in range(x.ndim)]
     if gamma is not None:
         scale = scale * jnp.reshape(gamma, shape).astype(x.dtype)
@@ -56,15 +57,12 @@ def layer_normalization(
     return y.astype(dtype) if jnp.issubdtype(dtype, jnp.inexact) else y
 
 
+_axes = axes(hint="For the last axis give -1, for an image's features (1, 2, 3).")
+
+
 def _axis(value: Any) -> int | tuple[int, ...]:
-    axes = tuple(value) if isinstance(value, list | tuple) else (value,)
-    whole = all(isinstance(a, int | np.integer) and not isinstance(a, bool) for a in axes)
-    if not axes or not whole or len(set(axes)) != len(axes):
-        raise TypeError(
-            f"LayerNormalization: axis: expected an integer or different integers, received "
-            f"{value!r}. For the last axis give -1, for an image's features (1, 2, 3)."
-        )
-    return tuple(map(int, axes)) if len(axes) > 1 else int(axes[0])
+    found = _axes(value)
+    return found[0] if isinstance(found, tuple) and len(found) == 1 else found
 
 
 class LayerNormalization(Layer):
@@ -106,16 +104,16 @@ class LayerNormalization(Layer):
     """
 
     axis: int | tuple[int, ...] = option(-1, convert=_axis)
-    epsilon: float = option(1e-3)
-    center: bool = option(True)
-    scale: bool = option(True)
+    epsilon: float = option(1e-3, convert=real(minimum=0))
+    center: bool = option(True, convert=boolean)
+    scale: bool = option(True, convert=boolean)
     beta_initializer: Any = option("zeros", convert=initializers.get)
     gamma_initializer: Any = option("ones", convert=initializers.get)
     beta_regularizer: Any = option(None, convert=regularizers.get)
     gamma_regularizer: Any = option(None, convert=regularizers.get)
     beta_constraint: Any = option(None, convert=constraints.get)
     gamma_constraint: Any = option(None, convert=constraints.get)
-    rms_scaling: bool = option(False, kw_only=True)
+    rms_scaling: bool = option(False, convert=boolean, kw_only=True)
 
     gamma: jax.Array | None = weight()
     beta: jax.Array | None = weight()

@@ -7,11 +7,12 @@ from typing import Any, ClassVar, Self
 
 import jax
 import jax.numpy as jnp
-import numpy as np
 
 from fkeras.engine import Layer, Spec, option, weight
+from fkeras.engine.converters import axes, real
 from fkeras.layers._arguments import format_shape
 from fkeras.layers._dtypes import wide_dtype
+from fkeras.layers.normalization.statistics import inverse_root
 
 
 def rms_normalization(
@@ -40,22 +41,20 @@ def rms_normalization(
     axes = tuple(sorted(a % x.ndim for a in axes))
     dtype = x.dtype
     x = x.astype(wide_dtype(dtype))
-    y = x * jax.lax.rsqrt(jnp.mean(jnp.square(x), axes, keepdims=True) + epsilon)
+    squares = jnp.mean(jnp.square(x), axes, keepdims=True) + epsilon
+    y = x * inverse_root(squares)
     if scale is not None:
         shape = [x.shape[a] if a in axes else 1 for a in range(x.ndim)]
         y = y * jnp.reshape(scale, shape).astype(x.dtype)
     return y.astype(dtype) if jnp.issubdtype(dtype, jnp.inexact) else y
 
 
+_axes = axes(hint="For the last axis give -1, for an image's features (1, 2, 3).")
+
+
 def _axis(value: Any) -> int | tuple[int, ...]:
-    axes = tuple(value) if isinstance(value, list | tuple) else (value,)
-    whole = all(isinstance(a, int | np.integer) and not isinstance(a, bool) for a in axes)
-    if not axes or not whole or len(set(axes)) != len(axes):
-        raise TypeError(
-            f"RMSNormalization: axis: expected an integer or different integers, received "
-            f"{value!r}. For the last axis give -1, for an image's features (1, 2, 3)."
-        )
-    return tuple(map(int, axes)) if len(axes) > 1 else int(axes[0])
+    found = _axes(value)
+    return found[0] if isinstance(found, tuple) and len(found) == 1 else found
 
 
 class RMSNormalization(Layer):
@@ -90,11 +89,15 @@ class RMSNormalization(Layer):
     call_names: ClassVar[tuple[str, ...]] = ("x",)
 
     axis: int | tuple[int, ...] = option(-1, convert=_axis)
-    epsilon: float = option(1e-6, convert=float)
+    epsilon: float = option(1e-6, convert=real(minimum=0))
 
     scale: jax.Array | None = weight(initializer=jax.nn.initializers.ones)
 
     supports_masking: ClassVar[bool] = True
+
+    def loses_masks(self, masks: Sequence[Any]) -> bool:
+        return True
+
     # scale and the mean squares stay in float32
     autocast: ClassVar[bool] = False
 

@@ -9,7 +9,7 @@ import jax.numpy as jnp
 
 from fkeras import initializers
 from fkeras.engine import Context, Layer, Output, option, subkey
-from fkeras.layers._arguments import positive_integer
+from fkeras.engine.converters import boolean, integer
 from fkeras.layers.core.wrapper import Wrapper
 
 _KERNELS = ("kernel", "embeddings")
@@ -97,10 +97,8 @@ class SpectralNormalization(Wrapper):
         https://arxiv.org/abs/1802.05957
     """
 
-    power_iterations: int = option(
-        1, convert=positive_integer("SpectralNormalization: power_iterations")
-    )
-    always: bool = option(False, kw_only=True)
+    power_iterations: int = option(1, convert=integer(minimum=1))
+    always: bool = option(False, convert=boolean, kw_only=True)
 
     # in Keras the kernel is a weight of the wrapper too
     early_weights: ClassVar[tuple[str, ...]] = tuple(f"layer/{name}" for name in _KERNELS)

@@ -78,6 +78,21 @@ def batch_normalization(
     return x * align(scale, x.ndim, axis) + align(shift, x.ndim, axis)
 
 
+def inverse_root(square: jax.Array) -> jax.Array:
+    """Computes `1 / sqrt(square)`; 0 with the gradient 0 where the square has overflowed.
+
+    The gradient of `rsqrt` there is 0 times the gradient of the result, which may be infinite.
+
+    Example:
+        >>> import jax.numpy as jnp
+        >>> inverse_root(jnp.array([4.0, jnp.inf]))
+        Array([0.5, 0. ], dtype=float32)
+    """
+    infinite = jnp.isinf(square)
+    root = jax.lax.rsqrt(jnp.where(infinite, jnp.ones_like(square), square))
+    return jnp.where(infinite, jnp.zeros_like(root), root)
+
+
 def moving_average(old: jax.Array, new: jax.Array, momentum: float) -> jax.Array:
     """Computes `old * momentum + new * (1 - momentum)`, in the dtype of `old`.
 

@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any, ClassVar
+from typing import ClassVar
 
 import jax
 import jax.numpy as jnp
-import numpy as np
 
 from fkeras.engine import Layer, option
+from fkeras.engine.converters import axes
 from fkeras.layers._arguments import format_shape
 from fkeras.layers._dtypes import wide_dtype
 
@@ -46,19 +46,6 @@ def unit_normalization(x: jax.Array, axis: int | Sequence[int] = -1) -> jax.Arra
     return y.astype(dtype) if jnp.issubdtype(dtype, jnp.inexact) else y
 
 
-def _axis(value: Any) -> int | tuple[int, ...]:
-    axes = tuple(value) if isinstance(value, list | tuple) else (value,)
-    if not axes or not all(
-        isinstance(a, int | np.integer) and not isinstance(a, bool) for a in axes
-    ):
-        raise TypeError(
-            f"UnitNormalization: axis: expected an integer or integers, received {value!r}. For "
-            "the last axis give -1, for an image's features (1, 2, 3)."
-        )
-    several = isinstance(value, list | tuple)
-    return tuple(map(int, axes)) if several else int(axes[0])
-
-
 class UnitNormalization(Layer):
     """Divides each vector by its length: `x / |x|` over `axis`.
 
@@ -81,7 +68,7 @@ class UnitNormalization(Layer):
         Array([[0.6, 0.8]], dtype=float32)
     """
 
-    axis: int | tuple[int, ...] = option(-1, convert=_axis)
+    axis: int | tuple[int, ...] = option(-1, convert=axes())
 
     supports_masking: ClassVar[bool] = True
 

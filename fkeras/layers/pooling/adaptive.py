@@ -2,7 +2,7 @@
 
 Window i of n over an axis of m cells goes from floor(i * m / n) to ceil((i + 1) * m / n): the
 windows cover the axis, their sizes differ by one at most, and they overlap where n does not
-divide m. Keras rounds the two in float32, and with some versions of JAX reads beyond the axis where
+divide m. Windows of an axis without cells give 0, as global pooling does. Keras rounds the two in float32, and with some versions of JAX reads beyond the axis where
 n is 7, 13 or 14, among others: 14 cells give 6 means and a NaN for n = 7. Here they are exact.
 """
 
@@ -16,7 +16,9 @@ import jax.numpy as jnp
 import numpy as np
 
 from fkeras.engine import InputSpec, Layer, align, option
-from fkeras.layers._arguments import data_format_name, integers, one_of
+from fkeras.engine.converters import choice, sizes
+from fkeras.engine.extremes import largest
+from fkeras.layers._arguments import data_format_name
 from fkeras.layers._spatial import spatial_axes
 
 # more windows than this, and than cells, are a mistake, or made to fill the memory
@@ -38,7 +40,8 @@ def adaptive_pool(
         data_format: "channels_last" or "channels_first".
 
     Returns:
-        An array of shape (b, *output_size, c), or (b, c, *output_size).
+        An array of shape (b, *output_size, c), or (b, c, *output_size); 0 where an axis of `x` has
+        no cells.
 
     Raises:
         ValueError: for another mode.
@@ -51,7 +54,7 @@ def adaptive_pool(
         >>> adaptive_pool(x, (2,), "average").ravel()
         Array([1., 3.], dtype=float32)
     """
-    mode = one_of("adaptive_pool: mode", "average", "max")(mode)
+    mode = choice("average", "max").check("adaptive_pool: mode", mode)
     # windows are products of windows along the axes: one axis after the other gives the same
     for axis, count in zip(spatial_axes(x.ndim, data_format), output_size, strict=True):
         x = _pool_axis(x, axis, count, mode)
@@ -61,19 +64,31 @@ def adaptive_pool(
 def _pool_axis(x: jax.Array, axis: int, count: int, mode: str) -> jax.Array:
     """Pools one axis to `count` windows."""
     size = x.shape[axis]
+    if isinstance(size, int) and size == 0:
+        _check_count(size, count)
+        return jnp.zeros((*x.shape[:axis], count, *x.shape[axis + 1 :]), x.dtype)
     if isinstance(size, int) and size % count == 0:
         shape = (*x.shape[:axis], count, size // count, *x.shape[axis + 1 :])
-        return (jnp.max if mode == "max" else jnp.mean)(x.reshape(shape), axis=axis + 1)
+        return (largest if mode == "max" else jnp.mean)(x.reshape(shape), axis=axis + 1)
     cells, sizes = _windows(size, count)
     # (..., count, width, ...): a window's last cell repeats up to the width of the widest one
     windows = jnp.take(x, cells, axis=axis)
     if mode == "max":
-        return jnp.max(windows, axis=axis + 1)
+        return largest(windows, axis + 1)
     inside = jnp.arange(cells.shape[1]).reshape(1, -1) < sizes.reshape(-1, 1)
     inside = inside.reshape((*inside.shape, *(1,) * (x.ndim - axis - 1)))
     inside = jnp.expand_dims(inside, range(axis))
     total = jnp.sum(jnp.where(inside, windows, jnp.zeros_like(windows)), axis=axis + 1)
     return total / align(sizes.astype(x.dtype), x.ndim, axis)
+
+
+def _check_count(size: int, count: int) -> None:
+    """Rejects a number of windows that would fill the memory."""
+    if count > max(_WINDOWS, size):
+        raise ValueError(
+            f"adaptive pooling: expected an output_size of at most {_WINDOWS}, or of the axis, "
+            f"received {count}. Use UpSampling or Resizing to enlarge an axis."
+        )
 
 
 def _windows(size: Any, count: int) -> tuple[Any, Any]:
@@ -82,11 +97,7 @@ def _windows(size: Any, count: int) -> tuple[Any, Any]:
     NumPy where the size is known: the indices are constants of the program then.
     """
     known = isinstance(size, int)
-    if count > max(_WINDOWS, size if known else 0):
-        raise ValueError(
-            f"adaptive pooling: expected an output_size of at most {_WINDOWS}, or of the axis, "
-            f"received {count}. Use UpSampling or Resizing to enlarge an axis."
-        )
+    _check_count(size if known else 0, count)
     if known and size + count > _CELLS:
         raise ValueError(
             f"adaptive pooling: an axis of {size} cells in {count} windows, of which more than "
@@ -115,7 +126,7 @@ class _AdaptivePooling(Layer):
 
 
 class _AdaptiveAveragePooling(_AdaptivePooling):
-    """Takes the mean of each window; integers become floats."""
+    """Takes the mean of each window, 0 where it has no cells; integers become floats."""
 
     def call(self, x: jax.Array) -> jax.Array:
         x = x.astype(self.policy.compute_dtype)
@@ -123,7 +134,7 @@ class _AdaptiveAveragePooling(_AdaptivePooling):
 
 
 class _AdaptiveMaxPooling(_AdaptivePooling):
-    """Takes the largest value of each window."""
+    """Takes the largest value of each window, 0 where it has no cells."""
 
     def call(self, x: jax.Array) -> jax.Array:
         return adaptive_pool(x, self.output_size, "max", self.data_format)
@@ -132,7 +143,7 @@ class _AdaptiveMaxPooling(_AdaptivePooling):
 class AdaptiveAveragePooling1D(_AdaptiveAveragePooling):
     """Takes the mean of each of `output_size` windows of a sequence.
 
-    Integers become floats.
+    Integers become floats. An axis of length 0 gives 0.
 
     Args:
         output_size: the number `n` of windows.
@@ -152,9 +163,7 @@ class AdaptiveAveragePooling1D(_AdaptiveAveragePooling):
         Array([0.5, 2.5, 4.5], dtype=float32)
     """
 
-    output_size: tuple[int, ...] = option(
-        convert=integers("AdaptiveAveragePooling1D: output_size", 1)
-    )
+    output_size: tuple[int, ...] = option(convert=sizes(1))
 
     rank: ClassVar[int] = 1
 
@@ -162,7 +171,7 @@ class AdaptiveAveragePooling1D(_AdaptiveAveragePooling):
 class AdaptiveAveragePooling2D(_AdaptiveAveragePooling):
     """Takes the mean of each of `output_size` windows of an image.
 
-    Integers become floats.
+    Integers become floats. An axis of length 0 gives 0.
 
     Args:
         output_size: the numbers `n` and `m` of windows along height and width, one integer where they
@@ -184,9 +193,7 @@ class AdaptiveAveragePooling2D(_AdaptiveAveragePooling):
                [10.5, 12.5]], dtype=float32)
     """
 
-    output_size: tuple[int, ...] = option(
-        convert=integers("AdaptiveAveragePooling2D: output_size", 2)
-    )
+    output_size: tuple[int, ...] = option(convert=sizes(2))
 
     rank: ClassVar[int] = 2
 
@@ -194,7 +201,7 @@ class AdaptiveAveragePooling2D(_AdaptiveAveragePooling):
 class AdaptiveAveragePooling3D(_AdaptiveAveragePooling):
     """Takes the mean of each of `output_size` windows of a volume.
 
-    Integers become floats.
+    Integers become floats. An axis of length 0 gives 0.
 
     Args:
         output_size: the numbers of windows along the three axes, one integer where they are equal.
@@ -215,15 +222,15 @@ class AdaptiveAveragePooling3D(_AdaptiveAveragePooling):
                [42.5, 50.5]], dtype=float32)
     """
 
-    output_size: tuple[int, ...] = option(
-        convert=integers("AdaptiveAveragePooling3D: output_size", 3)
-    )
+    output_size: tuple[int, ...] = option(convert=sizes(3))
 
     rank: ClassVar[int] = 3
 
 
 class AdaptiveMaxPooling1D(_AdaptiveMaxPooling):
     """Takes the largest value of each of `output_size` windows of a sequence.
+
+    An axis of length 0 gives 0.
 
     Args:
         output_size: the number `n` of windows.
@@ -243,13 +250,15 @@ class AdaptiveMaxPooling1D(_AdaptiveMaxPooling):
         Array([1., 3., 5.], dtype=float32)
     """
 
-    output_size: tuple[int, ...] = option(convert=integers("AdaptiveMaxPooling1D: output_size", 1))
+    output_size: tuple[int, ...] = option(convert=sizes(1))
 
     rank: ClassVar[int] = 1
 
 
 class AdaptiveMaxPooling2D(_AdaptiveMaxPooling):
     """Takes the largest value of each of `output_size` windows of an image.
+
+    An axis of length 0 gives 0.
 
     Args:
         output_size: the numbers `n` and `m` of windows along height and width, one integer where they
@@ -271,13 +280,15 @@ class AdaptiveMaxPooling2D(_AdaptiveMaxPooling):
                [13., 15.]], dtype=float32)
     """
 
-    output_size: tuple[int, ...] = option(convert=integers("AdaptiveMaxPooling2D: output_size", 2))
+    output_size: tuple[int, ...] = option(convert=sizes(2))
 
     rank: ClassVar[int] = 2
 
 
 class AdaptiveMaxPooling3D(_AdaptiveMaxPooling):
     """Takes the largest value of each of `output_size` windows of a volume.
+
+    An axis of length 0 gives 0.
 
     Args:
         output_size: the numbers of windows along the three axes, one integer where they are equal.
@@ -298,6 +309,6 @@ class AdaptiveMaxPooling3D(_AdaptiveMaxPooling):
                [53., 61.]], dtype=float32)
     """
 
-    output_size: tuple[int, ...] = option(convert=integers("AdaptiveMaxPooling3D: output_size", 3))
+    output_size: tuple[int, ...] = option(convert=sizes(3))
 
     rank: ClassVar[int] = 3

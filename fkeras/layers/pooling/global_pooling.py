@@ -8,6 +8,8 @@ import jax
 import jax.numpy as jnp
 
 from fkeras.engine import Context, InputSpec, Layer, Output, option
+from fkeras.engine.converters import boolean
+from fkeras.engine.extremes import largest
 from fkeras.layers._arguments import data_format_name, format_shape
 from fkeras.layers._spatial import spatial_axes
 
@@ -24,7 +26,7 @@ def masked_mean(
         keepdims: whether the axes stay, with size 1.
 
     Returns:
-        An array of shape (b, c), 0 in rows that keep no step.
+        An array of shape (b, c), 0 in rows that keep no step, or have none.
 
     Example:
         >>> import jax.numpy as jnp
@@ -33,8 +35,9 @@ def masked_mean(
         Array([[2.]], dtype=float32)
     """
     axes = spatial_axes(x.ndim, data_format)
-    if mask is None:
+    if mask is None and 0 not in (x.shape[axis] for axis in axes):
         return jnp.mean(x, axis=axes, keepdims=keepdims)
+    mask = jnp.ones((x.shape[0], *(x.shape[a] for a in axes)), bool) if mask is None else mask
     kept = jnp.expand_dims(mask.astype(bool), -1 if data_format == "channels_last" else 1)
     sums = jnp.sum(jnp.where(kept, x, jnp.zeros_like(x)), axis=axes, keepdims=keepdims)
     counts = jnp.sum(kept.astype(x.dtype), axis=axes, keepdims=keepdims)
@@ -45,7 +48,7 @@ class _GlobalPooling(Layer):
     """Reduces `rank` axes to one value a channel."""
 
     data_format: str = option(None, convert=data_format_name)
-    keepdims: bool = option(False)
+    keepdims: bool = option(False, convert=boolean)
 
     rank: ClassVar[int]
 
@@ -55,14 +58,17 @@ class _GlobalPooling(Layer):
 
 
 class _GlobalMaxPooling(_GlobalPooling):
-    """Takes the largest value of each channel."""
+    """Takes the largest value of each channel; 0 where there is no step."""
 
     def call(self, x: jax.Array) -> jax.Array:
-        return jnp.max(x, spatial_axes(x.ndim, self.data_format), keepdims=self.keepdims)
+        axes = spatial_axes(x.ndim, self.data_format)
+        if 0 in (x.shape[axis] for axis in axes):
+            return jnp.sum(x, axes, keepdims=self.keepdims, dtype=x.dtype)
+        return largest(x, axes, self.keepdims)
 
 
 class _GlobalAveragePooling(_GlobalPooling):
-    """Takes the mean of each channel; integers become floats."""
+    """Takes the mean of each channel, 0 where there is no step; integers become floats."""
 
     def forward(self, context: Context, x: jax.Array) -> Output:
         x = x.astype(self.policy.compute_dtype)
@@ -175,6 +181,7 @@ class GlobalAveragePooling1D(_GlobalAveragePooling):
 
     rank: ClassVar[int] = 1
     supports_masking: ClassVar[bool] = True
+    call_options: ClassVar[tuple[str, ...]] = ("mask",)
 
 
 class GlobalAveragePooling2D(_GlobalAveragePooling):

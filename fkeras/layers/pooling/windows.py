@@ -2,12 +2,16 @@
 
 Each kind of pooling is one function of arrays for any number of axes; its classes only say over
 how many they go.
+
+An axis that is shorter than the window holds no window: with padding "valid" the layers and the
+functions of `fkeras.ops` report an error, as Keras does for symbolic inputs (its arrays give an
+empty result). With "same" an axis of length n gives ceil(n / stride) values, none for n = 0.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from typing import Any, ClassVar
+from typing import ClassVar
 
 import jax
 import jax.numpy as jnp
@@ -15,7 +19,8 @@ import numpy as np
 from jax import lax
 
 from fkeras.engine import InputSpec, Layer, align, option
-from fkeras.layers._arguments import data_format_name, integers, one_of
+from fkeras.engine.converters import choice, sizes
+from fkeras.layers._arguments import data_format_name
 from fkeras.layers._spatial import check_window, full_rank, spatial_axes
 
 
@@ -95,7 +100,7 @@ class _Pooling(Layer):
 
     pool_size: tuple[int, ...] = option(2)
     strides: tuple[int, ...] | None = option(None)
-    padding: str = option("valid", convert=one_of("pooling: padding", "valid", "same"))
+    padding: str = option("valid", convert=choice("valid", "same"))
     data_format: str = option(None, convert=data_format_name)
 
     rank: ClassVar[int]
@@ -131,11 +136,6 @@ class _AveragePooling(_Pooling):
         return self.pool(average_pool, x.astype(self.policy.compute_dtype))
 
 
-def _strides(argument: str, rank: int) -> Callable[[Any], tuple[int, ...] | None]:
-    convert = integers(argument, rank)
-    return lambda value: None if value is None else convert(value)
-
-
 class MaxPooling1D(_MaxPooling):
     """Takes the largest value of each window of a sequence.
 
@@ -160,8 +160,8 @@ class MaxPooling1D(_MaxPooling):
         Array([1., 3.], dtype=float32)
     """
 
-    pool_size: tuple[int, ...] = option(2, convert=integers("MaxPooling1D: pool_size", 1))
-    strides: tuple[int, ...] | None = option(None, convert=_strides("MaxPooling1D: strides", 1))
+    pool_size: tuple[int, ...] = option(2, convert=sizes(1))
+    strides: tuple[int, ...] | None = option(None, convert=sizes(1, optional=True))
 
     rank: ClassVar[int] = 1
 
@@ -191,8 +191,8 @@ class MaxPooling2D(_MaxPooling):
                [13., 15.]], dtype=float32)
     """
 
-    pool_size: tuple[int, ...] = option(2, convert=integers("MaxPooling2D: pool_size", 2))
-    strides: tuple[int, ...] | None = option(None, convert=_strides("MaxPooling2D: strides", 2))
+    pool_size: tuple[int, ...] = option(2, convert=sizes(2))
+    strides: tuple[int, ...] | None = option(None, convert=sizes(2, optional=True))
 
     rank: ClassVar[int] = 2
 
@@ -222,8 +222,8 @@ class MaxPooling3D(_MaxPooling):
                [53., 61.]], dtype=float32)
     """
 
-    pool_size: tuple[int, ...] = option(2, convert=integers("MaxPooling3D: pool_size", 3))
-    strides: tuple[int, ...] | None = option(None, convert=_strides("MaxPooling3D: strides", 3))
+    pool_size: tuple[int, ...] = option(2, convert=sizes(3))
+    strides: tuple[int, ...] | None = option(None, convert=sizes(3, optional=True))
 
     rank: ClassVar[int] = 3
 
@@ -255,8 +255,8 @@ class AveragePooling1D(_AveragePooling):
         Array([0.5, 2.5], dtype=float32)
     """
 
-    pool_size: tuple[int, ...] = option(2, convert=integers("AveragePooling1D: pool_size", 1))
-    strides: tuple[int, ...] | None = option(None, convert=_strides("AveragePooling1D: strides", 1))
+    pool_size: tuple[int, ...] = option(2, convert=sizes(1))
+    strides: tuple[int, ...] | None = option(None, convert=sizes(1, optional=True))
 
     rank: ClassVar[int] = 1
 
@@ -289,8 +289,8 @@ class AveragePooling2D(_AveragePooling):
                [10.5, 12.5]], dtype=float32)
     """
 
-    pool_size: tuple[int, ...] = option(2, convert=integers("AveragePooling2D: pool_size", 2))
-    strides: tuple[int, ...] | None = option(None, convert=_strides("AveragePooling2D: strides", 2))
+    pool_size: tuple[int, ...] = option(2, convert=sizes(2))
+    strides: tuple[int, ...] | None = option(None, convert=sizes(2, optional=True))
 
     rank: ClassVar[int] = 2
 
@@ -323,8 +323,8 @@ class AveragePooling3D(_AveragePooling):
                [42.5, 50.5]], dtype=float32)
     """
 
-    pool_size: tuple[int, ...] = option(2, convert=integers("AveragePooling3D: pool_size", 3))
-    strides: tuple[int, ...] | None = option(None, convert=_strides("AveragePooling3D: strides", 3))
+    pool_size: tuple[int, ...] = option(2, convert=sizes(3))
+    strides: tuple[int, ...] | None = option(None, convert=sizes(3, optional=True))
 
     rank: ClassVar[int] = 3
 

@@ -11,16 +11,19 @@ import numpy as np
 
 from fkeras.engine import Layer, Output, option
 from fkeras.engine.calls import symbolic_arguments
-from fkeras.layers._arguments import positive_integer
-from fkeras.layers.preprocessing.encoding import encode, output_mode
+from fkeras.engine.converters import boolean, integer
+from fkeras.engine.indices import valid_indices
+from fkeras.layers._indices import refuse_fractions
+from fkeras.layers.preprocessing.encoding import INVALID, encode, output_mode
 from fkeras.layers.preprocessing.host import as_data, refuse_sparse
 
 
 class CategoryEncoding(Layer):
     """Computes a vector of size `num_tokens` of each id, or of all ids of a sample.
 
-    Works on the device, inside jit and in a graph. Ids outside of 0 to `num_tokens - 1` raise where
-    their values are known, in a call outside of jit; inside jit they add nothing.
+    Works on the device, inside jit and in a graph. An id that is not whole or not from 0 to
+    `num_tokens - 1` raises an error where its value is known, in a call outside of jit; in a
+    compiled program the vector of the id, or of its sample, is NaN (Keras's is 0).
 
     Args:
         num_tokens: the number `v` of ids.
@@ -46,12 +49,12 @@ class CategoryEncoding(Layer):
         Array([[0.5, 2. , 0. , 0. ]], dtype=float32)
     """
 
-    num_tokens: int = option(convert=positive_integer("CategoryEncoding: num_tokens"))
+    num_tokens: int = option(convert=integer(minimum=1))
     output_mode: str = option(
         "multi_hot",
-        convert=output_mode("CategoryEncoding: output_mode", "one_hot", "multi_hot", "count"),
+        convert=output_mode("one_hot", "multi_hot", "count"),
     )
-    sparse: bool = option(False)
+    sparse: bool = option(False, convert=boolean)
 
     # ids in a short float type would be rounded to other ids
     autocast: ClassVar[bool] = False
@@ -77,10 +80,16 @@ class CategoryEncoding(Layer):
                 self._check_range(ids)
         return super().apply(*inputs, state=state, training=training, key=key, mask=mask, **options)
 
+    @property
+    def id_count(self) -> int:
+        """How many ids there are; `fit` and `predict` check their inputs against this number."""
+        return self.num_tokens
+
     def _check_range(self, ids: Any) -> None:
         known = isinstance(ids, np.ndarray | jax.Array) and not isinstance(ids, jax.core.Tracer)
         if not known or not np.issubdtype(ids.dtype, np.number) or ids.size == 0:
             return
+        refuse_fractions(ids, self.where)
         low, high = int(ids.min()), int(ids.max())
         if low < 0 or high >= self.num_tokens:
             raise ValueError(
@@ -101,9 +110,7 @@ class CategoryEncoding(Layer):
                     f"{self.where}: expected count_weights of the shape of the ids, {ids.shape}, "
                     f"received {count_weights.shape}. Give each id its weight."
                 )
-        # int8 could not count the tokens
-        if not jnp.issubdtype(ids.dtype, jnp.integer) or ids.dtype.itemsize < 4:
-            ids = ids.astype("int32")
-        return encode(
-            ids, self.num_tokens, self.output_mode, self.policy.compute_dtype, count_weights
-        )
+        indices, valid = valid_indices(ids, self.num_tokens)
+        dtype = self.policy.compute_dtype
+        indices = jnp.where(valid, indices, INVALID)
+        return encode(indices, self.num_tokens, self.output_mode, dtype, count_weights)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Iterable, Mapping
 from typing import Any, ClassVar, Self
 
@@ -11,36 +12,32 @@ import numpy as np
 
 from fkeras.engine import Layer, Output, option
 from fkeras.engine.calls import symbolic_arguments
+from fkeras.engine.converters import boolean, integer, real, several
 from fkeras.engine.spec import canonical_dtype
-from fkeras.layers._arguments import positive_integer
 from fkeras.layers.preprocessing.batches import iterate
-from fkeras.layers.preprocessing.encoding import encode, output_mode
+from fkeras.layers.preprocessing.encoding import INVALID, NOTHING, encode, output_mode
 from fkeras.layers.preprocessing.host import as_data, refuse_sparse
 from fkeras.layers.preprocessing.quantiles import find_boundaries, merge, summarize
 
+_numbers = several(real(infinite=True), "a list of numbers that grow", optional=True, least=0)
+
 
 def _boundaries(value: Any) -> Any:
-    if value is None:
-        return None
-    numbers = np.asarray(value, dtype="float64")
-    if numbers.ndim != 1 or np.isnan(numbers).any() or np.any(np.diff(numbers) < 0):
+    numbers = _numbers(value)
+    if numbers is not None and any(b < a for a, b in itertools.pairwise(numbers)):
         raise ValueError(
-            f"Discretization: bin_boundaries: expected a list of numbers that grow, received "
-            f"{value!r}. Give them in order: [0.0, 1.0, 2.0]."
+            f"expected a list of numbers that grow, received {value!r}. Give them in order: "
+            "[0.0, 1.0, 2.0]."
         )
-    return tuple(numbers.tolist())
-
-
-def _positive(value: Any) -> Any:
-    return None if value is None else positive_integer("Discretization: num_bins")(value)
+    return numbers
 
 
 class Discretization(Layer):
     """Computes the index of the bin of each number: how many boundaries are not above it.
 
     The boundaries are given, or `adapt` finds them so that about equally many numbers fall into
-    each bin. Works on the device, inside jit and in a graph. NaN falls into the last bin. The
-    boundaries are compared in float32 under every dtype policy.
+    each bin. Works on the device, inside jit and in a graph. NaN is in no bin: its index is -1, and a vector of it is NaN
+    (Keras puts NaN into the last bin). The boundaries are compared in float32 under every dtype policy.
 
     Args:
         bin_boundaries: k numbers in order; there is a bin below the first and one from the last on.
@@ -67,13 +64,13 @@ class Discretization(Layer):
     """
 
     bin_boundaries: tuple[float, ...] | None = option(None, convert=_boundaries)
-    num_bins: int | None = option(None, convert=_positive)
-    epsilon: float = option(0.01, convert=float)
+    num_bins: int | None = option(None, convert=integer(minimum=1, optional=True))
+    epsilon: float = option(0.01, convert=real(above=0, below=1))
     output_mode: str = option(
         "int",
-        convert=output_mode("Discretization: output_mode", "int", "one_hot", "multi_hot", "count"),
+        convert=output_mode("int", "one_hot", "multi_hot", "count"),
     )
-    sparse: bool = option(False)
+    sparse: bool = option(False, convert=boolean)
 
     # a short float type would move numbers across a boundary
     autocast: ClassVar[bool] = False
@@ -86,11 +83,6 @@ class Discretization(Layer):
                 f"{self.where}: expected either bin_boundaries or num_bins, received "
                 f"{'neither' if self.num_bins is None else 'both'}. Give the boundaries, or the "
                 "number of bins and then `layer = layer.adapt(data)`."
-            )
-        if not 0 < self.epsilon < 1:
-            raise ValueError(
-                f"{self.where}: epsilon: expected a share between 0 and 1, received "
-                f"{self.epsilon}. 0.01 keeps a hundred numbers of the data."
             )
 
     def adapt(self, data: Any, steps: int | None = None) -> Self:
@@ -146,8 +138,10 @@ class Discretization(Layer):
         dtype = "float64" if canonical_dtype(x.dtype) == "float64" else "float32"
         boundaries = jnp.asarray(self.bin_boundaries, dtype)
         ids = jnp.searchsorted(boundaries, x.astype(dtype), side="right").astype("int32")
+        missing = jnp.isnan(x.astype(dtype))
         if self.output_mode == "int":
-            return ids
+            return jnp.where(missing, NOTHING, ids)
+        ids = jnp.where(missing, INVALID, ids)
         depth = len(self.bin_boundaries) + 1
         return encode(ids, depth, self.output_mode, self.policy.compute_dtype)
 

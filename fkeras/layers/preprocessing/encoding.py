@@ -10,13 +10,18 @@ import jax.numpy as jnp
 import numpy as np
 
 from fkeras.engine import align
+from fkeras.engine.converters import choice
 from fkeras.engine.spec import canonical_dtype
-from fkeras.layers._arguments import one_of
+
+#: the index of what has none, such as a masked token: it adds nothing to a vector
+NOTHING = -1
+#: the index of a value that must not occur: its vector is NaN
+INVALID = -2
 
 
-def output_mode(argument: str, *modes: str) -> Callable[[Any], str]:
+def output_mode(*modes: str) -> Callable[[Any], str]:
     """A converter of output modes that also knows Keras's older words for two of them."""
-    check = one_of(argument, *modes)
+    check = choice(*modes)
     older = {"binary": "multi_hot", "tf-idf": "tf_idf"}
     return lambda value: check(older.get(value, value) if isinstance(value, str) else value)
 
@@ -33,7 +38,9 @@ def _as_samples(ids: Any, mode: str) -> Any:
 def encode(
     ids: jax.Array, depth: int, mode: str, dtype: str, count_weights: jax.Array | None = None
 ) -> jax.Array:
-    """Vectors of size `depth` of indices; an index outside of 0 to `depth - 1` adds nothing.
+    """Vectors of size `depth` of indices; `NOTHING` adds nothing, and `INVALID` makes NaN.
+
+    NaN needs a vector of floats: in one of integers `INVALID` adds nothing.
 
     Args:
         ids: array of integers of shape (..., n).
@@ -55,14 +62,22 @@ def encode(
     ids = _as_samples(ids, mode)
     kinds = align(jnp.arange(depth, dtype=ids.dtype), ids.ndim + 1)
     equal = jnp.expand_dims(ids, -1) == kinds
+    wrong = jnp.expand_dims(ids == INVALID, -1)
     if mode == "one_hot":
-        return equal.astype(dtype)
+        return _void(equal.astype(dtype), wrong)
+    wrong = jnp.any(wrong, axis=-2)
     if mode == "multi_hot":
-        return jnp.any(equal, axis=-2).astype(dtype)
+        return _void(jnp.any(equal, axis=-2).astype(dtype), wrong)
     if count_weights is None:
-        return jnp.sum(equal, axis=-2, dtype="int32").astype(dtype)
+        return _void(jnp.sum(equal, axis=-2, dtype="int32").astype(dtype), wrong)
     weights = count_weights.astype(dtype).reshape((*ids.shape, 1))
-    return jnp.sum(jnp.where(equal, weights, jnp.zeros_like(weights)), axis=-2)
+    return _void(jnp.sum(jnp.where(equal, weights, jnp.zeros_like(weights)), axis=-2), wrong)
+
+
+def _void(vectors: jax.Array, wrong: jax.Array) -> jax.Array:
+    if not jnp.issubdtype(vectors.dtype, jnp.floating):
+        return vectors
+    return jnp.where(wrong, jnp.full_like(vectors, jnp.nan), vectors)
 
 
 def encode_on_host(ids: np.ndarray, depth: int, mode: str, dtype: str) -> np.ndarray:

@@ -10,6 +10,7 @@ import jax
 import numpy as np
 
 from fkeras.engine import option
+from fkeras.engine.converters import boolean
 from fkeras.layers.preprocessing.decimals import as_int32, widen
 from fkeras.layers.preprocessing.encoding import encode, encode_on_host, output_mode
 from fkeras.layers.preprocessing.fingerprints import cross, hash_strings
@@ -48,11 +49,9 @@ class HashedCrossing(HostLayer):
         array([1, 4, 3], dtype=int32)
     """
 
-    num_bins: int = option(convert=bins("HashedCrossing: num_bins"))
-    output_mode: str = option(
-        "int", convert=output_mode("HashedCrossing: output_mode", "int", "one_hot")
-    )
-    sparse: bool = option(False)
+    num_bins: int = option(convert=bins)
+    output_mode: str = option("int", convert=output_mode("int", "one_hot"))
+    sparse: bool = option(False, convert=boolean)
 
     def __post_init__(self) -> None:
         super().__post_init__()

@@ -10,32 +10,22 @@ import jax.numpy as jnp
 import numpy as np
 
 from fkeras.engine import option
+from fkeras.engine.converters import boolean, either, integer, text
 from fkeras.engine.spec import canonical_dtype
-from fkeras.layers._arguments import positive_integer
 from fkeras.layers.preprocessing.decimals import as_int32, hash_integers
 from fkeras.layers.preprocessing.encoding import encode, encode_on_host, output_mode
 from fkeras.layers.preprocessing.fingerprints import hash_strings
 from fkeras.layers.preprocessing.host import HostLayer, read_strings, refuse_sparse
 from fkeras.layers.preprocessing.lookup import two_integers
 
-_LIMIT = 2**31
 _INT32 = np.iinfo("int32")
 
 
-def bins(where: str) -> Any:
-    """A converter of numbers of bins: positive integers below 2**31."""
-    positive = positive_integer(where)
-
-    def convert(value: Any) -> int:
-        number = positive(value)
-        if number >= _LIMIT:
-            raise ValueError(
-                f"{where}: expected less than 2**31, received {number}. A table of so many rows "
-                "fits on no device: give fewer bins."
-            )
-        return number
-
-    return convert
+bins = integer(
+    minimum=1,
+    maximum=2**31 - 1,
+    hint="It is the number of indices: give 1 or more, less than 2**31.",
+)
 
 
 def index_dtype(layer: Any) -> str:
@@ -91,14 +81,16 @@ class Hashing(HostLayer):
         FarmHash, Google, 2014; SipHash, Aumasson and Bernstein, 2012.
     """
 
-    num_bins: int = option(convert=bins("Hashing: num_bins"))
-    mask_value: str | int | None = option(None)
+    num_bins: int = option(convert=bins)
+    mask_value: str | int | None = option(
+        None, convert=either(integer(), text(empty=True), optional=True)
+    )
     salt: tuple[int, int] | None = option(None, convert=two_integers)
     output_mode: str = option(
         "int",
-        convert=output_mode("Hashing: output_mode", "int", "one_hot", "multi_hot", "count"),
+        convert=output_mode("int", "one_hot", "multi_hot", "count"),
     )
-    sparse: bool = option(False)
+    sparse: bool = option(False, convert=boolean)
 
     def __post_init__(self) -> None:
         super().__post_init__()

@@ -13,22 +13,28 @@ from typing import Any, ClassVar
 import jax
 import numpy as np
 
-from fkeras.engine import Context, FKerasError, Layer, Output
+from fkeras.engine import Context, FKerasError, Layer, Output, is_symbolic
+from fkeras.engine.arrays import is_array_like, plain
 from fkeras.engine.calls import symbolic_arguments
 
 
 def as_data(value: Any, where: str) -> Any:
     """Lists, numbers and strings as a NumPy array; an array or a symbolic tensor as it is.
 
+    Arrays of the other byte order are converted.
+
     Raises:
+        TypeError: for a masked array.
         ValueError: for rows of different lengths.
 
     Example:
         >>> as_data(["a", "bc"], "layer")
         array(['a', 'bc'], dtype='<U2')
     """
-    if isinstance(value, np.ndarray | jax.Array):
+    if isinstance(value, jax.Array):
         return value
+    if isinstance(value, np.ndarray):
+        return plain(value, where)
     if isinstance(value, list | tuple | str | bytes | bool | int | float | np.generic):
         if symbolic_arguments((value,), {}, None):
             return value
@@ -39,8 +45,10 @@ def as_data(value: Any, where: str) -> Any:
                 f"{where}: expected rows of one length, received a list of rows of different "
                 "lengths. Pad the shorter ones, with the mask token for example."
             ) from None
-    # a tensor of another library, such as a batch of tf.data
-    return np.asarray(value.numpy()) if hasattr(value, "numpy") else value
+    if hasattr(value, "numpy"):  # a tensor of another library, such as a batch of tf.data
+        return np.asarray(value.numpy())
+    array = is_array_like(value) and not is_symbolic(value)  # a column of pandas, for example
+    return plain(np.asarray(value), where) if array else value
 
 
 def read_strings(array: np.ndarray, encoding: str, where: str) -> list[str]:

@@ -10,20 +10,17 @@ import jax.numpy as jnp
 import numpy as np
 
 from fkeras.engine import option
-from fkeras.layers._arguments import one_of
+from fkeras.engine.converters import boolean, choice, integer
+from fkeras.layers._indices import refuse_fractions
 from fkeras.layers.preprocessing.decimals import as_int32, hash_integers
-from fkeras.layers.preprocessing.encoding import output_mode
+from fkeras.layers.preprocessing.encoding import INVALID, NOTHING, output_mode
 from fkeras.layers.preprocessing.fingerprints import hash_strings
 from fkeras.layers.preprocessing.host import as_data
 from fkeras.layers.preprocessing.lookup import MODES, LookupLayer, floats, two_integers
 from fkeras.layers.preprocessing.vocabulary import find, in_order, integers_of
 
 _convert = integers_of("IntegerLookup: vocabulary")
-_INT32 = np.iinfo("int32")
-
-
-def _token(value: Any) -> int | None:
-    return None if value is None else int(value)
+_INT32, _INT64 = np.iinfo("int32"), np.iinfo("int64")
 
 
 class IntegerLookup(LookupLayer):
@@ -32,8 +29,9 @@ class IntegerLookup(LookupLayer):
     Works on the device, inside jit and in a graph, by a binary search of the sorted vocabulary;
     lists and NumPy arrays are looked up on the host, in 64 bits, and give NumPy arrays. The
     vocabulary is part of the value, and `adapt` returns a copy that has learned it. On the device,
-    where nothing can be refused, an unknown integer gives -1, or adds nothing to a vector, where
-    `num_oov_indices` is 0.
+    where nothing can be refused, an unknown integer gives -1, or a vector of NaN, where
+    `num_oov_indices` is 0. A number that is not whole is refused on the host and unknown on the
+    device.
 
     Args:
         max_tokens: the most tokens that `adapt` learns, with the special ones; None for no limit.
@@ -71,22 +69,18 @@ class IntegerLookup(LookupLayer):
         Array([[3, 0]], dtype=int32)
     """
 
-    max_tokens: int | None = option(None)
-    num_oov_indices: int = option(1)
-    mask_token: int | None = option(None, convert=_token)
-    oov_token: int | None = option(-1, convert=_token)
+    max_tokens: int | None = option(None, convert=integer(minimum=2, optional=True))
+    num_oov_indices: int = option(1, convert=integer(minimum=0, maximum=1 << 20))
+    mask_token: int | None = option(None, convert=integer(optional=True))
+    oov_token: int | None = option(-1, convert=integer(optional=True))
     vocabulary: tuple[int, ...] | None = option(None, convert=_convert)
-    vocabulary_dtype: str = option(
-        "int64", convert=one_of("IntegerLookup: vocabulary_dtype", "int64")
-    )
+    vocabulary_dtype: str = option("int64", convert=choice("int64"))
     idf_weights: tuple[float, ...] | None = option(None, convert=floats)
-    invert: bool = option(False)
-    output_mode: str = option("int", convert=output_mode("IntegerLookup: output_mode", *MODES))
-    sparse: bool = option(False)
-    pad_to_max_tokens: bool = option(False)
-    oov_method: str = option(
-        "floormod", convert=one_of("IntegerLookup: oov_method", "floormod", "farmhash")
-    )
+    invert: bool = option(False, convert=boolean)
+    output_mode: str = option("int", convert=output_mode(*MODES))
+    sparse: bool = option(False, convert=boolean)
+    pad_to_max_tokens: bool = option(False, convert=boolean)
+    oov_method: str = option("floormod", convert=choice("floormod", "farmhash"))
     salt: tuple[int, int] | None = option(None, convert=two_integers)
 
     convert_vocabulary: ClassVar[Any] = staticmethod(_convert)
@@ -107,6 +101,12 @@ class IntegerLookup(LookupLayer):
             raise TypeError(
                 f"{self.where}: expected integers, received an array of {array.dtype}. Strings go "
                 "through StringLookup."
+            )
+        refuse_fractions(array, self.where)
+        if array.dtype.kind == "u" and array.size and int(array.max()) > _INT64.max:
+            raise ValueError(
+                f"{self.where}: expected integers of 64 bits with a sign, received "
+                f"{int(array.max())}. Map the integers into this range first."
             )
         return array.astype("int64")
 
@@ -154,6 +154,10 @@ class IntegerLookup(LookupLayer):
 
     def call(self, x: jax.Array) -> jax.Array:
         ids = as_int32(x, self.where)
+        if jnp.issubdtype(x.dtype, jnp.floating):
+            # a fraction is no integer of the vocabulary: the oov indices are for it
+            whole = jnp.isfinite(x) & (x == jnp.floor(x))
+            ids = jnp.where(whole, ids, _INT32.min)
         if self.invert:
             return self._invert(ids, jnp)
         tokens, start = in_order(self._tokens), self._token_start
@@ -161,7 +165,8 @@ class IntegerLookup(LookupLayer):
         fits = (tokens[0] >= _INT32.min) & (tokens[0] <= _INT32.max)
         keys, places = (part[fits].astype("int32") for part in tokens)
         buckets = self.num_oov_indices
-        indices = jnp.full_like(ids, self._oov_start if buckets else -1)
+        nothing = NOTHING if self.output_mode == "int" else INVALID
+        indices = jnp.full_like(ids, self._oov_start if buckets else nothing)
         if buckets > 1 and self.oov_method == "floormod":
             indices = indices + ids % buckets
         elif buckets > 1:

@@ -15,6 +15,8 @@ import jax.numpy as jnp
 import numpy as np
 
 from fkeras.engine import align
+from fkeras.engine.converters import integer, numeric, several
+from fkeras.engine.errors import describe_value
 from fkeras.engine.spec import canonical_dtype
 from fkeras.layers.preprocessing import vocabulary as vocabularies
 from fkeras.layers.preprocessing.batches import is_whole, iterate
@@ -28,6 +30,9 @@ _OOV = 1 << 20
 _WRITTEN = ("vocabulary_size", "has_input_vocabulary")
 
 
+_pair = several(integer(), "an integer or two", single=True, optional=True)
+
+
 def two_integers(value: Any) -> tuple[int, int] | None:
     """Converts the salt of a hash: two integers, one that stands for both, or None.
 
@@ -35,21 +40,25 @@ def two_integers(value: Any) -> tuple[int, int] | None:
         >>> two_integers(7)
         (7, 7)
     """
-    if value is None:
-        return None
-    pair = (value, value) if isinstance(value, int | np.integer) else value
-    fits = isinstance(pair, list | tuple) and len(pair) == 2
-    if not fits or not all(isinstance(v, int | np.integer) for v in pair):
+    pair = _pair(value)
+    if pair is not None and len(pair) > 2:
         raise ValueError(
-            f"salt: expected an integer or two, received {value!r}. It is the key of the hash: "
-            "give (133, 137), or None for a hash without a key."
+            f"expected an integer or two, received {value!r}. It is the key of the hash: give "
+            "(133, 137), or None for a hash without a key."
         )
-    return int(pair[0]), int(pair[1])
+    return None if pair is None else (pair[0], pair[-1])
+
+
+_numbers = numeric(optional=True)
 
 
 def floats(value: Any) -> tuple[float, ...] | None:
     """Converts weights of tokens: numbers in a list or an array, or None."""
-    return None if value is None else tuple(float(v) for v in value)
+    found = _numbers(value)
+    array = np.asarray(getattr(found, "array", found))
+    if found is not None and array.ndim != 1:
+        raise ValueError(f"expected a list of numbers, received {describe_value(value)}.")
+    return None if found is None else tuple(map(float, array.tolist()))
 
 
 class LookupLayer(HostLayer):
@@ -60,24 +69,9 @@ class LookupLayer(HostLayer):
     def __post_init__(self) -> None:
         super().__post_init__()
         refuse_sparse(self.sparse, self.where)
-        if self.max_tokens is not None and self.max_tokens <= 1:
-            raise ValueError(
-                f"{self.where}: max_tokens: expected 2 or more, received {self.max_tokens}. It "
-                "counts the special tokens too; None sets no limit."
-            )
         if self.pad_to_max_tokens and self.max_tokens is None:
             raise ValueError(
                 f"{self.where}: pad_to_max_tokens=True needs max_tokens, the size to pad to."
-            )
-        if self.num_oov_indices > _OOV:
-            raise ValueError(
-                f"{self.where}: num_oov_indices: expected at most {_OOV}, received "
-                f"{self.num_oov_indices}. Use layers.Hashing for so many."
-            )
-        if self.num_oov_indices < 0:
-            raise ValueError(
-                f"{self.where}: num_oov_indices: expected 0 or more, received "
-                f"{self.num_oov_indices}. 0 refuses unknown tokens, 1 gives them one index."
             )
         if self.invert and self.output_mode != "int":
             raise ValueError(

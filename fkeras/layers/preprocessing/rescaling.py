@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from typing import Any, ClassVar
 
 import jax
 import jax.numpy as jnp
 import numpy as np
 
-from fkeras.engine import ArrayConstant, Layer, option
+from fkeras.engine import Layer, option
+from fkeras.engine.converters import numeric
 from fkeras.layers._arguments import format_shape
 
 
@@ -36,17 +36,12 @@ def rescale(x: jax.Array, scale: Any, offset: Any = 0.0, dtype: Any = None) -> j
     return x.astype(dtype) * fitted(scale) + fitted(offset)
 
 
-def _numbers(argument: str) -> Callable[[Any], Any]:
-    def convert(value: Any) -> Any:
-        array = np.asarray(value.array if isinstance(value, ArrayConstant) else value)
-        if array.dtype.kind not in "iuf":
-            raise TypeError(
-                f"{argument}: expected a number, or numbers in a list, received {value!r}. For "
-                "bytes to [0, 1]: Rescaling(1 / 255)."
-            )
-        return array.tolist()
+_number = numeric(hint="For bytes to [0, 1]: Rescaling(1 / 255).")
 
-    return convert
+
+def _numbers(value: Any) -> Any:
+    found = _number(value)
+    return np.asarray(getattr(found, "array", found)).tolist()
 
 
 class Rescaling(Layer):
@@ -72,8 +67,8 @@ class Rescaling(Layer):
         Array([[-1.,  0.]], dtype=float32)
     """
 
-    scale: Any = option(convert=_numbers("Rescaling: scale"))
-    offset: Any = option(0.0, convert=_numbers("Rescaling: offset"))
+    scale: Any = option(convert=_numbers)
+    offset: Any = option(0.0, convert=_numbers)
 
     supports_masking: ClassVar[bool] = True
 

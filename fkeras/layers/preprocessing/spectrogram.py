@@ -11,7 +11,10 @@ import numpy as np
 
 from fkeras import initializers
 from fkeras.engine import InputSpec, Layer, Spec, option, weight
-from fkeras.layers._arguments import data_format_name, one_of, positive_integer
+from fkeras.engine.converters import boolean, choice, integer, real
+from fkeras.engine.extremes import largest
+from fkeras.initializers.stft import as_window
+from fkeras.layers._arguments import data_format_name
 from fkeras.layers._dtypes import wide_dtype
 from fkeras.layers._spatial import channel_axis, check_window
 from fkeras.layers.convolution.depthwise import convolve_depthwise
@@ -29,11 +32,6 @@ def _check_size(where: str, rows: int, fft_length: int) -> None:
             f"{where}: expected at most {_MATRIX} numbers in the matrix of {rows} rows and "
             f"fft_length={fft_length}. Give a shorter fft_length."
         )
-
-
-def _optional(argument: str) -> Any:
-    convert = positive_integer(argument)
-    return lambda value: None if value is None else convert(value)
 
 
 class STFTSpectrogram(Layer):
@@ -75,15 +73,15 @@ class STFTSpectrogram(Layer):
         Allen and Rabiner, 1977, A unified approach to short-time Fourier analysis and synthesis.
     """
 
-    mode: str = option("log", convert=one_of("STFTSpectrogram: mode", *_MODES))
-    frame_length: int = option(256, convert=positive_integer("STFTSpectrogram: frame_length"))
-    frame_step: int | None = option(None, convert=_optional("STFTSpectrogram: frame_step"))
-    fft_length: int | None = option(None, convert=_optional("STFTSpectrogram: fft_length"))
-    window: Any = option("hann")
-    periodic: bool = option(False)
-    scaling: str | None = option("density")
-    padding: str = option("valid", convert=one_of("STFTSpectrogram: padding", "valid", "same"))
-    expand_dims: bool = option(False)
+    mode: str = option("log", convert=choice(*_MODES))
+    frame_length: int = option(256, convert=integer(minimum=1))
+    frame_step: int | None = option(None, convert=integer(minimum=1, optional=True))
+    fft_length: int | None = option(None, convert=integer(minimum=1, optional=True))
+    window: Any = option("hann", convert=as_window)
+    periodic: bool = option(False, convert=boolean)
+    scaling: str | None = option("density", convert=choice("density", "spectrum", optional=True))
+    padding: str = option("valid", convert=choice("valid", "same"))
+    expand_dims: bool = option(False, convert=boolean)
     data_format: str = option(None, convert=data_format_name)
 
     real_kernel: jax.Array | None = weight()
@@ -240,19 +238,19 @@ class MelSpectrogram(Layer):
         magnitude pitch.
     """
 
-    fft_length: int = option(2048, convert=positive_integer("MelSpectrogram: fft_length"))
-    sequence_stride: int = option(512, convert=positive_integer("MelSpectrogram: sequence_stride"))
-    sequence_length: int | None = option(None, convert=_optional("MelSpectrogram: sequence_length"))
-    window: Any = option("hann")
-    sampling_rate: float = option(16000)
-    num_mel_bins: int = option(128, convert=positive_integer("MelSpectrogram: num_mel_bins"))
-    min_freq: float = option(20.0)
-    max_freq: float | None = option(None)
-    power_to_db: bool = option(True)
-    top_db: float = option(80.0)
-    mag_exp: float = option(2.0)
-    min_power: float = option(1e-10)
-    ref_power: float = option(1.0)
+    fft_length: int = option(2048, convert=integer(minimum=1))
+    sequence_stride: int = option(512, convert=integer(minimum=1))
+    sequence_length: int | None = option(None, convert=integer(minimum=1, optional=True))
+    window: Any = option("hann", convert=as_window)
+    sampling_rate: float = option(16000, convert=real(above=0))
+    num_mel_bins: int = option(128, convert=integer(minimum=1))
+    min_freq: float = option(20.0, convert=real(minimum=0))
+    max_freq: float | None = option(None, convert=real(above=0, optional=True))
+    power_to_db: bool = option(True, convert=boolean)
+    top_db: float = option(80.0, convert=real(above=0))
+    mag_exp: float = option(2.0, convert=real(above=0))
+    min_power: float = option(1e-10, convert=real(above=0))
+    ref_power: float = option(1.0, convert=real(above=0))
 
     autocast: ClassVar[bool] = False
 
@@ -292,4 +290,4 @@ class MelSpectrogram(Layer):
     def _decibels(self, y: jax.Array) -> jax.Array:
         reference = 10.0 * math.log10(max(abs(self.ref_power), self.min_power))
         y = 10.0 * jnp.log10(jnp.maximum(y, self.min_power)) - reference
-        return jnp.maximum(y, jnp.max(y, axis=(-2, -1), keepdims=True) - self.top_db)
+        return jnp.maximum(y, largest(y, (-2, -1), keepdims=True) - self.top_db)

@@ -9,6 +9,7 @@ import jax
 import numpy as np
 
 from fkeras.engine import option
+from fkeras.engine.converters import boolean, integer, text
 from fkeras.layers.preprocessing.encoding import output_mode
 from fkeras.layers.preprocessing.fingerprints import hash_strings
 from fkeras.layers.preprocessing.host import as_data, read_strings
@@ -46,10 +47,10 @@ def find_strings(
         [2, 1, 0]
     """
     places = table(tokens)
-    found = np.array([places.get(text, -1) for text in texts], np.int64)
+    found = np.array([places.get(word, -1) for word in texts], np.int64)
     ids = np.where(found >= 0, found + start, oov_start if buckets == 1 else -1)
-    for text, index in special.items():
-        ids[[place for place, other in enumerate(texts) if other == text]] = index
+    for word, index in special.items():
+        ids[[place for place, other in enumerate(texts) if other == word]] = index
     if buckets > 1:
         unknown = [i for i in np.flatnonzero(found < 0) if texts[i] not in special]
         hashes = hash_strings([texts[i].encode() for i in unknown], salt)
@@ -103,13 +104,13 @@ class StringLookup(LookupLayer):
         ['[UNK]', 'a', 'b']
     """
 
-    max_tokens: int | None = option(None)
-    num_oov_indices: int = option(1)
-    mask_token: str | None = option(None)
-    oov_token: str | None = option("[UNK]")
+    max_tokens: int | None = option(None, convert=integer(minimum=2, optional=True))
+    num_oov_indices: int = option(1, convert=integer(minimum=0, maximum=1 << 20))
+    mask_token: str | None = option(None, convert=text(empty=True, optional=True))
+    oov_token: str | None = option("[UNK]", convert=text(empty=True, optional=True))
     vocabulary: tuple[str, ...] | None = option(None, convert=_convert)
     idf_weights: tuple[float, ...] | None = option(None, convert=floats)
-    invert: bool = option(False)
+    invert: bool = option(False, convert=boolean)
 
     @property
     def makes_strings(self) -> bool:  # type: ignore[override]
@@ -119,10 +120,10 @@ class StringLookup(LookupLayer):
     def reads_strings(self) -> bool:  # type: ignore[override]
         return not self.invert
 
-    output_mode: str = option("int", convert=output_mode("StringLookup: output_mode", *MODES))
-    pad_to_max_tokens: bool = option(False)
-    sparse: bool = option(False)
-    encoding: str = option("utf-8")
+    output_mode: str = option("int", convert=output_mode(*MODES))
+    pad_to_max_tokens: bool = option(False, convert=boolean)
+    sparse: bool = option(False, convert=boolean)
+    encoding: str = option("utf-8", convert=text())
     salt: tuple[int, int] | None = option(None, convert=two_integers)
 
     convert_vocabulary: ClassVar[Any] = staticmethod(_convert)

@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Iterable
 from typing import Any, ClassVar
 
 import jax
 import numpy as np
 
 from fkeras.engine import option
-from fkeras.layers._arguments import one_of
+from fkeras.engine.converters import boolean, choice, either, function, integer, several, text
+from fkeras.engine.rules import Rule
 from fkeras.layers.preprocessing.encoding import encode_on_host, output_mode
 from fkeras.layers.preprocessing.host import as_data, read_strings, refuse_sparse
 from fkeras.layers.preprocessing.lookup import MODES, LookupLayer, floats
@@ -26,23 +27,16 @@ from fkeras.layers.preprocessing.vocabulary import strings_of
 _convert = strings_of("TextVectorization: vocabulary")
 
 
-def _word_or_function(argument: str, *words: str) -> Callable[[Any], Any]:
-    check = one_of(argument, *words)
-    return lambda value: value if value is None or callable(value) else check(value)
+def _word_or_function(*words: str) -> Rule:
+    return either(choice(*words), function(), optional=True)
 
 
-def _widths(value: Any) -> int | tuple[int, ...] | None:
-    widths = (value,) if isinstance(value, int) else value
-    if widths is None:
-        return None
-    if not isinstance(widths, list | tuple) or not all(
-        isinstance(w, int) and not isinstance(w, bool) and w > 0 for w in widths
-    ):
-        raise ValueError(
-            f"TextVectorization: ngrams: expected a positive integer, a tuple of them or None, "
-            f"received {value!r}. 2 makes words and pairs, (2,) pairs alone."
-        )
-    return value if isinstance(value, int) else tuple(widths)
+_widths = either(
+    integer(minimum=1),
+    several(integer(minimum=1), "a tuple of positive integers"),
+    optional=True,
+    hint="2 makes words and pairs, (2,) pairs alone.",
+)
 
 
 class TextVectorization(LookupLayer):
@@ -98,24 +92,24 @@ class TextVectorization(LookupLayer):
                [1, 2, 0, 0]], dtype=int32)
     """
 
-    max_tokens: int | None = option(None)
+    max_tokens: int | None = option(None, convert=integer(minimum=2, optional=True))
     standardize: Any = option(
         "lower_and_strip_punctuation",
-        convert=_word_or_function("TextVectorization: standardize", *STANDARDS),
+        convert=_word_or_function(*STANDARDS),
     )
     split: Any = option(
         "whitespace",
-        convert=_word_or_function("TextVectorization: split", "whitespace", "character"),
+        convert=_word_or_function("whitespace", "character"),
     )
     ngrams: int | tuple[int, ...] | None = option(None, convert=_widths)
-    output_mode: str = option("int", convert=output_mode("TextVectorization: output_mode", *MODES))
-    output_sequence_length: int | None = option(None)
-    pad_to_max_tokens: bool = option(False)
+    output_mode: str = option("int", convert=output_mode(*MODES))
+    output_sequence_length: int | None = option(None, convert=integer(minimum=0, optional=True))
+    pad_to_max_tokens: bool = option(False, convert=boolean)
     vocabulary: tuple[str, ...] | None = option(None, convert=_convert)
     idf_weights: tuple[float, ...] | None = option(None, convert=floats)
-    sparse: bool = option(False)
-    ragged: bool = option(False)
-    encoding: str = option("utf-8")
+    sparse: bool = option(False, convert=boolean)
+    ragged: bool = option(False, convert=boolean)
+    encoding: str = option("utf-8", convert=text())
 
     convert_vocabulary: ClassVar[Any] = staticmethod(_convert)
     mask_token: ClassVar[str] = ""
@@ -133,11 +127,6 @@ class TextVectorization(LookupLayer):
             raise ValueError(
                 f"{self.where}: output_sequence_length is the length of sequences of indices, and "
                 f"output_mode is {self.output_mode!r}. Leave it out, or choose 'int'."
-            )
-        if not isinstance(length, int) or isinstance(length, bool) or length < 0:
-            raise ValueError(
-                f"{self.where}: output_sequence_length: expected an integer of 0 or more, received "
-                f"{length!r}. None takes that of the longest text."
             )
 
     def call(self, x: jax.Array) -> jax.Array:

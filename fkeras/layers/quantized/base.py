@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any, ClassVar, Self
 
 import jax
@@ -90,6 +90,9 @@ class Quantized(Layer):
     def supports_masking(self) -> bool:
         """Whether a mask may reach the layer."""
         return self.layer.supports_masking
+
+    def loses_masks(self, masks: Sequence[Any]) -> bool:
+        return self.layer.loses_masks(masks)
 
     @property
     def activity_regularizer(self) -> Any:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from typing import Any, ClassVar, Self
 
 import jax
@@ -10,6 +9,7 @@ import jax.numpy as jnp
 import numpy as np
 
 from fkeras.engine import Context, Layer, Output, weight
+from fkeras.layers._indices import refuse_fractions
 from fkeras.layers.core.einsum_dense import Equation
 from fkeras.layers.core.embedding import Embedding, embed
 from fkeras.layers.core.masking import both_masks
@@ -66,8 +66,16 @@ class QuantizedEmbedding(Quantized):
     reverse_embeddings_scale: jax.Array | None = weight(trainable=False)
     reverse_embeddings_zero: jax.Array | None = weight(trainable=False)
 
-    def loses_masks(self, masks: Sequence[Any]) -> bool:
-        return self.layer.loses_masks(masks)
+    @property
+    def id_count(self) -> int:
+        """How many ids there are; `fit` and `predict` check their inputs against this number."""
+        return self.layer.input_dim
+
+    def apply(self, *inputs: Any, **options: Any) -> Output:
+        """The `Output` of the layer; ids are checked to be whole where they are known."""
+        for ids in () if options.get("reverse") else inputs:
+            refuse_fractions(ids, self.where)
+        return super().apply(*inputs, **options)
 
     def encode(self, layer: Any) -> Self:
         """A copy with the codes of the vectors of a built layer."""

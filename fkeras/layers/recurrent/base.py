@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 from collections.abc import Callable, Mapping
 from typing import Any, ClassVar
 
@@ -10,8 +11,13 @@ import jax.numpy as jnp
 
 from fkeras import regularizers
 from fkeras.engine import Context, Layer, Output, Spec, option
+from fkeras.engine.config import decode
+from fkeras.engine.converters import boolean
 from fkeras.engine.frozen import FrozenDict
-from fkeras.engine.policy import cast_floats
+from fkeras.engine.namespaces import find
+from fkeras.engine.naming import snake_case
+from fkeras.engine.policy import cast_floats, get_policy
+from fkeras.engine.policy_maps import policy_at, policy_map
 from fkeras.layers.recurrent.scanning import Step, scan_sequence
 from fkeras.layers.recurrent.states import as_state, from_state, given_states
 
@@ -27,25 +33,29 @@ class Recurrent(Layer):
             layer's state: it comes back in `updates`, in training and in inference.
         unroll: whether the loop over time becomes straight code: longer to compile, for short
             sequences of known length.
-        zero_output_for_mask: whether returned sequences have zeros at masked steps, in the place
-            of the output before. The last output alone is never replaced.
+        zero_output_for_mask: whether the output is 0 at masked steps, in the place of the output
+            before. Without return_sequences the output is 0 where the last step is masked. Has no
+            effect with unroll, as in Keras.
         activity_regularizer: a penalty on the output.
     """
 
     call_names: ClassVar[tuple[str, ...]] = ("sequences",)
+    call_options: ClassVar[tuple[str, ...]] = ("initial_state", "mask", "training")
 
-    return_sequences: bool = option(False, kw_only=True)
-    return_state: bool = option(False, kw_only=True)
-    go_backwards: bool = option(False, kw_only=True)
-    stateful: bool = option(False, kw_only=True)
-    unroll: bool = option(False, kw_only=True)
-    zero_output_for_mask: bool = option(False, kw_only=True)
+    return_sequences: bool = option(False, convert=boolean, kw_only=True)
+    return_state: bool = option(False, convert=boolean, kw_only=True)
+    go_backwards: bool = option(False, convert=boolean, kw_only=True)
+    stateful: bool = option(False, convert=boolean, kw_only=True)
+    unroll: bool = option(False, convert=boolean, kw_only=True)
+    zero_output_for_mask: bool = option(False, convert=boolean, kw_only=True)
     activity_regularizer: Any = option(None, convert=regularizers.get, kw_only=True)
 
     supports_masking: ClassVar[bool] = True
     # Keras's sequence layers hold a cell, and no carry goes into its files
     stored_at: ClassVar[Mapping[str, str]] = FrozenDict({"": "cell"})
     stores_state: ClassVar[bool] = False
+    #: the cell of Keras's layer, whose dtype policy a map may give apart
+    cell_class: ClassVar[str | None] = None
 
     def zero_states(self, batch: Any) -> list:
         """The states before the first step, in the compute dtype."""
@@ -58,6 +68,29 @@ class Recurrent(Layer):
     def step_function(self, context: Context, x: jax.Array) -> Step:
         """`(x_t, states) -> (output, new_states)`, with what stays constant over time in it."""
         raise NotImplementedError(f"{self.where}: has no step_function. Use RNN(cell).")
+
+    @classmethod
+    def from_config(
+        cls, config: Mapping[str, Any], custom_objects: Mapping[str, Any] | None = None
+    ) -> Any:
+        """The layer that `get_config` described; an `RNN` where its cell has another dtype policy.
+
+        Keras's maps of dtype policies tell the layer from the cell in it.
+        """
+        dtype, cell = config.get("dtype"), cls.__dict__.get("cell_class")
+        if cell is None or policy_map(dtype) is None:
+            return super().from_config(config, custom_objects)
+        own, name = policy_at(dtype, config.get("name")), snake_case(cell)
+        inner = policy_at(dtype, f"{config.get('name')}/{name}")
+        if get_policy(own) == get_policy(inner):
+            return super().from_config({**config, "dtype": own}, custom_objects)
+        cell = find(cell, "keras.layers")
+        parts = {f.name for f in dataclasses.fields(cell) if f.init}
+        of_cell = {k: v for k, v in config.items() if k in parts} | {"name": name, "dtype": inner}
+        kept = {f.name for f in dataclasses.fields(Recurrent)}
+        rest = {k: v for k, v in config.items() if k in kept} | {"dtype": own}
+        made = cell.from_config(of_cell, custom_objects=custom_objects)
+        return find("RNN", "keras.layers")(made, **decode(rest, custom_objects))
 
     @property
     def output_of(self) -> Callable[[Any], jax.Array] | None:
@@ -93,7 +126,7 @@ class Recurrent(Layer):
             self.step_function(context, x),
             x,
             first,
-            context.mask,
+            context.step_mask,
             go_backwards=self.go_backwards,
             unroll=self.unroll,
             zero_output_for_mask=self.zero_output_for_mask,

@@ -19,12 +19,14 @@ from fkeras.engine import (
     serialize,
     snake_case,
     subkey,
-    suggest,
 )
 from fkeras.engine.config import decode
+from fkeras.engine.converters import choice, numeric, several
+from fkeras.engine.migration_hints.keras_objects import check_not_keras
 from fkeras.engine.policy import cast_floats
+from fkeras.engine.policy_maps import policy_at
 
-_MODES = ("concat", "sum", "mul", "ave", None)
+_MODES = ("concat", "sum", "mul", "ave")
 _SHARED = ("stateful", "return_sequences", "return_state")
 
 
@@ -82,10 +84,13 @@ class Bidirectional(Layer):
 
     training_default: ClassVar[bool | None] = None
     call_names: ClassVar[tuple[str, ...]] = ("sequences",)
+    call_options: ClassVar[tuple[str, ...]] = ("initial_state", "mask", "training")
 
     forward_layer: Layer = dataclasses.field(default=None, init=False)
-    merge_mode: str | None = option("concat")
-    weights: tuple | None = option(None)
+    merge_mode: str | None = option("concat", convert=choice(*_MODES, optional=True))
+    weights: tuple | None = option(
+        None, convert=several(numeric(), "a list of arrays", least=0, optional=True)
+    )
     backward_layer: Layer | None = option(None)
 
     supports_masking: ClassVar[bool] = True
@@ -102,11 +107,6 @@ class Bidirectional(Layer):
         dtype: Any = "float32",
     ):
         _check_layer("layer", layer)
-        if merge_mode not in _MODES:
-            raise ValueError(
-                f"Bidirectional: merge_mode: expected one of {', '.join(map(repr, _MODES))}, "
-                f"received {merge_mode!r}.{suggest(str(merge_mode), _MODES[:-1])}"
-            )
         own = layer.name or snake_case(type(layer).__name__)
         if backward_layer is None:
             back = layer.replace(
@@ -120,7 +120,7 @@ class Bidirectional(Layer):
         fields = {
             "forward_layer": _zero_masked(ahead).unbuilt(),
             "merge_mode": merge_mode,
-            "weights": None if weights is None else tuple(weights),
+            "weights": weights,
             "backward_layer": _zero_masked(back).unbuilt(),
             "name": name,
             "trainable": trainable,
@@ -174,8 +174,10 @@ class Bidirectional(Layer):
     def forward(self, context: Context, x: jax.Array, *, initial_state: Any = None) -> Output:
         first, second = self._halves(initial_state)
         mask = context.mask
-        ahead = self.forward_layer.run(context.child("forward_layer", mask=mask), x, **first)
-        back = self.backward_layer.run(context.child("backward_layer", mask=mask), x, **second)
+        ahead, back = (
+            getattr(self, name).run(context.child(name, mask=context.step_mask), x, **states)
+            for name, states in (("forward_layer", first), ("backward_layer", second))
+        )
         y, states = _split(ahead.value, self.return_state)
         y_back, states_back = _split(back.value, self.return_state)
         if self.return_sequences:
@@ -235,7 +237,8 @@ class Bidirectional(Layer):
     def from_config(
         cls, config: Mapping[str, Any], custom_objects: Mapping[str, Any] | None = None
     ) -> Self:
-        return cls(**{key: decode(value, custom_objects) for key, value in config.items()})
+        found = {**config, "dtype": policy_at(config.get("dtype"), config.get("name"))}
+        return cls(**{key: decode(value, custom_objects) for key, value in found.items()})
 
 
 def _split(value: Any, has_state: bool) -> tuple[Any, tuple]:
@@ -243,6 +246,7 @@ def _split(value: Any, has_state: bool) -> tuple[Any, tuple]:
 
 
 def _check_layer(argument: str, layer: Any) -> None:
+    check_not_keras(layer, f"Bidirectional: {argument}")
     needed = (*_SHARED, "go_backwards")
     missing = [n for n in needed if not hasattr(layer, n)] if isinstance(layer, Layer) else needed
     if missing:

@@ -19,8 +19,9 @@ import numpy as np
 
 from fkeras import activations, constraints, initializers, regularizers
 from fkeras.engine import Context, InputSpec, Spec, align, option, subkey, weight
+from fkeras.engine.converters import boolean, choice, integer, probability
 from fkeras.engine.random import ShapeKey
-from fkeras.layers._arguments import data_format_name, fraction, one_of, positive_integer
+from fkeras.layers._arguments import data_format_name
 from fkeras.layers._spatial import channel_axis
 from fkeras.layers.convolution.convolution import convolve
 from fkeras.layers.convolution.sliding import check_kernel_fits, check_steps, known_channels
@@ -102,28 +103,28 @@ def _masked(x: jax.Array, mask: jax.Array | None, axis: int) -> jax.Array:
 class ConvLSTM(Recurrent):
     """Computes `conv_lstm_step` along time, over `rank` axes."""
 
-    filters: int = option(convert=positive_integer("ConvLSTM: filters"))
+    filters: int = option(convert=integer(minimum=1))
     kernel_size: tuple[int, ...] = option()
     strides: tuple[int, ...] = option(1)
-    padding: str = option("valid", convert=one_of("ConvLSTM: padding", "valid", "same"))
+    padding: str = option("valid", convert=choice("valid", "same"))
     data_format: str = option(None, convert=data_format_name)
     dilation_rate: tuple[int, ...] = option(1)
     activation: Callable = option("tanh", convert=activations.get)
     recurrent_activation: Callable = option("sigmoid", convert=activations.get)
-    use_bias: bool = option(True)
+    use_bias: bool = option(True, convert=boolean)
     kernel_initializer: Any = option("glorot_uniform", convert=initializers.get)
     recurrent_initializer: Any = option("orthogonal", convert=initializers.get)
     bias_initializer: Any = option("zeros", convert=initializers.get)
-    unit_forget_bias: bool = option(True)
+    unit_forget_bias: bool = option(True, convert=boolean)
     kernel_regularizer: Any = option(None, convert=regularizers.get)
     recurrent_regularizer: Any = option(None, convert=regularizers.get)
     bias_regularizer: Any = option(None, convert=regularizers.get)
     kernel_constraint: Any = option(None, convert=constraints.get)
     recurrent_constraint: Any = option(None, convert=constraints.get)
     bias_constraint: Any = option(None, convert=constraints.get)
-    dropout: float = option(0.0, convert=fraction("ConvLSTM: dropout"))
-    recurrent_dropout: float = option(0.0, convert=fraction("ConvLSTM: recurrent_dropout"))
-    seed: int | None = option(None)
+    dropout: float = option(0.0, convert=probability)
+    recurrent_dropout: float = option(0.0, convert=probability)
+    seed: int | None = option(None, convert=integer(optional=True))
 
     kernel: jax.Array | None = weight()
     recurrent_kernel: jax.Array | None = weight(prefix="recurrent")

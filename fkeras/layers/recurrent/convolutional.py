@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import ClassVar
 
 from fkeras.engine import option
-from fkeras.layers._arguments import integers
+from fkeras.engine.converters import sizes
 from fkeras.layers.recurrent.conv_lstm import ConvLSTM
 
 
@@ -46,7 +46,8 @@ class ConvLSTM1D(ConvLSTM):
         go_backwards: whether the sequence is read from its end; outputs come in that order.
         stateful: whether a call goes on from the states of the call before it; see `RNN`.
         unroll: whether the loop over time becomes straight code.
-        zero_output_for_mask: whether returned sequences have zeros at masked steps.
+        zero_output_for_mask: whether the output is 0 at masked steps (the last output, where the
+            last step is masked). Has no effect with unroll, as in Keras.
         activity_regularizer: a penalty on the output.
 
     Call:
@@ -74,9 +75,9 @@ class ConvLSTM1D(ConvLSTM):
         without the products of the gates with c).
     """
 
-    kernel_size: tuple[int, ...] = option(convert=integers("ConvLSTM1D: kernel_size", 1))
-    strides: tuple[int, ...] = option(1, convert=integers("ConvLSTM1D: strides", 1))
-    dilation_rate: tuple[int, ...] = option(1, convert=integers("ConvLSTM1D: dilation_rate", 1))
+    kernel_size: tuple[int, ...] = option(convert=sizes(1))
+    strides: tuple[int, ...] = option(1, convert=sizes(1))
+    dilation_rate: tuple[int, ...] = option(1, convert=sizes(1))
 
     rank: ClassVar[int] = 1
 
@@ -118,7 +119,8 @@ class ConvLSTM2D(ConvLSTM):
         go_backwards: whether the sequence is read from its end; outputs come in that order.
         stateful: whether a call goes on from the states of the call before it; see `RNN`.
         unroll: whether the loop over time becomes straight code.
-        zero_output_for_mask: whether returned sequences have zeros at masked steps.
+        zero_output_for_mask: whether the output is 0 at masked steps (the last output, where the
+            last step is masked). Has no effect with unroll, as in Keras.
         activity_regularizer: a penalty on the output.
 
     Call:
@@ -146,9 +148,9 @@ class ConvLSTM2D(ConvLSTM):
         without the products of the gates with c).
     """
 
-    kernel_size: tuple[int, ...] = option(convert=integers("ConvLSTM2D: kernel_size", 2))
-    strides: tuple[int, ...] = option(1, convert=integers("ConvLSTM2D: strides", 2))
-    dilation_rate: tuple[int, ...] = option(1, convert=integers("ConvLSTM2D: dilation_rate", 2))
+    kernel_size: tuple[int, ...] = option(convert=sizes(2))
+    strides: tuple[int, ...] = option(1, convert=sizes(2))
+    dilation_rate: tuple[int, ...] = option(1, convert=sizes(2))
 
     rank: ClassVar[int] = 2
 
@@ -190,7 +192,8 @@ class ConvLSTM3D(ConvLSTM):
         go_backwards: whether the sequence is read from its end; outputs come in that order.
         stateful: whether a call goes on from the states of the call before it; see `RNN`.
         unroll: whether the loop over time becomes straight code.
-        zero_output_for_mask: whether returned sequences have zeros at masked steps.
+        zero_output_for_mask: whether the output is 0 at masked steps (the last output, where the
+            last step is masked). Has no effect with unroll, as in Keras.
         activity_regularizer: a penalty on the output.
 
     Call:
@@ -218,8 +221,8 @@ class ConvLSTM3D(ConvLSTM):
         without the products of the gates with c).
     """
 
-    kernel_size: tuple[int, ...] = option(convert=integers("ConvLSTM3D: kernel_size", 3))
-    strides: tuple[int, ...] = option(1, convert=integers("ConvLSTM3D: strides", 3))
-    dilation_rate: tuple[int, ...] = option(1, convert=integers("ConvLSTM3D: dilation_rate", 3))
+    kernel_size: tuple[int, ...] = option(convert=sizes(3))
+    strides: tuple[int, ...] = option(1, convert=sizes(3))
+    dilation_rate: tuple[int, ...] = option(1, convert=sizes(3))
 
     rank: ClassVar[int] = 3

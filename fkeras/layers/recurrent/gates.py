@@ -9,6 +9,7 @@ import jax
 import jax.numpy as jnp
 
 from fkeras.engine import Context, subkey
+from fkeras.engine.converters import boolean, choice, either, integer
 
 
 def draw_mask(key: jax.Array, rate: float, shape: tuple, dtype: Any) -> jax.Array:
@@ -79,21 +80,11 @@ def without_defaults(config: dict[str, Any], defaults: Mapping[str, Any]) -> dic
     return {k: v for k, v in config.items() if k not in defaults or v != defaults[k]}
 
 
-def implementation(value: Any) -> int:
-    """The value itself: 1 or 2."""
-    if value not in (1, 2):
-        raise ValueError(
-            f"implementation: expected 1 or 2, received {value!r}. Leave it out: it only decides "
-            "whether the gates share their dropout masks (2) or not (1)."
-        )
-    return int(value)
+implementation = integer(
+    minimum=1,
+    maximum=2,
+    hint="It decides whether the gates share their dropout masks (2) or not (1).",
+)
 
 
-def use_cudnn(value: Any) -> bool | str:
-    """The value itself: True, False or "auto"."""
-    if value != "auto" and not isinstance(value, bool):
-        raise ValueError(
-            f"use_cudnn: expected 'auto', True or False, received {value!r}. Leave it out: it "
-            "has no effect here."
-        )
-    return value
+use_cudnn = either(choice("auto"), boolean, hint="Leave it out: it has no effect here.")

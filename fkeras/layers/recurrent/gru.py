@@ -11,7 +11,7 @@ import jax.numpy as jnp
 
 from fkeras import activations, constraints, initializers, regularizers
 from fkeras.engine import Context, InputSpec, Layer, Output, Spec, align, option, weight
-from fkeras.layers._arguments import fraction, positive_integer
+from fkeras.engine.converters import boolean, integer, probability
 from fkeras.layers.recurrent.base import Recurrent
 from fkeras.layers.recurrent.gates import (
     dropout_masks,
@@ -157,10 +157,10 @@ class GRUCell(Layer):
 
     call_names: ClassVar[tuple[str, ...]] = ("inputs", "states")
 
-    units: int = option(convert=positive_integer("GRUCell: units"))
+    units: int = option(convert=integer(minimum=1))
     activation: Callable = option("tanh", convert=activations.get)
     recurrent_activation: Callable = option("sigmoid", convert=activations.get)
-    use_bias: bool = option(True)
+    use_bias: bool = option(True, convert=boolean)
     kernel_initializer: Any = option("glorot_uniform", convert=initializers.get)
     recurrent_initializer: Any = option("orthogonal", convert=initializers.get)
     bias_initializer: Any = option("zeros", convert=initializers.get)
@@ -170,10 +170,10 @@ class GRUCell(Layer):
     kernel_constraint: Any = option(None, convert=constraints.get)
     recurrent_constraint: Any = option(None, convert=constraints.get)
     bias_constraint: Any = option(None, convert=constraints.get)
-    dropout: float = option(0.0, convert=fraction("GRUCell: dropout"))
-    recurrent_dropout: float = option(0.0, convert=fraction("GRUCell: recurrent_dropout"))
-    reset_after: bool = option(True)
-    seed: int | None = option(None)
+    dropout: float = option(0.0, convert=probability)
+    recurrent_dropout: float = option(0.0, convert=probability)
+    reset_after: bool = option(True, convert=boolean)
+    seed: int | None = option(None, convert=integer(optional=True))
     implementation: int = option(2, convert=implementation, kw_only=True)
 
     kernel: jax.Array | None = weight()
@@ -234,7 +234,8 @@ class GRU(Recurrent):
         go_backwards: whether the sequence is read from its end; outputs come in that order.
         stateful: whether a call goes on from the states of the call before it; see `RNN`.
         unroll: whether the loop over time becomes straight code.
-        zero_output_for_mask: whether returned sequences have zeros at masked steps.
+        zero_output_for_mask: whether the output is 0 at masked steps (the last output, where the
+            last step is masked). Has no effect with unroll, as in Keras.
         activity_regularizer: a penalty on the output.
 
     Call:
@@ -257,10 +258,12 @@ class GRU(Recurrent):
         https://arxiv.org/abs/1406.1078 (version 1 with reset_after, version 3 without).
     """
 
-    units: int = option(convert=positive_integer("GRU: units"))
+    cell_class: ClassVar[str | None] = "GRUCell"
+
+    units: int = option(convert=integer(minimum=1))
     activation: Callable = option("tanh", convert=activations.get)
     recurrent_activation: Callable = option("sigmoid", convert=activations.get)
-    use_bias: bool = option(True)
+    use_bias: bool = option(True, convert=boolean)
     kernel_initializer: Any = option("glorot_uniform", convert=initializers.get)
     recurrent_initializer: Any = option("orthogonal", convert=initializers.get)
     bias_initializer: Any = option("zeros", convert=initializers.get)
@@ -270,10 +273,10 @@ class GRU(Recurrent):
     kernel_constraint: Any = option(None, convert=constraints.get)
     recurrent_constraint: Any = option(None, convert=constraints.get)
     bias_constraint: Any = option(None, convert=constraints.get)
-    dropout: float = option(0.0, convert=fraction("GRU: dropout"))
-    recurrent_dropout: float = option(0.0, convert=fraction("GRU: recurrent_dropout"))
-    seed: int | None = option(None)
-    reset_after: bool = option(True, kw_only=True)
+    dropout: float = option(0.0, convert=probability)
+    recurrent_dropout: float = option(0.0, convert=probability)
+    seed: int | None = option(None, convert=integer(optional=True))
+    reset_after: bool = option(True, convert=boolean, kw_only=True)
     use_cudnn: bool | str = option("auto", convert=use_cudnn, kw_only=True)
     implementation: int = option(2, convert=implementation, kw_only=True)
 

@@ -12,8 +12,8 @@ import numpy as np
 
 from fkeras import activations, constraints, initializers, regularizers
 from fkeras.engine import Context, InputSpec, Layer, Output, Spec, align, option, weight
+from fkeras.engine.converters import boolean, integer, probability
 from fkeras.engine.random import ShapeKey
-from fkeras.layers._arguments import fraction, positive_integer
 from fkeras.layers.recurrent.base import Recurrent
 from fkeras.layers.recurrent.gates import (
     dropout_masks,
@@ -143,23 +143,23 @@ class LSTMCell(Layer):
 
     call_names: ClassVar[tuple[str, ...]] = ("inputs", "states")
 
-    units: int = option(convert=positive_integer("LSTMCell: units"))
+    units: int = option(convert=integer(minimum=1))
     activation: Callable = option("tanh", convert=activations.get)
     recurrent_activation: Callable = option("sigmoid", convert=activations.get)
-    use_bias: bool = option(True)
+    use_bias: bool = option(True, convert=boolean)
     kernel_initializer: Any = option("glorot_uniform", convert=initializers.get)
     recurrent_initializer: Any = option("orthogonal", convert=initializers.get)
     bias_initializer: Any = option("zeros", convert=initializers.get)
-    unit_forget_bias: bool = option(True)
+    unit_forget_bias: bool = option(True, convert=boolean)
     kernel_regularizer: Any = option(None, convert=regularizers.get)
     recurrent_regularizer: Any = option(None, convert=regularizers.get)
     bias_regularizer: Any = option(None, convert=regularizers.get)
     kernel_constraint: Any = option(None, convert=constraints.get)
     recurrent_constraint: Any = option(None, convert=constraints.get)
     bias_constraint: Any = option(None, convert=constraints.get)
-    dropout: float = option(0.0, convert=fraction("LSTMCell: dropout"))
-    recurrent_dropout: float = option(0.0, convert=fraction("LSTMCell: recurrent_dropout"))
-    seed: int | None = option(None)
+    dropout: float = option(0.0, convert=probability)
+    recurrent_dropout: float = option(0.0, convert=probability)
+    seed: int | None = option(None, convert=integer(optional=True))
     implementation: int = option(2, convert=implementation, kw_only=True)
 
     kernel: jax.Array | None = weight()
@@ -220,7 +220,8 @@ class LSTM(Recurrent):
         go_backwards: whether the sequence is read from its end; outputs come in that order.
         stateful: whether a call goes on from the states of the call before it; see `RNN`.
         unroll: whether the loop over time becomes straight code.
-        zero_output_for_mask: whether returned sequences have zeros at masked steps.
+        zero_output_for_mask: whether the output is 0 at masked steps (the last output, where the
+            last step is masked). Has no effect with unroll, as in Keras.
         activity_regularizer: a penalty on the output.
 
     Call:
@@ -243,23 +244,25 @@ class LSTM(Recurrent):
         for `unit_forget_bias`.
     """
 
-    units: int = option(convert=positive_integer("LSTM: units"))
+    cell_class: ClassVar[str | None] = "LSTMCell"
+
+    units: int = option(convert=integer(minimum=1))
     activation: Callable = option("tanh", convert=activations.get)
     recurrent_activation: Callable = option("sigmoid", convert=activations.get)
-    use_bias: bool = option(True)
+    use_bias: bool = option(True, convert=boolean)
     kernel_initializer: Any = option("glorot_uniform", convert=initializers.get)
     recurrent_initializer: Any = option("orthogonal", convert=initializers.get)
     bias_initializer: Any = option("zeros", convert=initializers.get)
-    unit_forget_bias: bool = option(True)
+    unit_forget_bias: bool = option(True, convert=boolean)
     kernel_regularizer: Any = option(None, convert=regularizers.get)
     recurrent_regularizer: Any = option(None, convert=regularizers.get)
     bias_regularizer: Any = option(None, convert=regularizers.get)
     kernel_constraint: Any = option(None, convert=constraints.get)
     recurrent_constraint: Any = option(None, convert=constraints.get)
     bias_constraint: Any = option(None, convert=constraints.get)
-    dropout: float = option(0.0, convert=fraction("LSTM: dropout"))
-    recurrent_dropout: float = option(0.0, convert=fraction("LSTM: recurrent_dropout"))
-    seed: int | None = option(None)
+    dropout: float = option(0.0, convert=probability)
+    recurrent_dropout: float = option(0.0, convert=probability)
+    seed: int | None = option(None, convert=integer(optional=True))
     use_cudnn: bool | str = option("auto", convert=use_cudnn, kw_only=True)
     implementation: int = option(2, convert=implementation, kw_only=True)
 

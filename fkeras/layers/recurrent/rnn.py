@@ -40,8 +40,9 @@ class RNN(Recurrent):
             layer's state, and comes back in `updates`, in training and in inference.
         unroll: whether the loop over time becomes straight code: longer to compile, for short
             sequences of known length.
-        zero_output_for_mask: whether returned sequences have zeros at masked steps, in the place
-            of the output before. (Keras ignores it with unroll, and replaces a last output too.)
+        zero_output_for_mask: whether the output is 0 at masked steps, in the place of the output
+            before. Without return_sequences the output is 0 where the last step is masked. Has no
+            effect with unroll, as in Keras.
         activity_regularizer: a penalty on the output.
 
     Call:

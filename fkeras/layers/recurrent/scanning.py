@@ -32,7 +32,7 @@ def scan_sequence(
     """Calls `step` on each slice of `x` along time and hands the states on.
 
     A masked step leaves the states as they were, and its output is the one before it: at the
-    beginning `output_of(initial)`, or zeros.
+    beginning `output_of(initial)`, or zeros (with `unroll` always zeros, as in Keras).
 
     Args:
         step: `(x_t, states) -> (output, new_states)`.
@@ -41,7 +41,8 @@ def scan_sequence(
         mask: array of shape (b, t), false where a step does not count.
         go_backwards: whether to start at the last step; outputs come in the order of computation.
         unroll: whether the loop becomes straight code; the length must be known then.
-        zero_output_for_mask: whether a sequence has zeros at masked steps.
+        zero_output_for_mask: whether the output is 0 at masked steps, and the last output is 0
+            where the last step is masked. Has no effect with `unroll`, as in Keras.
         return_sequences: whether to return the outputs of all steps or the last one.
         output_of: reads the output of the last step out of the states, where it stands there.
 
@@ -56,7 +57,9 @@ def scan_sequence(
         >>> total.ravel()
         Array([1., 2., 3.], dtype=float32)
     """
-    zeros = zero_output_for_mask and return_sequences
+    zeros = zero_output_for_mask and mask is not None and not unroll
+    if unroll and mask is not None:
+        output_of = None  # the unrolled loop of Keras starts from an output of zeros
     carries_output = output_of is None and (
         not return_sequences or (mask is not None and not zeros)
     )
@@ -74,7 +77,7 @@ def scan_sequence(
         new = jax.tree.map(lambda n, s: n.astype(s.dtype), new, states)
         emitted = output
         if keep is not None:
-            if zeros:
+            if zeros and return_sequences:
                 emitted = keep_steps(keep, output, jnp.zeros_like(output))
             elif return_sequences or carries_output:
                 emitted = keep_steps(keep, output, output_of(states) if output_of else previous)
@@ -89,7 +92,12 @@ def scan_sequence(
         body, (initial, previous), (xs, masks), reverse=go_backwards, unroll=True if unroll else 1
     )
     if not return_sequences:
-        return (last if output_of is None else output_of(states)), states
+        last = last if output_of is None else output_of(states)
+        if zeros:
+            # a slice and not an index: a sequence may have no steps
+            kept = jnp.any(masks[:1] if go_backwards else masks[-1:], axis=0)
+            last = keep_steps(kept, last, jnp.zeros_like(last))
+        return last, states
     if go_backwards:
         outputs = jnp.flip(outputs, axis=0)
     return jnp.swapaxes(outputs, 0, 1), states

@@ -10,7 +10,7 @@ import jax
 
 from fkeras import activations, constraints, initializers, regularizers
 from fkeras.engine import Context, InputSpec, Layer, Output, Spec, align, option, weight
-from fkeras.layers._arguments import fraction, positive_integer
+from fkeras.engine.converters import boolean, integer, probability
 from fkeras.layers.recurrent.base import Recurrent
 from fkeras.layers.recurrent.gates import dropout_masks, masked_matmul
 from fkeras.layers.recurrent.scanning import Step
@@ -109,9 +109,9 @@ class SimpleRNNCell(Layer):
 
     call_names: ClassVar[tuple[str, ...]] = ("sequence", "states")
 
-    units: int = option(convert=positive_integer("SimpleRNNCell: units"))
+    units: int = option(convert=integer(minimum=1))
     activation: Callable = option("tanh", convert=activations.get)
-    use_bias: bool = option(True)
+    use_bias: bool = option(True, convert=boolean)
     kernel_initializer: Any = option("glorot_uniform", convert=initializers.get)
     recurrent_initializer: Any = option("orthogonal", convert=initializers.get)
     bias_initializer: Any = option("zeros", convert=initializers.get)
@@ -121,9 +121,9 @@ class SimpleRNNCell(Layer):
     kernel_constraint: Any = option(None, convert=constraints.get)
     recurrent_constraint: Any = option(None, convert=constraints.get)
     bias_constraint: Any = option(None, convert=constraints.get)
-    dropout: float = option(0.0, convert=fraction("SimpleRNNCell: dropout"))
-    recurrent_dropout: float = option(0.0, convert=fraction("SimpleRNNCell: recurrent_dropout"))
-    seed: int | None = option(None)
+    dropout: float = option(0.0, convert=probability)
+    recurrent_dropout: float = option(0.0, convert=probability)
+    seed: int | None = option(None, convert=integer(optional=True))
 
     kernel: jax.Array | None = weight()
     recurrent_kernel: jax.Array | None = weight(prefix="recurrent")
@@ -175,7 +175,8 @@ class SimpleRNN(Recurrent):
         go_backwards: whether the sequence is read from its end; outputs come in that order.
         stateful: whether a call goes on from the states of the call before it; see `RNN`.
         unroll: whether the loop over time becomes straight code.
-        zero_output_for_mask: whether returned sequences have zeros at masked steps.
+        zero_output_for_mask: whether the output is 0 at masked steps (the last output, where the
+            last step is masked). Has no effect with unroll, as in Keras.
         activity_regularizer: a penalty on the output.
 
     Call:
@@ -192,9 +193,11 @@ class SimpleRNN(Recurrent):
         (2, 4)
     """
 
-    units: int = option(convert=positive_integer("SimpleRNN: units"))
+    cell_class: ClassVar[str | None] = "SimpleRNNCell"
+
+    units: int = option(convert=integer(minimum=1))
     activation: Callable = option("tanh", convert=activations.get)
-    use_bias: bool = option(True)
+    use_bias: bool = option(True, convert=boolean)
     kernel_initializer: Any = option("glorot_uniform", convert=initializers.get)
     recurrent_initializer: Any = option("orthogonal", convert=initializers.get)
     bias_initializer: Any = option("zeros", convert=initializers.get)
@@ -204,9 +207,9 @@ class SimpleRNN(Recurrent):
     kernel_constraint: Any = option(None, convert=constraints.get)
     recurrent_constraint: Any = option(None, convert=constraints.get)
     bias_constraint: Any = option(None, convert=constraints.get)
-    dropout: float = option(0.0, convert=fraction("SimpleRNN: dropout"))
-    recurrent_dropout: float = option(0.0, convert=fraction("SimpleRNN: recurrent_dropout"))
-    seed: int | None = option(None)
+    dropout: float = option(0.0, convert=probability)
+    recurrent_dropout: float = option(0.0, convert=probability)
+    seed: int | None = option(None, convert=integer(optional=True))
 
     kernel: jax.Array | None = weight()
     recurrent_kernel: jax.Array | None = weight(prefix="recurrent")

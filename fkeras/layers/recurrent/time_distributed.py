@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any, ClassVar, Self
 
 import jax
@@ -35,8 +36,17 @@ class TimeDistributed(Wrapper):
     """
 
     supports_masking: ClassVar[bool] = True
+    call_options: ClassVar[tuple[str, ...]] = ("training", "mask")
     input_spec: ClassVar[None] = None
     training_default: ClassVar[bool | None] = None
+
+    @property
+    def id_count(self) -> int | None:
+        """How many ids the layer looks up; None for a layer that looks up none."""
+        return getattr(self.layer, "id_count", None)
+
+    def loses_masks(self, masks: Sequence[Any]) -> bool:
+        return False
 
     def build(self, key: jax.Array, x: Any) -> Self:
         if self.layer.built:
@@ -62,7 +72,7 @@ class TimeDistributed(Wrapper):
         steps = (x, mask if self.layer.supports_masking else None)
         steps = (*steps, jnp.arange(time, dtype="uint32"))
         if not _changes_state(step, steps, state):
-            return self._merge(self._map(step, steps, state), mask)
+            return self._merge(context, self._map(step, steps, state), mask)
 
         def body(state: Any, inputs: Any) -> Any:
             out = step(*inputs, state)
@@ -71,7 +81,7 @@ class TimeDistributed(Wrapper):
         first = jax.tree.map(lambda v: jnp.swapaxes(v, 0, 1), steps[:2])
         state, parts = lax.scan(body, state, (*first, steps[2]))
         value, out_mask = jax.tree.map(lambda v: jnp.swapaxes(v, 0, 1), parts[:2])
-        return self._merge((value, out_mask, *parts[2:]), mask, {"layer": state})
+        return self._merge(context, (value, out_mask, *parts[2:]), mask, {"layer": state})
 
     def _map(self, step: Any, steps: tuple, state: Any) -> tuple:
         def parts(x_t: Any, mask_t: Any, index: Any) -> tuple:
@@ -81,8 +91,12 @@ class TimeDistributed(Wrapper):
         # no step depends on another one: all of them at once, as one batch
         return jax.vmap(parts, in_axes=(1, 1, 0), out_axes=(1, 1, 0, 0))(*steps)
 
-    def _merge(self, parts: tuple, mask: Any, updates: dict | None = None) -> Output:
+    def _merge(
+        self, context: Context, parts: tuple, mask: Any, updates: dict | None = None
+    ) -> Output:
         value, out_mask, losses, metrics = parts
+        if context.attached is not None:
+            out_mask = None  # Keras forgets the masks that the layer inside gives
         if out_mask is None and mask is not None:
             out_mask = mask if mask.ndim == 2 else mask.any(axis=tuple(range(2, mask.ndim)))
         return Output(

@@ -9,6 +9,7 @@ import jax
 import jax.numpy as jnp
 
 from fkeras.engine import Context, Layer, Output, option, subkey
+from fkeras.engine.converters import integer
 from fkeras.layers._arguments import drawn_shape, noise_shape
 from fkeras.layers.regularization.noise import proper_fraction
 
@@ -77,11 +78,9 @@ class AlphaDropout(Layer):
         Klambauer et al., 2017, Self-normalizing neural networks, https://arxiv.org/abs/1706.02515
     """
 
-    rate: float = option(convert=proper_fraction("AlphaDropout: rate"))
-    noise_shape: tuple[int | None, ...] | None = option(
-        None, convert=noise_shape("AlphaDropout: noise_shape")
-    )
-    seed: int | None = option(None)
+    rate: float = option(convert=proper_fraction)
+    noise_shape: tuple[int | None, ...] | None = option(None, convert=noise_shape)
+    seed: int | None = option(None, convert=integer(optional=True))
 
     supports_masking: ClassVar[bool] = True
 

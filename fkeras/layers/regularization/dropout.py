@@ -9,7 +9,8 @@ import jax
 import jax.numpy as jnp
 
 from fkeras.engine import Context, Layer, Output, option, subkey
-from fkeras.layers._arguments import drawn_shape, fraction, noise_shape
+from fkeras.engine.converters import integer, probability
+from fkeras.layers._arguments import drawn_shape, noise_shape
 
 
 def dropout(
@@ -75,11 +76,9 @@ class Dropout(Layer):
         Srivastava et al., 2014, Dropout, https://jmlr.org/papers/v15/srivastava14a.html
     """
 
-    rate: float = option(convert=fraction("Dropout: rate"))
-    noise_shape: tuple[int | None, ...] | None = option(
-        None, convert=noise_shape("Dropout: noise_shape")
-    )
-    seed: int | None = option(None)
+    rate: float = option(convert=probability)
+    noise_shape: tuple[int | None, ...] | None = option(None, convert=noise_shape)
+    seed: int | None = option(None, convert=integer(optional=True))
 
     supports_masking: ClassVar[bool] = True
 

@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 import math
-from typing import Any, ClassVar
+from typing import ClassVar
 
 import jax
 import jax.numpy as jnp
-import numpy as np
 
 from fkeras.engine import Context, Layer, Output, option, subkey
-from fkeras.layers._arguments import fraction
+from fkeras.engine.converters import integer, probability, real
 
 
 def gaussian_noise(key: jax.Array, x: jax.Array, stddev: float) -> jax.Array:
@@ -54,25 +53,9 @@ def gaussian_dropout(key: jax.Array, x: jax.Array, rate: float) -> jax.Array:
     return x * (1.0 + stddev * jax.random.normal(key, x.shape, x.dtype))
 
 
-def proper_fraction(argument: str) -> Any:
-    """A converter that takes numbers from 0 and below 1; `argument` is its name in the message.
-
-    Example:
-        >>> proper_fraction("GaussianDropout: rate")(0.5)
-        0.5
-    """
-
-    def convert(value: Any) -> float:
-        number = isinstance(value, int | float | np.number) and not isinstance(value, bool)
-        if not number or not 0 <= value < 1:
-            raise ValueError(
-                f"{argument}: expected a number from 0 and below 1, received {value!r}. At 1 "
-                "nothing of the input would be left and the noise without bound: give 0.9, or "
-                "less."
-            )
-        return float(value)
-
-    return convert
+proper_fraction = real(
+    minimum=0, below=1, hint="At 1 the noise would have no bound: give 0.9, or less."
+)
 
 
 def _key(context: Context, seed: int | None) -> jax.Array:
@@ -108,8 +91,8 @@ class GaussianNoise(Layer):
         0.1
     """
 
-    stddev: float = option(convert=fraction("GaussianNoise: stddev"))
-    seed: int | None = option(None)
+    stddev: float = option(convert=probability)
+    seed: int | None = option(None, convert=integer(optional=True))
 
     supports_masking: ClassVar[bool] = True
 
@@ -150,8 +133,8 @@ class GaussianDropout(Layer):
         Srivastava et al., 2014, Dropout, https://jmlr.org/papers/v15/srivastava14a.html
     """
 
-    rate: float = option(convert=proper_fraction("GaussianDropout: rate"))
-    seed: int | None = option(None)
+    rate: float = option(convert=proper_fraction)
+    seed: int | None = option(None, convert=integer(optional=True))
 
     supports_masking: ClassVar[bool] = True
 

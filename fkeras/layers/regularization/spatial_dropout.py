@@ -8,7 +8,8 @@ import jax
 import jax.numpy as jnp
 
 from fkeras.engine import Context, InputSpec, Layer, Output, option, subkey
-from fkeras.layers._arguments import data_format_name, fraction
+from fkeras.engine.converters import integer, probability
+from fkeras.layers._arguments import data_format_name
 from fkeras.layers.regularization.dropout import dropout
 
 
@@ -40,7 +41,7 @@ def spatial_dropout(
 class _SpatialDropout(Layer):
     """Zeroes whole channels in training; its classes say how many axes an input has."""
 
-    rate: float = option(convert=fraction("SpatialDropout: rate"))
+    rate: float = option(convert=probability)
 
     rank: ClassVar[int]
     supports_masking: ClassVar[bool] = True
@@ -95,7 +96,7 @@ class SpatialDropout1D(_SpatialDropout):
         https://arxiv.org/abs/1411.4280
     """
 
-    seed: int | None = option(None)
+    seed: int | None = option(None, convert=integer(optional=True))
 
     rank: ClassVar[int] = 1
 
@@ -134,7 +135,7 @@ class SpatialDropout2D(_SpatialDropout):
     """
 
     data_format: str = option(None, convert=data_format_name)
-    seed: int | None = option(None)
+    seed: int | None = option(None, convert=integer(optional=True))
 
     rank: ClassVar[int] = 2
 
@@ -173,7 +174,7 @@ class SpatialDropout3D(_SpatialDropout):
     """
 
     data_format: str = option(None, convert=data_format_name)
-    seed: int | None = option(None)
+    seed: int | None = option(None, convert=integer(optional=True))
 
     rank: ClassVar[int] = 3
 

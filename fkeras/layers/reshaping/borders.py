@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from typing import Any, ClassVar
 
 import jax
@@ -10,7 +9,9 @@ import jax.numpy as jnp
 from jax import lax
 
 from fkeras.engine import InputSpec, Layer, option
-from fkeras.layers._arguments import data_format_name, format_shape, integers
+from fkeras.engine.converters import integer, sizes
+from fkeras.engine.rules import REJECTED, Rule
+from fkeras.layers._arguments import data_format_name, format_shape
 from fkeras.layers._spatial import full_rank, spatial_axes
 
 Pairs = tuple[tuple[int, int], ...]
@@ -56,21 +57,22 @@ def crop(x: jax.Array, pairs: Pairs, data_format: str = "channels_last") -> jax.
     return x[full_rank(inner, data_format, slice(None))]
 
 
-def _pairs(argument: str, rank: int) -> Callable[[Any], Pairs]:
-    """A converter to (before, after) for each axis."""
-    pair = integers(argument, 2, least=0)
+def _pairs(rank: int) -> Rule:
+    """A rule for (before, after) of each axis."""
+    pair = sizes(2, minimum=0)
 
-    def convert(value: Any) -> Pairs:
-        if isinstance(value, tuple | list):
-            if len(value) == rank:
-                return tuple(pair(v) for v in value)
-            raise ValueError(
-                f"{argument}: expected one integer, or for each of the {rank} axes an integer or "
-                f"(before, after), received {value!r}. Give {((1, 1),) * rank}."
-            )
-        return (pair(value),) * rank
+    def parse(value: Any) -> Any:
+        if pair_of_all.accepts(value):
+            return (pair(value),) * rank
+        items = tuple(value) if isinstance(value, tuple | list) else ()
+        fits = len(items) == rank and all(map(pair.accepts, items))
+        return tuple(map(pair, items)) if fits else REJECTED
 
-    return convert
+    pair_of_all = integer(minimum=0)
+    words = (
+        f"one integer of 0 or more, or for each of the {rank} axes an integer or (before, after)"
+    )
+    return Rule("integers", words, parse, limits=(0, rank), hint=f"Give {((1, 1),) * rank}.")
 
 
 class _Border(Layer):
@@ -136,7 +138,7 @@ class ZeroPadding1D(_ZeroPadding):
         Array([0., 1., 1., 0., 0.], dtype=float32)
     """
 
-    padding: tuple[int, int] = option(1, convert=integers("ZeroPadding1D: padding", 2, least=0))
+    padding: tuple[int, int] = option(1, convert=sizes(2, minimum=0))
 
     rank: ClassVar[int] = 1
 
@@ -162,7 +164,7 @@ class ZeroPadding2D(_ZeroPadding):
                [0., 0., 0., 0.]], dtype=float32)
     """
 
-    padding: Pairs = option(1, convert=_pairs("ZeroPadding2D: padding", 2))
+    padding: Pairs = option(1, convert=_pairs(2))
 
     rank: ClassVar[int] = 2
 
@@ -188,7 +190,7 @@ class ZeroPadding3D(_ZeroPadding):
         ((1, 4, 4, 4, 1), 8.0)
     """
 
-    padding: Pairs = option(1, convert=_pairs("ZeroPadding3D: padding", 3))
+    padding: Pairs = option(1, convert=_pairs(3))
 
     rank: ClassVar[int] = 3
 
@@ -212,7 +214,7 @@ class Cropping1D(_Border):
         Array([1.], dtype=float32)
     """
 
-    cropping: tuple[int, int] = option(1, convert=integers("Cropping1D: cropping", 2, least=0))
+    cropping: tuple[int, int] = option(1, convert=sizes(2, minimum=0))
 
     rank: ClassVar[int] = 1
 
@@ -242,7 +244,7 @@ class Cropping2D(_Cropping):
                [ 9., 10.]], dtype=float32)
     """
 
-    cropping: Pairs = option(0, convert=_pairs("Cropping2D: cropping", 2))
+    cropping: Pairs = option(0, convert=_pairs(2))
 
     rank: ClassVar[int] = 2
 
@@ -269,6 +271,6 @@ class Cropping3D(_Cropping):
                [37., 41.]], dtype=float32)
     """
 
-    cropping: Pairs = option(1, convert=_pairs("Cropping3D: cropping", 3))
+    cropping: Pairs = option(1, convert=_pairs(3))
 
     rank: ClassVar[int] = 3

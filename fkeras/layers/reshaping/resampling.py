@@ -9,7 +9,8 @@ import jax
 import jax.numpy as jnp
 
 from fkeras.engine import InputSpec, Layer, option
-from fkeras.layers._arguments import data_format_name, integers, one_of, positive_integer
+from fkeras.engine.converters import choice, integer, sizes
+from fkeras.layers._arguments import data_format_name
 from fkeras.layers._spatial import full_rank
 
 
@@ -88,7 +89,7 @@ class UpSampling1D(_UpSampling):
         Array([1., 1., 2., 2.], dtype=float32)
     """
 
-    size: int = option(2, convert=positive_integer("UpSampling1D: size"))
+    size: int = option(2, convert=integer(minimum=1))
 
     rank: ClassVar[int] = 1
 
@@ -121,13 +122,11 @@ class UpSampling2D(_UpSampling):
                [0., 0., 1., 1.]], dtype=float32)
     """
 
-    size: tuple[int, int] = option(2, convert=integers("UpSampling2D: size", 2))
+    size: tuple[int, int] = option(2, convert=sizes(2))
     data_format: str = option(None, convert=data_format_name)
     interpolation: str = option(
         "nearest",
-        convert=one_of(
-            "UpSampling2D: interpolation", "nearest", "bilinear", "bicubic", "lanczos3", "lanczos5"
-        ),
+        convert=choice("nearest", "bilinear", "bicubic", "lanczos3", "lanczos5"),
     )
 
     rank: ClassVar[int] = 2
@@ -161,7 +160,7 @@ class UpSampling3D(_UpSampling):
                [0., 0., 1., 1.]], dtype=float32)
     """
 
-    size: tuple[int, int, int] = option(2, convert=integers("UpSampling3D: size", 3))
+    size: tuple[int, int, int] = option(2, convert=sizes(3))
     data_format: str = option(None, convert=data_format_name)
 
     rank: ClassVar[int] = 3

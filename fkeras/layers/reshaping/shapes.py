@@ -11,23 +11,10 @@ from typing import Any
 
 import jax
 import jax.numpy as jnp
-import numpy as np
 
-from fkeras.engine import InputSpec, Layer, option, suggest
-from fkeras.layers._arguments import format_shape, positive_integer
-
-_FORMATS = ("channels_last", "channels_first")
-
-
-def _data_format(value: Any) -> str:
-    if value is None:
-        return "channels_last"
-    if value not in _FORMATS:
-        raise ValueError(
-            f"Flatten: data_format: expected one of {', '.join(_FORMATS)}, received {value!r}."
-            f"{suggest(value, _FORMATS)} Leave it out for channels last."
-        )
-    return value
+from fkeras.engine import InputSpec, Layer, option
+from fkeras.engine.converters import integer, several
+from fkeras.layers._arguments import data_format_name, format_shape
 
 
 def flatten(x: jax.Array, data_format: str = "channels_last") -> jax.Array:
@@ -66,7 +53,7 @@ class Flatten(Layer):
         Array([[0., 1., 2., 3.]], dtype=float32)
     """
 
-    data_format: str | None = option(None, convert=_data_format)
+    data_format: str | None = option(None, convert=data_format_name)
 
     @property
     def input_spec(self) -> InputSpec:
@@ -76,15 +63,20 @@ class Flatten(Layer):
         return flatten(x, self.data_format)
 
 
+_sizes = several(
+    integer(minimum=-1),
+    "sizes without the batch axis, at most one of them -1 (inferred)",
+    single=True,
+    least=0,
+    hint="For (b, 12) -> (b, 3, 4) give (3, 4).",
+)
+
+
 def _target_shape(value: Any) -> tuple[int, ...]:
-    sizes = tuple(value) if isinstance(value, list | tuple | np.ndarray) else (value,)
-    whole = all(isinstance(n, int | np.integer) and not isinstance(n, bool) for n in sizes)
-    if not whole or any(n < -1 for n in sizes) or sum(n == -1 for n in sizes) > 1:
-        raise ValueError(
-            "Reshape: target_shape: expected sizes without the batch axis, at most one of them "
-            f"-1 (inferred), received {value!r}. For (b, 12) -> (b, 3, 4) give (3, 4)."
-        )
-    return tuple(int(n) for n in sizes)
+    found = _sizes(value)
+    if found.count(-1) > 1:
+        raise ValueError(f"expected {_sizes.expected}, received {value!r}.{_sizes.hint}")
+    return found
 
 
 class Reshape(Layer):
@@ -137,15 +129,17 @@ class Reshape(Layer):
         return jnp.reshape(x, (x.shape[0], *self.target_shape))
 
 
+_order = several(integer(), "each of the axes after the batch once", single=True)
+
+
 def _dims(value: Any) -> tuple[int, ...]:
-    dims = tuple(value) if isinstance(value, list | tuple | np.ndarray) else (value,)
-    whole = all(isinstance(d, int | np.integer) for d in dims)
-    if not whole or sorted(dims) != list(range(1, len(dims) + 1)):
+    dims = _order(value)
+    if sorted(dims) != list(range(1, len(dims) + 1)):
         raise ValueError(
-            f"Permute: dims: expected each of the axes 1 to {len(dims)} once, received {value!r}. "
-            "Axes count from 1, as the batch axis 0 stays: (2, 1) swaps the axes of (b, t, d)."
+            f"expected each of the axes 1 to {len(dims)} once, received {value!r}. Axes count from "
+            "1, as the batch axis 0 stays: (2, 1) swaps the axes of (b, t, d)."
         )
-    return tuple(int(d) for d in dims)
+    return dims
 
 
 class Permute(Layer):
@@ -198,7 +192,7 @@ class RepeatVector(Layer):
                [1., 2.]], dtype=float32)
     """
 
-    n: int = option(convert=positive_integer("RepeatVector: n"))
+    n: int = option(convert=integer(minimum=1))
 
     @property
     def input_spec(self) -> InputSpec:

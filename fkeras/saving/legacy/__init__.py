@@ -1,7 +1,13 @@
-"""Legacy HDF5 files (`.h5`, `.hdf5`) of Keras 1, 2 and 3, read without Keras and TensorFlow."""
+"""Legacy HDF5 files (`.h5`, `.hdf5`) of Keras 1, 2 and 3 and `.keras` files of Keras 2.
+
+They are read without Keras and TensorFlow.
+"""
 
 import types
 
+from fkeras.saving.legacy.archive_training import archive_training
+from fkeras.saving.legacy.archives import archive_groups, archive_origin
+from fkeras.saving.legacy.configs import Converter
 from fkeras.saving.legacy.functions import keras2_hard_sigmoid
 from fkeras.saving.legacy.losses import keras2_hinge, keras2_squared_hinge
 from fkeras.saving.legacy.opening import load
@@ -24,6 +30,10 @@ OBJECTS = types.MappingProxyType(
 
 __all__ = (
     "OBJECTS",
+    "Converter",
+    "archive_groups",
+    "archive_origin",
+    "archive_training",
     "keras2_hard_sigmoid",
     "legacy_source",
     "load",

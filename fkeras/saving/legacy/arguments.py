@@ -6,6 +6,7 @@ import types
 from collections.abc import Mapping
 from typing import Any
 
+from fkeras.engine.custom_objects import custom_code
 from fkeras.saving.legacy.origin import Origin
 from fkeras.saving.strict_json import check
 
@@ -208,7 +209,7 @@ def kept(
         elif value is not None:
             raise origin.error(
                 f"{kind} has no argument {key!r} (received {value!r:.80}). Save the model without "
-                f"it, or pass a class of your own: custom_objects={{{kind!r}: YourLayer}}.",
+                f"it, or pass a class of your own: {custom_code(kind, 'YourLayer')}.",
                 name,
             )
     return made

@@ -8,6 +8,8 @@ from typing import Any
 
 from fkeras import losses, metrics, optimizers
 from fkeras.engine import Configurable, suggest
+from fkeras.engine.custom_objects import custom_code
+from fkeras.engine.key_paths import within
 from fkeras.optimizers import schedules
 from fkeras.saving.errors import reading
 from fkeras.saving.legacy.losses import keras2_hinge, keras2_squared_hinge
@@ -59,12 +61,16 @@ def trainer_of(
     """
     where = origin.place()
     made = field(config, "optimizer_config", dict, **where)
-    optimizer = optimizer_of(made, origin, custom_objects)
+    with within("optimizer_config"):
+        optimizer = optimizer_of(made, origin, custom_objects)
     reader = _Reader(origin, custom_objects)
-    loss = reader.tree(config.get("loss"), "loss")
-    found = {key: reader.metrics(config.get(key), names) for key in ("metrics", "weighted_metrics")}
-    weights = config.get("loss_weights")
-    check(weights, (list, dict, float, type(None)), "the weights of losses", **where)
+    with within("loss"):
+        loss = reader.tree(config.get("loss"), "loss")
+    found = {}
+    for key in ("metrics", "weighted_metrics"):
+        with within(key):
+            found[key] = reader.metrics(config.get(key), names)
+    weights = field(config, "loss_weights", (list, dict, float, type(None)), None, **where)
     with reading(origin.file, origin.member):
         return Trainer(optimizer, loss, loss_weights=weights, **found)
 
@@ -102,14 +108,16 @@ def optimizer_of(config: Mapping[str, Any], origin: Origin, custom_objects: Mapp
     decay = made.pop("decay", 0.0)
     if kind == "Nadam" and source == "tensorflow":  # there the word is that of its momentum
         made["schedule_decay"], decay = decay, 0.0
-    made["learning_rate"] = _rate(made.get("learning_rate"), decay, origin, custom_objects)
+    with within("config"), within("learning_rate"):
+        made["learning_rate"] = _rate(made.get("learning_rate"), decay, origin, custom_objects)
     if source != "today":
         for key in ("epsilon", "clipnorm", "clipvalue"):
             if made.get(key) is None or (key != "epsilon" and not made[key]):
                 made.pop(key, None)
     if source == "keras" and "clipnorm" in made:  # the norm of all gradients together
         made["global_clipnorm"] = made.pop("clipnorm")
-    cls = _class(kind, made, source, origin)
+    with within("class_name"):
+        cls = _class(kind, made, source, origin)
     for key, value in made.items():
         if key not in ("learning_rate", "exclude_from_weight_decay"):
             check(value, (float, bool, str, type(None)), f"the optimizer's {key!r}", **where)
@@ -131,7 +139,7 @@ def _class(kind: str, made: dict[str, Any], source: str, origin: Origin) -> Any:
     if kind not in known:
         raise origin.error(
             f"there is no optimizer {kind!r:.80}.{suggest(kind, known)} Pass one of your own: "
-            f"custom_objects={{{kind!r:.80}: YourOptimizer}}; fk.load_model opens the model alone."
+            f"{custom_code(kind, 'YourOptimizer')}; fk.load_model opens the model alone."
         )
     return known[kind]
 
@@ -159,7 +167,7 @@ def _rate(value: Any, decay: Any, origin: Origin, custom_objects: Mapping[str, A
         if name not in schedules.__all__ and name not in custom_objects:
             raise origin.error(
                 f"there is no schedule {name!r:.80}.{suggest(name, schedules.__all__)} Pass your own: "
-                f"custom_objects={{{name!r:.80}: YourSchedule}}."
+                f"{custom_code(name, 'YourSchedule')}."
             )
         config = field(value, "config", dict, **where)
         with reading(origin.file, origin.member):
@@ -188,10 +196,16 @@ class _Reader:
         if value is None:
             return None
         if isinstance(value, list):
-            return [self.tree(v, kind) for v in value]
+            return [self._part(v, kind, place) for place, v in enumerate(value)]
         if isinstance(value, Mapping) and "class_name" not in value:
-            return {str(k): self.tree(v, kind) for k, v in value.items()}
+            return {str(k): self._part(v, kind, k) for k, v in value.items()}
         return self.one(value, kind)
+
+    def _part(self, value: Any, kind: str, key: Any) -> Any:
+        with within(key):
+            if isinstance(value, Mapping) and not value:
+                raise self.origin.error(f"expected a {kind}, received an empty dictionary.")
+            return self.tree(value, kind)
 
     def metrics(self, value: Any, names: list[str]) -> Any:
         """Metrics; a plain list counts for every output."""
@@ -203,6 +217,11 @@ class _Reader:
                 return found[0]
             if len(found) == len(names):
                 return dict(zip(names, ([] if v is None else v for v in found), strict=True))
+        if isinstance(found, list) and any(isinstance(v, list) for v in found):
+            raise self.origin.error(
+                f"expected metrics, or a list of metrics for each of {len(names)} outputs, received "
+                f"{len(found)} entries with lists among them. The file is damaged."
+            )
         if isinstance(found, list):
             found = [v for v in found if v is not None]
             return {name: found for name in names} if len(names) > 1 else found
@@ -238,7 +257,7 @@ class _Reader:
         except ValueError as error:
             raise origin.error(
                 f"there is no {kind} {name!r:.80}.{suggest(name, room.__all__)} Pass your own: "
-                f"custom_objects={{{name!r:.80}: your_{kind}}}; fk.load_model opens the model alone."
+                f"{custom_code(name, f'your_{kind}')}; fk.load_model opens the model alone."
             ) from error
         return name
 
@@ -248,7 +267,8 @@ class _Reader:
         config = dict(config) if isinstance(config, Mapping) else {}
         if config.get("reduction") in ("auto", None):
             config.pop("reduction", None)
-        config = {k: v for k, v in config.items() if k not in ("fn", "axis") or v is not None}
+        config.pop("fn", None)  # the function that the class stands for
+        config = {k: v for k, v in config.items() if k != "axis" or v is not None}
         if config.get("axis") == -1:
             del config["axis"]
         if self.origin.major < 3:

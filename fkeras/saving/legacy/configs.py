@@ -6,20 +6,25 @@ names are dropped, and functions that it carries as bytecode are refused.
 
 from __future__ import annotations
 
+import contextlib
 import dataclasses
 import types
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from typing import Any
 
 from fkeras import layers as catalogue
 from fkeras.engine import Layer, suggest
+from fkeras.engine.custom_objects import CustomObjects, custom_code
+from fkeras.engine.key_paths import within
+from fkeras.engine.mask_rules import DROP, with_rule
 from fkeras.engine.operation import node_form
 from fkeras.engine.quantized import quantization
+from fkeras.saving.keras_attention import attention_as_in_keras
 from fkeras.saving.keras_masks import merged_as_in
 from fkeras.saving.keras_quantized import quantized_as_in
 from fkeras.saving.legacy import arguments, freezing, merging, objects
 from fkeras.saving.legacy.functions import keras2_hard_sigmoid
-from fkeras.saving.legacy.graphs import Graph, is_network, safe_name
+from fkeras.saving.legacy.graphs import Graph, has_argument_nodes, is_network, safe_name
 from fkeras.saving.legacy.lambdas import lambda_layer
 from fkeras.saving.legacy.origin import Origin
 from fkeras.saving.legacy.tensorflow import is_function, operations
@@ -53,6 +58,7 @@ _OLD_CLASSES = types.MappingProxyType(
 _CUDNN = types.MappingProxyType({"activation": "tanh", "recurrent_activation": "sigmoid"})
 #: functions of Keras 3 that have a class and are no layers
 _ACTIVATIONS = ("ReLU", "Mish")
+_ENDS = types.MappingProxyType({"input_layers": "inputs", "output_layers": "outputs"})
 _FOREIGN = ("JaxLayer", "FlaxLayer", "Wrapper", "Layer")
 _LAYER_KEYS = ("layer", "backward_layer", "forward_layer", "cell")
 _HERE = "keras.layers"
@@ -89,7 +95,7 @@ class Converter:
         """The user's objects and our own words."""
         # a word for one Lambda alone would be taken for that word wherever it stands
         mine = {k: v for k, v in self.custom_objects.items() if k not in self.lambdas}
-        return {**self.extra, **mine}
+        return CustomObjects({**self.extra, **mine})
 
     def model(self, config: Any) -> dict[str, Any]:
         """The whole model.
@@ -102,16 +108,18 @@ class Converter:
         if kind in self.custom_objects:
             return self.layer(config, ())
         if _OLD_CLASSES.get(kind, kind) not in _GRAPH:
-            raise self.origin.error(
-                f"expected a functional model or a Sequential, received the class {kind!r:.80}. A "
-                "file holds no code of a subclass: pass it as custom_objects="
-                f"{{{kind!r:.80}: YourModel}}, or save what its layers compute as fk.Model."
-            )
+            with within("class_name"):
+                raise self.origin.error(
+                    f"expected a functional model or a Sequential, received the class {kind!r:.80}. A "
+                    "file holds no code of a subclass: pass it as "
+                    f"{custom_code(kind, 'YourModel')}, or save what its layers compute as fk.Model."
+                )
         if self.origin.major == 1:
             self.ordering = arguments.ordering(config)
         made = freezing.only_frozen(self.layer(config, ()))
+        made = attention_as_in_keras(made, self.custom_objects)
         if self.origin.major < 3:
-            return made
+            return with_rule(made, DROP)
         version = ".".join(map(str, self.origin.version))
         return quantized_as_in(version, merged_as_in(version, made, self.custom_objects))
 
@@ -136,7 +144,7 @@ class Converter:
             return self._sequential(config, name, path)
         if today == "Functional":
             return self._functional(
-                check(config, dict, "a model", **origin.place(name)), name, path
+                check(config, dict, "the 'config' of a model", **origin.place(name)), name, path
             )
         check(config, dict, "the configuration of a layer", **origin.place(name))
         if kind == "Merge":
@@ -156,7 +164,7 @@ class Converter:
         if not (isinstance(cls, type) and issubclass(cls, Layer)) or today in _FOREIGN:
             raise origin.error(
                 f"there is no layer {kind!r:.80} here.{suggest(kind, catalogue.__all__)} Pass a class "
-                f"of your own for it: custom_objects={{{kind!r:.80}: YourLayer}}.",
+                f"of your own for it: {custom_code(kind, 'YourLayer')}.",
                 name,
             )
         return _item(today, self._config(kind, today, cls, config, name, path))
@@ -164,7 +172,7 @@ class Converter:
     def _config(
         self, kind: str, today: str, cls: type, config: Mapping, name: str | None, path: tuple
     ) -> dict[str, Any]:
-        origin, custom = self.origin, self.custom_objects
+        origin = self.origin
         made = arguments.renamed(today, config, origin)
         if kind.startswith("CuDNN"):
             made = {**_CUDNN, **made}
@@ -182,27 +190,32 @@ class Converter:
             fields |= {"backward_layer", "merge_mode"}
         made = arguments.kept(today, made, fields, origin, name)
         for key, value in made.items():
-            suffix = key.rsplit("_", 1)[-1]
-            if suffix in ("initializer", "regularizer", "constraint"):
-                made[key] = objects.part(suffix, value, origin, name, custom)
-            elif suffix == "activation":
-                made[key] = objects.activation(value, origin, name, custom)
-            elif key in _LAYER_KEYS and value is not None:
-                made[key] = self.layer(value, (*path, key))
-            elif key == "cells":
-                check(value, list, "'cells'", **origin.place(name))
-                made[key] = [self.layer(v, (*path, key, str(i))) for i, v in enumerate(value)]
-            elif key == "dtype" and quantization(value) is not None:
-                made[key] = value  # of Keras 3, read where the layer is made
-            elif key == "dtype":
-                made[key] = objects.dtype(value, origin, name) or "float32"
-            else:
-                made[key] = self._plain(value, key, name)
+            with within("config"), within(key):
+                made[key] = self._value(key, value, name, path)
         if quantization(config.get("dtype")) is not None:
             made["quantization_config"] = config.get("quantization_config")
         if name is not None:
             made["name"] = safe_name(name)
         return made
+
+    def _value(self, key: str, value: Any, name: str | None, path: tuple) -> Any:
+        """One value of a layer's configuration in Keras 3's form."""
+        origin, custom = self.origin, self.custom_objects
+        suffix = key.rsplit("_", 1)[-1]
+        if suffix in ("initializer", "regularizer", "constraint"):
+            return objects.part(suffix, value, origin, name, custom)
+        if suffix == "activation":
+            return objects.activation(value, origin, name, custom)
+        if key in _LAYER_KEYS and value is not None:
+            return self.layer(value, (*path, key))
+        if key == "cells":
+            check(value, list, "'cells'", **origin.place(name))
+            return [self.layer(v, (*path, key, str(i))) for i, v in enumerate(value)]
+        if key != "dtype":
+            return self._plain(value, key, name)
+        if quantization(value) is not None:
+            return value  # of Keras 3, read where the layer is made
+        return objects.dtype(value, origin, name) or "float32"
 
     def _plain(self, value: Any, key: str, name: str | None) -> Any:
         """A value of numbers, words and lists; arrays become lists, and objects are refused."""
@@ -233,8 +246,11 @@ class Converter:
                     name,
                 )
         key = "batch_shape" if "batch_shape" in config else "batch_input_shape"
-        shape = _shape(field(config, key, (list, dict), **where), origin, name)
+        with within("config"), within(key):
+            shape = _shape(field(config, key, (list, dict), **where), origin, name)
         dtype = config.get("dtype")
+        with within("config"), within("dtype"):
+            objects.dtype(dtype, origin, name)
         dtype = objects.dtype(dtype, origin, name) or (dtype if isinstance(dtype, str) else None)
         if dtype and dtype.startswith("mixed"):
             dtype = None
@@ -246,14 +262,20 @@ class Converter:
     def _sequential(self, config: Any, name: str | None, path: tuple) -> dict[str, Any]:
         where = self.origin.place(name)
         options: Mapping = config if isinstance(config, dict) else {}
-        items = field(config, "layers", list, **where) if options else config
-        made = [self.layer(item, (*path, _name_of(item) or "")) for item in items]
+        with within("config"):
+            items = field(config, "layers", list, **where) if options else config
+        made = []
+        for place, item in enumerate(items):
+            with within("config"), within("layers"), within(place):
+                made.append(self.layer(item, (*path, _name_of(item) or "")))
         self._remember(path, made)
         if made and made[0]["class_name"] != "InputLayer":
             shape = _first_shape(items[0]) or options.get("build_input_shape")
             if shape is not None:
                 entry = {"batch_input_shape": shape, "dtype": _first_dtype(items[0])}
-                made.insert(0, self._input(entry, None))
+                key = "build_input_shape" if _first_shape(items[0]) is None else "batch_input_shape"
+                with within("config"), within(key):
+                    made.insert(0, self._input(entry, None))
         result: dict[str, Any] = {"layers": made, "trainable": _trainable(options)}
         own = name or options.get("name")
         if own is not None:
@@ -262,31 +284,34 @@ class Converter:
 
     def _functional(self, config: Mapping, name: str | None, path: tuple) -> dict[str, Any]:
         origin, where = self.origin, self.origin.place(name)
-        items = field(config, "layers", list, **where)
-        names = [_own_name(item, origin) for item in items]
+        with within("config"):
+            items = field(config, "layers", list, **where)
+        names = []
+        for place, item in enumerate(items):
+            with _within_layer(place):
+                names.append(_own_name(item, origin))
         twice = next((n for i, n in enumerate(names) if n in names[:i]), None) if names else None
         if twice is not None or len({safe_name(n) for n in names}) < len(names):
             raise origin.error(f"two layers of one name, {twice or names!r:.80}. It is damaged.")
-        made = [
-            {**i, "config": field(i, "config", dict, **origin.place(n))}
-            if origin.major == 2 and is_function(i, self.custom_objects)
-            else self.layer(i, (*path, safe_name(n)))
-            for i, n in zip(items, names, strict=True)
-        ]
+        made, all_nodes = [], []
+        for place, (item, own) in enumerate(zip(items, names, strict=True)):
+            with _within_layer(place):
+                if origin.major == 2 and is_function(item, self.custom_objects):
+                    made.append(
+                        {**item, "config": field(item, "config", dict, **origin.place(own))}
+                    )
+                else:
+                    made.append(self.layer(item, (*path, safe_name(own))))
+                all_nodes.append(field(item, "inbound_nodes", list, [], **origin.place(own)))
         self._remember(path, made)
         result = {
             "name": safe_name(name) if name else config.get("name"),
             "trainable": _trainable(config),
         }
-        all_nodes = [
-            field(i, "inbound_nodes", list, [], **origin.place(n))
-            for i, n in zip(items, names, strict=True)
-        ]
-        ends = {
-            key: field(config, key, (list, dict), **where)
-            for key in ("input_layers", "output_layers")
-        }
-        if origin.major == 3:
+        with within("config"):
+            ends = {key: field(config, key, (list, dict), **where) for key in _ENDS}
+        # the calls tell their form; the version in a file may be of another program
+        if has_argument_nodes(all_nodes, origin.major == 3):
             joined = [
                 {**m, "name": safe_name(n), "inbound_nodes": nodes}
                 for m, n, nodes in zip(made, names, all_nodes, strict=True)
@@ -302,18 +327,27 @@ class Converter:
         constants = {n: _constants(i) for n, i in zip(names, items, strict=True)}
 
         def call(layer: str, node: Any) -> dict[str, Any]:
-            return graph.node(node, kinds[layer], layer, constants[layer])
+            with _within_layer(names.index(layer)), within("inbound_nodes"):
+                return graph.node(node, kinds[layer], layer, constants[layer])
 
         by_name = dict(zip(names, made, strict=True))
         calls = dict(zip(names, all_nodes, strict=True))
         result["layers"] = operations(graph, by_name, calls, self.custom_objects, self.extra, call)
-        result["input_layers"] = graph.ends(ends["input_layers"], "inputs")
-        result["output_layers"] = graph.ends(ends["output_layers"], "outputs")
+        for key, what in _ENDS.items():
+            with within("config"), within(key):
+                result[key] = graph.ends(ends[key], what)
         return _item("Functional", result)
 
     def _remember(self, path: tuple, made: list[dict[str, Any]]) -> None:
         names = (m["config"].get("name") for m in made if m["class_name"] != "InputLayer")
         self.orders[path] = tuple(n for n in names if isinstance(n, str))
+
+
+@contextlib.contextmanager
+def _within_layer(place: int) -> Iterator[None]:
+    """Notes the keys of a layer in a model's configuration on exceptions from the block."""
+    with within("config"), within("layers"), within(place):
+        yield
 
 
 def _item(kind: str, config: Mapping[str, Any]) -> dict[str, Any]:

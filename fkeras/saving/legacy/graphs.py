@@ -84,7 +84,7 @@ class Graph:
         tensor = check(entry[2], int, "the number of a tensor", **where)
         if name not in self.counts:
             raise origin.error(
-                f"takes a tensor of the layer {name!r:.80}, which the file does not have. Its layers "
+                f"takes a tensor of the layer {name!r:.80}, and no layer of the file has that 'name'. Its layers "
                 f"are {', '.join(map(repr, list(self.counts)[:12]))}. The file is damaged.",
                 layer,
             )
@@ -93,7 +93,7 @@ class Graph:
         if not 0 <= index < self.counts[name] or not 0 <= tensor < 10_000:
             raise origin.error(
                 f"takes tensor {tensor} of call {index} of the layer {name!r}, which has "
-                f"{self.counts[name]} calls. The file is damaged.",
+                f"{self.counts[name]} calls in its 'inbound_nodes'. The file is damaged.",
                 layer,
             )
         return [safe_name(name), index, tensor]
@@ -216,6 +216,25 @@ def _entries(nodes: Any) -> Iterator[Sequence[Any]]:
             waiting.extend(item.values())
         elif isinstance(item, list):
             waiting.extend(reversed(item))
+
+
+def has_argument_nodes(nodes: Sequence[Any], default: bool) -> bool:
+    """Whether the calls of all layers have Keras 3's form, `{"args": ..., "kwargs": ...}`.
+
+    Args:
+        nodes: the `inbound_nodes` of each layer.
+        default: the answer where no call tells.
+
+    Example:
+        >>> has_argument_nodes([[], [{"args": [], "kwargs": {}}]], False)
+        True
+        >>> has_argument_nodes([[], [[["dense", 0, 0, {}]]]], True)
+        False
+    """
+    calls = [call for each in nodes for call in (each if isinstance(each, list) else ())]
+    if any(isinstance(call, list) for call in calls):
+        return False
+    return default or any(isinstance(c, Mapping) and {"args", "kwargs"} <= set(c) for c in calls)
 
 
 def is_network(kind: str) -> bool:

@@ -57,7 +57,7 @@ def lambda_layer(
         raise origin.error(
             "a Lambda layer; its function stands in the file as Python bytecode or not at all, and "
             f"is never run.{known} Pass the function, or a layer that computes the same: "
-            f"custom_objects={{{key!r}: lambda x: ...}}.",
+            f"custom_objects={{{key[:80]!r}: lambda x: ...}}.",
             name,
         )
     key = f"lambda of {name}"

@@ -6,6 +6,7 @@ import types
 from collections.abc import Mapping
 from typing import Any
 
+from fkeras.engine.custom_objects import custom_code
 from fkeras.saving.legacy.origin import Origin
 from fkeras.saving.strict_json import field
 
@@ -33,7 +34,7 @@ def merge(config: Mapping[str, Any], origin: Origin) -> tuple[str, dict[str, Any
     if config.get("mode_type", "raw") != "raw":
         raise origin.error(
             "a Merge layer by a function of the user's, which stands in the file as bytecode and is "
-            f"never run. Pass a layer of yours for it: custom_objects={{{name!r}: the_layer}}.",
+            f"never run. Pass a layer of yours for it: {custom_code(name, 'the_layer')}.",
             name,
         )
     mode = field(config, "mode", str, **where)

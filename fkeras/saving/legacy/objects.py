@@ -12,6 +12,7 @@ from typing import Any
 
 from fkeras import activations, constraints, initializers, regularizers
 from fkeras.engine import Configurable, suggest
+from fkeras.engine.custom_objects import custom_code
 from fkeras.saving.legacy.origin import Origin
 from fkeras.saving.strict_json import check, field
 
@@ -88,7 +89,7 @@ def part(
     if found is None:
         raise origin.error(
             f"expected the name of an {kind} of Keras, received {name!r:.80}."
-            f"{suggest(name, room.__all__)} For your own pass custom_objects={{{name!r:.80}: ...}}.",
+            f"{suggest(name, room.__all__)} For your own pass {custom_code(name)}.",
             layer,
         )
     return {
@@ -149,7 +150,7 @@ def activation(
         raise origin.error(
             f"expected the name of an activation, received {value!r:.80}."
             f"{suggest(value, activations.__all__)} For a function of your own pass "
-            f"custom_objects={{{value!r:.80}: the_function}}.",
+            f"{custom_code(value, 'the_function')}.",
             layer,
         ) from error
     return name

@@ -6,7 +6,9 @@ from collections.abc import Mapping
 from typing import Any
 
 from fkeras.engine import Layer, deserialize
+from fkeras.engine.custom_objects import CustomObjects
 from fkeras.engine.network import Network
+from fkeras.saving.batch_sizes import made_for_any_batch
 from fkeras.saving.claims import check_state
 from fkeras.saving.errors import reading
 from fkeras.saving.hdf5 import Store
@@ -70,8 +72,10 @@ def opened(
             "no model: the file has no attribute 'model_config'. If it holds weights alone, build "
             "the model and write model, state = fk.load_weights(path, model)."
         )
-    converter = Converter(origin, custom_objects or {})
-    model = _made(converter.model(config), converter)
+    converter = Converter(origin, CustomObjects(custom_objects or {}))
+    with reading(origin.file, origin.member):
+        converted = converter.model(config)
+    model = made_for_any_batch(converted, lambda one: _made(one, converter))
     with reading(origin.file, "/model_weights"):
         shapes, state = abstract_build(model)
         check_state(shapes, state, limits)
@@ -89,7 +93,8 @@ def _made(config: Any, converter: Converter) -> Network:
             )
         if model.graph is None:
             raise origin.error(
-                "a Sequential that was saved before it knew its input. Call or build it in Keras, "
-                "then save it again."
+                "a Sequential that was saved before it knew its input: its 'config' has no layers, "
+                "or the first one no 'batch_input_shape'. Call or build it in Keras, then save it "
+                "again."
             )
     return model

@@ -12,9 +12,10 @@ import jax
 import jax.numpy as jnp
 
 from fkeras.engine import option
+from fkeras.engine.converters import boolean, probability, real
 from fkeras.optimizers import Optimizer
 from fkeras.optimizers.numeric import moving_mean, power, root, zeros
-from fkeras.optimizers.options import fraction, rate
+from fkeras.optimizers.options import rate
 
 
 class Keras2RMSprop(Optimizer):
@@ -37,9 +38,9 @@ class Keras2RMSprop(Optimizer):
     """
 
     learning_rate: Any = option(0.001, convert=rate)
-    rho: float = option(0.9, convert=fraction("rho"))
-    epsilon: float = option(1e-7)
-    centered: bool = option(False)
+    rho: float = option(0.9, convert=probability)
+    epsilon: float = option(1e-7, convert=real(minimum=0))
+    centered: bool = option(False, convert=boolean)
 
     def slots(self, weight: jax.Array) -> dict[str, jax.Array]:
         names = ["velocity", *(["average_gradient"] if self.centered else [])]
@@ -73,8 +74,8 @@ class Keras2Adagrad(Optimizer):
     """
 
     learning_rate: Any = option(0.01, convert=rate)
-    initial_accumulator_value: float = option(0.0)
-    epsilon: float = option(1e-7)
+    initial_accumulator_value: float = option(0.0, convert=real(minimum=0))
+    epsilon: float = option(1e-7, convert=real(minimum=0))
 
     def slots(self, weight: jax.Array) -> dict[str, jax.Array]:
         return {"accumulator": jnp.full_like(zeros(weight), self.initial_accumulator_value)}
@@ -105,10 +106,10 @@ class Keras2Nadam(Optimizer):
     """
 
     learning_rate: Any = option(0.002, convert=rate)
-    beta_1: float = option(0.9, convert=fraction("beta_1"))
-    beta_2: float = option(0.999, convert=fraction("beta_2"))
-    epsilon: float = option(1e-7)
-    schedule_decay: float = option(0.004)
+    beta_1: float = option(0.9, convert=probability)
+    beta_2: float = option(0.999, convert=probability)
+    epsilon: float = option(1e-7, convert=real(minimum=0))
+    schedule_decay: float = option(0.004, convert=real(minimum=0))
 
     def slots(self, weight: jax.Array) -> dict[str, jax.Array]:
         product = jnp.ones_like(zeros(weight), shape=())

@@ -9,6 +9,7 @@ import jax
 import numpy as np
 
 from fkeras.engine import trainable_weights
+from fkeras.engine.custom_objects import CustomObjects
 from fkeras.optimizers import Optimizer
 from fkeras.saving.claims import check_training
 from fkeras.saving.errors import FileError, reading
@@ -21,7 +22,7 @@ from fkeras.saving.legacy.weights import stored_layers, words
 from fkeras.saving.limits import Limits
 from fkeras.saving.optimizer_slots import Entry, layout, restored, with_products
 from fkeras.training import Trainer, TrainState
-from fkeras.training.objective import output_specs
+from fkeras.training.outputs import output_specs
 
 _GROUP = "optimizer_weights"
 #: the names that files give to what is kept for each weight, and ours
@@ -73,7 +74,7 @@ def load_training(
         )
     with reading(origin.file, origin.member):
         names = [str(name) for name in output_specs(model)]
-        trainer = trainer_of(config, names, origin, custom_objects or {})
+        trainer = trainer_of(config, names, origin, CustomObjects(custom_objects or {}))
         check_training(trainer, model, list(trainable_weights(model)), limits)
         run = trainer.init(model, jax.random.key(0), state=state)
     if _GROUP in store.groups():

@@ -17,13 +17,14 @@ import numpy as np
 from fkeras.engine import Network
 from fkeras.engine.skeleton import leaves_of, skeleton_of
 from fkeras.engine.weights import sublayers
+from fkeras.saving.finite import is_finite, warn_not_finite
 from fkeras.saving.hdf5 import Store
 from fkeras.saving.legacy import arrays
 from fkeras.saving.legacy.graphs import safe_name
 from fkeras.saving.legacy.order import Orders, Unit, listed, ordered
 from fkeras.saving.legacy.origin import Origin, origin_of
 from fkeras.saving.stored_codes import Find, old_shapes, renewed, with_stored_codes
-from fkeras.saving.weight_source import Stored, unread
+from fkeras.saving.weight_source import Stored, fits, unread
 
 
 def words(store: Store, group: str, name: str, origin: Origin) -> list[str]:
@@ -98,6 +99,8 @@ def place_legacy_weights(
                 value = renewed(layer, name, value)
             _check_array(key[1], specs[key], value, origin.at(f"/{stored}"), own)
             changes[key] = value
+    unusual = [name for (_, name), value in changes.items() if not is_finite(value)]
+    warn_not_finite(unusual, origin.file)
     return _placed(model, state, leaves, changes)
 
 
@@ -298,7 +301,7 @@ def _check_array(path: str, spec: Any, value: np.ndarray, origin: Origin, layer:
         )
     if value.dtype.kind not in "fiubV" or (value.dtype.kind == "V" and value.dtype.itemsize > 2):
         raise origin.error(f"expected {path!r} as real numbers, received {value.dtype}.", layer)
-    if np.dtype(spec.dtype).kind in "iu" and value.dtype.kind not in "iu":
+    if value.dtype.kind != "V" and not fits(value.dtype, spec.dtype):
         raise origin.error(
             f"expected {path!r} as {np.dtype(spec.dtype).name}, received {value.dtype}. The weights "
             "belong to another model, or the file is damaged.",

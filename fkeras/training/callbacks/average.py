@@ -10,24 +10,8 @@ import jax.numpy as jnp
 import numpy as np
 
 from fkeras.engine import option, replace_weights, trainable_weights
+from fkeras.engine.converters import boolean, choice, probability
 from fkeras.training.callbacks.callback import Callback
-
-
-def _momentum(value: Any) -> float:
-    if not 0 <= value <= 1:
-        raise ValueError(
-            f"SwapEMAWeights: expected a momentum between 0 and 1, received {value!r}. For example "
-            "0.99, an average over about 100 steps."
-        )
-    return float(value)
-
-
-def _when(value: Any) -> str:
-    if value not in ("batch", "epoch"):
-        raise ValueError(
-            f"SwapEMAWeights: expected update_freq as 'batch' or 'epoch', received {value!r}."
-        )
-    return value
 
 
 class SwapEMAWeights(Callback):
@@ -63,9 +47,9 @@ class SwapEMAWeights(Callback):
         ['average', 'step', 'updates', 'weights']
     """
 
-    momentum: float = option(0.99, convert=_momentum)
-    swap_on_epoch: bool = option(False)
-    update_freq: str = option("batch", convert=_when)
+    momentum: float = option(0.99, convert=probability)
+    swap_on_epoch: bool = option(False, convert=boolean)
+    update_freq: str = option("batch", convert=choice("batch", "epoch"))
 
     @property
     def watches_batches(self) -> bool:

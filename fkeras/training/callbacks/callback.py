@@ -9,13 +9,16 @@ from __future__ import annotations
 
 import copy
 import dataclasses
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 import jax
 import numpy as np
 
 from fkeras.engine import Configurable, option, snake_case
+from fkeras.engine.converters import text
+from fkeras.engine.migration_hints.keras_objects import check_not_keras
+from fkeras.engine.migration_hints.overrides import check_callback, own_attributes
 
 
 @dataclasses.dataclass(frozen=True)
@@ -40,7 +43,8 @@ class Callback(Configurable):
     Subclass it and write the hooks that you need. A callback is a value; what it learns goes into
     the `TrainState` that it returns, or out of the program (a file, a screen). A hook returns None
     to change nothing, a `TrainState` to go on with, or a `Stop`. The run that it receives stays
-    valid.
+    valid. If a hook raises, the changes of all hooks of the same event are dropped, and a training
+    that is resumed from a checkpoint calls all of them again.
 
     Args:
         name: where `run.memory` keeps what the callback remembers; by its class where it is not
@@ -60,7 +64,11 @@ class Callback(Configurable):
         [0]
     """
 
-    name: str | None = option(None, kw_only=True)
+    name: str | None = option(None, convert=text(optional=True), kw_only=True)
+
+    def __init_subclass__(cls, **kwargs: Any) -> None:
+        check_callback(cls.__name__, own_attributes(cls, Callback))
+        super().__init_subclass__(**kwargs)
 
     def on_train_begin(self, run: Any) -> Any:
         """Before the first epoch."""
@@ -159,9 +167,11 @@ def check_callbacks(callbacks: Any) -> tuple[Callback, ...]:
         >>> [one.name for one in check_callbacks([Callback(), Callback(), Callback(name="mine")])]
         ['callback', 'callback_1', 'mine']
     """
-    given = (callbacks,) if isinstance(callbacks, Callback) else tuple(callbacks or ())
+    several = callbacks is None or isinstance(callbacks, Iterable)
+    given = tuple(callbacks or ()) if several else (callbacks,)
     for one in given:
         if not isinstance(one, Callback):
+            check_not_keras(one, "Trainer.fit")
             hint = f" Write {one.__name__}()." if isinstance(one, type) else ""
             raise TypeError(
                 f"Trainer.fit: expected callbacks of class fk.training.Callback, received "

@@ -1,4 +1,4 @@
-"""`ModelCheckpoint`: weights into a file, after epochs or steps."""
+"""`ModelCheckpoint`: the model or its weights into a file, after epochs or steps."""
 
 from __future__ import annotations
 
@@ -10,6 +10,9 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from fkeras.engine import option, suggest
+from fkeras.engine.converters import boolean, choice, either, integer, real, text
+from fkeras.engine.late_module import late_module
+from fkeras.engine.optional_packages import missing_package
 from fkeras.files import as_path
 from fkeras.training.callbacks import files
 from fkeras.training.callbacks import monitor as watch
@@ -17,51 +20,68 @@ from fkeras.training.callbacks.callback import Callback
 from fkeras.training.callbacks.weights_file import save_weights
 
 _WHERE = "ModelCheckpoint"
+_SUFFIXES = (".keras", ".weights.h5", ".npz")
 _NOTHING = types.MappingProxyType({"best": math.nan, "step": 0, "seen": 0})
 
 
 def _filepath(value: Any) -> str:
     path = as_path(value)
-    if not path.endswith(".npz"):
+    if not path.endswith(_SUFFIXES):
+        start = path.removesuffix(".h5").removesuffix(".weights")
         raise ValueError(
-            f"{_WHERE}: expected a filepath that ends in .npz, received {path!r}. Write "
-            f"{os.path.splitext(path)[0] + '.npz'!r}; load_weights(path, run) reads it."
+            f"expected a path that ends in .keras, .weights.h5 or .npz, received {path!r}. Write "
+            f"{start + '.keras'!r} for the model, which fk.load_model opens."
         )
     return path
 
 
-def _save_freq(value: Any) -> Any:
-    whole = isinstance(value, int) and not isinstance(value, bool)
-    if value != "epoch" and not (whole and value > 0):
-        raise ValueError(
-            f"{_WHERE}: expected save_freq as 'epoch' or a number of steps, received {value!r}."
-        )
-    return value
+def _write(path: str, run: Any, weights_only: bool) -> None:
+    if path.endswith(".npz"):
+        save_weights(path, run, weights_only=weights_only)
+        return
+    saving = late_module("saving")  # saving imports training
+    save = saving.save_model if path.endswith(".keras") else saving.save_weights
+    save(path, run.model, run.state)
+
+
+def _require_h5py(path: str) -> None:
+    try:
+        import h5py  # noqa: F401
+    except ImportError as error:
+        raise missing_package(f"{_WHERE} with the file {path!r}", "h5py", error) from error
 
 
 class ModelCheckpoint(Callback):
-    """Writes weights and state into a `.npz` file, at the end of epochs or after so many steps.
+    """Writes the model or its weights into a file, at the end of epochs or after some steps.
 
-    A file is whole or not there: it is written beside its place and then put there.
-    `fkeras.training.callbacks.weights_file` describes it, and `load_weights(path, run)` reads it.
-    Made to keep good models; to go on with a training that was interrupted, bit by bit, use the
-    trainer's own checkpoints.
+    A file is complete or absent: it is written beside its place and then renamed.
+
+    | filepath | holds | is read by |
+    |---|---|---|
+    | `.keras` | the model with weights and state | `fk.load_model`, Keras |
+    | `.weights.h5` | weights and state | `fk.load_weights`, Keras |
+    | `.npz` | weights and state; optimizer and step | `fk.callbacks.load_weights` |
+
+    To resume an interrupted training bit by bit, use `fit(..., checkpoint=folder)`.
 
     Args:
-        filepath: the file's name, which ends in .npz. In it `{epoch:02d}` (counted from 1),
-            `{step}` (in all) and logs such as `{val_loss:.2f}` are filled in.
+        filepath: the file's name. In it `{epoch:02d}` (counted from 1), `{step}` (in all) and logs
+            such as `{val_loss:.2f}` are filled in.
         monitor: the log that says which is best.
         verbose: 1 to print what is saved.
         save_best_only: whether only a model that is better than all before is saved.
-        save_weights_only: whether the optimizer's state and the step are left out.
+        save_weights_only: whether a `.npz` file leaves the optimizer's state and the step out. As in
+            Keras, True for `.weights.h5` and False for `.keras`.
         mode: "min" or "max", which values are better; "auto" tells by the name of the log.
         save_freq: "epoch", or after how many steps; then at the end of the call of the device
             that completes them.
         initial_value_threshold: the value that the first model to be saved must surpass.
 
     Raises:
-        ValueError: for another kind of file, or names of logs that are not there.
+        ValueError: for another kind of file, a value of save_weights_only that the file does not
+            hold, or names of logs that are missing.
         OSError: where the file cannot be written.
+        ImportError: when the training begins, for Keras's files without h5py.
 
     Example:
         >>> import jax, os, tempfile, numpy as np, fkeras as fk
@@ -77,13 +97,25 @@ class ModelCheckpoint(Callback):
     """
 
     filepath: str = option(convert=_filepath)
-    monitor: str = option("val_loss")
-    verbose: int = option(0)
-    save_best_only: bool = option(False)
-    save_weights_only: bool = option(False)
-    mode: str = option("auto", convert=watch.as_mode)
-    save_freq: Any = option("epoch", convert=_save_freq)
-    initial_value_threshold: float | None = option(None)
+    monitor: str = option("val_loss", convert=text())
+    verbose: int = option(0, convert=watch.verbosity)
+    save_best_only: bool = option(False, convert=boolean)
+    save_weights_only: bool = option(False, convert=boolean)
+    mode: str = option("auto", convert=choice("auto", "min", "max"))
+    save_freq: Any = option("epoch", convert=either(choice("epoch"), integer(minimum=1)))
+    initial_value_threshold: float | None = option(None, convert=real(infinite=True, optional=True))
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        wanted = {".keras": False, ".weights.h5": True}
+        for suffix, only in wanted.items():
+            if self.filepath.endswith(suffix) and self.save_weights_only is not only:
+                other = ".weights.h5" if suffix == ".keras" else ".keras"
+                raise ValueError(
+                    f"{_WHERE}: save_weights_only: expected {only} for a {suffix} file, received "
+                    f"{self.save_weights_only}. Write save_weights_only={only}, or a filepath that "
+                    f"ends in {other}."
+                )
 
     @property
     def watches_batches(self) -> bool:
@@ -99,6 +131,8 @@ class ModelCheckpoint(Callback):
 
     def on_train_begin(self, run: Any) -> Any:
         folder = os.path.dirname(self.filepath)
+        if not self.filepath.endswith(".npz"):
+            _require_h5py(self.filepath)
         if "{" not in folder:
             files.require_folder(_WHERE, "filepath", folder)
         if self.save_freq != "epoch" and self.recall(run) is None:
@@ -143,7 +177,7 @@ class ModelCheckpoint(Callback):
             why = f" {self.monitor} {value:.5f}, before {best:.5f};"
         path = self._path(epoch, step, logs)
         try:
-            save_weights(path, run, weights_only=self.save_weights_only)
+            _write(path, run, self.save_weights_only)
         except OSError as error:
             raise OSError(
                 f"{_WHERE}, epoch {epoch + 1}: {path!r} could not be written: "

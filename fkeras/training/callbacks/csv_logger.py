@@ -9,6 +9,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from fkeras.engine import option
+from fkeras.engine.converters import boolean
 from fkeras.files import as_path, replacing
 from fkeras.training.callbacks import files
 from fkeras.training.callbacks import monitor as watch
@@ -20,7 +21,7 @@ _WHERE = "CSVLogger"
 def _separator(value: Any) -> str:
     if not isinstance(value, str) or len(value) != 1:
         raise ValueError(
-            f"{_WHERE}: expected one character as separator, received {value!r}. For example ';'."
+            f"expected one character as separator, received {value!r}. For example ';'."
         )
     return value
 
@@ -59,7 +60,7 @@ class CSVLogger(Callback):
 
     filename: str = option(convert=as_path)
     separator: str = option(",", convert=_separator)
-    append: bool = option(False)
+    append: bool = option(False, convert=boolean)
 
     def on_train_begin(self, run: Any) -> Any:
         files.require_folder(_WHERE, "filename", os.path.dirname(self.filename))

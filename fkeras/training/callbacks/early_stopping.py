@@ -7,6 +7,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from fkeras.engine import option
+from fkeras.engine.converters import boolean, choice, integer, real, text
 from fkeras.training.callbacks import monitor as watch
 from fkeras.training.callbacks import snapshot
 from fkeras.training.callbacks.callback import Callback, Stop
@@ -49,14 +50,14 @@ class EarlyStopping(Callback):
         [0, 1, 2]
     """
 
-    monitor: str = option("val_loss")
-    min_delta: float = option(0.0, convert=float)
-    patience: int = option(0, convert=watch.as_count("patience"))
-    verbose: int = option(0)
-    mode: str = option("auto", convert=watch.as_mode)
-    baseline: float | None = option(None)
-    restore_best_weights: bool = option(False)
-    start_from_epoch: int = option(0, convert=watch.as_count("start_from_epoch"))
+    monitor: str = option("val_loss", convert=text())
+    min_delta: float = option(0.0, convert=real())
+    patience: int = option(0, convert=integer(minimum=0))
+    verbose: int = option(0, convert=watch.verbosity)
+    mode: str = option("auto", convert=choice("auto", "min", "max"))
+    baseline: float | None = option(None, convert=real(infinite=True, optional=True))
+    restore_best_weights: bool = option(False, convert=boolean)
+    start_from_epoch: int = option(0, convert=integer(minimum=0))
 
     def check_logs(self, names: Sequence[str]) -> None:
         watch.check(_WHERE, self.monitor, names)

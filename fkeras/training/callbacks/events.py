@@ -15,6 +15,8 @@ from typing import Any
 
 import numpy as np
 
+from fkeras.engine.optional_packages import missing_package
+
 _NAME = "events.out.tfevents.fkeras"
 
 
@@ -31,10 +33,7 @@ def _module(name: str, where: str = "TensorBoard") -> Any:
     try:
         return importlib.import_module(f"tensorboardX.{name}")
     except ImportError as error:
-        raise ImportError(
-            f"{where}: expected the package tensorboardX, which cannot be imported ({error}). "
-            'Run: pip install "fkeras[train]"'
-        ) from error
+        raise missing_package(where, "tensorboardX", error) from error
 
 
 def scalar(name: str, value: float) -> Any:

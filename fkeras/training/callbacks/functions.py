@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import dataclasses
 from collections.abc import Callable
 from typing import Any
 
 from fkeras.engine import option
+from fkeras.engine.converters import function
+from fkeras.engine.migration_hints.overrides import check_callback
 from fkeras.training.callbacks.callback import Callback
 
 
@@ -13,18 +16,14 @@ def _nothing(*arguments: Any) -> None:
     """The hook of a callback that has no function for it."""
 
 
-def _hook(name: str) -> Any:
-    def convert(value: Any) -> Any:
-        if value is None:
-            return _nothing
-        if not callable(value):
-            raise TypeError(
-                f"LambdaCallback: expected a function as {name}, received {value!r}. For example "
-                "on_epoch_end=lambda epoch, run, logs: print(epoch, logs)."
-            )
-        return value
+_function = function(
+    optional=True,
+    hint="For example on_epoch_end=lambda epoch, run, logs: print(epoch, logs).",
+)
 
-    return option(None, convert=convert)
+
+def _hook() -> Any:
+    return option(None, convert=lambda value: _function(value) or _nothing)
 
 
 class LambdaCallback(Callback):
@@ -55,12 +54,17 @@ class LambdaCallback(Callback):
     """
 
     # the fields stand in the place of the methods: a function in an instance is called as it is
-    on_epoch_begin: Callable[..., Any] = _hook("on_epoch_begin")
-    on_epoch_end: Callable[..., Any] = _hook("on_epoch_end")
-    on_train_begin: Callable[..., Any] = _hook("on_train_begin")
-    on_train_end: Callable[..., Any] = _hook("on_train_end")
-    on_batch_end: Callable[..., Any] = _hook("on_batch_end")
-    on_test_begin: Callable[..., Any] = _hook("on_test_begin")
+    on_epoch_begin: Callable[..., Any] = _hook()
+    on_epoch_end: Callable[..., Any] = _hook()
+    on_train_begin: Callable[..., Any] = _hook()
+    on_train_end: Callable[..., Any] = _hook()
+    on_batch_end: Callable[..., Any] = _hook()
+    on_test_begin: Callable[..., Any] = _hook()
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        hooks = {field.name: getattr(self, field.name) for field in dataclasses.fields(self)}
+        check_callback("LambdaCallback", hooks, bound=False)
 
     @property
     def watches_batches(self) -> bool:

@@ -9,6 +9,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from fkeras.engine import suggest
+from fkeras.engine.converters import boolean, either, integer
 
 _UP = (
     "accuracy",
@@ -67,28 +68,7 @@ _DOWN = (
 _DIRECTIONS = types.MappingProxyType(dict.fromkeys(_UP, "max") | dict.fromkeys(_DOWN, "min"))
 
 
-def as_mode(value: Any) -> str:
-    """The converter of an argument `mode`."""
-    if value not in ("auto", "min", "max"):
-        raise ValueError(
-            f"mode: expected 'auto', 'min' or 'max', received {value!r}. Write 'min' for a log "
-            "that is better the smaller it is."
-        )
-    return value
-
-
-def as_count(name: str, least: int = 0) -> Any:
-    """A converter that takes whole numbers of at least `least`."""
-
-    def convert(value: Any) -> Any:
-        whole = isinstance(value, int) and not isinstance(value, bool)
-        if not whole or value < least:
-            raise ValueError(
-                f"{name}: expected a whole number of at least {least}, received {value!r}."
-            )
-        return value
-
-    return convert
+verbosity = either(integer(minimum=0), boolean)
 
 
 def direction(where: str, name: str, mode: str) -> str:

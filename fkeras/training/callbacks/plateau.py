@@ -9,19 +9,12 @@ from typing import Any
 import numpy as np
 
 from fkeras.engine import option
+from fkeras.engine.converters import choice, integer, real, text
 from fkeras.optimizers.rates import learning_rate, with_learning_rate
 from fkeras.training.callbacks import monitor as watch
 from fkeras.training.callbacks.callback import Callback
 
 _WHERE = "ReduceLROnPlateau"
-
-
-def _factor(value: Any) -> float:
-    if not 0 < value < 1:
-        raise ValueError(
-            f"{_WHERE}: expected a factor between 0 and 1, received {value!r}. For example 0.1."
-        )
-    return float(value)
 
 
 class ReduceLROnPlateau(Callback):
@@ -55,14 +48,14 @@ class ReduceLROnPlateau(Callback):
         Array(0.05, dtype=float32)
     """
 
-    monitor: str = option("val_loss")
-    factor: float = option(0.1, convert=_factor)
-    patience: int = option(10, convert=watch.as_count("patience"))
-    verbose: int = option(0)
-    mode: str = option("auto", convert=watch.as_mode)
-    min_delta: float = option(1e-4, convert=float)
-    cooldown: int = option(0, convert=watch.as_count("cooldown"))
-    min_lr: float = option(0.0, convert=float)
+    monitor: str = option("val_loss", convert=text())
+    factor: float = option(0.1, convert=real(above=0, below=1))
+    patience: int = option(10, convert=integer(minimum=0))
+    verbose: int = option(0, convert=watch.verbosity)
+    mode: str = option("auto", convert=choice("auto", "min", "max"))
+    min_delta: float = option(1e-4, convert=real())
+    cooldown: int = option(0, convert=integer(minimum=0))
+    min_lr: float = option(0.0, convert=real(minimum=0))
 
     def check_logs(self, names: Sequence[str]) -> None:
         watch.check(_WHERE, self.monitor, names)

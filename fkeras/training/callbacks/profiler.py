@@ -8,9 +8,9 @@ from typing import Any
 import jax
 
 from fkeras.engine import option
+from fkeras.engine.converters import integer
 from fkeras.files import as_path
 from fkeras.training.callbacks import files
-from fkeras.training.callbacks import monitor as watch
 from fkeras.training.callbacks.callback import Callback
 
 _WHERE = "Profiler"
@@ -43,8 +43,8 @@ class Profiler(Callback):
     """
 
     log_dir: str = option("logs", convert=as_path)
-    first: int = option(10, convert=watch.as_count("first", 1))
-    last: int = option(20, convert=watch.as_count("last", 1))
+    first: int = option(10, convert=integer(minimum=1))
+    last: int = option(20, convert=integer(minimum=1))
 
     def __post_init__(self) -> None:
         super().__post_init__()

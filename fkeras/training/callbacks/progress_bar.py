@@ -10,9 +10,19 @@ from typing import Any
 import numpy as np
 
 from fkeras.engine import option
-from fkeras.training.callbacks import monitor as watch
+from fkeras.engine.converters import integer
+from fkeras.engine.errors import describe_value
 from fkeras.training.callbacks.callback import Callback
 from fkeras.training.progress import format_logs, format_time
+
+
+def _stream(value: Any) -> Any:
+    if value is not None and not callable(getattr(value, "write", None)):
+        raise TypeError(
+            f"expected a stream with a method write, received {describe_value(value)}. For example "
+            "sys.stderr, or open('log.txt', 'a')."
+        )
+    return value
 
 
 class ProgressBar(Callback):
@@ -39,17 +49,9 @@ class ProgressBar(Callback):
         Epoch 1/1  1 step  ...  loss 0.0000
     """
 
-    stream: Any = option(None)
-    epochs: int | None = option(None)
-    every: int = option(0, convert=watch.as_count("every"))
-
-    def __post_init__(self) -> None:
-        super().__post_init__()
-        if self.stream is not None and not callable(getattr(self.stream, "write", None)):
-            raise TypeError(
-                f"ProgressBar: expected a stream with a method write, received {self.stream!r}. "
-                "For example sys.stderr, or open('log.txt', 'a')."
-            )
+    stream: Any = option(None, convert=_stream)
+    epochs: int | None = option(None, convert=integer(minimum=1, optional=True))
+    every: int = option(0, convert=integer(minimum=0))
 
     @property
     def watches_batches(self) -> bool:

@@ -9,19 +9,11 @@ from typing import Any
 import numpy as np
 
 from fkeras.engine import option
+from fkeras.engine.converters import boolean, either, function, integer
 from fkeras.optimizers.rates import learning_rate, with_learning_rate
 from fkeras.training.callbacks.callback import Callback
 
 _WHERE = "LearningRateScheduler"
-
-
-def _function(value: Any) -> Any:
-    if not callable(value):
-        raise TypeError(
-            f"{_WHERE}: expected a function of the epoch and the rate, received {value!r}. For "
-            "example lambda epoch, lr: lr * 0.9."
-        )
-    return value
 
 
 class LearningRateScheduler(Callback):
@@ -52,8 +44,8 @@ class LearningRateScheduler(Callback):
         Array(0.125, dtype=float32)
     """
 
-    schedule: Callable[[int, float], Any] = option(convert=_function)
-    verbose: int = option(0)
+    schedule: Callable[[int, float], Any] = option(convert=function())
+    verbose: int = option(0, convert=either(integer(minimum=0), boolean))
 
     def on_train_begin(self, run: Any) -> Any:
         # a rate that cannot be set is told before the first epoch

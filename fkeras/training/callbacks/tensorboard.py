@@ -9,26 +9,22 @@ from typing import Any
 import numpy as np
 
 from fkeras.engine import Network, option, to_mermaid
+from fkeras.engine.converters import boolean, choice, either, integer
 from fkeras.files import as_path
 from fkeras.optimizers.rates import learning_rate
 from fkeras.training.callbacks import events, files
-from fkeras.training.callbacks import monitor as watch
 from fkeras.training.callbacks.callback import Callback
 from fkeras.training.callbacks.snapshot import weights_of
 
 _WHERE = "TensorBoard"
 
 
+_period = either(choice("epoch", "batch"), integer(minimum=1))
+
+
 def _update_freq(value: Any) -> Any:
-    if value == "batch":
-        return 1
-    whole = isinstance(value, int) and not isinstance(value, bool)
-    if value != "epoch" and not (whole and value > 0):
-        raise ValueError(
-            f"{_WHERE}: expected update_freq as 'epoch', 'batch' or a number of steps, received "
-            f"{value!r}."
-        )
-    return value
+    period = _period(value)
+    return 1 if period == "batch" else period
 
 
 class TensorBoard(Callback):
@@ -59,8 +55,8 @@ class TensorBoard(Callback):
     """
 
     log_dir: str = option("logs", convert=as_path)
-    histogram_freq: int = option(0, convert=watch.as_count("histogram_freq"))
-    write_graph: bool = option(True)
+    histogram_freq: int = option(0, convert=integer(minimum=0))
+    write_graph: bool = option(True, convert=boolean)
     update_freq: Any = option("epoch", convert=_update_freq)
 
     @property

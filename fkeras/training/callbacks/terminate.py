@@ -7,6 +7,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from fkeras.engine import option
+from fkeras.engine.converters import boolean
 from fkeras.training.callbacks.callback import Callback, Stop
 from fkeras.training.recovery import NonFiniteError
 
@@ -30,7 +31,7 @@ class TerminateOnNaN(Callback):
         True
     """
 
-    raise_error: bool = option(False)
+    raise_error: bool = option(False, convert=boolean)
 
     def on_epoch_end(self, epoch: int, run: Any, logs: Mapping[str, float]) -> Any:
         loss = logs.get("loss")

@@ -74,6 +74,12 @@ def load_weights(path: Any, run: Any, *, weights_only: bool = False) -> Any:
         True
     """
     path = as_path(path)
+    if path.endswith((".keras", ".h5")):
+        raise ValueError(
+            f"{_WHERE}: expected a .npz file, received {path!r}. Write model, state = "
+            "fk.load_weights(path, run.model, run.state), which reads Keras's files too, and "
+            "run.replace(model=model, state=state)."
+        )
     parts = _read(path)
     where = f"{_WHERE}, {path}"
     now = snapshot.take(run)

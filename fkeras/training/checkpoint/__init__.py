@@ -1,8 +1,9 @@
 """Checkpoints: whole saves of a training on disk, and the facts by which one is known again.
 
 A folder holds `latest/<step>` and `best/<step>`, each with the arrays as orbax writes them and a
-`manifest.json` with a checksum for every array and every file; `lock`, which one run at a time
-holds; and `partial`, where a save is written before one rename publishes it.
+`manifest.json` with a checksum for every array and every file; `last.json`, which records the
+newest save; `lock`, which one run at a time holds; and `partial`, where a save is written before
+one rename publishes it.
 """
 
 from fkeras.training.checkpoint.compare import compare

@@ -28,7 +28,8 @@ class Background:
     def wait(self) -> BaseException | None:
         """Waits for the function's end; its error, once, or None."""
         if self._thread is not None:
-            self._thread.join()
+            if self._thread.ident is not None:  # otherwise an interrupt kept it from starting
+                self._thread.join()
             self._thread = None
         error, self._error = self._error, None
         return error

@@ -44,7 +44,8 @@ def data_fingerprint(*sources: Any, **facts: Any) -> dict[str, Any]:
     names = iter(("x", "y", "sample_weight"))
     for number, source in enumerate(sources):
         if isinstance(source, Feed):
-            found |= data_fingerprint(*source.tree, batch_size=source.size, steps=source.steps)
+            parts = source.tree if type(source.tree) is tuple else (source.tree,)
+            found |= data_fingerprint(*parts, batch_size=source.size, steps=source.steps)
         elif isinstance(source, Batches):
             found |= {"source": _source(source.source), "steps": source.steps}
         else:

@@ -38,15 +38,19 @@ class Lock:
         CheckpointError: where another run holds it, with that run's process and host.
     """
 
+    _file: BinaryIO | None = None
+    _alone: str | None = None
+
     def __init__(self, directory: str):
         self.directory = directory
-        self._file: BinaryIO | None = None
-        self._alone: str | None = None
         if not self._take():
             self._take_alone()
         if hasattr(os, "register_at_fork"):
             mine = weakref.WeakMethod(self._leave)
             os.register_at_fork(after_in_child=lambda: (mine() or bool)())
+
+    def __del__(self) -> None:
+        self._leave()  # an interrupt may come before anybody has the lock to release it
 
     @property
     def held(self) -> bool:

@@ -15,6 +15,8 @@ from typing import Any
 
 import numpy as np
 
+from fkeras.engine.optional_packages import missing_package
+
 
 def load_orbax() -> Any:
     """The package orbax.checkpoint.
@@ -25,10 +27,7 @@ def load_orbax() -> Any:
     try:
         import orbax.checkpoint as orbax
     except ImportError as error:
-        raise ImportError(
-            "Checkpoints are written by orbax, which is not installed. Install it: "
-            'pip install "fkeras[train]".'
-        ) from error
+        raise missing_package("checkpoint", "orbax.checkpoint", error) from error
     return orbax
 
 

@@ -7,6 +7,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from fkeras.engine import Configurable, option, suggest
+from fkeras.engine.converters import boolean, choice, integer, real, text
 
 # which way is better, by words in the name of a log
 _UP = (
@@ -45,51 +46,6 @@ def _folder(value: Any) -> str:
     return os.path.expanduser(path)
 
 
-def _count(name: str, least: int, none: bool) -> Any:
-    def convert(value: Any) -> Any:
-        whole = isinstance(value, int) and not isinstance(value, bool)
-        if (value is None and none) or (whole and value >= least):
-            return value
-        raise ValueError(
-            f"Checkpoint: expected {name} as a whole number of at least {least}"
-            f"{' or None' * none}, received {value!r}. For example {name}={max(least, 2)}."
-        )
-
-    return convert
-
-
-def _seconds(value: Any) -> Any:
-    number = isinstance(value, int | float) and not isinstance(value, bool)
-    if value is None or (number and value > 0):
-        return value
-    raise ValueError(
-        f"Checkpoint: expected seconds as a number above 0 or None, received {value!r}. For "
-        "example seconds=600 for a save every ten minutes."
-    )
-
-
-def _log_name(value: Any) -> Any:
-    if value is None or (isinstance(value, str) and value):
-        return value
-    raise TypeError(
-        f"Checkpoint: expected the name of a log as monitor, or None, received {value!r}. For "
-        'example monitor="val_loss".'
-    )
-
-
-def _one_of(name: str, *words: Any) -> Any:
-    def convert(value: Any) -> Any:
-        if any(value is word or (isinstance(word, str) and value == word) for word in words):
-            return value
-        hint = suggest(value, words) if isinstance(value, str) else ""
-        shown = " or ".join(repr(word) for word in words)
-        raise ValueError(
-            f"Checkpoint: expected {name} as {shown}, received {value!r}.{hint} Pass one of these."
-        )
-
-    return convert
-
-
 class Checkpoint(Configurable):
     """Says where a training is saved, how often, and which saves are kept.
 
@@ -121,13 +77,13 @@ class Checkpoint(Configurable):
     """
 
     directory: str = option(convert=_folder)
-    every: int | None = option(None, convert=_count("every", 1, True))
-    seconds: float | None = option(None, convert=_seconds)
-    keep: int = option(2, convert=_count("keep", 2, False))
-    monitor: str | None = option(None, convert=_log_name)
-    mode: str = option("auto", convert=_one_of("mode", "auto", "min", "max"))
-    asynchronous: bool = option(True, convert=_one_of("asynchronous", True, False))
-    on_disk_full: str = option("warn", convert=_one_of("on_disk_full", "warn", "stop"))
+    every: int | None = option(None, convert=integer(minimum=1, optional=True))
+    seconds: float | None = option(None, convert=real(above=0, optional=True))
+    keep: int = option(2, convert=integer(minimum=2))
+    monitor: str | None = option(None, convert=text(optional=True))
+    mode: str = option("auto", convert=choice("auto", "min", "max"))
+    asynchronous: bool = option(True, convert=boolean)
+    on_disk_full: str = option("warn", convert=choice("warn", "stop"))
 
     def __post_init__(self) -> None:
         super().__post_init__()

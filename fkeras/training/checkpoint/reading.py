@@ -5,6 +5,7 @@ from __future__ import annotations
 import dataclasses
 import os
 import types
+import warnings
 from collections.abc import Mapping
 from typing import Any
 
@@ -18,6 +19,7 @@ from fkeras.training.checkpoint.errors import BrokenSaveError, CheckpointError
 from fkeras.training.checkpoint.manifest import read_manifest
 from fkeras.training.checkpoint.orbax_files import load_orbax, read_arrays
 from fkeras.training.checkpoint.plan import Checkpoint
+from fkeras.training.checkpoint.record import missing_save, recorded
 from fkeras.training.checkpoint.writing import BEST, LATEST
 
 
@@ -30,7 +32,7 @@ class Restored:
         info: the JSON data beside them.
         step: the step that they are of.
         path: the folder that they came from.
-        messages: why saves newer than this one were passed over, a sentence each.
+        messages: why saves newer than this one were passed over or are missing, a sentence each.
         broken: the folders of those.
     """
 
@@ -60,7 +62,8 @@ def restore(
         fingerprint: facts to compare with `info["fingerprint"]` before anything else.
 
     Returns:
-        None where the folder has no save.
+        None where the folder has no save. If the folder had one that was deleted, that is a
+        warning here, and one of `messages` where an older save is left.
 
     Raises:
         CheckpointError: where the save is of another structure or fingerprint, or where no save is
@@ -86,6 +89,9 @@ def restore(
     if not isinstance(directory, Checkpoint):
         directory = Checkpoint(directory)
     folder = os.path.join(directory.directory, kind)
+    # the record before the saves: a run that writes meanwhile makes the saves newer, not older
+    record = recorded(directory.directory) if kind == LATEST else None
+    lost = missing_save(directory.directory, record, disk.saves(folder))
     reasons: dict[str, str] = {}
     while True:
         left = [save for save in disk.saves(folder) if save.path not in reasons]
@@ -98,11 +104,14 @@ def restore(
             if os.path.isdir(save.path):  # otherwise the run that writes here removed it meanwhile
                 reasons[save.path] = str(error)
             continue
-        messages = (
+        messages = [
             f"The checkpoint {path} was passed over: {reason}. Step {save.step} in {save.path} is "
             "used."
             for path, reason in reasons.items()
-        )
+        ]
+        if lost is not None:
+            used = f"Step {save.step} in {save.path} is used; later steps are trained again."
+            messages.append(f"{lost} {used}")
         return Restored(tree, info, save.step, save.path, tuple(messages), tuple(reasons))
     if reasons:
         listed = "".join(f"  {path}: {reason}\n" for path, reason in reasons.items())
@@ -110,6 +119,8 @@ def restore(
             f"Checkpoint {folder!r}: expected a whole save, and none of {len(reasons)} is:\n"
             f"{listed}Remove the folder to begin anew, or bring one back from a copy."
         )
+    if lost is not None:
+        warnings.warn(f"{lost} No other save is left: a training begins anew.", stacklevel=2)
     return None
 
 

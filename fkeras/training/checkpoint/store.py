@@ -31,7 +31,7 @@ class Store:
         >>> from fkeras.training.checkpoint import Checkpoint, open_store
         >>> with tempfile.TemporaryDirectory() as folder, open_store(Checkpoint(folder)) as store:
         ...     store.save(1, {"w": jnp.ones(2)}, {"epoch": 0})
-        ...     store.wait()
+        ...     written = store.wait()
         ...     store.restore({"w": jnp.zeros(2)}).tree
         {'w': Array([1., 1.], dtype=float32)}
     """
@@ -52,7 +52,11 @@ class Store:
         except CheckpointError as own:
             if error is None:
                 raise
-            warnings.warn(str(own), stacklevel=2)  # the error that ends it is the one to see
+            # the error that ends the training is the one to see, also where warnings are errors
+            try:
+                warnings.warn(str(own), stacklevel=2)
+            except Warning:
+                error.add_note(str(own))
 
     def save(self, step: int, tree: Any, info: Mapping[str, Any], best: bool = False) -> None:
         """Saves a tree; its arrays are copied before this returns, and written after.
@@ -91,8 +95,12 @@ class Store:
             if not self.checkpoint.asynchronous:
                 self.wait()
 
-    def wait(self) -> None:
+    def wait(self) -> bool:
         """Waits until the save that is under way is on the disk.
+
+        Returns:
+            Whether all saves since the last call are written; False after the warning of a full
+            disk.
 
         Raises:
             CheckpointError: where it could not be written; for a full disk only with
@@ -101,7 +109,7 @@ class Store:
         with self._guard:
             error = self._background.wait()
             if error is None:
-                return
+                return True
             if not isinstance(error, Exception):
                 raise error
             last = disk.saves(os.path.join(self.directory, LATEST))
@@ -118,6 +126,7 @@ class Store:
             if self.checkpoint.on_disk_full == "stop":
                 raise CheckpointError(message) from error
             warnings.warn(f"{message} The training goes on.", stacklevel=3)
+            return False
 
     def restore(self, like: Any, fingerprint: Mapping[str, Any] | None = None) -> Restored | None:
         """The newest whole save as a `Restored`, or None; see `restore` for what it checks.
@@ -195,10 +204,12 @@ def open_store(checkpoint: Checkpoint) -> Store:
         for kind in (LATEST, BEST):
             os.makedirs(os.path.join(directory, kind), exist_ok=True)
         disk.flush(directory)
-    except OSError as error:
+        return Store(checkpoint, directory, lock)
+    except BaseException as error:
         lock.release()
-        raise CheckpointError(_unusable(directory, error)) from error
-    return Store(checkpoint, directory, lock)
+        if isinstance(error, OSError):
+            raise CheckpointError(_unusable(directory, error)) from error
+        raise
 
 
 def _unusable(directory: str, error: OSError) -> str:

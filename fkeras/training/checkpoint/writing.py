@@ -13,6 +13,7 @@ import numpy as np
 from fkeras.training.checkpoint import disk
 from fkeras.training.checkpoint.manifest import write_manifest
 from fkeras.training.checkpoint.orbax_files import write_arrays
+from fkeras.training.checkpoint.record import write_record
 
 LATEST, BEST, PARTIAL = "latest", "best", "partial"
 
@@ -54,6 +55,7 @@ def write_save(
             found = disk.publish(second, os.path.join(directory, BEST), step)
             _forget(os.path.join(directory, BEST), found, 1, (), aside)
         found = disk.publish(save, os.path.join(directory, LATEST), step)
+        write_record(directory, found, aside)
         _forget(os.path.join(directory, LATEST), found, keep, broken, aside)
     finally:
         shutil.rmtree(aside, ignore_errors=True)

@@ -100,7 +100,7 @@ class _Reader:
         if function is None:
             raise builder.refuse(
                 "it is not one that is known here. Give a function that computes the same: "
-                f"custom_objects={{{word!r:.80}: lambda x: ...}}, with TensorFlow's names of the "
+                f"custom_objects={{{word[:80]!r}: lambda x: ...}}, with TensorFlow's names of the "
                 "arguments."
             )
         return table.call(builder, function, arguments, options)

@@ -189,7 +189,7 @@ def read(config: Mapping, tensors: list[Any], origin: Origin, layer: str) -> tup
     if op not in OPERATIONS:
         raise origin.error(
             f"TensorFlow's operation {op!r:.60} is not one that is known here. Give a function of "
-            f"its tensors that computes the same: custom_objects={{{op!r:.60}: lambda x: ...}}, "
+            f"its tensors that computes the same: custom_objects={{{op[:60]!r}: lambda x: ...}}, "
             "or build the model in tf.keras 2.4 or later and save it again.",
             layer,
         )

@@ -1,0 +1,33 @@
+"""One walk over the nested mappings of a configuration."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from typing import Any
+
+# most parts of a configuration: a check against an abstract class would be slow for them
+PLAIN = frozenset((bool, float, int, str, type(None)))
+
+
+def mappings(config: Any, skip: tuple[str, ...] = ()) -> Iterator[Mapping[str, Any]]:
+    """Yields every mapping in a configuration, in no particular order and without recursion.
+
+    Args:
+        config: mappings, lists and tuples of JSON data.
+        skip: keys whose values are not visited.
+
+    Example:
+        >>> sorted(len(item) for item in mappings({"a": [{"b": 1, "c": {}}], "d": {}}, ("d",)))
+        [0, 2, 2]
+    """
+    waiting = [config]
+    while waiting:
+        item = waiting.pop()
+        kind = type(item)
+        if kind in PLAIN:
+            continue
+        if isinstance(item, list | tuple):
+            waiting.extend(item)
+        elif kind is dict or isinstance(item, Mapping):
+            yield item
+            waiting.extend(value for key, value in item.items() if key not in skip)

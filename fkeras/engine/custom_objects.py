@@ -1,0 +1,95 @@
+"""Classes and functions of the user by name: one rule for all that a file may refer to.
+
+A file calls a class or function by the name under which Keras registered it, "package>Name", or by
+its plain name. `custom_objects` may have either; the registered name comes first.
+"""
+
+from __future__ import annotations
+
+import keyword
+from collections.abc import Mapping
+from typing import Any
+
+
+def plain_name(name: Any) -> str | None:
+    """The name after the package of a registered name; None for any other name.
+
+    Example:
+        >>> plain_name("my_package>Scale"), plain_name("Scale"), plain_name("ab,bc->ac")
+        ('Scale', None, None)
+    """
+    if not isinstance(name, str) or name.count(">") != 1:
+        return None
+    package, _, plain = name.partition(">")
+    return plain if package and plain.isidentifier() and not package.endswith("-") else None
+
+
+class CustomObjects(dict):
+    """The user's classes and functions; a registered name finds what stands under its plain name.
+
+    Example:
+        >>> found = CustomObjects({"relu2": abs})
+        >>> "my_package>relu2" in found, found["my_package>relu2"] is abs
+        (True, True)
+    """
+
+    def __missing__(self, name: Any) -> Any:
+        plain = plain_name(name)
+        if plain is None or not dict.__contains__(self, plain):
+            raise KeyError(name)
+        return dict.__getitem__(self, plain)
+
+    def __contains__(self, name: object) -> bool:
+        if dict.__contains__(self, name):
+            return True
+        plain = plain_name(name)
+        return plain is not None and dict.__contains__(self, plain)
+
+    def get(self, name: Any, default: Any = None) -> Any:
+        """The object of a name, or `default`."""
+        return self[name] if name in self else default  # noqa: SIM401
+
+
+def custom_object(
+    custom_objects: Mapping[str, Any] | None, name: str, registered: Any = None
+) -> tuple[Any, ...]:
+    """`(object,)` for what the file calls `name` and `registered`, and `()` where there is none.
+
+    Example:
+        >>> custom_object({"my_package>Scale": int}, "Scale", "my_package>Scale")
+        (<class 'int'>,)
+    """
+    if not custom_objects:
+        return ()
+    for known in (registered, name, plain_name(registered), plain_name(name)):
+        if isinstance(known, str) and known in custom_objects:
+            return (custom_objects[known],)
+    return ()
+
+
+def registered_object(custom_objects: Mapping[str, Any] | None, name: str) -> tuple[Any, ...]:
+    """`(object,)` under the only registered name that ends in `name`, or `()`.
+
+    Example:
+        >>> registered_object({"my_package>Scale": int}, "Scale")
+        (<class 'int'>,)
+    """
+    found = [value for key, value in (custom_objects or {}).items() if plain_name(key) == name]
+    return (found[0],) if len(found) == 1 else ()
+
+
+def custom_code(name: Any, example: str = "your_object") -> str:
+    """The argument to pass, as Python code.
+
+    Args:
+        name: the name that the file has.
+        example: the value where the name is none of Python's.
+
+    Example:
+        >>> custom_code("my_package>Scale"), custom_code("my layer")
+        ("custom_objects={'my_package>Scale': Scale}", "custom_objects={'my layer': your_object}")
+    """
+    text = str(name)[:100]
+    plain = plain_name(text) or text
+    valid = plain.isidentifier() and not keyword.iskeyword(plain)
+    return f"custom_objects={{{text!r}: {plain if valid else example}}}"

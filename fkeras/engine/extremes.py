@@ -1,0 +1,80 @@
+"""The largest and the smallest elements along axes, with gradients that survive recomputation."""
+
+from __future__ import annotations
+
+import functools
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+
+
+def largest(x: jax.Array, axis: Any = None, keepdims: bool = False) -> jax.Array:
+    """The largest element along the axes, whose gradient survives inexact recomputation.
+
+    JAX's derivative looks for the elements that equal the maximum. A compiler may compute an
+    operand twice, with other rounding where the operand is compared: no element is equal then, and
+    the gradient is 0 / 0. Here the place of the maximum counts too. Equal elements share the
+    gradient; a maximum of NaN has the gradient NaN.
+
+    Args:
+        x: array of numbers.
+        axis: the axis, several, or None for all.
+        keepdims: whether the axes stay, with size 1.
+
+    Example:
+        >>> jax.grad(lambda x: largest(x))(jnp.array([1.0, 3.0, 3.0]))
+        Array([0. , 0.5, 0.5], dtype=float32)
+    """
+    if not jnp.issubdtype(x.dtype, jnp.floating):
+        return jnp.max(x, axis=axis, keepdims=keepdims)
+    axes = range(x.ndim) if axis is None else axis if isinstance(axis, tuple | list) else (axis,)
+    return _largest(x, tuple(sorted(a % x.ndim for a in axes)), keepdims)
+
+
+def smallest(x: jax.Array, axis: Any = None, keepdims: bool = False) -> jax.Array:
+    """The smallest element along the axes, with a gradient as that of `largest`.
+
+    Args:
+        x: array of numbers.
+        axis: the axis, several, or None for all.
+        keepdims: whether the axes stay, with size 1.
+
+    Example:
+        >>> jax.grad(lambda x: smallest(x))(jnp.array([1.0, 1.0, 3.0]))
+        Array([0.5, 0.5, 0. ], dtype=float32)
+    """
+    if not jnp.issubdtype(x.dtype, jnp.floating):
+        return jnp.min(x, axis=axis, keepdims=keepdims)
+    return -largest(-x, axis, keepdims)
+
+
+@functools.partial(jax.custom_jvp, nondiff_argnums=(1, 2))
+def _largest(x: jax.Array, axes: tuple[int, ...], keepdims: bool) -> jax.Array:
+    return jnp.max(x, axis=axes, keepdims=keepdims)
+
+
+@_largest.defjvp
+def _largest_jvp(axes: tuple[int, ...], keepdims: bool, primals: tuple, tangents: tuple) -> Any:
+    (x,), (tangent,) = primals, tangents
+    y = jnp.max(x, axis=axes, keepdims=True)
+    count, places = 1, jnp.zeros_like(x, dtype="int32")
+    for axis in reversed(axes):
+        places = places + count * jax.lax.broadcasted_iota("int32", x.shape, axis)
+        count *= x.shape[axis]
+    equal = x == y
+    first = jnp.min(jnp.where(equal, places, count), axis=axes, keepdims=True)
+
+    def searched() -> jax.Array:
+        order = [a for a in range(x.ndim) if a not in axes] + list(axes)
+        rows = jnp.transpose(x, order)
+        rows = rows.reshape(*rows.shape[: x.ndim - len(axes)], -1)
+        return jnp.argmax(rows, axis=-1).astype("int32").reshape(first.shape)
+
+    # a search is slow, and only rows without an equal element need it
+    first = jax.lax.cond(jnp.any(first == count), searched, lambda: first)
+    share = (equal | (places == first)).astype(x.dtype)
+    total = jnp.sum(share, axis=axes, keepdims=True)
+    total = jnp.where(jnp.isnan(y), y, total)
+    slope = jnp.sum(tangent * (share / total), axis=axes, keepdims=keepdims)
+    return jnp.max(x, axis=axes, keepdims=keepdims), slope

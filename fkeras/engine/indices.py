@@ -1,0 +1,71 @@
+"""Class numbers and ids inside compiled programs: which are valid.
+
+A compiled program cannot raise for a value. An index out of range, negative, fractional or NaN is
+marked here, and its result becomes NaN; JAX by default counts negative indices from the end, cuts
+fractions off and takes integers modulo 2**32.
+"""
+
+from __future__ import annotations
+
+import jax
+import jax.numpy as jnp
+
+
+def valid_indices(values: jax.Array, count: int) -> tuple[jax.Array, jax.Array]:
+    """`(indices, valid)`: the values as int32, 0 where they are no index below `count`.
+
+    Args:
+        values: array of numbers of any dtype and shape.
+        count: how many indices there are, from 0.
+
+    Returns:
+        An array of int32 and one of booleans, of the shape of `values`.
+
+    Example:
+        >>> import jax.numpy as jnp
+        >>> [part.tolist() for part in valid_indices(jnp.array([1.0, 1.7, -1.0, jnp.nan]), 3)]
+        [[1, 0, 0, 0], [True, False, False, False]]
+    """
+    if jnp.issubdtype(values.dtype, jnp.floating):
+        # float16 ends at 65504, and bfloat16 has 8 bits: compare in a dtype that holds `count`
+        values = values if values.dtype == jnp.float64 else values.astype("float32")
+        valid = (values >= 0) & (values < count) & (values == jnp.floor(values))
+    else:
+        values = values if values.dtype.itemsize >= 4 else values.astype("int32")
+        last = min(count - 1, jnp.iinfo(values.dtype).max)
+        valid = (values >= 0) & (values <= last)
+    return jnp.where(valid, values, jnp.zeros_like(values)).astype("int32"), valid
+
+
+def equals(values: jax.Array, number: int) -> jax.Array:
+    """Where values are a number, which may be outside of the range of their dtype.
+
+    Example:
+        >>> import jax.numpy as jnp
+        >>> equals(jnp.array([255, 1], "uint8"), -1).tolist()
+        [False, False]
+    """
+    if jnp.issubdtype(values.dtype, jnp.integer):
+        limits = jnp.iinfo(values.dtype)
+        if not limits.min <= number <= limits.max:
+            return jnp.zeros(values.shape, bool)
+    elif values.dtype == bool:
+        values = values.astype("int32")
+    return values == number
+
+
+def unsigned_indices(values: jax.Array, count: int) -> jax.Array:
+    """The values as uint32, with a number of `count` or more for those that are no index.
+
+    A gather with `mode="fill"` then fills their places, negative ones too, and the transpose of
+    the gather drops them.
+
+    Example:
+        >>> import jax.numpy as jnp
+        >>> unsigned_indices(jnp.array([1, -1]), 3).tolist()
+        [1, 4294967295]
+    """
+    if values.dtype in (jnp.int32, jnp.uint32, jnp.int16, jnp.int8, jnp.uint16, jnp.uint8):
+        return values.astype("uint32")
+    indices, valid = valid_indices(values, count)
+    return jnp.where(valid, indices, jnp.full_like(indices, count)).astype("uint32")

@@ -1,0 +1,26 @@
+"""The late lookup of modules that import the caller's module.
+
+Imports in this package point downward. Two callers need a module above their own when they run: the
+engine finds the classes and functions that a configuration names, and `ModelCheckpoint` writes Keras's
+files with `fkeras.saving`, which imports `fkeras.training`. No other file imports a module of this
+package by a string.
+"""
+
+from __future__ import annotations
+
+import importlib
+from typing import Any
+
+
+def late_module(name: str) -> Any:
+    """Returns a module of this package, imported when the caller runs.
+
+    Args:
+        name: the name below `fkeras`, such as "ops.keras_forms"; "" for `fkeras` itself. A name out
+            of a file has to be looked up in a table first.
+
+    Example:
+        >>> late_module("ops").__name__, late_module("").__name__
+        ('fkeras.ops', 'fkeras')
+    """
+    return importlib.import_module(f"fkeras.{name}" if name else "fkeras")

@@ -1,0 +1,101 @@
+"""Subclasses in Keras's form: rejected where they are defined, with the form to write instead."""
+
+from __future__ import annotations
+
+from typing import Any
+
+_MODEL = """\
+{where}: fk.Model.__init__ expected inputs and outputs, received none. A subclass of fk.Model has \
+no `__init__`: its fields are the arguments, and `call` composes layers. Write:
+
+    class {name}(fk.Model):
+        units: int = 64
+
+        def call(self, x):
+            return layers.Dense(self.units)(x)
+"""
+_BUILD = (
+    "create the weights from a key and specs: `def build(self, key, x): return "
+    "self.with_weights(key, kernel=(x.shape[-1], self.units))`"
+)
+_FORWARD = (
+    "write forward, whose context has training, mask, key and state: `def forward(self, context, "
+    "x): return fk.Output(x * 2 if context.training else x, mask=context.mask)`"
+)
+_COMPOSED = (
+    "leave the argument out: layers that `call` composes receive training and mask by themselves"
+)
+
+
+def model_without_graph(model: Any) -> str:
+    """The message for a model that is constructed without inputs and outputs.
+
+    Example:
+        >>> import fkeras as fk
+        >>> class Encoder(fk.Model):
+        ...     def __init__(self):
+        ...         super().__init__()
+        >>> try:
+        ...     Encoder()
+        ... except TypeError as error:
+        ...     print(str(error).split(".")[0])
+        Encoder: fk
+    """
+    name = type(model).__name__
+    if name == "Model":
+        return (
+            "Model: expected inputs and outputs. Write `model = fk.Model(inputs, outputs)` with "
+            "tensors from fk.Input, or `model = fk.Sequential([layers.Dense(2)])`."
+        )
+    return _MODEL.format(where=name, name=name)
+
+
+def check_class(cls: type, composes: bool) -> None:
+    """Rejects methods of a layer's class that Keras would call and the engine does not.
+
+    Args:
+        cls: the class, as it is defined.
+        composes: whether its `call` composes layers on symbolic tensors, as in fk.Model.
+
+    Raises:
+        TypeError: for `build(self, input_shape)`, for `call` with an argument `training` or
+            `mask`, and for `compute_mask`, which no base class calls.
+
+    Example:
+        >>> import fkeras as fk
+        >>> try:
+        ...     class Scale(fk.Layer):
+        ...         def build(self, input_shape): ...
+        ... except TypeError as error:
+        ...     print(str(error).split(".")[0])
+        Scale: build(self, input_shape) has Keras's form
+    """
+    build, call = cls.__dict__.get("build"), cls.__dict__.get("call")
+    names = _parameters(build)
+    if len(names) == 2 and "shape" in names[1]:
+        raise TypeError(
+            f"{cls.__name__}: build(self, {names[1]}) has Keras's form. Instead: {_BUILD}."
+        )
+    unused = next((n for n in _parameters(call) if n in ("training", "mask")), None)
+    if unused is not None:
+        raise TypeError(
+            f"{cls.__name__}: call has an argument {unused!r}, which is never passed. Instead: "
+            f"{_COMPOSED if composes else _FORWARD}."
+        )
+    if "compute_mask" in cls.__dict__ and not any(
+        "compute_mask" in base.__dict__ for base in cls.__mro__[1:]
+    ):
+        if not cls.__module__.startswith("fkeras."):
+            raise TypeError(
+                f"{cls.__name__}: compute_mask is never called. Instead, forward returns the mask: "
+                "`def forward(self, context, x): return fk.Output(x, mask=x != 0)`."
+            )
+
+
+def _parameters(method: Any) -> tuple[str, ...]:
+    """The names of a plain method's parameters, `self` included.
+
+    Only this check reads them: no call depends on a signature.
+    """
+    code = getattr(method, "__code__", None)
+    return () if code is None else code.co_varnames[: code.co_argcount + code.co_kwonlyargcount]

@@ -1,0 +1,151 @@
+"""Objects of Keras in the place of ours: a message with the one line that converts them.
+
+An object is told by the module that defines its class, so the package never imports Keras.
+"""
+
+from __future__ import annotations
+
+import sys
+from typing import Any
+
+_PACKAGES = ("keras", "tf_keras", "keras_core")
+_PLAIN = (str, bool, int, float, tuple, dict, list)
+_CONVERTED = "`converted = fk.{home}.deserialize(keras.{home}.serialize(value))`"
+_MODEL = '`value.save("m.keras"); model, state = fk.load_model("m.keras")`'
+# a base class of Keras, the namespace of its kind, and the conversion; the first that fits counts
+_KINDS = (
+    ("Model", "", _MODEL),
+    ("Layer", "layers", f"{_CONVERTED}; build it and copy the weights with set_weights"),
+    ("LearningRateSchedule", "optimizers.schedules", _CONVERTED),
+    ("BaseOptimizer", "optimizers", _CONVERTED),
+    ("Loss", "losses", _CONVERTED),
+    ("Metric", "metrics", _CONVERTED),
+    ("Initializer", "initializers", _CONVERTED),
+    ("Regularizer", "regularizers", _CONVERTED),
+    ("Constraint", "constraints", _CONVERTED),
+    ("Quantizer", "quantizers", _CONVERTED),
+    ("DTypePolicy", "", '`dtype = value.name`, such as dtype="mixed_bfloat16"'),
+    ("SeedGenerator", "random", "an integer, such as seed=0"),
+    ("KerasTensor", "", "`tensor = fk.Input(value.shape[1:], dtype=value.dtype)`"),
+    ("Variable", "", "`array = np.asarray(value)`"),
+)
+_FUNCTION_HOMES = ("activations", "losses", "metrics", "initializers", "ops")
+
+
+def is_from_keras(value: Any) -> bool:
+    """Whether a value is an object, a class or a function of Keras, or derived from its classes.
+
+    Example:
+        >>> import fkeras as fk
+        >>> is_from_keras(fk.layers.Dense(2)), is_from_keras("adam")
+        (False, False)
+    """
+    # this runs for every field of every constructor; most hold plain values, and nothing can come
+    # from a package that is not imported
+    if value is None or type(value) in _PLAIN:
+        return False
+    if not ("keras" in sys.modules or "tf_keras" in sys.modules or "keras_core" in sys.modules):
+        return False
+    return bool(_keras_classes(value)) or _is_function(value)
+
+
+def _from_keras(thing: Any) -> bool:
+    return str(getattr(thing, "__module__", "")).partition(".")[0] in _PACKAGES
+
+
+def _keras_classes(value: Any) -> tuple[type, ...]:
+    cls = value if isinstance(value, type) else type(value)
+    return tuple(base for base in cls.__mro__ if _from_keras(base))
+
+
+def _is_function(value: Any) -> bool:
+    return callable(value) and not isinstance(value, type) and _from_keras(value)
+
+
+def conversion(value: Any) -> str | None:
+    """The end of a message about an object of Keras, with the line that converts the object.
+
+    Args:
+        value: any value.
+
+    Returns:
+        None for a value that is not from Keras.
+
+    Example:
+        >>> conversion("adam") is None
+        True
+    """
+    if not is_from_keras(value):
+        return None
+    name = getattr(value, "__name__", type(value).__name__)
+    bases = {base.__name__ for base in _keras_classes(value)}
+    if "Callback" in bases:
+        return _callback(value)
+    for base, home, line in _KINDS:
+        if base in bases:
+            if isinstance(value, type):
+                return f"the class {name} of Keras. Use the class of fkeras: {_ours(name, home)}."
+            if home and not _from_keras(type(value)):
+                ours = "Layer" if base == "Layer" else f"{home}.{base.removeprefix('Base')}"
+                line = f"a subclass of `fk.{ours}` with the same mathematics"
+            return (
+                f"{name}, an object of Keras, which changes in place. Use a value of fkeras: "
+                f"{line.format(home=home)}."
+            )
+    home = next((home for home in _FUNCTION_HOMES if f".{home}" in str(value.__module__)), "ops")
+    return f"the function {name} of Keras. Use the function of fkeras: {_ours(name, home)}."
+
+
+def _ours(name: str, home: str) -> str:
+    namespace = sys.modules.get(f"fkeras.{home}" if home else "fkeras")
+    if name in getattr(namespace, "__all__", ()):
+        return f"`fk.{home}.{name}`" if home else f"`fk.{name}`"
+    return f"a name of `fk.{home}`" if home else "`fk.Model(inputs, outputs)`"
+
+
+def _callback(value: Any) -> str:
+    cls = value if isinstance(value, type) else type(value)
+    ours = getattr(sys.modules.get("fkeras.training.callbacks"), "__all__", ())
+    known = next((base.__name__ for base in cls.__mro__ if base.__name__ in ours), "Callback")
+    if cls.__name__ == "BackupAndRestore":
+        advice = "`trainer.fit(run, x, y, checkpoint=folder)`"
+    elif _from_keras(cls) and known == cls.__name__ != "Callback":
+        advice = f"`fk.callbacks.{known}`, with the same arguments"
+    else:
+        advice = (
+            f"a subclass of `fk.callbacks.{known}` with `def on_epoch_end(self, epoch, run, "
+            "logs): ...`"
+        )
+    return f"{cls.__name__}, a callback of Keras, which needs a Keras model. Use {advice}."
+
+
+def check_no_keras_in(value: Any) -> None:
+    """Raises for an object of Keras, alone or in a list or dictionary, as `check_not_keras`.
+
+    Example:
+        >>> check_no_keras_in(["relu", None])
+    """
+    if "keras" in sys.modules and type(value) in (list, tuple, dict):
+        for inner in value.values() if isinstance(value, dict) else value:
+            check_not_keras(inner)
+    check_not_keras(value)
+
+
+def check_not_keras(value: Any, where: str = "") -> Any:
+    """Returns a value that is not from Keras.
+
+    Args:
+        value: any value, such as an argument of a constructor.
+        where: the class or call, for the message.
+
+    Raises:
+        TypeError: for an object, class or function of Keras, with the line that converts it.
+
+    Example:
+        >>> check_not_keras("relu")
+        'relu'
+    """
+    advice = conversion(value)
+    if advice is not None:
+        raise TypeError(f"{where}: received {advice}" if where else f"received {advice}")
+    return value

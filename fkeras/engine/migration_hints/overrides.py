@@ -1,0 +1,213 @@
+"""Methods in Keras's form that nothing would call: rejected where a class is defined.
+
+Keras's `Model.fit` calls `train_step`, and its callbacks receive logs. Here a `Trainer` trains a
+model that is a value, and a callback's hook receives the run. A method that nobody calls, or a hook
+that would take the run for logs, must not stay unnoticed.
+"""
+
+from __future__ import annotations
+
+import difflib
+from collections.abc import Sequence
+from types import MappingProxyType
+from typing import Any
+
+_OBJECTIVE = """\
+{where}: {name} is never called, as a Trainer trains the model. Write the step's loss as an objective:
+
+    def objective(model, state, batch, key, training):
+        out = model.apply(batch[0], state=state, training=training, key=key)
+        loss = jnp.mean((out.value - batch[1]) ** 2)
+        return fk.Output(loss, out.updates, out.losses, metrics={{"mse": loss}})
+
+    trainer = fk.Trainer(optimizer="adam", objective=objective)"""
+
+_STEPS = ("train_step", "test_step", "compute_loss", "compute_metrics", "make_train_function")
+_STEPS += ("make_test_function", "stateless_compute_loss")
+# by name of a method of a model: the line to write instead
+_MODEL = MappingProxyType(
+    {
+        "predict_step": "`trainer.predict(run, x)` computes the model; put the last operations "
+        "into a layer of the model, or apply them to the result",
+        "make_predict_function": "`trainer.predict(run, x)` compiles the model by itself",
+        "compile": 'a Trainer holds the optimizer and the loss: `trainer = fk.Trainer("adam", '
+        "objective=objective)`",
+        "fit": "`run, history = trainer.fit(run, x, y)`; what your method adds belongs into a "
+        "callback or an objective",
+        "evaluate": "`logs = trainer.evaluate(run, x, y)`; numbers of your own are metrics",
+        "save_own_variables": "weights are declared fields, `kernel: jax.Array | None = "
+        "fk.weight()`, and files hold them by name; leave the method out",
+        "load_own_variables": "weights are declared fields, `kernel: jax.Array | None = "
+        "fk.weight()`, and files hold them by name; leave the method out",
+        "get_build_config": "a model keeps the shapes of its inputs; leave the method out",
+        "build_from_config": "a model keeps the shapes of its inputs; leave the method out",
+        "get_compile_config": "`fk.save_model(path, model, state, trainer=trainer, run=run)` keeps "
+        "the training",
+        "compile_from_config": "`trainer, run = fk.load_training(path)` opens the training",
+    }
+)
+_TRAINER = (*_STEPS, "step", "predict_step", "compile", "make_predict_function")
+_HOOKS = MappingProxyType(
+    {
+        "on_train_begin": ("run",),
+        "on_epoch_begin": ("epoch", "run"),
+        "on_batch_end": ("step", "run", "logs"),
+        "on_test_begin": ("run",),
+        "on_epoch_end": ("epoch", "run", "logs"),
+        "on_train_end": ("run",),
+    }
+)
+# hooks of Keras that do not exist here
+_OTHER_HOOKS = MappingProxyType(
+    {
+        "on_train_batch_end": "`def on_batch_end(self, step, run, logs)` is called after every call "
+        "of the device, which may be several steps",
+        **{
+            name: "`def on_batch_end(self, step, run, logs)` runs between two calls of the device, "
+            "so the end of one batch is the beginning of the next"
+            for name in ("on_batch_begin", "on_train_batch_begin")
+        },
+        "on_test_end": "`def on_epoch_end(self, epoch, run, logs)` follows the validation, whose "
+        "logs begin with 'val_'",
+        **{
+            name: "an evaluation and a prediction call no hooks; look at their results instead"
+            for name in (
+                *("on_test_batch_begin", "on_test_batch_end", "on_predict_begin", "on_predict_end"),
+                *("on_predict_batch_begin", "on_predict_batch_end"),
+            )
+        },
+        "set_model": "every hook receives the run, and `run.model` is the model",
+        "set_params": "the fields of a callback are its parameters: `patience: int = fk.option(3)`",
+    }
+)
+_VARIADIC = 0x04
+
+
+def check_model_methods(cls: type) -> None:
+    """Rejects methods of a model's class that Keras's training would call.
+
+    Args:
+        cls: the class, as it is defined; methods of mixins count.
+
+    Raises:
+        TypeError: with the objective, or the line, to write instead.
+
+    Example:
+        >>> import fkeras as fk
+        >>> try:
+        ...     class Mine(fk.Model):
+        ...         def train_step(self, data): ...
+        ... except TypeError as error:
+        ...     print(str(error).splitlines()[0])
+        Mine: train_step is never called, as a Trainer trains the model. Write the step's loss as an objective:
+    """
+    for name in (*_STEPS, *_MODEL):
+        if hasattr(cls, name):
+            instead = _MODEL.get(name)
+            if instead is None:
+                raise TypeError(_OBJECTIVE.format(where=cls.__name__, name=name))
+            raise TypeError(f"{cls.__name__}: {name} is never called. Instead: {instead}.")
+    if isinstance(getattr(cls, "metrics", None), property):
+        raise TypeError(
+            f"{cls.__name__}: the property metrics is never read. Instead, an objective or a layer "
+            'returns the numbers: `fk.Output(value, metrics={"name": number})`.'
+        )
+
+
+def own_attributes(cls: type, root: type) -> dict[str, Any]:
+    """The attributes that a class and its mixins add to those of a base class.
+
+    Args:
+        cls: the class.
+        root: one of its base classes.
+
+    Example:
+        >>> class Mixin:
+        ...     size = 3
+        >>> own_attributes(type("Both", (Mixin, dict), {}), dict)["size"]
+        3
+    """
+    bases = [base for base in cls.__mro__ if base not in root.__mro__]
+    return {name: value for base in reversed(bases) for name, value in base.__dict__.items()}
+
+
+def check_trainer_methods(cls: type, root: type) -> None:
+    """Rejects methods of a subclass of `Trainer` that `fit` would not call.
+
+    Args:
+        cls: the class, as it is defined.
+        root: the class `Trainer`.
+
+    Raises:
+        TypeError: with the objective to write instead.
+
+    Example:
+        >>> import fkeras as fk
+        >>> try:
+        ...     class Mine(fk.Trainer):
+        ...         def step(self, run, batch): ...
+        ... except TypeError as error:
+        ...     print(str(error)[:28])
+        Mine: step is never called,
+    """
+    name = next((name for name in _TRAINER if name in own_attributes(cls, root)), None)
+    if name is not None:
+        message = _OBJECTIVE.format(where=cls.__name__, name=name)
+        raise TypeError(message.replace("as a Trainer trains the model", "as fit compiles its own"))
+
+
+def check_callback(where: str, methods: dict[str, Any], bound: bool = True) -> None:
+    """Rejects hooks with the parameters of Keras, and hooks that nothing calls.
+
+    Args:
+        where: the callback's class, for messages.
+        methods: functions by name.
+        bound: whether the first parameter is `self`.
+
+    Raises:
+        TypeError: with the form of the hook.
+
+    Example:
+        >>> check_callback("Mine", {"on_epoch_end": lambda self, epoch, run, logs: None})
+        >>> try:
+        ...     check_callback("Mine", {"on_epoch_end": lambda self, epoch, logs=None: None})
+        ... except TypeError as error:
+        ...     print(error)
+        Mine: on_epoch_end expected the parameters (self, epoch, run, logs), received (self, epoch,
+        logs). A hook receives the run; `run.model` is the model. Write `def on_epoch_end(self,
+        epoch, run, logs)`.
+    """
+    for name, method in methods.items():
+        if name in _OTHER_HOOKS:
+            raise TypeError(f"{where}: {name} is never called. Instead: {_OTHER_HOOKS[name]}.")
+        near = difflib.get_close_matches(name, _HOOKS, 1, 0.85)
+        if near and name not in _HOOKS and callable(method):
+            raise TypeError(
+                f"{where}: {name} is never called. Did you mean {near[0]!r}? The hooks are: "
+                f"{', '.join(_HOOKS)}."
+            )
+        if name in _HOOKS:
+            _check_hook(where, name, method, ("self", *_HOOKS[name]) if bound else _HOOKS[name])
+
+
+def _check_hook(where: str, name: str, method: Any, expected: Sequence[str]) -> None:
+    code = getattr(method, "__code__", None)
+    if code is None:  # a property, a partial: what a call receives shows at the call
+        return
+    taken = code.co_varnames[: code.co_argcount]
+    required = code.co_argcount - len(method.__defaults__ or ())
+    fits = required <= len(expected) and (
+        bool(code.co_flags & _VARIADIC) or len(taken) >= len(expected)
+    )
+    at = expected.index("run")
+    if fits and not (len(taken) > at and taken[at] == "logs"):
+        return
+    raise TypeError(
+        f"{where}: {name} expected the parameters ({', '.join(expected)}), received "
+        f"({', '.join(taken)}). A hook receives the run; `run.model` is the model. Write "
+        + (
+            f"`def {name}({', '.join(expected)})`."
+            if expected[0] == "self"
+            else f"`{name}=lambda {', '.join(expected)}: None`."
+        )
+    )

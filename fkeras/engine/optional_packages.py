@@ -1,0 +1,30 @@
+"""The error for a missing optional package, which names the command that installs the package."""
+
+from __future__ import annotations
+
+# packages whose name on the package index differs from the name they are imported by
+_DISTRIBUTIONS = (("orbax", "orbax-checkpoint"),)
+
+
+def missing_package(where: str, module: str, error: ImportError) -> ImportError:
+    """The exception for an optional package that cannot be imported.
+
+    Args:
+        where: the function or class that needs the package.
+        module: the module that was imported, such as "orbax.checkpoint".
+        error: the exception of the import; its reason is part of the message.
+
+    Returns:
+        An ImportError with the command that installs the package.
+
+    Example:
+        >>> print(missing_package("load_model", "h5py", ImportError("No module named 'h5py'")))
+        load_model: needs the package h5py, which cannot be imported (No module named 'h5py'). Install it: `pip install h5py`.
+    """
+    name = module.partition(".")[0]
+    distribution = next((known for top, known in _DISTRIBUTIONS if top == name), name)
+    return ImportError(
+        f"{where}: needs the package {distribution}, which cannot be imported ({error}). Install "
+        f"it: `pip install {distribution}`.",
+        name=module,
+    )

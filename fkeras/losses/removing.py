@@ -1,0 +1,181 @@
+"""Removes samples of weight 0, or outside of a mask, with whatever they hold: NaN times 0 is NaN.
+
+A removed loss must vanish from the sum, and its derivative from the gradient. The first is a
+selection of the product. The second needs more: the derivative of a loss at NaN is NaN, and so is
+its product with a gradient of 0. Removed samples that hold NaN or infinity are therefore constants:
+`hold` stops their gradient. Finite samples stay as they are, so derivatives by a weight of 0, with
+which some methods of reweighting begin, are right.
+"""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+
+from fkeras.engine.arrays import as_operand
+from fkeras.engine.indices import equals
+
+
+def removed(sample_weight: Any, mask: Any) -> jax.Array | None:
+    """True where a weight is 0 or a mask is False; None without weights and mask.
+
+    Example:
+        >>> import jax.numpy as jnp
+        >>> removed(jnp.array([1.0, 0.0, 1.0]), jnp.array([True, True, False]))
+        Array([False,  True,  True], dtype=bool)
+    """
+    weightless = None
+    if sample_weight is not None:
+        weightless = equals(as_operand(sample_weight, "sample_weight"), 0)
+    masked = None if mask is None else ~as_operand(mask, "mask").astype(bool)
+    if weightless is None or masked is None:
+        return weightless if masked is None else masked
+    rank = max(weightless.ndim, masked.ndim)
+    return _trailing(weightless, rank) | _trailing(masked, rank)
+
+
+def broken(gone: jax.Array, arrays: tuple[jax.Array, ...], axes: Any = ()) -> jax.Array | None:
+    """True for removed samples in which some array holds NaN or infinity.
+
+    Args:
+        gone: True for removed samples; its axes are the first axes of the arrays.
+        arrays: targets and predictions. Integers are finite.
+        axes: axes of the arrays that losses do not have, where these are not the last.
+
+    Returns:
+        An array like `gone`, or None where its shape does not fit the arrays.
+
+    Example:
+        >>> import jax.numpy as jnp
+        >>> broken(jnp.array([True, False]), (jnp.array([[jnp.nan, 1.0], [2.0, 3.0]]),))
+        Array([ True, False], dtype=bool)
+    """
+    finite = jnp.ones((), bool)
+    rank = max(array.ndim for array in arrays)
+    for array in arrays:
+        if not jnp.issubdtype(array.dtype, jnp.inexact):
+            continue
+        array = _last(array, axes) if array.ndim == rank else array
+        own = _fitted(gone, array.shape)
+        if own is None:
+            return None
+        sizes = (*own.shape, *(1,) * (array.ndim - own.ndim))
+        reduced = tuple(i for i, size in enumerate(sizes) if size == 1)
+        fine = jnp.all(jnp.isfinite(array), axis=reduced, keepdims=True)
+        finite = finite & jnp.reshape(fine, gone.shape)
+    return gone & ~finite
+
+
+def spread(gone: jax.Array, array: jax.Array, axes: Any = ()) -> jax.Array | None:
+    """`gone` with as many axes as `array`, or None where its shape does not fit.
+
+    Example:
+        >>> import jax.numpy as jnp
+        >>> spread(jnp.array([True, False]), jnp.ones((2, 3))).shape
+        (2, 1)
+        >>> spread(jnp.ones((2, 4), bool), jnp.ones((2, 3, 4)), 1).shape
+        (2, 1, 4)
+    """
+    moved = jax.eval_shape(lambda a: _last(a, axes), array)
+    own = _fitted(gone, moved.shape)
+    if own is None:
+        return None
+    own = _trailing(own, array.ndim)
+    places = _places(array.ndim, axes)
+    return jnp.moveaxis(own, range(array.ndim - len(places), array.ndim), places)
+
+
+def hold(gone: jax.Array, arrays: tuple[jax.Array, ...], axes: Any = ()) -> tuple[jax.Array, ...]:
+    """The arrays, without a gradient for removed samples that hold NaN or infinity.
+
+    Args:
+        gone: as for `broken`, with the others.
+        arrays: as for `broken`.
+        axes: as for `broken`.
+
+    Example:
+        >>> import jax, jax.numpy as jnp
+        >>> y, gone = jnp.array([jnp.nan, 1.0]), jnp.array([True, False])
+        >>> jax.grad(lambda p: jnp.where(gone, 0, jnp.square(p)).sum())(y)
+        Array([nan,  2.], dtype=float32)
+        >>> jax.grad(lambda p: jnp.where(gone, 0, jnp.square(hold(gone, (p,))[0])).sum())(y)
+        Array([0., 2.], dtype=float32)
+    """
+    bad = broken(gone, arrays, axes)
+    if bad is None:
+        return arrays
+    rank = max(array.ndim for array in arrays)
+    return tuple(_constant(bad, a, axes if a.ndim == rank else ()) for a in arrays)
+
+
+def fill(gone: jax.Array, arrays: tuple[jax.Array, ...]) -> tuple[jax.Array, ...]:
+    """The arrays, with zeros for removed samples that hold NaN or infinity.
+
+    For losses that compare samples with one another, or are one number for a whole batch: there a
+    removed sample would reach the losses of others.
+
+    Example:
+        >>> import jax.numpy as jnp
+        >>> fill(jnp.array([True, False]), (jnp.array([jnp.nan, 1.0]),))
+        (Array([0., 1.], dtype=float32),)
+    """
+    bad = broken(gone, arrays)
+    if bad is None:
+        return arrays
+    places = [spread(bad, array) for array in arrays]
+    return tuple(
+        array if place is None else jnp.where(place, jnp.zeros_like(array), array)
+        for array, place in zip(arrays, places, strict=True)
+    )
+
+
+def finite_where_removed(values: jax.Array, gone: jax.Array | None) -> jax.Array:
+    """The values, 0 where they are removed and not finite.
+
+    Args:
+        values: losses, (b, ...).
+        gone: booleans that broadcast to the values, or None.
+
+    Example:
+        >>> import jax.numpy as jnp
+        >>> finite_where_removed(jnp.array([jnp.nan, 1.0]), jnp.array([True, False]))
+        Array([0., 1.], dtype=float32)
+    """
+    if gone is None:
+        return values
+    return jnp.where(gone & ~jnp.isfinite(values), jnp.zeros_like(values), values)
+
+
+def _constant(bad: jax.Array, array: jax.Array, axes: Any) -> jax.Array:
+    if not jnp.issubdtype(array.dtype, jnp.inexact):
+        return array
+    place = spread(bad, array, axes)
+    return array if place is None else jnp.where(place, jax.lax.stop_gradient(array), array)
+
+
+def _fitted(gone: jax.Array, shape: tuple[int, ...]) -> jax.Array | None:
+    """`gone` with at most as many axes as the shape, whose first axes it must fit."""
+    if gone.ndim > len(shape):
+        if math.prod(gone.shape[len(shape) :]) != 1:
+            return None
+        gone = jnp.reshape(gone, gone.shape[: len(shape)])
+    fits = all(g in (1, n) for g, n in zip(gone.shape, shape, strict=False))
+    return gone if fits else None
+
+
+def _trailing(array: jax.Array, rank: int) -> jax.Array:
+    return jnp.reshape(array, (*array.shape, *(1,) * (rank - array.ndim)))
+
+
+def _places(rank: int, axes: Any) -> tuple[int, ...]:
+    listed = axes if isinstance(axes, tuple | list) else (axes,)
+    return tuple(a % rank for a in listed if -rank <= a < rank)
+
+
+def _last(array: jax.Array, axes: Any) -> jax.Array:
+    """The array with the given axes behind all others."""
+    places = _places(array.ndim, axes)
+    return jnp.moveaxis(array, places, range(array.ndim - len(places), array.ndim))

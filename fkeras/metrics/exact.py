@@ -1,0 +1,254 @@
+"""Sums in two numbers, exact far beyond the 2**24 up to which float32 holds every integer.
+
+A state holds each sum under its name, and what the sum's dtype does not hold beside it:
+
+| sums | `state["name"]` | `state["name__rest"]` | exact up to |
+|---|---|---|---|
+| of floats | the sum, rounded | sum - rounded sum | 2**48 in float32 |
+| of weights, one number | whole parts, int32 | fractions, a float | 2**31 |
+| of integers | the lowest bits, 30 of int32 | how often these were full, an integer | 2**60 in int32 |
+
+All functions are sums of arrays, element by element, so states vmap, shard and merge.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+
+State = dict[str, jax.Array]
+Pair = tuple[jax.Array, Any]
+
+# two underscores: no name that a metric of the user takes for something else
+_REST = "__rest"
+# sums of zeros and ones are exact in float32 up to here
+_PLAIN = 1 << 20
+_CHUNK = 1 << 10
+
+
+def zeros(names: Iterable[str], shape: tuple[int, ...], dtype: Any) -> State:
+    """The state of sums before any data.
+
+    Example:
+        >>> sorted(zeros(["total"], (), "float32"))
+        ['total', 'total__rest']
+    """
+    made = {}
+    for name in names:
+        made[name] = jnp.zeros(shape, dtype)
+        made[name + _REST] = jnp.zeros(shape, dtype)
+    return made
+
+
+def counts(names: Iterable[str], dtype: Any) -> State:
+    """The state of sums of weights before any data: whole parts, and fractions of the dtype.
+
+    Example:
+        >>> {name: str(array.dtype) for name, array in counts(["count"], "float32").items()}
+        {'count': 'int32', 'count__rest': 'float32'}
+    """
+    made = {}
+    for name in names:
+        made[name], made[name + _REST] = jnp.zeros((), "int32"), jnp.zeros((), dtype)
+    return made
+
+
+def plain(state: State) -> State:
+    """The state without the rests of float sums: for one batch, which is then merged.
+
+    Example:
+        >>> sorted(plain(zeros(["total"], (), "float32") | counts(["count"], "float32")))
+        ['count', 'count__rest', 'total']
+    """
+    sums = [n for n in state if n + _REST in state and not _is_whole(state[n])]
+    return {
+        name: array for name, array in state.items() if name.removesuffix(_REST) not in sums
+    } | {name: state[name] for name in sums}
+
+
+def add(state: State, parts: Mapping[str, Any]) -> State:
+    """The state with a part added to each sum; sums without a rest are plain sums.
+
+    Args:
+        state: the state.
+        parts: for each sum an integer, an array of its shape, or a pair of rounded sum and rest.
+
+    Example:
+        >>> state = zeros(["total"], (), "float32")
+        >>> for part in (2.0**24, 1.0, 1.0, 1.0):
+        ...     state = add(state, {"total": jnp.float32(part)})
+        >>> int(state["total"]) + int(state["total__rest"])
+        16777219
+    """
+    made = dict(state)
+    for name, part in parts.items():
+        rest = state.get(name + _REST)
+        if rest is None:
+            part = jnp.asarray(part[0] if isinstance(part, tuple) else part)
+            made[name] = state[name] + part.astype(state[name].dtype)
+        else:
+            made[name], made[name + _REST] = _plus((state[name], rest), part)
+    return made
+
+
+def merge(a: State, b: State) -> State:
+    """The sums of two states together.
+
+    Example:
+        >>> one = {"total": jnp.float32(2**24), "total__rest": jnp.float32(0)}
+        >>> other = {"total": jnp.float32(1), "total__rest": jnp.float32(0)}
+        >>> both = merge(merge(one, other), merge(other, other))
+        >>> int(both["total"]) + int(both["total__rest"])
+        16777219
+    """
+    names = [name for name in a if name + _REST in a or name + _REST in b]
+    paired = {name + _REST for name in names}
+    made = {
+        name: jax.tree.map(jnp.add, a[name], b[name])
+        for name in a
+        if name not in names and name not in paired
+    }
+    for name in names:
+        first, second = (a, b) if name + _REST in a else (b, a)
+        rest = second.get(name + _REST)
+        part = second[name] if rest is None else (second[name], rest)
+        made[name], made[name + _REST] = _plus((first[name], first[name + _REST]), part)
+    return made
+
+
+def as_float(state: State, name: str) -> jax.Array:
+    """A sum as one float.
+
+    Example:
+        >>> state = add(zeros(["table"], (), "int32"), {"table": jnp.int32(2**30 + 5)})
+        >>> int(state["table"]), int(state["table__rest"]), float(as_float(state, "table"))
+        (5, 1, 1073741824.0)
+    """
+    value, rest = state[name], state.get(name + _REST)
+    if not _is_whole(value):
+        return value
+    if rest is None:
+        return value.astype("float32")
+    if _is_whole(rest):
+        return value.astype("float32") + rest.astype("float32") * 2.0 ** _bits(value.dtype)
+    return value.astype(rest.dtype) + rest
+
+
+def total(x: jax.Array) -> Pair:
+    """The sum of all elements as a pair, without a rest where a plain sum of ones is exact.
+
+    Example:
+        >>> [float(part) for part in total(jnp.ones(2**20 + 1))]
+        [1048577.0, 0.0]
+        >>> total(jnp.ones(3))
+        (Array(3., dtype=float32), None)
+    """
+    size = x.size
+    # an exported program has a symbolic batch: nothing is known of its size, and a plain sum serves
+    if not isinstance(size, int) or size <= _PLAIN:
+        return jnp.sum(x), None
+    x = jnp.ravel(x)
+    high = jnp.sum(jnp.pad(x, (0, -x.size % _CHUNK)).reshape(-1, _CHUNK), axis=1)
+    low = jnp.zeros_like(high)
+    while high.size > 1:
+        high, low = (jnp.pad(y, (0, y.size % 2)).reshape(2, -1) for y in (high, low))
+        high, low = _plus((high[0], low[0]), (high[1], low[1]))
+    return high[0], low[0]
+
+
+def whole(number: Any, dtype: Any) -> Pair:
+    """An integer, of Python or an int32 array, as a pair of floats.
+
+    Example:
+        >>> [float(part) for part in whole(2**24 + 1, "float32")]
+        [16777216.0, 1.0]
+    """
+    if isinstance(number, int):
+        # on the host: the program has two constants
+        rounded = np.asarray(number, dtype)
+        rest = np.asarray(number - int(rounded), dtype)
+        return jnp.asarray(rounded), jnp.asarray(rest)
+    high = number.astype(dtype)
+    return high, (number - high.astype(number.dtype)).astype(dtype)
+
+
+def chunks(*arrays: jax.Array, most: int = 1 << 23) -> Iterator[tuple[jax.Array, ...]]:
+    """The arrays by parts of rows, so few that plain sums of ones are exact in float32.
+
+    Example:
+        >>> [part.shape for part, in chunks(jnp.ones((5, 2)), most=4)]
+        [(2, 2), (2, 2), (1, 2)]
+    """
+    first = arrays[0]
+    if first.ndim == 0 or first.size <= most:
+        yield arrays
+        return
+    rows = max(most // max(first.size // len(first), 1), 1)
+    for start in range(0, len(first), rows):
+        yield tuple(array[start : start + rows] for array in arrays)
+
+
+def _bits(dtype: Any) -> int:
+    return jnp.iinfo(dtype).bits - 2
+
+
+def _is_whole(array: Any) -> bool:
+    return isinstance(array, int) or jnp.issubdtype(array.dtype, jnp.integer)
+
+
+def _plus(a: Pair, b: Any) -> Pair:
+    """The sum of a sum in two numbers and a part: an integer, an array, or a pair."""
+    if _is_whole(a[0]):
+        return _plus_integer(a, b) if _is_whole(a[1]) else _plus_fraction(a, b)
+    if not isinstance(b, tuple) and _is_whole(b):
+        b = whole(b, a[0].dtype)
+    return _plus_float(a, b)
+
+
+def _plus_integer(a: Pair, b: Any) -> Pair:
+    (low, high), (more, carry) = a, b if isinstance(b, tuple) else (b, 0)
+    bits = _bits(low.dtype)
+    full = jnp.asarray((1 << bits) - 1, low.dtype)
+    more = jnp.asarray(more).astype(low.dtype)
+    both = low + (more & full)
+    return both & full, high + carry + (both >> bits) + (more >> bits)
+
+
+def _plus_fraction(a: Pair, b: Any) -> Pair:
+    number, fraction = a
+    more, rest = b if isinstance(b, tuple) else (b, None)
+    if not _is_whole(more):
+        below = jnp.floor(more)
+        rest = more - below if rest is None else more - below + rest
+        more = below
+    number = number + jnp.asarray(more).astype(number.dtype)
+    if rest is None:
+        return number, fraction
+    fraction = fraction + rest.astype(fraction.dtype)
+    # a fraction below 1 stays exact: what is whole belongs to the integer
+    carry = jnp.floor(fraction)
+    return number + carry.astype(number.dtype), fraction - carry
+
+
+def _plus_float(a: Pair, b: Any) -> Pair:
+    (high, low), (more, rest) = a, b if isinstance(b, tuple) else (b, None)
+    more = more.astype(high.dtype)
+    if rest is None:
+        # the next part first takes up what the last rounding took away: two small programs
+        return _rounded(high, more + low)
+    both, error = _rounded(high, more)
+    return _rounded(both, error + (low + rest.astype(high.dtype)))
+
+
+def _rounded(a: jax.Array, b: jax.Array) -> Pair:
+    """The rounded sum, and what its rounding took away."""
+    first = jnp.abs(a) >= jnp.abs(b)
+    large, small = jnp.where(first, a, b), jnp.where(first, b, a)
+    both = a + b
+    left = small - (both - large)
+    # infinity minus infinity is no rounding
+    return both, jnp.where(jnp.isfinite(left), left, 0)

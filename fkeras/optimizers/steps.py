@@ -1,0 +1,143 @@
+"""Arithmetic of step numbers for schedules, exact for integer steps beyond 2**24.
+
+A step is an integer, or a float where the caller passed one. Integers are compared, divided and
+subtracted as integers, and only the result becomes a float.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+
+# the number of waves of a table; beyond it the formula in float32 is used
+_MOST_WAVES = 1024
+_LARGEST = np.iinfo("int32").max
+
+
+def as_step(step: Any) -> jax.Array:
+    """The step as an integer array, or as float32 where it is a float or too large for int32.
+
+    Example:
+        >>> as_step(2**24 + 1), as_step(1.5), as_step(2**40).dtype
+        (Array(16777217, dtype=int32, weak_type=True), Array(1.5, dtype=float32), dtype('float32'))
+    """
+    if isinstance(step, int | np.integer) and not -_LARGEST <= int(step) <= _LARGEST:
+        return jnp.asarray(float(step), "float32")
+    step = jnp.asarray(step)
+    signed = jnp.issubdtype(step.dtype, jnp.signedinteger) and step.dtype.itemsize >= 4
+    if signed:
+        return step
+    whole = jnp.issubdtype(step.dtype, jnp.integer)
+    return step.astype("int32" if whole and step.dtype.itemsize < 4 else "float32")
+
+
+def _whole(step: jax.Array, number: float) -> int | None:
+    """The number as an integer, if the step is an integer and its dtype holds the number."""
+    exact = jnp.issubdtype(step.dtype, jnp.integer) and float(number).is_integer()
+    return int(number) if exact and abs(number) <= jnp.iinfo(step.dtype).max else None
+
+
+def periods(step: jax.Array, length: float) -> tuple[jax.Array, jax.Array]:
+    """The number of completed periods as a whole float, and the completed share of the next one.
+
+    Example:
+        >>> [float(part) for part in periods(as_step(2**24 + 1), 2**24)]
+        [1.0, 5.960464477539063e-08]
+    """
+    whole = _whole(step, length)
+    if whole is None:
+        part = step.astype("float32") / length
+        return jnp.floor(part), part - jnp.floor(part)
+    number = step // whole
+    return number.astype("float32"), (step - number * whole).astype("float32") / whole
+
+
+def remaining(step: jax.Array, length: float) -> jax.Array:
+    """The share of `length` steps that is left after the step: from 1 down to 0.
+
+    Example:
+        >>> float(remaining(as_step(2**25 - 1), 2**25))
+        2.9802322387695312e-08
+    """
+    whole = _whole(step, length)
+    if whole is None:
+        return 1.0 - jnp.minimum(step.astype("float32"), length) / length
+    return (whole - jnp.minimum(step, whole)).astype("float32") / whole
+
+
+def minus(step: jax.Array, number: float) -> jax.Array:
+    """The difference step - number as float32.
+
+    Example:
+        >>> float(minus(as_step(2**24 + 1), 2**24))
+        1.0
+    """
+    whole = _whole(step, number)
+    if whole is None:
+        return step.astype("float32") - number
+    return (step - whole).astype("float32")
+
+
+def passed(step: jax.Array, boundaries: Sequence[float], reached: bool = False) -> jax.Array:
+    """The number of boundaries below the step, as int32.
+
+    Args:
+        step: a step, or an array of steps.
+        boundaries: numbers of any size.
+        reached: whether a boundary equal to the step counts too.
+
+    Example:
+        >>> [int(passed(as_step(step), (2**24,))) for step in (2**24, 2**24 + 1)]
+        [0, 1]
+    """
+    if jnp.issubdtype(step.dtype, jnp.integer):
+        limits = jnp.iinfo(step.dtype)
+        whole = [_rounded(float(b), limits.min, limits.max, reached) for b in boundaries]
+        boundaries = [b for b in whole if b is not None]
+    compare = jnp.greater_equal if reached else jnp.greater
+    row = jnp.asarray(tuple(boundaries), step.dtype).reshape((1,) * step.ndim + (-1,))
+    return jnp.sum(compare(step[..., None], row), axis=-1, dtype="int32")
+
+
+def _rounded(boundary: float, least: int, most: int, reached: bool) -> int | None:
+    """The integer that stands for a boundary; None for a boundary that no step passes."""
+    if math.isnan(boundary) or boundary > most or (boundary == most and not reached):
+        return None
+    if boundary < least:
+        return least
+    # an integer is above a boundary where it is above the boundary's floor
+    return math.ceil(boundary) if reached else math.floor(boundary)
+
+
+def wave_starts(first: float, factor: float) -> tuple[float, ...] | None:
+    """The beginnings of waves in steps, each `factor` times as long as the one before, up to int32's end.
+
+    Args:
+        first: the length of the first wave.
+        factor: the factor of the lengths.
+
+    Returns:
+        Rising numbers that begin with 0, or None where the factor is not above 1 or the waves are
+        too many for a table.
+
+    Example:
+        >>> wave_starts(10, 2.0)[:4]
+        (0.0, 10.0, 30.0, 70.0)
+    """
+    if not factor > 1.0:
+        return None
+    starts: list[float] = []
+    start, length = 0.0, float(first)
+    while start <= _LARGEST:
+        if len(starts) == _MOST_WAVES:
+            return None
+        # 10 * (1 + 1.1) is 21.000000000000004 in binary: the wave begins with step 21
+        near = float(round(start))
+        starts.append(near if abs(start - near) <= 1e-9 * max(start, 1.0) else start)
+        start, length = start + length, length * factor
+    return tuple(starts)

@@ -1,0 +1,56 @@
+"""One warning for the weights of a file that are NaN or infinite."""
+
+from __future__ import annotations
+
+import warnings
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+
+# how many paths the warning lists
+_LISTED = 12
+
+
+def warn_not_finite(paths: Sequence[str], file: Any = None) -> None:
+    """Emits one warning that lists the paths of arrays with NaN or infinite numbers, if any.
+
+    Args:
+        paths: the paths in the model of the arrays for which `is_finite` is False.
+        file: the path of the file.
+
+    Example:
+        >>> import warnings
+        >>> with warnings.catch_warnings(record=True) as caught:
+        ...     warnings.simplefilter("always")
+        ...     warn_not_finite(["dense/bias"], "m.keras")
+        >>> print(caught[0].message)
+        m.keras: 1 array holds NaN or infinite numbers: dense/bias. ...
+    """
+    if not paths:
+        return
+    shown = ", ".join(paths[:_LISTED]) + (", ..." if len(paths) > _LISTED else "")
+    word = "array holds" if len(paths) == 1 else "arrays hold"
+    where = f"{file}: " if file else ""
+    warnings.warn(
+        f"{where}{len(paths)} {word} NaN or infinite numbers: {shown}. The training that wrote the "
+        "file may have diverged; load an earlier save.",
+        stacklevel=2,
+    )
+
+
+def is_finite(array: Any) -> bool:
+    """Whether all numbers of an array are finite; integers and strings are.
+
+    Example:
+        >>> is_finite(np.ones(3)), is_finite(np.array([1.0, np.inf]))
+        (True, False)
+    """
+    small = array.dtype.name.startswith(("bfloat", "float8"))
+    if array.dtype.kind not in "fc" and not small:
+        return True
+    with np.errstate(over="ignore", invalid="ignore"):
+        # one pass without a temporary; the sum of finite numbers may overflow
+        if not small and np.isfinite(np.sum(array)):
+            return True
+        return bool(np.isfinite(array).all())

@@ -1,0 +1,131 @@
+"""A training out of a `.keras` archive of tf.keras 2.12 to 2.15, at the step of the archive.
+
+The optimizer's state is that of Keras 3's archives without the learning rate, which is in the
+configuration, and without variables that an optimizer makes by itself: Nadam's product, and
+Adafactor's rows and columns of weights with one axis. SGD has momentums also where none are used.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+import jax
+import numpy as np
+
+from fkeras import optimizers
+from fkeras.engine import trainable_weights
+from fkeras.engine.key_paths import within
+from fkeras.saving.errors import FileError, reading
+from fkeras.saving.first_run import first_run
+from fkeras.saving.hdf5 import Store
+from fkeras.saving.legacy.compiled import trainer_of
+from fkeras.saving.legacy.configs import Converter
+from fkeras.saving.legacy.training import trainable_paths
+from fkeras.saving.limits import Limits
+from fkeras.saving.optimizer_slots import Entry, layout, restored, with_products
+from fkeras.saving.strict_json import check, field
+from fkeras.training import Trainer, TrainState
+from fkeras.training.outputs import output_specs
+
+_OPTIMIZER = "optimizer/vars"
+
+
+def archive_training(
+    model: Any,
+    state: Mapping[str, Any],
+    config: Mapping[str, Any],
+    store: Store,
+    converter: Converter,
+    limits: Limits,
+) -> tuple[Trainer, TrainState]:
+    """`(trainer, run)` of a compiled model in an archive of tf.keras 2.12 to 2.15.
+
+    An optimizer of `tf.keras.optimizers.legacy` begins anew, as it does in Keras: archives hold
+    nothing of its state.
+
+    Args:
+        model: the model with its weights.
+        state: its state.
+        config: the configuration as the file has it.
+        store: the weights of the file.
+        converter: what converted the configuration.
+        limits: the greatest sizes.
+
+    Raises:
+        FileError: where the model was not compiled, or the optimizer cannot be made.
+    """
+    origin = converter.origin
+    compiled = field(config, "compile_config", (dict, type(None)), None, **origin.place())
+    if not compiled or not model.built:
+        word = "built" if compiled else "compiled"
+        raise origin.error(
+            f"no training: the model was never {word}. Open the model with fk.load_model, and make a "
+            "Trainer."
+        )
+    with reading(origin.file, f"{origin.member}: compile_config"), within("compile_config"):
+        with within("optimizer"):
+            optimizer = _described(compiled.get("optimizer"), converter)
+        names = [str(name) for name in output_specs(model)]
+        document = {**compiled, "optimizer_config": optimizer}
+        trainer = trainer_of(document, names, origin, converter.all_objects)
+        run = first_run(trainer, model, state, list(trainable_weights(model)), limits)
+    paths = trainable_paths(store, run, converter.orders, origin)
+    return trainer, _resumed(store, trainer, run, paths)
+
+
+def _described(value: Any, converter: Converter) -> Any:
+    """The configuration of an optimizer, also where the model was compiled with its name."""
+    if isinstance(value, str) and value not in converter.custom_objects:
+        kind = type(optimizers.get(value)).__name__
+        return {"class_name": kind, "config": {"name": value, "is_legacy_optimizer": False}}
+    if value is None:
+        raise FileError(
+            "the model was compiled without an optimizer. Open the model with fk.load_model, and "
+            "train it with a Trainer of your own."
+        )
+    return check(value, dict, "the optimizer")
+
+
+def _resumed(store: Store, trainer: Trainer, run: TrainState, paths: list[str]) -> TrainState:
+    """The run with the optimizer's state and the step of the file."""
+    optimizer, held = trainer.optimizer, trainable_weights(run.model)
+    weights = {path: held[path] for path in paths}
+    init = optimizer.transformation().init
+    if "optimizer" not in store.groups():
+        return run.replace(opt_state=init(weights))
+    with reading(store.file, f"{store.member}:/{_OPTIMIZER}"):
+        if not isinstance(optimizer, optimizers.Optimizer):
+            raise FileError(
+                f"the state of {type(optimizer).__name__} in an archive of Keras 2, which is not "
+                "read here. Open the model with fk.load_model, and make a Trainer of your own."
+            )
+        names = set(store.datasets(_OPTIMIZER))
+        entries = _entries(optimizer, weights)
+        if len(names) == 1:  # compiled, and never trained
+            entries = entries[:1]
+        if names != {str(number) for number in range(len(entries))}:
+            raise FileError(
+                f"expected {len(entries)} arrays of {type(optimizer).__name__} for {len(weights)} "
+                f"trainable weights, received {len(names)}. The state is of another optimizer, or of "
+                "other weights; fk.load_model opens the model alone."
+            )
+        opt_state, step = restored(
+            entries,
+            init,
+            weights,
+            lambda number: store.shape(f"{_OPTIMIZER}/{number}"),
+            lambda number, shape: store.read(f"{_OPTIMIZER}/{number}", shape),
+        )
+        opt_state = with_products(optimizer, opt_state, True)
+    return run.replace(opt_state=opt_state, step=jax.device_put(np.asarray(step, "int32")))
+
+
+def _entries(optimizer: optimizers.Optimizer, weights: Mapping[str, Any]) -> list[Entry]:
+    """The arrays of the optimizer in the order of the archive."""
+    # inside a LossScaleOptimizer Keras 3 loses sight of the same variables
+    entries = layout(optimizer, None, weights, scaled=True)[0][1]
+    entries = [entry for entry in entries if entry.what != "learning rate"]
+    if isinstance(optimizer, optimizers.SGD) and not any(e.what == "momentum" for e in entries):
+        entries += [Entry("momentum", path, tuple(w.shape)) for path, w in weights.items()]
+    return entries

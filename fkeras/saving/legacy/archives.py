@@ -1,0 +1,136 @@
+"""`.keras` archives of tf.keras 2.12 to 2.15: Keras 2's configuration in Keras 3's kind of file.
+
+The weights lie as in Keras 3's archives; groups have no names of layers.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from typing import Any
+
+from fkeras.engine import Layer
+from fkeras.engine.naming import snake_case
+from fkeras.saving.errors import FileError
+from fkeras.saving.hdf5 import Store
+from fkeras.saving.legacy.graphs import has_argument_nodes, safe_name
+from fkeras.saving.legacy.origin import Origin
+from fkeras.saving.old_layouts import has_arrays, has_old_layers, path_in
+from fkeras.saving.places import Groups, by_class
+
+
+def archive_origin(version: str, config: Any, file: str, member: str) -> Origin | None:
+    """The program that wrote an archive of Keras 2's form; None for an archive of Keras 3's form.
+
+    The calls of the layers tell the form: the version in a file may be of another program.
+
+    Args:
+        version: the `keras_version` in the file.
+        config: the configuration of the model.
+        file: the path of the file, for messages.
+        member: the member of the archive that holds the configuration.
+
+    Raises:
+        FileError: for a version that is not of Keras 2 or 3.
+
+    Example:
+        >>> archive_origin("2.15.0", {}, "m.keras", "config.json").version
+        (2, 15, 0)
+        >>> archive_origin("3.0.0", {}, "m.keras", "config.json") is None
+        True
+    """
+    found = re.match(r"[23](\.\d{1,4}){1,2}", version)
+    if found is None:
+        raise FileError(
+            f"expected 'keras_version' of Keras 2 or 3, such as '3.0.0', received {version[:40]!r}. Open the model "
+            "with Keras 3 and save the model again.",
+            file=file,
+            member="metadata.json",
+        )
+    numbers = tuple(map(int, found[0].split(".")))
+    if numbers[0] == 3 and not _has_list_calls(config):
+        return None
+    return Origin((2, 15, 0) if numbers[0] == 3 else numbers, True, "tensorflow", file, member)
+
+
+def _has_list_calls(config: Any) -> bool:
+    """Whether a network in a configuration has calls in Keras 2's form."""
+    waiting = [config]
+    while waiting:
+        item = waiting.pop()
+        inner = item.get("config") if isinstance(item, Mapping) else None
+        if not isinstance(inner, Mapping):
+            continue
+        layers = inner.get("layers")
+        if isinstance(layers, list):
+            nodes = [one.get("inbound_nodes") for one in layers if isinstance(one, Mapping)]
+            if not has_argument_nodes([one for one in nodes if isinstance(one, list)], True):
+                return True
+            waiting.extend(layers)
+        waiting.append(inner.get("layer"))
+    return False
+
+
+def archive_groups(config: Mapping[str, Any], store: Store) -> Groups:
+    """Finds the groups of layers by the names and classes in the configuration of the file.
+
+    Keras 2 numbers the groups of a list by the classes of the file, which may have other names
+    here, in the order of the file. Keras 2.12 and 2.13 count layers with weights twice.
+
+    Args:
+        config: the configuration as the file has it.
+        store: the weights of the file.
+    """
+    known = dict(_named_groups(config, "", _steps(store)))
+
+    def find(path: str, layers: Sequence[Layer]) -> Sequence[str]:
+        names = known.get(path, {})
+        found = [names.get(layer.name) for layer in layers]
+        if all(group is not None for group in found):
+            return [str(group) for group in found]
+        return by_class(path, layers)
+
+    return Groups(find, store.has)
+
+
+def _steps(store: Store) -> Callable[[str], int]:
+    """How often Keras counted the layer of a group."""
+    if not has_old_layers(store):
+        return lambda group: 1
+    in_file = path_in(store)
+
+    def steps(group: str) -> int:
+        return 2 if has_arrays(store, in_file(group)) else 1
+
+    return steps
+
+
+def _named_groups(
+    item: Any, group: str, steps: Callable[[str], int]
+) -> Iterator[tuple[str, dict[Any, str]]]:
+    """`(path of a list, group by name of the layer)` for each network in a configuration."""
+    inner = item.get("config") if isinstance(item, Mapping) else None
+    if not isinstance(inner, Mapping):
+        return
+    if isinstance(inner.get("layer"), Mapping):
+        below = f"{group}/layer" if group else "layer"
+        yield from _named_groups(inner["layer"], below, steps)
+    layers = inner.get("layers")
+    if not isinstance(layers, list):
+        return
+    path = f"{group}/layers" if group else "layers"
+    counts: dict[str, int] = {}
+    names: dict[Any, str] = {}
+    for layer in layers:
+        if not isinstance(layer, Mapping) or not isinstance(layer.get("class_name"), str):
+            continue
+        word = snake_case(layer["class_name"].rpartition(">")[2])
+        number = counts.get(word, 0)
+        own = f"{word}_{number}" if number else word
+        counts[word] = number + steps(f"{path}/{own}")
+        config = layer.get("config")
+        name = layer.get("name") or (config.get("name") if isinstance(config, Mapping) else None)
+        if isinstance(name, str):
+            names[safe_name(name)] = own
+        yield from _named_groups(layer, f"{path}/{own}", steps)
+    yield path, names

@@ -1,0 +1,58 @@
+"""The parts of a batch: inputs, targets and sample weights, or the tree that an objective receives."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+
+def unpack(trainer: Any, batch: Any) -> tuple[Any, Any, Any]:
+    """`(x, y, sample_weight)` of a batch that may lack the weights, and without a loss the targets.
+
+    Raises:
+        TypeError: for a batch without targets where the trainer has a loss.
+    """
+    needs_targets, is_row = has_loss(trainer.loss), isinstance(batch, tuple | list)
+    if not needs_targets and not is_row:
+        batch, is_row = (batch,), True
+    if not is_row or not 1 + needs_targets <= len(batch) <= 3:
+        form = "(x, y)" if needs_targets else "x, (x, y)"
+        raise TypeError(
+            f"Trainer.step: expected a batch {form} or (x, y, sample_weight), received "
+            f"{len(batch) if is_row else type(batch).__name__}. Write trainer.step(run, (x, y))."
+        )
+    x, y, weights = (*batch, None, None)[:3]
+    if y is None:
+        require_targets(trainer)
+    return x, y, weights
+
+
+def require_targets(trainer: Any) -> None:
+    """Raises where data without targets meet a trainer with a loss or metrics."""
+    needs = "a loss" if has_loss(trainer.loss) else "metrics"
+    if needs == "a loss" or trainer.metrics or trainer.weighted_metrics:
+        raise TypeError(
+            f"Trainer: expected targets, received none, and the trainer has {needs}. Pass the "
+            "targets: trainer.fit(run, x, y). Without targets, the layers of the model return "
+            "the losses: fk.Output(value, losses=(loss,), metrics={'name': value})."
+        )
+
+
+def sees_whole_batch(trainer: Any) -> bool:
+    """Whether losses are computed by the objective or by layers, which know of no invalid rows.
+
+    Such a trainer receives batches without rows that fill them up.
+    """
+    return trainer.objective is not None or not has_loss(trainer.loss)
+
+
+def has_loss(loss: Any) -> bool:
+    """Whether a trainer's loss is one; without one, the losses that the model records count.
+
+    Example:
+        >>> has_loss(None), has_loss(("mse", None))
+        (False, True)
+    """
+    if isinstance(loss, Mapping) and "class_name" not in loss:
+        return any(map(has_loss, loss.values()))
+    return any(map(has_loss, loss)) if isinstance(loss, tuple) else loss is not None

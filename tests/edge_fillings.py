@@ -1,0 +1,90 @@
+"""Arguments of the tables of operations and layers, filled with edge values, and their gradients."""
+
+import functools
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+
+# each value fills an array: zeros, ties and constants, large, huge, denormal and tiny numbers
+VALUES = np.array(
+    [0.0, 1.0, -1.0, 0.5, 3.0, -3.0, 6.0, 20.0, 1e4, -1e4, 1e30, -1e30, 1e-40, 1e-30, -1e-30],
+    "float32",
+)
+
+
+def is_float(array):
+    return jnp.issubdtype(array.dtype, jnp.inexact)
+
+
+def fillings(groups):
+    """Every way to fill one group of arrays, or all, beside arrays of their own numbers or zeros.
+
+    Args:
+        groups: lists of floating arrays; arrays of a group are filled together.
+
+    Returns:
+        A description of each filling, and the groups with a leading axis of fillings.
+    """
+    count, whole = len(groups), range(len(groups))
+    kinds = [("all", set(whole), 1)] if count != 1 else []
+    kinds += [(f"{place} beside its own", {place}, 1) for place in whole]
+    if count > 1:
+        kinds += [(f"{place} beside zeros", {place}, 0) for place in whole]
+    names, filled = [], [[[] for _ in group] for group in groups]
+    for name, places, others in kinds:
+        for value in VALUES:
+            names.append(f"{value:g} in {name}")
+            for place, group in enumerate(groups):
+                for array, rows in zip(group, filled[place], strict=True):
+                    array = np.asarray(array)
+                    with np.errstate(over="ignore"):
+                        new = np.full_like(array, value) if place in places else array * others
+                    rows.append(np.nan_to_num(new) if array.dtype == np.float16 else new)
+    return names, [[np.stack(rows) for rows in group] for group in filled]
+
+
+def has_nan_slope(function, groups):
+    """Whether the values of the function are all finite, and a gradient is NaN."""
+    values, pull = jax.vjp(function, groups)
+    values = [value for value in values if is_float(value)]
+    ones = [jnp.ones_like(value) for value in jax.eval_shape(function, groups)]
+    slopes = jax.tree.leaves(pull(ones))
+    finite = [jnp.isfinite(value).all() for value in values]
+    broken = [jnp.isnan(slope).any() for slope in slopes if is_float(slope)]
+    both = functools.partial(functools.reduce, jnp.logical_and)
+    any_of = functools.partial(functools.reduce, jnp.logical_or)
+    return both(finite, jnp.array(True)) & any_of(broken, jnp.array(False))
+
+
+def nan_slopes(functions):
+    """The fillings of each function at which a finite value has a gradient of NaN: one program.
+
+    Args:
+        functions: by name a function of groups of arrays, which returns a list of floating arrays,
+            and the groups.
+
+    Returns:
+        By name the descriptions of these fillings.
+    """
+    described, filled, failures = {}, {}, {}
+    functions = {name: made for name, made in functions.items() if any(made[1])}
+    for name, (_, groups) in functions.items():
+        described[name], filled[name] = fillings(groups)
+
+    def program(filled):
+        found = {}
+        for name, (function, _) in functions.items():
+            try:
+                # no vmap: a batched convolution multiplies the kernels of other fillings by 0
+                found[name] = jax.lax.map(functools.partial(has_nan_slope, function), filled[name])
+            except Exception as error:
+                failures[name] = [f"{type(error).__name__}: {error}"[:200]]
+        return found
+
+    found = jax.device_get(jax.jit(program)(filled))
+    faults = {
+        name: [text for text, bad in zip(described[name], found[name], strict=True) if bad]
+        for name in found
+    }
+    return {name: texts for name, texts in (faults | failures).items() if texts}

@@ -1,0 +1,48 @@
+"""HDF5 files whose calls have another form than their version says: the form of the calls counts."""
+
+import io
+
+import h5py
+import numpy as np
+import pytest
+
+import fkeras as fk
+from tests.keras_oracle import keras, keras_rules
+from tests.legacy_files import cases, kept
+
+
+def _with_version(data, version):
+    target = io.BytesIO(data)
+    with h5py.File(target, "r+") as file:
+        file.attrs["keras_version"] = version
+        file["model_weights"].attrs["keras_version"] = version
+    return target.getvalue()
+
+
+def test_calls_of_keras_2_in_a_file_of_keras_3(tmp_path):
+    data = kept(cases()["shared"])
+    values = []
+    for version in ("2.3.1", "3.15.0"):
+        (tmp_path / "m.h5").write_bytes(_with_version(data, version))
+        model, state = fk.load_model(tmp_path / "m.h5")
+        specs = [model.graph.specs[slot] for slot in model.graph.input_slots]
+        inputs = [np.ones([n or 2 for n in spec.shape], "float32") for spec in specs]
+        found = model(inputs if len(inputs) > 1 else inputs[0], state=state)
+        values.append(found if isinstance(found, list) else [found])
+    for one, other in zip(*values, strict=True):
+        np.testing.assert_allclose(one, other, atol=1e-6)
+
+
+@pytest.mark.parametrize("version", ["3.15.0", "2.15.0"])
+def test_calls_of_keras_3_in_a_file_of_keras_2(tmp_path, version):
+    with keras_rules():
+        x = keras.Input((4, 3))
+        y = keras.layers.LSTM(2, return_sequences=True)(x)
+        y = keras.layers.Dense(2)(keras.layers.Add()([y, y]))
+        theirs = keras.Model(x, y)
+        theirs.save(tmp_path / "m.h5")
+        expected = theirs(np.ones((2, 4, 3), "float32"))
+    (tmp_path / "m.h5").write_bytes(_with_version((tmp_path / "m.h5").read_bytes(), version))
+    model, state = fk.load_model(tmp_path / "m.h5")
+    found = model(np.ones((2, 4, 3), "float32"), state=state)
+    np.testing.assert_allclose(found, expected, atol=1e-6)

@@ -1,0 +1,113 @@
+"""`custom_objects`: one rule for the names of classes and functions, and suggestions that are Python."""
+
+import ast
+import re
+
+import jax
+import numpy as np
+import pytest
+
+import fkeras as fk
+from fkeras import layers
+from fkeras.engine.custom_objects import custom_code
+from tests.keras_oracle import keras, keras_rules
+
+X = np.ones((2, 3), "float32")
+
+
+@keras.saving.register_keras_serializable(package="own")
+class Doubled(keras.layers.Layer):
+    def call(self, x):
+        return x * 2.0
+
+
+@keras.saving.register_keras_serializable(package="own")
+def halved(x):
+    return x * 0.5
+
+
+@keras.saving.register_keras_serializable(package="own")
+def distance(y_true, y_pred):
+    return keras.ops.mean(keras.ops.abs(y_true - y_pred), axis=-1)
+
+
+class Ours(fk.Layer):
+    def call(self, x):
+        return x * 2.0
+
+
+def ours(x):
+    return x * 0.5
+
+
+def far(y_true, y_pred):
+    return abs(y_true - y_pred).mean(-1)
+
+
+PLAIN = {"Doubled": Ours, "halved": ours, "distance": far}
+
+
+@pytest.fixture(scope="module")
+def files(tmp_path_factory):
+    folder = tmp_path_factory.mktemp("custom")
+    with keras_rules():
+        x = keras.Input((3,))
+        y = Doubled()(keras.layers.Dense(2, activation=halved)(x))
+        model = keras.Model(x, keras.layers.Lambda(halved, name="lam")(y))
+        row = [keras.Input((3,)), Doubled(), keras.layers.Dense(2, activation=halved)]
+        for name, made in (("graph", model), ("row", keras.Sequential(row))):
+            made.compile("sgd", distance, metrics=[distance])
+            made.save(folder / f"{name}.keras")
+        made.save(folder / "row.h5")
+        return folder, {"graph": model(X), "row": made(X)}
+
+
+@pytest.mark.parametrize("package", ["", "own>"])
+@pytest.mark.parametrize("file", ["graph.keras", "row.keras", "row.h5"])
+def test_registered_and_plain_names_find_the_same(files, file, package):
+    folder, values = files
+    given = {package + name: value for name, value in PLAIN.items()}
+    model, state = fk.load_model(folder / file, custom_objects=given)
+    expected = values[file.partition(".")[0]]
+    np.testing.assert_allclose(model(X, state=state), expected, atol=1e-6)
+    if file.endswith("keras"):
+        trainer, run = fk.load_training(folder / file, custom_objects=given)
+        assert trainer.evaluate(run, X, np.zeros((2, 2), "float32"), verbose=0)["loss"] > 0
+
+
+def test_a_registered_name_comes_before_a_plain_one(files):
+    folder, _ = files
+    other = {**PLAIN, "Doubled": layers.ReLU, "own>Doubled": Ours}
+    model, _ = fk.load_model(folder / "row.keras", custom_objects=other)
+    assert any(type(layer) is Ours for layer in model.layers.values())
+    # a registered class of the user's is no class of Keras
+    x = fk.Input((3,))
+    plain = fk.Model(x, layers.Dense(2)(x)).build(jax.random.key(0))
+    fk.save_model(folder / "plain.keras", plain)
+    again, _ = fk.load_model(folder / "plain.keras", custom_objects={"own>Dense": Ours})
+    assert again == plain
+
+
+@pytest.mark.parametrize("file", ["graph.keras", "row.keras", "row.h5"])
+def test_suggested_code_is_python_and_works(files, file):
+    folder, _ = files
+    given = {}
+    while True:
+        try:
+            fk.load_model(folder / file, custom_objects=given)
+            break
+        except fk.FileError as error:
+            code = re.search(r"custom_objects=(\{[^}]*\})", str(error))[1]
+            named = ast.parse(code, mode="eval").body
+            name, example = named.keys[0].value, named.values[0]
+            assert name not in given, error
+            assert isinstance(example, ast.Lambda) or example.id in PLAIN, error
+            given[name] = PLAIN[name.rpartition(">")[2]] if name != "lam" else ours
+    assert given
+
+
+@pytest.mark.parametrize(
+    "name", ["Scale", "a>B", "my layer", "class", "a'b\"c", "x" * 300, "é>ü", "a\n"]
+)
+def test_code_for_any_name(name):
+    ast.parse(f"f({custom_code(name)})")

@@ -1,0 +1,154 @@
+"""Counts and sums of metrics beyond 2**24, up to which float32 holds every integer."""
+
+import functools
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+from test_metrics import CASES, batches
+
+import fkeras as fk
+from fkeras import layers, metrics
+from fkeras.metrics import exact
+
+# a metric of each kind of state; the others in CI
+QUICK = "BinaryAccuracy RootMeanSquaredError Precision AUC FBetaScore R2Score MeanIoU".split()
+NUMBERS = [
+    next(i for i, (metric, _) in enumerate(CASES) if type(metric).__name__ == kind)
+    for kind in QUICK
+]
+OTHERS = [i for i in range(len(CASES)) if i not in NUMBERS]
+COUNTERS = ("TruePositives", "TrueNegatives", "FalsePositives", "FalseNegatives")
+BEYOND = 2**24
+TIMES = 2**26
+
+
+def full(state, name):
+    """A sum of the state as float64."""
+    rest = np.asarray(state.get(f"{name}__rest", 0))  # a count of rows has no rest
+    scale = 2.0**30 if rest.dtype == "int32" else 1.0
+    return np.asarray(state[name], "float64") + rest * scale
+
+
+@functools.cache
+def repeated(numbers):
+    """The state of a batch, and that of the batch 2**26 + 1 times, of each metric, by merges."""
+
+    @jax.jit
+    def every(data):
+        made = []
+        for (metric, _), batch in zip(cases, data, strict=True):
+            empty = metric.init(jax.ShapeDtypeStruct((4, 4), "float32"))
+            one = metric.update(empty, *batch)
+            body = lambda _, state, metric=metric: metric.merge(state, state)  # noqa: E731
+            many = jax.lax.fori_loop(0, 26, body, one)
+            made.append((one, metric.merge(many, one), metric.result(one)))
+            made[-1] += (metric.result(made[-1][1]),)
+        return made
+
+    cases = [CASES[number] for number in numbers]
+    data = [next(iter(batches(kind, whole=m.dtype == "int32"))) for m, kind in cases]
+    return dict(zip(numbers, jax.device_get(every(data)), strict=True))
+
+
+@pytest.mark.parametrize(
+    ("number", "group"),
+    [(n, "quick") for n in NUMBERS]
+    + [pytest.param(n, "others", marks=pytest.mark.exhaustive) for n in OTHERS],
+    ids=lambda v: repr(CASES[v][0]) if isinstance(v, int) else "",
+)
+def test_states_of_2_to_the_26_batches_tell_one_more_apart(number, group):
+    metric = CASES[number][0]
+    found = repeated(tuple(NUMBERS if group == "quick" else OTHERS))
+    one, many, result, result_of_many = found[number]
+    names = [name for name in one if f"{name}__rest" in one]
+    assert len(names) * 2 == len(one)
+    for name in names:
+        expected = full(one, name) * (TIMES + 1)
+        whole = (np.floor(full(one, name)) == full(one, name)).all()
+        np.testing.assert_allclose(full(many, name), expected, rtol=0 if whole else 1e-8)
+    if getattr(metric, "num_regressors", 0) == 0:  # the score depends on the number of samples
+        times = TIMES if type(metric).__name__ in COUNTERS else 1
+        result = result * times
+        np.testing.assert_allclose(result_of_many, result, rtol=1e-5, atol=1e-5)
+
+
+def test_mean_counts_single_updates_beyond_2_to_the_24():
+    metric = metrics.Mean()
+    state = exact.add(metric.init(), {"count": jnp.float32(BEYOND), "total": jnp.float32(0)})
+
+    def step(state, value):
+        return metric.update(state, value[None]), None
+
+    @jax.jit
+    def run(state, values):
+        return jax.vmap(lambda s, v: jax.lax.scan(step, s, v)[0], in_axes=(None, 0))(state, values)
+
+    made = run(state, jnp.ones((2, 9)))
+    assert full(made, "count").tolist() == [BEYOND + 9] * 2
+    assert full(made, "total").tolist() == [9, 9]
+    for part in ({"mask": [True, True, False]}, {"sample_weight": [1.0, 0.0, 1.0]}):
+        later = metric.update(state, [1.0, 1.0, 1.0], **part)
+        assert full(later, "count") == BEYOND + 2
+
+
+def test_one_update_counts_more_than_2_to_the_24_values():
+    size = BEYOND + 3
+    ones = np.ones(size, "int8")
+    state = jax.jit(lambda v: metrics.Mean().update(metrics.Mean().init(), v))(ones)
+    assert full(state, "count") == full(state, "total") == size
+    metric = metrics.TruePositives()
+    state = jax.jit(lambda v: metric.update(metric.init(), v, v))(ones)
+    assert full(state, "accumulator").tolist() == [size]
+
+
+def test_integer_tables_count_beyond_2_to_the_31():
+    metric = metrics.MeanIoU(2)
+    state = metric.update(metric.init(), [0, 1, 1], [0, 1, 0])
+    for _ in range(33):
+        state = metric.merge(state, state)
+    assert (full(state, "total_confusion_matrix") == np.array([[1, 0], [1, 1]]) * 2.0**33).all()
+    np.testing.assert_allclose(metric.result(state), 0.5, 1e-6)
+    more = exact.add(exact.zeros(["n"], (), "int32"), {"n": jnp.int32(2**31 - 1)})
+    more = exact.add(more, {"n": jnp.int32(2**31 - 1)})
+    assert full(more, "n") == 2**32 - 2
+
+
+def test_infinity_and_nan_stay():
+    state = exact.zeros(["total"], (), "float32")
+    for value, expected in ((np.inf, np.inf), (1.0, np.inf), (-np.inf, np.nan), (1.0, np.nan)):
+        state = exact.add(state, {"total": jnp.float32(value)})
+        np.testing.assert_equal(float(state["total"]), expected)
+    largest = exact.add(exact.zeros(["total"], (), "float32"), {"total": jnp.finfo("float32").max})
+    assert exact.merge(largest, largest)["total"] == np.inf
+
+
+def test_states_of_other_metrics_merge_as_sums():
+    class Own(metrics.MeanMetric):
+        def values(self, y_true, y_pred):
+            return jnp.abs(y_true - y_pred)
+
+        def init(self, y_pred=None):
+            return {"total": jnp.zeros(()), "count": jnp.zeros(())}
+
+    metric = Own()
+    state = metric.update(metric.init(), np.ones(3, "float32"), np.zeros(3, "float32"))
+    assert sorted(state) == ["count", "total"]
+    both = metric.merge(state, state)
+    assert (float(both["total"]), float(both["count"])) == (6, 6)
+
+
+def test_trainers_count_samples_beyond_2_to_the_24():
+    model = fk.Sequential([fk.Input((2,)), layers.Dense(1)])
+    trainer = fk.Trainer("sgd", "mse", metrics=["mae"])
+    run = trainer.init(model, jax.random.key(0))
+    sums = {name: dict(state) for name, state in run.metrics.items()}
+    for state in sums.values():
+        state["count"] = jnp.int32(BEYOND)
+    run = run.replace(metrics=sums)
+    x, y = np.ones((3, 2), "float32"), np.ones((3, 1), "float32")
+    for _ in range(3):
+        run, _ = trainer.step(run, (x, y))
+    for state in run.metrics.values():
+        assert full(state, "count") == BEYOND + 9
