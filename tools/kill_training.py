@@ -85,6 +85,7 @@ def child(folder, answer, errors):
     code = 1
     try:
         os.setsid()
+        warnings.simplefilter("error", UserWarning)  # a kill leaves nothing to warn of
         sys.stderr = errors.open("a")
         done = answer.with_suffix(".part")
         done.write_text(train(folder))
