@@ -3,6 +3,7 @@
 import functools
 import gc
 import os
+import random
 import threading
 
 os.environ.setdefault("KERAS_BACKEND", "jax")
@@ -37,6 +38,11 @@ mlir.make_ir_context = lambda: _context_of(threading.get_ident())
 @pytest.fixture(scope="session")
 def key():
     return jax.random.key(0)
+
+
+@pytest.fixture(autouse=True)
+def _same_weights_of_keras():
+    random.seed(0)  # Keras draws the seeds of its initializers from Python's generator
 
 
 def pytest_collection_finish(session):

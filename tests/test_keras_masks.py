@@ -116,9 +116,10 @@ def test_the_rule_stays_with_the_calls(name, tmp_path, key):
         made = MODELS[name]()
     model, state, wanted = _opened(made, tmp_path / "m.keras")
 
-    def agrees(other, rtol=1e-5):
+    def agrees(other, part_of_range=0.0):
         found = other.apply(IDS, state=state).value
-        np.testing.assert_allclose(found, wanted, rtol=rtol, atol=1e-6)
+        atol = 1e-6 + part_of_range * np.abs(wanted).max()
+        np.testing.assert_allclose(found, wanted, rtol=1e-5, atol=atol)
 
     assert model.graph.attaches_masks
     same = pickle.loads(pickle.dumps(model))
@@ -129,7 +130,7 @@ def test_the_rule_stays_with_the_calls(name, tmp_path, key):
     agrees(fk.Model(model.inputs, model.outputs))
     agrees(fk.freeze(model))
     agrees(fk.rename(model, prefix="other_"))
-    agrees(fk.quantize(model, "int8"), rtol=0.2)
+    agrees(fk.quantize(model, "int8"), part_of_range=0.05)  # codes have 256 values
     assert fk.dequantize(fk.quantize(model, "int8")).graph == model.graph
     outer = fk.Input((5,), dtype="int32")
     nested = fk.Model(outer, model(outer))

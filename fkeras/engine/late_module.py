@@ -2,7 +2,7 @@
 
 Imports in this package point downward. Two callers need a module above their own when they run: the
 engine finds the classes and functions that a configuration names, and `ModelCheckpoint` writes Keras's
-files with `fkeras.saving`, which imports `fkeras.training`. No other file imports a module of this
+files with the package `saving`, which imports the training loop. No other file imports a module of this
 package by a string.
 """
 
