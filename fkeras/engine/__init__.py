@@ -11,6 +11,7 @@ from fkeras.engine.errors import (
     SymbolicValueError,
     suggest,
 )
+from fkeras.engine.freezing import freeze, unfreeze
 from fkeras.engine.frozen import ArrayConstant, FrozenDict
 from fkeras.engine.graph import Call, Graph
 from fkeras.engine.input import Input, InputLayer
@@ -24,12 +25,10 @@ from fkeras.engine.operation import Op, Operation, lift
 from fkeras.engine.operators import KerasTensor
 from fkeras.engine.partition import (
     combine,
-    freeze,
     overwritten_weights,
     partition,
     replace_weights,
     trainable_weights,
-    unfreeze,
 )
 from fkeras.engine.policy import DTypePolicy
 from fkeras.engine.replacing import replace_layers

@@ -1,4 +1,4 @@
-"""Freezing, and splitting a model into what is trained and what is not."""
+"""Splits a model into trainable and frozen weights, and puts the parts together again."""
 
 from __future__ import annotations
 
@@ -8,58 +8,12 @@ from typing import Any
 from fkeras.engine.errors import suggest
 from fkeras.engine.layer import Layer
 from fkeras.engine.migration_hints.keras_objects import check_not_keras
-from fkeras.engine.model import set_trainable
-from fkeras.engine.replacing import Pattern, matcher, replace_layers, require_match
 from fkeras.engine.skeleton import leaves_of, skeleton_of
 from fkeras.engine.weights import sublayers
 
 
-def freeze(model: Layer, pattern: Pattern = "*") -> Any:
-    """A copy whose layers that match are not trainable, with all layers inside them.
-
-    Args:
-        model: a layer or model.
-        pattern: a pattern for layer paths such as "block1*" or "encoder/dense", a list of them, or
-            a function of path and layer.
-
-    Raises:
-        ValueError: where no layer matches.
-
-    Example:
-        >>> import fkeras as fk
-        >>> x = fk.Input((4,))
-        >>> model = fk.Model(x, fk.layers.Dense(2, name="head")(fk.layers.Dense(3, name="body")(x)))
-        >>> fk.freeze(model, "bo*").layers["body"].trainable
-        False
-    """
-    return _mark(model, pattern, False)
-
-
-def unfreeze(model: Layer, pattern: Pattern = "*") -> Any:
-    """A copy whose layers that match are trainable again; the inverse of `freeze`.
-
-    Example:
-        >>> import fkeras as fk
-        >>> fk.unfreeze(fk.freeze(fk.layers.Dense(2))).trainable
-        True
-    """
-    return _mark(model, pattern, True)
-
-
-def _mark(model: Layer, pattern: Pattern, trainable: bool) -> Any:
-    _require_layer(model, "freeze" if not trainable else "unfreeze")
-    matches = matcher(pattern)
-    if pattern == "*":
-        return set_trainable(model, trainable)
-    require_match(model, pattern)
-
-    def mark(path: str, layer: Layer) -> Layer | None:
-        return set_trainable(layer, trainable) if path and matches(path, layer) else None
-
-    return replace_layers(model, mark)
-
-
-def _require_layer(model: Any, call: str) -> None:
+def require_layer(model: Any, call: str) -> None:
+    """Raises a TypeError that names `call` for a value that is no layer."""
     if not isinstance(model, Layer):
         check_not_keras(model, call)
         raise TypeError(
@@ -82,7 +36,7 @@ def partition(model: Any) -> tuple[Any, Any]:
         >>> fk.combine(trainable, frozen) == layer
         True
     """
-    _require_layer(model, "partition")
+    require_layer(model, "partition")
     skeleton, leaves = skeleton_of(model), leaves_of(model)
     flags = skeleton.trainable
     trained = tuple(leaf if flag else None for leaf, flag in zip(leaves, flags, strict=True))
