@@ -13,6 +13,7 @@ from fkeras import (
     quantizers,
     random,
     regularizers,
+    transforms,
 )
 from fkeras.engine import (
     Configurable,
@@ -34,19 +35,13 @@ from fkeras.engine import (
     SymbolicValueError,
     combine,
     constrain,
-    freeze,
-    inline,
     option,
     partition,
-    rename,
-    split_host,
     to_dot,
     to_mermaid,
-    unfreeze,
     weight,
 )
 from fkeras.engine.migration_hints.names import explain_unknown_names
-from fkeras.layers.quantizing import dequantize, quantize
 from fkeras.saving import (
     FileError,
     Limits,
@@ -71,7 +66,16 @@ from fkeras.training import (
     TrainState,
     callbacks,
     find_nan,
+)
+from fkeras.transforms import (
+    dequantize,
+    freeze,
+    inline,
+    quantize,
     rematerialized,
+    rename,
+    split_host,
+    unfreeze,
 )
 
 __version__ = "0.1.0"
@@ -140,6 +144,7 @@ __all__ = (
     "split_host",
     "to_dot",
     "to_mermaid",
+    "transforms",
     "unfreeze",
     "weight",
 )

@@ -9,8 +9,8 @@ from typing import Any
 import jax
 import jax.numpy as jnp
 
-from fkeras.engine.config import Configurable, deserialize, lookup, option, serialize
-from fkeras.engine.converters import axes, probability, real
+from fkeras.engine.config.configurable import Configurable, deserialize, lookup, option, serialize
+from fkeras.engine.config.converters import axes, probability, real
 
 __all__ = (
     "Constraint",

@@ -9,8 +9,8 @@ from typing import Any
 import jax
 import jax.numpy as jnp
 
-from fkeras.engine.config import Configurable, deserialize, lookup, option, serialize
-from fkeras.engine.converters import choice, real
+from fkeras.engine.config.configurable import Configurable, deserialize, lookup, option, serialize
+from fkeras.engine.config.converters import choice, real
 
 __all__ = (
     "L1",

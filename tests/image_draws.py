@@ -7,7 +7,7 @@ import jax.numpy as jnp
 import numpy as np
 
 from fkeras import layers
-from fkeras.layers.image.base import ImageShape
+from fkeras.layers.image.common.base import ImageShape
 from tests.keras_oracle import keras, keras_rules
 from tests.quick_keys import QUICK
 

@@ -10,7 +10,7 @@ import h5py
 import numpy as np
 
 from fkeras.saving import legacy
-from fkeras.saving.hdf5 import open_store
+from fkeras.saving.containers.hdf5 import open_store
 
 _DATA = pathlib.Path(__file__).parent / "data" / "keras231.json"
 

@@ -28,7 +28,7 @@ from fkeras import (
     regularizers,
 )
 from fkeras.engine import Configurable
-from fkeras.engine.rules import Rule
+from fkeras.engine.config.rules import Rule
 from fkeras.optimizers import schedules
 from fkeras.training.checkpoint import Checkpoint
 from tests.cases import all_cases

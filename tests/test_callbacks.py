@@ -21,7 +21,7 @@ from keras_oracle import keras_rules
 
 import fkeras as fk
 from fkeras import layers
-from fkeras.optimizers.rates import learning_rate, with_learning_rate
+from fkeras.optimizers.updates.rates import learning_rate, with_learning_rate
 from fkeras.training import callbacks as hooks
 from fkeras.training.callbacks import (
     Callback,
@@ -37,11 +37,10 @@ from fkeras.training.callbacks import (
     SwapEMAWeights,
     TensorBoard,
     TerminateOnNaN,
-    events,
     load_weights,
-    monitor,
     save_weights,
 )
+from fkeras.training.callbacks.base import events, monitor
 
 KEY = jax.random.key(0)
 RNG = np.random.default_rng(0)
@@ -910,7 +909,7 @@ def test_profiler_says_what_is_wrong(tmp_path, monkeypatch):
 
 def test_memory_of_a_run_too_large_to_keep_twice(monkeypatch, tmp_path):
     # its arrays are copied to the device at every call, what is remembered too
-    monkeypatch.setattr("fkeras.training.feeds.device_bytes", lambda: 0)
+    monkeypatch.setattr("fkeras.training.data.array_feed.device_bytes", lambda: 0)
     stream = io.StringIO()
     given = (
         SwapEMAWeights(0.5),

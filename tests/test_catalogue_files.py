@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 
 import fkeras as fk
-from fkeras.saving.structure import abstract_build, fill
+from fkeras.saving.weights.filling import abstract_build, fill
 from tests.cases import all_cases
 from tests.keras_oracle import host_weights, keras, keras_rules
 

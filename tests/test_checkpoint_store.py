@@ -28,15 +28,12 @@ from fkeras.training.checkpoint import (
     CheckpointError,
     compare,
     data_fingerprint,
-    disk,
-    lock,
     model_fingerprint,
     open_store,
     optimizer_fingerprint,
-    orbax_files,
     restore,
-    writing,
 )
+from fkeras.training.checkpoint.files import disk, lock, orbax_files, writing
 
 Point = collections.namedtuple("Point", ["x", "y"])
 ROOT = pathlib.Path(fk.__file__).parents[1]
@@ -374,7 +371,7 @@ def test_a_save_that_is_removed_while_it_is_read_is_no_damage(tmp_path, monkeypa
 
 
 def test_a_manifest_of_a_later_format(tmp_path, monkeypatch):
-    monkeypatch.setattr("fkeras.training.checkpoint.manifest._FORMAT", 2)
+    monkeypatch.setattr("fkeras.training.checkpoint.files.manifest._FORMAT", 2)
     write(tmp_path, 1)
     monkeypatch.undo()
     with pytest.raises(CheckpointError, match="expected a manifest of format 1, received format 2"):
@@ -439,7 +436,7 @@ def test_an_error_at_any_point_leaves_the_save_before(tmp_path, monkeypatch, pla
             if place == "manifest.json":
                 patch.setattr(json, "dump", fail)
             else:
-                patch.setattr(f"fkeras.training.checkpoint.writing.{place}", fail)
+                patch.setattr(f"fkeras.training.checkpoint.files.writing.{place}", fail)
             store.save(2, small(2), {}, best=True)
             if number == errno.EIO:
                 with pytest.raises(CheckpointError, match="could not be written, that of step 1"):
@@ -978,8 +975,8 @@ def test_sources_say_what_they_can():
     assert data_fingerprint(iter(batches))["x"] == {"class": "builtins.list_iterator"}
     lists = [["a", "b"], ["a"]]
     assert differences(data_fingerprint, *lists) == ["it: x.length was 2, is 1"]
-    from fkeras.training.batches import Batches
-    from fkeras.training.feeds import feed_of
+    from fkeras.training.data.array_feed import feed_of
+    from fkeras.training.data.stream_feed import Batches
 
     source = Batches(batches, 3, "fit", lambda batch: None)
     assert data_fingerprint(source)["source"]["length"] == 3

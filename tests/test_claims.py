@@ -15,10 +15,10 @@ from hypothesis import strategies as st
 from legacy_files import model_file
 
 import fkeras as fk
-from fkeras.engine.errors import suggest
+from fkeras.engine.messages.errors import suggest
 from fkeras.layers.normalization.spectral import spectral_norm
 from fkeras.optimizers.muon import orthogonal
-from fkeras.saving.claims import trials
+from fkeras.saving.trained.resource_limits import trials
 
 
 def saved(path, model, **training):

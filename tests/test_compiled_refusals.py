@@ -12,7 +12,11 @@ import pytest
 
 import fkeras as fk
 from fkeras import optimizers
-from fkeras.saving.compiled import optimizer_arrays, read_trainer, write_compile_config
+from fkeras.saving.trained.compile_config import (
+    optimizer_arrays,
+    read_trainer,
+    write_compile_config,
+)
 
 
 def half_squares(y_true, y_pred):

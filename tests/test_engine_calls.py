@@ -13,7 +13,7 @@ import pytest
 
 import fkeras as fk
 from fkeras import layers, ops
-from fkeras.engine.spec import as_spec
+from fkeras.engine.values.spec import as_spec
 from tests.engine_layers import Affine, Checked, Tally
 
 KEY = jax.random.key(5)

@@ -1,4 +1,4 @@
-"""Files are whole or not there: what `fkeras.files.replacing` leaves behind, also after a kill."""
+"""Files are whole or not there: what `fkeras.files.atomic.replacing` leaves behind, also after a kill."""
 
 import os
 import pathlib
@@ -8,7 +8,7 @@ import sys
 
 import pytest
 
-from fkeras.files import as_path, replacing
+from fkeras.files.atomic import as_path, replacing
 
 
 def test_what_is_written_replaces_what_stood_there(tmp_path):
@@ -79,7 +79,7 @@ with files.replacing({place!r}) as file:
 @pytest.mark.skipif(sys.platform == "win32", reason="no SIGKILL")
 def test_a_kill_at_any_line_leaves_the_old_file_or_the_new_one(tmp_path):
     place = tmp_path / "b.bin"
-    source = pathlib.Path(sys.modules["fkeras.files"].__file__)
+    source = pathlib.Path(sys.modules["fkeras.files.atomic"].__file__)
     script = _KILLED.format(source=str(source), place=str(place))
     found = set()
     # lines of the helper and of what it calls; the last ones come after the end

@@ -7,9 +7,9 @@ import pytest
 
 import fkeras as fk
 from fkeras import layers, losses
-from fkeras.engine.trace_values import intercept, trace_gradients, trace_values
-from fkeras.training.find_nan import find_nan
-from fkeras.training.nan_report import Finding, count, span
+from fkeras.training.nonfinite.find_nan import find_nan
+from fkeras.training.nonfinite.nan_report import Finding, count, span
+from fkeras.transforms.intercepting import intercept, trace_gradients, trace_values
 
 X = np.linspace(-1.0, 1.0, 12, dtype="float32").reshape(4, 3)
 Y = np.ones((4, 1), "float32")

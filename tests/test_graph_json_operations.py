@@ -11,7 +11,7 @@ import pytest
 from keras_oracle import keras, keras_rules
 
 import fkeras as fk
-from fkeras.engine.operation import Op, node_form
+from fkeras.engine.symbolic.operation import Op, node_form
 from fkeras.ops import keras_forms
 
 # classes without a form of ours, and why

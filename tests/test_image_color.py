@@ -10,7 +10,7 @@ import pytest
 
 import fkeras as fk
 from fkeras import layers
-from fkeras.layers.image.base import ImageShape
+from fkeras.layers.image.common.base import ImageShape
 from tests.cases import marked
 from tests.cases.image_color import CASES
 from tests.image_draws import (

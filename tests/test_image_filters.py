@@ -8,11 +8,11 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from fkeras.image.adjustments import auto_contrast, posterize, rescale
-from fkeras.image.colors import hsv_to_rgb, rgb_to_grayscale, rgb_to_hsv
-from fkeras.image.filters import gaussian_blur, sharpen, sobel_edges
-from fkeras.image.histograms import count_levels, equalize, equalize_tiles
-from fkeras.image.quality import psnr, ssim
+from fkeras.nn.image.adjustments import auto_contrast, posterize, rescale
+from fkeras.nn.image.colors import hsv_to_rgb, rgb_to_grayscale, rgb_to_hsv
+from fkeras.nn.image.filters import gaussian_blur, sharpen, sobel_edges
+from fkeras.nn.image.histograms import count_levels, equalize, equalize_tiles
+from fkeras.nn.image.quality import psnr, ssim
 from tests.keras_oracle import keras, keras_rules
 
 

@@ -10,7 +10,8 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from fkeras.image import borders, box_overlap, boxes, elastic, geometry, patches, resizing, sampling
+from fkeras.nn.image import borders, box_overlap, boxes, patches, resizing
+from fkeras.nn.warping import elastic, geometry, sampling
 from tests.keras_oracle import keras, keras_rules
 
 RNG = np.random.default_rng(0)

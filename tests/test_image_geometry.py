@@ -10,8 +10,8 @@ import pytest
 
 import fkeras as fk
 from fkeras import layers
-from fkeras.image.boxes import convert_format
-from fkeras.layers.image.base import ImageShape
+from fkeras.layers.image.common.base import ImageShape
+from fkeras.nn.image.boxes import convert_format
 from tests.keras_oracle import keras, keras_rules
 from tests.quick_keys import QUICK
 

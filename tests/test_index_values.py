@@ -7,8 +7,9 @@ import pytest
 
 import fkeras as fk
 from fkeras import layers
-from fkeras.engine.indices import equals, unsigned_indices, valid_indices
-from fkeras.training import checks, data, ids
+from fkeras.nn.indices import equals, unsigned_indices, valid_indices
+from fkeras.training.data import host_arrays
+from fkeras.training.inputs import checks, ids
 
 KEY = jax.random.key(0)
 # what is no index below 3, in dtypes that hold it
@@ -190,7 +191,7 @@ def test_integers_that_an_integer_input_cannot_hold(monkeypatch):
 
 
 def test_blocks_of_mapped_files_are_checked(tmp_path, monkeypatch):
-    monkeypatch.setattr(data, "_BLOCK", 64)
+    monkeypatch.setattr(host_arrays, "_BLOCK", 64)
     values = np.zeros((50, 2), ">f8")
     values[37, 1] = 1e300  # infinite where JAX computes
     values.tofile(tmp_path / "x")

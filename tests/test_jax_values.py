@@ -8,7 +8,7 @@ import pytest
 
 import fkeras as fk
 from fkeras import layers, ops
-from fkeras.engine.donated import DonatedError
+from fkeras.engine.tree.donated import DonatedError
 
 KEY = jax.random.key(0)
 X = np.ones((2, 3), "float32")

@@ -12,7 +12,7 @@ import pytest
 from keras_oracle import keras, keras_rules
 
 import fkeras as fk
-from fkeras.engine.config import Configurable, option
+from fkeras.engine.config.configurable import Configurable, option
 
 LOSSES = (
     lambda k: k.losses.BinaryCrossentropy(from_logits=True, label_smoothing=0.1, axis=1),

@@ -12,7 +12,7 @@ import pytest
 import fkeras as fk
 from fkeras import layers
 from fkeras.saving import legacy
-from fkeras.saving.hdf5 import new_store, open_store
+from fkeras.saving.containers.hdf5 import new_store, open_store
 from tests.keras_oracle import keras, keras_rules, values
 
 KEY = jax.random.key(0)
@@ -398,7 +398,7 @@ def test_a_save_that_fails_leaves_the_file_that_was_there(saved, monkeypatch):
     def fail(*args):
         raise OSError(28, "No space left on device")
 
-    monkeypatch.setattr("fkeras.saving.hdf5_writing.Writer.write", fail)
+    monkeypatch.setattr("fkeras.saving.containers.hdf5_writing.Writer.write", fail)
     with pytest.raises(OSError, match="No space left"):
         fk.save_model(saved, model, state)
     assert saved.read_bytes() == before

@@ -12,8 +12,8 @@ import pytest
 
 import fkeras as fk
 from fkeras import layers
-from fkeras.engine.skeleton import holds_layer
-from fkeras.engine.weights import sublayers
+from fkeras.engine.tree.skeleton import holds_layer
+from fkeras.engine.tree.weights import sublayers
 from tests.cases import all_cases, marked
 from tests.quick_keys import QUICK
 

@@ -7,7 +7,7 @@ from keras import layers
 from keras_oracle import keras_rules
 
 from fkeras.saving import legacy
-from fkeras.saving.hdf5 import open_store
+from fkeras.saving.containers.hdf5 import open_store
 
 
 def _saved(model, path):

@@ -9,8 +9,8 @@ from wheels import wheel
 import fkeras as fk
 from fkeras import layers
 from fkeras.saving import legacy
-from fkeras.saving.hdf5 import open_store
-from fkeras.saving.structure import abstract_build
+from fkeras.saving.containers.hdf5 import open_store
+from fkeras.saving.weights.filling import abstract_build
 
 MOODS = ("angry", "disgust", "fear", "happy", "sad", "surprise", "neutral")
 

@@ -10,8 +10,8 @@ from legacy_files import arrays, cases, load_training, model_file, write
 
 import fkeras as fk
 from fkeras import optimizers
-from fkeras.saving.legacy.optimizers import Keras2Nadam, Keras2RMSprop
-from fkeras.saving.nadam import product_after
+from fkeras.saving.legacy.trained.optimizers import Keras2Nadam, Keras2RMSprop
+from fkeras.saving.trained.nadam import product_after
 
 COMPILED = [name for name, case in cases().items() if "losses" in case]
 

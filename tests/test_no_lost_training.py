@@ -17,7 +17,8 @@ import pytest
 
 import fkeras as fk
 from fkeras import layers
-from fkeras.training import TrainState, feeds, run_of
+from fkeras.training import TrainState, run_of
+from fkeras.training.data import array_feed
 
 RNG = np.random.default_rng(11)
 X = RNG.normal(size=(30, 4)).astype("float32")
@@ -486,7 +487,7 @@ def poisoned(number=4):
 @pytest.mark.parametrize("memory", [1 << 32, 16], ids=["small", "large"])
 @pytest.mark.parametrize("group", [1, 6])
 def test_a_step_that_is_not_finite_is_saved_before_its_batch(tmp_path, memory, group, monkeypatch):
-    monkeypatch.setattr(feeds, "MEMORY", memory)
+    monkeypatch.setattr(array_feed, "MEMORY", memory)
     options = {"epochs": 2, "steps_per_execution": group}
     expected, _ = grouped(by_step(()), epochs=1, steps_per_epoch=3)
     skipping = fk.Trainer("adam", TRAINER.loss, on_nonfinite="skip")
@@ -506,7 +507,7 @@ def test_a_step_that_is_not_finite_is_saved_before_its_batch(tmp_path, memory, g
 
 @pytest.mark.parametrize("fault", ["hook", "source", "changed"])
 def test_a_large_run_whose_buffers_are_overwritten_can_be_used(fault, monkeypatch, tmp_path):
-    monkeypatch.setattr(feeds, "MEMORY", 16)
+    monkeypatch.setattr(array_feed, "MEMORY", 16)
     hooks = {"hook": [at("on_batch_end", 4, throw(OSError))], "changed": watching()[0]}
     source = by_step(()) if fault == "hook" else by_step([5])
     options = {"steps_per_execution": 1, "callbacks": hooks.get(fault, ())}
@@ -524,7 +525,7 @@ def test_a_large_run_whose_buffers_are_overwritten_can_be_used(fault, monkeypatc
 
 @pytest.mark.parametrize("memory", [1 << 32, 16], ids=["small", "large"])
 def test_an_error_inside_a_compiled_step_leaves_a_usable_run(memory, monkeypatch):
-    monkeypatch.setattr(feeds, "MEMORY", memory)
+    monkeypatch.setattr(array_feed, "MEMORY", memory)
     calls = []
 
     def host(value):

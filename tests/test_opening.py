@@ -6,8 +6,8 @@ import jax
 import numpy as np
 
 import fkeras as fk
-from fkeras.engine.random import ShapeKey
-from fkeras.engine.shapes import build_shapes
+from fkeras.engine.tree.shapes import build_shapes
+from fkeras.engine.values.random import ShapeKey
 
 
 @contextlib.contextmanager

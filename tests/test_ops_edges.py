@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 import fkeras as fk
-from fkeras import signal
+from fkeras.nn import signal
 
 ops = fk.ops
 INF = float("inf")

@@ -14,7 +14,7 @@ import pytest
 from keras_oracle import keras, keras_rules
 
 from fkeras import optimizers
-from fkeras.engine.config import option
+from fkeras.engine.config.configurable import option
 from fkeras.optimizers import schedules
 
 STEPS = 20

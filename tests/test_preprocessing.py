@@ -17,9 +17,9 @@ from hypothesis import strategies as st
 
 import fkeras as fk
 from fkeras import layers
-from fkeras.layers.preprocessing.decimals import hash_integers, write_decimals
-from fkeras.layers.preprocessing.fingerprints import hash_strings
-from fkeras.layers.preprocessing.wide import Wide
+from fkeras.nn.hashing.decimals import hash_integers, write_decimals
+from fkeras.nn.hashing.fingerprints import hash_strings
+from fkeras.nn.hashing.wide import Wide
 
 LARGE = 2**63 - 1
 TEXT = "abcdefghijklmnopqrstuvwxyz0123456789" * 8

@@ -7,7 +7,7 @@ import pytest
 
 import fkeras as fk
 from fkeras.training import Progress
-from fkeras.training.progress import format_logs, format_time
+from fkeras.training.records.progress import format_logs, format_time
 
 
 class Terminal(io.StringIO):
@@ -20,7 +20,7 @@ class Clock:
 
     def __init__(self, monkeypatch):
         self.now = 100.0
-        monkeypatch.setattr("fkeras.training.progress.time.perf_counter", lambda: self.now)
+        monkeypatch.setattr("fkeras.training.records.progress.time.perf_counter", lambda: self.now)
 
 
 @pytest.fixture

@@ -151,7 +151,7 @@ NAMED = [
     ("evil_module.Evil", {}, "keras.layers"),
     ("Evil", {}, "fkeras.evil_module"),
     ("Evil", {}, "..evil_module"),
-    ("importlib", {}, "fkeras.engine.serialization"),
+    ("importlib", {}, "fkeras.engine.config.serialization"),
     ("import_module", {"name": "evil_module"}, "importlib"),
     ("memmap", {"filename": "TRACE", "dtype": "u1", "mode": "w+", "shape": 3}, "numpy"),
 ]

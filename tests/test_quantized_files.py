@@ -12,7 +12,7 @@ import numpy as np
 import pytest
 
 import fkeras as fk
-from fkeras.saving.stored_codes import old_shapes, renewed
+from fkeras.saving.weights.stored_codes import old_shapes, renewed
 from tests.keras_oracle import keras, keras_rules
 from tests.legacy_files import array, kept
 

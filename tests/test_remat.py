@@ -9,7 +9,7 @@ import pytest
 
 import fkeras as fk
 from fkeras import layers
-from fkeras.training.remat import compiler_options, get_policy, rematerialized
+from fkeras.transforms.remat import compiler_options, get_policy, rematerialized
 
 POLICIES = ["full", "dots", jax.checkpoint_policies.dots_saveable]
 
@@ -123,7 +123,7 @@ def test_a_compiled_step_needs_less_memory(key):
 
 
 def test_segments_stand_between_blocks():
-    from fkeras.training.remat import _large, _segments
+    from fkeras.transforms.remat import _large, _segments
 
     x = h = fk.Input((8,))
     for _ in range(4):

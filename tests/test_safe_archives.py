@@ -10,10 +10,10 @@ import zlib
 
 import pytest
 
-from fkeras.saving.archive import Window, open_archive, write_archive
-from fkeras.saving.errors import FileError, reading
-from fkeras.saving.limits import Limits
-from fkeras.saving.strict_json import check, field, parse
+from fkeras.saving.containers.archive import Window, open_archive, write_archive
+from fkeras.saving.containers.errors import FileError, reading
+from fkeras.saving.containers.limits import Limits
+from fkeras.saving.containers.strict_json import check, field, parse
 
 
 def _zip(path, *entries, compression=zipfile.ZIP_STORED):

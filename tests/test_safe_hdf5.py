@@ -8,9 +8,9 @@ import ml_dtypes
 import numpy as np
 import pytest
 
-from fkeras.saving.errors import FileError
-from fkeras.saving.hdf5 import new_store, open_store
-from fkeras.saving.limits import Limits
+from fkeras.saving.containers.errors import FileError
+from fkeras.saving.containers.hdf5 import new_store, open_store
+from fkeras.saving.containers.limits import Limits
 
 
 def _stored(make, **options):

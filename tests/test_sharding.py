@@ -8,7 +8,7 @@ from jax.sharding import AxisType, PartitionSpec
 
 import fkeras as fk
 from fkeras import layers
-from fkeras.training import feeds
+from fkeras.training.data import array_feed
 
 pytestmark = pytest.mark.skipif(jax.device_count() < 8, reason="needs eight devices")
 RNG = np.random.default_rng(8)
@@ -70,7 +70,7 @@ def test_several_devices_compute_the_numbers_of_one(name):
 def test_rows_that_are_sent_are_split_too(monkeypatch):
     many = sharded("data")
     kept, _ = many.fit(many.init(model(), KEY), X, Y, 16, verbose=0)
-    monkeypatch.setattr(feeds, "MEMORY", 16)
+    monkeypatch.setattr(array_feed, "MEMORY", 16)
     sent, _ = many.fit(many.init(model(), KEY), X, Y, 16, verbose=0)
     chex.assert_trees_all_close(kept.model, sent.model, rtol=1e-5, atol=1e-6)
 

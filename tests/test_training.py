@@ -13,7 +13,8 @@ import pytest
 import fkeras as fk
 from benchmarks.meter import count_compiles
 from fkeras import layers
-from fkeras.training import Progress, data
+from fkeras.training import Progress
+from fkeras.training.data import host_arrays
 
 RNG = np.random.default_rng(0)
 X = RNG.normal(size=(50, 4)).astype("float32")
@@ -128,9 +129,9 @@ def test_padded_training_step_equals_the_step_on_the_small_batch():
 
 
 def test_order_of_the_rows_is_a_function_of_key_and_epoch():
-    one, two = data.order_of(20, 24, KEY, 3), data.order_of(20, 24, KEY, 3)
+    one, two = host_arrays.order_of(20, 24, KEY, 3), host_arrays.order_of(20, 24, KEY, 3)
     np.testing.assert_array_equal(one, two)
-    assert not np.array_equal(one, data.order_of(20, 24, KEY, 4))
+    assert not np.array_equal(one, host_arrays.order_of(20, 24, KEY, 4))
     assert sorted(one[:20].tolist()) == list(range(20))
     np.testing.assert_array_equal(one[20:], one[:4])
     first, _ = TRAINER.fit(RUN, X, Y, epochs=2, batch_size=16, verbose=0)

@@ -7,7 +7,8 @@ import pytest
 
 import fkeras as fk
 from fkeras import layers
-from fkeras.training import checks, data
+from fkeras.training.data import host_arrays
+from fkeras.training.inputs import checks
 
 RNG = np.random.default_rng(2)
 X = RNG.normal(size=(40, 4)).astype("float32")
@@ -125,7 +126,9 @@ def test_what_fits_is_let_through():
     checks.check_finite(jnp.ones(3, "bfloat16").__array__(), "x")
     checks.check_inputs(PAIR_RUN.model, PX, 8)
     checks.check_inputs(RUN.model, [X], 8)
-    host = data.in_memory(data.as_host({"a": np.ones(3), "b": np.arange(3), "c": jnp.ones(2)}, "x"))
+    host = host_arrays.in_memory(
+        host_arrays.as_host({"a": np.ones(3), "b": np.arange(3), "c": jnp.ones(2)}, "x")
+    )
     assert [str(host[k].dtype) for k in "abc"] == ["float32", "int32", "float32"]
 
 

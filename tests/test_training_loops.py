@@ -11,9 +11,12 @@ from keras_oracle import keras, keras_rules
 
 import fkeras as fk
 from fkeras import layers
-from fkeras.training import Callback, Stop, feeds, loops, step
-from fkeras.training.donation import donates
-from fkeras.training.state import split
+from fkeras.training import Callback, Stop
+from fkeras.training.data import array_feed
+from fkeras.training.loop import batch_loops
+from fkeras.training.records.state import split
+from fkeras.training.step import step
+from fkeras.training.step.donation import donates
 
 RNG = np.random.default_rng(1)
 X = RNG.normal(size=(90, 4)).astype("float32")
@@ -33,7 +36,7 @@ RUN = TRAINER.init(noisy(), KEY)
 
 def test_the_number_of_steps_a_call_changes_nothing(monkeypatch):
     many, first = TRAINER.fit(RUN, X, Y, epochs=2, batch_size=8, verbose=0)
-    monkeypatch.setattr(loops, "_DISPATCH", 0.0)  # one step a call
+    monkeypatch.setattr(batch_loops, "_DISPATCH", 0.0)  # one step a call
     single, second = TRAINER.fit(RUN, X, Y, epochs=2, batch_size=8, verbose=0)
     chex.assert_trees_all_equal(many, single)
     assert first == second
@@ -51,19 +54,19 @@ def test_fit_equals_steps_by_hand_with_the_same_keys():
 
 
 def test_rows_that_fill_the_last_batch_come_from_the_same_order():
-    feed = feeds.feed_of(np.arange(10), 4)
-    (chunk, counts), taken = feeds.Epoch(feed, np.resize(np.arange(10)[::-1], 14), 2).take(5)
+    feed = array_feed.feed_of(np.arange(10), 4)
+    (chunk, counts), taken = array_feed.Epoch(feed, np.resize(np.arange(10)[::-1], 14), 2).take(5)
     np.testing.assert_array_equal(chunk[0], [1, 0, 9, 8])
     assert (taken, counts[0]) == (1, 2)
-    kept = feeds.placed(feed)
+    kept = array_feed.placed(feed)
     rows, _ = kept.epoch(RUN, 0).take(3)
     seen = [step.batch_at(rows, np.int32(number)) for number in range(3)]
     order = np.concatenate([batch[valid] for batch, valid in seen])
     np.testing.assert_array_equal(np.sort(order), np.arange(10))
     np.testing.assert_array_equal(seen[2][0][2:], seen[0][0][:2])
     np.testing.assert_array_equal(feed.batch(2), [8, 9, 0, 1])
-    assert feeds.feed_of(np.arange(3), 4).size == 3
-    assert feeds.feed_of(np.zeros((100, 1 << 18), "float32"), 8).capacity == 1
+    assert array_feed.feed_of(np.arange(3), 4).size == 3
+    assert array_feed.feed_of(np.zeros((100, 1 << 18), "float32"), 8).capacity == 1
 
 
 def test_convolutions_run_without_a_loop_on_a_cpu():
@@ -78,12 +81,12 @@ def test_convolutions_run_without_a_loop_on_a_cpu():
         rows = slice(start, start + 4)
         by_hand, _ = trainer.step(by_hand, (images[rows], images[rows, 0, 0]))
     chex.assert_trees_all_close(fitted.model, by_hand.model, rtol=1e-4, atol=1e-6)
-    feed = feeds.placed(feeds.feed_of((images, images[:, 0, 0], None), 4))
+    feed = array_feed.placed(array_feed.feed_of((images, images[:, 0, 0], None), 4))
     structure, leaves = split(run)
     rows, _ = feed.epoch(run, 0).take(1)
     program = (trainer, structure, "loop", leaves, rows, np.int32(1))
-    assert loops.Pace().choose(False, step.compiled_train, *program) == "once"
-    assert loops.Pace(2).choose(False, step.compiled_train, *program) == "loop"
+    assert batch_loops.Pace().choose(False, step.compiled_train, *program) == "once"
+    assert batch_loops.Pace(2).choose(False, step.compiled_train, *program) == "loop"
 
 
 def test_the_key_is_plain_where_it_crosses_a_dispatch():
@@ -278,7 +281,7 @@ def test_what_would_be_copied_is_not_overwritten(plain, donating, expected):
 def test_large_runs_are_overwritten_and_compute_the_same(monkeypatch, on_nonfinite):
     trainer = dataclasses.replace(TRAINER, on_nonfinite=on_nonfinite)
     small, history = trainer.fit(RUN, X, Y, 8, epochs=2, verbose=0)
-    monkeypatch.setattr("fkeras.training.feeds.device_bytes", lambda: 0)
+    monkeypatch.setattr("fkeras.training.data.array_feed.device_bytes", lambda: 0)
     large, again = trainer.fit(RUN, X, Y, 8, epochs=2, verbose=0)
     chex.assert_trees_all_close(large.model, small.model, rtol=1e-5, atol=1e-6)
     np.testing.assert_allclose(again.history["loss"], history.history["loss"], rtol=1e-5)

@@ -7,7 +7,7 @@ import pytest
 
 import fkeras as fk
 from fkeras import layers
-from fkeras.training import feeds
+from fkeras.training.data import array_feed
 
 RNG = np.random.default_rng(5)
 X = RNG.normal(size=(44, 3)).astype("float32")
@@ -82,19 +82,19 @@ def test_class_weights_count_in_batches_too():
 def test_a_mapped_file_is_read_row_by_row(tmp_path, monkeypatch):
     mapped = np.memmap(tmp_path / "x", "float64", "w+", shape=X.shape)
     mapped[:] = X
-    monkeypatch.setattr(feeds, "MEMORY", 64)  # it does not fit
+    monkeypatch.setattr(array_feed, "MEMORY", 64)  # it does not fit
     run, _ = TRAINER.fit(RUN, mapped, Y, 8, epochs=2, shuffle=False, verbose=0)
     chex.assert_trees_all_close(run.model, FITTED.model, rtol=1e-5, atol=1e-6)
-    chunk = feeds.feed_of((mapped, Y), 8)
+    chunk = array_feed.feed_of((mapped, Y), 8)
     assert isinstance(chunk.tree[0], np.memmap)
-    assert feeds.placed(chunk).resident is None
+    assert array_feed.placed(chunk).resident is None
     (rows, _), _ = chunk.epoch(None).take(2)
     assert rows[0].dtype == np.float32
 
 
 def test_rows_are_kept_on_the_device_or_sent_with_the_same_result(monkeypatch):
     kept, first = TRAINER.fit(RUN, X, Y, 8, epochs=2, verbose=0)
-    monkeypatch.setattr(feeds, "MEMORY", 16)
+    monkeypatch.setattr(array_feed, "MEMORY", 16)
     sent, second = TRAINER.fit(RUN, X, Y, 8, epochs=2, verbose=0)
     chex.assert_trees_all_close(kept, sent, rtol=1e-6)
     assert first.history["loss"] == pytest.approx(second.history["loss"], rel=1e-6)
@@ -164,7 +164,7 @@ def poisoned(row=21):
 
 @pytest.mark.parametrize("limit", [1 << 32, 16], ids=["made again", "guarded"])
 def test_a_step_that_is_not_finite_is_not_applied(limit, monkeypatch):
-    monkeypatch.setattr(feeds, "MEMORY", limit)
+    monkeypatch.setattr(array_feed, "MEMORY", limit)
     clean = [batch for number, batch in enumerate(poisoned()) if number != 2]
     kept, _ = TRAINER.fit(RUN, clean, verbose=0)
     skipping = fk.Trainer("sgd", "mse", on_nonfinite="skip")

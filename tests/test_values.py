@@ -9,7 +9,8 @@ import pytest
 
 import fkeras as fk
 from benchmarks.meter import count_compiles
-from fkeras.engine import random, subkey
+from fkeras.engine import subkey
+from fkeras.engine.values import random
 from tests.keras_oracle import keras, keras_rules
 
 KEY = jax.random.key(3)

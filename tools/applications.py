@@ -35,7 +35,7 @@ import keras
 import numpy as np
 
 import fkeras as fk
-from fkeras.engine.frozen import FrozenDict
+from fkeras.engine.values.frozen import FrozenDict
 
 _DRAWS = "keras.src.initializers.random_initializers.random"
 LIMIT = 1e-4

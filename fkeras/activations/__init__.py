@@ -24,7 +24,7 @@ from fkeras.activations.saturating import (
 )
 from fkeras.activations.shares import log_softmax, softmax, sparsemax
 from fkeras.activations.shrinking import hard_shrink, soft_shrink, tanh_shrink
-from fkeras.engine.config import serialize
+from fkeras.engine.config.configurable import serialize
 
 # Keras's other names of the same functions
 swish = silu

@@ -29,7 +29,7 @@ from fkeras.activations.saturating import (
 )
 from fkeras.activations.shares import log_softmax, softmax, sparsemax
 from fkeras.activations.shrinking import hard_shrink, soft_shrink, tanh_shrink
-from fkeras.engine.config import lookup
+from fkeras.engine.config.configurable import lookup
 
 _NAMES: Mapping[str, Any] = types.MappingProxyType(
     {

@@ -1,42 +1,42 @@
 """The engine: layers as values, recording, closed graphs, networks. It knows no layer."""
 
-from fkeras.engine.close import close
-from fkeras.engine.config import Configurable, deserialize, lookup, option, serialize
-from fkeras.engine.context import Context, Output
-from fkeras.engine.draw import to_dot, to_mermaid
-from fkeras.engine.errors import (
+from typing import Any
+
+from fkeras.engine.call.context import Context, Output
+from fkeras.engine.call.input_spec import InputSpec
+from fkeras.engine.call.node import Node, is_symbolic
+from fkeras.engine.config.configurable import Configurable, deserialize, lookup, option, serialize
+from fkeras.engine.config.late_module import late_module
+from fkeras.engine.config.policy import DTypePolicy
+from fkeras.engine.graph.close import close
+from fkeras.engine.graph.graph import Call, Graph
+from fkeras.engine.graph.views import Coord, GraphTensor, LayerView
+from fkeras.engine.layer.layer import Layer
+from fkeras.engine.messages.errors import (
     DisconnectedGraphError,
     FKerasError,
     InputSpecError,
     SymbolicValueError,
     suggest,
 )
-from fkeras.engine.freezing import freeze, unfreeze
-from fkeras.engine.frozen import ArrayConstant, FrozenDict
-from fkeras.engine.graph import Call, Graph
-from fkeras.engine.input import Input, InputLayer
-from fkeras.engine.input_spec import InputSpec
-from fkeras.engine.layer import Layer
-from fkeras.engine.model import Model
-from fkeras.engine.naming import snake_case
-from fkeras.engine.network import Network
-from fkeras.engine.node import Node, is_symbolic
-from fkeras.engine.operation import Op, Operation, lift
-from fkeras.engine.operators import KerasTensor
-from fkeras.engine.partition import (
+from fkeras.engine.models.model import Model
+from fkeras.engine.models.partition import (
     combine,
     overwritten_weights,
     partition,
     replace_weights,
     trainable_weights,
 )
-from fkeras.engine.policy import DTypePolicy
-from fkeras.engine.replacing import replace_layers
-from fkeras.engine.rewrite import inline, rename, split_host
-from fkeras.engine.sequential import Sequential
-from fkeras.engine.spec import Spec, as_spec, as_specs
-from fkeras.engine.views import Coord, GraphTensor, LayerView
-from fkeras.engine.weights import align, constrain, subkey, sublayers, weight
+from fkeras.engine.models.sequential import Sequential
+from fkeras.engine.network.draw import to_dot, to_mermaid
+from fkeras.engine.network.network import Network
+from fkeras.engine.symbolic.input import Input, InputLayer
+from fkeras.engine.symbolic.operation import Op, Operation, lift
+from fkeras.engine.symbolic.operators import KerasTensor
+from fkeras.engine.tree.weights import align, constrain, subkey, sublayers, weight
+from fkeras.engine.values.frozen import ArrayConstant, FrozenDict
+from fkeras.engine.values.naming import snake_case
+from fkeras.engine.values.spec import Spec, as_spec, as_specs
 
 __all__ = (
     "ArrayConstant",
@@ -73,26 +73,27 @@ __all__ = (
     "combine",
     "constrain",
     "deserialize",
-    "freeze",
-    "inline",
     "is_symbolic",
     "lift",
     "lookup",
     "option",
     "overwritten_weights",
     "partition",
-    "replace_layers",
-    "rename",
     "replace_weights",
     "serialize",
     "snake_case",
-    "split_host",
     "subkey",
     "sublayers",
     "suggest",
     "to_dot",
     "to_mermaid",
     "trainable_weights",
-    "unfreeze",
     "weight",
 )
+
+
+def __getattr__(name: str) -> Any:
+    # `fkeras.transforms` imports the engine; these names were the engine's before
+    if name in ("freeze", "inline", "rename", "replace_layers", "split_host", "unfreeze"):
+        return getattr(late_module("transforms"), name)
+    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")

@@ -1,6 +1,6 @@
 """Initializers: values that draw a weight's first numbers, `init(key, shape, dtype)`."""
 
-from fkeras.engine.config import deserialize, serialize
+from fkeras.engine.config.configurable import deserialize, serialize
 from fkeras.initializers.constant import Constant, Identity, Ones, Zeros
 from fkeras.initializers.distributions import RandomNormal, RandomUniform, TruncatedNormal
 from fkeras.initializers.initializer import Initializer

@@ -9,8 +9,8 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from fkeras.engine.config import option
-from fkeras.engine.converters import numeric, real
+from fkeras.engine.config.configurable import option
+from fkeras.engine.config.converters import numeric, real
 from fkeras.initializers.initializer import Initializer, full
 
 

@@ -8,9 +8,9 @@ from typing import Any
 import jax
 import jax.numpy as jnp
 
-from fkeras.engine.config import option
-from fkeras.engine.converters import integer, real
-from fkeras.engine.random import normal, truncated_normal, uniform
+from fkeras.engine.config.configurable import option
+from fkeras.engine.config.converters import integer, real
+from fkeras.engine.values.random import normal, truncated_normal, uniform
 from fkeras.initializers.initializer import Initializer, moved, own_key
 
 

@@ -9,8 +9,8 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from fkeras.engine.config import Configurable, from_configuration
-from fkeras.engine.random import fold_in
+from fkeras.engine.config.configurable import Configurable, from_configuration
+from fkeras.engine.values.random import fold_in
 
 
 class Initializer(Configurable):

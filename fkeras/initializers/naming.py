@@ -6,7 +6,7 @@ import types
 from collections.abc import Mapping
 from typing import Any
 
-from fkeras.engine.config import lookup
+from fkeras.engine.config.configurable import lookup
 from fkeras.initializers.constant import Constant, Identity, Ones, Zeros
 from fkeras.initializers.distributions import RandomNormal, RandomUniform, TruncatedNormal
 from fkeras.initializers.orthogonal import Orthogonal

@@ -10,9 +10,9 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from fkeras.engine.config import option
-from fkeras.engine.converters import integer, real
-from fkeras.engine.random import normal
+from fkeras.engine.config.configurable import option
+from fkeras.engine.config.converters import integer, real
+from fkeras.engine.values.random import normal
 from fkeras.initializers.initializer import Initializer, own_key
 
 

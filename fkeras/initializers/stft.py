@@ -11,8 +11,8 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from fkeras.engine.config import option, suggest
-from fkeras.engine.converters import boolean, choice, numeric
+from fkeras.engine.config.configurable import option, suggest
+from fkeras.engine.config.converters import boolean, choice, numeric
 from fkeras.initializers.initializer import Initializer
 
 # the coefficients of sums of cosines

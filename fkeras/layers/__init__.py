@@ -4,10 +4,10 @@ A new layer is one file in the room of its family, which names it in its `__init
 does, and one row in `tests/cases`, which runs every test that all layers share.
 """
 
-from fkeras.engine.config import deserialize, serialize
-from fkeras.engine.input import Input, InputLayer
-from fkeras.engine.input_spec import InputSpec
-from fkeras.engine.layer import Layer
+from fkeras.engine.call.input_spec import InputSpec
+from fkeras.engine.config.configurable import deserialize, serialize
+from fkeras.engine.layer.layer import Layer
+from fkeras.engine.symbolic.input import Input, InputLayer
 from fkeras.layers.activation import ELU, Activation, LeakyReLU, PReLU, ReLU, Softmax
 from fkeras.layers.attention import (
     AdditiveAttention,
@@ -46,32 +46,44 @@ from fkeras.layers.core import (
     Wrapper,
 )
 from fkeras.layers.foreign import FlaxLayer, JaxLayer
-from fkeras.layers.image.affine import RandomRotation, RandomShear, RandomTranslation, RandomZoom
-from fkeras.layers.image.aug_mix import AugMix
-from fkeras.layers.image.color_jitter import RandomColorJitter
-from fkeras.layers.image.colors import (
+from fkeras.layers.image.color.color_jitter import RandomColorJitter
+from fkeras.layers.image.color.colors import (
     RandomColorDegeneration,
     RandomGrayscale,
     RandomHue,
     RandomSaturation,
 )
-from fkeras.layers.image.cropping import CenterCrop, RandomCrop
-from fkeras.layers.image.elastic import RandomElasticTransform
-from fkeras.layers.image.erasing import RandomErasing
-from fkeras.layers.image.filtering import RandomGaussianBlur, RandomSharpness
-from fkeras.layers.image.flipping import RandomFlip
-from fkeras.layers.image.histograms import (
+from fkeras.layers.image.color.filtering import RandomGaussianBlur, RandomSharpness
+from fkeras.layers.image.color.histograms import (
     AutoContrast,
     ContrastLimitedAdaptiveHistogramEqualization,
     Equalization,
 )
-from fkeras.layers.image.inversion import RandomInvert, RandomPosterization, Solarization
-from fkeras.layers.image.max_boxes import MaxNumBoundingBoxes
-from fkeras.layers.image.mixing import CutMix, MixUp
-from fkeras.layers.image.perspective import RandomPerspective
-from fkeras.layers.image.rand_augment import RandAugment
-from fkeras.layers.image.resizing import Resizing
-from fkeras.layers.image.tones import RandomBrightness, RandomContrast
+from fkeras.layers.image.color.inversion import RandomInvert, RandomPosterization, Solarization
+from fkeras.layers.image.color.tones import RandomBrightness, RandomContrast
+from fkeras.layers.image.geometry.affine import (
+    RandomRotation,
+    RandomShear,
+    RandomTranslation,
+    RandomZoom,
+)
+from fkeras.layers.image.geometry.cropping import CenterCrop, RandomCrop
+from fkeras.layers.image.geometry.elastic import RandomElasticTransform
+from fkeras.layers.image.geometry.flipping import RandomFlip
+from fkeras.layers.image.geometry.max_boxes import MaxNumBoundingBoxes
+from fkeras.layers.image.geometry.perspective import RandomPerspective
+from fkeras.layers.image.geometry.resizing import Resizing
+from fkeras.layers.image.mixing.aug_mix import AugMix
+from fkeras.layers.image.mixing.erasing import RandomErasing
+from fkeras.layers.image.mixing.mixing import CutMix, MixUp
+from fkeras.layers.image.mixing.rand_augment import RandAugment
+from fkeras.layers.lookup import (
+    HashedCrossing,
+    Hashing,
+    IntegerLookup,
+    StringLookup,
+    TextVectorization,
+)
 from fkeras.layers.merging import (
     Add,
     Average,
@@ -134,15 +146,10 @@ from fkeras.layers.pooling import (
 from fkeras.layers.preprocessing import (
     CategoryEncoding,
     Discretization,
-    HashedCrossing,
-    Hashing,
-    IntegerLookup,
     MelSpectrogram,
     Pipeline,
     Rescaling,
     STFTSpectrogram,
-    StringLookup,
-    TextVectorization,
 )
 from fkeras.layers.quantized import Float8Dense, QuantizedDense, QuantizedEmbedding
 from fkeras.layers.recurrent import (

@@ -11,7 +11,7 @@ import jax
 
 from fkeras import initializers
 from fkeras.engine import Context, Layer, Output, align, option, weight
-from fkeras.engine.converters import integer, probability, real
+from fkeras.engine.config.converters import integer, probability, real
 from fkeras.layers.merging.elementwise import check_list
 from fkeras.layers.regularization.dropout import dropout
 

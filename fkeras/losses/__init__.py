@@ -4,7 +4,7 @@ Each is there twice: as a plain function of two arrays that gives the losses of 
 and as a value with a reduction, `loss(y_true, y_pred, sample_weight=None, mask=None)`.
 """
 
-from fkeras.engine.config import deserialize, serialize
+from fkeras.engine.config.configurable import deserialize, serialize
 from fkeras.losses.crossentropy import (
     binary_crossentropy,
     binary_focal_crossentropy,

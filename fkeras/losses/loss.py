@@ -13,12 +13,12 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from fkeras.engine import converters
-from fkeras.engine.arrays import as_operand
-from fkeras.engine.config import Configurable, option
-from fkeras.engine.converters import function, text
-from fkeras.engine.errors import describe_value
-from fkeras.engine.serialization import resolve
+from fkeras.engine.config import converters
+from fkeras.engine.config.configurable import Configurable, option
+from fkeras.engine.config.converters import function, text
+from fkeras.engine.config.serialization import resolve
+from fkeras.engine.messages.errors import describe_value
+from fkeras.engine.values.arrays import as_operand
 from fkeras.losses import checks, reducing, removing
 
 

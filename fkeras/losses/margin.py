@@ -7,11 +7,11 @@ from typing import Any, ClassVar
 import jax
 import jax.numpy as jnp
 
-from fkeras.engine.config import option
-from fkeras.engine.converters import text
-from fkeras.engine.extremes import largest
+from fkeras.engine.config.configurable import option
+from fkeras.engine.config.converters import text
 from fkeras.losses.loss import Loss
 from fkeras.losses.regression import floats
+from fkeras.nn.extremes import largest
 
 
 def _signs(y_true: jax.Array) -> jax.Array:

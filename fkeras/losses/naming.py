@@ -6,7 +6,7 @@ import types
 from collections.abc import Callable, Mapping
 from typing import Any
 
-from fkeras.engine.config import lookup
+from fkeras.engine.config.configurable import lookup
 from fkeras.losses import crossentropy as ce
 from fkeras.losses import margin as margins
 from fkeras.losses import probabilistic as probable

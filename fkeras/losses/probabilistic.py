@@ -7,11 +7,19 @@ from typing import Any, ClassVar
 import jax
 import numpy as np
 
-from fkeras.engine.config import option
-from fkeras.engine.converters import boolean, either, integer, probability, real, several, text
-from fkeras.engine.indices import equals
+from fkeras.engine.config.configurable import option
+from fkeras.engine.config.converters import (
+    boolean,
+    either,
+    integer,
+    probability,
+    real,
+    several,
+    text,
+)
 from fkeras.losses import checks, crossentropy
 from fkeras.losses.loss import Loss
+from fkeras.nn.indices import equals
 
 
 class BinaryCrossentropy(Loss):

@@ -11,8 +11,8 @@ from typing import Any
 import jax
 import jax.numpy as jnp
 
-from fkeras.engine.arrays import as_operand
-from fkeras.engine.converters import choice
+from fkeras.engine.config.converters import choice
+from fkeras.engine.values.arrays import as_operand
 from fkeras.losses.removing import finite_where_removed
 
 REDUCTIONS = ("sum_over_batch_size", "mean", "mean_with_sample_weight", "sum", "none", None)

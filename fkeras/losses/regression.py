@@ -8,8 +8,8 @@ from typing import Any, ClassVar
 import jax
 import jax.numpy as jnp
 
-from fkeras.engine.config import option
-from fkeras.engine.converters import integer, real, text
+from fkeras.engine.config.configurable import option
+from fkeras.engine.config.converters import integer, real, text
 from fkeras.losses.loss import Loss
 from fkeras.losses.reducing import align_pair, require_axis
 

@@ -15,8 +15,8 @@ from typing import Any
 import jax
 import jax.numpy as jnp
 
-from fkeras.engine.arrays import as_operand
-from fkeras.engine.indices import equals
+from fkeras.engine.values.arrays import as_operand
+from fkeras.nn.indices import equals
 
 
 def removed(sample_weight: Any, mask: Any) -> jax.Array | None:

@@ -7,8 +7,8 @@ from typing import Any, ClassVar
 import jax
 import jax.numpy as jnp
 
-from fkeras.engine.config import option
-from fkeras.engine.converters import axes, real, text
+from fkeras.engine.config.configurable import option
+from fkeras.engine.config.converters import axes, real, text
 from fkeras.losses.loss import Loss
 from fkeras.losses.regression import EPSILON, floats
 

@@ -8,13 +8,13 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from fkeras.engine.arrays import as_operand
-from fkeras.engine.config import option
-from fkeras.engine.converters import text
-from fkeras.engine.indices import valid_indices
+from fkeras.engine.config.configurable import option
+from fkeras.engine.config.converters import text
+from fkeras.engine.values.arrays import as_operand
 from fkeras.losses import checks
 from fkeras.losses.loss import Loss
 from fkeras.losses.regression import widened
+from fkeras.nn.indices import valid_indices
 
 # the logarithm of what cannot be: finite, so that gradients are
 _IMPOSSIBLE = -1e5

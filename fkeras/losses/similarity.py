@@ -8,9 +8,9 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from fkeras.engine.arrays import as_operand
-from fkeras.engine.config import option
-from fkeras.engine.converters import boolean, real, text
+from fkeras.engine.config.configurable import option
+from fkeras.engine.config.converters import boolean, real, text
+from fkeras.engine.values.arrays import as_operand
 from fkeras.losses import removing
 from fkeras.losses.loss import Loss
 from fkeras.losses.regression import widened

@@ -4,7 +4,7 @@
 `metric.result(state)`.
 """
 
-from fkeras.engine.config import deserialize, serialize
+from fkeras.engine.config.configurable import deserialize, serialize
 from fkeras.losses.crossentropy import (
     binary_crossentropy,
     binary_focal_crossentropy,
@@ -46,7 +46,8 @@ from fkeras.metrics.correlation import (
     pearson_correlation,
 )
 from fkeras.metrics.counts import FalseNegatives, FalsePositives, TrueNegatives, TruePositives
-from fkeras.metrics.errors import (
+from fkeras.metrics.f_score import F1Score, FBetaScore
+from fkeras.metrics.mean_losses import (
     BinaryCrossentropy,
     CategoricalCrossentropy,
     CategoricalHinge,
@@ -63,7 +64,6 @@ from fkeras.metrics.errors import (
     SparseCategoricalCrossentropy,
     SquaredHinge,
 )
-from fkeras.metrics.f_score import F1Score, FBetaScore
 from fkeras.metrics.metric import Mean, MeanMetric, MeanMetricWrapper, Metric, Sum
 from fkeras.metrics.naming import get, resolve
 from fkeras.metrics.operating_points import (

@@ -11,14 +11,14 @@ from typing import Any
 import jax
 import jax.numpy as jnp
 
-from fkeras.engine.arrays import as_operand
-from fkeras.engine.config import option
-from fkeras.engine.converters import boolean, integer, real, text
-from fkeras.engine.indices import valid_indices
+from fkeras.engine.config.configurable import option
+from fkeras.engine.config.converters import boolean, integer, real, text
+from fkeras.engine.values.arrays import as_operand
 from fkeras.losses.crossentropy import class_numbers
 from fkeras.losses.loss import dtype_name
 from fkeras.losses.reducing import align_pair, require_axis
 from fkeras.metrics.metric import MeanMetric
+from fkeras.nn.indices import valid_indices
 
 
 def accuracy(y_true: Any, y_pred: Any) -> jax.Array:

@@ -8,9 +8,9 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from fkeras.engine.arrays import as_operand
-from fkeras.engine.config import option
-from fkeras.engine.converters import boolean, choice, integer, real, several, text
+from fkeras.engine.config.configurable import option
+from fkeras.engine.config.converters import boolean, choice, integer, real, several, text
+from fkeras.engine.values.arrays import as_operand
 from fkeras.losses.loss import dtype_name
 from fkeras.losses.reducing import divide_no_nan
 from fkeras.metrics import exact

@@ -9,8 +9,8 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from fkeras.engine.config import option
-from fkeras.engine.converters import either, integer, probability, several, text
+from fkeras.engine.config.configurable import option
+from fkeras.engine.config.converters import either, integer, probability, several, text
 from fkeras.losses.loss import dtype_name
 from fkeras.losses.reducing import align_pair, divide_no_nan
 from fkeras.metrics import exact

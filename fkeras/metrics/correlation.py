@@ -7,8 +7,8 @@ from typing import Any
 import jax
 import jax.numpy as jnp
 
-from fkeras.engine.config import option
-from fkeras.engine.converters import axes, choice, integer, text
+from fkeras.engine.config.configurable import option
+from fkeras.engine.config.converters import axes, choice, integer, text
 from fkeras.losses.loss import dtype_name
 from fkeras.losses.reducing import divide_no_nan
 from fkeras.losses.regression import EPSILON, floats

@@ -6,8 +6,8 @@ from typing import Any
 
 import jax
 
-from fkeras.engine.config import option
-from fkeras.engine.converters import text
+from fkeras.engine.config.configurable import option
+from fkeras.engine.config.converters import text
 from fkeras.losses.loss import dtype_name
 from fkeras.metrics import exact
 from fkeras.metrics.confusion import check_thresholds, count, decisions

@@ -7,9 +7,9 @@ from typing import Any
 import jax
 import jax.numpy as jnp
 
-from fkeras.engine.arrays import as_operand
-from fkeras.engine.config import option
-from fkeras.engine.converters import choice, real, text
+from fkeras.engine.config.configurable import option
+from fkeras.engine.config.converters import choice, real, text
+from fkeras.engine.values.arrays import as_operand
 from fkeras.losses.loss import dtype_name
 from fkeras.metrics import exact
 from fkeras.metrics.metric import Metric, State, weighted

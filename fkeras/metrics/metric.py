@@ -15,9 +15,9 @@ from typing import Any, Self
 import jax
 import jax.numpy as jnp
 
-from fkeras.engine.arrays import as_operand
-from fkeras.engine.config import Configurable, option
-from fkeras.engine.converters import function, text
+from fkeras.engine.config.configurable import Configurable, option
+from fkeras.engine.config.converters import function, text
+from fkeras.engine.values.arrays import as_operand
 from fkeras.losses.loss import Loss, dtype_name, with_function
 from fkeras.losses.reducing import align_pair, align_weight, divide_no_nan, merge_weights
 from fkeras.metrics import exact

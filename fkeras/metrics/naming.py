@@ -7,11 +7,11 @@ import types
 from collections.abc import Mapping
 from typing import Any
 
-from fkeras.engine.config import lookup
+from fkeras.engine.config.configurable import lookup
 from fkeras.losses.loss import Loss
 from fkeras.losses.naming import kind_of_classes
 from fkeras.metrics import accuracies as right
-from fkeras.metrics import confusion, correlation, counts, errors, overlap
+from fkeras.metrics import confusion, correlation, counts, mean_losses, overlap
 from fkeras.metrics import operating_points as points
 from fkeras.metrics.auc import AUC
 from fkeras.metrics.f_score import F1Score, FBetaScore
@@ -27,21 +27,21 @@ _CLASSES: Mapping[str, type[Metric]] = types.MappingProxyType(
         "sparse_categorical_accuracy": right.SparseCategoricalAccuracy,
         "top_k_categorical_accuracy": right.TopKCategoricalAccuracy,
         "sparse_top_k_categorical_accuracy": right.SparseTopKCategoricalAccuracy,
-        "mean_squared_error": errors.MeanSquaredError,
-        "mean_absolute_error": errors.MeanAbsoluteError,
-        "mean_absolute_percentage_error": errors.MeanAbsolutePercentageError,
-        "mean_squared_logarithmic_error": errors.MeanSquaredLogarithmicError,
-        "root_mean_squared_error": errors.RootMeanSquaredError,
-        "log_cosh_error": errors.LogCoshError,
-        "cosine_similarity": errors.CosineSimilarity,
-        "binary_crossentropy": errors.BinaryCrossentropy,
-        "categorical_crossentropy": errors.CategoricalCrossentropy,
-        "sparse_categorical_crossentropy": errors.SparseCategoricalCrossentropy,
-        "kl_divergence": errors.KLDivergence,
-        "poisson": errors.Poisson,
-        "hinge": errors.Hinge,
-        "squared_hinge": errors.SquaredHinge,
-        "categorical_hinge": errors.CategoricalHinge,
+        "mean_squared_error": mean_losses.MeanSquaredError,
+        "mean_absolute_error": mean_losses.MeanAbsoluteError,
+        "mean_absolute_percentage_error": mean_losses.MeanAbsolutePercentageError,
+        "mean_squared_logarithmic_error": mean_losses.MeanSquaredLogarithmicError,
+        "root_mean_squared_error": mean_losses.RootMeanSquaredError,
+        "log_cosh_error": mean_losses.LogCoshError,
+        "cosine_similarity": mean_losses.CosineSimilarity,
+        "binary_crossentropy": mean_losses.BinaryCrossentropy,
+        "categorical_crossentropy": mean_losses.CategoricalCrossentropy,
+        "sparse_categorical_crossentropy": mean_losses.SparseCategoricalCrossentropy,
+        "kl_divergence": mean_losses.KLDivergence,
+        "poisson": mean_losses.Poisson,
+        "hinge": mean_losses.Hinge,
+        "squared_hinge": mean_losses.SquaredHinge,
+        "categorical_hinge": mean_losses.CategoricalHinge,
         "precision": confusion.Precision,
         "recall": confusion.Recall,
         "auc": AUC,
@@ -68,11 +68,11 @@ _CLASSES: Mapping[str, type[Metric]] = types.MappingProxyType(
 
 _ALIASES: Mapping[str, type[Metric]] = types.MappingProxyType(
     {
-        "bce": errors.BinaryCrossentropy,
-        "mse": errors.MeanSquaredError,
-        "mae": errors.MeanAbsoluteError,
-        "mape": errors.MeanAbsolutePercentageError,
-        "msle": errors.MeanSquaredLogarithmicError,
+        "bce": mean_losses.BinaryCrossentropy,
+        "mse": mean_losses.MeanSquaredError,
+        "mae": mean_losses.MeanAbsoluteError,
+        "mape": mean_losses.MeanAbsolutePercentageError,
+        "msle": mean_losses.MeanSquaredLogarithmicError,
     }
 )
 
@@ -152,9 +152,9 @@ def resolve(identifier: Any, y_true: Any, y_pred: Any, loss: Any = None) -> Metr
         return chosen(name=identifier)
     if word in ("crossentropy", "ce"):
         chosen = {
-            "binary": errors.BinaryCrossentropy,
-            "sparse": errors.SparseCategoricalCrossentropy,
-            "categorical": errors.CategoricalCrossentropy,
+            "binary": mean_losses.BinaryCrossentropy,
+            "sparse": mean_losses.SparseCategoricalCrossentropy,
+            "categorical": mean_losses.CategoricalCrossentropy,
         }[kind]
         return chosen(name=identifier, from_logits=bool(getattr(loss, "from_logits", False)))
     return dataclasses.replace(get(identifier), name=identifier)

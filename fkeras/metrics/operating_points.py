@@ -7,8 +7,8 @@ from typing import Any
 import jax
 import jax.numpy as jnp
 
-from fkeras.engine.config import option
-from fkeras.engine.converters import integer, probability, text
+from fkeras.engine.config.configurable import option
+from fkeras.engine.config.converters import integer, probability, text
 from fkeras.losses.loss import dtype_name
 from fkeras.losses.reducing import divide_no_nan
 from fkeras.metrics import exact

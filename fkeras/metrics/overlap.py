@@ -8,9 +8,9 @@ from typing import Any
 import jax
 import jax.numpy as jnp
 
-from fkeras.engine.arrays import as_operand
-from fkeras.engine.config import option
-from fkeras.engine.converters import boolean, integer, real, several, text
+from fkeras.engine.config.configurable import option
+from fkeras.engine.config.converters import boolean, integer, real, several, text
+from fkeras.engine.values.arrays import as_operand
 from fkeras.losses.loss import dtype_name
 from fkeras.losses.reducing import merge_weights
 from fkeras.metrics import exact

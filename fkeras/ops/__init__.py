@@ -6,8 +6,8 @@ keep the mask of their input; the others refuse a masked input, and `unmask` dro
 mean to. `fk.ops.numpy`, `fk.ops.nn`, `fk.ops.linalg` and `fk.ops.image` are Keras's namespaces.
 """
 
-from fkeras.engine.operation import Op, Operation, lift
-from fkeras.engine.operators import getitem
+from fkeras.engine.symbolic.operation import Op, Operation, lift
+from fkeras.engine.symbolic.operators import getitem
 from fkeras.ops import control, core, image, linalg, masks, math, nn, numpy, rearranging
 from fkeras.ops.control import *  # noqa: F403
 from fkeras.ops.core import *  # noqa: F403

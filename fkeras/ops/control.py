@@ -13,11 +13,11 @@ from typing import Any
 import jax
 import jax.numpy as jnp
 
-from fkeras.engine import structure
-from fkeras.engine.node import is_symbolic
-from fkeras.engine.operation import Op, lift
-from fkeras.ops._define import op
-from fkeras.ops.searching import where
+from fkeras.engine.call.node import is_symbolic
+from fkeras.engine.symbolic.define import op
+from fkeras.engine.symbolic.operation import Op, lift
+from fkeras.engine.values import structure
+from fkeras.ops.numpy.searching import where
 
 __all__ = (
     "associative_scan",

@@ -9,8 +9,8 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from fkeras.engine.node import is_symbolic
-from fkeras.ops._define import elementwise, op, to_array
+from fkeras.engine.call.node import is_symbolic
+from fkeras.engine.symbolic.define import elementwise, op, to_array
 
 __all__ = (
     "cast",

@@ -1,22 +1,13 @@
-"""Operations on images, as `keras.ops.image` names them; the mathematics is in `fkeras.image`."""
+"""Operations on images, as `keras.ops.image` names them; the mathematics is in `fkeras.nn.image`."""
 
 from __future__ import annotations
 
 from collections.abc import Callable
 from typing import Any
 
-from fkeras.engine.operation import Op
-from fkeras.image import (
-    borders,
-    colors,
-    elastic,
-    filters,
-    geometry,
-    patches,
-    quality,
-    resizing,
-    sampling,
-)
+from fkeras.engine.symbolic.operation import Op
+from fkeras.nn.image import borders, colors, filters, patches, quality, resizing
+from fkeras.nn.warping import elastic, geometry, sampling
 from fkeras.random import key_of
 
 __all__ = (

@@ -13,10 +13,10 @@ from __future__ import annotations
 import types
 from collections.abc import Iterable, Iterator, Mapping
 
-from fkeras.engine.naming import snake_case
-from fkeras.engine.operation import NodeForm
-from fkeras.engine.operators import getitem
-from fkeras.ops.creation import recorded_rank, recorded_size
+from fkeras.engine.symbolic.operation import NodeForm
+from fkeras.engine.symbolic.operators import getitem
+from fkeras.engine.values.naming import snake_case
+from fkeras.ops.numpy.creation import recorded_rank, recorded_size
 
 _ROWS = (
     ("core", "f elems reverse= axis=", "AssociativeScan"),

@@ -12,10 +12,10 @@ from typing import Any
 import jax
 import jax.numpy as jnp
 
-from fkeras.ops._define import op, to_array, to_floats
-from fkeras.ops._stable import safe_sqrt, vector_norm
+from fkeras.engine.symbolic.define import op, to_array, to_floats
+from fkeras.nn.stable import safe_sqrt, vector_norm
 from fkeras.ops.control import jvp
-from fkeras.ops.reductions import axes_of
+from fkeras.ops.numpy.reductions import axes_of
 
 __all__ = (
     "cholesky",

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from typing import Any
 
-from fkeras.engine.context import Context, Output
-from fkeras.engine.layer import Layer
+from fkeras.engine.call.context import Context, Output
+from fkeras.engine.layer.layer import Layer
 
 __all__ = ("Unmask", "unmask")
 

@@ -7,10 +7,10 @@ from typing import Any
 import jax
 import jax.numpy as jnp
 
-from fkeras import signal
-from fkeras.engine.operation import Op
-from fkeras.ops._define import float_unary, op, to_array, to_floats
-from fkeras.ops._stable import safe_sqrt, sign_and_logdet
+from fkeras.engine.symbolic.define import float_unary, op, to_array, to_floats
+from fkeras.engine.symbolic.operation import Op
+from fkeras.nn import signal
+from fkeras.nn.stable import safe_sqrt, sign_and_logdet
 
 __all__ = (
     "cdist",

@@ -8,7 +8,7 @@ from typing import Any
 import jax
 import jax.numpy as jnp
 
-from fkeras.ops._define import few, op, to_array
+from fkeras.engine.symbolic.define import few, op, to_array
 
 __all__ = ("rearrange", "unstack")
 

@@ -8,8 +8,8 @@ from typing import Any
 import jax
 import optax
 
-from fkeras.engine.config import Configurable
-from fkeras.optimizers.numeric import working_dtype
+from fkeras.engine.config.configurable import Configurable
+from fkeras.optimizers.updates.numeric import working_dtype
 
 
 class BaseOptimizer(Configurable):

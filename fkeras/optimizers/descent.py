@@ -7,11 +7,11 @@ from typing import Any
 import jax
 import jax.numpy as jnp
 
-from fkeras.engine.config import option
-from fkeras.engine.converters import boolean, probability
-from fkeras.optimizers.numeric import zeros
+from fkeras.engine.config.configurable import option
+from fkeras.engine.config.converters import boolean, probability
 from fkeras.optimizers.optimizer import Optimizer
 from fkeras.optimizers.options import rate
+from fkeras.optimizers.updates.numeric import zeros
 
 
 class SGD(Optimizer):

@@ -10,11 +10,11 @@ from typing import Any, NamedTuple, Self
 import jax
 import jax.numpy as jnp
 
-from fkeras.engine.config import from_configuration, option
-from fkeras.engine.converters import integer, real, text
+from fkeras.engine.config.configurable import from_configuration, option
+from fkeras.engine.config.converters import integer, real, text
 from fkeras.optimizers.base import BaseOptimizer, check_has_config, scaled
 from fkeras.optimizers.naming import get, transformation
-from fkeras.optimizers.numeric import working_dtype
+from fkeras.optimizers.updates.numeric import working_dtype
 
 # what older files of Keras hold for options that belong to the inner optimizer
 _NEUTRAL = (

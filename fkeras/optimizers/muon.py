@@ -9,12 +9,12 @@ from typing import Any, ClassVar
 import jax
 import jax.numpy as jnp
 
-from fkeras.engine.config import option
-from fkeras.engine.converters import boolean, integer, probability, real
+from fkeras.engine.config.configurable import option
+from fkeras.engine.config.converters import boolean, integer, probability, real
 from fkeras.optimizers.adam import adam_rate, adam_step
-from fkeras.optimizers.numeric import root, zeros
 from fkeras.optimizers.optimizer import Optimizer
 from fkeras.optimizers.options import rate, words
+from fkeras.optimizers.updates.numeric import root, zeros
 
 # so many turns of a loop, at most, become straight code
 _STRAIGHT = 8

@@ -8,7 +8,7 @@ from typing import Any
 
 import optax
 
-from fkeras.engine.config import lookup
+from fkeras.engine.config.configurable import lookup
 from fkeras.optimizers.adam import Adam, Adamax, AdamW, Lamb, Nadam
 from fkeras.optimizers.adaptive import Adadelta, Adafactor, Adagrad, RMSprop
 from fkeras.optimizers.base import BaseOptimizer

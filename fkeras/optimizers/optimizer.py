@@ -12,15 +12,16 @@ from typing import Any, ClassVar, Self
 import jax
 import numpy as np
 
-from fkeras.engine.config import from_configuration, option
-from fkeras.engine.converters import boolean, integer, probability, real, text
-from fkeras.engine.key_paths import within
-from fkeras.optimizers import schedules, walk
-from fkeras.optimizers.averaging import averaged
+from fkeras.engine.config.configurable import from_configuration, option
+from fkeras.engine.config.converters import boolean, integer, probability, real, text
+from fkeras.engine.messages.key_paths import within
+from fkeras.optimizers import schedules
 from fkeras.optimizers.base import BaseOptimizer, scaled
 from fkeras.optimizers.options import rate, words
-from fkeras.optimizers.paths import mentions
-from fkeras.optimizers.state import AVERAGE, OptimizerState
+from fkeras.optimizers.updates import apply as walk
+from fkeras.optimizers.updates.averaging import averaged
+from fkeras.optimizers.updates.paths import mentions
+from fkeras.optimizers.updates.state import AVERAGE, OptimizerState
 
 _Slots = dict[str, jax.Array]
 _NEVER_NONE = ("use_ema", "ema_momentum", "exclude_from_weight_decay")

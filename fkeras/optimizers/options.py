@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from fkeras.engine.converters import function, real
-from fkeras.engine.errors import describe_value
+from fkeras.engine.config.converters import function, real
+from fkeras.engine.messages.errors import describe_value
 from fkeras.optimizers import schedules
 
 _number = real(minimum=0)

@@ -7,11 +7,11 @@ from typing import Any, ClassVar
 import jax
 import jax.numpy as jnp
 
-from fkeras.engine.config import option
-from fkeras.engine.converters import integer, probability, real
-from fkeras.optimizers.numeric import moving_mean, power, root, working_dtype, zeros
+from fkeras.engine.config.configurable import option
+from fkeras.engine.config.converters import integer, probability, real
 from fkeras.optimizers.optimizer import Optimizer
 from fkeras.optimizers.options import rate
+from fkeras.optimizers.updates.numeric import moving_mean, power, root, working_dtype, zeros
 
 
 class ScheduleFreeAdamW(Optimizer):

@@ -13,10 +13,17 @@ from typing import Any, ClassVar
 import jax
 import jax.numpy as jnp
 
-from fkeras.engine import config as configuration
-from fkeras.engine.config import Configurable, option, serialize
-from fkeras.engine.converters import boolean, either, integer, real, several, text
-from fkeras.optimizers.steps import as_step, minus, passed, periods, remaining, wave_starts
+from fkeras.engine.config import configurable
+from fkeras.engine.config.configurable import Configurable, option, serialize
+from fkeras.engine.config.converters import boolean, either, integer, real, several, text
+from fkeras.optimizers.updates.schedule_steps import (
+    as_step,
+    minus,
+    passed,
+    periods,
+    remaining,
+    wave_starts,
+)
 
 __all__ = (
     "CosineDecay",
@@ -311,5 +318,5 @@ def deserialize(config: Any, custom_objects: Mapping[str, Any] | None = None) ->
     """
     known = _NAMES.get(config.get("class_name")) if isinstance(config, Mapping) else None
     if known is None or known.__name__ in (custom_objects or ()):
-        return configuration.deserialize(config, custom_objects)
+        return configurable.deserialize(config, custom_objects)
     return known.from_config(dict(config.get("config") or {}), custom_objects)

@@ -1,6 +1,6 @@
 """Quantizers: weights as small integers, and the configurations that say how."""
 
-from fkeras.engine.config import deserialize, serialize
+from fkeras.engine.config.configurable import deserialize, serialize
 from fkeras.quantizers.abs_max import AbsMaxQuantizer
 from fkeras.quantizers.codes import (
     abs_max_quantize,

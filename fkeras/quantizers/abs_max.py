@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from typing import Any, ClassVar
 
-from fkeras.engine.config import Configurable, option
-from fkeras.engine.converters import axes, choice, integer, real, several
-from fkeras.engine.errors import describe_value
+from fkeras.engine.config.configurable import Configurable, option
+from fkeras.engine.config.converters import axes, choice, integer, real, several
+from fkeras.engine.messages.errors import describe_value
 from fkeras.quantizers.codes import abs_max_quantize
 
 _codes = several(integer(minimum=-128, maximum=127), "two integers from -128 to 127")

@@ -6,9 +6,9 @@ import types
 from collections.abc import Mapping
 from typing import Any, ClassVar, Self
 
-from fkeras.engine.config import Configurable, option
-from fkeras.engine.converters import boolean, integer, real
-from fkeras.engine.errors import describe_value, suggest
+from fkeras.engine.config.configurable import Configurable, option
+from fkeras.engine.config.converters import boolean, integer, real
+from fkeras.engine.messages.errors import describe_value, suggest
 from fkeras.quantizers.abs_max import AbsMaxQuantizer
 
 _GROUP = integer(

@@ -6,9 +6,9 @@ hold is compared with what it stores before memory is taken for it; and every re
 then renamed, so that there is always a whole one.
 """
 
-from fkeras.saving.errors import FileError
-from fkeras.saving.exporting import export, export_step
-from fkeras.saving.limits import Limits
+from fkeras.saving.containers.errors import FileError
+from fkeras.saving.containers.limits import Limits
+from fkeras.saving.export.exporting import export, export_step
 from fkeras.saving.models import load_model, save_model
 from fkeras.saving.trainings import load_training
 from fkeras.saving.weight_files import load_weights, save_weights

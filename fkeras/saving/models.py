@@ -6,14 +6,16 @@ import os
 from collections.abc import Mapping
 from typing import Any
 
-from fkeras import files
-from fkeras.engine.donated import SAVE_THE_NEW, check_donated
 from fkeras.engine.migration_hints.arguments import check_path_first, explains_arguments
-from fkeras.saving import keras_file, legacy, sniffing
-from fkeras.saving.compiled import compiled_parts
-from fkeras.saving.errors import FileError
-from fkeras.saving.hdf5 import open_store
-from fkeras.saving.limits import Limits
+from fkeras.engine.tree.donated import SAVE_THE_NEW, check_donated
+from fkeras.files import atomic
+from fkeras.saving import legacy
+from fkeras.saving.containers import file_type
+from fkeras.saving.containers.errors import FileError
+from fkeras.saving.containers.hdf5 import open_store
+from fkeras.saving.containers.limits import Limits
+from fkeras.saving.keras import keras_file
+from fkeras.saving.trained.compile_config import compiled_parts
 from fkeras.training import Trainer, TrainState
 
 
@@ -55,7 +57,7 @@ def load_model(
         >>> bool((again(jnp.ones((1, 3))) == model(jnp.ones((1, 3)))).all())
         True
     """
-    path = files.as_path(path)
+    path = atomic.as_path(path)
     kind = content(path)
     if kind == "archive":
         return keras_file.read(path, custom_objects, limits)
@@ -69,15 +71,15 @@ def content(path: Any) -> str:
     Raises:
         FileError: for anything else.
     """
-    with sniffing.open_regular(path) as file:
-        start = file.read(sniffing.LENGTH)
+    with file_type.open_regular(path) as file:
+        start = file.read(file_type.LENGTH)
         size = file.seek(0, os.SEEK_END)
-    if start.startswith((sniffing.ZIP, b"PK")):
+    if start.startswith((file_type.ZIP, b"PK")):
         return "archive"
-    if start.startswith(sniffing.HDF5):
+    if start.startswith(file_type.HDF5):
         return "hdf5"
     raise FileError(
-        f"expected a model (.keras, .h5), received {sniffing.describe(start, size)}.",
+        f"expected a model (.keras, .h5), received {file_type.describe(start, size)}.",
         file=os.fspath(path),
     )
 
@@ -120,7 +122,7 @@ def save_model(
         True
     """
     check_path_first(path, "save_model", "fk.save_model(path, model, state)")
-    path = files.as_path(path)
+    path = atomic.as_path(path)
     check_donated((model, state, run), "save_model", SAVE_THE_NEW)
     if not path.endswith(".keras"):
         raise ValueError(

@@ -6,16 +6,17 @@ import functools
 from collections.abc import Mapping
 from typing import Any
 
-from fkeras import files
-from fkeras.saving import keras_file, legacy
-from fkeras.saving.compiled import CONFIG, read_optimizer, read_trainer
-from fkeras.saving.errors import FileError, reading
-from fkeras.saving.first_run import first_run
-from fkeras.saving.hdf5 import open_store
-from fkeras.saving.limits import Limits
+from fkeras.files import atomic
+from fkeras.saving import legacy
+from fkeras.saving.containers.errors import FileError, reading
+from fkeras.saving.containers.hdf5 import open_store
+from fkeras.saving.containers.limits import Limits
+from fkeras.saving.containers.strict_json import field
+from fkeras.saving.keras import keras_file
 from fkeras.saving.models import content
-from fkeras.saving.optimizer_slots import trained
-from fkeras.saving.strict_json import field
+from fkeras.saving.trained.compile_config import CONFIG, read_optimizer, read_trainer
+from fkeras.saving.trained.first_run import first_run
+from fkeras.saving.trained.optimizer_slots import trained
 from fkeras.training import Trainer, TrainState
 
 
@@ -56,7 +57,7 @@ def load_training(
         >>> again == trainer, int(resumed.step)
         (True, 1)
     """
-    limits, path = limits or Limits(), files.as_path(path)
+    limits, path = limits or Limits(), atomic.as_path(path)
     if content(path) == "hdf5":
         with open_store(path, path, limits=limits) as store:
             return legacy.load_training(store, path, custom_objects, limits)

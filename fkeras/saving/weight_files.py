@@ -10,24 +10,24 @@ from typing import Any
 import jax
 import numpy as np
 
-from fkeras import npz
 from fkeras.engine import Layer, Network, replace_weights, suggest
-from fkeras.engine.donated import SAVE_THE_NEW, check_donated
 from fkeras.engine.migration_hints.arguments import check_path_first
 from fkeras.engine.migration_hints.keras_objects import check_not_keras
-from fkeras.engine.skeleton import leaves_of, skeleton_of
-from fkeras.files import as_path, replacing
-from fkeras.saving import safetensors
-from fkeras.saving.errors import FileError, reading
-from fkeras.saving.finite import is_finite, warn_not_finite
-from fkeras.saving.hdf5 import Store, new_store
-from fkeras.saving.keras_file import write_arrays
+from fkeras.engine.tree.donated import SAVE_THE_NEW, check_donated
+from fkeras.engine.tree.skeleton import leaves_of, skeleton_of
+from fkeras.files import npz
+from fkeras.files.atomic import as_path, replacing
+from fkeras.saving.containers.errors import FileError, reading
+from fkeras.saving.containers.hdf5 import Store, new_store
+from fkeras.saving.containers.limits import Limits
+from fkeras.saving.keras.keras_file import write_arrays
 from fkeras.saving.legacy import legacy_source
-from fkeras.saving.limits import Limits
-from fkeras.saving.places import Place, copied_groups, places, with_copies
-from fkeras.saving.structure import abstract_build
-from fkeras.saving.weight_reading import open_source
-from fkeras.saving.weight_source import Source, Stored, fits, own_path, own_path_by_kind
+from fkeras.saving.weights import safetensors
+from fkeras.saving.weights.filling import abstract_build
+from fkeras.saving.weights.finite import is_finite, warn_not_finite
+from fkeras.saving.weights.weight_paths import Place, copied_groups, places, with_copies
+from fkeras.saving.weights.weight_reading import open_source
+from fkeras.saving.weights.weight_source import Source, Stored, fits, own_path, own_path_by_kind
 
 _SUFFIXES = (".h5", ".hdf5", ".safetensors", ".npz")
 
@@ -248,7 +248,7 @@ def save_weights(path: Any, model: Any, state: Mapping[str, Any] | None = None) 
         path: the file; its folder is made. `.weights.h5` (or `.h5`) is Keras 3's form, which
             `keras_model.load_weights` opens; `.safetensors` and `.npz` go by the model's own
             paths and keep all of the state. bfloat16 stays bfloat16 in all of them; `.npz` keeps
-            it as integers and says so, see `fkeras.npz`.
+            it as integers and says so, see `fkeras.files.npz`.
         model: a built model or layer.
         state: its state.
 

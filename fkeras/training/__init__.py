@@ -3,16 +3,16 @@
 from fkeras.training import callbacks
 from fkeras.training.callbacks import Callback, Stop
 from fkeras.training.checkpoint import Checkpoint, CheckpointError
-from fkeras.training.find_nan import find_nan
-from fkeras.training.history import Fitted, History
-from fkeras.training.interrupts import Interrupted
-from fkeras.training.nan_report import Finding
-from fkeras.training.progress import Progress
-from fkeras.training.recovery import NonFiniteError
-from fkeras.training.remat import rematerialized
-from fkeras.training.rescue import run_of
-from fkeras.training.state import TrainState
+from fkeras.training.loop.interrupts import Interrupted
+from fkeras.training.loop.rescue import run_of
+from fkeras.training.nonfinite.find_nan import find_nan
+from fkeras.training.nonfinite.nan_report import Finding
+from fkeras.training.nonfinite.recovery import NonFiniteError
+from fkeras.training.records.history import Fitted, History
+from fkeras.training.records.progress import Progress
+from fkeras.training.records.state import TrainState
 from fkeras.training.trainer import Trainer
+from fkeras.transforms.remat import rematerialized
 
 __all__ = (
     "Callback",

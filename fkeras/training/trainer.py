@@ -10,31 +10,19 @@ import numpy as np
 
 from fkeras import optimizers
 from fkeras.engine import Configurable, Layer, option, trainable_weights, unfreeze
-from fkeras.engine.converters import choice
+from fkeras.engine.config.converters import choice
 from fkeras.engine.migration_hints.arguments import explains_arguments
 from fkeras.engine.migration_hints.keras_objects import check_not_keras
 from fkeras.engine.migration_hints.overrides import check_trainer_methods
-from fkeras.engine.random import check_key
-from fkeras.training import (
-    arguments,
-    checks,
-    fitting,
-    loops,
-    objective,
-    objective_call,
-    optimizer_state,
-    outputs,
-    predicting,
-    pure,
-    sharding,
-    sources,
-    step,
-)
+from fkeras.engine.values.random import check_key
 from fkeras.training import callbacks as hooks
-from fkeras.training.history import Fitted
-from fkeras.training.progress import Progress
-from fkeras.training.rescue import Current
-from fkeras.training.state import TrainState, own_copy
+from fkeras.training.inputs import arguments, checks, sources
+from fkeras.training.loop import batch_loops, fitting, predicting, pure
+from fkeras.training.loop.rescue import Current
+from fkeras.training.records.history import Fitted
+from fkeras.training.records.progress import Progress
+from fkeras.training.records.state import TrainState, own_copy
+from fkeras.training.step import objective, objective_call, optimizer_state, outputs, sharding, step
 from fkeras.training.trainer_fields import as_loss, as_loss_weights, as_metrics, as_remat
 
 
@@ -241,7 +229,7 @@ class Trainer(Configurable):
             y: the targets likewise; none for an objective that takes `x` alone, or for a model
                 whose layers return their losses.
             batch_size: rows a step, 32 by default. The last batch is filled up with rows that
-                count nowhere; see `fkeras.training.feeds`.
+                count nowhere; see `fkeras.training.data.array_feed`.
             epochs: the number of the last epoch.
             verbose: 0, 1, 2 or "auto"; see `Progress`.
             callbacks: values of `Callback`.
@@ -373,7 +361,7 @@ class Trainer(Configurable):
         feed = sources.feed(self, run, rows, size, steps, "evaluate")
         progress = Progress(verbose, 1, feed.steps, title="Evaluation")
         progress.start(0)
-        logs, done = loops.evaluate(self, run, feed.sums, feed, progress)
+        logs, done = batch_loops.evaluate(self, run, feed.sums, feed, progress)
         progress.stop()
         progress.end(logs, feed.rows(done), done)
         return logs

@@ -6,8 +6,8 @@ from collections.abc import Mapping
 from typing import Any
 
 from fkeras import losses, metrics
-from fkeras.engine.converters import real
-from fkeras.training.remat import get_policy
+from fkeras.engine.config.converters import real
+from fkeras.transforms.remat import get_policy
 
 
 def as_loss(value: Any) -> Any:

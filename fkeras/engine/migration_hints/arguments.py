@@ -7,7 +7,7 @@ from collections.abc import Callable, Sequence
 from types import MappingProxyType
 from typing import Any, ParamSpec, TypeVar
 
-from fkeras.engine.errors import suggest
+from fkeras.engine.messages.errors import suggest
 
 _P = ParamSpec("_P")
 _T = TypeVar("_T")

@@ -7,7 +7,7 @@ import sys
 from types import MappingProxyType
 from typing import Any
 
-from fkeras.engine.errors import suggest
+from fkeras.engine.messages.errors import suggest
 
 _TRAINER = (
     'trainer = fk.Trainer(optimizer="adam", loss="mse"); run = trainer.init(model, '

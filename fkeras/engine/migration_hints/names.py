@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterator, Sequence
 from types import MappingProxyType
 from typing import Any
 
-from fkeras.engine.errors import suggest
+from fkeras.engine.messages.errors import suggest
 
 _MIXED = '`layers.Dense(2, dtype="mixed_bfloat16")`: each layer has its own dtype policy'
 _VARIABLE = "declare weights with `fk.weight()`; other arrays are state, a dictionary"

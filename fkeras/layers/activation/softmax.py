@@ -10,11 +10,11 @@ import jax.numpy as jnp
 import numpy as np
 
 from fkeras.engine import Context, Layer, Output, option
-from fkeras.engine.converters import axes
-from fkeras.engine.frozen import is_array
-from fkeras.engine.slopes import divide
-from fkeras.layers._arguments import format_shape
-from fkeras.layers._dtypes import wide_dtype
+from fkeras.engine.config.converters import axes
+from fkeras.engine.values.frozen import is_array
+from fkeras.layers.common.arguments import format_shape
+from fkeras.layers.common.dtypes import wide_dtype
+from fkeras.nn.slopes import divide
 
 
 def exponentials(

@@ -8,7 +8,7 @@ import jax
 
 from fkeras import initializers
 from fkeras.engine import Context, Layer, Output, option, weight
-from fkeras.engine.converters import boolean, choice, integer, probability
+from fkeras.engine.config.converters import boolean, choice, integer, probability
 from fkeras.layers.attention.attention import concatenation_scores
 from fkeras.layers.attention.scored import (
     attend_by_scores,

@@ -9,7 +9,7 @@ import jax.numpy as jnp
 
 from fkeras import initializers
 from fkeras.engine import Context, Layer, Output, option, weight
-from fkeras.engine.converters import boolean, choice, integer, probability
+from fkeras.engine.config.converters import boolean, choice, integer, probability
 from fkeras.layers.attention.scored import (
     attend_by_scores,
     check_widths,

@@ -8,9 +8,8 @@ from typing import Any, ClassVar
 
 from fkeras import constraints, initializers, regularizers
 from fkeras.engine import Spec, option
-from fkeras.engine.converters import boolean, either, integer, probability
-from fkeras.engine.frozen import FrozenDict
-from fkeras.layers._arguments import format_shape
+from fkeras.engine.config.converters import boolean, either, integer, probability
+from fkeras.engine.values.frozen import FrozenDict
 from fkeras.layers.attention.projected import (
     PROJECTIONS,
     ProjectedAttention,
@@ -18,6 +17,7 @@ from fkeras.layers.attention.projected import (
     projection,
     projection_options,
 )
+from fkeras.layers.common.arguments import format_shape
 
 _NAME = "GroupQueryAttention"
 

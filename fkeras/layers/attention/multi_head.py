@@ -8,7 +8,7 @@ from typing import Any, ClassVar
 
 from fkeras import constraints, initializers, regularizers
 from fkeras.engine import Spec, option
-from fkeras.engine.converters import axes, boolean, either, integer, probability, several
+from fkeras.engine.config.converters import axes, boolean, either, integer, probability, several
 from fkeras.layers.attention.projected import (
     ProjectedAttention,
     check_flash,

@@ -11,10 +11,9 @@ import jax
 import jax.numpy as jnp
 
 from fkeras.engine import Context, Layer, Output, Spec, option, subkey
-from fkeras.engine.converters import choice
-from fkeras.engine.frozen import FrozenDict
-from fkeras.engine.node import is_symbolic
-from fkeras.layers._arguments import format_shape
+from fkeras.engine.call.node import is_symbolic
+from fkeras.engine.config.converters import choice
+from fkeras.engine.values.frozen import FrozenDict
 from fkeras.layers.attention.dot_product import (
     attend,
     attend_with_weights,
@@ -30,6 +29,7 @@ from fkeras.layers.attention.quantization import (
     read_policy_map,
 )
 from fkeras.layers.attention.scored import without_default_rows
+from fkeras.layers.common.arguments import format_shape
 from fkeras.layers.core.einsum_dense import EinsumDense
 from fkeras.layers.quantized.dense import QuantizedDense
 from fkeras.layers.regularization.dropout import dropout

@@ -11,10 +11,10 @@ from collections.abc import Mapping
 from typing import Any
 
 from fkeras.engine import DTypePolicy, FrozenDict
-from fkeras.engine.policy import get_policy
-from fkeras.engine.policy_maps import policy_at
-from fkeras.engine.quantized import quantization
-from fkeras.engine.serialization import serialize
+from fkeras.engine.config.policy import get_policy
+from fkeras.engine.config.policy_maps import policy_at
+from fkeras.engine.config.quantized_policy import quantization
+from fkeras.engine.config.serialization import serialize
 from fkeras.quantizers import get, policy_config
 
 # the fields of the projections, and Keras's names of the layers in them

@@ -13,9 +13,9 @@ import jax
 
 from fkeras import activations, constraints, initializers, regularizers
 from fkeras.engine import InputSpec, Layer, Spec, option, weight
-from fkeras.engine.converters import boolean, choice, integer, sizes
-from fkeras.layers._arguments import data_format_name
-from fkeras.layers._spatial import channel_axis
+from fkeras.engine.config.converters import boolean, choice, integer, sizes
+from fkeras.layers.common.arguments import data_format_name
+from fkeras.layers.common.spatial import channel_axis
 from fkeras.layers.convolution.convolution import convolve
 from fkeras.layers.convolution.depthwise import convolve_depthwise
 from fkeras.layers.convolution.sliding import (

@@ -17,9 +17,9 @@ from jax import lax
 
 from fkeras import activations, constraints, initializers, regularizers
 from fkeras.engine import InputSpec, Layer, Spec, option, weight
-from fkeras.engine.converters import boolean, choice, integer, sizes
-from fkeras.layers._arguments import data_format_name
-from fkeras.layers._spatial import channel_axis
+from fkeras.engine.config.converters import boolean, choice, integer, sizes
+from fkeras.layers.common.arguments import data_format_name
+from fkeras.layers.common.spatial import channel_axis
 from fkeras.layers.convolution.sliding import add_bias_and_activate, check_steps, known_channels
 
 

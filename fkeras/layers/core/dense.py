@@ -10,7 +10,7 @@ import jax.numpy as jnp
 
 from fkeras import activations, constraints, initializers, regularizers
 from fkeras.engine import InputSpec, Layer, Spec, align, option, weight
-from fkeras.engine.converters import boolean, integer
+from fkeras.engine.config.converters import boolean, integer
 
 
 def dense(x: jax.Array, kernel: jax.Array, bias: jax.Array | None = None) -> jax.Array:

@@ -10,10 +10,10 @@ import jax.numpy as jnp
 
 from fkeras import constraints, initializers, regularizers
 from fkeras.engine import Context, Layer, Output, Spec, option, weight
-from fkeras.engine.converters import boolean, integer
-from fkeras.engine.indices import unsigned_indices
-from fkeras.layers._indices import refuse_fractions
+from fkeras.engine.config.converters import boolean, integer
+from fkeras.layers.common.id_checks import refuse_fractions
 from fkeras.layers.core.masking import both_masks
+from fkeras.nn.indices import unsigned_indices
 
 
 def embed(ids: jax.Array, embeddings: jax.Array) -> jax.Array:

@@ -10,10 +10,10 @@ import jax.numpy as jnp
 import numpy as np
 
 from fkeras.engine import ArrayConstant, Context, FrozenDict, Layer, Output, option
-from fkeras.engine.converters import integer, several
-from fkeras.engine.custom_objects import custom_code
-from fkeras.engine.errors import describe_value
-from fkeras.layers._arguments import format_shape
+from fkeras.engine.config.converters import integer, several
+from fkeras.engine.config.custom_objects import custom_code
+from fkeras.engine.messages.errors import describe_value
+from fkeras.layers.common.arguments import format_shape
 
 
 def _function(value: Any) -> Callable:

@@ -9,7 +9,7 @@ import jax
 import jax.numpy as jnp
 
 from fkeras.engine import Context, Layer, Output, option
-from fkeras.engine.converters import real
+from fkeras.engine.config.converters import real
 
 
 def find_steps(x: jax.Array, mask_value: float = 0.0) -> jax.Array:

@@ -16,8 +16,8 @@ import jax
 import jax.numpy as jnp
 
 from fkeras.engine import ArrayConstant, Context, FrozenDict, Layer, Output, Spec, subkey, weight
-from fkeras.engine.frozen import is_array
-from fkeras.engine.policy import cast_floats
+from fkeras.engine.config.policy import cast_floats
+from fkeras.engine.values.frozen import is_array
 
 
 class Parameter(Layer):

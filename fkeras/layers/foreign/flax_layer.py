@@ -10,10 +10,10 @@ from typing import Any, Self
 import jax
 
 from fkeras.engine import option, subkey
-from fkeras.engine.config import decode, encode
-from fkeras.engine.converters import either, function, integer, several, text
-from fkeras.engine.optional_packages import missing_package
-from fkeras.engine.serialization import resolve
+from fkeras.engine.config.configurable import decode, encode
+from fkeras.engine.config.converters import either, function, integer, several, text
+from fkeras.engine.config.serialization import resolve
+from fkeras.engine.messages.optional_packages import missing_package
 from fkeras.layers.foreign.base import ForeignLayer
 
 _OWN = ("parent", "name")  # fields that flax gives every module

@@ -8,8 +8,8 @@ from typing import Any
 import jax
 
 from fkeras.engine import option, subkey, suggest
-from fkeras.engine.converters import integer
-from fkeras.engine.errors import describe_value
+from fkeras.engine.config.converters import integer
+from fkeras.engine.messages.errors import describe_value
 from fkeras.layers.foreign.base import ForeignLayer
 
 _CALL = ("params", "state", "rng", "inputs", "training")

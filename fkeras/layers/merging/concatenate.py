@@ -9,7 +9,7 @@ import jax
 import jax.numpy as jnp
 
 from fkeras.engine import Context, Layer, Output, option
-from fkeras.engine.converters import choice, integer
+from fkeras.engine.config.converters import choice, integer
 from fkeras.layers.merging.elementwise import (
     check_list,
     describe_inputs,

@@ -16,8 +16,8 @@ import jax.numpy as jnp
 import numpy as np
 
 from fkeras.engine import Context, Layer, Output, option
-from fkeras.engine.converters import choice
-from fkeras.layers._arguments import format_shape
+from fkeras.engine.config.converters import choice
+from fkeras.layers.common.arguments import format_shape
 from fkeras.layers.merging.masks import (
     Masks,
     aligned,

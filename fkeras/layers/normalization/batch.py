@@ -23,9 +23,9 @@ from fkeras.engine import (
     suggest,
     weight,
 )
-from fkeras.engine.converters import boolean, choice, integer, probability, real
-from fkeras.layers._arguments import format_shape
-from fkeras.layers._dtypes import wide_dtype
+from fkeras.engine.config.converters import boolean, choice, integer, probability, real
+from fkeras.layers.common.arguments import format_shape
+from fkeras.layers.common.dtypes import wide_dtype
 from fkeras.layers.normalization.statistics import (
     batch_normalization,
     moments,

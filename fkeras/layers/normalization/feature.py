@@ -12,10 +12,10 @@ import jax.numpy as jnp
 import numpy as np
 
 from fkeras.engine import Context, Layer, Output, Spec, option
-from fkeras.engine.arrays import is_array_like, read_array
-from fkeras.engine.converters import axes, boolean, numeric
-from fkeras.layers._arguments import format_shape
-from fkeras.layers._dtypes import wide_dtype
+from fkeras.engine.config.converters import axes, boolean, numeric
+from fkeras.engine.values.arrays import is_array_like, read_array
+from fkeras.layers.common.arguments import format_shape
+from fkeras.layers.common.dtypes import wide_dtype
 
 _SMALLEST = 1e-7  # standard deviation that is divided by, as in Keras
 

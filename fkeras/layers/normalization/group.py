@@ -9,8 +9,8 @@ import jax.numpy as jnp
 
 from fkeras import constraints, initializers, regularizers
 from fkeras.engine import InputSpec, Layer, Spec, align, option, weight
-from fkeras.engine.converters import boolean, either, integer, real
-from fkeras.layers._dtypes import wide_dtype
+from fkeras.engine.config.converters import boolean, either, integer, real
+from fkeras.layers.common.dtypes import wide_dtype
 from fkeras.layers.normalization.statistics import inverse_root
 
 

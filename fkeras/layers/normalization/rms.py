@@ -9,9 +9,9 @@ import jax
 import jax.numpy as jnp
 
 from fkeras.engine import Layer, Spec, option, weight
-from fkeras.engine.converters import axes, real
-from fkeras.layers._arguments import format_shape
-from fkeras.layers._dtypes import wide_dtype
+from fkeras.engine.config.converters import axes, real
+from fkeras.layers.common.arguments import format_shape
+from fkeras.layers.common.dtypes import wide_dtype
 from fkeras.layers.normalization.statistics import inverse_root
 
 

@@ -9,7 +9,7 @@ import jax.numpy as jnp
 
 from fkeras import initializers
 from fkeras.engine import Context, Layer, Output, option, subkey
-from fkeras.engine.converters import boolean, integer
+from fkeras.engine.config.converters import boolean, integer
 from fkeras.layers.core.wrapper import Wrapper
 
 _KERNELS = ("kernel", "embeddings")

@@ -9,9 +9,9 @@ import jax
 import jax.numpy as jnp
 
 from fkeras.engine import Layer, option
-from fkeras.engine.converters import axes
-from fkeras.layers._arguments import format_shape
-from fkeras.layers._dtypes import wide_dtype
+from fkeras.engine.config.converters import axes
+from fkeras.layers.common.arguments import format_shape
+from fkeras.layers.common.dtypes import wide_dtype
 
 _LARGEST = 1e12  # factor, as in Keras
 

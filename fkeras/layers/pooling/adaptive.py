@@ -16,10 +16,10 @@ import jax.numpy as jnp
 import numpy as np
 
 from fkeras.engine import InputSpec, Layer, align, option
-from fkeras.engine.converters import choice, sizes
-from fkeras.engine.extremes import largest
-from fkeras.layers._arguments import data_format_name
-from fkeras.layers._spatial import spatial_axes
+from fkeras.engine.config.converters import choice, sizes
+from fkeras.layers.common.arguments import data_format_name
+from fkeras.layers.common.spatial import spatial_axes
+from fkeras.nn.extremes import largest
 
 # more windows than this, and than cells, are a mistake, or made to fill the memory
 _WINDOWS = 1 << 14

@@ -8,10 +8,10 @@ import jax
 import jax.numpy as jnp
 
 from fkeras.engine import Context, InputSpec, Layer, Output, option
-from fkeras.engine.converters import boolean
-from fkeras.engine.extremes import largest
-from fkeras.layers._arguments import data_format_name, format_shape
-from fkeras.layers._spatial import spatial_axes
+from fkeras.engine.config.converters import boolean
+from fkeras.layers.common.arguments import data_format_name, format_shape
+from fkeras.layers.common.spatial import spatial_axes
+from fkeras.nn.extremes import largest
 
 
 def masked_mean(

@@ -19,9 +19,9 @@ import numpy as np
 from jax import lax
 
 from fkeras.engine import InputSpec, Layer, align, option
-from fkeras.engine.converters import choice, sizes
-from fkeras.layers._arguments import data_format_name
-from fkeras.layers._spatial import check_window, full_rank, spatial_axes
+from fkeras.engine.config.converters import choice, sizes
+from fkeras.layers.common.arguments import data_format_name
+from fkeras.layers.common.spatial import check_window, full_rank, spatial_axes
 
 
 def max_pool(

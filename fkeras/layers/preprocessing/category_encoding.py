@@ -10,12 +10,12 @@ import jax.numpy as jnp
 import numpy as np
 
 from fkeras.engine import Layer, Output, option
-from fkeras.engine.calls import symbolic_arguments
-from fkeras.engine.converters import boolean, integer
-from fkeras.engine.indices import valid_indices
-from fkeras.layers._indices import refuse_fractions
+from fkeras.engine.call.calls import symbolic_arguments
+from fkeras.engine.config.converters import boolean, integer
+from fkeras.layers.common.id_checks import refuse_fractions
 from fkeras.layers.preprocessing.encoding import INVALID, encode, output_mode
 from fkeras.layers.preprocessing.host import as_data, refuse_sparse
+from fkeras.nn.indices import valid_indices
 
 
 class CategoryEncoding(Layer):

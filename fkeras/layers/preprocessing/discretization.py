@@ -11,9 +11,9 @@ import jax.numpy as jnp
 import numpy as np
 
 from fkeras.engine import Layer, Output, option
-from fkeras.engine.calls import symbolic_arguments
-from fkeras.engine.converters import boolean, integer, real, several
-from fkeras.engine.spec import canonical_dtype
+from fkeras.engine.call.calls import symbolic_arguments
+from fkeras.engine.config.converters import boolean, integer, real, several
+from fkeras.engine.values.spec import canonical_dtype
 from fkeras.layers.preprocessing.batches import iterate
 from fkeras.layers.preprocessing.encoding import INVALID, NOTHING, encode, output_mode
 from fkeras.layers.preprocessing.host import as_data, refuse_sparse

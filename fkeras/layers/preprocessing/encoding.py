@@ -10,8 +10,8 @@ import jax.numpy as jnp
 import numpy as np
 
 from fkeras.engine import align
-from fkeras.engine.converters import choice
-from fkeras.engine.spec import canonical_dtype
+from fkeras.engine.config.converters import choice
+from fkeras.engine.values.spec import canonical_dtype
 
 #: the index of what has none, such as a masked token: it adds nothing to a vector
 NOTHING = -1

@@ -14,8 +14,8 @@ import jax
 import numpy as np
 
 from fkeras.engine import Context, FKerasError, Layer, Output, is_symbolic
-from fkeras.engine.arrays import is_array_like, plain
-from fkeras.engine.calls import symbolic_arguments
+from fkeras.engine.call.calls import symbolic_arguments
+from fkeras.engine.values.arrays import is_array_like, plain
 
 
 def as_data(value: Any, where: str) -> Any:

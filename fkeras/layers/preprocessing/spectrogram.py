@@ -11,14 +11,14 @@ import numpy as np
 
 from fkeras import initializers
 from fkeras.engine import InputSpec, Layer, Spec, option, weight
-from fkeras.engine.converters import boolean, choice, integer, real
-from fkeras.engine.extremes import largest
+from fkeras.engine.config.converters import boolean, choice, integer, real
 from fkeras.initializers.stft import as_window
-from fkeras.layers._arguments import data_format_name
-from fkeras.layers._dtypes import wide_dtype
-from fkeras.layers._spatial import channel_axis, check_window
+from fkeras.layers.common.arguments import data_format_name
+from fkeras.layers.common.dtypes import wide_dtype
+from fkeras.layers.common.spatial import channel_axis, check_window
 from fkeras.layers.convolution.depthwise import convolve_depthwise
-from fkeras.signal import stft
+from fkeras.nn.extremes import largest
+from fkeras.nn.signal import stft
 
 _EPSILON = 1e-7
 # a matrix of more numbers than this is a mistake, or made to fill the memory

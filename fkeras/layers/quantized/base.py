@@ -10,10 +10,10 @@ import jax
 import numpy as np
 
 from fkeras.engine import Layer, option
-from fkeras.engine.config import decode, encode
-from fkeras.engine.policy import DTypePolicy, get_policy
-from fkeras.engine.quantized import quantization as quantization_of
-from fkeras.engine.random import ShapeKey, shape_zeros
+from fkeras.engine.config.configurable import decode, encode
+from fkeras.engine.config.policy import DTypePolicy, get_policy
+from fkeras.engine.config.quantized_policy import quantization as quantization_of
+from fkeras.engine.values.random import ShapeKey, shape_zeros
 from fkeras.quantizers import Float8QuantizationConfig, get, policy_config
 
 

@@ -9,7 +9,7 @@ import jax.numpy as jnp
 import numpy as np
 
 from fkeras.engine import Context, Layer, Output, weight
-from fkeras.layers._indices import refuse_fractions
+from fkeras.layers.common.id_checks import refuse_fractions
 from fkeras.layers.core.einsum_dense import Equation
 from fkeras.layers.core.embedding import Embedding, embed
 from fkeras.layers.core.masking import both_masks

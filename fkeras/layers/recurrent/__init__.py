@@ -7,9 +7,9 @@ from fkeras.layers.recurrent.convolutional import ConvLSTM1D, ConvLSTM2D, ConvLS
 from fkeras.layers.recurrent.gru import GRU, GRUCell, gru_step
 from fkeras.layers.recurrent.lstm import LSTM, LSTMCell, lstm_step
 from fkeras.layers.recurrent.rnn import RNN
-from fkeras.layers.recurrent.scanning import scan_sequence
 from fkeras.layers.recurrent.simple_rnn import SimpleRNN, SimpleRNNCell, simple_rnn_step
 from fkeras.layers.recurrent.time_distributed import TimeDistributed
+from fkeras.nn.scanning import scan_sequence
 
 __all__ = (
     "GRU",

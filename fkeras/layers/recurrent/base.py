@@ -11,15 +11,15 @@ import jax.numpy as jnp
 
 from fkeras import regularizers
 from fkeras.engine import Context, Layer, Output, Spec, option
-from fkeras.engine.config import decode
-from fkeras.engine.converters import boolean
-from fkeras.engine.frozen import FrozenDict
-from fkeras.engine.namespaces import find
-from fkeras.engine.naming import snake_case
-from fkeras.engine.policy import cast_floats, get_policy
-from fkeras.engine.policy_maps import policy_at, policy_map
-from fkeras.layers.recurrent.scanning import Step, scan_sequence
+from fkeras.engine.config.configurable import decode
+from fkeras.engine.config.converters import boolean
+from fkeras.engine.config.namespaces import find
+from fkeras.engine.config.policy import cast_floats, get_policy
+from fkeras.engine.config.policy_maps import policy_at, policy_map
+from fkeras.engine.values.frozen import FrozenDict
+from fkeras.engine.values.naming import snake_case
 from fkeras.layers.recurrent.states import as_state, from_state, given_states
+from fkeras.nn.scanning import Step, scan_sequence
 
 
 class Recurrent(Layer):

@@ -20,11 +20,11 @@ from fkeras.engine import (
     snake_case,
     subkey,
 )
-from fkeras.engine.config import decode
-from fkeras.engine.converters import choice, numeric, several
+from fkeras.engine.config.configurable import decode
+from fkeras.engine.config.converters import choice, numeric, several
+from fkeras.engine.config.policy import cast_floats
+from fkeras.engine.config.policy_maps import policy_at
 from fkeras.engine.migration_hints.keras_objects import check_not_keras
-from fkeras.engine.policy import cast_floats
-from fkeras.engine.policy_maps import policy_at
 
 _MODES = ("concat", "sum", "mul", "ave")
 _SHARED = ("stateful", "return_sequences", "return_state")

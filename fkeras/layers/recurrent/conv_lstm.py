@@ -19,15 +19,15 @@ import numpy as np
 
 from fkeras import activations, constraints, initializers, regularizers
 from fkeras.engine import Context, InputSpec, Spec, align, option, subkey, weight
-from fkeras.engine.converters import boolean, choice, integer, probability
-from fkeras.engine.random import ShapeKey
-from fkeras.layers._arguments import data_format_name
-from fkeras.layers._spatial import channel_axis
+from fkeras.engine.config.converters import boolean, choice, integer, probability
+from fkeras.engine.values.random import ShapeKey
+from fkeras.layers.common.arguments import data_format_name
+from fkeras.layers.common.spatial import channel_axis
 from fkeras.layers.convolution.convolution import convolve
 from fkeras.layers.convolution.sliding import check_kernel_fits, check_steps, known_channels
 from fkeras.layers.recurrent.base import Recurrent
 from fkeras.layers.recurrent.gates import draw_mask
-from fkeras.layers.recurrent.scanning import Step
+from fkeras.nn.scanning import Step
 
 
 def conv_lstm_step(

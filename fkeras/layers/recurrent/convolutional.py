@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import ClassVar
 
 from fkeras.engine import option
-from fkeras.engine.converters import sizes
+from fkeras.engine.config.converters import sizes
 from fkeras.layers.recurrent.conv_lstm import ConvLSTM
 
 

@@ -9,7 +9,7 @@ import jax
 import jax.numpy as jnp
 
 from fkeras.engine import Context, subkey
-from fkeras.engine.converters import boolean, choice, either, integer
+from fkeras.engine.config.converters import boolean, choice, either, integer
 
 
 def draw_mask(key: jax.Array, rate: float, shape: tuple, dtype: Any) -> jax.Array:

@@ -12,8 +12,8 @@ import numpy as np
 
 from fkeras import activations, constraints, initializers, regularizers
 from fkeras.engine import Context, InputSpec, Layer, Output, Spec, align, option, weight
-from fkeras.engine.converters import boolean, integer, probability
-from fkeras.engine.random import ShapeKey
+from fkeras.engine.config.converters import boolean, integer, probability
+from fkeras.engine.values.random import ShapeKey
 from fkeras.layers.recurrent.base import Recurrent
 from fkeras.layers.recurrent.gates import (
     dropout_masks,
@@ -22,8 +22,8 @@ from fkeras.layers.recurrent.gates import (
     use_cudnn,
     without_defaults,
 )
-from fkeras.layers.recurrent.scanning import Step
 from fkeras.layers.recurrent.states import zero_states
+from fkeras.nn.scanning import Step
 
 
 def lstm_step(

@@ -10,11 +10,11 @@ import jax
 
 from fkeras import activations, constraints, initializers, regularizers
 from fkeras.engine import Context, InputSpec, Layer, Output, Spec, align, option, weight
-from fkeras.engine.converters import boolean, integer, probability
+from fkeras.engine.config.converters import boolean, integer, probability
 from fkeras.layers.recurrent.base import Recurrent
 from fkeras.layers.recurrent.gates import dropout_masks, masked_matmul
-from fkeras.layers.recurrent.scanning import Step
 from fkeras.layers.recurrent.states import zero_states
+from fkeras.nn.scanning import Step
 
 
 def simple_rnn_step(

@@ -8,7 +8,7 @@ from typing import Any
 import jax
 import jax.numpy as jnp
 
-from fkeras.engine.spec import as_spec
+from fkeras.engine.values.spec import as_spec
 
 
 def zero_states(sizes: int | Sequence[int], batch: Any, dtype: str) -> list[jax.Array]:

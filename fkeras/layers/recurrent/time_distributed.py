@@ -10,7 +10,7 @@ import jax.numpy as jnp
 from jax import lax
 
 from fkeras.engine import Context, Output, Spec, subkey
-from fkeras.engine.spec import as_spec
+from fkeras.engine.values.spec import as_spec
 from fkeras.layers.core.wrapper import Wrapper
 
 

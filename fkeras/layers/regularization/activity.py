@@ -8,7 +8,7 @@ import jax
 
 from fkeras import regularizers
 from fkeras.engine import Layer, option
-from fkeras.engine.converters import real
+from fkeras.engine.config.converters import real
 
 
 class ActivityRegularization(Layer):

@@ -9,8 +9,8 @@ import jax
 import jax.numpy as jnp
 
 from fkeras.engine import Context, Layer, Output, option, subkey
-from fkeras.engine.converters import integer
-from fkeras.layers._arguments import drawn_shape, noise_shape
+from fkeras.engine.config.converters import integer
+from fkeras.layers.common.arguments import drawn_shape, noise_shape
 from fkeras.layers.regularization.noise import proper_fraction
 
 #: what selu tends to far below zero: minus its scale times its alpha

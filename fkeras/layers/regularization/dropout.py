@@ -9,8 +9,8 @@ import jax
 import jax.numpy as jnp
 
 from fkeras.engine import Context, Layer, Output, option, subkey
-from fkeras.engine.converters import integer, probability
-from fkeras.layers._arguments import drawn_shape, noise_shape
+from fkeras.engine.config.converters import integer, probability
+from fkeras.layers.common.arguments import drawn_shape, noise_shape
 
 
 def dropout(

@@ -9,7 +9,7 @@ import jax
 import jax.numpy as jnp
 
 from fkeras.engine import Context, Layer, Output, option, subkey
-from fkeras.engine.converters import integer, probability, real
+from fkeras.engine.config.converters import integer, probability, real
 
 
 def gaussian_noise(key: jax.Array, x: jax.Array, stddev: float) -> jax.Array:

@@ -8,8 +8,8 @@ import jax
 import jax.numpy as jnp
 
 from fkeras.engine import Context, InputSpec, Layer, Output, option, subkey
-from fkeras.engine.converters import integer, probability
-from fkeras.layers._arguments import data_format_name
+from fkeras.engine.config.converters import integer, probability
+from fkeras.layers.common.arguments import data_format_name
 from fkeras.layers.regularization.dropout import dropout
 
 

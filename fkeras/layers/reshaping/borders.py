@@ -9,10 +9,10 @@ import jax.numpy as jnp
 from jax import lax
 
 from fkeras.engine import InputSpec, Layer, option
-from fkeras.engine.converters import integer, sizes
-from fkeras.engine.rules import REJECTED, Rule
-from fkeras.layers._arguments import data_format_name, format_shape
-from fkeras.layers._spatial import full_rank, spatial_axes
+from fkeras.engine.config.converters import integer, sizes
+from fkeras.engine.config.rules import REJECTED, Rule
+from fkeras.layers.common.arguments import data_format_name, format_shape
+from fkeras.layers.common.spatial import full_rank, spatial_axes
 
 Pairs = tuple[tuple[int, int], ...]
 

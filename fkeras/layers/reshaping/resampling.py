@@ -9,9 +9,9 @@ import jax
 import jax.numpy as jnp
 
 from fkeras.engine import InputSpec, Layer, option
-from fkeras.engine.converters import choice, integer, sizes
-from fkeras.layers._arguments import data_format_name
-from fkeras.layers._spatial import full_rank
+from fkeras.engine.config.converters import choice, integer, sizes
+from fkeras.layers.common.arguments import data_format_name
+from fkeras.layers.common.spatial import full_rank
 
 
 def repeat(x: jax.Array, times: Sequence[int], data_format: str = "channels_last") -> jax.Array:

@@ -7,14 +7,14 @@ import types
 
 from fkeras.saving.legacy.archive_training import archive_training
 from fkeras.saving.legacy.archives import archive_groups, archive_origin
-from fkeras.saving.legacy.configs import Converter
-from fkeras.saving.legacy.functions import keras2_hard_sigmoid
-from fkeras.saving.legacy.losses import keras2_hinge, keras2_squared_hinge
+from fkeras.saving.legacy.configs.converter import Converter
+from fkeras.saving.legacy.configs.functions import keras2_hard_sigmoid
 from fkeras.saving.legacy.opening import load
-from fkeras.saving.legacy.optimizers import Keras2Adagrad, Keras2Nadam, Keras2RMSprop
-from fkeras.saving.legacy.source import legacy_source
+from fkeras.saving.legacy.trained.losses import keras2_hinge, keras2_squared_hinge
+from fkeras.saving.legacy.trained.optimizers import Keras2Adagrad, Keras2Nadam, Keras2RMSprop
 from fkeras.saving.legacy.training import load_training
-from fkeras.saving.legacy.weights import place_legacy_weights
+from fkeras.saving.legacy.weights.source import legacy_source
+from fkeras.saving.legacy.weights.weights import place_legacy_weights
 
 #: what a model of Keras 1 or 2 brings along that Keras 3 has no name for, by the names in files
 OBJECTS = types.MappingProxyType(

@@ -15,18 +15,18 @@ import numpy as np
 
 from fkeras import optimizers
 from fkeras.engine import trainable_weights
-from fkeras.engine.key_paths import within
-from fkeras.saving.errors import FileError, reading
-from fkeras.saving.first_run import first_run
-from fkeras.saving.hdf5 import Store
-from fkeras.saving.legacy.compiled import trainer_of
-from fkeras.saving.legacy.configs import Converter
+from fkeras.engine.messages.key_paths import within
+from fkeras.saving.containers.errors import FileError, reading
+from fkeras.saving.containers.hdf5 import Store
+from fkeras.saving.containers.limits import Limits
+from fkeras.saving.containers.strict_json import check, field
+from fkeras.saving.legacy.configs.converter import Converter
+from fkeras.saving.legacy.trained.compiled import trainer_of
 from fkeras.saving.legacy.training import trainable_paths
-from fkeras.saving.limits import Limits
-from fkeras.saving.optimizer_slots import Entry, layout, restored, with_products
-from fkeras.saving.strict_json import check, field
+from fkeras.saving.trained.first_run import first_run
+from fkeras.saving.trained.optimizer_slots import Entry, layout, restored, with_products
 from fkeras.training import Trainer, TrainState
-from fkeras.training.outputs import output_specs
+from fkeras.training.step.outputs import output_specs
 
 _OPTIMIZER = "optimizer/vars"
 

@@ -10,13 +10,13 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any
 
 from fkeras.engine import Layer
-from fkeras.engine.naming import snake_case
-from fkeras.saving.errors import FileError
-from fkeras.saving.hdf5 import Store
-from fkeras.saving.legacy.graphs import has_argument_nodes, safe_name
-from fkeras.saving.legacy.origin import Origin
-from fkeras.saving.old_layouts import has_arrays, has_old_layers, path_in
-from fkeras.saving.places import Groups, by_class
+from fkeras.engine.values.naming import snake_case
+from fkeras.saving.containers.errors import FileError
+from fkeras.saving.containers.hdf5 import Store
+from fkeras.saving.legacy.files.graphs import has_argument_nodes, safe_name
+from fkeras.saving.legacy.files.origin import Origin
+from fkeras.saving.weights.old_layouts import has_arrays, has_old_layers, path_in
+from fkeras.saving.weights.weight_paths import Groups, by_class
 
 
 def archive_origin(version: str, config: Any, file: str, member: str) -> Origin | None:

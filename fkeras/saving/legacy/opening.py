@@ -6,19 +6,19 @@ from collections.abc import Mapping
 from typing import Any
 
 from fkeras.engine import Layer, deserialize
-from fkeras.engine.custom_objects import CustomObjects
-from fkeras.engine.network import Network
-from fkeras.saving.batch_sizes import made_for_any_batch
-from fkeras.saving.claims import check_state
-from fkeras.saving.errors import reading
-from fkeras.saving.hdf5 import Store
-from fkeras.saving.legacy.configs import Converter
-from fkeras.saving.legacy.order import Orders
-from fkeras.saving.legacy.origin import Origin, origin_of
-from fkeras.saving.legacy.weights import place_legacy_weights
-from fkeras.saving.limits import Limits
-from fkeras.saving.strict_json import parse
-from fkeras.saving.structure import abstract_build
+from fkeras.engine.config.custom_objects import CustomObjects
+from fkeras.engine.network.network import Network
+from fkeras.saving.containers.errors import reading
+from fkeras.saving.containers.hdf5 import Store
+from fkeras.saving.containers.limits import Limits
+from fkeras.saving.containers.strict_json import parse
+from fkeras.saving.legacy.configs.converter import Converter
+from fkeras.saving.legacy.files.origin import Origin, origin_of
+from fkeras.saving.legacy.weights.order import Orders
+from fkeras.saving.legacy.weights.weights import place_legacy_weights
+from fkeras.saving.quirks.batch_sizes import made_for_any_batch
+from fkeras.saving.trained.resource_limits import check_state
+from fkeras.saving.weights.filling import abstract_build
 
 
 def document(store: Store, name: str, origin: Origin, limits: Limits) -> Any:

@@ -9,20 +9,20 @@ import jax
 import numpy as np
 
 from fkeras.engine import trainable_weights
-from fkeras.engine.custom_objects import CustomObjects
+from fkeras.engine.config.custom_objects import CustomObjects
 from fkeras.optimizers import Optimizer
-from fkeras.saving.claims import check_training
-from fkeras.saving.errors import FileError, reading
-from fkeras.saving.hdf5 import Store
-from fkeras.saving.legacy.compiled import trainer_of
+from fkeras.saving.containers.errors import FileError, reading
+from fkeras.saving.containers.hdf5 import Store
+from fkeras.saving.containers.limits import Limits
+from fkeras.saving.legacy.files.origin import Origin, origin_of
 from fkeras.saving.legacy.opening import document, opened
-from fkeras.saving.legacy.order import Orders, listed, ordered, trained
-from fkeras.saving.legacy.origin import Origin, origin_of
-from fkeras.saving.legacy.weights import stored_layers, words
-from fkeras.saving.limits import Limits
-from fkeras.saving.optimizer_slots import Entry, layout, restored, with_products
+from fkeras.saving.legacy.trained.compiled import trainer_of
+from fkeras.saving.legacy.weights.order import Orders, listed, ordered, trained
+from fkeras.saving.legacy.weights.weights import stored_layers, words
+from fkeras.saving.trained.optimizer_slots import Entry, layout, restored, with_products
+from fkeras.saving.trained.resource_limits import check_training
 from fkeras.training import Trainer, TrainState
-from fkeras.training.outputs import output_specs
+from fkeras.training.step.outputs import output_specs
 
 _GROUP = "optimizer_weights"
 #: the names that files give to what is kept for each weight, and ours

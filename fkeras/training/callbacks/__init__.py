@@ -1,13 +1,14 @@
 """Callbacks: values that look at a training between its steps, and may change or stop it."""
 
 from fkeras.training.callbacks.average import SwapEMAWeights
-from fkeras.training.callbacks.callback import (
+from fkeras.training.callbacks.base.callback import (
     Callback,
     Stop,
     call,
     check_callbacks,
     check_logs,
 )
+from fkeras.training.callbacks.base.weights_file import load_weights, save_weights
 from fkeras.training.callbacks.checkpoint import ModelCheckpoint
 from fkeras.training.callbacks.csv_logger import CSVLogger
 from fkeras.training.callbacks.early_stopping import EarlyStopping
@@ -18,7 +19,6 @@ from fkeras.training.callbacks.progress_bar import ProgressBar
 from fkeras.training.callbacks.scheduler import LearningRateScheduler
 from fkeras.training.callbacks.tensorboard import TensorBoard
 from fkeras.training.callbacks.terminate import TerminateOnNaN
-from fkeras.training.callbacks.weights_file import load_weights, save_weights
 
 __all__ = (
     "CSVLogger",

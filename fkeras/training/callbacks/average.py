@@ -10,8 +10,8 @@ import jax.numpy as jnp
 import numpy as np
 
 from fkeras.engine import option, replace_weights, trainable_weights
-from fkeras.engine.converters import boolean, choice, probability
-from fkeras.training.callbacks.callback import Callback
+from fkeras.engine.config.converters import boolean, choice, probability
+from fkeras.training.callbacks.base.callback import Callback
 
 
 class SwapEMAWeights(Callback):

@@ -10,14 +10,14 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from fkeras.engine import option, suggest
-from fkeras.engine.converters import boolean, choice, either, integer, real, text
-from fkeras.engine.late_module import late_module
-from fkeras.engine.optional_packages import missing_package
-from fkeras.files import as_path
-from fkeras.training.callbacks import files
-from fkeras.training.callbacks import monitor as watch
-from fkeras.training.callbacks.callback import Callback
-from fkeras.training.callbacks.weights_file import save_weights
+from fkeras.engine.config.converters import boolean, choice, either, integer, real, text
+from fkeras.engine.config.late_module import late_module
+from fkeras.engine.messages.optional_packages import missing_package
+from fkeras.files.atomic import as_path
+from fkeras.training.callbacks.base import files
+from fkeras.training.callbacks.base import monitor as watch
+from fkeras.training.callbacks.base.callback import Callback
+from fkeras.training.callbacks.base.weights_file import save_weights
 
 _WHERE = "ModelCheckpoint"
 _SUFFIXES = (".keras", ".weights.h5", ".npz")

@@ -9,11 +9,11 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from fkeras.engine import option
-from fkeras.engine.converters import boolean
-from fkeras.files import as_path, replacing
-from fkeras.training.callbacks import files
-from fkeras.training.callbacks import monitor as watch
-from fkeras.training.callbacks.callback import Callback
+from fkeras.engine.config.converters import boolean
+from fkeras.files.atomic import as_path, replacing
+from fkeras.training.callbacks.base import files
+from fkeras.training.callbacks.base import monitor as watch
+from fkeras.training.callbacks.base.callback import Callback
 
 _WHERE = "CSVLogger"
 

@@ -7,10 +7,10 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from fkeras.engine import option
-from fkeras.engine.converters import boolean, choice, integer, real, text
-from fkeras.training.callbacks import monitor as watch
-from fkeras.training.callbacks import snapshot
-from fkeras.training.callbacks.callback import Callback, Stop
+from fkeras.engine.config.converters import boolean, choice, integer, real, text
+from fkeras.training.callbacks.base import monitor as watch
+from fkeras.training.callbacks.base import snapshot
+from fkeras.training.callbacks.base.callback import Callback, Stop
 
 _WHERE = "EarlyStopping"
 

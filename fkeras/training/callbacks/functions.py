@@ -7,9 +7,9 @@ from collections.abc import Callable
 from typing import Any
 
 from fkeras.engine import option
-from fkeras.engine.converters import function
+from fkeras.engine.config.converters import function
 from fkeras.engine.migration_hints.overrides import check_callback
-from fkeras.training.callbacks.callback import Callback
+from fkeras.training.callbacks.base.callback import Callback
 
 
 def _nothing(*arguments: Any) -> None:

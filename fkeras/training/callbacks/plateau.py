@@ -9,10 +9,10 @@ from typing import Any
 import numpy as np
 
 from fkeras.engine import option
-from fkeras.engine.converters import choice, integer, real, text
-from fkeras.optimizers.rates import learning_rate, with_learning_rate
-from fkeras.training.callbacks import monitor as watch
-from fkeras.training.callbacks.callback import Callback
+from fkeras.engine.config.converters import choice, integer, real, text
+from fkeras.optimizers.updates.rates import learning_rate, with_learning_rate
+from fkeras.training.callbacks.base import monitor as watch
+from fkeras.training.callbacks.base.callback import Callback
 
 _WHERE = "ReduceLROnPlateau"
 

@@ -8,10 +8,10 @@ from typing import Any
 import jax
 
 from fkeras.engine import option
-from fkeras.engine.converters import integer
-from fkeras.files import as_path
-from fkeras.training.callbacks import files
-from fkeras.training.callbacks.callback import Callback
+from fkeras.engine.config.converters import integer
+from fkeras.files.atomic import as_path
+from fkeras.training.callbacks.base import files
+from fkeras.training.callbacks.base.callback import Callback
 
 _WHERE = "Profiler"
 _BEFORE, _TRACING, _OVER = 0, 1, 2

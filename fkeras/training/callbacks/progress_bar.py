@@ -10,10 +10,10 @@ from typing import Any
 import numpy as np
 
 from fkeras.engine import option
-from fkeras.engine.converters import integer
-from fkeras.engine.errors import describe_value
-from fkeras.training.callbacks.callback import Callback
-from fkeras.training.progress import format_logs, format_time
+from fkeras.engine.config.converters import integer
+from fkeras.engine.messages.errors import describe_value
+from fkeras.training.callbacks.base.callback import Callback
+from fkeras.training.records.progress import format_logs, format_time
 
 
 def _stream(value: Any) -> Any:

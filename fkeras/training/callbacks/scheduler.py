@@ -9,9 +9,9 @@ from typing import Any
 import numpy as np
 
 from fkeras.engine import option
-from fkeras.engine.converters import boolean, either, function, integer
-from fkeras.optimizers.rates import learning_rate, with_learning_rate
-from fkeras.training.callbacks.callback import Callback
+from fkeras.engine.config.converters import boolean, either, function, integer
+from fkeras.optimizers.updates.rates import learning_rate, with_learning_rate
+from fkeras.training.callbacks.base.callback import Callback
 
 _WHERE = "LearningRateScheduler"
 

@@ -9,12 +9,12 @@ from typing import Any
 import numpy as np
 
 from fkeras.engine import Network, option, to_mermaid
-from fkeras.engine.converters import boolean, choice, either, integer
-from fkeras.files import as_path
-from fkeras.optimizers.rates import learning_rate
-from fkeras.training.callbacks import events, files
-from fkeras.training.callbacks.callback import Callback
-from fkeras.training.callbacks.snapshot import weights_of
+from fkeras.engine.config.converters import boolean, choice, either, integer
+from fkeras.files.atomic import as_path
+from fkeras.optimizers.updates.rates import learning_rate
+from fkeras.training.callbacks.base import events, files
+from fkeras.training.callbacks.base.callback import Callback
+from fkeras.training.callbacks.base.snapshot import weights_of
 
 _WHERE = "TensorBoard"
 

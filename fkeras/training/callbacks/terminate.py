@@ -7,9 +7,9 @@ from collections.abc import Mapping
 from typing import Any
 
 from fkeras.engine import option
-from fkeras.engine.converters import boolean
-from fkeras.training.callbacks.callback import Callback, Stop
-from fkeras.training.recovery import NonFiniteError
+from fkeras.engine.config.converters import boolean
+from fkeras.training.callbacks.base.callback import Callback, Stop
+from fkeras.training.nonfinite.recovery import NonFiniteError
 
 
 class TerminateOnNaN(Callback):

@@ -8,7 +8,7 @@ one rename publishes it.
 
 from fkeras.training.checkpoint.compare import compare
 from fkeras.training.checkpoint.data_fingerprint import data_fingerprint
-from fkeras.training.checkpoint.errors import CheckpointError
+from fkeras.training.checkpoint.files.errors import CheckpointError
 from fkeras.training.checkpoint.fingerprint import model_fingerprint, optimizer_fingerprint
 from fkeras.training.checkpoint.plan import Checkpoint
 from fkeras.training.checkpoint.reading import Restored, restore

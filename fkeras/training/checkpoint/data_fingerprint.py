@@ -9,10 +9,10 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from fkeras.training.batches import Batches
-from fkeras.training.checkpoint.arrays import named_leaves
+from fkeras.training.checkpoint.files.arrays import named_leaves
 from fkeras.training.checkpoint.fingerprint import digest, function_name, kind_of
-from fkeras.training.feeds import Feed
+from fkeras.training.data.array_feed import Feed
+from fkeras.training.data.stream_feed import Batches
 
 #: how many rows of an array are looked at
 _ROWS = 256

@@ -16,8 +16,8 @@ import jax
 import numpy as np
 
 from fkeras.engine import Configurable, serialize
-from fkeras.engine.serialization import encode
-from fkeras.training.checkpoint.arrays import named_leaves
+from fkeras.engine.config.serialization import encode
+from fkeras.training.checkpoint.files.arrays import named_leaves
 
 #: a list of more numbers than these (a matrix in a configuration) is shown by its digest
 _LONGEST = 64

@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from fkeras.engine import Configurable, option, suggest
-from fkeras.engine.converters import boolean, choice, integer, real, text
+from fkeras.engine.config.converters import boolean, choice, integer, real, text
 
 # which way is better, by words in the name of a log
 _UP = (

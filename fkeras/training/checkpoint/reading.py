@@ -12,15 +12,15 @@ from typing import Any
 import numpy as np
 
 from fkeras.engine import suggest
-from fkeras.training.checkpoint import arrays as named
-from fkeras.training.checkpoint import disk
 from fkeras.training.checkpoint.compare import compare
-from fkeras.training.checkpoint.errors import BrokenSaveError, CheckpointError
-from fkeras.training.checkpoint.manifest import read_manifest
-from fkeras.training.checkpoint.orbax_files import load_orbax, read_arrays
+from fkeras.training.checkpoint.files import arrays as named
+from fkeras.training.checkpoint.files import disk
+from fkeras.training.checkpoint.files.errors import BrokenSaveError, CheckpointError
+from fkeras.training.checkpoint.files.manifest import read_manifest
+from fkeras.training.checkpoint.files.orbax_files import load_orbax, read_arrays
+from fkeras.training.checkpoint.files.record import missing_save, recorded
+from fkeras.training.checkpoint.files.writing import BEST, LATEST
 from fkeras.training.checkpoint.plan import Checkpoint
-from fkeras.training.checkpoint.record import missing_save, recorded
-from fkeras.training.checkpoint.writing import BEST, LATEST
 
 
 @dataclasses.dataclass(frozen=True)

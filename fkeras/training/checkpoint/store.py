@@ -9,16 +9,16 @@ import warnings
 from collections.abc import Mapping
 from typing import Any, Self
 
-from fkeras.training.checkpoint import disk
-from fkeras.training.checkpoint.arrays import host_arrays
 from fkeras.training.checkpoint.background import Background
-from fkeras.training.checkpoint.errors import CheckpointError, is_disk_full
-from fkeras.training.checkpoint.lock import Lock
-from fkeras.training.checkpoint.manifest import as_json
-from fkeras.training.checkpoint.orbax_files import load_orbax
+from fkeras.training.checkpoint.files import disk
+from fkeras.training.checkpoint.files.arrays import host_arrays
+from fkeras.training.checkpoint.files.errors import CheckpointError, is_disk_full
+from fkeras.training.checkpoint.files.lock import Lock
+from fkeras.training.checkpoint.files.manifest import as_json
+from fkeras.training.checkpoint.files.orbax_files import load_orbax
+from fkeras.training.checkpoint.files.writing import BEST, LATEST, PARTIAL, write_save
 from fkeras.training.checkpoint.plan import Checkpoint
 from fkeras.training.checkpoint.reading import Restored, restore
-from fkeras.training.checkpoint.writing import BEST, LATEST, PARTIAL, write_save
 
 
 class Store:

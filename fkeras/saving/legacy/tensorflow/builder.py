@@ -10,10 +10,10 @@ from typing import Any
 
 import numpy as np
 
-from fkeras.engine.operation import node_form
-from fkeras.engine.spec import canonical_dtype
-from fkeras.saving.errors import FileError
-from fkeras.saving.legacy.origin import Origin
+from fkeras.engine.symbolic.operation import node_form
+from fkeras.engine.values.spec import canonical_dtype
+from fkeras.saving.containers.errors import FileError
+from fkeras.saving.legacy.files.origin import Origin
 from fkeras.saving.legacy.tensorflow.folding import (
     fold,
     folds,

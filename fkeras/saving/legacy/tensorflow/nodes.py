@@ -8,8 +8,8 @@ import types
 from collections.abc import Mapping
 from typing import Any
 
-from fkeras.saving.legacy.origin import Origin
-from fkeras.saving.strict_json import check, field, parse
+from fkeras.saving.containers.strict_json import check, field, parse
+from fkeras.saving.legacy.files.origin import Origin
 
 _TWO = "x y"
 _REDUCED = "input_tensor axis"

@@ -13,7 +13,7 @@ from typing import Any
 
 import jax.export
 
-from fkeras.engine.graph_reading import graph_from_config
+from fkeras.engine.graph_json.read import graph_from_config
 from fkeras.saving.legacy.tensorflow.folding import is_size, is_tensor
 
 History = tuple[str, int, int]

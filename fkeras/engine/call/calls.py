@@ -1,0 +1,263 @@
+"""Calls on arrays: the checks around a layer's `forward`, and one compiled program a call.
+
+Arrays that are not traced run through `jax.jit` of the whole call, so that `model(images)` is one
+program. Traced arrays (inside somebody's own jit, grad or vmap) run in place.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import functools
+from collections.abc import Mapping
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+
+from fkeras.engine.call.context import Context, Output
+from fkeras.engine.call.input_spec import check_inputs
+from fkeras.engine.call.mask_rules import receive_masks
+from fkeras.engine.call.node import is_symbolic
+from fkeras.engine.call.record import mask_leaves
+from fkeras.engine.config.policy import cast_floats
+from fkeras.engine.messages.errors import FKerasError
+from fkeras.engine.migration_hints.keras_objects import check_not_keras
+from fkeras.engine.tree.skeleton import leaves_of, skeleton_of
+from fkeras.engine.tree.weights import weight_losses
+from fkeras.engine.values import structure
+from fkeras.engine.values.arrays import as_array, is_array_like
+from fkeras.engine.values.frozen import is_array
+from fkeras.engine.values.random import check_key
+from fkeras.engine.values.spec import as_spec, as_specs
+
+
+def run(layer: Any, context: Context, inputs: tuple, options: Mapping[str, Any]) -> Output:
+    """One call of a built layer on arrays: checks, casts, `forward`, and checks of its output."""
+    if not layer.built:
+        raise FKerasError(
+            f"{layer.where}: has no weights yet, and was called on arrays. Build it first: "
+            f"`layer = layer.build(jax.random.key(0), x)`. In a layer made of layers, subclass "
+            "fk.Model: its `call` composes them on symbolic tensors.",
+            layer=layer.where,
+        )
+    if layer.input_spec is not None:
+        leaves = jax.tree.leaves(inputs[0] if len(inputs) == 1 else inputs)
+        check_inputs(layer.input_spec, [as_spec(x) for x in leaves], layer.where)
+    attached, keeps = context.attached, True
+    if attached is not None:
+        keeps = receive_masks(layer, context, inputs, options)
+    elif context.mask is not None and not layer.supports_masking:
+        raise FKerasError(
+            f"{layer.where}: received a mask, and this layer cannot take one. If its result may "
+            "depend on masked steps, drop the mask where you mean to: fk.ops.unmask(x); if your "
+            "layer treats every step alike, declare supports_masking = True.",
+            layer=layer.where,
+        )
+    if context.state == {} and layer.stateful:
+        _require_state(layer, inputs)
+    policy = layer.policy
+    if layer.autocast:
+        given, inputs = inputs, cast_floats(inputs, policy.compute_dtype)
+        if attached is not None:
+            attached.follow(given, inputs)
+        options = cast_floats(dict(options), policy.compute_dtype)
+        if policy.variable_dtype != policy.compute_dtype:
+            layer = cast_own_weights(layer, policy.compute_dtype)
+    with jax.named_scope(layer.name or type(layer).__name__):
+        try:
+            out = layer.forward(context, *inputs, **options)
+        except (AttributeError, TypeError, ValueError) as error:
+            _check_optional(layer, inputs, error)
+            raise
+        except KeyError:
+            _check_state_keys(layer, context, inputs)
+            raise
+    if not isinstance(out, Output):
+        raise TypeError(
+            f"{layer.where}: forward returned {type(out).__name__}. Return fk.Output(value), or "
+            "write `call` where the layer only computes a value."
+        )
+    regularizer = getattr(layer, "activity_regularizer", None)
+    if regularizer is not None:
+        losses = tuple(_activity_loss(regularizer, y) for y in jax.tree.leaves(out.value))
+        out = dataclasses.replace(out, losses=(*out.losses, *losses))
+    out = _with_mask_tree(layer, out)
+    if attached is None:
+        return out
+    return dataclasses.replace(out, mask=attached.complete(out.value, out.mask if keeps else None))
+
+
+def _activity_loss(regularizer: Any, y: jax.Array) -> jax.Array:
+    loss = regularizer(y)
+    if y.ndim == 0:
+        return loss
+    return loss / jnp.asarray(y.shape[0]).astype(loss.dtype)
+
+
+def _with_mask_tree(layer: Any, out: Output) -> Output:
+    if out.mask is None:
+        return out
+    template, _ = structure.number(out.value)
+    try:
+        masks = mask_leaves(template, out.mask)
+    except FKerasError as error:
+        raise FKerasError(f"{layer.where}: {error}", layer=layer.where) from None
+    if all(m is None for m in masks):
+        return dataclasses.replace(out, mask=None)
+    return dataclasses.replace(out, mask=structure.fill(template, masks))
+
+
+def cast_own_weights(layer: Any, dtype: str) -> Any:
+    """The layer with its own weights in `dtype`, but for those of a declared one, and its children."""
+    skeleton, leaves = skeleton_of(layer), leaves_of(layer)
+    own = [
+        w if w is None or name in layer.fixed else jnp.asarray(w, dtype)
+        for name, w in zip(skeleton.weights, leaves, strict=False)
+    ]
+    return skeleton.join((*own, *leaves[skeleton.own :]))
+
+
+def _require_state(layer: Any, inputs: tuple) -> None:
+    expected = layer.state_spec(*(_spec_tree(x) for x in inputs))
+    if not expected:
+        return
+    raise FKerasError(
+        f"{layer.where}: has state and was called without it. It needs state="
+        f"{describe_state(expected)}. Make it with `state = layer.init_state(x)` (a model: "
+        "`model.init_state()`), pass state=state, and go on with `state | out.updates`.",
+        layer=layer.where,
+    )
+
+
+def _check_state_keys(layer: Any, context: Context, inputs: tuple) -> None:
+    """Raises where the state lacks entries or has others; called when an entry was missed."""
+    if not layer.stateful:
+        return
+    expected = layer.state_spec(*(_spec_tree(x) for x in inputs))
+    if jax.tree.structure(expected) != jax.tree.structure(dict(context.state)):
+        raise FKerasError(
+            f"{layer.where}: expected the state {describe_state(expected)}, received "
+            f"{describe_state(context.state)}. Pass what init_state returned, or a later "
+            "`state | out.updates`.",
+            layer=layer.where,
+        ) from None
+
+
+def _check_optional(layer: Any, inputs: tuple, error: Exception) -> None:
+    """Raises where a call failed because an optional input of the model was None."""
+    missing = any(x is None for x in jax.tree.leaves(inputs, is_leaf=lambda x: x is None))
+    # operations take None for parts of a slice
+    if missing and not hasattr(layer, "op") and not isinstance(error, FKerasError):
+        raise FKerasError(
+            f"{layer.where}: expected an array for each of its inputs, received None, and the layer "
+            "cannot compute without the value. Pass an array for the optional input, or take the "
+            "input to an argument that may be None, such as attention_mask.",
+            layer=layer.where,
+        ) from error
+
+
+def _spec_tree(tree: Any) -> Any:
+    return as_specs(tree) if tree is not None else None
+
+
+def describe_state(state: Any, limit: int = 6) -> str:
+    """A nested state as text: its keys and shapes."""
+    if not isinstance(state, Mapping):
+        return str(as_spec(state))
+    parts = [f"{k!r}: {describe_state(v, limit)}" for k, v in list(state.items())[:limit]]
+    more = [f"... {len(state) - limit} more"] if len(state) > limit else []
+    return "{" + ", ".join(parts + more) + "}"
+
+
+def apply(
+    layer: Any,
+    inputs: tuple,
+    state: Mapping[str, Any] | None,
+    training: bool,
+    key: Any,
+    mask: Any,
+    options: dict[str, Any],
+) -> Output:
+    """`Layer.apply`: compiled where every argument is concrete, in place where one is traced."""
+    inputs = _as_arrays(layer, inputs)
+    if options or mask is not None:
+        options, mask = _as_options(layer, (options, mask))
+    _check_call(layer, state, training, key)
+    arguments = (layer, inputs, state, key, mask, options)
+    leaves, treedef = jax.tree.flatten(arguments)
+    if any(isinstance(leaf, jax.core.Tracer) for leaf in leaves):
+        return _apply(layer, inputs, state, training, key, mask, options)
+    if not layer.built:
+        run(layer, Context(), inputs, {})  # raises: it says how to build
+    arrays = tuple(leaf for leaf in leaves if is_array(leaf))
+    static = tuple(_ARRAY if is_array(leaf) else leaf for leaf in leaves)
+    return _compiled((treedef, static, training), arrays)
+
+
+_ARRAY = "<array>"
+
+
+@functools.partial(jax.jit, static_argnums=0)
+def _compiled(static: tuple, arrays: tuple) -> Output:
+    treedef, places, training = static
+    remaining = iter(arrays)
+    leaves = [next(remaining) if place is _ARRAY else place for place in places]
+    layer, inputs, state, key, mask, options = jax.tree.unflatten(treedef, leaves)
+    return _apply(layer, inputs, state, training, key, mask, options)
+
+
+def _apply(
+    layer: Any, inputs: tuple, state: Any, training: bool, key: Any, mask: Any, options: dict
+) -> Output:
+    if mask is not None and not layer.masks_inputs(mask):
+        options, mask = {**options, "mask": mask}, None
+    context = Context(state=state, training=training, key=key, mask=mask, where=layer.where)
+    out = run(layer, context, inputs, options)
+    regularization = weight_losses(layer)
+    if regularization:
+        out = dataclasses.replace(out, losses=(*out.losses, *regularization))
+    return out
+
+
+def _as_arrays(layer: Any, tree: Any) -> Any:
+    """The tree with arrays that JAX takes for its leaves; complex numbers may go to single layers."""
+
+    def convert(value: Any) -> Any:
+        if is_array(value) or is_array_like(value):
+            return as_array(value, layer.where, complex_numbers=True)
+        check_not_keras(value, layer.where)
+        raise TypeError(
+            f"{layer.where}: expected arrays or symbolic tensors, received "
+            f"{type(value).__name__}. Convert it: jnp.asarray(x). Options of the call go by name."
+        )
+
+    return jax.tree.map(convert, tree)
+
+
+def _as_options(layer: Any, tree: Any) -> Any:
+    """Options of a call or masks: their arrays as JAX takes them, all else unchanged."""
+
+    def convert(value: Any) -> Any:
+        return as_array(value, layer.where) if is_array_like(value) else value
+
+    return jax.tree.map(convert, tree)
+
+
+def _check_call(layer: Any, state: Any, training: Any, key: Any) -> None:
+    if state is not None and not isinstance(state, Mapping):
+        raise TypeError(
+            f"{layer.where}: expected state as a dictionary, received {type(state).__name__}. "
+            "Pass what init_state returned: `layer.apply(x, state=state)`."
+        )
+    if not isinstance(training, bool):
+        raise TypeError(
+            f"{layer.where}: expected training=True or False, received "
+            f"{type(training).__name__}. It chooses the program, so it cannot be an array."
+        )
+    if key is not None:
+        check_key(key, f"{layer.where}: the call")
+
+
+def symbolic_arguments(inputs: tuple, options: Mapping[str, Any], mask: Any) -> bool:
+    """Whether a symbolic tensor stands anywhere among a call's arguments."""
+    return structure.any_leaf((inputs, dict(options), mask), is_symbolic)

@@ -1,0 +1,163 @@
+"""What a call is given beside its inputs, and what it gives back.
+
+`Context` stands in for Keras's learning phase, call context and seed generators, `Output` for
+`add_update`, `add_loss`, `add_metric` and `compute_mask`. Both are records that pass through
+calls; nothing is kept anywhere else.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Mapping
+from typing import Any
+
+import jax
+
+from fkeras.engine.values.random import fold_in
+
+_SAME: Any = object()
+
+
+class Context:
+    """What a layer's `forward` is given beside its inputs.
+
+    Attributes:
+        state: the layer's own state; `{}` where it has none.
+        training: whether this is a training call.
+        mask: the mask of the input: an array, None, or for a list of inputs a list of those; a
+            tuple of such where the layer takes several positional inputs.
+        step_mask: the mask with which a layer that takes further tensors by name (a recurrent layer
+            with `initial_state`) computes: `mask`, or None where Keras 3 computes without it.
+        attached: the masks of arrays where Keras 3's rule holds, otherwise None.
+        where: the caller's name for the layer, for messages.
+
+    Example:
+        >>> import fkeras as fk
+        >>> fk.Context(training=True).training
+        True
+    """
+
+    __slots__ = ("_key", "_step_mask", "attached", "mask", "state", "training", "where")
+
+    def __init__(
+        self,
+        state: Mapping[str, Any] | None = None,
+        training: bool = False,
+        key: Any = None,
+        mask: Any = None,
+        where: str = "",
+    ):
+        self.state = {} if state is None else state
+        self.training = training
+        self.mask = mask
+        self.where = where
+        self.attached: Any = None
+        self._step_mask = _SAME
+        self._key = key
+
+    @property
+    def step_mask(self) -> Any:
+        return self.mask if self._step_mask is _SAME else self._step_mask
+
+    @step_mask.setter
+    def step_mask(self, mask: Any) -> None:
+        self._step_mask = mask
+
+    def detach_masks(self, *arrays: Any) -> None:
+        """Detaches the masks of arrays where Keras 3's rule holds; otherwise nothing happens."""
+        if self.attached is not None:
+            for array in arrays:
+                self.attached.attach(array, None)
+
+    @property
+    def has_key(self) -> bool:
+        """Whether a PRNG key was given."""
+        source = self._key
+        while isinstance(source, tuple):
+            source = source[0]
+        return source is not None
+
+    @property
+    def key(self) -> jax.Array:
+        """The PRNG key of this call.
+
+        Raises:
+            ValueError: where none was given.
+        """
+        if not self.has_key:
+            raise ValueError(
+                f"{self.where or 'This layer'}: draws random numbers in this call, and no key was "
+                "given. Pass one: `.apply(x, training=True, key=jax.random.key(0))`, and another "
+                "one for each step."
+            )
+        if isinstance(self._key, tuple):
+            source, salts = self._key
+            for salt in salts:
+                source = fold_in(source, salt)
+            self._key = source  # derived once; the same key as deriving it again
+        return self._key
+
+    def child(
+        self,
+        name: str,
+        index: int = 0,
+        *,
+        state: Any = _SAME,
+        training: Any = _SAME,
+        mask: Any = None,
+    ) -> Context:
+        """The context of call `index` of the child layer `name`: its part of the state, its own key.
+
+        Args:
+            name: the child's name in this layer.
+            index: which call of that child this is; every call draws its own random numbers.
+            state: another state than `self.state[name]`.
+            training: another mode than this context's.
+            mask: the mask of the child's inputs.
+        """
+        salt = f"{name}:{index}"
+        if isinstance(self._key, tuple):
+            key = (self._key[0], (*self._key[1], salt))
+        else:
+            key = None if self._key is None else (self._key, (salt,))
+        made = Context(
+            state=self.state.get(name, {}) if state is _SAME else state,
+            training=self.training if training is _SAME else training,
+            key=key,
+            mask=mask,
+            where=f"{self.where}/{name}" if self.where else name,
+        )
+        made.attached = self.attached
+        return made
+
+
+@dataclasses.dataclass(frozen=True)
+class Output:
+    """What a call returns.
+
+    Attributes:
+        value: the output array, or a list, tuple or dictionary of them.
+        updates: `{}` where no state changed, otherwise the layer's whole new state, so that
+            `state | updates` is the next state.
+        losses: scalars to add to the loss.
+        metrics: scalars to report, by name.
+        mask: the mask of `value`: an array, None, or for several values a list of those.
+
+    Example:
+        >>> import jax, jax.numpy as jnp, fkeras as fk
+        >>> layer = fk.layers.Dense(2).build(jax.random.key(0), (None, 3))
+        >>> out = layer.apply(jnp.ones((1, 3)))
+        >>> out.value.shape, out.updates, out.losses
+        ((1, 2), {}, ())
+    """
+
+    value: Any
+    updates: dict[str, Any] = dataclasses.field(default_factory=dict)
+    losses: tuple = ()
+    metrics: dict[str, Any] = dataclasses.field(default_factory=dict)
+    mask: Any = None
+
+
+jax.tree_util.register_dataclass(
+    Output, data_fields=["value", "updates", "losses", "metrics", "mask"], meta_fields=[]
+)

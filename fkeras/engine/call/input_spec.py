@@ -1,0 +1,177 @@
+"""What a layer asks of its inputs, and the check of it.
+
+Every violation is an `InputSpecError` that names the layer, what it expected and what came.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any, ClassVar
+
+import numpy as np
+
+from fkeras.engine.config.configurable import Configurable, option
+from fkeras.engine.config.converters import boolean, dtype_name, integer, several, text
+from fkeras.engine.messages.errors import InputSpecError, describe_value
+from fkeras.engine.values.frozen import FrozenDict
+from fkeras.engine.values.spec import STRING, Spec, canonical_dtype
+
+_size = integer(minimum=0, optional=True)
+_axis = integer()
+_sizes = several(_size, "a tuple of sizes and None", least=0, optional=True)
+
+
+def _axes(axes: Any) -> dict[int, int | None]:
+    if axes is not None and not isinstance(axes, Mapping):
+        raise ValueError(f"expected sizes by axis such as {{-1: 16}}, received {axes!r:.60}.")
+    # the keys of JSON are strings
+    pairs = ((int(a) if isinstance(a, str) else a, size) for a, size in (axes or {}).items())
+    return {_axis(axis): _size(size) for axis, size in pairs}
+
+
+def _dtype(dtype: Any) -> str | None:
+    known = dtype is None or dtype == STRING or dtype_name(dtype) is not None
+    if not known and not isinstance(dtype, np.dtype):
+        raise ValueError(f"expected the name of a dtype, received {describe_value(dtype)}.")
+    return None if dtype is None else canonical_dtype(dtype)
+
+
+class InputSpec(Configurable):
+    """The number of axes, sizes and dtype that an input must have; None leaves a part unchecked.
+
+    Args:
+        dtype: the dtype's name.
+        shape: sizes, None where any will do; sets `ndim`.
+        ndim: the number of axes.
+        max_ndim: the largest number of axes.
+        min_ndim: the smallest number of axes.
+        axes: sizes by axis, such as `{-1: 16}`.
+        allow_last_axis_squeeze: whether a last axis of size 1 may be missing or be there.
+        name: the key of this input where inputs come in a dictionary.
+        optional: whether the input may be None.
+
+    Raises:
+        ValueError: for an axis that `ndim` or `max_ndim` does not have.
+
+    Example:
+        >>> import fkeras as fk
+        >>> fk.InputSpec(min_ndim=2, axes={-1: 4})
+        InputSpec(min_ndim=2, axes={-1: 4})
+    """
+
+    keras_module: ClassVar[str] = "keras"
+    dtype: str | None = option(None, convert=_dtype)
+    shape: tuple | None = option(None, convert=_sizes)
+    ndim: int | None = option(None, convert=integer(minimum=0, optional=True))
+    max_ndim: int | None = option(None, convert=integer(minimum=0, optional=True))
+    min_ndim: int | None = option(None, convert=integer(minimum=0, optional=True))
+    axes: Mapping[int, int | None] = option(FrozenDict(), convert=_axes)
+    allow_last_axis_squeeze: bool = option(False, convert=boolean)
+    name: str | None = option(None, convert=text(optional=True))
+    optional: bool = option(False, convert=boolean)
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        if self.shape is not None:
+            object.__setattr__(self, "ndim", len(self.shape))
+        highest = self.ndim if self.ndim is not None else self.max_ndim
+        for axis in self.axes:
+            if highest is not None and not -highest <= axis < highest:
+                raise ValueError(
+                    f"InputSpec: axes has axis {axis}, and an input has at most {highest} axes. "
+                    f"Use an axis from {-highest} to {highest - 1}."
+                )
+
+
+def check_inputs(spec: Any, inputs: Sequence[Any], where: str, call: int | None = None) -> None:
+    """Checks the tensors of one call against a layer's `input_spec`.
+
+    Args:
+        spec: None, an `InputSpec`, or one for each input.
+        inputs: the specs of the inputs, None where an optional input is missing.
+        where: the layer, for messages.
+        call: the index of the call, for messages.
+
+    Raises:
+        InputSpecError: for an input that does not fit.
+    """
+    if spec is None:
+        return
+    specs = tuple(spec) if isinstance(spec, tuple | list) else (spec,)
+    if len(specs) != len(inputs):
+        received = ", ".join(str(i) for i in inputs)
+        raise InputSpecError(
+            f"{where}: expected {_count(len(specs))}, received {len(inputs)}: {received}. "
+            f"Pass {'one tensor' if len(specs) == 1 else f'a list of {len(specs)} tensors'}.",
+            layer=where,
+            node=call,
+        )
+    for index, (one, received) in enumerate(zip(specs, inputs, strict=True)):
+        if one is None:
+            continue
+        problem = _problem(one, received)
+        if problem is not None:
+            place = where if len(specs) == 1 else f"{where}, input {index}"
+            raise InputSpecError(f"{place}: {problem}", layer=where, node=call, input_index=index)
+
+
+def _count(n: int) -> str:
+    return "1 input" if n == 1 else f"{n} inputs"
+
+
+def _problem(spec: InputSpec, received: Spec | None) -> str | None:
+    if received is None:
+        if spec.optional:
+            return None
+        return "expected a tensor, received None. Pass a tensor; only optional inputs may be None."
+    ndim = received.ndim
+    if spec.shape is not None and spec.allow_last_axis_squeeze and _squeezes(spec, received):
+        return None
+    if spec.ndim is not None and ndim != spec.ndim:
+        return _ndim_problem(f"ndim={spec.ndim}", spec.ndim, received)
+    if spec.max_ndim is not None and ndim > spec.max_ndim:
+        return _ndim_problem(f"max_ndim={spec.max_ndim}", spec.max_ndim, received)
+    if spec.min_ndim is not None and ndim < spec.min_ndim:
+        return _ndim_problem(f"min_ndim={spec.min_ndim}", spec.min_ndim, received)
+    if spec.dtype is not None and received.dtype != spec.dtype:
+        return (
+            f"expected dtype={spec.dtype}, received dtype={received.dtype}. Convert it: "
+            f"x.astype({spec.dtype!r})."
+        )
+    for axis, size in spec.axes.items():
+        if not -ndim <= axis < ndim:
+            return f"expected an axis {axis}, received {received}. Reshape the input."
+        found = received.dims[axis]
+        if size is not None and isinstance(found, int) and found != size:
+            return (
+                f"expected axis {axis} of size {size}, received {received}. Its weights are for "
+                f"inputs of size {size} on that axis; use another layer for size {found}."
+            )
+    if spec.shape is not None:
+        for size, found in zip(spec.shape, received.dims, strict=True):
+            if isinstance(size, int) and isinstance(found, int) and size != found:
+                return (
+                    f"expected shape={tuple(spec.shape)}, received {received}. Reshape the input, "
+                    "or build another layer for this shape."
+                )
+    return None
+
+
+def _squeezes(spec: InputSpec, received: Spec) -> bool:
+    want, got = tuple(spec.shape or ()), received.dims
+    shorter, longer = sorted((want, got), key=len)
+    if len(longer) != len(shorter) + 1 or longer[-1] != 1:
+        return False
+    pairs = zip(shorter, longer[:-1], strict=True)
+    return all(not isinstance(a, int) or not isinstance(b, int) or a == b for a, b in pairs)
+
+
+def _ndim_problem(expected: str, ndim: int, received: Spec) -> str:
+    if received.ndim < ndim:
+        remedy = (
+            "An axis is missing: `x[None]` adds a batch axis in front, `x[..., None]` a channel "
+            "axis at the end."
+        )
+    else:
+        remedy = "There is an axis too many: reshape, or index it away."
+    return f"expected {expected}, received ndim={received.ndim}, shape {received}. {remedy}"

@@ -1,0 +1,262 @@
+"""Mask rules: how the mask of a call's inputs reaches the call, and which mask the outputs get.
+
+Every call in a graph has a rule:
+
+| rule | where | a mask that reaches a layer without mask support | masks belong to |
+|---|---|---|---|
+| "strict" | models written with this library | is an error | outputs of calls |
+| "drop" | files of Keras 1, Keras 2 and tf.keras | is dropped | outputs of calls |
+| "keras" | files of Keras 3 | is dropped | arrays |
+
+Keras 3 attaches a mask to an array when the model runs, and looks the mask up when a layer is called
+on the array. Nested models, wrappers and shared layers need nothing else: a mask that a layer inside
+a nested model attached is found by every later call on that array. Four consequences follow, which
+`AttachedMasks` reproduces:
+
+- A layer without mask support drops the mask, unless the layer returns its input itself (`Permute`
+  by the identity, `Reshape` to the same shape, `Dropout` in inference): the mask stays attached.
+- A call with several tensors, such as `LSTM(...)(x, initial_state=[h, c])`, computes without the mask
+  of `x`, although the mask is attached to the outputs.
+- `MultiHeadAttention` detaches the masks of its query, value and key.
+- An explicit mask of a call takes the place of the attached one.
+
+The rule also decides the order of calls at one depth of the graph, see `Graph.run_order`: a shared
+layer with state updates the state call by call.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+
+from fkeras.engine.messages.errors import FKerasError
+from fkeras.engine.values.config_walk import mappings
+from fkeras.engine.values.frozen import is_array
+
+STRICT, DROP, KERAS = "strict", "drop", "keras"
+RULES = (STRICT, DROP, KERAS)
+#: the key of a rule in configurations of networks and of calls; Keras ignores the key
+KEY = "mask_rule"
+
+_MAKERS = ("Masking", "Lambda")
+_NO_LAYERS = ("build_config", "compile_config")
+_NETWORKS = ("Functional", "Sequential", "Model")
+
+
+class AttachedMasks:
+    """The masks of the arrays of a running model, as Keras 3 attaches them.
+
+    Example:
+        >>> import jax.numpy as jnp
+        >>> x, mask, attached = jnp.ones((1, 2)), jnp.array([True]), AttachedMasks()
+        >>> attached.attach(x, mask)
+        >>> attached.of([x, jnp.ones(3)])
+        [Array([ True], dtype=bool), None]
+    """
+
+    def __init__(self) -> None:
+        # holds the arrays too: the id of an array that is gone may be given to another one
+        self._masks: dict[int, tuple[Any, Any]] = {}
+
+    def attach(self, array: Any, mask: Any) -> None:
+        """Attaches a mask in the place of the one that the array has; None detaches."""
+        if mask is None:
+            self._masks.pop(id(array), None)
+        else:
+            self._masks[id(array)] = (array, mask)
+
+    def of_array(self, array: Any) -> Any:
+        """The mask of an array; None for none."""
+        found = self._masks.get(id(array))
+        return None if found is None else found[1]
+
+    def of(self, tree: Any) -> Any:
+        """The masks of a tree of arrays in the same structure; None where no array has one."""
+        masks = jax.tree.map(self.of_array, tree)
+        return masks if jax.tree.leaves(masks) else None
+
+    def follow(self, old: Any, new: Any) -> None:
+        """Attaches the masks of a tree of arrays to the arrays that were cast from them."""
+        pairs = zip(jax.tree.leaves(old), jax.tree.leaves(new), strict=True)
+        for before, after in pairs:
+            if after is not before and self.of_array(before) is not None:
+                self.attach(after, self.of_array(before))
+
+    def separate(self, array: Any, mask: Any) -> Any:
+        """The array with this mask alone, which a call by another rule computed for its output.
+
+        A copy where the array has another mask, since the array may be an input of the call too.
+        """
+        if self.of_array(array) is mask:
+            return array
+        copy = jnp.array(array, copy=True)
+        self.attach(copy, mask)
+        return copy
+
+    def complete(self, value: Any, mask: Any) -> Any:
+        """Attaches computed masks to the outputs of a call that have none yet.
+
+        Args:
+            value: the outputs.
+            mask: the mask that the layer computed for each of them, in the same structure.
+
+        Returns:
+            The masks of the outputs.
+        """
+        if mask is not None:
+            outputs, treedef = jax.tree.flatten(value)
+            for array, computed in zip(outputs, treedef.flatten_up_to(mask), strict=True):
+                if computed is not None and self.of_array(array) is None:
+                    self.attach(array, computed)
+        return self.of(value)
+
+
+def take_mask(layer: Any, options: dict[str, Any]) -> tuple[bool, Any]:
+    """`(explicit, mask)`: the mask that a call gives for its inputs, taken out of the options.
+
+    The argument `mask` of an operation, such as `dot_product_attention`, stays an option.
+    """
+    if "mask" in options and layer.masks_inputs(options["mask"]):
+        return True, options.pop("mask")
+    return False, None
+
+
+def receive_masks(layer: Any, context: Any, inputs: tuple, options: Mapping[str, Any]) -> bool:
+    """Sets the masks of a call by Keras 3's rule: those of the inputs where none is explicit.
+
+    An explicit mask reaches layers without mask support too, since Keras's `call` received it.
+
+    Returns:
+        Whether the outputs get masks that the layer computes.
+    """
+    if context.mask is not None:
+        return not loses(layer, context.mask)
+    masks = context.attached.of(inputs)
+    context.mask = None if masks is None else masks[0] if len(masks) == 1 else masks
+    if loses(layer, context.mask):
+        context.mask = None
+    if any(map(is_array, jax.tree.leaves(dict(options)))):
+        context.step_mask = None
+    return True
+
+
+def loses(layer: Any, mask: Any) -> bool:
+    """Whether Keras calls the layer without this mask, or this tree of masks."""
+    if mask is None:
+        return False
+    return layer.loses_masks(jax.tree.leaves(mask, is_leaf=lambda m: m is None))
+
+
+def check_rule(rule: Any, where: str) -> str:
+    """The rule of a configuration.
+
+    Raises:
+        FKerasError: for anything but a rule.
+    """
+    if rule not in RULES:
+        raise FKerasError(
+            f"{where}: {KEY}: expected one of {', '.join(map(repr, RULES))}, received "
+            f"{str(rule)[:80]!r}. Correct the configuration, or remove the key."
+        )
+    return rule
+
+
+def read_rule(config: Mapping[str, Any], custom: Any, where: str) -> tuple[str, Mapping[str, Any]]:
+    """`(rule, config)`: the rule of a network's calls, and the configuration with rules inside.
+
+    A configuration without a rule is Keras 3's. Where it can make masks or calls a layer twice, its
+    calls and those of all networks inside it follow the rule "keras"; otherwise all rules compute
+    the same.
+
+    Args:
+        config: the configuration of a network.
+        custom: the user's own classes by name, or None.
+        where: the network, for messages.
+    """
+    if KEY in config:
+        return check_rule(config[KEY], where), config
+    names = frozenset(custom or ())
+    if not _rules_differ(config, lambda i: i["class_name"] in names or _is_foreign(i)):
+        return STRICT, config
+    return KERAS, with_rule(config, KERAS)
+
+
+def written_rule(config: Mapping[str, Any], rule: str) -> dict[str, str]:
+    """The entry for the rule in the configuration of a network; none where rules do not differ."""
+    return {KEY: rule} if rule != STRICT or _rules_differ(config, _is_foreign) else {}
+
+
+def with_rule(config: Any, rule: str) -> Any:
+    """The configuration of a model in which every network without a rule has this one.
+
+    Example:
+        >>> with_rule({"class_name": "Sequential", "config": {"layers": []}}, "drop")
+        {'class_name': 'Sequential', 'config': {'layers': [], 'mask_rule': 'drop'}}
+    """
+    # no recursion: a file decides how deep the configuration is
+    holder: list[Any] = [config]
+    waiting: list[tuple[Any, Any]] = [(holder, 0)]
+    while waiting:
+        parent, key = waiting.pop()
+        item = parent[key]
+        if isinstance(item, list):
+            copy: Any = list(item)
+            waiting.extend((copy, place) for place in range(len(copy)))
+        elif isinstance(item, Mapping):
+            copy = dict(item)
+            inner = copy.get("config")
+            if copy.get("class_name") in _NETWORKS and isinstance(inner, Mapping):
+                if KEY not in inner:
+                    copy["config"] = {**inner, KEY: rule}
+            waiting.extend((copy, name) for name in copy if name != "inbound_nodes")
+        else:
+            continue
+        parent[key] = copy
+    return holder[0]
+
+
+def makes_masks(config: Any, is_maker: Callable[[Mapping[str, Any]], bool]) -> bool:
+    """Whether something in a model may make masks: a layer that does, or an explicit mask.
+
+    Args:
+        config: the configuration of a model.
+        is_maker: tells of further objects, `{"class_name": ..., "config": ...}`, that may.
+    """
+    return any(_makes_masks(item, is_maker) for item in mappings(config, _NO_LAYERS))
+
+
+def _rules_differ(config: Any, is_maker: Callable[[Mapping[str, Any]], bool]) -> bool:
+    """Whether something may make masks, or a layer is called twice, where the order matters."""
+    return any(
+        _makes_masks(item, is_maker) or _is_shared(item) for item in mappings(config, _NO_LAYERS)
+    )
+
+
+def _makes_masks(item: Mapping[str, Any], is_maker: Callable[[Mapping[str, Any]], bool]) -> bool:
+    kind, inner = item.get("class_name"), item.get("config")
+    if isinstance(kind, str) and isinstance(inner, Mapping):
+        if kind in _MAKERS or inner.get("mask_zero") or is_maker(item):
+            return True
+    options = item.get("kwargs")
+    return isinstance(options, Mapping) and _is_given(options.get("mask"))
+
+
+def _is_shared(item: Mapping[str, Any]) -> bool:
+    calls = item.get("inbound_nodes")
+    return isinstance(calls, list) and len(calls) > 1
+
+
+def _is_foreign(item: Mapping[str, Any]) -> bool:
+    """Whether an object is of a class that neither Keras nor this library has."""
+    module = item.get("module")
+    return isinstance(module, str) and not f"{module}.".startswith(
+        ("keras.", "fkeras.", "builtins.")
+    )
+
+
+def _is_given(mask: Any) -> bool:
+    """Whether a mask, or one of several, is there; files hold None for a missing one."""
+    return any(map(_is_given, mask)) if isinstance(mask, list) else mask is not None

@@ -1,0 +1,190 @@
+"""What a network is called with, matched with the inputs of its graph and checked."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+
+from fkeras.engine.config.policy import cast_floats
+from fkeras.engine.messages.errors import FKerasError, suggest
+from fkeras.engine.values import structure
+from fkeras.engine.values.arrays import is_array_like, read_array
+from fkeras.engine.values.frozen import is_array
+from fkeras.engine.values.spec import STRING, Spec, as_spec
+from fkeras.engine.values.structure import Branch, Ref
+
+
+def match_inputs(network: Any, given: tuple, what: str = "inputs") -> list[Any]:
+    """The leaves of a call's inputs in the order of the graph's inputs."""
+    template = network.graph.inputs
+    if isinstance(template, Ref):
+        if len(given) == 1 and isinstance(given[0], list | tuple) and len(given[0]) == 1:
+            given = tuple(given[0])
+        if len(given) == 1 and not isinstance(given[0], list | tuple | Mapping):
+            return list(given)
+    else:
+        tree = given[0] if len(given) == 1 else list(given)
+        found = structure.match(template, tree)
+        if found is None and not isinstance(tree, list | tuple | Mapping):
+            found = structure.match(template, [tree])  # a list of one takes it alone
+        if found is not None:
+            return found
+        if template.kind == "dict" and isinstance(tree, Mapping):
+            _raise_keys(network, template, tree, what)
+    names = network.graph.input_names
+    expected = structure.draw(template, lambda slot: network.graph.coords[slot].layer)
+    count = len(jax.tree.leaves(given, is_leaf=lambda v: isinstance(v, Spec)))
+    raise FKerasError(
+        f"{network.where}: expected {len(names)} {what} as {expected}, received {count}. Pass "
+        "them in that structure.",
+        layer=network.where,
+    )
+
+
+def _raise_keys(network: Any, template: Branch, tree: Mapping, what: str) -> None:
+    missing = [k for k in template.keys if k not in tree]
+    extra = [k for k in tree if k not in template.keys]
+    hint = suggest(str(extra[0]), map(str, template.keys)) if extra else ""
+    raise FKerasError(
+        f"{network.where}: expected {what} by the names {', '.join(map(str, template.keys))}; "
+        f"missing: {', '.join(map(str, missing)) or 'none'}; unknown: "
+        f"{', '.join(map(str, extra)) or 'none'}.{hint} Pass a dictionary with these names.",
+        layer=network.where,
+    )
+
+
+def match_masks(network: Any, mask: Any) -> list[Any]:
+    """The masks of a call's inputs in the order of the graph's inputs."""
+    count = len(network.graph.input_slots)
+    if mask is None:
+        return [None] * count
+    if hasattr(mask, "shape"):
+        if count == 1:
+            return [mask]
+        found = None
+    else:
+        found = structure.match(network.graph.inputs, mask)
+        if found is None and isinstance(mask, list | tuple) and len(mask) == count:
+            found = list(mask)
+    if found is None:
+        raise FKerasError(
+            f"{network.where}: expected a mask (or None) for each of {count} inputs, received "
+            f"{type(mask).__name__}. Pass them in the structure of the inputs.",
+            layer=network.where,
+        )
+    return found
+
+
+def check_input(network: Any, slot: int, value: Any) -> jax.Array | None:
+    """An input as the array that the graph takes: of its shape, floats in its dtype.
+
+    None stays None for an optional input.
+    """
+    spec = network.graph.specs[slot]
+    name = network.graph.coords[slot].layer
+    place = f"{network.where}, input {name!r}"
+    if value is None:
+        if network.layers[name].optional:
+            return None
+        raise FKerasError(
+            f"{place}: expected an array of shape {spec}, received None. Pass an array, or declare "
+            "the input with fk.Input(..., optional=True).",
+            layer=network.where,
+        )
+    if spec.dtype == STRING:
+        raise FKerasError(
+            f"{place}: strings are on the host only, and this call is inside another program. Cut "
+            "the model in two, `host, model = fk.split_host(model)`, and map the data: host(texts).",
+            layer=network.where,
+        )
+    found = as_spec(value)
+    check_shape(network, slot, found)
+    kinds = jnp.issubdtype(spec.dtype, jnp.integer), jnp.issubdtype(found.dtype, jnp.floating)
+    if all(kinds):
+        raise FKerasError(
+            f"{place}: expected {spec.dtype}, received {found.dtype}, and fractions would be "
+            f"cut off. Convert it where you mean to: x.astype({spec.dtype!r}).",
+            layer=network.where,
+        )
+    if jnp.issubdtype(found.dtype, jnp.complexfloating):
+        raise FKerasError(
+            f"{place}: expected {spec.dtype}, received {found.dtype}, and the imaginary parts would "
+            "be lost. Pass the parts as real numbers: np.stack([x.real, x.imag], axis=-1).",
+            layer=network.where,
+        )
+    if jnp.issubdtype(spec.dtype, jnp.floating) and kinds[1]:
+        return cast_floats(value, spec.dtype)
+    return jnp.asarray(value, dtype=spec.dtype)
+
+
+def alone(graph: Any, x: Any) -> Any:
+    """`x`; a list of one array serves a graph of one input."""
+    one = isinstance(graph.inputs, Ref) and isinstance(x, list | tuple) and len(x) == 1
+    return x[0] if one else x
+
+
+def inputs_of(graph: Any, x: Any) -> tuple:
+    """The arrays of `x` in the order of the graph's inputs; none where the structure differs."""
+    return tuple(structure.match(graph.inputs, alone(graph, x)) or ())
+
+
+def check_ranges(network: Any, x: Any, where: str) -> None:
+    """Raises where integers do not fit the dtype of an integer input: a cast would wrap them.
+
+    Args:
+        network: a network of a graph.
+        x: arrays in the structure of its inputs; traced arrays pass.
+        where: the place for messages.
+
+    Raises:
+        FKerasError: naming the input, the row and the number.
+    """
+    graph = network.graph
+    for slot, array in zip(graph.input_slots, inputs_of(graph, x), strict=False):
+        dtype = graph.specs[slot].dtype
+        if is_array_like(array) and not is_array(array):  # a table of pandas, for example
+            array = read_array(array, where)
+        given = getattr(array, "dtype", None)
+        if given == dtype or dtype == STRING or isinstance(array, jax.core.Tracer):
+            continue
+        if not isinstance(given, np.dtype) or given.kind not in "iu" or array.size == 0:
+            continue
+        kind = np.dtype(dtype)
+        if kind.kind not in "iu" or np.can_cast(given, kind):
+            continue
+        limits = np.iinfo(kind)
+        if limits.min <= int(array.min()) and int(array.max()) <= limits.max:
+            continue
+        numbers = np.asarray(array)
+        place = tuple(map(int, np.argwhere((numbers < limits.min) | (numbers > limits.max))[0]))
+        row = f", row {place[0]}" if place else ""
+        raise FKerasError(
+            f"{where}{row}: input {graph.coords[slot].layer!r} expected {dtype}, integers from "
+            f"{limits.min} to {limits.max}, received {numbers[place].item()} at {list(place)}. Map "
+            "the numbers into the range, or give the input a wider dtype.",
+            layer=network.where,
+        )
+
+
+def check_shape(network: Any, slot: int, found: Spec) -> None:
+    """Checks that what is given for an input has the shape that it was recorded with."""
+    spec = network.graph.specs[slot]
+    place = f"{network.where}, input {network.graph.coords[slot].layer!r}"
+    fits = len(spec.dims) == len(found.dims) and all(
+        not isinstance(a, int) or not isinstance(b, int) or a == b
+        for a, b in zip(spec.dims, found.dims, strict=True)
+    )
+    if not fits:
+        remedy = "Reshape it, or make the model for this shape."
+        if spec.ndim == found.ndim + 1:
+            if spec.dims[-1] == 1 and found.ndim == spec.ndim - 1:
+                remedy = "A channel axis is missing: pass x[..., None]."
+            if spec.dims[1:] == found.dims:
+                remedy = "The batch axis is missing: pass x[None]."
+        raise FKerasError(
+            f"{place}: expected shape {spec}, received {found}. {remedy}", layer=network.where
+        )

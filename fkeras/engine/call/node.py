@@ -1,0 +1,205 @@
+"""Nodes and the symbolic tensors that point at them: the open graph.
+
+A tensor knows the node that made it, a node knows its input tensors. This chain of immutable
+records is the graph while it is written; it lives as long as somebody holds a tensor of it.
+"""
+
+from __future__ import annotations
+
+import sys
+from typing import TYPE_CHECKING, Any
+
+from fkeras.engine.messages.errors import SymbolicValueError
+from fkeras.engine.migration_hints.attributes import MissingAttributeError
+from fkeras.engine.values.spec import Spec
+
+
+class Node:
+    """One call of one layer: the layer, its inputs, its options and the specs of its outputs.
+
+    Nodes compare by identity: two calls are two nodes.
+
+    Attributes:
+        layer: the layer object that was called; it stands for the layer's identity.
+        resolved: the same layer with everything settled that depends on input shapes.
+        inputs: the symbolic tensors among the arguments.
+        args: the frozen tree of the positional arguments, with `Ref(i)` for input i.
+        options: the frozen dictionary of the call's options.
+        training: True or False where the call pinned it, otherwise None.
+        value: the frozen tree of the outputs.
+        outputs: the spec of each output.
+        masks: the spec of each output's mask, None where it has none.
+        losses: how many losses the call adds.
+        penalties: how many penalties on weights its layer adds, whatever it is called on.
+        metrics: the names of the metrics it reports.
+        updates: whether the call changes the layer's state.
+        mask_rule: how masks reach the call; see `mask_rules`.
+        location: "file:line" of the user's call.
+
+    Example:
+        >>> import fkeras as fk
+        >>> y = fk.layers.Dense(2)(fk.Input((3,)))
+        >>> y.node.layer, y.node.outputs[0].shape
+        (Dense(2), (None, 2))
+    """
+
+    __slots__ = (
+        "__weakref__",
+        "args",
+        "inputs",
+        "layer",
+        "location",
+        "losses",
+        "mask_rule",
+        "masks",
+        "metrics",
+        "options",
+        "outputs",
+        "penalties",
+        "resolved",
+        "training",
+        "updates",
+        "value",
+    )
+
+    def __init__(
+        self,
+        layer: Any,
+        *,
+        resolved: Any = None,
+        inputs: tuple = (),
+        args: Any = None,
+        options: Any = None,
+        training: bool | None = None,
+        value: Any,
+        outputs: tuple[Spec, ...],
+        masks: tuple[Spec | None, ...],
+        losses: int = 0,
+        penalties: int = 0,
+        metrics: tuple[str, ...] = (),
+        updates: bool = False,
+        mask_rule: str = "strict",
+        location: str = "",
+    ):
+        put = object.__setattr__
+        put(self, "layer", layer)
+        put(self, "resolved", layer if resolved is None else resolved)
+        put(self, "inputs", inputs)
+        put(self, "args", args)
+        put(self, "options", options)
+        put(self, "training", training)
+        put(self, "value", value)
+        put(self, "outputs", outputs)
+        put(self, "masks", masks)
+        put(self, "losses", losses)
+        put(self, "penalties", penalties)
+        put(self, "metrics", metrics)
+        put(self, "updates", updates)
+        put(self, "mask_rule", mask_rule)
+        put(self, "location", location)
+
+    def __setattr__(self, name: str, value: Any) -> None:
+        raise AttributeError("A Node cannot change. Call the layer again: that makes a new one.")
+
+    def __repr__(self) -> str:
+        return f"<Node {type(self.layer).__name__} {', '.join(map(str, self.outputs))}>"
+
+
+class SymbolicTensor:
+    """A value that a graph will compute: shape, dtype, the node that makes it and which output.
+
+    `fkeras.engine.KerasTensor` adds the operators.
+    """
+
+    __slots__ = ("__weakref__", "index", "node")
+
+    def __init__(self, node: Node, index: int):
+        object.__setattr__(self, "node", node)
+        object.__setattr__(self, "index", index)
+
+    def __setattr__(self, name: str, value: Any) -> None:
+        raise AttributeError(
+            f"A symbolic tensor cannot change, so {name!r} cannot be set. Record another call."
+        )
+
+    @property
+    def spec(self) -> Spec:
+        """Shape and dtype, unknown axes by name."""
+        return self.node.outputs[self.index]
+
+    @property
+    def shape(self) -> tuple[int | None, ...]:
+        """The sizes, None where unknown."""
+        return self.spec.shape
+
+    @property
+    def ndim(self) -> int:
+        return self.spec.ndim
+
+    @property
+    def dtype(self) -> str:
+        return self.spec.dtype
+
+    @property
+    def name(self) -> str:
+        """The name of the layer that made it, or of its class where it has none."""
+        return self.node.layer.name or type(self.node.layer).__name__
+
+    def __repr__(self) -> str:
+        return f"<KerasTensor {self.spec} {self.dtype} from {self.name}>"
+
+    if not TYPE_CHECKING:  # a type checker would accept every attribute
+
+        def __getattr__(self, name: str) -> Any:
+            raise MissingAttributeError(self, name)
+
+    def __setitem__(self, index: Any, value: Any) -> None:
+        raise TypeError(
+            f"{self!r}: a symbolic tensor cannot change, so x[...] = value is not possible. Write "
+            "`x = fk.ops.slice_update(x, (0, 0), update)`, which returns a tensor with another "
+            "block, or `x = fk.ops.where(condition, value, x)`."
+        )
+
+    def __len__(self) -> int:
+        raise self._refuse("len(x)", "x.shape[0], which is None where the size is unknown")
+
+    def __bool__(self) -> bool:
+        raise self._refuse("an if or a comparison", "fk.ops.where(condition, x, y)")
+
+    def __float__(self) -> float:
+        raise self._refuse("float(x)", "model(array) to compute numbers")
+
+    def __int__(self) -> int:
+        raise self._refuse("int(x)", "model(array) to compute numbers")
+
+    def __array__(self, *args: Any, **kwargs: Any) -> Any:
+        raise self._refuse("a NumPy function", "fk.ops.name(x), or fk.ops.lift(function)(x)")
+
+    @property
+    def __jax_array__(self) -> Any:
+        # jax asks for this attribute in two places: in array + tensor, where "there is none"
+        # lets Python call the tensor's own operator, and in jnp functions, where the advice helps
+        if sys._getframe(1).f_code.co_filename.endswith("array_methods.py"):
+            raise AttributeError("__jax_array__")
+        raise self._refuse(
+            "a JAX function",
+            "fk.ops.name(x) where fk.ops has it, otherwise fk.ops.lift(jnp.name)(x); in the place of "
+            "keras.layers and keras.ops write fk.layers and fk.ops",
+        )
+
+    def _refuse(self, place: str, remedy: str) -> SymbolicValueError:
+        return SymbolicValueError(
+            f"{place}: expected numbers, received the symbolic tensor {self!r}, which holds none "
+            f"while a graph is recorded. Write {remedy}."
+        )
+
+
+def is_symbolic(value: Any) -> bool:
+    """Whether `value` is a symbolic tensor; False for arrays, tracers and everything else.
+
+    Example:
+        >>> import fkeras as fk
+        >>> is_symbolic(fk.Input((2,))), is_symbolic(1.0)
+        (True, False)
+    """
+    return isinstance(value, SymbolicTensor)

@@ -1,0 +1,66 @@
+"""What a call on strings returns: found by computing on texts of two sizes, as nothing traces them."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from fkeras.engine.call.call_arguments import fill_tensors
+from fkeras.engine.call.context import Output
+from fkeras.engine.call.network_inputs import check_shape, match_inputs
+from fkeras.engine.messages.errors import FKerasError
+from fkeras.engine.values import structure
+from fkeras.engine.values.spec import STRING, Spec
+
+_TEXTS = ("", "a b c")
+
+
+def probe(layer: Any, args: Any, specs: tuple[Spec, ...], sizes: tuple[int, int]) -> list[Output]:
+    """What a layer that reads or makes strings returns for two sizes and texts, or their specs.
+
+    Args:
+        layer: the layer that is called.
+        args: the frozen tree of its positional arguments.
+        specs: the specs of the tensors among them.
+        sizes: two numbers for the axes of unknown size.
+
+    Raises:
+        FKerasError: for a layer that reads none.
+    """
+    if any(spec.dtype == STRING for spec in specs) and not layer.reads_strings:
+        raise FKerasError(
+            f"{layer.where}: computes on numbers, and was called on strings. TextVectorization, "
+            "StringLookup, Hashing and HashedCrossing make numbers of them.",
+            layer=layer.where,
+        )
+    if getattr(layer, "graph", None) is not None:
+        return [_promised(layer, structure.fill(args, specs))] * 2
+    made = []
+    for size, text in zip(sizes, _TEXTS, strict=True):
+        arrays = [_array(spec, size, text) for spec in specs]
+        made.append(layer.apply(*fill_tensors(args, arrays)))
+    return made
+
+
+def _array(spec: Spec, size: int, text: str) -> np.ndarray:
+    shape = [size if isinstance(dim, str) else dim for dim in spec.dims]
+    return np.full(shape, text if spec.dtype == STRING else np.zeros((), spec.dtype))
+
+
+def _promised(network: Any, args: tuple) -> Output:
+    """The specs that a network's graph has for its outputs, with the sizes of these inputs."""
+    graph = network.graph
+    for slot, spec in zip(graph.input_slots, match_inputs(network, args), strict=True):
+        check_shape(network, slot, spec)
+    slots = network.bound_specs(args)
+    masks = [graph.masks[slot] for slot in graph.output_slots]
+    calls = [call for call in graph.calls if not call.is_input]
+    metrics = {name: None for call in calls for name in call.metrics}
+    return Output(
+        structure.fill(graph.outputs, slots),
+        updates={"some": None} if any(call.updates for call in calls) else {},
+        losses=tuple(None for call in calls for _ in range(call.losses)),
+        metrics=metrics,
+        mask=structure.fill(graph.outputs, graph.masks) if any(masks) else None,
+    )

@@ -1,0 +1,1 @@
+"""Configuration: declared fields, rules for their values, dtype policies and the JSON form."""

@@ -1,0 +1,345 @@
+"""Rules for configuration fields: each declares the accepted values and converts them.
+
+`option(default, convert=integer(minimum=1))` declares type and range with the field.
+"""
+
+from __future__ import annotations
+
+import math
+import numbers
+from typing import Any
+
+import jax
+import numpy as np
+
+from fkeras.engine.config.rules import REJECTED, Rule, scalar
+
+
+def _boolean(value: Any) -> Any:
+    if value is True or value is False:
+        return value
+    value = scalar(value)
+    return value if isinstance(value, bool) else REJECTED
+
+
+boolean = Rule("boolean", "True or False", _boolean)
+
+
+def integer(
+    *,
+    minimum: int | None = None,
+    maximum: int | None = None,
+    also: tuple[int, ...] = (),
+    optional: bool = False,
+    hint: str = "",
+) -> Rule:
+    """Accepts integers in a closed range; booleans and floats are not integers.
+
+    Args:
+        minimum: the least accepted integer.
+        maximum: the greatest accepted integer.
+        also: further accepted integers, such as -1 for "all".
+        optional: whether None is accepted.
+        hint: a sentence for the end of the error message.
+
+    Example:
+        >>> import numpy as np
+        >>> integer(minimum=1)(np.int64(3))
+        3
+    """
+    low = -math.inf if minimum is None else minimum
+    high = math.inf if maximum is None else maximum
+
+    def parse(value: Any) -> Any:
+        if type(value) is not int:
+            value = scalar(value)
+            if isinstance(value, bool) or not isinstance(value, numbers.Integral):
+                return REJECTED
+            value = int(value)
+        return value if low <= value <= high or value in also else REJECTED
+
+    if minimum is not None and minimum == maximum:
+        words = str(minimum)
+    elif minimum is not None and maximum is not None:
+        words = f"an integer from {minimum} to {maximum}"
+    elif minimum is not None:
+        words = "a positive integer" if minimum == 1 else f"an integer of {minimum} or more"
+    else:
+        words = "an integer" if maximum is None else f"an integer of {maximum} or less"
+    words = " or ".join((words, *map(str, also)))
+    limits = (minimum, maximum, None, None)
+    return Rule("integer", words, parse, optional=optional, limits=limits, hint=hint)
+
+
+def _range_words(
+    minimum: float | None, maximum: float | None, above: float | None, below: float | None
+) -> str:
+    if above is not None and below is not None:
+        return f" between {above} and {below}"
+    if minimum is not None and maximum is not None:
+        return f" from {minimum} to {maximum}"
+    if minimum is not None:
+        return f" of {minimum} or more" if below is None else f" from {minimum} and below {below}"
+    if above is not None:
+        return f" above {above}" if maximum is None else f" above {above} and up to {maximum}"
+    if maximum is not None:
+        return f" of {maximum} or less"
+    return "" if below is None else f" below {below}"
+
+
+def real(
+    *,
+    minimum: float | None = None,
+    maximum: float | None = None,
+    above: float | None = None,
+    below: float | None = None,
+    infinite: bool = False,
+    optional: bool = False,
+    hint: str = "",
+) -> Rule:
+    """Accepts numbers in a range and returns floats; NaN and booleans are never accepted.
+
+    Args:
+        minimum: the least accepted number.
+        maximum: the greatest accepted number.
+        above: a lower bound that is itself not accepted.
+        below: an upper bound that is itself not accepted.
+        infinite: whether infinity is accepted.
+        optional: whether None is accepted.
+        hint: a sentence for the end of the error message.
+
+    Example:
+        >>> real(minimum=0, maximum=1)(1)
+        1.0
+    """
+
+    def parse(value: Any) -> Any:
+        if type(value) is not float:
+            value = scalar(value)
+            if isinstance(value, bool) or not isinstance(value, numbers.Real):
+                return REJECTED
+            try:
+                value = float(value)
+            except OverflowError:
+                return REJECTED
+        fits = (
+            (minimum is None or value >= minimum)
+            and (maximum is None or value <= maximum)
+            and (above is None or value > above)
+            and (below is None or value < below)
+            and (value == value if infinite else math.isfinite(value))
+        )
+        return value if fits else REJECTED
+
+    bounds = _range_words(minimum, maximum, above, below)
+    words = f"a number{bounds}" if bounds or infinite else "a finite number"
+    limits = (minimum, maximum, above, below)
+    return Rule("real", words, parse, optional=optional, limits=limits, hint=hint)
+
+
+probability = real(
+    minimum=0, maximum=1, hint="The value is a share, not a percentage: 20 % is 0.2."
+)
+
+
+def choice(*words: str, optional: bool = False, hint: str = "") -> Rule:
+    """Accepts one of several words, in capitals or not, and returns the declared spelling.
+
+    Example:
+        >>> choice("valid", "same")("SAME")
+        'same'
+    """
+    spellings = {word.lower(): word for word in words}
+
+    def parse(value: Any) -> Any:
+        return spellings.get(value.lower(), REJECTED) if isinstance(value, str) else REJECTED
+
+    quoted = [repr(word) for word in words]
+    listed = " or ".join([", ".join(quoted[:-1]), quoted[-1]]) if quoted[1:] else quoted[0]
+    return Rule("choice", listed, parse, optional=optional, limits=words, hint=hint)
+
+
+def text(*, empty: bool = False, optional: bool = False, hint: str = "") -> Rule:
+    """Accepts strings; the empty string only where `empty` says so.
+
+    Example:
+        >>> text()("loss")
+        'loss'
+    """
+
+    def parse(value: Any) -> Any:
+        return str(value) if isinstance(value, str) and (value or empty) else REJECTED
+
+    words = "a string" if empty else "a non-empty string"
+    return Rule("text", words, parse, optional=optional, limits=(empty,), hint=hint)
+
+
+def _items(value: Any) -> tuple | None:
+    """The items of a list, tuple or array with one axis; None for other values."""
+    if isinstance(value, list | tuple):
+        return tuple(value)
+    if isinstance(value, np.ndarray | jax.Array) and value.ndim == 1:
+        return tuple(np.asarray(value))
+    array = getattr(value, "array", None)  # an ArrayConstant
+    return tuple(array) if isinstance(array, np.ndarray) and array.ndim == 1 else None
+
+
+def _parse_items(rule: Rule, value: Any) -> Any:
+    items = _items(value)
+    if items is None:
+        return REJECTED
+    results = tuple(None if item is None and rule.optional else rule.parse(item) for item in items)
+    return REJECTED if any(result is REJECTED for result in results) else results
+
+
+def sizes(count: int, *, minimum: int = 1, optional: bool = False, hint: str = "") -> Rule:
+    """Accepts `count` integers, or a single integer that stands for all of them.
+
+    Example:
+        >>> sizes(2)(3), sizes(2)([3, 5])
+        ((3, 3), (3, 5))
+    """
+    item = integer(minimum=minimum)
+
+    def parse(value: Any) -> Any:
+        single = item.parse(value)
+        if single is not REJECTED:
+            return (single,) * count
+        result = _parse_items(item, value)
+        return result if result is not REJECTED and len(result) == count else REJECTED
+
+    several = f"a tuple of {count}" if count > 1 else "a tuple of one"
+    words = f"an integer of {minimum} or more, or {several}"
+    hint = hint or f"Give {minimum + 1}, or {(minimum + 1,) * count}."
+    return Rule("integers", words, parse, optional=optional, limits=(minimum, count), hint=hint)
+
+
+def axes(*, batch: bool = True, optional: bool = False, hint: str = "") -> Rule:
+    """Accepts an axis, or several different axes, and returns an integer or a tuple of integers.
+
+    Args:
+        batch: whether axis 0 is accepted.
+        optional: whether None is accepted.
+        hint: a sentence for the end of the error message.
+
+    Example:
+        >>> axes()(-1), axes()([1, 2])
+        (-1, (1, 2))
+    """
+    item = integer()
+
+    def parse(value: Any) -> Any:
+        result = item.parse(value)
+        if result is REJECTED:
+            result = _parse_items(item, value)
+        if result is REJECTED:
+            return result
+        listed = result if isinstance(result, tuple) else (result,)
+        wrong = not listed or len(set(listed)) < len(listed) or (not batch and 0 in listed)
+        return REJECTED if wrong else result
+
+    words = f"an integer or different integers{'' if batch else ' other than 0'}"
+    return Rule("integers", words, parse, optional=optional, limits=(None, None), hint=hint)
+
+
+def several(
+    item: Rule, words: str, *, single: bool = False, least: int = 1, **options: Any
+) -> Rule:
+    """Accepts a list, tuple or array of values that one rule accepts, and returns a tuple.
+
+    Args:
+        item: the rule of each value.
+        words: the accepted values in words.
+        single: whether a value alone is accepted as a tuple of one.
+        least: the least number of values.
+        options: `optional` and `hint`, as in other rules.
+
+    Example:
+        >>> several(real(), "a list of numbers")([1, 2])
+        (1.0, 2.0)
+    """
+
+    def parse(value: Any) -> Any:
+        result = _parse_items(item, value)
+        if result is REJECTED and single:
+            alone = item.parse(value)
+            result = alone if alone is REJECTED else (alone,)
+        return REJECTED if result is REJECTED or len(result) < least else result
+
+    return Rule("several", words, parse, limits=(item,), **options)
+
+
+def numeric(*, infinite: bool = False, optional: bool = False, hint: str = "") -> Rule:
+    """Accepts a number, or a list or array of numbers of any shape without NaN, and returns these.
+
+    Example:
+        >>> numeric()([[1, 2], [3, 4]])
+        [[1, 2], [3, 4]]
+    """
+
+    def parse(value: Any) -> Any:
+        if isinstance(value, bool):
+            return REJECTED
+        value = scalar(value)
+        try:
+            array = np.asarray(getattr(value, "array", value))
+        except (TypeError, ValueError):  # lists of different lengths
+            return REJECTED
+        kind = array.dtype
+        if not any(jax.numpy.issubdtype(kind, known) for known in (np.integer, np.floating)):
+            return REJECTED
+        wrong = np.isnan(array) if infinite else ~np.isfinite(array)
+        return REJECTED if wrong.any() else value
+
+    words = "a number, or numbers in a list or array"
+    return Rule("numeric", words, parse, optional=optional, hint=hint)
+
+
+def function(*, optional: bool = False, hint: str = "") -> Rule:
+    """Accepts callables that are not classes.
+
+    Example:
+        >>> import math
+        >>> function()(math.sqrt)(4)
+        2.0
+    """
+
+    def parse(value: Any) -> Any:
+        return value if callable(value) and not isinstance(value, type) else REJECTED
+
+    return Rule("function", "a function", parse, optional=optional, hint=hint)
+
+
+def either(*rules: Rule, optional: bool = False, hint: str = "") -> Rule:
+    """Accepts the values that one of several rules accepts; the first that fits converts.
+
+    Example:
+        >>> either(choice("epoch"), integer(minimum=1))(100)
+        100
+    """
+
+    def parse(value: Any) -> Any:
+        for rule in rules:
+            if rule.accepts(value):
+                return rule(value)
+        return REJECTED
+
+    words = ", or ".join([*(rule.expected for rule in rules), *(["None"] if optional else [])])
+    return Rule("either", words, parse, optional=optional, limits=rules, hint=hint)
+
+
+def dtype_name(value: Any) -> str | None:
+    """The name of a dtype; None for a value that names no dtype of numbers.
+
+    Example:
+        >>> dtype_name(np.float32), dtype_name("bfloat16"), dtype_name(np.float32(1.0))
+        ('float32', 'bfloat16', None)
+    """
+    if isinstance(value, np.generic | np.ndarray | jax.Array):  # NumPy takes these for their dtype
+        return None
+    try:
+        dtype = jax.numpy.dtype(value)
+    except (TypeError, ValueError):
+        return None
+    known = value is not None and (jax.numpy.issubdtype(dtype, np.number) or dtype == np.bool_)
+    return dtype.name if known else None

@@ -1,0 +1,125 @@
+"""Dtype policies: the dtype that weights are kept in and the dtype that a layer computes in."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any, ClassVar
+
+import jax
+import jax.numpy as jnp
+
+from fkeras.engine.config.configurable import Configurable, option
+from fkeras.engine.config.converters import dtype_name
+from fkeras.engine.config.quantized_policy import quantization
+from fkeras.engine.messages.errors import describe_value, suggest
+from fkeras.engine.values.spec import STRING
+
+NAMES = ("float32", "bfloat16", "float16", "float64", "mixed_bfloat16", "mixed_float16")
+_INTEGERS = ("bool", "int8", "int16", "int32", "int64", "uint8", "uint16", "uint32", "uint64")
+
+
+def _policy_name(name: Any) -> str:
+    found = name if isinstance(name, str) else dtype_name(name)
+    if found not in (*NAMES, *_INTEGERS, STRING):
+        hint = suggest(name, NAMES) if isinstance(name, str) else ""
+        raise ValueError(
+            f"There is no dtype policy {describe_value(name)}.{hint} Known: {', '.join(NAMES)}."
+        )
+    return found
+
+
+class DTypePolicy(Configurable):
+    """Weights in `variable_dtype`, computation in `compute_dtype`.
+
+    Args:
+        name: a dtype, or "mixed_bfloat16" / "mixed_float16": float32 weights, and computation in
+            the short type.
+
+    Raises:
+        ValueError: for an unknown name.
+
+    Example:
+        >>> import fkeras as fk
+        >>> policy = fk.DTypePolicy("mixed_bfloat16")
+        >>> policy.variable_dtype, policy.compute_dtype
+        ('float32', 'bfloat16')
+    """
+
+    keras_module: ClassVar[str] = "keras"
+    name: str = option(convert=_policy_name)
+
+    @classmethod
+    def from_config(cls, config: Mapping[str, Any], custom_objects: Any = None) -> DTypePolicy:
+        """The policy that Keras's data holds, where it says one for all weights.
+
+        Raises:
+            ValueError: for a quantized policy, or a map of different ones by path.
+        """
+        found = quantization(config)
+        if found is not None:
+            raise ValueError(
+                f"DTypePolicy: expected a policy of floating point numbers, received the quantized "
+                f"one {found['mode']!r:.40}. Quantized are Dense, EinsumDense, Embedding and "
+                "ReversibleEmbedding: fk.quantize(model, 'int8')."
+            )
+        if "policy_map" not in config:
+            if "name" not in config:
+                raise ValueError(
+                    "expected the name of a dtype policy such as 'float32', received "
+                    f"{describe_value(dict(config))}."
+                )
+            return cls(config["name"] or "float32")
+        default = get_policy(config.get("default_policy"))
+        policies = config["policy_map"]
+        found = policies.values() if isinstance(policies, Mapping) else [policies]
+        if any(get_policy(policy) != default for policy in found):
+            raise ValueError(
+                "DTypePolicy: expected one policy, received a map of different ones by the paths "
+                "of weights. Give each layer its own dtype before the model is saved."
+            )
+        return default
+
+    @property
+    def variable_dtype(self) -> str:
+        return "float32" if self.name.startswith("mixed_") else self.name
+
+    @property
+    def compute_dtype(self) -> str:
+        return self.name.removeprefix("mixed_")
+
+
+def get_policy(value: Any) -> DTypePolicy:
+    """The policy that a name, a dtype, a policy or Keras's JSON form of one means; None: float32."""
+    policy = any_policy(value)
+    if policy.name == STRING:
+        raise ValueError(
+            "A layer has no dtype of strings; an input has it, fk.Input(shape, dtype='string'). "
+            "Leave it out."
+        )
+    return policy
+
+
+def any_policy(value: Any) -> DTypePolicy:
+    """As `get_policy`, and that of an input of strings."""
+    if value is None:
+        return DTypePolicy("float32")
+    if isinstance(value, DTypePolicy):
+        return value
+    if isinstance(value, str) and quantization(value) is not None:
+        return DTypePolicy.from_config({"name": value})
+    if isinstance(value, Mapping):
+        config = value.get("config", value)
+        return DTypePolicy.from_config(config if isinstance(config, Mapping) else {"name": config})
+    return DTypePolicy(value)
+
+
+def cast_floats(tree: Any, dtype: str) -> Any:
+    """Every floating-point array of the tree in `dtype`; everything else as it is."""
+
+    def cast(value: Any) -> Any:
+        kind = getattr(value, "dtype", None)
+        if kind is None or not jnp.issubdtype(kind, jnp.floating) or kind == dtype:
+            return value
+        return jnp.asarray(value, dtype=dtype)
+
+    return jax.tree.map(cast, tree)

@@ -1,0 +1,139 @@
+"""`Rule`: a converter of one configuration field that says which values it accepts.
+
+A rule returns the plain Python value (a NumPy scalar becomes a Python scalar) and raises a
+`ValueError` otherwise; the constructor puts its class and the field's name before the message.
+Rules are idempotent, since copies and files run them again. `converters` has the rules themselves.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import jax
+import numpy as np
+
+from fkeras.engine.messages.errors import describe_value, suggest
+
+# parsers return this for a value that the rule does not accept
+REJECTED: Any = object()
+
+
+class Rule:
+    """A converter of one field that says which values it accepts.
+
+    Attributes:
+        kind: "boolean", "integer", "real", "choice", "text", "integers", "several",
+            "numeric", "function" or "either".
+        expected: the accepted values in words.
+        optional: whether None is accepted, and stays None.
+        limits: the bounds of numbers `(minimum, maximum, above, below)`, the words of a choice, or
+            the rules of items and alternatives.
+        hint: a sentence for the end of the message, with its leading space.
+        parse: converts a value other than None, or returns `REJECTED`.
+
+    Example:
+        >>> from fkeras.engine.converters import integer
+        >>> integer(minimum=1, maximum=8).expected
+        'an integer from 1 to 8'
+    """
+
+    __slots__ = ("parse", "expected", "hint", "kind", "limits", "optional")
+
+    def __init__(
+        self,
+        kind: str,
+        expected: str,
+        parse: Callable[[Any], Any],
+        *,
+        optional: bool = False,
+        limits: tuple = (),
+        hint: str = "",
+    ):
+        self.kind = kind
+        add_none = optional and not expected.endswith("None")
+        comma = "," if " or " in expected else ""
+        self.expected = f"{expected}{comma} or None" if add_none else expected
+        self.optional = optional
+        self.limits = limits
+        self.hint = f" {hint}" if hint else ""
+        self.parse = parse
+
+    def __call__(self, value: Any) -> Any:
+        if value is None and self.optional:
+            return None
+        result = self.parse(value)
+        if result is REJECTED:
+            raise ValueError(
+                f"expected {self.expected}, received {describe_value(value)}."
+                f"{self.hint or _advice(self, value)}"
+            )
+        return result
+
+    def check(self, where: str, value: Any) -> Any:
+        """Converts an argument of a function; `where` names both in the message.
+
+        Example:
+            >>> from fkeras.engine.converters import sizes
+            >>> sizes(2).check("conv: strides", 1)
+            (1, 1)
+        """
+        try:
+            return self(value)
+        except ValueError as error:
+            raise ValueError(f"{where}: {error}") from None
+
+    def accepts(self, value: Any) -> bool:
+        """Whether the rule accepts a value.
+
+        Example:
+            >>> from fkeras.engine.converters import boolean
+            >>> boolean.accepts(True), boolean.accepts("True")
+            (True, False)
+        """
+        return (value is None and self.optional) or self.parse(value) is not REJECTED
+
+    def __repr__(self) -> str:
+        return f"<{self.kind} rule: {self.expected}>"
+
+
+def _advice(rule: Rule, value: Any) -> str:
+    """The remedy for a misspelt word and for a value that was written as a string."""
+    if not isinstance(value, str):
+        return ""
+    if rule.kind == "choice":
+        return suggest(value, rule.limits)
+    if rule.kind == "either":
+        return next(filter(None, (_advice(other, value) for other in rule.limits)), "")
+    plain = value.strip()
+    if rule.kind == "boolean" and plain.lower() in ("true", "false"):
+        return f" Write {plain.capitalize()} without quotes."
+    if rule.kind in ("integer", "real"):
+        try:
+            float(plain)
+        except ValueError:
+            return ""
+        return f" Write {plain} without quotes."
+    return ""
+
+
+def scalar(value: Any) -> Any:
+    """The Python scalar of a NumPy scalar or of an array without axes; other values unchanged.
+
+    Raises:
+        TypeError: for a value that JAX traces, as configuration is static.
+
+    Example:
+        >>> import numpy as np
+        >>> scalar(np.int64(3)), scalar("3")
+        (3, '3')
+    """
+    if isinstance(value, jax.core.Tracer):
+        raise TypeError(
+            "A configuration value is being traced by a JAX transformation, and configuration "
+            "is static. Pass it as an input of the call, or give a plain Python or NumPy value."
+        )
+    if isinstance(value, np.generic | np.ndarray | jax.Array) and value.ndim == 0:
+        # the small floats of ml_dtypes are no Python numbers even after item()
+        return float(value) if jax.numpy.issubdtype(value.dtype, np.floating) else value.item()
+    return value

@@ -1,0 +1,285 @@
+"""Objects to and from JSON, in the form that Keras 3 writes.
+
+`{"module": "keras.initializers", "class_name": "Zeros", "config": {}, "registered_name": None}`.
+What a file may name is a fixed list, `fkeras.engine.config.namespaces`: "keras.layers" is `fkeras.layers`
+here, and no module is imported because a file names it. Classes of the user's own come from an
+explicit mapping, `custom_objects`; there is no registry.
+"""
+
+from __future__ import annotations
+
+import types
+from collections.abc import Callable, Mapping
+from typing import Any
+
+import ml_dtypes  # noqa: F401  (a dependency of jax: gives NumPy the names of its small floats)
+import numpy as np
+
+from fkeras.engine.config.config_checks import entry, expect
+from fkeras.engine.config.late_module import late_module
+from fkeras.engine.config.namespaces import find
+from fkeras.engine.messages.errors import describe_value, suggest
+from fkeras.engine.messages.key_paths import within
+from fkeras.engine.migration_hints.keras_objects import check_not_keras
+from fkeras.engine.values.frozen import ArrayConstant, FrozenDict
+
+_PACKAGE = "fkeras"
+# what only serves in its own place, and the exceptions
+_FAMILIES = (
+    *("keras.initializers", "keras.regularizers", "keras.constraints", "keras.losses"),
+    *("keras.metrics", "keras.optimizers", "keras.optimizers.schedules", "keras.layers"),
+)
+_STATEFUL = ("metric", "optimizer")
+_SERVES_AS = (("activation", "keras.layers"), ("metric", "keras.losses"))
+_NUMBERS = ("bool", "int8", "int16", "int32", "int64", "uint8", "uint16", "uint32", "uint64")
+_NUMBERS += ("float16", "bfloat16", "float32", "float64", "complex64", "complex128")
+
+
+def keras_module(cls: type) -> str | None:
+    """The module under which Keras knows `cls`, or None for a class that is not ours."""
+    declared = cls.__dict__.get("keras_module")
+    if declared is not None:
+        return declared
+    parts = cls.__module__.split(".")
+    if parts[0] != _PACKAGE or len(parts) < 2:
+        return None
+    return f"keras.{parts[1]}"
+
+
+def encode(value: Any, where: str = "") -> Any:
+    """A configuration value as JSON data.
+
+    Raises:
+        TypeError: for a value that JSON cannot hold, saying whose it is.
+    """
+    if value is None or isinstance(value, bool | int | float | str):
+        return value
+    if isinstance(value, list | tuple):
+        return [encode(v, where) for v in value]
+    if isinstance(value, Mapping):
+        return {str(k): encode(v, f"{where}[{k!r}]") for k, v in value.items()}
+    if isinstance(value, ArrayConstant):
+        data = {"value": value.array.tolist(), "dtype": str(value.array.dtype)}
+        return {"class_name": "__numpy__", "config": data}
+    if hasattr(value, "get_config") and not isinstance(value, type):
+        return serialize(value)
+    if isinstance(value, types.FunctionType | types.BuiltinFunctionType) or callable(value):
+        return _encode_function(value, where)
+    if isinstance(value, np.dtype):
+        return value.name
+    raise TypeError(
+        f"{where or 'The configuration'}: a value of type {type(value).__name__} has no JSON "
+        "form. Use numbers, strings, lists, dictionaries, arrays, or an object with get_config."
+    )
+
+
+def _encode_function(function: Callable, where: str) -> Any:
+    name = getattr(function, "__name__", None)
+    if name is None or name == "<lambda>":
+        raise TypeError(
+            f"{where or 'The configuration'}: {name or type(function).__name__} has no name to be "
+            "saved under. Define it with `def`, and pass it again on loading with "
+            "custom_objects={'its_name': its_function}."
+        )
+    module = getattr(function, "__module__", None) or ""
+    parts = module.split(".")
+    if parts[0] == _PACKAGE and len(parts) >= 2:
+        home = late_module(parts[1])
+        if getattr(home, name, None) is function:
+            return name
+    return {
+        "module": "builtins",
+        "class_name": "function",
+        "config": name,
+        "registered_name": name,
+    }
+
+
+def serialize(obj: Any) -> Any:
+    """`obj` as JSON data in Keras 3's form.
+
+    Args:
+        obj: an object with `get_config`, a function of this package or a named one of your own.
+
+    Returns:
+        A dictionary with `module`, `class_name`, `config` and `registered_name`; for a function
+        of this package its name.
+
+    Raises:
+        TypeError: where something in its configuration has no JSON form.
+
+    Example:
+        >>> import fkeras as fk
+        >>> fk.layers.serialize(fk.layers.Dropout(0.5))["class_name"]
+        'Dropout'
+    """
+    if obj is None or isinstance(obj, str):
+        return obj
+    if not hasattr(obj, "get_config"):
+        return encode(obj)
+    cls = type(obj)
+    module = keras_module(cls)
+    return {
+        "module": module if module is not None else cls.__module__,
+        "class_name": getattr(obj, "keras_class_name", None) or cls.__name__,
+        "config": obj.get_config(),
+        "registered_name": None if module is not None else cls.__name__,
+    }
+
+
+def deserialize(config: Any, custom_objects: Mapping[str, Any] | None = None) -> Any:
+    """The object that `serialize` (or Keras 3) wrote as `config`.
+
+    Args:
+        config: JSON data with `class_name` and `config`.
+        custom_objects: your own classes and functions by name.
+
+    Raises:
+        ValueError: where the name is unknown; it says how to pass a class of your own.
+
+    Example:
+        >>> import fkeras as fk
+        >>> fk.layers.deserialize(fk.layers.serialize(fk.layers.Dropout(0.5)))
+        Dropout(0.5)
+    """
+    if not isinstance(config, Mapping):
+        raise TypeError(
+            f"deserialize: expected a dictionary with 'class_name' and 'config', received "
+            f"{type(config).__name__}. Pass what serialize returned."
+        )
+    if "class_name" not in config:
+        raise ValueError(
+            "deserialize: the dictionary has no 'class_name' (its keys: "
+            f"{', '.join(map(str, config)) or 'none'}). Pass what serialize returned; for a "
+            "layer's own get_config() call its class's from_config."
+        )
+    name = config["class_name"]
+    if name in ("__numpy__", "__tensor__"):
+        with within("config"):
+            return _numbers(config.get("config"))
+    if name == "__lambda__":
+        raise ValueError(
+            "deserialize: a Python function as bytecode, which is never run. Define the function "
+            "with `def`, and pass it, for a Lambda layer under the layer's name: "
+            "custom_objects={'lambda_name': function}."
+        )
+    if name == "function":
+        with within("config"):
+            return resolve(config.get("config"), config.get("module"), custom_objects)
+    with within("config"):
+        inner = expect(config.get("config"), (Mapping, type(None)), f"the 'config' of {name!s:.80}")
+        if name == "SeedGenerator":  # it draws by mutation; here the key of the call draws
+            return entry(inner, "seed", (int, type(None)))
+    with within("class_name"):
+        registered = config.get("registered_name")
+        cls = resolve(name, config.get("module"), custom_objects, registered)
+        if not callable(getattr(cls, "from_config", None)):
+            raise ValueError(
+                f"deserialize: expected a class with from_config, and {name[:80]!r} is a "
+                f"{type(cls).__name__}. Name it as {{'class_name': 'function', 'config': "
+                f"{name[:80]!r}}}."
+            )
+    with within("config"):
+        return cls.from_config(dict(inner or {}), custom_objects=custom_objects)
+
+
+def _numbers(data: Any) -> np.ndarray:
+    """The array that a configuration holds as lists of numbers."""
+    dtype = entry(data, "dtype", str)
+    if dtype not in _NUMBERS:  # others would allocate by themselves, or hold objects
+        raise ValueError(
+            f"deserialize: expected an array of numbers, received one of dtype {dtype[:40]!r}. "
+            f"Known: {', '.join(_NUMBERS)}."
+        )
+    return np.asarray(entry(data, "value", (list, tuple, int, float, bool)), dtype=dtype)
+
+
+def resolve(
+    name: str,
+    module: str | None,
+    custom_objects: Mapping[str, Any] | None = None,
+    registered: str | None = None,
+) -> Any:
+    """The class or function that a file calls `name` in `module`, and Keras `registered`.
+
+    Raises:
+        ValueError: where there is none that a file may name, with the nearest name.
+    """
+    return find(name, module, custom_objects, registered)
+
+
+def decode(value: Any, custom_objects: Mapping[str, Any] | None = None) -> Any:
+    """The configuration value that `encode` wrote: objects in it are made, the rest is kept."""
+    if isinstance(value, Mapping):
+        if "class_name" in value and "config" in value:
+            return deserialize(value, custom_objects)
+        made = {}
+        for key, part in value.items():
+            with within(key):
+                made[key] = decode(part, custom_objects)
+        return FrozenDict(made)
+    if isinstance(value, list | tuple):
+        parts = []
+        for place, part in enumerate(value):
+            with within(place):
+                parts.append(decode(part, custom_objects))
+        return parts
+    return value
+
+
+def lookup(
+    identifier: Any,
+    kind: str,
+    names: Mapping[str, Any],
+    custom_objects: Mapping[str, Any] | None = None,
+) -> Any:
+    """The object that `identifier` means: a name, a class, a configuration or the object itself.
+
+    Args:
+        identifier: None, a name in `names`, a dictionary from `serialize`, a class, or a callable.
+        kind: the word for messages, such as "initializer".
+        names: classes and functions by name.
+        custom_objects: your own by name, looked at first.
+
+    Raises:
+        ValueError: for an unknown name, with the nearest one.
+        TypeError: for anything that is none of these.
+
+    Example:
+        >>> import math
+        >>> lookup("root", "function", {"root": math.sqrt})(4.0)
+        2.0
+    """
+    if identifier is None:
+        return None
+    if isinstance(identifier, str):
+        if custom_objects and identifier in custom_objects:
+            identifier = custom_objects[identifier]
+        elif identifier in names:
+            identifier = names[identifier]
+        else:
+            known = [n for n in names if n == n.lower()]
+            raise ValueError(
+                f"There is no {kind} {identifier!r}.{suggest(identifier, names)} Known: "
+                f"{', '.join(sorted(known))}; or pass a function or object of your own."
+            )
+    if isinstance(identifier, Mapping):
+        identifier = deserialize(identifier, custom_objects)
+    check_not_keras(identifier, kind)
+    if isinstance(identifier, type):
+        identifier = identifier()
+    if _may_be(identifier, kind):
+        return identifier
+    raise TypeError(
+        f"Expected a name, a configuration or a callable for the {kind}, received "
+        f"{describe_value(identifier)}. For example: {next(iter(names), None)!r}."
+    )
+
+
+def _may_be(value: Any, kind: str) -> bool:
+    """Whether an object may serve as an initializer, a loss and so on: it is of no other family."""
+    family = keras_module(type(value))
+    if family not in _FAMILIES:
+        return callable(value) or (kind in _STATEFUL and hasattr(value, "get_config"))
+    own = (f"keras.{kind}s", f"keras.{kind}es")
+    return family in own or (kind, family) in _SERVES_AS

@@ -1,0 +1,1 @@
+"""The closed graph: a table of calls, closing, and queries."""

@@ -1,0 +1,274 @@
+"""Closing: from the history of some tensors to a `Graph` and its layers by name.
+
+The walk uses an explicit stack, so depth is no limit. Depths, order and names follow from the
+graph alone, from the outputs backwards and from left to right; no counter is kept anywhere.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+import jax
+
+from fkeras.engine.call.input_spec import check_inputs
+from fkeras.engine.call.node import Node, is_symbolic
+from fkeras.engine.call.record import infer
+from fkeras.engine.graph.graph import Call, Graph
+from fkeras.engine.graph.layer_dict import LayerDict
+from fkeras.engine.messages.errors import DisconnectedGraphError
+from fkeras.engine.migration_hints.keras_objects import check_not_keras
+from fkeras.engine.symbolic.input import InputLayer, is_input
+from fkeras.engine.values import structure
+from fkeras.engine.values.naming import snake_case
+from fkeras.engine.values.spec import Spec
+from fkeras.engine.values.structure import Ref
+
+Key = tuple[int, int]
+
+
+def close(inputs: Any, outputs: Any, where: str = "Model") -> tuple[Graph, LayerDict]:
+    """The graph that computes `outputs` from `inputs`, and its layers by name.
+
+    Args:
+        inputs: symbolic tensors in any nesting of lists, tuples and dictionaries. A tensor from
+            the middle of a graph cuts it there.
+        outputs: symbolic tensors likewise.
+        where: the model, for messages.
+
+    Raises:
+        DisconnectedGraphError: where an output needs an input that was not given.
+        TypeError: for something that is no symbolic tensor.
+        ValueError: for a tensor given twice, or two layers of one name.
+
+    Example:
+        >>> import fkeras as fk
+        >>> x = fk.Input((3,))
+        >>> graph, layers = close(x, fk.layers.Dense(2)(x))
+        >>> list(layers)
+        ['input_layer', 'dense']
+    """
+    in_tree, in_tensors = _numbered(inputs, "inputs", where)
+    out_tree, out_tensors = _numbered(outputs, "outputs", where)
+    starts = _input_nodes([in_tensors[i] for i in structure.visits(in_tree)], where)
+    order, seen_layers = _post_order(
+        [out_tensors[i] for i in structure.visits(out_tree)], starts, where
+    )
+    for node in starts.values():
+        if node not in order:  # an input that no output needs comes first among the outputs
+            order[node] = len(order)
+            seen_layers.setdefault(id(node.layer), (-1, node.layer))
+    edges = {node: _producers(node, starts) for node in order}
+    depths, layer_depths = _depths(list(order), edges)
+    calls = sorted(order, key=lambda node: (-depths[node], order[node]))
+    ranked = sorted(seen_layers.items(), key=lambda item: (-layer_depths[item[0]], item[1][0]))
+    names = layer_names([layer for _, (_, layer) in ranked], where)
+    first_slot, total = {}, 0
+    for node in calls:
+        first_slot[node] = total
+        total += len(node.outputs)
+
+    def slot(tensor: Any) -> int:
+        start = starts.get((id(tensor.node), tensor.index))
+        return first_slot[start] if start is not None else first_slot[tensor.node] + tensor.index
+
+    closed = tuple(_close_call(node, names[id(node.layer)], slot) for node in calls)
+    graph = Graph(
+        calls=closed,
+        inputs=_with_slots(in_tree, [slot(t) for t in in_tensors]),
+        outputs=_with_slots(out_tree, [slot(t) for t in out_tensors]),
+        depths=tuple(depths[node] for node in calls),
+        layers=tuple(names[key] for key, _ in ranked),
+    )
+    resolved: dict[int, Any] = {}
+    for node in calls:
+        resolved.setdefault(id(node.layer), node.resolved)
+    layers = {
+        names[key]: resolved[key]
+        if resolved[key].name == names[key]
+        else resolved[key].replace(name=names[key])
+        for key, _ in ranked
+    }
+    _check_shared(graph, layers)
+    return graph, LayerDict(layers)
+
+
+def _numbered(tree: Any, what: str, where: str) -> tuple[Any, list]:
+    template, tensors = structure.number(tree)
+    if not tensors:
+        raise ValueError(
+            f"{where}: expected at least one symbolic tensor as {what}, received none. Write "
+            "x = fk.Input((28, 28, 1)); fk.Model(x, layer(x))."
+        )
+    for tensor in tensors:
+        if not is_symbolic(tensor):
+            check_not_keras(tensor, f"{where}: {what}")
+            raise TypeError(
+                f"{where}: expected symbolic tensors as {what}, received "
+                f"{type(tensor).__name__}. Start from fk.Input and call layers (or fk.ops) on it."
+            )
+    return template, tensors
+
+
+def _input_nodes(tensors: list, where: str) -> dict[Key, Node]:
+    """The input node that stands for each input tensor."""
+    nodes: dict[Key, Node] = {}
+    for tensor in tensors:
+        key = (id(tensor.node), tensor.index)
+        if key in nodes:
+            raise ValueError(
+                f"{where}: the input {tensor!r} is given twice. List every input once; the graph "
+                "may use it in several places."
+            )
+        if is_input(tensor):
+            nodes[key] = tensor.node
+        else:  # cut the graph: the tensor becomes an input of its own
+            layer = InputLayer(tensor.spec.dims, dtype=tensor.dtype)
+            nodes[key] = Node(layer, value=Ref(0), outputs=(tensor.spec,), masks=(None,))
+    return nodes
+
+
+def _producers(node: Node, starts: Mapping[Key, Node]) -> list[Node]:
+    """The nodes that make a node's inputs, from left to right, then those of its options."""
+    places = (*structure.visits(node.args), *structure.visits(node.options))
+    return [starts.get((id(t.node), t.index), t.node) for t in (node.inputs[i] for i in places)]
+
+
+def _post_order(
+    outputs: list, starts: Mapping[Key, Node], where: str
+) -> tuple[dict[Node, int], dict[int, tuple[int, Any]]]:
+    """Nodes after all that they depend on, and layers in the order of their first visit."""
+    order: dict[Node, int] = {}
+    layers: dict[int, tuple[int, Any]] = {}
+    entered: set[Node] = set()
+    given = set(starts.values())
+    roots = [starts.get((id(t.node), t.index), t.node) for t in outputs]
+    for root in roots:
+        stack: list[tuple[Node, Node | None, bool]] = [(root, None, False)]
+        while stack:
+            node, consumer, done = stack.pop()
+            if done:
+                order[node] = len(order)
+                continue
+            if node in entered:
+                continue
+            entered.add(node)
+            # a call on constants needs no input either, but has arguments
+            if node not in given and not node.inputs and node.args is None:
+                _raise_disconnected(node, consumer, layers, where)
+            layers.setdefault(id(node.layer), (len(layers), node.layer))
+            stack.append((node, consumer, True))
+            if node not in given:
+                stack.extend((p, node, False) for p in reversed(_producers(node, starts)))
+    return order, layers
+
+
+def _raise_disconnected(node: Node, consumer: Node | None, layers: Mapping, where: str) -> None:
+    reached = [_label(layer) for _, layer in layers.values()]
+    shown = ", ".join(reached[:8]) + (", ..." if len(reached) > 8 else "")
+    spec = node.outputs[0]
+    needed = f"The call of {_label(consumer.layer)}" if consumer is not None else "An output"
+    place = f" at {consumer.location}" if consumer is not None and consumer.location else ""
+    raise DisconnectedGraphError(
+        f"{where}: the graph is disconnected. {needed}{place} needs the tensor {spec} of "
+        f"{_label(node.layer)}, which is not among the inputs. On the way there from the outputs "
+        f"these layers were reached: {shown or 'none'}. Add that tensor to the inputs: "
+        f"fk.Model([..., {node.layer.name or 'x'}], outputs).",
+        layer=node.layer.name,
+    )
+
+
+def _label(layer: Any) -> str:
+    return repr(layer.name) if layer.name else f"an unnamed {type(layer).__name__}"
+
+
+def _depths(
+    order: list[Node], edges: Mapping[Node, list[Node]]
+) -> tuple[dict[Node, int], dict[int, int]]:
+    """How far each call, and each layer's deepest call, lies from the outputs."""
+    depths: dict[Node, int] = {}
+    layer_depths: dict[int, int] = {}
+    for node in reversed(order):
+        key = id(node.layer)
+        depth = max(depths.get(node, 0), layer_depths.get(key, 0))
+        depths[node] = layer_depths[key] = depth
+        for producer in edges[node]:
+            depths[producer] = max(depth + 1, depths.get(producer, 0))
+    return depths, layer_depths
+
+
+def layer_names(layers: list[Any], where: str) -> dict[int, str]:
+    """A name for each layer: its own, or its class's with the first free number."""
+    taken: dict[str, Any] = {}
+    for layer in layers:
+        if layer.name is None:
+            continue
+        if layer.name in taken:
+            raise ValueError(
+                f"{where}: two layers are named {layer.name!r} ({type(taken[layer.name]).__name__} "
+                f"and {type(layer).__name__}), and names must differ in a model. Rename one: "
+                f"layer.replace(name={layer.name + '_1'!r}); to share one layer, call the same "
+                "object twice; whole models may be called as layers, which keeps their names apart."
+            )
+        taken[layer.name] = layer
+    names: dict[int, str] = {}
+    next_number: dict[str, int] = {}
+    for layer in layers:
+        name = layer.name
+        if name is None:
+            base = getattr(layer, "default_name", None) or snake_case(type(layer).__name__)
+            number = next_number.get(base, 0)
+            name = base if number == 0 else f"{base}_{number}"
+            while name in taken:
+                number += 1
+                name = f"{base}_{number}"
+            next_number[base] = number + 1
+            taken[name] = layer
+        names[id(layer)] = name
+    return names
+
+
+def _check_shared(graph: Graph, layers: Mapping[str, Any]) -> None:
+    """Checks that the weights that its first call builds serve all calls of a layer.
+
+    Each call was inferred by itself, with the weights that it would build.
+    """
+    for name, numbers in graph.calls_of.items():
+        layer = layers[name]
+        specs = [graph.call_specs(n) for n in numbers] if len(numbers) > 1 else []
+        if layer.built or all(s == specs[0] for s in specs):
+            continue
+        built = jax.eval_shape(lambda: layer.build(jax.random.key(0), *specs[0]))  # noqa: B023
+        for index, number in enumerate(numbers):
+            if specs[index] == specs[0]:
+                continue
+            leaves = jax.tree.leaves(specs[index], is_leaf=lambda v: isinstance(v, Spec))
+            check_inputs(built.input_spec, leaves, f"{layer.where}, call {index}", index)
+            call = graph.calls[number]
+            specs_and_masks = graph.specs, graph.masks
+            infer(built, call.args, call.options, *specs_and_masks, call.training, call.mask_rule)
+
+
+def _with_slots(template: Any, slots: list[int]) -> Any:
+    return structure.freeze(
+        structure.thaw(template, lambda v: v),
+        lambda v: Ref(slots[v.index]) if isinstance(v, Ref) else v,
+    )
+
+
+def _close_call(node: Node, name: str, slot: Any) -> Call:
+    slots = [slot(t) for t in node.inputs]
+    return Call(
+        layer=name,
+        args=None if node.args is None else _with_slots(node.args, slots),
+        options=None if node.options is None else _with_slots(node.options, slots),
+        training=node.training,
+        value=node.value,
+        outputs=node.outputs,
+        masks=node.masks,
+        losses=node.losses,
+        penalties=node.penalties,
+        metrics=node.metrics,
+        updates=node.updates,
+        mask_rule=node.mask_rule,
+    )

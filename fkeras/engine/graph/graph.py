@@ -1,0 +1,358 @@
+"""`Graph`: the closed form of what was recorded, a table of calls over slots and layer names.
+
+Objects are gone from it: a layer is its name, a tensor is the number of a slot. Two equal builds
+give equal graphs that hash equal.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import functools
+from collections.abc import Mapping
+from typing import Any
+
+from fkeras.engine.graph.views import Coord, LayerView
+from fkeras.engine.messages.errors import suggest
+from fkeras.engine.values import structure
+from fkeras.engine.values.spec import STRING, Spec
+from fkeras.engine.values.structure import Ref
+
+
+@dataclasses.dataclass(frozen=True)
+class Call:
+    """One call in a closed graph; the fields of a `Node` with names and slots for objects.
+
+    Attributes:
+        layer: the layer's name.
+        args: the frozen tree of the positional arguments, `Ref(slot)` for tensors; None for an
+            input of the graph.
+        options: the frozen dictionary of the call's options.
+        training: True or False where the call pinned it, otherwise None.
+        value: the frozen tree of the outputs, `Ref(i)` for output i.
+        outputs: the spec of each output.
+        masks: the spec of each output's mask, or None.
+        losses: how many losses the call adds.
+        penalties: how many penalties on weights its layer adds, whatever it is called on.
+        metrics: the names of the metrics it reports.
+        updates: whether it changes the layer's state.
+        mask_rule: how masks reach the call; see `mask_rules`.
+
+    Example:
+        >>> import fkeras as fk
+        >>> x = fk.Input((3,))
+        >>> model = fk.Model(x, fk.layers.Dense(2)(x))
+        >>> [call.layer for call in model.graph.calls]
+        ['input_layer', 'dense']
+    """
+
+    layer: str
+    args: Any
+    options: Any
+    training: bool | None
+    value: Any
+    outputs: tuple[Spec, ...]
+    masks: tuple[Spec | None, ...]
+    losses: int = 0
+    penalties: int = 0
+    metrics: tuple[str, ...] = ()
+    updates: bool = False
+    mask_rule: str = "strict"
+
+    @property
+    def is_input(self) -> bool:
+        return self.args is None
+
+    @functools.cached_property
+    def inputs(self) -> tuple[int, ...]:
+        """The slots of the input tensors: arguments first, then options."""
+        found = [*structure.leaves(self.args), *structure.leaves(self.options)]
+        return tuple(leaf.index for leaf in found if isinstance(leaf, Ref))
+
+
+@dataclasses.dataclass(frozen=True)
+class Graph:
+    """Calls in the order in which they run, and which slots are inputs and outputs.
+
+    Attributes:
+        calls: the calls, deepest first.
+        inputs: the frozen tree of the inputs' slots.
+        outputs: the frozen tree of the outputs' slots.
+        depths: for each call how many calls lie between it and the outputs.
+        layers: the names of the layers, deepest first.
+
+    Example:
+        >>> import fkeras as fk
+        >>> x = fk.Input((4,), name="x")
+        >>> graph = fk.Model(x, fk.layers.Dense(2)(x)).graph
+        >>> graph.layers, graph.layer("dense").input.coord
+        (('x', 'dense'), Coord(layer='x', node=0, tensor=0))
+    """
+
+    calls: tuple[Call, ...]
+    inputs: Any
+    outputs: Any
+    depths: tuple[int, ...]
+    layers: tuple[str, ...]
+
+    @functools.cached_property
+    def _hash(self) -> int:
+        return hash((self.calls, self.inputs, self.outputs))
+
+    def __hash__(self) -> int:
+        return self._hash
+
+    def __getstate__(self) -> dict:
+        # strings hash differently in another process
+        return {f.name: getattr(self, f.name) for f in dataclasses.fields(self)}
+
+    @functools.cached_property
+    def first_slots(self) -> tuple[int, ...]:
+        """For each call the slot of its first output."""
+        slots, total = [], 0
+        for call in self.calls:
+            slots.append(total)
+            total += len(call.outputs)
+        return tuple(slots)
+
+    @functools.cached_property
+    def coords(self) -> tuple[Coord, ...]:
+        """The coordinates of each slot."""
+        return tuple(
+            Coord(call.layer, node, tensor)
+            for call, node in zip(self.calls, self.node_indices, strict=True)
+            for tensor in range(len(call.outputs))
+        )
+
+    @functools.cached_property
+    def node_indices(self) -> tuple[int, ...]:
+        """For each call, how many calls of the same layer come before it."""
+        seen: dict[str, int] = {}
+        indices = []
+        for call in self.calls:
+            indices.append(seen.get(call.layer, 0))
+            seen[call.layer] = indices[-1] + 1
+        return tuple(indices)
+
+    @functools.cached_property
+    def specs(self) -> tuple[Spec, ...]:
+        """The spec of each slot."""
+        return tuple(spec for call in self.calls for spec in call.outputs)
+
+    @functools.cached_property
+    def masks(self) -> tuple[Spec | None, ...]:
+        """The spec of each slot's mask."""
+        return tuple(mask for call in self.calls for mask in call.masks)
+
+    @functools.cached_property
+    def attaches_masks(self) -> bool:
+        """Whether a call follows Keras 3's mask rule."""
+        return any(call.mask_rule == "keras" for call in self.calls if not call.is_input)
+
+    @functools.cached_property
+    def run_order(self) -> tuple[int, ...]:
+        """The numbers of the calls, inputs excepted, in the order in which they run.
+
+        The deepest calls run first. A shared layer with state updates the state call by call, so
+        the order at one depth matters. In a graph written here, calls of one depth run in the order
+        of `calls`, from left to right. With calls that follow another mask rule than "strict", read
+        from a file of Keras, they run in Keras's order, in which a walk from the outputs meets them.
+        """
+        running = [n for n, call in enumerate(self.calls) if not call.is_input]
+        if all(self.calls[n].mask_rule == "strict" for n in running):
+            return tuple(running)
+        places = [(*structure.visits(c.args), *structure.visits(c.options)) for c in self.calls]
+        parents = [[self.producer(slot)[0] for slot in slots] for slots in places]
+        finished: list[int] = []
+        entered: set[int] = set()
+        for slot in structure.visits(self.outputs):
+            stack = [(self.producer(slot)[0], False)]
+            while stack:
+                number, done = stack.pop()
+                if done:
+                    finished.append(number)
+                elif number not in entered:
+                    entered.add(number)
+                    stack.append((number, True))
+                    stack.extend((parent, False) for parent in reversed(parents[number]))
+        ranks: dict[int, int] = {}
+        for number in (*reversed(finished), *range(len(self.calls))):
+            for met in (number, *parents[number]):
+                ranks.setdefault(met, len(ranks))
+        return tuple(sorted(running, key=lambda n: (-self.depths[n], ranks[n])))
+
+    @functools.cached_property
+    def calls_of(self) -> Mapping[str, tuple[int, ...]]:
+        """The numbers of the calls of each layer."""
+        found: dict[str, list[int]] = {name: [] for name in self.layers}
+        for number, call in enumerate(self.calls):
+            found.setdefault(call.layer, []).append(number)
+        return {name: tuple(numbers) for name, numbers in found.items()}
+
+    @functools.cached_property
+    def reads_strings(self) -> bool:
+        """Whether an input of the graph is of strings."""
+        return any(self.specs[slot].dtype == STRING for slot in self.input_slots)
+
+    @functools.cached_property
+    def takes_integers(self) -> bool:
+        """Whether an input of the graph is of integers."""
+        return any(self.specs[slot].dtype.startswith(("int", "uint")) for slot in self.input_slots)
+
+    @functools.cached_property
+    def makes_strings(self) -> bool:
+        """Whether an output of the graph is of strings that a call made."""
+        made = (s for s in self.output_slots if s not in self.input_slots)
+        return any(self.specs[slot].dtype == STRING for slot in made)
+
+    @functools.cached_property
+    def input_slots(self) -> tuple[int, ...]:
+        return tuple(r.index for r in structure.leaves(self.inputs) if isinstance(r, Ref))
+
+    @functools.cached_property
+    def output_slots(self) -> tuple[int, ...]:
+        return tuple(r.index for r in structure.leaves(self.outputs) if isinstance(r, Ref))
+
+    @property
+    def input_names(self) -> tuple[str, ...]:
+        """The name of each input, in the order in which they are passed."""
+        return tuple(self.coords[slot].layer for slot in self.input_slots)
+
+    @property
+    def output_names(self) -> tuple[str, ...]:
+        """The name of the layer that makes each output."""
+        return tuple(self.coords[slot].layer for slot in self.output_slots)
+
+    @functools.cached_property
+    def calls_by_depth(self) -> Mapping[int, tuple[int, ...]]:
+        """The numbers of the calls at each depth; outputs stand at depth 0."""
+        found: dict[int, list[int]] = {}
+        for number, depth in enumerate(self.depths):
+            found.setdefault(depth, []).append(number)
+        return {depth: tuple(found[depth]) for depth in sorted(found)}
+
+    @property
+    def nodes_by_depth(self) -> dict[int, tuple[str, ...]]:
+        """The keys of the calls at each depth, such as "dense_ib-0"."""
+        return {
+            depth: tuple(self.node_key(n) for n in numbers)
+            for depth, numbers in self.calls_by_depth.items()
+        }
+
+    @functools.cached_property
+    def layers_by_depth(self) -> Mapping[int, tuple[str, ...]]:
+        """The names of the layers at each depth; a layer stands at its deepest call."""
+        deepest = {
+            name: max(self.depths[n] for n in numbers)
+            for name, numbers in self.calls_of.items()
+            if numbers
+        }
+        found: dict[int, list[str]] = {}
+        for name in self.layers:
+            if name in deepest:
+                found.setdefault(deepest[name], []).append(name)
+        return {depth: tuple(found[depth]) for depth in sorted(found)}
+
+    def node_key(self, number: int) -> str:
+        """The key of a call: its layer and its index among that layer's calls."""
+        return f"{self.calls[number].layer}_ib-{self.node_indices[number]}"
+
+    @functools.cached_property
+    def nodes(self) -> frozenset[str]:
+        """The keys of all calls."""
+        return frozenset(self.node_key(n) for n in range(len(self.calls)))
+
+    def call_number(self, layer: str, node: int = 0) -> int:
+        """The number of call `node` of a layer.
+
+        Raises:
+            ValueError: for a layer or call that the graph does not have.
+        """
+        numbers = self.calls_of.get(layer)
+        if numbers is None:
+            raise ValueError(
+                f"There is no layer {layer!r} in this graph.{suggest(layer, self.layers)} Existing "
+                f"layers are: {', '.join(self.layers)}."
+            )
+        if not 0 <= node < len(numbers):
+            raise ValueError(
+                f"{layer!r}: asked for call {node}, but the layer has {len(numbers)} calls in this "
+                f"graph. Give an index from 0 to {len(numbers) - 1}."
+            )
+        return numbers[node]
+
+    def slot(self, layer: str, node: int = 0, tensor: int = 0) -> int:
+        """The slot of a tensor by its coordinates."""
+        number = self.call_number(layer, node)
+        count = len(self.calls[number].outputs)
+        if not 0 <= tensor < count:
+            raise ValueError(
+                f"{layer!r}, call {node}: asked for output {tensor}, but the call has {count} "
+                f"outputs. Give an index from 0 to {count - 1}."
+            )
+        return self.first_slots[number] + tensor
+
+    def call_specs(self, number: int, specs: Any = None) -> tuple:
+        """The specs of the positional arguments of a call, in their tree."""
+        specs = self.specs if specs is None else specs
+        return structure.fill(self.calls[number].args, specs)
+
+    def producer(self, slot: int) -> tuple[int, int]:
+        """`(call, output)`: which call makes the tensor in a slot."""
+        coord = self.coords[slot]
+        return self.calls_of[coord.layer][coord.node], coord.tensor
+
+    def consumers(self, layer: str, node: int = 0, tensor: int = 0) -> tuple[str, ...]:
+        """The keys of the calls that take a tensor, once for each place in which they take it."""
+        slot = self.slot(layer, node, tensor)
+        return tuple(
+            self.node_key(n) for n, call in enumerate(self.calls) for s in call.inputs if s == slot
+        )
+
+    def ancestors(self, layer: str, node: int = 0) -> tuple[str, ...]:
+        """The keys of all calls that a call depends on, in running order."""
+        pending, seen = [self.call_number(layer, node)], set()
+        while pending:
+            for slot in self.calls[pending.pop()].inputs:
+                number = self.producer(slot)[0]
+                if number not in seen:
+                    seen.add(number)
+                    pending.append(number)
+        return tuple(self.node_key(n) for n in sorted(seen))
+
+    def descendants(self, layer: str, node: int = 0) -> tuple[str, ...]:
+        """The keys of all calls that depend on a call, in running order."""
+        seen = {self.call_number(layer, node)}
+        for number, call in enumerate(self.calls):
+            if any(self.producer(slot)[0] in seen for slot in call.inputs):
+                seen.add(number)
+        seen.discard(self.call_number(layer, node))
+        return tuple(self.node_key(n) for n in sorted(seen))
+
+    def path(self, start: str, end: str) -> tuple[str, ...]:
+        """The keys of a shortest chain of calls from layer `start` to layer `end`; () for none."""
+        targets = set(self.calls_of[self.layer(end).name])
+        chains = {n: (n,) for n in self.calls_of[self.layer(start).name]}
+        for number, call in enumerate(self.calls):
+            before = [chains[p] for s in call.inputs if (p := self.producer(s)[0]) in chains]
+            if before and number not in chains:
+                chains[number] = (*min(before, key=len), number)
+        found = [chains[n] for n in targets if n in chains]
+        return tuple(self.node_key(n) for n in min(found, key=len)) if found else ()
+
+    @property
+    def losses(self) -> tuple[str, ...]:
+        """What adds losses, once for each: layers for penalties on weights, keys of calls."""
+        views = [self.layer(name) for name in self.layers]
+        fixed = [key for view in views for key in view.get_losses_for(None)]
+        calls = [self.node_key(n) for n, call in enumerate(self.calls) for _ in range(call.losses)]
+        return (*fixed, *calls)
+
+    @property
+    def updates(self) -> tuple[str, ...]:
+        """The keys of the calls that change state in training."""
+        return tuple(self.node_key(n) for n, call in enumerate(self.calls) if call.updates)
+
+    def layer(self, name: str) -> LayerView:
+        """The queries on one layer's calls; see `LayerView`."""
+        self.call_number(name)
+        return LayerView(self, name)

@@ -1,0 +1,180 @@
+"""`LayerDict`: the layers of a network by name, which positions and slices select too.
+
+Keras's `model.layers` is a list. Here a mapping by name holds the layers, since names are what
+states, files and patterns use; an integer or a slice selects by Keras's order all the same.
+Iteration gives names, as of every mapping, so a name explains itself where a program takes it for
+a layer.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Iterator, Mapping
+from typing import Any
+
+from fkeras.engine.messages.errors import suggest
+from fkeras.engine.values.frozen import FrozenDict
+
+_VALUES = "`for layer in model.layers.values(): ...`, or `model.layers[:]` for a list"
+
+
+class LayerName(str):
+    """A layer's name out of an iteration over `model.layers`; its missing attributes explain that.
+
+    Example:
+        >>> LayerName("dense") == "dense"
+        True
+        >>> LayerName("dense").units
+        Traceback (most recent call last):
+        ...
+        AttributeError: 'dense' has no attribute 'units': a loop over model.layers gives names. ...
+    """
+
+    __slots__ = ()
+
+    def __getattr__(self, name: str) -> Any:
+        raise AttributeError(
+            f"{str(self)!r} has no attribute {name!r}: a loop over model.layers gives names. Write "
+            f"{_VALUES}."
+        )
+
+    def __setattr__(self, name: str, value: Any) -> None:
+        instead = _VALUES
+        if name == "trainable":
+            instead = f"`model = fk.freeze(model, {str(self)!r})`, or fk.unfreeze"
+        raise dataclasses.FrozenInstanceError(
+            f"{str(self)!r}: cannot set {name!r}: a loop over model.layers gives names, and layers "
+            f"are values. Write {instead}."
+        )
+
+    def __call__(self, *inputs: Any, **options: Any) -> Any:
+        raise TypeError(
+            f"{str(self)!r} cannot be called: a loop over model.layers gives names. Write {_VALUES}."
+        )
+
+    def __reduce__(self):
+        return (str, (str(self),))
+
+
+class MissingLayerError(KeyError):
+    """A name that no layer of a network has.
+
+    Example:
+        >>> print(MissingLayerError("model.layers: there is no layer 'dens'."))
+        model.layers: there is no layer 'dens'.
+    """
+
+    def __str__(self) -> str:  # a KeyError shows the repr of its message
+        return str(self.args[0])
+
+
+class LayerDict(FrozenDict):
+    """Layers by name; an integer selects by position, a slice gives a list.
+
+    Args:
+        items: the layers by name, in Keras's order.
+        listed: the names that positions count; None for all. Positions of a Sequential leave out
+            its input.
+
+    Example:
+        >>> import fkeras as fk
+        >>> x = fk.Input((3,))
+        >>> model = fk.Model(x, fk.layers.Dense(2, name="head")(fk.layers.Dense(4)(x)))
+        >>> model.layers["head"].units, model.layers[-1].units, len(model.layers[1:])
+        (2, 2, 2)
+        >>> list(model.layers)
+        ['input_layer', 'dense', 'head']
+    """
+
+    __slots__ = ("_listed",)
+
+    def __init__(self, items: Mapping[str, Any] = FrozenDict(), listed: tuple | None = None):
+        super().__init__(items)
+        object.__setattr__(self, "_listed", listed)
+
+    def like(self, items: Mapping[str, Any]) -> LayerDict:
+        return LayerDict(items, self._listed)
+
+    def in_order(self) -> list[Any]:
+        """The layers that positions count."""
+        names = self._items if self._listed is None else self._listed
+        return [self._items[name] for name in names]
+
+    def __getitem__(self, key: Any) -> Any:
+        if isinstance(key, str):
+            try:
+                return self._items[key]
+            except KeyError:
+                raise MissingLayerError(
+                    f"model.layers: there is no layer {key!r}.{suggest(key, self._items)} Existing "
+                    f"layers are: {_shown(self._items)}."
+                ) from None
+        layers = self.in_order()
+        if isinstance(key, slice):
+            return layers[key]
+        if not hasattr(key, "__index__"):
+            raise TypeError(
+                f"model.layers: expected a name, an integer or a slice, received {key!r}. Write "
+                '`model.layers["dense"]` or `model.layers[-1]`.'
+            )
+        try:
+            return layers[key]
+        except IndexError:
+            raise IndexError(
+                f"model.layers: expected an integer from {-len(layers)} to {len(layers) - 1}, "
+                f"received {key}. Existing layers are: {_shown(self._items)}."
+            ) from None
+
+    def __contains__(self, key: object) -> bool:
+        return key in self._items
+
+    def get(self, key: Any, default: Any = None) -> Any:
+        return self._items.get(key, default)
+
+    def __iter__(self) -> Iterator[str]:
+        return map(LayerName, self._items)
+
+    def __reversed__(self) -> Iterator[str]:
+        return map(LayerName, reversed(self._items))
+
+    def keys(self) -> Any:
+        return self._items.keys()
+
+    def values(self) -> Any:
+        return self._items.values()
+
+    def items(self) -> Any:
+        return self._items.items()
+
+    def __setitem__(self, key: Any, value: Any) -> None:
+        raise TypeError(
+            "model.layers cannot change: a model is a value. Make a copy with another layer: "
+            "`model = fk.engine.replace_layers(model, lambda path, layer: other if path == "
+            f"{key!r} else None)`."
+        )
+
+    def __getattr__(self, name: str) -> Any:
+        if name in ("append", "extend", "insert", "pop", "remove", "clear", "sort", "reverse"):
+            instead = (
+                "build another model of `model.layers[:]`, or `fk.Model(model.inputs, outputs)`"
+            )
+        elif name in ("index", "count", "copy"):
+            instead = f"`model.layers[:].{name}`, of the list of layers"
+        elif not name.startswith("_") and name in self._items:
+            raise AttributeError(
+                f"model.layers: has no attribute {name!r}. Write `model.layers[{name!r}]`."
+            )
+        else:
+            raise AttributeError(f"model.layers: has no attribute {name!r}.")
+        raise AttributeError(
+            f"model.layers: has no attribute {name!r}, since it is a mapping by name that cannot "
+            f"change. Instead: {instead}."
+        )
+
+    def __reduce__(self):
+        return (LayerDict, (self._items, self._listed))
+
+
+def _shown(names: Mapping[str, Any]) -> str:
+    text = ", ".join(list(names)[:20])
+    return f"{text}, ..." if len(names) > 20 else text or "none"

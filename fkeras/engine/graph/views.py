@@ -1,0 +1,255 @@
+"""Queries on a closed graph, in the words of Keras's layer attributes.
+
+`graph.layer("lstm")` answers `input`, `output_shape`, `get_output_at(1)` and the others. Nothing is
+stored on a layer: the answers are read off the graph.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+from typing import Any, NamedTuple
+
+from fkeras.engine.messages.errors import FKerasError
+from fkeras.engine.values.spec import Spec
+
+
+class Coord(NamedTuple):
+    """Where a tensor comes from: output `tensor` of call number `node` of `layer`.
+
+    Example:
+        >>> from fkeras.engine import Coord
+        >>> Coord("lstm", 1, 0)
+        Coord(layer='lstm', node=1, tensor=0)
+    """
+
+    layer: str
+    node: int
+    tensor: int
+
+
+class GraphTensor(NamedTuple):
+    """A tensor of a closed graph: its coordinates, spec and the spec of its mask.
+
+    Example:
+        >>> import fkeras as fk
+        >>> x = fk.Input((3,))
+        >>> model = fk.Model(x, fk.layers.Dense(2)(x))
+        >>> model.graph.layer("dense").output.shape
+        (None, 2)
+    """
+
+    coord: Coord
+    spec: Spec
+    mask: Spec | None
+
+    @property
+    def shape(self) -> tuple[int | None, ...]:
+        return self.spec.shape
+
+    @property
+    def dtype(self) -> str:
+        return self.spec.dtype
+
+
+def _single(values: list) -> Any:
+    return values[0] if len(values) == 1 else values
+
+
+@dataclasses.dataclass(frozen=True)
+class NodeView:
+    """One call in a closed graph, by the field names of Keras's nodes."""
+
+    outbound_layer: str
+    inbound_layers: tuple[str, ...]
+    node_indices: tuple[int, ...]
+    tensor_indices: tuple[int, ...]
+    input_tensors: tuple[GraphTensor, ...]
+    output_tensors: tuple[GraphTensor, ...]
+    arguments: dict
+
+    @property
+    def input_masks(self) -> tuple[Spec | None, ...]:
+        return tuple(t.mask for t in self.input_tensors)
+
+    @property
+    def output_masks(self) -> tuple[Spec | None, ...]:
+        return tuple(t.mask for t in self.output_tensors)
+
+    @property
+    def input_shapes(self) -> tuple:
+        return tuple(t.shape for t in self.input_tensors)
+
+    @property
+    def output_shapes(self) -> tuple:
+        return tuple(t.shape for t in self.output_tensors)
+
+
+@dataclasses.dataclass(frozen=True)
+class LayerView:
+    """The calls of one layer in a graph.
+
+    `input` and `output` belong to a layer that is called once; one that is called several times
+    answers `get_input_at(i)` and `get_output_at(i)`.
+
+    Example:
+        >>> import fkeras as fk
+        >>> x = fk.Input((4,), name="x")
+        >>> shared = fk.layers.Dense(2, name="shared")
+        >>> model = fk.Model(x, [shared(x), shared(x)])
+        >>> model.graph.layer("shared").get_output_at(1).coord
+        Coord(layer='shared', node=1, tensor=0)
+    """
+
+    graph: Any
+    name: str
+
+    @property
+    def nodes(self) -> tuple[NodeView, ...]:
+        """The layer's calls."""
+        return tuple(self._node(i) for i in range(len(self._numbers)))
+
+    @property
+    def _numbers(self) -> tuple[int, ...]:
+        return self.graph.calls_of.get(self.name, ())
+
+    def _tensor(self, slot: int) -> GraphTensor:
+        return GraphTensor(self.graph.coords[slot], self.graph.specs[slot], self.graph.masks[slot])
+
+    def _node(self, index: int) -> NodeView:
+        number = self._numbers[index]
+        call, first = self.graph.calls[number], self.graph.first_slots[number]
+        outputs = tuple(self._tensor(first + i) for i in range(len(call.outputs)))
+        # an input of the graph is its own output
+        inputs = outputs if call.is_input else tuple(self._tensor(s) for s in call.inputs)
+        coords = [] if call.is_input else [t.coord for t in inputs]
+        options = {} if call.is_input else dict(zip(call.options.keys, call.options.children))  # noqa: B905
+        if call.training is not None:
+            options["training"] = call.training
+        return NodeView(
+            outbound_layer=self.name,
+            inbound_layers=tuple(c.layer for c in coords),
+            node_indices=tuple(c.node for c in coords),
+            tensor_indices=tuple(c.tensor for c in coords),
+            input_tensors=inputs,
+            output_tensors=outputs,
+            arguments=options,
+        )
+
+    def _at(self, index: int, attribute: str, what: str) -> Any:
+        count = len(self._numbers)
+        if not 0 <= index < count:
+            raise FKerasError(
+                f"{self.name!r}: asked for the {what} of call {index}, but the layer has {count} "
+                f"call{'s' if count != 1 else ''} in this graph. Give an index from 0 to "
+                f"{count - 1}.",
+                layer=self.name,
+                node=index,
+            )
+        return _single(list(getattr(self._node(index), attribute)))
+
+    def _only(self, attribute: str, what: str) -> Any:
+        count = len(self._numbers)
+        if count != 1:
+            raise FKerasError(
+                f"{self.name!r}: is called {count} times in this graph, so it has no single "
+                f"{what}. Say which call: get_{what.replace(' ', '_')}_at(0).",
+                layer=self.name,
+            )
+        return self._at(0, attribute, what)
+
+    def _agreed(self, attribute: str, what: str) -> Any:
+        values = [self._at(i, attribute, what) for i in range(len(self._numbers))]
+        if any(v != values[0] for v in values):
+            shown = ", ".join(map(str, values[:4]))
+            raise FKerasError(
+                f"{self.name!r}: its calls have different {what}s: {shown}. Say which call: "
+                f"get_{what.replace(' ', '_')}_at(0).",
+                layer=self.name,
+            )
+        return values[0]
+
+    def get_losses_for(self, inputs: Any) -> tuple[str, ...]:
+        """What adds a loss for these inputs, once for each loss.
+
+        Args:
+            inputs: a tensor (or coordinates) of this graph or a list of them: the calls on exactly
+                these. None: the layer itself, for its penalties on weights, which no call decides.
+        """
+        if inputs is None:
+            return (self.name,) * self.graph.calls[self._numbers[0]].penalties
+        return tuple(
+            self.graph.node_key(n)
+            for n in self._calls_on(inputs)
+            for _ in range(self.graph.calls[n].losses)
+        )
+
+    def get_updates_for(self, inputs: Any) -> tuple[str, ...]:
+        """The calls on exactly these inputs that change the layer's state in training.
+
+        Args:
+            inputs: as for `get_losses_for`; without inputs there are no updates.
+        """
+        calls = () if inputs is None else self._calls_on(inputs)
+        return tuple(self.graph.node_key(n) for n in calls if self.graph.calls[n].updates)
+
+    def _calls_on(self, inputs: Any) -> list[int]:
+        single = isinstance(inputs, Coord | GraphTensor)
+        tensors = [inputs] if single else list(inputs)
+        slots = tuple(
+            self.graph.slot(*(t.coord if isinstance(t, GraphTensor) else t)) for t in tensors
+        )
+        return [n for n in self._numbers if self.graph.calls[n].inputs == slots]
+
+    @property
+    def input(self) -> Any:
+        """The input tensor (or a list of them) of the only call."""
+        return self._only("input_tensors", "input")
+
+    @property
+    def output(self) -> Any:
+        """The output tensor (or a list of them) of the only call."""
+        return self._only("output_tensors", "output")
+
+    @property
+    def input_mask(self) -> Any:
+        """The spec of the input's mask in the only call."""
+        return self._only("input_masks", "input mask")
+
+    @property
+    def output_mask(self) -> Any:
+        """The spec of the output's mask in the only call."""
+        return self._only("output_masks", "output mask")
+
+    @property
+    def input_shape(self) -> Any:
+        """The input's shape, where all calls agree on it."""
+        return self._agreed("input_shapes", "input shape")
+
+    @property
+    def output_shape(self) -> Any:
+        """The output's shape, where all calls agree on it."""
+        return self._agreed("output_shapes", "output shape")
+
+    def get_input_at(self, index: int) -> Any:
+        """The input tensor (or a list of them) of call `index`."""
+        return self._at(index, "input_tensors", "input")
+
+    def get_output_at(self, index: int) -> Any:
+        """The output tensor (or a list of them) of call `index`."""
+        return self._at(index, "output_tensors", "output")
+
+    def get_input_shape_at(self, index: int) -> Any:
+        """The input's shape in call `index`."""
+        return self._at(index, "input_shapes", "input shape")
+
+    def get_output_shape_at(self, index: int) -> Any:
+        """The output's shape in call `index`."""
+        return self._at(index, "output_shapes", "output shape")
+
+    def get_input_mask_at(self, index: int) -> Any:
+        """The spec of the input's mask in call `index`."""
+        return self._at(index, "input_masks", "input mask")
+
+    def get_output_mask_at(self, index: int) -> Any:
+        """The spec of the output's mask in call `index`."""
+        return self._at(index, "output_masks", "output mask")

@@ -1,0 +1,229 @@
+"""The arguments of a call as JSON data, in the form that Keras 3 writes, and back.
+
+Keras's form has no tuples: they become lists. Where a container is another one than a reader of
+the plain form would make of it, its path and kind are noted in `containers`, beside that form.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Callable, Mapping
+from typing import Any
+
+import jax.numpy as jnp
+import numpy as np
+
+from fkeras.engine.config.serialization import decode, encode
+from fkeras.engine.messages.errors import FKerasError
+from fkeras.engine.messages.key_paths import within
+from fkeras.engine.values.structure import Branch, Ref
+
+Path = tuple[str | int, ...]
+Kinds = Mapping[Path, str]
+#: how deep arguments may be nested
+MAX_DEPTH = 64
+
+
+def write_tree(
+    template: Any, tensor: Callable[[int], Any], where: str, path: Path, containers: list
+) -> Any:
+    """A frozen tree as JSON data; `tensor` gives the data of the tensor in a slot.
+
+    Args:
+        template: the frozen tree.
+        tensor: the data of `Ref(i)`.
+        where: the call, for messages.
+        path: the place of the tree in the call.
+        containers: gets `[path, kind]` of containers that the data does not tell.
+    """
+    if isinstance(template, Ref):
+        return tensor(template.index)
+    if not isinstance(template, Branch):
+        if isinstance(template, type) and issubclass(template, np.generic):
+            return np.dtype(template).name
+        if hasattr(jnp, getattr(template, "__name__", "")) and isinstance(template, type):
+            return jnp.dtype(template).name  # jnp.float32, which is a class of JAX's own
+        return encode(template, where)
+    if template.kind == "dict":
+        pairs = zip(template.keys, template.children, strict=True)
+        return {
+            str(k): write_tree(v, tensor, f"{where}, {k!r}", (*path, str(k)), containers)
+            for k, v in pairs
+        }
+    plain = "tuple" if path[:1] == ("config",) else "list"
+    if template.kind != plain:
+        containers.append([list(path), template.kind])
+    return [
+        write_tree(child, tensor, where, (*path, i), containers)
+        for i, child in enumerate(template.children)
+    ]
+
+
+def read_kinds(containers: Any, where: str) -> Kinds:
+    """What `write_tree` noted, by path."""
+    kinds: dict[Path, str] = {}
+    for entry in expect(containers, list, where, "containers"):
+        path, kind = entry if isinstance(entry, list) and len(entry) == 2 else (None, None)
+        steps = path if isinstance(path, list) else [None]
+        if kind not in ("list", "tuple") or not all(isinstance(s, str | int) for s in steps):
+            raise FKerasError(
+                f"{where}: expected pairs of a path and 'list' or 'tuple' in 'containers', "
+                f"received {shown(entry)}. Leave the key out where no tuples matter.",
+                layer=where,
+            )
+        kinds[tuple(steps)] = kind
+    return kinds
+
+
+@dataclasses.dataclass(frozen=True)
+class TreeReader:
+    """Reads the trees of one call.
+
+    Attributes:
+        where: the call, for messages.
+        tensor: the tensor with some history.
+        kinds: the kinds of containers that the data does not tell.
+        custom_objects: the user's own classes and functions by name.
+    """
+
+    where: str
+    tensor: Callable[[Any, str], Any]
+    kinds: Kinds
+    custom_objects: Mapping[str, Any] | None
+
+    def read(self, tree: Any, path: Path) -> Any:
+        """The argument that a tree of JSON data holds."""
+        if isinstance(tree, list | tuple):
+            values = [self._part(v, (*path, i)) for i, v in enumerate(tree)]
+            plain = "tuple" if path[:1] == ("config",) else "list"
+            return values if self.kinds.get(path, plain) == "list" else tuple(values)
+        if not isinstance(tree, Mapping):
+            return tree
+        kind = tree.get("class_name")
+        if kind is None or ("config" not in tree and kind != "__tuple__"):
+            return {k: self._part(v, (*path, k)) for k, v in tree.items()}
+        if kind == "__keras_tensor__":
+            return self.tensor(tree, self.where)
+        if kind == "__tuple__":
+            items = expect(tree.get("items"), list, self.where, "items")
+            with within("items"):
+                return tuple(self._part(v, (*path, i)) for i, v in enumerate(items))
+        return self._special(kind, tree)
+
+    def _part(self, tree: Any, path: Path) -> Any:
+        with within(path[-1]):
+            return self.read(tree, path)
+
+    def _special(self, kind: Any, tree: Mapping) -> Any:
+        config = tree["config"]
+        if kind == "__ellipsis__":
+            return ...
+        if kind == "__slice__":
+            config = expect(config, Mapping, self.where, "config")
+            parts = [config.get(k) for k in ("start", "stop", "step")]
+            if not all(p is None or type(p) is int for p in parts):
+                raise FKerasError(
+                    f"{self.where}: expected whole numbers or null as 'start', 'stop' and "
+                    f"'step' of a slice, received {shown(parts)}. Correct the argument.",
+                    layer=self.where,
+                )
+            return slice(*parts)
+        if kind in ("__numpy__", "__tensor__"):
+            return self._array(expect(config, Mapping, self.where, "config"))
+        if kind == "__bytes__":
+            config = expect(config, Mapping, self.where, "config")
+            return expect(config.get("value"), str, self.where, "value").encode()
+        if kind == "__lambda__":
+            raise FKerasError(
+                f"{self.where}: an argument is a lambda, which files hold as code, and no code "
+                "of a file is run. Save the model with a named function, and pass that by its "
+                "name in custom_objects.",
+                layer=self.where,
+            )
+        return decode(tree, self.custom_objects)
+
+    def _array(self, config: Mapping) -> np.ndarray:
+        dtype = expect(config.get("dtype"), str, self.where, "dtype")
+        try:
+            known = jnp.dtype(dtype)
+            if known.kind in "OSUV" and known != jnp.bfloat16:
+                raise TypeError(f"{dtype} is no dtype of numbers")
+            return np.asarray(config.get("value"), dtype=known)
+        except (TypeError, ValueError) as error:
+            raise FKerasError(
+                f"{self.where}: expected nested lists of numbers and their dtype as a constant, "
+                f"received {shown(config.get('value'))} and {dtype!r} ({error}). Correct the "
+                "argument.",
+                layer=self.where,
+            ) from None
+
+
+def histories(tree: Any, where: str) -> list[Any]:
+    """The histories of all tensors in a tree of JSON data, from left to right."""
+    found: list[Any] = []
+    stack: list[tuple[Any, int]] = [(tree, 0)]
+    while stack:
+        value, depth = stack.pop()
+        if depth > MAX_DEPTH:
+            raise FKerasError(
+                f"{where}: its arguments are nested deeper than {MAX_DEPTH} lists. Flatten them.",
+                layer=where,
+            )
+        if isinstance(value, Mapping):
+            if value.get("class_name") == "__keras_tensor__":
+                found.append(history_of(value, where))
+            else:
+                stack.extend((v, depth + 1) for v in reversed(list(value.values())))
+        elif isinstance(value, list | tuple):
+            stack.extend((v, depth + 1) for v in reversed(value))
+    return found
+
+
+def history_of(tree: Mapping, where: str) -> tuple[str, int, int]:
+    """The layer, call and output of which a stored tensor comes."""
+    config = tree.get("config")
+    history = config.get("keras_history") if isinstance(config, Mapping) else None
+    return checked_history(history, where, "'keras_history' in the 'config' of a tensor")
+
+
+def checked_history(history: Any, where: str, what: str = "a tensor") -> tuple[str, int, int]:
+    """`(layer, call, output)`, of the right types.
+
+    Raises:
+        FKerasError: for anything else.
+    """
+    right = isinstance(history, list | tuple) and len(history) == 3
+    if right and isinstance(history[0], str) and all(type(n) is int for n in history[1:]):
+        return history[0], history[1], history[2]
+    raise FKerasError(
+        f"{where}: expected {what} as the name of a layer, the number of its call and the number "
+        f"of the output, received {shown(history)}. Correct the history.",
+        layer=where,
+    )
+
+
+def expect(value: Any, kind: Any, where: str, key: str) -> Any:
+    """`value`, which is a `kind`.
+
+    Raises:
+        FKerasError: where it is another.
+
+    Example:
+        >>> expect([], list, "'dense'", "inbound_nodes")
+        []
+    """
+    if not isinstance(value, kind):
+        words = {Mapping: "a dictionary", str: "a string"}
+        with within(key):
+            raise FKerasError(
+                f"{where}: expected {words.get(kind, 'a list')} as {key!r}, received {shown(value)}. Correct the "
+                "configuration.",
+                layer=where,
+            )
+    return value
+
+
+def shown(value: Any) -> str:
+    """A value in a message, cut where it is long."""
+    text = "null" if value is None else f"{type(value).__name__} {value!r:.60}"
+    return text

@@ -1,0 +1,177 @@
+"""The layers of a graph in JSON data: each is made of its configuration, under its name."""
+
+from __future__ import annotations
+
+import dataclasses
+import types
+from collections.abc import Mapping
+from typing import Any
+
+from fkeras.engine.config.serialization import deserialize
+from fkeras.engine.graph_json.arguments import expect, shown
+from fkeras.engine.layer.layer import Layer
+from fkeras.engine.messages.errors import FKerasError
+from fkeras.engine.messages.key_paths import within
+from fkeras.engine.symbolic.input import InputLayer
+from fkeras.engine.symbolic.operation import NodeForm, Operation, node_form
+
+_OPERATIONS = ("keras.src.ops.", "keras.ops.")
+# operations of Keras that are layers here
+_ACTIVATIONS = types.MappingProxyType(
+    {"ReLU": ("ReLU", {}), "Mish": ("Activation", {"activation": "mish"})}
+)
+
+
+@dataclasses.dataclass(frozen=True)
+class Item:
+    """A layer of the data.
+
+    Attributes:
+        name: its name.
+        layer: the layer, made of its configuration.
+        nodes: the data of its calls.
+        form: for an operation, how Keras's class holds its calls.
+        fixed: for an operation, the arguments that its class holds.
+        place: the place of the layer in the data.
+    """
+
+    name: str
+    layer: Any
+    nodes: tuple[Any, ...]
+    form: NodeForm | None = None
+    fixed: Mapping[str, Any] | None = None
+    place: int = 0
+
+    @property
+    def calls(self) -> int:
+        """How many calls it has; an input is called once."""
+        return 1 if isinstance(self.layer, InputLayer) else len(self.nodes)
+
+
+def read_items(config: Mapping, custom_objects: Any) -> dict[str, Item]:
+    """The layers of a model's configuration by name.
+
+    Raises:
+        FKerasError: for a layer that cannot be made, or one that has another's name.
+    """
+    items: dict[str, Item] = {}
+    for place, data in enumerate(expect(config.get("layers"), list, "The model", "layers")):
+        with within("layers"), within(place):
+            name = _name(data, f"The model, layer {place}", items)
+            item = _read_item(name, data, custom_objects)
+            items[name] = dataclasses.replace(item, place=place)
+    return items
+
+
+def _name(data: Any, where: str, items: Mapping[str, Item]) -> str:
+    """The name of the layer that an entry of the list describes."""
+    if not isinstance(data, Mapping):
+        raise FKerasError(
+            f"{where}: expected a dictionary with 'class_name' and 'config' in 'layers', received "
+            f"{shown(data)}. Correct the configuration."
+        )
+    inner = data.get("config")
+    name = data.get("name")
+    if name is None and isinstance(inner, Mapping):
+        name = inner.get("name")
+    name = expect(name, str, where, "name")
+    if name in items:
+        with within("name"):
+            raise FKerasError(
+                f"{name!r}: two layers have this name, and calls say by the name which they mean. "
+                "Rename one.",
+                layer=name,
+            )
+    return name
+
+
+def _read_item(name: str, data: Mapping, custom_objects: Any) -> Item:
+    where = repr(name)
+    nodes = tuple(expect(data.get("inbound_nodes", []), list, where, "inbound_nodes"))
+    module = data.get("module")
+    if isinstance(module, str) and f"{module}.".startswith(_OPERATIONS):
+        return _read_operation(name, data, nodes)
+    if isinstance(module, str) and module.startswith("keras.src.activations"):
+        kind, more = _ACTIVATIONS.get(str(data.get("class_name")), ("", {}))
+        inner = {**expect(data.get("config") or {}, Mapping, where, "config"), **more}
+        data = {"module": "keras.layers", "class_name": kind, "config": inner}
+    if data.get("class_name") == "InputLayer":
+        with within("config"):
+            data = {**data, "config": _read_input(data.get("config"), where)}
+    try:
+        layer = deserialize(data, custom_objects)
+    except FKerasError as error:
+        raise FKerasError(f"{where}: {error}", layer=name) from error
+    except RecursionError:
+        raise FKerasError(
+            f"{where}: models are nested deeper than Python can follow. Flatten them.", layer=name
+        ) from None
+    except Exception as error:
+        raise FKerasError(
+            f"{where}: the layer cannot be made of its configuration: {reason(error)}", layer=name
+        ) from error
+    if not isinstance(layer, Layer):
+        raise FKerasError(
+            f"{where}: expected a layer, received {type(layer).__name__}. Correct its class_name.",
+            layer=name,
+        )
+    try:
+        layer = layer if layer.name == name else layer.replace(name=name)
+    except ValueError as error:
+        raise FKerasError(f"{where}: {error}", layer=name) from None
+    if isinstance(layer, InputLayer) and nodes:
+        raise FKerasError(
+            f"{where}: expected no calls of an input, received {len(nodes)}. Correct its "
+            "inbound_nodes.",
+            layer=name,
+        )
+    return Item(name, layer, nodes)
+
+
+def _read_input(config: Any, where: str) -> dict[str, Any]:
+    """The configuration of an input, whose shape older versions have under another key."""
+    config = dict(expect(config, Mapping, where, "config"))
+    if config.get("batch_shape") is None and "batch_input_shape" in config:
+        config["batch_shape"] = config.pop("batch_input_shape")
+    sizes = expect(config.get("batch_shape"), list | tuple, where, "batch_shape")
+    for size in sizes:
+        named = isinstance(size, str) and size.isidentifier()
+        if not (size is None or named or (type(size) is int and 0 <= size < 2**31)):
+            raise FKerasError(
+                f"{where}: expected sizes of 0 or more, names and null in 'batch_shape', received "
+                f"{shown(sizes)}. Correct its shape.",
+                layer=where,
+            )
+    return config
+
+
+def _read_operation(name: str, data: Mapping, nodes: tuple) -> Item:
+    where = repr(name)
+    class_name = expect(data.get("class_name"), str, where, "class_name")
+    inner = data.get("config")
+    fixed = dict(expect({} if inner is None else inner, Mapping, where, "config"))
+    fixed.pop("name", None)
+    if class_name == "GetItem":
+        form = NodeForm("", "GetItem", "getitem", (), ())
+    else:
+        found = node_form(class_name=class_name)
+        if found is None:
+            raise FKerasError(
+                f"{where}: there is no operation {class_name!r} that a file can hold. Replace it "
+                "in the model by one of fk.ops or by a layer.",
+                layer=name,
+            )
+        form = found
+    layer = Operation(form.op, name=name, trainable=data.get("trainable") is not False)
+    return Item(name, layer, nodes, form, fixed)
+
+
+def reason(error: Exception) -> str:
+    """What an error says, for the message of another.
+
+    Example:
+        >>> reason(KeyError("units")), reason(ValueError("expected 3"))
+        ("no 'units'", 'expected 3')
+    """
+    text = f"no {error}" if isinstance(error, KeyError) else str(error)
+    return f"{text[:1500]}" if text else type(error).__name__

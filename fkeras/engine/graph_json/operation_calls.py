@@ -1,0 +1,152 @@
+"""Calls of operations in Keras's files: some arguments in a constructor, the rest in the call."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from fkeras.engine.messages.errors import FKerasError
+from fkeras.engine.symbolic.operation import NodeForm
+from fkeras.engine.values.structure import Branch
+
+Layout = tuple[tuple[str, ...], tuple[str, ...]]
+
+
+@dataclasses.dataclass(frozen=True)
+class SplitCall:
+    """A call as Keras holds it.
+
+    Attributes:
+        fixed: the constructor's arguments.
+        args: the call's arguments by position.
+        kwargs: those by name.
+        layout: which parameters our call had by position and which by name, or None where that is
+            what `joined` makes of it anyway.
+    """
+
+    fixed: dict[str, Any]
+    args: tuple
+    kwargs: dict[str, Any]
+    layout: Layout | None
+
+
+def split(form: NodeForm, args: Branch, options: Branch) -> SplitCall | None:
+    """The frozen arguments of our call, as Keras holds them; None where it has no place for them.
+
+    Example:
+        >>> from fkeras.engine.operation import node_form
+        >>> from fkeras.engine.structure import Ref, freeze
+        >>> args, options = freeze((Ref(0), -1), lambda v: v), freeze({}, lambda v: v)
+        >>> split(node_form(op="sum"), args, options).fixed
+        {'axis': -1}
+    """
+    given = dict(zip(options.keys, options.children, strict=True))
+    values: dict[str, Any] = {}
+    rest: tuple | None = None
+    names = form.parameters
+    limit = names.index(form.variadic) if form.variadic else len(names)
+    for index, value in enumerate(args.children):
+        if index < limit:
+            values[names[index]] = value
+        elif form.variadic:
+            rest = (*(rest or ()), value)
+        else:
+            return None
+    by_position = (*values, *((form.variadic,) if rest is not None else ()))
+    if any(name in values or name == form.variadic for name in given):
+        return None
+    values |= given
+    fixed = {name: value for name, value in values.items() if name in form.fixed}
+    called: list[Any] = []
+    for name in names:
+        if name in form.fixed:
+            continue
+        if name == form.variadic:
+            called.extend(rest or ())
+            break
+        if name not in values:
+            break
+        called.append(values.pop(name))
+    kwargs = {name: value for name, value in values.items() if name not in form.fixed}
+    order = _order(form, fixed, called, kwargs)
+    layout = (tuple(by_position), tuple(given))
+    told = None if _layout(form, order) == layout else layout
+    if any(value is None and name in form.nullable for name, value in kwargs.items()):
+        told = layout
+    kwargs |= {name: None for name in form.nullable if name not in order}
+    return SplitCall(fixed, tuple(called), kwargs, told)
+
+
+def _order(form: NodeForm, fixed: Mapping, args: Sequence[Any], kwargs: Mapping) -> tuple[str, ...]:
+    """The names of a stored call's arguments: the constructor's, those by position, by name."""
+    called = [name for name in form.parameters if name not in form.fixed]
+    limit = called.index(form.variadic) if form.variadic else len(called)
+    names = called[: min(limit, len(args))]
+    more = [form.variadic] if form.variadic and len(args) > limit else []
+    return (*fixed, *names, *more, *kwargs)
+
+
+def _layout(form: NodeForm, order: Sequence[str]) -> Layout:
+    """How `joined` calls our function with arguments of these names."""
+    first: list[str] = []
+    for name in form.parameters:
+        if name not in order or (name in form.fixed and form.variadic not in order):
+            break
+        first.append(name)
+        if name == form.variadic:
+            break
+    return tuple(first), tuple(name for name in order if name not in first)
+
+
+def joined(
+    form: NodeForm,
+    fixed: Mapping[str, Any],
+    args: Sequence[Any],
+    kwargs: Mapping[str, Any],
+    layout: Any,
+    where: str,
+) -> tuple[list, dict[str, Any]]:
+    """`(args, options)` of our call, of the arguments of Keras's constructor and call.
+
+    Raises:
+        FKerasError: for arguments that the operation does not take.
+    """
+    # what the constructor of some version has besides, and is not used
+    fixed = {k: v for k, v in fixed.items() if k in form.fixed or v not in (None, False)}
+    named = layout if isinstance(layout, list) else []
+    kept = [name for part in named if isinstance(part, list) for name in part]
+    absent = [k for k in form.nullable if kwargs.get(k, 0) is None and k not in kept]
+    kwargs = {k: v for k, v in kwargs.items() if k not in absent}
+    order = _order(form, fixed, args, kwargs)
+    called = [name for name in form.parameters if name not in form.fixed]
+    if (len(args) > len(called) and not form.variadic) or len(set(order)) < len(order):
+        raise FKerasError(
+            f"{where}: expected the arguments {', '.join(called)} in a call of {form.class_name}, "
+            f"received {len(args)} by position and {', '.join(kwargs) or 'none'} by name. Correct "
+            "its inbound_nodes.",
+            layer=where,
+        )
+    limit = called.index(form.variadic) if form.variadic else len(called)
+    values = {**fixed, **dict(zip(called[:limit], args, strict=False)), **kwargs}
+    first, second = _layout(form, order) if layout is None else _checked(form, order, layout, where)
+    positional: list[Any] = []
+    for name in first:
+        if name == form.variadic:
+            positional.extend(args[limit:])
+        else:
+            positional.append(values[name])
+    return positional, {name: values[name] for name in second}
+
+
+def _checked(form: NodeForm, order: Sequence[str], layout: Any, where: str) -> Layout:
+    parts = layout if isinstance(layout, list) and len(layout) == 2 else [None]
+    if all(isinstance(part, list) and all(isinstance(n, str) for n in part) for part in parts):
+        first, second = tuple(parts[0]), tuple(parts[1])
+        if first == form.parameters[: len(first)] and sorted(first + second) == sorted(order):
+            return first, second
+    raise FKerasError(
+        f"{where}: expected in 'layout' the names of the arguments by position and by name, which "
+        f"are {', '.join(order)}, received {layout!r:.80}. Leave the key out.",
+        layer=where,
+    )

@@ -1,0 +1,337 @@
+"""A graph from JSON data in the form that Keras 3 writes functional models in.
+
+The data may come from anybody: every key is checked before it is used, and what is wrong is told
+with the layer that it stands at. Calls are recorded again as soon as their inputs are there, from
+a work list, so the order of the layers in the data costs nothing.
+"""
+
+from __future__ import annotations
+
+import collections
+import contextlib
+from collections.abc import Iterator, Mapping
+from typing import Any
+
+from fkeras.engine.call.mask_rules import KERAS, KEY, STRICT, check_rule, take_mask
+from fkeras.engine.call.node import is_symbolic
+from fkeras.engine.call.record import record
+from fkeras.engine.graph_json.arguments import (
+    MAX_DEPTH,
+    TreeReader,
+    checked_history,
+    expect,
+    histories,
+    history_of,
+    read_kinds,
+    shown,
+)
+from fkeras.engine.graph_json.items import Item, read_items, reason
+from fkeras.engine.graph_json.operation_calls import joined
+from fkeras.engine.graph_json.write import starts_at_one
+from fkeras.engine.messages.errors import FKerasError, describe_value, suggest
+from fkeras.engine.messages.key_paths import within
+from fkeras.engine.symbolic.input import InputLayer, symbolic
+from fkeras.engine.symbolic.operators import KerasTensor, _to_entry
+from fkeras.engine.values import structure
+from fkeras.engine.values.frozen import is_array
+
+Call = tuple[str, int]
+
+
+def graph_from_config(
+    config: Mapping[str, Any],
+    custom_objects: Mapping[str, Any] | None = None,
+    mask_rule: str = STRICT,
+) -> tuple[Any, Any]:
+    """`(inputs, outputs)`: the calls of a configuration, recorded again.
+
+    Args:
+        config: the configuration.
+        custom_objects: classes and functions of the user by name.
+        mask_rule: the rule of calls that have none in the configuration.
+
+    Raises:
+        FKerasError: for data of another form, a layer that cannot be made, calls that wait for one
+            another in a circle, or a tensor that nothing makes; it names the layer.
+    """
+    config = expect(config, Mapping, "The model", "config")
+    items = read_items(config, custom_objects)
+    tensors = _record_calls(items, custom_objects, mask_rule)
+    kinds = read_kinds(config.get("containers", []), "The model")
+    ends = []
+    for key in ("input_layers", "output_layers"):
+        if key not in config:
+            raise FKerasError(f"The model: its configuration has no {key!r}. It is not complete.")
+        with within(key):
+            ends.append(_read_ends(config[key], (key,), items, tensors, kinds))
+    inputs, outputs = ends
+    single = isinstance(outputs, list | tuple) and len(outputs) == 1
+    if single and ("output_layers",) not in kinds:
+        outputs = outputs[0]  # what a model of Keras returns then
+    return inputs, outputs
+
+
+# -- calls ----------------------------------------------------------------------------------------
+
+
+def _record_calls(
+    items: Mapping[str, Item], custom_objects: Any, mask_rule: str
+) -> dict[tuple, Any]:
+    """The tensors by layer, call and output."""
+    tensors: dict[tuple, Any] = {}
+    ready: collections.deque[Call] = collections.deque()
+    missing: dict[Call, set[Call]] = {}
+    consumers: dict[Call, list[Call]] = {}
+    for item in items.values():
+        if isinstance(item.layer, InputLayer):
+            tensors[item.name, 0, 0] = symbolic(item.layer)
+        for index, node in enumerate(item.nodes):
+            call = (item.name, index)
+            with _within_call(item, index):
+                needed = _needed(item, index, node, items)
+            missing[call] = {c for c in needed if not isinstance(items[c[0]].layer, InputLayer)}
+            for producer in missing[call]:
+                consumers.setdefault(producer, []).append(call)
+            if not missing[call]:
+                ready.append(call)
+    while ready:
+        call = ready.popleft()
+        name, index = call
+        del missing[call]
+        with _within_call(items[name], index):
+            outputs = _flat(_record(items[name], index, tensors, custom_objects, mask_rule))
+        tensors.update(((name, index, place), output) for place, output in enumerate(outputs))
+        for consumer in consumers.get(call, ()):
+            missing[consumer].discard(call)
+            if not missing[consumer]:
+                ready.append(consumer)
+    if missing:
+        _raise_cycle(missing)
+    return tensors
+
+
+@contextlib.contextmanager
+def _within_call(item: Item, index: int) -> Iterator[None]:
+    """Notes the keys of a call on exceptions from the block."""
+    with within("layers"), within(item.place), within("inbound_nodes"), within(index):
+        yield
+
+
+def _needed(item: Item, index: int, node: Any, items: Mapping[str, Item]) -> set[Call]:
+    """The calls whose outputs a call takes."""
+    where = f"{item.name!r}, call {index}"
+    node = expect(node, Mapping, where, "inbound_nodes")
+    trees = [
+        expect(node.get("args"), list, where, "args"),
+        expect(node.get("kwargs"), Mapping, where, "kwargs"),
+    ]
+    needed = set()
+    for name, number, _ in histories(trees, where):
+        if name not in items:
+            raise FKerasError(
+                f"{where}: needs a tensor of {name!r}, and no layer of the configuration has that "
+                f"'name'.{suggest(name, items)} Correct its inbound_nodes.",
+                layer=item.name,
+                node=index,
+            )
+        if not 0 <= number < items[name].calls:
+            raise FKerasError(
+                f"{where}: needs the output of call {number} of {name!r}, which no layer of the "
+                f"configuration makes: it has {items[name].calls} calls. Correct its inbound_nodes.",
+                layer=item.name,
+                node=index,
+            )
+        needed.add((name, number))
+    return needed
+
+
+def _record(item: Item, index: int, tensors: Mapping, custom_objects: Any, mask_rule: str) -> Any:
+    """The outputs of one call, recorded again."""
+    where, node, layer = f"{item.name!r}, call {index}", item.nodes[index], item.layer
+    kinds = read_kinds(node.get("containers", []), where)
+
+    def tensor(tree: Mapping, where: str) -> Any:
+        return _tensor(history_of(tree, where), tensors, where)
+
+    reader = TreeReader(where, tensor, kinds, custom_objects)
+    try:
+        with within("args"):
+            args = [reader.read(v, ("args", i)) for i, v in enumerate(node["args"])]
+        with within("kwargs"):
+            kwargs = {k: reader.read(v, ("kwargs", k)) for k, v in node["kwargs"].items()}
+        if item.form is None:
+            _by_position(layer, args, kwargs)
+        training = _pin(layer, node, kwargs, where)
+        mask_rule = _read_mask(layer, node, kwargs, mask_rule, where)
+        explicit, mask = take_mask(layer, kwargs)
+        options = {"mask": mask} if explicit else {}
+        if item.form is not None and item.form.op == "getitem":
+            args = _entries(args, kwargs, where)
+        elif item.form is not None:
+            fixed = {k: reader.read(v, ("config", k)) for k, v in (item.fixed or {}).items()}
+            args, kwargs = joined(item.form, fixed, args, kwargs, node.get("layout"), where)
+        _check_called_on_arrays((args, kwargs))
+        options = layer.complete_options(tuple(args), {**kwargs, **options})
+        return record(layer, tuple(args), options, training, mask_rule, kind=KerasTensor)
+    except FKerasError as error:
+        if str(error).startswith(where):
+            raise
+        raise FKerasError(f"{where}: {error}", layer=item.name, node=index) from error
+    except Exception as error:
+        raise FKerasError(
+            f"{where}: the call cannot be recorded with the 'args' and 'kwargs' of the configuration: "
+            f"{reason(error)}",
+            layer=item.name,
+            node=index,
+        ) from error
+
+
+def _check_called_on_arrays(arguments: tuple) -> None:
+    """Raises for a call without tensors, unless a layer was called on a constant in an `fk.Model`."""
+    if not structure.any_leaf(arguments, lambda leaf: is_symbolic(leaf) or is_array(leaf)):
+        raise FKerasError(
+            "expected a symbolic tensor, {'class_name': '__keras_tensor__', ...}, in its 'args' or "
+            "'kwargs', received none. Correct its inbound_nodes."
+        )
+
+
+def _tensor(history: tuple[str, int, int], tensors: Mapping, where: str) -> Any:
+    if history not in tensors:
+        raise FKerasError(
+            f"{where}: needs output {history[2]} of call {history[1]} of {history[0]!r}, which no "
+            "layer of the configuration makes. Correct the number of the output.",
+            layer=where,
+        )
+    return tensors[history]
+
+
+def _pin(layer: Any, node: Mapping, kwargs: dict[str, Any], where: str) -> bool | None:
+    """What the call pins `training` to; Keras writes the layer's default where nothing does."""
+    beside = node.get("training")
+    stored = kwargs.pop("training", None)
+    for value in (beside, stored):
+        if not (value is None or value is True or value is False or value in (0, 1)):
+            raise FKerasError(
+                f"{where}: expected true, false or null as 'training', received {shown(value)}. "
+                "Correct the argument.",
+                layer=where,
+            )
+    if beside is not None:
+        return bool(beside)
+    return None if stored is None or stored == layer.training_default else bool(stored)
+
+
+def _read_mask(
+    layer: Any, node: Mapping, kwargs: dict[str, Any], mask_rule: str, where: str
+) -> str:
+    """The rule of a call; its option `mask` stays in `kwargs` only where the mask is explicit.
+
+    Keras writes null, or nothing, where the inputs bring the mask. An explicit None of a call that
+    was recorded here stands beside the arguments.
+    """
+    absent = all(mask is None for mask in _flat(kwargs.get("mask")))
+    if absent and layer.masks_inputs(None):
+        kwargs.pop("mask", None)
+    if "mask" in node and node["mask"] is None:
+        kwargs["mask"] = None
+        mask_rule = STRICT if mask_rule == KERAS else mask_rule
+    return check_rule(node[KEY], where) if KEY in node else mask_rule
+
+
+def _by_position(layer: Any, args: list, kwargs: dict[str, Any]) -> None:
+    """Moves inputs that Keras was given by name to their positions, and options to their names."""
+    count = len(layer.call_names)
+    if layer.call_options and len(args) > count:
+        kwargs.update(zip(layer.call_options, args[count:], strict=False))
+        del args[count:]
+    for name in layer.call_names[len(args) :]:
+        if name not in kwargs:
+            return
+        args.append(kwargs.pop(name))
+
+
+def _entries(args: list, kwargs: dict[str, Any], where: str) -> list:
+    """The arguments of `x[key]`: x and what stands between the brackets."""
+    if len(args) == 1 and set(kwargs) == {"key"}:
+        args = [*args, kwargs.pop("key")]
+    if len(args) != 2 or kwargs:
+        raise FKerasError(
+            f"{where}: expected a tensor and a key, received {len(args)} arguments. Correct its "
+            "inbound_nodes.",
+            layer=where,
+        )
+    x, key = args
+    for entry in key if isinstance(key, list | tuple) else [key]:
+        if isinstance(entry, Mapping | str):
+            with within("args"):
+                raise FKerasError(
+                    f"{where}: expected integers, slices and tensors in the key, received "
+                    f"{describe_value(entry)}. Correct its inbound_nodes.",
+                    layer=where,
+                )
+    return [x, *(_to_entry(e) for e in (key if isinstance(key, list | tuple) else [key]))]
+
+
+def _flat(value: Any) -> list[Any]:
+    """The leaves of a tree as Keras counts them: by the sorted keys of dictionaries."""
+    if isinstance(value, Mapping):
+        return [t for key in sorted(value, key=str) for t in _flat(value[key])]
+    return [t for v in value for t in _flat(v)] if isinstance(value, list | tuple) else [value]
+
+
+def _raise_cycle(missing: Mapping[Call, set[Call]]) -> None:
+    """Tells of a circle among calls that wait for others."""
+    call, seen = next(iter(missing)), {}
+    while call not in seen:
+        seen[call] = len(seen)
+        call = min(missing[call])
+    circle = list(seen)[seen[call] :]
+    chain = ", ".join(dict.fromkeys(name for name, _ in circle[:8]))
+    raise FKerasError(
+        f"{call[0]!r}, call {call[1]}: the calls of {chain} wait for one another, so they are part "
+        "of a cycle. A graph has none: correct the inbound_nodes.",
+        layer=call[0],
+        node=call[1],
+    )
+
+
+# -- inputs and outputs ---------------------------------------------------------------------------
+
+
+def _read_ends(tree: Any, path: tuple, items: Mapping, tensors: Mapping, kinds: Mapping) -> Any:
+    where = f"The model's {path[0]}"
+    if len(path) > MAX_DEPTH:
+        raise FKerasError(f"{where}: are nested deeper than {MAX_DEPTH} lists. Flatten them.")
+    if isinstance(tree, Mapping):
+        if tree.get("class_name") == "__tuple__" and isinstance(tree.get("items"), list):
+            parts = enumerate(tree["items"])
+            return tuple(_end_part(v, (*path, i), items, tensors, kinds) for i, v in parts)
+        if not tree:
+            raise FKerasError(f"{where}: expected at least one tensor, received no keys.")
+        return {k: _end_part(v, (*path, k), items, tensors, kinds) for k, v in tree.items()}
+    if not isinstance(tree, list | tuple):
+        raise FKerasError(
+            f"{where}: expected tensors as [layer, call, output] in lists and dictionaries, "
+            f"received {shown(tree)}. Correct it."
+        )
+    if len(tree) == 3 and isinstance(tree[0], str):
+        name, number, output = checked_history(tree, where)
+        if name in items and starts_at_one(items[name].layer):
+            # 0 is the last call then, as it is for Keras
+            number = number - 1 if number else items[name].calls - 1
+        if (name, number, output) not in tensors:
+            raise FKerasError(
+                f"{where}: name {tuple(tree)}, which no layer of the configuration makes. Correct "
+                "it.",
+                layer=name,
+            )
+        return tensors[name, number, output]
+    if not tree:
+        raise FKerasError(f"{where}: expected at least one tensor, received an empty list.")
+    values = [_end_part(v, (*path, i), items, tensors, kinds) for i, v in enumerate(tree)]
+    return tuple(values) if kinds.get(path) == "tuple" else values
+
+
+def _end_part(tree: Any, path: tuple, items: Mapping, tensors: Mapping, kinds: Mapping) -> Any:
+    with within(path[-1]):
+        return _read_ends(tree, path, items, tensors, kinds)

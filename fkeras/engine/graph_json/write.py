@@ -1,0 +1,186 @@
+"""A graph as JSON data, in the form that Keras 3 writes functional models in.
+
+Beside Keras's own keys, which Keras reads, stand a few that it passes over: they hold what its form
+does not tell, so that a model that went to JSON and back here is equal to what it was.
+
+| key | where | what |
+|---|---|---|
+| `training` | call | a pin, where it equals the value that Keras writes for none |
+| `mask` | call | null: the call was given `mask=None` |
+| `mask_rule` | call, model | how masks reach calls, see `mask_rules`; that of the model for the others |
+| `containers` | call, model | tuples, which are lists in JSON, and outputs that are a list of one |
+| `layout` | call | which arguments of an operation stood by position and which by name |
+| `trainable` | layer | false for a frozen operation |
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from fkeras.engine.call.mask_rules import KEY, RULES, written_rule
+from fkeras.engine.config.serialization import serialize
+from fkeras.engine.graph_json.arguments import write_tree
+from fkeras.engine.graph_json.operation_calls import SplitCall, split
+from fkeras.engine.symbolic.operation import NodeForm, Operation, node_form
+from fkeras.engine.values.frozen import ArrayConstant
+from fkeras.engine.values.structure import Branch, Ref, leaves, visits
+
+
+def graph_config(network: Any) -> dict[str, Any]:
+    """Layers, calls, inputs and outputs of a network."""
+    graph, rule = network.graph, main_rule(network.graph)
+    layers = [_layer_config(network, name, rule) for name in graph.layers]
+    config: dict[str, Any] = {"layers": layers}
+    containers: list = []
+    for key, template in (("input_layers", graph.inputs), ("output_layers", graph.outputs)):
+        config[key] = write_tree(template, lambda i: _end(network, i), key, (key,), containers)
+    # Keras's models give an output that stands alone in a list as it is
+    if isinstance(graph.outputs, Branch) and graph.outputs.kind == "list":
+        if len(graph.outputs.children) == 1:
+            containers.append([["output_layers"], "list"])
+    config = {**config, "containers": containers} if containers else config
+    return {**config, **written_rule(config, rule)}
+
+
+def main_rule(graph: Any) -> str:
+    """The mask rule of most calls, which stands in the configuration of the model."""
+    rules = [call.mask_rule for call in graph.calls if not call.is_input]
+    return max(RULES, key=rules.count)
+
+
+def starts_at_one(layer: Any) -> bool:
+    """Whether outputs of a model count the calls of this layer from 1, as Keras does for models."""
+    return getattr(type(layer), "keras_class_name", None) == "Functional"
+
+
+def _end(network: Any, slot: int) -> list[Any]:
+    name, node, tensor = _history(network.graph, slot)
+    return [name, node + 1 if starts_at_one(network.layers[name]) else node, tensor]
+
+
+def _history(graph: Any, slot: int) -> list[Any]:
+    """The layer, call and output that a tensor comes from; Keras counts outputs by sorted keys."""
+    coord = graph.coords[slot]
+    value = graph.calls[graph.calls_of[coord.layer][coord.node]].value
+    return [coord.layer, coord.node, visits(value).index(coord.tensor)]
+
+
+def _layer_config(network: Any, name: str, rule: str) -> dict[str, Any]:
+    graph, layer = network.graph, network.layers[name]
+    calls = [graph.calls[n] for n in graph.calls_of[name] if not graph.calls[n].is_input]
+    if isinstance(layer, Operation) and layer.op.builtin:
+        item = _operation_config(graph, layer, name, calls, rule)
+        if item is not None:
+            return item
+    nodes = []
+    for number, call in enumerate(calls):
+        where = f"{layer.where}, call {number}"
+        options = dict(zip(call.options.keys, call.options.children, strict=True))
+        node = _node_config(graph, layer, where, call.args.children, options, call, {})
+        nodes.append({**node, **_rule_beside(call, rule)})
+    return {**serialize(layer), "name": name, "inbound_nodes": nodes}
+
+
+def _node_config(
+    graph: Any,
+    layer: Any,
+    where: str,
+    args: tuple,
+    options: dict[str, Any],
+    call: Any,
+    fixed: Mapping[str, Any],
+) -> dict[str, Any]:
+    containers: list = []
+    beside: dict[str, Any] = {}
+
+    def write(value: Any, *path: str | int) -> Any:
+        place = f"{where}, option {path[1]!r}" if path[0] == "kwargs" else where
+        return write_tree(value, lambda slot: _tensor(graph, slot), place, path, containers)
+
+    # Keras computes a mask that is None
+    if "mask" in options and options["mask"] is None and layer.masks_inputs(None):
+        beside["mask"] = options.pop("mask")
+    kwargs = {str(k): write(v, "kwargs", str(k)) for k, v in options.items()}
+    if call.training is not None:
+        if not isinstance(layer, Operation):
+            kwargs["training"] = call.training
+        if isinstance(layer, Operation) or call.training == layer.training_default:
+            beside["training"] = call.training
+    node = {"args": [write(v, "args", i) for i, v in enumerate(args)], "kwargs": kwargs, **beside}
+    for key, value in fixed.items():
+        write(value, "config", key)
+    return {**node, "containers": containers} if containers else node
+
+
+def _rule_beside(call: Any, rule: str) -> dict[str, str]:
+    """The rule of a call that has another one than most calls of the model."""
+    return {} if call.mask_rule == rule else {KEY: call.mask_rule}
+
+
+def _tensor(graph: Any, slot: int) -> dict[str, Any]:
+    spec = graph.specs[slot]
+    return {
+        "class_name": "__keras_tensor__",
+        "config": {
+            "shape": list(spec.shape),
+            "dtype": spec.dtype,
+            "keras_history": _history(graph, slot),
+        },
+    }
+
+
+def _operation_config(
+    graph: Any, layer: Operation, name: str, calls: list, rule: str
+) -> dict[str, Any] | None:
+    """An operation as Keras's class of it; None where that cannot hold its calls."""
+    if layer.op.name == "getitem":
+        form = NodeForm("keras.src.ops.numpy", "GetItem", "getitem", (), ())
+        parts: list[SplitCall | None] = [_split_getitem(call) for call in calls]
+    else:
+        found = node_form(op=layer.op.name)
+        if found is None:
+            return None
+        form, parts = found, [split(found, call.args, call.options) for call in calls]
+    kept = [part for part in parts if part is not None]
+    if len(kept) < len(parts) or any(part.fixed != kept[0].fixed for part in kept):
+        return None
+    fixed = kept[0].fixed
+    if any(isinstance(v, Ref | ArrayConstant) for value in fixed.values() for v in leaves(value)):
+        return None
+    nodes = []
+    for number, (part, call) in enumerate(zip(kept, calls, strict=True)):
+        where = f"{layer.where}, call {number}"
+        node = _node_config(graph, layer, where, part.args, dict(part.kwargs), call, fixed)
+        if part.layout is not None:
+            node["layout"] = [list(names) for names in part.layout]
+        nodes.append({**node, **_rule_beside(call, rule)})
+    config = {k: write_tree(v, int, layer.where, ("config", k), []) for k, v in fixed.items()}
+    item = {
+        "module": form.module,
+        "class_name": form.class_name,
+        "config": {"name": name, **config},
+        "registered_name": form.class_name,
+        "name": name,
+        "inbound_nodes": nodes,
+    }
+    return item if layer.trainable else {**item, "trainable": False}
+
+
+def _split_getitem(call: Any) -> SplitCall | None:
+    """`x[...]` with its entries in one list, as Keras has them."""
+    if not call.args.children or call.options.keys:
+        return None
+    x, *entries = call.args.children
+    return SplitCall({}, (x, Branch("list", (), tuple(map(_key, entries)))), {}, None)
+
+
+def _key(entry: Any) -> Any:
+    """An entry between brackets, which graphs hold as a dictionary, in Keras's form."""
+    if not isinstance(entry, Branch) or entry.kind != "dict":
+        return entry
+    if entry.keys == ("slice",):
+        parts = zip(("start", "stop", "step"), entry.children[0].children, strict=True)
+        config = Branch("dict", ("start", "stop", "step"), tuple(value for _, value in parts))
+        return Branch("dict", ("class_name", "config"), ("__slice__", config))
+    return Branch("dict", ("class_name", "config"), ("__ellipsis__", Branch("dict", (), ())))

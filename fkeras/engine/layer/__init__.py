@@ -1,0 +1,1 @@
+"""The class `Layer`, and the checks around the methods that authors write."""

@@ -1,0 +1,433 @@
+"""`Layer`: a frozen dataclass that is a pytree.
+
+Declared weights and child layers are its leaves, every other field is static configuration. A
+layer holds no state and remembers no call: calling it on symbolic tensors records a Node, calling
+it on arrays computes.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import functools
+import json
+from collections.abc import Mapping, Sequence
+from typing import Any, ClassVar, Self, dataclass_transform
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+
+from fkeras.engine.call import calls, composition
+from fkeras.engine.call.context import Context, Output
+from fkeras.engine.call.record import record
+from fkeras.engine.config.configurable import (
+    configuration,
+    convert_fields,
+    convert_value,
+    declares_rule,
+    describe,
+    from_configuration,
+    make_dataclass,
+    option,
+)
+from fkeras.engine.config.converters import boolean
+from fkeras.engine.config.policy import DTypePolicy, get_policy
+from fkeras.engine.layer.build_hooks import takes_specs
+from fkeras.engine.migration_hints.attributes import MissingAttributeError, refused_assignment
+from fkeras.engine.migration_hints.classes import check_class
+from fkeras.engine.tree import donated, labels, weight_lists
+from fkeras.engine.tree.skeleton import (
+    CACHES,
+    leaves_of,
+    map_children,
+    register,
+    same_leaf,
+    skeleton_of,
+)
+from fkeras.engine.tree.weights import make_weights, reset_carries, sublayers, weight
+from fkeras.engine.values.frozen import FrozenDict, freeze_value
+
+_NO_MASK: Any = object()
+
+
+def _check_name(name: Any) -> str | None:
+    if name is None:
+        return None
+    if not isinstance(name, str) or not name or "/" in name:
+        raise ValueError(
+            f"name: expected a non-empty string without '/', received {name!r}. '/' joins the "
+            "names of layers inside layers; use '_'."
+        )
+    return name
+
+
+@dataclass_transform(frozen_default=True, field_specifiers=(option, weight, dataclasses.field))
+class Layer:
+    """Maps arrays to arrays with weights that are its leaves: the base of every layer.
+
+    A subclass declares its configuration and weights as fields, makes the weights in `build` and
+    computes in `call`. One with state, randomness, masks, losses or another behaviour in training
+    writes `forward` instead, which receives the `Context` and returns an `Output`.
+
+    Args:
+        name: the layer's name in graphs and states; a graph names it by its class otherwise.
+        trainable: whether `fk.partition` counts its weights as trainable.
+        dtype: a dtype policy: "float32", "mixed_bfloat16" and so on.
+
+    Example:
+        >>> import jax, jax.numpy as jnp, fkeras as fk
+        >>> class Scale(fk.Layer):
+        ...     initial: float = fk.option(1.0)
+        ...     factor: jax.Array | None = fk.weight()
+        ...     @property
+        ...     def factor_initializer(self):
+        ...         return fk.initializers.Constant(self.initial)
+        ...     def build(self, key, x):
+        ...         return self.with_weights(key, factor=x.shape[-1:])
+        ...     def call(self, x):
+        ...         return x * fk.engine.align(self.factor, x.ndim)
+        >>> layer = Scale(3.0).build(jax.random.key(0), (None, 2))
+        >>> layer(jnp.ones((1, 2)))
+        Array([[3., 3.]], dtype=float32)
+    """
+
+    name: str | None = option(None, convert=_check_name, kw_only=True)
+    trainable: bool = option(True, convert=boolean, kw_only=True)
+    dtype: DTypePolicy = option("float32", convert=get_policy, kw_only=True)
+
+    #: whether a mask may reach it; whether it takes, and makes, strings, which are on the host only
+    supports_masking: ClassVar[bool] = False
+    reads_strings: ClassVar[bool] = False
+    makes_strings: ClassVar[bool] = False
+    #: whether floating inputs and own weights are cast to the compute dtype
+    autocast: ClassVar[bool] = True
+    #: the field of children that adds nothing to the paths of their weights
+    transparent_field: ClassVar[str | None] = None
+    #: the fields that may hold children; None: every field that holds layers
+    child_fields: ClassVar[tuple[str, ...] | None] = None
+    #: in Keras's order: the own state, where it is not the alphabet's; weights inside that come before
+    state_order: ClassVar[tuple[str, ...]] = ()
+    early_weights: ClassVar[tuple[str, ...]] = ()
+    #: where Keras's files keep a child, by its field, unless under that name, and by "" the own
+    #: weights; whether they keep the own state
+    stored_at: ClassVar[Mapping[str, str]] = FrozenDict()
+    stores_state: ClassVar[bool] = True
+    #: the default of `training` in Keras's call, which files hold for none, and its inputs' names
+    training_default: ClassVar[bool | None] = False
+    call_names: ClassVar[tuple[str, ...]] = ("inputs",)
+    #: names of the options that follow the inputs in Keras's call, where files may hold positions
+    call_options: ClassVar[tuple[str, ...]] = ()
+    keras_class_name: ClassVar[str | None] = None
+    #: the class of `fkeras.layers` that is this layer where it is quantized
+    quantized_as: ClassVar[str | None] = None
+    #: of its weights, by their declarations: not trained, their own next gradient, of a fixed dtype
+    untrained: ClassVar[tuple[str, ...]] = ()
+    overwritten: ClassVar[tuple[str, ...]] = ()
+    fixed: ClassVar[tuple[str, ...]] = ()
+
+    def __init_subclass__(cls, **kwargs: Any) -> None:
+        super().__init_subclass__(**kwargs)
+        check_class(cls, cls.transparent_field is not None)
+        for hook in ("build", "init_state"):
+            if hook in cls.__dict__:
+                setattr(cls, hook, takes_specs(cls.__dict__[hook], hook))
+        make_dataclass(cls)
+        register(cls)
+
+    def __post_init__(self) -> None:
+        convert_fields(self)
+
+    # -- what authors write -------------------------------------------------------------------
+
+    def build(self, key: jax.Array, *specs: Any) -> Self:
+        """A copy that holds its weights.
+
+        Args:
+            key: a PRNG key; each weight derives its own from it by name.
+            specs: a spec, array or shape for each input.
+        """
+        return self
+
+    def init_state(self, *specs: Any) -> dict[str, Any]:
+        """The state before the first call; `{}` for a layer without state."""
+        return {}
+
+    def call(self, *inputs: Any, **options: Any) -> Any:
+        """Computes the output arrays; for layers without state, randomness or losses."""
+        raise NotImplementedError(
+            f"{self.where}: has neither `call` nor `forward`. Write `def call(self, x): ...`, "
+            "which maps arrays to arrays."
+        )
+
+    def forward(self, context: Context, *inputs: Any, **options: Any) -> Output:
+        """Computes the `Output` of a call; passes the mask of the input on as it is."""
+        mask = context.mask
+        if isinstance(mask, list | tuple | dict):
+            present = [m for m in jax.tree.leaves(mask) if m is not None]
+            mask = functools.reduce(jnp.logical_and, present) if present else None
+        return Output(self.call(*inputs, **options), mask=mask)
+
+    def resolve(self, *specs: Any) -> Layer:
+        """The layer with what depends on the inputs' shapes but is no weight; used in recording."""
+        return self
+
+    def loses_masks(self, masks: Sequence[Any]) -> bool:
+        """Whether Keras's layer goes without the masks (or None) of its inputs; for its files."""
+        return not self.supports_masking
+
+    def masks_inputs(self, mask: Any) -> bool:
+        """Whether the option `mask` of a call is the mask of the inputs, not an argument of `call`."""
+        return True
+
+    def complete_options(self, inputs: tuple, options: dict[str, Any]) -> dict[str, Any]:
+        """The options of a call in the form that the layer computes with; here unchanged."""
+        return options
+
+    @property
+    def input_spec(self) -> Any:
+        """What the layer asks of its inputs: None, an `InputSpec`, or a tuple of them."""
+        return None
+
+    # -- calls --------------------------------------------------------------------------------
+
+    def __call__(
+        self,
+        *inputs: Any,
+        state: Mapping[str, Any] | None = None,
+        training: bool | None = None,
+        key: jax.Array | None = None,
+        mask: Any = _NO_MASK,
+        **options: Any,
+    ) -> Any:
+        """The value of the layer on these inputs.
+
+        On symbolic tensors the call is recorded and symbolic tensors come back; `training` and
+        `mask`, where they are given, are then part of the graph. On arrays the value is computed.
+
+        Raises:
+            ValueError: on arrays, where the call changes state that would be lost; use `apply`.
+        """
+        given = None if mask is _NO_MASK else mask
+        if calls.symbolic_arguments(inputs, options, given):
+            if state is not None or key is not None:
+                raise TypeError(
+                    f"{self.where}: a graph records neither state nor key. Give them to the "
+                    "model's apply, not to a call on symbolic tensors."
+                )
+            if mask is not _NO_MASK:
+                options["mask"] = mask
+            return record(self, inputs, options, training)
+        kind = None
+        if labels.holds_labels(self):
+            return labels.labels_for(self, inputs)
+        if state is None and key is None:
+            kind = composition.tensor_class(self, inputs, options)
+        if kind is not None:
+            if mask is not _NO_MASK:
+                options["mask"] = mask
+            return record(self, inputs, options, training, kind=kind)
+        out = self.apply(
+            *inputs, state=state, training=bool(training), key=key, mask=given, **options
+        )
+        if out.updates:
+            raise ValueError(
+                f"{self.where}: this call changes state ({calls.describe_state(out.updates)}), "
+                "and the layer's value alone would lose it. Write `out = layer.apply(x, "
+                "state=state, training=..., key=key)`; `out.value` is the value, `state | "
+                "out.updates` the next state."
+            )
+        return out.value
+
+    def apply(
+        self,
+        *inputs: Any,
+        state: Mapping[str, Any] | None = None,
+        training: bool = False,
+        key: jax.Array | None = None,
+        mask: Any = None,
+        **options: Any,
+    ) -> Output:
+        """The `Output` of the layer on arrays: value, updates, losses, metrics and mask.
+
+        Args:
+            inputs: arrays, or lists, tuples and dictionaries of them.
+            state: what `init_state` returned, or a later state.
+            training: whether this is a training call.
+            key: a PRNG key, where the call draws random numbers.
+            mask: the inputs' mask.
+            options: the layer's own options of a call.
+        """
+        if calls.symbolic_arguments(inputs, options, mask):
+            raise TypeError(
+                f"{self.where}: apply computes on arrays, received a symbolic tensor. Call the "
+                "layer instead: `y = layer(x)` records it."
+            )
+        try:
+            return calls.apply(self, inputs, state, training, key, mask, options)
+        except RuntimeError as error:
+            donated.check_layer(self, error, (state, inputs))
+            raise
+
+    def run(self, context: Context, *inputs: Any, **options: Any) -> Output:
+        """`forward` with the engine's checks and casts; how a layer calls the layers inside it."""
+        return calls.run(self, context, inputs, options)
+
+    # -- values -------------------------------------------------------------------------------
+
+    @property
+    def built(self) -> bool:
+        """Whether the layer has its weights; always true of a layer that needs none."""
+        if self.__dict__.get("_built"):
+            return True
+        return type(self).build is Layer.build and all(
+            child.built for path, child in sublayers(self) if path
+        )
+
+    @property
+    def policy(self) -> DTypePolicy:
+        """The layer's dtype policy."""
+        return self.dtype
+
+    @property
+    def stateful(self) -> bool:
+        """Whether the layer may have state."""
+        return type(self).init_state is not Layer.init_state
+
+    @property
+    def where(self) -> str:
+        """The layer in a message: its name, where it has one, and its class."""
+        kind = type(self).__name__
+        return f"{self.name!r} ({kind})" if self.name else kind
+
+    def replace(self, **fields: Any) -> Self:
+        """A copy with other values in some fields, weights included."""
+        known = {f.name: f for f in dataclasses.fields(self)}
+        unknown = next((f for f in fields if f not in known and f != "_built"), None)
+        if unknown is not None:
+            raise TypeError(
+                f"{self.where}: there is no field {unknown!r} to replace. Its fields: "
+                f"{', '.join(sorted(known))}."
+            )
+        skeleton = skeleton_of(self)
+        copy = object.__new__(type(self))
+        attributes = {k: v for k, v in self.__dict__.items() if k not in CACHES}
+        attributes.update({name: getattr(self, name) for name in skeleton.children})
+        for name, value in fields.items():
+            if name in skeleton.weights:
+                attributes[name] = value
+            elif name in known and (name in ("name", "dtype") or declares_rule(known[name])):
+                attributes[name] = convert_value(type(self).__name__, known[name], value)
+            else:  # converters of child layers would drop their weights
+                attributes[name] = freeze_value(value)
+        copy.__dict__.update(attributes)
+        return copy
+
+    def with_weights(self, key: jax.Array, **shapes: Any) -> Self:
+        """A copy with weights of these shapes, drawn by their initializers; None for no weight."""
+        return self.replace(**make_weights(self, key, shapes), _built=True)
+
+    def unbuilt(self) -> Self:
+        """A copy without weights."""
+        bare = {name: None for name in skeleton_of(self).weights}
+        inner = map_children(self, lambda _, child: child.unbuilt())
+        return self.replace(**bare, **inner, _built=False)
+
+    def state_spec(self, *specs: Any) -> dict[str, Any]:
+        """Shapes and dtypes of the state, without making it."""
+        return jax.eval_shape(lambda: self.init_state(*specs))
+
+    def reset_state(self, state: Mapping[str, Any]) -> dict[str, Any]:
+        """The state with the carries of stateful layers at their start, and all else as it is."""
+        return reset_carries(self, state)
+
+    def count_params(self) -> int:
+        """The number of trainable and frozen weights.
+
+        Raises:
+            ValueError: where the layer is not built.
+        """
+        if not self.built:
+            raise ValueError(
+                f"{self.where}: has no weights to count yet. Build it: "
+                "`layer.build(jax.random.key(0), (None, 8))`."
+            )
+        return sum(int(np.prod(w.shape)) for w in leaves_of(self) if w is not None)
+
+    def get_weights(self, state: Mapping[str, Any] | None = None) -> list[np.ndarray]:
+        """Weights and state as NumPy arrays, in Keras's order."""
+        try:
+            return weight_lists.get_weights(self, state)
+        except RuntimeError as error:
+            donated.check_layer(self, error, state)
+            raise
+
+    def set_weights(
+        self, values: list[Any], state: Mapping[str, Any] | None = None
+    ) -> tuple[Self, dict[str, Any]]:
+        """`(layer, state)` with the arrays of a list in Keras's order in their places."""
+        return weight_lists.set_weights(self, values, state)
+
+    def get_config(self) -> dict[str, Any]:
+        """The constructor's arguments as JSON data."""
+        config = configuration(self)
+        head = {name: config.pop(name) for name in ("name", "trainable", "dtype")}
+        return {**head, **config, "dtype": self.dtype.name}
+
+    @classmethod
+    def from_config(
+        cls, config: Mapping[str, Any], custom_objects: Mapping[str, Any] | None = None
+    ) -> Self:
+        """The layer that `get_config` described; classes of your own come by `custom_objects`."""
+        return from_configuration(cls, config, custom_objects)
+
+    def to_json(self, **options: Any) -> str:
+        """`get_config` as text."""
+        return json.dumps(self.get_config(), **options)
+
+    def __eq__(self, other: object) -> bool:
+        if self is other:
+            return True
+        if type(other) is not type(self):
+            return NotImplemented
+        if skeleton_of(self) != skeleton_of(other):
+            return False
+        pairs = zip(leaves_of(self), leaves_of(other), strict=True)
+        try:
+            return all(same_leaf(a, b) for a, b in pairs)
+        except RuntimeError as error:
+            for layer in (self, other):
+                donated.check_layer(layer, error)
+            raise
+
+    def __hash__(self) -> int:
+        return hash(skeleton_of(self))
+
+    def __repr__(self) -> str:
+        return describe(self)
+
+    def __reduce__(self):
+        return (_join, (skeleton_of(self), leaves_of(self)))
+
+    def __setattr__(self, name: str, value: Any) -> None:
+        raise dataclasses.FrozenInstanceError(refused_assignment(self, name, value))
+
+    def __delattr__(self, name: str) -> None:
+        raise dataclasses.FrozenInstanceError(
+            f"{self.where}: a layer is a value, so {name!r} cannot be deleted. Make a copy: "
+            f"`layer.replace({name}=...)`."
+        )
+
+    def __getattr__(self, name: str) -> Any:
+        skeleton = self.__dict__.get("_skeleton")
+        if skeleton is not None and name in skeleton.children:
+            value = skeleton.child(name, self.__dict__["_leaves"])
+            self.__dict__[name] = value
+            return value
+        raise MissingAttributeError(self, name)
+
+
+def _join(skeleton: Any, leaves: tuple) -> Any:
+    return skeleton.join(leaves)
+
+
+make_dataclass(Layer)

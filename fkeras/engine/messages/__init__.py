@@ -1,0 +1,1 @@
+"""Exceptions of the package, and the phrases that error messages share."""

@@ -1,0 +1,1 @@
+"""`Model` and `Sequential`, and the partition of their weights."""

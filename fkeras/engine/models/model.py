@@ -1,0 +1,218 @@
+"""`fk.Model`: a network over symbolic tensors, and the base of layers that are made of layers."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Callable, Mapping
+from typing import Any, ClassVar, Self
+
+import jax
+
+from fkeras.engine.call.composition import compose
+from fkeras.engine.call.mask_rules import read_rule
+from fkeras.engine.config.configurable import convert_fields
+from fkeras.engine.graph.close import close
+from fkeras.engine.graph.effects import refreshed
+from fkeras.engine.graph.layer_dict import LayerDict
+from fkeras.engine.graph_json.read import graph_from_config
+from fkeras.engine.graph_json.write import graph_config
+from fkeras.engine.layer.layer import Layer
+from fkeras.engine.migration_hints.classes import model_without_graph
+from fkeras.engine.network.network import Network
+from fkeras.engine.symbolic.input import InputLayer, symbolic
+from fkeras.engine.tree.skeleton import map_children
+from fkeras.engine.values.frozen import FrozenDict
+from fkeras.engine.values.spec import Spec
+
+
+class Model(Network):
+    """Computes `outputs` from `inputs`, symbolic tensors that layers were called on.
+
+    A subclass is a layer that is made of layers: it declares fields and writes `call` over
+    symbolic tensors. The call is recorded into a graph of its own when the layer meets its
+    inputs, so the layer builds, nests and goes to JSON like any other.
+
+    Args:
+        inputs: tensors from `fk.Input` (or from the middle of a graph, which cuts it there), alone
+            or in lists, tuples and dictionaries.
+        outputs: tensors computed from them, likewise.
+        name: the model's name.
+        trainable: False to freeze every layer of it.
+
+    Raises:
+        DisconnectedGraphError: where an output needs an input that was not given.
+
+    Example:
+        >>> import jax, jax.numpy as jnp, fkeras as fk
+        >>> x = fk.Input((4,))
+        >>> model = fk.Model(x, fk.layers.Dense(2)(x)).build(jax.random.key(0))
+        >>> model(jnp.ones((3, 4))).shape
+        (3, 2)
+        >>> class Block(fk.Model):
+        ...     units: int
+        ...     def call(self, x):
+        ...         return x + fk.layers.Dense(self.units, activation="relu")(x)
+        >>> Block(4)(x).shape
+        (None, 4)
+    """
+
+    keras_module: ClassVar[str] = "keras.src.models.functional"
+    keras_class_name: ClassVar[str | None] = "Functional"
+
+    def __init__(
+        self,
+        inputs: Any = None,
+        outputs: Any = None,
+        *,
+        name: str | None = None,
+        trainable: bool = True,
+        dtype: Any = "float32",
+    ):
+        if inputs is None or outputs is None:
+            raise TypeError(model_without_graph(self))
+        put = object.__setattr__
+        put(self, "name", name)
+        put(self, "trainable", trainable)
+        put(self, "dtype", dtype)
+        convert_fields(self)
+        graph, layers = close(inputs, outputs, self.where)
+        put(self, "graph", graph)
+        put(self, "layers", layers if trainable else freeze_all(layers))
+        if not trainable:
+            put(self, "graph", refreshed(self))
+
+    def __init_subclass__(cls, **kwargs: Any) -> None:
+        if "keras_class_name" not in cls.__dict__:
+            cls.keras_class_name = None
+        super().__init_subclass__(**kwargs)
+
+    @property
+    def default_name(self) -> str | None:
+        return "functional" if type(self) is Model else None
+
+    def call(self, *inputs: Any, **options: Any) -> Any:
+        """Composes layers over symbolic tensors; a subclass writes it."""
+        raise NotImplementedError(
+            f"{self.where}: has no `call`. A subclass of fk.Model writes `def call(self, x)`, "
+            "which calls layers on the symbolic tensor x and returns the outputs."
+        )
+
+    def resolve(self, *specs: Any) -> Self:
+        if self.graph is not None:
+            return self
+        children = _named_children(self)
+        composed = self.replace(**children)
+        inputs = symbolic_inputs(specs)
+        graph, layers = close(
+            inputs[0] if len(inputs) == 1 else list(inputs),
+            compose(composed.call, inputs),
+            self.where,
+        )
+        # the graph's layers hold the weights; the fields keep only the configuration
+        bare = {
+            name: _mapped(child, lambda _, one: one.unbuilt()) for name, child in children.items()
+        }
+        made = composed.replace(**bare, graph=graph, layers=layers)
+        return made if self.trainable else set_trainable(made, False)
+
+    def functional(self) -> Model:
+        """The same graph and weights as a plain `fk.Model`, which needs no class to be read."""
+        plain = object.__new__(Model)
+        graph = self._require_graph("functional")
+        values = {"name": self.name, "trainable": self.trainable, "dtype": self.dtype}
+        plain.__dict__.update(values, graph=graph, layers=self.layers)
+        return plain
+
+    def get_config(self) -> dict[str, Any]:
+        """The graph and its layers as JSON data; for a subclass its constructor's arguments."""
+        if type(self) is not Model:
+            return super().get_config()
+        return {"name": self.name, "trainable": self.trainable, **graph_config(self)}
+
+    @classmethod
+    def from_config(
+        cls, config: Mapping[str, Any], custom_objects: Mapping[str, Any] | None = None
+    ) -> Self:
+        """The model that `get_config` described, without weights."""
+        if cls is not Model:
+            return super().from_config(config, custom_objects)
+        rule, config = read_rule(config, custom_objects, cls.__name__)
+        inputs, outputs = graph_from_config(config, custom_objects, rule)
+        trainable = config.get("trainable", True)
+        return cls(inputs, outputs, name=config.get("name"), trainable=trainable)
+
+
+def field_layers(model: Model) -> dict[str, Any]:
+    """The fields of a composed model that hold layers, alone or in tuples and dictionaries.
+
+    Example:
+        >>> import fkeras as fk
+        >>> class Block(fk.Model):
+        ...     dense: fk.Layer
+        ...     units: int
+        >>> list(field_layers(Block(fk.layers.Dense(2), 3)))
+        ['dense']
+    """
+    own = ((f.name, getattr(model, f.name, None)) for f in dataclasses.fields(model))
+    return {n: value for n, value in own if n not in ("layers", "graph") and _holds_layers(value)}
+
+
+def _holds_layers(value: Any) -> bool:
+    if isinstance(value, Mapping):
+        value = tuple(value.values())
+    return any(map(_holds_layers, value)) if isinstance(value, tuple) else isinstance(value, Layer)
+
+
+def _named_children(model: Model) -> dict[str, Any]:
+    """The fields that hold layers, with names for the layers: "dense", "blocks_0".
+
+    A layer that stands in several fields stays one layer, under the name of the first.
+    """
+    made: dict[int, Layer] = {}
+    taken: set[str] = set()
+
+    def named(path: str, layer: Layer) -> Layer:
+        if id(layer) not in made:
+            name = layer.name or path.replace("/", "_")
+            while layer.name is None and name in taken:
+                name += "_"
+            taken.add(name)
+            made[id(layer)] = layer if layer.name else layer.replace(name=name)
+        return made[id(layer)]
+
+    return {field: _mapped(value, named, field) for field, value in field_layers(model).items()}
+
+
+def _mapped(value: Any, change: Callable[[str, Layer], Layer], path: str = "") -> Any:
+    """The value of a field with its layers changed; `change` gets "field_0" for a tuple's first."""
+    if isinstance(value, Layer):
+        return change(path, value)
+    if isinstance(value, Mapping):
+        return FrozenDict({k: _mapped(v, change, f"{path}_{k}") for k, v in value.items()})
+    if isinstance(value, tuple):
+        return tuple(_mapped(v, change, f"{path}_{i}") for i, v in enumerate(value))
+    return value
+
+
+def symbolic_inputs(specs: Any) -> Any:
+    """A symbolic tensor for each spec in a tree."""
+
+    def make(spec: Any) -> Any:
+        return symbolic(InputLayer(spec.dims, dtype=spec.dtype)) if isinstance(spec, Spec) else spec
+
+    return jax.tree.map(make, specs, is_leaf=lambda v: isinstance(v, Spec))
+
+
+def freeze_all(layers: LayerDict) -> LayerDict:
+    """The layers, and all layers inside them, with trainable=False."""
+    return layers.like({name: set_trainable(layer, False) for name, layer in layers.items()})
+
+
+def set_trainable(layer: Layer, trainable: bool) -> Layer:
+    """The layer, and all layers inside it, with `trainable` set."""
+    if isinstance(layer, Network):
+        inner = {n: set_trainable(one, trainable) for n, one in layer.layers.items()}
+        made = layer.replace(layers=FrozenDict(inner), trainable=trainable)
+        return made.replace(graph=refreshed(made))
+    changed = map_children(layer, lambda _, child: set_trainable(child, trainable))
+    return layer.replace(**{**changed, "trainable": trainable})

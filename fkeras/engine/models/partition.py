@@ -1,0 +1,124 @@
+"""Splits a model into trainable and frozen weights, and puts the parts together again."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from fkeras.engine.layer.layer import Layer
+from fkeras.engine.messages.errors import suggest
+from fkeras.engine.migration_hints.keras_objects import check_not_keras
+from fkeras.engine.tree.skeleton import leaves_of, skeleton_of
+from fkeras.engine.tree.weights import sublayers
+
+
+def require_layer(model: Any, call: str) -> None:
+    """Raises a TypeError that names `call` for a value that is no layer."""
+    if not isinstance(model, Layer):
+        check_not_keras(model, call)
+        raise TypeError(
+            f"{call}: expected a layer or model, received {type(model).__name__}. Write "
+            f"`fk.{call}(run.model)` for a run."
+        )
+
+
+def partition(model: Any) -> tuple[Any, Any]:
+    """`(trainable, frozen)`: two copies of the model, each with None for the other's leaves.
+
+    Gradients and optimizers see only the leaves that are there, so frozen weights cost neither.
+
+    Example:
+        >>> import jax, fkeras as fk
+        >>> layer = fk.freeze(fk.layers.Dense(2).build(jax.random.key(0), (None, 3)))
+        >>> trainable, frozen = fk.partition(layer)
+        >>> len(jax.tree.leaves(trainable)), len(jax.tree.leaves(frozen))
+        (0, 2)
+        >>> fk.combine(trainable, frozen) == layer
+        True
+    """
+    require_layer(model, "partition")
+    skeleton, leaves = skeleton_of(model), leaves_of(model)
+    flags = skeleton.trainable
+    trained = tuple(leaf if flag else None for leaf, flag in zip(leaves, flags, strict=True))
+    frozen = tuple(None if flag else leaf for leaf, flag in zip(leaves, flags, strict=True))
+    return skeleton.join(trained), skeleton.join(frozen)
+
+
+def combine(trainable: Any, frozen: Any) -> Any:
+    """The model that `partition` split.
+
+    Raises:
+        ValueError: where the two are not halves of one model.
+
+    Example:
+        >>> import jax, fkeras as fk
+        >>> layer = fk.layers.Dense(2).build(jax.random.key(0), (None, 3))
+        >>> fk.combine(*fk.partition(layer)) == layer
+        True
+    """
+    skeleton = skeleton_of(trainable)
+    if skeleton != skeleton_of(frozen):
+        raise ValueError(
+            f"combine: expected the two halves of one model, received {trainable.where} and "
+            f"{frozen.where}, which differ in structure. Pass what fk.partition(model) returned."
+        )
+    pairs = zip(leaves_of(trainable), leaves_of(frozen), strict=True)
+    return skeleton.join(tuple(b if a is None else a for a, b in pairs))
+
+
+def trainable_weights(model: Any) -> dict[str, Any]:
+    """The weights that are trained, by path: a plain dictionary for gradients and optimizers.
+
+    Example:
+        >>> import jax, fkeras as fk
+        >>> layer = fk.layers.Dense(2).build(jax.random.key(0), (None, 3))
+        >>> {path: weight.shape for path, weight in trainable_weights(layer).items()}
+        {'kernel': (3, 2), 'bias': (2,)}
+    """
+    skeleton = skeleton_of(model)
+    rows = zip(skeleton.names, leaves_of(model), skeleton.trainable, strict=True)
+    return {name: leaf for name, leaf, trained in rows if trained and leaf is not None}
+
+
+def overwritten_weights(model: Any) -> dict[str, Any]:
+    """The weights of trainable layers whose gradients are their next values, by path.
+
+    No optimizer moves them: a step differentiates by them too, and puts what it gets in their
+    places, as `Trainer` does.
+
+    Example:
+        >>> import jax, fkeras as fk
+        >>> layer = fk.layers.Dense(2).build(jax.random.key(0), (None, 3))
+        >>> len(fk.engine.overwritten_weights(fk.quantize(layer, "float8")))
+        6
+    """
+    found = {}
+    for path, one in sublayers(model):
+        for name in one.overwritten if one.trainable else ():
+            found[f"{path}/{name}" if path else name] = getattr(one, name)
+    return {path: value for path, value in found.items() if value is not None}
+
+
+def replace_weights(model: Any, weights: Mapping[str, Any]) -> Any:
+    """The model with other arrays in some places, by path; the inverse of `trainable_weights`.
+
+    Raises:
+        ValueError: for a path that the model does not have, with the nearest one.
+
+    Example:
+        >>> import jax, jax.numpy as jnp, fkeras as fk
+        >>> layer = fk.layers.Dense(2).build(jax.random.key(0), (None, 3))
+        >>> fk.engine.replace_weights(layer, {"bias": jnp.ones(2)}).bias
+        Array([1., 1.], dtype=float32)
+    """
+    skeleton = skeleton_of(model)
+    if not weights.keys() <= skeleton.places.keys():
+        unknown = next(path for path in weights if path not in skeleton.places)
+        raise ValueError(
+            f"{model.where}: there is no weight {unknown!r}.{suggest(unknown, skeleton.names)} Its "
+            f"weights are: {', '.join(skeleton.names[:12])}{', ...' * (len(skeleton.names) > 12)}."
+        )
+    leaves = list(leaves_of(model))
+    for path, weight in weights.items():
+        leaves[skeleton.places[path]] = weight
+    return skeleton.join(tuple(leaves))

@@ -1,0 +1,264 @@
+"""`fk.Sequential`: layers in a row, as an immutable list."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from typing import Any, ClassVar, Self
+
+from fkeras.engine.call.mask_rules import STRICT, read_rule, written_rule
+from fkeras.engine.call.node import is_symbolic
+from fkeras.engine.call.record import record
+from fkeras.engine.config.config_checks import entry, expect, name_of, naming
+from fkeras.engine.config.configurable import convert_fields
+from fkeras.engine.config.policy_maps import policy_at
+from fkeras.engine.config.serialization import deserialize, serialize
+from fkeras.engine.graph.close import close, layer_names
+from fkeras.engine.graph.layer_dict import LayerDict
+from fkeras.engine.layer.layer import Layer
+from fkeras.engine.messages.key_paths import within
+from fkeras.engine.migration_hints.keras_objects import check_not_keras
+from fkeras.engine.models.model import freeze_all, symbolic_inputs
+from fkeras.engine.network.network import Network
+from fkeras.engine.symbolic.input import InputLayer, is_input, needs_batch_size, symbolic
+
+
+def _is_listed(layers: Any) -> bool:
+    return isinstance(layers, Iterable) and not isinstance(layers, Mapping)
+
+
+class Sequential(Network):
+    """Applies layers one after the other.
+
+    `add`, `pop` and slices return new values. Where the first entry is `fk.Input(...)` the shapes
+    are known at once, otherwise when the network is built or called.
+
+    Args:
+        layers: the layers; the first entry may be a tensor from `fk.Input`.
+        name: the network's name.
+        trainable: False to freeze every layer of it.
+
+    Raises:
+        TypeError: for an entry that is no layer.
+
+    Example:
+        >>> import jax, fkeras as fk
+        >>> from fkeras import layers
+        >>> model = fk.Sequential([fk.Input((4,)), layers.Dense(8), layers.Dense(2)])
+        >>> len(model), model.pop()[-1].units
+        (2, 8)
+        >>> model.build(jax.random.key(0)).count_params()
+        58
+    """
+
+    keras_module: ClassVar[str] = "keras"
+
+    #: the names of the layers in the order of their calls
+    order: tuple[str, ...] = dataclasses.field(init=False)
+    #: how masks reach the layers, see `mask_rules`; a file of Keras says it
+    mask_rule: str = dataclasses.field(init=False)
+
+    def __init__(
+        self,
+        layers: Sequence[Any] = (),
+        *,
+        name: str | None = None,
+        trainable: bool = True,
+        dtype: Any = "float32",
+    ):
+        put = object.__setattr__
+        put(self, "name", name)
+        put(self, "trainable", trainable)
+        put(self, "dtype", dtype)
+        convert_fields(self)
+        if isinstance(layers, Layer | str) or is_symbolic(layers) or not _is_listed(layers):
+            raise TypeError(
+                f"{self.where}: expected a list of layers, received {type(layers).__name__}. Write "
+                "fk.Sequential([layer])."
+            )
+        start, entries = _start(list(layers))
+        for one in entries:
+            _check_entry(one, self.where)
+        names = layer_names(list({id(e): e for e in entries}.values()), self.where)
+        put(self, "order", tuple(names[id(e)] for e in entries))
+        members = {names[id(e)]: e.replace(name=names[id(e)]) for e in entries}
+        members = LayerDict(members, self.order)
+        put(self, "layers", members if trainable else freeze_all(members))
+        put(self, "graph", None)
+        put(self, "mask_rule", STRICT)
+        if start is not None:
+            graph, closed = self._close(start)
+            put(self, "graph", graph)
+            put(self, "layers", LayerDict(closed, self.order))
+
+    def _close(self, x: Any) -> tuple:
+        """The graph from the symbolic input `x` on, and its layers."""
+        start = x
+        for index, name in enumerate(self.order):
+            x = record(self.layers[name], (x,), {}, None, self.mask_rule)
+            if not is_symbolic(x):
+                raise ValueError(
+                    f"{self.where}: layer {index}, {self.layers[name].where}, returns "
+                    f"{type(x).__name__}, and layers in a row hand on one tensor. Compose this "
+                    "network with fk.Model(inputs, outputs)."
+                )
+        return close(start, x, self.where)
+
+    def resolve(self, *specs: Any) -> Self:
+        if self.graph is not None:
+            return self
+        if not self.order:
+            raise ValueError(
+                f"{self.where}: has no layers. Make it of some: fk.Sequential([layers.Dense(2)])."
+            )
+        if not specs:
+            self._require_graph("build")
+        if len(specs) != 1:
+            raise TypeError(
+                f"{self.where}: expected one input, received {len(specs)}. Layers in a row hand on "
+                "one tensor; compose with fk.Model(inputs, outputs) for several."
+            )
+        return self._begun(symbolic_inputs(specs)[0])
+
+    def _begun(self, x: Any) -> Self:
+        """The network with the graph from the symbolic input `x` on."""
+        graph, layers = self._close(x)
+        return self.replace(graph=graph, layers=LayerDict(layers, self.order))
+
+    # -- an immutable list of layers ----------------------------------------------------------
+
+    def _listed(self) -> tuple[str, ...]:
+        return self.order
+
+    @property
+    def members(self) -> tuple[Layer, ...]:
+        """The layers in a row, the input excepted."""
+        return tuple(self.layers[name] for name in self.order)
+
+    def _with(self, members: Sequence[Layer], first: int | None = 0) -> Self:
+        """The network of these members, of which the first one takes what member `first` took."""
+        start = []
+        if self.graph is not None and first == 0:
+            start = [self._input_layer()]
+        elif self.graph is not None and first is not None:
+            spec = self.graph.calls[first].outputs[0]
+            start = [InputLayer(spec.dims, dtype=spec.dtype)]
+        # weights stay with their layers; the network is closed again around them
+        options = {"name": self.name, "trainable": self.trainable, "dtype": self.dtype}
+        made = type(self)(members, **options).replace(mask_rule=self.mask_rule)
+        return made._begun(symbolic(start[0])) if start else made
+
+    def _input_layer(self) -> InputLayer:
+        return self.layers[self.graph.input_names[0]]
+
+    def add(self, layer: Layer) -> Self:
+        """A network with one more layer at the end: `model = model.add(layer)`."""
+        _check_entry(layer, self.where)
+        return self._with([*self.members, layer])
+
+    def pop(self) -> Self:
+        """A network without the last layer: `model = model.pop()`."""
+        if not self.order:
+            raise IndexError(f"{self.where}: has no layers to take away.")
+        return self._with(self.members[:-1])
+
+    def __len__(self) -> int:
+        return len(self.order)
+
+    def __iter__(self) -> Iterator[Layer]:
+        return iter(self.members)
+
+    def __getitem__(self, index: int | slice) -> Any:
+        if isinstance(index, slice):
+            places = range(len(self))[index]
+            return self._with(
+                self.members[index], places[0] if places and places.step == 1 else None
+            )
+        return self.members[index]
+
+    # -- configuration ------------------------------------------------------------------------
+
+    def get_config(self) -> dict[str, Any]:
+        """The layers as JSON data, in Keras's form."""
+        entries = [*([self._input_layer()] if self.graph is not None else []), *self.members]
+        config = {
+            "name": self.name,
+            "trainable": self.trainable,
+            "dtype": self.dtype.name,
+            "layers": [serialize(entry) for entry in entries],
+        }
+        return {**config, **written_rule(config, self.mask_rule)}
+
+    @classmethod
+    def from_config(
+        cls, config: Mapping[str, Any], custom_objects: Mapping[str, Any] | None = None
+    ) -> Self:
+        """The network that `get_config` (or Keras) described, without weights."""
+        rule, config = read_rule(config, custom_objects, cls.__name__)
+        known: dict[str, Layer] = {}
+        entries = []
+        items = entry(config, "layers", (list, tuple), config.get("name"))
+        for place, item in enumerate(items):
+            with within("layers"), within(place), naming(name_of(item)):
+                layer = expect(deserialize(item, custom_objects), Layer, "an entry of 'layers'")
+            entries.append(known.setdefault(layer.name, layer) if layer.name else layer)
+        shape = entry(config, "build_input_shape", (list, tuple, type(None)), default=None)
+        if shape and entries and not isinstance(entries[0], InputLayer):
+            batch = shape[0] if needs_batch_size(config) else None
+            entries.insert(0, InputLayer((batch, *shape[1:])))
+        start, members = _start(_with_input_dtype(entries))
+        network = cls(
+            members,
+            name=config.get("name"),
+            trainable=config.get("trainable", True),
+            dtype=policy_at(config.get("dtype", "float32"), config.get("name")),
+        ).replace(mask_rule=rule)
+        with within("layers"):
+            return network if start is None else network._begun(start)
+
+
+def _with_input_dtype(entries: list[Any]) -> list[Any]:
+    """The entries of a configuration, with the dtype of the ids that a network inside takes.
+
+    Keras gives a row that its first batch builds an input of floats, which a nested network casts.
+    """
+    first, second = (*entries, None, None)[:2]
+    if not isinstance(first, InputLayer) or not isinstance(second, Network) or not second.graph:
+        return entries
+    dtypes = {second.graph.specs[slot].dtype for slot in second.graph.input_slots}
+    if first.spec.dtype.startswith("float") and len(dtypes) == 1 and "int" in min(dtypes):
+        first = InputLayer(first.batch_shape, dtype=min(dtypes), name=first.name)
+    return [first, *entries[1:]]
+
+
+def _start(entries: list[Any]) -> tuple[Any, list[Any]]:
+    """The input tensor that a list of entries begins with, if it does, and the rest."""
+    if not entries:
+        return None, entries
+    first = entries[0]
+    if isinstance(first, InputLayer):
+        return symbolic(first), entries[1:]
+    if is_symbolic(first):
+        if not is_input(first):
+            raise TypeError(
+                "Sequential: the first entry is a tensor that layers made. Start with fk.Input, or "
+                "compose with fk.Model(inputs, outputs)."
+            )
+        return first, entries[1:]
+    return None, entries
+
+
+def _check_entry(entry: Any, where: str) -> None:
+    if not isinstance(entry, Layer):
+        check_not_keras(entry, where)
+        hint = ""
+        if isinstance(entry, type) and issubclass(entry, Layer):
+            hint = f" It is a class: write {entry.__name__}(...)."
+        elif callable(entry):
+            hint = " For a function write layers.Lambda(function)."
+        raise TypeError(
+            f"{where}: expected layers, received {type(entry).__name__}.{hint or ' Pass a list of '}"
+            f"{'' if hint else 'layer objects, such as layers.Dense(2).'}"
+        )
+    if isinstance(entry, InputLayer):
+        raise TypeError(f"{where}: an input can only be the first entry. Move it to the front.")

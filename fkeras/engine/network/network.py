@@ -1,0 +1,417 @@
+"""`Network`: a layer whose children are layers by name and whose call is the run of a graph."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Mapping
+from typing import Any, ClassVar, Self
+
+import jax
+
+from fkeras.engine.call.call_arguments import fill_arrays
+from fkeras.engine.call.calls import symbolic_arguments
+from fkeras.engine.call.context import Context, Output
+from fkeras.engine.call.mask_rules import DROP, KERAS, AttachedMasks, loses, take_mask
+from fkeras.engine.call.network_inputs import check_input, check_ranges, match_inputs, match_masks
+from fkeras.engine.call.node import Node
+from fkeras.engine.call.record import masks_of
+from fkeras.engine.graph.close import close
+from fkeras.engine.graph.graph import Graph
+from fkeras.engine.graph.layer_dict import LayerDict
+from fkeras.engine.layer.layer import Layer
+from fkeras.engine.messages.errors import FKerasError, suggest
+from fkeras.engine.migration_hints.arguments import explains_arguments
+from fkeras.engine.migration_hints.overrides import check_model_methods
+from fkeras.engine.network.host_split import on_host, read_inputs, run_on_host, split, split_after
+from fkeras.engine.network.summary import summary
+from fkeras.engine.network.tracing import uses_training
+from fkeras.engine.symbolic.operators import KerasTensor
+from fkeras.engine.tree.weights import subkey
+from fkeras.engine.values import structure
+from fkeras.engine.values.frozen import FrozenDict
+from fkeras.engine.values.spec import Spec, as_spec, evaluate
+from fkeras.engine.values.structure import Ref
+
+
+class Network(Layer):
+    """Runs a graph: computes its outputs from its inputs, call by call.
+
+    `fk.Model` closes one over symbolic tensors; `fk.Sequential` makes one of a list of layers.
+
+    Attributes:
+        graph: the graph; None until the network has met its inputs.
+        layers: the layers by name, deepest first; an integer or a slice selects by position, as in
+            Keras, and iteration gives names.
+
+    Example:
+        >>> import fkeras as fk
+        >>> x = fk.Input((3,))
+        >>> isinstance(fk.Model(x, fk.layers.Dense(2)(x)), fk.Network)
+        True
+    """
+
+    keras_module: ClassVar[str] = "keras"
+    autocast: ClassVar[bool] = False
+    supports_masking: ClassVar[bool] = True
+    call_options: ClassVar[tuple[str, ...]] = ("training", "mask")
+    transparent_field: ClassVar[str | None] = "layers"
+    child_fields: ClassVar[tuple[str, ...] | None] = ("layers",)
+    training_default: ClassVar[bool | None] = None
+
+    graph: Graph | None = dataclasses.field(init=False)
+    layers: Mapping[str, Layer] = dataclasses.field(init=False)
+
+    def __init_subclass__(cls, **kwargs: Any) -> None:
+        check_model_methods(cls)
+        super().__init_subclass__(**kwargs)
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        object.__setattr__(self, "graph", None)
+        object.__setattr__(self, "layers", LayerDict())
+
+    def replace(self, **fields: Any) -> Self:
+        made = super().replace(**fields)
+        if "layers" in fields:
+            made.__dict__["layers"] = LayerDict(made.__dict__["layers"], made._listed())
+        return made
+
+    def _listed(self) -> tuple[str, ...] | None:
+        """The names that positions in `layers` count; None for all."""
+        return None
+
+    # -- what the engine asks of a layer ------------------------------------------------------
+
+    @property
+    def reads_strings(self) -> bool:  # type: ignore[override]
+        return self.graph is not None and self.graph.reads_strings
+
+    @property
+    def makes_strings(self) -> bool:  # type: ignore[override]
+        return self.graph is not None and self.graph.makes_strings
+
+    @property
+    def built(self) -> bool:
+        return self.graph is not None and all(layer.built for layer in self.layers.values())
+
+    @property
+    def stateful(self) -> bool:
+        return self.graph is None or any(layer.stateful for layer in self.layers.values())
+
+    def build(self, key: jax.Array, *specs: Any) -> Self:
+        """A copy whose layers all hold their weights; a layer that holds its own keeps them.
+
+        Each layer's key is derived from its name, so adding a layer changes no other's weights.
+
+        Args:
+            key: a PRNG key.
+            specs: a spec for each input, where the network has not met its inputs yet.
+        """
+        network = self.resolve(*specs) if self.graph is None else self
+        graph = network.graph
+        built = {}
+        for name, layer in network.layers.items():
+            if not layer.built:
+                number = graph.call_number(name)
+                layer = layer.build(subkey(key, name), *graph.call_specs(number))
+            built[name] = layer
+        return network.replace(layers=FrozenDict(built))
+
+    def init_state(self, *specs: Any) -> dict[str, Any]:
+        """The state of every layer that has one, by the layer's name.
+
+        Args:
+            specs: the inputs' specs; without them those that the graph was recorded with. Give
+                them to fix a batch size that the graph leaves open.
+        """
+        graph = self._require_graph("init_state")
+        slots = self.bound_specs(specs)
+        state = {}
+        for name, layer in self.layers.items():
+            if not layer.stateful:
+                continue
+            made = layer.init_state(*graph.call_specs(graph.call_number(name), slots))
+            if made:
+                state[name] = made
+        return state
+
+    def bound_specs(self, specs: tuple) -> tuple[Spec, ...]:
+        """The spec of each slot of the graph, with the sizes that inputs of these specs settle."""
+        graph = self.graph
+        if not specs:
+            return graph.specs
+        given = match_inputs(self, specs, "specs")
+        values: dict[str, int] = {}
+        for slot, spec in zip(graph.input_slots, given, strict=True):
+            spec = as_spec(spec)
+            for word, size in zip(graph.specs[slot].dims, spec.dims, strict=False):
+                if isinstance(word, str) and isinstance(size, int):
+                    values[word] = size
+        return tuple(Spec(tuple(_bind(d, values) for d in s.dims), s.dtype) for s in graph.specs)
+
+    def apply(
+        self,
+        *inputs: Any,
+        state: Mapping[str, Any] | None = None,
+        training: bool = False,
+        key: jax.Array | None = None,
+        mask: Any = None,
+        **options: Any,
+    ) -> Output:
+        """The `Output` of the network; strings are read and made on the host, before and after."""
+        call = super().apply
+        given = {"state": state, "training": training, "key": key, "mask": mask, **options}
+        if symbolic_arguments(inputs, options, mask):
+            return call(*inputs, **given)
+        if self.makes_strings:
+            front, after = self._halves(split_after)
+            out = front.apply(*inputs, **given)
+            value = run_on_host(after, match_inputs(after, (out.value,)))
+            return dataclasses.replace(out, value=value, mask=None)
+        if self.reads_strings:
+            arrays = read_inputs(self, inputs, mask, options)
+            if on_host(self):
+                return Output(run_on_host(self, arrays))
+            host, device = self._halves(split)
+            inputs, call = (run_on_host(host, arrays),), device.apply
+        if self.graph is not None and self.graph.takes_integers:
+            check_ranges(self, inputs[0] if len(inputs) == 1 else inputs, self.where)
+        return call(*inputs, **given)
+
+    def _halves(self, cut: Any) -> tuple[Network, Network]:
+        """The parts for host and device, cut once for each network object."""
+        if "_cut" not in self.__dict__:
+            self.__dict__["_cut"] = cut(self, _network)
+        return self.__dict__["_cut"]
+
+    def forward(self, context: Context, *inputs: Any, **options: Any) -> Output:
+        if options:
+            names = ", ".join(options)
+            raise TypeError(
+                f"{self.where}: a model takes its inputs by position (or in one list or "
+                f"dictionary); received {names} by name. A layer's option belongs into the call "
+                "that the graph records."
+            )
+        graph = self._require_graph("A call")
+        given = match_inputs(self, inputs)
+        masks_given = match_masks(self, context.mask)
+        slots: list[Any] = [None] * len(graph.specs)
+        masks: list[Any] = [None] * len(graph.specs)
+        attached = None
+        if graph.attaches_masks:
+            attached = AttachedMasks() if context.attached is None else context.attached
+        for slot, value, mask in zip(graph.input_slots, given, masks_given, strict=True):
+            slots[slot] = check_input(self, slot, value)
+            masks[slot] = mask
+            if attached is not None and mask is not None:
+                attached.attach(slots[slot], mask)
+        state, changed = context.state, {}
+        losses: dict[int, tuple] = {}
+        metrics: dict[str, Any] = {}
+        for number in graph.run_order:
+            call = graph.calls[number]
+            states = {**state, **changed}
+            if attached is not None and call.mask_rule != KERAS:
+                masks = [attached.of_array(array) for array in slots]
+            out = self._run_call(number, call, context, states, slots, masks, attached)
+            if out.updates:
+                changed[call.layer] = out.updates
+            losses[number] = out.losses
+            _merge_metrics(metrics, out.metrics, self.where, call.layer)
+            first = graph.first_slots[number]
+            values = structure.match(call.value, out.value) or []
+            mask_tree = [None] * len(values)
+            if out.mask is not None:
+                mask_tree = structure.match(call.value, out.mask) or mask_tree
+            if attached is not None and call.mask_rule != KERAS:
+                values = [attached.separate(*pair) for pair in zip(values, mask_tree, strict=True)]
+            slots[first : first + len(values)] = values
+            masks[first : first + len(values)] = mask_tree
+        if attached is not None:
+            masks = [attached.of_array(array) for array in slots]
+        out_masks = [masks[s] for s in graph.output_slots]
+        has_mask = any(m is not None for m in out_masks)
+        return Output(
+            structure.fill(graph.outputs, slots),
+            updates={**state, **changed} if changed else {},
+            losses=tuple(loss for number in sorted(losses) for loss in losses[number]),
+            metrics=metrics,
+            mask=structure.fill(graph.outputs, masks) if has_mask else None,
+        )
+
+    def _run_call(
+        self,
+        number: int,
+        call: Any,
+        context: Context,
+        states: dict,
+        slots: list,
+        masks: list,
+        attached: AttachedMasks | None,
+    ) -> Output:
+        name, layer = call.layer, self.layers[call.layer]
+        args = fill_arrays(call.args, slots)
+        options = fill_arrays(call.options, slots)
+        explicit, mask = take_mask(layer, options)
+        if not explicit and call.mask_rule != KERAS:
+            mask = masks_of(call.args, masks)
+        if call.mask_rule == DROP and loses(layer, mask):
+            mask = None
+        inner = context.child(
+            name,
+            self.graph.node_indices[number],
+            state=states.get(name, {}),
+            training=context.training if call.training is None else call.training,
+            mask=mask,
+        )
+        inner.attached = attached if call.mask_rule == KERAS else None
+        return layer.run(inner, *args, **options)
+
+    def _require_graph(self, what: str) -> Graph:
+        if self.graph is None:
+            raise FKerasError(
+                f"{self.where}: {what} needs to know the inputs, and this network has met none. "
+                "Build it for a shape: `model.build(jax.random.key(0), (None, 8))`, or start it "
+                "with fk.Input.",
+                layer=self.where,
+            )
+        return self.graph
+
+    # -- the graph, opened again --------------------------------------------------------------
+
+    def _open(self) -> tuple:
+        """A symbolic tensor for each slot, made once for each network object."""
+        known = self.__dict__.get("_opened")
+        if known is not None:
+            return known
+        graph = self._require_graph("The symbolic view")
+        tensors: list[Any] = []
+        for call in graph.calls:
+            # the slots of a call's arguments become places in its list of inputs
+            places = {slot: i for i, slot in enumerate(call.inputs)}
+
+            def renumber(value: Any, places: dict = places) -> Any:
+                return Ref(places[value.index]) if isinstance(value, Ref) else value
+
+            def refreeze(tree: Any, renumber: Any = renumber) -> Any:
+                return None if tree is None else structure.freeze(_as_tree(tree), renumber)
+
+            node = Node(
+                self.layers[call.layer],
+                inputs=tuple(tensors[s] for s in call.inputs),
+                args=refreeze(call.args),
+                options=refreeze(call.options),
+                training=call.training,
+                value=call.value,
+                outputs=call.outputs,
+                masks=call.masks,
+                losses=call.losses,
+                penalties=call.penalties,
+                metrics=call.metrics,
+                updates=call.updates,
+                mask_rule=call.mask_rule,
+            )
+            tensors.extend(KerasTensor(node, i) for i in range(len(call.outputs)))
+        self.__dict__["_opened"] = tuple(tensors)
+        return self.__dict__["_opened"]
+
+    def tensor(self, layer: str, node: int = 0, index: int = 0) -> Any:
+        """A symbolic tensor inside the network, to go on from: `fk.Model(model.inputs, tensor)`.
+
+        Args:
+            layer: the layer's name.
+            node: which of its calls.
+            index: which output of the call.
+        """
+        return self._open()[self._require_graph("tensor").slot(layer, node, index)]
+
+    @property
+    def inputs(self) -> Any:
+        """The symbolic inputs, in the structure in which the network takes them."""
+        return structure.fill(self._require_graph("inputs").inputs, self._open())
+
+    @property
+    def outputs(self) -> Any:
+        """The symbolic outputs, in the structure in which the network returns them."""
+        return structure.fill(self._require_graph("outputs").outputs, self._open())
+
+    @property
+    def input_names(self) -> tuple[str, ...]:
+        """The name of each input."""
+        return self._require_graph("input_names").input_names
+
+    @property
+    def output_names(self) -> tuple[str, ...]:
+        """The name of the layer that makes each output."""
+        return self._require_graph("output_names").output_names
+
+    @property
+    def uses_training(self) -> bool:
+        """Whether a training call computes something else than an inference call."""
+        self._require_graph("uses_training")
+        return uses_training(self)
+
+    def get_layer(self, name: str | None = None, index: int | None = None) -> Layer:
+        """A layer by name or by its place in `layers`."""
+        if (name is None) == (index is None):
+            raise ValueError(
+                f"{self.where}: get_layer expected a name or an index, received "
+                f"{'neither' if name is None else 'both'}. Write model.layers['dense']."
+            )
+        names = list(self.layers)
+        if index is not None:
+            count = len(self.layers[:])
+            if not -count <= index < count:
+                raise ValueError(
+                    f"{self.where}: asked for layer {index}, but the model has {count} "
+                    f"layers. Existing layers are: {', '.join(names)}."
+                )
+            return self.layers[index]
+        if name not in self.layers:
+            raise ValueError(
+                f"{self.where}: there is no layer {name!r}.{suggest(name, names)} Existing layers "
+                f"are: {', '.join(names)}."
+            )
+        return self.layers[name]
+
+    @explains_arguments
+    def summary(self, *, nested: bool = True, show: bool = True) -> str:
+        """The layers as a table: outputs, parameters, state, bytes and connections.
+
+        Args:
+            nested: whether networks inside are listed too.
+            show: whether to print it; the text is returned in any case.
+        """
+        text = summary(self, nested=nested)
+        if show:
+            print(text)
+        return text
+
+
+def _network(inputs: Any, outputs: Any, name: str | None) -> Network:
+    network = Network(name=name)
+    graph, layers = close(inputs, outputs, network.where)
+    return network.replace(graph=graph, layers=layers)
+
+
+def _as_tree(template: Any) -> Any:
+    return structure.thaw(template, lambda v: v)
+
+
+def _bind(dim: Any, values: Mapping[str, int]) -> Any:
+    if isinstance(dim, int):
+        return dim
+    try:
+        return evaluate(dim, values)
+    except KeyError:
+        return dim
+
+
+def _merge_metrics(metrics: dict, new: Mapping[str, Any], where: str, layer: str) -> None:
+    for name, value in new.items():
+        if name in metrics:
+            raise ValueError(
+                f"{where}: two calls report a metric {name!r}, the second one in {layer!r}. Give "
+                "them different names where the layers make their Output."
+            )
+        metrics[name] = value

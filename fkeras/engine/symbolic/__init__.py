@@ -1,0 +1,1 @@
+"""Symbolic tensors: inputs, operators and functions of arrays as layers."""

@@ -1,0 +1,64 @@
+"""How an operation is declared: a plain function with Keras's arguments becomes an `Op`."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import jax.numpy as jnp
+
+from fkeras.engine.symbolic.operation import Op, binary, described, to_array, unary
+
+__all__ = (
+    "binary",
+    "described",
+    "elementwise",
+    "few",
+    "float_unary",
+    "op",
+    "to_array",
+    "to_floats",
+    "unary",
+)
+
+# each turn of a loop in Python, and each part of a result, is a step of the program
+_STEPS = 1 << 14
+
+
+def few(count: int) -> int:
+    """`count`, where a program of as many steps can be made.
+
+    Raises:
+        ValueError: where it is too large.
+
+    Example:
+        >>> few(3)
+        3
+    """
+    if count > _STEPS:
+        raise ValueError(
+            f"expected at most {_STEPS} parts or turns, each of which is a step of the program, "
+            f"received {count}. Use fk.ops.scan or fk.ops.vectorized_map over an axis."
+        )
+    return count
+
+
+def op(function: Callable) -> Op:
+    """The function as an operation that refuses a masked input, under its own name."""
+    return Op(function.__name__, function)
+
+
+def elementwise(function: Callable) -> Op:
+    """The function as an operation that works element by element and keeps masks."""
+    return Op(function.__name__, function, elementwise=True)
+
+
+def to_floats(x: Any) -> Any:
+    """x as an array of floating point numbers; integers and Booleans become float32."""
+    x = jnp.asarray(x)
+    return x if jnp.issubdtype(x.dtype, jnp.inexact) else x.astype("float32")
+
+
+def float_unary(name: str, function: Callable, doc: str, example: str = "", shown: str = "") -> Op:
+    """The function of one array, element by element; integers become float32 first; see `unary`."""
+    return unary(name, lambda x: function(to_floats(x)), doc, example, shown)

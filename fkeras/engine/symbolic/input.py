@@ -1,0 +1,171 @@
+"""`Input`: the symbolic tensors that a graph starts from."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any, ClassVar
+
+import numpy as np
+
+from fkeras.engine.call.node import Node
+from fkeras.engine.config.configurable import option
+from fkeras.engine.config.converters import boolean, integer
+from fkeras.engine.config.policy import NAMES, DTypePolicy, any_policy
+from fkeras.engine.layer.layer import Layer
+from fkeras.engine.messages.errors import describe_value, suggest
+from fkeras.engine.symbolic.operators import KerasTensor
+from fkeras.engine.values.config_walk import mappings
+from fkeras.engine.values.spec import STRING, Spec, as_dims, canonical_dtype, is_shape
+from fkeras.engine.values.structure import Ref
+
+_batch_size = integer(minimum=0, optional=True)
+
+
+def _batch_shape(shape: Any) -> tuple:
+    sizes = shape if is_shape(shape) else (-1,)
+    if any(isinstance(size, int | np.integer) and size < 0 for size in sizes):
+        raise ValueError(
+            f"expected a tuple of sizes of 0 or more and None, received {describe_value(shape)}. For "
+            "batches of vectors with 8 numbers: (None, 8)."
+        )
+    return as_dims(tuple(shape))
+
+
+def needs_batch_size(config: Any) -> bool:
+    """Whether a model of this configuration has stateful layers, whose state has a row a sample.
+
+    Example:
+        >>> needs_batch_size({"layers": [{"config": {"stateful": True}}]})
+        True
+    """
+    return any(item.get("stateful") is True for item in mappings(config, ("inbound_nodes",)))
+
+
+class InputLayer(Layer):
+    """Gives an input of the graph as it is; what `fk.Input` records.
+
+    Args:
+        batch_shape: the shape with the batch axis, None (or a name) for unknown sizes.
+        dtype: the dtype of the values.
+        optional: whether a call may pass None for the input.
+
+    Example:
+        >>> import fkeras as fk
+        >>> fk.layers.InputLayer((None, 3), name="x").get_config()["batch_shape"]
+        [None, 3]
+    """
+
+    keras_module: ClassVar[str] = "keras.layers"
+    autocast: ClassVar[bool] = False
+    supports_masking: ClassVar[bool] = True
+    batch_shape: tuple = option(convert=_batch_shape)
+    dtype: DTypePolicy = option("float32", convert=any_policy, kw_only=True)
+    optional: bool = option(False, convert=boolean, kw_only=True)
+
+    @property
+    def spec(self) -> Spec:
+        """The spec of the input."""
+        return Spec(self.batch_shape, self.dtype.name)
+
+    def call(self, x: Any) -> Any:
+        return x
+
+    def get_config(self) -> dict[str, Any]:
+        shape = [d if isinstance(d, int) else None for d in self.batch_shape]
+        if as_dims(shape) != self.batch_shape:  # names of the user's own
+            shape = list(self.batch_shape)
+        return {**super().get_config(), "batch_shape": shape}
+
+    @classmethod
+    def from_config(cls, config: Any, custom_objects: Any = None) -> InputLayer:
+        # Keras writes these of its own; they say nothing here
+        ignored = ("sparse", "ragged", "trainable")
+        kept = {k: v for k, v in config.items() if k not in ignored or v not in (False, None, True)}
+        if isinstance(kept.get("dtype"), str):
+            kept["dtype"] = _dtype_name(kept["dtype"])
+        return super().from_config(kept, custom_objects)
+
+
+def Input(  # noqa: N802  (Keras's name)
+    shape: Sequence[int | str | None] | None = None,
+    batch_size: int | None = None,
+    dtype: Any = "float32",
+    *,
+    batch_shape: Sequence[int | str | None] | None = None,
+    name: str | None = None,
+    optional: bool = False,
+) -> Any:
+    """A symbolic tensor of the given shape: where a graph starts.
+
+    Args:
+        shape: the shape of one example. None for an unknown size; a string names one, so that
+            `("time", 8)` and `("words", 8)` are two lengths.
+        batch_size: the batch size where it is fixed, as stateful layers need it.
+        dtype: the dtype of the values: "int32" for ids, "string" for texts, which text and lookup
+            layers make numbers of, on the host (`fk.split_host`).
+        batch_shape: the shape with the batch axis, in the place of `shape` and `batch_size`.
+        name: the name of the input.
+        optional: whether a call of the model may pass None for the input. The layers that take
+            the input are then called with None.
+
+    Raises:
+        ValueError: without a shape, or with both forms of it.
+        TypeError: for a dtype that is none.
+
+    Example:
+        >>> import fkeras as fk
+        >>> fk.Input((28, 28, 1)).shape
+        (None, 28, 28, 1)
+    """
+    if (shape is None) == (batch_shape is None):
+        raise ValueError(
+            "Input: expected either shape (one example) or batch_shape, received "
+            f"{'neither' if shape is None else 'both'}. Write fk.Input((28, 28, 1))."
+        )
+    if batch_shape is None:
+        if isinstance(shape, int | np.integer):
+            raise ValueError(
+                f"Input: expected a tuple for shape, received the number {shape}. Write "
+                f"fk.Input(({shape},))."
+            )
+        if not isinstance(shape, list | tuple | np.ndarray):
+            raise ValueError(
+                "Input: shape: expected a tuple of sizes and None, received "
+                f"{describe_value(shape)}. For vectors with 8 numbers: (8,)."
+            )
+        batch_shape = (_batch_size.check("Input: batch_size", batch_size), *shape)
+    elif batch_size is not None:
+        raise ValueError("Input: batch_size is part of batch_shape already. Leave it out.")
+    layer = InputLayer(batch_shape, name=name, dtype=_dtype_name(dtype), optional=optional)
+    return symbolic(layer)
+
+
+def _dtype_name(dtype: Any) -> str:
+    if _is_text(dtype):
+        return STRING
+    try:
+        return canonical_dtype(dtype)
+    except TypeError:
+        raise TypeError(
+            f"Input: there is no dtype {dtype!r}.{suggest(str(dtype), (*NAMES, 'int32', 'bool', STRING))}"
+        ) from None
+
+
+def _is_text(dtype: Any) -> bool:
+    if str(dtype) == "string":  # TensorFlow's name
+        return True
+    try:
+        return np.dtype(dtype).kind in "OSUT"
+    except TypeError:
+        return False
+
+
+def symbolic(layer: InputLayer) -> Any:
+    """The tensor that an input layer gives."""
+    node = Node(layer, value=Ref(0), outputs=(layer.spec,), masks=(None,))
+    return KerasTensor(node, 0)
+
+
+def is_input(tensor: Any) -> bool:
+    """Whether a symbolic tensor comes from `fk.Input`."""
+    return isinstance(tensor.node.layer, InputLayer)

@@ -1,0 +1,289 @@
+"""Functions of arrays as layers.
+
+`Op` is a function that also takes symbolic tensors: there it records a call of an `Operation`, a
+layer without weights. `unary` and `binary` make one out of a function of jax.numpy.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any, ClassVar
+
+import jax.numpy as jnp
+
+from fkeras.engine.call.calls import symbolic_arguments
+from fkeras.engine.config.configurable import option
+from fkeras.engine.config.late_module import late_module
+from fkeras.engine.config.serialization import encode, resolve
+from fkeras.engine.layer.layer import Layer
+from fkeras.engine.values.arrays import as_argument
+from fkeras.engine.values.naming import snake_case
+
+
+@dataclasses.dataclass(frozen=True)
+class Op:
+    """A function of arrays that takes symbolic tensors too, and then records a node.
+
+    Attributes:
+        name: its name in `fkeras.ops`, with the namespace where it is in one ("image.resize");
+            the node is named after it.
+        function: the function of arrays.
+        elementwise: whether output element i depends on input elements i alone, so that the mask
+            of the input is the mask of the output. Other functions refuse a masked input.
+        builtin: whether it is found again in `fkeras.ops` by its name.
+
+    Example:
+        >>> import fkeras as fk
+        >>> fk.ops.tanh.name, fk.ops.tanh.elementwise
+        ('tanh', True)
+    """
+
+    name: str
+    function: Callable = dataclasses.field(repr=False)
+    elementwise: bool = False
+    builtin: bool = True
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "__doc__", self.function.__doc__)
+        object.__setattr__(self, "__name__", self.name.rpartition(".")[2])
+        # help() and inspect show the function's arguments
+        object.__setattr__(self, "__wrapped__", self.function)
+
+    def __call__(self, *args: Any, **kwargs: Any) -> Any:
+        name = kwargs.pop("name", None)
+        if symbolic_arguments(args, kwargs, None):
+            return Operation(self, name=name)(*args, **kwargs)
+        where = f"fk.ops.{self.name}"
+        args = tuple(as_argument(value, where) for value in args)
+        kwargs = {key: as_argument(value, where) for key, value in kwargs.items()}
+        return self.function(*args, **kwargs)
+
+    def __reduce__(self):
+        if self.builtin:  # the functions of jax.numpy do not pickle by themselves
+            return (_builtin, (self.name,))
+        return (Op, (self.name, self.function, self.elementwise, self.builtin))
+
+    def get_config(self) -> Any:
+        return self.name if self.builtin else encode(self.function, f"fk.ops.lift({self.name})")
+
+
+@dataclasses.dataclass(frozen=True)
+class NodeForm:
+    """How Keras's files hold a call of an operation: some arguments in a constructor.
+
+    Attributes:
+        module: the module of Keras's class.
+        class_name: the name of Keras's class.
+        op: the operation's name in `fkeras.ops`.
+        parameters: the names of the function's parameters, in its order.
+        fixed: those that the constructor takes; the call takes the others.
+        variadic: the parameter that takes any number of arguments, or None.
+        nullable: those of the call that are null where they are not given.
+
+    Example:
+        >>> form = node_form(class_name="Sum")
+        >>> form.op, form.parameters, form.fixed
+        ('sum', ('x', 'axis', 'keepdims'), ('axis', 'keepdims'))
+    """
+
+    module: str
+    class_name: str
+    op: str
+    parameters: tuple[str, ...]
+    fixed: tuple[str, ...]
+    variadic: str | None = None
+    nullable: tuple[str, ...] = ()
+
+
+def node_form(*, class_name: str | None = None, op: str | None = None) -> NodeForm | None:
+    """The form of Keras's class of this name, or of the operation of this name; None for none."""
+    forms = late_module("ops.keras_forms")
+    return forms.BY_CLASS.get(class_name) if op is None else forms.BY_OP.get(op)
+
+
+def _builtin(name: str) -> Op:
+    home, _, last = f"fkeras.ops.{name}".rpartition(".")
+    if home not in ("fkeras.ops", "fkeras.ops.image"):
+        raise ValueError(f"Operation: there is no fk.ops.{name}. Name a function of fk.ops.")
+    forms = late_module("ops.keras_forms")
+    return forms.RECORDED[name] if name in forms.RECORDED else resolve(last, home)
+
+
+def _as_op(value: Any) -> Op:
+    if isinstance(value, Op):
+        return value
+    if isinstance(value, str):
+        return _builtin(value)
+    if callable(value):
+        return lift(value)
+    raise TypeError(
+        f"Operation: expected a function, received {type(value).__name__}. Use fk.ops.lift(fn)(x)."
+    )
+
+
+class Operation(Layer):
+    """Applies a function of arrays; what `fk.ops` functions record.
+
+    Args:
+        op: the function.
+
+    Example:
+        >>> import fkeras as fk
+        >>> y = fk.ops.tanh(fk.Input((3,)))
+        >>> y.node.layer.op.name, y.shape
+        ('tanh', (None, 3))
+    """
+
+    keras_module: ClassVar[str] = "fkeras.ops"
+    autocast: ClassVar[bool] = False
+    op: Op = option(convert=_as_op)
+
+    def loses_masks(self, masks: Sequence[Any]) -> bool:
+        return True
+
+    def masks_inputs(self, mask: Any) -> bool:
+        # None is the mask of the inputs where no function of that name has a parameter `mask`
+        if mask is not None or not self.op.builtin:
+            return False
+        form = node_form(op=self.op.name)
+        return form is None or "mask" not in form.parameters
+
+    @property
+    def supports_masking(self) -> bool:  # type: ignore[override]
+        return self.op.elementwise
+
+    @property
+    def where(self) -> str:
+        return f"{self.name!r} (fk.ops.{self.op.name})" if self.name else f"fk.ops.{self.op.name}"
+
+    @property
+    def default_name(self) -> str:
+        return snake_case(self.op.__name__) or "operation"
+
+    def call(self, *args: Any, **options: Any) -> Any:
+        return self.op.function(*args, **options)
+
+    def get_config(self) -> dict[str, Any]:
+        config = {"name": self.name, "trainable": self.trainable, "op": self.op.get_config()}
+        if not self.op.builtin:
+            config |= {"op_name": self.op.name, "elementwise": self.op.elementwise}
+        return config
+
+    @classmethod
+    def from_config(
+        cls, config: Mapping[str, Any], custom_objects: Mapping[str, Any] | None = None
+    ) -> Operation:
+        op = config["op"]
+        if isinstance(op, Mapping):
+            found = resolve(op["config"], op.get("module"), custom_objects)
+            elementwise = config.get("elementwise", False)
+            op = lift(found, elementwise=elementwise, name=config.get("op_name"))
+        return cls(op, name=config.get("name"), trainable=config.get("trainable", True))
+
+
+def lift(function: Callable, *, elementwise: bool = False, name: str | None = None) -> Op:
+    """Makes any function of arrays work on symbolic tensors too, as one node of the graph.
+
+    Args:
+        function: maps arrays to an array, or to a list, tuple or dictionary of arrays.
+        elementwise: whether it keeps masks; see `Op`.
+        name: the node's name; the function's own where it is not given.
+
+    Example:
+        >>> import jax.numpy as jnp, fkeras as fk
+        >>> y = fk.ops.lift(jnp.cumsum)(fk.Input((3,)), axis=1)
+        >>> y.shape
+        (None, 3)
+    """
+    if not callable(function):
+        raise TypeError(
+            f"lift: expected a function of arrays, received {type(function).__name__}. Write "
+            "fk.ops.lift(jnp.cumsum)(x, axis=1)."
+        )
+    found = name or getattr(function, "__name__", "function")
+    found = "lambda_function" if found == "<lambda>" else found
+    return Op(found, function, elementwise, builtin=False)
+
+
+def to_array(x: Any) -> Any:
+    """x, as an array where it is a list; a number keeps its weak type."""
+    return jnp.asarray(x) if isinstance(x, list | tuple) else x
+
+
+def described(doc: str, arguments: str, example: str, shown: str) -> str:
+    """The docstring of an operation: what it computes, its arguments, a call and what it prints.
+
+    Args:
+        doc: the first line.
+        arguments: a line for each argument, "x: an array."
+        example: a call of a function of `fk.ops`, without that.
+        shown: what it prints.
+
+    Example:
+        >>> text = described("-x.", "x: an array.", "negative(3)", "-3")
+        >>> "print(fk.ops.negative(3))" in text
+        True
+    """
+    tail = "".join(f"        {line}\n" for line in shown.splitlines())
+    args = "".join(f"        {line}\n" for line in arguments.splitlines())
+    return (
+        f"{doc}\n\n    Args:\n{args}\n    Example:\n        >>> import fkeras as fk\n"
+        f"        >>> print(fk.ops.{example})\n{tail}    "
+    )
+
+
+def unary(name: str, function: Callable, doc: str, example: str = "", shown: str = "") -> Op:
+    """The function of one array `x`, element by element, as an operation.
+
+    Args:
+        name: its name in `fk.ops`.
+        function: the function of an array.
+        doc: the whole docstring, or its first line where an example follows.
+        example: a call, as `described` takes it.
+        shown: what it prints.
+
+    Example:
+        >>> unary("double", lambda x: 2 * x, "2 * x.")(x=3)
+        6
+    """
+
+    def compute(x: Any) -> Any:
+        return function(to_array(x))
+
+    args = "x: an array of any shape."
+    compute.__doc__ = described(doc, args, example, shown) if example else doc
+    return Op(name, compute, elementwise=True)
+
+
+def binary(
+    name: str,
+    function: Callable,
+    doc: str,
+    example: str = "",
+    shown: str = "",
+    *,
+    elementwise: bool = True,
+) -> Op:
+    """The function of two arrays `x1` and `x2` as an operation.
+
+    Args:
+        name: its name in `fk.ops`.
+        function: the function of two arrays.
+        doc: the whole docstring, or its first line where an example follows.
+        example: a call, as `described` takes it.
+        shown: what it prints.
+        elementwise: whether it works element by element; see `Op`.
+
+    Example:
+        >>> binary("both", lambda a, b: a + b, "x1 + x2.")(x1=1, x2=2)
+        3
+    """
+
+    def compute(x1: Any, x2: Any) -> Any:
+        return function(to_array(x1), to_array(x2))
+
+    second = "x2: an array; the two broadcast." if elementwise else "x2: an array."
+    args = f"x1: an array.\n{second}"
+    compute.__doc__ = described(doc, args, example, shown) if example else doc
+    return Op(name, compute, elementwise=elementwise)

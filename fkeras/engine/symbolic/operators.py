@@ -1,0 +1,293 @@
+"""The operators of symbolic tensors: `x + y`, `x @ w`, `x[:, 0]` record nodes.
+
+`KerasTensor` is a symbolic tensor whose operators are the functions of `fkeras.ops`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from types import MappingProxyType
+from typing import Any
+
+import jax.numpy as jnp
+
+from fkeras.engine.call.node import SymbolicTensor
+from fkeras.engine.symbolic.operation import Op, binary, unary
+from fkeras.nn.slopes import divide
+from fkeras.nn.slopes import power as _power
+
+
+def _getitem(x: Any, *entries: Any) -> Any:
+    """x[entries], as `x[...]` of a symbolic tensor records it; see `fk.ops.get_item`.
+
+    Args:
+        x: an array.
+        *entries: numbers, arrays, None, and slices written as `{"slice": [start, stop, step]}`.
+
+    Example:
+        >>> import jax.numpy as jnp, fkeras as fk
+        >>> print(fk.ops.getitem(jnp.arange(5), {"slice": [1, None, 2]}))
+        [1 3]
+    """
+    return x[tuple(_from_entry(e) for e in entries)]
+
+
+def _from_entry(entry: Any) -> Any:
+    if isinstance(entry, Mapping):
+        return slice(*entry["slice"]) if "slice" in entry else ...
+    return entry
+
+
+def _to_entry(entry: Any) -> Any:
+    if isinstance(entry, slice):
+        return {"slice": [entry.start, entry.stop, entry.step]}
+    return {"ellipsis": True} if entry is Ellipsis else entry
+
+
+def _matmul(a: Any, b: Any) -> Any:
+    # 8-bit integers overflow at once: Keras sums them in 32 bits
+    bytes_only = all(getattr(x, "dtype", None) == jnp.int8 for x in (a, b))
+    return jnp.matmul(a, b, preferred_element_type="int32" if bytes_only else None)
+
+
+# the functions behind the operators; fkeras.ops has them under the same names
+add = binary("add", jnp.add, "x1 + x2, element by element.", "add([1, 2], 3)", "[4 5]")
+subtract = binary(
+    "subtract", jnp.subtract, "x1 - x2, element by element.", "subtract([1, 2], 3)", "[-2 -1]"
+)
+multiply = binary(
+    "multiply", jnp.multiply, "x1 * x2, element by element.", "multiply([1, 2], 3)", "[3 6]"
+)
+true_divide = binary(
+    "true_divide",
+    divide,
+    "x1 / x2, element by element.",
+    "true_divide([1, 2], 4)",
+    "[0.25 0.5 ]",
+)
+floor_divide = binary(
+    "floor_divide",
+    jnp.floor_divide,
+    "floor(x1 / x2), element by element.",
+    "floor_divide([-7, 7], 2)",
+    "[-4  3]",
+)
+mod = binary(
+    "mod", jnp.mod, "The remainder of x1 / x2, with the sign of x2.", "mod([-7, 7], 3)", "[2 1]"
+)
+power = binary("power", _power, "x1 ** x2, element by element.", "power([2, 3], 2)", "[4 9]")
+matmul = binary(
+    "matmul",
+    _matmul,
+    "The matrix product of x1 and x2.",
+    "matmul([[1, 2], [3, 4]], [1, 1])",
+    "[3 7]",
+    elementwise=False,
+)
+negative = unary("negative", jnp.negative, "x with the other sign.", "negative([1, -2])", "[-1  2]")
+absolute = unary("absolute", jnp.absolute, "The absolute value of x.", "absolute([1, -2])", "[1 2]")
+less = binary(
+    "less", jnp.less, "x1 < x2, element by element.", "less([1, 2, 3], 2)", "[ True False False]"
+)
+less_equal = binary(
+    "less_equal",
+    jnp.less_equal,
+    "x1 <= x2, element by element.",
+    "less_equal([1, 2, 3], 2)",
+    "[ True  True False]",
+)
+greater = binary(
+    "greater",
+    jnp.greater,
+    "x1 > x2, element by element.",
+    "greater([1, 2, 3], 2)",
+    "[False False  True]",
+)
+greater_equal = binary(
+    "greater_equal",
+    jnp.greater_equal,
+    "x1 >= x2, element by element.",
+    "greater_equal([1, 2, 3], 2)",
+    "[False  True  True]",
+)
+equal = binary(
+    "equal",
+    jnp.equal,
+    "x1 == x2, element by element.",
+    "equal([1, 2, 3], 2)",
+    "[False  True False]",
+)
+not_equal = binary(
+    "not_equal",
+    jnp.not_equal,
+    "x1 != x2, element by element.",
+    "not_equal([1, 2, 3], 2)",
+    "[ True False  True]",
+)
+logical_and = binary(
+    "logical_and",
+    jnp.logical_and,
+    "Whether both x1 and x2 are not zero.",
+    "logical_and([0, 1, 2], [1, 0, 1])",
+    "[False False  True]",
+)
+logical_or = binary(
+    "logical_or",
+    jnp.logical_or,
+    "Whether x1 or x2 is not zero.",
+    "logical_or([0, 1, 0], [1, 0, 0])",
+    "[ True  True False]",
+)
+logical_xor = binary(
+    "logical_xor",
+    jnp.logical_xor,
+    "Whether one of x1 and x2 is not zero.",
+    "logical_xor([0, 1, 2], [1, 0, 1])",
+    "[ True  True False]",
+)
+logical_not = unary(
+    "logical_not",
+    jnp.logical_not,
+    "Whether x is zero.",
+    "logical_not([0, 1, 2])",
+    "[ True False False]",
+)
+getitem = Op("getitem", _getitem)
+# NumPy's names of the operators, as it asks for them in `array + tensor`
+_UFUNCS = MappingProxyType(
+    {
+        "add": add,
+        "subtract": subtract,
+        "multiply": multiply,
+        "divide": true_divide,
+        "floor_divide": floor_divide,
+        "remainder": mod,
+        "power": power,
+        "matmul": matmul,
+        "less": less,
+        "less_equal": less_equal,
+        "greater": greater,
+        "greater_equal": greater_equal,
+        "bitwise_and": logical_and,
+        "bitwise_or": logical_or,
+        "bitwise_xor": logical_xor,
+    }
+)
+
+
+class KerasTensor(SymbolicTensor):
+    """A symbolic value with operators: `x + y`, `x @ w`, `x[:, 0]` record nodes.
+
+    `==` and `!=` compare identity, as the hash does; `fk.ops.equal` compares elements.
+
+    Example:
+        >>> import fkeras as fk
+        >>> x = fk.Input((3, 4))
+        >>> (2 * x[:, 0] + 1).shape
+        (None, 4)
+    """
+
+    __slots__ = ()
+
+    def __array_ufunc__(self, ufunc: Any, method: str, *inputs: Any, **options: Any) -> Any:
+        name = ufunc.__name__
+        if name not in _UFUNCS or method != "__call__" or options:
+            raise self._refuse(
+                f"np.{name}",
+                f"fk.ops.{name}(x) where fk.ops has it, otherwise fk.ops.lift(jnp.{name})(x)",
+            )
+        return _UFUNCS[name](*inputs)
+
+    def __add__(self, other: Any) -> Any:
+        return add(self, other)
+
+    def __radd__(self, other: Any) -> Any:
+        return add(other, self)
+
+    def __sub__(self, other: Any) -> Any:
+        return subtract(self, other)
+
+    def __rsub__(self, other: Any) -> Any:
+        return subtract(other, self)
+
+    def __mul__(self, other: Any) -> Any:
+        return multiply(self, other)
+
+    def __rmul__(self, other: Any) -> Any:
+        return multiply(other, self)
+
+    def __truediv__(self, other: Any) -> Any:
+        return true_divide(self, other)
+
+    def __rtruediv__(self, other: Any) -> Any:
+        return true_divide(other, self)
+
+    def __floordiv__(self, other: Any) -> Any:
+        return floor_divide(self, other)
+
+    def __rfloordiv__(self, other: Any) -> Any:
+        return floor_divide(other, self)
+
+    def __mod__(self, other: Any) -> Any:
+        return mod(self, other)
+
+    def __rmod__(self, other: Any) -> Any:
+        return mod(other, self)
+
+    def __pow__(self, other: Any) -> Any:
+        return power(self, other)
+
+    def __rpow__(self, other: Any) -> Any:
+        return power(other, self)
+
+    def __matmul__(self, other: Any) -> Any:
+        return matmul(self, other)
+
+    def __rmatmul__(self, other: Any) -> Any:
+        return matmul(other, self)
+
+    def __neg__(self) -> Any:
+        return negative(self)
+
+    def __abs__(self) -> Any:
+        return absolute(self)
+
+    def __invert__(self) -> Any:
+        return logical_not(self)
+
+    def __and__(self, other: Any) -> Any:
+        return logical_and(self, other)
+
+    def __rand__(self, other: Any) -> Any:
+        return logical_and(other, self)
+
+    def __or__(self, other: Any) -> Any:
+        return logical_or(self, other)
+
+    def __ror__(self, other: Any) -> Any:
+        return logical_or(other, self)
+
+    def __xor__(self, other: Any) -> Any:
+        return logical_xor(self, other)
+
+    def __rxor__(self, other: Any) -> Any:
+        return logical_xor(other, self)
+
+    def __lt__(self, other: Any) -> Any:
+        return less(self, other)
+
+    def __le__(self, other: Any) -> Any:
+        return less_equal(self, other)
+
+    def __gt__(self, other: Any) -> Any:
+        return greater(self, other)
+
+    def __ge__(self, other: Any) -> Any:
+        return greater_equal(self, other)
+
+    def __getitem__(self, index: Any) -> Any:
+        entries = index if isinstance(index, tuple) else (index,)
+        return getitem(self, *(_to_entry(e) for e in entries))
+
+    def __iter__(self) -> Any:
+        raise self._refuse("a loop", "[x[i] for i in range(n)] with a number n that you know")

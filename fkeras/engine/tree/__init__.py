@@ -1,0 +1,1 @@
+"""Layers as pytrees: leaves, static structure, weights by path and weights as lists."""

@@ -1,0 +1,109 @@
+"""Messages about arrays that were donated: which value to use instead."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+import jax
+
+from fkeras.engine.tree.skeleton import leaves_of, skeleton_of
+
+SAVE_THE_NEW = "Save the value that the function returned."
+
+
+class DonatedError(RuntimeError):
+    """A model or run was used after a compiled function had overwritten its arrays.
+
+    Example:
+        >>> import jax, jax.numpy as jnp, fkeras as fk
+        >>> layer = fk.layers.Dense(2).build(jax.random.key(0), (None, 3))
+        >>> halved = jax.jit(lambda layer: jax.tree.map(lambda a: a / 2, layer), donate_argnums=0)
+        >>> new = halved(layer)
+        >>> try:
+        ...     layer(jnp.ones((1, 3)))
+        ... except DonatedError as error:
+        ...     print("is gone. It was donated to a compiled function" in str(error))
+        True
+    """
+
+
+def gone_arrays(tree: Any) -> Iterator[str]:
+    """The paths of the arrays in a tree that were donated or deleted.
+
+    Example:
+        >>> list(gone_arrays({"a": jax.numpy.ones(2)}))
+        []
+    """
+    for path, leaf in jax.tree_util.tree_leaves_with_path(tree):
+        if isinstance(leaf, jax.Array) and not _traced(leaf):
+            if leaf.is_deleted():
+                parts = (getattr(k, "name", getattr(k, "key", getattr(k, "idx", k))) for k in path)
+                yield "/".join(map(str, parts))
+
+
+def _traced(leaf: Any) -> bool:
+    return isinstance(leaf, jax.core.Tracer)
+
+
+def check_donated(tree: Any, where: str, remedy: str) -> None:
+    """Raises where an array of a tree was donated.
+
+    Args:
+        tree: what is used.
+        where: the place, for the message.
+        remedy: what to use instead, as code.
+
+    Raises:
+        DonatedError: naming the first such array.
+    """
+    leaves = jax.tree.leaves(tree)
+    path = None
+    if any(
+        leaf.is_deleted() for leaf in leaves if isinstance(leaf, jax.Array) and not _traced(leaf)
+    ):
+        path = next(gone_arrays(tree), None)
+    if path is not None:
+        raise DonatedError(
+            f"{where}: the array {path!r} is gone. It was donated to a compiled function "
+            f"(donate_argnums), which overwrote the array, or deleted. {remedy}"
+        )
+
+
+def check_layer(layer: Any, error: RuntimeError, others: Any = ()) -> None:
+    """Explains an error of JAX where the cause is a donated weight of a layer; otherwise returns.
+
+    Args:
+        layer: the layer that was used.
+        error: what JAX raised.
+        others: the other arguments of the call.
+
+    Raises:
+        DonatedError: where a weight or another argument was donated.
+    """
+    if "deleted" not in str(error) and "donated" not in str(error):
+        return
+    name = "model" if hasattr(layer, "graph") else "layer"
+    remedy = (
+        f"Use the value that the function returned: {name}, ... = step({name}, ...); to keep the "
+        f"old value too, donate a copy: jax.tree.map(jnp.copy, {name})."
+    )
+    check_donated(weights_by_path(layer), layer.where, remedy)
+    check_donated(others, f"{layer.where}: its arguments", remedy.replace(name, "state"))
+    if any(isinstance(leaf, jax.core.Tracer) for leaf in leaves_of(layer)):
+        # jax.grad and its like hide the array behind a tracer
+        raise DonatedError(
+            f"{layer.where}: an array of the layer or of its arguments is gone. It was donated to "
+            f"a compiled function (donate_argnums), or deleted. {remedy}"
+        ) from error
+
+
+def weights_by_path(layer: Any) -> dict[str, Any]:
+    """All leaves of a layer by path.
+
+    Example:
+        >>> import fkeras as fk
+        >>> weights_by_path(fk.layers.Dense(2))
+        {'kernel': None, 'bias': None}
+    """
+    return dict(zip(skeleton_of(layer).names, leaves_of(layer), strict=True))

@@ -1,0 +1,86 @@
+"""Layers whose leaves are labels: what `jax.tree.map` makes of a model for optax.
+
+`optax.multi_transform` and `optax.masked` take a tree of labels or booleans. A layer can be called,
+so optax takes a layer of labels for a function of the weights. Such a layer answers that call with
+its labels, in the structure of the weights that are passed in.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+import numpy as np
+
+from fkeras.engine.messages.errors import FKerasError, suggest
+from fkeras.engine.tree.skeleton import is_layer, leaves_of, skeleton_of
+
+_KINDS = (str, bool, int, np.bool_)
+
+
+def holds_labels(layer: Any) -> bool:
+    """Whether the leaves of a layer are strings, booleans or integers of Python instead of arrays.
+
+    Example:
+        >>> import jax, fkeras as fk
+        >>> layer = fk.layers.Dense(2).build(jax.random.key(0), (None, 3))
+        >>> holds_labels(layer), holds_labels(jax.tree.map(lambda a: a.ndim > 1, layer))
+        (False, True)
+    """
+    # only what JAX put together has its leaves at hand
+    leaves = layer.__dict__.get("_leaves")
+    if not leaves:
+        return False
+    first = leaves[0]
+    if first is None:
+        first = next((leaf for leaf in leaves if leaf is not None), None)
+    return type(first) in _KINDS
+
+
+def labels_for(layer: Any, weights: tuple) -> Any:
+    """The labels of a layer in the structure of weights.
+
+    Args:
+        layer: a layer of labels.
+        weights: the positional arguments of the call: one tree of weights, a layer of the same
+            paths or a dictionary by path, as a `Trainer` passes to its optimizer.
+
+    Raises:
+        FKerasError: for other arguments, or weights that have no label.
+
+    Example:
+        >>> import jax, fkeras as fk
+        >>> layer = fk.layers.Dense(2).build(jax.random.key(0), (None, 3))
+        >>> labels = jax.tree.map(lambda a: "slow" if a.ndim > 1 else "fast", layer)
+        >>> labels_for(labels, (fk.engine.trainable_weights(layer),))
+        {'kernel': 'slow', 'bias': 'fast'}
+    """
+    by_path = dict(zip(skeleton_of(layer).names, leaves_of(layer), strict=True))
+    tree = weights[0] if len(weights) == 1 else None
+    if is_layer(tree):
+        skeleton = skeleton_of(tree)
+        _check(layer, skeleton.names, by_path)
+        pairs = zip(skeleton.names, leaves_of(tree), strict=True)
+        return skeleton.join(tuple(None if w is None else by_path[name] for name, w in pairs))
+    if isinstance(tree, Mapping) and not _is_empty(tree):
+        _check(layer, tuple(tree), by_path)
+        return {path: by_path[path] for path in tree}
+    raise FKerasError(
+        f"{layer.where}: its leaves are labels, so it computes nothing. Call the model whose weights "
+        "they label; optax takes the labels as they are, or as `lambda _: labels`.",
+        layer=layer.where,
+    )
+
+
+def _is_empty(tree: Mapping) -> bool:
+    return not tree
+
+
+def _check(layer: Any, names: tuple, by_path: Mapping[str, Any]) -> None:
+    unknown = next((name for name in names if by_path.get(name) is None), None)
+    if unknown is not None:
+        raise FKerasError(
+            f"{layer.where}: has no label for the weight {unknown!r}.{suggest(str(unknown), by_path)} "
+            "Make the labels of the model that is trained: jax.tree.map(function, model).",
+            layer=layer.where,
+        )

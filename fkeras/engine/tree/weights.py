@@ -1,0 +1,199 @@
+"""Weights of a layer: declared as fields, made by its initializers, regularized and constrained.
+
+A weight `kernel` goes by the layer's own `kernel_initializer`, `kernel_regularizer` and
+`kernel_constraint`, where it has fields of these names.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Callable, Iterator, Mapping
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+
+from fkeras.engine.tree.skeleton import WEIGHT, leaves_of, skeleton_of, walk
+from fkeras.engine.values.random import ShapeKey, fold_in, shape_zeros
+
+
+def weight(
+    *,
+    prefix: str | None = None,
+    initializer: Callable | None = None,
+    trainable: bool = True,
+    overwritten: bool = False,
+    dtype: str | None = None,
+) -> Any:
+    """Declares a field that holds an array, which is trained; None until the layer is built.
+
+    Args:
+        prefix: the weight's initializer, regularizer and constraint are the layer's fields
+            `<prefix>_initializer` and so on; the field's own name where it is not given.
+        initializer: `(key, shape, dtype) -> array`, for a layer without such a field.
+        trainable: False for an array that no optimizer moves, such as one of integers.
+        overwritten: whether what stands for the gradient is the next value, which `Trainer` puts
+            in its place; nobody else trains it.
+        dtype: its dtype, which no policy changes; None for that of the policy.
+
+    Example:
+        >>> import jax, fkeras as fk
+        >>> class Scale(fk.Layer):
+        ...     factor: jax.Array | None = fk.weight(initializer=jax.nn.initializers.ones)
+        ...     def build(self, key, x):
+        ...         return self.with_weights(key, factor=x.shape[-1:])
+        ...     def call(self, x):
+        ...         return x * fk.engine.align(self.factor, x.ndim)
+        >>> Scale().build(jax.random.key(0), (None, 3)).factor
+        Array([1., 1., 1.], dtype=float32)
+    """
+    declared = {"prefix": prefix, "initializer": initializer, "dtype": dtype}
+    declared |= {"trainable": trainable, "overwritten": overwritten}
+    return dataclasses.field(default=None, init=False, metadata={WEIGHT: declared})
+
+
+def subkey(key: jax.Array, name: str | int) -> jax.Array:
+    """The key that a name derives from `key`; other names derive unrelated keys.
+
+    Example:
+        >>> import jax
+        >>> key = jax.random.key(0)
+        >>> bool(subkey(key, "kernel") == subkey(key, "bias"))
+        False
+    """
+    return fold_in(key, name)
+
+
+def align(vector: jax.Array, ndim: int, axis: int = -1) -> jax.Array:
+    """`vector` of shape (c,) with `ndim` axes, its values along `axis`: what broadcasting needs.
+
+    Example:
+        >>> import jax.numpy as jnp
+        >>> align(jnp.ones(3), 4, axis=1).shape
+        (1, 3, 1, 1)
+    """
+    shape = [1] * ndim
+    shape[axis] = vector.shape[0]
+    return jnp.reshape(vector, shape)
+
+
+def make_weights(layer: Any, key: jax.Array, shapes: Mapping[str, Any]) -> dict[str, Any]:
+    """An array for each declared weight in `shapes`; a shape of None makes no weight.
+
+    Raises:
+        ValueError: for an undeclared name, an unknown size, or a weight without an initializer.
+    """
+    declared = {f.name: f.metadata[WEIGHT] for f in dataclasses.fields(layer) if _is_weight(f)}
+    made: dict[str, Any] = {}
+    for name, shape in shapes.items():
+        if name not in declared:
+            raise ValueError(
+                f"{layer.where}: with_weights got {name!r}, which is no declared weight (declared: "
+                f"{', '.join(declared) or 'none'}). Declare it: `{name}: Array = weight()`."
+            )
+        if shape is None:
+            made[name] = None
+            continue
+        if any(not isinstance(size, int | np.integer) for size in shape):
+            raise ValueError(
+                f"{layer.where}: the weight {name!r} needs known sizes, received the shape "
+                f"{tuple(shape)}. Give the input's last axis (or the axes the weights depend on) "
+                "a size, as in fk.Input((None, 8))."
+            )
+        initializer = _related(layer, declared[name], name, "initializer")
+        if initializer is None:
+            raise ValueError(
+                f"{layer.where}: the weight {name!r} has no initializer. Give the layer a field "
+                f"`{declared[name]['prefix'] or name}_initializer`, or declare "
+                "weight(initializer=...)."
+            )
+        dtype = declared[name]["dtype"] or layer.policy.variable_dtype
+        if isinstance(key, ShapeKey):
+            made[name] = shape_zeros(shape, dtype)
+            continue
+        made[name] = initializer(fold_in(key, name), tuple(map(int, shape)), dtype)
+    return made
+
+
+def _is_weight(field: dataclasses.Field) -> bool:
+    return WEIGHT in field.metadata
+
+
+def _related(layer: Any, declared: Mapping, name: str, role: str) -> Any:
+    own = getattr(layer, f"{declared['prefix'] or name}_{role}", None)
+    return own if own is not None else declared.get(role)
+
+
+def own_weights(layer: Any, role: str) -> Iterator[tuple[str, Any, Any]]:
+    """`(name, array, object)` for each own weight that has a regularizer or constraint."""
+    for field in dataclasses.fields(layer):
+        if _is_weight(field) and field.name not in layer.untrained:
+            value = getattr(layer, field.name)
+            related = _related(layer, field.metadata[WEIGHT], field.name, role)
+            if value is not None and related is not None:
+                yield field.name, value, related
+
+
+def sublayers(layer: Any) -> Iterator[tuple[str, Any]]:
+    """Every layer inside `layer`, itself first with path "", parents before children.
+
+    Example:
+        >>> import fkeras as fk
+        >>> layer = fk.layers.TimeDistributed(fk.layers.Dense(2))
+        >>> [path for path, _ in sublayers(layer)]
+        ['', 'layer']
+    """
+    pending = [("", layer)]
+    while pending:
+        path, one = pending.pop()
+        yield path, one
+        fields = {name: getattr(one, name) for name in skeleton_of(one).children}
+        inner = [
+            (f"{path}/{name}" if path else name, child)
+            for name, child in walk(fields, one.transparent_field)
+        ]
+        pending.extend(reversed(inner))
+
+
+def reset_carries(layer: Any, state: Mapping[str, Any]) -> dict[str, Any]:
+    """The state of `layer` with the carries inside it reset by the layers that own them."""
+    fields = {name: getattr(layer, name) for name in skeleton_of(layer).children}
+    inner = {
+        name: child.reset_state(state[name])
+        for name, child in walk(fields, layer.transparent_field)
+        if name in state
+    }
+    return {**state, **inner}
+
+
+def weight_losses(layer: Any) -> tuple:
+    """The regularization losses of all weights inside `layer`, frozen layers excepted."""
+    return tuple(
+        regularizer(value)
+        for _, one in sublayers(layer)
+        if one.trainable
+        for _, value, regularizer in own_weights(one, "regularizer")
+    )
+
+
+def constrain(layer: Any) -> Any:
+    """The layer with every trainable weight projected by its constraint; `Trainer` calls it a step.
+
+    Example:
+        >>> import jax, fkeras as fk
+        >>> layer = fk.layers.Dense(2, kernel_constraint="non_neg")
+        >>> layer = fk.constrain(layer.build(jax.random.key(0), (None, 3)))
+        >>> bool((layer.kernel >= 0).all())
+        True
+    """
+    projected = {}
+    for path, one in sublayers(layer):
+        if one.trainable:
+            for name, value, constraint in own_weights(one, "constraint"):
+                projected[f"{path}/{name}" if path else name] = constraint(value)
+    if not projected:
+        return layer
+    skeleton = skeleton_of(layer)
+    pairs = zip(skeleton.names, leaves_of(layer), strict=True)
+    return skeleton.join(tuple(projected.get(name, leaf) for name, leaf in pairs))

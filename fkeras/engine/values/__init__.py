@@ -1,0 +1,1 @@
+"""Immutable values that the engine computes with: shapes, structures, frozen containers, arrays, keys."""

@@ -1,0 +1,285 @@
+"""Arrays of users as arrays that JAX computes with.
+
+Every entry point (calls of layers, losses, metrics, the Trainer) takes its arrays through this
+module. `read_array` gives an array of numbers in its own dtype, so that checks of labels and ids
+see the original values; `narrow` casts to the dtype that JAX computes in and rejects integers that
+this dtype cannot hold. Without both steps JAX would compute with wrapped integers, with the bytes
+of the other byte order, or without the mask of a masked array.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+
+from fkeras.engine.messages.errors import FKerasError
+from fkeras.engine.migration_hints.keras_objects import check_not_keras
+
+# dtypes that JAX takes unchanged, for a quick answer in calls on single rows
+_TAKEN = frozenset(
+    np.dtype(name)
+    for name in ("float32", "int32", "bool", "uint8", "int8", "uint16", "int16", "float16")
+)
+_PROTOCOLS = ("__array__", "__array_interface__", "__jax_array__", "__dlpack__")
+_REMEDIES = (
+    ("O", "Pad rows to one length and make the elements numbers: x.astype('float32')."),
+    (
+        "SUT",
+        "Encode it first, with layers.StringLookup or layers.TextVectorization (`host, model = "
+        "fk.split_host(model)` cuts off the layers of a model that read strings: host(x)).",
+    ),
+    ("Mm", "Convert it to numbers, such as days: (x - x.min()) / np.timedelta64(1, 'D')."),
+    ("V", "Convert its numbers (of a structured array each field): x['field'].astype('float32')."),
+    ("c", "Pass the parts as real numbers: np.stack([x.real, x.imag], axis=-1)."),
+)
+
+
+def plain(array: np.ndarray, where: str) -> np.ndarray:
+    """A NumPy array of any dtype, strings included, without a mask and in the native byte order.
+
+    Raises:
+        TypeError: for a masked array.
+
+    Example:
+        >>> plain(np.array([1.0], ">f4"), "x").dtype
+        dtype('float32')
+    """
+    if isinstance(array, np.ma.MaskedArray):
+        raise TypeError(
+            f"{where}: expected an array without a mask, received a NumPy masked array, whose mask "
+            "JAX would drop. Fill it, x.filled(0), and give rows that must not count a "
+            "sample_weight of 0, or steps a mask."
+        )
+    if array.dtype.isnative:
+        return array
+    return array.astype(array.dtype.newbyteorder("="))
+
+
+def is_array_like(value: Any) -> bool:
+    """Whether `value` is an array, or an object that converts itself to one.
+
+    Example:
+        >>> is_array_like(np.ones(2)), is_array_like([1.0, 2.0])
+        (True, False)
+    """
+    return any(hasattr(type(value), name) for name in _PROTOCOLS)
+
+
+def read_array(value: Any, where: str, complex_numbers: bool = False) -> Any:
+    """The array of numbers that `value` is, or converts itself to, in its own dtype.
+
+    A JAX array (a traced one included) and a memory-mapped array come back unchanged; the latter
+    may have the other byte order, which `narrow` changes in the rows that are read. Objects of
+    other libraries convert themselves by `__array__` or `__dlpack__`.
+
+    Args:
+        value: an array, or an object with `__array__` or `__dlpack__`.
+        where: the place for messages.
+        complex_numbers: whether complex numbers are allowed.
+
+    Raises:
+        TypeError: for a value that is no array, and for an array of anything but numbers.
+
+    Example:
+        >>> read_array(np.array([1, 2], ">i8"), "x").dtype
+        dtype('int64')
+    """
+    kind = type(value)
+    if kind is np.ndarray:
+        array = value
+    elif isinstance(value, jax.Array):
+        return value
+    elif isinstance(value, np.memmap):
+        array = value
+    elif isinstance(value, np.ma.MaskedArray):
+        array = plain(value, where)
+    elif isinstance(value, np.ndarray | np.generic):
+        array = np.asarray(value)  # a matrix, a record array or a number
+    elif is_array_like(value):
+        array = _convert(value, where)
+        if isinstance(array, jax.Array):
+            return array
+        array = _unboxed(array) if array.dtype == object else array
+    else:
+        raise TypeError(
+            f"{where}: expected arrays, received {kind.__name__}. Convert it: np.asarray(x)."
+        )
+    dtype = array.dtype
+    if dtype in _TAKEN:
+        return array
+    if not _is_number(dtype) or (dtype.kind == "c" and not complex_numbers):
+        _refuse(value, dtype, where)
+    return array if isinstance(array, np.memmap) else plain(array, where)
+
+
+def _is_number(dtype: np.dtype) -> bool:
+    # short floats and integers of ml_dtypes have the kind of structured arrays
+    return dtype.kind in "biufc" or (dtype.kind == "V" and jnp.issubdtype(dtype, np.number))
+
+
+def _refuse(value: Any, dtype: np.dtype, where: str) -> None:
+    expected = "real numbers" if dtype.kind == "c" else "numbers"
+    remedy = next((text for kinds, text in _REMEDIES if dtype.kind in kinds), _REMEDIES[0][1])
+    kind = (
+        ""
+        if isinstance(value, np.ndarray | np.generic | jax.Array)
+        else f" out of a {type(value).__name__}"
+    )
+    raise TypeError(f"{where}: expected {expected}, received an array of {dtype}{kind}. {remedy}")
+
+
+def _convert(value: Any, where: str) -> Any:
+    first: Exception | None = None
+    for name, convert in zip(
+        _PROTOCOLS, (np.asarray, np.asarray, jnp.asarray, _share), strict=True
+    ):
+        if not hasattr(type(value), name):
+            continue
+        try:
+            return convert(value)
+        except FKerasError:  # a symbolic tensor says what to do
+            raise
+        except Exception as error:
+            first = first or error
+    check_not_keras(value, where)
+    reason = str(first).strip().splitlines()[0].rstrip(".") if str(first).strip() else repr(first)
+    raise TypeError(
+        f"{where}: expected an array, received a {type(value).__name__} whose conversion failed: "
+        f"{reason:.200}. Convert it to a NumPy array first, for example with "
+        "x.detach().cpu().numpy() for a tensor of PyTorch."
+    ) from first
+
+
+def _unboxed(array: np.ndarray) -> np.ndarray:
+    """An array of Python numbers, as tables with columns of several types give, as numbers."""
+    values = array.ravel().tolist()
+    if not all(isinstance(v, bool | int | float | np.number | np.bool) for v in values):
+        return array
+    return np.array(values).reshape(array.shape)
+
+
+def _share(value: Any) -> Any:
+    try:
+        return np.from_dlpack(value)
+    except (BufferError, RuntimeError, TypeError, ValueError):  # dtypes and devices of JAX alone
+        return jnp.from_dlpack(value, copy=True)
+
+
+def as_argument(value: Any, where: str) -> Any:
+    """An argument of an operation: a NumPy array that JAX would misread as JAX takes it.
+
+    JAX takes integers of 64 bits modulo 2**32, and neither the other byte order nor `longdouble`.
+    """
+    if not isinstance(value, np.ndarray) or value.dtype in _TAKEN:
+        return plain(value, where) if isinstance(value, np.ma.MaskedArray) else value
+    dtype = value.dtype
+    wide = dtype.kind in "iu" or (dtype.kind in "fc" and dtype.itemsize > 8)
+    return as_array(value, where, complex_numbers=True) if wide else plain(value, where)
+
+
+def computed_dtype(dtype: np.dtype) -> np.dtype:
+    """The dtype that JAX computes in for arrays of a dtype of numbers.
+
+    Example:
+        >>> computed_dtype(np.dtype(">i8")), computed_dtype(np.dtype("longdouble"))
+        (dtype('int32'), dtype('float32'))
+    """
+    if dtype.isbuiltin == 2 and dtype != jnp.bfloat16:
+        # floats of 8 bits and integers of 4 are for weights: not every device computes with them
+        whole = jnp.issubdtype(dtype, jnp.integer)
+        return np.dtype("int8" if whole else "float32")
+    if dtype.kind == "f" and dtype.itemsize > 8:
+        dtype = np.dtype("float64")
+    elif dtype.kind == "c" and dtype.itemsize > 16:
+        dtype = np.dtype("complex128")
+    return np.dtype(jax.dtypes.canonicalize_dtype(dtype.newbyteorder("=")))
+
+
+def check_fits(array: Any, where: str) -> None:
+    """Raises where an array holds integers that the dtype JAX computes in cannot hold.
+
+    Raises:
+        ValueError: naming the row and the number.
+
+    Example:
+        >>> check_fits(np.array([2**31 - 1]), "x")
+    """
+    target = computed_dtype(array.dtype)
+    if array.dtype.kind not in "iu" or array.dtype.itemsize <= target.itemsize or not array.size:
+        return
+    limits = np.iinfo(target)
+    if limits.min <= int(array.min()) and int(array.max()) <= limits.max:
+        return
+    place = tuple(map(int, np.argwhere((array < limits.min) | (array > limits.max))[0]))
+    at = f", row {place[0]}" if place else ""
+    raise ValueError(
+        f"{where}{at}: expected integers from {limits.min} to {limits.max}, since JAX computes in "
+        f"{target.name}, received {int(array[place])}"
+        f"{f' at {list(place)}' if len(place) > 1 else ''}. Pass quantities as floats, "
+        "x.astype('float32'), map ids into the range, or set jax_enable_x64."
+    )
+
+
+def narrow(array: Any, where: str, checked: bool = False) -> Any:
+    """The array in the dtype that JAX computes in; the same array where it has this dtype.
+
+    Args:
+        array: an array that `read_array` gave, or some of its rows.
+        where: the place for messages.
+        checked: whether `check_fits` ran before.
+
+    Raises:
+        ValueError: for integers that the dtype cannot hold, naming the row.
+
+    Example:
+        >>> narrow(np.array([1.0, 2.0]), "x").dtype
+        dtype('float32')
+    """
+    dtype = array.dtype
+    if isinstance(array, jax.Array):
+        return array
+    target = dtype if dtype in _TAKEN else computed_dtype(dtype)
+    if not checked:
+        check_fits(array, where)
+    with np.errstate(over="ignore"):  # infinity is what the check of finite numbers looks for
+        return np.asarray(array) if dtype == target else np.asarray(array).astype(target)
+
+
+def as_array(value: Any, where: str, complex_numbers: bool = False) -> Any:
+    """`read_array`, then `narrow`."""
+    if type(value) is np.ndarray and value.dtype in _TAKEN:
+        return value
+    return narrow(read_array(value, where, complex_numbers), where)
+
+
+def as_operand(value: Any, where: str) -> jax.Array:
+    """A JAX array of an array, a number, or a list of numbers; what losses and metrics compute on.
+
+    Raises:
+        TypeError: for anything else, and for complex numbers.
+
+    Example:
+        >>> as_operand([1, 2], "y_true")
+        Array([1, 2], dtype=int32)
+    """
+    if isinstance(value, jax.Array):
+        return _real(value, where)
+    if not isinstance(value, list | tuple | bool | int | float | complex):
+        return jnp.asarray(as_array(value, where))
+    try:
+        return _real(jnp.asarray(value), where)
+    except (OverflowError, TypeError, ValueError) as error:
+        reason = str(error).strip().splitlines()[0].rstrip(".")
+        raise type(error)(
+            f"{where}: expected numbers in rows of one length, received a {type(value).__name__} "
+            f"that is none: {reason:.200}. Pass an array: np.asarray(values, 'float32')."
+        ) from error
+
+
+def _real(array: jax.Array, where: str) -> jax.Array:
+    if jnp.issubdtype(array.dtype, jnp.complexfloating):
+        _refuse(array, np.dtype(array.dtype), where)
+    return array

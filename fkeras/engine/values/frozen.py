@@ -1,0 +1,152 @@
+"""Immutable, hashable forms of what users write as configuration.
+
+A layer is a value, so everything in it that is not an array must hash and compare. Lists become
+tuples, dictionaries become `FrozenDict`, arrays become `ArrayConstant`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Set
+from typing import Any
+
+import jax
+import numpy as np
+
+from fkeras.engine.values.arrays import plain
+
+
+class FrozenDict(Mapping):
+    """An immutable mapping that hashes; the order of its keys is kept but does not matter for `==`.
+
+    Example:
+        >>> FrozenDict({"a": 1}) == FrozenDict({"a": 1})
+        True
+    """
+
+    __slots__ = ("_hash", "_items")
+
+    def __init__(self, items: Mapping[str, Any] | tuple[tuple[str, Any], ...] = ()):
+        object.__setattr__(self, "_items", dict(items))
+        object.__setattr__(self, "_hash", None)
+
+    def __setattr__(self, name: str, value: Any) -> None:
+        raise AttributeError("A FrozenDict cannot change. Make a new one: {**old, key: value}.")
+
+    def like(self, items: Mapping[str, Any]) -> FrozenDict:
+        """A mapping of the same class with other values under the same keys."""
+        return FrozenDict(items)
+
+    def __getitem__(self, key: str) -> Any:
+        return self._items[key]
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self._items)
+
+    def __len__(self) -> int:
+        return len(self._items)
+
+    def __hash__(self) -> int:
+        if self._hash is None:
+            object.__setattr__(self, "_hash", hash(frozenset(self._items.items())))
+        return self._hash
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, Mapping) and dict(other) == self._items
+
+    def __repr__(self) -> str:
+        return repr(self._items)
+
+    def __reduce__(self):
+        return (FrozenDict, (self._items,))
+
+
+class ArrayConstant:
+    """The numbers of an array as a value: compares by dtype, shape and bytes.
+
+    Example:
+            >>> import numpy as np
+
+    from fkeras.engine.arrays import plain
+            >>> ArrayConstant(np.ones(2)) == ArrayConstant(np.ones(2))
+            True
+    """
+
+    __slots__ = ("_hash", "array")
+
+    def __init__(self, array: Any):
+        # a copy: the caller's own array may change later, a constant must not
+        frozen = np.array(array if isinstance(array, jax.Array) else plain(array, "A constant"))
+        frozen.setflags(write=False)
+        object.__setattr__(self, "array", frozen)
+        object.__setattr__(self, "_hash", None)
+
+    def __setattr__(self, name: str, value: Any) -> None:
+        raise AttributeError("An ArrayConstant cannot change. Make a new one of the new array.")
+
+    @property
+    def shape(self) -> tuple[int, ...]:
+        return self.array.shape
+
+    @property
+    def dtype(self) -> np.dtype:
+        return self.array.dtype
+
+    def __array__(self, dtype: Any = None, copy: bool | None = None) -> np.ndarray:
+        return np.asarray(self.array, dtype)
+
+    def __hash__(self) -> int:
+        if self._hash is None:
+            parts = (self.array.shape, str(self.array.dtype), self.array.tobytes())
+            object.__setattr__(self, "_hash", hash(parts))
+        return self._hash
+
+    def __eq__(self, other: object) -> bool:
+        return (
+            isinstance(other, ArrayConstant)
+            and self.array.shape == other.array.shape
+            and self.array.dtype == other.array.dtype
+            and self.array.tobytes() == other.array.tobytes()
+        )
+
+    def __repr__(self) -> str:
+        return f"ArrayConstant(shape={self.array.shape}, dtype={self.array.dtype})"
+
+    def __reduce__(self):
+        return (ArrayConstant, (self.array,))
+
+
+def is_array(value: Any) -> bool:
+    """Whether `value` is a NumPy or JAX array (a traced one included)."""
+    return isinstance(value, (jax.Array, np.ndarray, np.generic))
+
+
+def freeze_value(value: Any) -> Any:
+    """The immutable form of a configuration value.
+
+    Raises:
+        TypeError: where a value has no immutable form and does not hash.
+    """
+    if isinstance(value, list | tuple) and not hasattr(value, "_fields"):
+        return tuple(freeze_value(v) for v in value)
+    if isinstance(value, Mapping):
+        return FrozenDict({key: freeze_value(v) for key, v in value.items()})
+    if isinstance(value, Set):
+        return frozenset(value)
+    if isinstance(value, jax.core.Tracer):
+        raise TypeError(
+            "A configuration value is being traced by a JAX transformation, and configuration "
+            "is static. Pass it as an input of the call, or give a plain Python or NumPy value."
+        )
+    if isinstance(value, np.generic):
+        return value.item()
+    if is_array(value):
+        return ArrayConstant(value)
+    try:
+        hash(value)
+    except TypeError:
+        raise TypeError(
+            f"A configuration value of type {type(value).__name__} does not hash, so the object "
+            "that holds it could not be compared. Use numbers, strings, tuples, dictionaries, "
+            "arrays, functions or frozen dataclasses."
+        ) from None
+    return value

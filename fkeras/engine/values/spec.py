@@ -1,0 +1,192 @@
+"""Shapes and dtypes of symbolic values, with names for the axes that are not known yet.
+
+An unknown axis is a word ("b" for the batch, "d1" for axis 1) or an expression of such words
+("2*d1"), so a spec is a plain value: it compares, hashes and pickles. They become dimensions of
+`jax.export` only while a layer's output is inferred.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import re
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import jax
+import jax.export
+import jax.numpy as jnp
+import numpy as np
+
+from fkeras.engine.values.frozen import is_array
+
+Dimension = int | str
+_WORD = re.compile(r"[A-Za-z_]\w*")
+_FUNCTIONS = ("max", "min", "floordiv", "mod")
+#: the dtype of texts, which are on the host only
+STRING = "string"
+SHAPED = (jax.ShapeDtypeStruct, jax.core.ShapedArray)
+
+
+@dataclasses.dataclass(frozen=True)
+class Spec:
+    """Shape and dtype of an array that is not there yet.
+
+    Attributes:
+        dims: sizes; a string where a size is unknown.
+        dtype: the dtype's name.
+
+    Example:
+        >>> spec = as_spec((None, 8))
+        >>> spec.shape, spec.dims, spec.dtype
+        ((None, 8), ('b', 8), 'float32')
+    """
+
+    dims: tuple[Dimension, ...]
+    dtype: str = "float32"
+
+    @property
+    def shape(self) -> tuple[int | None, ...]:
+        """The sizes as Keras shows them: None where unknown."""
+        return tuple(d if isinstance(d, int) else None for d in self.dims)
+
+    @property
+    def ndim(self) -> int:
+        return len(self.dims)
+
+    @property
+    def words(self) -> tuple[str, ...]:
+        """The names in its unknown sizes, each once."""
+        found = (w for d in self.dims if isinstance(d, str) for w in _WORD.findall(d))
+        return tuple(dict.fromkeys(w for w in found if w not in _FUNCTIONS))
+
+    def __str__(self) -> str:
+        inner = ", ".join(map(str, self.dims))
+        return f"({inner},)" if len(self.dims) == 1 else f"({inner})"
+
+
+def name_axis(axis: int) -> str:
+    """The word for an unknown axis: "b" for the batch, "d1" for axis 1."""
+    return "b" if axis == 0 else f"d{axis}"
+
+
+def as_dims(shape: Sequence[Any]) -> tuple[Dimension, ...]:
+    """Sizes with a word in the place of each None."""
+    dims = []
+    for axis, size in enumerate(shape):
+        if size is None:
+            dims.append(name_axis(axis))
+        elif isinstance(size, str):
+            dims.append(size)
+        elif isinstance(size, int | np.integer):
+            dims.append(int(size))
+        else:  # a dimension of jax.export, while an outer call is inferred
+            dims.append(str(size))
+    return tuple(dims)
+
+
+def _is_size(value: Any) -> bool:
+    if value is None or (isinstance(value, int | np.integer) and not isinstance(value, bool)):
+        return True
+    return isinstance(value, str) or jax.export.is_symbolic_dim(value)
+
+
+def is_shape(value: Any) -> bool:
+    """Whether `value` is a shape: a tuple or list of sizes, names and None."""
+    return isinstance(value, tuple | list) and all(_is_size(v) for v in value)
+
+
+def as_spec(value: Any) -> Spec:
+    """The spec of an array, a `ShapeDtypeStruct`, a symbolic tensor or a shape (then float32).
+
+    Example:
+        >>> as_spec((None, 3)).shape
+        (None, 3)
+    """
+    if isinstance(value, Spec):
+        return value
+    spec = getattr(value, "spec", None)
+    if isinstance(spec, Spec):
+        return spec
+    if isinstance(value, SHAPED) or is_array(value):
+        return Spec(as_dims(value.shape), canonical_dtype(value.dtype))
+    if is_shape(value):
+        return Spec(as_dims(value))
+    if hasattr(value, "array"):  # an ArrayConstant
+        return Spec(as_dims(value.array.shape), canonical_dtype(value.array.dtype))
+    if isinstance(value, bool | int | float):
+        return Spec((), str(jnp.result_type(type(value))))
+    raise TypeError(
+        f"Expected a spec of an input, received {type(value).__name__}. Give a shape such as "
+        "(None, 8), a jax.ShapeDtypeStruct or an array, one for each input."
+    )
+
+
+def as_specs(tree: Any) -> Any:
+    """`as_spec` over lists, tuples and dictionaries of specs; a tuple of sizes is one shape.
+
+    Example:
+        >>> [spec.shape for spec in as_specs([(None, 3), (None, 4)])]
+        [(None, 3), (None, 4)]
+    """
+    if isinstance(tree, Mapping):
+        return {k: as_specs(v) for k, v in tree.items()}
+    if isinstance(tree, tuple | list) and not is_shape(tree):
+        return type(tree)(as_specs(v) for v in tree)
+    return as_spec(tree)
+
+
+def canonical_dtype(dtype: Any) -> str:
+    """The name of the dtype that JAX computes in: float64 is float32 unless x64 is enabled.
+
+    That of NumPy's texts is "string", in which nothing computes.
+    """
+    if isinstance(dtype, np.dtype) and dtype.kind in "SUT":
+        return STRING
+    if jnp.issubdtype(dtype, jax.dtypes.extended):
+        return str(dtype)
+    return jax.dtypes.canonicalize_dtype(dtype).name
+
+
+def as_structs(
+    specs: Sequence[Spec | None], constraints: Sequence[str] | None = None
+) -> list[jax.ShapeDtypeStruct | None]:
+    """Specs as JAX takes them, unknown axes as dimensions of one `jax.export` scope.
+
+    Args:
+        specs: the specs.
+        constraints: what is known of the unknown sizes, such as "b >= 8"; that all are 2 or more
+            where it is None.
+    """
+    unknown = sorted({d for s in specs if s is not None for d in s.dims if isinstance(d, str)})
+    known = {}
+    if unknown:
+        words = sorted({w for s in specs if s is not None for w in s.words})
+        if constraints is None:
+            constraints = [f"{w} >= 2" for w in words]
+        scope = jax.export.SymbolicScope(constraints)
+        parsed = jax.export.symbolic_shape(", ".join(unknown), scope=scope)
+        known = dict(zip(unknown, parsed, strict=True))
+    return [
+        None if s is None else jax.ShapeDtypeStruct([known.get(d, d) for d in s.dims], s.dtype)
+        for s in specs
+    ]
+
+
+def as_probes(specs: Sequence[Spec | None], fill: int) -> list[jax.ShapeDtypeStruct | None]:
+    """Specs as JAX takes them, with the number `fill` (and its successors) for unknown words."""
+    values = {w: fill for s in specs if s is not None for w in s.words}
+    return [
+        None if s is None else jax.ShapeDtypeStruct([evaluate(d, values) for d in s.dims], s.dtype)
+        for s in specs
+    ]
+
+
+def evaluate(dim: Dimension, values: Mapping[str, int]) -> int:
+    """The size that an expression of axis names has for given sizes of the names."""
+    if isinstance(dim, int):
+        return dim
+    words = [w for w in dict.fromkeys(_WORD.findall(dim)) if w not in _FUNCTIONS]
+    if words == [dim]:
+        return values[dim]
+    parsed = jax.export.symbolic_shape(dim, scope=jax.export.SymbolicScope([]))[0]
+    return int(parsed._evaluate({w: values[w] for w in words}))

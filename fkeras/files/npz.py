@@ -1,0 +1,161 @@
+"""Arrays by name in `.npz` files, which NumPy alone reads: the format, for whoever reads or writes it.
+
+The entries of a file are
+
+- `weights/<path>`: each weight of a model, such as `weights/dense/kernel`,
+- `state/<path>`: each array of its state, such as `state/batch_normalization/moving_mean`,
+- `opt_state/<path>` and `step`: the optimizer's state and the number of steps taken, where asked,
+- `about`: a text in JSON: `format` and `version`, and under `dtypes` the dtypes that NumPy does
+  not have (bfloat16, float8) by entry; these arrays are stored as unsigned integers of their size.
+
+What `np.savez` writes of the run of an exported training step has no `about`.
+"""
+
+from __future__ import annotations
+
+import json
+import math
+from collections.abc import Mapping
+from typing import Any, BinaryIO
+
+import ml_dtypes
+import numpy as np
+
+from fkeras.files.atomic import replacing
+
+FORMAT = "fkeras weights"
+VERSION = 1
+ABOUT = "about"
+
+
+def write(path: str, arrays: Mapping[str, Any]) -> None:
+    """Writes arrays into a file, whole or not at all.
+
+    Args:
+        path: the file; its folder is made.
+        arrays: NumPy arrays by the names of their entries.
+
+    Example:
+        >>> import tempfile
+        >>> path = tempfile.mkdtemp() + "/w.npz"
+        >>> write(path, {"weights/dense/bias": np.zeros(2, ml_dtypes.bfloat16)})
+        >>> with np.load(path) as file:
+        ...     print(file.files, file["weights/dense/bias"])
+        ['weights/dense/bias', 'about'] [0 0]
+    """
+    stored, dtypes = {}, {}
+    for name, array in arrays.items():
+        if array.dtype.kind not in "biufc":
+            dtypes[name] = array.dtype.name
+            array = array.view(f"uint{8 * array.dtype.itemsize}")
+        stored[name] = array
+    about = {"format": FORMAT, "version": VERSION, "dtypes": dtypes}
+    stored[ABOUT] = np.asarray(json.dumps(about))
+    with replacing(path) as file:
+        np.savez(file, **stored)
+
+
+def check_about(about: Any) -> dict[str, np.dtype]:
+    """The dtypes that NumPy does not have, by entry, out of the parsed `about`.
+
+    Raises:
+        ValueError: where it is of another format, or of a later version.
+
+    Example:
+        >>> about = {"format": "fkeras weights", "version": 1, "dtypes": {"step": "bfloat16"}}
+        >>> check_about(about)
+        {'step': dtype(bfloat16)}
+    """
+    about = about if isinstance(about, Mapping) else {}
+    version = about.get("version")
+    if about.get("format") != FORMAT or not isinstance(version, int) or version > VERSION:
+        raise ValueError(
+            f"expected the format {FORMAT!r}, version {VERSION}, received "
+            f"{str(about.get('format'))[:40]!r}, version {str(version)[:20]}. Read it with the "
+            "program that wrote it."
+        )
+    dtypes = about.get("dtypes", {})
+    names = dtypes.items() if isinstance(dtypes, Mapping) else [("dtypes", dtypes)]
+    found = {}
+    for name, dtype in names:
+        known = getattr(ml_dtypes, dtype, None) if isinstance(dtype, str) else None
+        if not isinstance(known, type) or not issubclass(known, np.generic):
+            raise ValueError(
+                f"expected a dtype such as 'bfloat16' for {name!r}, received {str(dtype)[:40]!r}. "
+                "The file is damaged."
+            )
+        found[name] = np.dtype(known)
+    return found
+
+
+def read_header(file: BinaryIO, size: int) -> tuple[tuple[int, ...], np.dtype, bool]:
+    """`(shape, dtype, fortran)` of a `.npy` file, whose numbers are all there and no objects.
+
+    Args:
+        file: the file, at its begin; afterwards where the numbers begin.
+        size: its length.
+
+    Raises:
+        ValueError: for objects, which only a pickle holds, and where the file stores another
+            number of bytes than it claims.
+    """
+    version = np.lib.format.read_magic(file)
+    if version not in ((1, 0), (2, 0)):
+        raise ValueError(f"expected .npy version 1 or 2, received {version}. Save it again.")
+    first = version == (1, 0)
+    read = np.lib.format.read_array_header_1_0 if first else np.lib.format.read_array_header_2_0
+    shape, fortran, dtype = read(file)
+    if dtype.hasobject or dtype.names is not None or dtype.subdtype is not None:
+        raise ValueError(
+            f"expected numbers, received {dtype}; objects are pickles, which are never opened. "
+            "Save plain arrays."
+        )
+    stored, claimed = size - file.tell(), math.prod(shape) * dtype.itemsize
+    if any(n < 0 for n in shape) or stored != claimed:
+        raise ValueError(
+            f"an array of shape {shape}, {claimed} bytes, of which {stored} are stored. It is cut "
+            "off or damaged."
+        )
+    return shape, dtype, fortran
+
+
+def read_array(file: BinaryIO, size: int) -> np.ndarray:
+    """The array of a `.npy` file; memory is taken only for what is stored.
+
+    Args:
+        file: the file, at its begin.
+        size: its length.
+
+    Raises:
+        ValueError: as for `read_header`.
+
+    Example:
+        >>> import io
+        >>> file = io.BytesIO()
+        >>> np.save(file, np.arange(3))
+        >>> size = file.tell()
+        >>> _ = file.seek(0)
+        >>> read_array(file, size)
+        array([0, 1, 2])
+    """
+    shape, dtype, fortran = read_header(file, size)
+    count = math.prod(shape) * dtype.itemsize
+    data = file.read(count)
+    if len(data) != count:
+        raise ValueError(f"expected {count} bytes, received {len(data)}. It is cut off.")
+    array = np.frombuffer(data, dtype)
+    array = array.reshape(shape[::-1]).T if fortran else array.reshape(shape)
+    return array.astype(dtype.newbyteorder("="), copy=False)
+
+
+def viewed(array: np.ndarray, dtype: Any) -> np.ndarray:
+    """An array that stands for one of a dtype that NumPy does not have; any other as it is.
+
+    Example:
+        >>> viewed(np.zeros(1, "uint16"), ml_dtypes.bfloat16)
+        array([0], dtype=bfloat16)
+    """
+    wanted = np.dtype(dtype)
+    stands = array.dtype.kind == "V" or array.dtype.kind == "u" != wanted.kind
+    small = wanted.kind == "V" or wanted.name.startswith(("bfloat", "float8"))
+    return array.view(wanted) if stands and small and array.itemsize == wanted.itemsize else array

@@ -1,0 +1,50 @@
+"""Checks of arguments that several layer families share, as converters of their fields."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from fkeras.engine.config.converters import choice, integer, several
+
+
+def format_shape(shape: Any) -> str:
+    """A shape as text, with the names of its unknown axes: `(b, 8)`."""
+    inner = ", ".join(map(str, shape))
+    return f"({inner},)" if len(shape) == 1 else f"({inner})"
+
+
+_data_format = choice("channels_last", "channels_first", optional=True)
+
+
+def data_format_name(value: Any) -> str:
+    """Converts "channels_last", "channels_first" or None, which means "channels_last"."""
+    return _data_format(value) or "channels_last"
+
+
+noise_shape = several(
+    integer(minimum=1, optional=True),
+    "a tuple of positive sizes and None",
+    optional=True,
+    hint="For the same features at every step of (b, t, d): (None, 1, None).",
+)
+
+
+def drawn_shape(where: str, noise_shape: Any, shape: Any) -> tuple:
+    """The shape to draw in for an input of `shape`: `noise_shape` with its Nones filled in.
+
+    Raises:
+        ValueError: where the two differ in their number of axes; `where` names the layer.
+
+    Example:
+        >>> drawn_shape("dropout", (None, 1, None), (2, 5, 3))
+        (2, 1, 3)
+    """
+    if noise_shape is None:
+        return tuple(shape)
+    if len(noise_shape) != len(shape):
+        raise ValueError(
+            f"{where}: expected an input of {len(noise_shape)} axes, as "
+            f"noise_shape={noise_shape} has, received {format_shape(shape)}. Give "
+            "noise_shape one entry an axis, the batch included."
+        )
+    return tuple(d if n is None else n for n, d in zip(noise_shape, shape, strict=True))

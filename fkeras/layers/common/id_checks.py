@@ -1,0 +1,41 @@
+"""Checks of ids outside of compiled programs, where the values are known."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+
+from fkeras.engine.values.arrays import is_array_like, read_array
+
+
+def refuse_fractions(ids: Any, where: str) -> None:
+    """Raises where ids are numbers that are not whole; traced arrays and other values pass.
+
+    Raises:
+        TypeError: for complex numbers.
+        ValueError: for a fraction, infinity or NaN.
+
+    Example:
+        >>> refuse_fractions(jnp.array([1.0, 2.0]), "embedding")
+    """
+    if not is_array_like(ids) or isinstance(ids, jax.core.Tracer):
+        return
+    ids = read_array(ids, where, complex_numbers=True)
+    if jnp.issubdtype(ids.dtype, jnp.complexfloating):
+        raise TypeError(
+            f"{where}: expected whole ids, received an array of {ids.dtype}. Pass integers: "
+            "ids.real.astype('int32')."
+        )
+    if not jnp.issubdtype(ids.dtype, jnp.floating):
+        return
+    numbers = np.asarray(ids)
+    whole = np.isfinite(numbers) & (numbers == np.floor(numbers))
+    if not whole.all():
+        place = tuple(map(int, np.argwhere(~whole)[0]))
+        raise ValueError(
+            f"{where}: expected whole ids, received {numbers[place]} at {list(place)}. Round them, "
+            "or pass integers: ids.astype('int32')."
+        )

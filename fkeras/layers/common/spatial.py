@@ -1,0 +1,62 @@
+"""Where the axes of images, sequences and volumes lie, and whether a window fits into them."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import jax
+
+from fkeras.layers.common.arguments import format_shape
+
+
+def spatial_axes(ndim: int, data_format: str) -> tuple[int, ...]:
+    """The axes between batch and channels.
+
+    Example:
+        >>> spatial_axes(4, "channels_last"), spatial_axes(4, "channels_first")
+        ((1, 2), (2, 3))
+    """
+    return tuple(range(1, ndim - 1) if data_format == "channels_last" else range(2, ndim))
+
+
+def channel_axis(data_format: str) -> int:
+    """-1, or 1 where the channels come first."""
+    return -1 if data_format == "channels_last" else 1
+
+
+def full_rank(per_axis: Sequence, data_format: str, fill: object) -> tuple:
+    """One entry an axis out of one a spatial axis, `fill` for batch and channels.
+
+    Example:
+        >>> full_rank((2, 3), "channels_last", 1)
+        (1, 2, 3, 1)
+    """
+    if data_format == "channels_last":
+        return (fill, *per_axis, fill)
+    return (fill, fill, *per_axis)
+
+
+def check_window(
+    where: str, x: jax.Array, window: Sequence[int], argument: str, data_format: str
+) -> None:
+    """Checks that a window lies inside the input somewhere; unknown sizes pass.
+
+    Args:
+        where: the layer, for the message.
+        x: the input.
+        window: the window's size along each spatial axis, dilation included.
+        argument: the layer's argument that sets the window.
+        data_format: where the channels are.
+
+    Raises:
+        ValueError: where the window is larger than the input.
+    """
+    axes = spatial_axes(x.ndim, data_format)
+    for axis, size in zip(axes, window, strict=True):
+        found = x.shape[axis]
+        if isinstance(found, int) and found < size:
+            raise ValueError(
+                f"{where}: expected at least {size} cells on axis {axis}, the extent of "
+                f"{argument} with padding='valid', received {format_shape(x.shape)}. Give "
+                f"padding='same', a smaller {argument}, or a larger input."
+            )

@@ -1,0 +1,1 @@
+"""Image layers that change colors, brightness and sharpness."""

@@ -1,0 +1,87 @@
+"""`RandomColorJitter`: brightness, contrast, saturation and hue, one after the other."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import jax
+
+from fkeras.engine import option, subkey
+from fkeras.engine.config.converters import integer
+from fkeras.layers.common.arguments import data_format_name
+from fkeras.layers.image.color.colors import RandomHue, RandomSaturation
+from fkeras.layers.image.color.tones import RandomBrightness, RandomContrast, contrast_range
+from fkeras.layers.image.common.base import ImageShape, RandomImageLayer
+from fkeras.layers.image.common.factors import factor_range
+from fkeras.layers.image.common.values import share_range, value_range
+
+
+def _checked(rule: Callable[[Any], Any]) -> Callable[[Any], Any]:
+    """A converter that keeps a factor as given, where the layer that takes the factor accepts it."""
+
+    def convert(value: Any) -> Any:
+        if value is not None:
+            rule(value)
+        return value
+
+    return convert
+
+
+class RandomColorJitter(RandomImageLayer):
+    """Changes brightness, contrast, saturation and hue at random in training, in this order.
+
+    It changes nothing in inference.
+
+    Args:
+        value_range: (lowest, highest) value of a pixel.
+        brightness_factor: as in `RandomBrightness`; None for no change.
+        contrast_factor: as in `RandomContrast`; None for no change.
+        saturation_factor: as in `RandomSaturation`; None for no change.
+        hue_factor: as in `RandomHue`; None for no change.
+        seed: folded into the key of each call; the key alone decides where it is None.
+        data_format: "channels_last" (None means the same) or "channels_first".
+        bounding_box_format: how boxes are written; this layer does not move them.
+
+    Shapes:
+        (b, h, w, 3) -> (b, h, w, 3), the same without b.
+
+    Raises:
+        ValueError: for factors that these layers refuse; in training without a key.
+
+    Example:
+        >>> import jax, jax.numpy as jnp, fkeras as fk
+        >>> layer = fk.layers.RandomColorJitter((0, 1), brightness_factor=(0.5, 0.5))
+        >>> layer(jnp.zeros((1, 1, 3)), training=True, key=jax.random.key(0)).ravel()
+        Array([0.5, 0.5, 0.5], dtype=float32)
+    """
+
+    value_range: tuple[float, float] = option((0, 255), convert=value_range)
+    brightness_factor: Any = option(None, convert=_checked(factor_range(-1, 1)))
+    contrast_factor: Any = option(None, convert=_checked(contrast_range))
+    saturation_factor: Any = option(None, convert=_checked(share_range))
+    hue_factor: Any = option(None, convert=_checked(factor_range(0, 1)))
+    seed: int | None = option(None, convert=integer(optional=True))
+    data_format: str = option(None, convert=data_format_name)
+
+    def _steps(self) -> tuple[tuple[str, RandomImageLayer], ...]:
+        given = (
+            ("brightness", RandomBrightness, self.brightness_factor),
+            ("contrast", RandomContrast, self.contrast_factor),
+            ("saturation", RandomSaturation, self.saturation_factor),
+            ("hue", RandomHue, self.hue_factor),
+        )
+        return tuple(
+            (name, make(factor, self.value_range, data_format=self.data_format))
+            for name, make, factor in given
+            if factor is not None
+        )
+
+    def draw(self, key: jax.Array, shape: ImageShape) -> Any:
+        """What each step draws, by its name."""
+        return {name: step.draw(subkey(key, name), shape) for name, step in self._steps()}
+
+    def transform_images(self, images: jax.Array, transformation: Any) -> jax.Array:
+        for name, step in self._steps():
+            images = step.transform_images(images, transformation[name])
+        return images

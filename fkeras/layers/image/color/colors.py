@@ -1,0 +1,180 @@
+"""Random changes of colour: `RandomHue`, `RandomSaturation`, `RandomGrayscale`, and less colour."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+
+from fkeras.engine import option
+from fkeras.engine.config.converters import integer, probability
+from fkeras.layers.common.arguments import data_format_name
+from fkeras.layers.image.common.base import ImageShape, RandomImageLayer
+from fkeras.layers.image.common.factors import factor_range, uniform
+from fkeras.layers.image.common.values import share_range, value_range
+from fkeras.nn.image.adjustments import adjust_hue, adjust_saturation, degenerate_colors
+from fkeras.nn.image.colors import rgb_to_grayscale
+
+_EPSILON = 1e-7
+
+
+class RandomHue(RandomImageLayer):
+    """Turns the colours of each image by a random angle in training; changes nothing in inference.
+
+    Args:
+        factor: the angle in half turns, in either direction with the same probability: two numbers
+            from 0 to 1 between which each image draws, or one number f for (0, f).
+        value_range: (lowest, highest) value of a pixel.
+        data_format: "channels_last" (None means the same) or "channels_first".
+        seed: folded into the key of each call; the key alone decides where it is None.
+        bounding_box_format: how boxes are written; this layer does not move them.
+
+    Shapes:
+        (b, h, w, 3) -> (b, h, w, 3), the same without b.
+
+    Raises:
+        ValueError: for factors outside of [0, 1], images of other than 3 channels; in training
+            without a key.
+
+    Example:
+        >>> import jax, jax.numpy as jnp, fkeras as fk
+        >>> layer = fk.layers.RandomHue((1.0, 1.0), (0, 1))
+        >>> layer(jnp.array([[[1, 0, 0]]]), training=True, key=jax.random.key(0)).ravel()
+        Array([0., 1., 1.], dtype=float32)
+    """
+
+    factor: tuple[float, float] = option(convert=factor_range(0, 1))
+    value_range: tuple[float, float] = option((0, 255), convert=value_range)
+    data_format: str = option(None, convert=data_format_name)
+    seed: int | None = option(None, convert=integer(optional=True))
+
+    def draw(self, key: jax.Array, shape: ImageShape) -> Any:
+        """{"factor": (b,)}: by how many turns."""
+        direction, size = jax.random.split(key)
+        signs = jax.random.rademacher(direction, (shape.batch,), "float32")
+        return {"factor": signs * uniform(size, (shape.batch,), self.factor) * 0.5}
+
+    def transform_images(self, images: jax.Array, transformation: Any) -> jax.Array:
+        turns = jnp.reshape(transformation["factor"], (-1, 1, 1, 1))
+        return adjust_hue(images, turns, self.value_range, self.data_format)
+
+
+class RandomSaturation(RandomImageLayer):
+    """Changes the saturation of each image at random in training; changes nothing in inference.
+
+    The drawn factor f multiplies saturations by `f / (1 - f)`, and no further than to pure colours.
+    (Keras cuts off at the highest value of a pixel instead, which for (0, 255) lets colours through
+    that do not exist.)
+
+    Args:
+        factor: 0 for grey images, 0.5 for no change, 1 for pure colours: two numbers between which
+            each image draws, or one number f for (0, f). Draws below 0 give grey images. (Keras
+            documents this too, but in its code one number f stands for (-f, f).)
+        value_range: (lowest, highest) value of a pixel.
+        data_format: "channels_last" (None means the same) or "channels_first".
+        seed: folded into the key of each call; the key alone decides where it is None.
+        bounding_box_format: how boxes are written; this layer does not move them.
+
+    Shapes:
+        (b, h, w, 3) -> (b, h, w, 3), the same without b.
+
+    Raises:
+        ValueError: for a factor outside of [0, 1], images of other than 3 channels; in training
+            without a key.
+
+    Example:
+        >>> import jax, jax.numpy as jnp, fkeras as fk
+        >>> layer = fk.layers.RandomSaturation((0.0, 0.0))
+        >>> layer(jnp.array([[[200, 100, 0]]]), training=True, key=jax.random.key(0)).ravel()
+        Array([200., 200., 200.], dtype=float32)
+    """
+
+    factor: tuple[float, float] = option(convert=share_range)
+    value_range: tuple[float, float] = option((0, 255), convert=value_range)
+    data_format: str = option(None, convert=data_format_name)
+    seed: int | None = option(None, convert=integer(optional=True))
+
+    def draw(self, key: jax.Array, shape: ImageShape) -> Any:
+        """{"factor": (b,)}: what to multiply saturations by."""
+        factor = uniform(key, (shape.batch,), self.factor)
+        return {"factor": factor / (1 - factor + _EPSILON)}
+
+    def transform_images(self, images: jax.Array, transformation: Any) -> jax.Array:
+        amount = jnp.reshape(transformation["factor"], (-1, 1, 1, 1))
+        return adjust_saturation(images, amount, self.value_range, self.data_format)
+
+
+class RandomColorDegeneration(RandomImageLayer):
+    """Mixes each image with its grey one at random in training; changes nothing in inference.
+
+    Args:
+        factor: 0 for no change, 1 for grey: two numbers between which each image draws, or one
+            number f for (0, f). Draws below 0 make colours stronger. (Keras documents this too, but
+            in its code one number f stands for (-f, f).)
+        value_range: (lowest, highest) value of a pixel; results are cut off there.
+        data_format: "channels_last" (None means the same) or "channels_first".
+        seed: folded into the key of each call; the key alone decides where it is None.
+        bounding_box_format: how boxes are written; this layer does not move them.
+
+    Shapes:
+        (b, h, w, 3) -> (b, h, w, 3), the same without b; images of one channel stay as they are.
+
+    Raises:
+        ValueError: for a factor outside of [0, 1], images of other than 3 channels or 1; in
+            training without a key.
+
+    Example:
+        >>> import jax, jax.numpy as jnp, fkeras as fk
+        >>> layer = fk.layers.RandomColorDegeneration((0.5, 0.5))
+        >>> layer(jnp.array([[[0, 100, 0]]]), training=True, key=jax.random.key(0)).ravel()
+        Array([29.35, 79.35, 29.35], dtype=float32)
+    """
+
+    factor: tuple[float, float] = option(convert=share_range)
+    value_range: tuple[float, float] = option((0, 255), convert=value_range)
+    data_format: str = option(None, convert=data_format_name)
+    seed: int | None = option(None, convert=integer(optional=True))
+
+    def draw(self, key: jax.Array, shape: ImageShape) -> Any:
+        """{"factor": (b, 1, 1, 1)}: the share of grey."""
+        return {"factor": uniform(key, (shape.batch, 1, 1, 1), self.factor)}
+
+    def transform_images(self, images: jax.Array, transformation: Any) -> jax.Array:
+        share = transformation["factor"]
+        return degenerate_colors(images, share, self.value_range, self.data_format)
+
+
+class RandomGrayscale(RandomImageLayer):
+    """Makes some images grey in training; changes nothing in inference. The channels stay three.
+
+    Args:
+        factor: the probability for each image, from 0 to 1.
+        data_format: "channels_last" (None means the same) or "channels_first".
+        seed: folded into the key of each call; the key alone decides where it is None.
+        bounding_box_format: how boxes are written; this layer does not move them.
+
+    Shapes:
+        (b, h, w, 3) -> (b, h, w, 3), the same without b; images of one channel stay as they are.
+
+    Raises:
+        ValueError: for a factor outside of [0, 1], images of other than 3 channels or 1; in
+            training without a key.
+
+    Example:
+        >>> import jax, jax.numpy as jnp, fkeras as fk
+        >>> layer = fk.layers.RandomGrayscale(1.0)
+        >>> layer(jnp.array([[[0, 100, 0]]]), training=True, key=jax.random.key(0)).ravel()
+        Array([58.7, 58.7, 58.7], dtype=float32)
+    """
+
+    factor: float = option(0.5, convert=probability)
+    data_format: str = option(None, convert=data_format_name)
+    seed: int | None = option(None, convert=integer(optional=True))
+
+    def draw(self, key: jax.Array, shape: ImageShape) -> Any:
+        """Which images become grey: (b, 1, 1, 1)."""
+        return uniform(key, (shape.batch, 1, 1, 1), (0.0, 1.0)) < self.factor
+
+    def transform_images(self, images: jax.Array, transformation: Any) -> jax.Array:
+        return jnp.where(transformation, rgb_to_grayscale(images, self.data_format), images)

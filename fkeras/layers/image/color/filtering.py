@@ -1,0 +1,122 @@
+"""`RandomGaussianBlur` and `RandomSharpness`."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+
+from fkeras.engine import option
+from fkeras.engine.config.converters import integer, sizes
+from fkeras.layers.common.arguments import data_format_name
+from fkeras.layers.image.common.base import ImageShape, RandomImageLayer
+from fkeras.layers.image.common.factors import applied, factor_range, uniform
+from fkeras.layers.image.common.values import value_range
+from fkeras.nn.image.filters import gaussian_blur, sharpen
+
+_two_sizes = sizes(2)
+
+
+def _odd(value: Any) -> tuple[int, ...]:
+    found = _two_sizes(value)
+    if not all(size % 2 for size in found):
+        raise ValueError(
+            f"expected odd numbers, received {value!r}. A window has its pixel in the middle: "
+            "give 3, or (3, 5)."
+        )
+    return found
+
+
+class RandomGaussianBlur(RandomImageLayer):
+    """Blurs some images by a random amount in training; changes nothing in inference.
+
+    Args:
+        factor: the probability: two numbers from 0 to 1 between which each image draws its own,
+            or one number f for (0, f); (1, 1) to blur all.
+        kernel_size: the cells of the window, an odd number: along the width and along the height,
+            or one for both.
+        sigma: the standard deviation in pixels: two numbers from 0 to 1 between which each image
+            draws one for the width and one for the height, or one number s for (0, s). (Keras
+            documents this too, and draws once for a whole batch.)
+        value_range: (lowest, highest) value of a pixel; results are cut off there.
+        data_format: "channels_last" (None means the same) or "channels_first".
+        seed: folded into the key of each call; the key alone decides where it is None.
+        bounding_box_format: how boxes are written; this layer does not move them.
+
+    Shapes:
+        (b, h, w, c) -> (b, h, w, c), the same without b.
+
+    Raises:
+        ValueError: for factors and sigmas outside of [0, 1], even sizes; in training without a key.
+
+    Example:
+        >>> import jax, jax.numpy as jnp, fkeras as fk
+        >>> layer = fk.layers.RandomGaussianBlur((1, 1), 3, (1.0, 1.0))
+        >>> x = jnp.zeros((3, 3, 1)).at[1, 1].set(100.0)
+        >>> blurred = layer(x, training=True, key=jax.random.key(0))
+        >>> round(float(blurred[1, 1, 0]), 1), round(float(blurred[0, 0, 0]), 1)
+        (20.4, 7.5)
+    """
+
+    factor: tuple[float, float] = option(1.0, convert=factor_range(0, 1))
+    kernel_size: tuple[int, int] = option(3, convert=_odd)
+    sigma: tuple[float, float] = option(1.0, convert=factor_range(0, 1))
+    value_range: tuple[float, float] = option((0, 255), convert=value_range)
+    data_format: str = option(None, convert=data_format_name)
+    seed: int | None = option(None, convert=integer(optional=True))
+
+    def draw(self, key: jax.Array, shape: ImageShape) -> Any:
+        """{"should_apply_blur": (b,), "blur_factor": (b, 2)}: which images, and their sigmas."""
+        which, sigma = jax.random.split(key)
+        return {
+            "should_apply_blur": applied(which, shape.batch, self.factor),
+            "blur_factor": uniform(sigma, (shape.batch, 2), self.sigma) + 1e-6,
+        }
+
+    def transform_images(self, images: jax.Array, transformation: Any) -> jax.Array:
+        chosen = jnp.reshape(transformation["should_apply_blur"], (-1, 1, 1, 1))
+        sigma = transformation["blur_factor"]
+        blurred = gaussian_blur(images, self.kernel_size, sigma, self.data_format)
+        return jnp.clip(jnp.where(chosen, blurred, images), *self.value_range)
+
+
+class RandomSharpness(RandomImageLayer):
+    """Blurs or sharpens each image at random in training; changes nothing in inference.
+
+    Args:
+        factor: 0 for a blurred image, 0.5 for no change, 1 for a sharper one: two numbers from 0 to
+            1 between which each image draws, or one number f for (0, f).
+        value_range: (lowest, highest) value of a pixel; results are cut off there.
+        data_format: "channels_last" (None means the same) or "channels_first".
+        seed: folded into the key of each call; the key alone decides where it is None.
+        bounding_box_format: how boxes are written; this layer does not move them.
+
+    Shapes:
+        (b, h, w, c) -> (b, h, w, c), the same without b.
+
+    Raises:
+        ValueError: for factors outside of [0, 1]; in training without a key.
+
+    Example:
+        >>> import jax, jax.numpy as jnp, fkeras as fk
+        >>> layer = fk.layers.RandomSharpness((1, 1))
+        >>> x = jnp.zeros((3, 3, 1)).at[1, 1].set(130.0)
+        >>> layer(x, training=True, key=jax.random.key(0))[..., 0].round(1)
+        Array([[  0.,   0.,   0.],
+               [  0., 210.,   0.],
+               [  0.,   0.,   0.]], dtype=float32)
+    """
+
+    factor: tuple[float, float] = option(convert=factor_range(0, 1))
+    value_range: tuple[float, float] = option((0, 255), convert=value_range)
+    data_format: str = option(None, convert=data_format_name)
+    seed: int | None = option(None, convert=integer(optional=True))
+
+    def draw(self, key: jax.Array, shape: ImageShape) -> Any:
+        """{"factor": (b,)}: how sharp."""
+        return {"factor": uniform(key, (shape.batch,), self.factor)}
+
+    def transform_images(self, images: jax.Array, transformation: Any) -> jax.Array:
+        sharpness = jnp.reshape(transformation["factor"] * 2, (-1, 1, 1, 1))
+        return jnp.clip(sharpen(images, sharpness, self.data_format), *self.value_range)

@@ -1,0 +1,114 @@
+"""Layers that spread the levels of images: contrast and histograms, without random draws."""
+
+from __future__ import annotations
+
+from typing import Any, ClassVar
+
+import jax
+
+from fkeras.engine import option
+from fkeras.engine.config.converters import integer, real, sizes
+from fkeras.layers.common.arguments import data_format_name
+from fkeras.layers.image.common.base import ImageLayer
+from fkeras.layers.image.common.values import value_range
+from fkeras.nn.image.adjustments import auto_contrast
+from fkeras.nn.image.histograms import equalize, equalize_tiles
+
+
+class AutoContrast(ImageLayer):
+    """Stretches each channel of each image over the whole value range, in inference too.
+
+    Channels of one single value stay as they are.
+
+    Args:
+        value_range: (lowest, highest) value of a pixel.
+        data_format: "channels_last" (None means the same) or "channels_first". (Keras takes the
+            same axes for both, which mixes the channels of the latter.)
+        bounding_box_format: how boxes are written; this layer does not move them.
+
+    Shapes:
+        (b, h, w, c) -> (b, h, w, c), the same without b.
+
+    Example:
+        >>> import jax.numpy as jnp, fkeras as fk
+        >>> fk.layers.AutoContrast()(jnp.array([[[50], [100], [75]]])).ravel()
+        Array([  0. , 255. , 127.5], dtype=float32)
+    """
+
+    value_range: tuple[float, float] = option((0, 255), convert=value_range)
+    data_format: str = option(None, convert=data_format_name, kw_only=True)
+
+    def transform_images(self, images: jax.Array, transformation: Any) -> jax.Array:
+        return auto_contrast(images, self.value_range, self.data_format)
+
+
+class Equalization(ImageLayer):
+    """Equalizes the histogram of each channel of each image, in inference too.
+
+    (Keras documents the same, but counts the levels of the whole batch together, so that an image
+    depends on its neighbours, and computes nothing where it is called with `training=False`.)
+
+    Args:
+        value_range: (lowest, highest) value of a pixel.
+        bins: the number of levels.
+        data_format: "channels_last" (None means the same) or "channels_first".
+        bounding_box_format: how boxes are written; this layer does not move them.
+
+    Shapes:
+        (b, h, w, c) -> (b, h, w, c), the same without b.
+
+    Example:
+        >>> import jax.numpy as jnp, fkeras as fk
+        >>> fk.layers.Equalization()(jnp.array([[[10], [11], [12]]])).ravel()
+        Array([  0., 128., 255.], dtype=float32)
+    """
+
+    value_range: tuple[float, float] = option((0, 255), convert=value_range)
+    bins: int = option(256, convert=integer(minimum=1))
+    data_format: str = option(None, convert=data_format_name)
+
+    def transform_images(self, images: jax.Array, transformation: Any) -> jax.Array:
+        return equalize(images, self.bins, self.value_range, self.data_format)
+
+
+class ContrastLimitedAdaptiveHistogramEqualization(ImageLayer):
+    """Equalizes the histograms of tiles of each image, in inference too.
+
+    Each pixel takes the mean of what the tables of the four tiles around say. The counting takes
+    no more memory than the image, unlike a one-hot code of every pixel.
+
+    Args:
+        value_range: (lowest, highest) value of a pixel.
+        clip_limit: no level counts for more than this multiple of the mean; 0 for no limit.
+        tile_grid_size: the number of tiles along the height and along the width.
+        data_format: "channels_last" (None means the same) or "channels_first".
+        bounding_box_format: how boxes are written; this layer does not move them.
+
+    Shapes:
+        (b, h, w, c) -> (b, h, w, c), the same without b. Integer images stay integer, cut off.
+
+    Example:
+        >>> import jax.numpy as jnp, fkeras as fk
+        >>> layer = fk.layers.ContrastLimitedAdaptiveHistogramEqualization((0, 255), 0, (1, 1))
+        >>> layer(jnp.array([[[10.0], [11.0]], [[12.0], [13.0]]])).ravel()
+        Array([ 63.75, 127.5 , 191.25, 255.  ], dtype=float32)
+
+    References:
+        Zuiderveld, 1994, Contrast limited adaptive histogram equalization, Graphics Gems IV
+    """
+
+    value_range: tuple[float, float] = option(
+        (0, 255),
+        convert=value_range,
+    )
+    clip_limit: float = option(4.0, convert=real())
+    tile_grid_size: tuple[int, int] = option((8, 8), convert=sizes(2))
+    data_format: str = option(None, convert=data_format_name)
+
+    casts_images: ClassVar[bool] = False
+
+    def transform_images(self, images: jax.Array, transformation: Any) -> jax.Array:
+        ranges = self.value_range, self.data_format
+        return equalize_tiles(images, self.clip_limit, self.tile_grid_size, *ranges).astype(
+            images.dtype
+        )

@@ -1,0 +1,109 @@
+"""`RandomBrightness` and `RandomContrast`: light and dark."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import jax
+import numpy as np
+
+from fkeras.engine import option
+from fkeras.engine.config.converters import integer
+from fkeras.layers.common.arguments import data_format_name
+from fkeras.layers.image.common.base import ImageShape, RandomImageLayer
+from fkeras.layers.image.common.factors import factor_range, uniform
+from fkeras.layers.image.common.values import value_range
+from fkeras.nn.image.adjustments import adjust_brightness, adjust_contrast
+
+
+class RandomBrightness(RandomImageLayer):
+    """Adds one random amount to all pixels of an image in training; changes nothing in inference.
+
+    Args:
+        factor: the amount, in shares of the value range, from -1 (black) to 1 (white): two numbers
+            between which each image draws, or one number f for (-f, f).
+        value_range: (lowest, highest) value of a pixel; results are cut off there.
+        seed: folded into the key of each call; the key alone decides where it is None.
+        data_format: "channels_last" (None means the same) or "channels_first".
+        bounding_box_format: how boxes are written; this layer does not move them.
+
+    Shapes:
+        (b, h, w, c) -> (b, h, w, c), the same without b.
+
+    Raises:
+        ValueError: for factors outside of [-1, 1]; in training without a key.
+
+    Example:
+        >>> import jax, jax.numpy as jnp, fkeras as fk
+        >>> layer = fk.layers.RandomBrightness((0.2, 0.2))
+        >>> layer(jnp.full((1, 1, 1), 100), training=True, key=jax.random.key(0)).ravel()
+        Array([151.], dtype=float32)
+    """
+
+    factor: tuple[float, float] = option(convert=factor_range(-1, 1))
+    value_range: tuple[float, float] = option((0, 255), convert=value_range)
+    seed: int | None = option(None, convert=integer(optional=True))
+    data_format: str = option(None, convert=data_format_name, kw_only=True)
+
+    def draw(self, key: jax.Array, shape: ImageShape) -> Any:
+        """{"rgb_delta": (b, 1, 1, 1)}: what to add."""
+        low, high = self.value_range
+        return {"rgb_delta": uniform(key, (shape.batch, 1, 1, 1), self.factor) * (high - low)}
+
+    def transform_images(self, images: jax.Array, transformation: Any) -> jax.Array:
+        return adjust_brightness(images, transformation["rgb_delta"], self.value_range)
+
+
+_contrast = factor_range(0, 1)
+
+
+def contrast_range(value: Any) -> tuple[float, float]:
+    """Converts to (lower, upper): a single number f stands for (f, f)."""
+    several = isinstance(value, tuple | list | np.ndarray)
+    return _contrast(value if several else (value, value))
+
+
+class RandomContrast(RandomImageLayer):
+    """Multiplies the contrast of each image at random in training; changes nothing in inference.
+
+    `x` becomes `(x - mean) * amount + mean`, with the mean of each channel.
+
+    Args:
+        factor: the amount is drawn for each image between `1 - lower` and `1 + upper`, where the
+            factor is (lower, upper), or one number for both, from 0 to 1. (Keras documents this
+            too, but in its code one number f stands for (0, f), so that contrast never falls. It
+            reads what this layer writes as this layer does.)
+        value_range: (lowest, highest) value of a pixel; results are cut off there.
+        seed: folded into the key of each call; the key alone decides where it is None.
+        data_format: "channels_last" (None means the same) or "channels_first".
+        bounding_box_format: how boxes are written; this layer does not move them.
+
+    Shapes:
+        (b, h, w, c) -> (b, h, w, c), the same without b.
+
+    Raises:
+        ValueError: for factors outside of [0, 1]; in training without a key.
+
+    Example:
+        >>> import jax, jax.numpy as jnp, fkeras as fk
+        >>> layer = fk.layers.RandomContrast((0, 0.5))
+        >>> x = jnp.array([[[100.0], [110.0]]])
+        >>> y = layer(x, training=True, key=jax.random.key(0))
+        >>> bool(y[0, 1, 0] - y[0, 0, 0] >= 10)
+        True
+    """
+
+    factor: tuple[float, float] = option(convert=contrast_range)
+    value_range: tuple[float, float] = option((0, 255), convert=value_range)
+    seed: int | None = option(None, convert=integer(optional=True))
+    data_format: str = option(None, convert=data_format_name, kw_only=True)
+
+    def draw(self, key: jax.Array, shape: ImageShape) -> Any:
+        """{"contrast_factor": (b, 1, 1, 1)}: what to multiply contrasts by."""
+        lower, upper = self.factor
+        amounts = uniform(key, (shape.batch, 1, 1, 1), (1.0 - lower, 1.0 + upper))
+        return {"contrast_factor": amounts}
+
+    def transform_images(self, images: jax.Array, transformation: Any) -> jax.Array:
+        amount = transformation["contrast_factor"]
+        return adjust_contrast(images, amount, self.value_range, self.data_format)

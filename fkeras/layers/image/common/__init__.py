@@ -1,0 +1,1 @@
+"""Base classes and argument rules of image layers."""

@@ -1,0 +1,71 @@
+"""Ranges to draw from, as converters of the fields of random layers."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import jax
+import numpy as np
+
+from fkeras.engine.config.converters import real
+from fkeras.engine.config.rules import REJECTED, Rule, scalar
+
+_SEVERAL = (tuple, list, np.ndarray)
+
+
+def factor_range(low: float, high: float, *, above: bool = False, optional: bool = False) -> Rule:
+    """A rule for (lower, upper): two numbers, or a single f, which stands for (-f, f).
+
+    Where `low` forbids -f the single number stands for (low, f).
+
+    Args:
+        low: the least that a number may be.
+        high: the most that a number may be.
+        above: whether `low` itself is too little.
+        optional: whether None is allowed, and stays None.
+
+    Example:
+        >>> factor_range(-1, 1)(0.2)
+        (-0.2, 0.2)
+        >>> factor_range(0, 1)(0.5)
+        (0, 0.5)
+    """
+    item = real(above=low, maximum=high) if above else real(minimum=low, maximum=high)
+
+    def parse(value: Any) -> Any:
+        if item.accepts(value):
+            size = abs(scalar(value))
+            return max(-size, low), size
+        numbers = [scalar(v) for v in value] if isinstance(value, _SEVERAL) else []
+        return (
+            tuple(sorted(numbers))
+            if len(numbers) == 2 and all(map(item.accepts, numbers))
+            else REJECTED
+        )
+
+    words = f"{item.expected}, or two of them (lower, upper)"
+    hint = "They are shares, not percentages: 0.2 is one fifth."
+    return Rule("range", words, parse, optional=optional, limits=(item,), hint=hint)
+
+
+def uniform(key: jax.Array, shape: tuple[int, ...], ends: tuple[float, float]) -> jax.Array:
+    """Draws evenly between the ends of a range, in float32.
+
+    Example:
+        >>> import jax
+        >>> uniform(jax.random.key(0), (2,), (3.0, 3.0))
+        Array([3., 3.], dtype=float32)
+    """
+    return jax.random.uniform(key, shape, "float32", *ends)
+
+
+def applied(key: jax.Array, batch: int, chance: tuple[float, float]) -> jax.Array:
+    """Which images of a batch are to be changed: each draws its chance from a range first.
+
+    Example:
+        >>> import jax
+        >>> applied(jax.random.key(0), 3, (1.0, 1.0))
+        Array([ True,  True,  True], dtype=bool)
+    """
+    chances, threshold = jax.random.split(key)
+    return uniform(threshold, (batch,), (0.0, 1.0)) < uniform(chances, (batch,), chance)

@@ -1,0 +1,90 @@
+"""Arguments of layers of colours: scales of pixels, shares, and what may be mixed."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+
+from fkeras.engine.config.converters import real
+from fkeras.engine.config.rules import REJECTED, Rule, scalar
+from fkeras.layers.image.common.factors import factor_range
+
+_number = real()
+
+
+def _ends(value: Any) -> Any:
+    ends = [scalar(v) for v in value] if isinstance(value, tuple | list | np.ndarray) else []
+    if len(ends) != 2 or not all(map(_number.accepts, ends)) or ends[0] == ends[1]:
+        return REJECTED
+    return min(ends), max(ends)
+
+
+value_range = Rule(
+    "range",
+    "the lowest and the highest value of a pixel",
+    _ends,
+    limits=(_number,),
+    hint="Give (0, 255) for bytes, or (0, 1) for images that were divided by 255.",
+)
+
+
+_one, _two = factor_range(0, 1), factor_range(-1, 1)
+
+
+def share_range(value: Any) -> tuple[float, float]:
+    """Converts to (lower, upper): one number f from 0 to 1 stands for (0, f).
+
+    Two numbers may be negative: Keras writes (-f, f) for a single f, against its documentation.
+
+    Example:
+        >>> share_range(0.5)
+        (0, 0.5)
+        >>> share_range([-0.5, 0.5])
+        (-0.5, 0.5)
+    """
+    return (_two if isinstance(value, tuple | list | np.ndarray) else _one)(value)
+
+
+def mixed(
+    where: str, name: str, values: jax.Array, order: jax.Array, weight: jax.Array, axis: int = -1
+) -> jax.Array:
+    """`weight * values + (1 - weight) * values[order]`, for each entry of a batch.
+
+    Args:
+        where: the layer, for the message.
+        name: what is mixed, for the message.
+        values: array of shape (b, ...). Amounts are floating; integers along an axis of several
+            classes are counted as such.
+        order: integers (b,).
+        weight: array of shape (b,), or a scalar.
+        axis: the axis of classes.
+
+    Raises:
+        ValueError: for integers that are ids of classes: between two ids lies another class.
+
+    Example:
+        >>> import jax.numpy as jnp
+        >>> labels = jnp.array([[1.0, 0.0], [0.0, 1.0]])
+        >>> mixed("MixUp", "labels", labels, jnp.array([1, 0]), jnp.array([0.75, 0.5]))
+        Array([[0.75, 0.25],
+               [0.5 , 0.5 ]], dtype=float32)
+    """
+    if not jnp.issubdtype(values.dtype, jnp.floating):
+        check_amounts(where, name, values, axis)
+        values = values.astype("float32")
+    weight = jnp.reshape(weight, (-1,) + (1,) * (values.ndim - 1)).astype(values.dtype)
+    return weight * values + (1 - weight) * jnp.take(values, order, axis=0)
+
+
+def check_amounts(where: str, name: str, values: jax.Array, axis: int = -1) -> None:
+    """Checks that values can be added, which ids of classes cannot."""
+    ids = jnp.issubdtype(values.dtype, jnp.integer)
+    if ids and (values.ndim == 1 or values.shape[axis] == 1):
+        raise ValueError(
+            f"{where}: expected {name!r} that can be mixed, received {values.dtype} of shape "
+            f"{values.shape}. Between two ids of classes lies another class: give one-hot vectors, "
+            "`jax.nn.one_hot(ids, classes)`, or floating numbers where they are amounts."
+        )

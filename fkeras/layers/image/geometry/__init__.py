@@ -1,0 +1,1 @@
+"""Image layers that move or resize pixels."""

@@ -1,0 +1,280 @@
+"""Layers that move images by random affine transforms.
+
+`RandomTranslation`, `RandomRotation`, `RandomZoom` and `RandomShear` differ in what they draw and in
+the matrix that they make of it; images, masks and boxes all follow this one matrix.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+
+from fkeras.engine import option
+from fkeras.engine.config.converters import choice, integer, real
+from fkeras.layers.common.arguments import data_format_name
+from fkeras.layers.image.common.base import ImageShape, RandomImageLayer
+from fkeras.layers.image.common.boxes import move_boxes
+from fkeras.layers.image.common.factors import factor_range, uniform
+from fkeras.nn.image.boxes import follow
+from fkeras.nn.image.layout import as_batch
+from fkeras.nn.warping.geometry import warp_by_matrix
+from fkeras.nn.warping.matrices import (
+    rotation_matrix,
+    shear_matrix,
+    translation_matrix,
+    zoom_matrix,
+)
+from fkeras.nn.warping.sampling import INTERPOLATIONS
+
+Range = tuple[float, float]
+
+FILL_MODES = ("reflect", "wrap", "constant", "nearest")
+_fill_mode = choice(*FILL_MODES)
+_interpolation = choice(*INTERPOLATIONS)
+
+
+class MatrixLayer(RandomImageLayer):
+    """Moves images, masks and boxes by the matrices of `matrix`: the base of such layers.
+
+    The fields `fill_mode`, `interpolation`, `fill_value`, `seed` and `data_format` are those of the
+    concrete classes.
+    """
+
+    def matrix(self, transformation: Any, shape: ImageShape) -> jax.Array:
+        """The matrices (b, 3, 3) that take a place of the new images to one of the old."""
+        raise NotImplementedError(f"{self.where}: has no `matrix`. Write one of shape (b, 3, 3).")
+
+    def transform_images(self, images: jax.Array, transformation: Any) -> jax.Array:
+        return self._warped(images, transformation, self.interpolation)
+
+    def transform_segmentation_masks(
+        self, segmentation_masks: jax.Array, transformation: Any
+    ) -> jax.Array:
+        return self._warped(segmentation_masks, transformation, "nearest")
+
+    def _warped(self, images: jax.Array, transformation: Any, interpolation: str) -> jax.Array:
+        matrix = self.matrix(transformation, self.image_shape(images))
+        batch, back = as_batch(images, self.data_format)
+        fill_mode = getattr(self, "fill_mode", "constant")
+        return back(warp_by_matrix(batch, matrix, interpolation, fill_mode, self.fill_value))
+
+    def transform_bounding_boxes(
+        self, bounding_boxes: dict[str, jax.Array], transformation: Any, shape: ImageShape
+    ) -> dict[str, jax.Array]:
+        matrix = self.matrix(transformation, shape)
+        return move_boxes(self, bounding_boxes, shape, lambda boxes: follow(boxes, matrix))
+
+
+class RandomTranslation(MatrixLayer):
+    """Moves each image up or down and left or right in training; nothing in inference.
+
+    Args:
+        height_factor: (lower, upper), how far down as a share of the height, each from -1 to 1;
+            one number f means (-f, f).
+        width_factor: (lower, upper), how far to the right as a share of the width.
+        fill_mode: how images go on outside: "reflect" (b a | a b c | c b), "wrap"
+            (b c | a b c | a b), "nearest" (a a | a b c | c c) or "constant" (k k | a b c | k k).
+        interpolation: "bilinear" or "nearest".
+        seed: folded into the key of each call; the key alone decides where it is None.
+        fill_value: the k of "constant".
+        data_format: "channels_last" (None means the same) or "channels_first".
+        bounding_box_format: how boxes are written, for example "xyxy".
+
+    Shapes:
+        (b, h, w, c) -> (b, h, w, c), the same without b.
+
+    Raises:
+        ValueError: for factors out of their range and unknown words; in training without a key.
+
+    Example:
+        >>> import jax, jax.numpy as jnp, fkeras as fk
+        >>> layer = fk.layers.RandomTranslation(0, (0.5, 0.5), fill_mode="constant")
+        >>> layer(jnp.array([[[1.0], [2.0]]]), training=True, key=jax.random.key(0)).ravel()
+        Array([0., 1.], dtype=float32)
+    """
+
+    height_factor: Range = option(convert=factor_range(-1, 1))
+    width_factor: Range = option(convert=factor_range(-1, 1))
+    fill_mode: str = option("reflect", convert=_fill_mode)
+    interpolation: str = option("bilinear", convert=_interpolation)
+    seed: int | None = option(None, convert=integer(optional=True))
+    fill_value: float = option(0.0, convert=real())
+    data_format: str = option(None, convert=data_format_name)
+
+    def draw(self, key: jax.Array, shape: ImageShape) -> Any:
+        """{"translations": (b, 2)}: pixels to the right and down."""
+        down, right = jax.random.split(key)
+        dx = uniform(right, (shape.batch,), self.width_factor) * shape.width
+        dy = uniform(down, (shape.batch,), self.height_factor) * shape.height
+        return {"translations": jnp.stack((dx, dy), axis=-1)}
+
+    def matrix(self, transformation: Any, shape: ImageShape) -> jax.Array:
+        moves = transformation["translations"]
+        return translation_matrix(moves[:, 0], moves[:, 1])
+
+
+class RandomRotation(MatrixLayer):
+    """Turns each image about its middle in training; nothing in inference.
+
+    Boxes become the upright ones around the turned ones, in whatever format they are written
+    (Keras reads them as "xyxy" always).
+
+    Args:
+        factor: (lower, upper), shares of a full turn against the clock, each from -1 to 1; one
+            number f means (-f, f).
+        fill_mode: "reflect", "wrap", "constant" or "nearest", as in `RandomTranslation`.
+        interpolation: "bilinear" or "nearest".
+        seed: folded into the key of each call; the key alone decides where it is None.
+        fill_value: what stands outside for "constant".
+        data_format: "channels_last" (None means the same) or "channels_first".
+        bounding_box_format: how boxes are written, for example "xyxy".
+
+    Shapes:
+        (b, h, w, c) -> (b, h, w, c), the same without b.
+
+    Raises:
+        ValueError: for factors out of their range and unknown words; in training without a key.
+
+    Example:
+        >>> import jax, jax.numpy as jnp, fkeras as fk
+        >>> x = jnp.array([[1.0, 2.0], [3.0, 4.0]])[..., None]
+        >>> quarter = fk.layers.RandomRotation((0.25, 0.25), interpolation="nearest")
+        >>> quarter(x, training=True, key=jax.random.key(0))[..., 0]
+        Array([[2., 4.],
+               [1., 3.]], dtype=float32)
+    """
+
+    factor: Range = option(convert=factor_range(-1, 1))
+    fill_mode: str = option("reflect", convert=_fill_mode)
+    interpolation: str = option("bilinear", convert=_interpolation)
+    seed: int | None = option(None, convert=integer(optional=True))
+    fill_value: float = option(0.0, convert=real())
+    data_format: str = option(None, convert=data_format_name)
+
+    def draw(self, key: jax.Array, shape: ImageShape) -> Any:
+        """{"angle": (b,)} in degrees."""
+        lower, upper = self.factor
+        return {"angle": uniform(key, (shape.batch,), (360.0 * lower, 360.0 * upper))}
+
+    def matrix(self, transformation: Any, shape: ImageShape) -> jax.Array:
+        return rotation_matrix(transformation["angle"], shape.height, shape.width)
+
+
+class RandomZoom(MatrixLayer):
+    """Enlarges or shrinks each image about its middle in training; nothing in inference.
+
+    Args:
+        height_factor: (lower, upper), each above -1 and up to 1: how much more of the height is
+            seen, so that above 0 the image shrinks; one number f means (-f, f).
+        width_factor: the same for the width; None for the same factor as that of the height.
+        fill_mode: "reflect", "wrap", "constant" or "nearest", as in `RandomTranslation`.
+        interpolation: "bilinear" or "nearest".
+        seed: folded into the key of each call; the key alone decides where it is None.
+        fill_value: what stands outside for "constant".
+        data_format: "channels_last" (None means the same) or "channels_first".
+        bounding_box_format: how boxes are written, for example "xyxy".
+
+    Shapes:
+        (b, h, w, c) -> (b, h, w, c), the same without b.
+
+    Raises:
+        ValueError: for factors out of their range and unknown words; in training without a key.
+
+    Example:
+        >>> import jax, jax.numpy as jnp, fkeras as fk
+        >>> layer = fk.layers.RandomZoom((1.0, 1.0), fill_mode="constant")
+        >>> layer(jnp.ones((4, 4, 1)), training=True, key=jax.random.key(0))[1, :, 0]
+        Array([0., 1., 1., 0.], dtype=float32)
+    """
+
+    height_factor: Range = option(convert=factor_range(-1, 1, above=True))
+    width_factor: Range | None = option(
+        None, convert=factor_range(-1, 1, above=True, optional=True)
+    )
+    fill_mode: str = option("reflect", convert=_fill_mode)
+    interpolation: str = option("bilinear", convert=_interpolation)
+    seed: int | None = option(None, convert=integer(optional=True))
+    fill_value: float = option(0.0, convert=real())
+    data_format: str = option(None, convert=data_format_name)
+
+    def draw(self, key: jax.Array, shape: ImageShape) -> Any:
+        """{"height_zoom": (b, 1), "width_zoom": (b, 1)}: how much is seen."""
+        down, across = jax.random.split(key)
+        height = 1.0 + uniform(down, (shape.batch, 1), self.height_factor)
+        if self.width_factor is None:
+            return {"height_zoom": height, "width_zoom": height}
+        width = 1.0 + uniform(across, (shape.batch, 1), self.width_factor)
+        return {"height_zoom": height, "width_zoom": width}
+
+    def matrix(self, transformation: Any, shape: ImageShape) -> jax.Array:
+        zooms = (transformation[name][:, 0] for name in ("height_zoom", "width_zoom"))
+        return zoom_matrix(*zooms, shape.height, shape.width)
+
+
+_shear_range = factor_range(0, 1)
+
+
+def _shear(value: Any) -> float | Range:
+    # Keras writes one number as (-f, f), and cannot read that again
+    if isinstance(value, tuple | list) and len(value) == 2:
+        numbers = [v for v in value if isinstance(v, int | float)]
+        value = value[1] if len(numbers) == 2 and value[0] == -value[1] else value
+    lower, upper = _shear_range(value)
+    return (lower, upper) if isinstance(value, tuple | list) else upper
+
+
+class RandomShear(MatrixLayer):
+    """Shears each image in training, to one side or the other; nothing in inference.
+
+    Boxes are those around the sheared ones. (Keras shears them in shares of the image, which is
+    another angle where height and width differ, and by one direction after the other.)
+
+    Args:
+        x_factor: how far to the side a row goes for each row below the first: (lower, upper),
+            both from 0 to 1, or one number f, which means (-f, f).
+        y_factor: how far up or down a column goes for each column after the first.
+        interpolation: "bilinear" or "nearest".
+        fill_mode: "reflect", "wrap", "constant" or "nearest", as in `RandomTranslation`.
+        fill_value: what stands outside for "constant".
+        data_format: "channels_last" (None means the same) or "channels_first".
+        seed: folded into the key of each call; the key alone decides where it is None.
+        bounding_box_format: how boxes are written, for example "xyxy".
+
+    Shapes:
+        (b, h, w, c) -> (b, h, w, c), the same without b.
+
+    Raises:
+        ValueError: for factors out of their range and unknown words; in training without a key.
+
+    Example:
+        >>> import jax, jax.numpy as jnp, fkeras as fk
+        >>> layer = fk.layers.RandomShear((1.0, 1.0), fill_mode="constant")
+        >>> x = jnp.array([[1.0, 2.0], [3.0, 4.0]])[..., None]
+        >>> rows = layer(x, training=True, key=jax.random.key(0))[1, :, 0]
+        >>> rows.tolist() in ([4.0, 0.0], [0.0, 3.0])
+        True
+    """
+
+    x_factor: float | Range = option(0.0, convert=_shear)
+    y_factor: float | Range = option(0.0, convert=_shear)
+    interpolation: str = option("bilinear", convert=_interpolation)
+    fill_mode: str = option("reflect", convert=_fill_mode)
+    fill_value: float = option(0.0, convert=real())
+    data_format: str = option(None, convert=data_format_name)
+    seed: int | None = option(None, convert=integer(optional=True))
+
+    def draw(self, key: jax.Array, shape: ImageShape) -> Any:
+        """{"shear_factor": (b, 2)}: pixels to the left a row, and up a column."""
+        side, *keys = jax.random.split(key, 3)
+        sign = jax.random.rademacher(side, (shape.batch,), "float32")
+        shears = [
+            sign * uniform(k, (shape.batch,), f if isinstance(f, tuple) else (-f, f))
+            for k, f in zip(keys, (self.x_factor, self.y_factor), strict=True)
+        ]
+        return {"shear_factor": jnp.stack(shears, axis=-1)}
+
+    def matrix(self, transformation: Any, shape: ImageShape) -> jax.Array:
+        shears = transformation["shear_factor"]
+        return shear_matrix(shears[:, 0], shears[:, 1])

@@ -1,0 +1,151 @@
+"""`RandomElasticTransform`: images distorted like rubber."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+
+from fkeras.engine import option
+from fkeras.engine.config.converters import choice, integer, real
+from fkeras.layers.common.arguments import data_format_name
+from fkeras.layers.image.common.base import ImageShape, RandomImageLayer
+from fkeras.layers.image.common.boxes import move_boxes
+from fkeras.layers.image.common.factors import applied, factor_range, uniform
+from fkeras.layers.image.common.values import value_range
+from fkeras.nn.image.layout import as_batch
+from fkeras.nn.warping.elastic import displace, smooth_fields
+from fkeras.nn.warping.geometry import grid
+from fkeras.nn.warping.sampling import FILL_MODES, INTERPOLATIONS
+
+
+def boxes_of_displaced(boxes: jax.Array, dy: jax.Array, dx: jax.Array) -> jax.Array:
+    """Boxes around all pixels that show a place inside of the old boxes.
+
+    Args:
+        boxes: array of shape (b, n, 4), in "xyxy".
+        dy: how many rows further the place lies that a pixel shows, (b, h, w).
+        dx: how many columns further, (b, h, w).
+
+    Returns:
+        An array of shape (b, n, 4) of whole pixels; of zeros where no pixel shows any of a box.
+
+    Example:
+        >>> import jax.numpy as jnp
+        >>> shift = jnp.ones((1, 4, 4))
+        >>> boxes_of_displaced(jnp.array([[[1.0, 2.0, 3.0, 4.0]]]), 0 * shift, shift)
+        Array([[[0., 2., 2., 4.]]], dtype=float32)
+    """
+    height, width = dy.shape[1:]
+    y, x = grid(height, width)
+    places = [(p + d + 0.5)[:, None] for p, d in ((x, dx), (y, dy))]
+    low = [boxes[:, :, i][..., None, None] for i in (0, 1)]
+    high = [boxes[:, :, i][..., None, None] for i in (2, 3)]
+    (u, v), (left, top), (right, bottom) = places, low, high
+    shown = (u >= left) & (u <= right) & (v >= top) & (v <= bottom)
+    edges = []
+    for pixels, size in ((x[:, None], width), (y[:, None], height)):
+        first = jnp.min(jnp.where(shown, pixels, float(size)), axis=(-2, -1))
+        last = jnp.max(jnp.where(shown, pixels + 1, 0.0), axis=(-2, -1))
+        edges.append((jnp.minimum(first, last), last))
+    (x1, x2), (y1, y2) = edges
+    return jnp.stack((x1, y1, x2, y2), axis=-1)
+
+
+class RandomElasticTransform(RandomImageLayer):
+    """Moves the pixels of some images by smooth random fields in training.
+
+    Rows and columns move by fields of their own, and masks by those of their images (Keras draws
+    one field for both directions, and another one for masks). Boxes, which Keras refuses, become
+    those around all pixels that show something of them. Images are cut at `value_range` in
+    training, masks are not.
+
+    Args:
+        factor: the chance of an image to be changed: (lower, upper), from which each image draws
+            its own, or one number f, which means (0, f).
+        scale: (lower, upper) of the strength, which the batch draws, or one number f, which means
+            (0, f); both from 0 to 1.
+        interpolation: "bilinear" or "nearest".
+        fill_mode: "reflect", "wrap", "constant", "nearest" or "mirror" (c b | a b c | b a), and as
+            in `RandomTranslation`.
+        fill_value: what stands outside for "constant".
+        value_range: (low, high), the range of the pixels.
+        seed: folded into the key of each call; the key alone decides where it is None.
+        data_format: "channels_last" (None means the same) or "channels_first".
+        bounding_box_format: how boxes are written, for example "xyxy".
+
+    Shapes:
+        (b, h, w, c) -> (b, h, w, c), the same without b.
+
+    Raises:
+        ValueError: for factors out of their range and unknown words; in training without a key.
+
+    Example:
+        >>> import jax, jax.numpy as jnp, fkeras as fk
+        >>> x = jnp.arange(256.0).reshape(1, 16, 16, 1)
+        >>> layer = fk.layers.RandomElasticTransform((1, 1), (1, 1))
+        >>> bool((layer(x, training=True, key=jax.random.key(0)) == x).all())
+        False
+
+    References:
+        Simard et al., 2003, Best practices for convolutional neural networks,
+        https://doi.org/10.1109/ICDAR.2003.1227801
+    """
+
+    factor: tuple[float, float] = option(1.0, convert=factor_range(0, 1))
+    scale: tuple[float, float] = option(1.0, convert=factor_range(0, 1))
+    interpolation: str = option("bilinear", convert=choice(*INTERPOLATIONS))
+    fill_mode: str = option("reflect", convert=choice(*FILL_MODES))
+    fill_value: float = option(0.0, convert=real())
+    value_range: tuple[float, float] = option((0, 255), convert=value_range)
+    seed: int | None = option(None, convert=integer(optional=True))
+    data_format: str = option(None, convert=data_format_name)
+
+    def draw(self, key: jax.Array, shape: ImageShape) -> Any:
+        """{"apply_transform": (b,), "dy": (b, h, w), "dx": (b, h, w)}; None at a scale of 0."""
+        if self.scale[1] == 0 or self.factor[1] == 0:
+            return None
+        chance, strength, noise = jax.random.split(key, 3)
+        scale = uniform(strength, (), self.scale)
+        short, long = min(shape.height, shape.width), max(shape.height, shape.width)
+        fields = smooth_fields(
+            noise,
+            (shape.batch, shape.height, shape.width),
+            0.05 * short * scale,
+            largest=0.05 * short * self.scale[1],
+        )
+        dy, dx = (0.1 * long * scale * field for field in fields)
+        chosen = applied(chance, shape.batch, self.factor)
+        return {"apply_transform": chosen, "dy": dy, "dx": dx}
+
+    def transform_images(self, images: jax.Array, transformation: Any) -> jax.Array:
+        if transformation is None:
+            return images
+        images = self._displaced(images, transformation, self.interpolation)
+        return jnp.clip(images, *self.value_range)
+
+    def transform_segmentation_masks(
+        self, segmentation_masks: jax.Array, transformation: Any
+    ) -> jax.Array:
+        if transformation is None:
+            return segmentation_masks
+        return self._displaced(segmentation_masks, transformation, "nearest")
+
+    def _displaced(self, images: jax.Array, transformation: Any, interpolation: str) -> jax.Array:
+        batch, back = as_batch(images, self.data_format)
+        dy, dx = transformation["dy"], transformation["dx"]
+        moved = displace(batch, dy, dx, interpolation, self.fill_mode, self.fill_value)
+        return back(jnp.where(transformation["apply_transform"][:, None, None, None], moved, batch))
+
+    def transform_bounding_boxes(
+        self, bounding_boxes: dict[str, jax.Array], transformation: Any, shape: ImageShape
+    ) -> dict[str, jax.Array]:
+        if transformation is None:
+            return bounding_boxes
+
+        def move(boxes: jax.Array) -> jax.Array:
+            moved = boxes_of_displaced(boxes, transformation["dy"], transformation["dx"])
+            return jnp.where(transformation["apply_transform"][:, None, None], moved, boxes)
+
+        return move_boxes(self, bounding_boxes, shape, move)

@@ -1,0 +1,91 @@
+"""`RandomFlip`: mirror images of images."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+
+from fkeras.engine import option
+from fkeras.engine.config.converters import choice, integer
+from fkeras.layers.common.arguments import data_format_name
+from fkeras.layers.image.common.base import ImageShape, RandomImageLayer
+from fkeras.layers.image.common.boxes import move_boxes
+from fkeras.nn.image.layout import image_axes
+
+
+class RandomFlip(RandomImageLayer):
+    """Mirrors each image with probability 1/2 in training; changes nothing in inference.
+
+    In the mode "horizontal_and_vertical" both directions are drawn apart, so there are four
+    results. (Keras draws once: it turns an image by half a circle or leaves it.)
+
+    Args:
+        mode: "horizontal" (left and right change places), "vertical" (top and bottom), or
+            "horizontal_and_vertical".
+        seed: folded into the key of each call; the key alone decides where it is None.
+        data_format: "channels_last" (None means the same) or "channels_first".
+        bounding_box_format: how boxes are written, for example "xyxy".
+
+    Shapes:
+        (b, h, w, c) -> (b, h, w, c), the same without b.
+
+    Raises:
+        ValueError: for an unknown mode; in training without a key.
+
+    Example:
+        >>> import jax, jax.numpy as jnp, fkeras as fk
+        >>> layer = fk.layers.RandomFlip("horizontal")
+        >>> x = jnp.array([[[1.0], [2.0]]])
+        >>> {tuple(layer(x, training=True, key=jax.random.key(i)).ravel().tolist())
+        ...  for i in range(9)} == {(1.0, 2.0), (2.0, 1.0)}
+        True
+    """
+
+    mode: str = option(
+        "horizontal_and_vertical",
+        convert=choice("horizontal", "vertical", "horizontal_and_vertical"),
+    )
+    seed: int | None = option(None, convert=integer(optional=True))
+    data_format: str = option(None, convert=data_format_name)
+
+    def draw(self, key: jax.Array, shape: ImageShape) -> Any:
+        """{"vertical": (b,), "horizontal": (b,)}: which images are mirrored how."""
+        down, across = jax.random.split(key)
+        nothing = jnp.zeros((shape.batch,), bool)
+
+        def flips(key: jax.Array, direction: str) -> jax.Array:
+            return jax.random.bernoulli(key, 0.5, (shape.batch,)) if wanted(direction) else nothing
+
+        def wanted(direction: str) -> bool:
+            return direction in self.mode
+
+        return {"vertical": flips(down, "vertical"), "horizontal": flips(across, "horizontal")}
+
+    def transform_images(self, images: jax.Array, transformation: Any) -> jax.Array:
+        rows, columns, _ = image_axes(images.ndim, self.data_format)
+        for direction, axis in (("vertical", rows), ("horizontal", columns)):
+            flips = jnp.reshape(transformation[direction], (-1, 1, 1, 1))
+            images = jnp.where(flips, jnp.flip(images, axis), images)
+        return images
+
+    def transform_segmentation_masks(
+        self, segmentation_masks: jax.Array, transformation: Any
+    ) -> jax.Array:
+        return self.transform_images(segmentation_masks, transformation)
+
+    def transform_bounding_boxes(
+        self, bounding_boxes: dict[str, jax.Array], transformation: Any, shape: ImageShape
+    ) -> dict[str, jax.Array]:
+        down, across = (transformation[d][:, None, None] for d in ("vertical", "horizontal"))
+
+        def move(boxes: jax.Array) -> jax.Array:
+            x1, y1, x2, y2 = (boxes[..., i : i + 1] for i in range(4))
+            mirrored = jnp.concatenate((shape.width - x2, y1, shape.width - x1, y2), axis=-1)
+            boxes = jnp.where(across, mirrored, boxes)
+            x1, y1, x2, y2 = (boxes[..., i : i + 1] for i in range(4))
+            mirrored = jnp.concatenate((x1, shape.height - y2, x2, shape.height - y1), axis=-1)
+            return jnp.where(down, mirrored, boxes)
+
+        return move_boxes(self, bounding_boxes, shape, move)

@@ -1,0 +1,61 @@
+"""`MaxNumBoundingBoxes`: the same number of boxes for every image."""
+
+from __future__ import annotations
+
+from typing import Any, ClassVar
+
+import jax
+from jax import lax
+from jax import numpy as jnp
+
+from fkeras.engine import option
+from fkeras.engine.config.converters import integer
+from fkeras.layers.common.arguments import data_format_name
+from fkeras.layers.image.common.base import ImageLayer, ImageShape
+
+
+class MaxNumBoundingBoxes(ImageLayer):
+    """Cuts the list of boxes of each image, or fills it up, to one length.
+
+    Images, labels and masks stay as they are.
+
+    Args:
+        max_number: the number of boxes of each image.
+        fill_value: what the boxes and labels that are added consist of.
+        data_format: "channels_last" (None means the same) or "channels_first".
+        bounding_box_format: how boxes are written; not used.
+
+    Shapes:
+        boxes (b, n, 4) -> (b, max_number, 4), their labels (b, n) -> (b, max_number), the same
+        without b.
+
+    Raises:
+        ValueError: for a number that is no positive integer.
+
+    Example:
+        >>> import jax.numpy as jnp, fkeras as fk
+        >>> boxes = {"boxes": jnp.ones((1, 4)), "labels": jnp.array([7])}
+        >>> data = {"images": jnp.ones((4, 4, 3)), "bounding_boxes": boxes}
+        >>> fk.layers.MaxNumBoundingBoxes(3)(data)["bounding_boxes"]["labels"]
+        Array([ 7, -1, -1], dtype=int32)
+    """
+
+    max_number: int = option(convert=integer(minimum=1))
+    fill_value: int = option(-1, convert=integer())
+    data_format: str = option(None, convert=data_format_name, kw_only=True)
+
+    casts_images: ClassVar[bool] = False
+
+    def transform_bounding_boxes(
+        self, bounding_boxes: dict[str, jax.Array], transformation: Any, shape: ImageShape
+    ) -> dict[str, jax.Array]:
+        return {
+            **bounding_boxes,
+            "boxes": self._fitted(bounding_boxes["boxes"]),
+            "labels": self._fitted(bounding_boxes["labels"]),
+        }
+
+    def _fitted(self, rows: jax.Array) -> jax.Array:
+        missing = self.max_number - rows.shape[1]
+        edges = [(0, missing if axis == 1 else 0, 0) for axis in range(rows.ndim)]
+        return lax.pad(rows, jnp.asarray(self.fill_value).astype(rows.dtype), edges)

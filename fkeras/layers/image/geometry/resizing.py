@@ -1,0 +1,104 @@
+"""`Resizing`: images of another size."""
+
+from __future__ import annotations
+
+from typing import Any, ClassVar
+
+import jax
+import jax.numpy as jnp
+
+from fkeras.engine import option
+from fkeras.engine.config.converters import boolean, choice, integer, real
+from fkeras.layers.common.arguments import data_format_name
+from fkeras.layers.image.common.base import ImageLayer, ImageShape
+from fkeras.layers.image.common.boxes import move_boxes, stretch
+from fkeras.nn.image.resizing import METHODS, resize, window
+
+
+class Resizing(ImageLayer):
+    """Gives images another size; what they show is stretched, cut or framed to fit.
+
+    Boxes go exactly where their pixels go (Keras rounds the width of a frame or of what is cut to
+    whole pixels of the result); boxes of four zeros or four -1 stand for no box, and become
+    zeros. Masks are resized by the nearest pixel. Integer images stay integers.
+
+    Args:
+        height: the new height.
+        width: the new width.
+        interpolation: "bilinear", "nearest", "bicubic", "lanczos3" or "lanczos5".
+        crop_to_aspect_ratio: whether to keep the aspect ratio and cut what is too much.
+        pad_to_aspect_ratio: whether to keep the aspect ratio and fill what is missing.
+        fill_mode: "constant" is the only one.
+        fill_value: what `pad_to_aspect_ratio` fills with.
+        antialias: whether a smaller image is made of means over all of the larger one.
+        data_format: "channels_last" (None means the same) or "channels_first".
+        bounding_box_format: how boxes are written, for example "xyxy".
+
+    Shapes:
+        (b, h, w, c) -> (b, height, width, c), the same without b.
+
+    Raises:
+        ValueError: for sizes that are no positive integers, unknown words, and both of cropping
+            and padding.
+
+    Example:
+        >>> import jax.numpy as jnp, fkeras as fk
+        >>> fk.layers.Resizing(8, 6)(jnp.ones((2, 3, 3, 1))).shape
+        (2, 8, 6, 1)
+    """
+
+    height: int = option(convert=integer(minimum=1))
+    width: int = option(convert=integer(minimum=1))
+    interpolation: str = option("bilinear", convert=choice(*METHODS))
+    crop_to_aspect_ratio: bool = option(False, convert=boolean)
+    pad_to_aspect_ratio: bool = option(False, convert=boolean)
+    fill_mode: str = option("constant", convert=choice("constant"))
+    fill_value: float = option(0.0, convert=real())
+    antialias: bool = option(False, convert=boolean)
+    data_format: str = option(None, convert=data_format_name)
+
+    casts_images: ClassVar[bool] = False
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        if self.crop_to_aspect_ratio and self.pad_to_aspect_ratio:
+            raise ValueError(
+                f"{self.where}: expected at most one of crop_to_aspect_ratio and "
+                "pad_to_aspect_ratio, received both. Cropping leaves nothing to pad: give one."
+            )
+
+    def transform_images(self, images: jax.Array, transformation: Any) -> jax.Array:
+        return self._resized(images, self.interpolation)
+
+    def transform_segmentation_masks(
+        self, segmentation_masks: jax.Array, transformation: Any
+    ) -> jax.Array:
+        return self._resized(segmentation_masks, "nearest")
+
+    def _resized(self, images: jax.Array, interpolation: str) -> jax.Array:
+        return resize(
+            images,
+            (self.height, self.width),
+            interpolation,
+            self.antialias,
+            self.crop_to_aspect_ratio,
+            self.pad_to_aspect_ratio,
+            self.fill_mode,
+            self.fill_value,
+            self.data_format,
+        )
+
+    def transform_bounding_boxes(
+        self, bounding_boxes: dict[str, jax.Array], transformation: Any, shape: ImageShape
+    ) -> dict[str, jax.Array]:
+        size = (self.height, self.width)
+        part = window(
+            shape.height, shape.width, size, self.crop_to_aspect_ratio, self.pad_to_aspect_ratio
+        )
+        given = bounding_boxes["boxes"]
+        none = jnp.all(given == 0, axis=-1) | jnp.all(given == -1, axis=-1)
+
+        def move(boxes: jax.Array) -> jax.Array:
+            return jnp.where(none[..., None], 0.0, stretch(boxes, part, size))
+
+        return move_boxes(self, bounding_boxes, shape, move, size)

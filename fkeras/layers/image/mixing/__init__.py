@@ -1,0 +1,1 @@
+"""Image layers that combine images, erase patches, or combine other image layers."""

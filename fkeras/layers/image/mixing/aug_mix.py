@@ -1,0 +1,152 @@
+"""`AugMix`: a mixture of images that went through several chains of changes."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+
+from fkeras.engine import option
+from fkeras.engine.config.converters import boolean, choice, integer, real
+from fkeras.layers.common.arguments import data_format_name
+from fkeras.layers.image.common.base import ImageShape, RandomImageLayer
+from fkeras.layers.image.common.factors import factor_range
+from fkeras.layers.image.common.values import check_amounts, value_range
+from fkeras.layers.image.mixing.operations import Operations, draw_all, operations
+from fkeras.nn.image.layout import image_axes
+
+_NAMES = (
+    "random_shear",
+    "random_translation",
+    "random_rotation",
+    "random_posterization",
+    "solarization",
+    "auto_contrast",
+    "equalization",
+)
+_MORE_NAMES = (
+    "random_brightness",
+    "random_color_degeneration",
+    "random_contrast",
+    "random_sharpness",
+)
+
+
+class AugMix(RandomImageLayer):
+    """Mixes images with what chains of random operations make of them, in training only.
+
+    `num_chains` chains of up to `chain_depth` operations start from the images; their ends are
+    mixed by random weights, and the mixture with the images. Operations and weights are drawn once
+    for a batch, the strengths of operations for each image. (Keras draws the operations outside of
+    the program, so that under `jit` they never change.)
+
+    Labels and bounding boxes stay as they are. Segmentation masks are mixed like images.
+
+    Args:
+        value_range: (lowest, highest) value of a pixel; results are cut off there.
+        num_chains: how many chains.
+        chain_depth: how many draws there are in a chain; a draw may be of no operation.
+        factor: the strength: two numbers from 0 to 1 between which each operation draws, or one
+            number f for (0, f).
+        alpha: the parameter of the Dirichlet distribution of chains, and both of the Beta
+            distribution of the images' own weight; above 0.
+        all_ops: whether brightness, colour degeneration, contrast and sharpness are among the
+            operations, beside shear, translation, rotation, posterization, solarization, auto
+            contrast and equalization.
+        interpolation: how moved images are read between pixels: "nearest" or "bilinear".
+        seed: folded into the key of each call; the key alone decides where it is None.
+        data_format: "channels_last" (None means the same) or "channels_first".
+        bounding_box_format: how boxes are written; this layer does not move them.
+
+    Shapes:
+        (b, h, w, 3) -> (b, h, w, 3), the same without b; or one channel.
+
+    Raises:
+        ValueError: for factors outside of [0, 1], and for masks of integers that are ids of
+            classes; in training without a key.
+
+    Example:
+        >>> import jax, jax.numpy as jnp, fkeras as fk
+        >>> layer = fk.layers.AugMix(num_chains=1, chain_depth=1, all_ops=False)
+        >>> x = jnp.arange(32.0).reshape(2, 4, 4, 1)
+        >>> layer.apply(x, training=True, key=jax.random.key(0)).value.shape
+        (2, 4, 4, 1)
+
+    References:
+        Hendrycks et al., 2019, AugMix: A Simple Data Processing Method to Improve Robustness and
+        Uncertainty, https://arxiv.org/abs/1912.02781
+    """
+
+    value_range: tuple[float, float] = option((0, 255), convert=value_range)
+    num_chains: int = option(3, convert=integer(minimum=1))
+    chain_depth: int = option(3, convert=integer(minimum=1))
+    factor: tuple[float, float] = option(0.3, convert=factor_range(0, 1))
+    alpha: float = option(1.0, convert=real(above=0))
+    all_ops: bool = option(True, convert=boolean)
+    interpolation: str = option("bilinear", convert=choice("nearest", "bilinear"))
+    seed: int | None = option(None, convert=integer(optional=True))
+    data_format: str = option(None, convert=data_format_name)
+
+    def operations(self) -> Operations:
+        """The layers to choose from, by their names, in the order of `chain_operations`."""
+        return operations(self, _NAMES + _MORE_NAMES if self.all_ops else _NAMES)
+
+    def draw(self, key: jax.Array, shape: ImageShape) -> Any:
+        """The weights, and for each place of each chain an operation and what all of them draw.
+
+        "chain_mixing_weights" has the shape (num_chains,), "weight_sample" (), "chain_operations"
+        (num_chains, chain_depth), with the number of operations for none; "chain_transforms" has
+        for each operation what it draws, with these two axes first.
+        """
+        mixture, own, which, how = jax.random.split(key, 4)
+        chosen, places = self.operations(), (self.num_chains, self.chain_depth)
+        concentration = jnp.full((self.num_chains,), self.alpha, "float32")
+        return {
+            "chain_mixing_weights": jax.random.dirichlet(mixture, concentration),
+            "weight_sample": jax.random.beta(own, self.alpha, self.alpha, (), "float32"),
+            "chain_operations": jax.random.randint(which, places, 0, len(chosen) + 1),
+            "chain_transforms": jax.vmap(jax.vmap(lambda k: draw_all(chosen, k, shape)))(
+                jax.random.split(how, places)
+            ),
+        }
+
+    def transform_images(self, images: jax.Array, transformation: Any) -> jax.Array:
+        mixture = self._mixture(images, transformation, "transform_images")
+        return jnp.clip(mixture, *self.value_range)
+
+    def transform_segmentation_masks(
+        self, segmentation_masks: jax.Array, transformation: Any
+    ) -> jax.Array:
+        masks = segmentation_masks
+        if not jnp.issubdtype(masks.dtype, jnp.floating):
+            axis = image_axes(masks.ndim, self.data_format)[2]
+            check_amounts(self.where, "segmentation_masks", masks, axis)
+            masks = masks.astype("float32")
+        return self._mixture(masks, transformation, "transform_segmentation_masks")
+
+    def _mixture(self, values: jax.Array, transformation: Any, hook: str) -> jax.Array:
+        branches = [
+            _branch(getattr(operation, hook), name) for name, operation in self.operations()
+        ]
+        branches.append(lambda values, drawn: values)
+
+        def step(values: jax.Array, place: tuple) -> tuple[jax.Array, None]:
+            index, drawn = place
+            return jax.lax.switch(index, branches, values, drawn), None
+
+        def chain(total: jax.Array, places: tuple) -> tuple[jax.Array, None]:
+            weight, indices, drawn = places
+            end, _ = jax.lax.scan(step, values, (indices, drawn))
+            return total + weight.astype(values.dtype) * end, None
+
+        names = "chain_mixing_weights", "chain_operations", "chain_transforms"
+        places = tuple(transformation[name] for name in names)
+        ends, _ = jax.lax.scan(chain, jnp.zeros_like(values), places)
+        own = transformation["weight_sample"].astype(values.dtype)
+        return own * values + (1 - own) * ends
+
+
+def _branch(hook: Callable, name: str) -> Callable:
+    return lambda values, drawn: hook(values, drawn[name]).astype(values.dtype)

@@ -1,0 +1,100 @@
+"""`RandomErasing`: rectangles of images are painted over."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+
+from fkeras.engine import align, option
+from fkeras.engine.config.converters import either, integer, real, several
+from fkeras.layers.common.arguments import data_format_name
+from fkeras.layers.image.common.base import ImageShape, RandomImageLayer
+from fkeras.layers.image.common.factors import applied, factor_range, uniform
+from fkeras.layers.image.common.patches import patches
+from fkeras.layers.image.common.values import value_range
+from fkeras.nn.image.layout import image_axes
+
+_paint = either(real(), several(real(), "three of them for red, green and blue"), optional=True)
+
+
+def _fill_value(value: Any) -> Any:
+    numbers = _paint(value)
+    if isinstance(numbers, tuple) and len(numbers) not in (1, 3):
+        raise ValueError(
+            "expected a number, three of them for red, green and blue, or None for noise, received "
+            f"{value!r}. Give 0 for black."
+        )
+    return numbers
+
+
+class RandomErasing(RandomImageLayer):
+    """Paints over a random rectangle of some images in training; changes nothing in inference.
+
+    Args:
+        factor: the probability: two numbers from 0 to 1 between which each image draws its own,
+            or one number f for (0, f); (1, 1) to erase in all.
+        scale: the square of the rectangle's sides in shares of the image's, two numbers from 0 to
+            1 between which each side draws, or one number s for (0, s).
+        fill_value: the paint: a number, three numbers for red, green and blue, or None for normal
+            noise, whose standard deviation is the highest value of a pixel.
+        value_range: (lowest, highest) value of a pixel; the paint is cut off there.
+        seed: folded into the key of each call; the key alone decides where it is None.
+        data_format: "channels_last" (None means the same) or "channels_first". (Keras paints three
+            numbers along the width of the latter.)
+        bounding_box_format: how boxes are written; this layer does not move them.
+
+    Shapes:
+        (b, h, w, c) -> (b, h, w, c), the same without b.
+
+    Raises:
+        ValueError: for factors and scales outside of [0, 1], three numbers for images of another
+            number of channels; in training without a key.
+
+    Example:
+        >>> import jax, jax.numpy as jnp, fkeras as fk
+        >>> layer = fk.layers.RandomErasing((1, 1), (0.25, 0.25), fill_value=9)
+        >>> y = layer(jnp.zeros((1, 4, 4, 1)), training=True, key=jax.random.key(0))
+        >>> float(y.sum())
+        36.0
+
+    References:
+        Zhong et al., 2017, Random Erasing Data Augmentation, https://arxiv.org/abs/1708.04896
+    """
+
+    factor: tuple[float, float] = option(1.0, convert=factor_range(0, 1))
+    scale: tuple[float, float] = option((0.02, 0.33), convert=factor_range(0, 1))
+    fill_value: Any = option(None, convert=_fill_value)
+    value_range: tuple[float, float] = option((0, 255), convert=value_range)
+    seed: int | None = option(None, convert=integer(optional=True))
+    data_format: str = option(None, convert=data_format_name)
+
+    def draw(self, key: jax.Array, shape: ImageShape) -> Any:
+        """{"apply_erasing": (b,), "batch_masks": (b, h, w, 1), "fill_value"}: where, and the paint."""
+        which, sides, place, paint = jax.random.split(key, 4)
+        shares = jnp.sqrt(uniform(sides, (shape.batch, 2), self.scale))
+        return {
+            "apply_erasing": applied(which, shape.batch, self.factor),
+            "batch_masks": patches(place, shape, shares[:, 0], shares[:, 1], self.data_format),
+            "fill_value": jnp.clip(self._paint(paint, shape), *self.value_range),
+        }
+
+    def _paint(self, key: jax.Array, shape: ImageShape) -> jax.Array:
+        b, h, w, c = shape
+        axis = image_axes(4, self.data_format)[2]
+        if self.fill_value is None:
+            full = (b, h, w, c) if axis == 3 else (b, c, h, w)
+            return jax.random.normal(key, full, "float32") * self.value_range[1]
+        paint = jnp.asarray(self.fill_value, "float32")
+        if paint.ndim and c != 3:
+            raise ValueError(
+                f"{self.where}: expected images of 3 channels for fill_value={self.fill_value}, "
+                f"received {c}. Give one number."
+            )
+        return align(jnp.atleast_1d(paint), 4, axis)
+
+    def transform_images(self, images: jax.Array, transformation: Any) -> jax.Array:
+        chosen = jnp.reshape(transformation["apply_erasing"], (-1, 1, 1, 1))
+        paint = transformation["fill_value"].astype(images.dtype)
+        return jnp.where(chosen & transformation["batch_masks"], paint, images)

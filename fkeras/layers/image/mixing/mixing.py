@@ -1,0 +1,166 @@
+"""`MixUp` and `CutMix`: each image takes something of another one of its batch, and its label too."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+
+from fkeras.engine import option
+from fkeras.engine.config.converters import integer, real
+from fkeras.layers.common.arguments import data_format_name
+from fkeras.layers.image.common.base import ImageShape, RandomImageLayer
+from fkeras.layers.image.common.factors import factor_range, uniform
+from fkeras.layers.image.common.patches import patches
+from fkeras.layers.image.common.values import mixed
+from fkeras.nn.image.layout import image_axes
+
+_EPSILON = 1e-6
+
+
+def _permutation(key: jax.Array, count: int) -> jax.Array:
+    # jax.random.permutation needs a size that is known while a graph is recorded
+    return jnp.argsort(jax.random.uniform(key, (count,))).astype("int32")
+
+
+class MixUp(RandomImageLayer):
+    """Mixes each image with another one of its batch in training; changes nothing in inference.
+
+    Image, labels and segmentation masks become `weight * own + (1 - weight) * other`, and the
+    bounding boxes of both are kept. The weight is drawn from a Beta distribution for each image.
+
+    Args:
+        alpha: both parameters of the Beta distribution: 0 for weights of 1, 1 for even ones.
+        data_format: "channels_last" (None means the same) or "channels_first".
+        seed: folded into the key of each call; the key alone decides where it is None.
+        bounding_box_format: how boxes are written; this layer does not move them.
+
+    Shapes:
+        (b, h, w, c) -> (b, h, w, c), the same without b. Labels of any shape (b, ...): floating,
+        or one-hot. Boxes (b, n, 4) -> (b, 2n, 4).
+
+    Raises:
+        ValueError: for labels and masks of integers that are ids of classes; in training without
+            a key.
+
+    Example:
+        >>> import jax, jax.numpy as jnp, fkeras as fk
+        >>> data = {"images": jnp.ones((2, 4, 4, 1)), "labels": jnp.eye(2)}
+        >>> out = fk.layers.MixUp(1.0)(data, training=True, key=jax.random.key(0))
+        >>> out["labels"].sum(axis=1)
+        Array([1., 1.], dtype=float32)
+
+    References:
+        Zhang et al., 2017, mixup: Beyond Empirical Risk Minimization,
+        https://arxiv.org/abs/1710.09412
+    """
+
+    alpha: float = option(0.2, convert=real(minimum=0))
+    data_format: str = option(None, convert=data_format_name)
+    seed: int | None = option(None, convert=integer(optional=True))
+
+    def draw(self, key: jax.Array, shape: ImageShape) -> Any:
+        """{"mix_weight": (b,), "permutation_order": (b,)}: how much of which other image."""
+        weight, order = jax.random.split(key)
+        weights = jnp.ones((shape.batch,), "float32")
+        if self.alpha > 0:
+            weights = jax.random.beta(weight, self.alpha, self.alpha, (shape.batch,), "float32")
+        return {"mix_weight": weights, "permutation_order": _permutation(order, shape.batch)}
+
+    def transform_images(self, images: jax.Array, transformation: Any) -> jax.Array:
+        return self._mixed("images", images, transformation, -1)
+
+    def transform_labels(self, labels: jax.Array, transformation: Any) -> jax.Array:
+        return self._mixed("labels", labels, transformation, -1)
+
+    def transform_segmentation_masks(
+        self, segmentation_masks: jax.Array, transformation: Any
+    ) -> jax.Array:
+        axis = image_axes(4, self.data_format)[2]
+        return self._mixed("segmentation_masks", segmentation_masks, transformation, axis)
+
+    def transform_bounding_boxes(
+        self, bounding_boxes: dict[str, jax.Array], transformation: Any, shape: ImageShape
+    ) -> dict[str, jax.Array]:
+        order = transformation["permutation_order"]
+        return jax.tree.map(
+            lambda own: jnp.concatenate((own, jnp.take(own, order, axis=0)), axis=1), bounding_boxes
+        )
+
+    def _mixed(self, name: str, values: jax.Array, transformation: Any, axis: int) -> jax.Array:
+        order, weight = transformation["permutation_order"], transformation["mix_weight"]
+        return mixed(self.where, name, values, order, weight, axis)
+
+
+class CutMix(RandomImageLayer):
+    """Pastes a rectangle of another image of the batch in training; changes nothing in inference.
+
+    The rectangle shows what the other image has at the same place. Labels become
+    `weight * own + (1 - weight) * other`, where the weight is the share of pixels that stayed;
+    segmentation masks are pasted like images.
+
+    Args:
+        factor: both parameters of the Beta distribution of the rectangle's area: two numbers from
+            0 to 1 between which each image draws, or one number f for (0, f).
+        seed: folded into the key of each call; the key alone decides where it is None.
+        data_format: "channels_last" (None means the same) or "channels_first".
+        bounding_box_format: how boxes are written; this layer does not take any.
+
+    Shapes:
+        (b, h, w, c) -> (b, h, w, c), the same without b. Labels of any shape (b, ...): floating,
+        or one-hot.
+
+    Raises:
+        ValueError: for factors outside of [0, 1], labels of integers that are ids of classes, and
+            for bounding boxes; in training without a key.
+
+    Example:
+        >>> import jax, jax.numpy as jnp, fkeras as fk
+        >>> images = jnp.broadcast_to(jnp.arange(2.0).reshape(2, 1, 1, 1), (2, 4, 4, 1))
+        >>> data = {"images": images, "labels": jnp.eye(2)}
+        >>> out = fk.layers.CutMix()(data, training=True, key=jax.random.key(1))
+        >>> bool((out["images"].mean(axis=(1, 2, 3)) == out["labels"][:, 1]).all())
+        True
+
+    References:
+        Yun et al., 2019, CutMix: Regularization Strategy to Train Strong Classifiers with
+        Localizable Features, https://arxiv.org/abs/1905.04899
+    """
+
+    factor: tuple[float, float] = option(1.0, convert=factor_range(0, 1))
+    seed: int | None = option(None, convert=integer(optional=True))
+    data_format: str = option(None, convert=data_format_name)
+
+    def draw(self, key: jax.Array, shape: ImageShape) -> Any:
+        """{"permutation_order": (b,), "batch_masks": (b, h, w, 1), "mix_weight": (b,)}."""
+        alpha, weight, place, order = jax.random.split(key, 4)
+        alpha = uniform(alpha, (shape.batch,), self.factor) + _EPSILON
+        side = jnp.sqrt(1 - jax.random.beta(weight, alpha, alpha, (shape.batch,), "float32"))
+        masks = patches(place, shape, side, side, self.data_format)
+        return {
+            "permutation_order": _permutation(order, shape.batch),
+            "batch_masks": masks,
+            "mix_weight": 1 - jnp.mean(masks.astype("float32"), axis=(1, 2, 3)),
+        }
+
+    def transform_images(self, images: jax.Array, transformation: Any) -> jax.Array:
+        others = jnp.take(images, transformation["permutation_order"], axis=0)
+        return jnp.where(transformation["batch_masks"], others, images)
+
+    def transform_labels(self, labels: jax.Array, transformation: Any) -> jax.Array:
+        order, weight = transformation["permutation_order"], transformation["mix_weight"]
+        return mixed(self.where, "labels", labels, order, weight)
+
+    def transform_segmentation_masks(
+        self, segmentation_masks: jax.Array, transformation: Any
+    ) -> jax.Array:
+        return self.transform_images(segmentation_masks, transformation)
+
+    def transform_bounding_boxes(
+        self, bounding_boxes: dict[str, jax.Array], transformation: Any, shape: ImageShape
+    ) -> dict[str, jax.Array]:
+        raise ValueError(
+            f"{self.where}: expected images and labels, received 'bounding_boxes' too. A pasted "
+            "rectangle cuts objects apart: leave the boxes out, or use MixUp, which keeps them all."
+        )

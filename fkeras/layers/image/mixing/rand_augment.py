@@ -1,0 +1,123 @@
+"""`RandAugment`: a few changes out of eleven for each image."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+
+from fkeras.engine import option
+from fkeras.engine.config.converters import choice, integer
+from fkeras.layers.common.arguments import data_format_name
+from fkeras.layers.image.common.base import ImageLayer, ImageShape, RandomImageLayer
+from fkeras.layers.image.common.factors import factor_range
+from fkeras.layers.image.common.values import value_range
+from fkeras.layers.image.mixing.operations import Operations, draw_all, operations
+
+_NAMES = (
+    "random_shear",
+    "random_translation",
+    "random_rotation",
+    "random_brightness",
+    "random_color_degeneration",
+    "random_contrast",
+    "random_sharpness",
+    "random_posterization",
+    "solarization",
+    "auto_contrast",
+    "equalization",
+)
+
+
+class RandAugment(RandomImageLayer):
+    """Applies random operations to each image in training; changes nothing in inference.
+
+    Each image draws `num_ops` times among shear, translation, rotation, brightness, colour
+    degeneration, contrast, sharpness, posterization, solarization, auto contrast and equalization.
+    (Keras draws the operations once for a whole batch, against the paper and its documentation,
+    and moves boxes by them in another order than images.)
+
+    Args:
+        value_range: (lowest, highest) value of a pixel.
+        num_ops: how many operations, one after the other.
+        factor: the strength: two numbers from 0 to 1 between which each operation draws, or one
+            number f for (0, f).
+        interpolation: how moved images are read between pixels: "nearest" or "bilinear".
+        seed: folded into the key of each call; the key alone decides where it is None.
+        data_format: "channels_last" (None means the same) or "channels_first".
+        bounding_box_format: how boxes are written, for example "xyxy".
+
+    Shapes:
+        (b, h, w, 3) -> (b, h, w, 3), the same without b; or one channel.
+
+    Raises:
+        ValueError: for factors outside of [0, 1]; in training without a key.
+
+    Example:
+        >>> import jax, jax.numpy as jnp, fkeras as fk
+        >>> layer = fk.layers.RandAugment(num_ops=1)
+        >>> x = jnp.arange(32.0).reshape(2, 4, 4, 1)
+        >>> layer.apply(x, training=True, key=jax.random.key(0)).value.shape
+        (2, 4, 4, 1)
+
+    References:
+        Cubuk et al., 2019, RandAugment: Practical automated data augmentation with a reduced
+        search space, https://arxiv.org/abs/1909.13719
+    """
+
+    value_range: tuple[float, float] = option((0, 255), convert=value_range)
+    num_ops: int = option(2, convert=integer(minimum=1))
+    factor: tuple[float, float] = option(0.5, convert=factor_range(0, 1))
+    interpolation: str = option("bilinear", convert=choice("nearest", "bilinear"))
+    seed: int | None = option(None, convert=integer(optional=True))
+    data_format: str = option(None, convert=data_format_name)
+
+    def operations(self) -> Operations:
+        """The layers to choose from, by their names, in the order of `layer_idxes`."""
+        return operations(self, _NAMES)
+
+    def draw(self, key: jax.Array, shape: ImageShape) -> Any:
+        """{"layer_idxes": (num_ops, b), "transforms": what each operation draws, by its name}."""
+        which, how = jax.random.split(key)
+        return {
+            "layer_idxes": jax.random.randint(which, (self.num_ops, shape.batch), 0, len(_NAMES)),
+            "transforms": draw_all(self.operations(), how, shape),
+        }
+
+    def transform_images(self, images: jax.Array, transformation: Any) -> jax.Array:
+        return self._apply(images, transformation, lambda op: op.transform_images)
+
+    def transform_segmentation_masks(
+        self, segmentation_masks: jax.Array, transformation: Any
+    ) -> jax.Array:
+        return self._apply(
+            segmentation_masks, transformation, lambda op: op.transform_segmentation_masks
+        )
+
+    def transform_bounding_boxes(
+        self, bounding_boxes: dict[str, jax.Array], transformation: Any, shape: ImageShape
+    ) -> dict[str, jax.Array]:
+        def hook(operation: ImageLayer) -> Callable:
+            return lambda boxes, drawn: operation.transform_bounding_boxes(boxes, drawn, shape)
+
+        return self._apply(bounding_boxes, transformation, hook)
+
+    def _apply(self, values: Any, transformation: Any, hook: Callable) -> Any:
+        chosen, drawn = self.operations(), transformation["transforms"]
+
+        # one program for all steps; images differ in what they drew, so every operation computes
+        def step(values: Any, indices: jax.Array) -> tuple[Any, None]:
+            result = values
+            for i, (name, operation) in enumerate(chosen):
+                new = hook(operation)(values, drawn[name])
+                result = jax.tree.map(lambda n, old, i=i: _where(indices == i, n, old), new, result)
+            return result, None
+
+        return jax.lax.scan(step, values, transformation["layer_idxes"])[0]
+
+
+def _where(chosen: jax.Array, new: jax.Array, old: jax.Array) -> jax.Array:
+    chosen = jnp.reshape(chosen, (-1,) + (1,) * (old.ndim - 1))
+    return jnp.where(chosen, new.astype(old.dtype), old)

@@ -1,0 +1,129 @@
+"""`HashedCrossing`: several features as one, by a hash of their values together."""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Mapping, Sequence
+from typing import Any, Self
+
+import jax
+import numpy as np
+
+from fkeras.engine import option
+from fkeras.engine.config.converters import boolean
+from fkeras.layers.lookup.hashing import bins, index_dtype, read_dtype, write_dtype
+from fkeras.layers.preprocessing.encoding import encode, encode_on_host, output_mode
+from fkeras.layers.preprocessing.host import HostLayer, as_data, read_strings, refuse_sparse
+from fkeras.nn.hashing.decimals import as_int32, widen
+from fkeras.nn.hashing.fingerprints import cross, hash_strings
+from fkeras.nn.hashing.wide import Wide
+
+# what TensorFlow starts a crossing from, so that bins agree
+_START = 0xDECAFCAFFE
+
+
+class HashedCrossing(HostLayer):
+    """Computes a bin for the values of several features together: `hash(x1, x2, ...) % num_bins`.
+
+    A string enters by its fingerprint, an integer as it is. Lists, strings and NumPy arrays are
+    crossed on the host and give NumPy arrays. Integers also work on the device, inside jit and in
+    a graph, as int32. Bins equal those of Keras with TensorFlow.
+
+    Args:
+        num_bins: the number `v` of bins.
+        output_mode: "int" for bins, "one_hot" for vectors.
+        sparse: only False: arrays are dense.
+
+    Shapes:
+        two or more of one shape (b,), (b, 1) or () -> that shape, of integers; "one_hot": -> (b, v).
+
+    Raises:
+        ValueError: for fewer than two features, and for other or different shapes.
+        TypeError: for features that are neither strings nor integers, and for integers on the
+            device that int32 cannot hold.
+
+    Example:
+        >>> import fkeras as fk
+        >>> layer = fk.layers.HashedCrossing(5)
+        >>> layer((["A", "B", "A"], [101, 101, 102]))
+        array([1, 4, 3], dtype=int32)
+    """
+
+    num_bins: int = option(convert=bins)
+    output_mode: str = option("int", convert=output_mode("int", "one_hot"))
+    sparse: bool = option(False, convert=boolean)
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        refuse_sparse(self.sparse, self.where)
+
+    def read(self, value: Any) -> Any:
+        self._check_count(value)
+        return [as_data(feature, self.where) for feature in value]
+
+    def _check_count(self, features: Any) -> None:
+        if not isinstance(features, list | tuple) or len(features) < 2:
+            number = len(features) if isinstance(features, list | tuple) else 1
+            raise ValueError(
+                f"{self.where}: expected a list of two features or more, received {number}. Write "
+                "layer([first, second])."
+            )
+
+    def _check_shapes(self, features: Sequence[Any]) -> None:
+        shapes = [tuple(feature.shape) for feature in features]
+        first = shapes[0]
+        if len(first) > 2 or (len(first) == 2 and first[1] != 1):
+            raise ValueError(
+                f"{self.where}: expected one value an example, of shape (b,) or (b, 1), received "
+                f"{first}. Cross the columns one by one."
+            )
+        if any(shape != first for shape in shapes):
+            raise ValueError(
+                f"{self.where}: expected features of one shape, received "
+                f"{', '.join(map(str, shapes))}. Give each example a value of each feature."
+            )
+
+    def _word(self, feature: np.ndarray) -> np.ndarray:
+        flat = feature.ravel()
+        if feature.dtype.kind in "iu":
+            return flat.astype("uint64")
+        if feature.dtype.kind in "fb":
+            raise TypeError(
+                f"{self.where}: expected strings or integers, received {feature.dtype}. Numbers "
+                "with fractions become integers with Discretization."
+            )
+        return hash_strings([t.encode() for t in read_strings(flat, "utf-8", self.where)])
+
+    def on_host(self, x: Sequence[np.ndarray]) -> np.ndarray:
+        self._check_shapes(x)
+        start = np.full(x[0].size, _START, np.uint64)
+        found = functools.reduce(cross, map(self._word, x), start)
+        ids = (found % np.uint64(self.num_bins)).astype("int64").reshape(x[0].shape)
+        if self.output_mode == "int":
+            return ids.astype(index_dtype(self))
+        return encode_on_host(ids, self.num_bins, self.output_mode, self.policy.compute_dtype)
+
+    def call(self, x: Sequence[jax.Array]) -> jax.Array:
+        self._check_count(x)
+        self._check_shapes(x)
+        for feature in x:
+            if feature.dtype.kind not in "iu":
+                raise TypeError(
+                    f"{self.where}: expected integers on the device, received {feature.dtype}. "
+                    "Numbers with fractions become integers with Discretization."
+                )
+        words = [widen(as_int32(feature, self.where)) for feature in x]
+        start = Wide.of(_START, words[0].low)
+        ids = functools.reduce(cross, words, start).remainder(self.num_bins)
+        if self.output_mode == "int":
+            return ids.astype(index_dtype(self))
+        return encode(ids, self.num_bins, self.output_mode, self.policy.compute_dtype)
+
+    def get_config(self) -> dict[str, Any]:
+        return write_dtype(self, super().get_config())
+
+    @classmethod
+    def from_config(
+        cls, config: Mapping[str, Any], custom_objects: Mapping[str, Any] | None = None
+    ) -> Self:
+        return super().from_config(read_dtype(config), custom_objects)

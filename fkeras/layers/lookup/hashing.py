@@ -1,0 +1,144 @@
+"""`Hashing`: strings and integers to bins, by a hash."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any, Self
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+
+from fkeras.engine import option
+from fkeras.engine.config.converters import boolean, either, integer, text
+from fkeras.engine.values.spec import canonical_dtype
+from fkeras.layers.lookup.lookup import two_integers
+from fkeras.layers.preprocessing.encoding import encode, encode_on_host, output_mode
+from fkeras.layers.preprocessing.host import HostLayer, read_strings, refuse_sparse
+from fkeras.nn.hashing.decimals import as_int32, hash_integers
+from fkeras.nn.hashing.fingerprints import hash_strings
+
+_INT32 = np.iinfo("int32")
+
+
+bins = integer(
+    minimum=1,
+    maximum=2**31 - 1,
+    hint="It is the number of indices: give 1 or more, less than 2**31.",
+)
+
+
+def index_dtype(layer: Any) -> str:
+    """The dtype of the indices of a layer: its own where it is an integer type, else int64."""
+    name = layer.policy.compute_dtype
+    return canonical_dtype(name if jnp.issubdtype(name, jnp.integer) else "int64")
+
+
+def write_dtype(layer: Any, config: dict[str, Any]) -> dict[str, Any]:
+    """The configuration with the dtype that Keras has for layers that give indices."""
+    plain = layer.output_mode == "int" and layer.dtype.name == "float32"
+    return {**config, "dtype": "int64"} if plain else config
+
+
+def read_dtype(config: Mapping[str, Any]) -> dict[str, Any]:
+    """The configuration without the dtype that `write_dtype` put there."""
+    dtype = config.get("dtype")
+    name = dtype["config"]["name"] if isinstance(dtype, Mapping) else dtype
+    plain = config.get("output_mode", "int") == "int" and name == "int64"
+    return {k: v for k, v in config.items() if k != "dtype" or not plain}
+
+
+class Hashing(HostLayer):
+    """Computes `hash(x) % num_bins` of each string or integer; integers are hashed as their text.
+
+    Lists, strings and NumPy arrays are hashed on the host and give NumPy arrays. Integers also
+    work on the device, inside jit and in a graph, as int32. Floats lose their fraction. Bins equal
+    those of Keras with TensorFlow.
+
+    Args:
+        num_bins: the number `v` of bins, with the one of `mask_value`.
+        mask_value: a string or integer that alone gets bin 0; None for no such value.
+        salt: one or two integers, the key of SipHash-2-4; None for FarmHash's Fingerprint64.
+        output_mode: "int" for bins, or "one_hot", "multi_hot", "count" as in `CategoryEncoding`.
+        sparse: only False: arrays are dense.
+
+    Shapes:
+        (...) -> (...) of integers; "one_hot": (b, n) -> (b, n, v), and (b, 1) -> (b, v);
+        otherwise (..., n) -> (..., v).
+
+    Raises:
+        ValueError: for a number of bins or a salt that is none.
+        TypeError: for integers on the device that int32 cannot hold.
+
+    Example:
+        >>> import jax, jax.numpy as jnp, fkeras as fk
+        >>> fk.layers.Hashing(3)(["A", "B", "E"])
+        array([1, 0, 2], dtype=int32)
+        >>> jax.jit(fk.layers.Hashing(10, salt=133))(jnp.array([1, 2, 3]))
+        Array([0, 5, 7], dtype=int32)
+
+    References:
+        FarmHash, Google, 2014; SipHash, Aumasson and Bernstein, 2012.
+    """
+
+    num_bins: int = option(convert=bins)
+    mask_value: str | int | None = option(
+        None, convert=either(integer(), text(empty=True), optional=True)
+    )
+    salt: tuple[int, int] | None = option(None, convert=two_integers)
+    output_mode: str = option(
+        "int",
+        convert=output_mode("int", "one_hot", "multi_hot", "count"),
+    )
+    sparse: bool = option(False, convert=boolean)
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        refuse_sparse(self.sparse, self.where)
+
+    @property
+    def _buckets(self) -> tuple[int, bool]:
+        """The number of bins that the hash chooses from, and whether bin 0 is kept apart."""
+        apart = self.mask_value is not None and self.num_bins > 1
+        return self.num_bins - apart, apart
+
+    def on_host(self, x: np.ndarray) -> np.ndarray:
+        if x.dtype.kind in "iuf":
+            integers = x.astype("int64").ravel().tolist()
+            texts, values = [b"%d" % i for i in integers], x.ravel().tolist()
+        elif x.dtype.kind == "b":
+            values = x.ravel().tolist()
+            texts = [b"true" if v else b"false" for v in values]
+        else:
+            values = read_strings(x, "utf-8", self.where)
+            texts = [text.encode() for text in values]
+        buckets, apart = self._buckets
+        ids = (hash_strings(texts, self.salt) % np.uint64(buckets)).astype("int64")
+        if apart:
+            ids = np.where([v == self.mask_value for v in values], 0, ids + 1)
+        ids = ids.reshape(x.shape)
+        if self.output_mode == "int":
+            return ids.astype(index_dtype(self))
+        return encode_on_host(ids, self.num_bins, self.output_mode, self.policy.compute_dtype)
+
+    def call(self, x: jax.Array) -> jax.Array:
+        numbers = as_int32(x, self.where)
+        buckets, apart = self._buckets
+        ids = hash_integers(numbers, self.salt).remainder(buckets)
+        if apart:
+            ids = ids + 1
+            value = self.mask_value
+            if not isinstance(value, str) and _INT32.min <= value <= _INT32.max:
+                ids = jnp.where(x == value, jnp.zeros_like(ids), ids)
+        if self.output_mode == "int":
+            return ids.astype(index_dtype(self))
+        return encode(ids, self.num_bins, self.output_mode, self.policy.compute_dtype)
+
+    def get_config(self) -> dict[str, Any]:
+        return write_dtype(self, super().get_config())
+
+    @classmethod
+    def from_config(
+        cls, config: Mapping[str, Any], custom_objects: Mapping[str, Any] | None = None
+    ) -> Self:
+        return super().from_config(read_dtype(config), custom_objects)

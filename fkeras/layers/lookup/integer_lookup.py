@@ -1,0 +1,179 @@
+"""`IntegerLookup`: integers to the indices of a vocabulary, and back."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import Any, ClassVar
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+
+from fkeras.engine import option
+from fkeras.engine.config.converters import boolean, choice, integer
+from fkeras.layers.common.id_checks import refuse_fractions
+from fkeras.layers.lookup.lookup import MODES, LookupLayer, floats, two_integers
+from fkeras.layers.lookup.vocabulary import find, in_order, integers_of
+from fkeras.layers.preprocessing.encoding import INVALID, NOTHING, output_mode
+from fkeras.layers.preprocessing.host import as_data
+from fkeras.nn.hashing.decimals import as_int32, hash_integers
+from fkeras.nn.hashing.fingerprints import hash_strings
+
+_convert = integers_of("IntegerLookup: vocabulary")
+_INT32, _INT64 = np.iinfo("int32"), np.iinfo("int64")
+
+
+class IntegerLookup(LookupLayer):
+    """Computes the index of each integer in a vocabulary; with `invert` the integer of each index.
+
+    Works on the device, inside jit and in a graph, by a binary search of the sorted vocabulary;
+    lists and NumPy arrays are looked up on the host, in 64 bits, and give NumPy arrays. The
+    vocabulary is part of the value, and `adapt` returns a copy that has learned it. On the device,
+    where nothing can be refused, an unknown integer gives -1, or a vector of NaN, where
+    `num_oov_indices` is 0. A number that is not whole is refused on the host and unknown on the
+    device.
+
+    Args:
+        max_tokens: the most tokens that `adapt` learns, with the special ones; None for no limit.
+        num_oov_indices: how many indices unknown integers share; 0 refuses them.
+        mask_token: the integer of padding: index 0 in the output mode "int", left out in others.
+        oov_token: what `invert` gives for an unknown index.
+        vocabulary: the tokens, with or without the special ones in front, or the path of a text
+            file with a token a line, which is read at once.
+        vocabulary_dtype: "int64", as in Keras.
+        idf_weights: a weight for each token, in the output mode "tf_idf".
+        invert: whether to map indices to integers of the vocabulary.
+        output_mode: "int" for indices; "one_hot" for a vector for each, "multi_hot", "count" and
+            "tf_idf" for one a sample: 1, how often, or how often times the weight for each token
+            that occurs.
+        sparse: only False: arrays are dense.
+        pad_to_max_tokens: whether vectors have the size `max_tokens`, whatever the vocabulary.
+        oov_method: how several indices are shared: "floormod" by the remainder, "farmhash" by a
+            hash of the decimal form.
+        salt: one or two integers, the key of SipHash in the place of FarmHash; with "farmhash".
+
+    Shapes:
+        (...) -> (...) of int32; "one_hot": (b, n) -> (b, n, v), and (b, 1) -> (b, v); otherwise
+        (..., n) -> (..., v).
+
+    Raises:
+        ValueError: for tokens that are there twice, a vocabulary above `max_tokens`, unknown
+            integers of the host where `num_oov_indices` is 0, and in a call before `adapt`.
+
+    Example:
+        >>> import jax, jax.numpy as jnp, fkeras as fk
+        >>> layer = fk.layers.IntegerLookup(vocabulary=[12, 36, 1138])
+        >>> layer([[1138, 7]])
+        array([[3, 0]], dtype=int32)
+        >>> jax.jit(layer)(jnp.array([[1138, 7]]))
+        Array([[3, 0]], dtype=int32)
+    """
+
+    max_tokens: int | None = option(None, convert=integer(minimum=2, optional=True))
+    num_oov_indices: int = option(1, convert=integer(minimum=0, maximum=1 << 20))
+    mask_token: int | None = option(None, convert=integer(optional=True))
+    oov_token: int | None = option(-1, convert=integer(optional=True))
+    vocabulary: tuple[int, ...] | None = option(None, convert=_convert)
+    vocabulary_dtype: str = option("int64", convert=choice("int64"))
+    idf_weights: tuple[float, ...] | None = option(None, convert=floats)
+    invert: bool = option(False, convert=boolean)
+    output_mode: str = option("int", convert=output_mode(*MODES))
+    sparse: bool = option(False, convert=boolean)
+    pad_to_max_tokens: bool = option(False, convert=boolean)
+    oov_method: str = option("floormod", convert=choice("floormod", "farmhash"))
+    salt: tuple[int, int] | None = option(None, convert=two_integers)
+
+    convert_vocabulary: ClassVar[Any] = staticmethod(_convert)
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        if self.salt is not None and self.oov_method != "farmhash":
+            raise ValueError(
+                f"{self.where}: salt is the key of a hash, and oov_method is 'floormod', which "
+                "hashes nothing. Choose oov_method='farmhash'."
+            )
+
+    # -- on the host --------------------------------------------------------------------------
+
+    def _integers(self, data: Any) -> np.ndarray:
+        array = np.asarray(as_data(data, self.where))
+        if array.dtype.kind not in "iuf":
+            raise TypeError(
+                f"{self.where}: expected integers, received an array of {array.dtype}. Strings go "
+                "through StringLookup."
+            )
+        refuse_fractions(array, self.where)
+        if array.dtype.kind == "u" and array.size and int(array.max()) > _INT64.max:
+            raise ValueError(
+                f"{self.where}: expected integers of 64 bits with a sign, received "
+                f"{int(array.max())}. Map the integers into this range first."
+            )
+        return array.astype("int64")
+
+    def on_host(self, x: np.ndarray) -> np.ndarray:
+        ids, start = self._integers(x), self._token_start
+        keys, places = in_order(self._tokens)
+        if self.invert:
+            return self._invert(ids, np)
+        known, place = find(ids, keys, places, np)
+        masked = np.zeros(ids.shape, bool) if self.mask_token is None else ids == self.mask_token
+        if self.num_oov_indices == 0 and not (known | masked).all():
+            self._refuse_unknown(ids[~(known | masked)].tolist())
+        buckets = self.num_oov_indices
+        other = np.full(ids.shape, self._oov_start if buckets else -1)
+        if buckets > 1 and self.oov_method == "floormod":
+            other = other + ids % buckets
+        elif buckets > 1:
+            hashes = hash_strings([b"%d" % i for i in ids.ravel().tolist()], self.salt)
+            rest = (hashes % np.uint64(buckets)).astype("int64")
+            other = other + rest.reshape(ids.shape)
+        indices = np.where(masked, self._no_index, np.where(known, place + start, other))
+        return self._encode_on_host(indices)
+
+    def _invert(self, ids: Any, xp: Any) -> Any:
+        values = np.array(self._tokens and self.get_vocabulary(), "int64")
+        every = np.append(values, self.oov_token)
+        narrow = every.min() >= _INT32.min and every.max() <= _INT32.max
+        if narrow:
+            values = values.astype("int32")
+        elif xp is jnp:
+            raise ValueError(
+                f"{self.where}: its vocabulary holds integers that int32 cannot, so invert=True "
+                "works on the host: give the indices as a NumPy array, outside of jit."
+            )
+        oov = xp.asarray(self.oov_token, values.dtype)
+        known = (ids >= 0) & (ids < len(values))
+        return xp.where(known, xp.asarray(values)[xp.where(known, ids, 0)], oov)
+
+    def documents(self, batch: Any, whole: bool) -> Iterable[list[int]]:
+        array = self._integers(batch)
+        rows = array.reshape(array.shape if array.ndim > 1 else (-1, 1) if whole else (1, -1))
+        return [row.ravel().tolist() for row in rows]
+
+    # -- on the device --------------------------------------------------------------------------
+
+    def call(self, x: jax.Array) -> jax.Array:
+        ids = as_int32(x, self.where)
+        if jnp.issubdtype(x.dtype, jnp.floating):
+            # a fraction is no integer of the vocabulary: the oov indices are for it
+            whole = jnp.isfinite(x) & (x == jnp.floor(x))
+            ids = jnp.where(whole, ids, _INT32.min)
+        if self.invert:
+            return self._invert(ids, jnp)
+        tokens, start = in_order(self._tokens), self._token_start
+        # an int32 is none of the larger tokens
+        fits = (tokens[0] >= _INT32.min) & (tokens[0] <= _INT32.max)
+        keys, places = (part[fits].astype("int32") for part in tokens)
+        buckets = self.num_oov_indices
+        nothing = NOTHING if self.output_mode == "int" else INVALID
+        indices = jnp.full_like(ids, self._oov_start if buckets else nothing)
+        if buckets > 1 and self.oov_method == "floormod":
+            indices = indices + ids % buckets
+        elif buckets > 1:
+            indices = indices + hash_integers(ids, self.salt).remainder(buckets)
+        if len(keys):
+            known, place = find(ids, jnp.asarray(keys), jnp.asarray(places), jnp)
+            indices = jnp.where(known, place + start, indices)
+        if self.mask_token is not None and _INT32.min <= self.mask_token <= _INT32.max:
+            indices = jnp.where(ids == self.mask_token, self._no_index, indices)
+        return self._encode(indices)

@@ -1,0 +1,263 @@
+"""`LookupLayer`: what the layers with a vocabulary share.
+
+The vocabulary and its weights are static configuration: `adapt` and `set_vocabulary` return copies,
+and JSON carries the tokens. In front of them stand the mask token, in the output mode "int", and
+the tokens for what is out of the vocabulary.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from typing import Any, ClassVar, Self
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+
+from fkeras.engine import align
+from fkeras.engine.config.converters import integer, numeric, several
+from fkeras.engine.messages.errors import describe_value
+from fkeras.engine.values.spec import canonical_dtype
+from fkeras.layers.lookup import vocabulary as vocabularies
+from fkeras.layers.preprocessing.batches import is_whole, iterate
+from fkeras.layers.preprocessing.encoding import encode, encode_on_host
+from fkeras.layers.preprocessing.host import HostLayer, refuse_sparse
+
+MODES = ("int", "one_hot", "multi_hot", "count", "tf_idf")
+# what Keras writes beside the constructor's arguments
+# more shared indices than this are a mistake, or made to fill the memory
+_OOV = 1 << 20
+_WRITTEN = ("vocabulary_size", "has_input_vocabulary")
+
+
+_pair = several(integer(), "an integer or two", single=True, optional=True)
+
+
+def two_integers(value: Any) -> tuple[int, int] | None:
+    """Converts the salt of a hash: two integers, one that stands for both, or None.
+
+    Example:
+        >>> two_integers(7)
+        (7, 7)
+    """
+    pair = _pair(value)
+    if pair is not None and len(pair) > 2:
+        raise ValueError(
+            f"expected an integer or two, received {value!r}. It is the key of the hash: give "
+            "(133, 137), or None for a hash without a key."
+        )
+    return None if pair is None else (pair[0], pair[-1])
+
+
+_numbers = numeric(optional=True)
+
+
+def floats(value: Any) -> tuple[float, ...] | None:
+    """Converts weights of tokens: numbers in a list or an array, or None."""
+    found = _numbers(value)
+    array = np.asarray(getattr(found, "array", found))
+    if found is not None and array.ndim != 1:
+        raise ValueError(f"expected a list of numbers, received {describe_value(value)}.")
+    return None if found is None else tuple(map(float, array.tolist()))
+
+
+class LookupLayer(HostLayer):
+    """Finds tokens in a vocabulary; a subclass declares the fields and reads the inputs."""
+
+    convert_vocabulary: ClassVar[Any] = None
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        refuse_sparse(self.sparse, self.where)
+        if self.pad_to_max_tokens and self.max_tokens is None:
+            raise ValueError(
+                f"{self.where}: pad_to_max_tokens=True needs max_tokens, the size to pad to."
+            )
+        if self.invert and self.output_mode != "int":
+            raise ValueError(
+                f"{self.where}: invert=True maps indices to tokens, so output_mode must be 'int', "
+                f"received {self.output_mode!r}."
+            )
+        if self.invert and self.oov_token is None:
+            raise ValueError(
+                f"{self.where}: invert=True gives oov_token for an unknown index, and it is None. "
+                "Give a token."
+            )
+        self._check_vocabulary()
+
+    def _check_vocabulary(self) -> None:
+        weights = self.idf_weights
+        if weights is not None and self.output_mode != "tf_idf":
+            raise ValueError(
+                f"{self.where}: idf_weights belong to output_mode 'tf_idf', received "
+                f"{self.output_mode!r}. Leave them out, or change the mode."
+            )
+        if self.vocabulary is None:
+            return
+        if self.output_mode == "tf_idf" and weights is None:
+            raise ValueError(
+                f"{self.where}: output_mode 'tf_idf' needs idf_weights beside the vocabulary, one "
+                "a token. Give them, or find both with adapt."
+            )
+        if weights is not None and len(weights) != len(self.vocabulary):
+            raise ValueError(
+                f"{self.where}: expected as many idf_weights as tokens, {len(self.vocabulary)}, "
+                f"received {len(weights)}. Give one a token of the vocabulary."
+            )
+        tokens = self._tokens
+        if len(vocabularies.table(tokens)) != len(tokens):
+            seen: set = set()
+            twice = [t for t in tokens if t in seen or seen.add(t)]
+            raise ValueError(
+                f"{self.where}: each token of a vocabulary has one index, and these are repeated: "
+                f"{', '.join(map(repr, twice[:5]))}. Remove them: list(dict.fromkeys(tokens))."
+            )
+        reserved = [("mask_token", self.mask_token)]
+        if self.invert:
+            reserved.append(("oov_token", self.oov_token))
+        for word, token in reserved:
+            if token is not None and token in vocabularies.table(tokens):
+                raise ValueError(
+                    f"{self.where}: {word} {token!r} stands among the tokens. Leave the special "
+                    f"tokens out, or put all of them first: {list(self._special)}."
+                )
+        if self.max_tokens is not None and self.vocabulary_size() > self.max_tokens:
+            raise ValueError(
+                f"{self.where}: expected at most max_tokens={self.max_tokens} tokens with the "
+                f"special ones, received {self.vocabulary_size()}. Raise max_tokens, or leave it "
+                "out."
+            )
+
+    # -- the vocabulary -----------------------------------------------------------------------
+
+    @property
+    def _oov_start(self) -> int:
+        return int(self.mask_token is not None and self.output_mode == "int")
+
+    @property
+    def _token_start(self) -> int:
+        return self._oov_start + self.num_oov_indices
+
+    @property
+    def _special(self) -> tuple:
+        return (self.mask_token,) * self._oov_start + (self.oov_token,) * self.num_oov_indices
+
+    @property
+    def _tokens(self) -> tuple:
+        if self.vocabulary is None:
+            raise ValueError(
+                f"{self.where}: has no vocabulary yet. Learn it first: `layer = "
+                "layer.adapt(data)`, or give vocabulary=[...]."
+            )
+        return vocabularies.split_special(self.vocabulary, self._special)[1]
+
+    @property
+    def _depth(self) -> int:
+        return self.max_tokens if self.pad_to_max_tokens else self.vocabulary_size()
+
+    def get_vocabulary(self, include_special_tokens: bool = True) -> list[Any]:
+        """The tokens by index; without the special ones in front where these are not wanted."""
+        known = self.vocabulary is not None
+        tokens = list(self._tokens) if known else []
+        return [*self._special, *tokens] if include_special_tokens else tokens
+
+    def vocabulary_size(self) -> int:
+        """The number of tokens, the special ones included."""
+        return self._token_start + (0 if self.vocabulary is None else len(self._tokens))
+
+    def set_vocabulary(self, vocabulary: Any, idf_weights: Any = None) -> Self:
+        """A copy with this vocabulary, and with these weights where output_mode is "tf_idf".
+
+        Args:
+            vocabulary: the tokens, with or without the special ones in front, or a file's path.
+            idf_weights: a weight for each of them.
+        """
+        tokens = type(self).convert_vocabulary(vocabulary)
+        copy = self.replace(vocabulary=tokens, idf_weights=floats(idf_weights))
+        copy._check_vocabulary()
+        return copy
+
+    def documents(self, batch: Any, whole: bool) -> Iterable[list[Any]]:
+        """The tokens of each document of a batch; `whole` where it is all the data of `adapt`."""
+        raise NotImplementedError
+
+    def adapt(self, data: Any, steps: int | None = None) -> Self:
+        """A copy with the vocabulary of the data, the most frequent tokens first.
+
+        In the output mode "tf_idf" the copy also has the weights `log(1 + n / (1 + d))` of tokens
+        that are in `d` of `n` documents.
+
+        Args:
+            data: an array, a list (then it is one batch), or another iterable of batches. A
+                row is a document, and so is a batch with one axis.
+            steps: how many batches to take of an iterable; None for all.
+
+        Raises:
+            ValueError: where the data hold no token.
+        """
+        whole = isinstance(data, list | tuple)
+        batches = (data,) if whole else iterate(data, steps)
+        whole = whole or is_whole(data)
+        documents = (d for batch in batches for d in self.documents(batch, whole))
+        limit = None if self.max_tokens is None else max(self.max_tokens - self._token_start, 0)
+        special = (self.mask_token, self.oov_token)
+        tokens, weights = vocabularies.learn(documents, special, limit)
+        if not tokens:
+            raise ValueError(
+                f"{self.where}: adapt found no token. Give data with tokens, and with max_tokens "
+                "room for more than the special ones; an iterator that was read before is empty."
+            )
+        return self.replace(
+            vocabulary=tokens, idf_weights=weights if self.output_mode == "tf_idf" else None
+        )
+
+    # -- indices and what is made of them -------------------------------------------------------
+
+    @property
+    def _no_index(self) -> int:
+        """What masked tokens are mapped to: index 0, or none where they are dropped."""
+        return 0 if self.output_mode == "int" else -1
+
+    @property
+    def index_weights(self) -> np.ndarray:
+        """The weight of each index, in the output mode "tf_idf"."""
+        led = vocabularies.split_special(self.vocabulary, self._special)[0]
+        size = self.max_tokens if self.pad_to_max_tokens else None
+        return vocabularies.document_weights(self.idf_weights, led, self._token_start, size)
+
+    def _encode_on_host(self, ids: np.ndarray) -> np.ndarray:
+        if self.output_mode == "int":
+            return ids.astype(canonical_dtype("int64"))
+        dtype = self.policy.compute_dtype
+        if self.output_mode == "tf_idf":
+            counts = encode_on_host(ids, self._depth, "count", "float32")
+            return (counts * self.index_weights).astype(dtype)
+        return encode_on_host(ids, self._depth, self.output_mode, dtype)
+
+    def _encode(self, ids: jax.Array) -> jax.Array:
+        if self.output_mode == "int":
+            return ids.astype(canonical_dtype("int64"))
+        dtype = self.policy.compute_dtype
+        if self.output_mode == "tf_idf":
+            counts = encode(ids, self._depth, "count", "float32")
+            return (counts * align(jnp.asarray(self.index_weights), counts.ndim)).astype(dtype)
+        return encode(ids, self._depth, self.output_mode, dtype)
+
+    def _refuse_unknown(self, tokens: Any) -> None:
+        shown = ", ".join(repr(t) for t in list(dict.fromkeys(tokens))[:5])
+        raise ValueError(
+            f"{self.where}: num_oov_indices=0 lets no unknown token pass, received {shown}. Give "
+            "it an index with num_oov_indices=1, or add it to the vocabulary."
+        )
+
+    @classmethod
+    def from_config(
+        cls, config: Mapping[str, Any], custom_objects: Mapping[str, Any] | None = None
+    ) -> Self:
+        if isinstance(config.get("vocabulary"), str):
+            raise ValueError(
+                f"{cls.__name__}.from_config: the vocabulary is the path {config['vocabulary']!r}, "
+                "and a configuration opens no files. Read it yourself: layer.set_vocabulary(path)."
+            )
+        kept = {key: value for key, value in config.items() if key not in _WRITTEN}
+        return super().from_config(kept, custom_objects)

@@ -1,0 +1,183 @@
+"""`StringLookup`: strings to the indices of a vocabulary, and back."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from typing import Any, ClassVar, Self
+
+import jax
+import numpy as np
+
+from fkeras.engine import option
+from fkeras.engine.config.converters import boolean, integer, text
+from fkeras.layers.lookup.lookup import MODES, LookupLayer, floats, two_integers
+from fkeras.layers.lookup.vocabulary import as_array, strings_of, table
+from fkeras.layers.preprocessing.encoding import output_mode
+from fkeras.layers.preprocessing.host import as_data, read_strings
+from fkeras.nn.hashing.fingerprints import hash_strings
+
+_convert = strings_of("StringLookup: vocabulary")
+
+
+def find_strings(
+    texts: list[str],
+    tokens: tuple[str, ...],
+    start: int,
+    special: Mapping[str, int],
+    buckets: int,
+    oov_start: int,
+    salt: tuple[int, int] | None = None,
+) -> np.ndarray:
+    """The index of each string; unknown ones get -1, or one of the indices for unknown strings.
+
+    Args:
+        texts: the strings.
+        tokens: the vocabulary.
+        start: the index of its first token.
+        special: the indices of strings that are not looked up.
+        buckets: how many indices there are for unknown strings, which a hash chooses from.
+        oov_start: the first of them.
+        salt: the key of the hash.
+
+    Returns:
+        An array of int64 of shape (len(texts),).
+
+    Example:
+        >>> find_strings(["a", "x", ""], ("a", "b"), 2, {"": 0}, 1, 1).tolist()
+        [2, 1, 0]
+    """
+    places = table(tokens)
+    found = np.array([places.get(word, -1) for word in texts], np.int64)
+    ids = np.where(found >= 0, found + start, oov_start if buckets == 1 else -1)
+    for word, index in special.items():
+        ids[[place for place, other in enumerate(texts) if other == word]] = index
+    if buckets > 1:
+        unknown = [i for i in np.flatnonzero(found < 0) if texts[i] not in special]
+        hashes = hash_strings([texts[i].encode() for i in unknown], salt)
+        ids[unknown] = (hashes % np.uint64(buckets)).astype(np.int64) + oov_start
+    return ids
+
+
+class StringLookup(LookupLayer):
+    """Computes the index of each string in a vocabulary; with `invert` the string of each index.
+
+    Works on the host, on strings, lists of them, and NumPy arrays of str or bytes, and returns
+    NumPy arrays. A graph may begin with it, `layer(fk.Input((), dtype="string"))`; inside jit there
+    are no strings. The vocabulary is part of the value, and `adapt` returns a copy that has learned
+    it.
+
+    Args:
+        max_tokens: the most tokens that `adapt` learns, with the special ones; None for no limit.
+        num_oov_indices: how many indices unknown strings share; 0 refuses them. A hash chooses one
+            of several.
+        mask_token: the string of padding: index 0 in the output mode "int", left out in others.
+        oov_token: what `invert` gives for an unknown index.
+        vocabulary: the tokens, with or without the special ones in front, or the path of a text
+            file with a token a line, which is read at once.
+        idf_weights: a weight for each token, in the output mode "tf_idf".
+        invert: whether to map indices to strings.
+        output_mode: "int" for indices; "one_hot" for a vector for each, "multi_hot", "count" and
+            "tf_idf" for one a sample: 1, how often, or how often times the weight for each token
+            that occurs.
+        pad_to_max_tokens: whether vectors have the size `max_tokens`, whatever the vocabulary.
+        sparse: only False: arrays are dense.
+        encoding: the encoding of bytes.
+        salt: one or two integers, the key of SipHash for unknown strings; None for FarmHash.
+
+    Shapes:
+        (...) -> (...) of int32; "one_hot": (b, n) -> (b, n, v), and (b, 1) -> (b, v); otherwise
+        (..., n) -> (..., v).
+
+    Raises:
+        ValueError: for tokens that are there twice, a vocabulary above `max_tokens`, unknown
+            strings where `num_oov_indices` is 0, and in a call before `adapt`.
+        FKerasError: inside jit and on symbolic tensors.
+
+    Example:
+        >>> import fkeras as fk
+        >>> layer = fk.layers.StringLookup(vocabulary=["cat", "dog"])
+        >>> layer([["dog", "cow"]])
+        array([[2, 0]], dtype=int32)
+        >>> fk.layers.StringLookup(vocabulary=layer.get_vocabulary(), invert=True)([2, 0])
+        array(['dog', '[UNK]'], dtype='<U5')
+        >>> fk.layers.StringLookup().adapt(["b", "a", "a"]).get_vocabulary()
+        ['[UNK]', 'a', 'b']
+    """
+
+    max_tokens: int | None = option(None, convert=integer(minimum=2, optional=True))
+    num_oov_indices: int = option(1, convert=integer(minimum=0, maximum=1 << 20))
+    mask_token: str | None = option(None, convert=text(empty=True, optional=True))
+    oov_token: str | None = option("[UNK]", convert=text(empty=True, optional=True))
+    vocabulary: tuple[str, ...] | None = option(None, convert=_convert)
+    idf_weights: tuple[float, ...] | None = option(None, convert=floats)
+    invert: bool = option(False, convert=boolean)
+
+    @property
+    def makes_strings(self) -> bool:  # type: ignore[override]
+        return self.invert
+
+    @property
+    def reads_strings(self) -> bool:  # type: ignore[override]
+        return not self.invert
+
+    output_mode: str = option("int", convert=output_mode(*MODES))
+    pad_to_max_tokens: bool = option(False, convert=boolean)
+    sparse: bool = option(False, convert=boolean)
+    encoding: str = option("utf-8", convert=text())
+    salt: tuple[int, int] | None = option(None, convert=two_integers)
+
+    convert_vocabulary: ClassVar[Any] = staticmethod(_convert)
+
+    def call(self, x: jax.Array) -> jax.Array:
+        raise self.no_strings_here()
+
+    def read(self, value: Any) -> Any:
+        data = as_data(value, self.where)
+        # indices of the device may be read: what comes of them is on the host anyhow
+        on_device = isinstance(data, jax.Array) and not isinstance(data, jax.core.Tracer)
+        return np.asarray(data) if self.invert and on_device else data
+
+    def on_host(self, x: np.ndarray) -> np.ndarray:
+        if self.invert:
+            return self._invert(x)
+        texts = read_strings(x, self.encoding, self.where)
+        special = {} if self.mask_token is None else {self.mask_token: self._no_index}
+        ids = find_strings(
+            texts,
+            self._tokens,
+            self._token_start,
+            special,
+            self.num_oov_indices,
+            self._oov_start,
+            self.salt,
+        )
+        if self.num_oov_indices == 0 and (ids < 0).any():
+            unknown = [t for t, i in zip(texts, ids, strict=True) if i < 0 and t not in special]
+            if unknown:
+                self._refuse_unknown(unknown)
+        return self._encode_on_host(ids.reshape(x.shape))
+
+    def _invert(self, ids: np.ndarray) -> np.ndarray:
+        if ids.dtype.kind not in "iu":
+            raise TypeError(
+                f"{self.where}: invert=True maps integers to strings, received {ids.dtype}. Give "
+                "the indices that the layer without invert returned."
+            )
+        names = as_array((*self._special, *self._tokens))
+        known = (ids >= 0) & (ids < len(names))
+        return np.where(known, names[np.where(known, ids, 0)], self.oov_token)
+
+    def documents(self, batch: Any, whole: bool) -> Iterable[list[str]]:
+        array = np.asarray(as_data(batch, self.where))
+        texts = np.array(read_strings(array, self.encoding, self.where), object)
+        rows = texts.reshape(array.shape if array.ndim > 1 else (-1, 1) if whole else (1, -1))
+        return [row.ravel().tolist() for row in rows]
+
+    @classmethod
+    def from_config(
+        cls, config: Mapping[str, Any], custom_objects: Mapping[str, Any] | None = None
+    ) -> Self:
+        # Keras writes it for strings too, where it chooses nothing
+        return super().from_config(
+            {key: value for key, value in config.items() if key != "oov_method"}, custom_objects
+        )

@@ -1,0 +1,211 @@
+"""`TextVectorization`: texts to sequences of indices, or to vectors over a vocabulary."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import Any, ClassVar
+
+import jax
+import numpy as np
+
+from fkeras.engine import option
+from fkeras.engine.config.converters import (
+    boolean,
+    choice,
+    either,
+    function,
+    integer,
+    several,
+    text,
+)
+from fkeras.engine.config.rules import Rule
+from fkeras.layers.lookup.lookup import MODES, LookupLayer, floats
+from fkeras.layers.lookup.string_lookup import find_strings
+from fkeras.layers.lookup.texts import STANDARDS, join_words, pad_rows, split_words, standardize
+from fkeras.layers.lookup.vocabulary import strings_of
+from fkeras.layers.preprocessing.encoding import encode_on_host, output_mode
+from fkeras.layers.preprocessing.host import as_data, read_strings, refuse_sparse
+
+_convert = strings_of("TextVectorization: vocabulary")
+
+
+def _word_or_function(*words: str) -> Rule:
+    return either(choice(*words), function(), optional=True)
+
+
+_widths = either(
+    integer(minimum=1),
+    several(integer(minimum=1), "a tuple of positive integers"),
+    optional=True,
+    hint="2 makes words and pairs, (2,) pairs alone.",
+)
+
+
+class TextVectorization(LookupLayer):
+    """Computes the indices of the words of each text, or a vector of which words it has.
+
+    A text is standardized, split into words, the words may be joined to n-grams, and these are
+    looked up in the vocabulary. Index 0 fills short sequences up, 1 is for unknown words; in the
+    vectors of the other output modes 0 is for unknown words.
+
+    Works on the host, on strings, lists of them, and NumPy arrays of str or bytes, and returns
+    NumPy arrays. A graph may begin with it, `layer(fk.Input((), dtype="string"))`; inside jit there
+    are no strings. The vocabulary is part of the value, and `adapt` returns a copy that has learned
+    it.
+
+    Args:
+        max_tokens: the most tokens that `adapt` learns, with the special ones; None for no limit.
+        standardize: "lower", "strip_punctuation", "lower_and_strip_punctuation", None, or a
+            function from a NumPy array of texts to one of its shape. The words concern ASCII
+            alone, as in Keras.
+        split: "whitespace", "character", None, or a function from a NumPy array of b texts to b
+            lists of tokens.
+        ngrams: n for n-grams of 1 to n words, a tuple for these sizes, None for words.
+        output_mode: "int" for indices; "multi_hot", "count" and "tf_idf" for a vector a text: 1,
+            how often, or how often times the weight for each token that occurs; "one_hot" for
+            a vector a word.
+        output_sequence_length: the length that sequences are cut or filled up to, in the mode
+            "int"; None for that of the longest.
+        pad_to_max_tokens: whether vectors have the size `max_tokens`, whatever the vocabulary.
+        vocabulary: the tokens, with or without the special ones in front, or the path of a text
+            file with a token a line, which is read at once.
+        idf_weights: a weight for each token, in the output mode "tf_idf".
+        sparse: only False: arrays are dense.
+        ragged: only False: arrays are dense.
+        encoding: the encoding of bytes.
+
+    Shapes:
+        (b,) or (b, 1) -> (b, t) of int32, or (b, v). Without splitting an axis of tokens is there
+        already: (b, t) -> (b, t), or (b, v); (t,) -> (t,), or (v,).
+
+    Raises:
+        ValueError: for arguments that do not go together, texts with a last axis above 1 that
+            are to be split, and in a call before `adapt`.
+        FKerasError: inside jit and on symbolic tensors.
+
+    Example:
+        >>> import fkeras as fk
+        >>> layer = fk.layers.TextVectorization(output_sequence_length=4)
+        >>> layer = layer.adapt(["foo bar", "bar baz", "baz bada boom"])
+        >>> layer.get_vocabulary()
+        ['', '[UNK]', 'baz', 'bar', 'foo', 'boom', 'bada']
+        >>> layer(["Foo qux, bar!", "qux baz"])
+        array([[4, 1, 3, 0],
+               [1, 2, 0, 0]], dtype=int32)
+    """
+
+    max_tokens: int | None = option(None, convert=integer(minimum=2, optional=True))
+    standardize: Any = option(
+        "lower_and_strip_punctuation",
+        convert=_word_or_function(*STANDARDS),
+    )
+    split: Any = option(
+        "whitespace",
+        convert=_word_or_function("whitespace", "character"),
+    )
+    ngrams: int | tuple[int, ...] | None = option(None, convert=_widths)
+    output_mode: str = option("int", convert=output_mode(*MODES))
+    output_sequence_length: int | None = option(None, convert=integer(minimum=0, optional=True))
+    pad_to_max_tokens: bool = option(False, convert=boolean)
+    vocabulary: tuple[str, ...] | None = option(None, convert=_convert)
+    idf_weights: tuple[float, ...] | None = option(None, convert=floats)
+    sparse: bool = option(False, convert=boolean)
+    ragged: bool = option(False, convert=boolean)
+    encoding: str = option("utf-8", convert=text())
+
+    convert_vocabulary: ClassVar[Any] = staticmethod(_convert)
+    mask_token: ClassVar[str] = ""
+    oov_token: ClassVar[str] = "[UNK]"
+    num_oov_indices: ClassVar[int] = 1
+    invert: ClassVar[bool] = False
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        refuse_sparse(self.ragged, self.where, "ragged")
+        length = self.output_sequence_length
+        if length is None:
+            return
+        if self.output_mode != "int":
+            raise ValueError(
+                f"{self.where}: output_sequence_length is the length of sequences of indices, and "
+                f"output_mode is {self.output_mode!r}. Leave it out, or choose 'int'."
+            )
+
+    def call(self, x: jax.Array) -> jax.Array:
+        raise self.no_strings_here()
+
+    def tokenize(self, texts: Any) -> list[list[str]]:
+        """The tokens of each text, standardized, split and joined to n-grams.
+
+        Example:
+            >>> import fkeras as fk
+            >>> fk.layers.TextVectorization(ngrams=2).tokenize(["To be!"])
+            [['to', 'be', 'to be']]
+        """
+        array = np.asarray(as_data(texts, self.where))
+        found = read_strings(array, self.encoding, self.where)
+        if callable(self.standardize):
+            given = np.array(found, dtype=np.str_).reshape(array.shape)
+            result = np.asarray(self.standardize(given))
+            if result.shape != array.shape:
+                raise ValueError(
+                    f"{self.where}: standardize returned the shape {result.shape} for texts of "
+                    f"{array.shape}. It maps each text to one: return an array of the same shape."
+                )
+            found = read_strings(result, self.encoding, self.where)
+        elif self.standardize is not None:
+            found = standardize(found, self.standardize)
+        rows = self._split(found, array.shape)
+        if self.ngrams is None:
+            return rows
+        whole = isinstance(self.ngrams, int)
+        widths = tuple(range(1, self.ngrams + 1)) if whole else self.ngrams
+        return [join_words(row, widths) for row in rows]
+
+    def _split(self, texts: list[str], shape: tuple[int, ...]) -> list[list[str]]:
+        if self.split is None:
+            size = shape[-1] if shape else 1
+            number = len(texts) // size if size else int(np.prod(shape[:-1]))
+            return [texts[row * size : (row + 1) * size] for row in range(number)]
+        if len(shape) > 1 and shape[-1] != 1:
+            raise ValueError(
+                f"{self.where}: expected texts of shape (b,) or (b, 1) to split, received {shape}. "
+                "For texts that are split already choose split=None."
+            )
+        if self.split == "character":
+            return [list(text) for text in texts]
+        if self.split == "whitespace":
+            return [split_words(text) for text in texts]
+        rows = [list(map(str, row)) for row in self.split(np.array(texts, dtype=np.str_))]
+        if len(rows) != len(texts):
+            raise ValueError(
+                f"{self.where}: split returned {len(rows)} rows for {len(texts)} texts. Return a "
+                "list of tokens for each text."
+            )
+        return rows
+
+    def on_host(self, x: np.ndarray) -> np.ndarray:
+        rows = self.tokenize(x)
+        lead = x.shape if self.split is not None and x.ndim < 2 else x.shape[:-1]
+        counts = [len(row) for row in rows]
+        flat = [token for row in rows for token in row]
+        special = {self.mask_token: self._no_index}
+        ids = find_strings(
+            flat, self._tokens, self._token_start, special, self.num_oov_indices, self._oov_start
+        )
+        size = max(counts, default=0)
+        if self.output_sequence_length is not None:
+            size = self.output_sequence_length
+        parts = np.split(ids, np.cumsum(counts)[:-1]) if rows else []
+        padded = pad_rows(parts, size, self._no_index).reshape((*lead, size))
+        if self.split is None and x.ndim == 0 and self.output_mode == "int":
+            padded = padded[0] if self.output_sequence_length is None else padded
+        if self.output_mode == "one_hot":  # never the sample of a last axis of size 1
+            return encode_on_host(
+                padded[..., None], self._depth, "one_hot", self.policy.compute_dtype
+            )
+        return self._encode_on_host(padded)
+
+    def documents(self, batch: Any, whole: bool) -> Iterable[list[str]]:
+        array = np.asarray(as_data(batch, self.where))
+        return self.tokenize(array[:, None] if whole and array.ndim == 1 else array)

@@ -1,0 +1,341 @@
+"""Losses as metrics: their means over all samples."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+
+from fkeras.engine.config.configurable import option
+from fkeras.engine.config.converters import boolean, integer, probability, text
+from fkeras.losses import crossentropy, margin, regression
+from fkeras.metrics.metric import MeanMetric, Metric, State, add_to_mean, empty_mean, mean_of
+
+
+class MeanSquaredError(MeanMetric):
+    """The mean of (y_true - y_pred)**2 over all samples.
+
+    Averages `losses.mean_squared_error`. See `Metric` for `name` and `dtype`.
+
+    Example:
+        >>> import fkeras as fk
+        >>> metric = fk.metrics.MeanSquaredError()
+        >>> metric.result(metric.update(metric.init(), [[0.0], [0.0]], [[1.0], [3.0]]))
+        Array(5., dtype=float32)
+    """
+
+    name: str | None = option("mean_squared_error", convert=text(optional=True))
+
+    def values(self, y_true: jax.Array, y_pred: jax.Array) -> jax.Array:
+        return regression.mean_squared_error(y_true, y_pred)
+
+
+class MeanAbsoluteError(MeanMetric):
+    """The mean of |y_true - y_pred| over all samples.
+
+    Averages `losses.mean_absolute_error`. See `Metric` for `name` and `dtype`.
+
+    Example:
+        >>> import fkeras as fk
+        >>> metric = fk.metrics.MeanAbsoluteError()
+        >>> metric.result(metric.update(metric.init(), [[0.0], [0.0]], [[1.0], [-3.0]]))
+        Array(2., dtype=float32)
+    """
+
+    name: str | None = option("mean_absolute_error", convert=text(optional=True))
+
+    def values(self, y_true: jax.Array, y_pred: jax.Array) -> jax.Array:
+        return regression.mean_absolute_error(y_true, y_pred)
+
+
+class MeanAbsolutePercentageError(MeanMetric):
+    """The mean of 100 * |y_true - y_pred| / |y_true| over all samples, in percent.
+
+    Averages `losses.mean_absolute_percentage_error`. See `Metric` for `name` and `dtype`.
+
+    Example:
+        >>> import fkeras as fk
+        >>> metric = fk.metrics.MeanAbsolutePercentageError()
+        >>> metric.result(metric.update(metric.init(), [[2.0], [4.0]], [[1.0], [5.0]]))
+        Array(37.5, dtype=float32)
+    """
+
+    name: str | None = option("mean_absolute_percentage_error", convert=text(optional=True))
+
+    def values(self, y_true: jax.Array, y_pred: jax.Array) -> jax.Array:
+        return regression.mean_absolute_percentage_error(y_true, y_pred)
+
+
+class MeanSquaredLogarithmicError(MeanMetric):
+    """The mean of (log(y_true + 1) - log(y_pred + 1))**2 over all samples.
+
+    Averages `losses.mean_squared_logarithmic_error`. See `Metric` for `name` and `dtype`.
+
+    Example:
+        >>> import fkeras as fk
+        >>> metric = fk.metrics.MeanSquaredLogarithmicError()
+        >>> metric.result(metric.update(metric.init(), [[0.0], [1.0]], [[1.0], [1.0]])).round(4)
+        Array(0.2402, dtype=float32)
+    """
+
+    name: str | None = option("mean_squared_logarithmic_error", convert=text(optional=True))
+
+    def values(self, y_true: jax.Array, y_pred: jax.Array) -> jax.Array:
+        return regression.mean_squared_logarithmic_error(y_true, y_pred)
+
+
+class RootMeanSquaredError(Metric):
+    """The square root of the mean of (y_true - y_pred)**2 over all samples.
+
+    See `Metric` for `name` and `dtype`.
+
+    Example:
+        >>> import fkeras as fk
+        >>> metric = fk.metrics.RootMeanSquaredError()
+        >>> metric.result(metric.update(metric.init(), [[0.0, 0.0]], [[3.0, 3.0]]))
+        Array(3., dtype=float32)
+    """
+
+    name: str | None = option("root_mean_squared_error", convert=text(optional=True))
+
+    def init(self, y_pred: Any = None) -> State:
+        return empty_mean(self.dtype)
+
+    def update(
+        self, state: State, y_true: Any, y_pred: Any, sample_weight: Any = None, mask: Any = None
+    ) -> State:
+        y_true, y_pred = regression.floats(y_true, y_pred)
+        values = jnp.square(y_true.astype(self.dtype) - y_pred.astype(self.dtype))
+        return add_to_mean(state, values, sample_weight, mask)
+
+    def result(self, state: State) -> jax.Array:
+        mean = mean_of(state)
+        # the root has no slope at 0: there it is given the slope 0
+        return jnp.where(mean == 0, 0.0, jnp.sqrt(jnp.where(mean == 0, 1.0, mean)))
+
+
+class LogCoshError(MeanMetric):
+    """The mean of log(cosh(y_pred - y_true)) over all samples.
+
+    Averages `losses.log_cosh`. See `Metric` for `name` and `dtype`.
+
+    Example:
+        >>> import fkeras as fk
+        >>> metric = fk.metrics.LogCoshError()
+        >>> metric.result(metric.update(metric.init(), [[0.0], [0.0]], [[1.0], [3.0]])).round(2)
+        Array(1.37, dtype=float32)
+    """
+
+    name: str | None = option("logcosh", convert=text(optional=True))
+
+    def values(self, y_true: jax.Array, y_pred: jax.Array) -> jax.Array:
+        return regression.log_cosh(y_true, y_pred)
+
+
+class CosineSimilarity(MeanMetric):
+    """The mean cosine of the angle between y_true and y_pred: 1 for the same direction.
+
+    Averages -`losses.cosine_similarity`. See `Metric` for `name` and `dtype`.
+
+    Args:
+        axis: the axis of the vectors.
+
+    Example:
+        >>> import fkeras as fk
+        >>> metric = fk.metrics.CosineSimilarity()
+        >>> y_true, y_pred = [[1.0, 0.0], [1.0, 0.0]], [[2.0, 0.0], [0.0, 2.0]]
+        >>> metric.result(metric.update(metric.init(), y_true, y_pred))
+        Array(0.5, dtype=float32)
+    """
+
+    name: str | None = option("cosine_similarity", convert=text(optional=True))
+    axis: int = option(-1, convert=integer())
+
+    def values(self, y_true: jax.Array, y_pred: jax.Array) -> jax.Array:
+        return -regression.cosine_similarity(y_true, y_pred, self.axis)
+
+
+class BinaryCrossentropy(MeanMetric):
+    """The mean of -(y * log(p) + (1 - y) * log(1 - p)) over all samples.
+
+    Averages `losses.binary_crossentropy`. See `Metric` for `name` and `dtype`.
+
+    Args:
+        from_logits: whether predictions are scores, before a sigmoid.
+        label_smoothing: how far targets move towards 0.5: 0 not at all, 1 all the way.
+
+    Example:
+        >>> import fkeras as fk
+        >>> metric = fk.metrics.BinaryCrossentropy()
+        >>> metric.result(metric.update(metric.init(), [[0.0], [1.0]], [[0.5], [0.5]])).round(4)
+        Array(0.6931, dtype=float32)
+    """
+
+    name: str | None = option("binary_crossentropy", convert=text(optional=True))
+    from_logits: bool = option(False, convert=boolean)
+    label_smoothing: float = option(0.0, convert=probability)
+
+    def values(self, y_true: jax.Array, y_pred: jax.Array) -> jax.Array:
+        return crossentropy.binary_crossentropy(
+            y_true, y_pred, self.from_logits, self.label_smoothing
+        )
+
+
+class CategoricalCrossentropy(MeanMetric):
+    """The mean of -sum(y * log(p)) over the classes.
+
+    Averages `losses.categorical_crossentropy`. See `Metric` for `name` and `dtype`.
+
+    Args:
+        from_logits: whether predictions are scores, before a softmax.
+        label_smoothing: the share of each target that is spread evenly over the classes,
+            from 0 to 1.
+        axis: the class axis.
+
+    Example:
+        >>> import fkeras as fk
+        >>> metric = fk.metrics.CategoricalCrossentropy()
+        >>> metric.result(metric.update(metric.init(), [[0.0, 1.0]], [[0.5, 0.5]])).round(4)
+        Array(0.6931, dtype=float32)
+    """
+
+    name: str | None = option("categorical_crossentropy", convert=text(optional=True))
+    from_logits: bool = option(False, convert=boolean)
+    label_smoothing: float = option(0.0, convert=probability)
+    axis: int = option(-1, convert=integer())
+
+    def values(self, y_true: jax.Array, y_pred: jax.Array) -> jax.Array:
+        return crossentropy.categorical_crossentropy(
+            y_true, y_pred, self.from_logits, self.label_smoothing, self.axis
+        )
+
+
+class SparseCategoricalCrossentropy(MeanMetric):
+    """The mean of -log(p) of the class that each target numbers.
+
+    Averages `losses.sparse_categorical_crossentropy`. See `Metric` for `name` and `dtype`.
+
+    Args:
+        from_logits: whether predictions are scores, before a softmax.
+        ignore_class: a class number that takes its prediction out of the mean. In Keras it does
+            so only where there are sample weights; without them it counts there as a 0.
+        axis: the class axis.
+
+    Example:
+        >>> import fkeras as fk
+        >>> metric = fk.metrics.SparseCategoricalCrossentropy(ignore_class=0)
+        >>> metric.result(metric.update(metric.init(), [1, 0], [[0.5, 0.5], [0.1, 0.9]])).round(4)
+        Array(0.6931, dtype=float32)
+    """
+
+    name: str | None = option("sparse_categorical_crossentropy", convert=text(optional=True))
+    from_logits: bool = option(False, convert=boolean)
+    ignore_class: int | None = option(None, convert=integer(optional=True))
+    axis: int = option(-1, convert=integer())
+
+    def values(self, y_true: jax.Array, y_pred: jax.Array) -> jax.Array:
+        return crossentropy.sparse_categorical_crossentropy(
+            y_true, y_pred, self.from_logits, self.ignore_class, self.axis
+        )
+
+    def target_mask(self, y_true: jax.Array, y_pred: jax.Array) -> jax.Array | None:
+        if self.ignore_class is None:
+            return None
+        return crossentropy.class_numbers(y_true, y_pred, self.axis) != self.ignore_class
+
+
+class KLDivergence(MeanMetric):
+    """The mean of sum(y * log(y / p)) over the last axis.
+
+    Averages `losses.kl_divergence`. See `Metric` for `name` and `dtype`.
+
+    Example:
+        >>> import fkeras as fk
+        >>> metric = fk.metrics.KLDivergence()
+        >>> metric.result(metric.update(metric.init(), [[0.0, 1.0]], [[0.5, 0.5]])).round(4)
+        Array(0.6931, dtype=float32)
+
+    References:
+        Kullback and Leibler 1951, On information and sufficiency,
+        https://doi.org/10.1214/aoms/1177729694
+    """
+
+    name: str | None = option("kl_divergence", convert=text(optional=True))
+
+    def values(self, y_true: jax.Array, y_pred: jax.Array) -> jax.Array:
+        return crossentropy.kl_divergence(y_true, y_pred)
+
+
+class Poisson(MeanMetric):
+    """The mean of p - y * log(p + 1e-7), y counts and p expected counts.
+
+    Averages `losses.poisson`. See `Metric` for `name` and `dtype`.
+
+    Example:
+        >>> import fkeras as fk
+        >>> metric = fk.metrics.Poisson()
+        >>> metric.result(metric.update(metric.init(), [[1.0], [2.0]], [[1.0], [1.0]])).round(4)
+        Array(1., dtype=float32)
+    """
+
+    name: str | None = option("poisson", convert=text(optional=True))
+
+    def values(self, y_true: jax.Array, y_pred: jax.Array) -> jax.Array:
+        return crossentropy.poisson(y_true, y_pred)
+
+
+class Hinge(MeanMetric):
+    """The mean of max(1 - y_true * y_pred, 0) over all samples.
+
+    Averages `losses.hinge`: targets are -1 or 1, or 0 or 1. See `Metric` for `name` and `dtype`.
+
+    Example:
+        >>> import fkeras as fk
+        >>> metric = fk.metrics.Hinge()
+        >>> metric.result(metric.update(metric.init(), [[-1.0], [1.0]], [[0.5], [0.75]]))
+        Array(0.875, dtype=float32)
+    """
+
+    name: str | None = option("hinge", convert=text(optional=True))
+
+    def values(self, y_true: jax.Array, y_pred: jax.Array) -> jax.Array:
+        return margin.hinge(y_true, y_pred)
+
+
+class SquaredHinge(MeanMetric):
+    """The mean of max(1 - y_true * y_pred, 0)**2 over all samples.
+
+    Averages `losses.squared_hinge`: targets are -1 or 1, or 0 or 1. See `Metric` for `name` and
+    `dtype`.
+
+    Example:
+        >>> import fkeras as fk
+        >>> metric = fk.metrics.SquaredHinge()
+        >>> metric.result(metric.update(metric.init(), [[-1.0], [1.0]], [[0.5], [0.5]]))
+        Array(1.25, dtype=float32)
+    """
+
+    name: str | None = option("squared_hinge", convert=text(optional=True))
+
+    def values(self, y_true: jax.Array, y_pred: jax.Array) -> jax.Array:
+        return margin.squared_hinge(y_true, y_pred)
+
+
+class CategoricalHinge(MeanMetric):
+    """The mean of max(best wrong score - right score + 1, 0) over all samples.
+
+    Averages `losses.categorical_hinge`: targets are one-hot. See `Metric` for `name` and `dtype`.
+
+    Example:
+        >>> import fkeras as fk
+        >>> metric = fk.metrics.CategoricalHinge()
+        >>> y_true, y_pred = [[0.0, 1.0], [1.0, 0.0]], [[0.5, 0.75], [0.0, 2.0]]
+        >>> metric.result(metric.update(metric.init(), y_true, y_pred))
+        Array(1.875, dtype=float32)
+    """
+
+    name: str | None = option("categorical_hinge", convert=text(optional=True))
+
+    def values(self, y_true: jax.Array, y_pred: jax.Array) -> jax.Array:
+        return margin.categorical_hinge(y_true, y_pred)

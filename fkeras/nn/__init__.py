@@ -1,0 +1,1 @@
+"""Plain functions of arrays: the mathematics under layers, losses and operations."""

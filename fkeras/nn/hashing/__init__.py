@@ -1,0 +1,1 @@
+"""Hashes of integers and texts, bit for bit as TensorFlow computes hashes."""

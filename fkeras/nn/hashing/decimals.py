@@ -1,0 +1,137 @@
+"""Hashes of the decimal form of integers, on the device.
+
+Keras hashes an integer as the string of its digits. An int32 has at most 11 characters, which two
+words of 64 bits hold, so the strings need not exist.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+
+from fkeras.nn.hashing.fingerprints import (
+    farm_bytes,
+    farm_halves,
+    farm_words,
+    sip_block,
+    sip_end,
+    sip_start,
+)
+from fkeras.nn.hashing.wide import Wide
+
+_LONGEST = 11
+_SIGN, _ZERO = 45, 48
+
+
+def as_int32(x: jax.Array, where: str) -> jax.Array:
+    """The integers as int32; floats lose their fraction.
+
+    Raises:
+        TypeError: for dtypes whose values int32 cannot hold.
+    """
+    if jnp.issubdtype(x.dtype, jnp.floating) or x.dtype.name in (
+        "int8",
+        "int16",
+        "uint8",
+        "uint16",
+    ):
+        return x.astype("int32")
+    if x.dtype == jnp.int32:
+        return x
+    raise TypeError(
+        f"{where}: expected int32 on the device, received {x.dtype}. Cast it: x.astype('int32'); "
+        "larger numbers go through the layer on the host, as a NumPy array or a list."
+    )
+
+
+def write_decimals(x: jax.Array) -> tuple[jax.Array, jax.Array, jax.Array]:
+    """The decimal form of int32 numbers: characters from the left, from the right, and lengths.
+
+    Args:
+        x: array of int32 of shape (...).
+
+    Returns:
+        Two arrays of uint32 of shape (..., 11) with zeros for no character, and one of (...).
+
+    Example:
+        >>> import jax.numpy as jnp
+        >>> left, right, length = write_decimals(jnp.array(-27))
+        >>> left[:4].tolist(), right[:4].tolist(), int(length)
+        ([45, 50, 55, 0], [55, 50, 45, 0], 3)
+    """
+    negative = x < 0
+    bits = x.astype("uint32")
+    size = jnp.where(negative, jnp.zeros_like(bits) - bits, bits)
+    powers = [10**k for k in range(_LONGEST - 1)]
+    digits = 1 + sum((size >= p).astype("int32") for p in powers[1:])
+    right = [
+        jnp.where(digits > k, size // p % 10 + _ZERO, jnp.zeros_like(size))
+        for k, p in enumerate(powers)
+    ]
+    right = [
+        jnp.where(negative & (digits == k), jnp.full_like(c, _SIGN), c)
+        for k, c in enumerate([*right, jnp.zeros_like(size)])
+    ]
+    length = digits + negative.astype("int32")
+    from_right = jnp.stack(right, axis=-1)
+    places = jnp.stack([length - 1 - k for k in range(_LONGEST)], axis=-1)
+    found = jnp.take_along_axis(from_right, jnp.maximum(places, 0), axis=-1)
+    return jnp.where(places >= 0, found, jnp.zeros_like(found)), from_right, length
+
+
+def _word(characters: Sequence[jax.Array]) -> jax.Array:
+    """Four bytes as one little-endian uint32."""
+    a, b, c, d = characters
+    return a | (b << 8) | (c << 16) | (d << 24)
+
+
+def _number(low: jax.Array) -> Wide:
+    return Wide(jnp.zeros_like(low), low)
+
+
+def farm_integers(x: jax.Array) -> Wide:
+    """FarmHash's Fingerprint64 of the decimal form of int32 numbers."""
+    left_array, right_array, length = write_decimals(x)
+    left = [left_array[..., k] for k in range(_LONGEST)]
+    right = [right_array[..., k] for k in range(_LONGEST)]
+    size = _number(length.astype("uint32"))
+    head, tail = _word(left[:4]), _word(right[3::-1])
+    middle = jnp.where(length == 1, left[0], left[1])
+    few = farm_bytes(_number(left[0]), _number(middle), _number(right[0]), size)
+    some = farm_halves(_number(head), _number(tail), size)
+    many = farm_words(Wide(_word(left[4:8]), head), Wide(tail, _word(right[7:3:-1])), size)
+    return Wide.where(length < 4, few, Wide.where(length < 8, some, many))
+
+
+def sip_integers(x: jax.Array, salt: Sequence[int]) -> Wide:
+    """SipHash-2-4 of the decimal form of int32 numbers."""
+    left_array, _, length = write_decimals(x)
+    left = [left_array[..., k] for k in range(_LONGEST)]
+    none = jnp.zeros_like(left[0])
+    start = sip_start(salt, Wide(none, none))
+    first = Wide(_word(left[4:8]), _word(left[:4]))
+    long = length >= 8
+    after = sip_block(start, first)
+    state = tuple(Wide.where(long, a, b) for a, b in zip(after, start, strict=True))
+    rest = Wide.where(long, Wide(none, _word([*left[8:], none])), first)
+    end = Wide(rest.high | (length.astype("uint32") << 24), rest.low)
+    return sip_end(sip_block(state, end))
+
+
+def hash_integers(x: jax.Array, salt: Sequence[int] | None = None) -> Any:
+    """The hash of the decimal form of int32 numbers: SipHash-2-4 under a salt, else FarmHash.
+
+    Example:
+        >>> import jax.numpy as jnp
+        >>> hash_integers(jnp.array([1, 2, 3])).remainder(10)
+        Array([9, 9, 1], dtype=int32)
+    """
+    return farm_integers(x) if salt is None else sip_integers(x, salt)
+
+
+def widen(x: jax.Array) -> Wide:
+    """int32 numbers as 64-bit words, with their sign in the upper halves."""
+    return Wide((x >> 31).astype("uint32"), x.astype("uint32"))

@@ -1,0 +1,151 @@
+"""Images with rows and columns added or taken away."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+
+from fkeras.nn.image.layout import as_batch
+from fkeras.nn.image.resizing import cut
+
+
+def _edges(
+    what: str, axis: str, before: int | None, after: int | None, target: int | None, names: tuple
+) -> None:
+    given = (before, after, target)
+    text = ", ".join(f"{name}={value}" for name, value in zip(names, given, strict=True))
+    if given.count(None) != 1:
+        raise ValueError(
+            f"{what}: expected exactly two of {', '.join(names)}, received {text}. Two of them "
+            f"and the {axis} of the images fix the third."
+        )
+    if any(isinstance(value, int) and value < 0 for value in given):
+        raise ValueError(
+            f"{what}: expected numbers of pixels of 0 or more, received {text}. "
+            f"{'Crop' if what == 'pad_images' else 'Pad'} instead of using negative ones."
+        )
+
+
+def pad_images(
+    images: Any,
+    top_padding: int | None = None,
+    left_padding: int | None = None,
+    bottom_padding: int | None = None,
+    right_padding: int | None = None,
+    target_height: int | None = None,
+    target_width: int | None = None,
+    data_format: str | None = None,
+) -> jax.Array:
+    """Puts zeros around images.
+
+    Two of the three numbers of each direction are given, and the third follows.
+
+    Args:
+        images: (b, h, w, c) or (h, w, c); the channels before h where they come first.
+        top_padding: rows above.
+        left_padding: columns before.
+        bottom_padding: rows below.
+        right_padding: columns behind.
+        target_height: the new height.
+        target_width: the new width.
+        data_format: "channels_last" (None means the same) or "channels_first".
+
+    Returns:
+        An array of the new size.
+
+    Raises:
+        ValueError: where not exactly two of three are given, or one is or becomes negative.
+
+    Example:
+        >>> import jax.numpy as jnp
+        >>> pad_images(jnp.ones((1, 2, 1)), 1, 0, target_height=2, target_width=3)[..., 0]
+        Array([[0., 0., 0.],
+               [1., 1., 0.]], dtype=float32)
+    """
+    rows = ("top_padding", "bottom_padding", "target_height")
+    columns = ("left_padding", "right_padding", "target_width")
+    _edges("pad_images", "height", top_padding, bottom_padding, target_height, rows)
+    _edges("pad_images", "width", left_padding, right_padding, target_width, columns)
+    batch, back = as_batch(jnp.asarray(images), data_format)
+    top, bottom = _filled(batch.shape[1], top_padding, bottom_padding, target_height)
+    left, right = _filled(batch.shape[2], left_padding, right_padding, target_width)
+    height, width = batch.shape[1] + top + bottom, batch.shape[2] + left + right
+    if min(top, bottom, left, right) < 0:
+        raise ValueError(
+            f"pad_images: expected a target of at least the size of the images with what is "
+            f"padded, received images of {batch.shape[1]} x {batch.shape[2]} and a target of "
+            f"{height} x {width}. Crop them with crop_images, or pad less."
+        )
+    return back(cut(batch, (-top, -left, height, width)))
+
+
+def _filled(size: int, before: int | None, after: int | None, target: int | None) -> tuple:
+    """How many pixels to add before and after; the one that is None follows from the target."""
+    if before is None:
+        return target - after - size, after
+    if after is None:
+        return before, target - before - size
+    return before, after
+
+
+def crop_images(
+    images: Any,
+    top_cropping: int | None = None,
+    left_cropping: int | None = None,
+    bottom_cropping: int | None = None,
+    right_cropping: int | None = None,
+    target_height: int | None = None,
+    target_width: int | None = None,
+    data_format: str | None = None,
+) -> jax.Array:
+    """Takes rows and columns from the borders of images.
+
+    Two of the three numbers of each direction are given, and the third follows.
+
+    Args:
+        images: (b, h, w, c) or (h, w, c); the channels before h where they come first.
+        top_cropping: rows above.
+        left_cropping: columns before.
+        bottom_cropping: rows below.
+        right_cropping: columns behind.
+        target_height: the new height.
+        target_width: the new width.
+        data_format: "channels_last" (None means the same) or "channels_first".
+
+    Returns:
+        An array of the new size.
+
+    Raises:
+        ValueError: where not exactly two of three are given, one is negative, or the part does
+            not lie within the images or has no pixels.
+
+    Example:
+        >>> import jax.numpy as jnp
+        >>> image = jnp.arange(9.0).reshape(3, 3, 1)
+        >>> crop_images(image, 0, 0, 2, 1)[..., 0]
+        Array([[0., 1.]], dtype=float32)
+    """
+    rows = ("top_cropping", "bottom_cropping", "target_height")
+    columns = ("left_cropping", "right_cropping", "target_width")
+    _edges("crop_images", "height", top_cropping, bottom_cropping, target_height, rows)
+    _edges("crop_images", "width", left_cropping, right_cropping, target_width, columns)
+    batch, back = as_batch(jnp.asarray(images), data_format)
+    top, height = _part(batch.shape[1], top_cropping, bottom_cropping, target_height)
+    left, width = _part(batch.shape[2], left_cropping, right_cropping, target_width)
+    inside = top + height <= batch.shape[1] and left + width <= batch.shape[2]
+    if min(top, left) < 0 or min(height, width) < 1 or not inside:
+        raise ValueError(
+            f"crop_images: expected a part of at least one pixel within the images, received "
+            f"images of {batch.shape[1]} x {batch.shape[2]} and the part of {height} x {width} "
+            f"from ({top}, {left}). Crop less, or give larger images."
+        )
+    return back(cut(batch, (top, left, height, width)))
+
+
+def _part(size: int, before: int | None, after: int | None, target: int | None) -> tuple[int, int]:
+    """Where the part begins and how long it is."""
+    if before is None:
+        return size - target - after, target
+    return before, size - before - after if target is None else target

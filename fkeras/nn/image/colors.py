@@ -1,0 +1,175 @@
+"""Spaces of colours: grey, and hue with saturation and value.
+
+All functions take one image or a batch, with the channels last or first.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+
+from fkeras.nn.image.layout import image_axes
+
+# how much red, green and blue add to what the eye takes for brightness (ITU-R BT.601)
+_LUMA = (0.2989, 0.5870, 0.1140)
+
+
+def precise(dtype: Any) -> Any:
+    """The dtype to compute in: float32, or float64 for such arrays.
+
+    Args:
+        dtype: the dtype of the images.
+
+    Example:
+        >>> precise("uint8"), precise("bfloat16")
+        ('float32', 'float32')
+    """
+    return "float64" if jnp.dtype(dtype) == jnp.dtype("float64") else "float32"
+
+
+def channels_of(
+    function: str, images: Any, data_format: str | None, *counts: int
+) -> tuple[jax.Array, int]:
+    """Images and the axis of their channels, whose number is checked.
+
+    Args:
+        function: its name, for the message.
+        images: (b, h, w, c) or (h, w, c); the channels before h where they come first.
+        data_format: "channels_last" (None means the same) or "channels_first".
+        *counts: the numbers of channels that are allowed.
+
+    Raises:
+        ValueError: for another rank, or another number of channels than one of `counts`.
+
+    Example:
+        >>> import jax.numpy as jnp
+        >>> channels_of("rgb_to_hsv", jnp.ones((3, 2, 2)), "channels_first", 3)[1]
+        0
+    """
+    images = jnp.asarray(images)
+    axis = image_axes(images.ndim, data_format)[2]
+    if images.shape[axis] not in counts:
+        raise ValueError(
+            f"{function}: expected {' or '.join(map(str, counts))} channels on axis {axis}, "
+            f"received {images.shape[axis]} in the shape {images.shape}. The channels come last "
+            "unless data_format='channels_first' says otherwise."
+        )
+    return images, axis
+
+
+def _floating(function: str, images: jax.Array) -> jax.Array:
+    if not jnp.issubdtype(images.dtype, jnp.floating):
+        raise ValueError(
+            f"{function}: expected floating images, received {images.dtype}. Hue and saturation "
+            "are fractions: convert the images first, `images.astype('float32') / 255`."
+        )
+    return images
+
+
+def rgb_to_grayscale(images: Any, data_format: str | None = None) -> jax.Array:
+    """The brightness `0.2989 red + 0.5870 green + 0.1140 blue` of each pixel.
+
+    Args:
+        images: (b, h, w, 3) or (h, w, 3), of any dtype; the channels before h where they come
+            first. Images of one channel are grey already and are returned as they are.
+        data_format: "channels_last" (None means the same) or "channels_first".
+
+    Returns:
+        An array with one channel, of the dtype of `images`; integers are cut off.
+
+    Raises:
+        ValueError: for another number of channels.
+
+    Example:
+        >>> import jax.numpy as jnp
+        >>> rgb_to_grayscale(jnp.array([[[255, 0, 0], [255, 255, 255]]], "uint8")).ravel()
+        Array([ 76, 254], dtype=uint8)
+    """
+    images, axis = channels_of("rgb_to_grayscale", images, data_format, 1, 3)
+    if images.shape[axis] == 1:
+        return images
+    # half precision would lose what the three products differ in
+    compute = precise(images.dtype)
+    red, green, blue = (
+        jax.lax.slice_in_dim(images, i, i + 1, axis=axis).astype(compute) for i in range(3)
+    )
+    grey = red * _LUMA[0] + green * _LUMA[1] + blue * _LUMA[2]
+    return grey.astype(images.dtype)
+
+
+def rgb_to_hsv(images: Any, data_format: str | None = None) -> jax.Array:
+    """Hue (from 0 to 1 around the circle), saturation (from 0 to 1) and value of each pixel.
+
+    Grey pixels have the hue 0, black ones the saturation 0 too. There the gradient is that of a
+    neighbouring branch, and finite.
+
+    Args:
+        images: floating array (b, h, w, 3) or (h, w, 3) of any scale from 0; the channels before h
+            where they come first.
+        data_format: "channels_last" (None means the same) or "channels_first".
+
+    Returns:
+        An array like `images`; the value has the scale of the images.
+
+    Raises:
+        ValueError: for another number of channels, and for integers.
+
+    Example:
+        >>> import jax.numpy as jnp
+        >>> rgb_to_hsv(jnp.array([[[0.0, 1.0, 0.5], [0.5, 0.5, 0.5]]]))
+        Array([[[0.4166667, 1.       , 1.       ],
+                [0.       , 0.       , 0.5      ]]], dtype=float32)
+    """
+    images, axis = channels_of("rgb_to_hsv", images, data_format, 3)
+    images = _floating("rgb_to_hsv", images)
+    images = jnp.where(jnp.abs(images) < float(jnp.finfo(images.dtype).eps), 0, images)
+    red, green, blue = (jnp.take(images, i, axis=axis) for i in range(3))
+    value = jnp.maximum(jnp.maximum(red, green), blue)
+    spread = value - jnp.minimum(jnp.minimum(red, green), blue)
+    coloured, lit = spread > 0, value > 0
+    saturation = jnp.where(lit, spread / jnp.where(lit, value, 1), 0)
+    sixth = 1 / (6 * jnp.where(coloured, spread, 1))
+    # by order: a compiled program may compute a colour twice, and its largest then equals none
+    hue = jnp.where(
+        (red >= green) & (red >= blue),
+        sixth * (green - blue),
+        jnp.where(green >= blue, sixth * (blue - red) + 2 / 6, sixth * (red - green) + 4 / 6),
+    )
+    hue = jnp.where(coloured, hue, 0)
+    hue = jnp.where(hue < 0, hue + 1, hue)
+    return jnp.stack((hue, saturation, value), axis=axis)
+
+
+def hsv_to_rgb(images: Any, data_format: str | None = None) -> jax.Array:
+    """Red, green and blue of pixels that are given by hue, saturation and value.
+
+    Args:
+        images: floating array (b, h, w, 3) or (h, w, 3); the hue is counted in turns, and 1.25 is
+            the same as 0.25. The channels before h where they come first.
+        data_format: "channels_last" (None means the same) or "channels_first".
+
+    Returns:
+        An array like `images`, from 0 to the value.
+
+    Raises:
+        ValueError: for another number of channels, and for integers.
+
+    Example:
+        >>> import jax.numpy as jnp
+        >>> hsv_to_rgb(jnp.array([[[0.5, 1.0, 1.0], [0.5, 0.0, 0.5]]]))
+        Array([[[0. , 1. , 1. ],
+                [0.5, 0.5, 0.5]]], dtype=float32)
+    """
+    images, axis = channels_of("hsv_to_rgb", images, data_format, 3)
+    images = _floating("hsv_to_rgb", images)
+    hue, saturation, value = (jnp.take(images, i, axis=axis) for i in range(3))
+    place = jnp.mod(hue, 1) * 6
+    shares = (
+        jnp.clip(jnp.abs(place - 3) - 1, 0, 1),
+        jnp.clip(2 - jnp.abs(place - 2), 0, 1),
+        jnp.clip(2 - jnp.abs(place - 4), 0, 1),
+    )
+    grey = 1 - saturation
+    return jnp.stack([value * (grey + saturation * share) for share in shares], axis=axis)

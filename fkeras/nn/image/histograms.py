@@ -1,0 +1,166 @@
+"""Equalization of histograms, of whole images and of tiles."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import jax
+import jax.numpy as jnp
+
+from fkeras.nn.image.adjustments import Range, rescale
+from fkeras.nn.image.layout import as_batch
+
+_BYTE = (0.0, 255.0)
+# more tiles than this are a mistake, or made to fill the memory
+_TILES = 1 << 10
+
+
+def count_levels(levels: jax.Array, bins: int) -> jax.Array:
+    """How often each level occurs, for each row.
+
+    Args:
+        levels: integers from 0 to `bins - 1`, array of shape (..., n).
+        bins: the number of levels.
+
+    Returns:
+        An array of shape (..., bins), int32.
+
+    Example:
+        >>> import jax.numpy as jnp
+        >>> count_levels(jnp.array([[0, 2, 2]]), 4)
+        Array([[1, 0, 2, 0]], dtype=int32)
+    """
+
+    def count(row: jax.Array) -> jax.Array:
+        return jnp.zeros((bins,), "int32").at[row].add(1)
+
+    for _ in range(levels.ndim - 1):
+        count = jax.vmap(count)
+    return count(levels)
+
+
+def equalize(
+    images: jax.Array,
+    bins: int = 256,
+    value_range: Range = _BYTE,
+    data_format: str | None = None,
+) -> jax.Array:
+    """Gives each level of a channel the share of its pixels that are darker.
+
+    Args:
+        images: floating array (b, h, w, c) or (h, w, c), or with the channels before h.
+        bins: the number of levels.
+        value_range: (lowest, highest) value.
+        data_format: "channels_last" (None means the same) or "channels_first".
+
+    Returns:
+        An array like `images`; channels of one single level stay as they are. The gradient is 0
+        where levels change.
+
+    Example:
+        >>> import jax.numpy as jnp
+        >>> equalize(jnp.array([[[10.0], [11.0], [12.0]]])).ravel()
+        Array([  0., 128., 255.], dtype=float32)
+    """
+    batch, back = as_batch(images, data_format)
+    pixels = jnp.moveaxis(rescale(batch, value_range, _BYTE), -1, 1)
+    # one product with a number: (p * 254) / 255 may be rounded to just below a level
+    levels = jnp.clip((pixels.astype("float32") * ((bins - 1) / 255)).astype("int32"), 0, bins - 1)
+    counts = count_levels(levels.reshape((*levels.shape[:2], -1)), bins)
+    below = jnp.cumsum(counts, axis=-1)
+    # what is below the first level that occurs is 0, which the counting does not start from
+    first = jnp.min(jnp.where(below > 0, below, below[..., -1:]), axis=-1, keepdims=True)
+    total = below[..., -1:] - first
+    share = (below - first).astype("float32") * 255 / jnp.maximum(total, 1).astype("float32")
+    table = jnp.clip(jnp.round(share), *_BYTE)
+    flat = levels.reshape((*levels.shape[:2], -1))
+    new = jnp.take_along_axis(table, flat, axis=-1).reshape(levels.shape).astype(pixels.dtype)
+    new = rescale(new, _BYTE, value_range)
+    varied = (jnp.count_nonzero(counts, axis=-1) > 1)[..., None, None]
+    return back(jnp.where(jnp.moveaxis(varied, 1, -1), jnp.moveaxis(new, 1, -1), batch))
+
+
+def equalize_tiles(
+    images: jax.Array,
+    clip_limit: float = 4.0,
+    tile_grid_size: Sequence[int] = (8, 8),
+    value_range: Range = _BYTE,
+    data_format: str | None = None,
+) -> jax.Array:
+    """Contrast limited adaptive histogram equalization.
+
+    Each tile of the image has a table of levels of its own, and a pixel takes the mean of what the
+    tables of the four tiles around say, weighted by nearness.
+
+    Args:
+        images: floating array (b, h, w, c) or (h, w, c), or with the channels before h.
+        clip_limit: no level counts for more than this multiple of the mean, which limits the
+            amplification of noise where a tile is nearly flat; 0 for no limit.
+        tile_grid_size: the number of tiles along the height and along the width. Images that do
+            not fall into equal tiles are continued by their mirror image.
+        value_range: (lowest, highest) value.
+        data_format: "channels_last" (None means the same) or "channels_first".
+
+    Returns:
+        A float32 array of the shape of `images`, whose gradient is 0.
+
+    Example:
+        >>> import jax.numpy as jnp
+        >>> image = jnp.array([[[10.0], [11.0]], [[12.0], [13.0]]])
+        >>> equalize_tiles(image, 0, (1, 1)).ravel()
+        Array([ 63.75, 127.5 , 191.25, 255.  ], dtype=float32)
+
+    References:
+        Zuiderveld, 1994, Contrast limited adaptive histogram equalization, Graphics Gems IV
+    """
+    batch, back = as_batch(images, data_format)
+    batch = rescale(batch.astype("float32"), value_range, _BYTE)
+    height, width = batch.shape[1:3]
+    rows, columns = tile_grid_size
+    if max(rows, columns) > _TILES:
+        raise ValueError(
+            f"equalize_tiles: expected at most {_TILES} tiles along an axis, received "
+            f"{rows} and {columns}. Give (8, 8)."
+        )
+    tile = -(-height // rows), -(-width // columns)
+    pads = (0, tile[0] * rows - height), (0, tile[1] * columns - width)
+    levels = jnp.pad(jnp.clip(batch, *_BYTE).astype("int32"), ((0, 0), *pads, (0, 0)), "symmetric")
+
+    def one(levels: jax.Array) -> jax.Array:
+        """One channel (h, w) of an image, in whole tiles."""
+        tiles = levels.reshape(rows, tile[0], columns, tile[1]).swapaxes(1, 2)
+        counts = count_levels(tiles.reshape(rows, columns, -1), 256).astype("float32")
+        tables = _tables(counts, clip_limit, tile[0] * tile[1])
+        (y, below), (x, right) = (_neighbours(rows, tile[0]), _neighbours(columns, tile[1]))
+
+        def read(i: int, j: int) -> jax.Array:
+            return tables[y[i][:, None], x[j][None, :], levels]
+
+        below, right = below[:, None], right[None, :]
+        top = read(0, 0) * (1 - right) + read(0, 1) * right
+        bottom = read(1, 0) * (1 - right) + read(1, 1) * right
+        return top * (1 - below) + bottom * below
+
+    new = jax.vmap(jax.vmap(one, -1, -1))(levels)[:, :height, :width]
+    return back(rescale(new, _BYTE, value_range))
+
+
+def _tables(counts: jax.Array, clip_limit: float, area: int) -> jax.Array:
+    """The new value of each of 256 levels, for counts of shape (..., 256)."""
+    if clip_limit > 0:
+        clipped = jnp.minimum(counts, clip_limit * area / 256)
+        excess = jnp.sum(counts - clipped, axis=-1, keepdims=True)
+        counts = clipped + excess / 256
+    below = jnp.cumsum(counts, axis=-1)
+    first = below[..., :1]
+    rest = area - first
+    return jnp.clip((below - first) * 255 / jnp.where(rest == 0, 1, rest), *_BYTE)
+
+
+def _neighbours(count: int, size: int) -> tuple[tuple[jax.Array, jax.Array], jax.Array]:
+    """For each cell the tiles before and after it, by their middles, and the share of the latter."""
+    place = (jnp.arange(count * size, dtype="float32") - size / 2) / size
+    before = jnp.floor(place)
+    low = before.astype("int32")
+    ends = jnp.clip(low, 0, count - 1), jnp.clip(low + 1, 0, count - 1)
+    return ends, place - before

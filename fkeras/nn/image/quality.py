@@ -1,0 +1,114 @@
+"""How much images are alike: `ssim` and `psnr`."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+
+from fkeras.nn.image.colors import precise
+from fkeras.nn.image.filters import correlate_line, gaussian_weights
+from fkeras.nn.image.layout import as_batch
+
+
+def _alike(function: str, one: Any, two: Any) -> tuple[jax.Array, jax.Array, Any]:
+    one, two = jnp.asarray(one), jnp.asarray(two)
+    if one.shape != two.shape:
+        raise ValueError(
+            f"{function}: expected two arrays of one shape, received {one.shape} and {two.shape}. "
+            "They are compared pixel by pixel: resize or crop one of them first."
+        )
+    dtype = one.dtype if jnp.issubdtype(one.dtype, jnp.floating) else jnp.dtype("float32")
+    compute = precise(dtype)
+    return one.astype(compute), two.astype(compute), dtype
+
+
+def ssim(
+    image1: Any,
+    image2: Any,
+    max_val: float = 1.0,
+    filter_size: int = 11,
+    filter_sigma: float = 1.5,
+    k1: float = 0.01,
+    k2: float = 0.03,
+    data_format: str | None = None,
+) -> jax.Array:
+    """The structural similarity of images: 1 for equal ones, down to -1.
+
+    Args:
+        image1: (b, h, w, c) or (h, w, c); the channels before h where they come first.
+        image2: an array of the same shape.
+        max_val: the difference of the highest and the lowest value a pixel may have: 1, or 255.
+        filter_size: the side of the Gaussian window in which images are compared, in pixels.
+        filter_sigma: the standard deviation of that window.
+        k1: keeps the comparison of means finite where images are dark.
+        k2: keeps the comparison of variances finite where images are flat.
+        data_format: "channels_last" (None means the same) or "channels_first".
+
+    Returns:
+        An array of shape (b,), or a scalar for single images; floating also for integer images.
+
+    Raises:
+        ValueError: for two shapes, and for images smaller than the window.
+
+    Example:
+        >>> import jax.numpy as jnp
+        >>> image = jnp.arange(256.0).reshape(16, 16, 1) / 256
+        >>> round(float(ssim(image, image)), 4), round(float(ssim(image, image * 0.5)), 2)
+        (1.0, 0.65)
+
+    References:
+        Wang et al., 2004, Image quality assessment: from error visibility to structural
+        similarity, https://ieeexplore.ieee.org/document/1284395
+    """
+    one, two, dtype = _alike("ssim", image1, image2)
+    # in float32 at least: a variance is a small difference of two large means here
+    x, y = (as_batch(v, data_format)[0] for v in (one, two))
+    if min(x.shape[1:3]) < filter_size:
+        raise ValueError(
+            f"ssim: expected images of at least filter_size={filter_size} pixels a side, received "
+            f"{x.shape[1]} by {x.shape[2]}. Give a smaller filter_size."
+        )
+    weights = gaussian_weights(filter_size, filter_sigma, one.dtype)
+
+    def mean(v: jax.Array) -> jax.Array:
+        return correlate_line(correlate_line(v, weights, 1, "valid"), weights, 2, "valid")
+
+    c1, c2 = (k1 * max_val) ** 2, (k2 * max_val) ** 2
+    mean_x, mean_y = mean(x), mean(y)
+    squares, product = mean_x * mean_x + mean_y * mean_y, mean_x * mean_y
+    variances = mean(x * x) + mean(y * y) - squares
+    covariance = mean(x * y) - product
+    similarity = (2 * product + c1) * (2 * covariance + c2)
+    similarity = similarity / ((squares + c1) * (variances + c2))
+    result = jnp.mean(similarity, axis=(1, 2, 3)).astype(dtype)
+    return result[0] if one.ndim == 3 else result
+
+
+def psnr(x1: Any, x2: Any, max_val: float) -> jax.Array:
+    """The ratio of the largest signal to the mean squared difference, in decibels.
+
+    Args:
+        x1: array of any shape.
+        x2: array of the same shape.
+        max_val: the largest value that a pixel may have: 1, or 255.
+
+    Returns:
+        A scalar for all of both arrays: infinity where they are equal, where the gradient is 0.
+
+    Raises:
+        ValueError: for two shapes.
+
+    Example:
+        >>> import jax.numpy as jnp
+        >>> print(round(float(psnr(jnp.zeros((2, 2)), jnp.full((2, 2), 0.1), 1.0)), 3))
+        20.0
+    """
+    one, two, dtype = _alike("psnr", x1, x2)
+    error = jnp.mean(jnp.square(one.astype(dtype) - two.astype(dtype)))
+    differ = error > 0
+    ratio = 20 * jnp.log10(jnp.asarray(max_val, dtype)) - 10 * jnp.log10(
+        jnp.where(differ, error, 1)
+    )
+    return jnp.where(differ, ratio, jnp.inf)

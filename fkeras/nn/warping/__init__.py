@@ -1,0 +1,1 @@
+"""Geometric transforms of images: matrices, sampling between pixels, elastic distortion."""

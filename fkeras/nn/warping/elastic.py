@@ -1,0 +1,138 @@
+"""Elastic distortion: images whose pixels are moved by smooth random fields."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+from jax import lax
+
+from fkeras.nn.image.layout import as_batch
+from fkeras.nn.warping.geometry import grid, warp
+
+
+def smooth_fields(
+    key: jax.Array, shape: tuple[int, int, int], sigma: Any, largest: float | None = None
+) -> tuple[jax.Array, jax.Array]:
+    """Two independent smooth random fields for each image.
+
+    They are normal noise of the scale `sigma`, blurred by a Gaussian of the same scale that ends
+    after three of it, with zeros around the image.
+
+    Args:
+        key: a PRNG key.
+        shape: (b, h, w).
+        sigma: the scale in pixels; 0 gives fields of zeros.
+        largest: a number that `sigma` never exceeds, where it is not known before the program
+            runs; it fixes the size of the filter.
+
+    Returns:
+        `(dy, dx)`, two arrays (b, h, w).
+
+    Example:
+        >>> import jax
+        >>> dy, dx = smooth_fields(jax.random.key(0), (2, 8, 8), 1.0)
+        >>> dy.shape, bool((dy == dx).any())
+        ((2, 8, 8), False)
+    """
+    radius = int(6 * (sigma if largest is None else largest)) // 2
+    sigma = jnp.asarray(sigma).astype("float32")
+    steps = jnp.arange(-radius, radius + 1, dtype="float32")
+    safe = jnp.where(sigma > 0, sigma, 1.0)
+    weights = jnp.exp(-0.5 * jnp.square(steps / safe))
+    weights = jnp.where(jnp.abs(steps) <= jnp.floor(6 * sigma) // 2, weights, 0.0)
+    weights = weights / jnp.sum(weights)
+    noise = jax.random.normal(key, (2, *shape)) * sigma
+    rows, columns = (_blur_matrix(weights, size) for size in shape[1:])
+    # products of matrices: a convolution of one channel uses no device well
+    blurred = jnp.einsum("nbhw,hi->nbiw", noise, rows, precision=lax.Precision.HIGHEST)
+    dy, dx = jnp.einsum("nbhw,wi->nbhi", blurred, columns, precision=lax.Precision.HIGHEST)
+    return dy, dx
+
+
+def _blur_matrix(weights: jax.Array, size: int) -> jax.Array:
+    """The matrix (n, n) that filters rows of n numbers, with zeros beyond their ends."""
+    radius = weights.shape[0] // 2
+    steps = jnp.arange(size)
+    apart = jnp.abs(steps[:, None] - steps[None, :])
+    return jnp.where(apart <= radius, weights[jnp.minimum(apart, radius) + radius], 0.0)
+
+
+def elastic_transform(
+    images: Any,
+    alpha: float = 20.0,
+    sigma: float = 5.0,
+    interpolation: str = "bilinear",
+    fill_mode: str = "reflect",
+    fill_value: float = 0.0,
+    key: jax.Array | None = None,
+    data_format: str | None = None,
+) -> jax.Array:
+    """Moves each pixel by `alpha` times a smooth random field.
+
+    Rows and columns are moved by fields of their own. (Keras draws both from one seed, so that it
+    only moves along the diagonal.)
+
+    Args:
+        images: (b, h, w, c) or (h, w, c); the channels before h where they come first.
+        alpha: how far; the field has about the scale 0.3.
+        sigma: how smooth, in pixels.
+        interpolation: "bilinear" or "nearest".
+        fill_mode: how images go on outside: "constant", "nearest", "wrap", "mirror" or "reflect",
+            as in `map_coordinates`.
+        fill_value: what stands outside for "constant".
+        key: a PRNG key, which must be given.
+        data_format: "channels_last" (None means the same) or "channels_first".
+
+    Returns:
+        An array like `images`.
+
+    Raises:
+        ValueError: without a key, and for unknown words.
+
+    Example:
+        >>> import jax, jax.numpy as jnp
+        >>> x = jnp.ones((8, 8, 3))
+        >>> bool((elastic_transform(x, 2.0, 1.0, key=jax.random.key(0)) == x).mean() > 0.9)
+        True
+    """
+    if key is None:
+        raise ValueError(
+            "elastic_transform: draws random fields, and no key was given. Pass one: "
+            "key=jax.random.key(0), and another one for each call."
+        )
+    batch, back = as_batch(images, data_format)
+    dy, dx = smooth_fields(key, batch.shape[:3], sigma)
+    return back(displace(batch, alpha * dy, alpha * dx, interpolation, fill_mode, fill_value))
+
+
+def displace(
+    images: jax.Array,
+    dy: jax.Array,
+    dx: jax.Array,
+    interpolation: str = "bilinear",
+    fill_mode: str = "reflect",
+    fill_value: Any = 0.0,
+) -> jax.Array:
+    """Images that show at each pixel what the old ones have `(dy, dx)` further.
+
+    Args:
+        images: array of shape (b, h, w, c).
+        dy: how many rows further, (b, h, w).
+        dx: how many columns further, (b, h, w).
+        interpolation: "bilinear" or "nearest".
+        fill_mode: how images go on outside, as in `map_coordinates`.
+        fill_value: what stands outside for "constant".
+
+    Returns:
+        An array like `images`.
+
+    Example:
+        >>> import jax.numpy as jnp
+        >>> image = jnp.array([[[[1.0], [3.0], [7.0]]]])
+        >>> displace(image, jnp.zeros((1, 1, 3)), jnp.ones((1, 1, 3))).ravel()
+        Array([3., 7., 7.], dtype=float32)
+    """
+    y, x = grid(images.shape[1], images.shape[2])
+    return warp(images, y + dy, x + dx, interpolation, fill_mode, fill_value)

@@ -1,0 +1,257 @@
+"""Affine and perspective transforms of images: each place of the new image shows one of the old."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+
+from fkeras.nn.image.layout import as_batch, one_of
+from fkeras.nn.warping.sampling import FILL_MODES, INTERPOLATIONS, sample
+
+
+def grid(height: int, width: int) -> tuple[jax.Array, jax.Array]:
+    """The coordinates (y, x) of each pixel, as two arrays (1, h, w).
+
+    Args:
+        height: the rows.
+        width: the columns.
+
+    Example:
+        >>> y, x = grid(2, 3)
+        >>> x
+        Array([[[0., 1., 2.],
+                [0., 1., 2.]]], dtype=float32)
+    """
+    shape = (1, height, width)
+    rows = jnp.broadcast_to(jnp.arange(height, dtype="float32")[None, :, None], shape)
+    return rows, jnp.broadcast_to(jnp.arange(width, dtype="float32")[None, None, :], shape)
+
+
+def warp(
+    images: jax.Array,
+    y: jax.Array,
+    x: jax.Array,
+    interpolation: str = "bilinear",
+    fill_mode: str = "constant",
+    fill_value: Any = 0.0,
+) -> jax.Array:
+    """Images that show at each pixel what the old ones have at a place of their own.
+
+    Args:
+        images: array of shape (b, h, w, c).
+        y: the rows of these places, (b, h2, w2).
+        x: the columns of these places, (b, h2, w2).
+        interpolation: "bilinear" or "nearest".
+        fill_mode: how images go on outside, as in `map_coordinates`.
+        fill_value: what stands outside for "constant".
+
+    Returns:
+        An array of shape (b, h2, w2, c).
+
+    Example:
+        >>> import jax.numpy as jnp
+        >>> y, x = grid(1, 2)
+        >>> warp(jnp.array([[[[1.0], [3.0]]]]), y, x + 0.5).ravel()
+        Array([2. , 1.5], dtype=float32)
+    """
+    one_of("interpolation", interpolation, *INTERPOLATIONS)
+    one_of("fill_mode", fill_mode, *FILL_MODES)
+    order = INTERPOLATIONS.index(interpolation)
+    return jax.vmap(lambda image, v, u: sample(image, (v, u), order, fill_mode, fill_value))(
+        images, y, x
+    )
+
+
+def warp_by_matrix(
+    images: jax.Array,
+    matrix: jax.Array,
+    interpolation: str = "bilinear",
+    fill_mode: str = "constant",
+    fill_value: Any = 0.0,
+) -> jax.Array:
+    """Images that show at the place (x, y, 1) what the old ones have at `matrix @ (x, y, 1)`.
+
+    Args:
+        images: array of shape (b, h, w, c).
+        matrix: array of shape (b, 3, 3).
+        interpolation: "bilinear" or "nearest".
+        fill_mode: how images go on outside, as in `map_coordinates`.
+        fill_value: what stands outside for "constant".
+
+    Returns:
+        An array like `images`.
+
+    Example:
+        >>> import jax.numpy as jnp
+        >>> left = jnp.array([[[1.0, 0.0, 1.0], [0.0, 1.0, 0.0], [0.0, 0.0, 1.0]]])
+        >>> warp_by_matrix(jnp.array([[[[1.0], [3.0]]]]), left).ravel()
+        Array([3., 0.], dtype=float32)
+    """
+    y, x = grid(images.shape[1], images.shape[2])
+    (a0, a1, a2), (b0, b1, b2), (c0, c1, c2) = (
+        [matrix[:, row, column].astype("float32")[:, None, None] for column in range(3)]
+        for row in range(3)
+    )
+    k = c0 * x + c1 * y + c2
+    # a place at infinity is outside of the image, and must not become 0 / 0
+    k = jnp.where(k == 0, jnp.finfo(k.dtype).eps, k)
+    u, v = (a0 * x + a1 * y + a2) / k, (b0 * x + b1 * y + b2) / k
+    return warp(images, v, u, interpolation, fill_mode, fill_value)
+
+
+def matrix_of(transform: jax.Array) -> jax.Array:
+    """The matrices (b, 3, 3) of transforms (b, 8), whose last entry is 1.
+
+    Args:
+        transform: (b, 8), as `affine_transform` takes it.
+
+    Example:
+        >>> import jax.numpy as jnp
+        >>> matrix_of(jnp.array([[1.0, 0.0, 2.0, 0.0, 1.0, 3.0, 0.0, 0.0]]))[0]
+        Array([[1., 0., 2.],
+               [0., 1., 3.],
+               [0., 0., 1.]], dtype=float32)
+    """
+    last = jnp.ones((*transform.shape[:-1], 1), transform.dtype)
+    full = jnp.concatenate((transform, last), axis=-1)
+    return jnp.reshape(full, (*transform.shape[:-1], 3, 3))
+
+
+def affine_transform(
+    images: Any,
+    transform: Any,
+    interpolation: str = "bilinear",
+    fill_mode: str = "constant",
+    fill_value: float = 0.0,
+    data_format: str | None = None,
+) -> jax.Array:
+    """Moves images by transforms of places.
+
+    With the transform (a0, a1, a2, b0, b1, b2, c0, c1) the new image shows at (x, y) what the old
+    one has at ((a0 x + a1 y + a2) / k, (b0 x + b1 y + b2) / k), where k = c0 x + c1 y + 1. Keras
+    documents this k, and on JAX leaves it out, which is the same wherever c0 and c1 are 0.
+
+    Args:
+        images: (b, h, w, c) or (h, w, c); the channels before h where they come first.
+        transform: array of shape (b, 8), or (8,) for all images.
+        interpolation: "bilinear" or "nearest".
+        fill_mode: how images go on outside: "constant", "nearest", "wrap", "mirror" or "reflect",
+            as in `map_coordinates`.
+        fill_value: what stands outside for "constant".
+        data_format: "channels_last" (None means the same) or "channels_first".
+
+    Returns:
+        An array like `images`.
+
+    Raises:
+        ValueError: for another rank of images or transform, and unknown words.
+
+    Example:
+        >>> import jax.numpy as jnp
+        >>> image = jnp.arange(4.0).reshape(2, 2, 1)
+        >>> mirror = jnp.array([-1.0, 0.0, 1.0, 0.0, 1.0, 0.0, 0.0, 0.0])
+        >>> affine_transform(image, mirror)[..., 0]
+        Array([[1., 0.],
+               [3., 2.]], dtype=float32)
+    """
+    transform = jnp.asarray(transform)
+    if transform.ndim not in (1, 2) or transform.shape[-1] != 8:
+        raise ValueError(
+            f"affine_transform: expected a transform of shape (8,) or (b, 8), received "
+            f"{transform.shape}. Its entries are a0, a1, a2, b0, b1, b2, c0, c1."
+        )
+    batch, back = as_batch(images, data_format)
+    matrix = _for_batch(matrix_of(jnp.atleast_2d(transform)), batch)
+    return back(warp_by_matrix(batch, matrix, interpolation, fill_mode, fill_value))
+
+
+def _for_batch(matrix: jax.Array, batch: jax.Array) -> jax.Array:
+    if matrix.shape[0] == 1:
+        return jnp.broadcast_to(matrix, (batch.shape[0], *matrix.shape[1:]))
+    return matrix
+
+
+def homography(start_points: jax.Array, end_points: jax.Array) -> jax.Array:
+    """The transforms that take `end_points` to `start_points`.
+
+    Args:
+        start_points: four points (x, y) of each old image, array of shape (b, 4, 2).
+        end_points: where they are in each new image, array of shape (b, 4, 2).
+
+    Returns:
+        An array of shape (b, 8), as `affine_transform` takes it. Where three of the points lie on
+        one line it is not finite.
+
+    Example:
+        >>> import jax.numpy as jnp
+        >>> square = jnp.array([[[0.0, 0.0], [1.0, 0.0], [0.0, 1.0], [1.0, 1.0]]])
+        >>> shift = jnp.array([[1.0, 0.0, -1.0, 0.0, 1.0, -1.0, 0.0, 0.0]])
+        >>> bool(jnp.allclose(homography(square, square + 1.0), shift, atol=1e-6))
+        True
+    """
+    start_points, end_points = (
+        jnp.asarray(p).astype("float32") for p in (start_points, end_points)
+    )
+    target = jnp.concatenate((start_points[..., 0], start_points[..., 1]), axis=-1)
+    x, y = end_points[..., 0], end_points[..., 1]
+    place = jnp.stack((x, y, jnp.ones_like(x)), axis=-1)
+    nothing = jnp.zeros_like(place)
+    linear = jnp.concatenate(
+        (
+            jnp.concatenate((place, nothing), axis=-1),
+            jnp.concatenate((nothing, place), axis=-1),
+        ),
+        axis=1,
+    )
+    both = jnp.concatenate((end_points, end_points), axis=1)
+    system = jnp.concatenate((linear, -target[..., None] * both), axis=-1)
+    return jnp.linalg.solve(system, target[..., None])[..., 0]
+
+
+def perspective_transform(
+    images: Any,
+    start_points: Any,
+    end_points: Any,
+    interpolation: str = "bilinear",
+    fill_value: float = 0.0,
+    data_format: str | None = None,
+) -> jax.Array:
+    """Moves four points of images to other places, and all else as straight lines demand.
+
+    Args:
+        images: (b, h, w, c) or (h, w, c); the channels before h where they come first.
+        start_points: four points (x, y) of the images, (b, 4, 2), or (4, 2) for all of them.
+        end_points: where these come to lie, of the same shape.
+        interpolation: "bilinear" or "nearest".
+        fill_value: what stands where the old image has nothing to show.
+        data_format: "channels_last" (None means the same) or "channels_first".
+
+    Returns:
+        An array like `images`.
+
+    Raises:
+        ValueError: for another rank of images, and other shapes of points.
+
+    Example:
+        >>> import jax.numpy as jnp
+        >>> image = jnp.arange(9.0).reshape(3, 3, 1)
+        >>> square = jnp.array([[0.0, 0.0], [2.0, 0.0], [0.0, 2.0], [2.0, 2.0]])
+        >>> moved = perspective_transform(image, square, square + 1.0, "nearest")
+        >>> moved[..., 0]
+        Array([[0., 0., 0.],
+               [0., 0., 1.],
+               [0., 3., 4.]], dtype=float32)
+    """
+    points = [jnp.asarray(p) for p in (start_points, end_points)]
+    for name, p in zip(("start_points", "end_points"), points, strict=True):
+        if p.ndim not in (2, 3) or p.shape[-2:] != (4, 2) or p.shape != points[0].shape:
+            raise ValueError(
+                f"perspective_transform: {name}: expected the shape (4, 2) or (b, 4, 2), the same "
+                f"for both, received {points[0].shape} and {points[1].shape}. Give four (x, y)."
+            )
+    start, end = (p[None] if p.ndim == 2 else p for p in points)
+    batch, back = as_batch(images, data_format)
+    matrix = _for_batch(matrix_of(homography(start, end)), batch)
+    return back(warp_by_matrix(batch, matrix, interpolation, "constant", fill_value))

@@ -1,0 +1,144 @@
+"""Reading arrays between their cells: the interpolation under every geometric transform."""
+
+from __future__ import annotations
+
+import functools
+import itertools
+from collections.abc import Sequence
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+from jax import lax
+
+from fkeras.nn.image.layout import one_of
+
+FILL_MODES = ("constant", "nearest", "wrap", "mirror", "reflect")
+INTERPOLATIONS = ("nearest", "bilinear")
+# beyond this a place is outside of every array, and its index still fits an integer
+_FAR = 2.0**28
+
+
+def _inside(index: jax.Array, size: int, fill_mode: str) -> jax.Array:
+    """An index within the array for each index, as the fill mode continues the array."""
+    if fill_mode == "wrap":
+        return index % size
+    if fill_mode == "mirror":
+        if size == 1:
+            return jnp.zeros_like(index)
+        period = 2 * (size - 1)
+        return jnp.abs((index + size - 1) % period - (size - 1))
+    if fill_mode == "reflect":
+        index = index % (2 * size)
+        return jnp.minimum(index, 2 * size - 1 - index)
+    return jnp.clip(index, 0, size - 1)
+
+
+def sample(
+    array: jax.Array,
+    coordinates: Sequence[jax.Array],
+    order: int,
+    fill_mode: str = "constant",
+    fill_value: Any = 0.0,
+) -> jax.Array:
+    """Reads an array at places between its cells.
+
+    Args:
+        array: the first axes are those that `coordinates` go along; further ones are carried.
+        coordinates: for each of the first axes a floating array of one common shape (...).
+        order: 0 for the nearest cell, 1 for the weighted mean of the cells around.
+        fill_mode: how the array goes on outside, as in `map_coordinates`.
+        fill_value: what stands outside for "constant".
+
+    Returns:
+        An array of shape (..., carried axes), of the dtype of `array`.
+
+    Example:
+        >>> import jax.numpy as jnp
+        >>> sample(jnp.array([[0.0, 5.0], [10.0, 15.0]]), (jnp.array([0.5]),), 1)
+        Array([[ 5., 10.]], dtype=float32)
+    """
+    dtype = array.dtype
+    exact = jnp.issubdtype(dtype, jnp.floating)
+    compute = dtype if dtype == jnp.float64 else jnp.dtype("float32")
+    nodes = []
+    for place, size in zip(coordinates, array.shape, strict=False):
+        place = jnp.clip(place.astype(compute), -_FAR, _FAR)
+        if order == 0:
+            parts = [(lax.round(place).astype(jnp.int32), None)]
+        else:
+            low = jnp.floor(place)
+            index, share = low.astype(jnp.int32), place - low
+            parts = [(index, 1 - share), (index + 1, share)]
+        nodes.append(
+            [(_inside(i, size, fill_mode), (i >= 0) & (i < size), weight) for i, weight in parts]
+        )
+    carried = array.ndim - len(coordinates)
+
+    def spread(x: jax.Array) -> jax.Array:
+        return jnp.reshape(x, x.shape + (1,) * carried)
+
+    total = None
+    for corner in itertools.product(*nodes):
+        indices, valid, weights = zip(*corner, strict=True)
+        values = array[indices].astype(compute)
+        if fill_mode == "constant":
+            within = spread(functools.reduce(jnp.logical_and, valid))
+            values = jnp.where(within, values, jnp.asarray(fill_value, compute))
+        if order == 1:
+            values = values * spread(functools.reduce(jnp.multiply, weights))
+        total = values if total is None else total + values
+    if not exact:
+        total = lax.round(total)
+    return total.astype(dtype)
+
+
+def map_coordinates(
+    inputs: Any,
+    coordinates: Any,
+    order: int,
+    fill_mode: str = "constant",
+    fill_value: float = 0.0,
+) -> jax.Array:
+    """Reads an array at places between its cells, one coordinate an axis.
+
+    Args:
+        inputs: array of any shape with n axes.
+        coordinates: array of shape (n, ...), or n arrays; places in cells from 0.
+        order: 0 for the nearest cell, 1 for linear interpolation.
+        fill_mode: how the array goes on beyond its ends: "constant" (k k | a b c | k k),
+            "nearest" (a a | a b c | c c), "wrap" (b c | a b c | a b), "mirror"
+            (c b | a b c | b a) or "reflect" (b a | a b c | c b).
+        fill_value: the k of "constant".
+
+    Returns:
+        An array of shape (...), of the dtype of `inputs`; integers are rounded.
+
+    Raises:
+        ValueError: for another number of coordinates than axes, another order or fill mode.
+
+    Example:
+        >>> import jax.numpy as jnp
+        >>> map_coordinates(jnp.array([0.0, 10.0, 20.0]), jnp.array([[0.5, 3.0]]), 1, "reflect")
+        Array([ 5., 20.], dtype=float32)
+    """
+    inputs = jnp.asarray(inputs)
+    places = [jnp.asarray(c) for c in coordinates]
+    if len(places) != inputs.ndim or inputs.ndim == 0:
+        raise ValueError(
+            f"map_coordinates: expected one row of coordinates for each axis of the inputs, "
+            f"received {len(places)} for the shape {inputs.shape}. Their first axis counts the "
+            "axes: (n, ...)."
+        )
+    if places[0].ndim == 0:
+        raise ValueError(
+            "map_coordinates: expected coordinates of 2 axes or more, received one number an "
+            "axis. For a single place give the shape (n, 1)."
+        )
+    if order not in (0, 1):
+        raise ValueError(
+            f"map_coordinates: expected the order 0 (nearest) or 1 (linear), received {order!r}. "
+            "Higher orders need spline filters; give 1."
+        )
+    one_of("fill_mode", fill_mode, *FILL_MODES)
+    return sample(inputs, places, order, fill_mode, fill_value)

@@ -1,0 +1,18 @@
+"""The operations of neural networks, as `keras.ops.nn` names them."""
+
+from fkeras.ops.nn import activation, attending, convolving, encoding, normalizing, spatial
+from fkeras.ops.nn.activation import *  # noqa: F403
+from fkeras.ops.nn.attending import *  # noqa: F403
+from fkeras.ops.nn.convolving import *  # noqa: F403
+from fkeras.ops.nn.encoding import *  # noqa: F403
+from fkeras.ops.nn.normalizing import *  # noqa: F403
+from fkeras.ops.nn.spatial import *  # noqa: F403
+
+__all__ = (
+    *activation.__all__,
+    *attending.__all__,
+    *convolving.__all__,
+    *encoding.__all__,
+    *normalizing.__all__,
+    *spatial.__all__,
+)

@@ -1,0 +1,183 @@
+"""Convolutions of other kinds and adaptive pooling, as `keras.ops.nn` names them."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import jax.numpy as jnp
+
+from fkeras.engine.config.converters import sizes
+from fkeras.engine.symbolic.define import op, to_floats
+from fkeras.layers.common.arguments import data_format_name
+from fkeras.layers.convolution.depthwise import convolve_depthwise
+from fkeras.layers.convolution.separable import convolve_separable
+from fkeras.layers.convolution.transposed import convolve_transpose
+from fkeras.layers.pooling.adaptive import adaptive_pool
+
+__all__ = (
+    "adaptive_average_pool",
+    "adaptive_max_pool",
+    "conv_transpose",
+    "depthwise_conv",
+    "separable_conv",
+)
+
+_Sizes = int | Sequence[int]
+
+
+@op
+def conv_transpose(
+    inputs: Any,
+    kernel: Any,
+    strides: _Sizes = 1,
+    padding: str = "valid",
+    output_padding: _Sizes | None = None,
+    data_format: str | None = None,
+    dilation_rate: _Sizes = 1,
+) -> Any:
+    """The sum of the kernels that each cell of the inputs scales, `strides` cells apart.
+
+    Args:
+        inputs: (b, *sizes, c), or (b, c, *sizes) where the channels come first.
+        kernel: (*kernel_size, f, c).
+        strides: the distance of the windows of neighbouring cells.
+        padding: "valid" or "same".
+        output_padding: the cells to add to the smallest size that fits; None for the usual size.
+        data_format: "channels_last" (None means the same) or "channels_first".
+        dilation_rate: the distance of the cells that the kernel writes to.
+
+    Example:
+        >>> import jax.numpy as jnp, fkeras as fk
+        >>> x, kernel = jnp.array([[[1.0], [5.0]]]), jnp.array([1.0, 2.0, 3.0]).reshape(3, 1, 1)
+        >>> fk.ops.conv_transpose(x, kernel, strides=2).ravel()
+        Array([ 1.,  2.,  8., 10., 15.], dtype=float32)
+    """
+    inputs, rank = jnp.asarray(inputs), jnp.ndim(inputs) - 2
+    more = output_padding
+    return convolve_transpose(
+        inputs,
+        jnp.asarray(kernel),
+        sizes(rank).check("conv_transpose: strides", strides),
+        padding.lower(),
+        None
+        if more is None
+        else sizes(rank, minimum=0).check("conv_transpose: output_padding", more),
+        data_format_name(data_format),
+        sizes(rank).check("conv_transpose: dilation_rate", dilation_rate),
+    )
+
+
+@op
+def depthwise_conv(
+    inputs: Any,
+    kernel: Any,
+    strides: _Sizes = 1,
+    padding: str = "valid",
+    data_format: str | None = None,
+    dilation_rate: _Sizes = 1,
+) -> Any:
+    """The cross-correlation of each channel of the inputs with filters of its own.
+
+    Args:
+        inputs: (b, *sizes, c), or (b, c, *sizes) where the channels come first.
+        kernel: (*kernel_size, c, m).
+        strides: the step of the window along each axis.
+        padding: "valid" or "same".
+        data_format: "channels_last" (None means the same) or "channels_first".
+        dilation_rate: the distance of the cells that the kernel sees.
+
+    Example:
+        >>> import jax.numpy as jnp, fkeras as fk
+        >>> x, kernel = jnp.array([[[1.0, 10.0], [2.0, 20.0]]]), jnp.ones((2, 2, 1))
+        >>> fk.ops.depthwise_conv(x, kernel)
+        Array([[[ 3., 30.]]], dtype=float32)
+    """
+    inputs, rank = jnp.asarray(inputs), jnp.ndim(inputs) - 2
+    return convolve_depthwise(
+        inputs,
+        jnp.asarray(kernel),
+        sizes(rank).check("depthwise_conv: strides", strides),
+        padding.lower(),
+        data_format_name(data_format),
+        sizes(rank).check("depthwise_conv: dilation_rate", dilation_rate),
+    )
+
+
+@op
+def separable_conv(
+    inputs: Any,
+    depthwise_kernel: Any,
+    pointwise_kernel: Any,
+    strides: _Sizes = 1,
+    padding: str = "valid",
+    data_format: str | None = None,
+    dilation_rate: _Sizes = 1,
+) -> Any:
+    """Each channel convolved alone, and then the channels of each cell mixed.
+
+    Args:
+        inputs: (b, *sizes, c), or (b, c, *sizes) where the channels come first.
+        depthwise_kernel: (*kernel_size, c, m).
+        pointwise_kernel: (*ones, c * m, f).
+        strides: the step of the window along each axis.
+        padding: "valid" or "same".
+        data_format: "channels_last" (None means the same) or "channels_first".
+        dilation_rate: the distance of the cells that the depthwise kernel sees.
+
+    Example:
+        >>> import jax.numpy as jnp, fkeras as fk
+        >>> x = jnp.array([[[1.0, 10.0], [2.0, 20.0]]])
+        >>> fk.ops.separable_conv(x, jnp.ones((2, 2, 1)), jnp.ones((1, 2, 1)))
+        Array([[[33.]]], dtype=float32)
+    """
+    inputs, rank = jnp.asarray(inputs), jnp.ndim(inputs) - 2
+    return convolve_separable(
+        inputs,
+        jnp.asarray(depthwise_kernel),
+        jnp.asarray(pointwise_kernel),
+        sizes(rank).check("separable_conv: strides", strides),
+        padding.lower(),
+        data_format_name(data_format),
+        sizes(rank).check("separable_conv: dilation_rate", dilation_rate),
+    )
+
+
+def _adaptive(name: str, x: Any, output_size: _Sizes, mode: str, data_format: str | None) -> Any:
+    target = sizes(x.ndim - 2).check(f"{name}: output_size", output_size)
+    return adaptive_pool(x, target, mode, data_format_name(data_format))
+
+
+@op
+def adaptive_average_pool(inputs: Any, output_size: _Sizes, data_format: str | None = None) -> Any:
+    """The mean of each of `output_size` windows along each axis; 0 for an axis of length 0.
+
+    Args:
+        inputs: (b, *sizes, c), or (b, c, *sizes) where the channels come first.
+        output_size: how many windows along each axis.
+        data_format: "channels_last" (None means the same) or "channels_first".
+
+    Example:
+        >>> import jax.numpy as jnp, fkeras as fk
+        >>> fk.ops.adaptive_average_pool(jnp.arange(6.0).reshape(1, 6, 1), 2).ravel()
+        Array([1., 4.], dtype=float32)
+    """
+    x = to_floats(inputs)
+    return _adaptive("adaptive_average_pool", x, output_size, "average", data_format)
+
+
+@op
+def adaptive_max_pool(inputs: Any, output_size: _Sizes, data_format: str | None = None) -> Any:
+    """The largest value of each of `output_size` windows along each axis; 0 for an axis of length 0.
+
+    Args:
+        inputs: (b, *sizes, c), or (b, c, *sizes) where the channels come first.
+        output_size: how many windows along each axis.
+        data_format: "channels_last" (None means the same) or "channels_first".
+
+    Example:
+        >>> import jax.numpy as jnp, fkeras as fk
+        >>> fk.ops.adaptive_max_pool(jnp.arange(6.0).reshape(1, 6, 1), 2).ravel()
+        Array([2., 5.], dtype=float32)
+    """
+    return _adaptive("adaptive_max_pool", jnp.asarray(inputs), output_size, "max", data_format)

@@ -1,0 +1,237 @@
+"""Class numbers as vectors, crossentropies, CTC, and polar coordinates, as `keras.ops.nn` has."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+
+from fkeras.engine.symbolic.define import elementwise, op, to_floats
+from fkeras.losses import crossentropy, sequence
+from fkeras.nn.ctc_decoding import ctc_decode as _ctc_decode
+from fkeras.nn.image import quality
+
+__all__ = (
+    "binary_crossentropy",
+    "categorical_crossentropy",
+    "ctc_decode",
+    "ctc_loss",
+    "multi_hot",
+    "one_hot",
+    "polar",
+    "psnr",
+    "sparse_categorical_crossentropy",
+)
+
+ctc_decode = op(_ctc_decode)
+psnr = op(quality.psnr)
+
+
+def _dense(name: str, sparse: bool) -> None:
+    if sparse:
+        raise ValueError(f"{name}: expected sparse=False, received True. Results are dense here.")
+
+
+@op
+def one_hot(
+    x: Any, num_classes: int, axis: int = -1, dtype: Any = None, sparse: bool = False
+) -> Any:
+    """A one at each index, zeros elsewhere; zeros alone for an index out of range.
+
+    Args:
+        x: class numbers.
+        num_classes: how many classes.
+        axis: where the new axis goes.
+        dtype: the dtype; float32 where it is None.
+        sparse: not supported; results are dense.
+
+    Raises:
+        ValueError: for `sparse=True`.
+
+    Example:
+        >>> import fkeras as fk
+        >>> fk.ops.one_hot([1, 0], 2).tolist()
+        [[0.0, 1.0], [1.0, 0.0]]
+    """
+    _dense("one_hot", sparse)
+    x = jnp.asarray(x)
+    x = x.astype("int32") if jnp.issubdtype(x.dtype, jnp.inexact) else x
+    return jax.nn.one_hot(x, num_classes, axis=axis, dtype=dtype or "float32")
+
+
+@op
+def multi_hot(
+    inputs: Any,
+    num_classes: int | None = None,
+    axis: int = -1,
+    dtype: Any = None,
+    sparse: bool = False,
+    **kwargs: Any,
+) -> Any:
+    """Ones at all indices of a row, zeros elsewhere.
+
+    Args:
+        inputs: class numbers, (b, n) or (n,).
+        num_classes: how many classes.
+        axis: where the axis of the classes goes.
+        dtype: the dtype; float32 where it is None.
+        sparse: not supported; results are dense.
+        **kwargs: `num_tokens`, Keras's old name of `num_classes`.
+
+    Raises:
+        ValueError: for `sparse=True`.
+        TypeError: without `num_classes`, or with unknown arguments.
+
+    Example:
+        >>> import fkeras as fk
+        >>> fk.ops.multi_hot([[0, 2], [1, 1]], 3).tolist()
+        [[1.0, 0.0, 1.0], [0.0, 1.0, 0.0]]
+    """
+    _dense("multi_hot", sparse)
+    num_classes = kwargs.pop("num_tokens", None) if num_classes is None else num_classes
+    if num_classes is None or kwargs:
+        raise TypeError(
+            "multi_hot: expected num_classes and no unknown arguments, received "
+            f"{', '.join(kwargs) or 'none'}. Write fk.ops.multi_hot(x, num_classes=10)."
+        )
+    x = jnp.asarray(inputs).astype("int32")
+    ones = jax.nn.one_hot(x, num_classes, axis=axis, dtype=dtype or "float32")
+    return jnp.max(ones, axis=1 if x.ndim > 1 else 0)
+
+
+def _pair(name: str, target: Any, output: Any) -> tuple[jax.Array, jax.Array]:
+    target, output = to_floats(target), to_floats(output)
+    if target.shape != output.shape:
+        raise ValueError(
+            f"{name}: expected a target and an output of one shape, received {target.shape} and "
+            f"{output.shape}. For class numbers take fk.ops.sparse_categorical_crossentropy."
+        )
+    return target, output
+
+
+@elementwise
+def binary_crossentropy(target: Any, output: Any, from_logits: bool = False) -> Any:
+    """-(y * log(p) + (1 - y) * log(1 - p)), element by element.
+
+    Args:
+        target: targets y from 0 to 1.
+        output: probabilities p, or scores before a sigmoid.
+        from_logits: whether they are scores.
+
+    Raises:
+        ValueError: for two shapes.
+
+    Example:
+        >>> import fkeras as fk
+        >>> fk.ops.binary_crossentropy([1.0, 0.0], [0.5, 0.75]).round(3)
+        Array([0.693, 1.386], dtype=float32)
+    """
+    target, output = _pair("binary_crossentropy", target, output)
+    return crossentropy.binary_values(target, output, from_logits)
+
+
+@op
+def categorical_crossentropy(
+    target: Any, output: Any, from_logits: bool = False, axis: int = -1
+) -> Any:
+    """-sum(y * log(p)) over the classes.
+
+    Args:
+        target: one-hot targets y, or probabilities.
+        output: probabilities p, scaled here to sum to 1, or scores before a softmax.
+        from_logits: whether they are scores.
+        axis: the class axis.
+
+    Raises:
+        ValueError: for two shapes.
+
+    Example:
+        >>> import fkeras as fk
+        >>> fk.ops.categorical_crossentropy([[0.0, 1.0]], [[0.2, 0.8]]).round(3)
+        Array([0.223], dtype=float32)
+    """
+    target, output = _pair("categorical_crossentropy", target, output)
+    return -jnp.sum(target * crossentropy.log_probabilities(output, from_logits, axis), axis=axis)
+
+
+@op
+def sparse_categorical_crossentropy(
+    target: Any, output: Any, from_logits: bool = False, axis: int = -1
+) -> Any:
+    """-log(p) of the class that the target numbers.
+
+    Args:
+        target: class numbers, without the class axis or with it in size 1.
+        output: probabilities p, scaled here to sum to 1, or scores before a softmax.
+        from_logits: whether they are scores.
+        axis: the class axis.
+
+    Example:
+        >>> import fkeras as fk
+        >>> fk.ops.sparse_categorical_crossentropy([1], [[0.2, 0.8]]).round(3)
+        Array([0.223], dtype=float32)
+    """
+    return crossentropy.sparse_categorical_crossentropy(
+        target, to_floats(output), from_logits, axis=axis
+    )
+
+
+@elementwise
+def polar(abs_: Any, angle: Any) -> Any:
+    """The complex numbers of the lengths and the angles in radians.
+
+    Args:
+        abs_: the lengths.
+        angle: the angles, in an array that broadcasts against the lengths.
+
+    Example:
+        >>> import jax.numpy as jnp, fkeras as fk
+        >>> z = fk.ops.polar(2.0, jnp.pi / 3)
+        >>> round(float(z.real), 3), round(float(z.imag), 3)
+        (1.0, 1.732)
+    """
+    abs_, angle = to_floats(abs_), to_floats(angle)
+    return jax.lax.complex(abs_ * jnp.cos(angle), abs_ * jnp.sin(angle))
+
+
+@op
+def ctc_loss(
+    target: Any, output: Any, target_length: Any, output_length: Any, mask_index: int = 0
+) -> Any:
+    """-log of the probability of all ways to write labels over frames with blanks between.
+
+    Args:
+        target: class numbers, (b, n).
+        output: scores before a softmax, (b, t, classes).
+        target_length: how many labels of each row count, (b,).
+        output_length: how many frames of each row count, (b,).
+        mask_index: the class of the blank.
+
+    Returns:
+        The losses of samples, (b,); see `fk.losses.ctc`.
+
+    Example:
+        >>> import jax.numpy as jnp, fkeras as fk
+        >>> scores = jnp.zeros((1, 2, 3))  # 3 of 9 paths spell the label 1: (1, 1), (1, 0), (0, 1)
+        >>> round(float(fk.ops.ctc_loss([[1]], scores, [1], [2])[0]), 3)
+        1.099
+
+    References:
+        Graves et al., Connectionist temporal classification (2006),
+        https://www.cs.toronto.edu/~graves/icml_2006.pdf
+    """
+    target, output = jnp.asarray(target).astype("int32"), to_floats(output)
+    target_length, output_length = (jnp.asarray(n) for n in (target_length, output_length))
+    labels, frames = target.shape[1], output.shape[1]
+    # the blank becomes class 0, which also fills up rows of labels
+    blank = output[..., mask_index : mask_index + 1]
+    before, behind = output[..., :mask_index], output[..., mask_index + 1 :]
+    output = jnp.concatenate([blank, before, behind], axis=-1)
+    target = jnp.where(target < mask_index, target + 1, target)
+    counted = jnp.arange(labels)[None, :] < target_length[:, None]
+    target = jnp.where(counted, target, 0)
+    # a frame that is a blank for certain changes no probability
+    certain = jnp.where(jnp.arange(output.shape[-1]) == 0, 0.0, -jnp.inf).astype(output.dtype)
+    inside = (jnp.arange(frames)[None, :] < output_length[:, None])[..., None]
+    return sequence.ctc(target, jnp.where(inside, output, certain[None, None, :]))

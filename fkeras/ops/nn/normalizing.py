@@ -1,0 +1,213 @@
+"""Moments and normalizations, as `keras.ops.nn` names them."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+
+from fkeras.engine import align
+from fkeras.engine.symbolic.define import op, to_floats
+from fkeras.layers.normalization.layer import layer_normalization as _layer_normalization
+from fkeras.layers.normalization.rms import rms_normalization as _rms_normalization
+from fkeras.nn.stable import vector_norm
+from fkeras.ops.numpy.reductions import axes_of
+
+__all__ = (
+    "batch_normalization",
+    "layer_normalization",
+    "moments",
+    "normalize",
+    "rms_normalization",
+)
+
+_EPSILON = 1e-7
+
+
+@op
+def moments(x: Any, axes: Any, keepdims: bool = False, synchronized: bool = False) -> Any:
+    """`(mean, variance)` along the axes, computed in float32 at least.
+
+    Args:
+        x: an array.
+        axes: the axes.
+        keepdims: whether they stay, with size 1.
+        synchronized: takes nothing but False: a sharded array is one array here, so its moments
+            are over all devices anyway.
+
+    Raises:
+        ValueError: for `synchronized=True`.
+
+    Example:
+        >>> import fkeras as fk
+        >>> mean, variance = fk.ops.moments([[1.0], [3.0]], axes=0)
+        >>> mean.tolist(), variance.tolist()
+        ([2.0], [1.0])
+    """
+    if synchronized:
+        raise ValueError(
+            "moments: expected synchronized=False, received True. A sharded array is one array: "
+            "its moments are over all devices anyway. Leave it out."
+        )
+    x, axes = to_floats(x), axes_of(axes)
+    wide = _wide(x)
+    mean = jnp.mean(wide, axes, keepdims=keepdims)
+    variance = jnp.var(wide, axes, keepdims=keepdims)
+    if wide.dtype == x.dtype:
+        return mean, variance
+    # the mean of numbers fits into their dtype, the mean of squares may not
+    most = float(jnp.finfo("float16").max)
+    return tuple(jnp.clip(v, -most, most).astype(x.dtype) for v in (mean, variance))
+
+
+def _wide(x: jax.Array) -> jax.Array:
+    return x.astype("float32") if jnp.finfo(x.dtype).bits < 32 else x
+
+
+@op
+def batch_normalization(
+    x: Any,
+    mean: Any,
+    variance: Any,
+    axis: int,
+    offset: Any = None,
+    scale: Any = None,
+    epsilon: float = 1e-3,
+) -> Any:
+    """(x - mean) / sqrt(variance + epsilon) * scale + offset, vectors along one axis.
+
+    Args:
+        x: an array.
+        mean: (c,).
+        variance: (c,).
+        axis: the axis of size c.
+        offset: (c,), or None for 0.
+        scale: (c,), or None for 1.
+        epsilon: added to the variance.
+
+    Example:
+        >>> import fkeras as fk
+        >>> fk.ops.batch_normalization([[1.0, 8.0]], [1.0, 2.0], [1.0, 9.0], axis=-1, epsilon=0.0)
+        Array([[0., 2.]], dtype=float32)
+
+    References:
+        Ioffe and Szegedy, Batch normalization (2015), arxiv.org/abs/1502.03167.
+    """
+    x = jnp.asarray(x)
+    mean, variance = (align(jnp.asarray(v), x.ndim, axis) for v in (mean, variance))
+    factor = jax.lax.rsqrt(variance + epsilon)
+    if scale is not None:
+        factor = factor * align(jnp.asarray(scale), x.ndim, axis)
+    shift = -mean * factor
+    if offset is not None:
+        shift = shift + align(jnp.asarray(offset), x.ndim, axis)
+    return x * factor + shift
+
+
+@op
+def layer_normalization(
+    x: Any,
+    gamma: Any = None,
+    beta: Any = None,
+    axis: int | Sequence[int] = -1,
+    epsilon: float | None = None,
+    **kwargs: Any,
+) -> Any:
+    """(x - mean) / sqrt(variance + epsilon) * gamma + beta along the axes.
+
+    Args:
+        x: an array.
+        gamma: an array that fills the axes, or None for 1.
+        beta: an array that fills them, or None for 0.
+        axis: the axes.
+        epsilon: added to the variance; 1e-7 where it is None.
+        **kwargs: Keras's old `rms_scaling=True`: x is divided only, and nothing subtracted.
+
+    Raises:
+        TypeError: for unknown arguments.
+
+    Example:
+        >>> import fkeras as fk
+        >>> fk.ops.layer_normalization([[1.0, 3.0], [10.0, 30.0]]).round(3)
+        Array([[-1.,  1.],
+               [-1.,  1.]], dtype=float32)
+
+    References:
+        Ba et al., Layer normalization (2016), arxiv.org/abs/1607.06450.
+    """
+    scaling = kwargs.pop("rms_scaling", False)
+    if kwargs:
+        raise TypeError(
+            f"layer_normalization: expected x, gamma, beta, axis and epsilon, received "
+            f"{', '.join(kwargs)} too. Leave it out."
+        )
+    axes = (axis,) if isinstance(axis, int) else tuple(axis)
+    epsilon = _EPSILON if epsilon is None else epsilon
+    gamma = None if gamma is None else jnp.asarray(gamma)
+    beta = None if beta is None or scaling else jnp.asarray(beta)
+    return _layer_normalization(jnp.asarray(x), gamma, beta, axes, epsilon, scaling)
+
+
+@op
+def rms_normalization(
+    x: Any, scale: Any = None, axis: int | Sequence[int] = -1, epsilon: float | None = None
+) -> Any:
+    """x / sqrt(mean(x**2) + epsilon) * scale along the axes.
+
+    Args:
+        x: an array.
+        scale: an array that fills the axes, or None for 1.
+        axis: the axes.
+        epsilon: added to the mean square; 1e-7 where it is None.
+
+    Example:
+        >>> import fkeras as fk
+        >>> fk.ops.rms_normalization([[0.0, 0.0, 0.0, 4.0]]).round(3)
+        Array([[0., 0., 0., 2.]], dtype=float32)
+
+    References:
+        Zhang and Sennrich, Root mean square layer normalization (2019), arxiv.org/abs/1910.07467.
+    """
+    epsilon = _EPSILON if epsilon is None else epsilon
+    scale = None if scale is None else jnp.asarray(scale)
+    return _rms_normalization(jnp.asarray(x), scale, axis, epsilon)
+
+
+@op
+def normalize(x: Any, axis: Any = -1, order: int = 2, epsilon: float | None = None) -> Any:
+    """x divided by its norm along the axes; zeros stay zeros, with finite gradients.
+
+    Args:
+        x: an array.
+        axis: the axes.
+        order: the order p of the norm sum(|x|**p)**(1 / p).
+        epsilon: the least norm that is divided by; 1e-7 where it is None.
+
+    Raises:
+        ValueError: for an order that is no positive integer.
+
+    Example:
+        >>> import fkeras as fk
+        >>> fk.ops.normalize([[3.0, 4.0], [0.0, 0.0]])
+        Array([[0.6, 0.8],
+               [0. , 0. ]], dtype=float32)
+    """
+    if not isinstance(order, int) or order < 1:
+        raise ValueError(
+            f"normalize: order: expected a positive integer, received {order!r}. 2 divides by the "
+            "length, 1 by the sum of absolute values."
+        )
+    x = to_floats(x)
+    x = x[None] if x.ndim == 0 else x
+    epsilon = _EPSILON if epsilon is None else epsilon
+    wide, axis = _wide(x), axes_of(axis)
+    if order == 2:
+        squares = jnp.sum(jnp.square(wide), axis=axis, keepdims=True)
+        return (wide * jax.lax.rsqrt(jnp.maximum(squares, epsilon**2))).astype(x.dtype)
+    if order == 1:
+        norms = jnp.sum(jnp.abs(wide), axis=axis, keepdims=True)
+    else:
+        norms = vector_norm(wide, order, axis, keepdims=True)
+    return (wide / jnp.maximum(norms, epsilon)).astype(x.dtype)

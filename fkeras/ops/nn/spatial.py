@@ -1,0 +1,305 @@
+"""Convolutions, pooling and patches of images, as `keras.ops.nn` names them."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+from jax import lax
+
+from fkeras.engine.config.converters import sizes
+from fkeras.engine.symbolic.define import op, to_floats
+from fkeras.layers import pooling
+from fkeras.layers.common.arguments import data_format_name
+from fkeras.layers.common.spatial import check_window
+from fkeras.layers.convolution.convolution import convolve
+
+__all__ = (
+    "average_pool",
+    "conv",
+    "depth_to_space",
+    "fold",
+    "max_pool",
+    "space_to_depth",
+    "unfold",
+)
+
+_Sizes = int | Sequence[int]
+
+
+def _sizes(name: str, value: _Sizes, count: int, least: int = 1) -> tuple[int, ...]:
+    return sizes(count, minimum=least).check(name, value)
+
+
+@op
+def conv(
+    inputs: Any,
+    kernel: Any,
+    strides: _Sizes = 1,
+    padding: str = "valid",
+    data_format: str | None = None,
+    dilation_rate: _Sizes = 1,
+) -> Any:
+    """The cross-correlation of the inputs with each filter of a kernel.
+
+    Args:
+        inputs: (b, *sizes, c), or (b, c, *sizes) where the channels come first.
+        kernel: (*kernel_size, c / groups, f).
+        strides: the step of the window along each axis.
+        padding: "valid", "same", or "causal" for sequences.
+        data_format: "channels_last" (None means the same) or "channels_first".
+        dilation_rate: the distance of the cells that the kernel sees.
+
+    Raises:
+        ValueError: for a kernel larger than the inputs, with the padding "valid".
+
+    Example:
+        >>> import jax.numpy as jnp, fkeras as fk
+        >>> x, kernel = jnp.array([[[1.0], [2.0], [4.0]]]), jnp.array([[[-1.0]], [[1.0]]])
+        >>> fk.ops.conv(x, kernel).ravel()
+        Array([1., 2.], dtype=float32)
+    """
+    inputs, kernel = jnp.asarray(inputs), jnp.asarray(kernel)
+    rank, layout = inputs.ndim - 2, data_format_name(data_format)
+    strides = _sizes("conv: strides", strides, rank)
+    dilation = _sizes("conv: dilation_rate", dilation_rate, rank)
+    if padding.lower() == "valid":
+        extent = tuple((k - 1) * d + 1 for k, d in zip(kernel.shape, dilation, strict=False))
+        check_window("fk.ops.conv", inputs, extent, "kernel", layout)
+    return convolve(inputs, kernel, strides, padding.lower(), layout, dilation)
+
+
+def _pool(
+    function: Callable, name: str, x: Any, pool_size: Any, strides: Any, padding: str, layout: Any
+) -> Any:
+    rank, layout = x.ndim - 2, data_format_name(layout)
+    pool_size = _sizes(f"{name}: pool_size", pool_size, rank)
+    strides = pool_size if strides is None else _sizes(f"{name}: strides", strides, rank)
+    if padding.lower() == "valid":
+        check_window(f"fk.ops.{name}", x, pool_size, "pool_size", layout)
+    return function(x, pool_size, strides, padding.lower(), layout)
+
+
+@op
+def max_pool(
+    inputs: Any,
+    pool_size: _Sizes,
+    strides: _Sizes | None = None,
+    padding: str = "valid",
+    data_format: str | None = None,
+) -> Any:
+    """The largest value of each window.
+
+    Args:
+        inputs: (b, *sizes, c), or (b, c, *sizes) where the channels come first.
+        pool_size: the size of the window along each axis.
+        strides: its step along each axis; None for windows that touch.
+        padding: "valid" for windows inside the inputs, "same" for ceil(size / stride) of them.
+        data_format: "channels_last" (None means the same) or "channels_first".
+
+    Raises:
+        ValueError: for a window larger than the inputs, with the padding "valid".
+
+    Example:
+        >>> import jax.numpy as jnp, fkeras as fk
+        >>> fk.ops.max_pool(jnp.array([[[1], [7], [2], [4]]]), 2).ravel()
+        Array([7, 4], dtype=int32)
+    """
+    x = jnp.asarray(inputs)
+    return _pool(pooling.max_pool, "max_pool", x, pool_size, strides, padding, data_format)
+
+
+@op
+def average_pool(
+    inputs: Any,
+    pool_size: _Sizes,
+    strides: _Sizes | None = None,
+    padding: str = "valid",
+    data_format: str | None = None,
+) -> Any:
+    """The mean of each window over those of its cells that lie in the inputs.
+
+    Args:
+        inputs: (b, *sizes, c), or (b, c, *sizes) where the channels come first.
+        pool_size: the size of the window along each axis.
+        strides: its step along each axis; None for windows that touch.
+        padding: "valid" for windows inside the inputs, "same" for ceil(size / stride) of them.
+        data_format: "channels_last" (None means the same) or "channels_first".
+
+    Raises:
+        ValueError: for a window larger than the inputs, with the padding "valid".
+
+    Example:
+        >>> import jax.numpy as jnp, fkeras as fk
+        >>> fk.ops.average_pool(jnp.array([[[1.0], [7.0], [2.0]]]), 2, padding="same").ravel()
+        Array([4., 2.], dtype=float32)
+    """
+    x = to_floats(inputs)
+    return _pool(pooling.average_pool, "average_pool", x, pool_size, strides, padding, data_format)
+
+
+@op
+def unfold(
+    x: Any, kernel_size: _Sizes, dilation: _Sizes = 1, padding: _Sizes = 0, stride: _Sizes = 1
+) -> Any:
+    """The windows of images as columns.
+
+    Args:
+        x: (b, c, h, w).
+        kernel_size: height and width of the window.
+        dilation: the distance of its cells.
+        padding: the zeros at both ends of each axis.
+        stride: its steps.
+
+    Returns:
+        An array of shape (b, c * kh * kw, windows).
+
+    Raises:
+        ValueError: for arrays of another rank.
+
+    Example:
+        >>> import jax.numpy as jnp, fkeras as fk
+        >>> fk.ops.unfold(jnp.arange(6.0).reshape(1, 1, 2, 3), 2)[0].T
+        Array([[0., 1., 3., 4.],
+               [1., 2., 4., 5.]], dtype=float32)
+    """
+    x = jnp.asarray(x)
+    _check_rank("unfold", x, 4, "(b, c, h, w)")
+    pads = [(0, 0), (0, 0), *((p, p) for p in _sizes("unfold: padding", padding, 2, 0))]
+    # an exact sum of one element each: no lower precision on any device
+    patches = lax.conv_general_dilated_patches(
+        jnp.pad(x, pads),
+        _sizes("unfold: kernel_size", kernel_size, 2),
+        _sizes("unfold: stride", stride, 2),
+        "VALID",
+        rhs_dilation=_sizes("unfold: dilation", dilation, 2),
+        dimension_numbers=("NCHW", "OIHW", "NCHW"),
+        precision=lax.Precision.HIGHEST,
+    )
+    return jnp.reshape(patches, (*patches.shape[:2], patches.shape[2] * patches.shape[3]))
+
+
+@op
+def fold(
+    x: Any,
+    output_size: _Sizes,
+    kernel_size: _Sizes,
+    dilation: _Sizes = 1,
+    padding: _Sizes = 0,
+    stride: _Sizes = 1,
+) -> Any:
+    """Images whose pixels are the sums of the windows' columns over them; `unfold` turned round.
+
+    Args:
+        x: (b, c * kh * kw, windows).
+        output_size: height and width of the images.
+        kernel_size: height and width of the window.
+        dilation: the distance of its cells.
+        padding: how much of each end is cut off.
+        stride: its steps.
+
+    Returns:
+        An array of shape (b, c, h, w).
+
+    Raises:
+        ValueError: for arrays of another rank.
+
+    Example:
+        >>> import jax.numpy as jnp, fkeras as fk
+        >>> fk.ops.fold(jnp.ones((1, 4, 2)), (2, 3), 2)[0, 0]
+        Array([[1., 2., 1.],
+               [1., 2., 1.]], dtype=float32)
+    """
+    x = jnp.asarray(x)
+    _check_rank("fold", x, 3, "(b, c * kh * kw, windows)")
+    size = _sizes("fold: output_size", output_size, 2)
+    kernel = _sizes("fold: kernel_size", kernel_size, 2)
+    options = {"dilation": dilation, "padding": padding, "stride": stride}
+    image = jax.ShapeDtypeStruct(
+        (x.shape[0], x.shape[1] // (kernel[0] * kernel[1]), *size), x.dtype
+    )
+    # linear_transpose: the sums are those of the gradient of unfold
+    turned = jax.linear_transpose(lambda y: unfold.function(y, kernel, **options), image)
+    return turned(x)[0]
+
+
+def _check_rank(name: str, x: jax.Array, rank: int, form: str) -> None:
+    if x.ndim != rank:
+        raise ValueError(
+            f"{name}: expected an array {form}, received one of shape {x.shape}. Give it "
+            f"{rank} axes, the batch included."
+        )
+
+
+def _check_block(name: str, block_size: int) -> None:
+    if block_size < 2:
+        raise ValueError(
+            f"{name}: block_size: expected an integer of 2 or more, received {block_size}. 1 would "
+            "change nothing."
+        )
+
+
+@op
+def depth_to_space(x: Any, block_size: int, data_format: str = "channels_last") -> Any:
+    """Blocks of channels laid out as blocks of pixels.
+
+    Args:
+        x: (b, h, w, c * block_size**2), or the channels first.
+        block_size: height and width of a block.
+        data_format: "channels_last" or "channels_first".
+
+    Returns:
+        An array of shape (b, h * block_size, w * block_size, c), or the channels second.
+
+    Raises:
+        ValueError: for a `block_size` below 2.
+
+    Example:
+        >>> import jax.numpy as jnp, fkeras as fk
+        >>> fk.ops.depth_to_space(jnp.arange(4).reshape(1, 1, 1, 4), 2)[0, :, :, 0]
+        Array([[0, 1],
+               [2, 3]], dtype=int32)
+    """
+    _check_block("depth_to_space", block_size)
+    x, size = jnp.asarray(x), block_size
+    if data_format_name(data_format) == "channels_last":
+        b, h, w, c = x.shape
+        y = jnp.reshape(x, (b, h, w, size, size, c // size**2)).transpose(0, 1, 3, 2, 4, 5)
+        return jnp.reshape(y, (b, h * size, w * size, c // size**2))
+    b, c, h, w = x.shape
+    y = jnp.reshape(x, (b, c // size**2, size, size, h, w)).transpose(0, 1, 4, 2, 5, 3)
+    return jnp.reshape(y, (b, c // size**2, h * size, w * size))
+
+
+@op
+def space_to_depth(x: Any, block_size: int, data_format: str = "channels_last") -> Any:
+    """Blocks of pixels laid out as blocks of channels.
+
+    Args:
+        x: (b, h, w, c), or the channels second.
+        block_size: height and width of a block.
+        data_format: "channels_last" or "channels_first".
+
+    Returns:
+        An array of shape (b, h / block_size, w / block_size, c * block_size**2), or the channels
+        second.
+
+    Raises:
+        ValueError: for a `block_size` below 2.
+
+    Example:
+        >>> import jax.numpy as jnp, fkeras as fk
+        >>> fk.ops.space_to_depth(jnp.arange(4).reshape(1, 2, 2, 1), 2).tolist()
+        [[[[0, 1, 2, 3]]]]
+    """
+    _check_block("space_to_depth", block_size)
+    x, size = jnp.asarray(x), block_size
+    if data_format_name(data_format) == "channels_last":
+        b, h, w, c = x.shape
+        y = jnp.reshape(x, (b, h // size, size, w // size, size, c)).transpose(0, 1, 3, 2, 4, 5)
+        return jnp.reshape(y, (b, h // size, w // size, c * size**2))
+    b, c, h, w = x.shape
+    y = jnp.reshape(x, (b, c, h // size, size, w // size, size)).transpose(0, 1, 3, 5, 2, 4)
+    return jnp.reshape(y, (b, c * size**2, h // size, w // size))

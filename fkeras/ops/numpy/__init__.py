@@ -1,0 +1,43 @@
+"""The operations that `keras.ops.numpy` has: NumPy's functions with Keras's arguments."""
+
+from fkeras.ops.numpy import (
+    arithmetic,
+    comparison,
+    creation,
+    exponents,
+    joining,
+    nans,
+    products,
+    quantiles,
+    reductions,
+    searching,
+    shaping,
+    windows,
+)
+from fkeras.ops.numpy.arithmetic import *  # noqa: F403
+from fkeras.ops.numpy.comparison import *  # noqa: F403
+from fkeras.ops.numpy.creation import *  # noqa: F403
+from fkeras.ops.numpy.exponents import *  # noqa: F403
+from fkeras.ops.numpy.joining import *  # noqa: F403
+from fkeras.ops.numpy.nans import *  # noqa: F403
+from fkeras.ops.numpy.products import *  # noqa: F403
+from fkeras.ops.numpy.quantiles import *  # noqa: F403
+from fkeras.ops.numpy.reductions import *  # noqa: F403
+from fkeras.ops.numpy.searching import *  # noqa: F403
+from fkeras.ops.numpy.shaping import *  # noqa: F403
+from fkeras.ops.numpy.windows import *  # noqa: F403
+
+__all__ = (
+    *arithmetic.__all__,
+    *comparison.__all__,
+    *creation.__all__,
+    *exponents.__all__,
+    *joining.__all__,
+    *nans.__all__,
+    *products.__all__,
+    *quantiles.__all__,
+    *reductions.__all__,
+    *searching.__all__,
+    *shaping.__all__,
+    *windows.__all__,
+)

@@ -1,0 +1,189 @@
+"""Reductions that leave out NaN."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import jax.numpy as jnp
+
+from fkeras.engine.symbolic.define import described, op, to_array
+from fkeras.engine.symbolic.operation import Op
+from fkeras.nn.stable import safe_sqrt
+from fkeras.ops.numpy.reductions import axes_of
+
+__all__ = (
+    "nanargmax",
+    "nanargmin",
+    "nancumprod",
+    "nancumsum",
+    "nanmax",
+    "nanmean",
+    "nanmedian",
+    "nanmin",
+    "nanpercentile",
+    "nanprod",
+    "nanquantile",
+    "nanstd",
+    "nansum",
+    "nanvar",
+)
+
+
+def _reduction(name: str, function: Any, doc: str, example: str, shown: str) -> Op:
+    def reduce(x: Any, axis: Any = None, keepdims: bool = False) -> Any:
+        return function(to_array(x), axis=axes_of(axis), keepdims=keepdims)
+
+    arguments = """x: array of any shape.
+axis: the axis, or several; all where it is None.
+keepdims: whether the axes stay, with size 1."""
+    reduce.__doc__ = described(doc, arguments, example, shown)
+    return Op(name, reduce)
+
+
+def _running(name: str, function: Any, doc: str, example: str, shown: str) -> Op:
+    def accumulate(x: Any, axis: int | None = None, dtype: Any = None) -> Any:
+        return function(to_array(x), axis=axis, dtype=dtype)
+
+    arguments = """x: array of any shape.
+axis: the axis; None for the flat array.
+dtype: the dtype of the sums or products; that of x where it is None."""
+    accumulate.__doc__ = described(doc, arguments, example, shown)
+    return Op(name, accumulate)
+
+
+nanargmax = _reduction(
+    "nanargmax",
+    jnp.nanargmax,
+    "The index of the largest number on an axis.",
+    'nanargmax([1.0, float("nan"), 3.0])',
+    "2",
+)
+nanargmin = _reduction(
+    "nanargmin",
+    jnp.nanargmin,
+    "The index of the least number on an axis.",
+    'nanargmin([1.0, float("nan"), 3.0])',
+    "0",
+)
+nanmax = _reduction(
+    "nanmax",
+    jnp.nanmax,
+    "The largest number along the axes.",
+    'nanmax([1.0, float("nan"), 3.0])',
+    "3.0",
+)
+nanmin = _reduction(
+    "nanmin",
+    jnp.nanmin,
+    "The least number along the axes.",
+    'nanmin([1.0, float("nan"), 3.0])',
+    "1.0",
+)
+nansum = _reduction(
+    "nansum",
+    jnp.nansum,
+    "The sum along the axes, NaN counted as 0.",
+    'nansum([1.0, float("nan"), 3.0])',
+    "4.0",
+)
+nanprod = _reduction(
+    "nanprod",
+    jnp.nanprod,
+    "The product along the axes, NaN counted as 1.",
+    'nanprod([1.0, float("nan"), 3.0])',
+    "3.0",
+)
+
+
+def _nanstd(x: Any, axis: Any = None, keepdims: bool = False) -> Any:
+    return safe_sqrt(jnp.nanvar(x, axis=axis, keepdims=keepdims))
+
+
+nanmean = _reduction(
+    "nanmean",
+    jnp.nanmean,
+    "The mean of the numbers along the axes.",
+    'nanmean([1.0, float("nan"), 3.0])',
+    "2.0",
+)
+nanvar = _reduction(
+    "nanvar",
+    jnp.nanvar,
+    "The variance of the numbers along the axes.",
+    'nanvar([1.0, float("nan"), 3.0])',
+    "1.0",
+)
+nanstd = _reduction(
+    "nanstd",
+    _nanstd,
+    "The standard deviation of the numbers on the axes.",
+    'nanstd([1.0, float("nan"), 3.0])',
+    "1.0",
+)
+nanmedian = _reduction(
+    "nanmedian",
+    jnp.nanmedian,
+    "The median of the numbers along the axes.",
+    'nanmedian([1.0, float("nan"), 3.0])',
+    "2.0",
+)
+nancumsum = _running(
+    "nancumsum",
+    jnp.nancumsum,
+    "Running sums, NaN counted as 0.",
+    'nancumsum([1.0, float("nan"), 3.0])',
+    "[1. 1. 4.]",
+)
+nancumprod = _running(
+    "nancumprod",
+    jnp.nancumprod,
+    "Running products, NaN counted as 1.",
+    'nancumprod([1.0, float("nan"), 3.0])',
+    "[1. 1. 3.]",
+)
+
+
+@op
+def nanquantile(
+    x: Any, q: Any, axis: Any = None, method: str = "linear", keepdims: bool = False
+) -> Any:
+    """The quantile `q` of the numbers along the axes; see `quantile`.
+
+    Args:
+        x: array of any shape.
+        q: a share from 0 to 1, or an array of them.
+        axis: the axis, or several; all where it is None.
+        method: what lies between elements; see `quantile`.
+        keepdims: whether the axes stay, with size 1.
+
+    Example:
+        >>> import fkeras as fk
+        >>> print(fk.ops.nanquantile([1.0, float("nan"), 3.0], 0.5))
+        2.0
+    """
+    return jnp.nanquantile(
+        to_array(x), jnp.asarray(q), axis=axes_of(axis), method=method, keepdims=keepdims
+    )
+
+
+@op
+def nanpercentile(
+    x: Any, q: Any, axis: Any = None, method: str = "linear", keepdims: bool = False
+) -> Any:
+    """The percentile `q` of the numbers along the axes; see `quantile`.
+
+    Args:
+        x: array of any shape.
+        q: a number from 0 to 100, or an array of them.
+        axis: the axis, or several; all where it is None.
+        method: what lies between elements; see `quantile`.
+        keepdims: whether the axes stay, with size 1.
+
+    Example:
+        >>> import fkeras as fk
+        >>> print(fk.ops.nanpercentile([1.0, float("nan"), 3.0], 50))
+        2.0
+    """
+    return jnp.nanpercentile(
+        to_array(x), jnp.asarray(q), axis=axes_of(axis), method=method, keepdims=keepdims
+    )

@@ -1,0 +1,314 @@
+"""Products of arrays, diagonals and triangles of matrices, differences and integrals."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import jax.numpy as jnp
+
+from fkeras.engine.symbolic.define import binary, few, op, to_array
+from fkeras.engine.symbolic.operation import Op
+from fkeras.engine.symbolic.operators import matmul
+from fkeras.nn.stable import sign_and_logdet
+
+__all__ = (
+    "cross",
+    "diag",
+    "diagflat",
+    "diagonal",
+    "diff",
+    "dot",
+    "einsum",
+    "inner",
+    "kron",
+    "matmul",
+    "outer",
+    "slogdet",
+    "tensordot",
+    "trace",
+    "trapezoid",
+    "tril",
+    "triu",
+    "vdot",
+    "vectorize",
+)
+
+# of so many arrays, at most, every order of an einsum can be tried
+_SEARCHED = 8
+
+dot = binary(
+    "dot",
+    jnp.dot,
+    "The product of the last axis of x1 and the last but one of x2.",
+    "dot([[1, 2], [3, 4]], [10, 1])",
+    "[12 34]",
+    elementwise=False,
+)
+vdot = binary(
+    "vdot",
+    jnp.vdot,
+    "The sum of products of conj(x1) and x2, both flat.",
+    "vdot([1, 2], [3, 4])",
+    "11",
+    elementwise=False,
+)
+inner = binary(
+    "inner",
+    jnp.inner,
+    "The product over the last axes of x1 and x2.",
+    "inner([[1, 2], [3, 4]], [10, 1])",
+    "[12 34]",
+    elementwise=False,
+)
+outer = binary(
+    "outer",
+    jnp.outer,
+    "The products of all pairs of x1 and x2, both flat.",
+    "outer([1, 2], [3, 4]).tolist()",
+    "[[3, 4], [6, 8]]",
+    elementwise=False,
+)
+kron = binary(
+    "kron",
+    jnp.kron,
+    "The Kronecker product: x2 times each element of x1.",
+    "kron([1, 10], [1, 2])",
+    "[ 1  2 10 20]",
+    elementwise=False,
+)
+
+
+@op
+def tensordot(x1: Any, x2: Any, axes: Any = 2) -> Any:
+    """The product over the last `axes` axes of x1 and the first of x2, or over axes by pairs.
+
+    Args:
+        x1: an array.
+        x2: an array.
+        axes: how many axes, or two lists of axes that are paired.
+
+    Example:
+        >>> import fkeras as fk
+        >>> print(fk.ops.tensordot([[1, 2], [3, 4]], [10, 1], axes=1))
+        [12 34]
+    """
+    return jnp.tensordot(to_array(x1), to_array(x2), axes=axes)
+
+
+@op
+def einsum(subscripts: str, *operands: Any, **kwargs: Any) -> Any:
+    """The products and sums over axes that a formula names.
+
+    Args:
+        subscripts: the axes of each array and of the result, as in "bij,bjk->bik".
+        *operands: the arrays.
+        **kwargs: further arguments of jax.numpy.einsum.
+
+    Raises:
+        ValueError: for the best of all orders of many arrays, which takes for ever to find.
+
+    Example:
+        >>> import jax.numpy as jnp, fkeras as fk
+        >>> print(fk.ops.einsum("ij,j->i", jnp.eye(2), jnp.array([3.0, 4.0])))
+        [3. 4.]
+    """
+    arrays = [jnp.asarray(x) for x in operands]
+    search = kwargs.get("optimize", "auto")
+    if len(arrays) > _SEARCHED and not (search is False or search in ("auto", "greedy")):
+        raise ValueError(
+            f"einsum: expected optimize='auto', 'greedy' or False for more than {_SEARCHED} arrays, "
+            f"received {search!r} for {len(arrays)}. Others try more orders than can be tried."
+        )
+    if arrays and all(x.dtype == jnp.int8 for x in arrays):
+        kwargs.setdefault("preferred_element_type", "int32")
+    return jnp.einsum(subscripts, *arrays, **kwargs)
+
+
+@op
+def cross(
+    x1: Any, x2: Any, axisa: int = -1, axisb: int = -1, axisc: int = -1, axis: int | None = None
+) -> Any:
+    """The cross product of vectors of 2 or 3 numbers; `axis` stands for all three axes.
+
+    Args:
+        x1: vectors.
+        x2: vectors.
+        axisa: the axis of x1 that holds the 2 or 3 numbers.
+        axisb: that of x2.
+        axisc: that of the result.
+        axis: all three.
+
+    Example:
+        >>> import fkeras as fk
+        >>> print(fk.ops.cross([1, 0, 0], [0, 1, 0]))
+        [0 0 1]
+    """
+    return jnp.cross(to_array(x1), to_array(x2), axisa, axisb, axisc, axis)
+
+
+@op
+def diag(x: Any, k: int = 0) -> Any:
+    """The matrix with a vector on its diagonal `k`, or that diagonal of a matrix.
+
+    Args:
+        x: a vector or a matrix.
+        k: the diagonal; above the main one where positive.
+
+    Example:
+        >>> import fkeras as fk
+        >>> print(fk.ops.diag([[1, 2], [3, 4]]))
+        [1 4]
+    """
+    return jnp.diag(to_array(x), k=k)
+
+
+@op
+def diagflat(x: Any, k: int = 0) -> Any:
+    """The matrix with the elements of x on its diagonal `k`.
+
+    Args:
+        x: array of any shape.
+        k: the diagonal; above the main one where positive.
+
+    Example:
+        >>> import fkeras as fk
+        >>> fk.ops.diagflat([1, 2]).tolist()
+        [[1, 0], [0, 2]]
+    """
+    return jnp.diagflat(to_array(x), k=k)
+
+
+@op
+def diagonal(x: Any, offset: int = 0, axis1: int = 0, axis2: int = 1) -> Any:
+    """The diagonals of the matrices that two axes of x make.
+
+    Args:
+        x: array of two axes or more.
+        offset: the diagonal; above the main one where positive.
+        axis1: the axis of rows.
+        axis2: the axis of columns.
+
+    Example:
+        >>> import fkeras as fk
+        >>> print(fk.ops.diagonal([[1, 2], [3, 4]]))
+        [1 4]
+    """
+    return jnp.diagonal(to_array(x), offset=offset, axis1=axis1, axis2=axis2)
+
+
+@op
+def trace(x: Any, offset: int = 0, axis1: int = 0, axis2: int = 1) -> Any:
+    """The sum of the diagonal of the matrices that two axes of x make.
+
+    Args:
+        x: array of two axes or more.
+        offset: the diagonal; above the main one where positive.
+        axis1: the axis of rows.
+        axis2: the axis of columns.
+
+    Example:
+        >>> import fkeras as fk
+        >>> print(fk.ops.trace([[1, 2], [3, 4]]))
+        5
+    """
+    return jnp.trace(to_array(x), offset=offset, axis1=axis1, axis2=axis2)
+
+
+@op
+def tril(x: Any, k: int = 0) -> Any:
+    """x with zeros above the diagonal `k` of its last two axes.
+
+    Args:
+        x: matrices, (..., n, m).
+        k: the diagonal; above the main one where positive.
+
+    Example:
+        >>> import fkeras as fk
+        >>> fk.ops.tril([[1, 2], [3, 4]]).tolist()
+        [[1, 0], [3, 4]]
+    """
+    return jnp.tril(to_array(x), k=k)
+
+
+@op
+def triu(x: Any, k: int = 0) -> Any:
+    """x with zeros below the diagonal `k` of its last two axes.
+
+    Args:
+        x: matrices, (..., n, m).
+        k: the diagonal; above the main one where positive.
+
+    Example:
+        >>> import fkeras as fk
+        >>> fk.ops.triu([[1, 2], [3, 4]]).tolist()
+        [[1, 2], [0, 4]]
+    """
+    return jnp.triu(to_array(x), k=k)
+
+
+@op
+def diff(a: Any, n: int = 1, axis: int = -1) -> Any:
+    """Each element minus the one before along an axis, n times over.
+
+    Args:
+        a: array of any shape.
+        n: how many times.
+        axis: the axis.
+
+    Example:
+        >>> import fkeras as fk
+        >>> print(fk.ops.diff([1, 4, 9]))
+        [3 5]
+    """
+    return jnp.diff(to_array(a), n=few(n), axis=axis)
+
+
+@op
+def trapezoid(y: Any, x: Any = None, dx: Any = 1.0, axis: int = -1) -> Any:
+    """The area under the lines through the points y at places x, or at distances dx.
+
+    Args:
+        y: the heights, an array.
+        x: the places; None for equal distances.
+        dx: the distance, where x is None.
+        axis: the axis.
+
+    Example:
+        >>> import fkeras as fk
+        >>> print(fk.ops.trapezoid([1, 2, 3]))
+        4.0
+    """
+    return jnp.trapezoid(to_array(y), to_array(x), dx=dx, axis=axis)
+
+
+@op
+def slogdet(x: Any) -> Any:
+    """`(sign, logarithm)` of the determinant and of its absolute value.
+
+    Args:
+        x: square matrices, (..., n, n).
+
+    Example:
+        >>> import fkeras as fk
+        >>> sign, log = fk.ops.slogdet([[0.0, 2.0], [2.0, 0.0]])
+        >>> print(sign, log.round(3))
+        -1.0 1.386
+    """
+    return sign_and_logdet(to_array(x))
+
+
+def vectorize(pyfunc: Any, *, excluded: Any = None, signature: str | None = None) -> Op:
+    """The function of single elements as an operation on whole arrays, broadcast together.
+
+    Args:
+        pyfunc: a function of scalars, or of arrays as the signature says.
+        excluded: the positions and names of arguments that are passed on as they are.
+        signature: the axes that the function itself takes, as in "(n),(n)->()".
+
+    Example:
+        >>> import jax.numpy as jnp, fkeras as fk
+        >>> fk.ops.vectorize(lambda a, b: a * b + 1)(jnp.arange(3), 2)
+        Array([1, 3, 5], dtype=int32)
+    """
+    function = jnp.vectorize(pyfunc, excluded=frozenset(excluded or ()), signature=signature)
+    return Op(getattr(pyfunc, "__name__", "vectorized"), function, builtin=False)

@@ -1,0 +1,348 @@
+"""Sums, means, extremes and running totals over axes."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+
+from fkeras.engine.symbolic.define import op, to_array, to_floats
+from fkeras.nn.extremes import largest, smallest
+from fkeras.nn.stable import standard_deviation
+
+__all__ = (
+    "all",
+    "amax",
+    "amin",
+    "any",
+    "argmax",
+    "argmin",
+    "count_nonzero",
+    "cumprod",
+    "cumsum",
+    "max",
+    "mean",
+    "min",
+    "prod",
+    "ptp",
+    "std",
+    "sum",
+    "var",
+)
+
+Axes = int | tuple[int, ...] | list[int] | None
+
+
+def axes_of(axis: Axes) -> Any:
+    """Axes as jax.numpy takes them: a list becomes a tuple."""
+    return tuple(axis) if isinstance(axis, list) else axis
+
+
+@op
+def all(x: Any, axis: Axes = None, keepdims: bool = False) -> Any:
+    """Whether all elements along the axes are not zero.
+
+    Args:
+        x: array of any shape.
+        axis: the axis, or several; all where it is None.
+        keepdims: whether the axes stay, with size 1.
+
+    Example:
+        >>> import fkeras as fk
+        >>> print(fk.ops.all([[1, 2], [0, 4]], axis=1))
+        [ True False]
+    """
+    return jnp.all(to_array(x), axis=axes_of(axis), keepdims=keepdims)
+
+
+@op
+def any(x: Any, axis: Axes = None, keepdims: bool = False) -> Any:
+    """Whether some element along the axes is not zero.
+
+    Args:
+        x: array of any shape.
+        axis: the axis, or several; all where it is None.
+        keepdims: whether the axes stay, with size 1.
+
+    Example:
+        >>> import fkeras as fk
+        >>> print(fk.ops.any([[0, 0], [0, 4]], axis=1))
+        [False  True]
+    """
+    return jnp.any(to_array(x), axis=axes_of(axis), keepdims=keepdims)
+
+
+@op
+def max(x: Any, axis: Axes = None, keepdims: bool = False, initial: Any = None) -> Any:
+    """The largest element along the axes, at least `initial`.
+
+    Args:
+        x: array of any shape.
+        axis: the axis, or several; all where it is None.
+        keepdims: whether the axes stay, with size 1.
+        initial: what is counted in; an array without elements needs it.
+
+    Example:
+        >>> import fkeras as fk
+        >>> print(fk.ops.max([[1, 2], [3, 4]], axis=0))
+        [3 4]
+    """
+    x = jnp.asarray(to_array(x))
+    if initial is not None and 0 in x.shape:
+        return jnp.max(x, axis=axes_of(axis), keepdims=keepdims, initial=initial)
+    y = largest(x, axes_of(axis), keepdims)
+    return y if initial is None else jnp.maximum(y, jnp.asarray(initial, y.dtype))
+
+
+@op
+def min(x: Any, axis: Axes = None, keepdims: bool = False, initial: Any = None) -> Any:
+    """The least element along the axes, at most `initial`.
+
+    Args:
+        x: array of any shape.
+        axis: the axis, or several; all where it is None.
+        keepdims: whether the axes stay, with size 1.
+        initial: what is counted in; an array without elements needs it.
+
+    Example:
+        >>> import fkeras as fk
+        >>> print(fk.ops.min([[1, 2], [3, 4]], axis=0))
+        [1 2]
+    """
+    x = jnp.asarray(to_array(x))
+    if initial is not None and 0 in x.shape:
+        return jnp.min(x, axis=axes_of(axis), keepdims=keepdims, initial=initial)
+    y = smallest(x, axes_of(axis), keepdims)
+    return y if initial is None else jnp.minimum(y, jnp.asarray(initial, y.dtype))
+
+
+@op
+def amax(x: Any, axis: Axes = None, keepdims: bool = False) -> Any:
+    """The largest element along the axes.
+
+    Args:
+        x: array of any shape.
+        axis: the axis, or several; all where it is None.
+        keepdims: whether the axes stay, with size 1.
+
+    Example:
+        >>> import fkeras as fk
+        >>> print(fk.ops.amax([[1, 2], [3, 4]], axis=0))
+        [3 4]
+    """
+    return largest(jnp.asarray(to_array(x)), axes_of(axis), keepdims)
+
+
+@op
+def amin(x: Any, axis: Axes = None, keepdims: bool = False) -> Any:
+    """The least element along the axes.
+
+    Args:
+        x: array of any shape.
+        axis: the axis, or several; all where it is None.
+        keepdims: whether the axes stay, with size 1.
+
+    Example:
+        >>> import fkeras as fk
+        >>> print(fk.ops.amin([[1, 2], [3, 4]], axis=0))
+        [1 2]
+    """
+    return smallest(jnp.asarray(to_array(x)), axes_of(axis), keepdims)
+
+
+@op
+def argmax(x: Any, axis: int | None = None, keepdims: bool = False) -> Any:
+    """The index of the largest element along an axis, of all elements where it is None.
+
+    Args:
+        x: array of any shape.
+        axis: the axis; None for the flat array.
+        keepdims: whether the axes stay, with size 1.
+
+    Example:
+        >>> import fkeras as fk
+        >>> print(fk.ops.argmax([[1, 9], [3, 2]], axis=1))
+        [1 0]
+    """
+    return jnp.argmax(to_array(x), axis=axis, keepdims=keepdims)
+
+
+@op
+def argmin(x: Any, axis: int | None = None, keepdims: bool = False) -> Any:
+    """The index of the least element along an axis, of all elements where it is None.
+
+    Args:
+        x: array of any shape.
+        axis: the axis; None for the flat array.
+        keepdims: whether the axes stay, with size 1.
+
+    Example:
+        >>> import fkeras as fk
+        >>> print(fk.ops.argmin([[1, 9], [3, 2]], axis=1))
+        [0 1]
+    """
+    return jnp.argmin(to_array(x), axis=axis, keepdims=keepdims)
+
+
+@op
+def sum(x: Any, axis: Axes = None, keepdims: bool = False) -> Any:
+    """The sum along the axes.
+
+    Args:
+        x: array of any shape.
+        axis: the axis, or several; all where it is None.
+        keepdims: whether the axes stay, with size 1.
+
+    Example:
+        >>> import fkeras as fk
+        >>> print(fk.ops.sum([[1, 2], [3, 4]], axis=0))
+        [4 6]
+    """
+    return jnp.sum(to_array(x), axis=axes_of(axis), keepdims=keepdims)
+
+
+@op
+def prod(x: Any, axis: Axes = None, keepdims: bool = False, dtype: Any = None) -> Any:
+    """The product along the axes.
+
+    Args:
+        x: array of any shape.
+        axis: the axis, or several; all where it is None.
+        keepdims: whether the axes stay, with size 1.
+        dtype: the dtype of the result; that of x where it is None.
+
+    Example:
+        >>> import fkeras as fk
+        >>> print(fk.ops.prod([[1, 2], [3, 4]], axis=0))
+        [3 8]
+    """
+    return jnp.prod(to_array(x), axis=axes_of(axis), keepdims=keepdims, dtype=dtype)
+
+
+@op
+def mean(x: Any, axis: Axes = None, keepdims: bool = False) -> Any:
+    """The mean along the axes; half-precision numbers are summed in float32.
+
+    Args:
+        x: array of any shape.
+        axis: the axis, or several; all where it is None.
+        keepdims: whether the axes stay, with size 1.
+
+    Example:
+        >>> import fkeras as fk
+        >>> fk.ops.mean([[1, 2], [3, 4]], axis=1, keepdims=True)
+        Array([[1.5],
+               [3.5]], dtype=float32)
+    """
+    x = to_floats(x)
+    return jnp.mean(_wide(x), axis=axes_of(axis), keepdims=keepdims).astype(x.dtype)
+
+
+@op
+def var(x: Any, axis: Axes = None, keepdims: bool = False) -> Any:
+    """The mean squared distance from the mean along the axes.
+
+    Args:
+        x: array of any shape.
+        axis: the axis, or several; all where it is None.
+        keepdims: whether the axes stay, with size 1.
+
+    Example:
+        >>> import fkeras as fk
+        >>> print(fk.ops.var([1, 3, 5, 7]))
+        5.0
+    """
+    x = to_floats(x)
+    y = jnp.var(_wide(x), axis=axes_of(axis), keepdims=keepdims)
+    return y.astype(jnp.finfo(x.dtype).dtype)
+
+
+@op
+def std(x: Any, axis: Axes = None, keepdims: bool = False) -> Any:
+    """The square root of the variance along the axes.
+
+    The gradient is 0 where all elements are equal.
+
+    Args:
+        x: array of any shape.
+        axis: the axis, or several; all where it is None.
+        keepdims: whether the axes stay, with size 1.
+
+    Example:
+        >>> import fkeras as fk
+        >>> print(fk.ops.std([1, 3]))
+        1.0
+    """
+    return standard_deviation(to_floats(x), axes_of(axis), keepdims)
+
+
+def _wide(x: jax.Array) -> jax.Array:
+    return x.astype("float32") if jnp.finfo(x.dtype).bits < 32 else x
+
+
+@op
+def ptp(x: Any, axis: Axes = None, keepdims: bool = False) -> Any:
+    """The largest minus the least element along the axes.
+
+    Args:
+        x: array of any shape.
+        axis: the axis, or several; all where it is None.
+        keepdims: whether the axes stay, with size 1.
+
+    Example:
+        >>> import fkeras as fk
+        >>> print(fk.ops.ptp([[1, 9], [3, 2]], axis=1))
+        [8 1]
+    """
+    return jnp.ptp(to_array(x), axis=axes_of(axis), keepdims=keepdims)
+
+
+@op
+def count_nonzero(x: Any, axis: Axes = None) -> Any:
+    """How many elements along the axes are not zero.
+
+    Args:
+        x: array of any shape.
+        axis: the axis, or several; all where it is None.
+
+    Example:
+        >>> import fkeras as fk
+        >>> print(fk.ops.count_nonzero([[1, 0], [3, 2]], axis=1))
+        [1 2]
+    """
+    return jnp.count_nonzero(to_array(x), axis=axes_of(axis)).astype("int32")
+
+
+@op
+def cumsum(x: Any, axis: int | None = None, dtype: Any = None) -> Any:
+    """The sum of all elements up to each along an axis, of the flat array where it is None.
+
+    Args:
+        x: array of any shape.
+        axis: the axis; None for the flat array.
+        dtype: the dtype of the sums; that of x where it is None.
+
+    Example:
+        >>> import fkeras as fk
+        >>> print(fk.ops.cumsum([1, 2, 3]))
+        [1 3 6]
+    """
+    return jnp.cumsum(to_array(x), axis=axis, dtype=dtype)
+
+
+@op
+def cumprod(x: Any, axis: int | None = None, dtype: Any = None) -> Any:
+    """The product of all elements up to each along an axis, of the flat array at None.
+
+    Args:
+        x: array of any shape.
+        axis: the axis; None for the flat array.
+        dtype: the dtype of the products; that of x where it is None.
+
+    Example:
+        >>> import fkeras as fk
+        >>> print(fk.ops.cumprod([1, 2, 3]))
+        [1 2 6]
+    """
+    return jnp.cumprod(to_array(x), axis=axis, dtype=dtype)

@@ -1,0 +1,72 @@
+"""Windows of signals."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import jax.numpy as jnp
+
+from fkeras.engine.symbolic.define import described, op
+from fkeras.engine.symbolic.operation import Op
+
+__all__ = (
+    "bartlett",
+    "blackman",
+    "hamming",
+    "hanning",
+    "kaiser",
+)
+
+
+def _window(name: str, function: Any, doc: str, example: str, shown: str) -> Op:
+    def window(x: int) -> Any:
+        return function(x).astype("float32")
+
+    window.__doc__ = described(doc, "x: how many numbers.", example, shown)
+    return Op(name, window)
+
+
+bartlett = _window(
+    "bartlett",
+    jnp.bartlett,
+    "A window of x numbers: up and down in two lines.",
+    "bartlett(5)",
+    "[0.  0.5 1.  0.5 0. ]",
+)
+blackman = _window(
+    "blackman",
+    jnp.blackman,
+    "A window of x numbers: a sum of three cosines.",
+    "blackman(5)[1:4].round(2)",
+    "[0.34 1.   0.34]",
+)
+hamming = _window(
+    "hamming",
+    jnp.hamming,
+    "A window of x numbers: 0.54 - 0.46 cos(t).",
+    "hamming(3).round(2)",
+    "[0.08 1.   0.08]",
+)
+hanning = _window(
+    "hanning",
+    jnp.hanning,
+    "A window of x numbers: 0.5 - 0.5 cos(t).",
+    "hanning(5).round(2)",
+    "[0.  0.5 1.  0.5 0. ]",
+)
+
+
+@op
+def kaiser(x: int, beta: float) -> Any:
+    """A window of x numbers by a Bessel function; a larger `beta` makes it narrower.
+
+    Args:
+        x: how many numbers.
+        beta: the form; 0 is a rectangle.
+
+    Example:
+        >>> import fkeras as fk
+        >>> print(fk.ops.kaiser(3, 2.0).round(2))
+        [0.44 1.   0.44]
+    """
+    return jnp.kaiser(x, beta).astype("float32")

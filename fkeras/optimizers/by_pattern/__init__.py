@@ -1,0 +1,1 @@
+"""Different optimizers for different weights, chosen by patterns of paths."""

@@ -1,0 +1,247 @@
+"""Several optimizers in one: each takes the weights whose paths its pattern fits."""
+
+from __future__ import annotations
+
+import dataclasses
+import re
+from collections.abc import Mapping, Sequence
+from typing import Any, NamedTuple, Self
+
+import jax
+
+from fkeras.engine.config.configurable import option, serialize, suggest
+from fkeras.engine.config.converters import real, text
+from fkeras.optimizers.base import BaseOptimizer, check_has_config, scaled
+from fkeras.optimizers.by_pattern import keras_map
+from fkeras.optimizers.by_pattern.optimizer_map import OptimizerMap
+from fkeras.optimizers.loss_scale import LossScaleOptimizer
+from fkeras.optimizers.naming import get, transformation
+from fkeras.optimizers.updates.paths import flatten
+
+_EXAMPLE = "For example MultiOptimizer({'encoder/*': 'sgd', '*': fk.optimizers.Adam(1e-4)})."
+# what is left over, which may be nothing
+_REST = "*"
+
+
+class MultiOptimizerState(NamedTuple):
+    """The state of a `MultiOptimizer`.
+
+    Attributes:
+        states: the state of each optimizer by its pattern, over a dictionary of its weights by
+            path.
+
+    Example:
+        >>> import jax.numpy as jnp, fkeras as fk
+        >>> tx = fk.optimizers.MultiOptimizer({"*bias": "sgd", "*": "adam"}).transformation()
+        >>> state = tx.init({"kernel": jnp.ones(2), "bias": jnp.ones(2)})
+        >>> state.states["*"].slots["momentum"]
+        {'kernel': Array([0., 0.], dtype=float32)}
+    """
+
+    states: dict[str, Any]
+
+
+def _pairs(value: Any) -> tuple[tuple[str, Any], ...]:
+    if isinstance(value, OptimizerMap):
+        value = value.pairs()
+    elif isinstance(value, Mapping):
+        value = tuple(value.items())
+    if not isinstance(value, Sequence) or isinstance(value, str) or not value:
+        raise TypeError(
+            f"MultiOptimizer: expected optimizers by patterns of paths, received {value!r}. "
+            f"{_EXAMPLE}"
+        )
+    pairs = []
+    for pair in value:
+        if not isinstance(pair, Sequence) or len(pair) != 2 or not isinstance(pair[0], str):
+            raise TypeError(
+                f"MultiOptimizer: expected a pattern and its optimizer, received {pair!r}. "
+                f"{_EXAMPLE}"
+            )
+        pairs.append((_pattern(pair[0]), _single(*pair)))
+    patterns = [pattern for pattern, _ in pairs]
+    twice = next((p for p in patterns if patterns.count(p) > 1), None)
+    if twice is not None:
+        raise ValueError(
+            f"MultiOptimizer: the pattern {twice!r} is given twice. Only the first would count: "
+            "leave one out."
+        )
+    return tuple(pairs)
+
+
+def _pattern(pattern: str) -> str:
+    try:
+        re.compile(keras_map.expression(pattern))
+    except re.error as error:
+        raise ValueError(
+            f"MultiOptimizer: expected a regular expression after 're:', received {pattern!r}: "
+            f"{error}."
+        ) from None
+    return pattern
+
+
+def _single(pattern: str, value: Any) -> Any:
+    optimizer = get(value)
+    if optimizer is None or isinstance(optimizer, MultiOptimizer | LossScaleOptimizer):
+        raise TypeError(
+            f"MultiOptimizer: {pattern!r}: expected an optimizer of single weights, received "
+            f"{optimizer!r}. Put LossScaleOptimizer around the MultiOptimizer, and the patterns "
+            "of an inner MultiOptimizer into the outer one."
+        )
+    if getattr(optimizer, "loss_scale_factor", None) is not None:
+        return dataclasses.replace(optimizer, loss_scale_factor=None)
+    return optimizer
+
+
+class MultiOptimizer(BaseOptimizer):
+    """Gives each weight to the optimizer of the first pattern that fits its path.
+
+    Each optimizer has a state, a count and limits of its own: a `global_clipnorm` is that of its
+    weights. The learning rate of one is `opt_state.states[pattern].learning_rate`.
+
+    In Keras a map has no order and a default. `OptimizerMap` has that form and is taken too, and
+    what Keras writes is read: its regular expressions become patterns that begin with "re:", and
+    its default that of "*". A function in the place of the map is not taken, as it has neither
+    equality nor configuration.
+
+    Args:
+        optimizer_map: optimizers, or their names, by pattern, or an `OptimizerMap`. A pattern fits
+            a whole path such as "encoder/dense/kernel", with * for anything, ? and []; after "re:"
+            it is a regular expression. "*", at the end, is for all that is left.
+        loss_scale_factor: as that of `Optimizer`, for all; those of the inner ones do not count.
+        name: a word of your own.
+
+    Raises:
+        ValueError: by `init` and `update`, for a weight that no pattern fits; by `check_paths`,
+            which `Trainer.init` calls, for a pattern other than "*" that is the first to fit no
+            weight. A pattern whose weights are all frozen has an optimizer that waits.
+
+    Example:
+        >>> import jax.numpy as jnp
+        >>> import fkeras as fk
+        >>> optimizer = MultiOptimizer({"encoder/*": fk.optimizers.SGD(0.1), "*": "adam"})
+        >>> weights = {"encoder/kernel": jnp.ones(2), "head/kernel": jnp.ones(2)}
+        >>> state = optimizer.transformation().init(weights)
+        >>> {pattern: float(own.learning_rate) for pattern, own in state.states.items()}
+        {'encoder/*': 0.10000000149011612, '*': 0.0010000000474974513}
+        >>> optimizer == MultiOptimizer({"encoder/*": fk.optimizers.SGD(0.1), "*": "adam"})
+        True
+    """
+
+    optimizer_map: Any = option(convert=_pairs)
+    loss_scale_factor: float | None = option(None, convert=real(above=0, optional=True))
+    name: str | None = option(None, convert=text(optional=True))
+
+    def scale_loss(self, loss: jax.Array, opt_state: Any) -> jax.Array:
+        return loss if self.loss_scale_factor is None else scaled(loss, self.loss_scale_factor)
+
+    def finalize(self, opt_state: MultiOptimizerState, weights: Any) -> Any:
+        paths, leaves, structure = flatten(weights)
+        given = dict(zip(paths, leaves, strict=True))
+        kept = dict(given)
+        for pattern, own in self._groups(paths).items():
+            optimizer = dict(self.optimizer_map)[pattern]
+            if isinstance(optimizer, BaseOptimizer):
+                mine = {path: given[path] for path in own}
+                kept |= optimizer.finalize(opt_state.states[pattern], mine)
+        return jax.tree.unflatten(structure, [kept[path] for path in paths])
+
+    def _init(self, weights: Any) -> MultiOptimizerState:
+        paths, leaves, _ = flatten(weights)
+        given = dict(zip(paths, leaves, strict=True))
+        inner = dict(self.optimizer_map)
+        groups = self._groups(paths)
+        return MultiOptimizerState(
+            {
+                pattern: transformation(inner[pattern]).init({path: given[path] for path in own})
+                for pattern, own in groups.items()
+            }
+        )
+
+    def _update(
+        self, gradients: Any, state: MultiOptimizerState, weights: Any = None
+    ) -> tuple[Any, MultiOptimizerState]:
+        paths, leaves, structure = flatten(gradients)
+        if self.loss_scale_factor is not None:
+            leaves = [(g / self.loss_scale_factor).astype(g.dtype) for g in leaves]
+        given = dict(zip(paths, leaves, strict=True))
+        held = None
+        if weights is not None:
+            held = dict(zip(paths, structure.flatten_up_to(weights), strict=True))
+        inner, deltas, states = dict(self.optimizer_map), {}, {}
+        for pattern, own in self._groups(paths).items():
+            mine = None if held is None else {path: held[path] for path in own}
+            moved, states[pattern] = transformation(inner[pattern]).update(
+                {path: given[path] for path in own}, state.states[pattern], mine
+            )
+            deltas |= moved
+        deltas = [deltas[path] for path in paths]
+        return jax.tree.unflatten(structure, deltas), MultiOptimizerState(states)
+
+    def _groups(self, paths: Sequence[str]) -> dict[str, list[str]]:
+        """The paths that each pattern takes."""
+        patterns = [pattern for pattern, _ in self.optimizer_map]
+        groups: dict[str, list[str]] = {pattern: [] for pattern in patterns}
+        if len(set(paths)) < len(paths):
+            twice = next(path for path in paths if list(paths).count(path) > 1)
+            raise ValueError(
+                f"MultiOptimizer: expected weights of different paths, received two at {twice!r}. "
+                "Rename a key of the tree."
+            )
+        for path in paths:
+            first = next((p for p in patterns if keras_map.fits(p, path)), None)
+            if first is None:
+                raise ValueError(
+                    f"MultiOptimizer: no pattern fits the weight {path!r}; they are "
+                    f"{', '.join(map(repr, patterns))}.{suggest(path, patterns)} Add one for it, "
+                    "or '*' at the end for all that is left."
+                )
+            groups[first].append(path)
+        return groups
+
+    def check_paths(self, paths: Sequence[str]) -> None:
+        groups = self._groups(paths)
+        idle = next((p for p, own in groups.items() if not own and p != _REST), None)
+        if idle is not None:
+            raise ValueError(self._idle(idle, paths))
+
+    def _idle(self, pattern: str, paths: Sequence[str]) -> str:
+        shown = ", ".join(paths[:12]) + ", ..." * (len(paths) > 12)
+        if any(keras_map.fits(pattern, path) for path in paths):
+            reason = "is left no weight by the patterns before it. Put it before them"
+        else:
+            reason = "fits no weight. Correct it or leave it out"
+        return (
+            f"MultiOptimizer: the pattern {pattern!r} {reason}. The weights are: {shown or 'none'}."
+        )
+
+    def get_config(self) -> dict[str, Any]:
+        """The constructor's arguments as JSON data, in the form of Keras.
+
+        Raises:
+            TypeError: where an optimizer is a transformation of optax, which has no such form.
+        """
+        for pattern, optimizer in self.optimizer_map:
+            check_has_config(f"MultiOptimizer: {pattern!r}", optimizer)
+        pairs = [(pattern, serialize(optimizer)) for pattern, optimizer in self.optimizer_map]
+        return {
+            "optimizer_map": keras_map.write(pairs),
+            "loss_scale_factor": self.loss_scale_factor,
+            "name": self.name,
+        }
+
+    @classmethod
+    def from_config(
+        cls, config: Mapping[str, Any], custom_objects: Mapping[str, Any] | None = None
+    ) -> Self:
+        """The optimizer that `get_config`, of this package or of Keras, described.
+
+        Raises:
+            ValueError: for a key that it does not have, or a map that is none.
+        """
+        config = dict(config)
+        pairs = keras_map.read(config.pop("optimizer_map", None))
+        return cls(
+            tuple((pattern, get(optimizer, custom_objects)) for pattern, optimizer in pairs),
+            **config,
+        )

@@ -1,0 +1,96 @@
+"""Keras's map from weights to optimizers: regular expressions of paths, and a default."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Mapping
+from typing import Any, Self
+
+from fkeras.engine.config.configurable import Configurable, option, suggest
+from fkeras.optimizers.by_pattern import keras_map
+from fkeras.optimizers.naming import get
+
+
+def _default(value: Any) -> Any:
+    optimizer = get(value)
+    if optimizer is None:
+        raise TypeError(
+            "OptimizerMap: expected a default_optimizer, for the weights that no pattern fits, "
+            "received None. For example 'adam'."
+        )
+    return optimizer
+
+
+def _map(value: Any) -> Any:
+    value = {} if value is None else value
+    if not isinstance(value, Mapping):
+        raise TypeError(
+            f"OptimizerMap: expected a dictionary of optimizers by regular expressions, received "
+            f"{value!r}. For example {{'encoder/.*': 'sgd'}}."
+        )
+    for pattern in value:
+        try:
+            re.compile(pattern)
+        except (re.error, TypeError) as error:
+            raise ValueError(
+                f"OptimizerMap: expected a regular expression, received {pattern!r}: {error}."
+            ) from None
+    return {pattern: get(optimizer) for pattern, optimizer in value.items()}
+
+
+class OptimizerMap(Configurable):
+    """Optimizers by regular expressions that fit whole paths of weights, in the form of Keras.
+
+    `MultiOptimizer` takes it in the place of its own patterns. As in Keras, a path that is itself
+    a key goes first; where several expressions fit, Keras fails, and here the first one counts.
+
+    Args:
+        default_optimizer: the optimizer, or its name, of the weights that no expression fits.
+        optimizer_map: optimizers, or their names, by regular expression.
+
+    Example:
+        >>> import fkeras as fk
+        >>> chosen = OptimizerMap("adam", {"encoder/.*": fk.optimizers.SGD(0.1)})
+        >>> chosen["encoder/dense/kernel"], chosen["head/kernel"]
+        (SGD(0.1), Adam())
+        >>> [pattern for pattern, _ in fk.optimizers.MultiOptimizer(chosen).optimizer_map]
+        ['re:encoder/.*', '*']
+    """
+
+    default_optimizer: Any = option(convert=_default)
+    optimizer_map: Any = option(None, convert=_map)
+
+    def __getitem__(self, path: str) -> Any:
+        for key, optimizer in self.optimizer_map.items():
+            if key == path:
+                return optimizer
+        fitting = (o for key, o in self.optimizer_map.items() if re.fullmatch(key, path))
+        return next(fitting, self.default_optimizer)
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self.optimizer_map)
+
+    def __len__(self) -> int:
+        return len(self.optimizer_map)
+
+    def pairs(self) -> tuple[tuple[str, Any], ...]:
+        """Patterns of `MultiOptimizer` and their optimizers: exact paths first, the rest last."""
+        found = keras_map.by_pattern(self.optimizer_map)
+        return (*found, ("*", self.default_optimizer))
+
+    @classmethod
+    def from_config(
+        cls, config: Mapping[str, Any], custom_objects: Mapping[str, Any] | None = None
+    ) -> Self:
+        """The map that `get_config`, of this package or of Keras, described."""
+        unknown = [key for key in config if key not in ("default_optimizer", "optimizer_map")]
+        if unknown and unknown != ["patterns"]:
+            raise ValueError(
+                f"OptimizerMap.from_config: unknown key {unknown[0]!r}."
+                f"{suggest(unknown[0], ('default_optimizer', 'optimizer_map'))}"
+            )
+        given = config.get("optimizer_map") or {}
+        return cls(
+            get(config["default_optimizer"], custom_objects),
+            {pattern: get(optimizer, custom_objects) for pattern, optimizer in given.items()},
+        )

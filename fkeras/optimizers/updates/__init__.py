@@ -1,0 +1,1 @@
+"""Functions of weights, gradients and optimizer states that all optimizers share."""

@@ -1,0 +1,184 @@
+"""One update of a tree of weights, by an optimizer that knows what to do with one weight.
+
+In this order: the gradients are divided by the loss scale, gathered where they accumulate, and
+clipped; weights decay and move; their average follows.
+
+State and arithmetic are float32 also for weights of lower precision; only the update itself has
+the weight's dtype. The state is a legal carry of `jax.lax.scan`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+
+from fkeras.optimizers.updates.averaging import average_step
+from fkeras.optimizers.updates.clipping import clip_global_norm, clip_norm
+from fkeras.optimizers.updates.numeric import working_dtype, zeros
+from fkeras.optimizers.updates.paths import flatten
+from fkeras.optimizers.updates.state import ACCUMULATOR, AVERAGE, OptimizerState
+
+_Rows = list[dict[str, jax.Array]]
+
+
+def init(optimizer: Any, weights: Any) -> OptimizerState:
+    """The state of an `Optimizer` before its first step.
+
+    Args:
+        optimizer: the optimizer.
+        weights: any pytree of arrays.
+    """
+    paths, leaves, structure = flatten(weights)
+    leaves = [jnp.asarray(w) for w in leaves]
+    rows = [optimizer.slots_at(path, w) for path, w in zip(paths, leaves, strict=True)]
+    # what only some weights have is a hole in the tree of the others
+    slots = {n: [row.get(n) for row in rows] for n in dict.fromkeys(n for r in rows for n in r)}
+    for name in [n for n in _options(optimizer) if n in slots]:
+        raise ValueError(
+            f"{type(optimizer).__name__}: the slot {name!r} has the name of what an option of "
+            "Optimizer keeps. Give it another name."
+        )
+    if optimizer.gradient_accumulation_steps:
+        slots[ACCUMULATOR] = [zeros(w) for w in leaves]
+    if optimizer.use_ema:  # copies, since weights and state may be donated together
+        slots[AVERAGE] = [jnp.array(w, working_dtype(w)) for w in leaves]
+    rate, decay = optimizer.learning_rate, optimizer.weight_decay
+    return OptimizerState(
+        count=jnp.zeros((), "int32"),
+        learning_rate=None if callable(rate) else jnp.asarray(rate, "float32"),
+        slots={name: jax.tree.unflatten(structure, values) for name, values in slots.items()},
+        weight_decay=None if decay is None else jnp.asarray(decay, "float32"),
+    )
+
+
+def update(
+    optimizer: Any, gradients: Any, state: OptimizerState, weights: Any = None
+) -> tuple[Any, OptimizerState]:
+    """`(deltas, state)`: what is added to the weights, and the next state.
+
+    Args:
+        optimizer: the optimizer.
+        gradients: a tree like the weights.
+        state: the state so far.
+        weights: the weights; None where the optimizer does not look at them.
+
+    Raises:
+        ValueError: where it does, and there are none.
+    """
+    needed = optimizer.reads_weights or optimizer.use_ema or optimizer.weight_decay is not None
+    if weights is None and needed:
+        raise ValueError(
+            f"{type(optimizer).__name__}: expected the weights too, since its step depends on "
+            "them. Call update(gradients, state, weights)."
+        )
+    paths, leaves, structure = flatten(gradients)
+    leaves = [jnp.asarray(g) for g in leaves]
+    # without weights their place is taken by something of the same shape and dtype
+    held = leaves if weights is None else structure.flatten_up_to(weights)
+    held = [jnp.asarray(w) for w in held]
+    leaves = [g.astype(working_dtype(g)) for g in leaves]
+    if optimizer.loss_scale_factor is not None:
+        leaves = [g / optimizer.loss_scale_factor for g in leaves]
+    slots = {name: structure.flatten_up_to(tree) for name, tree in state.slots.items()}
+    extra = {name: slots.pop(name) for name in _options(optimizer)}
+    rows = [{n: v[i] for n, v in slots.items() if v[i] is not None} for i in range(len(leaves))]
+
+    every = optimizer.gradient_accumulation_steps
+    iteration = state.count // every if every else state.count
+
+    def step(gradients: list, rows: _Rows) -> tuple[list, _Rows]:
+        return _step(optimizer, state, iteration, paths, held, gradients, rows)
+
+    if every:
+        gathered = [g + sum_ for g, sum_ in zip(leaves, extra[ACCUMULATOR], strict=True)]
+        due = (state.count + 1) % every == 0
+        deltas, rows, extra[ACCUMULATOR] = _when_due(step, due, every, held, gathered, rows)
+    else:
+        deltas, rows = step(leaves, rows)
+    if optimizer.use_ema:
+        options = (optimizer.ema_momentum, iteration, optimizer.ema_overwrite_frequency)
+        triples = zip(extra[AVERAGE], held, deltas, strict=True)
+        pairs = [average_step(*triple, *options) for triple in triples]
+        extra[AVERAGE], deltas = [average for average, _ in pairs], [delta for _, delta in pairs]
+
+    values = {name: [row.get(name) for row in rows] for name in slots} | extra
+    trees = {name: jax.tree.unflatten(structure, values[name]) for name in state.slots}
+    # a plain sum: XLA joins it with the counter of the loop that it is in
+    count = state.count + 1
+    return jax.tree.unflatten(structure, deltas), state._replace(count=count, slots=trees)
+
+
+def _options(optimizer: Any) -> list[str]:
+    """The slots that options of the optimizer add to its own."""
+    wanted = {ACCUMULATOR: optimizer.gradient_accumulation_steps, AVERAGE: optimizer.use_ema}
+    return [name for name, on in wanted.items() if on]
+
+
+def _step(
+    optimizer: Any,
+    state: OptimizerState,
+    iteration: jax.Array,
+    paths: tuple[str, ...],
+    weights: list,
+    gradients: list,
+    rows: _Rows,
+) -> tuple[list, _Rows]:
+    """The deltas and the next slots of all weights."""
+    current = state.learning_rate
+    if current is None:
+        current = jnp.asarray(optimizer.learning_rate(state.count)).astype("float32")
+    count = _next(iteration)
+    shared = {}
+    deltas, new = [], []
+    for path, weight, gradient, row in zip(
+        paths, weights, _clip(optimizer, gradients), rows, strict=True
+    ):
+        dtype = working_dtype(weight)
+        if dtype not in shared:  # scalars, once for all weights of a dtype
+            rate, number = current.astype(dtype), count.astype(dtype)
+            decay = None if state.weight_decay is None else rate * state.weight_decay.astype(dtype)
+            shared[dtype] = rate, decay, number, optimizer.prepare(rate, number)
+        rate, decay, number, prepared = shared[dtype]
+        full, part = weight.astype(dtype), optimizer.decay_at(path, weight, rate, decay)
+        taken = None if part is None else part * full
+        before = full if taken is None else full - taken
+        delta, slots = optimizer.step(gradient.astype(dtype), before, row, prepared, number)
+        delta = delta if taken is None else delta - taken
+        deltas.append(delta.astype(weight.dtype))
+        new.append({name: slots[name].astype(row[name].dtype) for name in row})
+    return deltas, new
+
+
+def _next(iteration: jax.Array) -> jax.Array:
+    """The number after this one, which stays the largest of its dtype where there is none."""
+    number = iteration + 1
+    return jnp.where(number > 0, number, jnp.full_like(number, jnp.iinfo(number.dtype).max))
+
+
+def _when_due(
+    step: Callable, due: jax.Array, every: int, weights: list, gathered: list, rows: _Rows
+) -> tuple[list, _Rows, list]:
+    """`(deltas, slots, gradients)`: a step by the mean of the gradients where it is due."""
+
+    def move(gathered: list, rows: _Rows) -> tuple[list, _Rows, list]:
+        deltas, rows = step([g / every for g in gathered], rows)
+        return deltas, rows, [jnp.zeros_like(g) for g in gathered]
+
+    def wait(gathered: list, rows: _Rows) -> tuple[list, _Rows, list]:
+        return [jnp.zeros_like(w) for w in weights], rows, gathered
+
+    return jax.lax.cond(due, move, wait, gathered, rows)
+
+
+def _clip(optimizer: Any, gradients: list[jax.Array]) -> list[jax.Array]:
+    if optimizer.clipnorm is not None:
+        return [clip_norm(g, optimizer.clipnorm) for g in gradients]
+    if optimizer.clipvalue is not None:
+        limit = optimizer.clipvalue
+        return [jnp.clip(g, -limit, limit) for g in gradients]
+    if optimizer.global_clipnorm is not None:
+        return clip_global_norm(gradients, optimizer.global_clipnorm)
+    return gradients

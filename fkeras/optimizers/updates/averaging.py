@@ -1,0 +1,57 @@
+"""The moving average of the weights that an optimizer keeps beside them (`use_ema`)."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+
+from fkeras.optimizers.updates.numeric import working_dtype
+from fkeras.optimizers.updates.paths import flatten
+
+
+def average_step(
+    average: jax.Array,
+    weight: jax.Array,
+    delta: jax.Array,
+    momentum: float,
+    iteration: jax.Array,
+    frequency: int | None,
+) -> tuple[jax.Array, jax.Array]:
+    """`(average, delta)`: the average with the moved weight in it, and the update of the weight.
+
+    Args:
+        average: the average so far.
+        weight: the weight before the update.
+        delta: what is added to it.
+        momentum: how much of the average stays; in iteration 0 nothing does.
+        iteration: the number of this iteration, from 0.
+        frequency: every so many iterations the weight becomes its average; None for never.
+    """
+    dtype = working_dtype(weight)
+    moved = (weight + delta).astype(dtype)
+    keep = jnp.where(iteration != 0, jnp.asarray(momentum, dtype), jnp.zeros((), dtype))
+    average = keep * average + (1.0 - keep) * moved
+    if frequency is None:
+        return average, delta
+    now = (iteration + 1) % frequency == 0
+    return average, jnp.where(now, (average - weight.astype(dtype)).astype(delta.dtype), delta)
+
+
+def averaged(where: str, average: Any, weights: Any) -> Any:
+    """The average in the structure and dtypes of the weights.
+
+    Raises:
+        ValueError: where the average is that of other weights.
+    """
+    paths, leaves, structure = flatten(weights)
+    own_paths, own, _ = flatten(average)
+    if paths != own_paths:
+        other = next(p for p in (*paths, *own_paths) if p not in paths or p not in own_paths)
+        raise ValueError(
+            f"{where}.finalize: expected the weights that this state averages, received others: "
+            f"{other!r} is not in both. Pass those that were given to update."
+        )
+    kept = [jnp.asarray(a).astype(w.dtype) for a, w in zip(own, leaves, strict=True)]
+    return jax.tree.unflatten(structure, kept)

@@ -1,0 +1,333 @@
+"""Zip archives read with suspicion, without unpacking anything to the disk, and written whole.
+
+What an archive lists and what it holds are two things that two readers may take differently. Here
+they must agree: each entry is listed once, under a plain name, lies in a place of its own, and has
+the size and the checksum that it is listed with.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import io
+import os
+import stat
+import struct
+import zipfile
+import zlib
+from collections.abc import Iterator
+from typing import Any, BinaryIO
+
+from fkeras.saving.containers import file_type
+from fkeras.saving.containers.archive_writing import write_archive
+from fkeras.saving.containers.errors import FileError, reading
+from fkeras.saving.containers.limits import Limits
+
+__all__ = ("Archive", "open_archive", "write_archive")
+
+_LOCAL = struct.Struct("<4s5H3I2H")
+_END = b"PK\x05\x06"
+_STEP = 1 << 18
+_ENCRYPTED = 0x1 | 0x40 | 0x2000
+# so small that no ratio needs to be looked at
+_SMALL = 1 << 16
+
+
+@contextlib.contextmanager
+def open_archive(path: Any, limits: Limits | None = None) -> Iterator[Archive]:
+    """A zip archive, open for reading for as long as the block runs.
+
+    Args:
+        path: the file.
+        limits: the greatest sizes.
+
+    Returns:
+        A context manager that gives an `Archive`.
+
+    Raises:
+        FileNotFoundError: where there is no such file.
+        FileError: where it is no archive, or one made to mislead its reader.
+
+    Example:
+        >>> import pathlib, tempfile
+        >>> place = pathlib.Path(tempfile.mkdtemp(), "m.zip")
+        >>> write_archive(place, {"config.json": b"{}"})
+        >>> with open_archive(place) as archive:
+        ...     print(archive.names, archive.read("config.json"))
+        ('config.json',) b'{}'
+    """
+    file = os.fsdecode(os.fspath(path))
+    limits = limits or Limits()
+    with contextlib.closing(file_type.open_regular(path)) as source:
+        with reading(file):
+            archive = Archive(file, source, limits)
+        yield archive
+
+
+class Archive:
+    """The entries of a zip archive whose list was found to agree with its content.
+
+    Attributes:
+        file: the archive's path.
+        names: the names of its entries, folders left out, in the order of the list.
+    """
+
+    def __init__(self, file: str, source: io.FileIO, limits: Limits):
+        self.file = file
+        self._source = source
+        self._limits = limits
+        self._checked: set[str] = set()
+        size = source.seek(0, os.SEEK_END)
+        source.seek(0)
+        start = source.read(file_type.LENGTH)
+        if not start.startswith(file_type.ZIP):
+            raise FileError(
+                f"expected a zip archive, received {file_type.describe(start, size)}.", file=file
+            )
+        listed, begin = self._list(size)
+        self._check_end(begin, size)
+        self._entries: dict[str, tuple[zipfile.ZipInfo, int]] = {}
+        reached = 0
+        total = 0
+        for info in sorted(listed, key=lambda i: i.header_offset):
+            name = info.orig_filename
+            self._check_entry(info, name)
+            if name in self._entries:
+                raise self._refuse(name, "stands twice in the archive. Save the model again.")
+            data = self._data_start(info, name, size)
+            if info.header_offset < reached or data + info.compress_size > begin:
+                raise self._refuse(
+                    name,
+                    "shares its place in the archive with another entry. It is damaged, or made "
+                    "to fill the memory.",
+                )
+            reached = data + info.compress_size
+            total += info.file_size
+            self._entries[name] = (info, data)
+        if total > limits.member_bytes:
+            raise FileError(
+                f"entries of {total} bytes in all, expected at most {limits.member_bytes}. If you "
+                "trust the file, pass limits=fk.Limits(member_bytes=...).",
+                file=file,
+            )
+        self.names = tuple(i.orig_filename for i in listed if not i.orig_filename.endswith("/"))
+
+    def _refuse(self, name: str, problem: str) -> FileError:
+        return FileError(problem, file=self.file, member=ascii(name[:100])[1:-1])
+
+    def _list(self, size: int) -> tuple[list[zipfile.ZipInfo], int]:
+        try:
+            # it stays open: closing it is the business of who opened the file
+            opened = zipfile.ZipFile(self._source)
+        except Exception as error:
+            raise FileError(
+                f"a zip archive without a readable list of its entries ({error}). It is cut off "
+                "or damaged; save or download it again.",
+                file=self.file,
+            ) from error
+        listed = opened.infolist()
+        if len(listed) > min(self._limits.members, size):
+            raise FileError(
+                f"{len(listed)} entries, expected at most {self._limits.members}. If you trust "
+                "the file, pass limits=fk.Limits(members=...).",
+                file=self.file,
+            )
+        return listed, opened.start_dir
+
+    def _check_end(self, begin: int, size: int) -> None:
+        """Refuses a second end of the list, which other readers would take for the first."""
+        self._source.seek(begin)
+        tail = self._source.read(size - begin)
+        at = tail.find(_END)
+        comment = int.from_bytes(tail[at + 20 : at + 22], "little") if at >= 0 else 0
+        if at < 0 or tail.count(_END) != 1 or at + 22 + comment != len(tail):
+            raise FileError(
+                "a zip archive whose list of entries can be read in two ways. Save it again.",
+                file=self.file,
+            )
+
+    def _check_entry(self, info: zipfile.ZipInfo, name: str) -> None:
+        parts = name.removesuffix("/").split("/")
+        climbing = any(part in ("", ".", "..") for part in parts)
+        if climbing or "\\" in name or ":" in name or not name.isprintable() or len(name) > 1024:
+            raise self._refuse(
+                name,
+                "a name that leads out of the archive or is no plain name; expected one such as "
+                "'assets/words.txt'. Save the model again.",
+            )
+        kind = stat.S_IFMT(info.external_attr >> 16)
+        if kind not in (0, stat.S_IFREG, stat.S_IFDIR) or (kind == stat.S_IFDIR) > name.endswith(
+            "/"
+        ):
+            raise self._refuse(
+                name, "a link or a device; expected a plain file. Save the model again."
+            )
+        if info.flag_bits & _ENCRYPTED:
+            raise self._refuse(name, "it is encrypted. Unpack it with its password first.")
+        if info.compress_type not in (zipfile.ZIP_STORED, zipfile.ZIP_DEFLATED):
+            raise self._refuse(
+                name,
+                f"packed by method {info.compress_type}; only stored and deflated entries are "
+                "read. Save the model again.",
+            )
+        if info.compress_type == zipfile.ZIP_STORED and info.file_size != info.compress_size:
+            raise self._refuse(
+                name,
+                f"stored as it is, and listed with {info.compress_size} and {info.file_size} "
+                "bytes. It is damaged.",
+            )
+        packed = max(info.compress_size * self._limits.ratio, _SMALL)
+        if info.file_size > min(packed, self._limits.member_bytes):
+            raise self._refuse(
+                name,
+                f"{info.compress_size} bytes that become {info.file_size}. If you trust the file, "
+                "pass limits=fk.Limits(ratio=..., member_bytes=...).",
+            )
+
+    def _data_start(self, info: zipfile.ZipInfo, name: str, size: int) -> int:
+        """Where the bytes of an entry begin, by its own header, which must say what the list says."""
+        if not 0 <= info.header_offset <= size - _LOCAL.size:
+            raise self._refuse(name, "listed outside of the archive. It is cut off or damaged.")
+        self._source.seek(info.header_offset)
+        raw = self._source.read(_LOCAL.size)
+        sign, _, flags, method, _, _, crc, packed, full, n, m = _LOCAL.unpack(raw)
+        if sign != file_type.ZIP:
+            raise self._refuse(name, "there is no entry where the list has it. It is damaged.")
+        own = self._source.read(n)
+        written = own.decode("utf-8" if flags & 0x800 else "cp437", "replace")
+        later = flags & 0x8  # sizes then follow the data
+        sizes = (crc, packed, full) == (info.CRC, info.compress_size, info.file_size)
+        large = packed == 0xFFFFFFFF or full == 0xFFFFFFFF
+        if (
+            written != name
+            or method != info.compress_type
+            or flags & _ENCRYPTED
+            or not (sizes or later or (large and crc == info.CRC))
+        ):
+            raise self._refuse(
+                name,
+                f"calls itself {written[:100]!a} or has other sizes than listed. It is damaged.",
+            )
+        return info.header_offset + _LOCAL.size + n + m
+
+    def __contains__(self, name: str) -> bool:
+        return name in self._entries
+
+    def size(self, name: str) -> int:
+        """The number of bytes of an entry, unpacked."""
+        return self._find(name)[0].file_size
+
+    def _find(self, name: str) -> tuple[zipfile.ZipInfo, int]:
+        if name not in self._entries:
+            known = ", ".join(self.names[:12]) or "nothing"
+            raise self._refuse(name, f"is missing; the archive has {known}. Save the model again.")
+        return self._entries[name]
+
+    def read(self, name: str) -> bytes:
+        """The bytes of an entry.
+
+        Raises:
+            FileError: where there is none, or where its size or checksum is another than listed.
+        """
+        info, start = self._find(name)
+        with reading(self.file, name):
+            self._source.seek(start)
+            data = self._exactly(info.compress_size)
+            if info.compress_type == zipfile.ZIP_DEFLATED:
+                # one byte more than is listed shows that there is more
+                data = zlib.decompressobj(-zlib.MAX_WBITS).decompress(data, info.file_size + 1)
+            if len(data) > info.file_size:
+                raise FileError(
+                    f"unpacks to more than the {info.file_size} bytes that are listed. It is "
+                    "damaged, or made to fill the memory."
+                )
+            if len(data) != info.file_size or zlib.crc32(data) != info.CRC:
+                raise self._damaged(name)
+            return data
+
+    def open(self, name: str) -> BinaryIO:
+        """An entry as a binary file that can seek; one that is not packed is not copied.
+
+        Raises:
+            FileError: as for `read`.
+        """
+        info, start = self._find(name)
+        if info.compress_type != zipfile.ZIP_STORED:
+            return io.BytesIO(self.read(name))
+        with reading(self.file, name):
+            if name not in self._checked:
+                if self._checksum(start, info.file_size) != info.CRC:
+                    raise self._damaged(name)
+                self._checked.add(name)
+            return (
+                io.BytesIO() if not info.file_size else Window(self._source, start, info.file_size)
+            )
+
+    def _damaged(self, name: str) -> FileError:
+        return self._refuse(
+            name,
+            "its bytes are not those it was saved with (the checksum differs). It is damaged; "
+            "save or download it again.",
+        )
+
+    def _exactly(self, length: int) -> bytes:
+        parts = []
+        while length:
+            part = self._source.read(length)
+            if not part:
+                raise FileError("it ends too early. It is cut off; save or download it again.")
+            parts.append(part)
+            length -= len(part)
+        return parts[0] if len(parts) == 1 else b"".join(parts)
+
+    def _checksum(self, start: int, length: int) -> int:
+        self._source.seek(start)
+        block = memoryview(bytearray(min(length, _STEP) or 1))
+        found = 0
+        while length:
+            count = self._source.readinto(block[: min(length, _STEP)])
+            if not count:
+                raise FileError("it ends too early. It is cut off; save or download it again.")
+            found = zlib.crc32(block[:count], found)
+            length -= count
+        return found
+
+
+class Window(io.RawIOBase):
+    """A part of a binary file as a file of its own."""
+
+    def __init__(self, source: Any, start: int, length: int):
+        super().__init__()
+        self._source = source
+        self._start = start
+        self._length = length
+        self._at = 0
+
+    def readable(self) -> bool:
+        return True
+
+    def seekable(self) -> bool:
+        return True
+
+    def tell(self) -> int:
+        return self._at
+
+    def seek(self, offset: int, whence: int = os.SEEK_SET) -> int:
+        base = (0, self._at, self._length)[whence]
+        if base + offset < 0:
+            raise ValueError(f"a place before the beginning: {base + offset}.")
+        self._at = base + offset
+        return self._at
+
+    def readinto(self, buffer: Any) -> int:
+        view = memoryview(buffer).cast("B")
+        wanted = max(0, min(len(view), self._length - self._at))
+        done = 0
+        if wanted:
+            self._source.seek(self._start + self._at)
+        while done < wanted:
+            count = self._source.readinto(view[done:wanted])
+            if not count:
+                break
+            done += count
+        self._at += done
+        return done

@@ -1,0 +1,84 @@
+"""What a file is by its first bytes, for those that are not what they were taken for."""
+
+from __future__ import annotations
+
+import io
+import os
+import stat
+from typing import Any
+
+from fkeras.saving.containers.errors import FileError
+
+HDF5 = b"\x89HDF\r\n\x1a\n"
+ZIP = b"PK\x03\x04"
+# so many first bytes tell the kinds apart
+LENGTH = 512
+
+_KINDS = (
+    (HDF5, "an HDF5 file", "Give it the suffix .h5"),
+    (ZIP, "a zip archive", "Give it the suffix .keras, or unpack it"),
+    (b"PK\x05\x06", "an empty zip archive", "Save the model again"),
+    (b"version https://git-lfs", "a git-lfs pointer, not the file itself", "Run `git lfs pull`"),
+    (b"\x1f\x8b", "a gzip archive", "Unpack it first"),
+    (b"BZh", "a bzip2 archive", "Unpack it first"),
+    (b"\xfd7zXZ", "an xz archive", "Unpack it first"),
+    (b"Rar!", "a rar archive", "Unpack it first"),
+    (b"7z\xbc\xaf", "a 7z archive", "Unpack it first"),
+    (b"\x93NUMPY", "a single NumPy array (.npy)", "Read it with numpy.load"),
+    (b"\x80", "a pickle, which is never opened", "Save the weights with fk.save_weights"),
+    (b"%PDF", "a PDF document", "Look for the model itself"),
+    (b"\x7fELF", "a program", "Look for the model itself"),
+    (b"\x89PNG", "a picture", "Look for the model itself"),
+)
+
+
+def describe(start: bytes, size: int | None = None) -> str:
+    """What a file looks like, and what to do about it, in one phrase.
+
+    Args:
+        start: its first bytes.
+        size: its length, where known.
+
+    Example:
+        >>> describe(b"<!DOCTYPE html><html>")
+        'a web page (HTML), perhaps of an error. Download the file itself'
+    """
+    if not start or size == 0:
+        return "an empty file. Save or download it again"
+    for sign, word, remedy in _KINDS:
+        if start.startswith(sign):
+            return f"{word}. {remedy}"
+    if start[4:8] == b"TFL3":
+        return "a TensorFlow Lite model. Open the model that it was made from"
+    if start[257:262] == b"ustar":
+        return "a tar archive. Unpack it first"
+    if not any(start):
+        return "zeros only: the file was never written. Save or download it again"
+    text = start.lstrip(b"\xef\xbb\xbf \t\r\n").lower()
+    if text.startswith((b"<!doctype", b"<html", b"<head", b"<?xml")):
+        return "a web page (HTML), perhaps of an error. Download the file itself"
+    if text.startswith((b"{", b"[")):
+        return "JSON: a configuration without weights. Give the file that holds both"
+    return f"a file that begins with {start[:8]!r}. Save or download it again"
+
+
+def open_regular(path: Any) -> io.FileIO:
+    """A file on the disk, open for reading.
+
+    Raises:
+        FileNotFoundError: where there is none.
+        FileError: for a folder, a pipe or a device.
+    """
+    file = os.fsdecode(os.fspath(path))
+    status = os.stat(file)
+    if stat.S_ISDIR(status.st_mode):
+        saved = os.path.exists(os.path.join(file, "saved_model.pb"))
+        kind = "a SavedModel folder of TensorFlow" if saved else "a folder"
+        remedy = "Load it with TensorFlow, and save it as .keras" if saved else "Give a file in it"
+        raise FileError(f"expected a file, received {kind}. {remedy}.", file=file)
+    if not stat.S_ISREG(status.st_mode):
+        raise FileError(
+            "expected a file on the disk, received a pipe or a device. Copy it to a file first.",
+            file=file,
+        )
+    return open(file, "rb", buffering=0)

@@ -1,0 +1,325 @@
+"""HDF5 read with suspicion: the tree is checked first, and memory is taken for what is stored.
+
+An HDF5 file can send its reader elsewhere (external links and storage, virtual arrays), in circles
+(hard links to a group above) and to sleep (an array of 10^12 numbers of which none is stored).
+Models need none of that. `open_store` walks the file once, without opening what it names, and
+keeps the names of its groups and arrays; a `Store` answers from those.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import io
+import math
+import os
+from collections.abc import Iterator
+from typing import Any
+
+import numpy as np
+
+from fkeras.saving.containers import file_type
+from fkeras.saving.containers.errors import FileError, reading
+from fkeras.saving.containers.hdf5_arrays import read_array
+from fkeras.saving.containers.hdf5_attributes import longest_heap, read_attributes
+from fkeras.saving.containers.hdf5_types import array_dtype, load_h5py
+from fkeras.saving.containers.hdf5_writing import Writer, new_store
+from fkeras.saving.containers.limits import Limits
+
+__all__ = ("Store", "Writer", "new_store", "open_store")
+
+_HARD, _SOFT, _EXTERNAL = 0, 1, 64
+_GROUP, _ARRAY = 0, 1
+
+
+@contextlib.contextmanager
+def open_store(
+    source: Any, file: str | None = None, member: str | None = None, limits: Limits | None = None
+) -> Iterator[Store]:
+    """An HDF5 file, open for reading for as long as the block runs.
+
+    Args:
+        source: a path, the bytes of the file, or a binary file that can seek.
+        file: the path of the file, for messages.
+        member: the archive's entry that it is, for messages.
+        limits: the greatest sizes, number of objects and depth.
+
+    Returns:
+        A context manager that gives a `Store`.
+
+    Raises:
+        FileError: where it is no HDF5 file, or holds what no model needs.
+        ImportError: without h5py.
+
+    Example:
+        >>> import io
+        >>> target = io.BytesIO()
+        >>> with new_store(target) as writer:
+        ...     writer.write("layers/dense/vars/0", np.ones((2, 3), "float32"))
+        >>> with open_store(target) as store:
+        ...     print(store.shape("layers/dense/vars/0"), store.groups("layers"))
+        (2, 3) ('dense',)
+    """
+    h5py = load_h5py("Reading an HDF5 file")
+    with contextlib.ExitStack() as stack:
+        if isinstance(source, bytes | bytearray | memoryview):
+            source = io.BytesIO(source)
+        elif isinstance(source, str | os.PathLike):
+            file = file or os.fspath(source)
+            source = stack.enter_context(file_type.open_regular(source))
+        with reading(file, member):
+            size = source.seek(0, os.SEEK_END)
+            source.seek(0)
+            start = source.read(file_type.LENGTH)
+            if not start.startswith(file_type.HDF5):
+                raise FileError(
+                    f"expected HDF5, received {file_type.describe(start, size)}.",
+                    file=file,
+                    member=member,
+                )
+            source.seek(0)
+            opened = h5py.File(source, "r")
+        stack.callback(_close, opened)
+        with reading(file, member):
+            store = Store(opened, source, size, file, member, limits or Limits())
+        yield store
+
+
+def _close(opened: Any) -> None:
+    # a damaged file can fail at that too, and there is nothing to be lost
+    with contextlib.suppress(Exception):
+        opened.close()
+
+
+class Store:
+    """The groups, arrays and attributes of an HDF5 file that was found to be harmless.
+
+    Paths are written with slashes, from the root; the root is the empty string.
+
+    Attributes:
+        file: the file's path, or None.
+        member: the archive's entry that it is, or None.
+    """
+
+    def __init__(
+        self,
+        opened: Any,
+        source: Any,
+        size: int,
+        file: str | None,
+        member: str | None,
+        limits: Limits,
+    ):
+        self.file = file
+        self.member = member
+        self._root = opened.id
+        self._source = source
+        self._size = size
+        self._limits = limits
+        self._groups: dict[str, tuple[tuple[str, ...], tuple[str, ...]]] = {}
+        self._arrays: set[str] = set()
+        # where arrays lie in the file: no two may share their bytes
+        self._taken: dict[int, tuple[int, str]] = {}
+        self._total = 0
+        self._heap: int | None = None
+        self._walk()
+
+    def _place(self, path: str) -> str:
+        return f"{self.member}:/{path}" if self.member else f"/{path}"
+
+    def _refuse(self, path: str, problem: str) -> FileError:
+        return FileError(problem, file=self.file, member=self._place(path))
+
+    def _walk(self) -> None:
+        h5py = load_h5py("Reading an HDF5 file")
+        root = h5py.h5o.get_info(self._root)
+        seen = {root.addr: ""}
+        waiting = [("", 0)]
+        while waiting:
+            path, depth = waiting.pop()
+            group = h5py.h5g.open(self._root, path.encode() or b"/")
+            groups, arrays = [], []
+            for name, address in self._links(group, path):
+                below = f"{path}/{name}" if path else name
+                if address in seen:
+                    raise self._refuse(
+                        below,
+                        f"the same object as /{seen[address]}, reached a second time; a model's "
+                        "file is a tree. Save the model again.",
+                    )
+                seen[address] = below
+                if len(seen) > self._limits.objects:
+                    raise self._refuse(
+                        below,
+                        f"more than {self._limits.objects} groups and arrays. If you trust the "
+                        "file, pass limits=fk.Limits(objects=...).",
+                    )
+                kind = h5py.h5o.get_info(group, name.encode()).type
+                if kind == _GROUP:
+                    if depth >= self._limits.depth:
+                        raise self._refuse(
+                            below,
+                            f"groups nested deeper than {self._limits.depth} levels. If you trust "
+                            "the file, pass limits=fk.Limits(depth=...).",
+                        )
+                    groups.append(name)
+                    waiting.append((below, depth + 1))
+                elif kind == _ARRAY:
+                    arrays.append(name)
+                    self._arrays.add(below)
+                else:
+                    raise self._refuse(
+                        below,
+                        "expected a group or an array, received a stored data type. Save the "
+                        "model again.",
+                    )
+            self._groups[path] = (tuple(groups), tuple(arrays))
+
+    def _links(self, group: Any, path: str) -> list[tuple[str, int]]:
+        found: list[tuple[bytes, int, int]] = []
+
+        def visit(raw: bytes, info: Any) -> bool | None:
+            found.append((raw, info.type, info.u))
+            return True if len(found) > self._limits.objects else None  # ends the iteration
+
+        group.links.iterate(visit, info=True)
+        if len(found) > self._limits.objects:
+            raise self._refuse(
+                path,
+                f"more than {self._limits.objects} objects in one group. If you trust the file, "
+                "pass limits=fk.Limits(objects=...).",
+            )
+        return [(self._name(raw, path, kind), address) for raw, kind, address in found]
+
+    def _name(self, raw: bytes, path: str, kind: int) -> str:
+        try:
+            name = raw.decode("utf-8")
+        except UnicodeDecodeError:
+            raise self._refuse(path, f"the name {raw[:80]!r} is no UTF-8. It is damaged.") from None
+        if name in ("", ".", "..") or "/" in name or not name.isprintable():
+            raise self._refuse(
+                path, f"the name {name[:80]!r}, which stands for another place. It is damaged."
+            )
+        if kind != _HARD:
+            word = {_SOFT: "a soft link", _EXTERNAL: "a link to another file"}.get(kind, "a link")
+            raise self._refuse(
+                f"{path}/{name}" if path else name,
+                f"{word}; expected a group or an array that is stored here. It would read another "
+                "place than it names; save the model again without links.",
+            )
+        return name
+
+    @staticmethod
+    def _clean(path: str) -> str:
+        return path.strip("/")
+
+    def has(self, path: str) -> bool:
+        """Whether there is a group or an array at `path`."""
+        path = self._clean(path)
+        return path in self._groups or path in self._arrays
+
+    def groups(self, path: str = "") -> tuple[str, ...]:
+        """The names of the groups in the group `path`; none where there is no such group."""
+        return self._groups.get(self._clean(path), ((), ()))[0]
+
+    def datasets(self, path: str = "") -> tuple[str, ...]:
+        """The names of the arrays in the group `path`; none where there is no such group."""
+        return self._groups.get(self._clean(path), ((), ()))[1]
+
+    def attributes(self, path: str = "") -> dict[str, Any]:
+        """The attributes of the group or array at `path`: strings, numbers, tuples of strings and
+        arrays of numbers.
+        """
+        path = self._clean(path)
+        if not self.has(path):
+            raise self._absent(path)
+        h5py = load_h5py("Reading an HDF5 file")
+        with reading(self.file, self._place(path)):
+            item = h5py.h5o.open(self._root, path.encode() or b"/")
+            return read_attributes(item, self._longest_heap, self._size, self._limits)
+
+    def _longest_heap(self) -> int:
+        if self._heap is None:
+            self._heap = longest_heap(self._source, self._size)
+        return self._heap
+
+    def shape(self, path: str) -> tuple[int, ...]:
+        """The shape of the array at `path`, as it is claimed."""
+        item = self._open(path)
+        with reading(self.file, self._place(self._clean(path))):
+            return tuple(int(n) for n in item.shape)
+
+    def dtype(self, path: str) -> np.dtype:
+        """The type of the numbers of the array at `path`, in this machine's order of bytes."""
+        item = self._open(path)
+        with reading(self.file, self._place(self._clean(path))):
+            return self._dtype(item, self._clean(path))
+
+    def _dtype(self, item: Any, path: str) -> np.dtype:
+        named = None
+        if item.get_type().get_class() == load_h5py("Reading an HDF5 file").h5t.OPAQUE:
+            named = self.attributes(path).get("dtype")
+        return array_dtype(item.get_type(), named)
+
+    def read(self, path: str, shape: tuple[int, ...] | None = None) -> np.ndarray:
+        """The array at `path`, in memory of its own.
+
+        Args:
+            path: where it is.
+            shape: what its shape must be, where that is known.
+
+        Raises:
+            FileError: where there is none, where it is of another shape or of no type that
+                weights have, or where the file does not store all the numbers that it claims.
+        """
+        path = self._clean(path)
+        item = self._open(path)
+        with reading(self.file, self._place(path)):
+            dims = tuple(int(n) for n in item.shape)
+            if shape is not None and dims != tuple(shape):
+                raise FileError(
+                    f"expected an array of shape {tuple(shape)}, received {dims}. The weights "
+                    "belong to another model, or the file is damaged."
+                )
+            dtype = self._dtype(item, path)
+            claimed = math.prod(dims) * dtype.itemsize
+            if claimed > self._limits.array_bytes:
+                raise FileError(
+                    f"an array of {claimed} bytes, expected at most {self._limits.array_bytes}. If "
+                    "you trust the file, pass limits=fk.Limits(array_bytes=...)."
+                )
+            return read_array(item, dims, dtype, self._size, self._limits, self._take(path))
+
+    def _take(self, path: str) -> Any:
+        """The function that notes which bytes of the file an array is in."""
+
+        def take(start: int, length: int) -> None:
+            if start < 0 or start + length > self._size:
+                raise FileError(
+                    f"bytes {start} to {start + length} of a file of {self._size}. It is cut off "
+                    "or damaged."
+                )
+            if start not in self._taken:
+                self._total += length
+            known = self._taken.setdefault(start, (length, path))
+            # arrays that overlap sum up to more than the file
+            if known != (length, path) or self._total > self._size:
+                raise FileError(
+                    f"bytes that another array has too (/{known[1]}). Each has its own; the file "
+                    "is damaged, or made to fill the memory."
+                )
+
+        return take
+
+    def _open(self, path: str) -> Any:
+        path = self._clean(path)
+        if path not in self._arrays:
+            raise self._absent(path)
+        h5py = load_h5py("Reading an HDF5 file")
+        with reading(self.file, self._place(path)):
+            return h5py.h5d.open(self._root, path.encode())
+
+    def _absent(self, path: str) -> FileError:
+        above = path.rpartition("/")[0]
+        known = ", ".join((self.groups(above) + self.datasets(above))[:12]) or "nothing"
+        word = "is a group" if path in self._groups else "does not exist"
+        return self._refuse(path, f"expected an array, and it {word}; /{above} has {known}.")

@@ -1,0 +1,150 @@
+"""The attributes of an HDF5 object: strings, numbers and short lists of them."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+
+from fkeras.saving.containers.errors import FileError
+from fkeras.saving.containers.hdf5_types import array_dtype, load_h5py
+from fkeras.saving.containers.limits import Limits
+
+_HEAP = b"GCOL\x01"
+_STEP = 1 << 22
+_FEW = 4
+
+
+def read_attributes(
+    item: Any, heap: Callable[[], int], size: int, limits: Limits
+) -> dict[str, Any]:
+    """All attributes of an open group or array by name.
+
+    Args:
+        item: the object, opened.
+        heap: gives the size of the largest heap of strings, after a look at all of them.
+        size: the size of the file.
+        limits: the greatest size of one attribute.
+
+    Returns:
+        Strings as `str`, single numbers as `int`, `float` or `bool`, lists of strings as tuples,
+        lists of numbers as arrays, and None for an attribute that is empty.
+
+    Raises:
+        FileError: for any other attribute, or one of another size than it claims.
+    """
+    h5a = load_h5py("Reading an HDF5 file").h5a
+    count = h5a.get_num_attrs(item)
+    if count * 8 > size or count > limits.objects:
+        raise FileError(f"claims {count} attributes in a file of {size} bytes. It is damaged.")
+    found = {}
+    for number in range(count):
+        attribute = h5a.open(item, index=number)
+        name = _text(attribute.name, "the name of an attribute")
+        if name in found:
+            raise FileError(f"the attribute {name!r} stands twice. It is damaged.")
+        found[name] = _value(attribute, name, heap, size, limits)
+    return found
+
+
+def _text(value: Any, what: str) -> str:
+    if isinstance(value, str):
+        # h5py keeps bytes that are no UTF-8 as lone surrogates
+        value = value.encode("utf-8", "surrogateescape")
+    try:
+        return bytes(value).decode("utf-8")
+    except UnicodeDecodeError:
+        raise FileError(f"expected {what} in UTF-8, received other bytes. It is damaged.") from None
+
+
+def _value(attribute: Any, name: str, heap: Callable[[], int], size: int, limits: Limits) -> Any:
+    h5py = load_h5py("Reading an HDF5 file")
+    h5s, h5t = h5py.h5s, h5py.h5t
+    space = attribute.get_space()
+    if space.get_simple_extent_type() == h5s.NULL:
+        return None
+    dims = tuple(int(n) for n in space.get_simple_extent_dims())
+    kind = attribute.get_type()
+    number = math.prod(dims)
+    claimed = number * kind.get_size()
+    if claimed > min(size, limits.attribute_bytes):
+        raise FileError(
+            f"the attribute {name!r} claims {claimed} bytes; the file has {size}, and "
+            f"{limits.attribute_bytes} are allowed. It is damaged; if you trust it, pass "
+            "limits=fk.Limits(attribute_bytes=...)."
+        )
+    if kind.get_class() != h5t.STRING:
+        dtype = array_dtype(kind)
+        out = np.empty(dims, dtype)
+        attribute.read(out, h5t.py_create(dtype))
+        return out if dims else out.item()
+    if len(dims) > 1:
+        raise FileError(f"the attribute {name!r} is a table of strings, expected one or a list.")
+    if kind.is_variable_str():
+        _check_heap(name, number, heap(), limits)
+        out = np.empty(dims, object)
+        attribute.read(out, h5t.py_create(h5t.string_dtype()))
+    else:
+        out = np.empty(dims, f"S{kind.get_size()}")
+        attribute.read(out, kind)
+    texts = tuple(_text(value or b"", f"the attribute {name!r}") for value in out.reshape(-1))
+    return texts if dims else texts[0]
+
+
+def _check_heap(name: str, number: int, longest: int, limits: Limits) -> None:
+    """Refuses many strings that all point at one long one.
+
+    A string of no fixed length is a pointer into a heap, so that a list of n of them can ask for n
+    times the longest string of the file.
+    """
+    if number * longest > 16 * limits.attribute_bytes and longest * 2 > limits.attribute_bytes // 8:
+        raise FileError(
+            f"the attribute {name!r} lists {number} strings of up to {longest} bytes. It is made "
+            "to fill the memory; if you trust it, pass limits=fk.Limits(attribute_bytes=...)."
+        )
+
+
+def longest_heap(source: Any, size: int) -> int:
+    """The size of the largest heap of strings in a file, found by the sign that heaps begin with.
+
+    Raises:
+        FileError: for a heap whose entries do not fill it; the HDF5 library would look for its end
+            for ever.
+    """
+    longest = position = 0
+    tail = b""
+    while position < size:
+        source.seek(position)
+        block = tail + source.read(_STEP)
+        begin = position - len(tail)
+        at = block.find(_HEAP)
+        while at >= 0:
+            longest = max(longest, _heap_size(source, begin + at, size))
+            at = block.find(_HEAP, at + 1)
+        position += _STEP
+        tail = block[-len(_HEAP) + 1 :]
+    return longest
+
+
+def _heap_size(source: Any, start: int, size: int) -> int:
+    source.seek(start + 8)
+    length = int.from_bytes(source.read(8), "little")
+    if length < 16 or start + length > size:
+        return min(length, size - start)  # no heap, or one that the library refuses
+    source.seek(start)
+    heap = source.read(length)
+    at = 16
+    while at + 16 <= len(heap):
+        index = int.from_bytes(heap[at : at + 2], "little")
+        taken = int.from_bytes(heap[at + 8 : at + 16], "little")
+        if index:  # the free space at the end counts its own head
+            taken = 16 + -(-taken // 8) * 8
+        if taken < 16 or at + taken > len(heap):
+            raise FileError(
+                f"a heap of strings whose entry at {start + at} does not fit into it. The file is "
+                "damaged; save or download it again."
+            )
+        at += taken
+    return length

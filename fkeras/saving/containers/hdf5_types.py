@@ -1,0 +1,68 @@
+"""Which types of numbers an array in an HDF5 file may have."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import ml_dtypes
+import numpy as np
+
+from fkeras.engine.messages.optional_packages import missing_package
+from fkeras.saving.containers.errors import FileError
+
+_SMALL_FLOATS = ("bfloat16", "float8_e4m3fn", "float8_e5m2")
+
+
+def load_h5py(what: str) -> Any:
+    """The package h5py.
+
+    Raises:
+        ImportError: where it is not installed, saying how to install it.
+    """
+    try:
+        import h5py
+    except ImportError as error:
+        raise missing_package(what, "h5py", error) from error
+    return h5py
+
+
+def array_dtype(kind: Any, named: Any = None) -> np.dtype:
+    """The NumPy type of the numbers that an HDF5 type describes, in this machine's byte order.
+
+    Args:
+        kind: the HDF5 type.
+        named: the attribute `dtype` of the array: HDF5 has no bfloat16, so Keras stores its bytes
+            and writes its name there.
+
+    Raises:
+        FileError: for a type that weights do not have.
+    """
+    h5t = load_h5py("Reading an HDF5 file").h5t
+    size = kind.get_size()
+    family = kind.get_class()
+    found = None
+    if (family == h5t.INTEGER and size in (1, 2, 4, 8)) or (
+        family == h5t.FLOAT and size in (2, 4, 8)
+    ):
+        found = kind.dtype
+    elif family == h5t.ENUM and size == 1 and kind.get_nmembers() == 2:
+        found = kind.dtype if kind.dtype == np.bool_ else None
+    elif family == h5t.COMPOUND and size in (8, 16) and kind.get_nmembers() == 2:
+        found = kind.dtype if kind.dtype.kind == "c" else None
+    elif family == h5t.OPAQUE and size <= 2 and named in _SMALL_FLOATS:
+        found = np.dtype(getattr(ml_dtypes, named))
+    elif family == h5t.STRING and not kind.is_variable_str() and 0 < size <= 1 << 16:
+        found = np.dtype(f"S{size}")
+    if found is None or found.itemsize != size or found.hasobject:
+        raise FileError(
+            "an array of numbers that no weight has: expected integers, floats, complex numbers or "
+            f"truth values of at most 8 bytes, received an HDF5 type {type(kind).__name__} of "
+            f"{size} bytes. Save it as float32."
+        )
+    if found.kind in "iuf" and found.name not in _SMALL_FLOATS:
+        if not kind.equal(h5t.py_create(found)):
+            raise FileError(
+                f"numbers of {size} bytes in a format that no processor computes with. Save them "
+                "as float32."
+            )
+    return found.newbyteorder("=")

@@ -1,0 +1,1 @@
+"""Models and training steps as programs that JAX alone runs."""

@@ -1,0 +1,363 @@
+"""`export` and `export_step`: models and training steps as files that JAX alone runs.
+
+A file holds the lowered program and, for a model, its weights as constants. A process that imports
+nothing but JAX runs it:
+
+    from jax import export
+    with open("model.jax", "rb") as file:
+        program = export.deserialize(file.read())
+    outputs = program.call(inputs)
+
+JAX promises to read what versions of the six months before it wrote, and versions of three weeks
+after it (https://docs.jax.dev/en/latest/export/export.html): export with the oldest JAX that shall
+run the file. JAX reads it with the package flatbuffers. The calling convention is JAX's newest, or
+the one in JAX's own setting `jax_export_calling_convention_version`, and stands in the
+description.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+
+from fkeras.engine import FKerasError, Layer, Network
+from fkeras.engine.migration_hints.keras_objects import check_not_keras
+from fkeras.engine.values import structure
+from fkeras.engine.values.frozen import is_array
+from fkeras.engine.values.spec import Spec, as_specs, as_structs
+from fkeras.files.atomic import as_path, replacing
+from fkeras.saving.export import program
+from fkeras.training import TrainState
+from fkeras.training.callbacks.base.snapshot import by_path
+from fkeras.training.data import batch_parts
+from fkeras.training.step import objective
+from fkeras.training.step.step import train_logs
+
+
+def export(
+    model: Layer,
+    state: Mapping[str, Any] | None,
+    path: Any,
+    *,
+    platforms: Sequence[str] = program.PLATFORMS,
+    shapes: Any = None,
+    constraints: Sequence[str] = (),
+    mask: Any = None,
+    training: bool = False,
+    updates: bool = False,
+) -> None:
+    """Writes a model's computation, with its weights, as one file that JAX alone runs.
+
+    `program.call(inputs)` computes what `model(inputs, state=state)` does, the inputs in the
+    model's own structure: an array, a list or a dictionary. Sizes that the model leaves open stay
+    open. Arguments that a program takes beside the inputs go by name: `mask`, `key` (the two words
+    of `jax.random.key_data(jax.random.key(0))`) where the computation draws random numbers, and
+    `state` with `updates=True`. Beside the file stands `<path>.json`, which names inputs and
+    outputs with shapes and dtypes, platforms, the calling convention and the digest of the file.
+
+    Args:
+        model: a built model, or a layer whose inputs `shapes` describes.
+        state: its state, or None where it has none.
+        path: the file; its folder is made.
+        platforms: for which of "cpu", "cuda", "rocm" and "tpu".
+        shapes: the shapes of the inputs in their structure, with the batch; None or a name for a
+            size that is open, an expression such as "2*t" for one that depends on another. The
+            model's own where it is not given.
+        constraints: what is known of open sizes, such as "t <= 512"; all are 1 or more.
+        mask: the shape of a mask of the inputs (or a structure of shapes), which the program then
+            takes as `mask`.
+        training: whether the program is that of a training call.
+        updates: whether the program takes the state as `state` and returns `(outputs, state)`;
+            otherwise the state is a constant and the program returns the outputs.
+
+    Raises:
+        FKerasError: where a layer cannot be exported, such as one that calls back to Python, or
+            depends on an open size.
+        ValueError: for an unknown platform, or a model that is not built.
+        ImportError: without the package flatbuffers.
+
+    Example:
+        >>> import jax, jax.export, jax.numpy as jnp, pathlib, tempfile, fkeras as fk
+        >>> model = fk.Sequential([fk.Input((3,)), fk.layers.Dense(2)]).build(jax.random.key(0))
+        >>> place = pathlib.Path(tempfile.mkdtemp(), "model.jax")
+        >>> fk.export(model, None, place)
+        >>> program = jax.export.deserialize(place.read_bytes())
+        >>> program.platforms, program.call(jnp.ones((5, 3))).shape
+        (('cpu', 'cuda', 'tpu'), (5, 2))
+    """
+    platforms = program.check_platforms(platforms)
+    if not isinstance(model, Layer):
+        check_not_keras(model, "export")
+        raise TypeError(
+            f"export: expected a model, received {type(model).__name__}. Write fk.export(model, "
+            "state, 'model.jax'); a training step is written by fk.export_step."
+        )
+    if not model.built:
+        raise FKerasError(
+            f"export, {model.where}: has no weights yet. Build it: "
+            "model = model.build(jax.random.key(0)).",
+            layer=model.where,
+        )
+    if model.reads_strings and isinstance(model, Network):
+        raise FKerasError(
+            f"export, {model.where}: begins with strings, which no program of a device takes. "
+            "Export what comes after them: host, device = fk.split_host(model).",
+            layer=model.where,
+        )
+    names, specs = _inputs(model, shapes)
+    impl = str(jax.random.key_impl(jax.random.key(0)))
+    words = jax.random.key_data(jax.random.key(0)).shape
+
+    def compute(x: Any, *, mask: Any = None, key: Any = None, state: Any = state) -> Any:
+        typed = key
+        if key is not None and not jnp.issubdtype(key.dtype, jax.dtypes.prng_key):
+            typed = jax.random.wrap_key_data(key, impl=impl)
+        out = model.apply(x, state=state, training=training, key=typed, mask=mask)
+        return (out.value, {**(state or {}), **out.updates}) if updates else out.value
+
+    masks = _specs(as_specs(mask), "bool") if mask is not None else None
+    x, masks = _structs((specs, masks), constraints)
+    options = {} if mask is None else {"mask": masks}
+    if updates:
+        options["state"] = jax.tree.map(
+            lambda a: jax.ShapeDtypeStruct(a.shape, a.dtype), dict(state or {})
+        )
+    typed = jax.eval_shape(lambda: jax.random.key(0))
+    if _draws(program.trace(model.where, compute, (x,), {**options, "key": typed})):
+        options["key"] = jax.ShapeDtypeStruct(words, "uint32")
+    exported = program.lower(model.where, compute, (x,), options, platforms)
+    outputs = jax.tree.unflatten(exported.out_tree, exported.out_avals)
+    about = {
+        "kind": "model",
+        "model": model.name or type(model).__name__,
+        "training": training,
+        "call": f"program.call(inputs{''.join(f', {name}={name}' for name in options)})",
+        "constraints": list(constraints),
+        "inputs": program.describe(jax.tree.leaves(x), names),
+        "input_structure": _numbered(x),
+        "options": {name: program.describe(*_named(tree)) for name, tree in options.items()},
+        "key": impl if "key" in options else None,
+        "outputs": program.describe(*_outputs(model, outputs[0] if updates else outputs)),
+        "output_structure": _numbered(outputs[0] if updates else outputs),
+        "returns_state": updates,
+    }
+    program.write(path, exported, about)
+
+
+def export_step(
+    trainer: Any,
+    run: TrainState,
+    batch: tuple,
+    path: Any,
+    *,
+    platforms: Sequence[str] = program.PLATFORMS,
+    constraints: Sequence[str] = (),
+) -> None:
+    """Writes a training step as a file that JAX alone runs, and the run to start from.
+
+    The file computes what `trainer.step(run, batch)` does, on the run as a dictionary of arrays by
+    path; `<path>.npz` holds the dictionary of this run, and `<path>.json` the description. With
+    JAX and NumPy alone:
+
+        with open("step.jax", "rb") as file:
+            step = jax.export.deserialize(file.read())
+        run = dict(np.load("step.jax.npz"))
+        run, logs = step.call(run, x, y)
+        np.savez("after.npz", **run)
+
+    `fkeras.training.callbacks.load_weights("after.npz", run)` reads the run again: weights, state,
+    optimizer's state and step. Arrays of dtypes that NumPy does not have (bfloat16) go as unsigned
+    integers of their size.
+
+    Args:
+        trainer: a trainer without a mesh.
+        run: what its `init` or `fit` returned.
+        batch: `(x, y)` or `(x, y, sample_weight)`; for an objective any tree. Arrays tell the shapes of examples, and the
+            number of rows stays open; a `jax.ShapeDtypeStruct` fixes that too.
+        path: the file; its folder is made.
+        platforms: for which of "cpu", "cuda", "rocm" and "tpu".
+        constraints: what is known of the number of rows "b", such as "b >= 8".
+
+    Raises:
+        FKerasError: where a layer, the loss or a metric cannot be exported.
+        ValueError: for an unknown platform, or a trainer over several devices.
+        ImportError: without the package flatbuffers.
+
+    Example:
+        >>> import jax, jax.export, numpy as np, pathlib, tempfile, fkeras as fk
+        >>> trainer = fk.Trainer("adam", "mse")
+        >>> run = trainer.init(fk.Sequential([fk.Input((3,)), fk.layers.Dense(1)]), jax.random.key(0))
+        >>> x, y = np.ones((4, 3), "float32"), np.zeros((4, 1), "float32")
+        >>> place = pathlib.Path(tempfile.mkdtemp(), "step.jax")
+        >>> fk.export_step(trainer, run, (x, y), place)
+        >>> step = jax.export.deserialize(place.read_bytes())
+        >>> arrays, logs = step.call(dict(np.load(f"{place}.npz")), x[:2], y[:2])
+        >>> int(arrays["step"]), sorted(logs)
+        (1, ['loss'])
+    """
+    platforms = program.check_platforms(platforms)
+    if not isinstance(run, TrainState):
+        raise TypeError(
+            f"export_step: expected a run, received {type(run).__name__}. Write "
+            "fk.export_step(trainer, trainer.init(model, key), (x, y), 'step.jax')."
+        )
+    if trainer.mesh is not None:
+        raise ValueError(
+            "export_step: expected a trainer for one device, received one with a mesh. Export the "
+            "step of trainer.replace(mesh=None, sharding=None)."
+        )
+    parts = batch if isinstance(batch, tuple) else (batch,)
+    # the place in the data and what callbacks remember are the loop's, no step reads them
+    core = run.replace(position=None, memory={})
+    if trainer.objective is None:
+        batch_parts.unpack(trainer, batch)
+    else:
+        empty = objective.empty(trainer, run.model, run.state, batch)
+        core = core.replace(metrics={**empty, **run.metrics})
+    tree, dtypes = jax.tree.structure(core), {n: a.dtype for n, a in _flat(core).items()}
+
+    def step(arrays: Mapping[str, Any], *parts: Any) -> tuple[dict, dict]:
+        rows = parts if isinstance(batch, tuple) else parts[0]
+        leaves = [_open(arrays[name], dtype) for name, dtype in dtypes.items()]
+        new, logs = train_logs(trainer, tree.unflatten(leaves), rows)
+        return {name: _plain(array) for name, array in _flat(new).items()}, logs
+
+    arrays = {name: _plain(jnp.asarray(array)) for name, array in _flat(core).items()}
+    specs = jax.tree.map(_batch_spec, parts)
+    rows = _structs(specs, constraints)
+    given = {n: jax.ShapeDtypeStruct(a.shape, a.dtype) for n, a in arrays.items()}
+    where = f"the step of {run.model.where}"
+    exported = program.lower(where, step, (given, *rows), {}, platforms)
+    new, logs = jax.tree.unflatten(exported.out_tree, exported.out_avals)
+    for name, spec in given.items():
+        if new[name].shape != spec.shape or new[name].dtype != spec.dtype:
+            raise FKerasError(
+                f"export, {where}: a step makes {name!r} {new[name]} of {spec}, so that it could "
+                "be called once only. Take a step with the trainer first, and export that run."
+            )
+    about = {
+        "kind": "step",
+        "model": run.model.name or type(run.model).__name__,
+        "call": f"run, logs = program.call(run, {', '.join(('x', 'y', 'sample_weight')[: len(rows)])})",
+        "constraints": list(constraints),
+        "run": program.describe(list(given.values()), list(given)),
+        "views": {n: d.name for n, d in dtypes.items() if given[n].dtype != d},
+        "key": run.impl,
+        "batch": program.describe(*_named(rows)),
+        "logs": program.describe(list(logs.values()), list(logs)),
+    }
+    program.write(path, exported, about)
+    with replacing(f"{as_path(path)}.npz") as file:
+        np.savez(file, **jax.device_get(arrays))
+
+
+def _inputs(model: Layer, shapes: Any) -> tuple[list[str], Any]:
+    """The names of the inputs and a tree of their specs."""
+    graph = model.graph if isinstance(model, Network) else None
+    given = None if shapes is None else as_specs(shapes)
+    if graph is None:
+        if given is None:
+            raise FKerasError(
+                f"export, {model.where}: a layer does not keep the shapes of its inputs. Give "
+                "them with the batch: shapes=(None, 8).",
+                layer=model.where,
+            )
+        return _named(given)[1], given
+    own = structure.fill(graph.inputs, graph.specs)
+    names = [graph.coords[slot].layer for slot in jax.tree.leaves(_slots(graph.inputs))]
+    if given is None:
+        return names, own
+    found = structure.match(graph.inputs, given)
+    if found is None or any(not isinstance(spec, Spec) for spec in found):
+        raise FKerasError(
+            f"export, {model.where}: expected shapes in the structure of the inputs, "
+            f"{structure.draw(graph.inputs, lambda slot: graph.coords[slot].layer)}, received "
+            f"{shapes!r}. Give a shape with the batch for each.",
+            layer=model.where,
+        )
+    slots = [leaf.index for leaf in structure.leaves(graph.inputs)]
+    values = {
+        slot: Spec(spec.dims, graph.specs[slot].dtype)
+        for slot, spec in zip(slots, found, strict=True)
+    }
+    return names, structure.fill(graph.inputs, values)
+
+
+def _slots(template: Any) -> Any:
+    return structure.thaw(template, lambda ref: ref.index)
+
+
+def _is_spec(value: Any) -> bool:
+    return isinstance(value, Spec)
+
+
+def _specs(tree: Any, dtype: str) -> Any:
+    return jax.tree.map(lambda s: Spec(s.dims, dtype), tree, is_leaf=_is_spec)
+
+
+def _structs(tree: Any, constraints: Sequence[str]) -> Any:
+    """A tree of specs as JAX takes them, all open sizes in one scope."""
+    leaves, treedef = jax.tree.flatten(tree, is_leaf=_is_spec)
+    return treedef.unflatten(as_structs(leaves, tuple(constraints)))
+
+
+def _draws(traced: Any) -> bool:
+    """Whether a traced program uses the key among its inputs."""
+    jaxpr = traced.jaxpr.jaxpr
+    keys = [v for v in jaxpr.invars if jnp.issubdtype(v.aval.dtype, jax.dtypes.prng_key)]
+    return any(v is key for key in keys for e in jaxpr.eqns for v in e.invars)
+
+
+def _numbered(tree: Any) -> Any:
+    """The structure of a tree as JSON data, with the number of each array in its place."""
+    leaves, treedef = jax.tree.flatten(tree, is_leaf=_is_spec)
+    return treedef.unflatten(range(len(leaves)))
+
+
+def _named(tree: Any) -> tuple[list[Any], list[str]]:
+    """The leaves of a tree and their paths."""
+    pairs = jax.tree_util.tree_flatten_with_path(tree, is_leaf=_is_spec)[0]
+    paths = [jax.tree_util.keystr(path, simple=True, separator="/") for path, _ in pairs]
+    return [leaf for _, leaf in pairs], paths
+
+
+def _outputs(model: Layer, outputs: Any) -> tuple[list[Any], list[str]]:
+    leaves, paths = _named(outputs)
+    graph = model.graph if isinstance(model, Network) else None
+    if graph is not None:
+        slots = jax.tree.leaves(_slots(graph.outputs))
+        if len(slots) == len(leaves):
+            paths = [graph.coords[slot].layer for slot in slots]
+    return leaves, paths
+
+
+def _batch_spec(value: Any) -> Spec:
+    if isinstance(value, jax.ShapeDtypeStruct):
+        return Spec(tuple(value.shape), value.dtype.name)
+    array = value if is_array(value) else np.asarray(value)
+    dtype = jax.dtypes.canonicalize_dtype(array.dtype).name
+    return Spec(("b", *array.shape[1:]) if array.ndim else (), dtype)
+
+
+def _flat(run: TrainState) -> dict[str, Any]:
+    """The arrays of a run by path, with the names of the file of weights."""
+    return {
+        f"weights{name.removeprefix('model')}" if name.startswith("model/") else name: leaf
+        for name, leaf in by_path(run).items()
+    }
+
+
+def _plain(array: Any) -> Any:
+    """An array of a dtype that NumPy has: others as unsigned integers of their size."""
+    if np.dtype(array.dtype).kind in "biufc":
+        return array
+    return jax.lax.bitcast_convert_type(array, f"uint{8 * array.dtype.itemsize}")
+
+
+def _open(array: Any, dtype: Any) -> Any:
+    """The inverse of `_plain`."""
+    return array if array.dtype == dtype else jax.lax.bitcast_convert_type(array, dtype)

@@ -1,0 +1,258 @@
+"""Arguments of layers by their names of today: Keras 1's words, and keys that say nothing."""
+
+from __future__ import annotations
+
+import types
+from collections.abc import Mapping
+from typing import Any
+
+from fkeras.engine.config.custom_objects import custom_code
+from fkeras.saving.containers.strict_json import check
+from fkeras.saving.legacy.files.origin import Origin
+
+_CONVOLUTION = types.MappingProxyType(
+    {"nb_filter": "filters", "subsample": "strides", "atrous_rate": "dilation_rate"}
+)
+_GENERAL = types.MappingProxyType(
+    {
+        "init": "kernel_initializer",
+        "inner_init": "recurrent_initializer",
+        "inner_activation": "recurrent_activation",
+        "W_regularizer": "kernel_regularizer",
+        "U_regularizer": "recurrent_regularizer",
+        "b_regularizer": "bias_regularizer",
+        "W_constraint": "kernel_constraint",
+        "U_constraint": "recurrent_constraint",
+        "b_constraint": "bias_constraint",
+        "gamma_init": "gamma_initializer",
+        "beta_init": "beta_initializer",
+        "bias": "use_bias",
+        "dropout_W": "dropout",
+        "dropout_U": "recurrent_dropout",
+        "border_mode": "padding",
+        "dim_ordering": "data_format",
+        "p": "rate",
+        "sigma": "stddev",
+    }
+)
+_OWN = types.MappingProxyType(
+    {
+        "Dense": {"output_dim": "units"},
+        "SimpleRNN": {"output_dim": "units"},
+        "LSTM": {"output_dim": "units", "forget_bias_init": "unit_forget_bias"},
+        "GRU": {"output_dim": "units"},
+        "Conv1D": {
+            "filter_length": "kernel_size",
+            "subsample_length": "strides",
+            **_CONVOLUTION,
+        },
+        "Conv2D": _CONVOLUTION,
+        "Conv3D": _CONVOLUTION,
+        "Conv2DTranspose": _CONVOLUTION,
+        "SeparableConv2D": _CONVOLUTION,
+        "ConvLSTM2D": _CONVOLUTION,
+        "MaxPooling1D": {"pool_length": "pool_size", "stride": "strides"},
+        "AveragePooling1D": {"pool_length": "pool_size", "stride": "strides"},
+        "UpSampling1D": {"length": "size"},
+        "LeakyReLU": {"alpha": "negative_slope"},
+        "Embedding": {
+            "init": "embeddings_initializer",
+            "W_regularizer": "embeddings_regularizer",
+            "W_constraint": "embeddings_constraint",
+        },
+        "PReLU": {"init": "alpha_initializer"},
+    }
+)
+#: sizes of a kernel that stood apart
+_SIDES = (
+    ("nb_row", "nb_col"),
+    ("kernel_dim1", "kernel_dim2", "kernel_dim3"),
+)
+#: the axes by Keras 1's words
+FORMATS: Mapping[str, str] = types.MappingProxyType(
+    {"tf": "channels_last", "th": "channels_first", "default": "channels_last"}
+)
+#: layers of which Keras 1 did not write the order of axes
+UNORDERED = frozenset(
+    f"{kind}{n}D" for kind in ("ZeroPadding", "Cropping", "UpSampling") for n in (2, 3)
+)
+#: keys without a meaning here, whatever they hold
+_SILENT = frozenset(
+    [
+        "batch_input_shape",
+        "input_shape",
+        "input_dtype",
+        "batch_size",
+        "build_config",
+        "build_input_shape",
+        "consume_less",
+        "fused",
+        "weights",
+        "quantization_config",
+        "registered_name",
+        "query_shape",
+        "key_shape",
+        "value_shape",
+        "input_length",
+        "output_mask",
+        "experimental_autocast",
+        "autocast",
+        "shared_object_id",
+        "keras_api",
+        "module",
+        "seed_generator",
+        "vocabulary_size",
+        "has_input_vocabulary",
+    ]
+)
+#: keys that no layer here has, and the values with which they change nothing
+_NEUTRAL: Mapping[str, tuple] = types.MappingProxyType(
+    {
+        "time_major": (False, None),
+        "ragged": (False, None),
+        "sparse": (False, None),
+        "optional": (False, None),
+        "renorm": (False, None),
+        "virtual_batch_size": (None,),
+        "adjustment": (None,),
+        "groups": (1, None),
+        "num_constants": (0, None),
+        "mode": (0, None),
+        "dropout": (0, 0.0, None),
+        "causal": (False, None),
+        "synchronized": (False, True, None),
+        "lora_rank": (None,),
+        "oov_method": ("floormod", "farmhash", None),
+    }
+)
+#: layers whose vocabulary is part of their configuration here
+_LOOKUPS = ("TextVectorization", "StringLookup", "IntegerLookup")
+#: what separable and depthwise layers inherit from other convolutions and never use
+_INHERITED = frozenset(
+    f"{name}_{role}"
+    for name in ("kernel", "depthwise", "pointwise")
+    for role in ("initializer", "regularizer", "constraint")
+)
+_INHERITING = ("DepthwiseConv1D", "DepthwiseConv2D", "SeparableConv1D", "SeparableConv2D")
+
+
+def ordering(config: Any) -> str:
+    """The first order of axes that a layer of a model of Keras 1 says; all are meant to have one.
+
+    Example:
+        >>> ordering({"config": [{"config": {"dim_ordering": "th"}}]})
+        'th'
+    """
+    waiting = [config]
+    while waiting:
+        item = waiting.pop(0)
+        if isinstance(item, Mapping):
+            if item.get("dim_ordering") in ("th", "tf"):
+                return item["dim_ordering"]
+            waiting[:0] = [v for v in item.values() if isinstance(v, Mapping | list)]
+        elif isinstance(item, list):
+            waiting[:0] = [v for v in item if isinstance(v, Mapping | list)]
+    return "tf"
+
+
+def renamed(kind: str, config: Mapping[str, Any], origin: Origin) -> dict[str, Any]:
+    """A layer's configuration with today's names of its arguments.
+
+    Args:
+        kind: the layer's class by today's name.
+        config: the configuration.
+        origin: who wrote the file.
+
+    Returns:
+        A new dictionary. Keys that have no meaning here are left out.
+
+    Raises:
+        FileError: for two names of one argument.
+    """
+    name = config.get("name")
+    table = {**(_GENERAL if origin.major == 1 else {}), **_OWN.get(kind, {})}
+    made: dict[str, Any] = {}
+    for key, value in config.items():
+        if key in _SILENT or (key == "input_dim" and not kind.endswith("Embedding")):
+            continue
+        new = table.get(key, key)
+        if new in made:
+            raise origin.error(
+                f"the argument {new!r} stands there twice, also as {key!r}. The file is damaged.",
+                name if isinstance(name, str) else None,
+            )
+        made[new] = value
+    for sides in _SIDES:
+        if all(side in made for side in sides):
+            made["kernel_size"] = [made.pop(side) for side in sides]
+    if isinstance(made.get("data_format"), str):
+        made["data_format"] = FORMATS.get(made["data_format"], made["data_format"])
+    return made
+
+
+def kept(
+    kind: str, config: Mapping[str, Any], fields: frozenset[str], origin: Origin, name: str | None
+) -> dict[str, Any]:
+    """The arguments that the layer here has; the others must say nothing.
+
+    Raises:
+        FileError: for an argument that changes what the layer computes and that it does not have.
+    """
+    made = {}
+    for key, value in config.items():
+        if key in fields:
+            made[key] = value
+        elif (kind in _INHERITING and key in _INHERITED) or (
+            key in _NEUTRAL and any(value is v or value == v for v in _NEUTRAL[key])
+        ):
+            continue
+        elif value is not None:
+            raise origin.error(
+                f"{kind} has no argument {key!r} (received {value!r:.80}). Save the model without "
+                f"it, or pass a class of your own: {custom_code(kind, 'YourLayer')}.",
+                name,
+            )
+    return made
+
+
+def adjusted(kind: str, config: dict[str, Any], origin: Origin, name: str | None) -> dict[str, Any]:
+    """What old versions left to a default that has changed since, or wrote in another form."""
+    where = origin.place(name)
+    if kind in _LOOKUPS and config.get("vocabulary") is None:
+        raise origin.error(
+            f"{kind} without a vocabulary, which Keras leaves out of HDF5 where the layer has learned "
+            "it. Save the model as .keras.",
+            name,
+        )
+    if kind == "BatchNormalization" and not config.get("renorm"):
+        for key in ("renorm_clipping", "renorm_momentum"):
+            config.pop(key, None)
+    if origin.major < 3:
+        if kind in ("GRU", "GRUCell"):
+            # also of TensorFlow 1, whose files say so where it is not
+            config.setdefault("reset_after", False)
+        if config.get("implementation") == 0:
+            config["implementation"] = 1
+        if isinstance(config.get("unit_forget_bias"), str):
+            config["unit_forget_bias"] = config["unit_forget_bias"] in ("one", "ones")
+        if kind == "BatchNormalization" and isinstance(config.get("axis"), list | Mapping):
+            config["axis"] = _single(config["axis"], origin, name)
+        if kind == "Bidirectional" and config.get("weights") is not None:
+            del config["weights"]
+        if kind in ("UpSampling1D", "RepeatVector") and isinstance(config.get("size"), list):
+            config["size"] = _single(config["size"], origin, name)
+        for key in ("axis", "n"):
+            if isinstance(config.get(key), float):
+                config[key] = int(check(config[key], float, repr(key), **where))
+    return config
+
+
+def _single(value: Any, origin: Origin, name: str | None) -> Any:
+    entries = list(value.values()) if isinstance(value, Mapping) else value
+    if len(entries) != 1 or not isinstance(entries[0], int):
+        raise origin.error(
+            f"expected one axis, received {value!r:.80}. Such a layer cannot be read; normalize one "
+            "axis.",
+            name,
+        )
+    return entries[0]

@@ -1,0 +1,431 @@
+"""The `model_config` of Keras 1, 2 and 3 in Keras 3's form, with nothing left of what is not known.
+
+Classes are named by this program only: the file's own words are looked up in tables, its module
+names are dropped, and functions that it carries as bytecode are refused.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import dataclasses
+import types
+from collections.abc import Iterator, Mapping
+from typing import Any
+
+from fkeras import layers as catalogue
+from fkeras.engine import Layer, suggest
+from fkeras.engine.call.mask_rules import DROP, with_rule
+from fkeras.engine.config.custom_objects import CustomObjects, custom_code
+from fkeras.engine.config.quantized_policy import quantization
+from fkeras.engine.messages.key_paths import within
+from fkeras.engine.symbolic.operation import node_form
+from fkeras.saving.containers.strict_json import check, field
+from fkeras.saving.legacy.configs import arguments, freezing, merging, objects
+from fkeras.saving.legacy.configs.functions import keras2_hard_sigmoid
+from fkeras.saving.legacy.configs.lambdas import lambda_layer
+from fkeras.saving.legacy.files.graphs import Graph, has_argument_nodes, is_network, safe_name
+from fkeras.saving.legacy.files.origin import Origin
+from fkeras.saving.legacy.tensorflow import is_function, operations
+from fkeras.saving.quirks.empty_attention import attention_as_in_keras
+from fkeras.saving.quirks.four_bit_layers import quantized_as_in
+from fkeras.saving.quirks.merge_masks import merged_as_in
+
+_OLD_CLASSES = types.MappingProxyType(
+    {
+        "Model": "Functional",
+        "GroupedQueryAttention": "GroupQueryAttention",
+        "Convolution1D": "Conv1D",
+        "Convolution2D": "Conv2D",
+        "Convolution3D": "Conv3D",
+        "AtrousConvolution1D": "Conv1D",
+        "AtrousConvolution2D": "Conv2D",
+        "AtrousConv1D": "Conv1D",
+        "AtrousConv2D": "Conv2D",
+        "Deconvolution2D": "Conv2DTranspose",
+        "Deconvolution3D": "Conv3DTranspose",
+        "SeparableConvolution2D": "SeparableConv2D",
+        "CuDNNLSTM": "LSTM",
+        "CuDNNGRU": "GRU",
+        "UnifiedLSTM": "LSTM",
+        "UnifiedGRU": "GRU",
+        "BatchNormalizationV1": "BatchNormalization",
+        "BatchNormalizationV2": "BatchNormalization",
+        "SyncBatchNormalization": "BatchNormalization",
+        "ThresholdedReLU": "ReLU",
+    }
+)
+#: what a GPU's layer computes, which its configuration does not say
+_CUDNN = types.MappingProxyType({"activation": "tanh", "recurrent_activation": "sigmoid"})
+#: functions of Keras 3 that have a class and are no layers
+_ACTIVATIONS = ("ReLU", "Mish")
+_ENDS = types.MappingProxyType({"input_layers": "inputs", "output_layers": "outputs"})
+_FOREIGN = ("JaxLayer", "FlaxLayer", "Wrapper", "Layer")
+_LAYER_KEYS = ("layer", "backward_layer", "forward_layer", "cell")
+_HERE = "keras.layers"
+_GRAPH = types.MappingProxyType(
+    {"Functional": "keras.src.models.functional", "Sequential": "keras"}
+)
+
+
+@dataclasses.dataclass
+class Converter:
+    """Turns one file's configuration into Keras 3's form.
+
+    Attributes:
+        origin: who wrote the file.
+        custom_objects: the user's classes and functions by name.
+        extra: functions that the converted configuration refers to by words of its own.
+        orders: the names of the layers of each network in the file's order, by its path.
+        ordering: Keras 1's word for the order of axes, where a layer does not say it.
+        lambdas: the names of the Lambda layers for which the user gave something.
+    """
+
+    origin: Origin
+    custom_objects: Mapping[str, Any]
+    extra: dict[str, Any] = dataclasses.field(default_factory=dict)
+    orders: dict[tuple[str, ...], tuple[str, ...]] = dataclasses.field(default_factory=dict)
+    ordering: str = "tf"
+    lambdas: set[str] = dataclasses.field(default_factory=set)
+
+    def __post_init__(self) -> None:
+        self.extra.setdefault(objects.HARD_SIGMOID, keras2_hard_sigmoid)
+
+    @property
+    def all_objects(self) -> dict[str, Any]:
+        """The user's objects and our own words."""
+        # a word for one Lambda alone would be taken for that word wherever it stands
+        mine = {k: v for k, v in self.custom_objects.items() if k not in self.lambdas}
+        return CustomObjects({**self.extra, **mine})
+
+    def model(self, config: Any) -> dict[str, Any]:
+        """The whole model.
+
+        Raises:
+            FileError: where it is no functional model and no Sequential.
+        """
+        where = self.origin.place()
+        kind = field(config, "class_name", str, **where)
+        if kind in self.custom_objects:
+            return self.layer(config, ())
+        if _OLD_CLASSES.get(kind, kind) not in _GRAPH:
+            with within("class_name"):
+                raise self.origin.error(
+                    f"expected a functional model or a Sequential, received the class {kind!r:.80}. A "
+                    "file holds no code of a subclass: pass it as "
+                    f"{custom_code(kind, 'YourModel')}, or save what its layers compute as fk.Model."
+                )
+        if self.origin.major == 1:
+            self.ordering = arguments.ordering(config)
+        made = freezing.only_frozen(self.layer(config, ()))
+        made = attention_as_in_keras(made, self.custom_objects)
+        if self.origin.major < 3:
+            return with_rule(made, DROP)
+        version = ".".join(map(str, self.origin.version))
+        return quantized_as_in(version, merged_as_in(version, made, self.custom_objects))
+
+    # -- layers -------------------------------------------------------------------------------
+
+    def layer(self, item: Any, path: tuple[str, ...], named: bool = True) -> dict[str, Any]:
+        """One layer, network or cell.
+
+        Args:
+            item: `{"class_name": ..., "config": ...}`.
+            path: where it stands: the names of the networks and fields around it.
+            named: whether its own name belongs to the path of what is inside it.
+        """
+        origin = self.origin
+        kind = field(item, "class_name", str, **origin.place(_name_of(item)))
+        config = field(item, "config", (dict, list), **origin.place(_name_of(item)))
+        name = _name_of(item)
+        if kind in self.custom_objects and kind != "Lambda":
+            return {"class_name": kind, "config": _renamed(config, name)}
+        today = _OLD_CLASSES.get(kind, kind)
+        if today == "Sequential":
+            return self._sequential(config, name, path)
+        if today == "Functional":
+            return self._functional(
+                check(config, dict, "the 'config' of a model", **origin.place(name)), name, path
+            )
+        check(config, dict, "the configuration of a layer", **origin.place(name))
+        if kind == "Merge":
+            today, config = merging.merge(config, origin)
+        if today == "InputLayer":
+            return self._input(config, name)
+        if today == "Lambda":
+            made = lambda_layer(config, name, origin, self.custom_objects, self.extra)
+            if name is not None:
+                self.lambdas.add(name)
+            return _item("Lambda", made) if "function" in made else made
+        if origin.major == 3 and "trainable" not in config:
+            operation = _operation(kind)
+            if operation is not None:
+                return {"module": operation, "class_name": kind, "config": dict(config)}
+        cls = getattr(catalogue, today, None) if today in catalogue.__all__ else None
+        if not (isinstance(cls, type) and issubclass(cls, Layer)) or today in _FOREIGN:
+            raise origin.error(
+                f"there is no layer {kind!r:.80} here.{suggest(kind, catalogue.__all__)} Pass a class "
+                f"of your own for it: {custom_code(kind, 'YourLayer')}.",
+                name,
+            )
+        return _item(today, self._config(kind, today, cls, config, name, path))
+
+    def _config(
+        self, kind: str, today: str, cls: type, config: Mapping, name: str | None, path: tuple
+    ) -> dict[str, Any]:
+        origin = self.origin
+        made = arguments.renamed(today, config, origin)
+        if kind.startswith("CuDNN"):
+            made = {**_CUDNN, **made}
+            if today == "GRU":
+                made["reset_after"] = True
+        if kind == "ThresholdedReLU":
+            made["threshold"] = made.pop("theta", 1.0)
+        if today in arguments.UNORDERED and origin.major == 1:
+            made.setdefault("data_format", arguments.FORMATS[self.ordering])
+        if today == "BatchNormalization" and freezing.by_batch(kind, made, origin):
+            made["frozen"] = "batch"
+        made = arguments.adjusted(today, made, origin, name)
+        fields = frozenset(f.name for f in dataclasses.fields(cls) if f.init) | {"layer", "cell"}
+        if today == "Bidirectional":
+            fields |= {"backward_layer", "merge_mode"}
+        made = arguments.kept(today, made, fields, origin, name)
+        for key, value in made.items():
+            with within("config"), within(key):
+                made[key] = self._value(key, value, name, path)
+        if quantization(config.get("dtype")) is not None:
+            made["quantization_config"] = config.get("quantization_config")
+        if name is not None:
+            made["name"] = safe_name(name)
+        return made
+
+    def _value(self, key: str, value: Any, name: str | None, path: tuple) -> Any:
+        """One value of a layer's configuration in Keras 3's form."""
+        origin, custom = self.origin, self.custom_objects
+        suffix = key.rsplit("_", 1)[-1]
+        if suffix in ("initializer", "regularizer", "constraint"):
+            return objects.part(suffix, value, origin, name, custom)
+        if suffix == "activation":
+            return objects.activation(value, origin, name, custom)
+        if key in _LAYER_KEYS and value is not None:
+            return self.layer(value, (*path, key))
+        if key == "cells":
+            check(value, list, "'cells'", **origin.place(name))
+            return [self.layer(v, (*path, key, str(i))) for i, v in enumerate(value)]
+        if key != "dtype":
+            return self._plain(value, key, name)
+        if quantization(value) is not None:
+            return value  # of Keras 3, read where the layer is made
+        return objects.dtype(value, origin, name) or "float32"
+
+    def _plain(self, value: Any, key: str, name: str | None) -> Any:
+        """A value of numbers, words and lists; arrays become lists, and objects are refused."""
+        if isinstance(value, list):
+            return [self._plain(v, key, name) for v in value]
+        if isinstance(value, Mapping):
+            if value.get("class_name") in ("__tuple__", "TensorShape", "__numpy__", "__ndarray__"):
+                items = value.get("items", (value.get("config") or {}))
+                items = items.get("value") if isinstance(items, Mapping) else items
+                return self._plain(items, key, name)
+            if value.get("type") == "ndarray":  # NumPy numbers of Keras 2.2
+                return self._plain(value.get("value"), key, name)
+            if "class_name" in value:
+                raise self.origin.error(
+                    f"expected numbers and words as {key!r:.80}, received an object "
+                    f"{value.get('class_name')!r:.80}. Save the model without it.",
+                    name,
+                )
+            return {k: self._plain(v, key, name) for k, v in value.items()}
+        return value
+
+    def _input(self, config: Mapping, name: str | None) -> dict[str, Any]:
+        origin, where = self.origin, self.origin.place(name)
+        for key in ("sparse", "ragged"):
+            if config.get(key):
+                raise origin.error(
+                    f"a {key} input; arrays here are dense. Save the model with a dense input.",
+                    name,
+                )
+        key = "batch_shape" if "batch_shape" in config else "batch_input_shape"
+        with within("config"), within(key):
+            shape = _shape(field(config, key, (list, dict), **where), origin, name)
+        dtype = config.get("dtype")
+        with within("config"), within("dtype"):
+            objects.dtype(dtype, origin, name)
+        dtype = objects.dtype(dtype, origin, name) or (dtype if isinstance(dtype, str) else None)
+        if dtype and dtype.startswith("mixed"):
+            dtype = None
+        made = {"batch_shape": shape, "dtype": dtype or "float32"}
+        return _item("InputLayer", made if name is None else {**made, "name": safe_name(name)})
+
+    # -- networks -----------------------------------------------------------------------------
+
+    def _sequential(self, config: Any, name: str | None, path: tuple) -> dict[str, Any]:
+        where = self.origin.place(name)
+        options: Mapping = config if isinstance(config, dict) else {}
+        with within("config"):
+            items = field(config, "layers", list, **where) if options else config
+        made = []
+        for place, item in enumerate(items):
+            with within("config"), within("layers"), within(place):
+                made.append(self.layer(item, (*path, _name_of(item) or "")))
+        self._remember(path, made)
+        if made and made[0]["class_name"] != "InputLayer":
+            shape = _first_shape(items[0]) or options.get("build_input_shape")
+            if shape is not None:
+                entry = {"batch_input_shape": shape, "dtype": _first_dtype(items[0])}
+                key = "build_input_shape" if _first_shape(items[0]) is None else "batch_input_shape"
+                with within("config"), within(key):
+                    made.insert(0, self._input(entry, None))
+        result: dict[str, Any] = {"layers": made, "trainable": _trainable(options)}
+        own = name or options.get("name")
+        if own is not None:
+            result["name"] = safe_name(check(own, str, "the name of a model", **where))
+        return _item("Sequential", result)
+
+    def _functional(self, config: Mapping, name: str | None, path: tuple) -> dict[str, Any]:
+        origin, where = self.origin, self.origin.place(name)
+        with within("config"):
+            items = field(config, "layers", list, **where)
+        names = []
+        for place, item in enumerate(items):
+            with _within_layer(place):
+                names.append(_own_name(item, origin))
+        twice = next((n for i, n in enumerate(names) if n in names[:i]), None) if names else None
+        if twice is not None or len({safe_name(n) for n in names}) < len(names):
+            raise origin.error(f"two layers of one name, {twice or names!r:.80}. It is damaged.")
+        made, all_nodes = [], []
+        for place, (item, own) in enumerate(zip(items, names, strict=True)):
+            with _within_layer(place):
+                if origin.major == 2 and is_function(item, self.custom_objects):
+                    made.append(
+                        {**item, "config": field(item, "config", dict, **origin.place(own))}
+                    )
+                else:
+                    made.append(self.layer(item, (*path, safe_name(own))))
+                all_nodes.append(field(item, "inbound_nodes", list, [], **origin.place(own)))
+        self._remember(path, made)
+        result = {
+            "name": safe_name(name) if name else config.get("name"),
+            "trainable": _trainable(config),
+        }
+        with within("config"):
+            ends = {key: field(config, key, (list, dict), **where) for key in _ENDS}
+        # the calls tell their form; the version in a file may be of another program
+        if has_argument_nodes(all_nodes, origin.major == 3):
+            joined = [
+                {**m, "name": safe_name(n), "inbound_nodes": nodes}
+                for m, n, nodes in zip(made, names, all_nodes, strict=True)
+            ]
+            return _item("Functional", {**result, "layers": joined, **ends})
+        kinds = {n: m["class_name"] for n, m in zip(names, made, strict=True)}
+        counts = {
+            n: 1 if kinds[n] == "InputLayer" else len(nodes)
+            for n, nodes in zip(names, all_nodes, strict=True)
+        }
+        graph = Graph(counts, frozenset(n for n in names if is_network(kinds[n])), origin)
+        graph.meet([all_nodes, list(ends.values())])
+        constants = {n: _constants(i) for n, i in zip(names, items, strict=True)}
+
+        def call(layer: str, node: Any) -> dict[str, Any]:
+            with _within_layer(names.index(layer)), within("inbound_nodes"):
+                return graph.node(node, kinds[layer], layer, constants[layer])
+
+        by_name = dict(zip(names, made, strict=True))
+        calls = dict(zip(names, all_nodes, strict=True))
+        result["layers"] = operations(graph, by_name, calls, self.custom_objects, self.extra, call)
+        for key, what in _ENDS.items():
+            with within("config"), within(key):
+                result[key] = graph.ends(ends[key], what)
+        return _item("Functional", result)
+
+    def _remember(self, path: tuple, made: list[dict[str, Any]]) -> None:
+        names = (m["config"].get("name") for m in made if m["class_name"] != "InputLayer")
+        self.orders[path] = tuple(n for n in names if isinstance(n, str))
+
+
+@contextlib.contextmanager
+def _within_layer(place: int) -> Iterator[None]:
+    """Notes the keys of a layer in a model's configuration on exceptions from the block."""
+    with within("config"), within("layers"), within(place):
+        yield
+
+
+def _item(kind: str, config: Mapping[str, Any]) -> dict[str, Any]:
+    module = _GRAPH.get(kind, _HERE)
+    return {"module": module, "class_name": kind, "config": dict(config), "registered_name": None}
+
+
+def _operation(kind: str) -> str | None:
+    """The module of Keras 3's operation of this class, whose configuration has no `trainable`."""
+    if kind in _ACTIVATIONS:
+        return "keras.src.activations"
+    return "keras.src.ops.numpy" if kind == "GetItem" or node_form(class_name=kind) else None
+
+
+def _renamed(config: Any, name: str | None) -> Any:
+    if isinstance(config, dict) and isinstance(name, str):
+        return {**config, "name": safe_name(name)}
+    return config
+
+
+def _name_of(item: Any) -> str | None:
+    """The name of a layer, for messages; None where there is none."""
+    if not isinstance(item, Mapping):
+        return None
+    config = item.get("config")
+    name = item.get("name") or (config.get("name") if isinstance(config, Mapping) else None)
+    return name if isinstance(name, str) else None
+
+
+def _constants(item: Mapping) -> int:
+    config = item["config"]
+    return (config.get("num_constants") or 0) if isinstance(config, dict) else 0
+
+
+def _own_name(item: Any, origin: Origin) -> str:
+    name = _name_of(item)
+    if name is None or not name:
+        raise origin.error("a layer without a name in a functional model. The file is damaged.")
+    return name
+
+
+def _trainable(config: Mapping) -> bool:
+    return config.get("trainable") is not False
+
+
+def _shape(value: Any, origin: Origin, name: str | None) -> list[int | None]:
+    if isinstance(value, Mapping):  # TensorShape, or a tuple of Keras 3
+        value = value.get("items", value.get("config"))
+    check(value, list, "a shape", **origin.place(name))
+    for size in value:
+        check(size, (int, type(None)), "a size", **origin.place(name))
+        if size is not None and not 0 <= size < 1 << 40:
+            raise origin.error(f"expected sizes of a shape, received {size}. It is damaged.", name)
+    return value
+
+
+def _first_shape(item: Any) -> Any:
+    """The shape of the input that the first layer of a Sequential says, also inside networks."""
+    for _ in range(100):
+        config = item.get("config") if isinstance(item, Mapping) else None
+        if isinstance(config, list):
+            items = config
+        elif isinstance(config, Mapping):
+            for key in ("batch_input_shape", "batch_shape"):
+                if isinstance(config.get(key), list | Mapping):
+                    return config[key]
+            items = config.get("layers")
+        else:
+            return None
+        if not isinstance(items, list) or not items:
+            return None
+        item = items[0]
+    return None
+
+
+def _first_dtype(item: Any) -> Any:
+    config = item.get("config") if isinstance(item, Mapping) else None
+    if not isinstance(config, Mapping):
+        return None
+    dtype = config.get("input_dtype") or config.get("dtype")
+    return dtype if isinstance(dtype, str) else None

@@ -1,0 +1,53 @@
+"""Keras 1's `Merge` by today's layers: one class that had seven modes."""
+
+from __future__ import annotations
+
+import types
+from collections.abc import Mapping
+from typing import Any
+
+from fkeras.engine.config.custom_objects import custom_code
+from fkeras.saving.containers.strict_json import field
+from fkeras.saving.legacy.files.origin import Origin
+
+_PLAIN = types.MappingProxyType(
+    {"sum": "Add", "mul": "Multiply", "ave": "Average", "max": "Maximum"}
+)
+
+
+def merge(config: Mapping[str, Any], origin: Origin) -> tuple[str, dict[str, Any]]:
+    """`(class name, configuration)` of the layer that a `Merge` stands for.
+
+    Args:
+        config: the configuration of the `Merge`.
+        origin: who wrote the file.
+
+    Raises:
+        FileError: for a mode that is a function, or none of Keras's.
+
+    Example:
+        >>> merge({"name": "m", "mode": "concat", "concat_axis": 1}, Origin())
+        ('Concatenate', {'name': 'm', 'axis': 1})
+    """
+    name = field(config, "name", str, **origin.place())
+    where = origin.place(name)
+    if config.get("mode_type", "raw") != "raw":
+        raise origin.error(
+            "a Merge layer by a function of the user's, which stands in the file as bytecode and is "
+            f"never run. Pass a layer of yours for it: {custom_code(name, 'the_layer')}.",
+            name,
+        )
+    mode = field(config, "mode", str, **where)
+    made: dict[str, Any] = {"name": name}
+    if mode in _PLAIN:
+        return _PLAIN[mode], made
+    if mode == "concat":
+        return "Concatenate", {**made, "axis": field(config, "concat_axis", int, -1, **where)}
+    if mode in ("dot", "cos"):
+        axes = field(config, "dot_axes", (int, list), -1, **where)
+        return "Dot", {**made, "axes": axes, "normalize": mode == "cos"}
+    raise origin.error(
+        f"expected a mode of Merge (sum, mul, ave, max, concat, dot or cos), received {mode!r:.80}. "
+        "The file is damaged.",
+        name,
+    )

@@ -1,0 +1,168 @@
+"""Initializers, regularizers, constraints, activations and dtypes of old configurations.
+
+Each comes out in Keras 3's form, with the module written here: what a file calls a module is never
+looked at.
+"""
+
+from __future__ import annotations
+
+import types
+from collections.abc import Mapping
+from typing import Any
+
+from fkeras import activations, constraints, initializers, regularizers
+from fkeras.engine import Configurable, suggest
+from fkeras.engine.config.custom_objects import custom_code
+from fkeras.saving.containers.strict_json import check, field
+from fkeras.saving.legacy.files.origin import Origin
+
+#: the word that stands for Keras 2's function in converted configurations
+HARD_SIGMOID = "keras2_hard_sigmoid"
+
+_ROOMS = types.MappingProxyType(
+    {"initializer": initializers, "regularizer": regularizers, "constraint": constraints}
+)
+_OLD_NAMES = types.MappingProxyType(
+    {
+        "GlorotUniformV2": "GlorotUniform",
+        "ZerosInitializer": "Zeros",
+        "uniform": "RandomUniform",
+        "normal": "RandomNormal",
+        "Zero": "Zeros",
+        "One": "Ones",
+        "MaxNormV2": "MaxNorm",
+        "UnitNormV2": "UnitNorm",
+        "WeightRegularizer": "L1L2",
+        "L1L2Regularizer": "L1L2",
+        "maxnorm": "MaxNorm",
+        "max_norm": "MaxNorm",
+        "nonneg": "NonNeg",
+        "non_neg": "NonNeg",
+        "unitnorm": "UnitNorm",
+        "unit_norm": "UnitNorm",
+        "min_max_norm": "MinMaxNorm",
+        "l1": "L1",
+        "l2": "L2",
+        "l1l2": "L1L2",
+        "l1_l2": "L1L2",
+    }
+)
+_OLD_ACTIVATIONS = types.MappingProxyType(
+    {"softmax_v2": "softmax", "relu_v2": "relu", "swish": "silu", "hard_swish": "hard_silu"}
+)
+# written by TensorFlow's Keras, and of no effect on the numbers
+_SILENT = ("dtype", "partitioner", "verify_shape")
+
+
+def part(
+    kind: str, value: Any, origin: Origin, layer: str | None, custom_objects: Mapping[str, Any]
+) -> Any:
+    """An initializer, regularizer or constraint in Keras 3's form.
+
+    Args:
+        kind: "initializer", "regularizer" or "constraint".
+        value: a name, a configuration or None.
+        origin: who wrote the file.
+        layer: the layer's name, for messages.
+        custom_objects: the user's own by name.
+
+    Raises:
+        FileError: for a name that is none of these.
+    """
+    if value is None:
+        return None
+    where = origin.place(layer)
+    if isinstance(value, Mapping) and "class_name" not in value and "name" in value:  # Keras 1
+        rest = {k: v for k, v in value.items() if k != "name"}
+        value = {"class_name": value["name"], "config": rest}
+    if isinstance(value, str):
+        name, config = value, {}
+    else:
+        name = field(check(value, dict, f"the {kind}", **where), "class_name", str, **where)
+        config = field(value, "config", (dict, type(None)), None, **where) or {}
+    if name in custom_objects:
+        return {"class_name": name, "config": dict(config)}
+    room = _ROOMS[kind]
+    found = getattr(room, _OLD_NAMES.get(name, name), None)
+    if not (isinstance(found, type) and issubclass(found, Configurable)):
+        found = _by_word(room, _OLD_NAMES.get(name, name))
+    if found is None:
+        raise origin.error(
+            f"expected the name of an {kind} of Keras, received {name!r:.80}."
+            f"{suggest(name, room.__all__)} For your own pass {custom_code(name)}.",
+            layer,
+        )
+    return {
+        "module": f"keras.{kind}s",
+        "class_name": found.__name__,
+        "config": _settings(found.__name__, config),
+        "registered_name": None,
+    }
+
+
+def _by_word(room: Any, name: str) -> Any:
+    """The class that a word such as "glorot_uniform" stands for."""
+    word = name.replace("_", "").lower()
+    for public in room.__all__:
+        found = getattr(room, public)
+        if isinstance(found, type) and public.lower() == word and issubclass(found, Configurable):
+            return found
+    return None
+
+
+def _settings(name: str, config: Mapping[str, Any]) -> dict[str, Any]:
+    made = {k: v for k, v in config.items() if k not in _SILENT}
+    if name == "VarianceScaling" and made.get("distribution") == "normal":
+        made["distribution"] = "truncated_normal"
+    if name == "MaxNorm" and "m" in made:
+        made["max_value"] = made.pop("m")
+    if name == "Identity" and config.get("gain") is None:
+        made.pop("gain", None)
+    if name == "Orthogonal" and "scale" in made:
+        made["gain"] = made.pop("scale")
+    return made
+
+
+def activation(
+    value: Any, origin: Origin, layer: str | None, custom_objects: Mapping[str, Any]
+) -> Any:
+    """An activation in Keras 3's form: a name, with Keras 2's hard sigmoid under its own.
+
+    Raises:
+        FileError: for a name that is none.
+    """
+    if value is None:
+        return None
+    if isinstance(value, Mapping):
+        name = field(value, "class_name", str, **origin.place(layer))
+        if name == "function" and isinstance(value.get("config"), str):
+            name = value["config"]
+        value = name
+    check(value, str, "the activation", **origin.place(layer))
+    if value in custom_objects:
+        return value
+    if value == "hard_sigmoid" and origin.major < 3:
+        return HARD_SIGMOID
+    name = _OLD_ACTIVATIONS.get(value, value)
+    try:
+        activations.get(name)
+    except ValueError as error:
+        raise origin.error(
+            f"expected the name of an activation, received {value!r:.80}."
+            f"{suggest(value, activations.__all__)} For a function of your own pass "
+            f"{custom_code(value, 'the_function')}.",
+            layer,
+        ) from error
+    return name
+
+
+def dtype(value: Any, origin: Origin, layer: str | None) -> str | None:
+    """The name of a dtype policy, out of a name or of the object that Keras wrote."""
+    if isinstance(value, Mapping):
+        config = field(value, "config", dict, **origin.place(layer))
+        value = field(config, "name", (str, type(None)), None, **origin.place(layer))
+    if value is None or value in ("_infer", "infer"):
+        return None
+    check(value, str, "the dtype", **origin.place(layer))
+    # Keras 2 kept the dtype of a layer's input here too
+    return None if value.startswith(("int", "uint", "bool", "string")) else value

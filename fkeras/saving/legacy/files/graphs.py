@@ -1,0 +1,252 @@
+"""Calls in the form of Keras 1 and 2, `[["name", node, tensor, kwargs], ...]`, in Keras 3's form."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from typing import Any
+
+from fkeras.saving.containers.strict_json import check
+from fkeras.saving.legacy.files.origin import Origin
+
+_RECURRENT = frozenset(
+    ["RNN", "SimpleRNN", "LSTM", "GRU", "Bidirectional", "ConvLSTM1D", "ConvLSTM2D", "ConvLSTM3D"]
+)
+#: these take several tensors one by one, where the others take one list
+_BY_POSITION = frozenset(("MultiHeadAttention", "GroupQueryAttention"))
+_NETWORKS = ("Functional", "Sequential")
+_CONSTANT = "_CONSTANT_VALUE"
+
+
+class Graph:
+    """The layers of one old functional configuration, and which of their calls are meant.
+
+    Args:
+        counts: how many calls each layer has, by name.
+        networks: the names of the layers that are networks.
+        origin: who wrote the file.
+    """
+
+    def __init__(self, counts: Mapping[str, int], networks: frozenset[str], origin: Origin):
+        self.counts = counts
+        self.networks = networks
+        self.origin = origin
+        self.first: dict[str, int] = {}
+        #: what functions of TensorFlow compute, by layer and call: tensors, lists, constants
+        self.values: dict[tuple[str, int], Any] = {}
+        #: makes a tensor of such a constant, for a layer
+        self.constant: Callable[[Any, str | None], dict[str, Any]] | None = None
+
+    def meet(self, nodes: Any) -> None:
+        """Notes which calls `nodes` refer to, so that `reference` knows from where they count.
+
+        Networks had a call of their own before the first one in a graph; so calls of networks are
+        counted from 1, but not in every version.
+        """
+        for entry in _entries(nodes):
+            name, index = entry[0], entry[1]
+            if name in self.networks and isinstance(index, int):
+                self.first[name] = min(index, self.first.get(name, index))
+
+    def reference(self, entry: Sequence[Any], layer: str | None) -> dict[str, Any]:
+        """The tensor that `["name", node, tensor]` means, as Keras 3 writes it.
+
+        Raises:
+            FileError: where there is no such layer or call.
+        """
+        found = self.value(entry, layer)
+        return (
+            found if isinstance(found, dict) or not self.constant else self.constant(found, layer)
+        )
+
+    def value(self, entry: Sequence[Any], layer: str | None) -> Any:
+        """As `reference`; also a constant, where a function of TensorFlow makes one."""
+        name, index, tensor = self.coordinates(entry, layer)
+        made = self.values.get((name, index))
+        if isinstance(made, list):
+            if tensor >= len(made):
+                raise self.origin.error(
+                    f"takes tensor {tensor} of {name!r:.80}, which makes {len(made)}. The file is "
+                    "damaged.",
+                    layer,
+                )
+            return made[tensor]
+        if made is not None:
+            return made
+        config = {"shape": None, "dtype": "float32", "keras_history": [name, index, tensor]}
+        return {"class_name": "__keras_tensor__", "config": config}
+
+    def coordinates(self, entry: Sequence[Any], layer: str | None) -> list[Any]:
+        """`[name, call, tensor]` with the call counted from 0."""
+        origin = self.origin
+        where = origin.place(layer)
+        name = check(entry[0], str, "the name of a layer", **where)
+        index = check(entry[1], int, "the number of a call", **where)
+        tensor = check(entry[2], int, "the number of a tensor", **where)
+        if name not in self.counts:
+            raise origin.error(
+                f"takes a tensor of the layer {name!r:.80}, and no layer of the file has that 'name'. Its layers "
+                f"are {', '.join(map(repr, list(self.counts)[:12]))}. The file is damaged.",
+                layer,
+            )
+        if name in self.networks and self.first.get(name, 0) == 1:
+            index -= 1
+        if not 0 <= index < self.counts[name] or not 0 <= tensor < 10_000:
+            raise origin.error(
+                f"takes tensor {tensor} of call {index} of the layer {name!r}, which has "
+                f"{self.counts[name]} calls in its 'inbound_nodes'. The file is damaged.",
+                layer,
+            )
+        return [safe_name(name), index, tensor]
+
+    def node(self, node: Any, kind: str, layer: str, constants: int = 0) -> dict[str, Any]:
+        """One call in Keras 3's form: `{"args": [...], "kwargs": {...}}`.
+
+        Args:
+            node: the call as the file has it.
+            kind: the layer's class.
+            layer: its name.
+            constants: how many of the tensors are constants of a recurrent layer.
+        """
+        check(node, (list, dict), "a call", **self.origin.place(layer))
+        value = self._inputs(node, layer)
+        kwargs = self._options(node, layer)
+        made = self._arguments(value, kwargs, kind, layer, constants)
+        if "training" in kwargs:  # what stood there was given by hand, unlike in Keras 3
+            made["training"] = check(
+                kwargs.pop("training"), bool, "'training'", **self.origin.place(layer)
+            )
+        return made
+
+    def _arguments(
+        self, value: Any, kwargs: dict[str, Any], kind: str, layer: str, constants: int
+    ) -> dict[str, Any]:
+        if isinstance(value, dict) and "class_name" not in value:
+            return {"args": [value], "kwargs": kwargs}
+        tensors = value if isinstance(value, list) else [value]
+        if not tensors:
+            raise self.origin.error("a call without a tensor. The file is damaged.", layer)
+        if kind in _RECURRENT and len(tensors) > 1:
+            states = tensors[1 : len(tensors) - constants] if constants else tensors[1:]
+            if constants:
+                kwargs["constants"] = tensors[len(tensors) - constants :]
+            kwargs["initial_state"] = states
+            return {"args": tensors[:1], "kwargs": kwargs}
+        if kind in _BY_POSITION:
+            named = [kwargs.pop(n) for n in ("query", "value", "key") if n in kwargs]
+            return {"args": [*tensors, *named], "kwargs": kwargs}
+        return {"args": tensors if len(tensors) == 1 else [tensors], "kwargs": kwargs}
+
+    def _inputs(self, node: Any, layer: str) -> Any:
+        if isinstance(node, Mapping):
+            return {str(k): self._inputs(v, layer) for k, v in node.items()}
+        if _is_entry(node):
+            if node[0] == _CONSTANT:
+                return _constant(node[2])
+            return self.reference(node, layer)
+        check(node, list, "a tensor of a call", **self.origin.place(layer))
+        return [self._inputs(part, layer) for part in node]
+
+    def _options(self, node: Any, layer: str) -> dict[str, Any]:
+        entry = next(_entries(node), None)
+        if entry is None or len(entry) < 4:
+            return {}
+        options = check(entry[3], dict, "the options of a call", **self.origin.place(layer))
+        # what Keras itself filled in says nothing
+        given = {k: v for k, v in options.items() if v is not None}
+        return {k: self._option(v, layer) for k, v in given.items()}
+
+    def _option(self, value: Any, layer: str) -> Any:
+        if _is_tensor(value) and value[0] in self.counts:
+            return self.reference(value, layer)
+        if isinstance(value, list):
+            return [self._option(v, layer) for v in value]
+        if isinstance(value, Mapping):
+            if "class_name" in value:
+                raise self.origin.error(
+                    "an object among the options of a call; expected numbers, words and tensors. "
+                    "Save the model again with Keras 3.",
+                    layer,
+                )
+            return {k: self._option(v, layer) for k, v in value.items()}
+        return value
+
+    def ends(self, value: Any, what: str) -> Any:
+        """The inputs or outputs of a model; a list of a single tensor is that tensor."""
+        where = self.origin.place()
+        if isinstance(value, Mapping):
+            return {str(k): self.ends(v, what) for k, v in value.items()}
+        check(value, list, what, **where)
+        if _is_tensor(value):
+            return self.reference(value, None)["config"]["keras_history"]
+        if not value:
+            raise self.origin.error(f"a model without {what}. The file is damaged.")
+        found = [self.ends(v, what) for v in value]
+        return found[0] if len(found) == 1 else found
+
+
+def _constant(value: Any) -> Any:
+    """A number as it is, and lists of numbers as an array in Keras 3's form."""
+    if not isinstance(value, list):
+        return value
+    return {"class_name": "__numpy__", "config": {"value": value, "dtype": "float32"}}
+
+
+def _is_tensor(value: Any) -> bool:
+    return (
+        isinstance(value, list)
+        and len(value) == 3
+        and isinstance(value[0], str)
+        and all(isinstance(n, int) and not isinstance(n, bool) for n in value[1:])
+    )
+
+
+def _is_entry(value: Any) -> bool:
+    return isinstance(value, list) and len(value) in (3, 4) and isinstance(value[0], str)
+
+
+def _entries(nodes: Any) -> Iterator[Sequence[Any]]:
+    """All `[name, node, tensor, ...]` in a structure."""
+    waiting = [nodes]
+    while waiting:
+        item = waiting.pop()
+        if _is_entry(item):
+            yield item
+            waiting.extend(v for v in item[3:] if isinstance(v, list | Mapping))
+        elif isinstance(item, Mapping):
+            waiting.extend(item.values())
+        elif isinstance(item, list):
+            waiting.extend(reversed(item))
+
+
+def has_argument_nodes(nodes: Sequence[Any], default: bool) -> bool:
+    """Whether the calls of all layers have Keras 3's form, `{"args": ..., "kwargs": ...}`.
+
+    Args:
+        nodes: the `inbound_nodes` of each layer.
+        default: the answer where no call tells.
+
+    Example:
+        >>> has_argument_nodes([[], [{"args": [], "kwargs": {}}]], False)
+        True
+        >>> has_argument_nodes([[], [[["dense", 0, 0, {}]]]], True)
+        False
+    """
+    calls = [call for each in nodes for call in (each if isinstance(each, list) else ())]
+    if any(isinstance(call, list) for call in calls):
+        return False
+    return default or any(isinstance(c, Mapping) and {"args", "kwargs"} <= set(c) for c in calls)
+
+
+def is_network(kind: str) -> bool:
+    """Whether a class of today's name is a network."""
+    return kind in _NETWORKS
+
+
+def safe_name(name: str) -> str:
+    """A layer's name without "/", which Keras 2 allowed and which joins names here.
+
+    Example:
+        >>> safe_name("block/conv")
+        'block_conv'
+    """
+    return name.replace("/", "_")

@@ -1,0 +1,1 @@
+"""Losses, metrics and optimizers of legacy files."""

@@ -1,0 +1,132 @@
+"""Optimizers of Keras 2 whose steps are other than those of today's of the same name.
+
+Keras 2 added epsilon to the root of a mean square, where Keras 3 takes the root of the sum, and its
+Nadam's momentum grows 250 times more slowly. SGD, Adam, Adamax and Adadelta are what they were.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+
+from fkeras.engine import option
+from fkeras.engine.config.converters import boolean, probability, real
+from fkeras.optimizers import Optimizer
+from fkeras.optimizers.options import rate
+from fkeras.optimizers.updates.numeric import moving_mean, power, root, zeros
+
+
+class Keras2RMSprop(Optimizer):
+    """w -= rate * g / (sqrt(v) + epsilon), v a moving mean of the squared gradient.
+
+    The further arguments are those of `Optimizer`.
+
+    Args:
+        learning_rate: a number, a schedule, or a function of the step.
+        rho: how long the mean square remembers.
+        epsilon: keeps the divisor from 0.
+        centered: whether the squared mean gradient is taken from v.
+
+    Example:
+        >>> import jax.numpy as jnp
+        >>> weight = jnp.array([1.0, 2.0])
+        >>> tx = Keras2RMSprop(0.5).transformation()
+        >>> tx.update(jnp.array([0.5, -4.0]), tx.init(weight), weight)[0].round(1)
+        Array([-1.6,  1.6], dtype=float32)
+    """
+
+    learning_rate: Any = option(0.001, convert=rate)
+    rho: float = option(0.9, convert=probability)
+    epsilon: float = option(1e-7, convert=real(minimum=0))
+    centered: bool = option(False, convert=boolean)
+
+    def slots(self, weight: jax.Array) -> dict[str, jax.Array]:
+        names = ["velocity", *(["average_gradient"] if self.centered else [])]
+        return {name: zeros(weight) for name in names}
+
+    def step(self, gradient, weight, slots, rate, count):
+        v = self.rho * slots["velocity"] + (1.0 - self.rho) * jnp.square(gradient)
+        new, variance = {"velocity": v}, v
+        if self.centered:
+            mean = self.rho * slots["average_gradient"] + (1.0 - self.rho) * gradient
+            new["average_gradient"], variance = mean, v - jnp.square(mean)
+        return -rate * gradient / (root(variance) + self.epsilon), new
+
+
+class Keras2Adagrad(Optimizer):
+    """w -= rate * g / (sqrt(s) + epsilon), s the sum of all squared gradients.
+
+    The further arguments are those of `Optimizer`.
+
+    Args:
+        learning_rate: a number, a schedule, or a function of the step.
+        initial_accumulator_value: the first value of s.
+        epsilon: keeps the divisor from 0.
+
+    Example:
+        >>> import jax.numpy as jnp
+        >>> weight = jnp.array([1.0, 2.0])
+        >>> tx = Keras2Adagrad(0.5).transformation()
+        >>> tx.update(jnp.array([0.5, -4.0]), tx.init(weight), weight)[0].round(2)
+        Array([-0.5,  0.5], dtype=float32)
+    """
+
+    learning_rate: Any = option(0.01, convert=rate)
+    initial_accumulator_value: float = option(0.0, convert=real(minimum=0))
+    epsilon: float = option(1e-7, convert=real(minimum=0))
+
+    def slots(self, weight: jax.Array) -> dict[str, jax.Array]:
+        return {"accumulator": jnp.full_like(zeros(weight), self.initial_accumulator_value)}
+
+    def step(self, gradient, weight, slots, rate, count):
+        total = slots["accumulator"] + jnp.square(gradient)
+        return -rate * gradient / (root(total) + self.epsilon), {"accumulator": total}
+
+
+class Keras2Nadam(Optimizer):
+    """Adam with Nesterov's momentum, whose beta_1 grows as slowly as `schedule_decay` says.
+
+    The further arguments are those of `Optimizer`.
+
+    Args:
+        learning_rate: a number, a schedule, or a function of the step.
+        beta_1: how long the mean gradient remembers in the end.
+        beta_2: how long the mean square remembers.
+        epsilon: keeps the divisor from 0.
+        schedule_decay: how fast beta_1 grows: 0.96**(schedule_decay * t) of its half is missing.
+
+    Example:
+        >>> import jax.numpy as jnp
+        >>> weight = jnp.array([1.0, 2.0])
+        >>> tx = Keras2Nadam(0.5).transformation()
+        >>> tx.update(jnp.array([0.5, -4.0]), tx.init(weight), weight)[0].round(3)
+        Array([-0.528,  0.528], dtype=float32)
+    """
+
+    learning_rate: Any = option(0.002, convert=rate)
+    beta_1: float = option(0.9, convert=probability)
+    beta_2: float = option(0.999, convert=probability)
+    epsilon: float = option(1e-7, convert=real(minimum=0))
+    schedule_decay: float = option(0.004, convert=real(minimum=0))
+
+    def slots(self, weight: jax.Array) -> dict[str, jax.Array]:
+        product = jnp.ones_like(zeros(weight), shape=())
+        return {"momentum": zeros(weight), "velocity": zeros(weight), "product": product}
+
+    def _momentum(self, count: jax.Array) -> jax.Array:
+        return self.beta_1 * (1.0 - 0.5 * power(0.96, count * self.schedule_decay))
+
+    def prepare(self, rate, count):
+        now, later = self._momentum(count), self._momentum(count + 1.0)
+        return rate, now, later, 1.0 - power(self.beta_2, count)
+
+    def step(self, gradient, weight, slots, rate, count):
+        rate, now, later, correction = rate
+        product = slots["product"] * now
+        m = moving_mean(slots["momentum"], gradient, self.beta_1)
+        v = moving_mean(slots["velocity"], jnp.square(gradient), self.beta_2)
+        mean = later * m / (1.0 - product * later) + (1.0 - now) * gradient / (1.0 - product)
+        delta = -rate * mean / (root(v / correction) + self.epsilon)
+        return delta, {"momentum": m, "velocity": v, "product": product}

@@ -1,0 +1,1 @@
+"""Weights of legacy HDF5 files."""

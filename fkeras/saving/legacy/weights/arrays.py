@@ -1,0 +1,134 @@
+"""Arrays of old layers in the form that today's layers hold them in.
+
+Keras 1 kept a matrix for each gate of a recurrent layer and Theano's order of the axes of kernels;
+Theano turned kernels round; cuDNN keeps kernels transposed and two biases.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import numpy as np
+
+from fkeras.engine import Layer
+from fkeras.saving.legacy.files.origin import Origin
+
+_GATES = (("LSTM", (0, 2, 1, 3)), ("ConvLSTM2D", (0, 2, 1, 3)), ("GRU", (0, 1, 2)))
+_TURNED = ("Conv1D", "Conv2D", "Conv3D", "Conv2DTranspose", "ConvLSTM2D")
+
+Shape = tuple[int, ...]
+
+
+def stored_count(layer: Layer, count: int, origin: Origin, apart: bool) -> int:
+    """How many arrays a file has for `count` arrays of a layer.
+
+    Args:
+        layer: the layer.
+        count: how many it has here.
+        origin: who wrote the file.
+        apart: whether recurrent layers of Keras 1 have an array for each gate.
+    """
+    gates = dict(_GATES).get(type(layer).__name__)
+    if origin.major == 1 and apart and gates and count:
+        return len(gates) * count
+    return count
+
+
+def converted(
+    layer: Layer, arrays: Sequence[np.ndarray], shapes: Sequence[Shape], origin: Origin
+) -> list[np.ndarray]:
+    """A layer's arrays as it holds them here.
+
+    Args:
+        layer: the layer.
+        arrays: what the file has for it.
+        shapes: the shapes that are wanted.
+        origin: who wrote the file.
+
+    Returns:
+        As many arrays as there are shapes; their shapes are still to be checked.
+    """
+    kind, made = type(layer).__name__, list(arrays)
+    if not made:
+        return made
+    if origin.major == 1:
+        made = _gates_together(kind, made, len(shapes))
+        made[0] = _first_kernel(layer, kind, made[0], shapes[0])
+        if kind == "ConvLSTM2D" and len(made) > 1 and _first(layer):
+            made[1] = np.transpose(made[1], (2, 3, 1, 0)) if made[1].ndim == 4 else made[1]
+    if origin.backend == "theano" and kind in _TURNED:
+        for place in (0, 1) if kind == "ConvLSTM2D" else (0,):
+            made[place] = turned(made[place])
+    if kind in ("LSTM", "GRU") and len(made) == 3:
+        return from_cudnn(kind, made)
+    return made
+
+
+def turned(kernel: np.ndarray) -> np.ndarray:
+    """A kernel with its spatial axes reversed: Theano convolves where others correlate.
+
+    Example:
+        >>> turned(np.arange(3.0).reshape(3, 1, 1)).ravel()
+        array([2., 1., 0.])
+    """
+    spatial = max(kernel.ndim - 2, 0)
+    return np.ascontiguousarray(kernel[(slice(None, None, -1),) * spatial])
+
+
+def _first(layer: Layer) -> bool:
+    return getattr(layer, "data_format", None) == "channels_first"
+
+
+def _gates_together(kind: str, arrays: list[np.ndarray], count: int) -> list[np.ndarray]:
+    """One array of all gates for each role, out of `kernel, recurrent, bias` for each gate."""
+    order = dict(_GATES).get(kind)
+    if order is None or count == 0 or len(arrays) != count * len(order):
+        return arrays
+    return [np.concatenate([arrays[g * count + r] for g in order], -1) for r in range(count)]
+
+
+def _first_kernel(layer: Layer, kind: str, kernel: np.ndarray, shape: Shape) -> np.ndarray:
+    """A kernel of Keras 1 with the axes (spatial..., c, f)."""
+    first = _first(layer)
+    if kind == "Conv1D" and kernel.ndim == 4:
+        if kernel.shape[:2] != (shape[0], 1) or kernel.shape[3] != shape[-1]:
+            kernel = np.transpose(kernel, (2, 3, 1, 0))  # before Keras 1.2
+        return kernel[:, 0]
+    if kind in ("Conv2D", "ConvLSTM2D") and first and kernel.ndim == 4:
+        return np.transpose(kernel, (2, 3, 1, 0))
+    if kind == "Conv2DTranspose" and kernel.ndim == 4:
+        return np.transpose(kernel, (2, 3, 0, 1) if first else (0, 1, 3, 2))
+    if kind == "Conv3D" and first and kernel.ndim == 5:
+        return np.transpose(kernel, (2, 3, 4, 1, 0))
+    return kernel
+
+
+def from_cudnn(kind: str, arrays: Sequence[np.ndarray]) -> list[np.ndarray]:
+    """`[kernel, recurrent_kernel, bias]` of an LSTM or GRU out of cuDNN's; others as they are.
+
+    cuDNN's are known by their bias, which is there twice: for the input and for the state.
+
+    Args:
+        kind: "LSTM" or "GRU".
+        arrays: the three arrays.
+
+    Example:
+        >>> arrays = [np.ones((2, 12)), np.ones((3, 12)), np.ones(24)]
+        >>> from_cudnn("LSTM", arrays)[2].shape
+        (12,)
+    """
+    kernel, recurrent, bias = arrays
+    gates = {"LSTM": 4, "GRU": 3}[kind]
+    units = recurrent.shape[0] if recurrent.ndim == 2 else 0
+    width = gates * units
+    fits = kernel.ndim == 2 and kernel.shape[1] == width and recurrent.shape == (units, width)
+    if not (units and fits and bias.shape == (2 * width,)):
+        return list(arrays)
+
+    def input_gate(matrix: np.ndarray) -> np.ndarray:
+        return matrix.T.reshape(matrix.shape, order="F")
+
+    kernel = np.hstack([input_gate(k) for k in np.hsplit(kernel, gates)])
+    recurrent = np.hstack([k.T for k in np.hsplit(recurrent, gates)])
+    two = bias.reshape(2, width)
+    return [kernel, recurrent, two.sum(0) if kind == "LSTM" else two]

@@ -1,0 +1,126 @@
+"""The order in which Keras 1 and 2 list a layer's arrays: what is trained first, then the rest.
+
+Unlike in `fkeras.engine.tree.weight_lists`, a network's list is not that of its layers one after the
+other: all trainable arrays inside it come before all others.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from fkeras.engine import Layer, Network
+from fkeras.engine.tree.skeleton import skeleton_of, walk
+
+Orders = Mapping[tuple[str, ...], Sequence[str]]
+
+
+@dataclasses.dataclass(frozen=True)
+class Unit:
+    """Arrays of one layer that stand together in a list.
+
+    Attributes:
+        layer: the layer that owns them.
+        names: the paths of its weights in the model, or of entries of the state.
+        kinds: "weight" or "state" for each of them.
+    """
+
+    layer: Layer
+    names: tuple[str, ...]
+    kinds: tuple[str, ...]
+
+
+def listed(layer: Layer, state: Mapping[str, Any], path: tuple[str, ...], orders: Orders) -> list:
+    """The units of `layer` in the order of a legacy file.
+
+    Args:
+        layer: a built layer, or one of shapes in the place of arrays.
+        state: its state.
+        path: its place in the model.
+        orders: the names of the layers of networks in the file's order, by their places.
+
+    Example:
+        >>> import jax, fkeras as fk
+        >>> model = fk.Sequential(
+        ...     [fk.Input((2,)), fk.layers.BatchNormalization(), fk.layers.Dense(1)])
+        >>> model = model.build(jax.random.key(0))
+        >>> [unit.names for unit in listed(model, model.init_state(), (), {})][0]
+        ('batch_normalization/gamma', 'batch_normalization/beta')
+        >>> [unit.names for unit in listed(model, model.init_state(), (), {})][2]
+        ('batch_normalization/moving_mean', 'batch_normalization/moving_variance')
+    """
+    trained, rest = _halves(layer, state, path, orders)
+    return _joined([*trained, *rest])
+
+
+def trained(layer: Layer, path: tuple[str, ...], orders: Orders) -> list[str]:
+    """The paths of the trainable weights inside `layer`, in the order of a legacy file."""
+    return [name for unit in _halves(layer, {}, path, orders)[0] for name in unit.names]
+
+
+def ordered(network: Network, path: tuple[str, ...], orders: Orders) -> list[str]:
+    """The names of the layers of a network in the file's order; in its own where there is none."""
+    names = list(network.layers)
+    known = {name: i for i, name in enumerate(orders.get(path, ()))}
+    if not set(known) <= set(names):  # unnamed layers, whose names were given here
+        return list(getattr(network, "order", names))
+    own = list(getattr(network, "order", names))
+    return sorted(own, key=lambda name: known.get(name, -1)) if known else own
+
+
+def _halves(
+    layer: Layer, state: Mapping[str, Any], path: tuple[str, ...], orders: Orders
+) -> tuple[list[Unit], list[Unit]]:
+    own = _own(layer, state, path)
+    if isinstance(layer, Network):
+        children = [(name, layer.layers[name]) for name in ordered(layer, path, orders)]
+    else:
+        fields = {name: getattr(layer, name) for name in skeleton_of(layer).children}
+        children = list(walk(fields, layer.transparent_field))
+    pairs = [
+        _halves(child, _below(state, name), (*path, *name.split("/")), orders)
+        for name, child in children
+    ]
+    weights, others = own
+    trained = [weights] if weights.names else []
+    rest = [others] if others.names else []
+    if layer.trainable:
+        trained += [unit for first, _ in pairs for unit in first]
+        rest += [unit for _, second in pairs for unit in second]
+        return trained, rest
+    return [], [*trained, *rest, *(u for first, second in pairs for u in (*first, *second))]
+
+
+def _below(state: Mapping[str, Any], name: str) -> Mapping[str, Any]:
+    found = state.get(name, {})
+    return found if isinstance(found, Mapping) else {}
+
+
+def _own(layer: Layer, state: Mapping[str, Any], path: tuple[str, ...]) -> tuple[Unit, Unit]:
+    skeleton = skeleton_of(layer)
+    names = [name for name in skeleton.weights if getattr(layer, name) is not None]
+    fields = {name: getattr(layer, name) for name in skeleton.children}
+    inner = {name for name, _ in walk(fields, layer.transparent_field)}
+    kept = layer.stores_state
+    keys = [k for k, v in state.items() if kept and k not in inner and not isinstance(v, Mapping)]
+    rank = layer.state_order
+    keys.sort(key=lambda k: (rank.index(k) if k in rank else len(rank), k))
+    prefix = "/".join(path)
+    full = {name: f"{prefix}/{name}" if prefix else name for name in (*names, *keys)}
+    fixed = [name for name in names if name in layer.untrained]
+    trained = tuple(full[name] for name in names if name not in fixed)
+    rest = tuple(full[name] for name in (*fixed, *keys))
+    kinds = ("weight",) * len(fixed) + ("state",) * len(keys)
+    return Unit(layer, trained, ("weight",) * len(trained)), Unit(layer, rest, kinds)
+
+
+def _joined(units: list[Unit]) -> list[Unit]:
+    """Units of one layer that follow each other as one."""
+    made: list[Unit] = []
+    for unit in units:
+        if made and made[-1].layer is unit.layer:
+            last = made.pop()
+            unit = Unit(unit.layer, last.names + unit.names, last.kinds + unit.kinds)
+        made.append(unit)
+    return made

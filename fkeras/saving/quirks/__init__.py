@@ -1,0 +1,1 @@
+"""Behaviour of Keras that depends on the version and is not in the file."""

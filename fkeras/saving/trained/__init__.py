@@ -1,0 +1,1 @@
+"""The training of a saved model: compile configuration and optimizer state."""

@@ -1,0 +1,377 @@
+"""What a file keeps of training besides the weights: a `Trainer` as Keras's `compile_config`.
+
+What changes the numbers goes through, or is refused: optimizer, losses, metrics, their weights.
+What only says how they are computed is not the model's: Keras's `run_eagerly`,
+`steps_per_execution` and `jit_compile` are not read, and a trainer's `mesh`, `sharding`, `remat`
+and `on_nonfinite` are left out with a warning.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import dataclasses
+import functools
+import warnings
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
+
+import jax
+import numpy as np
+
+from fkeras import losses, metrics, optimizers
+from fkeras.engine import trainable_weights
+from fkeras.engine.config.custom_objects import CustomObjects, custom_code
+from fkeras.engine.config.serialization import deserialize, serialize
+from fkeras.engine.messages.key_paths import within
+from fkeras.losses import Loss, LossFunctionWrapper
+from fkeras.metrics import MeanMetricWrapper, Metric
+from fkeras.saving.containers.errors import FileError, reading
+from fkeras.saving.containers.hdf5 import Store
+from fkeras.saving.containers.strict_json import check, field
+from fkeras.saving.trained.optimizer_slots import (
+    Entry,
+    as_trained,
+    layout,
+    restored,
+    trained,
+    with_products,
+    written,
+)
+from fkeras.training import Trainer, TrainState
+from fkeras.training.step.optimizer_state import follow
+
+CONFIG = "config.json"
+_GROUP = "optimizer/vars"
+_LEFT_OUT = ("mesh", "sharding", "remat", "on_nonfinite")
+
+
+def read_trainer(
+    compiled: Any,
+    custom_objects: Mapping[str, Any] | None = None,
+    file: str | None = None,
+    store: Store | None = None,
+) -> Trainer | None:
+    """The `Trainer` that a `compile_config` describes; None for a model that was not compiled.
+
+    Args:
+        compiled: the configuration, out of a file.
+        custom_objects: your own losses, metrics, optimizers and functions by name.
+        file: the file, for messages.
+        store: its arrays, which tell whether Keras put a LossScaleOptimizer around the optimizer,
+            as it does by itself for a model of the policy "mixed_float16".
+
+    Raises:
+        FileError: for what is no optimizer, loss or metric, and for functions that
+            `custom_objects` lacks.
+    """
+    place = {"file": file, "member": CONFIG}
+    if not check(compiled, (dict, type(None)), "'compile_config'", **place):
+        return None
+    given = CustomObjects(custom_objects or {})
+    with reading(file, f"{CONFIG}: compile_config"), within("compile_config"):
+        stored = field(compiled, "optimizer", (dict, str, type(None)))
+        with within("optimizer"):
+            optimizer = _optimizer(stored, given)
+        inner = store.groups("optimizer") if store is not None else ()
+        wrapped = isinstance(optimizer, optimizers.LossScaleOptimizer)
+        if "inner_optimizer" in inner and not wrapped:
+            optimizer = optimizers.LossScaleOptimizer(optimizer)
+        weights = field(compiled, "loss_weights", (list, dict, float, type(None)), None)
+        loss, plain, weighed = (
+            _tree(compiled.get(key), functools.partial(one, given=given), key)
+            for key, one in (("loss", _loss), ("metrics", _metric), ("weighted_metrics", _metric))
+        )
+        factors = _tree(weights, _weight, "loss_weights")
+        try:
+            return Trainer(optimizer, loss, plain, loss_weights=factors, weighted_metrics=weighed)
+        except (TypeError, ValueError) as error:
+            raise FileError(
+                f"'loss', 'loss_weights', 'metrics' and 'weighted_metrics' do not fit: {error}"
+            ) from error
+
+
+def _tree(value: Any, one: Callable[[Any], Any], what: str, depth: int = 0) -> Any:
+    """Lists and dictionaries by output, with `one` of what is in them; None stays."""
+    if value is None:
+        return None
+    if depth > 2:
+        raise FileError(f"lists inside lists in {what!r}, deeper than outputs go. It is damaged.")
+    if isinstance(value, list):
+        single = what != "loss" and any(isinstance(part, str | Mapping) for part in value)
+        for place, part in enumerate(value if single else ()):
+            with within(what), within(place):
+                check(part, (str, dict), f"a metric of {what!r}")
+        return [_tree_at(place, part, one, what, depth + 1) for place, part in enumerate(value)]
+    named = isinstance(value, Mapping) and "class_name" not in value
+    if named and {"module", "config"} <= set(value):
+        with within(what) if depth == 0 else contextlib.nullcontext():
+            field(value, "class_name", str)  # an object, and no dictionary by output
+    if named:
+        return {name: _tree_at(name, part, one, what, depth + 1) for name, part in value.items()}
+    with within(what) if depth == 0 else contextlib.nullcontext():
+        return one(value)
+
+
+def _tree_at(key: Any, value: Any, one: Callable[[Any], Any], what: str, depth: int) -> Any:
+    with within(what) if depth == 1 else contextlib.nullcontext(), within(key):
+        return _tree(value, one, what, depth)
+
+
+def _weight(value: Any) -> float:
+    return float(check(value, float, "a loss weight"))
+
+
+def _optimizer(value: Any, given: Mapping[str, Any]) -> Any:
+    if value is None:
+        raise FileError(
+            "the model was compiled without an optimizer. Open it with fk.load_model, and train "
+            "it with a Trainer of your own."
+        )
+    made = optimizers.get(value, given)
+    if not isinstance(made, optimizers.BaseOptimizer):
+        raise FileError(
+            f"expected an optimizer, received {type(made).__name__}. Pass a class of your own in "
+            "custom_objects; it is a subclass of fk.optimizers.Optimizer."
+        )
+    return made
+
+
+def _loss(value: Any, given: Mapping[str, Any]) -> Any:
+    name = _function(value, given, "loss", losses)
+    if isinstance(name, str) and name.lower() in ("crossentropy", "ce"):
+        return name
+    found = losses.get(name, given) if not isinstance(name, Mapping) else deserialize(name, given)
+    return _checked(found, Loss, "a loss", name, given)
+
+
+def _metric(value: Any, given: Mapping[str, Any]) -> Any:
+    name = _function(value, given, "metric", metrics)
+    if isinstance(name, str) and name not in given:
+        if name.lower() not in ("accuracy", "acc", "crossentropy", "ce"):
+            metrics.get(name)
+        return name
+    found = metrics.get(name, given) if not isinstance(name, Mapping) else deserialize(name, given)
+    if isinstance(found, Loss):
+        found = metrics.get(found)
+    return _checked(found, Metric, "a metric", name, given)
+
+
+def _function(value: Any, given: Mapping[str, Any], kind: str, room: Any) -> Any:
+    """`value`, or where it stands for a function its name, or what `custom_objects` has for it."""
+    check(value, (str, dict), f"a {kind}")
+    if isinstance(value, str):
+        return value
+    if field(value, "class_name", str) != "function":
+        return value
+    name = field(value, "config", str)
+    registered = field(value, "registered_name", (str, type(None)), None)
+    for known in (name, registered):
+        if known in given:
+            return given[known]
+    if name in room.__all__ or (hasattr(room, "get") and _is_known(room, name)):
+        return name
+    raise FileError(
+        f"the {kind} {name[:80]!r} is a function of the file's author, which no file carries. "
+        f"Pass it: {custom_code(name, 'function')}; or open the model alone, fk.load_model, and "
+        "make a Trainer."
+    )
+
+
+def _is_known(room: Any, name: str) -> bool:
+    try:
+        return room.get(name) is not None
+    except ValueError:
+        return False
+
+
+def _checked(found: Any, kind: type, what: str, value: Any, given: Mapping[str, Any]) -> Any:
+    own = value["class_name"] if isinstance(value, Mapping) else value
+    if isinstance(found, kind) or (isinstance(own, str) and own in given) or callable(value):
+        return found
+    raise FileError(
+        f"expected {what}, received {type(found).__name__}. The file is damaged; fk.load_model "
+        "opens the model alone."
+    )
+
+
+def write_compile_config(trainer: Trainer) -> dict[str, Any]:
+    """The `compile_config` that Keras compiles a model by, to the numbers of a trainer.
+
+    Args:
+        trainer: the trainer.
+
+    Raises:
+        TypeError: where Keras has no word for something that changes the numbers: a
+            transformation of optax, a function without a name, weights that do not decay by name.
+
+    Example:
+        >>> import fkeras as fk
+        >>> write_compile_config(fk.Trainer("adam", "mse", ["mae"]))["metrics"]
+        ['mae']
+    """
+    _check_optimizer(trainer.optimizer)
+    plain = Trainer()
+    left = [name for name in _LEFT_OUT if getattr(trainer, name) != getattr(plain, name)]
+    if left:
+        warnings.warn(
+            f"save_model: {', '.join(left)} of the trainer cannot be kept in the file, which says "
+            "what is computed, not how. After loading write dataclasses.replace(trainer, "
+            f"{left[0]}=...).",
+            stacklevel=4,
+        )
+    return {
+        "optimizer": serialize(trainer.optimizer),
+        "loss": _json(trainer.loss),
+        "loss_weights": _json(trainer.loss_weights),
+        "metrics": _json(trainer.metrics),
+        "weighted_metrics": _json(trainer.weighted_metrics),
+        "run_eagerly": False,
+        "steps_per_execution": 1,
+        "jit_compile": "auto",
+        # a Trainer scales no loss by itself, whatever the policy
+        "auto_scale_loss": False,
+    }
+
+
+def _check_optimizer(optimizer: Any) -> None:
+    if not isinstance(optimizer, optimizers.BaseOptimizer):
+        raise TypeError(
+            "save_model: expected an optimizer of fkeras, received a transformation of optax, "
+            "which has no JSON form. Save the model alone, or the run with fit(checkpoint=...)."
+        )
+    if getattr(optimizer, "exclude_from_weight_decay", ()):
+        raise TypeError(
+            f"save_model: {type(optimizer).__name__}: the file has no place for "
+            f"exclude_from_weight_decay={list(optimizer.exclude_from_weight_decay)}, and without "
+            "it these weights would decay. Save the model alone, or the run with "
+            "fit(checkpoint=...)."
+        )
+    if isinstance(optimizer, optimizers.LossScaleOptimizer):
+        _check_optimizer(optimizer.inner_optimizer)
+    if isinstance(optimizer, optimizers.MultiOptimizer):
+        for _, one in optimizer.optimizer_map:
+            _check_optimizer(one)
+
+
+def _json(value: Any) -> Any:
+    if isinstance(value, Mapping):
+        return {name: _json(part) for name, part in value.items()}
+    if isinstance(value, list | tuple):
+        return [_json(part) for part in value]
+    if isinstance(value, LossFunctionWrapper) and losses.get(value.fn) == value:
+        return serialize(value.fn)  # Keras has no public class of it
+    if isinstance(value, MeanMetricWrapper) and metrics.get(value.fn) == value:
+        return serialize(value.fn)
+    return serialize(value) if isinstance(value, Loss | Metric) else value
+
+
+def read_optimizer(
+    store: Store, compiled: Mapping, trainer: Trainer, run: TrainState
+) -> TrainState:
+    """The run with the optimizer's state and the step of a weight file.
+
+    A learning rate that was changed in training is in the state, and counts.
+
+    Args:
+        store: the weight file.
+        compiled: the `compile_config` beside it.
+        trainer: what `read_trainer` made of that.
+        run: a run of the loaded model; its own optimizer's state is not looked at.
+
+    Raises:
+        FileError: where the file has arrays of another optimizer or model.
+    """
+    config, optimizer = compiled.get("optimizer"), trainer.optimizer
+    if "inner_optimizer" in store.groups("optimizer") and not _is_loss_scale(config):
+        config = {"config": {"inner_optimizer": config}}
+    weights = trained(run.model)
+    with reading(store.file, _member(store, _GROUP)):
+        entries = layout(optimizer, config, weights)[0][1]
+        count = len(store.datasets(_GROUP))
+        unbuilt = layout(optimizer, config, weights, built=False)[0][1]
+        if count != len(entries) and count == len(unbuilt):
+            entries = unbuilt  # compiled, and never trained
+        _check_numbers(store, optimizer, entries, len(weights))
+    init = optimizer.transformation().init
+
+    def path(number: int) -> str:
+        return f"{_GROUP}/{number}"
+
+    with reading(store.file, _member(store, _GROUP)):
+        opt_state, step = restored(
+            entries,
+            init,
+            weights,
+            lambda number: store.shape(path(number)),
+            lambda number, shape: store.read(path(number), shape),
+        )
+    opt_state = with_products(optimizer, opt_state)
+    return run.replace(opt_state=opt_state, step=jax.device_put(np.asarray(step, "int32")))
+
+
+def _member(store: Store, path: str) -> str:
+    return f"{store.member}:/{path}" if store.member else f"/{path}"
+
+
+def _is_loss_scale(config: Any) -> bool:
+    return isinstance(config, Mapping) and config.get("class_name") == "LossScaleOptimizer"
+
+
+def _check_numbers(store: Store, optimizer: Any, entries: Sequence[Entry], weights: int) -> None:
+    names = set(store.datasets(_GROUP))
+    missing = next((n for n in range(len(entries)) if str(n) not in names), None)
+    if missing is None and len(names) == len(entries):
+        return
+    lacks = f"; {_GROUP}/{missing} is not there" if missing is not None else ""
+    raise FileError(
+        f"expected {len(entries)} arrays of {type(optimizer).__name__} for {weights} trainable "
+        f"weights, received {len(names)}{lacks}. It is the state of another optimizer, or of "
+        "other weights than are trainable; fk.load_model opens the model alone."
+    )
+
+
+def optimizer_arrays(trainer: Trainer, run: TrainState) -> list[tuple[str, np.ndarray]]:
+    """`(path, array)` for what Keras's weight file has of an optimizer.
+
+    Args:
+        trainer: the trainer of the run.
+        run: the run.
+
+    Raises:
+        FKerasError: for the state of another model or optimizer, or of several runs at once.
+        TypeError: for an optimizer whose state has no order.
+    """
+    opt_state = follow(trainer.optimizer, run.opt_state, run.model)
+    groups = layout(trainer.optimizer, serialize(trainer.optimizer), trained(run.model))
+    return written(groups, opt_state, run.step)
+
+
+def compiled_parts(
+    trainer: Trainer | None, run: TrainState | None, model: Any
+) -> tuple[dict[str, Any], dict[str, np.ndarray]]:
+    """`(compile_config, arrays by path)` of a training, for a file of `model`.
+
+    Raises:
+        ValueError: for a run without its trainer, or of another model.
+        TypeError: for what no file can hold.
+    """
+    if not isinstance(trainer, Trainer) or not isinstance(run, TrainState | None):
+        raise ValueError(
+            f"save_model: expected trainer= and run= of one training, received "
+            f"{type(trainer).__name__} and {type(run).__name__}. Write fk.save_model(path, "
+            "run.model, run.state, trainer=trainer, run=run)."
+        )
+    if trainer.objective is not None:
+        raise TypeError(
+            "save_model: the trainer has an objective, a function of your own, which no file "
+            "carries. Save the model alone, fk.save_model(path, run.model, run.state), or the "
+            "whole run with fit(checkpoint=...)."
+        )
+    _check_optimizer(trainer.optimizer)
+    if run is None:
+        start = trainer.optimizer.transformation().init(trainable_weights(model))
+        run = TrainState(model, {}, start, {}, np.zeros((), "int32"), jax.random.key(0))
+    optimizer = as_trained(trainer.optimizer, run.opt_state)
+    trainer = dataclasses.replace(trainer, optimizer=optimizer)
+    arrays = optimizer_arrays(trainer, run.replace(model=model))
+    return write_compile_config(trainer), dict(arrays)

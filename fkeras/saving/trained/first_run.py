@@ -1,0 +1,43 @@
+"""The run of an opened training before the optimizer's state is read."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import jax
+import numpy as np
+
+from fkeras.saving.containers.limits import Limits
+from fkeras.saving.trained.resource_limits import check_training
+from fkeras.training import Trainer, TrainState
+from fkeras.training.inputs import checks
+from fkeras.training.step import objective
+
+
+def first_run(
+    trainer: Trainer, model: Any, state: Any, weights: Sequence[str], limits: Limits
+) -> TrainState:
+    """Returns a run at step 0 without optimizer state, after the resource limits are checked.
+
+    Args:
+        trainer: the trainer that the file describes.
+        model: the opened model.
+        state: the state of the model.
+        weights: the paths of the trainable weights.
+        limits: bounds on the arrays that the training would allocate.
+
+    Raises:
+        FileError: where the training would allocate more than the limits allow.
+        ValueError: where the trainer has nothing to minimise.
+    """
+    checks.require_loss(trainer, model)
+    check_training(trainer, model, list(weights), limits)
+    return TrainState(
+        model=model,
+        state=state,
+        opt_state=(),
+        metrics=objective.empty(trainer, model),
+        step=np.zeros((), "int32"),
+        key=jax.random.key(0),
+    )

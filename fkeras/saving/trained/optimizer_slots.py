@@ -1,0 +1,367 @@
+"""The arrays of an optimizer in the order of Keras's files, and its state out of them.
+
+Keras numbers what an optimizer keeps: iterations, learning rate, then an array for each trainable
+weight, in an order that each optimizer has for itself. Here a state is a tree by names. A `layout`
+is the list that tells which is which; reading and writing both go by it.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import types
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+
+from fkeras.engine import snake_case, trainable_weights
+from fkeras.engine.tree.weight_lists import weight_order
+from fkeras.optimizers import (
+    Adafactor,
+    Adam,
+    AdamW,
+    LossScaleOptimizer,
+    MultiOptimizer,
+    Nadam,
+    Optimizer,
+    RMSprop,
+)
+from fkeras.optimizers.by_pattern import keras_map
+from fkeras.optimizers.updates.state import ACCUMULATOR, AVERAGE
+from fkeras.saving.containers.errors import FileError
+from fkeras.saving.trained.nadam import product_after
+from fkeras.saving.weights.filling import plain
+
+STEP = "step"
+# slots that stand in a row of their own, after what stands together weight by weight
+_APART = types.MappingProxyType(
+    {
+        Adam: ("velocity_hat",),
+        AdamW: ("velocity_hat",),
+        RMSprop: ("momentum", "average_gradient"),
+    }
+)
+
+
+@dataclasses.dataclass(frozen=True)
+class Entry:
+    """One array of an optimizer in a file.
+
+    Attributes:
+        what: its name for messages, such as "momentum".
+        weight: the path of the weight that it belongs to, or None.
+        shape: its shape.
+        keys: the leaves of our state that it is, as `jax.tree_util.keystr` names them, and "step";
+            none where our state has no place for it.
+        value: what is written where there is none.
+        whole: whether it counts something.
+    """
+
+    what: str
+    weight: str | None
+    shape: tuple[int, ...]
+    keys: tuple[str, ...] = ()
+    value: float = 0.0
+    whole: bool = False
+
+
+# the path of a group, and what its "vars" hold
+Groups = list[tuple[str, list[Entry]]]
+
+
+def layout(
+    optimizer: Any,
+    config: Any,
+    weights: Mapping[str, Any],
+    built: bool = True,
+    at: str = "",
+    scaled: bool = False,
+) -> Groups:
+    """The groups that a file has for an optimizer; the first holds everything.
+
+    Args:
+        optimizer: one of `fk.optimizers`.
+        config: its JSON form as in the file, which gives the order inside a MultiOptimizer.
+        weights: what it trains, arrays or their shapes by path in Keras's order.
+        built: whether it has seen its weights: before that Keras keeps only the scalars.
+        at: where its state is in that of the optimizer around it.
+        scaled: whether a LossScaleOptimizer is around it, where Keras loses sight of the variables
+            that optimizers make by themselves.
+
+    Raises:
+        TypeError: for an optimizer of another kind, whose state has no order.
+
+    Example:
+        >>> import jax, fkeras as fk
+        >>> weights = {"kernel": jax.ShapeDtypeStruct((3, 2), "float32")}
+        >>> adam = fk.optimizers.Adam()
+        >>> [entry.what for entry in layout(adam, fk.optimizers.serialize(adam), weights)[0][1]]
+        ['iterations', 'learning rate', 'momentum', 'velocity']
+    """
+    if isinstance(optimizer, LossScaleOptimizer):
+        own = [_count("iterations"), _number("learning rate")]
+        if built:
+            own.append(_count("step counter", f"{at}.step_counter"))
+            own.append(_number("loss scale", f"{at}.scale"))
+        inside = config["config"]["inner_optimizer"]
+        inner = layout(optimizer.inner_optimizer, inside, weights, built, f"{at}.inner", True)
+        return _around(own, [("inner_optimizer", inner)])
+    if isinstance(optimizer, MultiOptimizer):
+        own = [_count("iterations", STEP), _number("learning rate")]
+        return _around(own, _members(optimizer, config["config"], weights, built, at, scaled))
+    if not isinstance(optimizer, Optimizer):
+        raise TypeError(
+            f"{type(optimizer).__name__}: the order of its state in a file is not known. Use an "
+            "optimizer of fk.optimizers, or a subclass of fk.optimizers.Optimizer."
+        )
+    return [("", _own(optimizer, weights if built else {}, at, scaled))]
+
+
+def _count(what: str, *keys: str) -> Entry:
+    return Entry(what, None, (), keys, whole=True)
+
+
+def _number(what: str, *keys: str) -> Entry:
+    return Entry(what, None, (), keys)
+
+
+def _around(own: list[Entry], members: list[tuple[str, Groups]]) -> Groups:
+    """The groups of an optimizer that holds others: their arrays follow its own, and come again."""
+    everything = [*own, *(entry for _, groups in members for entry in groups[0][1])]
+    below = [
+        (f"{name}/{group}" if group else name, entries)
+        for name, groups in members
+        for group, entries in groups
+    ]
+    return [("", everything), *below]
+
+
+def _members(
+    optimizer: MultiOptimizer,
+    config: Any,
+    weights: Mapping[str, Any],
+    built: bool,
+    at: str,
+    scaled: bool,
+) -> list[tuple[str, Groups]]:
+    chosen = config["optimizer_map"]["config"]
+    inner = dict(optimizer.optimizer_map)
+    patterns = [pattern for pattern, _ in optimizer.optimizer_map]
+    if "patterns" not in chosen:  # what Keras wrote: in its order, and the default last
+        patterns = [f"re:{key}" for key in chosen["optimizer_map"]] + ["*"]
+    known = [pattern for pattern, _ in optimizer.optimizer_map]
+    first = {path: next((p for p in known if keras_map.fits(p, path)), None) for path in weights}
+    members, names = [], []
+    for pattern in patterns:
+        mine = {path: weight for path, weight in weights.items() if first[path] == pattern}
+        own = f"{at}.states[{pattern!r}]"
+        members.append(layout(inner[pattern], None, mine, built and bool(mine), own, scaled))
+        names.append(snake_case(type(inner[pattern]).__name__))
+    if "patterns" in chosen:  # for Keras the last pattern's optimizer is the default too, unused
+        idle = layout(inner[patterns[-1]], None, {}, False, at="-")[0][1]
+        members.append([("", [dataclasses.replace(entry, keys=()) for entry in idle])])
+        names.append(snake_case(type(inner[patterns[-1]]).__name__))
+    groups = []
+    for number, (name, one) in enumerate(zip(names, members, strict=True)):
+        before = names[:number].count(name)
+        groups.append((f"optimizers/{name}_{before}" if before else f"optimizers/{name}", one))
+    return groups
+
+
+def _own(optimizer: Optimizer, weights: Mapping[str, Any], at: str, scaled: bool) -> list[Entry]:
+    outer = (STEP,) if ".states[" not in at else ()
+    entries = [_count("iterations", f"{at}.count", *outer)]
+    if not callable(optimizer.learning_rate):
+        rate = _number("learning rate", f"{at}.learning_rate")
+        entries.append(dataclasses.replace(rate, value=optimizer.learning_rate))
+    slots = _slots(optimizer, weights) if weights else {}
+
+    def one(name: str, path: str) -> Entry:
+        leaf, key = slots[name][path], f"{at}.slots[{name!r}][{path!r}]"
+        if isinstance(optimizer, Adafactor) and name == "velocity" and len(weights[path].shape) > 1:
+            # Keras computes it anew at each step, before it reads it
+            return Entry(name, path, tuple(weights[path].shape))
+        return Entry(name, path, tuple(leaf.shape), (key,))
+
+    apart = next((v for k, v in _APART.items() if isinstance(optimizer, k)), ())
+    if isinstance(optimizer, Nadam):
+        apart = ("product",)
+    first = [name for name in (AVERAGE, ACCUMULATOR) if name in slots]
+    together = [name for name in slots if name not in (*first, *apart)]
+    entries += [one(name, path) for name in first for path in weights]
+    for path, weight in weights.items():
+        names = [name for name in together if slots[name][path] is not None]
+        if isinstance(optimizer, Adafactor) and scaled and len(weight.shape) < 2:
+            names = ["velocity"]
+        entries += [one(name, path) for name in names]
+    rows = [[one(name, path) for path in weights] for name in apart if name in slots]
+    if isinstance(optimizer, Nadam) and rows:  # one for all weights, where ours has one for each
+        keys = tuple(key for entry in rows[0] for key in entry.keys)
+        return entries if scaled else [*entries, Entry("product", None, (), keys)]
+    return entries + [entry for row in rows for entry in row]
+
+
+def _slots(optimizer: Optimizer, weights: Mapping[str, Any]) -> dict[str, Any]:
+    """The slots as shapes, in the order in which the optimizer names them."""
+    names: list[str] = []
+
+    def init(weights: dict[str, Any]) -> dict[str, Any]:
+        slots = optimizer.transformation().init(weights).slots
+        names.extend(slots)  # what is traced comes back sorted
+        return slots
+
+    found = jax.eval_shape(init, dict(weights))
+    return {name: found[name] for name in names}
+
+
+def trained(model: Any) -> dict[str, Any]:
+    """What is trainable in a model, by path, in the order of Keras's `model.trainable_variables`.
+
+    Example:
+        >>> import jax, fkeras as fk
+        >>> model = fk.Sequential([fk.Input((3,)), fk.layers.Dense(2, name="dense")])
+        >>> list(trained(model.build(jax.random.key(0))))
+        ['dense/kernel', 'dense/bias']
+    """
+    weights = trainable_weights(model)
+    order = {path: number for number, path in enumerate(weight_order(plain(model)))}
+    return dict(sorted(weights.items(), key=lambda item: order.get(item[0], len(order))))
+
+
+def as_trained(optimizer: Any, opt_state: Any) -> Any:
+    """The optimizer with the weight decay that its state has, which a file keeps nowhere else.
+
+    Example:
+        >>> import jax.numpy as jnp, fkeras as fk
+        >>> adam = fk.optimizers.AdamW()
+        >>> state = adam.transformation().init({"w": jnp.ones(2)})
+        >>> as_trained(adam, state._replace(weight_decay=jnp.float32(0.5)))
+        AdamW(weight_decay=0.5)
+    """
+    if isinstance(optimizer, LossScaleOptimizer):
+        inner = as_trained(optimizer.inner_optimizer, opt_state.inner)
+        return dataclasses.replace(optimizer, inner_optimizer=inner)
+    if isinstance(optimizer, MultiOptimizer):
+        pairs = tuple((p, as_trained(o, opt_state.states[p])) for p, o in optimizer.optimizer_map)
+        return dataclasses.replace(optimizer, optimizer_map=pairs)
+    decay = getattr(opt_state, "weight_decay", None)
+    if decay is None or np.shape(decay) or np.float32(decay) == np.float32(optimizer.weight_decay):
+        return optimizer
+    return dataclasses.replace(optimizer, weight_decay=float(decay))
+
+
+def with_products(optimizer: Any, opt_state: Any, scaled: bool = False) -> Any:
+    """The state with the products of Nadam that a file lacks, as its count tells them.
+
+    Example:
+        >>> import jax.numpy as jnp, fkeras as fk
+        >>> nadam = fk.optimizers.Nadam(beta_1=0.5)
+        >>> state = nadam.transformation().init({"w": jnp.ones(2)})
+        >>> state = with_products(nadam, state._replace(count=jnp.int32(1)), scaled=True)
+        >>> state.slots["product"]["w"].round(2)
+        Array(0.26, dtype=float32)
+    """
+    if isinstance(optimizer, LossScaleOptimizer):
+        return opt_state._replace(
+            inner=with_products(optimizer.inner_optimizer, opt_state.inner, True)
+        )
+    if isinstance(optimizer, MultiOptimizer):
+        inner = opt_state.states
+        states = {p: with_products(o, inner[p], scaled) for p, o in optimizer.optimizer_map}
+        return opt_state._replace(states=states)
+    if not scaled or "product" not in opt_state.slots:
+        return opt_state
+    product = product_after(optimizer, int(opt_state.count))
+    full = jax.tree.map(lambda leaf: jnp.full_like(leaf, product), opt_state.slots["product"])
+    return opt_state._replace(slots={**opt_state.slots, "product": full})
+
+
+def leaves_of_state(opt_state: Any, step: Any) -> dict[str, Any]:
+    """The leaves of an optimizer's state by the keys of a layout."""
+    pairs = jax.tree_util.tree_flatten_with_path(opt_state)[0]
+    return {jax.tree_util.keystr(path): leaf for path, leaf in pairs} | {STEP: step}
+
+
+def written(groups: Groups, opt_state: Any, step: Any) -> list[tuple[str, np.ndarray]]:
+    """`(path, array)` for everything that Keras's file has of an optimizer.
+
+    Args:
+        groups: the layout.
+        opt_state: the state, of the weights of the layout.
+        step: the number of steps that were taken.
+    """
+    leaves = leaves_of_state(opt_state, step)
+    host = dict(zip(leaves, jax.device_get(list(leaves.values())), strict=True))
+    found = []
+    for group, entries in groups:
+        inside = f"optimizer/{group}/vars" if group else "optimizer/vars"
+        for number, entry in enumerate(entries):
+            value = host[entry.keys[0]] if entry.keys else np.full(entry.shape, entry.value)
+            array = np.asarray(value).astype("int32" if entry.whole else "float32")
+            found.append((f"{inside}/{number}", array))
+    return found
+
+
+def restored(
+    entries: Sequence[Entry],
+    init: Callable[[Any], Any],
+    weights: Mapping[str, Any],
+    shape: Callable[[int], tuple[int, ...]],
+    read: Callable[[int, tuple[int, ...]], np.ndarray],
+) -> tuple[Any, int]:
+    """`(state, step)` with the arrays of a file, all of them or none.
+
+    Args:
+        entries: the layout's first group.
+        init: makes the state before the first step.
+        weights: what is trained, by path.
+        shape: the shape of the array of a number in the file.
+        read: the array of that number, checked for its shape.
+
+    Raises:
+        FileError: for an array of another shape, or numbers that are none of an optimizer.
+    """
+    found: dict[str, Any] = {}
+    for number, entry in enumerate(entries):
+        given = shape(number)
+        if given != entry.shape:
+            raise _refused(entry, f"of shape {entry.shape}, received shape {given}")
+        if not entry.keys:
+            continue
+        array = read(number, entry.shape)
+        whole = jnp.issubdtype(array.dtype, np.integer)
+        if not whole and (entry.whole or not jnp.issubdtype(array.dtype, np.floating)):
+            raise _refused(entry, f"as numbers, received {array.dtype}")
+        if entry.whole and not 0 <= array < 2**31 - 1:
+            raise _refused(entry, f"from 0 to {2**31 - 2}, received {array}")
+        found |= dict.fromkeys(entry.keys, array)
+    step = int(found.pop(STEP, 0))
+    pairs, structure = jax.tree_util.tree_flatten_with_path(jax.eval_shape(init, dict(weights)))
+    wanted = {jax.tree_util.keystr(path): leaf.dtype for path, leaf in pairs}
+    leaves = [found[key].astype(dtype) for key, dtype in wanted.items() if key in found]
+    known = dict(zip([k for k in wanted if k in found], jax.device_put(leaves), strict=True))
+    known |= _first([key for key in wanted if key not in found], init, weights)
+    return structure.unflatten([known[key] for key in wanted]), step
+
+
+def _first(
+    keys: Sequence[str], init: Callable[[Any], Any], weights: Mapping[str, Any]
+) -> dict[str, Any]:
+    """The leaves of a first state that no file keeps; only these are computed."""
+
+    def some(weights: dict[str, Any]) -> dict[str, Any]:
+        leaves = leaves_of_state(init(weights), None)
+        return {key: leaves[key] for key in keys}
+
+    return jax.jit(some)(dict(weights)) if keys else {}
+
+
+def _refused(entry: Entry, problem: str) -> FileError:
+    of = f" of {entry.weight!r}" if entry.weight else ""
+    return FileError(
+        f"expected the {entry.what}{of} {problem}. It is the state of another optimizer or model, "
+        "or damaged; fk.load_model opens the model alone.",
+        layer=entry.weight.rpartition("/")[0] or None if entry.weight else None,
+    )

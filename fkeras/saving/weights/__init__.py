@@ -1,0 +1,1 @@
+"""Weights in files: paths, sources, and models filled from them."""

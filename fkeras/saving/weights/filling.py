@@ -1,0 +1,234 @@
+"""A model of shapes, made without computing a weight, and the same model with arrays from a file."""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from typing import Any
+
+import jax
+import numpy as np
+
+from fkeras.engine import Layer, Model, Network
+from fkeras.engine.tree.shapes import build_shapes
+from fkeras.engine.tree.skeleton import skeleton_of
+from fkeras.engine.values.frozen import FrozenDict
+from fkeras.saving.containers.errors import FileError, reading
+from fkeras.saving.weights.finite import is_finite, warn_not_finite
+from fkeras.saving.weights.old_layouts import OLD_LAYERS, path_in
+from fkeras.saving.weights.stored_codes import find_in, moved, with_stored_codes
+from fkeras.saving.weights.vocabularies import IDF_WEIGHTS
+from fkeras.saving.weights.weight_paths import (
+    BY_CLASS,
+    Groups,
+    Place,
+    by_class,
+    copied_groups,
+    places,
+    with_copies,
+)
+from fkeras.saving.weights.weight_source import fits
+
+
+def abstract_build(model: Layer, *specs: Any) -> tuple[Any, dict[str, Any]]:
+    """`(model, state)` with the shape and dtype of each array in its place; nothing is initialised.
+
+    Args:
+        model: a layer or network.
+        specs: a spec for each input, where the network has not met its inputs.
+
+    Example:
+        >>> import fkeras as fk
+        >>> model = fk.Sequential([fk.Input((3,)), fk.layers.Dense(2, name="dense")])
+        >>> abstract_build(model)[0].layers["dense"].kernel
+        ShapeDtypeStruct(shape=(3, 2), dtype=float32)
+    """
+    return build_shapes(model, *specs, state=True)
+
+
+def fill(
+    model: Any,
+    state: Mapping[str, Any],
+    read: Callable[[Place], np.ndarray],
+    groups: Groups = BY_CLASS,
+    file: str | None = None,
+) -> tuple[Any, dict[str, Any]]:
+    """`(model, state)` with an array for each place, handed to the device in one go.
+
+    NaN and infinite numbers are reported in one warning.
+
+    Args:
+        model: a model of shapes or arrays.
+        state: its state.
+        read: gives the array of a place. It is asked once for each weight.
+        groups: finds the groups of layers in a list.
+        file: the path of the file, for the warning.
+    """
+    wanted: dict[tuple[str, str], Place] = {}
+    for place in places(model, state, groups):
+        # a weight that Keras keeps twice is read where its own layer keeps it, which comes later
+        wanted[place.kind, place.name] = place
+    found = {key: _fitted(place, read(place)) for key, place in wanted.items() if place.path}
+    warn_not_finite([name for (_, name), array in found.items() if not is_finite(array)], file)
+    device = dict(zip(found, jax.device_put(list(found.values())), strict=True))
+    skeleton = skeleton_of(model)
+    # a weight that the configuration leaves out (use_bias=False) is None
+    model = skeleton.join(tuple(device.get(("weight", name)) for name in skeleton.names))
+    if any(place.path is None for place in wanted.values()):
+        state = model.init_state()  # what no file keeps begins as it always does
+    return model, _with_arrays(state, device, ())
+
+
+def _fitted(place: Place, array: np.ndarray) -> np.ndarray:
+    dtype = place.value.dtype
+    return array if array.dtype == dtype else array.astype(dtype)
+
+
+def _with_arrays(state: Mapping[str, Any], arrays: Mapping, keys: tuple[str, ...]) -> dict:
+    return {
+        key: _with_arrays(value, arrays, (*keys, key))
+        if isinstance(value, Mapping)
+        else arrays.get(("state", "/".join((*keys, key))), value)
+        for key, value in state.items()
+    }
+
+
+def plain(layer: Any) -> Any:
+    """The layer with every composed model in it as its graph, which needs no class to be read.
+
+    Example:
+        >>> import jax, fkeras as fk
+        >>> class Block(fk.Model):
+        ...     units: int
+        ...     def call(self, x):
+        ...         return fk.layers.Dense(self.units)(x)
+        >>> type(plain(Block(3).build(jax.random.key(0), (None, 2)))).__name__
+        'Model'
+    """
+    if isinstance(layer, Network):
+        if isinstance(layer, Model) and type(layer) is not Model and layer.graph is not None:
+            layer = layer.functional()
+        inner = {name: plain(one) for name, one in layer.layers.items()}
+        changed = any(inner[name] is not one for name, one in layer.layers.items())
+        return layer.replace(layers=FrozenDict(inner)) if changed else layer
+    fields = {name: getattr(layer, name) for name in skeleton_of(layer).children}
+    made = {name: _plain_in(value) for name, value in fields.items()}
+    changed = {name: value for name, value in made.items() if value is not fields[name]}
+    return layer.replace(**changed) if changed else layer
+
+
+def _plain_in(value: Any) -> Any:
+    if isinstance(value, Layer):
+        return plain(value)
+    if isinstance(value, tuple):
+        made = tuple(_plain_in(part) for part in value)
+        return made if any(a is not b for a, b in zip(made, value, strict=True)) else value
+    if isinstance(value, Mapping):
+        parts = {key: _plain_in(part) for key, part in value.items()}
+        return FrozenDict(parts) if any(parts[k] is not value[k] for k in value) else value
+    return value
+
+
+def noted_groups(store: Any, path: str) -> dict[str | None, str]:
+    """The groups in a group by the names of layers that the file notes in them; None for no name."""
+    noted: dict[str | None, str] = {}
+    for group in store.groups(path):
+        inner = f"{path}/{group}/vars"
+        name = store.attributes(inner).get("name") if store.has(inner) else None
+        noted.setdefault(name if isinstance(name, str) else None, group)
+    return noted
+
+
+def stored_groups(store: Any) -> Groups:
+    """Finds groups by the names of layers that the file notes in them, or else as Keras counts."""
+    names = functools.cache(functools.partial(noted_groups, store))
+
+    def find(path: str, layers: Sequence[Layer]) -> Sequence[str]:
+        noted = names(path)
+        # the layers of a network have names of their own; those of a list may share one
+        if len({layer.name for layer in layers}) == len(layers):
+            found = [noted.get(layer.name) for layer in layers]
+            if all(group is not None for group in found):
+                return [str(group) for group in found]
+        return by_class(path, layers)
+
+    return Groups(find, store.has, names)
+
+
+def stored_arrays(store: Any, path: str = "") -> Iterator[str]:
+    """The paths of all arrays of a store."""
+    for name in store.datasets(path):
+        yield f"{path}/{name}" if path else name
+    for name in store.groups(path):
+        yield from stored_arrays(store, f"{path}/{name}" if path else name)
+
+
+def fill_from_store(
+    model: Any, state: Mapping[str, Any], store: Any, groups: Groups | None = None
+) -> tuple[Any, dict]:
+    """`(model, state)` with the arrays of a store in Keras's layout.
+
+    Args:
+        model: a model of shapes.
+        state: its state.
+        store: the file.
+        groups: finds the groups of layers in a list; by default by the names in the store.
+
+    Raises:
+        FileError: where an array is missing, of another shape, or where the store has arrays of
+            layers that the model has no place for.
+    """
+    used: set[str] = set()
+
+    groups = groups or stored_groups(store)
+    model = with_stored_codes(model, find_in(store, model, groups))
+
+    in_file = path_in(store)
+    elsewhere = moved(model, store, groups, in_file)
+
+    def find(place: Place) -> str:
+        path = str(place.path)
+        other = elsewhere.get(path)
+        return other if isinstance(other, str) else in_file(path)
+
+    def read(place: Place) -> np.ndarray:
+        path, made = find(place), elsewhere.get(str(place.path))
+        if isinstance(made, np.ndarray):
+            return made
+        if not store.has(path):
+            raise FileError(
+                f"no array for {place.name!r}, expected one of shape "
+                f"{tuple(place.value.shape)}. The weights are of another model; rebuild that one, "
+                "or load what fits with fk.load_weights(..., skip=[...]).",
+                file=store.file,
+                member=f"{store.member}:/{path}" if store.member else f"/{path}",
+                layer=place.name.rpartition("/")[0] or None,
+            )
+        with reading(store.file, layer=place.name.rpartition("/")[0] or None):
+            array = store.read(path, tuple(place.value.shape))
+        if not fits(array.dtype, place.value.dtype):
+            raise FileError(
+                f"expected {np.dtype(place.value.dtype).name} for {place.name!r}, received "
+                f"{array.dtype.name}. The weights are of another model, or the file is damaged.",
+                file=store.file,
+                member=f"{store.member}:/{path}" if store.member else f"/{path}",
+                layer=place.name.rpartition("/")[0] or None,
+            )
+        return array
+
+    copies = copied_groups(model, groups)
+    for place in places(model, state, groups):
+        used.update(with_copies(find(place), copies) if place.path else ())
+    left = [path for path in stored_arrays(store) if path not in used]
+    left = [path for path in left if "layers/" in path or f"{OLD_LAYERS}/" in path]
+    left = [path for path in left if not path.startswith("optimizer/")]
+    left = [path for path in left if not path.endswith(IDF_WEIGHTS)]
+    if left:
+        shown = ", ".join(left[:5]) + (", ..." if len(left) > 5 else "")
+        raise FileError(
+            f"{len(left)} arrays that no layer of the model takes: {shown}. The weights are of "
+            "another model, or of a layer that this version does not know; rebuild that model.",
+            file=store.file,
+            member=store.member,
+        )
+    return fill(model, state, read, groups, store.file)

@@ -1,0 +1,172 @@
+"""safetensors, read and written by the library of that name; read with suspicion.
+
+Names are the model's own paths, `dense/kernel` for a weight and `batch_normalization/moving_mean`
+for a state. The library refuses a table that does not describe every byte of the file exactly
+once; a table in which a name stands twice, and one beyond the limits, are refused here.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import functools
+import math
+from collections.abc import Iterator, Mapping
+from typing import Any, BinaryIO
+
+import ml_dtypes
+import numpy as np
+
+from fkeras.engine.messages.optional_packages import missing_package
+from fkeras.saving.containers.errors import FileError
+from fkeras.saving.containers.limits import Limits
+from fkeras.saving.containers.strict_json import parse
+from fkeras.saving.weights.weight_source import Stored
+
+_TABLE = "the table"
+_DTYPES = (
+    ("F64", np.float64),
+    ("F32", np.float32),
+    ("F16", np.float16),
+    ("BF16", ml_dtypes.bfloat16),
+    ("F8_E4M3", ml_dtypes.float8_e4m3fn),
+    ("F8_E5M2", ml_dtypes.float8_e5m2),
+    ("I64", np.int64),
+    ("I32", np.int32),
+    ("I16", np.int16),
+    ("I8", np.int8),
+    ("U64", np.uint64),
+    ("U32", np.uint32),
+    ("U16", np.uint16),
+    ("U8", np.uint8),
+    ("BOOL", np.bool_),
+    ("C64", np.complex64),
+)
+
+
+def is_safetensors(start: bytes, size: int) -> bool:
+    """Whether a file begins like one of this format.
+
+    Example:
+        >>> is_safetensors((2).to_bytes(8, "little") + b"{}", 10)
+        True
+    """
+    return len(start) > 8 and start[8:9] == b"{" and int.from_bytes(start[:8], "little") <= size - 8
+
+
+def _library() -> Any:
+    try:
+        import safetensors.numpy
+    except ImportError as error:
+        raise missing_package("A .safetensors file", "safetensors", error) from error
+    return safetensors
+
+
+@contextlib.contextmanager
+def open_table(path: str, limits: Limits) -> Iterator[dict[str, Stored]]:
+    """The arrays of a file by name, to be read for as long as the block runs.
+
+    Args:
+        path: the file.
+        limits: the greatest sizes.
+
+    Raises:
+        FileError: where the table is no table, or does not describe every byte exactly once.
+        ImportError: without safetensors.
+    """
+    library = _library()
+    _check_table(path, limits)
+    with contextlib.ExitStack() as stack:
+        try:
+            opened = stack.enter_context(library.safe_open(path, framework="numpy"))
+        except library.SafetensorError as error:
+            raise FileError(
+                f"a table that does not describe the file ({error}). It is cut off or damaged, or "
+                "made to mislead; save or download it again.",
+                file=path,
+                member=_TABLE,
+            ) from error
+        yield {name: _stored(opened, name, path, limits) for name in opened.keys()}  # noqa: SIM118
+
+
+def _check_table(path: str, limits: Limits) -> None:
+    """What the library lets pass: the last of two rows of one name, and any size."""
+    with open(path, "rb") as file:
+        length = int.from_bytes(file.read(8), "little")
+        if length > limits.config_bytes:
+            raise FileError(
+                f"a table of {length} bytes, expected at most {limits.config_bytes}. If you trust "
+                "the file, pass limits=fk.Limits(config_bytes=...).",
+                file=path,
+                member=_TABLE,
+            )
+        table = parse(file.read(length), path, _TABLE, limits)
+    if len(table) > limits.objects:
+        raise FileError(
+            f"{len(table)} arrays, expected at most {limits.objects}. If you trust the file, pass "
+            "limits=fk.Limits(objects=...).",
+            file=path,
+        )
+
+
+def _stored(opened: Any, name: str, path: str, limits: Limits) -> Stored:
+    part = opened.get_slice(name)
+    word, shape = part.get_dtype(), tuple(part.get_shape())
+    dtype = next((np.dtype(kind) for key, kind in _DTYPES if key == word), None)
+    if dtype is None:
+        raise FileError(
+            f"expected a dtype among {', '.join(key for key, _ in _DTYPES)}, received {word}. "
+            "Save it as float32.",
+            file=path,
+            member=name[:200],
+        )
+    claimed = math.prod(shape) * dtype.itemsize
+    if claimed > limits.array_bytes:
+        raise FileError(
+            f"an array of {claimed} bytes, expected at most {limits.array_bytes}. If you trust "
+            "the file, pass limits=fk.Limits(array_bytes=...).",
+            file=path,
+            member=name[:200],
+        )
+    if word.startswith("F8"):
+        return Stored(shape, dtype, functools.partial(_small, path, name, dtype))
+    return Stored(shape, dtype, functools.partial(opened.get_tensor, name))
+
+
+def _small(path: str, name: str, dtype: np.dtype) -> np.ndarray:
+    """An array of 8-bit floats, which the library does not make into one of NumPy."""
+    with open(path, "rb") as file:
+        row = dict(_library().deserialize(file.read()))[name]
+    return np.frombuffer(row["data"], dtype).reshape(row["shape"])
+
+
+def write(file: BinaryIO, arrays: Mapping[str, np.ndarray], about: Mapping[str, str]) -> None:
+    """Writes arrays into a binary file; the same arrays give the same bytes.
+
+    Args:
+        file: the file.
+        arrays: NumPy arrays by name.
+        about: the file's metadata; of several entries the order is not always the same.
+
+    Raises:
+        TypeError: for a dtype that the format does not have.
+        ImportError: without safetensors.
+
+    Example:
+        >>> import pathlib, tempfile
+        >>> place = pathlib.Path(tempfile.mkdtemp(), "w.safetensors")
+        >>> with place.open("wb") as file:
+        ...     write(file, {"dense/bias": np.zeros(2, "float32")}, {"format": "fkeras"})
+        >>> with open_table(str(place), Limits()) as table:
+        ...     table["dense/bias"].read()
+        array([0., 0.], dtype=float32)
+    """
+    known = [np.dtype(kind) for _, kind in _DTYPES]
+    for name, array in arrays.items():
+        if array.dtype.newbyteorder("=") not in known:
+            raise TypeError(
+                f"save_weights: safetensors has no dtype {array.dtype} ({name!r}). Save it as "
+                ".npz or .weights.h5."
+            )
+    # the library writes the memory as it lies, whatever the strides
+    dense = {name: np.asarray(array, order="C") for name, array in arrays.items()}
+    file.write(_library().numpy.save(dense, dict(about)))

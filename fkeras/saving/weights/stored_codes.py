@@ -1,0 +1,225 @@
+"""What files of Keras do not say of quantized layers, told from the arrays in them.
+
+Keras quantizes the projections of an attention and notes nothing of it in the attention's
+configuration, so that it cannot open such a file itself. Keras 3.15 leaves the zeros out where it
+saves what GPTQ and AWQ made, which it cannot open either. And Keras 3.11 to 3.13 packed codes of
+4 bits along the first axis that is summed over, later versions along the last one.
+"""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Callable, Mapping
+from typing import Any
+
+import jax
+import numpy as np
+
+from fkeras.engine import replace_layers
+from fkeras.engine.tree.weights import sublayers
+from fkeras.layers.attention.projected import PROJECTIONS, ProjectedAttention
+from fkeras.layers.core.einsum_dense import EinsumDense
+from fkeras.layers.quantized import QuantizedDense
+from fkeras.layers.quantized.base import Quantized
+from fkeras.layers.quantized.products import arrange, equation_of
+from fkeras.quantizers import (
+    AbsMaxQuantizer,
+    AWQConfig,
+    Float8QuantizationConfig,
+    GPTQConfig,
+    Int4QuantizationConfig,
+    Int8QuantizationConfig,
+    pack_int4,
+    unpack_int4,
+)
+from fkeras.saving.containers.errors import FileError
+from fkeras.saving.weights.weight_paths import Groups, places, walk_groups
+from fkeras.saving.weights.weight_source import Stored, unread
+
+_CODES = ("kernel_scale", "kernel_zero", "g_idx")
+_METERS = tuple(
+    f"{name}_{kind}"
+    for name in ("inputs", "kernel", "outputs_grad")
+    for kind in ("scale", "amax_history")
+)
+# finds the arrays of a projection by their names: of the keys and groups that lead to an attention,
+# the attention, and the field of the projection
+Find = Callable[[tuple[str, ...], Any, str], Mapping[str, Stored]]
+
+
+def with_stored_codes(model: Any, find: Find) -> Any:
+    """A model of shapes whose attentions have quantized projections where the file has codes.
+
+    Args:
+        model: the model of shapes.
+        find: the arrays of a projection in the file, by their names.
+    """
+    inside = [layer for _, layer in sublayers(model)]
+    if not any(isinstance(layer, ProjectedAttention) for layer in inside):
+        return model
+    told = {  # Keras quantizes all layers of a model alike
+        layer.quantization.policy_mode: layer.quantization
+        for layer in inside
+        if isinstance(layer, Quantized)
+    }
+    found: dict[str, dict[str, Any]] = {}
+    for _, keys, layer in walk_groups(model):
+        if not isinstance(layer, ProjectedAttention) or layer.quantization is not None:
+            continue
+        children = {name: getattr(layer, name) for name in PROJECTIONS}
+        configs = {
+            name: _config_of(child, find(keys, layer, name))
+            for name, child in children.items()
+            if type(child) is EinsumDense
+        }
+        known = {name: config for name, config in configs.items() if config is not None}
+        found["/".join(keys)] = {n: told.get(c.policy_mode, c) for n, c in known.items()}
+    if not any(found.values()):
+        return model
+
+    def coded(path: str, layer: Any) -> Any:
+        configs = found.get(path)
+        if not configs:
+            return None
+        children = {
+            name: jax.eval_shape(lambda c, q=config: QuantizedDense.of(c, q), getattr(layer, name))
+            for name, config in configs.items()
+        }
+        return layer.replace(quantization=configs, **children)
+
+    return replace_layers(model, coded)
+
+
+def find_in(store: Any, model: Any, groups: Groups) -> Find:
+    """Finds the arrays of projections in a store in Keras 3's layout, where they are numbered."""
+
+    @functools.cache
+    def at() -> dict[tuple[str, ...], str]:
+        return {keys: group for group, keys, _ in walk_groups(model, groups)}
+
+    def find(keys: tuple[str, ...], layer: Any, field: str) -> dict[str, Stored]:
+        group = f"{at()[keys]}/{layer.stored_at.get(field, field)}/vars"
+        if not store.has(group):
+            return {}
+        numbers = [n for n in store.datasets(group) if n.isdecimal()]
+        own = ["kernel"] if getattr(layer, field).bias is None else ["kernel", "bias"]
+        more = _METERS if len(numbers) == len(own) + len(_METERS) else _CODES
+        names = dict(zip(map(str, range(len(numbers))), (*own, *more), strict=False))
+        return {name: unread(store, f"{group}/{n}") for n, name in names.items() if n in numbers}
+
+    return find
+
+
+def _config_of(layer: Any, arrays: Mapping[str, Stored]) -> Any:
+    """How a projection was quantized, by its arrays; None where it was not."""
+    kernel, history = arrays.get("kernel"), arrays.get("inputs_amax_history")
+    if kernel is None or "kernel_scale" not in arrays:
+        return None
+    if kernel.dtype != np.int8:
+        known = history is not None and len(history.shape) == 1
+        return Float8QuantizationConfig(history.shape[0]) if known else None
+    if kernel.shape == tuple(layer.kernel.shape):
+        return Int8QuantizationConfig()
+    if kernel.shape == _old_shape(layer, layer.kernel.shape):
+        return Int4QuantizationConfig(None, AbsMaxQuantizer(), None)
+    index = arrays.get("g_idx")
+    if index is None or len(index.shape) != 1:
+        return Int4QuantizationConfig(block_size=None)
+    size, usual = max(1, int(np.sum(index.read() == 0))), Int4QuantizationConfig()
+    # where one block holds all, its size cannot be told
+    whole = index.shape[0] == size <= usual.block_size
+    return usual if whole else Int4QuantizationConfig(block_size=size)
+
+
+def _old_shape(layer: Any, shape: tuple[int, ...]) -> tuple[int, ...]:
+    """The shape in which Keras 3.11 to 3.13 keep a kernel of 4 bits."""
+    equation = equation_of(layer)
+    axis = next((i for i, n in enumerate(equation.kernel) if n not in equation.output), 0)
+    return tuple((n + 1) // 2 if i == axis else n for i, n in enumerate(shape))
+
+
+def old_shapes(layer: Any) -> dict[str, tuple[int, ...]]:
+    """The shapes of kernel and scale as Keras 3.11 to 3.13 keep them, where they are other ones."""
+    if not isinstance(layer, QuantizedDense) or layer.quantization.policy_mode != "int4/-1":
+        return {}
+    kernel = _old_shape(layer.layer, layer.kernel_shape)
+    if kernel == tuple(layer.kernel.shape):
+        return {}
+    equation = equation_of(layer.layer)
+    sizes = dict(zip(equation.kernel, layer.kernel_shape, strict=True))
+    scale = tuple(sizes[n] if n in equation.kernel else 1 for n in equation.output)
+    return {"kernel": kernel, "kernel_scale": scale}
+
+
+def renewed(layer: Any, name: str, array: np.ndarray) -> np.ndarray:
+    """A kernel of 4 bits or its scale, as Keras 3.11 to 3.13 keep it, in today's form.
+
+    Raises:
+        ValueError: where the axes that are summed over are not the kernel's first ones.
+    """
+    equation, shape = equation_of(layer.layer), layer.kernel_shape
+    summed = [n not in equation.output for n in equation.kernel]
+    if summed != sorted(summed, reverse=True):
+        raise ValueError(
+            f"{layer.where}: expected an equation that sums over the first axes of its kernel, "
+            f"received {layer.layer.equation!r} with codes of 4 bits of Keras 3.11 to 3.13, which "
+            "has no such form today. Quantize to 8 bits, or with a newer version."
+        )
+    if name == "kernel_scale":
+        return np.asarray(arrange(array, equation.output, equation.kernel)).reshape(-1)
+    codes = np.asarray(unpack_int4(array, shape[0], axis=0))
+    columns = layer.kernel_scale.shape[0]
+    return pack_int4(codes.reshape(-1, columns), axis=1)
+
+
+def moved(
+    model: Any, store: Any, groups: Groups, find: Callable[[str], str]
+) -> dict[str, str | np.ndarray]:
+    """By the path of a place, where its array stands instead, or what it is.
+
+    Args:
+        model: the model of shapes.
+        store: the file.
+        groups: finds the groups of layers in a list.
+        find: the path in the file of a place.
+
+    Raises:
+        FileError: where the zeros of codes are gone.
+    """
+    found: dict[str, str | np.ndarray] = {}
+    if not any(isinstance(layer, QuantizedDense) for _, layer in sublayers(model)):
+        return found
+    for group, keys, layer in walk_groups(model, groups):
+        if not isinstance(layer, QuantizedDense):
+            continue
+        at = f"{group}/" if group else ""
+        own = {p.name.rpartition("/")[2]: f"{at}{p.path}" for p in places(layer, {}, groups)}
+        for name, shape in old_shapes(layer).items():
+            path = find(own[name])
+            if store.has(path) and tuple(store.shape(path)) == shape:
+                found[own[name]] = renewed(layer, name, store.read(path, shape))
+        if isinstance(layer.quantization, GPTQConfig | AWQConfig):
+            found |= _lost_zeros(layer, "/".join(keys), own, store, find)
+    return found
+
+
+def _lost_zeros(
+    layer: Any, name: str, own: Mapping[str, str], store: Any, find: Callable[[str], str]
+) -> dict[str, str | np.ndarray]:
+    """The zeros of symmetric codes, which are the middle, and the places of what follows them."""
+    config, paths = layer.quantization, list(own.values())
+    if store.has(find(paths[-1])) or not store.has(find(paths[-2])):
+        return {}
+    if not getattr(config, "symmetric", False):
+        raise FileError(
+            f"expected the zeros of the codes of {config.policy_mode!r}, received a file of a "
+            "version of Keras that leaves them out (3.15), without which nobody can tell the "
+            "weights. Quantize with symmetric=True, or save with another version.",
+            file=store.file,
+            member=store.member,
+            layer=name or None,
+        )
+    start = list(own).index("kernel_zero")
+    middle = np.full(layer.kernel_zero.shape, 1 << (config.weight_bits - 1), "uint8")
+    behind = zip(paths[start + 1 :], paths[start:], strict=False)
+    return {paths[start]: middle, **{path: find(before) for path, before in behind}}

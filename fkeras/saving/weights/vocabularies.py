@@ -1,0 +1,120 @@
+"""Vocabularies that Keras keeps beside a configuration: texts among the assets of a `.keras` file.
+
+A lookup that learned its tokens with `adapt` has none in its configuration. They stand in
+`assets/<group of the layer>/vocabulary.txt`, a line each, the special ones first, and their
+weights for "tf_idf" in the weight file.
+"""
+
+from __future__ import annotations
+
+import posixpath
+from collections.abc import Iterator, Mapping
+from typing import Any
+
+import numpy as np
+
+from fkeras.engine import Layer
+from fkeras.engine.values.naming import snake_case
+from fkeras.saving.containers.archive import Archive
+from fkeras.saving.containers.errors import FileError
+from fkeras.saving.containers.hdf5 import Store
+from fkeras.saving.weights.old_layouts import OLD_LAYERS, has_arrays
+from fkeras.saving.weights.weight_paths import walk_groups
+
+_LOOKUPS = ("IntegerLookup", "StringLookup", "TextVectorization")
+#: where Keras keeps the weights of "tf_idf", which are configuration here, in a layer's group
+IDF_WEIGHTS = "vars/idf_weights"
+_OPERATIONS = "keras.src.ops"
+
+
+def with_vocabularies(config: Mapping[str, Any], archive: Archive, store: Store) -> Mapping:
+    """The configuration of a model with the vocabularies of its lookups in it.
+
+    Args:
+        config: a model's `class_name` and `config`.
+        archive: the file.
+        store: its weights.
+
+    Raises:
+        FileError: for a vocabulary that is no text, or not of whole numbers where it must be.
+    """
+    if not any(name.endswith("/vocabulary.txt") for name in archive.names):
+        return config
+    return _in_model(config, "", archive, store)
+
+
+def stored_weights(model: Layer) -> Iterator[tuple[str, np.ndarray]]:
+    """`(path, array)` for the weights of "tf_idf" that Keras looks for in the weight file.
+
+    Example:
+        >>> import fkeras as fk
+        >>> options = {"output_mode": "tf_idf", "idf_weights": [0.5]}
+        >>> layer = fk.layers.StringLookup(vocabulary=["a"], **options)
+        >>> [path for path, _ in stored_weights(layer)]
+        ['vars/idf_weights']
+    """
+    for group, _, layer in walk_groups(model):
+        if type(layer).__name__ in _LOOKUPS and layer.output_mode == "tf_idf":  # type: ignore
+            inside = ("", "_lookup_layer") if type(layer).__name__ == "TextVectorization" else ("",)
+            for name in inside:
+                yield posixpath.join(group, name, IDF_WEIGHTS), layer.index_weights  # type: ignore
+
+
+def _in_model(item: Any, group: str, archive: Archive, store: Store) -> Any:
+    inner = item.get("config") if isinstance(item, Mapping) else None
+    if not isinstance(inner, Mapping):
+        return item
+    if item.get("class_name") in _LOOKUPS:
+        return {**item, "config": _filled(item["class_name"], inner, group, archive, store)}
+    layers = inner.get("layers")
+    if not isinstance(layers, list):
+        return item
+    old = any(name.startswith(f"assets/{OLD_LAYERS}/") for name in archive.names)
+    at = posixpath.join(group, OLD_LAYERS if old else "layers")
+    counts: dict[str, int] = {}
+    made = []
+    for layer in layers:
+        name = layer.get("class_name") if isinstance(layer, Mapping) else None
+        if not isinstance(name, str) or str(layer.get("module")).startswith(_OPERATIONS):
+            made.append(_in_model(layer, at, archive, store))
+            continue
+        name = snake_case(name)
+        number = counts.get(name, 0)  # as in "integer_lookup", "integer_lookup_1"
+        place = posixpath.join(at, f"{name}_{number}" if number else name)
+        # layers with weights or learned tokens counted twice in Keras 2.12 and 2.13
+        counts[name] = number + (2 if old and _holds(place, archive, store) else 1)
+        made.append(_in_model(layer, place, archive, store))
+    return {**item, "config": {**inner, "layers": made}}
+
+
+def _holds(group: str, archive: Archive, store: Store) -> bool:
+    """Whether a file has arrays or texts of the layer of a group."""
+    if any(name.startswith(f"assets/{group}/") for name in archive.names):
+        return True
+    return has_arrays(store, group)
+
+
+def _filled(kind: str, config: Mapping, group: str, archive: Archive, store: Store) -> Mapping:
+    member = posixpath.join("assets", group, "vocabulary.txt")
+    if config.get("vocabulary") is not None or member not in archive:
+        return config
+    tokens: list[Any] = []
+    try:
+        tokens = archive.read(member).decode("utf-8").split("\n")
+        if kind == "IntegerLookup":
+            tokens = [int(token) for token in tokens]
+    except ValueError as error:
+        if isinstance(error, FileError):
+            raise
+        expected = "whole numbers" if kind == "IntegerLookup" else "text in UTF-8"
+        raise FileError(
+            f"expected {expected}, a line each: {error}. Save the model again.",
+            file=archive.file,
+            member=member,
+            layer=str(config.get("name")),
+        ) from error
+    filled = {**config, "vocabulary": tokens}
+    weights = posixpath.join(group, IDF_WEIGHTS)
+    if config.get("output_mode") == "tf_idf" and store.has(weights):
+        filled["idf_weights"] = store.read(weights).tolist()
+    return filled

@@ -1,0 +1,223 @@
+"""Where Keras's weight files keep what a model holds: a path for each weight and statistic.
+
+Keras names a group after the attribute that leads to a layer (`layers`, `cell`, `forward_layer`),
+after the class where layers stand in a list (`dense`, `dense_1`), and numbers a layer's own arrays
+in a group `vars`. Names of layers are no part of it.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from typing import Any
+
+from fkeras.engine import Layer, Network, Sequential
+from fkeras.engine.symbolic.operation import Operation
+from fkeras.engine.tree.skeleton import leaves_of, skeleton_of
+from fkeras.saving.weights.attribute_groups import attribute_groups, second_groups
+from fkeras.saving.weights.group_names import group_names
+
+
+@dataclasses.dataclass(frozen=True)
+class Place:
+    """One array of a model, and where a file keeps it.
+
+    Attributes:
+        path: the path in the file, such as "layers/dense/vars/0"; None for state that Keras's
+            files leave out (the carry of a stateful LSTM).
+        kind: "weight" for a leaf of the model, "state" for an entry of its state.
+        name: the leaf's path, such as "dense/kernel", or the keys of the state with "/".
+        value: the array, or its shape and dtype.
+    """
+
+    path: str | None
+    kind: str
+    name: str
+    value: Any
+
+
+class Groups:
+    """Finds the groups of the layers in a list, and says which groups a file has.
+
+    Args:
+        names: `(path of the list, layers) -> groups`.
+        has: whether the file that is read has a group; None where a file is written.
+        noted: the groups in a group by the names of layers that the file notes in them.
+
+    Example:
+        >>> import fkeras as fk
+        >>> Groups(by_class)("layers", [fk.layers.Dense(2)])
+        ['dense']
+    """
+
+    def __init__(
+        self,
+        names: Callable[[str, Sequence[Layer]], Sequence[str]],
+        has: Callable[[str], bool] | None = None,
+        noted: Callable[[str], Mapping[str | None, str]] = lambda path: {},
+    ):
+        self._names = names
+        self.has = has
+        self.noted = noted
+
+    def __call__(self, path: str, layers: Sequence[Layer]) -> Sequence[str]:
+        return self._names(path, layers)
+
+
+def by_class(path: str, layers: Sequence[Layer]) -> list[str]:
+    """The groups of layers in a list as Keras counts them: "dense", "dense_1".
+
+    Example:
+        >>> import fkeras as fk
+        >>> by_class("layers", [fk.layers.Dense(2), fk.layers.ReLU(), fk.layers.Dense(2)])
+        ['dense', 're_lu', 'dense_1']
+    """
+    return group_names(layers)
+
+
+BY_CLASS = Groups(by_class)
+
+
+def places(layer: Layer, state: Mapping[str, Any], groups: Groups = BY_CLASS) -> list[Place]:
+    """Every weight of `layer` and every entry of `state`, with its path in a file.
+
+    A weight that Keras keeps twice (the kernel under a SpectralNormalization) comes twice.
+
+    Args:
+        layer: a built layer, or one of shapes in the place of arrays.
+        state: its state.
+        groups: finds the groups of layers in a list.
+
+    Example:
+        >>> import jax, fkeras as fk
+        >>> members = [fk.layers.LayerNormalization(), fk.layers.Dense(2)]
+        >>> model = fk.Sequential([fk.Input((3,)), *members])
+        >>> [place.path for place in places(model.build(jax.random.key(0)), {})][1:]
+        ['layers/layer_normalization/vars/1', 'layers/dense/vars/0', 'layers/dense/vars/1']
+    """
+    leaves = dict(zip(skeleton_of(layer).names, leaves_of(layer), strict=True))
+    found = []
+    for group, keys, one in walk_groups(layer, groups):
+        found.extend(_own(one, _lookup(state, keys), group, keys, leaves))
+    return found
+
+
+def walk_groups(
+    layer: Layer, groups: Groups = BY_CLASS, group: str = "", keys: tuple[str, ...] = ()
+) -> Iterator[tuple[str, tuple[str, ...], Layer]]:
+    """`(group, keys, layer)` for `layer` and each layer inside it, parents first.
+
+    Args:
+        layer: the outermost layer.
+        groups: finds the groups of layers in a list.
+        group: the path of its group in the file.
+        keys: the names that lead to it from the outermost layer.
+
+    Example:
+        >>> import fkeras as fk
+        >>> layer = fk.layers.TimeDistributed(fk.layers.Dense(2))
+        >>> [group for group, _, _ in walk_groups(layer)]
+        ['', 'layer']
+    """
+    yield group, keys, layer
+    for below, field, child in _children(layer, groups, group):
+        yield from walk_groups(child, groups, below, (*keys, field))
+
+
+def copied_groups(layer: Layer, groups: Groups = BY_CLASS) -> list[tuple[str, str]]:
+    """`(group, copy of it)` for the layers of composed models inside, the innermost first.
+
+    Keras keeps a layer of such a model in one of two groups, by the class that the model has there:
+    a file has both.
+    """
+    found = []
+    for group, _, one in walk_groups(layer, groups):
+        if group:
+            found += [(_join(group, a), _join(group, b)) for a, b in second_groups(one)]
+    return found[::-1]
+
+
+def with_copies(path: str, copies: Sequence[tuple[str, str]]) -> list[str]:
+    """A path, and the same in each copy of a group around it.
+
+    Example:
+        >>> with_copies("block/out/vars/0", [("block/out", "block/layers/dense_1")])
+        ['block/out/vars/0', 'block/layers/dense_1/vars/0']
+    """
+    found = [path]
+    for group, copy in copies:
+        found += [copy + p[len(group) :] for p in found if p.startswith(f"{group}/")]
+    return found
+
+
+def _lookup(state: Mapping[str, Any], keys: tuple[str, ...]) -> Mapping[str, Any]:
+    for key in keys:
+        state = state.get(key, {})
+    return state
+
+
+def _own(
+    layer: Layer, state: Mapping, group: str, keys: tuple[str, ...], leaves: Mapping
+) -> Iterator[Place]:
+    """The arrays in the group `vars` of one layer."""
+    name = "/".join(keys)
+    shared = [n for n in layer.early_weights if _join(name, n) in leaves]
+    declared = [n for n in skeleton_of(layer).weights if getattr(layer, n) is not None]
+    at = _join(group, layer.stored_at.get("", ""))
+    for number, last in enumerate(shared + declared):
+        path = _join(name, last)
+        yield Place(_join(at, f"vars/{number}"), "weight", path, leaves[path])
+    inner = {field for _, field, _ in _children(layer, BY_CLASS, "")}
+    mine = [k for k in state if k not in inner and not isinstance(state[k], Mapping)]
+    order = layer.state_order
+    mine.sort(key=lambda k: (order.index(k) if k in order else len(order), k))
+    for number, key in enumerate(mine, len(shared) + len(declared)):
+        path = _join(group, f"vars/{number}") if layer.stores_state else None
+        yield Place(path, "state", _join(name, key), state[key])
+
+
+def _join(*parts: str) -> str:
+    return "/".join(part for part in parts if part)
+
+
+def _children(layer: Layer, groups: Groups, group: str) -> Iterator[tuple[str, str, Layer]]:
+    """`(path of the group, path in the layer, child)` for each child of a layer."""
+    if isinstance(layer, Network):
+        found = attribute_groups(layer, groups.has, groups.noted, group)
+        if found is not None:
+            yield from ((_join(group, path), name, layer.layers[name]) for name, path in found)
+            return
+        at = _join(group, "layers")
+        members = counted(layer)
+        names = groups(at, [layer.layers[name] for name in members])
+        for name, found in zip(members, names, strict=True):
+            yield _join(at, found), name, layer.layers[name]
+        return
+    for field in skeleton_of(layer).children:
+        at = _join(group, layer.stored_at.get(field, field))
+        yield from _in_field(getattr(layer, field), groups, at, field)
+
+
+def _in_field(value: Any, groups: Groups, at: str, field: str) -> Iterator[tuple[str, str, Layer]]:
+    if isinstance(value, Layer):
+        yield at, field, value
+        return
+    if isinstance(value, Mapping):
+        entries = [(f"{field}/{key}", part) for key, part in value.items()]
+    elif isinstance(value, tuple):
+        entries = [(f"{field}/{number}", part) for number, part in enumerate(value)]
+    else:
+        return
+    layers = [(path, part) for path, part in entries if isinstance(part, Layer)]
+    for (path, part), found in zip(layers, groups(at, [p for _, p in layers]), strict=True):
+        yield _join(at, found), path, part
+    nested = [(path, part) for path, part in entries if isinstance(part, Mapping | tuple)]
+    for number, (path, part) in enumerate(nested):
+        yield from _in_field(part, groups, f"{at}/container{f'_{number}' if number else ''}", path)
+
+
+def counted(network: Network) -> list[str]:
+    """The names of the layers that Keras counts, in its order."""
+    if isinstance(network, Sequential):
+        return list(network.order)
+    return [name for name, one in network.layers.items() if not isinstance(one, Operation)]

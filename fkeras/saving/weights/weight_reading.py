@@ -1,0 +1,231 @@
+"""Files with weights as sources of arrays: HDF5, `.keras`, shards, safetensors, `.npz`."""
+
+from __future__ import annotations
+
+import contextlib
+import functools
+import os
+import re
+from collections.abc import Callable, Iterator, Sequence
+from typing import Any
+
+from fkeras.engine import Layer
+from fkeras.files import npz
+from fkeras.saving.containers import file_type
+from fkeras.saving.containers.archive import Archive, open_archive
+from fkeras.saving.containers.errors import FileError, reading
+from fkeras.saving.containers.hdf5 import Store, open_store
+from fkeras.saving.containers.limits import Limits
+from fkeras.saving.containers.strict_json import check, field, parse
+from fkeras.saving.weights import safetensors
+from fkeras.saving.weights.filling import noted_groups, stored_arrays, stored_groups
+from fkeras.saving.weights.old_layouts import OLD_LAYERS, path_in
+from fkeras.saving.weights.vocabularies import IDF_WEIGHTS
+from fkeras.saving.weights.weight_paths import Groups, Place
+from fkeras.saving.weights.weight_source import Source, Stored, own_path, own_path_by_kind, unread
+
+_KERAS = "model.weights.h5"
+_SHARD = re.compile(r"[^/\\:\0]+_\d{5}\.weights\.h5")
+
+Skips = Callable[[str], bool]
+
+
+@contextlib.contextmanager
+def open_source(path: str, limits: Limits, skips: Skips) -> Iterator[Source | Store]:
+    """A file with weights, told by its content; a `Store` where it is a legacy HDF5 file.
+
+    Args:
+        path: the file.
+        limits: the greatest sizes.
+        skips: whether weights of a name are left out.
+
+    Raises:
+        FileNotFoundError: where there is no such file.
+        FileError: where it is no file with weights.
+    """
+    with file_type.open_regular(path) as file:
+        start = file.read(file_type.LENGTH)
+        size = file.seek(0, os.SEEK_END)
+    if safetensors.is_safetensors(start, size):
+        with safetensors.open_table(path, limits) as table:
+            yield Source(path, table, own_path)
+    elif start.startswith(file_type.HDF5):
+        with open_store(path, limits=limits) as store:
+            legacy = any(n in ("layer_names", "layer_names0") for n in store.attributes(""))
+            yield store if legacy or "model_weights" in store.groups() else _keras(store, skips)
+    elif start.startswith(file_type.ZIP):
+        with open_archive(path, limits) as archive:
+            if _KERAS in archive:
+                with open_store(archive.open(_KERAS), path, _KERAS, limits) as store:
+                    yield _keras(store, skips)
+            else:
+                with reading(path):
+                    arrays = _npz(archive, limits)
+                yield Source(path, arrays, own_path_by_kind, label=_inside)
+    elif start.lstrip().startswith(b"{") and b"weight_map" in _whole(path, size, limits):
+        with contextlib.ExitStack() as stack:
+            yield _shards(path, _whole(path, size, limits), limits, skips, stack)
+    else:
+        raise FileError(
+            "expected weights (.weights.h5, .h5, .safetensors, .npz, .keras), received "
+            f"{file_type.describe(start, size)}.",
+            file=path,
+        )
+
+
+def _whole(path: str, size: int, limits: Limits) -> bytes:
+    with file_type.open_regular(path) as file:
+        return file.read(min(size, limits.config_bytes + 1))
+
+
+def _keras(store: Store, skips: Skips) -> Source:
+    """The arrays of a store in Keras's layout, the optimizer's left out."""
+    found = {path: unread(store, path) for path in stored_arrays(store) if _is_weight(path)}
+    label = functools.partial(_noted, store)
+    return Source(str(store.file), found, _key(store), _groups(store, skips), store.member, label)
+
+
+def _is_weight(path: str) -> bool:
+    # a random generator has its own place in no file of a run of ours: keys are arguments
+    if path.endswith(IDF_WEIGHTS):  # configuration of a lookup here, as its vocabulary is
+        return False
+    return not path.startswith("optimizer/") and "/seed_generator/" not in f"/{path}"
+
+
+def _key(store: Store) -> Callable[[Place], str | None]:
+    in_file = path_in(store)
+
+    def key(place: Place) -> str | None:
+        return None if place.path is None else in_file(place.path)
+
+    return key
+
+
+def _noted(store: Store, path: str) -> str:
+    """The path of an array with the names of the file's own layers: "encoder/dense/0"."""
+    parts = path.split("/")
+    names = []
+    for number, part in enumerate(parts):
+        if part in ("layers", OLD_LAYERS, "vars"):
+            continue
+        inner = "/".join((*parts[: number + 1], "vars"))
+        listed = number and parts[number - 1] in ("layers", OLD_LAYERS)
+        name = store.attributes(inner).get("name") if listed and store.has(inner) else None
+        names.append(name if isinstance(name, str) else part)
+    return "/".join(names)
+
+
+def _groups(store: Store, skips: Skips) -> Groups:
+    """As `stored_groups`; layers that are skipped need not be in the file."""
+    find = stored_groups(store)
+
+    def groups(path: str, layers: Sequence[Layer]) -> Sequence[str]:
+        kept = [layer for layer in layers if not (layer.name and skips(f"{layer.name}/kernel"))]
+        if len(kept) == len(layers):
+            return find(path, layers)
+        noted = noted_groups(store, path)
+        names = [layer.name for layer in layers]
+        known = kept and all(layer.name in noted for layer in kept)
+        if not known or len(set(names)) < len(names):
+            return find(path, layers)
+        return [noted.get(name, f"{name} (skipped)") for name in names]
+
+    return Groups(groups, store.has, find.noted)
+
+
+def _npz(archive: Archive, limits: Limits) -> dict[str, Stored]:
+    """The weights and the state in a `.npz` file."""
+    names = [name for name in archive.names if name.endswith(".npy")]
+    dtypes = {}
+    if f"{npz.ABOUT}.npy" in archive:
+        with reading(archive.file, npz.ABOUT), archive.open(f"{npz.ABOUT}.npy") as file:
+            size = archive.size(f"{npz.ABOUT}.npy")
+            if size > limits.config_bytes:
+                raise FileError(f"a text of {size} bytes; at most {limits.config_bytes}.")
+            text = str(npz.read_array(file, size))
+            dtypes = npz.check_about(parse(text, archive.file, npz.ABOUT, limits))
+    found = {}
+    for member in names:
+        name = member.removesuffix(".npy")
+        if name.partition("/")[0] not in ("weights", "state"):
+            continue
+        with reading(archive.file, name):
+            size = archive.size(member)
+            if size > limits.array_bytes:
+                raise FileError(
+                    f"an array of {size} bytes, expected at most {limits.array_bytes}. If you "
+                    "trust the file, pass limits=fk.Limits(array_bytes=...)."
+                )
+            with archive.open(member) as file:
+                shape, dtype, _ = npz.read_header(file, size)
+        dtype = dtypes.get(name, dtype)
+        read = functools.partial(_read_npz, archive, member, size, dtype)
+        found[name] = Stored(shape, dtype, read)
+    if not found:
+        raise FileError(
+            "expected a .npz file with entries such as 'weights/dense/kernel', received "
+            f"{', '.join(archive.names[:6]) or 'none'}. Write one with fk.save_weights.",
+            file=archive.file,
+        )
+    return found
+
+
+def _inside(name: str) -> str:
+    return name.partition("/")[2]
+
+
+def _read_npz(archive: Archive, member: str, size: int, dtype: Any) -> Any:
+    with reading(archive.file, member), archive.open(member) as file:
+        return npz.viewed(npz.read_array(file, size), dtype)
+
+
+def _shards(
+    path: str, text: bytes, limits: Limits, skips: Skips, stack: contextlib.ExitStack
+) -> Source:
+    """The arrays of the files that Keras's `weights.json` lists, which lie beside it."""
+    table = parse(text, path, None, limits)
+    listed: dict[str, None] = {}
+    for group, names in field(table, "weight_map", dict, file=path).items():
+        for name in names if isinstance(names, list) else [names]:
+            check(name, str, f"the file of {group[:80]!r}", file=path)
+            if not _SHARD.fullmatch(name):
+                raise FileError(
+                    f"expected the files of shards beside this one, such as "
+                    f"'model_00000.weights.h5', received {name[:80]!r}. Save the weights again.",
+                    file=path,
+                    member="weight_map",
+                )
+            listed[name] = None
+    if not 0 < len(listed) <= limits.members:
+        raise FileError(
+            f"{len(listed)} files of shards; expected 1 to {limits.members}.",
+            file=path,
+            member="weight_map",
+        )
+    folder = os.path.dirname(path)
+    arrays: dict[str, Stored] = {}
+    stores = []
+    for name in listed:
+        stores.append(stack.enter_context(open_store(os.path.join(folder, name), limits=limits)))
+        for key, stored in _keras(stores[-1], skips).arrays.items():
+            if key in arrays:
+                raise FileError(
+                    "it is in two shards. Save the weights again.", file=path, member=key
+                )
+            arrays[key] = stored
+    holder = {key: store for store in stores for key in stored_arrays(store)}
+
+    def label(key: str) -> str:
+        return _noted(holder[key], key)
+
+    return Source(path, arrays, lambda place: place.path, _over(stores, skips), label=label)
+
+
+def _over(stores: Sequence[Store], skips: Skips) -> Groups:
+    """The groups of layers over several stores, by name where one store has them all."""
+
+    def groups(path: str, layers: Sequence[Layer]) -> Sequence[str]:
+        whole = max(stores, key=lambda store: len(store.groups(path)))
+        return _groups(whole, skips)(path, layers)
+
+    return Groups(groups, lambda path: any(store.has(path) for store in stores))

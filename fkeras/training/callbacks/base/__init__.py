@@ -1,0 +1,1 @@
+"""The class `Callback`, and helpers that several callbacks share."""

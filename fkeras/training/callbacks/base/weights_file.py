@@ -1,0 +1,146 @@
+"""The weights of a run in a `.npz` file; `fkeras.files.npz` describes it."""
+
+from __future__ import annotations
+
+import json
+import pathlib
+import zipfile
+from collections.abc import Mapping
+from typing import Any
+
+import jax
+import numpy as np
+
+from fkeras.engine import suggest
+from fkeras.files import npz
+from fkeras.files.atomic import as_path
+from fkeras.training.callbacks.base import snapshot
+
+_WHERE = "load_weights"
+
+
+def save_weights(path: Any, run: Any, *, weights_only: bool = True) -> None:
+    """Writes weights and state of a run into a `.npz` file, whole or not at all.
+
+    Args:
+        path: the file; its folder is made.
+        run: the run.
+        weights_only: whether optimizer's state and step are left out.
+
+    Example:
+        >>> import jax, tempfile, numpy as np, fkeras as fk
+        >>> from fkeras.training.callbacks import save_weights
+        >>> model = fk.Sequential([fk.Input((2,)), fk.layers.Dense(1, name="d")])
+        >>> run = fk.Trainer("adam", "mse").init(model, jax.random.key(0))
+        >>> path = tempfile.mkdtemp() + "/w.npz"
+        >>> save_weights(path, run)
+        >>> with np.load(path) as file:
+        ...     print(file.files)
+        ['weights/d/bias', 'weights/d/kernel', 'about']
+    """
+    parts = snapshot.take(run)
+    if not weights_only:
+        parts |= {"opt_state": snapshot.by_path(run.opt_state)}
+    leaves = {f"{part}/{at}": leaf for part, tree in parts.items() for at, leaf in tree.items()}
+    if not weights_only:
+        leaves["step"] = run.step
+    arrays = {name: np.asarray(array) for name, array in jax.device_get(leaves).items()}
+    npz.write(path, arrays)
+
+
+def load_weights(path: Any, run: Any, *, weights_only: bool = False) -> Any:
+    """The run with the weights and state of a file that `ModelCheckpoint` wrote.
+
+    Optimizer's state and step come too where the file has them. All else, such as the key, is as
+    it was; the paths and shapes must be those of the run's model.
+
+    Args:
+        path: the file.
+        run: a run of the same model.
+        weights_only: whether optimizer's state and step are left as they are in the run.
+
+    Raises:
+        FileNotFoundError: where there is no such file, with the nearest one.
+        ValueError: for a file that is damaged or of another kind, or of another model.
+
+    Example:
+        >>> import jax, tempfile, fkeras as fk
+        >>> from fkeras.training.callbacks import load_weights, save_weights
+        >>> model, trainer = fk.Sequential([fk.Input((2,)), fk.layers.Dense(1)]), fk.Trainer(loss="mse")
+        >>> run, other = (trainer.init(model, jax.random.key(seed)) for seed in (0, 1))
+        >>> path = tempfile.mkdtemp() + "/w.npz"
+        >>> save_weights(path, run)
+        >>> load_weights(path, other).model == run.model
+        True
+    """
+    path = as_path(path)
+    if path.endswith((".keras", ".h5")):
+        raise ValueError(
+            f"{_WHERE}: expected a .npz file, received {path!r}. Write model, state = "
+            "fk.load_weights(path, run.model, run.state), which reads Keras's files too, and "
+            "run.replace(model=model, state=state)."
+        )
+    parts = _read(path)
+    where = f"{_WHERE}, {path}"
+    now = snapshot.take(run)
+    for part in ("weights", "state"):
+        what = {"weights": "weight", "state": "state"}[part]
+        snapshot.check_paths(where, what, parts[part], now[part])
+        parts[part] = _like(now[part], parts[part])
+    run = snapshot.put(run, parts)
+    if weights_only or "step" not in parts:
+        return run
+    old = snapshot.by_path(run.opt_state)
+    hint = "optimizer state (weights_only=True leaves the optimizer as it is)"
+    snapshot.check_paths(where, hint, parts["opt_state"], old)
+    opt_state = snapshot.filled(run.opt_state, _like(old, parts["opt_state"]))
+    return run.replace(opt_state=opt_state, step=_like({"": run.step}, {"": parts["step"]})[""])
+
+
+def _like(old: Mapping[str, Any], new: Mapping[str, np.ndarray]) -> dict[str, Any]:
+    """The new arrays in the dtypes and order of the old ones, on the device."""
+    return {
+        at: jax.device_put(npz.viewed(new[at], array.dtype).astype(array.dtype))
+        for at, array in old.items()
+    }
+
+
+def _read(path: str) -> dict[str, Any]:
+    """The arrays of a file by part and path."""
+    place = pathlib.Path(path)
+    if not place.is_file():
+        folder = place.parent
+        near = sorted(p.name for p in folder.glob("*.npz")) if folder.is_dir() else []
+        raise FileNotFoundError(
+            f"{_WHERE}: there is no file {path!r}.{suggest(place.name, near)} In its folder: "
+            f"{', '.join(near[:8]) or 'no .npz file'}."
+        )
+    try:
+        with zipfile.ZipFile(path) as file:
+            arrays = {i.filename.removesuffix(".npy"): _array(file, i) for i in file.infolist()}
+        about = arrays.pop(npz.ABOUT, None)
+        if about is None and "weights" not in {name.partition("/")[0] for name in arrays}:
+            raise ValueError("it has neither 'about' nor 'weights'")
+        dtypes = {} if about is None else npz.check_about(json.loads(str(about)))
+    except (zipfile.BadZipFile, ValueError, EOFError, OSError, NotImplementedError) as error:
+        raise ValueError(
+            f"{_WHERE}: expected a whole file that ModelCheckpoint wrote, and {path!r} is not one: "
+            f"{type(error).__name__}, {str(error).rstrip('.')}. Take the one before it."
+        ) from error
+    parts: dict[str, Any] = {"weights": {}, "state": {}, "opt_state": {}}
+    for name, array in arrays.items():
+        array = npz.viewed(array, dtypes.get(name, array.dtype))
+        part, _, at = name.partition("/")
+        if at:
+            parts.setdefault(part, {})[at] = array
+        else:
+            parts[part] = array
+    return parts
+
+
+def _array(file: zipfile.ZipFile, info: zipfile.ZipInfo) -> np.ndarray:
+    # what np.savez writes is not packed, so the sizes that it lists are those that it has
+    if info.compress_type != zipfile.ZIP_STORED:
+        raise ValueError(f"{info.filename} is packed; expected what np.savez writes")
+    with file.open(info) as stream:
+        return npz.read_array(stream, info.file_size)

@@ -1,0 +1,136 @@
+"""One run at a time in a folder.
+
+The lock is the kernel's, on an open file: it ends with the process, however that ends, and what
+the file says is for people. A process that this one forks would hold it too, and outlive this one;
+so a child gives up its part of it at once.
+
+Where the system or the file system has no such locks the file itself is the lock. A run that was
+killed then leaves it, and a person has to remove it.
+"""
+
+from __future__ import annotations
+
+import errno
+import json
+import os
+import socket
+import time
+import weakref
+from typing import Any, BinaryIO
+
+from fkeras.training.checkpoint.files.errors import CheckpointError
+
+try:
+    import fcntl
+except ImportError:  # not on Windows
+    fcntl = None
+
+_NO_LOCKS = (errno.ENOLCK, errno.ENOTSUP, errno.EOPNOTSUPP, errno.ENOSYS)
+
+
+class Lock:
+    """Holds the lock of a folder from its construction until `release`.
+
+    Args:
+        directory: the folder.
+
+    Raises:
+        CheckpointError: where another run holds it, with that run's process and host.
+    """
+
+    _file: BinaryIO | None = None
+    _alone: str | None = None
+
+    def __init__(self, directory: str):
+        self.directory = directory
+        if not self._take():
+            self._take_alone()
+        if hasattr(os, "register_at_fork"):
+            mine = weakref.WeakMethod(self._leave)
+            os.register_at_fork(after_in_child=lambda: (mine() or bool)())
+
+    def __del__(self) -> None:
+        self._leave()  # an interrupt may come before anybody has the lock to release it
+
+    @property
+    def held(self) -> bool:
+        """Whether this process holds it still."""
+        return self._file is not None or self._alone is not None
+
+    def _take(self) -> bool:
+        """Takes the kernel's lock; False where there are none."""
+        if fcntl is None:
+            return False
+        path = os.path.join(self.directory, "lock")
+        file = os.fdopen(os.open(path, os.O_RDWR | os.O_CREAT, 0o666), "r+b", buffering=0)
+        try:
+            fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except OSError as error:
+            with file:
+                holder = _read(file)
+            if error.errno in _NO_LOCKS:
+                return False
+            if error.errno in (errno.EWOULDBLOCK, errno.EACCES):
+                raise CheckpointError(_refusal(self.directory, holder)) from None
+            raise
+        file.truncate(0)
+        file.write(_description())
+        self._file = file
+        return True
+
+    def _take_alone(self) -> None:
+        path = os.path.join(self.directory, "lock.alone")
+        try:
+            with open(path, "xb") as file:
+                file.write(_description())
+        except FileExistsError:
+            with open(path, "rb") as other:
+                holder = _read(other)
+            raise CheckpointError(
+                _refusal(self.directory, holder)
+                + f" If that process runs no more, remove {path}: this file system has no locks "
+                "that end with a process."
+            ) from None
+        self._alone = path
+
+    def _leave(self) -> None:
+        """Forgets the lock without giving it back, as a forked child must."""
+        if self._file is not None:
+            self._file.close()
+        self._file = self._alone = None
+
+    def release(self) -> None:
+        """Lets the next run in. The file of a kernel's lock stays: to remove it would let in two."""
+        if self._file is not None:
+            self._file.truncate(0)
+        if self._alone is not None:
+            os.remove(self._alone)
+        self._leave()
+
+
+def _description() -> bytes:
+    facts = {
+        "pid": os.getpid(),
+        "host": socket.gethostname(),
+        "since": time.strftime("%Y-%m-%d %H:%M:%S"),
+    }
+    return json.dumps(facts).encode()
+
+
+def _read(file: BinaryIO) -> dict[str, Any]:
+    try:
+        found = json.loads(file.read(4096))
+    except ValueError:
+        found = None  # it is being written just now
+    return found if isinstance(found, dict) else {}
+
+
+def _refusal(directory: str, holder: dict[str, Any]) -> str:
+    who = "another process"
+    if holder:
+        who = f"process {holder.get('pid')} on {holder.get('host')} since {holder.get('since')}"
+    return (
+        f"Checkpoint {directory!r}: expected a folder that no other run writes to, and {who} does. "
+        "Wait for it to end, or choose another folder; restore(directory, like) reads without "
+        "the lock."
+    )

@@ -1,0 +1,102 @@
+"""`manifest.json`: what a save holds, with a checksum for every array, every file, and itself."""
+
+from __future__ import annotations
+
+import json
+import os
+import sys
+import time
+from collections.abc import Mapping
+from typing import Any
+
+import jax
+import numpy as np
+
+from fkeras.training.checkpoint.files import disk
+from fkeras.training.checkpoint.files.arrays import facts_of
+from fkeras.training.checkpoint.files.errors import BrokenSaveError, CheckpointError
+from fkeras.training.checkpoint.files.orbax_files import load_orbax
+
+NAME = "manifest.json"
+_FORMAT = 1
+
+
+def as_json(info: Any) -> dict[str, Any]:
+    """A copy of `info` as JSON gives it back: tuples become lists, keys strings.
+
+    Raises:
+        TypeError: where JSON cannot hold it.
+    """
+    if not isinstance(info, Mapping):
+        raise TypeError(
+            f"Store.save: expected a dictionary as info, received {type(info).__name__}. For "
+            'example {"epoch": 3}.'
+        )
+    try:
+        return json.loads(json.dumps(dict(info), default=_number))
+    except (TypeError, ValueError) as error:
+        raise TypeError(
+            f"Store.save: expected info that JSON can hold, and it cannot: {error}. Put arrays "
+            "into the tree, and keep numbers, strings, lists and dictionaries in info."
+        ) from None
+
+
+def _number(value: Any) -> Any:
+    if isinstance(value, np.generic):
+        return value.item()
+    raise TypeError(f"{value!r:.60} is a {type(value).__name__}")
+
+
+def write_manifest(
+    folder: str, step: int, arrays: Mapping[str, np.ndarray], info: Mapping[str, Any]
+) -> None:
+    """Writes the manifest of a folder that has all other files of a save."""
+    files = {}
+    for name, path in disk.files_of(folder):
+        size, value = disk.file_checksum(path)
+        files[name] = {"bytes": size, "crc32": f"{value:08x}"}
+    body = {
+        "format": _FORMAT,
+        "step": step,
+        "saved": time.strftime("%Y-%m-%dT%H:%M:%S%z"),
+        "versions": {
+            "fkeras": sys.modules[__name__.split(".")[0]].__version__,
+            "jax": jax.__version__,
+            "orbax-checkpoint": load_orbax().__version__,
+        },
+        "info": info,
+        "arrays": {name: facts_of(array) for name, array in arrays.items()},
+        "files": files,
+    }
+    with open(os.path.join(folder, NAME), "w", encoding="utf-8") as file:
+        json.dump({"crc32": _own_checksum(body), **body}, file, indent=1)
+
+
+def read_manifest(folder: str) -> dict[str, Any]:
+    """The manifest of a save.
+
+    Raises:
+        BrokenSaveError: where it is missing or damaged.
+        CheckpointError: where a later fkeras wrote it.
+    """
+    try:
+        with open(os.path.join(folder, NAME), encoding="utf-8") as file:
+            body = json.load(file)
+        written = body.pop("crc32")
+    except OSError as error:
+        raise BrokenSaveError(f"{NAME} cannot be read ({error.strerror or error})") from error
+    except (ValueError, KeyError, AttributeError, TypeError) as error:
+        raise BrokenSaveError(f"{NAME} is no manifest ({error})") from error
+    found = _own_checksum(body)
+    if found != written:
+        raise BrokenSaveError(f"{NAME} has the checksum {found}, and {written} was written")
+    if body["format"] != _FORMAT:
+        raise CheckpointError(
+            f"Checkpoint {folder!r}: expected a manifest of format {_FORMAT}, received format "
+            f"{body['format']}, of fkeras {body['versions']['fkeras']}. Install that version."
+        )
+    return body
+
+
+def _own_checksum(body: Mapping[str, Any]) -> str:
+    return f"{disk.checksum(json.dumps(body, sort_keys=True).encode()):08x}"

@@ -1,0 +1,68 @@
+"""`last.json`: the newest save of a folder, so that a folder without that save is noticed.
+
+The record is written after the save is published. A run that is killed between the two leaves a
+record that is older than the newest save, which means nothing; only a folder whose newest save is
+older than the record has lost one. Folders of earlier versions have no record.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+from collections.abc import Sequence
+
+from fkeras.training.checkpoint.files import disk
+
+NAME = "last.json"
+
+
+def write_record(directory: str, save: disk.Save, aside: str) -> None:
+    """Records the newest save of a folder.
+
+    Args:
+        directory: the folder of the checkpoints.
+        save: the save, which is published.
+        aside: a folder of the same file system, for the file before its rename.
+    """
+    path = os.path.join(aside, NAME)
+    with open(path, "w", encoding="utf-8") as file:
+        json.dump({"step": save.step, "again": save.again}, file)
+    # not flushed to the disk: after a power cut an older record, or none, warns of nothing
+    os.replace(path, os.path.join(directory, NAME))
+
+
+def recorded(directory: str) -> tuple[int, int] | None:
+    """`(step, again)` of the recorded save; None without a record that can be read.
+
+    Example:
+        >>> import tempfile
+        >>> folder = tempfile.mkdtemp()
+        >>> write_record(folder, disk.Save(7, 0, "latest/7"), tempfile.mkdtemp(dir=folder))
+        >>> recorded(folder)
+        (7, 0)
+    """
+    try:
+        with open(os.path.join(directory, NAME), encoding="utf-8") as file:
+            found = json.load(file)
+        step, again = found["step"], found["again"]
+    except (OSError, ValueError, KeyError, TypeError):
+        return None
+    return (step, again) if type(step) is type(again) is int else None
+
+
+def missing_save(
+    directory: str, record: tuple[int, int] | None, saves: Sequence[disk.Save]
+) -> str | None:
+    """A sentence about the recorded save if the folder has lost it, else None.
+
+    Args:
+        directory: the folder of the checkpoints.
+        record: what `recorded` returned before the saves were listed.
+        saves: the saves of the folder, the newest first.
+    """
+    if record is None or (saves and saves[0][:2] >= record):
+        return None
+    return (
+        f"Checkpoint {directory!r}: expected the save of step {record[0]}, which this folder "
+        "recorded as its newest, and it is missing: it was deleted or moved."
+    )

@@ -1,0 +1,70 @@
+"""One save onto the disk: written aside, flushed, published by a rename, older ones removed."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import tempfile
+from collections.abc import Iterable, Mapping
+from typing import Any
+
+import numpy as np
+
+from fkeras.training.checkpoint.files import disk
+from fkeras.training.checkpoint.files.manifest import write_manifest
+from fkeras.training.checkpoint.files.orbax_files import write_arrays
+from fkeras.training.checkpoint.files.record import write_record
+
+LATEST, BEST, PARTIAL = "latest", "best", "partial"
+
+
+def write_save(
+    directory: str,
+    step: int,
+    arrays: Mapping[str, np.ndarray],
+    info: Mapping[str, Any],
+    best: bool,
+    keep: int,
+    broken: Iterable[str] = (),
+) -> None:
+    """Writes a save; where that fails or is cut short, nothing of it is seen by a reader.
+
+    Args:
+        directory: the folder of the checkpoints.
+        step: the step that the arrays are of.
+        arrays: copies that nobody changes.
+        info: JSON data.
+        best: whether it is the best one too.
+        keep: how many of the latest ones stay.
+        broken: folders of saves that cannot be read; they do not count among those.
+    """
+    partial = os.path.join(directory, PARTIAL)
+    # orbax may write some more after it has raised, so a save that failed may leave something
+    for name in os.listdir(partial):
+        shutil.rmtree(os.path.join(partial, name), ignore_errors=True)
+    aside = tempfile.mkdtemp(prefix=f"{step}-", dir=partial)
+    try:
+        save, second = os.path.join(aside, "save"), os.path.join(aside, "best")
+        os.mkdir(save)
+        write_arrays(os.path.join(save, "arrays"), arrays)
+        write_manifest(save, step, arrays, info)
+        disk.flush_all(save)
+        if best:
+            disk.twin(save, second)
+            # first: a run that is killed between the two comes to this step again
+            found = disk.publish(second, os.path.join(directory, BEST), step)
+            _forget(os.path.join(directory, BEST), found, 1, (), aside)
+        found = disk.publish(save, os.path.join(directory, LATEST), step)
+        write_record(directory, found, aside)
+        _forget(os.path.join(directory, LATEST), found, keep, broken, aside)
+    finally:
+        shutil.rmtree(aside, ignore_errors=True)
+
+
+def _forget(folder: str, newest: disk.Save, keep: int, broken: Iterable[str], aside: str) -> None:
+    """Removes all but `keep` saves that can be read; what is of a later step stays."""
+    older = [save for save in disk.saves(folder) if save < newest]
+    whole = [save for save in older if save.path not in broken]
+    for save in older:
+        if save not in whole[: keep - 1]:
+            disk.set_aside(save, aside)

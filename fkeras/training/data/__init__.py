@@ -1,0 +1,1 @@
+"""Batches out of arrays and streams."""

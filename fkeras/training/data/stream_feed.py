@@ -1,0 +1,296 @@
+"""Batches that come one by one: from an iterable, a generator, a loader or a function of the step.
+
+Batches of one chunk are stacked, so that one call of the device takes several. A batch with fewer
+rows than the first is filled up with copies of its first row, which count nowhere.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import jax
+import numpy as np
+
+from fkeras.engine.values.arrays import computed_dtype, is_array_like
+from fkeras.training.data import array_feed, host_arrays
+
+
+def is_batches(x: Any) -> bool:
+    """Whether `x` yields batches: an iterator, an iterable that is no tree of arrays, a function."""
+    if isinstance(x, list) and x and all(isinstance(batch, tuple) for batch in x):
+        return True
+    array = hasattr(x, "shape") or is_array_like(x)
+    if array or isinstance(x, dict | list | tuple | str | bytes):
+        return False
+    return callable(x) or hasattr(x, "__iter__") or hasattr(x, "__getitem__")
+
+
+@dataclasses.dataclass
+class Batches:
+    """Batches out of a source; what an epoch leaves is the next one's, where the source goes on.
+
+    Attributes:
+        source: an iterable of batches, or a function of the number of the step.
+        steps: how many batches an epoch has; None for all that come.
+        what: the call's name in messages.
+        check: called with every batch; returns it with its weights.
+        host: `(batch, call) -> tree`: the arrays of a batch on the host, as they are fed; rejects
+            a batch of another form.
+        first: the first batch that came, on the host: it fixes shapes and dtypes.
+        running: the iterator that the next batch comes from.
+        seen: how many batches came.
+        full: the number of rows of a full batch, where a saved training knows it.
+        positioned: whether a saved training put the iterator where it was left.
+        exact: whether every batch is a call of its own, with its own rows alone.
+        sums: empty sums of the losses and metrics that are computed on the batches.
+        peeked: the first batch, where `example` read the batch before the first epoch, and its step.
+    """
+
+    source: Any
+    steps: int | None
+    what: str
+    check: Callable[[Any], Any]
+    host: Callable[[Any, str], Any] = host_arrays.as_host
+    exact: bool = False
+    sums: Any = None
+    first: Any = None
+    running: Iterator | None = None
+    seen: int = 0
+    full: int = 0
+    positioned: bool = False
+    peeked: tuple[int, Any] | None = None
+
+    def __post_init__(self) -> None:
+        if self._by_step and self.steps is None:
+            raise ValueError(
+                f"Trainer.{self.what}: expected steps_per_epoch beside a function of the step, "
+                "received none. A function has no end: say how many batches an epoch has."
+            )
+
+    @property
+    def _by_step(self) -> bool:
+        return callable(self.source) and not hasattr(self.source, "__iter__")
+
+    @property
+    def size(self) -> int:
+        """The number of rows of a batch; 0 before the first one came."""
+        return max(self.full, 0 if self.first is None else host_arrays.length(self.first))
+
+    def rows(self, steps: int) -> int:
+        """How many rows that many batches have."""
+        return steps * self.size
+
+    def epoch(self, run: Any, step: Any = 0, begin: int = 0) -> BatchEpoch:
+        """The batches of an epoch that began with a step, from batch `begin` on."""
+        if self._by_step:
+            return BatchEpoch(self, None, int(step or 0), begin)
+        if self.running is None:
+            self.running = iter(self.source)
+        elif self.steps is None and not self.positioned:
+            if self._once:
+                raise ValueError(
+                    f"Trainer.{self.what}: the iterator is used up after the first epoch. Pass "
+                    "something that can be iterated again, such as a list of batches or an object "
+                    "with __iter__, or steps_per_epoch for an iterator that goes on."
+                )
+            self.running = iter(self.source)
+        self.positioned = False
+        return BatchEpoch(self, self.running, 0, begin)
+
+    @property
+    def _once(self) -> bool:
+        return hasattr(self.source, "__next__") and iter(self.source) is self.source
+
+    def example(self, step: int = 0) -> Any:
+        """The specs of the first batch, which the first epoch receives as if nobody had looked.
+
+        Args:
+            step: the number of the first step, for a source that is a function of the step.
+        """
+        if self.first is None and self.peeked is None:
+            self.peeked = (step, self._first(step))
+        _, batch = self.peeked or (step, None)
+        host = self.first if batch is None else self.host(batch, f"{self.what}, batch 1")
+        return jax.tree.map(lambda a: jax.ShapeDtypeStruct(a.shape, computed_dtype(a.dtype)), host)
+
+    def _first(self, step: int) -> Any:
+        try:
+            if self._by_step:
+                return self.source(step)
+            self.running, self.positioned = iter(self.source), True
+            batch = next(self.running, None)
+        except Exception as error:
+            error.add_note(f"while batch 1 of Trainer.{self.what} was read")
+            raise
+        if batch is None:
+            raise self.ended()
+        return batch
+
+    def unpeek(self, step: int) -> Any:
+        """The batch that `example` read, where the batch is the one of a step; None otherwise."""
+        at, batch = self.peeked or (step, None)
+        self.peeked = None
+        return batch if at == step or not self._by_step else None
+
+    def ended(self) -> ValueError:
+        """The error for a source without batches."""
+        return ValueError(
+            f"Trainer.{self.what}: expected batches, the source gave none. An iterator that was "
+            "used before has nothing left: make a new one."
+        )
+
+    def go_on(self, state: Any, batches: int, skip: int = 0, rows: int = 0) -> None:
+        """Begins where a run was left: at a loader's own `state`, or after so many batches.
+
+        Args:
+            state: the state, or None.
+            batches: how many batches to skip from the beginning, without a state.
+            skip: how many batches to skip after the state.
+            rows: the number of rows of a full batch; 0 if unknown.
+        """
+        self.full = rows
+        if self._by_step:
+            return
+        # an iterator that cannot begin again has lost the batch that `example` read
+        batches -= self._once and self.unpeek(0) is not None
+        self.peeked = None
+        self.running, self.positioned = iter(self.source), True
+        if state is not None and hasattr(self.running, "set_state"):
+            self.running.set_state(state)
+            batches, self.seen = skip, 1
+        self.seen = max(self.seen, batches)  # so a pass that ends here is followed by another one
+        for _ in range(batches):
+            if next(self.running, None) is None and self.again() is None:
+                return
+
+    def again(self) -> Any:
+        """The first batch of a new pass, where there is one; None for an iterator at its end."""
+        if self._once:
+            return None
+        self.running = iter(self.source)
+        return next(self.running, None)
+
+    def read(self, batch: Any, number: int) -> Any:
+        """The batch as host arrays, checked against the first one."""
+        what = f"{self.what}, batch {number + 1}"
+        host = self.host(batch, what)
+        if self.first is not None:
+            self._compare(host, what)
+        try:
+            batch = jax.tree.map(host_arrays.canonical, self.check(host))
+        except Exception as error:
+            error.add_note(f"in batch {number + 1} of Trainer.{self.what}")
+            raise
+        if self.first is None:
+            self.first = jax.tree.map(host_arrays.canonical, host)
+        return batch
+
+    def _compare(self, batch: Any, what: str) -> None:
+        old, structure = jax.tree_util.tree_flatten_with_path(self.first)
+        if jax.tree.structure(batch) != structure:
+            raise ValueError(
+                f"Trainer.{what}: expected the structure of the first batch, {structure}, received "
+                f"{jax.tree.structure(batch)}. Every batch needs the same arrays."
+            )
+        rows = host_arrays.length(batch)
+        for (path, first), array in zip(old, jax.tree.leaves(batch), strict=True):
+            name = "the batch" + jax.tree_util.keystr(path)
+            if type(batch) is tuple and len(batch) <= 3:
+                name = ("x", "y", "sample_weight")[path[0].idx] + jax.tree_util.keystr(path[1:])
+            dtype = computed_dtype(array.dtype)
+            fits = array.shape[1:] == first.shape[1:] and dtype == first.dtype
+            if not fits or len(array) != rows or not 0 < rows <= self.size:
+                raise ValueError(
+                    f"Trainer.{what}: expected {name} of shape {first.shape} and dtype "
+                    f"{first.dtype} as in the first batch (the rows may be fewer, in all arrays "
+                    f"alike), received {array.shape} and {dtype}. Batches of another shape "
+                    "need a program of their own: pad them, or go on with trainer.step."
+                )
+
+
+class BatchEpoch:
+    """What is left of an epoch; `take` hands out the next batches."""
+
+    def __init__(self, feed: Batches, iterator: Iterator | None, step: int, done: int):
+        self.feed, self.iterator, self.step, self.done = feed, iterator, step, done
+        self.failure: BaseException | None = None
+
+    def take(self, number: int) -> tuple[tuple, int] | None:
+        """`(rows, taken)` for `step.batch_at`, or None at the end.
+
+        Batches that came before the source raised are handed out; the next call raises.
+        """
+        if self.failure is not None:
+            raise self.failure
+        feed, taken, room = self.feed, [], 1
+        if feed.steps is not None:
+            number = min(number, feed.steps - self.done)
+        number = min(number, 1) if feed.exact else number
+        while len(taken) < number:
+            try:
+                batch = self._next()
+            except BaseException as error:
+                self.failure = error
+                if not taken:
+                    raise
+                break
+            if batch is None:
+                break
+            taken.append(batch)
+            self.done += 1
+            row = sum(a[:1].nbytes for a in jax.tree.leaves(batch))
+            room = 1 if feed.exact else array_feed.capacity_of(row, feed.size)
+            number = min(number, room)
+        if not taken:
+            return None
+        counts = np.zeros(room, "int32")
+        counts[: len(taken)] = [host_arrays.length(b) for b in taken]
+        size = int(counts[0]) if feed.exact else feed.size
+
+        def stack(*arrays: np.ndarray) -> np.ndarray:
+            out = np.empty((room, size, *arrays[0].shape[1:]), arrays[0].dtype)
+            for place, array in enumerate(arrays):
+                out[place, : len(array)] = array
+                out[place, len(array) :] = array[:1]
+            return out
+
+        return (jax.tree.map(stack, *taken), counts), len(taken)
+
+    def state(self) -> Any:
+        """The loader's own state after what was taken; None where it has none."""
+        get = getattr(self.iterator, "get_state", None)
+        return None if get is None else get()
+
+    def _next(self) -> Any:
+        feed = self.feed
+        try:
+            batch = feed.unpeek(self.step + self.done)
+            if batch is not None:
+                pass
+            elif self.iterator is None:
+                batch = feed.source(self.step + self.done)
+            else:
+                batch = next(self.iterator, None)
+                if batch is None and feed.steps is not None and feed.seen:
+                    batch = feed.again()
+                    self.iterator = feed.running
+        except Exception as error:
+            error.add_note(f"while batch {self.done + 1} of Trainer.{feed.what} was read")
+            raise
+        if batch is None:
+            self._ended()
+            return None
+        feed.seen += 1
+        return feed.read(batch, self.done)
+
+    def _ended(self) -> None:
+        feed = self.feed
+        if self.done == 0:
+            raise feed.ended()
+        if feed.steps is not None and self.done < feed.steps:
+            raise ValueError(
+                f"Trainer.{feed.what}: expected {feed.steps} batches an epoch, the source ended "
+                f"after {self.done}. Pass fewer steps_per_epoch, or a source that goes on."
+            )

@@ -1,0 +1,1 @@
+"""The arguments of `fit`, `evaluate` and `predict`: checks, and conversion to batches."""

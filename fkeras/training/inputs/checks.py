@@ -1,0 +1,365 @@
+"""Bad input, told before the first step: which array, which row, what to do."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+
+from fkeras.engine import sublayers
+from fkeras.engine.call.network_inputs import alone
+from fkeras.engine.config.converters import integer, real
+from fkeras.engine.tree.donated import check_donated
+from fkeras.engine.values import structure
+from fkeras.engine.values.arrays import computed_dtype
+from fkeras.training.data import batch_parts, host_arrays
+from fkeras.training.inputs import ids
+from fkeras.training.records.state import TrainState
+from fkeras.training.step import objective, outputs
+
+
+def check_run(run: Any, call: str) -> None:
+    """Raises where `run` is no `TrainState`, with the line to write."""
+    if not isinstance(run, TrainState):
+        raise TypeError(
+            f"Trainer.{call}: expected a TrainState first, received {type(run).__name__}. Write "
+            f"`run = trainer.init(model, jax.random.key(0))`, then trainer.{call}(run, ...)."
+        )
+
+
+def check_alive(run: TrainState, call: str) -> None:
+    """Raises where an array of a run was donated, with the value to use instead."""
+    check_donated(
+        run,
+        f"Trainer.{call}: the run",
+        "Use the run that the function returned: run, logs = step(run, batch); to keep the old run "
+        "too, donate a copy: jax.tree.map(jnp.copy, run).",
+    )
+
+
+def named(tree: Any, what: str) -> list[tuple[str, np.ndarray]]:
+    """The arrays of a tree with their places: `x`, `x[0]`, `x['left']`."""
+    pairs = jax.tree_util.tree_flatten_with_path(tree)[0]
+    return [(f"{what}{jax.tree_util.keystr(path)}", leaf) for path, leaf in pairs]
+
+
+def check_lengths(x: Any, y: Any = None, weights: Any = None) -> int:
+    """The number of rows that all arrays share.
+
+    Raises:
+        ValueError: where they differ, or there are none.
+    """
+    arrays = [*named(x, "x"), *named(y, "y"), *named(weights, "sample_weight")]
+    for name, array in arrays:
+        if array.ndim == 0:
+            raise ValueError(
+                f"{name}: expected an array with a row for each example, received a single number."
+            )
+    rows = {name: len(array) for name, array in arrays}
+    if len(set(rows.values())) > 1:
+        shown = ", ".join(f"{name} {count}" for name, count in rows.items())
+        raise ValueError(
+            f"The arrays differ in their number of rows: {shown}. Every array needs one row for "
+            "each example."
+        )
+    count = next(iter(rows.values()), 0)
+    if count == 0:
+        raise ValueError("The data are empty: there is no row to work on. Pass at least one.")
+    return count
+
+
+def count_rows(batch: Any) -> int:
+    """The number of rows that all arrays of a batch share: `(x, y, sample_weight)` or any tree."""
+    parts = batch if type(batch) is tuple and len(batch) <= 3 else (batch,)
+    return check_lengths(*parts)
+
+
+def check_finite(tree: Any, what: str, removed: np.ndarray | None = None) -> None:
+    """Raises where a number is nan or infinite: which array, which row, how many.
+
+    The numbers are those that JAX computes with: a float64 beyond the range of float32 is infinite.
+
+    Args:
+        tree: arrays.
+        what: the name of the tree in messages.
+        removed: rows that may hold anything, booleans (b,); None where rows have no weights.
+    """
+    for name, array in named(tree, what):
+        if not jnp.issubdtype(array.dtype, jnp.inexact):
+            continue
+        for start, block in host_arrays.blocks(array):
+            _check_block(name, array, start, host_arrays.canonical(block), removed)
+
+
+def _check_block(
+    name: str, array: np.ndarray, start: int, block: np.ndarray, removed: np.ndarray | None
+) -> None:
+    with np.errstate(all="ignore"):
+        if np.isfinite(np.sum(block)):  # one pass without a temporary; it may overflow
+            return
+    wrong = _wrong(block, start, removed)
+    if not wrong.any():
+        return
+    place = tuple(map(int, np.argwhere(wrong)[0]))
+    shown = [start + place[0], *place[1:]]
+    rows = sum(
+        np.unique(np.nonzero(_wrong(host_arrays.canonical(part), first, removed))[0]).size
+        for first, part in host_arrays.blocks(array)
+    )
+    weighed = "" if removed is None else ", or give them a sample_weight of 0"
+    raise ValueError(
+        f"{name}, row {shown[0]}: expected finite numbers, received {array[tuple(shown)]} at "
+        f"{shown}; {rows} of {len(array)} rows are concerned. Drop these rows or fill the "
+        f"numbers in{weighed}."
+    )
+
+
+def _wrong(block: np.ndarray, start: int, removed: np.ndarray | None) -> np.ndarray:
+    """True for numbers that are not finite, outside of removed rows."""
+    wrong = ~np.isfinite(block)
+    if removed is not None:
+        wrong[removed[start : start + len(block)]] = False
+    return wrong
+
+
+def check_inputs(model: Any, x: Any, size: int) -> None:
+    """Raises where batches of `size` rows do not fit the model, before anything is compiled."""
+    graph = model.graph
+    given = structure.match(graph.inputs, alone(graph, x))
+    if given is not None:
+        pairs = zip((graph.specs[slot] for slot in graph.input_slots), given, strict=True)
+        if all(_fits(spec, value, size) for spec, value in pairs):
+            return
+    # something is wrong: the engine says what, without computing
+    fixed = any(isinstance(graph.specs[slot].dims[0], int) for slot in graph.input_slots)
+    first = jax.tree.map(
+        lambda a: jax.ShapeDtypeStruct(
+            (size if fixed else len(a), *a.shape[1:]), computed_dtype(a.dtype)
+        ),
+        x,
+    )
+    state = jax.eval_shape(model.init_state)
+    jax.eval_shape(lambda m, s, v: m.apply(v, state=s).value, model, state, first)
+
+
+def is_single_batch(model: Any, x: Any, size: int) -> bool:
+    """Whether `x` is one array of at most `size` rows in which every check finds nothing."""
+    template = model.graph.inputs
+    if type(x) is not np.ndarray or type(template) is not structure.Ref:
+        return False
+    spec = model.graph.specs[template.index]
+    return (
+        x.dtype == spec.dtype == "float32"
+        and x.shape[1:] == spec.dims[1:]
+        and 0 < x.shape[0] <= size
+        and not isinstance(spec.dims[0], int)
+        and not ids.tables(model)
+        and bool(np.isfinite(x).all())
+    )
+
+
+def _fits(spec: Any, value: Any, size: int) -> bool:
+    if not isinstance(value, np.ndarray) or value.ndim != spec.ndim:
+        return False
+    whole = jnp.issubdtype(spec.dtype, jnp.integer)
+    if whole and not jnp.issubdtype(value.dtype, jnp.integer):
+        return False
+    shape = (size, *value.shape[1:])
+    pairs = zip(spec.dims, shape, strict=True)
+    return all(want == have for want, have in pairs if isinstance(want, int))
+
+
+def removed_rows(trainer: Any, model: Any, y: Any, weights: Any) -> np.ndarray:
+    """The rows that weigh nothing in the loss of any output, booleans (b,).
+
+    Args:
+        trainer: the trainer.
+        model: the model.
+        y: targets.
+        weights: sample weights on the host, or None; likewise for each output.
+    """
+    heads = outputs.heads(trainer, model, y)
+    used = outputs.loss_weights(heads, weights)
+    none = np.zeros(len(jax.tree.leaves(y)[0]), bool)
+    return none if used is None else np.logical_and.reduce([objective.weightless(w) for w in used])
+
+
+def _without_removed(array: np.ndarray, weight: Any) -> np.ndarray:
+    """The targets with the first one that counts in the place of those of weight 0."""
+    if weight is None or weight.shape != array.shape[: weight.ndim] or not (weight > 0).any():
+        return array
+    gone = weight == 0
+    if not gone.any():
+        return array
+    array = np.array(array)
+    array[gone] = array[~gone][0]
+    return array
+
+
+def check_targets(trainer: Any, model: Any, y: Any, weights: Any = None) -> None:
+    """Raises where targets do not fit their losses: labels out of range, one-hot or not, nan.
+
+    Targets of weight 0 may be anything.
+    """
+    require_loss(trainer, model)
+    if y is None:
+        batch_parts.require_targets(trainer)
+        return None
+    try:
+        return _check_targets(trainer, model, y)
+    except ValueError:
+        if weights is None:
+            raise
+    names = list(outputs.output_specs(model))
+    arrays = outputs.by_output(y, names, "targets")
+    each = outputs.each_weight(weights, names)
+    counted = [_without_removed(*pair) for pair in zip(arrays, each, strict=True)]
+    _check_targets(trainer, model, dict(zip(names, counted, strict=True)))
+
+
+def _check_targets(trainer: Any, model: Any, y: Any) -> None:
+    names = list(outputs.output_specs(model))
+    arrays = outputs.by_output(y, names, "targets")
+    heads = outputs.heads(trainer, model, y)
+    for head, array in zip(heads, arrays, strict=True):
+        if head.loss is not None:
+            shape = (len(array), *head.spec.shape[1:])
+            head.loss.check_targets(array, jax.ShapeDtypeStruct(shape, "float32"))
+    check_finite(y, "y")
+
+
+def require_loss(trainer: Any, model: Any) -> None:
+    """Raises where there is nothing to minimise: no loss, no objective, no loss in the graph."""
+    if trainer.objective is not None:
+        return
+    heads = outputs.heads(trainer, model)
+    calls = model.graph.calls
+    if any(head.loss is not None for head in heads) or any(call.losses for call in calls):
+        return
+    penalties = " Regularizers of weights alone are no loss." * any(c.penalties for c in calls)
+    raise ValueError(
+        f"Trainer: there is no loss to optimize: the trainer has none, and {model.where} records "
+        f"none.{penalties} Give a loss, fk.Trainer(optimizer='adam', loss='mse'); or let a layer "
+        "return one from forward, fk.Output(value, losses=(loss,)); or give "
+        "fk.Trainer(optimizer='adam', objective=objective)."
+    )
+
+
+def check_weighted(trainer: Any, weights: Any) -> None:
+    """Raises where sample weights would have no effect: neither a loss nor a metric takes them."""
+    if weights is None or batch_parts.has_loss(trainer.loss) or trainer.weighted_metrics:
+        return
+    raise ValueError(
+        "sample_weight: expected a trainer with a loss, received one without; the losses that "
+        "layers return are not weighted. Make the weights an input of the model, or use "
+        "fk.Trainer(optimizer='adam', objective=objective), which receives (x, y, sample_weight)."
+    )
+
+
+def check_weights(weights: Any) -> None:
+    """Raises where sample weights are negative or not finite."""
+    check_finite(weights, "sample_weight")
+    for name, array in named(weights, "sample_weight"):
+        if (array < 0).any():
+            place = tuple(map(int, np.argwhere(array < 0)[0]))
+            raise ValueError(
+                f"{name}, row {place[0]}: expected a weight of 0 or more, received "
+                f"{array[place]}. Use 0 for rows that shall not count."
+            )
+
+
+_weight = real(minimum=0)
+
+
+def class_weights(
+    class_weight: Any, y: Any, model: Any, weights: Any = None, ignore: int | None = None
+) -> np.ndarray:
+    """A weight for each example out of a weight for each class; 1 for a class without one.
+
+    Args:
+        class_weight: the weights by class number.
+        y: the targets: class numbers, or one number a class.
+        model: a model of one output.
+        weights: the weights of the examples; one of weight 0 may have any target.
+        ignore: a number that stands for no class.
+
+    Raises:
+        ValueError: for several outputs, a class that the model's output does not have, and a
+            target that is no class.
+    """
+    if not isinstance(class_weight, Mapping):
+        raise TypeError(
+            "class_weight: expected a dictionary of weights by class number, received "
+            f"{type(class_weight).__name__}. Write class_weight={{0: 1.0, 1: 2.5}}."
+        )
+    leaves, specs = jax.tree.leaves(y), list(outputs.output_specs(model).values())
+    if len(specs) != 1:
+        raise ValueError(
+            f"class_weight: expected a model with one output, received one with {len(specs)}. Pass "
+            "sample_weight, one array for each output."
+        )
+    labels, units = leaves[0], specs[0].shape[-1]
+    one_hot = labels.ndim == specs[0].ndim and units != 1 and labels.shape[-1] == units
+    labels = labels.argmax(-1) if one_hot else labels
+    if labels.size != len(labels):
+        raise ValueError(
+            f"class_weight: expected one class for each example, received targets of shape "
+            f"{leaves[0].shape}. Pass sample_weight of shape {labels.shape}."
+        )
+    labels = labels.reshape(len(labels))
+    classes = 2 if units == 1 else units or int(labels.max()) + 1
+    labels = _classes(labels, classes, weights, ignore)
+    table = np.ones(classes, "float32")
+    for number, weight in class_weight.items():
+        if not integer(minimum=0, maximum=classes - 1).accepts(number):
+            raise ValueError(
+                f"class_weight: there is no class {number!r}; the model's output has {classes} "
+                f"classes (0..{classes - 1}). Give each class its weight by its number."
+            )
+        table[number] = _weight.check(f"Trainer.fit: class_weight: class {number}", weight)
+    return table[labels]
+
+
+def _classes(labels: np.ndarray, classes: int, weights: Any, ignore: int | None) -> np.ndarray:
+    """The labels as int64, 0 where a label of a row that does not count is no class."""
+    with np.errstate(invalid="ignore"):
+        fits = (labels >= 0) & (labels < classes)
+        fits &= labels == np.floor(labels) if labels.dtype != bool else True
+    wrong = ~fits if ignore is None else ~fits & (labels != ignore)
+    for weight in jax.tree.leaves(weights):
+        wrong &= (weight != 0).reshape(len(weight), -1).any(axis=1)
+    if wrong.any():
+        row = int(np.argmax(wrong))
+        raise ValueError(
+            f"class_weight, y, row {row}: expected a class from 0 to {classes - 1}, received "
+            f"{labels[row].item()}. Class weights need whole class numbers; pass sample_weight, "
+            "one number for each row."
+        )
+    return np.where(fits, labels, np.zeros_like(labels)).astype("int64")
+
+
+def check_stateful(model: Any, count: int, batch_size: int, shuffle: bool) -> None:
+    """Raises where layers carry state from batch to batch and batches do not fit together."""
+    if not model.stateful:
+        return
+    # the layers that read sequences; the statistics of others have no rows
+    stateful = [
+        path or layer.where
+        for path, layer in sublayers(model)
+        if hasattr(type(layer), "return_sequences") and layer.stateful
+    ]
+    if not stateful:
+        return
+    if shuffle:
+        raise ValueError(
+            f"{stateful[0]!r} is stateful: row i of a batch goes on where row i of the batch before "
+            "ended, so the order of rows has a meaning. Pass shuffle=False."
+        )
+    if count % batch_size:
+        raise ValueError(
+            f"{stateful[0]!r} is stateful: expected a number of rows that the batch size "
+            f"{batch_size} divides, received {count}. Drop {count % batch_size} rows."
+        )

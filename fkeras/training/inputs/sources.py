@@ -1,0 +1,244 @@
+"""What `fit` and `evaluate` are given, checked and turned into feeds."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Mapping
+from typing import Any
+
+import jax
+import numpy as np
+
+from fkeras.engine.call.network_inputs import check_ranges
+from fkeras.training.data import array_feed, batch_parts, host_arrays
+from fkeras.training.data.stream_feed import Batches, is_batches
+from fkeras.training.inputs import checks, ids
+from fkeras.training.step import objective, outputs, sharding
+from fkeras.training.step.objective_call import refuse_class_weight
+
+
+def training_feeds(
+    trainer: Any,
+    run: Any,
+    rows: tuple,
+    class_weight: Mapping[int, float] | None,
+    validation_data: Any,
+    options: Any,
+) -> tuple[Any, Any]:
+    """`(feed, validation feed or None)` of a training."""
+    x, y, sample_weight = rows
+    size, steps = options.batch_size, options.steps_per_epoch
+    if class_weight is not None and batch_parts.sees_whole_batch(trainer):
+        refuse_class_weight()
+    if y is None and is_batches(x):
+        _refuse(
+            "fit",
+            "a source of batches",
+            sample_weight=sample_weight,
+            validation_split=options.validation_split,
+        )
+        feed = _batches(trainer, run.model, x, steps, "fit", class_weight)
+    else:
+        host = _host(trainer, x, y, sample_weight, "fit")
+        if options.validation_split:
+            if validation_data is not None:
+                raise ValueError("Pass either validation_split or validation_data, not both.")
+            checks.count_rows(host)
+            host, validation_data = host_arrays.split(host, options.validation_split)
+        count = check_rows(trainer, run.model, host, size, finite=class_weight is None)
+        if class_weight is not None:
+            host = weighted(trainer, host, class_weight, run.model)
+            check_finite_rows(trainer, run.model, host)
+        host = host_arrays.in_memory(host)
+        checks.check_stateful(run.model, count, min(size, count), options.shuffle)
+        feed = _arrays(trainer, host, size, steps)
+    feed = with_sums(trainer, run, feed, True)
+    if validation_data is None:
+        return feed, None
+    size, steps = options.validation_batch_size or size, options.validation_steps
+    held = _validation(trainer, validation_data)
+    held = _feed(trainer, run, held, size, steps, "fit: validation_data")
+    return feed, with_sums(trainer, run, held, False)
+
+
+def with_sums(trainer: Any, run: Any, feed: Any, training: bool) -> Any:
+    """The feed with empty sums for the losses and metrics of its batches."""
+    if trainer.objective is None:
+        return dataclasses.replace(feed, sums=objective.empty(trainer, run.model))
+    example = feed.example(int(run.step))
+    sums = objective.empty(trainer, run.model, run.state, example, training)
+    return dataclasses.replace(feed, sums=sums)
+
+
+def feed(trainer: Any, run: Any, rows: tuple, size: int, steps: int | None, call: str) -> Any:
+    """The feed of an evaluation."""
+    return with_sums(trainer, run, _feed(trainer, run, rows, size, steps, call), False)
+
+
+def _feed(trainer: Any, run: Any, rows: tuple, size: int, steps: Any, call: str) -> Any:
+    x, y, sample_weight = rows
+    if y is None and is_batches(x):
+        _refuse(call, "a source of batches", sample_weight=sample_weight)
+        return _batches(trainer, run.model, x, steps, call, None)
+    host = _host(trainer, x, y, sample_weight, call)
+    count = check_rows(trainer, run.model, host, size)
+    checks.check_stateful(run.model, count, min(size, count), False)
+    return _arrays(trainer, host_arrays.in_memory(host), size, steps)
+
+
+def _arrays(trainer: Any, host: tuple, size: int, steps: int | None) -> array_feed.Feed:
+    sharding.check_rows(trainer, size)
+    feed = array_feed.feed_of(host, size, steps)
+    if batch_parts.sees_whole_batch(trainer):
+        feed = dataclasses.replace(_enough(feed, steps), exact=True)
+        return array_feed.placed(feed, trainer.mesh)
+    feed = dataclasses.replace(feed, size=sharding.rows_for(trainer, feed.size))
+    return array_feed.placed(_enough(feed, steps), trainer.mesh)
+
+
+def _enough(feed: array_feed.Feed, steps: int | None) -> array_feed.Feed:
+    most = -(-len(feed) // feed.size)
+    if steps is not None and steps > most:
+        raise ValueError(
+            f"Trainer: expected at most {most} steps, which {len(feed)} rows in batches "
+            f"of {feed.size} make, received {steps}. Ask for fewer, or repeat the rows."
+        )
+    return feed
+
+
+def _refuse(call: str, what: str, **given: Any) -> None:
+    for name, value in given.items():
+        if value is not None and not (isinstance(value, float) and value == 0):
+            raise ValueError(
+                f"Trainer.{call}: {name} cannot go with {what}, received both. Let "
+                "the source yield (x, y, sample_weight), and keep data for validation apart."
+            )
+
+
+def _batches(trainer: Any, model: Any, x: Any, steps: Any, call: str, class_weight: Any) -> Batches:
+    def checked(batch: Any) -> Any:
+        sharding.check_rows(trainer, host_arrays.length(batch))
+        check_rows(trainer, model, batch, host_arrays.length(batch), finite=False)
+        return weighted(trainer, batch, class_weight, model)
+
+    def host(batch: Any, what: str) -> Any:
+        return _host_batch(trainer, batch, what)
+
+    return Batches(x, steps, call, checked, host, exact=batch_parts.sees_whole_batch(trainer))
+
+
+def _host(trainer: Any, x: Any, y: Any, sample_weight: Any, call: str) -> Any:
+    """The arrays of `fit` and `evaluate` on the host, in the form of a batch."""
+    if trainer.objective is not None:
+        if sample_weight is not None:
+            rows = (x, y, sample_weight)
+        else:
+            rows = x if y is None else (x, y)
+        return host_arrays.as_host(rows, f"{call}: the batch")
+    if y is None and batch_parts.has_loss(trainer.loss):
+        raise TypeError(
+            f"Trainer.{call}: expected inputs and targets as arrays, received no targets. Write "
+            f"trainer.{call.split(':')[0]}(run, x, y). A model whose layers return their losses is "
+            "trained without targets by a Trainer without a loss."
+        )
+    return _three(x, y, sample_weight, call)
+
+
+def _host_batch(trainer: Any, batch: Any, what: str) -> Any:
+    """A batch of a source on the host: the tree itself for an objective, else three entries."""
+    if trainer.objective is not None:
+        return host_arrays.as_host(batch, f"{what}: the batch")
+    needs_targets, is_row = batch_parts.has_loss(trainer.loss), isinstance(batch, tuple | list)
+    if not (is_row and 1 + needs_targets <= len(batch) <= 3) and (needs_targets or is_row):
+        raise TypeError(
+            f"Trainer.{what}: expected {'' if needs_targets else 'x, '}(x, y) or (x, y, "
+            f"sample_weight), received {len(batch) if is_row else type(batch).__name__}. Let the "
+            "source yield such tuples."
+        )
+    return _three(*batch_parts.unpack(trainer, batch), what)
+
+
+def _three(x: Any, y: Any, sample_weight: Any, call: str) -> tuple:
+    """`(x, y, sample_weight)` on the host; None for what is not there."""
+    weights = None
+    if sample_weight is not None:
+        weights = host_arrays.as_weights(sample_weight, f"{call}: sample_weight")
+    targets = None if y is None else host_arrays.as_host(y, f"{call}: y")
+    return host_arrays.as_host(x, f"{call}: x"), targets, weights
+
+
+def _validation(trainer: Any, given: Any) -> tuple:
+    if is_batches(given):
+        return given, None, None
+    # an objective takes lists as they are; in Keras's form a list holds x, y and the weights
+    rows = tuple if trainer.objective is not None else tuple | list
+    few = isinstance(given, rows) and 0 < len(given) <= 3
+    if trainer.objective is not None and not few:
+        return given, None, None
+    if not batch_parts.has_loss(trainer.loss) and (few or not isinstance(given, tuple | list)):
+        return (*given, None, None)[:3] if few else (given, None, None)
+    if not isinstance(given, tuple | list) or len(given) not in (2, 3):
+        found = len(given) if isinstance(given, tuple | list) else type(given).__name__
+        raise TypeError(
+            "fit: expected validation_data as (x, y) or (x, y, sample_weight), received "
+            f"{found}. Write validation_data=(x_test, y_test)."
+        )
+    return (*given, None)[:3]
+
+
+def check_rows(trainer: Any, model: Any, rows: tuple, size: int, finite: bool = True) -> int:
+    """The number of rows of `(x, y, sample_weight)`, all of which fit the model and its losses.
+
+    Of a batch for an objective, which may be any tree, only the number of rows is checked.
+    """
+    if trainer.objective is not None:
+        host_arrays.check_fits(rows, "the batch")
+        return checks.count_rows(rows)
+    x, y, weights = rows
+    count = checks.check_lengths(x, y, weights)
+    check_x(model, x, min(size, count), finite=False)
+    checks.check_weighted(trainer, weights)
+    if weights is not None:
+        checks.check_weights(weights)
+    checks.check_targets(trainer, model, y, weights)
+    host_arrays.check_fits(y, "y")
+    if finite:
+        check_finite_rows(trainer, model, rows)
+    return count
+
+
+def check_x(model: Any, x: Any, size: int, finite: bool = True) -> None:
+    """Raises where inputs in batches of `size` rows do not fit the model."""
+    checks.check_inputs(model, x, size)
+    ids.check_ids(model, x)
+    if model.graph.takes_integers:
+        check_ranges(model, x, "x")
+    host_arrays.check_fits(x, "x")
+    if finite:
+        checks.check_finite(x, "x")
+
+
+def check_finite_rows(trainer: Any, model: Any, rows: tuple) -> None:
+    """Raises where a row of the inputs that counts holds nan or infinity."""
+    x, y, weights = rows
+    removed = None if y is None else checks.removed_rows(trainer, model, y, weights)
+    checks.check_finite(x, "x", removed)
+
+
+def weighted(
+    trainer: Any, rows: tuple, class_weight: Mapping[int, float] | None, model: Any
+) -> tuple:
+    """`(x, y, sample_weight)` with the weight of each row's class in its weight."""
+    if class_weight is None:
+        return rows
+    x, y, weights = rows
+    losses = [head.loss for head in outputs.heads(trainer, model, y)]
+    ignore = getattr(losses[0], "ignore_class", None)
+    own = checks.class_weights(class_weight, y, model, weights, ignore)
+    if weights is None:
+        return x, y, own
+
+    def weigh(array: np.ndarray) -> np.ndarray:
+        return array * own.reshape(len(own), *[1] * (array.ndim - 1))
+
+    return x, y, jax.tree.map(weigh, weights)

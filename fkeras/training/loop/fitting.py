@@ -1,0 +1,237 @@
+"""The epochs of a training: what `Trainer.fit` does once its data are feeds."""
+
+from __future__ import annotations
+
+import dataclasses
+import warnings
+from typing import Any
+
+import numpy as np
+
+from fkeras.training import callbacks as hooks
+from fkeras.training.checkpoint import open_store
+from fkeras.training.inputs import arguments
+from fkeras.training.loop.batch_loops import Pace, evaluate
+from fkeras.training.loop.epoch_loop import EpochLoop, Visits
+from fkeras.training.loop.rescue import Current, Point
+from fkeras.training.loop.saver import Saver, as_checkpoint
+from fkeras.training.records.history import History
+from fkeras.training.records.progress import Progress
+from fkeras.training.records.state import TrainState
+from fkeras.training.step import objective, optimizer_state, outputs, sharding
+
+
+@dataclasses.dataclass(frozen=True)
+class Options:
+    """The numbers that `fit` was called with; see there."""
+
+    epochs: int
+    initial_epoch: int
+    batch_size: int
+    shuffle: bool
+    steps_per_epoch: int | None
+    validation_steps: int | None
+    validation_batch_size: int | None
+    validation_freq: int
+    validation_split: float
+    steps_per_execution: int | None
+    verbose: Any
+    checkpoint: Any
+
+    def __post_init__(self) -> None:
+        for field in dataclasses.fields(self):
+            if field.name != "checkpoint":
+                value = arguments.convert("fit", field.name, getattr(self, field.name))
+                object.__setattr__(self, field.name, value)
+
+
+class _Between(Visits):
+    """Between two calls of the device: callbacks look at the run, the run is saved."""
+
+    def __init__(self, callbacks: tuple, saver: Saver | None, interrupts: Any):
+        self.callbacks = tuple(one for one in callbacks if one.watches_batches)
+        self.saver, self.interrupts, self.hooks = saver, interrupts, bool(self.callbacks)
+
+    def until(self, done: int) -> int | None:
+        return None if self.saver is None else self.saver.until(done)
+
+    def wanted(self) -> bool:
+        if self.hooks or self.interrupts.wanted():
+            return True
+        return self.saver is not None and self.saver.late()
+
+    def look(self, run: TrainState, logs: Any) -> tuple[Any, bool]:
+        if not self.hooks:
+            return run, False
+        return hooks.call(self.callbacks, "on_batch_end", run, int(run.step), logs())
+
+    def looked(self, point: Point) -> None:
+        self.interrupts.deliver()
+        if self.saver is not None:
+            self.saver.looked(point)
+
+
+def fit(
+    trainer: Any,
+    run: TrainState,
+    feed: Any,
+    held: Any,
+    callbacks: tuple,
+    options: Options,
+    current: Current,
+) -> tuple[TrainState, History]:
+    """`(run, history)` after the epochs of a training; a saved one goes on where it was left.
+
+    Args:
+        trainer: the trainer.
+        run: the run to begin with, which stays as it is.
+        feed: the batches of an epoch.
+        held: those of a validation, or None.
+        callbacks: the callbacks.
+        options: the arguments of `fit`.
+        current: receives the run as it stands at any moment.
+    """
+    _check_logs(trainer, run, held, callbacks)
+    if options.checkpoint is None:
+        _begin(trainer, run, callbacks, options, current)
+        return _epochs(trainer, feed, held, callbacks, options, current, None)
+    plan = as_checkpoint(options.checkpoint)
+    with open_store(plan) as store:
+        run = _begin(trainer, run, callbacks, options, current)
+        saver = Saver(store, plan, trainer, run, feed, options.shuffle, current)
+        found = saver.restore(run)
+        if found is not None:
+            _restored(trainer, found, feed, held, options, current)
+        with current.interrupts.armed(saver.save_newest):
+            try:
+                fitted = _epochs(trainer, feed, held, callbacks, options, current, saver)
+                saver.leave(current.point())
+                return fitted
+            except BaseException as error:
+                saver.rescue(error)
+                raise
+
+
+def _begin(
+    trainer: Any, run: TrainState, callbacks: tuple, options: Options, current: Current
+) -> TrainState:
+    """The run after `on_train_begin`, which becomes the current one."""
+    given = run
+    run, stop = hooks.call(callbacks, "on_train_begin", run)
+    changed = run is not given
+    run = ready(trainer, run).replace(metrics=objective.emptied(trainer, run))
+    run = run.replace(position=np.asarray([options.initial_epoch, 0], "int32"))
+    current.begin(Point(run, stopped=stop), changed)
+    return run
+
+
+def _restored(
+    trainer: Any, found: Any, feed: Any, held: Any, options: Options, current: Current
+) -> None:
+    """Continues from what `Saver.restore` returned."""
+    point = dataclasses.replace(found.point, run=sharding.place(trainer, found.point.run))
+    current.restore(point, found.history, found.epochs)
+    epoch, begin = map(int, point.run.position)
+    epochs_done = epoch - options.initial_epoch
+    batches = begin + epochs_done * (options.steps_per_epoch or 0)
+    feed.go_on(point.loader, batches, point.skip, found.rows)
+    if held is not None and options.validation_steps is not None:
+        validated = max((len(v) for k, v in found.history.items() if k[:4] == "val_"), default=0)
+        held.go_on(None, validated * options.validation_steps)
+
+
+def _check_logs(trainer: Any, run: TrainState, held: Any, callbacks: tuple) -> None:
+    heads = outputs.heads(trainer, run.model)
+    names = objective.log_names(heads, run.metrics)
+    later = ()
+    if held is not None:
+        later = tuple(f"val_{name}" for name in objective.log_names(heads, held.sums))
+    hooks.check_logs(callbacks, (*names, *later))
+
+
+def _epochs(
+    trainer: Any,
+    feed: Any,
+    held: Any,
+    callbacks: tuple,
+    options: Options,
+    current: Current,
+    saver: Saver | None,
+) -> tuple[TrainState, History]:
+    point = current.point()
+    empty = feed.sums
+    progress = Progress(options.verbose, options.epochs, feed.steps)
+    pace, test_pace = Pace(options.steps_per_execution), Pace()
+    between = _Between(callbacks, saver, current.interrupts)
+    done = 0
+    for epoch in range(int(point.run.position[0]), options.epochs):
+        if point.stopped:
+            break
+        progress.start(epoch)
+        run, begin = point.run, int(point.run.position[1])
+        if begin == 0:
+            run, _ = hooks.call(callbacks, "on_epoch_begin", run, epoch)
+            run = ready(trainer, run).replace(metrics=empty)
+            run = run.replace(position=np.asarray([epoch, 0], "int32"))
+        batches = feed.epoch(run if options.shuffle else None, int(run.step) - begin, begin)
+        if saver is not None:
+            saver.begin(run)
+        loop = EpochLoop(trainer, run, batches, pace, progress, between, point)
+        current.follow(loop.point)
+        logs = loop.train()
+        # until the hooks of the epoch's end are done, the training stands before all of them
+        point = loop.point()
+        current.stand(point)
+        done = batches.done
+        progress.stop()
+        _tell(loop.left_out, epoch)
+        run = point.run.replace(position=np.asarray([epoch + 1, 0], "int32"))
+        if held is not None and (epoch + 1) % options.validation_freq == 0:
+            tested, _ = hooks.call(callbacks, "on_test_begin", run)
+            found, _ = evaluate(trainer, tested, held.sums, held, pace=test_pace)
+            logs |= {f"val_{name}": value for name, value in found.items()}
+        progress.end(logs, feed.rows(done), done)
+        run, stop = hooks.call(callbacks, "on_epoch_end", run, epoch, logs)
+        goes_on = feed.steps is not None  # the next epoch continues the same pass over a source
+        point = Point(
+            run,
+            finished=point.finished + 1,
+            stopped=stop or point.stopping,
+            loader=point.loader if goes_on else None,
+            skip=point.skip if goes_on else 0,
+        )
+        current.end_epoch(point, epoch, logs)
+        current.interrupts.deliver()
+        if saver is not None:
+            saver.end_epoch(point, logs)
+    if saver is not None:
+        saver.end(point)
+    run = current.final = optimizer_state.finalized(trainer.optimizer, point.run)
+    run, _ = hooks.call(callbacks, "on_train_end", run)
+    current.final = run
+    params = {
+        "epochs": options.epochs,
+        "steps": done if feed.steps is None else feed.steps,
+        "batch_size": feed.size,
+        "samples": feed.rows(done) if feed.steps is None else feed.rows(feed.steps),
+    }
+    history = History(*current.history(point), params)
+    current.interrupts.hold()  # a signal from here on is raised with the run that is returned
+    return run, history
+
+
+def ready(trainer: Any, run: TrainState) -> TrainState:
+    """The run as the loop takes it: the optimizer's state follows what is frozen."""
+    followed = optimizer_state.follow(trainer.optimizer, run.opt_state, run.model)
+    return sharding.place(trainer, run.replace(opt_state=followed))
+
+
+def _tell(left_out: list[int], epoch: int) -> None:
+    if left_out:
+        shown = ", ".join(str(number + 1) for number in left_out[:5])
+        warnings.warn(
+            f"Trainer.fit, epoch {epoch + 1}: {len(left_out)} steps gave nan or infinity and were "
+            f"left out (batch {shown}{', ...' if len(left_out) > 5 else ''}). Look for the cause "
+            "with fk.find_nan.",
+            stacklevel=4,
+        )

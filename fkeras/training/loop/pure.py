@@ -1,0 +1,51 @@
+"""Whole epochs as one pure function of the run and the data."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+
+from fkeras.training.data import array_feed, batch_parts, host_arrays
+from fkeras.training.inputs import checks
+from fkeras.training.records.state import TrainState
+from fkeras.training.step import objective, outputs, step
+
+
+def run(
+    trainer: Any, run: TrainState, rows: tuple, epochs: int, batch_size: int, shuffle: bool
+) -> tuple[TrainState, dict[str, jax.Array]]:
+    """`(run, logs)` after `epochs` epochs; see `Trainer.run`."""
+    arrays = jax.tree.map(jnp.asarray, step.as_arrays(trainer, rows, "run"))
+    count = checks.count_rows(arrays)
+    size = min(batch_size, count)
+    steps = -(-count // size)
+    # objectives and losses of layers know no filled-up rows: the rest makes a step of its own
+    rest = count % size if batch_parts.sees_whole_batch(trainer) else 0
+    places = jnp.arange(size, dtype="int32")
+    room = array_feed.order_room(count, size)
+    by_number = jnp.arange(room, dtype="int32") % jnp.int32(count)
+    example = jax.tree.map(lambda a: jax.ShapeDtypeStruct((size, *a.shape[1:]), a.dtype), arrays)
+    empty = objective.empty(trainer, run.model, run.state, example)
+
+    def one_step(run: TrainState, number: jax.Array) -> tuple[TrainState, None]:
+        cut = (arrays, run.memory["order"], places, jnp.int32(0), jnp.int32(count))
+        batch, valid = step.batch_at(cut, number)
+        return step.train_step(trainer, run, batch, valid)[0], None
+
+    def one_epoch(run: TrainState, _: None) -> tuple[TrainState, dict[str, jax.Array]]:
+        order = host_arrays.order_of(count, room, run.key, run.step) if shuffle else by_number
+        run = run.replace(metrics=empty, memory={"order": order})
+        run, _ = jax.lax.scan(one_step, run, jnp.arange(steps - bool(rest), dtype="int32"))
+        if rest:
+            last = jax.lax.slice(order, (count - rest,), (count,))
+            run, _ = step.train_step(trainer, run, host_arrays.take(arrays, last))
+        logs = objective.results(outputs.heads(trainer, run.model), run.metrics)
+        return run.replace(memory={}), logs
+
+    memory = run.memory
+    start = run.replace(memory={}, metrics=empty)
+    run, logs = jax.lax.scan(one_epoch, start, None, length=epochs)
+    names = objective.log_names(outputs.heads(trainer, run.model), run.metrics)
+    return run.replace(memory=memory), {name: logs[name] for name in names}

@@ -1,0 +1,1 @@
+"""Steps whose numbers are not finite: finding, reporting and leaving out."""

@@ -1,0 +1,326 @@
+"""`find_nan`: the first numbers of a step that are not finite, and the layer that made them.
+
+A step is computed again outside of jit, call by call, in the order of its data flow: the batch, the
+weights, the calls of layers, the losses, then the gradients from the loss back to the inputs.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Callable, Iterator, Mapping
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+
+from fkeras.engine import (
+    Context,
+    Output,
+    replace_weights,
+    subkey,
+    sublayers,
+    trainable_weights,
+)
+from fkeras.engine.tree.skeleton import leaves_of, skeleton_of
+from fkeras.engine.tree.weights import own_weights, weight_losses
+from fkeras.training.data import batch_parts, host_arrays
+from fkeras.training.nonfinite.nan_report import (
+    GROWN,
+    LOSS,
+    REMEDY,
+    SLOPE,
+    Finding,
+    check_arrays,
+    count,
+    first_operation,
+    span,
+)
+from fkeras.training.records.state import TrainState
+from fkeras.training.step import objective, outputs
+from fkeras.training.step.objective_call import call_objective, label_of
+from fkeras.transforms.intercepting import (
+    TracedCall,
+    add_floating,
+    floating,
+    put_floating,
+    trace_calls,
+    trace_gradients,
+    trace_values,
+    zeros_like,
+)
+
+
+def find_nan(
+    run: TrainState, batch: Any, trainer: Any = None, *, training: bool = True
+) -> Finding | None:
+    """The first numbers of a step that are not finite, or None where all are.
+
+    The search follows the data: the arrays of the batch; the model's weights and state; every call
+    of a layer in the order of computation, the innermost one where layers hold layers; the losses;
+    the gradients from the loss back to the inputs. Random layers draw what the step draws.
+
+    It computes outside of jit, one operation after the other and loops over time step by step, so
+    it takes seconds. A gradient that reaches no trainable weight counts only without a trainer.
+
+    Args:
+        run: the state before the step.
+        batch: `(x, y)` or `(x, y, sample_weight)`. Without a trainer or its loss `x` alone will do:
+            an array, or a list or dictionary of them. For an objective, the objective's batch.
+        trainer: whose loss is computed; without one the gradients are those of the sum of the
+            outputs.
+        training: whether layers compute as in training.
+
+    Raises:
+        TypeError: for something else than a run, or a batch without targets for a trainer.
+
+    Example:
+        >>> import jax, numpy as np, fkeras as fk
+        >>> from fkeras.training.find_nan import find_nan
+        >>> x = fk.Input((2,))
+        >>> model = fk.Model(x, fk.layers.Dense(1)(fk.layers.Lambda(jax.numpy.log, name="log")(x)))
+        >>> run = fk.Trainer("sgd", "mse").init(model, jax.random.key(0))
+        >>> found = find_nan(run, np.array([[1.0, 0.0]], "float32"))
+        >>> found.phase, found.path
+        ('forward', 'log')
+    """
+    if not isinstance(run, TrainState):
+        raise TypeError(
+            f"find_nan: expected a run, received {type(run).__name__}. Write find_nan(run, "
+            "(x, y), trainer) with run = trainer.init(model, key), or a later one."
+        )
+    if trainer is not None and trainer.objective is not None:
+        arrays = _on_device({"batch": batch})
+    else:
+        arrays = _arrays(batch, trainer is not None and batch_parts.has_loss(trainer.loss))
+    if trainer is not None and {"y", "sample_weight"} <= arrays.keys():
+        heads = outputs.heads(trainer, run.model, arrays["y"])
+        for name in ("x", "y"):  # removed rows may hold anything
+            weights = arrays["sample_weight"]
+            arrays[name] = objective.without_removed(heads, arrays[name], weights)
+    first = next(check_arrays(arrays, "batch, "), None)
+    return first or next(_Step(run, arrays, trainer, training).findings(), None)
+
+
+def _arrays(batch: Any, targets: bool) -> dict[str, Any]:
+    names = ("x", "y", "sample_weight")
+    parts = batch if isinstance(batch, tuple | list if targets else tuple) else (batch,)
+    if not (2 if targets else 1) <= len(parts) <= 3:
+        raise TypeError(
+            "find_nan: expected a batch (x, y) or (x, y, sample_weight), received "
+            f"{len(parts)} {'part' if len(parts) == 1 else 'parts'}. Write find_nan(run, (x, y), "
+            "trainer), or without a trainer find_nan(run, x)."
+        )
+    given = {n: v for n, v in zip(names, parts, strict=False) if v is not None}
+    return _on_device(given)
+
+
+def _on_device(given: dict[str, Any]) -> dict[str, Any]:
+    """The arrays as a compiled step sees them."""
+    host = {n: host_arrays.as_host(v, f"find_nan: {n}") for n, v in given.items()}
+    for name, tree in host.items():
+        host_arrays.check_fits(tree, f"find_nan: {name}")
+    return {
+        n: jax.device_put(jax.tree.map(host_arrays.canonical, tree)) for n, tree in host.items()
+    }
+
+
+class _Step:
+    """One step, computed again; `findings` yields what is not finite, the first thing first."""
+
+    def __init__(self, run: TrainState, arrays: dict[str, Any], trainer: Any, training: bool):
+        self.run, self.model, self.trainer = run, run.model, trainer
+        self.x, self.y = arrays.get("x"), arrays.get("y")
+        self.sample_weight, self.batch = arrays.get("sample_weight"), arrays.get("batch")
+        self.heads = () if trainer is None else outputs.heads(trainer, run.model, self.y)
+        self.layers = dict(sublayers(run.model))
+        key = subkey(run.key, run.step)
+        self.context = Context(state=run.state, training=training, key=key)
+
+    def findings(self) -> Iterator[Finding]:
+        names = skeleton_of(self.model).names
+        for name, leaf in zip(names, leaves_of(self.model), strict=True):
+            yield from check_arrays({name: leaf}, "weight ")
+        yield from check_arrays(self.run.state, "state ")
+        if self.trainer is not None and self.trainer.objective is not None:
+            yield from self._objective()
+            return
+        calls = trace_values(self.model, self.context, self.x)
+        yield from self._forward(calls)
+        yield from self._losses(calls)
+        yield from self._backward(calls)
+
+    def _objective(self) -> Iterator[Finding]:
+        where, context = label_of(self.trainer.objective), self.context
+
+        def compute(model: Any) -> jax.Array:
+            function, key = self.trainer.objective, context.key
+            return call_objective(
+                function, model, self.run.state, self.batch, key, context.training
+            )[0]
+
+        calls, value = trace_calls(self.model, compute)
+        yield from self._forward(calls)
+        if count(value):
+            name = first_operation(lambda: compute(self.model))
+            by = f", first in the operation {name}. {REMEDY[name][0]}" if name else f". {GROWN}"
+            yield Finding(where, "", "loss", f"{where}: its value is {float(value)}{by}")
+
+        def slopes() -> dict[str, jax.Array]:
+            with jax.disable_jit():
+                return jax.grad(lambda weights: compute(replace_weights(self.model, weights)))(
+                    trainable_weights(self.model)
+                )
+
+        bad = {path: count(slope) for path, slope in slopes().items() if count(slope)}
+        if bad:
+            path, found = next(iter(bad.items()))
+            name = first_operation(slopes)
+            by = f", first in the operation {name}. {REMEDY[name][1]}" if name else f". {GROWN}"
+            text = f"{where}: its gradient for the weight {path!r} has {found}{by}"
+            yield Finding(where, path, "backward", text)
+
+    def _forward(self, calls: tuple[TracedCall, ...]) -> Iterator[Finding]:
+        for call in calls:
+            out = call.output
+            for what, tree in (("output", out.value), ("new state", out.updates)):
+                found = next(filter(None, map(count, jax.tree.leaves(tree))), None)
+                if found:
+                    name = first_operation(lambda call=call: self._again(call))
+                    yield self._finding(call, "forward", f"its {what} has {found}", name)
+
+    def _again(self, call: TracedCall) -> Output:
+        layer = self.layers[call.path]
+        return layer.run(call.context, *call.inputs, **call.options)
+
+    def _finding(self, call: TracedCall, phase: str, found: str, name: str | None) -> Finding:
+        layer = self.layers[call.path]
+        kind = type(layer).__name__
+        where = f"{call.path!r} ({kind}), call {call.number}" if call.path else layer.where
+        taken = span((call.inputs, dict(call.options))) or "that are whole"
+        remedy = REMEDY[name][phase == "backward"] if name else GROWN
+        by = f", first in the operation {name}" if name else ""
+        text = f"{where}: {found}{by}; it takes numbers {taken}. {remedy}"
+        return Finding(where, call.path, phase, text)
+
+    def _losses(self, calls: tuple[TracedCall, ...]) -> Iterator[Finding]:
+        for call in calls:
+            for loss in call.output.losses:
+                if count(loss):
+                    text = f"the loss that it adds is {float(loss)}, its output "
+                    yield self._finding(call, "loss", text + span(call.output.value), None)
+        for path, weight, value, regularizer in self._penalties():
+            if count(regularizer(value)):
+                where = f"the penalty on the weight {_join(path, weight)!r}"
+                found = f"it is {float(regularizer(value))}; the weight lies {span(value)}"
+                yield Finding(where, path, "loss", f"{where}: {found}. {GROWN}")
+        if self.trainer is None:
+            return
+        out = calls[-1].output
+        with jax.disable_jit():
+            total = self._total(self.model, out)
+            if not count(total):
+                return
+            for head, y, y_pred in self._outputs(out):
+                each = head.loss.per_sample(y, y_pred) if head.loss is not None else jnp.zeros(())
+                if count(each):
+                    yield self._loss_finding(head, y, y_pred, "loss", count(each))
+        where = "the total loss"
+        text = f"{where}: it is {float(total)}, and each sample's loss is finite. {GROWN}"
+        yield Finding(where, "", "loss", text)
+
+    def _penalties(self) -> Iterator[tuple[str, str, Any, Callable]]:
+        for path, layer in self.layers.items():
+            if layer.trainable:
+                for name, value, regularizer in own_weights(layer, "regularizer"):
+                    yield path, name, value, regularizer
+
+    def _outputs(self, out: Output) -> Iterator[tuple[Any, Any, Any]]:
+        """`(head, targets, predictions)` of each output."""
+        names = [head.name for head in self.heads]
+        values = out.value if isinstance(out.value, Mapping) else jax.tree.leaves(out.value)
+        targets = [None] * len(names)
+        if self.y is not None:
+            targets = outputs.by_output(self.y, names, "targets")
+        predictions = outputs.by_output(values, names, "predictions")
+        return zip(self.heads, targets, predictions, strict=True)
+
+    def _loss_finding(self, head: Any, y: Any, y_pred: Any, phase: str, found: str) -> Finding:
+        where = f"{head.loss.label}, the loss of the output {head.name!r}"
+        text = f"predictions {span(y_pred)}; targets {span(y) or 'are whole numbers'}"
+        return Finding(where, head.name, phase, f"{where}: {found}; {text}. {LOSS}")
+
+    def _total(self, model: Any, out: Output) -> jax.Array:
+        if self.trainer is None:
+            return sum((jnp.sum(v, dtype="float32") for v in floating(out.value)), jnp.float32(0))
+        out = dataclasses.replace(out, losses=(*out.losses, *weight_losses(model)))
+        return objective.measure(self.heads, out, self.y, self.sample_weight, None)[0]
+
+    def _backward(self, calls: tuple[TracedCall, ...]) -> Iterator[Finding]:
+        weights, slopes = trace_gradients(self.model, self.context, (self.x,), calls, self._total)
+        bad = [path for path, gradient in weights.items() if count(gradient)]
+        if self.trainer is not None and not bad:
+            return
+        if self.trainer is not None:
+            out = calls[-1].output
+            sloped = dataclasses.replace(
+                out, value=put_floating(out.value, slopes[calls[-1].ticket][0])
+            )
+            rows = zip(self._outputs(out), self._outputs(sloped), strict=True)
+            for (head, y, y_pred), (*_, slope) in rows:
+                if head.loss is not None and count(slope):
+                    found = f"the gradient for the predictions has {count(slope)}"
+                    yield self._loss_finding(head, y, y_pred, "backward", found)
+        yield from self._guilty(calls, slopes, bad)
+        for path, weight, value, regularizer in self._penalties():
+            slope = jax.grad(regularizer)(value)
+            if count(slope):
+                where = f"the penalty on the weight {_join(path, weight)!r}"
+                found = f"its gradient has {count(slope)}; the weight lies {span(value)}"
+                yield Finding(where, path, "backward", f"{where}: {found}. {SLOPE}")
+        for call in reversed(calls):
+            for slope in slopes[call.ticket][0]:
+                if count(slope):
+                    found = f"the gradients that meet at its output have {count(slope)}"
+                    yield self._finding(call, "backward", found, None)
+
+    def _guilty(self, calls: tuple, slopes: dict, bad: list[str]) -> Iterator[Finding]:
+        """The innermost call first met whose output has a finite gradient and what it takes none."""
+        chosen = None
+        for call in reversed(calls):
+            outer, inner = slopes[call.ticket]
+            if chosen is not None:
+                around = chosen[0]  # what it holds was begun after it
+                if not call.path.startswith(_join(around.path, "")) or call.ticket < around.ticket:
+                    continue
+            if any(map(count, outer)):
+                continue
+            found = next(filter(None, map(count, inner)), None)
+            text = f"the gradient for its input has {found}"
+            own = [path for path in bad if path.startswith(_join(call.path, ""))]
+            if not found and own:
+                found = next(filter(None, map(count, self._slopes(call, outer)[0])), None)
+                text = f"the gradient for its weights has {found}"
+            if found:
+                chosen = (call, outer, text)
+        if chosen is not None:
+            call, outer, text = chosen
+            name = first_operation(lambda: self._slopes(call, outer))
+            yield self._finding(call, "backward", text, name)
+
+    def _slopes(self, call: TracedCall, outer: list) -> tuple[list, list]:
+        """The gradients of one call for its weights and inputs, of those for its output."""
+        given = (call.inputs, dict(call.options))
+
+        def compute(*terms: list) -> list:
+            layer = add_floating(self.layers[call.path], terms[0])
+            inputs, options = add_floating(given, terms[1])
+            return floating(layer.run(call.context, *inputs, **options).value)
+
+        layer = self.layers[call.path]
+        zeros = [zeros_like(tree) for tree in (layer, given)]
+        with jax.disable_jit():
+            return jax.vjp(compute, *zeros)[1](outer)
+
+
+def _join(path: str, name: str) -> str:
+    return f"{path}/{name}" if path else name

@@ -1,0 +1,149 @@
+"""What `find_nan` says: which numbers are not finite, what made them, and what helps."""
+
+from __future__ import annotations
+
+import dataclasses
+import re
+import types
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+
+from fkeras.engine.values.frozen import is_array
+
+GROWN = (
+    "Numbers that grow this far come from a too large learning rate, from inputs that are not "
+    "scaled or from layers without normalization: lower the learning rate, clip the gradients "
+    "(clipnorm=1.0 in the optimizer), scale the inputs."
+)
+SLOPE = (
+    "Its slope is infinite at zero, and a `where` behind it does not help, since 0 * inf is nan: "
+    "add an epsilon to what goes in, such as sqrt(x + 1e-7), or choose it by `where` before."
+)
+# what helps, by the operation that made the numbers: in a call, and in its gradient
+REMEDY = types.MappingProxyType(
+    {
+        "log": ("The logarithm of zero or less: keep it away, log(maximum(x, 1e-7)).", SLOPE),
+        "log1p": ("The logarithm of zero or less: keep x above -1 in log1p(x).", SLOPE),
+        "sqrt": ("The square root of less than zero: take maximum(x, 0) before it.", SLOPE),
+        "rsqrt": ("One by the root of zero or less: add an epsilon, rsqrt(x + 1e-7).", SLOPE),
+        "div": (
+            "A division by zero: add an epsilon to the denominator, or choose it by `where` "
+            "before the division.",
+            "A division by zero, as in the slope of a square root, a norm or a logarithm at zero: "
+            "add an epsilon to what goes in, such as sqrt(x + 1e-7). A `where` behind it does not "
+            "help, since 0 * inf is nan.",
+        ),
+        "pow": ("A power of zero or less: keep the base above zero, maximum(x, 1e-7).", SLOPE),
+        "exp": (
+            "An exponential that is too large: subtract the maximum first, or use softmax, "
+            "log_softmax or softplus, which do.",
+            "An exponential that is too large: bound what goes in.",
+        ),
+        **{name: (GROWN, GROWN) for name in ("dot_general", "conv_general_dilated")},
+        **{name: (GROWN, GROWN) for name in ("reduce_sum", "integer_pow", "add", "square")},
+        "mul": (GROWN, SLOPE),
+    }
+)
+BATCH = (
+    "Take these rows out, or fill them: rows with np.isfinite(x) for all numbers; np.nan_to_num(x)."
+)
+WEIGHTS = (
+    "An earlier step spoiled them. Go back to a run before it and look for the step with "
+    "find_nan on that run and its batch; a lower learning rate or clipnorm=1.0 in the optimizer "
+    "often help."
+)
+LOSS = (
+    "Look at both: a logarithm of a prediction that is 0 (or of less, behind an activation that "
+    "is not softmax or sigmoid), a square that is too large, a division by a target that is 0."
+)
+
+
+@dataclasses.dataclass(frozen=True)
+class Finding:
+    """The first numbers that are not finite.
+
+    Attributes:
+        where: the place in words.
+        path: the array of the batch, the weight, the layer ("encoder/dense_1", "" for the model
+            itself) or the output whose loss it is.
+        phase: "batch", "weights", "forward", "loss" or "backward".
+        message: where it is, what was found and what to do.
+
+    Example:
+        >>> print(Finding("batch, x", "x", "batch", "batch, x: 1 nan. Take the row out."))
+        batch, x: 1 nan. Take the row out.
+    """
+
+    where: str
+    path: str
+    phase: str
+    message: str
+
+    def __str__(self) -> str:
+        return self.message
+
+
+def check_arrays(tree: Any, kind: str) -> Iterator[Finding]:
+    """What is not finite in a tree of given arrays: "batch, ", "weight " or "state "."""
+    for keys, leaf in jax.tree_util.tree_leaves_with_path(tree):
+        found = count(leaf)
+        if not found:
+            continue
+        first, *rest = (str(getattr(key, "key", getattr(key, "idx", key))) for key in keys)
+        if kind == "batch, ":
+            path = first + "".join(f"[{part!r}]" for part in rest)
+            yield Finding(f"{kind}{path}", path, "batch", f"{kind}{path}: {found}. {BATCH}")
+        else:
+            path = "/".join((first, *rest))
+            where = f"{kind}{path!r}"
+            yield Finding(where, path, "weights", f"{where}: {found}. {WEIGHTS}")
+
+
+def first_operation(compute: Callable[[], Any]) -> str | None:
+    """The first operation of a computation whose result is not finite, where a remedy is known."""
+    for infinite in (True, False):  # an infinity may stand there on purpose
+        try:
+            with jax.disable_jit(), jax.debug_nans(True), jax.debug_infs(infinite):
+                compute()
+        except FloatingPointError as error:
+            name = re.search(r"encountered in (\w+)", str(error))
+            if name is not None and name[1] in REMEDY:
+                return name[1]
+    return None
+
+
+def _host(array: Any) -> np.ndarray | None:
+    if not is_array(array) or not jnp.issubdtype(array.dtype, jnp.inexact):
+        return None
+    wide = "complex64" if jnp.issubdtype(array.dtype, jnp.complexfloating) else "float32"
+    host = np.asarray(array)
+    return host if host.dtype.itemsize >= 8 else host.astype(wide)
+
+
+def count(array: Any) -> str:
+    """Which numbers of an array are not finite, how many and where; "" where all are finite."""
+    host = _host(array)
+    if host is None or np.isfinite(host).all():
+        return ""
+    nans, infs = int(np.isnan(host).sum()), int(np.isinf(host).sum())
+    kinds = [f"{n} {kind}" for n, kind in ((nans, "nan"), (infs, "inf")) if n]
+    if host.ndim == 0:
+        return f"{host}"
+    place = [int(i) for i in np.argwhere(~np.isfinite(host))[0]]
+    return f"{' and '.join(kinds)} among {host.size} numbers, the first at {place}"
+
+
+def span(tree: Any) -> str:
+    """The least and the largest finite number of each array in a tree."""
+    spans = []
+    for host in map(_host, jax.tree.leaves(tree)):
+        if host is not None and host.size and not np.iscomplexobj(host):
+            fine = host[np.isfinite(host)]
+            spans.append(
+                f"from {fine.min():.4g} to {fine.max():.4g}" if fine.size else "none finite"
+            )
+    return "; ".join(spans)

@@ -1,0 +1,109 @@
+"""`History`: what `fit` returns beside the run."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Iterator
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+from fkeras.engine import suggest
+from fkeras.engine.messages.optional_packages import missing_package
+
+if TYPE_CHECKING:
+    from fkeras.training.records.state import TrainState
+
+
+@dataclasses.dataclass(frozen=True)
+class History:
+    """The logs of all epochs.
+
+    Attributes:
+        history: for each name the value of each epoch; "val_" stands before validation's names.
+        epoch: the numbers of the epochs, from 0.
+        params: how `fit` was called: epochs, steps, batch_size, samples.
+
+    Example:
+        >>> from fkeras.training import History
+        >>> logs = History({"loss": [2.0, 1.0]}, [0, 1], {"epochs": 2})
+        >>> logs.history["loss"], logs["loss"], "loss" in logs
+        ([2.0, 1.0], [2.0, 1.0], True)
+    """
+
+    history: dict[str, list[float]]
+    epoch: list[int]
+    params: dict[str, Any]
+
+    def __getitem__(self, name: str) -> list[float]:
+        """The values of one log: `fitted.history["loss"]`, as of Keras's `history.history`."""
+        if name not in self.history:
+            raise ValueError(
+                f"History: there is no log {name!r}.{suggest(str(name), self.history)} There are: "
+                f"{', '.join(self.history)}."
+            )
+        return self.history[name]
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self.history)
+
+    def plot(self, names: Any = None) -> Any:
+        """A matplotlib figure of the logs over the epochs, validation's dashed.
+
+        Args:
+            names: which logs, without "val_"; all where it is None.
+
+        Raises:
+            ImportError: without matplotlib.
+            ValueError: for a name that was not logged.
+
+        Example:
+            >>> from fkeras.training import History
+            >>> figure = History({"loss": [2.0, 1.0]}, [0, 1], {}).plot()
+            >>> figure.axes[0].get_ylabel()
+            'loss'
+        """
+        try:
+            from matplotlib.figure import Figure
+        except ImportError as error:
+            raise missing_package("History.plot", "matplotlib", error) from error
+        known = [name for name in self.history if not name.startswith("val_")]
+        chosen = known if names is None else [names] if isinstance(names, str) else list(names)
+        unknown = next((name for name in chosen if name not in known), None)
+        if unknown is not None:
+            raise ValueError(
+                f"History.plot: there is no log {unknown!r}.{suggest(unknown, known)} There are: "
+                f"{', '.join(known)}."
+            )
+        figure = Figure(figsize=(4.5 * max(len(chosen), 1), 3.2), layout="constrained")
+        all_axes = figure.subplots(1, max(len(chosen), 1), squeeze=False)[0]
+        for axes, name in zip(all_axes, chosen, strict=False):
+            epochs = [epoch + 1 for epoch in self.epoch]
+            axes.plot(epochs, self.history[name], label="training")
+            held = self.history.get(f"val_{name}", [])
+            if held:  # a validation may not follow every epoch
+                every = len(epochs) // len(held)
+                axes.plot(epochs[every - 1 :: every], held, "--", label="validation")
+                axes.legend()
+            axes.set_xlabel("epoch")
+            axes.set_ylabel(name)
+        return figure
+
+
+class Fitted(NamedTuple):
+    """The run after a training and the logs of its epochs, as `Trainer.fit` returns them.
+
+    Attributes:
+        run: the `TrainState` after the last epoch.
+        history: the `History` of the training.
+
+    Example:
+        >>> import jax, numpy as np, fkeras as fk
+        >>> trainer = fk.Trainer("adam", "mse")
+        >>> run = trainer.init(fk.Sequential([fk.Input((2,)), fk.layers.Dense(1)]), jax.random.key(0))
+        >>> fitted = trainer.fit(run, np.ones((4, 2)), np.ones((4, 1)), epochs=2, verbose=0)
+        >>> int(fitted.run.step), fitted.history.epoch
+        (2, [0, 1])
+        >>> run, history = fitted
+    """
+
+    run: TrainState
+    history: History

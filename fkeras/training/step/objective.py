@@ -1,0 +1,245 @@
+"""Computes the loss of a batch and the sums behind its logs, from losses and metrics or an objective."""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Mapping
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+
+from fkeras.metrics import exact
+from fkeras.nn.indices import equals
+from fkeras.training.data import batch_parts
+from fkeras.training.step import objective_call
+from fkeras.training.step.outputs import (
+    Head,
+    by_output,
+    each_weight,
+    heads,
+    loss_weights,
+    named_metrics,
+)
+
+
+def _several(all_heads: tuple[Head, ...]) -> bool:
+    """Whether the losses of outputs are logged too: a single one is the loss."""
+    return sum(head.loss is not None for head in all_heads) > 1
+
+
+def init_metrics(all_heads: tuple[Head, ...], layer_metrics: tuple[str, ...]) -> dict[str, Any]:
+    """Empty sums for the losses, the metrics and what layers report."""
+    mean = _empty_mean()
+    sums = {"loss": mean}
+    if _several(all_heads):
+        sums |= {f"{h.name}_loss": mean for h in all_heads if h.loss is not None}
+    sums |= {name: metric.init(spec) for name, metric, spec in named_metrics(all_heads)}
+    sums |= {name: mean for name in layer_metrics if name not in sums}
+    # every entry owns its buffers, so that a step may donate them
+    return jax.tree.map(_owned, sums)
+
+
+def _owned(array: Any) -> Any:
+    return array if isinstance(array, jax.core.Tracer) else jax.device_put(np.array(array))
+
+
+def empty(
+    trainer: Any,
+    model: Any,
+    state: Any = None,
+    batch: Any = None,
+    training: bool = True,
+) -> dict[str, Any]:
+    """Empty sums for a trainer and a model.
+
+    Args:
+        trainer: the trainer.
+        model: the model; for an objective with its weights.
+        state: the model's state, for an objective.
+        batch: a batch or its specs, with which an objective is traced for the names of its
+            metrics. None for the sum of the loss alone.
+        training: whether the objective is traced for training.
+    """
+    if trainer.objective is None:
+        names = tuple(name for call in model.graph.calls for name in call.metrics)
+        return init_metrics(heads(trainer, model), names)
+    if batch is None:
+        return init_metrics((), ())
+    names = objective_call.metric_names(trainer.objective, model, state, batch, training)
+    return init_metrics((), names)
+
+
+def emptied(trainer: Any, run: Any) -> dict[str, Any]:
+    """Empty sums with the names of a run's sums."""
+    if trainer.objective is None:
+        return empty(trainer, run.model)
+    return init_metrics((), tuple(run.metrics))
+
+
+def compute(
+    trainer: Any,
+    all_heads: tuple[Head, ...],
+    model: Any,
+    state: Any,
+    batch: Any,
+    key: Any,
+    training: bool,
+    valid: Any,
+) -> tuple[jax.Array, dict[str, Any], dict[str, Any]]:
+    """Returns (loss, updates, sums) of one batch.
+
+    Args:
+        trainer: the trainer.
+        all_heads: the outputs with their losses, from `heads`; empty for an objective.
+        model: the model, which may be rematerialized.
+        state: the model's state.
+        batch: any tree of arrays for an objective, otherwise `(x, y, sample_weight)`.
+        key: the PRNG key of the step.
+        training: whether layers compute as in training.
+        valid: which rows are real, or None for all; the batches of an objective have no others.
+    """
+    if trainer.objective is None:
+        x, y, weights = batch_parts.unpack(trainer, batch)
+        x = without_removed(all_heads, x, weights)
+        out = model.apply(x, state=state, training=training, key=key)
+        loss, sums = measure(all_heads, out, y, weights, valid)
+        return loss, out.updates, sums
+    loss, updates, reported = objective_call.call_objective(
+        trainer.objective, model, state, batch, key, training
+    )
+    rows = jnp.int32(objective_call.rows_of(batch))
+    means = {name: _mean_state(value, rows) for name, value in {"loss": loss, **reported}.items()}
+    return loss, updates, means
+
+
+def _empty_mean() -> dict[str, jax.Array]:
+    # an integer count: a float count would need one more array for its rounding errors
+    return exact.zeros(["total"], (), "float32") | {"count": jnp.zeros((), "int32")}
+
+
+def _mean_state(value: jax.Array, count: jax.Array) -> dict[str, jax.Array]:
+    total = value.astype("float32") * count.astype("float32")
+    return {"total": total, "count": count}
+
+
+def measure(
+    all_heads: tuple[Head, ...], out: Any, targets: Any, weights: Any, valid: Any
+) -> tuple[jax.Array, dict[str, Any]]:
+    """`(loss, sums)`: the loss of a batch, and the sums of its losses and metrics.
+
+    Args:
+        all_heads: the outputs.
+        out: the model's `Output`.
+        targets: arrays in the structure of the outputs; None if no output has a loss.
+        weights: a weight for each example (or each loss), or None; likewise for each output.
+        valid: which rows are real, or None for all.
+    """
+    names = [head.name for head in all_heads]
+    predictions = jax.tree.leaves(out.value) if len(names) > 1 else [_only(out.value)]
+    if isinstance(out.value, Mapping):
+        predictions = [out.value[n] for n in names]
+    masks = [None] * len(names) if out.mask is None else by_output(out.mask, names, "masks")
+    size = jnp.int32(predictions[0].shape[0]) if valid is None else jnp.sum(valid, dtype="int32")
+    y_true = [None] * len(names) if targets is None else by_output(targets, names, "targets")
+    total = jnp.float32(0)
+    sums: dict[str, Any] = {}
+    ordered, several = named_metrics(all_heads), _several(all_heads)
+    each = each_weight(weights, names)
+    rows = zip(all_heads, y_true, predictions, each, masks, strict=True)
+    for head, y, y_pred, weight, mask in rows:
+        counted = _both(mask, valid)
+        if head.loss is not None:
+            numerator, denominator = head.loss.total(y, y_pred, weight, mask, valid)
+            zero = denominator == 0
+            loss = jnp.where(zero, jnp.zeros_like(numerator), numerator)
+            loss = loss / jnp.where(zero, jnp.ones_like(denominator), denominator)
+            total = total + head.weight * loss.astype("float32")
+            if several:
+                sums[f"{head.name}_loss"] = _mean_state(loss, size)
+        for metric, used in [
+            *((m, None) for m in head.metrics),
+            *((m, weight) for m in head.weighted_metrics),
+        ]:
+            name = ordered.pop(0)[0]
+            empty = exact.plain(metric.init(head.spec))
+            sums[name] = metric.update(empty, y, y_pred, sample_weight=used, mask=counted)
+    for loss in out.losses:
+        total = total + loss.astype("float32")
+    sums["loss"] = _mean_state(total, size)
+    for name, value in out.metrics.items():
+        sums.setdefault(name, _mean_state(value, size))
+    return total, sums
+
+
+def weightless(weights: Any) -> Any:
+    """Returns True for rows whose weights are all 0: (b, ...) -> (b,)."""
+    return equals(weights, 0).all(axis=tuple(range(1, weights.ndim)))
+
+
+def without_removed(all_heads: tuple[Head, ...], x: Any, weights: Any) -> Any:
+    """Returns the inputs with zeros for NaN and infinity in rows of weight 0 in every loss.
+
+    The gradient of a kernel multiplies inputs by a gradient of 0, and 0 times NaN is NaN.
+
+    Args:
+        all_heads: the outputs.
+        x: the inputs.
+        weights: the sample weights of the batch, or None; likewise for each output.
+    """
+    used = loss_weights(all_heads, weights)
+    if used is None:
+        return x
+    gone = [weightless(w) for w in used]
+    rows = functools.reduce(jnp.logical_and, gone)
+
+    def clean(array: Any) -> Any:
+        if not jnp.issubdtype(array.dtype, jnp.inexact) or array.shape[:1] != rows.shape:
+            return array
+        bad = jnp.reshape(rows, (-1, *(1,) * (array.ndim - 1))) & ~jnp.isfinite(array)
+        return jnp.where(bad, jnp.zeros_like(array), array)
+
+    return jax.tree.map(clean, x)
+
+
+def _only(value: Any) -> Any:
+    leaves = jax.tree.leaves(value)
+    return leaves[0]
+
+
+def _both(mask: Any, valid: Any) -> Any:
+    """Which losses count: real rows, and of them the steps that the model's mask keeps."""
+    if valid is None or mask is None:
+        return valid if mask is None else mask
+    return mask & jnp.reshape(valid, (-1,) + (1,) * (mask.ndim - 1))
+
+
+def merge(all_heads: tuple[Head, ...], one: Mapping, two: Mapping) -> dict[str, Any]:
+    """The sums of two batches together."""
+    by_name = {name: metric for name, metric, _ in named_metrics(all_heads)}
+    # the sums lack metrics that an objective reports for the first time
+    before = {name: _empty_mean() for name in two if name not in by_name} | dict(one)
+    merged = dict(before)
+    for name in [name for name in before if name in two]:
+        add = by_name[name].merge if name in by_name else exact.merge
+        merged[name] = add(before[name], two[name])
+    return merged
+
+
+def log_names(all_heads: tuple[Head, ...], sums: Mapping) -> tuple[str, ...]:
+    """The names in the logs: the loss, the outputs' losses, the metrics, what layers report."""
+    parts = [f"{head.name}_loss" for head in all_heads]
+    order = ["loss", *parts, *(name for name, *_ in named_metrics(all_heads)), *sums]
+    return tuple(name for name in dict.fromkeys(order) if name in sums)
+
+
+def results(all_heads: tuple[Head, ...], sums: Mapping) -> dict[str, jax.Array]:
+    """The logs of some sums."""
+    by_name = {name: metric for name, metric, _ in named_metrics(all_heads)}
+    return {
+        name: by_name[name].result(sums[name])
+        if name in by_name
+        else sums[name]["total"] / jnp.maximum(exact.as_float(sums[name], "count"), 1e-12)
+        for name in log_names(all_heads, sums)
+    }

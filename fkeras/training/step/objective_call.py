@@ -1,0 +1,337 @@
+"""The objective of a `Trainer`: calls the function and checks the `Output` that the call returns.
+
+An objective replaces loss and metrics by one function of the model, the state and a batch:
+`objective(model, state, batch, key, training) -> fk.Output`. The scalars in `Output.metrics` are
+logged as means over the batches of an epoch, weighted by the number of rows of each batch.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+
+from fkeras.engine import (
+    FKerasError,
+    Output,
+    replace_weights,
+    subkey,
+    suggest,
+    trainable_weights,
+)
+from fkeras.engine.call.calls import describe_state
+
+_SIGNATURE = "def objective(model, state, batch, key, training)"
+_RETURN = "return fk.Output(loss, updates=out.updates, metrics={...})"
+
+
+def check_objective(value: Any) -> Any:
+    """Returns the objective, as `Trainer` stores it; None for a trainer with a loss.
+
+    Raises:
+        TypeError: for a value that cannot be called.
+
+    Example:
+        >>> check_objective(None) is None
+        True
+    """
+    if value is None or (callable(value) and not isinstance(value, type)):
+        return value
+    received = f"the class {value.__name__}" if isinstance(value, type) else repr(value)
+    raise TypeError(
+        f"expected a function, received {received}. Write {_SIGNATURE}: ... and end the function "
+        f"with {_RETURN}."
+    )
+
+
+def label_of(objective: Any) -> str:
+    """The objective in a message: the name of the function, or of the object's class.
+
+    Example:
+        >>> def distill(model, state, batch, key, training): ...
+        >>> label_of(distill)
+        "the objective 'distill'"
+    """
+    function = getattr(objective, "func", objective)  # functools.partial
+    name = getattr(function, "__qualname__", None) or type(function).__qualname__
+    return f"the objective {name.split('.')[-1]!r}"
+
+
+def call_objective(
+    objective: Any, model: Any, state: Any, batch: Any, key: Any, training: bool
+) -> tuple[jax.Array, dict[str, Any], dict[str, Any]]:
+    """Returns `(loss, updates, metrics)` of one batch, all checked.
+
+    Args:
+        objective: the function.
+        model: the model with its weights.
+        state: the model's state.
+        batch: arrays in any nesting of tuples, lists and dictionaries.
+        key: the PRNG key of the step.
+        training: whether the step updates weights.
+
+    Returns:
+        The scalar to minimise (the value and the losses of the `Output`), the changed entries of
+        the state, and the metrics as float32 scalars.
+
+    Raises:
+        TypeError: where the function takes other arguments, returns no `Output`, or returns a
+            value that is not a floating-point scalar.
+        ValueError: where the updates change the structure of the state.
+
+    Example:
+        >>> import jax, jax.numpy as jnp, fkeras as fk
+        >>> def objective(model, state, batch, key, training):
+        ...     return fk.Output(jnp.mean(model(batch) ** 2))
+        >>> layer = fk.layers.Dense(1, kernel_initializer="ones").build(jax.random.key(0), (None, 2))
+        >>> float(call_objective(objective, layer, {}, jnp.ones((3, 2)), None, True)[0])
+        4.0
+    """
+    where = f"Trainer: {label_of(objective)}"
+    try:
+        out = objective(model, state, batch, key, training)
+    except TypeError as error:
+        # an error without a frame below this one comes from the call itself
+        if error.__traceback__ is None or error.__traceback__.tb_next is not None:
+            raise
+        raise TypeError(
+            f"{where}: expected a function of five arguments by position, but the call failed: "
+            f"{error}. Write {_SIGNATURE}."
+        ) from None
+    if not isinstance(out, Output):
+        raise TypeError(
+            f"{where}: expected an fk.Output, received {_describe(out)}. End the function with "
+            f"{_RETURN}."
+        )
+    loss = _scalar(where, "value", out.value).astype("float32")
+    for number, extra in enumerate(out.losses):
+        loss = loss + _scalar(where, f"losses[{number}]", extra).astype("float32")
+    return loss, _updates(where, state, out.updates), _metrics(where, out.metrics)
+
+
+def _describe(value: Any) -> str:
+    if isinstance(value, tuple | list):
+        return f"a {type(value).__name__} of {len(value)} values"
+    if value is None:
+        return "None (is the return statement missing?)"
+    return "an array" if hasattr(value, "shape") else type(value).__name__
+
+
+def _scalar(where: str, what: str, value: Any) -> jax.Array:
+    if not hasattr(value, "shape") or not hasattr(value, "dtype"):
+        hint = " A Python number does not depend on the weights." * isinstance(value, int | float)
+        raise TypeError(
+            f"{where}: expected {what} as a scalar array, received {_describe(value)}.{hint} "
+            "Compute the value from the model's outputs, such as jnp.mean(losses)."
+        )
+    if value.shape != ():
+        raise TypeError(
+            f"{where}: expected {what} as a scalar, received an array of shape {value.shape}. "
+            "Reduce the array: jnp.mean(losses)."
+        )
+    if not jnp.issubdtype(value.dtype, jnp.floating):
+        raise TypeError(
+            f"{where}: expected {what} of a floating-point dtype, received {value.dtype}, which "
+            "has no gradient. Compute the value with floating-point operations; counts belong "
+            "into Output.metrics."
+        )
+    return jnp.asarray(value)
+
+
+def _updates(where: str, state: Any, updates: Any) -> dict[str, Any]:
+    """The entries of the state that changed; `{}` below a name means that nothing changed there."""
+    if not isinstance(updates, Mapping):
+        raise TypeError(
+            f"{where}: expected updates as a dictionary, received {type(updates).__name__}. Pass "
+            "on the updates of the call: updates=out.updates."
+        )
+    unknown = next((name for name in updates if name not in state), None)
+    if unknown is not None:
+        raise ValueError(
+            f"{where}: updates has an entry {unknown!r} that the state does not have."
+            f"{suggest(str(unknown), state)} The state is {describe_state(state)}. The updates of "
+            "a layer inside the model go by the layer's name: updates={'encoder': out.updates}."
+        )
+    changed = {}
+    for name, new in updates.items():
+        old = state[name]
+        if isinstance(new, Mapping) and not new:
+            continue
+        if _form(new) != _form(old):
+            raise ValueError(
+                f"{where}: expected updates[{name!r}] like the state, {_shapes(old)}, received "
+                f"{_shapes(new)}. Pass on the updates of the layer's call."
+            )
+        changed[name] = jax.tree.map(lambda a, b: jnp.asarray(a, b.dtype), new, old)
+    return changed
+
+
+def _shapes(tree: Any) -> Any:
+    return jax.tree.map(lambda leaf: f"{jnp.result_type(leaf)}{list(jnp.shape(leaf))}", tree)
+
+
+def _form(tree: Any) -> tuple:
+    leaves, structure = jax.tree.flatten(tree)
+    return structure, [(jnp.shape(leaf), jnp.result_type(leaf)) for leaf in leaves]
+
+
+def _metrics(where: str, metrics: Any) -> dict[str, Any]:
+    if not isinstance(metrics, Mapping):
+        raise TypeError(
+            f"{where}: expected metrics as a dictionary, received {type(metrics).__name__}. Write "
+            'fk.Output(loss, metrics={"accuracy": accuracy}).'
+        )
+    for name, value in metrics.items():
+        if not isinstance(name, str) or name == "loss" or name.startswith("val_"):
+            raise ValueError(
+                f"{where}: a metric cannot be named {name!r}: names are strings, 'loss' is the "
+                "value of the objective, and 'val_' marks the logs of the validation data."
+            )
+        if not _is_real_scalar(value):
+            raise TypeError(
+                f"{where}: expected the metric {name!r} as a scalar, received "
+                f"{describe_state(value) if hasattr(value, 'shape') else repr(value)}. Reduce the "
+                "array: jnp.mean(values)."
+            )
+    return {name: jnp.asarray(value).astype("float32") for name, value in metrics.items()}
+
+
+def _is_real_scalar(value: Any) -> bool:
+    if isinstance(value, bool | int | float):
+        return True
+    dtype = getattr(value, "dtype", None)
+    if dtype is None or getattr(value, "shape", None) != ():
+        return False
+    return any(jnp.issubdtype(dtype, kind) for kind in (jnp.floating, jnp.integer, jnp.bool_))
+
+
+def rows_of(batch: Any) -> int:
+    """The number of rows of a batch: the length of the first array with an axis, otherwise 1.
+
+    Example:
+        >>> import numpy as np
+        >>> rows_of({"image": np.zeros((4, 2))}), rows_of(())
+        (4, 1)
+    """
+    return next((jnp.shape(a)[0] for a in jax.tree.leaves(batch) if jnp.ndim(a)), 1)
+
+
+def metric_names(
+    objective: Any, model: Any, state: Any, batch: Any, training: bool
+) -> tuple[str, ...]:
+    """The names of the metrics that an objective reports, without computing.
+
+    Args:
+        objective: the function.
+        model: the model with its weights.
+        state: the model's state.
+        batch: arrays, or their specs.
+        training: whether the objective is traced for training.
+
+    Raises:
+        ValueError: in training, where the value does not depend on a trainable weight.
+
+    Example:
+        >>> import jax, jax.numpy as jnp, fkeras as fk
+        >>> def objective(model, state, batch, key, training):
+        ...     return fk.Output(jnp.mean(model(batch)), metrics={"rows": len(batch)})
+        >>> layer = fk.layers.Dense(1).build(jax.random.key(0), (None, 2))
+        >>> metric_names(objective, layer, {}, jnp.ones((3, 2)), True)
+        ('rows',)
+    """
+
+    def compute(weights: Any, state: Any, batch: Any) -> tuple:
+        whole, key = replace_weights(model, weights), jax.random.key(0)
+        loss, _, metrics = call_objective(objective, whole, state, batch, key, training)
+        return loss, metrics
+
+    weights = trainable_weights(model)
+    program, (_, metrics) = jax.make_jaxpr(compute, return_shape=True)(weights, state, batch)
+    if training and not _depends(program.jaxpr, len(weights)):
+        raise ValueError(
+            f"Trainer: {label_of(objective)}: the value does not depend on any trainable weight, "
+            "so nothing would be learned. Compute with the argument `model`, not with a model "
+            "from outside of the function, and freeze only a part of the model."
+        )
+    return tuple(metrics)
+
+
+def _depends(program: Any, count: int) -> bool:
+    """Whether the first output of a traced program depends on one of the first inputs."""
+    reached = set(program.invars[:count])
+    for equation in program.eqns:
+        if any(not hasattr(v, "val") and v in reached for v in equation.invars):
+            reached.update(equation.outvars)
+    first = program.outvars[0]
+    return not hasattr(first, "val") and first in reached
+
+
+def evaluation_key(count: jax.Array) -> jax.Array:
+    """The key of an evaluated batch: a function of the number of rows before the batch.
+
+    Equal evaluations draw equal numbers, however the batches are grouped into device calls.
+
+    Example:
+        >>> import jax.numpy as jnp
+        >>> evaluation_key(jnp.float32(32)).shape
+        ()
+    """
+    return subkey(jax.random.key(0), count.astype("uint32"))
+
+
+def refuse_beside(objective: Any, **given: Any) -> None:
+    """Raises where a trainer has an objective and also fields that belong to a loss.
+
+    Raises:
+        ValueError: naming the field.
+
+    Example:
+        >>> refuse_beside(None, loss="mse")
+    """
+    name = next((name for name, value in given.items() if value not in (None, ())), None)
+    if objective is None or name is None:
+        return
+    instead = {
+        "loss": "compute the loss inside the objective, or leave objective out",
+        "loss_weights": "weigh the terms inside the objective",
+    }.get(name, "return the metrics of a batch in Output.metrics")
+    raise ValueError(
+        f"Trainer: expected either objective= or {name}=, received both. An objective is the loss "
+        f"and its metrics in one function: {instead}."
+    )
+
+
+def refuse_class_weight() -> None:
+    """Raises the error for `class_weight` beside a trainer without a loss.
+
+    Example:
+        >>> try:
+        ...     refuse_class_weight()
+        ... except ValueError as error:
+        ...     print("sample_weight" in str(error))
+        True
+    """
+    raise ValueError(
+        "Trainer.fit: class_weight weighs the terms of a loss, and the trainer has none. An "
+        "objective receives sample_weight as the third element of the batch, and can look up the "
+        "weight of a class: jnp.take(weights, labels)."
+    )
+
+
+def check_model(model: Any) -> None:
+    """Raises where a model for an objective is not built after `Trainer.init` built the model.
+
+    Raises:
+        FKerasError: naming the first layer without weights.
+
+    Example:
+        >>> import fkeras as fk
+        >>> check_model(fk.layers.Flatten())
+    """
+    if not model.built:
+        raise FKerasError(
+            f"{model.where}: has layers without weights. Build the parts before the model: "
+            "Pair(encoder.build(key, (None, 8)), critic.build(key, (None, 8)))."
+        )

@@ -1,0 +1,192 @@
+"""The outputs of a model: which loss, metrics, targets and sample weights belong to each."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Mapping
+from typing import Any
+
+from fkeras import losses, metrics
+from fkeras.engine import FKerasError, Network, snake_case, suggest
+from fkeras.engine.values.spec import Spec
+
+# losses whose targets are class numbers: they lack the last axis of the predictions
+_SPARSE = ("SparseCategoricalCrossentropy",)
+
+
+@dataclasses.dataclass(frozen=True)
+class Head:
+    """One output of a model with what is computed on it."""
+
+    name: str
+    spec: Any
+    loss: Any
+    weight: float
+    metrics: tuple
+    weighted_metrics: tuple
+
+
+def output_specs(model: Any) -> dict[Any, Spec]:
+    """The outputs' specs by name (a key where outputs come in a dictionary, else a layer name)."""
+    require_network(model)
+    graph = model.graph
+    template = graph.outputs
+    if getattr(template, "kind", None) == "dict":
+        names = [str(k) for k in template.keys]
+    else:
+        names = []
+        for name in graph.output_names:
+            taken = sum(n == name or n.startswith(f"{name}_") for n in names)
+            names.append(name if name not in names else f"{name}_{taken}")
+    specs = [graph.specs[slot] for slot in graph.output_slots]
+    return dict(zip(names, specs, strict=True))
+
+
+def require_network(model: Any) -> None:
+    """Raises a TypeError for a layer without a graph of inputs and outputs."""
+    if not isinstance(model, Network) or model.graph is None:
+        raise TypeError(
+            f"Trainer: expected a model whose inputs are known, received {model.where}. Start it "
+            "with fk.Input: fk.Sequential([fk.Input((8,)), layer]) or fk.Model(inputs, outputs)."
+        )
+
+
+def heads(trainer: Any, model: Any, y: Any = None) -> tuple[Head, ...]:
+    """The outputs with their losses and metrics.
+
+    Args:
+        trainer: the trainer.
+        model: the model.
+        y: targets, which decide what "accuracy" and "crossentropy" mean. Without them the loss
+            decides; the sums have the same structure.
+
+    Returns:
+        A head for each output; an empty tuple for a trainer with an objective.
+
+    Raises:
+        ValueError: for a loss or metric of an output that the model does not have.
+    """
+    if trainer.objective is not None:
+        return ()
+    specs = output_specs(model)
+    names = list(specs)
+    loss = spread(trainer.loss, names, "loss")
+    weights = spread(trainer.loss_weights, names, "loss_weights")
+    plain = spread_lists(trainer.metrics, names, "metrics")
+    weighted = spread_lists(trainer.weighted_metrics, names, "weighted_metrics")
+    targets = [None] * len(names) if y is None else by_output(y, names, "targets")
+    made = []
+    for (name, spec), target in zip(specs.items(), targets, strict=True):
+        known = spec if target is None else target
+        found = losses.resolve(loss[name], known, spec) if loss[name] is not None else None
+        target = _target_spec(spec, found) if target is None else target
+        chosen = [
+            tuple(metrics.resolve(m, target, spec, found) for m in each[name])
+            for each in (plain, weighted)
+        ]
+        weight = weights[name]
+        made.append(Head(name, spec, found, 1.0 if weight is None else float(weight), *chosen))
+    return tuple(made)
+
+
+def _target_spec(spec: Spec, loss: Any) -> Spec:
+    if type(loss).__name__ in _SPARSE:
+        return Spec(spec.dims[:-1], "int32")
+    return spec
+
+
+def spread(value: Any, names: list[str], what: str) -> dict[str, Any]:
+    """One entry an output, out of one entry, a list of them or a dictionary by name."""
+    if isinstance(value, Mapping) and "class_name" not in value:
+        unknown = next((n for n in value if n not in names), None)
+        if unknown is not None:
+            raise ValueError(
+                f"Trainer: {what} names an output {unknown!r} that the model does not have."
+                f"{suggest(str(unknown), names)} Its outputs are: {', '.join(names)}."
+            )
+        return {name: value.get(name) for name in names}
+    if isinstance(value, tuple | list):
+        if len(value) != len(names):
+            raise ValueError(
+                f"Trainer: expected one entry of {what} for each of {len(names)} outputs "
+                f"({', '.join(names)}), received {len(value)}. Use a dictionary by output name."
+            )
+        return dict(zip(names, value, strict=True))
+    return {name: value for name in names}
+
+
+def spread_lists(value: Any, names: list[str], what: str) -> dict[str, tuple]:
+    """A tuple of metrics an output, out of a list for one output or a dictionary by name."""
+    if isinstance(value, tuple | list) and len(names) == 1:
+        return {names[0]: tuple(value)}
+    if isinstance(value, tuple | list) and not any(isinstance(v, tuple | list) for v in value):
+        if len(value) == 0:
+            return {name: () for name in names}
+        if len(value) != len(names):
+            return {name: tuple(value) for name in names}
+    found = spread(value, names, what)
+    return {
+        n: () if v is None else tuple(v) if isinstance(v, tuple | list) else (v,)
+        for n, v in found.items()
+    }
+
+
+def by_output(tree: Any, names: list[str], what: str) -> list[Any]:
+    """The leaves of targets, predictions or weights in the order of the outputs."""
+    if isinstance(tree, Mapping):
+        unknown = next((n for n in tree if n not in names), None)
+        missing = next((n for n in names if n not in tree), None)
+        if unknown is not None or missing is not None:
+            raise FKerasError(
+                f"{what}: expected a dictionary with the keys {', '.join(names)}; "
+                + (
+                    f"{unknown!r} is no output."
+                    if unknown is not None
+                    else f"{missing!r} is missing."
+                )
+                + suggest(str(unknown), names)
+            )
+        return [tree[n] for n in names]
+    if isinstance(tree, tuple | list):
+        if len(tree) != len(names):
+            raise FKerasError(
+                f"{what}: expected {len(names)} arrays ({', '.join(names)}), received {len(tree)}. "
+                "Pass one for each output of the model."
+            )
+        return list(tree)
+    if len(names) != 1:
+        raise FKerasError(
+            f"{what}: expected {len(names)} arrays ({', '.join(names)}), received one. Pass a "
+            "list, or a dictionary by output name."
+        )
+    return [tree]
+
+
+def named_metrics(all_heads: tuple[Head, ...]) -> list[tuple[str, Any, Spec]]:
+    """Returns (unique name in the logs, metric, spec of its predictions) for every metric."""
+    found: dict[str, tuple[str, Any, Spec]] = {}
+    for head in all_heads:
+        prefix = f"{head.name}_" if len(all_heads) > 1 else ""
+        for number, metric in enumerate((*head.metrics, *head.weighted_metrics)):
+            own = metric.name or snake_case(type(metric).__name__)
+            if number >= len(head.metrics) and f"{prefix}{own}" in found:
+                own = f"weighted_{own}"
+            name, count = f"{prefix}{own}", 1
+            while name in found:
+                name, count = f"{prefix}{own}_{count}", count + 1
+            found[name] = name, metric, head.spec
+    return list(found.values())
+
+
+def each_weight(weights: Any, names: list[str]) -> list[Any]:
+    """The sample weights of each output, or None."""
+    if isinstance(weights, Mapping | tuple | list):
+        return by_output(weights, names, "sample_weight")
+    return [weights] * len(names)
+
+
+def loss_weights(all_heads: tuple[Head, ...], weights: Any) -> list[Any] | None:
+    """Returns the sample weights of outputs with a loss; None if one of them lacks row weights."""
+    each = each_weight(weights, [head.name for head in all_heads])
+    used = [w for head, w in zip(all_heads, each, strict=True) if head.loss is not None]
+    return None if not used or any(w is None or w.ndim == 0 for w in used) else used

@@ -1,0 +1,195 @@
+"""Several devices: batches are split over an axis of a mesh, weights as rules on their paths say.
+
+Arrays carry their layout and XLA puts the communication in: the numbers are those of one device.
+A statistic over a batch, such as that of a BatchNormalization, is one over the whole batch.
+"""
+
+from __future__ import annotations
+
+import fnmatch
+from collections.abc import Mapping
+from typing import Any
+
+import jax
+import numpy as np
+from jax.sharding import NamedSharding, PartitionSpec
+
+from fkeras.engine import FrozenDict, replace_weights, suggest
+from fkeras.engine.tree.skeleton import leaves_of, skeleton_of
+from fkeras.training.records.state import TrainState
+
+
+def as_mesh(value: Any) -> Any:
+    """A mesh or None, as `Trainer` takes it."""
+    if value is not None and not isinstance(value, jax.sharding.Mesh):
+        raise TypeError(
+            f"Trainer: expected mesh as a jax.sharding.Mesh, received {type(value).__name__}. Make "
+            'one: jax.make_mesh((8,), ("data",), axis_types=(jax.sharding.AxisType.Auto,)).'
+        )
+    if value is not None and any(kind != jax.sharding.AxisType.Auto for kind in value.axis_types):
+        raise ValueError(
+            "Trainer: expected a mesh with axes of type Auto, received "
+            f"{', '.join(map(str, value.axis_types))}. Make it with "
+            "axis_types=(jax.sharding.AxisType.Auto,) * number_of_axes."
+        )
+    return value
+
+
+def as_rules(value: Any) -> Any:
+    """Rules by pattern, as `Trainer` takes them: `PartitionSpec`s, or tuples of axis names."""
+    if value is None:
+        return None
+    if not isinstance(value, Mapping):
+        raise TypeError(
+            f"Trainer: expected sharding as a dictionary, received {type(value).__name__}. Write "
+            '{"*/kernel": PartitionSpec(None, "model")}: patterns of weight paths, the first that '
+            "fits counts."
+        )
+    return FrozenDict({pattern: PartitionSpec(*spec) for pattern, spec in value.items()})
+
+
+def batch_axis(mesh: Any) -> str:
+    """The axis of a mesh that rows are split over: "data" or "batch", else the first."""
+    return next((name for name in ("data", "batch") if name in mesh.axis_names), mesh.axis_names[0])
+
+
+def check_rules(trainer: Any, model: Any) -> None:
+    """Raises where a rule fits no weight, names no axis, or splits a size that does not divide."""
+    rules, mesh = trainer.sharding, trainer.mesh
+    if rules is None:
+        return
+    if mesh is None:
+        raise ValueError(
+            "Trainer: expected a mesh beside sharding, received none. Pass mesh=jax.make_mesh(...)."
+        )
+    skeleton = skeleton_of(model)
+    for pattern, spec in rules.items():
+        if not any(fnmatch.fnmatchcase(path, pattern) for path in skeleton.names):
+            raise ValueError(
+                f"Trainer: the sharding rule {pattern!r} fits no weight."
+                f"{suggest(pattern.strip('*/'), skeleton.names)} The weights are: "
+                f"{', '.join(skeleton.names[:12])}."
+            )
+        for axis in _axes(spec):
+            if axis not in mesh.axis_names:
+                raise ValueError(
+                    f"Trainer: the sharding rule {pattern!r} names the axis {axis!r}, which the "
+                    f"mesh does not have.{suggest(axis, mesh.axis_names)} Its axes are: "
+                    f"{', '.join(mesh.axis_names)}."
+                )
+    for path, leaf in zip(skeleton.names, leaves_of(model), strict=True):
+        spec = spec_of(trainer, path)
+        if leaf is None:
+            continue
+        if len(spec) > leaf.ndim:
+            raise ValueError(
+                f"Trainer: the sharding rule for {path!r} has {len(spec)} entries, the weight has "
+                f"the shape {leaf.shape}. Give one entry an axis at most."
+            )
+        for size, names in zip(leaf.shape, spec, strict=False):
+            parts = int(np.prod([mesh.shape[axis] for axis in _axes((names,))]))
+            if size % parts:
+                raise ValueError(
+                    f"Trainer: {path!r} of shape {leaf.shape} cannot be split into {parts} parts "
+                    f"along its axis of {size}. Choose another size, or another rule for it."
+                )
+
+
+def _axes(spec: Any) -> list[str]:
+    named = [names for names in spec if names is not None]
+    return [axis for names in named for axis in ((names,) if isinstance(names, str) else names)]
+
+
+def spec_of(trainer: Any, path: str) -> PartitionSpec:
+    """How the weight of a path is split; by the first rule that fits, else not at all."""
+    for pattern, spec in (trainer.sharding or {}).items():
+        if fnmatch.fnmatchcase(path, pattern):
+            return spec
+    return PartitionSpec()
+
+
+def _layouts(trainer: Any, run: TrainState) -> TrainState:
+    """A tree like the run, of a layout for each leaf."""
+    skeleton = skeleton_of(run.model)
+    pairs = zip(skeleton.names, leaves_of(run.model), strict=True)
+    shapes = {path: leaf.shape for path, leaf in pairs if leaf is not None}
+
+    def layout(spec: PartitionSpec) -> NamedSharding:
+        return NamedSharding(trainer.mesh, spec)
+
+    def slot(path: tuple, leaf: Any) -> NamedSharding:
+        # an optimizer keeps what belongs to a weight under the weight's path
+        for key in reversed(path):
+            name = getattr(key, "key", None)
+            if shapes.get(name) == leaf.shape:
+                return layout(spec_of(trainer, name))
+        return layout(PartitionSpec())
+
+    whole = jax.tree.map(lambda _: layout(PartitionSpec()), run)
+    weights = {path: layout(spec_of(trainer, path)) for path in shapes}
+    return whole.replace(
+        model=replace_weights(run.model, weights),
+        opt_state=jax.tree_util.tree_map_with_path(slot, run.opt_state),
+    )
+
+
+def place(trainer: Any, run: TrainState) -> TrainState:
+    """The run with every array where the trainer's mesh and rules want it."""
+    check_rules(trainer, run.model)
+    if trainer.mesh is None:
+        return run
+    return jax.tree.map(jax.device_put, run, _layouts(trainer, run))
+
+
+def keep(trainer: Any, run: TrainState) -> TrainState:
+    """`place` inside a compiled step: its results are laid out as what went in."""
+    if trainer.mesh is None:
+        return run
+    return jax.tree.map(jax.lax.with_sharding_constraint, run, _layouts(trainer, run))
+
+
+def split_rows(trainer: Any, batch: Any, even: bool = True) -> Any:
+    """A batch with its rows over the devices, inside a compiled step or outside of it.
+
+    Args:
+        trainer: the trainer, whose mesh decides.
+        batch: a tree of arrays.
+        even: whether rows that do not divide are an error; otherwise every device gets all rows.
+
+    Raises:
+        ValueError: where the number of rows does not divide.
+    """
+    if trainer.mesh is None:
+        return batch
+    axis = batch_axis(trainer.mesh)
+    layout, parts = NamedSharding(trainer.mesh, PartitionSpec(axis)), trainer.mesh.shape[axis]
+
+    def one(array: Any) -> Any:
+        if not even and (array.ndim == 0 or array.shape[0] % parts):
+            return array
+        check_rows(trainer, array.shape[0], parts)
+        if isinstance(array, jax.core.Tracer):
+            return jax.lax.with_sharding_constraint(array, layout)
+        return jax.device_put(array, layout)
+
+    return jax.tree.map(one, batch)
+
+
+def check_rows(trainer: Any, rows: int, parts: int | None = None) -> None:
+    """Raises where the rows of a batch cannot be shared out evenly."""
+    if trainer.mesh is None:
+        return
+    axis = batch_axis(trainer.mesh)
+    parts = trainer.mesh.shape[axis] if parts is None else parts
+    if rows % parts:
+        raise ValueError(
+            f"Trainer: expected batches whose rows the {parts} devices of the mesh axis {axis!r} "
+            f"share evenly, received {rows} rows. Use a batch size of {-(-rows // parts) * parts}, "
+            "which fit fills up where data end, or a smaller mesh."
+        )
+
+
+def rows_for(trainer: Any, rows: int) -> int:
+    """The next number of rows that the devices share evenly."""
+    parts = 1 if trainer.mesh is None else trainer.mesh.shape[batch_axis(trainer.mesh)]
+    return -(-rows // parts) * parts

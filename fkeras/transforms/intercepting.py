@@ -1,0 +1,273 @@
+"""Every call inside a layer through one function, what every call computed, and the gradients.
+
+A graph runs its layers by `Layer.run`, and so do layers that hold layers. `intercept` makes a copy
+of a layer in which a function stands in place of every such call: it may look at the call, change
+it, or make it in another way. The copy is as pure as the layer; `trace_values` is its first use.
+"""
+
+from __future__ import annotations
+
+import collections
+import dataclasses
+import itertools
+from collections.abc import Callable, Mapping
+from typing import Any, ClassVar
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+
+from fkeras.engine.call.context import Context, Output
+from fkeras.engine.config.configurable import option
+from fkeras.engine.config.converters import text
+from fkeras.engine.layer.layer import Layer
+from fkeras.engine.tree.skeleton import leaves_of, map_children, skeleton_of
+from fkeras.engine.values.frozen import is_array
+
+#: `(path, layer, context, inputs, options) -> Output`
+Around = Callable[[str, Layer, Context, tuple, Mapping[str, Any]], Output]
+
+
+class Intercepted(Layer):
+    """Computes what a function makes of each call of a layer.
+
+    Its leaves are the layer's weights, and it answers questions as the layer does.
+
+    Args:
+        layer: the layer.
+        around: `(path, layer, context, inputs, options) -> Output`.
+        path: the layer's path in the whole.
+    """
+
+    layer: Layer
+    around: Around
+    path: str = option("", convert=text(empty=True))
+
+    supports_masking: ClassVar[bool] = True
+    autocast: ClassVar[bool] = False
+    child_fields: ClassVar[tuple[str, ...] | None] = ("layer",)
+
+    @property
+    def built(self) -> bool:
+        return self.layer.built
+
+    @property
+    def stateful(self) -> bool:
+        return self.layer.stateful
+
+    @property
+    def where(self) -> str:
+        return self.layer.where
+
+    def run(self, context: Context, *inputs: Any, **options: Any) -> Output:
+        return self.around(self.path, self.layer, context, inputs, options)
+
+    def forward(self, context: Context, *inputs: Any, **options: Any) -> Output:
+        return self.run(context, *inputs, **options)
+
+    def __getattr__(self, name: str) -> Any:
+        if name == "layer" or name.startswith("_"):
+            return super().__getattr__(name)
+        return getattr(self.layer, name)
+
+
+def intercept(layer: Layer, around: Around, path: str = "") -> Layer:
+    """A copy of a built layer in which `around` stands for its calls and all calls inside it.
+
+    The function gets the layer with the calls inside it intercepted too; `layer.run(context,
+    *inputs, **options)` makes the call.
+
+    Args:
+        layer: the layer.
+        around: `(path, layer, context, inputs, options) -> Output`; the path is that of
+            `fk.engine.sublayers`.
+        path: the path of the layer itself.
+
+    Example:
+        >>> import jax, jax.numpy as jnp, fkeras as fk
+        >>> from fkeras.engine.trace_values import intercept
+        >>> model = fk.Sequential([fk.Input((3,)), fk.layers.Dense(2, name="a"), fk.layers.Dense(1)])
+        >>> def around(path, layer, context, inputs, options):
+        ...     print(path or "model", "takes", inputs[0].shape)
+        ...     return layer.run(context, *inputs, **options)
+        >>> copy = intercept(model.build(jax.random.key(0)), around)
+        >>> _ = copy.run(fk.Context(), jnp.ones((1, 3)))
+        model takes (1, 3)
+        a takes (1, 3)
+        dense takes (1, 2)
+    """
+    changed = map_children(layer, lambda at, child: intercept(child, around, at), path)
+    inner = layer.replace(**changed) if changed else layer
+    return Intercepted(
+        inner, around, path, name=layer.name, trainable=layer.trainable, dtype=layer.dtype
+    )
+
+
+@dataclasses.dataclass(frozen=True)
+class TracedCall:
+    """One call that was computed.
+
+    Attributes:
+        path: the layer's path, "" for the layer that was traced.
+        number: how many calls of the same path were computed before it.
+        ticket: how many calls of any path were begun before it, those without numbers included:
+            the same in every run of the same layer.
+        context: what the call was given beside its inputs.
+        inputs: its positional inputs.
+        options: its inputs by name.
+        output: what it returned.
+    """
+
+    path: str
+    number: int
+    ticket: int
+    context: Context
+    inputs: tuple
+    options: Mapping[str, Any]
+    output: Output
+
+
+def trace_values(layer: Layer, context: Context, *inputs: Any) -> tuple[TracedCall, ...]:
+    """Every call inside a layer with its numbers, in the order in which they are finished.
+
+    So a call stands behind the calls inside it, and the last one is that of `layer`. It computes
+    outside of jit, one operation after the other, and loops over time step by step. A call that a
+    layer maps over an axis by `jax.vmap` has no numbers of its own and is left out.
+
+    Args:
+        layer: a built layer or model.
+        context: state, mode and key of the call.
+        inputs: arrays.
+
+    Example:
+        >>> import jax, jax.numpy as jnp, fkeras as fk
+        >>> from fkeras.engine.trace_values import trace_values
+        >>> x = fk.Input((3,))
+        >>> shared = fk.layers.Dense(3, name="shared")
+        >>> model = fk.Model(x, shared(shared(x))).build(jax.random.key(0))
+        >>> [(c.path, c.number) for c in trace_values(model, fk.Context(), jnp.ones((1, 3)))]
+        [('shared', 0), ('shared', 1), ('', 0)]
+    """
+    return trace_calls(layer, lambda traced: traced.run(context, *inputs))[0]
+
+
+def trace_calls(layer: Layer, compute: Callable[[Any], Any]) -> tuple[tuple[TracedCall, ...], Any]:
+    """`(calls, value)`: every call inside a layer during a computation, and what it returns.
+
+    Args:
+        layer: a built layer or model.
+        compute: `(layer) -> value`; calls the layer, or layers inside the layer, any number of times.
+
+    Example:
+        >>> import jax, jax.numpy as jnp, fkeras as fk
+        >>> from fkeras.engine.trace_values import trace_calls
+        >>> layer = fk.layers.Dense(1, name="a").build(jax.random.key(0), (None, 3))
+        >>> calls, value = trace_calls(layer, lambda layer: layer(jnp.ones((2, 3))).shape)
+        >>> [call.inputs[0].shape for call in calls], value
+        ([(2, 3)], (2, 1))
+    """
+    found: list[TracedCall] = []
+    tickets, seen = itertools.count(), collections.Counter[str]()
+
+    def around(path: str, layer: Layer, context: Context, inputs: tuple, options: Any) -> Output:
+        ticket = next(tickets)
+        output = layer.run(context, *inputs, **options)
+        numbers = jax.tree.leaves((inputs, dict(options), output))
+        if not any(isinstance(a, jax.core.Tracer) for a in numbers):
+            found.append(TracedCall(path, seen[path], ticket, context, inputs, options, output))
+            seen[path] += 1
+        return output
+
+    with jax.disable_jit():
+        value = compute(intercept(layer, around))
+    return tuple(found), value
+
+
+def trace_gradients(
+    layer: Layer,
+    context: Context,
+    inputs: tuple,
+    calls: tuple[TracedCall, ...],
+    loss: Callable[[Layer, Output], jax.Array],
+) -> tuple[dict[str, jax.Array], dict[int, tuple[list, list]]]:
+    """`(weights, calls)`: the gradients of a loss for weights and for the tensors of every call.
+
+    They are gradients of zeros added to what a call takes and returns, so a tensor that several
+    calls take has one for each of them.
+
+    Args:
+        layer: a built layer or model.
+        context: what `trace_values` was given, as `inputs` are.
+        inputs: arrays.
+        calls: what `trace_values` returned.
+        loss: a scalar of the layer and its output.
+
+    Returns:
+        The gradients of the trainable weights by path, and by a call's ticket those of its outputs
+        and those of its inputs, one for each array of floating point numbers in them.
+
+    Example:
+        >>> import jax, jax.numpy as jnp, fkeras as fk
+        >>> from fkeras.engine.trace_values import trace_gradients, trace_values
+        >>> layer = fk.layers.Dense(1, use_bias=False).build(jax.random.key(0), (None, 2))
+        >>> context, x = fk.Context(), jnp.ones((1, 2))
+        >>> calls = trace_values(layer, context, x)
+        >>> weights, found = trace_gradients(layer, context, (x,), calls, lambda _, o: o.value.sum())
+        >>> weights["kernel"].ravel(), found[0][0]
+        (Array([1., 1.], dtype=float32), [Array([[1.]], dtype=float32)])
+    """
+    skeleton, leaves = skeleton_of(layer), leaves_of(layer)
+    rows = zip(skeleton.names, leaves, skeleton.trainable, strict=True)
+    trained = {name: leaf for name, leaf, flag in rows if flag and is_floating(leaf)}
+    zeros = {
+        call.ticket: tuple(
+            zeros_like(tree) for tree in (call.output.value, (call.inputs, dict(call.options)))
+        )
+        for call in calls
+    }
+
+    def total(trained: dict, zeros: dict) -> jax.Array:
+        tickets = itertools.count()
+
+        def around(_: str, one: Layer, context: Context, inputs: tuple, options: Any) -> Output:
+            outer, inner = zeros.get(next(tickets), (None, None))
+            if inner is not None:
+                inputs, options = add_floating((inputs, dict(options)), inner)
+            out = one.run(context, *inputs, **options)
+            if outer is None:
+                return out
+            return dataclasses.replace(out, value=add_floating(out.value, outer))
+
+        pairs = zip(skeleton.names, leaves, strict=True)
+        whole = skeleton.join(tuple(trained.get(name, leaf) for name, leaf in pairs))
+        return loss(whole, intercept(whole, around).run(context, *inputs))
+
+    with jax.disable_jit():
+        return jax.grad(total, argnums=(0, 1))(trained, zeros)
+
+
+def is_floating(value: Any) -> bool:
+    """Whether `value` is an array of floating point numbers."""
+    return is_array(value) and jnp.issubdtype(value.dtype, jnp.floating)
+
+
+def floating(tree: Any) -> list[Any]:
+    """The arrays of floating point numbers in a tree."""
+    return [leaf for leaf in jax.tree.leaves(tree) if is_floating(leaf)]
+
+
+def zeros_like(tree: Any) -> list[np.ndarray]:
+    """Zeros for the arrays of floating point numbers in a tree; those of NumPy compile nothing."""
+    return [np.zeros(a.shape, a.dtype) for a in floating(tree)]
+
+
+def put_floating(tree: Any, values: list[Any]) -> Any:
+    """The tree with `values` in place of its arrays of floating point numbers."""
+    remaining = iter(values)
+    return jax.tree.map(lambda a: next(remaining) if is_floating(a) else a, tree)
+
+
+def add_floating(tree: Any, terms: list[Any]) -> Any:
+    """The tree with `terms` added to its arrays of floating point numbers."""
+    pairs = zip(floating(tree), terms, strict=True)
+    return put_floating(tree, [array + term for array, term in pairs])

@@ -1,0 +1,159 @@
+"""Models with layers of codes in the place of layers of floats, and back."""
+
+from __future__ import annotations
+
+import types
+from collections.abc import Callable, Mapping
+from typing import Any
+
+from fkeras.engine import Layer
+from fkeras.engine.migration_hints.keras_objects import check_not_keras
+from fkeras.layers.attention.projected import PROJECTIONS, ProjectedAttention
+from fkeras.layers.quantized.base import Quantized
+from fkeras.layers.quantized.dense import QuantizedDense
+from fkeras.layers.quantized.embedding import QuantizedEmbedding
+from fkeras.quantizers import get
+from fkeras.transforms.replacing import Pattern, matcher, replace_layers, require_match
+
+_KINDS: Mapping[type, type[Quantized]] = types.MappingProxyType(
+    {twin: kind for kind in (QuantizedDense, QuantizedEmbedding) for twin in kind.twins}
+)
+_CALIBRATED = ("gptq", "awq")
+
+
+def quantize(model: Layer, quantization: Any = "int8", pattern: Pattern = "*") -> Any:
+    """A copy with codes in the place of the kernels and vectors of all layers that have such.
+
+    Those are `Dense`, `EinsumDense`, `Embedding`, `ReversibleEmbedding` and the projections of
+    `MultiHeadAttention` and `GroupQueryAttention`; classes of your own stay as they are, and with
+    "float8" embeddings too. State is as before. Build the model first; one without weights is
+    quantized when it is built.
+
+    Args:
+        model: a layer or model.
+        quantization: "int8", "int4", "float8", "int4/64" with the size of a block, or a
+            configuration of `fk.quantizers`.
+        pattern: which layers, as for `fk.freeze`, with all layers inside them.
+
+    Raises:
+        ValueError: where nothing matches or nothing can be quantized, for a layer that is
+            quantized already, and for modes that choose their codes with examples.
+
+    Example:
+        >>> import jax, jax.numpy as jnp, fkeras as fk
+        >>> model = fk.Sequential([fk.Input((4,)), fk.layers.Dense(8), fk.layers.Dense(2)])
+        >>> small = fk.quantize(model.build(jax.random.key(0)), "int8")
+        >>> small.layers["dense"].kernel.dtype, small(jnp.ones((1, 4))).shape
+        (dtype('int8'), (1, 2))
+    """
+    config = get(quantization)
+    if config.mode in _CALIBRATED:
+        raise ValueError(
+            f"quantize: expected 'int8', 'int4' or 'float8', received {config.policy_mode!r}, which "
+            "chooses its codes with examples. Quantize in Keras, save, and open the file with "
+            "fk.load_model."
+        )
+    made: list[str] = []
+
+    def one(path: str, layer: Layer) -> Layer | None:
+        if isinstance(layer, Quantized):
+            raise ValueError(
+                f"quantize: {path or layer.where!r} is quantized already, "
+                f"{layer.quantization.policy_mode!r}. Make floats of it first: fk.dequantize("
+                f"model, {path or '*'!r}); or name others by `pattern`."
+            )
+        kind = _KINDS.get(type(layer))
+        if kind is None:
+            return None
+        kind = kind.kind_for(config)
+        if config.mode not in kind.modes:
+            return layer
+        made.append(path)
+        return kind.of(layer, config) if layer.built else kind(layer, config)
+
+    found = _replaced(model, one, pattern, made, config)
+    if not made:
+        raise ValueError(
+            f"{model.where}: quantize found no layer for {config.mode!r} (pattern {pattern!r}). "
+            "Quantized are Dense, EinsumDense, the projections of attention and, but for "
+            "'float8', embeddings."
+        )
+    return found
+
+
+def dequantize(model: Layer, pattern: Pattern = "*") -> Any:
+    """A copy with floats in the place of codes: the layers that were quantized, as they compute.
+
+    Args:
+        model: a layer or model.
+        pattern: which layers, as for `fk.freeze`, with all layers inside them.
+
+    Raises:
+        ValueError: where no layer matches.
+
+    Example:
+        >>> import jax, fkeras as fk
+        >>> layer = fk.layers.Dense(2).build(jax.random.key(0), (None, 3))
+        >>> fk.dequantize(fk.quantize(layer, "int8")).kernel.dtype
+        dtype('float32')
+    """
+
+    def one(_: str, layer: Layer) -> Layer | None:
+        if not isinstance(layer, Quantized):
+            return None
+        return layer.dequantize() if layer.built else layer.floating()
+
+    return _replaced(model, one, pattern, [], None)
+
+
+def _replaced(
+    model: Layer,
+    one: Callable[[str, Layer], Layer | None],
+    pattern: Pattern,
+    made: list[str],
+    config: Any,
+) -> Any:
+    """The model with what `one` returns for each layer that matches, or is inside one.
+
+    An attention without weights has no layers inside yet: it notes `config` for them, and its path
+    is put into `made`.
+    """
+    if not isinstance(model, Layer):
+        check_not_keras(model, "quantize")
+        raise TypeError(
+            f"quantize: expected a layer or model, received {type(model).__name__}. Weights alone "
+            "are coded by fk.quantizers.AbsMaxQuantizer()."
+        )
+    matches = matcher(pattern)
+    if pattern != "*":
+        require_match(model, pattern)
+
+    def attention(path: str, layer: Any, matches: Callable) -> Layer:
+        children, kept = {}, dict(layer.quantization or {})
+        for name in PROJECTIONS:
+            child, at = getattr(layer, name), f"{path}/{name}" if path else name
+            if (name == "gate_dense" and not layer.use_gate) or not matches(at, child):
+                continue
+            if not layer.built:
+                made.append(at)
+                kept[name] = config
+                continue
+            children[name] = one(at, child) or child
+            coded = isinstance(children[name], Quantized)
+            kept[name] = children[name].quantization if coded else None
+        kept = {name: found for name, found in kept.items() if found is not None}
+        return layer.replace(quantization=kept or None, **children)
+
+    def all_of(path: str, layer: Layer) -> Layer | None:
+        if isinstance(layer, ProjectedAttention):
+            return attention(path, layer, lambda *_: True)
+        return one(path, layer)
+
+    def chosen(path: str, layer: Layer) -> Layer | None:
+        if pattern == "*" or (path and matches(path, layer)):
+            return replace_layers(layer, all_of, path)
+        if isinstance(layer, ProjectedAttention):
+            return attention(path, layer, matches)
+        return None
+
+    return replace_layers(model, chosen)

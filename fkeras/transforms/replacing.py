@@ -1,0 +1,66 @@
+"""Models with other layers in the places of some, and patterns that say which."""
+
+from __future__ import annotations
+
+import fnmatch
+from collections.abc import Callable
+from typing import Any
+
+from fkeras.engine.graph.effects import refreshed
+from fkeras.engine.layer.layer import Layer
+from fkeras.engine.messages.errors import suggest
+from fkeras.engine.network.network import Network
+from fkeras.engine.tree.skeleton import map_children
+from fkeras.engine.tree.weights import sublayers
+
+Pattern = str | tuple[str, ...] | list[str] | Callable[[str, Layer], bool]
+
+
+def matcher(pattern: Pattern) -> Callable[[str, Layer], bool]:
+    """Whether a path and its layer match a pattern, as a function of both."""
+    if callable(pattern):
+        return pattern
+    patterns = (pattern,) if isinstance(pattern, str) else tuple(pattern)
+    return lambda path, layer: any(fnmatch.fnmatchcase(path, p) for p in patterns)
+
+
+def require_match(model: Layer, pattern: Pattern) -> None:
+    """Raises where no layer inside `model` matches."""
+    matches = matcher(pattern)
+    paths = [path for path, layer in sublayers(model) if path]
+    if not any(matches(path, layer) for path, layer in sublayers(model) if path):
+        shown = pattern if isinstance(pattern, str) else str(pattern)
+        raise ValueError(
+            f"{model.where}: no layer matches {shown!r}.{suggest(shown.strip('*'), paths)} Its "
+            f"layers are: {', '.join(paths[:12])}{', ...' if len(paths) > 12 else ''}."
+        )
+
+
+def replace_layers(
+    layer: Layer, change: Callable[[str, Layer], Layer | None], path: str = ""
+) -> Any:
+    """A copy in which other layers stand for some.
+
+    Args:
+        layer: a layer or model.
+        change: called with a path and its layer, `layer` itself first; what it returns stands in
+            its place. Where it returns None, the layers inside are looked at.
+        path: the path of `layer`.
+
+    Example:
+        >>> import fkeras as fk
+        >>> model = fk.Sequential([fk.Input((4,)), fk.layers.Dense(2, name="head")])
+        >>> other = fk.engine.replace_layers(
+        ...     model, lambda path, layer: layer.replace(units=3) if path == "head" else None)
+        >>> other.layers["head"].units
+        3
+    """
+    found = change(path, layer)
+    if found is not None:
+        return found
+
+    changed = map_children(layer, lambda at, child: replace_layers(child, change, at), path)
+    if not changed:
+        return layer
+    made = layer.replace(**changed)
+    return made.replace(graph=refreshed(made)) if isinstance(made, Network) else made

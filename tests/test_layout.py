@@ -1,0 +1,209 @@
+"""Rules of layout and style, checked on the sources.
+
+Each rule is one test over all files, whose message names the file that breaks the rule: one test for
+each file and rule took a fifth of the suite.
+"""
+
+import ast
+import collections
+import functools
+import inspect
+import pathlib
+import types
+
+import fkeras as fk
+
+ROOT = pathlib.Path(fk.__file__).parent
+FILES = sorted(ROOT.rglob("*.py"))
+DOCUMENT = ROOT.parent / "docs/architecture.md"
+
+
+def _import_order():
+    """Position of each package in the list of docs/architecture.md."""
+    _, _, block = DOCUMENT.read_text().partition("```text import-order\n")
+    lines = block.partition("```")[0].splitlines()
+    names = [line.split()[0] for line in lines if line.strip()]
+    assert len(names) == len(set(names)) > 50
+    return {f"fkeras.{name}": position for position, name in enumerate(names)}
+
+
+def _package(path):
+    """The package whose line of the import order a file belongs to: its folder, or its own name at the top."""
+    module = _module(path)
+    if path.name == "__init__.py" or path.parent == ROOT:
+        return module
+    return module.rpartition(".")[0]
+
+
+def _module(path):
+    parts = path.relative_to(ROOT.parent).with_suffix("").parts
+    return ".".join(parts[:-1] if parts[-1] == "__init__" else parts)
+
+
+def _imports(tree):
+    """Modules of the package that a file imports."""
+    for node in ast.walk(tree):
+        if isinstance(node, ast.ImportFrom) and node.level == 0 and node.module:
+            if node.module.split(".")[0] == "fkeras":
+                yield from (f"{node.module}.{alias.name}" for alias in node.names)
+        elif isinstance(node, ast.Import):
+            for alias in node.names:
+                if alias.name.split(".")[0] == "fkeras":
+                    yield alias.name
+
+
+def _name(path):
+    return str(path.relative_to(ROOT))
+
+
+@functools.cache
+def trees():
+    return {path: ast.parse(path.read_text()) for path in FILES}
+
+
+def test_imports_point_up_the_documented_order():
+    order = _import_order()
+    packages = {_module(path): _package(path) for path in FILES}
+    for path in FILES:
+        package = _package(path)
+        if package == "fkeras":
+            continue
+        assert package in order, f"{package} has no line in {DOCUMENT.name}"
+        for module in _imports(trees()[path]):
+            while module not in packages:  # the name of a class or function
+                module = module.rpartition(".")[0]
+            target = packages[module]
+            assert target != "fkeras", f"{_name(path)} imports the whole package"
+            inside = path.name == "__init__.py" and target.startswith(f"{package}.")
+            allowed = target == package or inside or order[target] < order[package]
+            assert allowed, f"{_name(path)} imports {module}"
+    assert order.keys() == set(packages.values()) - {"fkeras"}
+
+
+def test_folders_hold_at_most_twelve_files():
+    folders = collections.Counter(path.parent for path in FILES if path.name != "__init__.py")
+    for folder, count in folders.items():
+        assert count <= 12, f"{_name(folder)} holds {count} files: split it"
+
+
+def test_layers_know_neither_graph_nor_network():
+    for path, tree in trees().items():
+        if _name(path).startswith("layers/") and path.name != "__init__.py":
+            for module in _imports(tree):
+                last = module.split(".")[-1]
+                assert last not in ("Graph", "graph", "Network", "network", "close"), path
+
+
+def test_no_import_cycle():
+    modules = {_module(path): path for path in FILES}
+
+    def target(module):
+        while module not in modules:  # the name of a class or function
+            module = module.rpartition(".")[0]
+        return module
+
+    edges = {
+        name: {target(m) for m in _imports(trees()[path])} - {name}
+        for name, path in modules.items()
+    }
+    # a package's own __init__ gathers its files; the files do not import it back
+    done, path_now = set(), []
+
+    def visit(name):
+        if name in path_now:
+            cycle = " -> ".join([*path_now[path_now.index(name) :], name])
+            raise AssertionError(f"import cycle: {cycle}")
+        if name in done:
+            return
+        path_now.append(name)
+        for target in sorted(edges[name]):
+            if not name.startswith(f"{target}."):
+                visit(target)
+        path_now.pop()
+        done.add(name)
+
+    for name in sorted(edges):
+        visit(name)
+
+
+def test_no_import_inside_functions_but_for_optional_packages():
+    for path, tree in trees().items():
+        for node in ast.walk(tree):
+            if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef):
+                for inner in ast.walk(node):
+                    if isinstance(inner, ast.Import | ast.ImportFrom):
+                        assert not list(_imports(inner)), f"{_name(path)}:{inner.lineno}"
+
+
+def test_imports_by_string_are_optional_packages_or_the_late_lookup():
+    # a string hides an import from the tests above
+    direct, late = set(), set()
+    for path, tree in trees().items():
+        for node in ast.walk(tree):
+            if isinstance(node, ast.Call):
+                name = getattr(node.func, "attr", getattr(node.func, "id", None))
+                if name in ("import_module", "__import__"):
+                    direct.add(_name(path))
+                elif name == "late_module":
+                    late.add(_name(path))
+    assert direct == {
+        "engine/config/late_module.py",
+        "layers/foreign/flax_layer.py",  # flax
+        "training/callbacks/base/events.py",  # tensorboardX
+    }
+    assert late == {
+        "engine/__init__.py",
+        "engine/config/namespaces.py",
+        "engine/config/serialization.py",
+        "engine/symbolic/operation.py",
+        "training/callbacks/checkpoint.py",
+    }
+
+
+def test_no_module_level_mutable_object():
+    for path, tree in trees().items():
+        for node in tree.body:
+            value = node.value if isinstance(node, ast.Assign | ast.AnnAssign) else None
+            mutable = isinstance(value, ast.List | ast.Dict | ast.Set | ast.ListComp | ast.DictComp)
+            called = isinstance(value, ast.Call) and isinstance(value.func, ast.Name)
+            mutable = mutable or (called and value.func.id in ("dict", "list", "set"))
+            assert not mutable, f"{_name(path)}:{node.lineno} keeps something that can change"
+
+
+def test_files_are_short_and_explained():
+    for path, tree in trees().items():
+        text = path.read_text()
+        assert len(text.splitlines()) <= 455, f"{_name(path)} is two concerns"
+        if path.name != "__init__.py" or text.strip():
+            assert ast.get_docstring(tree), f"{_name(path)} has no docstring"
+
+
+def test_no_metaclass_and_no_signature_reflection():
+    for path, tree in trees().items():
+        text = path.read_text()
+        assert "inspect.signature(" not in text, path
+        for node in ast.walk(tree):
+            if isinstance(node, ast.ClassDef):
+                assert not any(k.arg == "metaclass" for k in node.keywords), path
+
+
+def _public():
+    for name in fk.__all__:
+        value = getattr(fk, name)
+        if isinstance(value, types.ModuleType):
+            for inner in getattr(value, "__all__", ()):
+                yield f"{name}.{inner}", getattr(value, inner)
+        else:
+            yield name, value
+
+
+def test_public_names_are_documented():
+    for name, value in _public():
+        if isinstance(value, types.ModuleType):
+            assert value.__doc__, f"{name} has no docstring"
+        elif inspect.isclass(value) or callable(value):
+            doc = inspect.getdoc(value)
+            assert doc and len(doc.strip()) > 3, f"{name} has no docstring"
+            assert ">>>" in doc, f"{name} has no example"
+            if inspect.isclass(value) and value.__module__.startswith("fkeras"):
+                assert value.__dict__.get("__doc__"), f"{name} has no docstring of its own"
