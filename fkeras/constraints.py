@@ -45,7 +45,7 @@ class Constraint(Configurable):
         >>> import jax.numpy as jnp
         >>> import fkeras as fk
         >>> class Box(fk.constraints.Constraint):
-        ...     limit: float = fk.option(1.0)
+        ...     limit: float = fk.option(default=1.0)
         ...     def __call__(self, w):
         ...         return jnp.clip(w, -self.limit, self.limit)
         >>> Box(2.0)(jnp.array([-3.0, 1.0]))
@@ -78,8 +78,8 @@ class MaxNorm(Constraint):
         Srivastava et al. 2014, Dropout, https://jmlr.org/papers/v15/srivastava14a.html
     """
 
-    max_value: float = option(2, convert=real(minimum=0))
-    axis: int | tuple[int, ...] = option(0, convert=axes())
+    max_value: float = option(default=2, convert=real(minimum=0))
+    axis: int | tuple[int, ...] = option(default=0, convert=axes())
 
     def __call__(self, w: jax.Array) -> jax.Array:
         norms = _norm(w, self.axis)
@@ -114,7 +114,7 @@ class UnitNorm(Constraint):
                [0.8, 0.8]], dtype=float32)
     """
 
-    axis: int | tuple[int, ...] = option(0, convert=axes())
+    axis: int | tuple[int, ...] = option(default=0, convert=axes())
 
     def __call__(self, w: jax.Array) -> jax.Array:
         return w / (_EPSILON + _norm(w, self.axis))
@@ -138,10 +138,10 @@ class MinMaxNorm(Constraint):
                [1.6, 0.8]], dtype=float32)
     """
 
-    min_value: float = option(0.0, convert=real(minimum=0))
-    max_value: float = option(1.0, convert=real(minimum=0))
-    rate: float = option(1.0, convert=probability)
-    axis: int | tuple[int, ...] = option(0, convert=axes())
+    min_value: float = option(default=0.0, convert=real(minimum=0))
+    max_value: float = option(default=1.0, convert=real(minimum=0))
+    rate: float = option(default=1.0, convert=probability)
+    axis: int | tuple[int, ...] = option(default=0, convert=axes())
 
     def __call__(self, w: jax.Array) -> jax.Array:
         norms = _norm(w, self.axis)

@@ -44,7 +44,7 @@ class Regularizer(Configurable):
         >>> import jax.numpy as jnp
         >>> import fkeras as fk
         >>> class Largest(fk.regularizers.Regularizer):
-        ...     factor: float = fk.option(0.1)
+        ...     factor: float = fk.option(default=0.1)
         ...     def __call__(self, x):
         ...         return self.factor * jnp.max(jnp.abs(x))
         >>> Largest(0.5)(jnp.array([1.0, -4.0]))
@@ -73,7 +73,7 @@ class L1(Regularizer):
         Array(1.5, dtype=float32)
     """
 
-    l1: float = option(0.01, convert=_factor)
+    l1: float = option(default=0.01, convert=_factor)
 
     def __call__(self, x: jax.Array) -> jax.Array:
         return self.l1 * jnp.sum(jnp.abs(x))
@@ -94,7 +94,7 @@ class L2(Regularizer):
         Array(2.5, dtype=float32)
     """
 
-    l2: float = option(0.01, convert=_factor)
+    l2: float = option(default=0.01, convert=_factor)
 
     def __call__(self, x: jax.Array) -> jax.Array:
         return self.l2 * jnp.sum(jnp.square(x))
@@ -116,8 +116,8 @@ class L1L2(Regularizer):
         Array(2.75, dtype=float32)
     """
 
-    l1: float = option(0.0, convert=_factor)
-    l2: float = option(0.0, convert=_factor)
+    l1: float = option(default=0.0, convert=_factor)
+    l2: float = option(default=0.0, convert=_factor)
 
     def __call__(self, x: jax.Array) -> jax.Array:
         return self.l1 * jnp.sum(jnp.abs(x)) + self.l2 * jnp.sum(jnp.square(x))
@@ -143,8 +143,8 @@ class OrthogonalRegularizer(Regularizer):
         Array(0.4, dtype=float32)
     """
 
-    factor: float = option(0.01, convert=_factor)
-    mode: str = option("rows", convert=choice("rows", "columns"))
+    factor: float = option(default=0.01, convert=_factor)
+    mode: str = option(default="rows", convert=choice("rows", "columns"))
 
     def __call__(self, x: jax.Array) -> jax.Array:
         if x.ndim != 2:

@@ -4,6 +4,7 @@ import functools
 import gc
 import os
 import random
+import signal
 import threading
 
 os.environ.setdefault("KERAS_BACKEND", "jax")
@@ -33,6 +34,10 @@ jax.config.update("jax_numpy_rank_promotion", "raise")
 _new_context = mlir.make_ir_context
 _context_of = functools.cache(lambda thread: _new_context())
 mlir.make_ir_context = lambda: _context_of(threading.get_ident())
+
+
+# a shell that starts the suite in the background makes it ignore Ctrl-C
+signal.signal(signal.SIGINT, signal.default_int_handler)
 
 
 @pytest.fixture(scope="session")

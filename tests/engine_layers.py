@@ -24,7 +24,7 @@ class Affine(fk.Layer):
 class Checked(fk.Layer):
     """Returns its input; asks for what `spec` says."""
 
-    spec: fk.InputSpec | tuple | None = fk.option(None)
+    spec: fk.InputSpec | tuple | None = fk.option(default=None)
 
     @property
     def input_spec(self):
@@ -37,7 +37,7 @@ class Checked(fk.Layer):
 class Noisy(fk.Layer):
     """One loss and one update a call, and one penalty on its weight."""
 
-    scale_regularizer: fk.regularizers.L2 | None = fk.option(fk.regularizers.L2(0.5))
+    scale_regularizer: fk.regularizers.L2 | None = fk.option(default=fk.regularizers.L2(0.5))
     scale: jax.Array | None = fk.weight(initializer=fk.initializers.Ones())
 
     def build(self, key, x):

@@ -22,7 +22,7 @@ X = np.random.default_rng(0).normal(size=(8, 4)).astype("float32")
 
 def test_row_029_a_subclass_with_three_methods_trains():
     class SimpleDense(fk.Layer):
-        units: int = fk.option(1)
+        units: int = fk.option(default=1)
         kernel: jax.Array | None = fk.weight(initializer=fk.initializers.GlorotUniform())
 
         @property

@@ -29,7 +29,7 @@ class Steps(fk.Layer):
 
 
 class TwoOutputs(fk.Layer):
-    masks: int = fk.option(1)
+    masks: int = fk.option(default=1)
     supports_masking = True
 
     def forward(self, context, x):

@@ -20,9 +20,9 @@ X = np.random.default_rng(0).normal(size=(8, 4)).astype("float32")
 class Parent(fk.Layer):
     """A layer with children in a field, a list and a dictionary."""
 
-    kid: fk.Layer | None = fk.option(None)
-    rows: tuple = fk.option(())
-    named: dict = fk.option(fk.engine.FrozenDict())
+    kid: fk.Layer | None = fk.option(default=None)
+    rows: tuple = fk.option(default=())
+    named: dict = fk.option(default=fk.engine.FrozenDict())
 
     def build(self, key, x):
         return self.replace(
@@ -154,7 +154,7 @@ def test_row_053_counting_parameters():
 class Three(fk.Layer):
     """Weights a and c, of which a is penalized, and state b."""
 
-    a_regularizer: fk.regularizers.L1 | None = fk.option(fk.regularizers.L1(1.0))
+    a_regularizer: fk.regularizers.L1 | None = fk.option(default=fk.regularizers.L1(1.0))
     a: jax.Array | None = fk.weight(initializer=fk.initializers.Ones())
     c: jax.Array | None = fk.weight(initializer=fk.initializers.Zeros())
 

@@ -283,31 +283,31 @@ def absolute(y_true, y_pred):
 
 
 class Cubic(fk.losses.Loss):
-    power: int = option(3)
+    power: int = option(default=3)
 
 
 class Largest(fk.metrics.Metric):
-    floor: float = option(0.0)
+    floor: float = option(default=0.0)
 
 
 class Halving(fk.optimizers.schedules.LearningRateSchedule):
-    every: int = option(2)
+    every: int = option(default=2)
 
 
 class Sign(fk.optimizers.Optimizer):
-    scale: float = option(1.0)
+    scale: float = option(default=1.0)
 
 
 class Ramp(fk.initializers.Initializer):
-    last: float = option(1.0)
+    last: float = option(default=1.0)
 
 
 class Spread(fk.regularizers.Regularizer):
-    factor: float = option(1.0)
+    factor: float = option(default=1.0)
 
 
 class Box(fk.constraints.Constraint):
-    limit: float = option(1.0)
+    limit: float = option(default=1.0)
 
 
 @pytest.mark.parametrize(

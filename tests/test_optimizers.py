@@ -761,7 +761,7 @@ def test_schedules_take_steps_of_every_dtype(step):
 
 
 class Halving(schedules.LearningRateSchedule):
-    every: int = option(2)
+    every: int = option(default=2)
 
     def __call__(self, step):
         return 0.1 * 0.5 ** (step // self.every)

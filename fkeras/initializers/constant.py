@@ -53,7 +53,7 @@ class Constant(Initializer):
                [0.5, 2. ]], dtype=float32)
     """
 
-    value: Any = option(0.0, convert=numeric(infinite=True))
+    value: Any = option(default=0.0, convert=numeric(infinite=True))
 
     def __call__(self, key: Any, shape: Sequence[int], dtype: Any = "float32") -> jax.Array:
         return full(key, shape, np.asarray(self.value), dtype)
@@ -75,7 +75,7 @@ class Identity(Initializer):
                [0., 2., 0.]], dtype=float32)
     """
 
-    gain: float = option(1.0, convert=real())
+    gain: float = option(default=1.0, convert=real())
 
     def __call__(self, key: Any, shape: Sequence[int], dtype: Any = "float32") -> jax.Array:
         if len(shape) != 2:

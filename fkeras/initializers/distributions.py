@@ -29,9 +29,9 @@ class RandomUniform(Initializer):
         (True, 2.5)
     """
 
-    minval: float = option(-0.05, convert=real())
-    maxval: float = option(0.05, convert=real())
-    seed: int | None = option(None, convert=integer(optional=True))
+    minval: float = option(default=-0.05, convert=real())
+    maxval: float = option(default=0.05, convert=real())
+    seed: int | None = option(default=None, convert=integer(optional=True))
 
     def __call__(self, key: jax.Array, shape: Sequence[int], dtype: Any = "float32") -> jax.Array:
         middle, half = (self.maxval + self.minval) / 2, (self.maxval - self.minval) / 2
@@ -54,9 +54,9 @@ class RandomNormal(Initializer):
         (5.0, 2.0)
     """
 
-    mean: float = option(0.0, convert=real())
-    stddev: float = option(0.05, convert=real(minimum=0))
-    seed: int | None = option(None, convert=integer(optional=True))
+    mean: float = option(default=0.0, convert=real())
+    stddev: float = option(default=0.05, convert=real(minimum=0))
+    seed: int | None = option(default=None, convert=integer(optional=True))
 
     def __call__(self, key: jax.Array, shape: Sequence[int], dtype: Any = "float32") -> jax.Array:
         return moved(normal(own_key(key, self.seed), tuple(shape)), self.stddev, self.mean, dtype)
@@ -77,9 +77,9 @@ class TruncatedNormal(Initializer):
         (True, 5.0)
     """
 
-    mean: float = option(0.0, convert=real())
-    stddev: float = option(0.05, convert=real(minimum=0))
-    seed: int | None = option(None, convert=integer(optional=True))
+    mean: float = option(default=0.0, convert=real())
+    stddev: float = option(default=0.05, convert=real(minimum=0))
+    seed: int | None = option(default=None, convert=integer(optional=True))
 
     def __call__(self, key: jax.Array, shape: Sequence[int], dtype: Any = "float32") -> jax.Array:
         drawn = truncated_normal(own_key(key, self.seed), tuple(shape))

@@ -24,7 +24,7 @@ class Initializer(Configurable):
         >>> import jax.numpy as jnp
         >>> import fkeras as fk
         >>> class Ramp(fk.initializers.Initializer):
-        ...     last: float = fk.option(1.0)
+        ...     last: float = fk.option(default=1.0)
         ...     def __call__(self, key, shape, dtype="float32"):
         ...         return jnp.broadcast_to(jnp.linspace(0, self.last, shape[-1], dtype=dtype), shape)
         >>> Ramp(2.0)(jax.random.key(0), (3,))

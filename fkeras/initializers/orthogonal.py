@@ -47,8 +47,8 @@ class Orthogonal(Initializer):
         Neural Networks, https://arxiv.org/abs/1312.6120
     """
 
-    gain: float = option(1.0, convert=real())
-    seed: int | None = option(None, convert=integer(optional=True))
+    gain: float = option(default=1.0, convert=real())
+    seed: int | None = option(default=None, convert=integer(optional=True))
 
     def __call__(self, key: jax.Array, shape: Sequence[int], dtype: Any = "float32") -> jax.Array:
         if len(shape) < 2:

@@ -104,10 +104,12 @@ class STFT(Initializer):
                [ 1., -1.]], dtype=float32)
     """
 
-    side: str = option("real", convert=choice("real", "imag"))
-    window: Any = option("hann", convert=as_window)
-    scaling: str | None = option("density", convert=choice("density", "spectrum", optional=True))
-    periodic: bool = option(False, convert=boolean)
+    side: str = option(default="real", convert=choice("real", "imag"))
+    window: Any = option(default="hann", convert=as_window)
+    scaling: str | None = option(
+        default="density", convert=choice("density", "spectrum", optional=True)
+    )
+    periodic: bool = option(default=False, convert=boolean)
 
     def __call__(self, key: Any, shape: Sequence[int], dtype: Any = "float32") -> jax.Array:
         if len(shape) != 3:

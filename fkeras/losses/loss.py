@@ -72,10 +72,10 @@ class Loss(Configurable):
     targets: ClassVar[str] = "any"
 
     reduction: str | None = option(
-        "sum_over_batch_size", convert=reducing.check_reduction, kw_only=True
+        default="sum_over_batch_size", convert=reducing.check_reduction, kw_only=True
     )
-    name: str | None = option(None, convert=text(optional=True), kw_only=True)
-    dtype: str = option("float32", convert=dtype_name, kw_only=True)
+    name: str | None = option(default=None, convert=text(optional=True), kw_only=True)
+    dtype: str = option(default="float32", convert=dtype_name, kw_only=True)
 
     def call(self, y_true: jax.Array, y_pred: jax.Array) -> jax.Array:
         """The losses of single samples, (b, ...)."""

@@ -99,7 +99,7 @@ class Hinge(Loss):
     """
 
     targets: ClassVar[str] = "values"
-    name: str | None = option("hinge", convert=text(optional=True), kw_only=True)
+    name: str | None = option(default="hinge", convert=text(optional=True), kw_only=True)
 
     def call(self, y_true: jax.Array, y_pred: jax.Array) -> jax.Array:
         return hinge(y_true, y_pred)
@@ -118,7 +118,7 @@ class SquaredHinge(Loss):
     """
 
     targets: ClassVar[str] = "values"
-    name: str | None = option("squared_hinge", convert=text(optional=True), kw_only=True)
+    name: str | None = option(default="squared_hinge", convert=text(optional=True), kw_only=True)
 
     def call(self, y_true: jax.Array, y_pred: jax.Array) -> jax.Array:
         return squared_hinge(y_true, y_pred)
@@ -137,7 +137,9 @@ class CategoricalHinge(Loss):
     """
 
     targets: ClassVar[str] = "one_hot"
-    name: str | None = option("categorical_hinge", convert=text(optional=True), kw_only=True)
+    name: str | None = option(
+        default="categorical_hinge", convert=text(optional=True), kw_only=True
+    )
 
     def call(self, y_true: jax.Array, y_pred: jax.Array) -> jax.Array:
         return categorical_hinge(y_true, y_pred)

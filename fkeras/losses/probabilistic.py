@@ -43,10 +43,12 @@ class BinaryCrossentropy(Loss):
     """
 
     targets: ClassVar[str] = "binary"
-    from_logits: bool = option(False, convert=boolean)
-    label_smoothing: float = option(0.0, convert=probability)
-    axis: int = option(-1, convert=integer())
-    name: str | None = option("binary_crossentropy", convert=text(optional=True), kw_only=True)
+    from_logits: bool = option(default=False, convert=boolean)
+    label_smoothing: float = option(default=0.0, convert=probability)
+    axis: int = option(default=-1, convert=integer())
+    name: str | None = option(
+        default="binary_crossentropy", convert=text(optional=True), kw_only=True
+    )
 
     def call(self, y_true: jax.Array, y_pred: jax.Array) -> jax.Array:
         return crossentropy.binary_crossentropy(
@@ -80,14 +82,14 @@ class BinaryFocalCrossentropy(Loss):
     """
 
     targets: ClassVar[str] = "binary"
-    apply_class_balancing: bool = option(False, convert=boolean)
-    alpha: float = option(0.25, convert=probability)
-    gamma: float = option(2.0, convert=real(minimum=0))
-    from_logits: bool = option(False, convert=boolean)
-    label_smoothing: float = option(0.0, convert=probability)
-    axis: int = option(-1, convert=integer())
+    apply_class_balancing: bool = option(default=False, convert=boolean)
+    alpha: float = option(default=0.25, convert=probability)
+    gamma: float = option(default=2.0, convert=real(minimum=0))
+    from_logits: bool = option(default=False, convert=boolean)
+    label_smoothing: float = option(default=0.0, convert=probability)
+    axis: int = option(default=-1, convert=integer())
     name: str | None = option(
-        "binary_focal_crossentropy", convert=text(optional=True), kw_only=True
+        default="binary_focal_crossentropy", convert=text(optional=True), kw_only=True
     )
 
     def call(self, y_true: jax.Array, y_pred: jax.Array) -> jax.Array:
@@ -124,10 +126,12 @@ class CategoricalCrossentropy(Loss):
     """
 
     targets: ClassVar[str] = "one_hot"
-    from_logits: bool = option(False, convert=boolean)
-    label_smoothing: float = option(0.0, convert=probability)
-    axis: int = option(-1, convert=integer())
-    name: str | None = option("categorical_crossentropy", convert=text(optional=True), kw_only=True)
+    from_logits: bool = option(default=False, convert=boolean)
+    label_smoothing: float = option(default=0.0, convert=probability)
+    axis: int = option(default=-1, convert=integer())
+    name: str | None = option(
+        default="categorical_crossentropy", convert=text(optional=True), kw_only=True
+    )
 
     def call(self, y_true: jax.Array, y_pred: jax.Array) -> jax.Array:
         return crossentropy.categorical_crossentropy(
@@ -163,15 +167,15 @@ class CategoricalFocalCrossentropy(Loss):
 
     targets: ClassVar[str] = "one_hot"
     alpha: float | tuple[float, ...] = option(
-        0.25,
+        default=0.25,
         convert=either(real(minimum=0), several(real(minimum=0), "a list of numbers of 0 or more")),
     )
-    gamma: float = option(2.0, convert=real(minimum=0))
-    from_logits: bool = option(False, convert=boolean)
-    label_smoothing: float = option(0.0, convert=probability)
-    axis: int = option(-1, convert=integer())
+    gamma: float = option(default=2.0, convert=real(minimum=0))
+    from_logits: bool = option(default=False, convert=boolean)
+    label_smoothing: float = option(default=0.0, convert=probability)
+    axis: int = option(default=-1, convert=integer())
     name: str | None = option(
-        "categorical_focal_crossentropy", convert=text(optional=True), kw_only=True
+        default="categorical_focal_crossentropy", convert=text(optional=True), kw_only=True
     )
 
     def call(self, y_true: jax.Array, y_pred: jax.Array) -> jax.Array:
@@ -206,11 +210,11 @@ class SparseCategoricalCrossentropy(Loss):
         Array(0.6931472, dtype=float32)
     """
 
-    from_logits: bool = option(False, convert=boolean)
-    ignore_class: int | None = option(None, convert=integer(optional=True))
-    axis: int = option(-1, convert=integer())
+    from_logits: bool = option(default=False, convert=boolean)
+    ignore_class: int | None = option(default=None, convert=integer(optional=True))
+    axis: int = option(default=-1, convert=integer())
     name: str | None = option(
-        "sparse_categorical_crossentropy", convert=text(optional=True), kw_only=True
+        default="sparse_categorical_crossentropy", convert=text(optional=True), kw_only=True
     )
 
     def call(self, y_true: jax.Array, y_pred: jax.Array) -> jax.Array:
@@ -251,9 +255,9 @@ class CategoricalGeneralizedCrossEntropy(Loss):
         Zhang and Sabuncu 2018, Generalized cross entropy loss, https://arxiv.org/abs/1805.07836
     """
 
-    q: float = option(0.5, convert=real(above=0, below=1))
+    q: float = option(default=0.5, convert=real(above=0, below=1))
     name: str | None = option(
-        "categorical_generalized_cross_entropy", convert=text(optional=True), kw_only=True
+        default="categorical_generalized_cross_entropy", convert=text(optional=True), kw_only=True
     )
 
     def call(self, y_true: jax.Array, y_pred: jax.Array) -> jax.Array:
@@ -279,7 +283,7 @@ class KLDivergence(Loss):
     """
 
     targets: ClassVar[str] = "values"
-    name: str | None = option("kl_divergence", convert=text(optional=True), kw_only=True)
+    name: str | None = option(default="kl_divergence", convert=text(optional=True), kw_only=True)
 
     def call(self, y_true: jax.Array, y_pred: jax.Array) -> jax.Array:
         return crossentropy.kl_divergence(y_true, y_pred)
@@ -297,7 +301,7 @@ class Poisson(Loss):
     """
 
     targets: ClassVar[str] = "values"
-    name: str | None = option("poisson", convert=text(optional=True), kw_only=True)
+    name: str | None = option(default="poisson", convert=text(optional=True), kw_only=True)
 
     def call(self, y_true: jax.Array, y_pred: jax.Array) -> jax.Array:
         return crossentropy.poisson(y_true, y_pred)

@@ -201,7 +201,9 @@ class MeanSquaredError(Loss):
     """
 
     targets: ClassVar[str] = "values"
-    name: str | None = option("mean_squared_error", convert=text(optional=True), kw_only=True)
+    name: str | None = option(
+        default="mean_squared_error", convert=text(optional=True), kw_only=True
+    )
 
     def call(self, y_true: jax.Array, y_pred: jax.Array) -> jax.Array:
         return mean_squared_error(y_true, y_pred)
@@ -219,7 +221,9 @@ class MeanAbsoluteError(Loss):
     """
 
     targets: ClassVar[str] = "values"
-    name: str | None = option("mean_absolute_error", convert=text(optional=True), kw_only=True)
+    name: str | None = option(
+        default="mean_absolute_error", convert=text(optional=True), kw_only=True
+    )
 
     def call(self, y_true: jax.Array, y_pred: jax.Array) -> jax.Array:
         return mean_absolute_error(y_true, y_pred)
@@ -238,7 +242,7 @@ class MeanAbsolutePercentageError(Loss):
 
     targets: ClassVar[str] = "values"
     name: str | None = option(
-        "mean_absolute_percentage_error", convert=text(optional=True), kw_only=True
+        default="mean_absolute_percentage_error", convert=text(optional=True), kw_only=True
     )
 
     def call(self, y_true: jax.Array, y_pred: jax.Array) -> jax.Array:
@@ -258,7 +262,7 @@ class MeanSquaredLogarithmicError(Loss):
 
     targets: ClassVar[str] = "values"
     name: str | None = option(
-        "mean_squared_logarithmic_error", convert=text(optional=True), kw_only=True
+        default="mean_squared_logarithmic_error", convert=text(optional=True), kw_only=True
     )
 
     def call(self, y_true: jax.Array, y_pred: jax.Array) -> jax.Array:
@@ -284,8 +288,8 @@ class Huber(Loss):
     """
 
     targets: ClassVar[str] = "values"
-    delta: float = option(1.0, convert=real(above=0))
-    name: str | None = option("huber_loss", convert=text(optional=True), kw_only=True)
+    delta: float = option(default=1.0, convert=real(above=0))
+    name: str | None = option(default="huber_loss", convert=text(optional=True), kw_only=True)
 
     def call(self, y_true: jax.Array, y_pred: jax.Array) -> jax.Array:
         return huber(y_true, y_pred, self.delta)
@@ -303,7 +307,7 @@ class LogCosh(Loss):
     """
 
     targets: ClassVar[str] = "values"
-    name: str | None = option("log_cosh", convert=text(optional=True), kw_only=True)
+    name: str | None = option(default="log_cosh", convert=text(optional=True), kw_only=True)
 
     def call(self, y_true: jax.Array, y_pred: jax.Array) -> jax.Array:
         return log_cosh(y_true, y_pred)
@@ -324,8 +328,10 @@ class CosineSimilarity(Loss):
     """
 
     targets: ClassVar[str] = "values"
-    axis: int = option(-1, convert=integer())
-    name: str | None = option("cosine_similarity", convert=text(optional=True), kw_only=True)
+    axis: int = option(default=-1, convert=integer())
+    name: str | None = option(
+        default="cosine_similarity", convert=text(optional=True), kw_only=True
+    )
 
     def call(self, y_true: jax.Array, y_pred: jax.Array) -> jax.Array:
         return cosine_similarity(y_true, y_pred, self.axis)

@@ -90,8 +90,8 @@ class Dice(Loss):
     """
 
     targets: ClassVar[str] = "values"
-    axis: _Axes = option(None, convert=axes(optional=True), kw_only=True)
-    name: str | None = option("dice", convert=text(optional=True), kw_only=True)
+    axis: _Axes = option(default=None, convert=axes(optional=True), kw_only=True)
+    name: str | None = option(default="dice", convert=text(optional=True), kw_only=True)
 
     def call(self, y_true: jax.Array, y_pred: jax.Array) -> jax.Array:
         return dice(y_true, y_pred, self.axis)
@@ -118,10 +118,10 @@ class Tversky(Loss):
     """
 
     targets: ClassVar[str] = "values"
-    alpha: float = option(0.5, convert=real(minimum=0))
-    beta: float = option(0.5, convert=real(minimum=0))
-    axis: _Axes = option(None, convert=axes(optional=True), kw_only=True)
-    name: str | None = option("tversky", convert=text(optional=True), kw_only=True)
+    alpha: float = option(default=0.5, convert=real(minimum=0))
+    beta: float = option(default=0.5, convert=real(minimum=0))
+    axis: _Axes = option(default=None, convert=axes(optional=True), kw_only=True)
+    name: str | None = option(default="tversky", convert=text(optional=True), kw_only=True)
 
     def call(self, y_true: jax.Array, y_pred: jax.Array) -> jax.Array:
         return tversky(y_true, y_pred, self.alpha, self.beta, self.axis)

@@ -116,7 +116,7 @@ class CTC(Loss):
         https://www.cs.toronto.edu/~graves/icml_2006.pdf
     """
 
-    name: str | None = option("ctc", convert=text(optional=True), kw_only=True)
+    name: str | None = option(default="ctc", convert=text(optional=True), kw_only=True)
 
     def call(self, y_true: jax.Array, y_pred: jax.Array) -> jax.Array:
         return ctc(y_true, y_pred)

@@ -101,10 +101,10 @@ class Circle(Loss):
         Sun et al. 2020, Circle loss, https://arxiv.org/abs/2002.10857
     """
 
-    gamma: float = option(80.0, convert=real(above=0))
-    margin: float = option(0.4, convert=real())
-    remove_diagonal: bool = option(True, convert=boolean)
-    name: str | None = option("circle", convert=text(optional=True), kw_only=True)
+    gamma: float = option(default=80.0, convert=real(above=0))
+    margin: float = option(default=0.4, convert=real())
+    remove_diagonal: bool = option(default=True, convert=boolean)
+    name: str | None = option(default="circle", convert=text(optional=True), kw_only=True)
 
     def call(self, y_true: jax.Array, y_pred: jax.Array) -> jax.Array:
         return circle(

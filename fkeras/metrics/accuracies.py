@@ -176,7 +176,7 @@ class Accuracy(MeanMetric):
         Array(0.5, dtype=float32)
     """
 
-    name: str | None = option("accuracy", convert=text(optional=True))
+    name: str | None = option(default="accuracy", convert=text(optional=True))
 
     def values(self, y_true: jax.Array, y_pred: jax.Array) -> jax.Array:
         return accuracy(y_true, y_pred)
@@ -197,8 +197,8 @@ class BinaryAccuracy(MeanMetric):
         Array(0.5, dtype=float32)
     """
 
-    name: str | None = option("binary_accuracy", convert=text(optional=True))
-    threshold: float = option(0.5, convert=real())
+    name: str | None = option(default="binary_accuracy", convert=text(optional=True))
+    threshold: float = option(default=0.5, convert=real())
 
     def values(self, y_true: jax.Array, y_pred: jax.Array) -> jax.Array:
         return binary_accuracy(y_true, y_pred, self.threshold)
@@ -216,7 +216,7 @@ class CategoricalAccuracy(MeanMetric):
         Array(0.5, dtype=float32)
     """
 
-    name: str | None = option("categorical_accuracy", convert=text(optional=True))
+    name: str | None = option(default="categorical_accuracy", convert=text(optional=True))
 
     def values(self, y_true: jax.Array, y_pred: jax.Array) -> jax.Array:
         return categorical_accuracy(y_true, y_pred)
@@ -234,7 +234,7 @@ class SparseCategoricalAccuracy(MeanMetric):
         Array(0.5, dtype=float32)
     """
 
-    name: str | None = option("sparse_categorical_accuracy", convert=text(optional=True))
+    name: str | None = option(default="sparse_categorical_accuracy", convert=text(optional=True))
 
     def values(self, y_true: jax.Array, y_pred: jax.Array) -> jax.Array:
         return sparse_categorical_accuracy(y_true, y_pred)
@@ -257,11 +257,11 @@ class TopKCategoricalAccuracy(MeanMetric):
         Array(0.5, dtype=float32)
     """
 
-    k: int = option(5, convert=integer(minimum=1))
+    k: int = option(default=5, convert=integer(minimum=1))
     name: str | None = option(
-        "top_k_categorical_accuracy", convert=text(optional=True), kw_only=True
+        default="top_k_categorical_accuracy", convert=text(optional=True), kw_only=True
     )
-    dtype: str = option("float32", convert=dtype_name, kw_only=True)
+    dtype: str = option(default="float32", convert=dtype_name, kw_only=True)
 
     def values(self, y_true: jax.Array, y_pred: jax.Array) -> jax.Array:
         return top_k_categorical_accuracy(y_true, y_pred, self.k)
@@ -284,12 +284,12 @@ class SparseTopKCategoricalAccuracy(MeanMetric):
         Array(0.5, dtype=float32)
     """
 
-    k: int = option(5, convert=integer(minimum=1))
+    k: int = option(default=5, convert=integer(minimum=1))
     name: str | None = option(
-        "sparse_top_k_categorical_accuracy", convert=text(optional=True), kw_only=True
+        default="sparse_top_k_categorical_accuracy", convert=text(optional=True), kw_only=True
     )
-    dtype: str = option("float32", convert=dtype_name, kw_only=True)
-    from_sorted_ids: bool = option(False, convert=boolean, kw_only=True)
+    dtype: str = option(default="float32", convert=dtype_name, kw_only=True)
+    from_sorted_ids: bool = option(default=False, convert=boolean, kw_only=True)
 
     def values(self, y_true: jax.Array, y_pred: jax.Array) -> jax.Array:
         return sparse_top_k_categorical_accuracy(y_true, y_pred, self.k, self.from_sorted_ids)

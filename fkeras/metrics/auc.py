@@ -95,19 +95,25 @@ class AUC(Metric):
         https://papers.nips.cc/paper/2015/file/33e8075e9970de0cfea955afd4644bb2-Paper.pdf
     """
 
-    num_thresholds: int = option(200, convert=integer(minimum=2, maximum=1 << 20))
-    curve: str = option("ROC", convert=choice("ROC", "PR", "PRGAIN"))
+    num_thresholds: int = option(default=200, convert=integer(minimum=2, maximum=1 << 20))
+    curve: str = option(default="ROC", convert=choice("ROC", "PR", "PRGAIN"))
     summation_method: str = option(
-        "interpolation",
+        default="interpolation",
         convert=choice("interpolation", "majoring", "minoring"),
     )
-    name: str | None = option("auc", convert=text(optional=True), kw_only=True)
-    dtype: str = option("float32", convert=dtype_name, kw_only=True)
-    thresholds: tuple[float, ...] | None = option(None, convert=check_thresholds, kw_only=True)
-    multi_label: bool = option(False, convert=boolean, kw_only=True)
-    num_labels: int | None = option(None, convert=integer(minimum=1, optional=True), kw_only=True)
-    label_weights: tuple[float, ...] | None = option(None, convert=_label_weights, kw_only=True)
-    from_logits: bool = option(False, convert=boolean, kw_only=True)
+    name: str | None = option(default="auc", convert=text(optional=True), kw_only=True)
+    dtype: str = option(default="float32", convert=dtype_name, kw_only=True)
+    thresholds: tuple[float, ...] | None = option(
+        default=None, convert=check_thresholds, kw_only=True
+    )
+    multi_label: bool = option(default=False, convert=boolean, kw_only=True)
+    num_labels: int | None = option(
+        default=None, convert=integer(minimum=1, optional=True), kw_only=True
+    )
+    label_weights: tuple[float, ...] | None = option(
+        default=None, convert=_label_weights, kw_only=True
+    )
+    from_logits: bool = option(default=False, convert=boolean, kw_only=True)
 
     def __post_init__(self) -> None:
         super().__post_init__()

@@ -151,11 +151,11 @@ class Precision(Metric):
         Array(0.5, dtype=float32)
     """
 
-    thresholds: Any = option(None, convert=check_thresholds)
-    top_k: int | None = option(None, convert=integer(minimum=1, optional=True))
-    class_id: int | None = option(None, convert=integer(minimum=0, optional=True))
-    name: str | None = option("precision", convert=text(optional=True), kw_only=True)
-    dtype: str = option("float32", convert=dtype_name, kw_only=True)
+    thresholds: Any = option(default=None, convert=check_thresholds)
+    top_k: int | None = option(default=None, convert=integer(minimum=1, optional=True))
+    class_id: int | None = option(default=None, convert=integer(minimum=0, optional=True))
+    name: str | None = option(default="precision", convert=text(optional=True), kw_only=True)
+    dtype: str = option(default="float32", convert=dtype_name, kw_only=True)
 
     def init(self, y_pred: Any = None) -> State:
         shape = (len(_listed(self.thresholds, self.top_k)),)
@@ -191,11 +191,11 @@ class Recall(Metric):
         Array(0.33333334, dtype=float32)
     """
 
-    thresholds: Any = option(None, convert=check_thresholds)
-    top_k: int | None = option(None, convert=integer(minimum=1, optional=True))
-    class_id: int | None = option(None, convert=integer(minimum=0, optional=True))
-    name: str | None = option("recall", convert=text(optional=True), kw_only=True)
-    dtype: str = option("float32", convert=dtype_name, kw_only=True)
+    thresholds: Any = option(default=None, convert=check_thresholds)
+    top_k: int | None = option(default=None, convert=integer(minimum=1, optional=True))
+    class_id: int | None = option(default=None, convert=integer(minimum=0, optional=True))
+    name: str | None = option(default="recall", convert=text(optional=True), kw_only=True)
+    dtype: str = option(default="float32", convert=dtype_name, kw_only=True)
 
     def init(self, y_pred: Any = None) -> State:
         shape = (len(_listed(self.thresholds, self.top_k)),)

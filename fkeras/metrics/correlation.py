@@ -96,8 +96,8 @@ class PearsonCorrelation(MeanMetric):
         Array(1., dtype=float32)
     """
 
-    name: str | None = option("pearson_correlation", convert=text(optional=True))
-    axis: int = option(-1, convert=axes(), kw_only=True)
+    name: str | None = option(default="pearson_correlation", convert=text(optional=True))
+    axis: int = option(default=-1, convert=axes(), kw_only=True)
 
     def values(self, y_true: jax.Array, y_pred: jax.Array) -> jax.Array:
         return pearson_correlation(y_true, y_pred, self.axis)
@@ -124,8 +124,8 @@ class ConcordanceCorrelation(MeanMetric):
         https://doi.org/10.2307/2532051
     """
 
-    name: str | None = option("concordance_correlation", convert=text(optional=True))
-    axis: int = option(-1, convert=axes(), kw_only=True)
+    name: str | None = option(default="concordance_correlation", convert=text(optional=True))
+    axis: int = option(default=-1, convert=axes(), kw_only=True)
 
     def values(self, y_true: jax.Array, y_pred: jax.Array) -> jax.Array:
         return concordance_correlation(y_true, y_pred, self.axis)
@@ -158,12 +158,12 @@ class R2Score(Metric):
     """
 
     class_aggregation: str | None = option(
-        "uniform_average",
+        default="uniform_average",
         convert=choice("uniform_average", "variance_weighted_average", optional=True),
     )
-    num_regressors: int = option(0, convert=integer(minimum=0))
-    name: str | None = option("r2_score", convert=text(optional=True), kw_only=True)
-    dtype: str = option("float32", convert=dtype_name, kw_only=True)
+    num_regressors: int = option(default=0, convert=integer(minimum=0))
+    name: str | None = option(default="r2_score", convert=text(optional=True), kw_only=True)
+    dtype: str = option(default="float32", convert=dtype_name, kw_only=True)
 
     def init(self, y_pred: Any = None) -> State:
         if y_pred is None or len(y_pred.shape) != 2:

@@ -60,9 +60,9 @@ class TruePositives(_Count):
         Array(2., dtype=float32)
     """
 
-    thresholds: Any = option(None, convert=check_thresholds)
-    name: str | None = option("true_positives", convert=text(optional=True), kw_only=True)
-    dtype: str = option("float32", convert=dtype_name, kw_only=True)
+    thresholds: Any = option(default=None, convert=check_thresholds)
+    name: str | None = option(default="true_positives", convert=text(optional=True), kw_only=True)
+    dtype: str = option(default="float32", convert=dtype_name, kw_only=True)
 
     def update(
         self, state: State, y_true: Any, y_pred: Any, sample_weight: Any = None, mask: Any = None
@@ -89,9 +89,9 @@ class FalsePositives(_Count):
         Array(2., dtype=float32)
     """
 
-    thresholds: Any = option(None, convert=check_thresholds)
-    name: str | None = option("false_positives", convert=text(optional=True), kw_only=True)
-    dtype: str = option("float32", convert=dtype_name, kw_only=True)
+    thresholds: Any = option(default=None, convert=check_thresholds)
+    name: str | None = option(default="false_positives", convert=text(optional=True), kw_only=True)
+    dtype: str = option(default="float32", convert=dtype_name, kw_only=True)
 
     def update(
         self, state: State, y_true: Any, y_pred: Any, sample_weight: Any = None, mask: Any = None
@@ -118,9 +118,9 @@ class TrueNegatives(_Count):
         Array(2., dtype=float32)
     """
 
-    thresholds: Any = option(None, convert=check_thresholds)
-    name: str | None = option("true_negatives", convert=text(optional=True), kw_only=True)
-    dtype: str = option("float32", convert=dtype_name, kw_only=True)
+    thresholds: Any = option(default=None, convert=check_thresholds)
+    name: str | None = option(default="true_negatives", convert=text(optional=True), kw_only=True)
+    dtype: str = option(default="float32", convert=dtype_name, kw_only=True)
 
     def update(
         self, state: State, y_true: Any, y_pred: Any, sample_weight: Any = None, mask: Any = None
@@ -147,9 +147,9 @@ class FalseNegatives(_Count):
         Array(2., dtype=float32)
     """
 
-    thresholds: Any = option(None, convert=check_thresholds)
-    name: str | None = option("false_negatives", convert=text(optional=True), kw_only=True)
-    dtype: str = option("float32", convert=dtype_name, kw_only=True)
+    thresholds: Any = option(default=None, convert=check_thresholds)
+    name: str | None = option(default="false_negatives", convert=text(optional=True), kw_only=True)
+    dtype: str = option(default="float32", convert=dtype_name, kw_only=True)
 
     def update(
         self, state: State, y_true: Any, y_pred: Any, sample_weight: Any = None, mask: Any = None

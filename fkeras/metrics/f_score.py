@@ -83,11 +83,13 @@ class FBetaScore(Metric):
         Array(0.8333, dtype=float32)
     """
 
-    average: str | None = option(None, convert=choice("micro", "macro", "weighted", optional=True))
-    beta: float = option(1.0, convert=real(above=0))
-    threshold: float | None = option(None, convert=real(above=0, maximum=1, optional=True))
-    name: str | None = option("fbeta_score", convert=text(optional=True), kw_only=True)
-    dtype: str = option("float32", convert=dtype_name, kw_only=True)
+    average: str | None = option(
+        default=None, convert=choice("micro", "macro", "weighted", optional=True)
+    )
+    beta: float = option(default=1.0, convert=real(above=0))
+    threshold: float | None = option(default=None, convert=real(above=0, maximum=1, optional=True))
+    name: str | None = option(default="fbeta_score", convert=text(optional=True), kw_only=True)
+    dtype: str = option(default="float32", convert=dtype_name, kw_only=True)
 
     def init(self, y_pred: Any = None) -> State:
         return _init(self, self.average, y_pred)
@@ -123,10 +125,12 @@ class F1Score(Metric):
         Array(0.5, dtype=float32)
     """
 
-    average: str | None = option(None, convert=choice("micro", "macro", "weighted", optional=True))
-    threshold: float | None = option(None, convert=real(above=0, maximum=1, optional=True))
-    name: str | None = option("f1_score", convert=text(optional=True), kw_only=True)
-    dtype: str = option("float32", convert=dtype_name, kw_only=True)
+    average: str | None = option(
+        default=None, convert=choice("micro", "macro", "weighted", optional=True)
+    )
+    threshold: float | None = option(default=None, convert=real(above=0, maximum=1, optional=True))
+    name: str | None = option(default="f1_score", convert=text(optional=True), kw_only=True)
+    dtype: str = option(default="float32", convert=dtype_name, kw_only=True)
 
     def init(self, y_pred: Any = None) -> State:
         return _init(self, self.average, y_pred)

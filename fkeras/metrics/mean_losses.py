@@ -25,7 +25,7 @@ class MeanSquaredError(MeanMetric):
         Array(5., dtype=float32)
     """
 
-    name: str | None = option("mean_squared_error", convert=text(optional=True))
+    name: str | None = option(default="mean_squared_error", convert=text(optional=True))
 
     def values(self, y_true: jax.Array, y_pred: jax.Array) -> jax.Array:
         return regression.mean_squared_error(y_true, y_pred)
@@ -43,7 +43,7 @@ class MeanAbsoluteError(MeanMetric):
         Array(2., dtype=float32)
     """
 
-    name: str | None = option("mean_absolute_error", convert=text(optional=True))
+    name: str | None = option(default="mean_absolute_error", convert=text(optional=True))
 
     def values(self, y_true: jax.Array, y_pred: jax.Array) -> jax.Array:
         return regression.mean_absolute_error(y_true, y_pred)
@@ -61,7 +61,7 @@ class MeanAbsolutePercentageError(MeanMetric):
         Array(37.5, dtype=float32)
     """
 
-    name: str | None = option("mean_absolute_percentage_error", convert=text(optional=True))
+    name: str | None = option(default="mean_absolute_percentage_error", convert=text(optional=True))
 
     def values(self, y_true: jax.Array, y_pred: jax.Array) -> jax.Array:
         return regression.mean_absolute_percentage_error(y_true, y_pred)
@@ -79,7 +79,7 @@ class MeanSquaredLogarithmicError(MeanMetric):
         Array(0.2402, dtype=float32)
     """
 
-    name: str | None = option("mean_squared_logarithmic_error", convert=text(optional=True))
+    name: str | None = option(default="mean_squared_logarithmic_error", convert=text(optional=True))
 
     def values(self, y_true: jax.Array, y_pred: jax.Array) -> jax.Array:
         return regression.mean_squared_logarithmic_error(y_true, y_pred)
@@ -97,7 +97,7 @@ class RootMeanSquaredError(Metric):
         Array(3., dtype=float32)
     """
 
-    name: str | None = option("root_mean_squared_error", convert=text(optional=True))
+    name: str | None = option(default="root_mean_squared_error", convert=text(optional=True))
 
     def init(self, y_pred: Any = None) -> State:
         return empty_mean(self.dtype)
@@ -127,7 +127,7 @@ class LogCoshError(MeanMetric):
         Array(1.37, dtype=float32)
     """
 
-    name: str | None = option("logcosh", convert=text(optional=True))
+    name: str | None = option(default="logcosh", convert=text(optional=True))
 
     def values(self, y_true: jax.Array, y_pred: jax.Array) -> jax.Array:
         return regression.log_cosh(y_true, y_pred)
@@ -149,8 +149,8 @@ class CosineSimilarity(MeanMetric):
         Array(0.5, dtype=float32)
     """
 
-    name: str | None = option("cosine_similarity", convert=text(optional=True))
-    axis: int = option(-1, convert=integer())
+    name: str | None = option(default="cosine_similarity", convert=text(optional=True))
+    axis: int = option(default=-1, convert=integer())
 
     def values(self, y_true: jax.Array, y_pred: jax.Array) -> jax.Array:
         return -regression.cosine_similarity(y_true, y_pred, self.axis)
@@ -172,9 +172,9 @@ class BinaryCrossentropy(MeanMetric):
         Array(0.6931, dtype=float32)
     """
 
-    name: str | None = option("binary_crossentropy", convert=text(optional=True))
-    from_logits: bool = option(False, convert=boolean)
-    label_smoothing: float = option(0.0, convert=probability)
+    name: str | None = option(default="binary_crossentropy", convert=text(optional=True))
+    from_logits: bool = option(default=False, convert=boolean)
+    label_smoothing: float = option(default=0.0, convert=probability)
 
     def values(self, y_true: jax.Array, y_pred: jax.Array) -> jax.Array:
         return crossentropy.binary_crossentropy(
@@ -200,10 +200,10 @@ class CategoricalCrossentropy(MeanMetric):
         Array(0.6931, dtype=float32)
     """
 
-    name: str | None = option("categorical_crossentropy", convert=text(optional=True))
-    from_logits: bool = option(False, convert=boolean)
-    label_smoothing: float = option(0.0, convert=probability)
-    axis: int = option(-1, convert=integer())
+    name: str | None = option(default="categorical_crossentropy", convert=text(optional=True))
+    from_logits: bool = option(default=False, convert=boolean)
+    label_smoothing: float = option(default=0.0, convert=probability)
+    axis: int = option(default=-1, convert=integer())
 
     def values(self, y_true: jax.Array, y_pred: jax.Array) -> jax.Array:
         return crossentropy.categorical_crossentropy(
@@ -229,10 +229,12 @@ class SparseCategoricalCrossentropy(MeanMetric):
         Array(0.6931, dtype=float32)
     """
 
-    name: str | None = option("sparse_categorical_crossentropy", convert=text(optional=True))
-    from_logits: bool = option(False, convert=boolean)
-    ignore_class: int | None = option(None, convert=integer(optional=True))
-    axis: int = option(-1, convert=integer())
+    name: str | None = option(
+        default="sparse_categorical_crossentropy", convert=text(optional=True)
+    )
+    from_logits: bool = option(default=False, convert=boolean)
+    ignore_class: int | None = option(default=None, convert=integer(optional=True))
+    axis: int = option(default=-1, convert=integer())
 
     def values(self, y_true: jax.Array, y_pred: jax.Array) -> jax.Array:
         return crossentropy.sparse_categorical_crossentropy(
@@ -261,7 +263,7 @@ class KLDivergence(MeanMetric):
         https://doi.org/10.1214/aoms/1177729694
     """
 
-    name: str | None = option("kl_divergence", convert=text(optional=True))
+    name: str | None = option(default="kl_divergence", convert=text(optional=True))
 
     def values(self, y_true: jax.Array, y_pred: jax.Array) -> jax.Array:
         return crossentropy.kl_divergence(y_true, y_pred)
@@ -279,7 +281,7 @@ class Poisson(MeanMetric):
         Array(1., dtype=float32)
     """
 
-    name: str | None = option("poisson", convert=text(optional=True))
+    name: str | None = option(default="poisson", convert=text(optional=True))
 
     def values(self, y_true: jax.Array, y_pred: jax.Array) -> jax.Array:
         return crossentropy.poisson(y_true, y_pred)
@@ -297,7 +299,7 @@ class Hinge(MeanMetric):
         Array(0.875, dtype=float32)
     """
 
-    name: str | None = option("hinge", convert=text(optional=True))
+    name: str | None = option(default="hinge", convert=text(optional=True))
 
     def values(self, y_true: jax.Array, y_pred: jax.Array) -> jax.Array:
         return margin.hinge(y_true, y_pred)
@@ -316,7 +318,7 @@ class SquaredHinge(MeanMetric):
         Array(1.25, dtype=float32)
     """
 
-    name: str | None = option("squared_hinge", convert=text(optional=True))
+    name: str | None = option(default="squared_hinge", convert=text(optional=True))
 
     def values(self, y_true: jax.Array, y_pred: jax.Array) -> jax.Array:
         return margin.squared_hinge(y_true, y_pred)
@@ -335,7 +337,7 @@ class CategoricalHinge(MeanMetric):
         Array(1.875, dtype=float32)
     """
 
-    name: str | None = option("categorical_hinge", convert=text(optional=True))
+    name: str | None = option(default="categorical_hinge", convert=text(optional=True))
 
     def values(self, y_true: jax.Array, y_pred: jax.Array) -> jax.Array:
         return margin.categorical_hinge(y_true, y_pred)

@@ -65,8 +65,8 @@ class Metric(Configurable):
         Array(3., dtype=float32)
     """
 
-    name: str | None = option(None, convert=text(optional=True))
-    dtype: str = option("float32", convert=dtype_name)
+    name: str | None = option(default=None, convert=text(optional=True))
+    dtype: str = option(default="float32", convert=dtype_name)
 
     def init(self, y_pred: Any = None) -> State:
         """The state before any data.
@@ -125,7 +125,7 @@ class Sum(Metric):
         Array(3., dtype=float32)
     """
 
-    name: str | None = option("sum", convert=text(optional=True))
+    name: str | None = option(default="sum", convert=text(optional=True))
 
     def init(self, y_pred: Any = None) -> State:
         return exact.zeros(["total"], (), self.dtype)
@@ -185,7 +185,7 @@ class Mean(Metric):
         Array(3., dtype=float32)
     """
 
-    name: str | None = option("mean", convert=text(optional=True))
+    name: str | None = option(default="mean", convert=text(optional=True))
 
     def init(self, y_pred: Any = None) -> State:
         return empty_mean(self.dtype)
@@ -271,8 +271,8 @@ class MeanMetricWrapper(MeanMetric):
     """
 
     fn: Callable[[jax.Array, jax.Array], jax.Array] | Loss = option(convert=function())
-    name: str | None = option(None, convert=text(optional=True), kw_only=True)
-    dtype: str = option("float32", convert=dtype_name, kw_only=True)
+    name: str | None = option(default=None, convert=text(optional=True), kw_only=True)
+    dtype: str = option(default="float32", convert=dtype_name, kw_only=True)
 
     @classmethod
     def from_config(

@@ -89,12 +89,12 @@ class SensitivityAtSpecificity(_OperatingPoint):
     """
 
     specificity: float = option(convert=probability)
-    num_thresholds: int = option(200, convert=integer(minimum=1, maximum=1 << 20))
-    class_id: int | None = option(None, convert=integer(minimum=0, optional=True))
+    num_thresholds: int = option(default=200, convert=integer(minimum=1, maximum=1 << 20))
+    class_id: int | None = option(default=None, convert=integer(minimum=0, optional=True))
     name: str | None = option(
-        "sensitivity_at_specificity", convert=text(optional=True), kw_only=True
+        default="sensitivity_at_specificity", convert=text(optional=True), kw_only=True
     )
-    dtype: str = option("float32", convert=dtype_name, kw_only=True)
+    dtype: str = option(default="float32", convert=dtype_name, kw_only=True)
 
     def result(self, state: State) -> jax.Array:
         return best_under(specificity(state), sensitivity(state), self.specificity)
@@ -122,12 +122,12 @@ class SpecificityAtSensitivity(_OperatingPoint):
     """
 
     sensitivity: float = option(convert=probability)
-    num_thresholds: int = option(200, convert=integer(minimum=1, maximum=1 << 20))
-    class_id: int | None = option(None, convert=integer(minimum=0, optional=True))
+    num_thresholds: int = option(default=200, convert=integer(minimum=1, maximum=1 << 20))
+    class_id: int | None = option(default=None, convert=integer(minimum=0, optional=True))
     name: str | None = option(
-        "specificity_at_sensitivity", convert=text(optional=True), kw_only=True
+        default="specificity_at_sensitivity", convert=text(optional=True), kw_only=True
     )
-    dtype: str = option("float32", convert=dtype_name, kw_only=True)
+    dtype: str = option(default="float32", convert=dtype_name, kw_only=True)
 
     def result(self, state: State) -> jax.Array:
         return best_under(sensitivity(state), specificity(state), self.sensitivity)
@@ -155,10 +155,12 @@ class PrecisionAtRecall(_OperatingPoint):
     """
 
     recall: float = option(convert=probability)
-    num_thresholds: int = option(200, convert=integer(minimum=1, maximum=1 << 20))
-    class_id: int | None = option(None, convert=integer(minimum=0, optional=True))
-    name: str | None = option("precision_at_recall", convert=text(optional=True), kw_only=True)
-    dtype: str = option("float32", convert=dtype_name, kw_only=True)
+    num_thresholds: int = option(default=200, convert=integer(minimum=1, maximum=1 << 20))
+    class_id: int | None = option(default=None, convert=integer(minimum=0, optional=True))
+    name: str | None = option(
+        default="precision_at_recall", convert=text(optional=True), kw_only=True
+    )
+    dtype: str = option(default="float32", convert=dtype_name, kw_only=True)
 
     def result(self, state: State) -> jax.Array:
         return best_under(sensitivity(state), precision(state), self.recall)
@@ -185,10 +187,12 @@ class RecallAtPrecision(_OperatingPoint):
     """
 
     precision: float = option(convert=probability)
-    num_thresholds: int = option(200, convert=integer(minimum=1, maximum=1 << 20))
-    class_id: int | None = option(None, convert=integer(minimum=0, optional=True))
-    name: str | None = option("recall_at_precision", convert=text(optional=True), kw_only=True)
-    dtype: str = option("float32", convert=dtype_name, kw_only=True)
+    num_thresholds: int = option(default=200, convert=integer(minimum=1, maximum=1 << 20))
+    class_id: int | None = option(default=None, convert=integer(minimum=0, optional=True))
+    name: str | None = option(
+        default="recall_at_precision", convert=text(optional=True), kw_only=True
+    )
+    dtype: str = option(default="float32", convert=dtype_name, kw_only=True)
 
     def result(self, state: State) -> jax.Array:
         return best_under(precision(state), sensitivity(state), self.precision)

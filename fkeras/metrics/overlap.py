@@ -102,7 +102,7 @@ def _add(
 class _Overlap(Metric):
     """What the metrics of this module share: the table of classes."""
 
-    dtype: str = option(None, convert=_counter, kw_only=True)
+    dtype: str = option(default=None, convert=_counter, kw_only=True)
 
     @property
     def _number(self) -> int:
@@ -162,11 +162,11 @@ class IoU(_Overlap):
     target_class_ids: tuple[int, ...] = option(
         convert=several(integer(), "class numbers such as [0, 2]")
     )
-    name: str | None = option("io_u", convert=text(optional=True), kw_only=True)
-    ignore_class: int | None = option(None, convert=integer(optional=True), kw_only=True)
-    sparse_y_true: bool = option(True, convert=boolean, kw_only=True)
-    sparse_y_pred: bool = option(True, convert=boolean, kw_only=True)
-    axis: int = option(-1, convert=integer(), kw_only=True)
+    name: str | None = option(default="io_u", convert=text(optional=True), kw_only=True)
+    ignore_class: int | None = option(default=None, convert=integer(optional=True), kw_only=True)
+    sparse_y_true: bool = option(default=True, convert=boolean, kw_only=True)
+    sparse_y_pred: bool = option(default=True, convert=boolean, kw_only=True)
+    axis: int = option(default=-1, convert=integer(), kw_only=True)
 
     def __post_init__(self) -> None:
         super().__post_init__()
@@ -202,10 +202,10 @@ class BinaryIoU(_Overlap):
     """
 
     target_class_ids: tuple[int, ...] = option(
-        (0, 1), convert=several(integer(), "class numbers such as [0, 2]")
+        default=(0, 1), convert=several(integer(), "class numbers such as [0, 2]")
     )
-    threshold: float = option(0.5, convert=real())
-    name: str | None = option("binary_io_u", convert=text(optional=True), kw_only=True)
+    threshold: float = option(default=0.5, convert=real())
+    name: str | None = option(default="binary_io_u", convert=text(optional=True), kw_only=True)
 
     def __post_init__(self) -> None:
         super().__post_init__()
@@ -250,11 +250,11 @@ class MeanIoU(_Overlap):
     """
 
     num_classes: int = option(convert=integer(minimum=1))
-    name: str | None = option("mean_io_u", convert=text(optional=True), kw_only=True)
-    ignore_class: int | None = option(None, convert=integer(optional=True), kw_only=True)
-    sparse_y_true: bool = option(True, convert=boolean, kw_only=True)
-    sparse_y_pred: bool = option(True, convert=boolean, kw_only=True)
-    axis: int = option(-1, convert=integer(), kw_only=True)
+    name: str | None = option(default="mean_io_u", convert=text(optional=True), kw_only=True)
+    ignore_class: int | None = option(default=None, convert=integer(optional=True), kw_only=True)
+    sparse_y_true: bool = option(default=True, convert=boolean, kw_only=True)
+    sparse_y_pred: bool = option(default=True, convert=boolean, kw_only=True)
+    axis: int = option(default=-1, convert=integer(), kw_only=True)
 
     def update(
         self, state: State, y_true: Any, y_pred: Any, sample_weight: Any = None, mask: Any = None
@@ -293,10 +293,10 @@ class OneHotIoU(_Overlap):
     target_class_ids: tuple[int, ...] = option(
         convert=several(integer(), "class numbers such as [0, 2]")
     )
-    name: str | None = option("one_hot_io_u", convert=text(optional=True), kw_only=True)
-    ignore_class: int | None = option(None, convert=integer(optional=True), kw_only=True)
-    sparse_y_pred: bool = option(False, convert=boolean, kw_only=True)
-    axis: int = option(-1, convert=integer(), kw_only=True)
+    name: str | None = option(default="one_hot_io_u", convert=text(optional=True), kw_only=True)
+    ignore_class: int | None = option(default=None, convert=integer(optional=True), kw_only=True)
+    sparse_y_pred: bool = option(default=False, convert=boolean, kw_only=True)
+    axis: int = option(default=-1, convert=integer(), kw_only=True)
 
     def __post_init__(self) -> None:
         super().__post_init__()
@@ -335,10 +335,12 @@ class OneHotMeanIoU(_Overlap):
     """
 
     num_classes: int = option(convert=integer(minimum=1))
-    name: str | None = option("one_hot_mean_io_u", convert=text(optional=True), kw_only=True)
-    ignore_class: int | None = option(None, convert=integer(optional=True), kw_only=True)
-    sparse_y_pred: bool = option(False, convert=boolean, kw_only=True)
-    axis: int = option(-1, convert=integer(), kw_only=True)
+    name: str | None = option(
+        default="one_hot_mean_io_u", convert=text(optional=True), kw_only=True
+    )
+    ignore_class: int | None = option(default=None, convert=integer(optional=True), kw_only=True)
+    sparse_y_pred: bool = option(default=False, convert=boolean, kw_only=True)
+    axis: int = option(default=-1, convert=integer(), kw_only=True)
 
     def update(
         self, state: State, y_true: Any, y_pred: Any, sample_weight: Any = None, mask: Any = None

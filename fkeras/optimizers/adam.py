@@ -66,11 +66,11 @@ class Adam(Optimizer):
         Kingma and Ba 2014, Adam, https://arxiv.org/abs/1412.6980
     """
 
-    learning_rate: Any = option(0.001, convert=rate)
-    beta_1: float = option(0.9, convert=probability)
-    beta_2: float = option(0.999, convert=probability)
-    epsilon: float = option(1e-7, convert=real(minimum=0))
-    amsgrad: bool = option(False, convert=boolean)
+    learning_rate: Any = option(default=0.001, convert=rate)
+    beta_1: float = option(default=0.9, convert=probability)
+    beta_2: float = option(default=0.999, convert=probability)
+    epsilon: float = option(default=1e-7, convert=real(minimum=0))
+    amsgrad: bool = option(default=False, convert=boolean)
 
     def slots(self, weight: jax.Array) -> dict[str, jax.Array]:
         return _adam_slots(weight, self.amsgrad)
@@ -107,12 +107,12 @@ class AdamW(Optimizer):
         https://arxiv.org/abs/1711.05101
     """
 
-    learning_rate: Any = option(0.001, convert=rate)
-    weight_decay: float = option(0.004, convert=real(minimum=0))
-    beta_1: float = option(0.9, convert=probability)
-    beta_2: float = option(0.999, convert=probability)
-    epsilon: float = option(1e-7, convert=real(minimum=0))
-    amsgrad: bool = option(False, convert=boolean)
+    learning_rate: Any = option(default=0.001, convert=rate)
+    weight_decay: float = option(default=0.004, convert=real(minimum=0))
+    beta_1: float = option(default=0.9, convert=probability)
+    beta_2: float = option(default=0.999, convert=probability)
+    epsilon: float = option(default=1e-7, convert=real(minimum=0))
+    amsgrad: bool = option(default=False, convert=boolean)
 
     def slots(self, weight: jax.Array) -> dict[str, jax.Array]:
         return _adam_slots(weight, self.amsgrad)
@@ -146,10 +146,10 @@ class Adamax(Optimizer):
         Kingma and Ba 2014, Adam, https://arxiv.org/abs/1412.6980
     """
 
-    learning_rate: Any = option(0.001, convert=rate)
-    beta_1: float = option(0.9, convert=probability)
-    beta_2: float = option(0.999, convert=probability)
-    epsilon: float = option(1e-7, convert=real(minimum=0))
+    learning_rate: Any = option(default=0.001, convert=rate)
+    beta_1: float = option(default=0.9, convert=probability)
+    beta_2: float = option(default=0.999, convert=probability)
+    epsilon: float = option(default=1e-7, convert=real(minimum=0))
 
     def slots(self, weight: jax.Array) -> dict[str, jax.Array]:
         return {"momentum": zeros(weight), "norm": zeros(weight)}
@@ -187,10 +187,10 @@ class Nadam(Optimizer):
         https://openreview.net/forum?id=OM0jvwB8jIp57ZJjtNEZ
     """
 
-    learning_rate: Any = option(0.001, convert=rate)
-    beta_1: float = option(0.9, convert=probability)
-    beta_2: float = option(0.999, convert=probability)
-    epsilon: float = option(1e-7, convert=real(minimum=0))
+    learning_rate: Any = option(default=0.001, convert=rate)
+    beta_1: float = option(default=0.9, convert=probability)
+    beta_2: float = option(default=0.999, convert=probability)
+    epsilon: float = option(default=1e-7, convert=real(minimum=0))
 
     def slots(self, weight: jax.Array) -> dict[str, jax.Array]:
         product = jnp.ones_like(zeros(weight), shape=())
@@ -235,10 +235,10 @@ class Lamb(Optimizer):
     """
 
     reads_weights: ClassVar[bool] = True
-    learning_rate: Any = option(0.001, convert=rate)
-    beta_1: float = option(0.9, convert=probability)
-    beta_2: float = option(0.999, convert=probability)
-    epsilon: float = option(1e-7, convert=real(minimum=0))
+    learning_rate: Any = option(default=0.001, convert=rate)
+    beta_1: float = option(default=0.9, convert=probability)
+    beta_2: float = option(default=0.999, convert=probability)
+    epsilon: float = option(default=1e-7, convert=real(minimum=0))
 
     def slots(self, weight: jax.Array) -> dict[str, jax.Array]:
         return {"momentum": zeros(weight), "velocity": zeros(weight)}

@@ -34,9 +34,9 @@ class SGD(Optimizer):
         (Array([-0.25,  2.  ], dtype=float32), Array([-0.375,  3.   ], dtype=float32))
     """
 
-    learning_rate: Any = option(0.01, convert=rate)
-    momentum: float = option(0.0, convert=probability)
-    nesterov: bool = option(False, convert=boolean)
+    learning_rate: Any = option(default=0.01, convert=rate)
+    momentum: float = option(default=0.0, convert=probability)
+    nesterov: bool = option(default=False, convert=boolean)
 
     def slots(self, weight: jax.Array) -> dict[str, jax.Array]:
         return {"momentum": zeros(weight)} if self.momentum else {}
@@ -71,9 +71,9 @@ class Lion(Optimizer):
         https://arxiv.org/abs/2302.06675
     """
 
-    learning_rate: Any = option(0.001, convert=rate)
-    beta_1: float = option(0.9, convert=probability)
-    beta_2: float = option(0.99, convert=probability)
+    learning_rate: Any = option(default=0.001, convert=rate)
+    beta_1: float = option(default=0.9, convert=probability)
+    beta_2: float = option(default=0.99, convert=probability)
 
     def slots(self, weight: jax.Array) -> dict[str, jax.Array]:
         return {"momentum": zeros(weight)}

@@ -44,13 +44,13 @@ class Ftrl(Optimizer):
     """
 
     reads_weights: ClassVar[bool] = True
-    learning_rate: Any = option(0.001, convert=rate)
-    learning_rate_power: float = option(-0.5, convert=real(maximum=0))
-    initial_accumulator_value: float = option(0.1, convert=real(minimum=0))
-    l1_regularization_strength: float = option(0.0, convert=real(minimum=0))
-    l2_regularization_strength: float = option(0.0, convert=real(minimum=0))
-    l2_shrinkage_regularization_strength: float = option(0.0, convert=real(minimum=0))
-    beta: float = option(0.0, convert=real(minimum=0))
+    learning_rate: Any = option(default=0.001, convert=rate)
+    learning_rate_power: float = option(default=-0.5, convert=real(maximum=0))
+    initial_accumulator_value: float = option(default=0.1, convert=real(minimum=0))
+    l1_regularization_strength: float = option(default=0.0, convert=real(minimum=0))
+    l2_regularization_strength: float = option(default=0.0, convert=real(minimum=0))
+    l2_shrinkage_regularization_strength: float = option(default=0.0, convert=real(minimum=0))
+    beta: float = option(default=0.0, convert=real(minimum=0))
 
     def slots(self, weight: jax.Array) -> dict[str, jax.Array]:
         first = jnp.full_like(zeros(weight), self.initial_accumulator_value)

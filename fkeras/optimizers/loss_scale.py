@@ -87,9 +87,9 @@ class LossScaleOptimizer(BaseOptimizer):
     """
 
     inner_optimizer: Any = option(convert=_inner)
-    initial_scale: float = option(2.0**15, convert=real(above=0))
-    dynamic_growth_steps: int = option(2000, convert=integer(minimum=1))
-    name: str | None = option(None, convert=text(optional=True), kw_only=True)
+    initial_scale: float = option(default=2.0**15, convert=real(above=0))
+    dynamic_growth_steps: int = option(default=2000, convert=integer(minimum=1))
+    name: str | None = option(default=None, convert=text(optional=True), kw_only=True)
 
     def scale_loss(self, loss: jax.Array, opt_state: LossScaleState) -> jax.Array:
         return scaled(loss, opt_state.scale)

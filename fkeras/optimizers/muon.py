@@ -101,22 +101,26 @@ class Muon(Optimizer):
     """
 
     reads_weights: ClassVar[bool] = True
-    learning_rate: Any = option(0.001, convert=rate)
-    adam_beta_1: float = option(0.9, convert=probability)
-    adam_beta_2: float = option(0.999, convert=probability)
-    adam_weight_decay: float | None = option(0.004, convert=real(minimum=0, optional=True))
-    epsilon: float = option(1e-7, convert=real(minimum=0))
-    weight_decay: float | None = option(0.004, convert=real(minimum=0, optional=True), kw_only=True)
-    exclude_layers: tuple[str, ...] = option((), convert=_expressions, kw_only=True)
-    exclude_embeddings: bool = option(True, convert=boolean, kw_only=True)
-    muon_a: float = option(3.4445, convert=real(), kw_only=True)
-    muon_b: float = option(-4.775, convert=real(), kw_only=True)
-    muon_c: float = option(2.0315, convert=real(), kw_only=True)
-    adam_lr_ratio: float = option(1, convert=real(minimum=0), kw_only=True)
-    momentum: float = option(0.95, convert=probability, kw_only=True)
-    ns_steps: int = option(5, convert=integer(minimum=1), kw_only=True)
-    nesterov: bool = option(True, convert=boolean, kw_only=True)
-    rms_rate: float | None = option(0.2, convert=real(minimum=0, optional=True), kw_only=True)
+    learning_rate: Any = option(default=0.001, convert=rate)
+    adam_beta_1: float = option(default=0.9, convert=probability)
+    adam_beta_2: float = option(default=0.999, convert=probability)
+    adam_weight_decay: float | None = option(default=0.004, convert=real(minimum=0, optional=True))
+    epsilon: float = option(default=1e-7, convert=real(minimum=0))
+    weight_decay: float | None = option(
+        default=0.004, convert=real(minimum=0, optional=True), kw_only=True
+    )
+    exclude_layers: tuple[str, ...] = option(default=(), convert=_expressions, kw_only=True)
+    exclude_embeddings: bool = option(default=True, convert=boolean, kw_only=True)
+    muon_a: float = option(default=3.4445, convert=real(), kw_only=True)
+    muon_b: float = option(default=-4.775, convert=real(), kw_only=True)
+    muon_c: float = option(default=2.0315, convert=real(), kw_only=True)
+    adam_lr_ratio: float = option(default=1, convert=real(minimum=0), kw_only=True)
+    momentum: float = option(default=0.95, convert=probability, kw_only=True)
+    ns_steps: int = option(default=5, convert=integer(minimum=1), kw_only=True)
+    nesterov: bool = option(default=True, convert=boolean, kw_only=True)
+    rms_rate: float | None = option(
+        default=0.2, convert=real(minimum=0, optional=True), kw_only=True
+    )
 
     def _is_adams(self, path: str, weight: jax.Array) -> bool:
         embedding = self.exclude_embeddings and "embedding" in path.lower()

@@ -68,30 +68,32 @@ class Optimizer(BaseOptimizer):
     # whether `step` looks at the weights
     reads_weights: ClassVar[bool] = False
 
-    learning_rate: Any = option(0.001, convert=rate)
-    weight_decay: float | None = option(None, convert=real(minimum=0, optional=True), kw_only=True)
+    learning_rate: Any = option(default=0.001, convert=rate)
+    weight_decay: float | None = option(
+        default=None, convert=real(minimum=0, optional=True), kw_only=True
+    )
     clipnorm: float | None = option(
-        None, convert=real(above=0, infinite=True, optional=True), kw_only=True
+        default=None, convert=real(above=0, infinite=True, optional=True), kw_only=True
     )
     clipvalue: float | None = option(
-        None, convert=real(above=0, infinite=True, optional=True), kw_only=True
+        default=None, convert=real(above=0, infinite=True, optional=True), kw_only=True
     )
     global_clipnorm: float | None = option(
-        None, convert=real(above=0, infinite=True, optional=True), kw_only=True
+        default=None, convert=real(above=0, infinite=True, optional=True), kw_only=True
     )
-    use_ema: bool = option(False, convert=boolean, kw_only=True)
-    ema_momentum: float = option(0.99, convert=probability, kw_only=True)
+    use_ema: bool = option(default=False, convert=boolean, kw_only=True)
+    ema_momentum: float = option(default=0.99, convert=probability, kw_only=True)
     ema_overwrite_frequency: int | None = option(
-        None, convert=integer(minimum=1, optional=True), kw_only=True
+        default=None, convert=integer(minimum=1, optional=True), kw_only=True
     )
     loss_scale_factor: float | None = option(
-        None, convert=real(above=0, optional=True), kw_only=True
+        default=None, convert=real(above=0, optional=True), kw_only=True
     )
     gradient_accumulation_steps: int | None = option(
-        None, convert=integer(minimum=2, optional=True), kw_only=True
+        default=None, convert=integer(minimum=2, optional=True), kw_only=True
     )
-    exclude_from_weight_decay: tuple[str, ...] = option((), convert=words, kw_only=True)
-    name: str | None = option(None, convert=text(optional=True), kw_only=True)
+    exclude_from_weight_decay: tuple[str, ...] = option(default=(), convert=words, kw_only=True)
+    name: str | None = option(default=None, convert=text(optional=True), kw_only=True)
 
     def __post_init__(self) -> None:
         super().__post_init__()

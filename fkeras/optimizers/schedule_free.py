@@ -42,11 +42,11 @@ class ScheduleFreeAdamW(Optimizer):
     """
 
     reads_weights: ClassVar[bool] = True
-    learning_rate: Any = option(0.0025, convert=rate)
-    beta_1: float = option(0.9, convert=real(above=0, maximum=1))
-    beta_2: float = option(0.999, convert=probability)
-    epsilon: float = option(1e-8, convert=real(minimum=0))
-    warmup_steps: int = option(0, convert=integer(minimum=0))
+    learning_rate: Any = option(default=0.0025, convert=rate)
+    beta_1: float = option(default=0.9, convert=real(above=0, maximum=1))
+    beta_2: float = option(default=0.999, convert=probability)
+    epsilon: float = option(default=1e-8, convert=real(minimum=0))
+    warmup_steps: int = option(default=0, convert=integer(minimum=0))
 
     def slots(self, weight: jax.Array) -> dict[str, jax.Array]:
         # a copy, since weights and state may be donated together

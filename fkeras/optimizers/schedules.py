@@ -48,7 +48,7 @@ class LearningRateSchedule(Configurable):
     Example:
         >>> import fkeras as fk
         >>> class Halving(fk.optimizers.schedules.LearningRateSchedule):
-        ...     every: int = fk.option(100)
+        ...     every: int = fk.option(default=100)
         ...     def __call__(self, step):
         ...         return 0.1 * 0.5 ** (step // self.every)
         >>> fk.optimizers.SGD(Halving(10))
@@ -82,8 +82,8 @@ class ExponentialDecay(LearningRateSchedule):
     initial_learning_rate: float = option(convert=real(minimum=0))
     decay_steps: float = option(convert=_steps)
     decay_rate: float = option(convert=real(above=0))
-    staircase: bool = option(False, convert=boolean)
-    name: str = option("ExponentialDecay", convert=text(optional=True))
+    staircase: bool = option(default=False, convert=boolean)
+    name: str = option(default="ExponentialDecay", convert=text(optional=True))
 
     def __call__(self, step: Any) -> jax.Array:
         whole, part = periods(as_step(step), self.decay_steps)
@@ -110,8 +110,8 @@ class InverseTimeDecay(LearningRateSchedule):
     initial_learning_rate: float = option(convert=real(minimum=0))
     decay_steps: float = option(convert=_steps)
     decay_rate: float = option(convert=real(minimum=0))
-    staircase: bool = option(False, convert=boolean)
-    name: str = option("InverseTimeDecay", convert=text(optional=True))
+    staircase: bool = option(default=False, convert=boolean)
+    name: str = option(default="InverseTimeDecay", convert=text(optional=True))
 
     def __call__(self, step: Any) -> jax.Array:
         whole, part = periods(as_step(step), self.decay_steps)
@@ -141,7 +141,7 @@ class PiecewiseConstantDecay(LearningRateSchedule):
         convert=several(either(integer(), real()), "a list of step numbers", least=0)
     )
     values: tuple[float, ...] = option(convert=several(real(minimum=0), "a list of learning rates"))
-    name: str = option("PiecewiseConstant", convert=text(optional=True))
+    name: str = option(default="PiecewiseConstant", convert=text(optional=True))
 
     def __post_init__(self) -> None:
         super().__post_init__()
@@ -176,10 +176,10 @@ class PolynomialDecay(LearningRateSchedule):
     keras_module: ClassVar[str] = _MODULE
     initial_learning_rate: float = option(convert=real(minimum=0))
     decay_steps: float = option(convert=_steps)
-    end_learning_rate: float = option(0.0001, convert=real(minimum=0))
-    power: float = option(1.0, convert=real(above=0))
-    cycle: bool = option(False, convert=boolean)
-    name: str = option("PolynomialDecay", convert=text(optional=True))
+    end_learning_rate: float = option(default=0.0001, convert=real(minimum=0))
+    power: float = option(default=1.0, convert=real(above=0))
+    cycle: bool = option(default=False, convert=boolean)
+    name: str = option(default="PolynomialDecay", convert=text(optional=True))
 
     def __call__(self, step: Any) -> jax.Array:
         step = as_step(step)
@@ -215,10 +215,10 @@ class CosineDecay(LearningRateSchedule):
     keras_module: ClassVar[str] = _MODULE
     initial_learning_rate: float = option(convert=real(minimum=0))
     decay_steps: float = option(convert=_steps)
-    alpha: float = option(0.0, convert=real(minimum=0))
-    name: str = option("CosineDecay", convert=text(optional=True))
-    warmup_target: float | None = option(None, convert=real(minimum=0, optional=True))
-    warmup_steps: int = option(0, convert=either(integer(minimum=0), real(minimum=0)))
+    alpha: float = option(default=0.0, convert=real(minimum=0))
+    name: str = option(default="CosineDecay", convert=text(optional=True))
+    warmup_target: float | None = option(default=None, convert=real(minimum=0, optional=True))
+    warmup_steps: int = option(default=0, convert=either(integer(minimum=0), real(minimum=0)))
 
     def __call__(self, step: Any) -> jax.Array:
         step = as_step(step)
@@ -258,10 +258,10 @@ class CosineDecayRestarts(LearningRateSchedule):
     keras_module: ClassVar[str] = _MODULE
     initial_learning_rate: float = option(convert=real(minimum=0))
     first_decay_steps: float = option(convert=_steps)
-    t_mul: float = option(2.0, convert=real(above=0))
-    m_mul: float = option(1.0, convert=real(minimum=0))
-    alpha: float = option(0.0, convert=real(minimum=0))
-    name: str = option("SGDRDecay", convert=text(optional=True))
+    t_mul: float = option(default=2.0, convert=real(above=0))
+    m_mul: float = option(default=1.0, convert=real(minimum=0))
+    alpha: float = option(default=0.0, convert=real(minimum=0))
+    name: str = option(default="SGDRDecay", convert=text(optional=True))
 
     def __call__(self, step: Any) -> jax.Array:
         step = as_step(step)

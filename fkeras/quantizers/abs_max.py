@@ -58,10 +58,10 @@ class AbsMaxQuantizer(Configurable):
     """
 
     keras_module: ClassVar[str] = "keras.quantizers"
-    axis: tuple[int, ...] | None = option(None, convert=_axes)
-    value_range: tuple[int, int] = option((-127, 127), convert=_range)
-    epsilon: float = option(1e-7, convert=real(above=0, below=1))
-    output_dtype: str = option("int8", convert=_int8)
+    axis: tuple[int, ...] | None = option(default=None, convert=_axes)
+    value_range: tuple[int, int] = option(default=(-127, 127), convert=_range)
+    epsilon: float = option(default=1e-7, convert=real(above=0, below=1))
+    output_dtype: str = option(default="int8", convert=_int8)
 
     def __call__(self, x: Any, axis: Any = None) -> tuple[Any, Any]:
         """Codes and scale, which has size 1 along the axes."""

@@ -71,8 +71,10 @@ class Int8QuantizationConfig(QuantizationConfig):
     """
 
     mode: ClassVar[str] = "int8"
-    weight_quantizer: AbsMaxQuantizer | None = option(None, convert=_quantizer)
-    activation_quantizer: AbsMaxQuantizer | None = option("default", convert=lambda q: _or(q, True))
+    weight_quantizer: AbsMaxQuantizer | None = option(default=None, convert=_quantizer)
+    activation_quantizer: AbsMaxQuantizer | None = option(
+        default="default", convert=lambda q: _or(q, True)
+    )
 
     @property
     def coder(self) -> AbsMaxQuantizer:
@@ -119,11 +121,11 @@ class Int4QuantizationConfig(QuantizationConfig):
 
     mode: ClassVar[str] = "int4"
     policy_class: ClassVar[str] = "Int4DTypePolicy"
-    weight_quantizer: AbsMaxQuantizer | None = option(None, convert=_quantizer)
+    weight_quantizer: AbsMaxQuantizer | None = option(default=None, convert=_quantizer)
     activation_quantizer: AbsMaxQuantizer | None = option(
-        "default", convert=lambda q: _or(q, False)
+        default="default", convert=lambda q: _or(q, False)
     )
-    block_size: int | None = option(128, convert=_block)
+    block_size: int | None = option(default=128, convert=_block)
 
     @property
     def coder(self) -> AbsMaxQuantizer:
@@ -168,7 +170,9 @@ class Float8QuantizationConfig(QuantizationConfig):
 
     mode: ClassVar[str] = "float8"
     policy_class: ClassVar[str] = "QuantizedFloat8DTypePolicy"
-    amax_history_length: int = option(1024, convert=integer(minimum=1, maximum=_LONGEST_HISTORY))
+    amax_history_length: int = option(
+        default=1024, convert=integer(minimum=1, maximum=_LONGEST_HISTORY)
+    )
 
     def policy(self, source: str) -> dict[str, Any]:
         policy = super().policy(source)
@@ -228,14 +232,14 @@ class GPTQConfig(_Calibrated):
 
     mode: ClassVar[str] = "gptq"
     policy_class: ClassVar[str] = "GPTQDTypePolicy"
-    weight_bits: int = option(4, convert=_bits)
-    group_size: int = option(128, convert=_GROUP)
-    num_samples: int = option(128, convert=integer(minimum=1))
-    per_channel: bool = option(True, convert=boolean)
-    sequence_length: int = option(512, convert=integer(minimum=1))
-    hessian_damping: float = option(0.01, convert=real(minimum=0))
-    symmetric: bool = option(False, convert=boolean)
-    activation_order: bool = option(False, convert=boolean)
+    weight_bits: int = option(default=4, convert=_bits)
+    group_size: int = option(default=128, convert=_GROUP)
+    num_samples: int = option(default=128, convert=integer(minimum=1))
+    per_channel: bool = option(default=True, convert=boolean)
+    sequence_length: int = option(default=512, convert=integer(minimum=1))
+    hessian_damping: float = option(default=0.01, convert=real(minimum=0))
+    symmetric: bool = option(default=False, convert=boolean)
+    activation_order: bool = option(default=False, convert=boolean)
 
 
 class AWQConfig(_Calibrated):
@@ -263,11 +267,11 @@ class AWQConfig(_Calibrated):
 
     mode: ClassVar[str] = "awq"
     policy_class: ClassVar[str] = "AWQDTypePolicy"
-    weight_bits: int = option(4, convert=_four)
-    group_size: int = option(128, convert=_GROUP)
-    num_samples: int = option(128, convert=integer(minimum=1))
-    sequence_length: int = option(512, convert=integer(minimum=1))
-    num_grid_points: int = option(20, convert=integer(minimum=1))
+    weight_bits: int = option(default=4, convert=_four)
+    group_size: int = option(default=128, convert=_GROUP)
+    num_samples: int = option(default=128, convert=integer(minimum=1))
+    sequence_length: int = option(default=512, convert=integer(minimum=1))
+    num_grid_points: int = option(default=20, convert=integer(minimum=1))
 
 
 _CONFIGS = (

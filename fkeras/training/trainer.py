@@ -93,16 +93,18 @@ class Trainer(Configurable):
 
     keras_module: ClassVar[str] = "fkeras"
 
-    optimizer: Any = option("rmsprop", convert=optimizers.get)
-    loss: Any = option(None, convert=as_loss)
-    metrics: Any = option((), convert=as_metrics)
-    loss_weights: Any = option(None, convert=as_loss_weights, kw_only=True)
-    weighted_metrics: Any = option((), convert=as_metrics, kw_only=True)
-    mesh: Any = option(None, convert=sharding.as_mesh, kw_only=True)
-    sharding: Any = option(None, convert=sharding.as_rules, kw_only=True)
-    objective: Any = option(None, convert=objective_call.check_objective, kw_only=True)
-    remat: Any = option(None, convert=as_remat, kw_only=True)
-    on_nonfinite: str = option("raise", convert=choice("raise", "skip", "ignore"), kw_only=True)
+    optimizer: Any = option(default="rmsprop", convert=optimizers.get)
+    loss: Any = option(default=None, convert=as_loss)
+    metrics: Any = option(default=(), convert=as_metrics)
+    loss_weights: Any = option(default=None, convert=as_loss_weights, kw_only=True)
+    weighted_metrics: Any = option(default=(), convert=as_metrics, kw_only=True)
+    mesh: Any = option(default=None, convert=sharding.as_mesh, kw_only=True)
+    sharding: Any = option(default=None, convert=sharding.as_rules, kw_only=True)
+    objective: Any = option(default=None, convert=objective_call.check_objective, kw_only=True)
+    remat: Any = option(default=None, convert=as_remat, kw_only=True)
+    on_nonfinite: str = option(
+        default="raise", convert=choice("raise", "skip", "ignore"), kw_only=True
+    )
 
     def __init_subclass__(cls, **kwargs: Any) -> None:
         check_trainer_methods(cls, Trainer)
@@ -180,7 +182,7 @@ class Trainer(Configurable):
         traced = any(isinstance(a, jax.core.Tracer) for a in jax.tree.leaves((run, batch)))
         try:
             new, logs = (step.train_logs if traced else step.compiled_step)(self, run, batch)
-        except RuntimeError:
+        except (RuntimeError, ValueError):  # JAX raises either for a donated array
             checks.check_alive(run, "step")
             raise
         # a compiled function returns its dictionaries sorted
@@ -396,6 +398,6 @@ class Trainer(Configurable):
         outputs.require_network(run.model)
         try:
             return predicting.predict(self, run, x, size, steps)
-        except RuntimeError:
+        except (RuntimeError, ValueError):  # JAX raises either for a donated array
             checks.check_alive(run, "predict")
             raise

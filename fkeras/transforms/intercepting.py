@@ -41,7 +41,7 @@ class Intercepted(Layer):
 
     layer: Layer
     around: Around
-    path: str = option("", convert=text(empty=True))
+    path: str = option(default="", convert=text(empty=True))
 
     supports_masking: ClassVar[bool] = True
     autocast: ClassVar[bool] = False
@@ -85,7 +85,7 @@ def intercept(layer: Layer, around: Around, path: str = "") -> Layer:
 
     Example:
         >>> import jax, jax.numpy as jnp, fkeras as fk
-        >>> from fkeras.engine.trace_values import intercept
+        >>> from fkeras.transforms.intercepting import intercept
         >>> model = fk.Sequential([fk.Input((3,)), fk.layers.Dense(2, name="a"), fk.layers.Dense(1)])
         >>> def around(path, layer, context, inputs, options):
         ...     print(path or "model", "takes", inputs[0].shape)
@@ -141,7 +141,7 @@ def trace_values(layer: Layer, context: Context, *inputs: Any) -> tuple[TracedCa
 
     Example:
         >>> import jax, jax.numpy as jnp, fkeras as fk
-        >>> from fkeras.engine.trace_values import trace_values
+        >>> from fkeras.transforms.intercepting import trace_values
         >>> x = fk.Input((3,))
         >>> shared = fk.layers.Dense(3, name="shared")
         >>> model = fk.Model(x, shared(shared(x))).build(jax.random.key(0))
@@ -160,7 +160,7 @@ def trace_calls(layer: Layer, compute: Callable[[Any], Any]) -> tuple[tuple[Trac
 
     Example:
         >>> import jax, jax.numpy as jnp, fkeras as fk
-        >>> from fkeras.engine.trace_values import trace_calls
+        >>> from fkeras.transforms.intercepting import trace_calls
         >>> layer = fk.layers.Dense(1, name="a").build(jax.random.key(0), (None, 3))
         >>> calls, value = trace_calls(layer, lambda layer: layer(jnp.ones((2, 3))).shape)
         >>> [call.inputs[0].shape for call in calls], value
@@ -208,7 +208,7 @@ def trace_gradients(
 
     Example:
         >>> import jax, jax.numpy as jnp, fkeras as fk
-        >>> from fkeras.engine.trace_values import trace_gradients, trace_values
+        >>> from fkeras.transforms.intercepting import trace_gradients, trace_values
         >>> layer = fk.layers.Dense(1, use_bias=False).build(jax.random.key(0), (None, 2))
         >>> context, x = fk.Context(), jnp.ones((1, 2))
         >>> calls = trace_values(layer, context, x)

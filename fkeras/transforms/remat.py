@@ -95,7 +95,7 @@ def rematerialized(model: Layer, policy: Any) -> Any:
 
     Example:
         >>> import jax, jax.numpy as jnp, fkeras as fk
-        >>> from fkeras.training.remat import rematerialized
+        >>> from fkeras.transforms.remat import rematerialized
         >>> model = fk.Sequential([fk.Input((4,)), *(fk.layers.Dense(4) for _ in range(9))])
         >>> model, x = model.build(jax.random.key(0)), jnp.ones((2, 4))
         >>> def loss(model, policy):

@@ -60,15 +60,15 @@ class InputSpec(Configurable):
     """
 
     keras_module: ClassVar[str] = "keras"
-    dtype: str | None = option(None, convert=_dtype)
-    shape: tuple | None = option(None, convert=_sizes)
-    ndim: int | None = option(None, convert=integer(minimum=0, optional=True))
-    max_ndim: int | None = option(None, convert=integer(minimum=0, optional=True))
-    min_ndim: int | None = option(None, convert=integer(minimum=0, optional=True))
-    axes: Mapping[int, int | None] = option(FrozenDict(), convert=_axes)
-    allow_last_axis_squeeze: bool = option(False, convert=boolean)
-    name: str | None = option(None, convert=text(optional=True))
-    optional: bool = option(False, convert=boolean)
+    dtype: str | None = option(default=None, convert=_dtype)
+    shape: tuple | None = option(default=None, convert=_sizes)
+    ndim: int | None = option(default=None, convert=integer(minimum=0, optional=True))
+    max_ndim: int | None = option(default=None, convert=integer(minimum=0, optional=True))
+    min_ndim: int | None = option(default=None, convert=integer(minimum=0, optional=True))
+    axes: Mapping[int, int | None] = option(default=FrozenDict(), convert=_axes)
+    allow_last_axis_squeeze: bool = option(default=False, convert=boolean)
+    name: str | None = option(default=None, convert=text(optional=True))
+    optional: bool = option(default=False, convert=boolean)
 
     def __post_init__(self) -> None:
         super().__post_init__()

@@ -45,15 +45,17 @@ _SAY_NOTHING = ("lora_rank", "lora_alpha", "quantization_config", "gptq_unpacked
 
 
 def option(
+    *positional: Any,
     default: Any = dataclasses.MISSING,
-    *,
     convert: Callable[[Any], Any] | None = None,
     kw_only: bool = False,
 ) -> Any:
     """Declares a field of static configuration.
 
     Args:
-        default: the value where the caller gives none; without it the field is required.
+        *positional: the default, in programs written before type checkers were supported. A type
+            checker takes a field with a positional default for a required one.
+        default: the value of an omitted argument; without a default the argument is required.
         convert: called with the value at construction. The constructor puts the class and the
             field before the message of a ValueError or TypeError. `fkeras.engine.config.converters` has
             rules for types, ranges and choices.
@@ -62,12 +64,14 @@ def option(
     Example:
         >>> import fkeras as fk
         >>> class Scale(fk.Layer):
-        ...     factor: float = fk.option(2.0, convert=float)
+        ...     factor: float = fk.option(default=2.0, convert=float)
         ...     def call(self, x):
         ...         return x * self.factor
         >>> Scale("3")
         Scale(3.0)
     """
+    if positional:
+        (default,) = positional
     return dataclasses.field(
         default=default, kw_only=kw_only, metadata={_CONVERT: convert} if convert else {}
     )
@@ -230,7 +234,15 @@ def _decode_field(value: Any, custom_objects: Mapping[str, Any] | None) -> Any:
 
 
 @dataclass_transform(frozen_default=True, field_specifiers=(option, dataclasses.field))
-class Configurable:
+class DeclaresFields:
+    """Tells type checkers that the annotated fields of subclasses are constructor arguments.
+
+    `dataclass_transform` covers the subclasses of the class that it decorates, not the class itself.
+    An empty base therefore covers the fields of `Configurable` too.
+    """
+
+
+class Configurable(DeclaresFields):
     """A frozen dataclass that compares by its fields and goes to JSON and back.
 
     Example:

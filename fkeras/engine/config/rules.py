@@ -33,7 +33,7 @@ class Rule:
         parse: converts a value other than None, or returns `REJECTED`.
 
     Example:
-        >>> from fkeras.engine.converters import integer
+        >>> from fkeras.engine.config.converters import integer
         >>> integer(minimum=1, maximum=8).expected
         'an integer from 1 to 8'
     """
@@ -74,7 +74,7 @@ class Rule:
         """Converts an argument of a function; `where` names both in the message.
 
         Example:
-            >>> from fkeras.engine.converters import sizes
+            >>> from fkeras.engine.config.converters import sizes
             >>> sizes(2).check("conv: strides", 1)
             (1, 1)
         """
@@ -87,7 +87,7 @@ class Rule:
         """Whether the rule accepts a value.
 
         Example:
-            >>> from fkeras.engine.converters import boolean
+            >>> from fkeras.engine.config.converters import boolean
             >>> boolean.accepts(True), boolean.accepts("True")
             (True, False)
         """

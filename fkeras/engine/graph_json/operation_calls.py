@@ -35,8 +35,8 @@ def split(form: NodeForm, args: Branch, options: Branch) -> SplitCall | None:
     """The frozen arguments of our call, as Keras holds them; None where it has no place for them.
 
     Example:
-        >>> from fkeras.engine.operation import node_form
-        >>> from fkeras.engine.structure import Ref, freeze
+        >>> from fkeras.engine.symbolic.operation import node_form
+        >>> from fkeras.engine.values.structure import Ref, freeze
         >>> args, options = freeze((Ref(0), -1), lambda v: v), freeze({}, lambda v: v)
         >>> split(node_form(op="sum"), args, options).fixed
         {'axis': -1}

@@ -62,7 +62,15 @@ def _check_name(name: Any) -> str | None:
 
 
 @dataclass_transform(frozen_default=True, field_specifiers=(option, weight, dataclasses.field))
-class Layer:
+class DeclaresWeights:
+    """Tells type checkers that the fields of `Layer` and its subclasses are constructor arguments.
+
+    `dataclass_transform` covers the subclasses of the class that it decorates, not the class itself.
+    An empty base therefore covers the fields of `Layer` too.
+    """
+
+
+class Layer(DeclaresWeights):
     """Maps arrays to arrays with weights that are its leaves: the base of every layer.
 
     A subclass declares its configuration and weights as fields, makes the weights in `build` and
@@ -77,7 +85,7 @@ class Layer:
     Example:
         >>> import jax, jax.numpy as jnp, fkeras as fk
         >>> class Scale(fk.Layer):
-        ...     initial: float = fk.option(1.0)
+        ...     initial: float = fk.option(default=1.0)
         ...     factor: jax.Array | None = fk.weight()
         ...     @property
         ...     def factor_initializer(self):
@@ -91,9 +99,9 @@ class Layer:
         Array([[3., 3.]], dtype=float32)
     """
 
-    name: str | None = option(None, convert=_check_name, kw_only=True)
-    trainable: bool = option(True, convert=boolean, kw_only=True)
-    dtype: DTypePolicy = option("float32", convert=get_policy, kw_only=True)
+    name: str | None = option(default=None, convert=_check_name, kw_only=True)
+    trainable: bool = option(default=True, convert=boolean, kw_only=True)
+    dtype: DTypePolicy = option(default="float32", convert=get_policy, kw_only=True)
 
     #: whether a mask may reach it; whether it takes, and makes, strings, which are on the host only
     supports_masking: ClassVar[bool] = False
@@ -264,7 +272,7 @@ class Layer:
             )
         try:
             return calls.apply(self, inputs, state, training, key, mask, options)
-        except RuntimeError as error:
+        except (RuntimeError, ValueError) as error:  # JAX raises either for a donated array
             donated.check_layer(self, error, (state, inputs))
             raise
 
@@ -357,7 +365,7 @@ class Layer:
         """Weights and state as NumPy arrays, in Keras's order."""
         try:
             return weight_lists.get_weights(self, state)
-        except RuntimeError as error:
+        except (RuntimeError, ValueError) as error:  # JAX raises either for a donated array
             donated.check_layer(self, error, state)
             raise
 
@@ -394,7 +402,7 @@ class Layer:
         pairs = zip(leaves_of(self), leaves_of(other), strict=True)
         try:
             return all(same_leaf(a, b) for a, b in pairs)
-        except RuntimeError as error:
+        except (RuntimeError, ValueError) as error:  # JAX raises either for a donated array
             for layer in (self, other):
                 donated.check_layer(layer, error)
             raise

@@ -302,12 +302,12 @@ def refused_assignment(layer: Any, name: str, value: Any = None) -> str:
         instead = f"make a copy: `layer = layer.replace({name}=...)`"
     elif getattr(cls, "transparent_field", None) and hasattr(type(value), "transparent_field"):
         instead = (
-            f"call layers in `call`, or declare a field: `{name}: fk.Layer = fk.option(...)`; "
+            f"call layers in `call`, or declare a field: `{name}: fk.Layer = fk.option(default=...)`; "
             "a subclass of fk.Model has no `__init__`"
         )
     else:
         instead = (
-            f"declare a field in the class: `{name}: object = fk.option(...)`; the fields are "
+            f"declare a field in the class: `{name}: object = fk.option(default=...)`; the fields are "
             "the arguments of the constructor, and the class has no `__init__`"
         )
     return f"{where}: a layer is a value, so {name!r} cannot be set. Instead, {instead}."

@@ -77,7 +77,7 @@ _OTHER_HOOKS = MappingProxyType(
             )
         },
         "set_model": "every hook receives the run, and `run.model` is the model",
-        "set_params": "the fields of a callback are its parameters: `patience: int = fk.option(3)`",
+        "set_params": "the fields of a callback are its parameters: `patience: int = fk.option(default=3)`",
     }
 )
 _VARIADIC = 0x04

@@ -59,8 +59,8 @@ class InputLayer(Layer):
     autocast: ClassVar[bool] = False
     supports_masking: ClassVar[bool] = True
     batch_shape: tuple = option(convert=_batch_shape)
-    dtype: DTypePolicy = option("float32", convert=any_policy, kw_only=True)
-    optional: bool = option(False, convert=boolean, kw_only=True)
+    dtype: DTypePolicy = option(default="float32", convert=any_policy, kw_only=True)
+    optional: bool = option(default=False, convert=boolean, kw_only=True)
 
     @property
     def spec(self) -> Spec:

@@ -70,7 +70,7 @@ def check_donated(tree: Any, where: str, remedy: str) -> None:
         )
 
 
-def check_layer(layer: Any, error: RuntimeError, others: Any = ()) -> None:
+def check_layer(layer: Any, error: Exception, others: Any = ()) -> None:
     """Explains an error of JAX where the cause is a donated weight of a layer; otherwise returns.
 
     Args:

@@ -23,7 +23,7 @@ def first_difference(one: Any, two: Any, path: str = "") -> str | None:
 
     Example:
         >>> import fkeras as fk
-        >>> from fkeras.engine.skeleton import skeleton_of
+        >>> from fkeras.engine.tree.skeleton import skeleton_of
         >>> one, two = (skeleton_of(fk.layers.Dense(units)) for units in (4, 5))
         >>> first_difference(one, two), first_difference(two, one)
         ('units=4', 'units=5')

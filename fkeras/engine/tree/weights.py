@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import dataclasses
 from collections.abc import Callable, Iterator, Mapping
-from typing import Any
+from typing import Any, Literal
 
 import jax
 import jax.numpy as jnp
@@ -25,6 +25,7 @@ def weight(
     trainable: bool = True,
     overwritten: bool = False,
     dtype: str | None = None,
+    init: Literal[False] = False,
 ) -> Any:
     """Declares a field that holds an array, which is trained; None until the layer is built.
 
@@ -36,6 +37,7 @@ def weight(
         overwritten: whether what stands for the gradient is the next value, which `Trainer` puts
             in its place; nobody else trains it.
         dtype: its dtype, which no policy changes; None for that of the policy.
+        init: always False: tells type checkers that the constructor does not take the weight.
 
     Example:
         >>> import jax, fkeras as fk
@@ -50,7 +52,7 @@ def weight(
     """
     declared = {"prefix": prefix, "initializer": initializer, "dtype": dtype}
     declared |= {"trainable": trainable, "overwritten": overwritten}
-    return dataclasses.field(default=None, init=False, metadata={WEIGHT: declared})
+    return dataclasses.field(default=None, init=init, metadata={WEIGHT: declared})
 
 
 def subkey(key: jax.Array, name: str | int) -> jax.Array:

@@ -31,9 +31,11 @@ class ReLU(Layer):
         Array([[-0.5,  1. ,  1.5]], dtype=float32)
     """
 
-    max_value: float | None = option(None, convert=real(minimum=0, infinite=True, optional=True))
-    negative_slope: float = option(0.0, convert=real(minimum=0))
-    threshold: float = option(0.0, convert=real(minimum=0))
+    max_value: float | None = option(
+        default=None, convert=real(minimum=0, infinite=True, optional=True)
+    )
+    negative_slope: float = option(default=0.0, convert=real(minimum=0))
+    threshold: float = option(default=0.0, convert=real(minimum=0))
 
     supports_masking: ClassVar[bool] = True
 
@@ -63,7 +65,7 @@ class LeakyReLU(Layer):
         https://ai.stanford.edu/~amaas/papers/relu_hybrid_icml2013_final.pdf
     """
 
-    negative_slope: float = option(0.3, convert=real(minimum=0))
+    negative_slope: float = option(default=0.3, convert=real(minimum=0))
 
     supports_masking: ClassVar[bool] = True
 
@@ -90,7 +92,7 @@ class ELU(Layer):
         https://arxiv.org/abs/1511.07289
     """
 
-    alpha: float = option(1.0, convert=real())
+    alpha: float = option(default=1.0, convert=real())
 
     supports_masking: ClassVar[bool] = True
 

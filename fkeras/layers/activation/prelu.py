@@ -67,10 +67,10 @@ class PReLU(Layer):
         He et al., 2015, Delving deep into rectifiers, https://arxiv.org/abs/1502.01852
     """
 
-    alpha_initializer: Any = option("zeros", convert=initializers.get)
-    alpha_regularizer: Any = option(None, convert=regularizers.get)
-    alpha_constraint: Any = option(None, convert=constraints.get)
-    shared_axes: tuple[int, ...] | None = option(None, convert=_axes)
+    alpha_initializer: Any = option(default="zeros", convert=initializers.get)
+    alpha_regularizer: Any = option(default=None, convert=regularizers.get)
+    alpha_constraint: Any = option(default=None, convert=constraints.get)
+    shared_axes: tuple[int, ...] | None = option(default=None, convert=_axes)
 
     alpha: jax.Array | None = weight()
 

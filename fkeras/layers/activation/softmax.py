@@ -104,7 +104,7 @@ class Softmax(Layer):
         Array([[1., 0.]], dtype=float32)
     """
 
-    axis: int | tuple[int, ...] = option(-1, convert=axes())
+    axis: int | tuple[int, ...] = option(default=-1, convert=axes())
 
     supports_masking: ClassVar[bool] = True
     call_options: ClassVar[tuple[str, ...]] = ("mask",)

@@ -57,10 +57,10 @@ class AdditiveAttention(Layer):
         (2014), https://arxiv.org/abs/1409.0473
     """
 
-    use_scale: bool = option(True, convert=boolean)
-    dropout: float = option(0.0, convert=probability)
-    seed: int | None = option(None, convert=integer(optional=True), kw_only=True)
-    empty_rows: str = option("zeros", convert=choice("zeros", "keras"), kw_only=True)
+    use_scale: bool = option(default=True, convert=boolean)
+    dropout: float = option(default=0.0, convert=probability)
+    seed: int | None = option(default=None, convert=integer(optional=True), kw_only=True)
+    empty_rows: str = option(default="zeros", convert=choice("zeros", "keras"), kw_only=True)
 
     scale: jax.Array | None = weight(initializer=initializers.GlorotUniform())
 

@@ -87,11 +87,11 @@ class Attention(Layer):
         https://arxiv.org/abs/1508.04025
     """
 
-    use_scale: bool = option(False, convert=boolean)
-    score_mode: str = option("dot", convert=choice("dot", "concat"))
-    dropout: float = option(0.0, convert=probability)
-    seed: int | None = option(None, convert=integer(optional=True))
-    empty_rows: str = option("zeros", convert=choice("zeros", "keras"), kw_only=True)
+    use_scale: bool = option(default=False, convert=boolean)
+    score_mode: str = option(default="dot", convert=choice("dot", "concat"))
+    dropout: float = option(default=0.0, convert=probability)
+    seed: int | None = option(default=None, convert=integer(optional=True))
+    empty_rows: str = option(default="zeros", convert=choice("zeros", "keras"), kw_only=True)
 
     scale: jax.Array | None = weight(initializer=initializers.Ones())
     concat_score_weight: jax.Array | None = weight(initializer=initializers.Ones())

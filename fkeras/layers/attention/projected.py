@@ -54,11 +54,11 @@ class ProjectedAttention(Layer):
     )
 
     #: a configuration of `fk.quantizers` for projections by their fields, or one for all
-    quantization: Any = option(None, convert=quantization_of, kw_only=True)
+    quantization: Any = option(default=None, convert=quantization_of, kw_only=True)
     #: dtype policies of projections by their fields, where they are not the layer's
-    projection_dtypes: Any = option(None, convert=dtypes_of, kw_only=True)
+    projection_dtypes: Any = option(default=None, convert=dtypes_of, kw_only=True)
     #: the result of a query that may attend to no key: zeros, or as Keras computes
-    empty_rows: str = option("zeros", convert=choice("zeros", "keras"), kw_only=True)
+    empty_rows: str = option(default="zeros", convert=choice("zeros", "keras"), kw_only=True)
 
     query_dense: EinsumDense | None = dataclasses.field(default=None, init=False)
     key_dense: EinsumDense | None = dataclasses.field(default=None, init=False)

@@ -80,20 +80,20 @@ class _Convolution(Layer):
 
     filters: int = option(convert=integer(minimum=1))
     kernel_size: tuple[int, ...] = option()
-    strides: tuple[int, ...] = option(1)
-    padding: str = option("valid", convert=choice("valid", "same"))
-    data_format: str = option(None, convert=data_format_name)
-    dilation_rate: tuple[int, ...] = option(1)
-    groups: int = option(1, convert=integer(minimum=1))
-    activation: Callable | None = option(None, convert=activations.get)
-    use_bias: bool = option(True, convert=boolean)
-    kernel_initializer: Any = option("glorot_uniform", convert=initializers.get)
-    bias_initializer: Any = option("zeros", convert=initializers.get)
-    kernel_regularizer: Any = option(None, convert=regularizers.get)
-    bias_regularizer: Any = option(None, convert=regularizers.get)
-    activity_regularizer: Any = option(None, convert=regularizers.get)
-    kernel_constraint: Any = option(None, convert=constraints.get)
-    bias_constraint: Any = option(None, convert=constraints.get)
+    strides: tuple[int, ...] = option(default=1)
+    padding: str = option(default="valid", convert=choice("valid", "same"))
+    data_format: str = option(default=None, convert=data_format_name)
+    dilation_rate: tuple[int, ...] = option(default=1)
+    groups: int = option(default=1, convert=integer(minimum=1))
+    activation: Callable | None = option(default=None, convert=activations.get)
+    use_bias: bool = option(default=True, convert=boolean)
+    kernel_initializer: Any = option(default="glorot_uniform", convert=initializers.get)
+    bias_initializer: Any = option(default="zeros", convert=initializers.get)
+    kernel_regularizer: Any = option(default=None, convert=regularizers.get)
+    bias_regularizer: Any = option(default=None, convert=regularizers.get)
+    activity_regularizer: Any = option(default=None, convert=regularizers.get)
+    kernel_constraint: Any = option(default=None, convert=constraints.get)
+    bias_constraint: Any = option(default=None, convert=constraints.get)
 
     kernel: jax.Array | None = weight()
     bias: jax.Array | None = weight()
@@ -184,9 +184,9 @@ class Conv1D(_Convolution):
     """
 
     kernel_size: tuple[int, ...] = option(convert=sizes(1))
-    strides: tuple[int, ...] = option(1, convert=sizes(1))
-    padding: str = option("valid", convert=choice("valid", "same", "causal"))
-    dilation_rate: tuple[int, ...] = option(1, convert=sizes(1))
+    strides: tuple[int, ...] = option(default=1, convert=sizes(1))
+    padding: str = option(default="valid", convert=choice("valid", "same", "causal"))
+    dilation_rate: tuple[int, ...] = option(default=1, convert=sizes(1))
 
     rank: ClassVar[int] = 1
 
@@ -233,8 +233,8 @@ class Conv2D(_Convolution):
     """
 
     kernel_size: tuple[int, ...] = option(convert=sizes(2))
-    strides: tuple[int, ...] = option(1, convert=sizes(2))
-    dilation_rate: tuple[int, ...] = option(1, convert=sizes(2))
+    strides: tuple[int, ...] = option(default=1, convert=sizes(2))
+    dilation_rate: tuple[int, ...] = option(default=1, convert=sizes(2))
 
     rank: ClassVar[int] = 2
 
@@ -281,8 +281,8 @@ class Conv3D(_Convolution):
     """
 
     kernel_size: tuple[int, ...] = option(convert=sizes(3))
-    strides: tuple[int, ...] = option(1, convert=sizes(3))
-    dilation_rate: tuple[int, ...] = option(1, convert=sizes(3))
+    strides: tuple[int, ...] = option(default=1, convert=sizes(3))
+    dilation_rate: tuple[int, ...] = option(default=1, convert=sizes(3))
 
     rank: ClassVar[int] = 3
 

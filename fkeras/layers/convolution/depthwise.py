@@ -57,20 +57,20 @@ class _DepthwiseConvolution(Layer):
     """Computes `activation(convolve_depthwise(x, kernel) + bias)` over `rank` axes."""
 
     kernel_size: tuple[int, ...] = option()
-    strides: tuple[int, ...] = option(1)
-    padding: str = option("valid", convert=choice("valid", "same"))
-    depth_multiplier: int = option(1, convert=integer(minimum=1))
-    data_format: str = option(None, convert=data_format_name)
-    dilation_rate: tuple[int, ...] = option(1)
-    activation: Callable | None = option(None, convert=activations.get)
-    use_bias: bool = option(True, convert=boolean)
-    depthwise_initializer: Any = option("glorot_uniform", convert=initializers.get)
-    bias_initializer: Any = option("zeros", convert=initializers.get)
-    depthwise_regularizer: Any = option(None, convert=regularizers.get)
-    bias_regularizer: Any = option(None, convert=regularizers.get)
-    activity_regularizer: Any = option(None, convert=regularizers.get)
-    depthwise_constraint: Any = option(None, convert=constraints.get)
-    bias_constraint: Any = option(None, convert=constraints.get)
+    strides: tuple[int, ...] = option(default=1)
+    padding: str = option(default="valid", convert=choice("valid", "same"))
+    depth_multiplier: int = option(default=1, convert=integer(minimum=1))
+    data_format: str = option(default=None, convert=data_format_name)
+    dilation_rate: tuple[int, ...] = option(default=1)
+    activation: Callable | None = option(default=None, convert=activations.get)
+    use_bias: bool = option(default=True, convert=boolean)
+    depthwise_initializer: Any = option(default="glorot_uniform", convert=initializers.get)
+    bias_initializer: Any = option(default="zeros", convert=initializers.get)
+    depthwise_regularizer: Any = option(default=None, convert=regularizers.get)
+    bias_regularizer: Any = option(default=None, convert=regularizers.get)
+    activity_regularizer: Any = option(default=None, convert=regularizers.get)
+    depthwise_constraint: Any = option(default=None, convert=constraints.get)
+    bias_constraint: Any = option(default=None, convert=constraints.get)
 
     kernel: jax.Array | None = weight(prefix="depthwise")
     bias: jax.Array | None = weight()
@@ -136,8 +136,8 @@ class DepthwiseConv1D(_DepthwiseConvolution):
     """
 
     kernel_size: tuple[int, ...] = option(convert=sizes(1))
-    strides: tuple[int, ...] = option(1, convert=sizes(1))
-    dilation_rate: tuple[int, ...] = option(1, convert=sizes(1))
+    strides: tuple[int, ...] = option(default=1, convert=sizes(1))
+    dilation_rate: tuple[int, ...] = option(default=1, convert=sizes(1))
 
     rank: ClassVar[int] = 1
 
@@ -180,7 +180,7 @@ class DepthwiseConv2D(_DepthwiseConvolution):
     """
 
     kernel_size: tuple[int, ...] = option(convert=sizes(2))
-    strides: tuple[int, ...] = option(1, convert=sizes(2))
-    dilation_rate: tuple[int, ...] = option(1, convert=sizes(2))
+    strides: tuple[int, ...] = option(default=1, convert=sizes(2))
+    dilation_rate: tuple[int, ...] = option(default=1, convert=sizes(2))
 
     rank: ClassVar[int] = 2

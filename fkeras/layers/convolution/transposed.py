@@ -109,20 +109,20 @@ class _TransposedConvolution(Layer):
 
     filters: int = option(convert=integer(minimum=1))
     kernel_size: tuple[int, ...] = option()
-    strides: tuple[int, ...] = option(1)
-    padding: str = option("valid", convert=choice("valid", "same"))
-    output_padding: tuple[int, ...] | None = option(None)
-    data_format: str = option(None, convert=data_format_name)
-    dilation_rate: tuple[int, ...] = option(1)
-    activation: Callable | None = option(None, convert=activations.get)
-    use_bias: bool = option(True, convert=boolean)
-    kernel_initializer: Any = option("glorot_uniform", convert=initializers.get)
-    bias_initializer: Any = option("zeros", convert=initializers.get)
-    kernel_regularizer: Any = option(None, convert=regularizers.get)
-    bias_regularizer: Any = option(None, convert=regularizers.get)
-    activity_regularizer: Any = option(None, convert=regularizers.get)
-    kernel_constraint: Any = option(None, convert=constraints.get)
-    bias_constraint: Any = option(None, convert=constraints.get)
+    strides: tuple[int, ...] = option(default=1)
+    padding: str = option(default="valid", convert=choice("valid", "same"))
+    output_padding: tuple[int, ...] | None = option(default=None)
+    data_format: str = option(default=None, convert=data_format_name)
+    dilation_rate: tuple[int, ...] = option(default=1)
+    activation: Callable | None = option(default=None, convert=activations.get)
+    use_bias: bool = option(default=True, convert=boolean)
+    kernel_initializer: Any = option(default="glorot_uniform", convert=initializers.get)
+    bias_initializer: Any = option(default="zeros", convert=initializers.get)
+    kernel_regularizer: Any = option(default=None, convert=regularizers.get)
+    bias_regularizer: Any = option(default=None, convert=regularizers.get)
+    activity_regularizer: Any = option(default=None, convert=regularizers.get)
+    kernel_constraint: Any = option(default=None, convert=constraints.get)
+    bias_constraint: Any = option(default=None, convert=constraints.get)
 
     kernel: jax.Array | None = weight()
     bias: jax.Array | None = weight()
@@ -207,11 +207,11 @@ class Conv1DTranspose(_TransposedConvolution):
     """
 
     kernel_size: tuple[int, ...] = option(convert=sizes(1))
-    strides: tuple[int, ...] = option(1, convert=sizes(1))
+    strides: tuple[int, ...] = option(default=1, convert=sizes(1))
     output_padding: tuple[int, ...] | None = option(
-        None, convert=sizes(1, minimum=0, optional=True)
+        default=None, convert=sizes(1, minimum=0, optional=True)
     )
-    dilation_rate: tuple[int, ...] = option(1, convert=sizes(1))
+    dilation_rate: tuple[int, ...] = option(default=1, convert=sizes(1))
 
     rank: ClassVar[int] = 1
 
@@ -259,11 +259,11 @@ class Conv2DTranspose(_TransposedConvolution):
     """
 
     kernel_size: tuple[int, ...] = option(convert=sizes(2))
-    strides: tuple[int, ...] = option(1, convert=sizes(2))
+    strides: tuple[int, ...] = option(default=1, convert=sizes(2))
     output_padding: tuple[int, ...] | None = option(
-        None, convert=sizes(2, minimum=0, optional=True)
+        default=None, convert=sizes(2, minimum=0, optional=True)
     )
-    dilation_rate: tuple[int, ...] = option(1, convert=sizes(2))
+    dilation_rate: tuple[int, ...] = option(default=1, convert=sizes(2))
 
     rank: ClassVar[int] = 2
 
@@ -311,11 +311,11 @@ class Conv3DTranspose(_TransposedConvolution):
     """
 
     kernel_size: tuple[int, ...] = option(convert=sizes(3))
-    strides: tuple[int, ...] = option(1, convert=sizes(3))
+    strides: tuple[int, ...] = option(default=1, convert=sizes(3))
     output_padding: tuple[int, ...] | None = option(
-        None, convert=sizes(3, minimum=0, optional=True)
+        default=None, convert=sizes(3, minimum=0, optional=True)
     )
-    dilation_rate: tuple[int, ...] = option(1, convert=sizes(3))
+    dilation_rate: tuple[int, ...] = option(default=1, convert=sizes(3))
 
     rank: ClassVar[int] = 3
 

@@ -76,11 +76,11 @@ class Embedding(Layer):
 
     input_dim: int = option(convert=integer(minimum=1))
     output_dim: int = option(convert=integer(minimum=1))
-    embeddings_initializer: Any = option("uniform", convert=initializers.get)
-    embeddings_regularizer: Any = option(None, convert=regularizers.get)
-    embeddings_constraint: Any = option(None, convert=constraints.get)
-    mask_zero: bool = option(False, convert=boolean)
-    activity_regularizer: Any = option(None, convert=regularizers.get, kw_only=True)
+    embeddings_initializer: Any = option(default="uniform", convert=initializers.get)
+    embeddings_regularizer: Any = option(default=None, convert=regularizers.get)
+    embeddings_constraint: Any = option(default=None, convert=constraints.get)
+    mask_zero: bool = option(default=False, convert=boolean)
+    activity_regularizer: Any = option(default=None, convert=regularizers.get, kw_only=True)
 
     embeddings: jax.Array | None = weight()
 

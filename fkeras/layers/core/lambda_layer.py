@@ -111,9 +111,9 @@ class Lambda(Layer):
     training_default: ClassVar[bool | None] = None
 
     function: Callable = option(convert=_function)
-    output_shape: tuple | None = option(None, convert=_output_shape)
-    mask: Any = option(None, convert=_mask)
-    arguments: Mapping[str, Any] = option(FrozenDict(), convert=_arguments)
+    output_shape: tuple | None = option(default=None, convert=_output_shape)
+    mask: Any = option(default=None, convert=_mask)
+    arguments: Mapping[str, Any] = option(default=FrozenDict(), convert=_arguments)
 
     @property
     def supports_masking(self) -> bool:

@@ -63,7 +63,7 @@ class Masking(Layer):
         Array([[ True, False]], dtype=bool)
     """
 
-    mask_value: float = option(0.0, convert=real(infinite=True))
+    mask_value: float = option(default=0.0, convert=real(infinite=True))
 
     supports_masking: ClassVar[bool] = True
 

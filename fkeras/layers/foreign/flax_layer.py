@@ -119,11 +119,11 @@ class FlaxLayer(ForeignLayer):
     """
 
     module: Any = option(convert=_module)
-    method: Any = option(None, convert=either(text(), function(), optional=True))
-    seed: int | None = option(None, convert=integer(optional=True), kw_only=True)
-    training_argument: str | None = option(None, convert=text(optional=True), kw_only=True)
+    method: Any = option(default=None, convert=either(text(), function(), optional=True))
+    seed: int | None = option(default=None, convert=integer(optional=True), kw_only=True)
+    training_argument: str | None = option(default=None, convert=text(optional=True), kw_only=True)
     rngs: tuple[str, ...] = option(
-        _DROPOUT,
+        default=_DROPOUT,
         convert=several(text(), "a list of names of random streams", least=0),
         kw_only=True,
     )

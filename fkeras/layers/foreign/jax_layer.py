@@ -106,10 +106,12 @@ class JaxLayer(ForeignLayer):
     """
 
     call_fn: Callable = option(convert=_function())
-    init_fn: Callable | None = option(None, convert=_function(none=True))
-    seed: int | None = option(None, convert=integer(optional=True))
-    call_arguments: tuple[str, ...] = option(_CALL, convert=_arguments(_CALL), kw_only=True)
-    init_arguments: tuple[str, ...] = option(_INIT_DEFAULT, convert=_arguments(_INIT), kw_only=True)
+    init_fn: Callable | None = option(default=None, convert=_function(none=True))
+    seed: int | None = option(default=None, convert=integer(optional=True))
+    call_arguments: tuple[str, ...] = option(default=_CALL, convert=_arguments(_CALL), kw_only=True)
+    init_arguments: tuple[str, ...] = option(
+        default=_INIT_DEFAULT, convert=_arguments(_INIT), kw_only=True
+    )
 
     def __init__(
         self,

@@ -50,8 +50,8 @@ class HashedCrossing(HostLayer):
     """
 
     num_bins: int = option(convert=bins)
-    output_mode: str = option("int", convert=output_mode("int", "one_hot"))
-    sparse: bool = option(False, convert=boolean)
+    output_mode: str = option(default="int", convert=output_mode("int", "one_hot"))
+    sparse: bool = option(default=False, convert=boolean)
 
     def __post_init__(self) -> None:
         super().__post_init__()

@@ -83,14 +83,14 @@ class Hashing(HostLayer):
 
     num_bins: int = option(convert=bins)
     mask_value: str | int | None = option(
-        None, convert=either(integer(), text(empty=True), optional=True)
+        default=None, convert=either(integer(), text(empty=True), optional=True)
     )
-    salt: tuple[int, int] | None = option(None, convert=two_integers)
+    salt: tuple[int, int] | None = option(default=None, convert=two_integers)
     output_mode: str = option(
-        "int",
+        default="int",
         convert=output_mode("int", "one_hot", "multi_hot", "count"),
     )
-    sparse: bool = option(False, convert=boolean)
+    sparse: bool = option(default=False, convert=boolean)
 
     def __post_init__(self) -> None:
         super().__post_init__()

@@ -104,13 +104,13 @@ class StringLookup(LookupLayer):
         ['[UNK]', 'a', 'b']
     """
 
-    max_tokens: int | None = option(None, convert=integer(minimum=2, optional=True))
-    num_oov_indices: int = option(1, convert=integer(minimum=0, maximum=1 << 20))
-    mask_token: str | None = option(None, convert=text(empty=True, optional=True))
-    oov_token: str | None = option("[UNK]", convert=text(empty=True, optional=True))
-    vocabulary: tuple[str, ...] | None = option(None, convert=_convert)
-    idf_weights: tuple[float, ...] | None = option(None, convert=floats)
-    invert: bool = option(False, convert=boolean)
+    max_tokens: int | None = option(default=None, convert=integer(minimum=2, optional=True))
+    num_oov_indices: int = option(default=1, convert=integer(minimum=0, maximum=1 << 20))
+    mask_token: str | None = option(default=None, convert=text(empty=True, optional=True))
+    oov_token: str | None = option(default="[UNK]", convert=text(empty=True, optional=True))
+    vocabulary: tuple[str, ...] | None = option(default=None, convert=_convert)
+    idf_weights: tuple[float, ...] | None = option(default=None, convert=floats)
+    invert: bool = option(default=False, convert=boolean)
 
     @property
     def makes_strings(self) -> bool:  # type: ignore[override]
@@ -120,11 +120,11 @@ class StringLookup(LookupLayer):
     def reads_strings(self) -> bool:  # type: ignore[override]
         return not self.invert
 
-    output_mode: str = option("int", convert=output_mode(*MODES))
-    pad_to_max_tokens: bool = option(False, convert=boolean)
-    sparse: bool = option(False, convert=boolean)
-    encoding: str = option("utf-8", convert=text())
-    salt: tuple[int, int] | None = option(None, convert=two_integers)
+    output_mode: str = option(default="int", convert=output_mode(*MODES))
+    pad_to_max_tokens: bool = option(default=False, convert=boolean)
+    sparse: bool = option(default=False, convert=boolean)
+    encoding: str = option(default="utf-8", convert=text())
+    salt: tuple[int, int] | None = option(default=None, convert=two_integers)
 
     convert_vocabulary: ClassVar[Any] = staticmethod(_convert)
 

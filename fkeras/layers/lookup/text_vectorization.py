@@ -94,24 +94,26 @@ class TextVectorization(LookupLayer):
                [1, 2, 0, 0]], dtype=int32)
     """
 
-    max_tokens: int | None = option(None, convert=integer(minimum=2, optional=True))
+    max_tokens: int | None = option(default=None, convert=integer(minimum=2, optional=True))
     standardize: Any = option(
-        "lower_and_strip_punctuation",
+        default="lower_and_strip_punctuation",
         convert=_word_or_function(*STANDARDS),
     )
     split: Any = option(
-        "whitespace",
+        default="whitespace",
         convert=_word_or_function("whitespace", "character"),
     )
-    ngrams: int | tuple[int, ...] | None = option(None, convert=_widths)
-    output_mode: str = option("int", convert=output_mode(*MODES))
-    output_sequence_length: int | None = option(None, convert=integer(minimum=0, optional=True))
-    pad_to_max_tokens: bool = option(False, convert=boolean)
-    vocabulary: tuple[str, ...] | None = option(None, convert=_convert)
-    idf_weights: tuple[float, ...] | None = option(None, convert=floats)
-    sparse: bool = option(False, convert=boolean)
-    ragged: bool = option(False, convert=boolean)
-    encoding: str = option("utf-8", convert=text())
+    ngrams: int | tuple[int, ...] | None = option(default=None, convert=_widths)
+    output_mode: str = option(default="int", convert=output_mode(*MODES))
+    output_sequence_length: int | None = option(
+        default=None, convert=integer(minimum=0, optional=True)
+    )
+    pad_to_max_tokens: bool = option(default=False, convert=boolean)
+    vocabulary: tuple[str, ...] | None = option(default=None, convert=_convert)
+    idf_weights: tuple[float, ...] | None = option(default=None, convert=floats)
+    sparse: bool = option(default=False, convert=boolean)
+    ragged: bool = option(default=False, convert=boolean)
+    encoding: str = option(default="utf-8", convert=text())
 
     convert_vocabulary: ClassVar[Any] = staticmethod(_convert)
     mask_token: ClassVar[str] = ""

@@ -70,8 +70,8 @@ class Concatenate(Layer):
         Array([[1., 2., 3.]], dtype=float32)
     """
 
-    axis: int = option(-1, convert=integer())
-    masks: str = option("all", convert=choice("all", "any"), kw_only=True)
+    axis: int = option(default=-1, convert=integer())
+    masks: str = option(default="all", convert=choice("all", "any"), kw_only=True)
 
     supports_masking: ClassVar[bool] = True
 

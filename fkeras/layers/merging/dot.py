@@ -95,7 +95,7 @@ class Dot(Layer):
     """
 
     axes: int | tuple[int, int] = option(convert=_axes)
-    normalize: bool = option(False, convert=boolean)
+    normalize: bool = option(default=False, convert=boolean)
 
     supports_masking: ClassVar[bool] = True
 

@@ -111,7 +111,7 @@ class Merge(Layer):
             `masks`.
     """
 
-    masks: str = option("all", convert=choice("all", "any"), kw_only=True)
+    masks: str = option(default="all", convert=choice("all", "any"), kw_only=True)
 
     supports_masking: ClassVar[bool] = True
 

@@ -167,10 +167,10 @@ class Normalization(Layer):
                [ 1.,  1.]], dtype=float32)
     """
 
-    axis: tuple[int, ...] = option(-1, convert=_axis)
-    mean: Any = option(None, convert=_numbers)
-    variance: Any = option(None, convert=_numbers)
-    invert: bool = option(False, convert=boolean)
+    axis: tuple[int, ...] = option(default=-1, convert=_axis)
+    mean: Any = option(default=None, convert=_numbers)
+    variance: Any = option(default=None, convert=_numbers)
+    invert: bool = option(default=False, convert=boolean)
 
     supports_masking: ClassVar[bool] = True
     state_order: ClassVar[tuple[str, ...]] = ("mean", "variance", "count")

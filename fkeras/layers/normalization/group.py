@@ -105,23 +105,23 @@ class GroupNormalization(Layer):
     """
 
     groups: int = option(
-        32,
+        default=32,
         convert=integer(
             minimum=1,
             also=(-1,),
             hint="-1 is a group a channel; give a number that divides the channels.",
         ),
     )
-    axis: int = option(-1, convert=_axis)
-    epsilon: float = option(1e-3, convert=real(minimum=0))
-    center: bool = option(True, convert=boolean)
-    scale: bool = option(True, convert=boolean)
-    beta_initializer: Any = option("zeros", convert=initializers.get)
-    gamma_initializer: Any = option("ones", convert=initializers.get)
-    beta_regularizer: Any = option(None, convert=regularizers.get)
-    gamma_regularizer: Any = option(None, convert=regularizers.get)
-    beta_constraint: Any = option(None, convert=constraints.get)
-    gamma_constraint: Any = option(None, convert=constraints.get)
+    axis: int = option(default=-1, convert=_axis)
+    epsilon: float = option(default=1e-3, convert=real(minimum=0))
+    center: bool = option(default=True, convert=boolean)
+    scale: bool = option(default=True, convert=boolean)
+    beta_initializer: Any = option(default="zeros", convert=initializers.get)
+    gamma_initializer: Any = option(default="ones", convert=initializers.get)
+    beta_regularizer: Any = option(default=None, convert=regularizers.get)
+    gamma_regularizer: Any = option(default=None, convert=regularizers.get)
+    beta_constraint: Any = option(default=None, convert=constraints.get)
+    gamma_constraint: Any = option(default=None, convert=constraints.get)
 
     gamma: jax.Array | None = weight()
     beta: jax.Array | None = weight()

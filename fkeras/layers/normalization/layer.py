@@ -103,17 +103,17 @@ class LayerNormalization(Layer):
         Ba, Kiros and Hinton, 2016, Layer normalization, https://arxiv.org/abs/1607.06450
     """
 
-    axis: int | tuple[int, ...] = option(-1, convert=_axis)
-    epsilon: float = option(1e-3, convert=real(minimum=0))
-    center: bool = option(True, convert=boolean)
-    scale: bool = option(True, convert=boolean)
-    beta_initializer: Any = option("zeros", convert=initializers.get)
-    gamma_initializer: Any = option("ones", convert=initializers.get)
-    beta_regularizer: Any = option(None, convert=regularizers.get)
-    gamma_regularizer: Any = option(None, convert=regularizers.get)
-    beta_constraint: Any = option(None, convert=constraints.get)
-    gamma_constraint: Any = option(None, convert=constraints.get)
-    rms_scaling: bool = option(False, convert=boolean, kw_only=True)
+    axis: int | tuple[int, ...] = option(default=-1, convert=_axis)
+    epsilon: float = option(default=1e-3, convert=real(minimum=0))
+    center: bool = option(default=True, convert=boolean)
+    scale: bool = option(default=True, convert=boolean)
+    beta_initializer: Any = option(default="zeros", convert=initializers.get)
+    gamma_initializer: Any = option(default="ones", convert=initializers.get)
+    beta_regularizer: Any = option(default=None, convert=regularizers.get)
+    gamma_regularizer: Any = option(default=None, convert=regularizers.get)
+    beta_constraint: Any = option(default=None, convert=constraints.get)
+    gamma_constraint: Any = option(default=None, convert=constraints.get)
+    rms_scaling: bool = option(default=False, convert=boolean, kw_only=True)
 
     gamma: jax.Array | None = weight()
     beta: jax.Array | None = weight()

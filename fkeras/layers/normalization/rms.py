@@ -88,8 +88,8 @@ class RMSNormalization(Layer):
 
     call_names: ClassVar[tuple[str, ...]] = ("x",)
 
-    axis: int | tuple[int, ...] = option(-1, convert=_axis)
-    epsilon: float = option(1e-6, convert=real(minimum=0))
+    axis: int | tuple[int, ...] = option(default=-1, convert=_axis)
+    epsilon: float = option(default=1e-6, convert=real(minimum=0))
 
     scale: jax.Array | None = weight(initializer=jax.nn.initializers.ones)
 

@@ -97,8 +97,8 @@ class SpectralNormalization(Wrapper):
         https://arxiv.org/abs/1802.05957
     """
 
-    power_iterations: int = option(1, convert=integer(minimum=1))
-    always: bool = option(False, convert=boolean, kw_only=True)
+    power_iterations: int = option(default=1, convert=integer(minimum=1))
+    always: bool = option(default=False, convert=boolean, kw_only=True)
 
     # in Keras the kernel is a weight of the wrapper too
     early_weights: ClassVar[tuple[str, ...]] = tuple(f"layer/{name}" for name in _KERNELS)

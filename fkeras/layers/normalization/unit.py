@@ -68,7 +68,7 @@ class UnitNormalization(Layer):
         Array([[0.6, 0.8]], dtype=float32)
     """
 
-    axis: int | tuple[int, ...] = option(-1, convert=axes())
+    axis: int | tuple[int, ...] = option(default=-1, convert=axes())
 
     supports_masking: ClassVar[bool] = True
 

@@ -116,7 +116,7 @@ class _AdaptivePooling(Layer):
     """Reduces `rank` axes to `output_size` windows."""
 
     output_size: tuple[int, ...] = option()
-    data_format: str = option(None, convert=data_format_name)
+    data_format: str = option(default=None, convert=data_format_name)
 
     rank: ClassVar[int]
 

@@ -47,8 +47,8 @@ def masked_mean(
 class _GlobalPooling(Layer):
     """Reduces `rank` axes to one value a channel."""
 
-    data_format: str = option(None, convert=data_format_name)
-    keepdims: bool = option(False, convert=boolean)
+    data_format: str = option(default=None, convert=data_format_name)
+    keepdims: bool = option(default=False, convert=boolean)
 
     rank: ClassVar[int]
 

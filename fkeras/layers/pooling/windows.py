@@ -98,10 +98,10 @@ def average_pool(
 class _Pooling(Layer):
     """Reduces each window over `rank` axes to one value."""
 
-    pool_size: tuple[int, ...] = option(2)
-    strides: tuple[int, ...] | None = option(None)
-    padding: str = option("valid", convert=choice("valid", "same"))
-    data_format: str = option(None, convert=data_format_name)
+    pool_size: tuple[int, ...] = option(default=2)
+    strides: tuple[int, ...] | None = option(default=None)
+    padding: str = option(default="valid", convert=choice("valid", "same"))
+    data_format: str = option(default=None, convert=data_format_name)
 
     rank: ClassVar[int]
 
@@ -160,8 +160,8 @@ class MaxPooling1D(_MaxPooling):
         Array([1., 3.], dtype=float32)
     """
 
-    pool_size: tuple[int, ...] = option(2, convert=sizes(1))
-    strides: tuple[int, ...] | None = option(None, convert=sizes(1, optional=True))
+    pool_size: tuple[int, ...] = option(default=2, convert=sizes(1))
+    strides: tuple[int, ...] | None = option(default=None, convert=sizes(1, optional=True))
 
     rank: ClassVar[int] = 1
 
@@ -191,8 +191,8 @@ class MaxPooling2D(_MaxPooling):
                [13., 15.]], dtype=float32)
     """
 
-    pool_size: tuple[int, ...] = option(2, convert=sizes(2))
-    strides: tuple[int, ...] | None = option(None, convert=sizes(2, optional=True))
+    pool_size: tuple[int, ...] = option(default=2, convert=sizes(2))
+    strides: tuple[int, ...] | None = option(default=None, convert=sizes(2, optional=True))
 
     rank: ClassVar[int] = 2
 
@@ -222,8 +222,8 @@ class MaxPooling3D(_MaxPooling):
                [53., 61.]], dtype=float32)
     """
 
-    pool_size: tuple[int, ...] = option(2, convert=sizes(3))
-    strides: tuple[int, ...] | None = option(None, convert=sizes(3, optional=True))
+    pool_size: tuple[int, ...] = option(default=2, convert=sizes(3))
+    strides: tuple[int, ...] | None = option(default=None, convert=sizes(3, optional=True))
 
     rank: ClassVar[int] = 3
 
@@ -255,8 +255,8 @@ class AveragePooling1D(_AveragePooling):
         Array([0.5, 2.5], dtype=float32)
     """
 
-    pool_size: tuple[int, ...] = option(2, convert=sizes(1))
-    strides: tuple[int, ...] | None = option(None, convert=sizes(1, optional=True))
+    pool_size: tuple[int, ...] = option(default=2, convert=sizes(1))
+    strides: tuple[int, ...] | None = option(default=None, convert=sizes(1, optional=True))
 
     rank: ClassVar[int] = 1
 
@@ -289,8 +289,8 @@ class AveragePooling2D(_AveragePooling):
                [10.5, 12.5]], dtype=float32)
     """
 
-    pool_size: tuple[int, ...] = option(2, convert=sizes(2))
-    strides: tuple[int, ...] | None = option(None, convert=sizes(2, optional=True))
+    pool_size: tuple[int, ...] = option(default=2, convert=sizes(2))
+    strides: tuple[int, ...] | None = option(default=None, convert=sizes(2, optional=True))
 
     rank: ClassVar[int] = 2
 
@@ -323,8 +323,8 @@ class AveragePooling3D(_AveragePooling):
                [42.5, 50.5]], dtype=float32)
     """
 
-    pool_size: tuple[int, ...] = option(2, convert=sizes(3))
-    strides: tuple[int, ...] | None = option(None, convert=sizes(3, optional=True))
+    pool_size: tuple[int, ...] = option(default=2, convert=sizes(3))
+    strides: tuple[int, ...] | None = option(default=None, convert=sizes(3, optional=True))
 
     rank: ClassVar[int] = 3
 

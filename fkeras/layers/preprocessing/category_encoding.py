@@ -51,10 +51,10 @@ class CategoryEncoding(Layer):
 
     num_tokens: int = option(convert=integer(minimum=1))
     output_mode: str = option(
-        "multi_hot",
+        default="multi_hot",
         convert=output_mode("one_hot", "multi_hot", "count"),
     )
-    sparse: bool = option(False, convert=boolean)
+    sparse: bool = option(default=False, convert=boolean)
 
     # ids in a short float type would be rounded to other ids
     autocast: ClassVar[bool] = False

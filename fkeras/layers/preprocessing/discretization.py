@@ -63,14 +63,14 @@ class Discretization(Layer):
         (1.0, 2.0, 3.0)
     """
 
-    bin_boundaries: tuple[float, ...] | None = option(None, convert=_boundaries)
-    num_bins: int | None = option(None, convert=integer(minimum=1, optional=True))
-    epsilon: float = option(0.01, convert=real(above=0, below=1))
+    bin_boundaries: tuple[float, ...] | None = option(default=None, convert=_boundaries)
+    num_bins: int | None = option(default=None, convert=integer(minimum=1, optional=True))
+    epsilon: float = option(default=0.01, convert=real(above=0, below=1))
     output_mode: str = option(
-        "int",
+        default="int",
         convert=output_mode("int", "one_hot", "multi_hot", "count"),
     )
-    sparse: bool = option(False, convert=boolean)
+    sparse: bool = option(default=False, convert=boolean)
 
     # a short float type would move numbers across a boundary
     autocast: ClassVar[bool] = False

@@ -68,7 +68,7 @@ class Rescaling(Layer):
     """
 
     scale: Any = option(convert=_numbers)
-    offset: Any = option(0.0, convert=_numbers)
+    offset: Any = option(default=0.0, convert=_numbers)
 
     supports_masking: ClassVar[bool] = True
 

@@ -73,16 +73,18 @@ class STFTSpectrogram(Layer):
         Allen and Rabiner, 1977, A unified approach to short-time Fourier analysis and synthesis.
     """
 
-    mode: str = option("log", convert=choice(*_MODES))
-    frame_length: int = option(256, convert=integer(minimum=1))
-    frame_step: int | None = option(None, convert=integer(minimum=1, optional=True))
-    fft_length: int | None = option(None, convert=integer(minimum=1, optional=True))
-    window: Any = option("hann", convert=as_window)
-    periodic: bool = option(False, convert=boolean)
-    scaling: str | None = option("density", convert=choice("density", "spectrum", optional=True))
-    padding: str = option("valid", convert=choice("valid", "same"))
-    expand_dims: bool = option(False, convert=boolean)
-    data_format: str = option(None, convert=data_format_name)
+    mode: str = option(default="log", convert=choice(*_MODES))
+    frame_length: int = option(default=256, convert=integer(minimum=1))
+    frame_step: int | None = option(default=None, convert=integer(minimum=1, optional=True))
+    fft_length: int | None = option(default=None, convert=integer(minimum=1, optional=True))
+    window: Any = option(default="hann", convert=as_window)
+    periodic: bool = option(default=False, convert=boolean)
+    scaling: str | None = option(
+        default="density", convert=choice("density", "spectrum", optional=True)
+    )
+    padding: str = option(default="valid", convert=choice("valid", "same"))
+    expand_dims: bool = option(default=False, convert=boolean)
+    data_format: str = option(default=None, convert=data_format_name)
 
     real_kernel: jax.Array | None = weight()
     imag_kernel: jax.Array | None = weight()
@@ -238,19 +240,19 @@ class MelSpectrogram(Layer):
         magnitude pitch.
     """
 
-    fft_length: int = option(2048, convert=integer(minimum=1))
-    sequence_stride: int = option(512, convert=integer(minimum=1))
-    sequence_length: int | None = option(None, convert=integer(minimum=1, optional=True))
-    window: Any = option("hann", convert=as_window)
-    sampling_rate: float = option(16000, convert=real(above=0))
-    num_mel_bins: int = option(128, convert=integer(minimum=1))
-    min_freq: float = option(20.0, convert=real(minimum=0))
-    max_freq: float | None = option(None, convert=real(above=0, optional=True))
-    power_to_db: bool = option(True, convert=boolean)
-    top_db: float = option(80.0, convert=real(above=0))
-    mag_exp: float = option(2.0, convert=real(above=0))
-    min_power: float = option(1e-10, convert=real(above=0))
-    ref_power: float = option(1.0, convert=real(above=0))
+    fft_length: int = option(default=2048, convert=integer(minimum=1))
+    sequence_stride: int = option(default=512, convert=integer(minimum=1))
+    sequence_length: int | None = option(default=None, convert=integer(minimum=1, optional=True))
+    window: Any = option(default="hann", convert=as_window)
+    sampling_rate: float = option(default=16000, convert=real(above=0))
+    num_mel_bins: int = option(default=128, convert=integer(minimum=1))
+    min_freq: float = option(default=20.0, convert=real(minimum=0))
+    max_freq: float | None = option(default=None, convert=real(above=0, optional=True))
+    power_to_db: bool = option(default=True, convert=boolean)
+    top_db: float = option(default=80.0, convert=real(above=0))
+    mag_exp: float = option(default=2.0, convert=real(above=0))
+    min_power: float = option(default=1e-10, convert=real(above=0))
+    ref_power: float = option(default=1.0, convert=real(above=0))
 
     autocast: ClassVar[bool] = False
 

@@ -40,7 +40,7 @@ class Quantized(Layer):
     """
 
     layer: Layer = option(convert=_bare)
-    quantization: Any = option("int8", convert=get)
+    quantization: Any = option(default="int8", convert=get)
 
     # the layer inside is configuration: its weights are here, as codes
     child_fields: ClassVar[tuple[str, ...] | None] = ()

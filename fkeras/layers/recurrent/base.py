@@ -42,13 +42,13 @@ class Recurrent(Layer):
     call_names: ClassVar[tuple[str, ...]] = ("sequences",)
     call_options: ClassVar[tuple[str, ...]] = ("initial_state", "mask", "training")
 
-    return_sequences: bool = option(False, convert=boolean, kw_only=True)
-    return_state: bool = option(False, convert=boolean, kw_only=True)
-    go_backwards: bool = option(False, convert=boolean, kw_only=True)
-    stateful: bool = option(False, convert=boolean, kw_only=True)
-    unroll: bool = option(False, convert=boolean, kw_only=True)
-    zero_output_for_mask: bool = option(False, convert=boolean, kw_only=True)
-    activity_regularizer: Any = option(None, convert=regularizers.get, kw_only=True)
+    return_sequences: bool = option(default=False, convert=boolean, kw_only=True)
+    return_state: bool = option(default=False, convert=boolean, kw_only=True)
+    go_backwards: bool = option(default=False, convert=boolean, kw_only=True)
+    stateful: bool = option(default=False, convert=boolean, kw_only=True)
+    unroll: bool = option(default=False, convert=boolean, kw_only=True)
+    zero_output_for_mask: bool = option(default=False, convert=boolean, kw_only=True)
+    activity_regularizer: Any = option(default=None, convert=regularizers.get, kw_only=True)
 
     supports_masking: ClassVar[bool] = True
     # Keras's sequence layers hold a cell, and no carry goes into its files

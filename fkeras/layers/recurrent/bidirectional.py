@@ -87,11 +87,11 @@ class Bidirectional(Layer):
     call_options: ClassVar[tuple[str, ...]] = ("initial_state", "mask", "training")
 
     forward_layer: Layer = dataclasses.field(default=None, init=False)
-    merge_mode: str | None = option("concat", convert=choice(*_MODES, optional=True))
+    merge_mode: str | None = option(default="concat", convert=choice(*_MODES, optional=True))
     weights: tuple | None = option(
-        None, convert=several(numeric(), "a list of arrays", least=0, optional=True)
+        default=None, convert=several(numeric(), "a list of arrays", least=0, optional=True)
     )
-    backward_layer: Layer | None = option(None)
+    backward_layer: Layer | None = option(default=None)
 
     supports_masking: ClassVar[bool] = True
 

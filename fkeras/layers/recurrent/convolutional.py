@@ -76,8 +76,8 @@ class ConvLSTM1D(ConvLSTM):
     """
 
     kernel_size: tuple[int, ...] = option(convert=sizes(1))
-    strides: tuple[int, ...] = option(1, convert=sizes(1))
-    dilation_rate: tuple[int, ...] = option(1, convert=sizes(1))
+    strides: tuple[int, ...] = option(default=1, convert=sizes(1))
+    dilation_rate: tuple[int, ...] = option(default=1, convert=sizes(1))
 
     rank: ClassVar[int] = 1
 
@@ -149,8 +149,8 @@ class ConvLSTM2D(ConvLSTM):
     """
 
     kernel_size: tuple[int, ...] = option(convert=sizes(2))
-    strides: tuple[int, ...] = option(1, convert=sizes(2))
-    dilation_rate: tuple[int, ...] = option(1, convert=sizes(2))
+    strides: tuple[int, ...] = option(default=1, convert=sizes(2))
+    dilation_rate: tuple[int, ...] = option(default=1, convert=sizes(2))
 
     rank: ClassVar[int] = 2
 
@@ -222,7 +222,7 @@ class ConvLSTM3D(ConvLSTM):
     """
 
     kernel_size: tuple[int, ...] = option(convert=sizes(3))
-    strides: tuple[int, ...] = option(1, convert=sizes(3))
-    dilation_rate: tuple[int, ...] = option(1, convert=sizes(3))
+    strides: tuple[int, ...] = option(default=1, convert=sizes(3))
+    dilation_rate: tuple[int, ...] = option(default=1, convert=sizes(3))
 
     rank: ClassVar[int] = 3

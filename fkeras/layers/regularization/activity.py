@@ -31,8 +31,8 @@ class ActivityRegularization(Layer):
         (Array(1.5, dtype=float32),)
     """
 
-    l1: float = option(0.0, convert=real(minimum=0))
-    l2: float = option(0.0, convert=real(minimum=0))
+    l1: float = option(default=0.0, convert=real(minimum=0))
+    l2: float = option(default=0.0, convert=real(minimum=0))
 
     supports_masking: ClassVar[bool] = True
 

@@ -79,8 +79,8 @@ class AlphaDropout(Layer):
     """
 
     rate: float = option(convert=proper_fraction)
-    noise_shape: tuple[int | None, ...] | None = option(None, convert=noise_shape)
-    seed: int | None = option(None, convert=integer(optional=True))
+    noise_shape: tuple[int | None, ...] | None = option(default=None, convert=noise_shape)
+    seed: int | None = option(default=None, convert=integer(optional=True))
 
     supports_masking: ClassVar[bool] = True
 

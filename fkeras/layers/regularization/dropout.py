@@ -77,8 +77,8 @@ class Dropout(Layer):
     """
 
     rate: float = option(convert=probability)
-    noise_shape: tuple[int | None, ...] | None = option(None, convert=noise_shape)
-    seed: int | None = option(None, convert=integer(optional=True))
+    noise_shape: tuple[int | None, ...] | None = option(default=None, convert=noise_shape)
+    seed: int | None = option(default=None, convert=integer(optional=True))
 
     supports_masking: ClassVar[bool] = True
 

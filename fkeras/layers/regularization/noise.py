@@ -92,7 +92,7 @@ class GaussianNoise(Layer):
     """
 
     stddev: float = option(convert=probability)
-    seed: int | None = option(None, convert=integer(optional=True))
+    seed: int | None = option(default=None, convert=integer(optional=True))
 
     supports_masking: ClassVar[bool] = True
 
@@ -134,7 +134,7 @@ class GaussianDropout(Layer):
     """
 
     rate: float = option(convert=proper_fraction)
-    seed: int | None = option(None, convert=integer(optional=True))
+    seed: int | None = option(default=None, convert=integer(optional=True))
 
     supports_masking: ClassVar[bool] = True
 

@@ -96,7 +96,7 @@ class SpatialDropout1D(_SpatialDropout):
         https://arxiv.org/abs/1411.4280
     """
 
-    seed: int | None = option(None, convert=integer(optional=True))
+    seed: int | None = option(default=None, convert=integer(optional=True))
 
     rank: ClassVar[int] = 1
 
@@ -134,8 +134,8 @@ class SpatialDropout2D(_SpatialDropout):
         https://arxiv.org/abs/1411.4280
     """
 
-    data_format: str = option(None, convert=data_format_name)
-    seed: int | None = option(None, convert=integer(optional=True))
+    data_format: str = option(default=None, convert=data_format_name)
+    seed: int | None = option(default=None, convert=integer(optional=True))
 
     rank: ClassVar[int] = 2
 
@@ -173,8 +173,8 @@ class SpatialDropout3D(_SpatialDropout):
         https://arxiv.org/abs/1411.4280
     """
 
-    data_format: str = option(None, convert=data_format_name)
-    seed: int | None = option(None, convert=integer(optional=True))
+    data_format: str = option(default=None, convert=data_format_name)
+    seed: int | None = option(default=None, convert=integer(optional=True))
 
     rank: ClassVar[int] = 3
 

@@ -88,8 +88,8 @@ class _Border(Layer):
 class _ZeroPadding(_Border):
     """Adds zeros before and after each axis."""
 
-    padding: Pairs = option(1)
-    data_format: str = option(None, convert=data_format_name)
+    padding: Pairs = option(default=1)
+    data_format: str = option(default=None, convert=data_format_name)
 
     def call(self, x: jax.Array) -> jax.Array:
         pairs = (self.padding,) if self.rank == 1 else self.padding
@@ -111,8 +111,8 @@ def _cropped(layer: Layer, x: jax.Array, pairs: Pairs, data_format: str) -> jax.
 class _Cropping(_Border):
     """Removes cells before and after each axis."""
 
-    cropping: Pairs = option(1)
-    data_format: str = option(None, convert=data_format_name)
+    cropping: Pairs = option(default=1)
+    data_format: str = option(default=None, convert=data_format_name)
 
     def call(self, x: jax.Array) -> jax.Array:
         return _cropped(self, x, self.cropping, self.data_format)
@@ -138,7 +138,7 @@ class ZeroPadding1D(_ZeroPadding):
         Array([0., 1., 1., 0., 0.], dtype=float32)
     """
 
-    padding: tuple[int, int] = option(1, convert=sizes(2, minimum=0))
+    padding: tuple[int, int] = option(default=1, convert=sizes(2, minimum=0))
 
     rank: ClassVar[int] = 1
 
@@ -164,7 +164,7 @@ class ZeroPadding2D(_ZeroPadding):
                [0., 0., 0., 0.]], dtype=float32)
     """
 
-    padding: Pairs = option(1, convert=_pairs(2))
+    padding: Pairs = option(default=1, convert=_pairs(2))
 
     rank: ClassVar[int] = 2
 
@@ -190,7 +190,7 @@ class ZeroPadding3D(_ZeroPadding):
         ((1, 4, 4, 4, 1), 8.0)
     """
 
-    padding: Pairs = option(1, convert=_pairs(3))
+    padding: Pairs = option(default=1, convert=_pairs(3))
 
     rank: ClassVar[int] = 3
 
@@ -214,7 +214,7 @@ class Cropping1D(_Border):
         Array([1.], dtype=float32)
     """
 
-    cropping: tuple[int, int] = option(1, convert=sizes(2, minimum=0))
+    cropping: tuple[int, int] = option(default=1, convert=sizes(2, minimum=0))
 
     rank: ClassVar[int] = 1
 
@@ -244,7 +244,7 @@ class Cropping2D(_Cropping):
                [ 9., 10.]], dtype=float32)
     """
 
-    cropping: Pairs = option(0, convert=_pairs(2))
+    cropping: Pairs = option(default=0, convert=_pairs(2))
 
     rank: ClassVar[int] = 2
 
@@ -271,6 +271,6 @@ class Cropping3D(_Cropping):
                [37., 41.]], dtype=float32)
     """
 
-    cropping: Pairs = option(1, convert=_pairs(3))
+    cropping: Pairs = option(default=1, convert=_pairs(3))
 
     rank: ClassVar[int] = 3

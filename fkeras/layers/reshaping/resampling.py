@@ -89,7 +89,7 @@ class UpSampling1D(_UpSampling):
         Array([1., 1., 2., 2.], dtype=float32)
     """
 
-    size: int = option(2, convert=integer(minimum=1))
+    size: int = option(default=2, convert=integer(minimum=1))
 
     rank: ClassVar[int] = 1
 
@@ -122,10 +122,10 @@ class UpSampling2D(_UpSampling):
                [0., 0., 1., 1.]], dtype=float32)
     """
 
-    size: tuple[int, int] = option(2, convert=sizes(2))
-    data_format: str = option(None, convert=data_format_name)
+    size: tuple[int, int] = option(default=2, convert=sizes(2))
+    data_format: str = option(default=None, convert=data_format_name)
     interpolation: str = option(
-        "nearest",
+        default="nearest",
         convert=choice("nearest", "bilinear", "bicubic", "lanczos3", "lanczos5"),
     )
 
@@ -160,8 +160,8 @@ class UpSampling3D(_UpSampling):
                [0., 0., 1., 1.]], dtype=float32)
     """
 
-    size: tuple[int, int, int] = option(2, convert=sizes(3))
-    data_format: str = option(None, convert=data_format_name)
+    size: tuple[int, int, int] = option(default=2, convert=sizes(3))
+    data_format: str = option(default=None, convert=data_format_name)
 
     rank: ClassVar[int] = 3
 

@@ -53,7 +53,7 @@ class Flatten(Layer):
         Array([[0., 1., 2., 3.]], dtype=float32)
     """
 
-    data_format: str | None = option(None, convert=data_format_name)
+    data_format: str | None = option(default=None, convert=data_format_name)
 
     @property
     def input_spec(self) -> InputSpec:

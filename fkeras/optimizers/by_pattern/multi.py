@@ -129,8 +129,8 @@ class MultiOptimizer(BaseOptimizer):
     """
 
     optimizer_map: Any = option(convert=_pairs)
-    loss_scale_factor: float | None = option(None, convert=real(above=0, optional=True))
-    name: str | None = option(None, convert=text(optional=True))
+    loss_scale_factor: float | None = option(default=None, convert=real(above=0, optional=True))
+    name: str | None = option(default=None, convert=text(optional=True))
 
     def scale_loss(self, loss: jax.Array, opt_state: Any) -> jax.Array:
         return loss if self.loss_scale_factor is None else scaled(loss, self.loss_scale_factor)

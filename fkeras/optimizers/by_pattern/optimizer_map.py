@@ -58,7 +58,7 @@ class OptimizerMap(Configurable):
     """
 
     default_optimizer: Any = option(convert=_default)
-    optimizer_map: Any = option(None, convert=_map)
+    optimizer_map: Any = option(default=None, convert=_map)
 
     def __getitem__(self, path: str) -> Any:
         for key, optimizer in self.optimizer_map.items():

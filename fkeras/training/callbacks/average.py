@@ -47,9 +47,9 @@ class SwapEMAWeights(Callback):
         ['average', 'step', 'updates', 'weights']
     """
 
-    momentum: float = option(0.99, convert=probability)
-    swap_on_epoch: bool = option(False, convert=boolean)
-    update_freq: str = option("batch", convert=choice("batch", "epoch"))
+    momentum: float = option(default=0.99, convert=probability)
+    swap_on_epoch: bool = option(default=False, convert=boolean)
+    update_freq: str = option(default="batch", convert=choice("batch", "epoch"))
 
     @property
     def watches_batches(self) -> bool:

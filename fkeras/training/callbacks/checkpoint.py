@@ -97,13 +97,15 @@ class ModelCheckpoint(Callback):
     """
 
     filepath: str = option(convert=_filepath)
-    monitor: str = option("val_loss", convert=text())
-    verbose: int = option(0, convert=watch.verbosity)
-    save_best_only: bool = option(False, convert=boolean)
-    save_weights_only: bool = option(False, convert=boolean)
-    mode: str = option("auto", convert=choice("auto", "min", "max"))
-    save_freq: Any = option("epoch", convert=either(choice("epoch"), integer(minimum=1)))
-    initial_value_threshold: float | None = option(None, convert=real(infinite=True, optional=True))
+    monitor: str = option(default="val_loss", convert=text())
+    verbose: int = option(default=0, convert=watch.verbosity)
+    save_best_only: bool = option(default=False, convert=boolean)
+    save_weights_only: bool = option(default=False, convert=boolean)
+    mode: str = option(default="auto", convert=choice("auto", "min", "max"))
+    save_freq: Any = option(default="epoch", convert=either(choice("epoch"), integer(minimum=1)))
+    initial_value_threshold: float | None = option(
+        default=None, convert=real(infinite=True, optional=True)
+    )
 
     def __post_init__(self) -> None:
         super().__post_init__()

@@ -59,8 +59,8 @@ class CSVLogger(Callback):
     """
 
     filename: str = option(convert=as_path)
-    separator: str = option(",", convert=_separator)
-    append: bool = option(False, convert=boolean)
+    separator: str = option(default=",", convert=_separator)
+    append: bool = option(default=False, convert=boolean)
 
     def on_train_begin(self, run: Any) -> Any:
         files.require_folder(_WHERE, "filename", os.path.dirname(self.filename))

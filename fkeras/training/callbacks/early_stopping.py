@@ -50,14 +50,14 @@ class EarlyStopping(Callback):
         [0, 1, 2]
     """
 
-    monitor: str = option("val_loss", convert=text())
-    min_delta: float = option(0.0, convert=real())
-    patience: int = option(0, convert=integer(minimum=0))
-    verbose: int = option(0, convert=watch.verbosity)
-    mode: str = option("auto", convert=choice("auto", "min", "max"))
-    baseline: float | None = option(None, convert=real(infinite=True, optional=True))
-    restore_best_weights: bool = option(False, convert=boolean)
-    start_from_epoch: int = option(0, convert=integer(minimum=0))
+    monitor: str = option(default="val_loss", convert=text())
+    min_delta: float = option(default=0.0, convert=real())
+    patience: int = option(default=0, convert=integer(minimum=0))
+    verbose: int = option(default=0, convert=watch.verbosity)
+    mode: str = option(default="auto", convert=choice("auto", "min", "max"))
+    baseline: float | None = option(default=None, convert=real(infinite=True, optional=True))
+    restore_best_weights: bool = option(default=False, convert=boolean)
+    start_from_epoch: int = option(default=0, convert=integer(minimum=0))
 
     def check_logs(self, names: Sequence[str]) -> None:
         watch.check(_WHERE, self.monitor, names)

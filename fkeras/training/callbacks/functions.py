@@ -23,7 +23,7 @@ _function = function(
 
 
 def _hook() -> Any:
-    return option(None, convert=lambda value: _function(value) or _nothing)
+    return option(default=None, convert=lambda value: _function(value) or _nothing)
 
 
 class LambdaCallback(Callback):

@@ -48,14 +48,14 @@ class ReduceLROnPlateau(Callback):
         Array(0.05, dtype=float32)
     """
 
-    monitor: str = option("val_loss", convert=text())
-    factor: float = option(0.1, convert=real(above=0, below=1))
-    patience: int = option(10, convert=integer(minimum=0))
-    verbose: int = option(0, convert=watch.verbosity)
-    mode: str = option("auto", convert=choice("auto", "min", "max"))
-    min_delta: float = option(1e-4, convert=real())
-    cooldown: int = option(0, convert=integer(minimum=0))
-    min_lr: float = option(0.0, convert=real(minimum=0))
+    monitor: str = option(default="val_loss", convert=text())
+    factor: float = option(default=0.1, convert=real(above=0, below=1))
+    patience: int = option(default=10, convert=integer(minimum=0))
+    verbose: int = option(default=0, convert=watch.verbosity)
+    mode: str = option(default="auto", convert=choice("auto", "min", "max"))
+    min_delta: float = option(default=1e-4, convert=real())
+    cooldown: int = option(default=0, convert=integer(minimum=0))
+    min_lr: float = option(default=0.0, convert=real(minimum=0))
 
     def check_logs(self, names: Sequence[str]) -> None:
         watch.check(_WHERE, self.monitor, names)

@@ -42,9 +42,9 @@ class Profiler(Callback):
         Profiler('logs/profile')
     """
 
-    log_dir: str = option("logs", convert=as_path)
-    first: int = option(10, convert=integer(minimum=1))
-    last: int = option(20, convert=integer(minimum=1))
+    log_dir: str = option(default="logs", convert=as_path)
+    first: int = option(default=10, convert=integer(minimum=1))
+    last: int = option(default=20, convert=integer(minimum=1))
 
     def __post_init__(self) -> None:
         super().__post_init__()

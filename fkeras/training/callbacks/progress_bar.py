@@ -49,9 +49,9 @@ class ProgressBar(Callback):
         Epoch 1/1  1 step  ...  loss 0.0000
     """
 
-    stream: Any = option(None, convert=_stream)
-    epochs: int | None = option(None, convert=integer(minimum=1, optional=True))
-    every: int = option(0, convert=integer(minimum=0))
+    stream: Any = option(default=None, convert=_stream)
+    epochs: int | None = option(default=None, convert=integer(minimum=1, optional=True))
+    every: int = option(default=0, convert=integer(minimum=0))
 
     @property
     def watches_batches(self) -> bool:

@@ -45,7 +45,7 @@ class LearningRateScheduler(Callback):
     """
 
     schedule: Callable[[int, float], Any] = option(convert=function())
-    verbose: int = option(0, convert=either(integer(minimum=0), boolean))
+    verbose: int = option(default=0, convert=either(integer(minimum=0), boolean))
 
     def on_train_begin(self, run: Any) -> Any:
         # a rate that cannot be set is told before the first epoch

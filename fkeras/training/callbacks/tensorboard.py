@@ -54,10 +54,10 @@ class TensorBoard(Callback):
         TensorBoard('logs/first', 5)
     """
 
-    log_dir: str = option("logs", convert=as_path)
-    histogram_freq: int = option(0, convert=integer(minimum=0))
-    write_graph: bool = option(True, convert=boolean)
-    update_freq: Any = option("epoch", convert=_update_freq)
+    log_dir: str = option(default="logs", convert=as_path)
+    histogram_freq: int = option(default=0, convert=integer(minimum=0))
+    write_graph: bool = option(default=True, convert=boolean)
+    update_freq: Any = option(default="epoch", convert=_update_freq)
 
     @property
     def watches_batches(self) -> bool:

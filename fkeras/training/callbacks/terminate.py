@@ -31,7 +31,7 @@ class TerminateOnNaN(Callback):
         True
     """
 
-    raise_error: bool = option(False, convert=boolean)
+    raise_error: bool = option(default=False, convert=boolean)
 
     def on_epoch_end(self, epoch: int, run: Any, logs: Mapping[str, float]) -> Any:
         loss = logs.get("loss")

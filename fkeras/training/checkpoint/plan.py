@@ -77,13 +77,13 @@ class Checkpoint(Configurable):
     """
 
     directory: str = option(convert=_folder)
-    every: int | None = option(None, convert=integer(minimum=1, optional=True))
-    seconds: float | None = option(None, convert=real(above=0, optional=True))
-    keep: int = option(2, convert=integer(minimum=2))
-    monitor: str | None = option(None, convert=text(optional=True))
-    mode: str = option("auto", convert=choice("auto", "min", "max"))
-    asynchronous: bool = option(True, convert=boolean)
-    on_disk_full: str = option("warn", convert=choice("warn", "stop"))
+    every: int | None = option(default=None, convert=integer(minimum=1, optional=True))
+    seconds: float | None = option(default=None, convert=real(above=0, optional=True))
+    keep: int = option(default=2, convert=integer(minimum=2))
+    monitor: str | None = option(default=None, convert=text(optional=True))
+    mode: str = option(default="auto", convert=choice("auto", "min", "max"))
+    asynchronous: bool = option(default=True, convert=boolean)
+    on_disk_full: str = option(default="warn", convert=choice("warn", "stop"))
 
     def __post_init__(self) -> None:
         super().__post_init__()

@@ -75,7 +75,7 @@ def find_nan(
 
     Example:
         >>> import jax, numpy as np, fkeras as fk
-        >>> from fkeras.training.find_nan import find_nan
+        >>> from fkeras.training.nonfinite.find_nan import find_nan
         >>> x = fk.Input((2,))
         >>> model = fk.Model(x, fk.layers.Dense(1)(fk.layers.Lambda(jax.numpy.log, name="log")(x)))
         >>> run = fk.Trainer("sgd", "mse").init(model, jax.random.key(0))

@@ -56,13 +56,13 @@ class RandomColorJitter(RandomImageLayer):
         Array([0.5, 0.5, 0.5], dtype=float32)
     """
 
-    value_range: tuple[float, float] = option((0, 255), convert=value_range)
-    brightness_factor: Any = option(None, convert=_checked(factor_range(-1, 1)))
-    contrast_factor: Any = option(None, convert=_checked(contrast_range))
-    saturation_factor: Any = option(None, convert=_checked(share_range))
-    hue_factor: Any = option(None, convert=_checked(factor_range(0, 1)))
-    seed: int | None = option(None, convert=integer(optional=True))
-    data_format: str = option(None, convert=data_format_name)
+    value_range: tuple[float, float] = option(default=(0, 255), convert=value_range)
+    brightness_factor: Any = option(default=None, convert=_checked(factor_range(-1, 1)))
+    contrast_factor: Any = option(default=None, convert=_checked(contrast_range))
+    saturation_factor: Any = option(default=None, convert=_checked(share_range))
+    hue_factor: Any = option(default=None, convert=_checked(factor_range(0, 1)))
+    seed: int | None = option(default=None, convert=integer(optional=True))
+    data_format: str = option(default=None, convert=data_format_name)
 
     def _steps(self) -> tuple[tuple[str, RandomImageLayer], ...]:
         given = (

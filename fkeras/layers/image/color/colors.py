@@ -45,9 +45,9 @@ class RandomHue(RandomImageLayer):
     """
 
     factor: tuple[float, float] = option(convert=factor_range(0, 1))
-    value_range: tuple[float, float] = option((0, 255), convert=value_range)
-    data_format: str = option(None, convert=data_format_name)
-    seed: int | None = option(None, convert=integer(optional=True))
+    value_range: tuple[float, float] = option(default=(0, 255), convert=value_range)
+    data_format: str = option(default=None, convert=data_format_name)
+    seed: int | None = option(default=None, convert=integer(optional=True))
 
     def draw(self, key: jax.Array, shape: ImageShape) -> Any:
         """{"factor": (b,)}: by how many turns."""
@@ -91,9 +91,9 @@ class RandomSaturation(RandomImageLayer):
     """
 
     factor: tuple[float, float] = option(convert=share_range)
-    value_range: tuple[float, float] = option((0, 255), convert=value_range)
-    data_format: str = option(None, convert=data_format_name)
-    seed: int | None = option(None, convert=integer(optional=True))
+    value_range: tuple[float, float] = option(default=(0, 255), convert=value_range)
+    data_format: str = option(default=None, convert=data_format_name)
+    seed: int | None = option(default=None, convert=integer(optional=True))
 
     def draw(self, key: jax.Array, shape: ImageShape) -> Any:
         """{"factor": (b,)}: what to multiply saturations by."""
@@ -132,9 +132,9 @@ class RandomColorDegeneration(RandomImageLayer):
     """
 
     factor: tuple[float, float] = option(convert=share_range)
-    value_range: tuple[float, float] = option((0, 255), convert=value_range)
-    data_format: str = option(None, convert=data_format_name)
-    seed: int | None = option(None, convert=integer(optional=True))
+    value_range: tuple[float, float] = option(default=(0, 255), convert=value_range)
+    data_format: str = option(default=None, convert=data_format_name)
+    seed: int | None = option(default=None, convert=integer(optional=True))
 
     def draw(self, key: jax.Array, shape: ImageShape) -> Any:
         """{"factor": (b, 1, 1, 1)}: the share of grey."""
@@ -168,9 +168,9 @@ class RandomGrayscale(RandomImageLayer):
         Array([58.7, 58.7, 58.7], dtype=float32)
     """
 
-    factor: float = option(0.5, convert=probability)
-    data_format: str = option(None, convert=data_format_name)
-    seed: int | None = option(None, convert=integer(optional=True))
+    factor: float = option(default=0.5, convert=probability)
+    data_format: str = option(default=None, convert=data_format_name)
+    seed: int | None = option(default=None, convert=integer(optional=True))
 
     def draw(self, key: jax.Array, shape: ImageShape) -> Any:
         """Which images become grey: (b, 1, 1, 1)."""

@@ -59,12 +59,12 @@ class RandomGaussianBlur(RandomImageLayer):
         (20.4, 7.5)
     """
 
-    factor: tuple[float, float] = option(1.0, convert=factor_range(0, 1))
-    kernel_size: tuple[int, int] = option(3, convert=_odd)
-    sigma: tuple[float, float] = option(1.0, convert=factor_range(0, 1))
-    value_range: tuple[float, float] = option((0, 255), convert=value_range)
-    data_format: str = option(None, convert=data_format_name)
-    seed: int | None = option(None, convert=integer(optional=True))
+    factor: tuple[float, float] = option(default=1.0, convert=factor_range(0, 1))
+    kernel_size: tuple[int, int] = option(default=3, convert=_odd)
+    sigma: tuple[float, float] = option(default=1.0, convert=factor_range(0, 1))
+    value_range: tuple[float, float] = option(default=(0, 255), convert=value_range)
+    data_format: str = option(default=None, convert=data_format_name)
+    seed: int | None = option(default=None, convert=integer(optional=True))
 
     def draw(self, key: jax.Array, shape: ImageShape) -> Any:
         """{"should_apply_blur": (b,), "blur_factor": (b, 2)}: which images, and their sigmas."""
@@ -109,9 +109,9 @@ class RandomSharpness(RandomImageLayer):
     """
 
     factor: tuple[float, float] = option(convert=factor_range(0, 1))
-    value_range: tuple[float, float] = option((0, 255), convert=value_range)
-    data_format: str = option(None, convert=data_format_name)
-    seed: int | None = option(None, convert=integer(optional=True))
+    value_range: tuple[float, float] = option(default=(0, 255), convert=value_range)
+    data_format: str = option(default=None, convert=data_format_name)
+    seed: int | None = option(default=None, convert=integer(optional=True))
 
     def draw(self, key: jax.Array, shape: ImageShape) -> Any:
         """{"factor": (b,)}: how sharp."""

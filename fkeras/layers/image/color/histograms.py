@@ -35,8 +35,8 @@ class AutoContrast(ImageLayer):
         Array([  0. , 255. , 127.5], dtype=float32)
     """
 
-    value_range: tuple[float, float] = option((0, 255), convert=value_range)
-    data_format: str = option(None, convert=data_format_name, kw_only=True)
+    value_range: tuple[float, float] = option(default=(0, 255), convert=value_range)
+    data_format: str = option(default=None, convert=data_format_name, kw_only=True)
 
     def transform_images(self, images: jax.Array, transformation: Any) -> jax.Array:
         return auto_contrast(images, self.value_range, self.data_format)
@@ -63,9 +63,9 @@ class Equalization(ImageLayer):
         Array([  0., 128., 255.], dtype=float32)
     """
 
-    value_range: tuple[float, float] = option((0, 255), convert=value_range)
-    bins: int = option(256, convert=integer(minimum=1))
-    data_format: str = option(None, convert=data_format_name)
+    value_range: tuple[float, float] = option(default=(0, 255), convert=value_range)
+    bins: int = option(default=256, convert=integer(minimum=1))
+    data_format: str = option(default=None, convert=data_format_name)
 
     def transform_images(self, images: jax.Array, transformation: Any) -> jax.Array:
         return equalize(images, self.bins, self.value_range, self.data_format)
@@ -98,12 +98,12 @@ class ContrastLimitedAdaptiveHistogramEqualization(ImageLayer):
     """
 
     value_range: tuple[float, float] = option(
-        (0, 255),
+        default=(0, 255),
         convert=value_range,
     )
-    clip_limit: float = option(4.0, convert=real())
-    tile_grid_size: tuple[int, int] = option((8, 8), convert=sizes(2))
-    data_format: str = option(None, convert=data_format_name)
+    clip_limit: float = option(default=4.0, convert=real())
+    tile_grid_size: tuple[int, int] = option(default=(8, 8), convert=sizes(2))
+    data_format: str = option(default=None, convert=data_format_name)
 
     casts_images: ClassVar[bool] = False
 

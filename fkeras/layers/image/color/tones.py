@@ -41,9 +41,9 @@ class RandomBrightness(RandomImageLayer):
     """
 
     factor: tuple[float, float] = option(convert=factor_range(-1, 1))
-    value_range: tuple[float, float] = option((0, 255), convert=value_range)
-    seed: int | None = option(None, convert=integer(optional=True))
-    data_format: str = option(None, convert=data_format_name, kw_only=True)
+    value_range: tuple[float, float] = option(default=(0, 255), convert=value_range)
+    seed: int | None = option(default=None, convert=integer(optional=True))
+    data_format: str = option(default=None, convert=data_format_name, kw_only=True)
 
     def draw(self, key: jax.Array, shape: ImageShape) -> Any:
         """{"rgb_delta": (b, 1, 1, 1)}: what to add."""
@@ -94,9 +94,9 @@ class RandomContrast(RandomImageLayer):
     """
 
     factor: tuple[float, float] = option(convert=contrast_range)
-    value_range: tuple[float, float] = option((0, 255), convert=value_range)
-    seed: int | None = option(None, convert=integer(optional=True))
-    data_format: str = option(None, convert=data_format_name, kw_only=True)
+    value_range: tuple[float, float] = option(default=(0, 255), convert=value_range)
+    seed: int | None = option(default=None, convert=integer(optional=True))
+    data_format: str = option(default=None, convert=data_format_name, kw_only=True)
 
     def draw(self, key: jax.Array, shape: ImageShape) -> Any:
         """{"contrast_factor": (b, 1, 1, 1)}: what to multiply contrasts by."""

@@ -79,7 +79,7 @@ class ImageLayer(Layer):
 
     Example:
         >>> import jax.numpy as jnp, fkeras as fk
-        >>> from fkeras.layers.image.base import ImageLayer
+        >>> from fkeras.layers.image.common.base import ImageLayer
         >>> class Negative(ImageLayer):
         ...     def transform_images(self, images, transformation):
         ...         return 255.0 - images
@@ -91,7 +91,7 @@ class ImageLayer(Layer):
     training_default: ClassVar[bool | None] = True
     call_names: ClassVar[tuple[str, ...]] = ("data",)
 
-    bounding_box_format: str | None = option(None, convert=_box_format, kw_only=True)
+    bounding_box_format: str | None = option(default=None, convert=_box_format, kw_only=True)
 
     # boxes of hundreds of pixels and ids of masks do not survive a cast to half precision
     autocast: ClassVar[bool] = False
@@ -226,7 +226,7 @@ class RandomImageLayer(ImageLayer):
 
     Example:
         >>> import jax, jax.numpy as jnp, fkeras as fk
-        >>> from fkeras.layers.image.base import RandomImageLayer
+        >>> from fkeras.layers.image.common.base import RandomImageLayer
         >>> class Noise(RandomImageLayer):
         ...     def draw(self, key, shape):
         ...         return jax.random.normal(key, shape)

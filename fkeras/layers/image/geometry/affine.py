@@ -97,11 +97,11 @@ class RandomTranslation(MatrixLayer):
 
     height_factor: Range = option(convert=factor_range(-1, 1))
     width_factor: Range = option(convert=factor_range(-1, 1))
-    fill_mode: str = option("reflect", convert=_fill_mode)
-    interpolation: str = option("bilinear", convert=_interpolation)
-    seed: int | None = option(None, convert=integer(optional=True))
-    fill_value: float = option(0.0, convert=real())
-    data_format: str = option(None, convert=data_format_name)
+    fill_mode: str = option(default="reflect", convert=_fill_mode)
+    interpolation: str = option(default="bilinear", convert=_interpolation)
+    seed: int | None = option(default=None, convert=integer(optional=True))
+    fill_value: float = option(default=0.0, convert=real())
+    data_format: str = option(default=None, convert=data_format_name)
 
     def draw(self, key: jax.Array, shape: ImageShape) -> Any:
         """{"translations": (b, 2)}: pixels to the right and down."""
@@ -147,11 +147,11 @@ class RandomRotation(MatrixLayer):
     """
 
     factor: Range = option(convert=factor_range(-1, 1))
-    fill_mode: str = option("reflect", convert=_fill_mode)
-    interpolation: str = option("bilinear", convert=_interpolation)
-    seed: int | None = option(None, convert=integer(optional=True))
-    fill_value: float = option(0.0, convert=real())
-    data_format: str = option(None, convert=data_format_name)
+    fill_mode: str = option(default="reflect", convert=_fill_mode)
+    interpolation: str = option(default="bilinear", convert=_interpolation)
+    seed: int | None = option(default=None, convert=integer(optional=True))
+    fill_value: float = option(default=0.0, convert=real())
+    data_format: str = option(default=None, convert=data_format_name)
 
     def draw(self, key: jax.Array, shape: ImageShape) -> Any:
         """{"angle": (b,)} in degrees."""
@@ -191,13 +191,13 @@ class RandomZoom(MatrixLayer):
 
     height_factor: Range = option(convert=factor_range(-1, 1, above=True))
     width_factor: Range | None = option(
-        None, convert=factor_range(-1, 1, above=True, optional=True)
+        default=None, convert=factor_range(-1, 1, above=True, optional=True)
     )
-    fill_mode: str = option("reflect", convert=_fill_mode)
-    interpolation: str = option("bilinear", convert=_interpolation)
-    seed: int | None = option(None, convert=integer(optional=True))
-    fill_value: float = option(0.0, convert=real())
-    data_format: str = option(None, convert=data_format_name)
+    fill_mode: str = option(default="reflect", convert=_fill_mode)
+    interpolation: str = option(default="bilinear", convert=_interpolation)
+    seed: int | None = option(default=None, convert=integer(optional=True))
+    fill_value: float = option(default=0.0, convert=real())
+    data_format: str = option(default=None, convert=data_format_name)
 
     def draw(self, key: jax.Array, shape: ImageShape) -> Any:
         """{"height_zoom": (b, 1), "width_zoom": (b, 1)}: how much is seen."""
@@ -257,13 +257,13 @@ class RandomShear(MatrixLayer):
         True
     """
 
-    x_factor: float | Range = option(0.0, convert=_shear)
-    y_factor: float | Range = option(0.0, convert=_shear)
-    interpolation: str = option("bilinear", convert=_interpolation)
-    fill_mode: str = option("reflect", convert=_fill_mode)
-    fill_value: float = option(0.0, convert=real())
-    data_format: str = option(None, convert=data_format_name)
-    seed: int | None = option(None, convert=integer(optional=True))
+    x_factor: float | Range = option(default=0.0, convert=_shear)
+    y_factor: float | Range = option(default=0.0, convert=_shear)
+    interpolation: str = option(default="bilinear", convert=_interpolation)
+    fill_mode: str = option(default="reflect", convert=_fill_mode)
+    fill_value: float = option(default=0.0, convert=real())
+    data_format: str = option(default=None, convert=data_format_name)
+    seed: int | None = option(default=None, convert=integer(optional=True))
 
     def draw(self, key: jax.Array, shape: ImageShape) -> Any:
         """{"shear_factor": (b, 2)}: pixels to the left a row, and up a column."""

@@ -83,7 +83,7 @@ class CenterCrop(ImageLayer):
 
     height: int = option(convert=integer(minimum=1))
     width: int = option(convert=integer(minimum=1))
-    data_format: str = option(None, convert=data_format_name)
+    data_format: str = option(default=None, convert=data_format_name)
 
     def transform_images(self, images: jax.Array, transformation: Any) -> jax.Array:
         return self._cropped(images, "bilinear")
@@ -139,8 +139,8 @@ class RandomCrop(RandomImageLayer):
 
     height: int = option(convert=integer(minimum=1))
     width: int = option(convert=integer(minimum=1))
-    seed: int | None = option(None, convert=integer(optional=True))
-    data_format: str = option(None, convert=data_format_name)
+    seed: int | None = option(default=None, convert=integer(optional=True))
+    data_format: str = option(default=None, convert=data_format_name)
 
     def draw(self, key: jax.Array, shape: ImageShape) -> Any:
         """`(top, left)` of the part, two integers; None where the images are too small."""

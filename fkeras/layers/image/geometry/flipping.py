@@ -44,11 +44,11 @@ class RandomFlip(RandomImageLayer):
     """
 
     mode: str = option(
-        "horizontal_and_vertical",
+        default="horizontal_and_vertical",
         convert=choice("horizontal", "vertical", "horizontal_and_vertical"),
     )
-    seed: int | None = option(None, convert=integer(optional=True))
-    data_format: str = option(None, convert=data_format_name)
+    seed: int | None = option(default=None, convert=integer(optional=True))
+    data_format: str = option(default=None, convert=data_format_name)
 
     def draw(self, key: jax.Array, shape: ImageShape) -> Any:
         """{"vertical": (b,), "horizontal": (b,)}: which images are mirrored how."""

@@ -41,8 +41,8 @@ class MaxNumBoundingBoxes(ImageLayer):
     """
 
     max_number: int = option(convert=integer(minimum=1))
-    fill_value: int = option(-1, convert=integer())
-    data_format: str = option(None, convert=data_format_name, kw_only=True)
+    fill_value: int = option(default=-1, convert=integer())
+    data_format: str = option(default=None, convert=data_format_name, kw_only=True)
 
     casts_images: ClassVar[bool] = False
 

@@ -47,12 +47,12 @@ class RandomPerspective(MatrixLayer):
         ((2, 8, 8, 1), False)
     """
 
-    factor: tuple[float, float] = option(1.0, convert=factor_range(0, 1))
-    scale: float = option(1.0, convert=probability)
-    interpolation: str = option("bilinear", convert=choice(*INTERPOLATIONS))
-    fill_value: float = option(0.0, convert=real())
-    seed: int | None = option(None, convert=integer(optional=True))
-    data_format: str = option(None, convert=data_format_name)
+    factor: tuple[float, float] = option(default=1.0, convert=factor_range(0, 1))
+    scale: float = option(default=1.0, convert=probability)
+    interpolation: str = option(default="bilinear", convert=choice(*INTERPOLATIONS))
+    fill_value: float = option(default=0.0, convert=real())
+    seed: int | None = option(default=None, convert=integer(optional=True))
+    data_format: str = option(default=None, convert=data_format_name)
 
     def draw(self, key: jax.Array, shape: ImageShape) -> Any:
         """{"apply_perspective": (b,), "start_points": (b, 4, 2), "end_points": (b, 4, 2)}."""

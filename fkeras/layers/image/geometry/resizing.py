@@ -49,13 +49,13 @@ class Resizing(ImageLayer):
 
     height: int = option(convert=integer(minimum=1))
     width: int = option(convert=integer(minimum=1))
-    interpolation: str = option("bilinear", convert=choice(*METHODS))
-    crop_to_aspect_ratio: bool = option(False, convert=boolean)
-    pad_to_aspect_ratio: bool = option(False, convert=boolean)
-    fill_mode: str = option("constant", convert=choice("constant"))
-    fill_value: float = option(0.0, convert=real())
-    antialias: bool = option(False, convert=boolean)
-    data_format: str = option(None, convert=data_format_name)
+    interpolation: str = option(default="bilinear", convert=choice(*METHODS))
+    crop_to_aspect_ratio: bool = option(default=False, convert=boolean)
+    pad_to_aspect_ratio: bool = option(default=False, convert=boolean)
+    fill_mode: str = option(default="constant", convert=choice("constant"))
+    fill_value: float = option(default=0.0, convert=real())
+    antialias: bool = option(default=False, convert=boolean)
+    data_format: str = option(default=None, convert=data_format_name)
 
     casts_images: ClassVar[bool] = False
 

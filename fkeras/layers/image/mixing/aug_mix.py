@@ -79,15 +79,15 @@ class AugMix(RandomImageLayer):
         Uncertainty, https://arxiv.org/abs/1912.02781
     """
 
-    value_range: tuple[float, float] = option((0, 255), convert=value_range)
-    num_chains: int = option(3, convert=integer(minimum=1))
-    chain_depth: int = option(3, convert=integer(minimum=1))
-    factor: tuple[float, float] = option(0.3, convert=factor_range(0, 1))
-    alpha: float = option(1.0, convert=real(above=0))
-    all_ops: bool = option(True, convert=boolean)
-    interpolation: str = option("bilinear", convert=choice("nearest", "bilinear"))
-    seed: int | None = option(None, convert=integer(optional=True))
-    data_format: str = option(None, convert=data_format_name)
+    value_range: tuple[float, float] = option(default=(0, 255), convert=value_range)
+    num_chains: int = option(default=3, convert=integer(minimum=1))
+    chain_depth: int = option(default=3, convert=integer(minimum=1))
+    factor: tuple[float, float] = option(default=0.3, convert=factor_range(0, 1))
+    alpha: float = option(default=1.0, convert=real(above=0))
+    all_ops: bool = option(default=True, convert=boolean)
+    interpolation: str = option(default="bilinear", convert=choice("nearest", "bilinear"))
+    seed: int | None = option(default=None, convert=integer(optional=True))
+    data_format: str = option(default=None, convert=data_format_name)
 
     def operations(self) -> Operations:
         """The layers to choose from, by their names, in the order of `chain_operations`."""

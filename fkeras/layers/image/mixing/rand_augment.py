@@ -67,12 +67,12 @@ class RandAugment(RandomImageLayer):
         search space, https://arxiv.org/abs/1909.13719
     """
 
-    value_range: tuple[float, float] = option((0, 255), convert=value_range)
-    num_ops: int = option(2, convert=integer(minimum=1))
-    factor: tuple[float, float] = option(0.5, convert=factor_range(0, 1))
-    interpolation: str = option("bilinear", convert=choice("nearest", "bilinear"))
-    seed: int | None = option(None, convert=integer(optional=True))
-    data_format: str = option(None, convert=data_format_name)
+    value_range: tuple[float, float] = option(default=(0, 255), convert=value_range)
+    num_ops: int = option(default=2, convert=integer(minimum=1))
+    factor: tuple[float, float] = option(default=0.5, convert=factor_range(0, 1))
+    interpolation: str = option(default="bilinear", convert=choice("nearest", "bilinear"))
+    seed: int | None = option(default=None, convert=integer(optional=True))
+    data_format: str = option(default=None, convert=data_format_name)
 
     def operations(self) -> Operations:
         """The layers to choose from, by their names, in the order of `layer_idxes`."""

@@ -37,10 +37,10 @@ class Keras2RMSprop(Optimizer):
         Array([-1.6,  1.6], dtype=float32)
     """
 
-    learning_rate: Any = option(0.001, convert=rate)
-    rho: float = option(0.9, convert=probability)
-    epsilon: float = option(1e-7, convert=real(minimum=0))
-    centered: bool = option(False, convert=boolean)
+    learning_rate: Any = option(default=0.001, convert=rate)
+    rho: float = option(default=0.9, convert=probability)
+    epsilon: float = option(default=1e-7, convert=real(minimum=0))
+    centered: bool = option(default=False, convert=boolean)
 
     def slots(self, weight: jax.Array) -> dict[str, jax.Array]:
         names = ["velocity", *(["average_gradient"] if self.centered else [])]
@@ -73,9 +73,9 @@ class Keras2Adagrad(Optimizer):
         Array([-0.5,  0.5], dtype=float32)
     """
 
-    learning_rate: Any = option(0.01, convert=rate)
-    initial_accumulator_value: float = option(0.0, convert=real(minimum=0))
-    epsilon: float = option(1e-7, convert=real(minimum=0))
+    learning_rate: Any = option(default=0.01, convert=rate)
+    initial_accumulator_value: float = option(default=0.0, convert=real(minimum=0))
+    epsilon: float = option(default=1e-7, convert=real(minimum=0))
 
     def slots(self, weight: jax.Array) -> dict[str, jax.Array]:
         return {"accumulator": jnp.full_like(zeros(weight), self.initial_accumulator_value)}
@@ -105,11 +105,11 @@ class Keras2Nadam(Optimizer):
         Array([-0.528,  0.528], dtype=float32)
     """
 
-    learning_rate: Any = option(0.002, convert=rate)
-    beta_1: float = option(0.9, convert=probability)
-    beta_2: float = option(0.999, convert=probability)
-    epsilon: float = option(1e-7, convert=real(minimum=0))
-    schedule_decay: float = option(0.004, convert=real(minimum=0))
+    learning_rate: Any = option(default=0.002, convert=rate)
+    beta_1: float = option(default=0.9, convert=probability)
+    beta_2: float = option(default=0.999, convert=probability)
+    epsilon: float = option(default=1e-7, convert=real(minimum=0))
+    schedule_decay: float = option(default=0.004, convert=real(minimum=0))
 
     def slots(self, weight: jax.Array) -> dict[str, jax.Array]:
         product = jnp.ones_like(zeros(weight), shape=())

@@ -64,7 +64,7 @@ class Callback(Configurable):
         [0]
     """
 
-    name: str | None = option(None, convert=text(optional=True), kw_only=True)
+    name: str | None = option(default=None, convert=text(optional=True), kw_only=True)
 
     def __init_subclass__(cls, **kwargs: Any) -> None:
         check_callback(cls.__name__, own_attributes(cls, Callback))
