@@ -14,7 +14,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from fkeras.layers.regularization.dropout import dropout as _dropout
+from fkeras.nn.noise import dropout as _dropout
 
 __all__ = (
     "beta",

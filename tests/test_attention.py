@@ -9,8 +9,7 @@ import pytest
 
 import fkeras as fk
 from fkeras import layers
-from fkeras.layers.attention import dot_product_attention
-from fkeras.layers.attention.dot_product import attend, attend_with_weights
+from fkeras.nn.attention import attend, attend_with_weights, dot_product_attention
 from tests.keras_oracle import keras, keras_layer, keras_rules, values
 
 KEY = jax.random.key(0)

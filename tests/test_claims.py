@@ -16,7 +16,7 @@ from legacy_files import model_file
 
 import fkeras as fk
 from fkeras.engine.messages.errors import suggest
-from fkeras.layers.normalization.spectral import spectral_norm
+from fkeras.nn.normalization import spectral_norm
 from fkeras.optimizers.muon import orthogonal
 from fkeras.saving.trained.resource_limits import trials
 

@@ -7,7 +7,7 @@ import pytest
 
 import fkeras as fk
 from fkeras import layers
-from fkeras.layers.recurrent import conv_lstm_step, lstm_step
+from fkeras.nn.recurrence import conv_lstm_step, lstm_step
 from tests.keras_oracle import keras, keras_rules
 
 KEY = jax.random.key(3)

@@ -7,11 +7,9 @@ import pytest
 
 import fkeras as fk
 from fkeras import layers
-from fkeras.layers.convolution.convolution import convolve
-from fkeras.layers.pooling.global_pooling import masked_mean
-from fkeras.layers.pooling.windows import average_pool, max_pool
-from fkeras.layers.reshaping.borders import crop, zero_pad
-from fkeras.layers.reshaping.resampling import repeat, resize
+from fkeras.nn.convolution import convolve
+from fkeras.nn.pooling import average_pool, masked_mean, max_pool
+from fkeras.nn.resampling import crop, repeat, resize, zero_pad
 from tests.keras_oracle import keras, keras_rules
 
 KEY = jax.random.key(3)

@@ -9,7 +9,7 @@ import pytest
 
 import fkeras as fk
 from fkeras import layers
-from fkeras.layers.activation.softmax import masked_softmax
+from fkeras.nn.softmax import masked_softmax
 from tests.keras_oracle import keras, keras_rules
 
 KEY = jax.random.key(0)

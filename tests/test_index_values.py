@@ -7,7 +7,7 @@ import pytest
 
 import fkeras as fk
 from fkeras import layers
-from fkeras.nn.indices import equals, unsigned_indices, valid_indices
+from fkeras.nn.numerics.indices import equals, unsigned_indices, valid_indices
 from fkeras.training.data import host_arrays
 from fkeras.training.inputs import checks, ids
 

@@ -8,10 +8,8 @@ from jax import export
 
 import fkeras as fk
 from fkeras import layers
-from fkeras.layers.convolution.convolution import convolve
-from fkeras.layers.convolution.depthwise import convolve_depthwise
-from fkeras.layers.convolution.separable import convolve_separable
-from fkeras.layers.pooling.adaptive import adaptive_pool
+from fkeras.nn.convolution import convolve, convolve_depthwise, convolve_separable
+from fkeras.nn.pooling import adaptive_pool
 from tests.keras_oracle import keras, keras_rules
 
 KEY = jax.random.key(3)

@@ -7,8 +7,7 @@ import pytest
 
 import fkeras as fk
 from fkeras import layers
-from fkeras.layers.convolution.convolution import convolve
-from fkeras.layers.convolution.transposed import convolve_transpose
+from fkeras.nn.convolution import convolve, convolve_transpose
 from tests.keras_oracle import keras, keras_rules
 
 KEY = jax.random.key(3)

@@ -33,10 +33,11 @@ from fkeras.engine.network.network import Network
 from fkeras.engine.symbolic.input import Input, InputLayer
 from fkeras.engine.symbolic.operation import Op, Operation, lift
 from fkeras.engine.symbolic.operators import KerasTensor
-from fkeras.engine.tree.weights import align, constrain, subkey, sublayers, weight
+from fkeras.engine.tree.weights import constrain, subkey, sublayers, weight
 from fkeras.engine.values.frozen import ArrayConstant, FrozenDict
 from fkeras.engine.values.naming import snake_case
 from fkeras.engine.values.spec import Spec, as_spec, as_specs
+from fkeras.nn.numerics.axes import align
 
 __all__ = (
     "ArrayConstant",

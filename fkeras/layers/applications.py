@@ -13,7 +13,7 @@ from fkeras import initializers
 from fkeras.engine import Context, Layer, Output, align, option, weight
 from fkeras.engine.config.converters import integer, probability, real
 from fkeras.layers.merging.elementwise import check_list
-from fkeras.layers.regularization.dropout import dropout
+from fkeras.nn.noise import dropout
 
 __all__ = ("CustomScaleLayer", "LayerScale", "StochasticDepth")
 

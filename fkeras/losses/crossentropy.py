@@ -14,7 +14,7 @@ import jax.numpy as jnp
 from fkeras.engine.values.arrays import as_operand
 from fkeras.losses.reducing import divide_no_nan, require_axis
 from fkeras.losses.regression import EPSILON, floats, widened
-from fkeras.nn.indices import equals, valid_indices
+from fkeras.nn.numerics.indices import equals, valid_indices
 
 
 def binary_values(y_true: jax.Array, y_pred: jax.Array, from_logits: bool) -> jax.Array:

@@ -11,7 +11,7 @@ from fkeras.engine.config.configurable import option
 from fkeras.engine.config.converters import text
 from fkeras.losses.loss import Loss
 from fkeras.losses.regression import floats
-from fkeras.nn.extremes import largest
+from fkeras.nn.numerics.extremes import largest
 
 
 def _signs(y_true: jax.Array) -> jax.Array:

@@ -19,7 +19,7 @@ from fkeras.engine.config.converters import (
 )
 from fkeras.losses import checks, crossentropy
 from fkeras.losses.loss import Loss
-from fkeras.nn.indices import equals
+from fkeras.nn.numerics.indices import equals
 
 
 class BinaryCrossentropy(Loss):

@@ -16,7 +16,7 @@ import jax
 import jax.numpy as jnp
 
 from fkeras.engine.values.arrays import as_operand
-from fkeras.nn.indices import equals
+from fkeras.nn.numerics.indices import equals
 
 
 def removed(sample_weight: Any, mask: Any) -> jax.Array | None:

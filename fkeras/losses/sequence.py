@@ -14,7 +14,7 @@ from fkeras.engine.values.arrays import as_operand
 from fkeras.losses import checks
 from fkeras.losses.loss import Loss
 from fkeras.losses.regression import widened
-from fkeras.nn.indices import valid_indices
+from fkeras.nn.numerics.indices import valid_indices
 
 # the logarithm of what cannot be: finite, so that gradients are
 _IMPOSSIBLE = -1e5

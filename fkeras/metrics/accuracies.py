@@ -18,7 +18,7 @@ from fkeras.losses.crossentropy import class_numbers
 from fkeras.losses.loss import dtype_name
 from fkeras.losses.reducing import align_pair, require_axis
 from fkeras.metrics.metric import MeanMetric
-from fkeras.nn.indices import valid_indices
+from fkeras.nn.numerics.indices import valid_indices
 
 
 def accuracy(y_true: Any, y_pred: Any) -> jax.Array:

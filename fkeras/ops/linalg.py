@@ -13,7 +13,7 @@ import jax
 import jax.numpy as jnp
 
 from fkeras.engine.symbolic.define import op, to_array, to_floats
-from fkeras.nn.stable import safe_sqrt, vector_norm
+from fkeras.nn.numerics.stable import safe_sqrt, vector_norm
 from fkeras.ops.control import jvp
 from fkeras.ops.numpy.reductions import axes_of
 

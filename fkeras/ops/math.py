@@ -10,7 +10,7 @@ import jax.numpy as jnp
 from fkeras.engine.symbolic.define import float_unary, op, to_array, to_floats
 from fkeras.engine.symbolic.operation import Op
 from fkeras.nn import signal
-from fkeras.nn.stable import safe_sqrt, sign_and_logdet
+from fkeras.nn.numerics.stable import safe_sqrt, sign_and_logdet
 
 __all__ = (
     "cdist",

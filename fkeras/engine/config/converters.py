@@ -343,3 +343,11 @@ def dtype_name(value: Any) -> str | None:
         return None
     known = value is not None and (jax.numpy.issubdtype(dtype, np.number) or dtype == np.bool_)
     return dtype.name if known else None
+
+
+_data_format = choice("channels_last", "channels_first", optional=True)
+
+
+def data_format_name(value: Any) -> str:
+    """Converts "channels_last", "channels_first" or None, which means "channels_last"."""
+    return _data_format(value) or "channels_last"

@@ -13,8 +13,8 @@ import jax.numpy as jnp
 
 from fkeras.engine.call.node import SymbolicTensor
 from fkeras.engine.symbolic.operation import Op, binary, unary
-from fkeras.nn.slopes import divide
-from fkeras.nn.slopes import power as _power
+from fkeras.nn.numerics.slopes import divide
+from fkeras.nn.numerics.slopes import power as _power
 
 
 def _getitem(x: Any, *entries: Any) -> Any:

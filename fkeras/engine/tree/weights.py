@@ -11,7 +11,6 @@ from collections.abc import Callable, Iterator, Mapping
 from typing import Any, Literal
 
 import jax
-import jax.numpy as jnp
 import numpy as np
 
 from fkeras.engine.tree.skeleton import WEIGHT, leaves_of, skeleton_of, walk
@@ -65,19 +64,6 @@ def subkey(key: jax.Array, name: str | int) -> jax.Array:
         False
     """
     return fold_in(key, name)
-
-
-def align(vector: jax.Array, ndim: int, axis: int = -1) -> jax.Array:
-    """`vector` of shape (c,) with `ndim` axes, its values along `axis`: what broadcasting needs.
-
-    Example:
-        >>> import jax.numpy as jnp
-        >>> align(jnp.ones(3), 4, axis=1).shape
-        (1, 3, 1, 1)
-    """
-    shape = [1] * ndim
-    shape[axis] = vector.shape[0]
-    return jnp.reshape(vector, shape)
 
 
 def make_weights(layer: Any, key: jax.Array, shapes: Mapping[str, Any]) -> dict[str, Any]:

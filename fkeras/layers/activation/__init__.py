@@ -3,7 +3,8 @@
 from fkeras.layers.activation.activation import Activation
 from fkeras.layers.activation.linear_units import ELU, LeakyReLU, ReLU
 from fkeras.layers.activation.prelu import PReLU
-from fkeras.layers.activation.softmax import Softmax, masked_softmax
+from fkeras.layers.activation.softmax import Softmax
+from fkeras.nn.softmax import masked_softmax
 
 __all__ = (
     "Activation",

@@ -10,7 +10,7 @@ import jax.numpy as jnp
 from fkeras import constraints, initializers, regularizers
 from fkeras.engine import InputSpec, Layer, Spec, option, weight
 from fkeras.engine.config.converters import axes
-from fkeras.layers.common.arguments import format_shape
+from fkeras.nn.numerics.axes import format_shape
 
 
 def prelu(x: jax.Array, alpha: jax.Array) -> jax.Array:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from typing import Any, ClassVar
 
 import jax
@@ -12,66 +11,8 @@ import numpy as np
 from fkeras.engine import Context, Layer, Output, option
 from fkeras.engine.config.converters import axes
 from fkeras.engine.values.frozen import is_array
-from fkeras.layers.common.arguments import format_shape
-from fkeras.layers.common.dtypes import wide_dtype
-from fkeras.nn.slopes import divide
-
-
-def exponentials(
-    x: jax.Array, mask: jax.Array | None, axes: Sequence[int]
-) -> tuple[jax.Array, jax.Array]:
-    """Computes `exp(x)` times a factor of each row, and what to divide by for sums of 1.
-
-    Args:
-        x: array of a floating-point dtype.
-        mask: True where an entry counts; broadcasts to `x`. None for everywhere.
-        axes: the axes of a row.
-
-    Returns:
-        The exponentials, 0 where the mask is False, and their sums with axes of size 1; the sum of
-        a row that is empty, all masked or all -inf is 1.
-
-    Example:
-        >>> import jax.numpy as jnp
-        >>> exponentials(jnp.array([[7.0, 7.0]]), None, (1,))
-        (Array([[1., 1.]], dtype=float32), Array([[2.]], dtype=float32))
-    """
-    axes = tuple(axes)
-    lowest = float(jnp.finfo(x.dtype).min)
-    if mask is not None:
-        x = jnp.where(mask, x, jnp.asarray(lowest, x.dtype))
-    # half of the lowest number bounds the maximum from below: what is masked stays far under it,
-    # and exp is 0 even where all of a row is masked; no -inf comes up that would have no gradient
-    highest = jax.lax.stop_gradient(jnp.max(x, axes, keepdims=True, initial=lowest / 2))
-    y = jnp.exp(x - highest)
-    total = jnp.sum(y, axes, keepdims=True)
-    return y, jnp.where(total == 0, jnp.ones_like(total), total)
-
-
-def masked_softmax(
-    x: jax.Array, mask: jax.Array | None = None, axis: int | Sequence[int] = -1
-) -> jax.Array:
-    """Computes `exp(x) / sum(exp(x))` over `axis`, with 0 where `mask` is False.
-
-    Where nothing of a row is left, all of it is 0, and its gradient too.
-
-    Args:
-        x: array of any shape.
-        mask: a Boolean array of as many axes that broadcasts to `x`, or None.
-        axis: the axis, or the axes that are summed over together.
-
-    Returns:
-        An array like `x`; sums are in float32 at least.
-
-    Example:
-        >>> import jax.numpy as jnp
-        >>> masked_softmax(jnp.zeros((1, 3)), jnp.array([[True, True, False]]))
-        Array([[0.5, 0.5, 0. ]], dtype=float32)
-    """
-    dtype = x.dtype if jnp.issubdtype(x.dtype, jnp.inexact) else jnp.dtype("float32")
-    axes = (axis,) if isinstance(axis, int) else axis
-    y, total = exponentials(x.astype(wide_dtype(dtype)), mask, axes)
-    return divide(y, total).astype(dtype)
+from fkeras.nn.numerics.axes import format_shape
+from fkeras.nn.softmax import masked_softmax
 
 
 class Softmax(Layer):

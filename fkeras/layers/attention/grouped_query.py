@@ -17,7 +17,7 @@ from fkeras.layers.attention.projected import (
     projection,
     projection_options,
 )
-from fkeras.layers.common.arguments import format_shape
+from fkeras.nn.numerics.axes import format_shape
 
 _NAME = "GroupQueryAttention"
 

@@ -14,14 +14,6 @@ from fkeras.engine import Context, Layer, Output, Spec, option, subkey
 from fkeras.engine.call.node import is_symbolic
 from fkeras.engine.config.converters import choice
 from fkeras.engine.values.frozen import FrozenDict
-from fkeras.layers.attention.dot_product import (
-    attend,
-    attend_with_weights,
-    both,
-    causal_mask,
-    dot_product_attention,
-    window_mask,
-)
 from fkeras.layers.attention.quantization import (
     dtypes_of,
     policy_map,
@@ -29,10 +21,18 @@ from fkeras.layers.attention.quantization import (
     read_policy_map,
 )
 from fkeras.layers.attention.scored import without_default_rows
-from fkeras.layers.common.arguments import format_shape
 from fkeras.layers.core.einsum_dense import EinsumDense
 from fkeras.layers.quantized.dense import QuantizedDense
-from fkeras.layers.regularization.dropout import dropout
+from fkeras.nn.attention import (
+    attend,
+    attend_with_weights,
+    both,
+    causal_mask,
+    dot_product_attention,
+    window_mask,
+)
+from fkeras.nn.noise import dropout
+from fkeras.nn.numerics.axes import format_shape
 
 PROJECTIONS = ("query_dense", "key_dense", "gate_dense", "value_dense", "output_dense")
 

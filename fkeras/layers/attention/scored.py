@@ -9,9 +9,9 @@ import jax
 import jax.numpy as jnp
 
 from fkeras.engine import Context, Output, subkey
-from fkeras.layers.activation.softmax import masked_softmax
-from fkeras.layers.attention.dot_product import both, causal_mask
-from fkeras.layers.regularization.dropout import dropout
+from fkeras.nn.attention import both, causal_mask
+from fkeras.nn.noise import dropout
+from fkeras.nn.softmax import masked_softmax
 
 
 def query_value_key(where: str, inputs: Any) -> tuple[Any, Any, Any]:

@@ -4,22 +4,8 @@ from __future__ import annotations
 
 from typing import Any
 
-from fkeras.engine.config.converters import choice, integer, several
-
-
-def format_shape(shape: Any) -> str:
-    """A shape as text, with the names of its unknown axes: `(b, 8)`."""
-    inner = ", ".join(map(str, shape))
-    return f"({inner},)" if len(shape) == 1 else f"({inner})"
-
-
-_data_format = choice("channels_last", "channels_first", optional=True)
-
-
-def data_format_name(value: Any) -> str:
-    """Converts "channels_last", "channels_first" or None, which means "channels_last"."""
-    return _data_format(value) or "channels_last"
-
+from fkeras.engine.config.converters import integer, several
+from fkeras.nn.numerics.axes import format_shape
 
 noise_shape = several(
     integer(minimum=1, optional=True),

@@ -7,15 +7,13 @@ from fkeras.layers.convolution.convolution import (
     Convolution1D,
     Convolution2D,
     Convolution3D,
-    convolve,
 )
-from fkeras.layers.convolution.depthwise import DepthwiseConv1D, DepthwiseConv2D, convolve_depthwise
+from fkeras.layers.convolution.depthwise import DepthwiseConv1D, DepthwiseConv2D
 from fkeras.layers.convolution.separable import (
     SeparableConv1D,
     SeparableConv2D,
     SeparableConvolution1D,
     SeparableConvolution2D,
-    convolve_separable,
 )
 from fkeras.layers.convolution.transposed import (
     Conv1DTranspose,
@@ -24,6 +22,11 @@ from fkeras.layers.convolution.transposed import (
     Convolution1DTranspose,
     Convolution2DTranspose,
     Convolution3DTranspose,
+)
+from fkeras.nn.convolution import (
+    convolve,
+    convolve_depthwise,
+    convolve_separable,
     convolve_transpose,
 )
 

@@ -5,74 +5,22 @@ One class holds what they do; each of the three only says over how many axes.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from typing import Any, ClassVar, Self
 
 import jax
-from jax import lax
 
 from fkeras import activations, constraints, initializers, regularizers
 from fkeras.engine import InputSpec, Layer, Spec, option, weight
-from fkeras.engine.config.converters import boolean, choice, integer, sizes
-from fkeras.layers.common.arguments import data_format_name
-from fkeras.layers.common.spatial import channel_axis
+from fkeras.engine.config.converters import boolean, choice, data_format_name, integer, sizes
 from fkeras.layers.convolution.sliding import (
     add_bias_and_activate,
     check_kernel_fits,
     check_steps,
     known_channels,
 )
-
-
-def convolve(
-    x: jax.Array,
-    kernel: jax.Array,
-    strides: Sequence[int],
-    padding: str = "valid",
-    data_format: str = "channels_last",
-    dilation_rate: Sequence[int] | None = None,
-) -> jax.Array:
-    """Computes the cross-correlation of `x` with each filter of `kernel`.
-
-    The channels fall into as many groups as `c` is a multiple of the kernel's input channels.
-
-    Args:
-        x: array of shape (b, *sizes, c), or (b, c, *sizes) where the channels come first;
-            integers are converted to the kernel's dtype.
-        kernel: array of shape (*kernel_size, c / groups, f).
-        strides: the step of the window along each axis.
-        padding: "valid" for windows inside `x`; "same" pads with zeros so that stride 1 keeps the
-            sizes; "causal" pads the start only, so that no output sees a later step.
-        data_format: "channels_last" or "channels_first".
-        dilation_rate: the distance of the cells that the kernel sees along each axis.
-
-    Returns:
-        An array of shape (b, *new_sizes, f), or (b, f, *new_sizes).
-
-    Example:
-        >>> import jax.numpy as jnp
-        >>> image, kernel = jnp.ones((1, 4, 4, 1)), jnp.ones((3, 3, 1, 2))
-        >>> convolve(image, kernel, (1, 1)).shape
-        (1, 2, 2, 2)
-    """
-    rank = x.ndim - 2
-    dilation_rate = (1,) * rank if dilation_rate is None else tuple(dilation_rate)
-    axes = "DHW"[-rank:]
-    images = f"N{axes}C" if data_format == "channels_last" else f"NC{axes}"
-    if padding == "causal":
-        extents = zip(kernel.shape, dilation_rate, strict=False)
-        pads = [((size - 1) * rate, 0) for size, rate in extents]
-    else:
-        pads = padding.upper()
-    return lax.conv_general_dilated(
-        x.astype(kernel.dtype),
-        kernel,
-        tuple(strides),
-        pads,
-        rhs_dilation=dilation_rate,
-        dimension_numbers=(images, f"{axes}IO", images),
-        feature_group_count=x.shape[channel_axis(data_format)] // kernel.shape[-2],
-    )
+from fkeras.nn.convolution import convolve
+from fkeras.nn.numerics.axes import channel_axis
 
 
 class _Convolution(Layer):

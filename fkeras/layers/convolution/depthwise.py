@@ -2,55 +2,21 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from typing import Any, ClassVar, Self
 
 import jax
 
 from fkeras import activations, constraints, initializers, regularizers
 from fkeras.engine import InputSpec, Layer, Spec, option, weight
-from fkeras.engine.config.converters import boolean, choice, integer, sizes
-from fkeras.layers.common.arguments import data_format_name
-from fkeras.layers.common.spatial import channel_axis
-from fkeras.layers.convolution.convolution import convolve
+from fkeras.engine.config.converters import boolean, choice, data_format_name, integer, sizes
 from fkeras.layers.convolution.sliding import (
     add_bias_and_activate,
     check_kernel_fits,
     known_channels,
 )
-
-
-def convolve_depthwise(
-    x: jax.Array,
-    kernel: jax.Array,
-    strides: Sequence[int],
-    padding: str = "valid",
-    data_format: str = "channels_last",
-    dilation_rate: Sequence[int] | None = None,
-) -> jax.Array:
-    """Computes the cross-correlation of each channel of `x` with filters of its own.
-
-    Args:
-        x: array of shape (b, *sizes, c), or (b, c, *sizes) where the channels come first;
-            integers are converted to the kernel's dtype.
-        kernel: array of shape (*kernel_size, c, m), m filters for each channel.
-        strides: the step of the window along each axis.
-        padding: as in `convolve`.
-        data_format: "channels_last" or "channels_first".
-        dilation_rate: the distance of the cells that the kernel sees along each axis.
-
-    Returns:
-        An array of shape (b, *new_sizes, c * m), or (b, c * m, *new_sizes); the m outputs of a
-        channel stand side by side.
-
-    Example:
-        >>> import jax.numpy as jnp
-        >>> x, kernel = jnp.array([[[1.0, 10.0]]]), jnp.array([[[1.0, 2.0], [3.0, 4.0]]])
-        >>> convolve_depthwise(x, kernel, (1,))
-        Array([[[ 1.,  2., 30., 40.]]], dtype=float32)
-    """
-    apart = kernel.reshape(*kernel.shape[:-2], 1, -1)
-    return convolve(x, apart, strides, padding, data_format, dilation_rate)
+from fkeras.nn.convolution import convolve_depthwise
+from fkeras.nn.numerics.axes import channel_axis
 
 
 class _DepthwiseConvolution(Layer):

@@ -6,57 +6,21 @@ k * c * f.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from typing import Any, ClassVar, Self
 
 import jax
 
 from fkeras import activations, constraints, initializers, regularizers
 from fkeras.engine import InputSpec, Layer, Spec, option, weight
-from fkeras.engine.config.converters import boolean, choice, integer, sizes
-from fkeras.layers.common.arguments import data_format_name
-from fkeras.layers.common.spatial import channel_axis
-from fkeras.layers.convolution.convolution import convolve
-from fkeras.layers.convolution.depthwise import convolve_depthwise
+from fkeras.engine.config.converters import boolean, choice, data_format_name, integer, sizes
 from fkeras.layers.convolution.sliding import (
     add_bias_and_activate,
     check_kernel_fits,
     known_channels,
 )
-
-
-def convolve_separable(
-    x: jax.Array,
-    depthwise_kernel: jax.Array,
-    pointwise_kernel: jax.Array,
-    strides: Sequence[int],
-    padding: str = "valid",
-    data_format: str = "channels_last",
-    dilation_rate: Sequence[int] | None = None,
-) -> jax.Array:
-    """Convolves each channel of `x` alone, and then mixes the channels of each cell.
-
-    Args:
-        x: array of shape (b, *sizes, c), or (b, c, *sizes) where the channels come first;
-            integers are converted to the kernels' dtype.
-        depthwise_kernel: array of shape (*kernel_size, c, m), m filters for each channel.
-        pointwise_kernel: array of shape (*ones, c * m, f).
-        strides: the step of the window along each axis.
-        padding: as in `convolve`.
-        data_format: "channels_last" or "channels_first".
-        dilation_rate: the distance of the cells that the depthwise kernel sees along each axis.
-
-    Returns:
-        An array of shape (b, *new_sizes, f), or (b, f, *new_sizes).
-
-    Example:
-        >>> import jax.numpy as jnp
-        >>> x, sums, mix = jnp.ones((1, 4, 2)), jnp.ones((3, 2, 1)), jnp.array([[[1.0], [10.0]]])
-        >>> convolve_separable(x, sums, mix, (1,)).ravel()
-        Array([33., 33.], dtype=float32)
-    """
-    y = convolve_depthwise(x, depthwise_kernel, strides, padding, data_format, dilation_rate)
-    return convolve(y, pointwise_kernel, (1,) * (x.ndim - 2), "valid", data_format)
+from fkeras.nn.convolution import convolve_separable
+from fkeras.nn.numerics.axes import channel_axis
 
 
 class _SeparableConvolution(Layer):

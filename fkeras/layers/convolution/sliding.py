@@ -8,7 +8,7 @@ from typing import Any
 import jax
 
 from fkeras.engine import Spec, align
-from fkeras.layers.common.spatial import channel_axis, check_window
+from fkeras.nn.numerics.axes import channel_axis, check_window
 
 
 def check_steps(where: str, strides: Sequence[int], dilation_rate: Sequence[int]) -> None:

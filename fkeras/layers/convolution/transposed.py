@@ -8,100 +8,17 @@ convolution by its input, and so makes large images of small ones.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from typing import Any, ClassVar, Self
 
 import jax
-import jax.numpy as jnp
-from jax import lax
 
 from fkeras import activations, constraints, initializers, regularizers
 from fkeras.engine import InputSpec, Layer, Spec, option, weight
-from fkeras.engine.config.converters import boolean, choice, integer, sizes
-from fkeras.layers.common.arguments import data_format_name
-from fkeras.layers.common.spatial import channel_axis
+from fkeras.engine.config.converters import boolean, choice, data_format_name, integer, sizes
 from fkeras.layers.convolution.sliding import add_bias_and_activate, check_steps, known_channels
-
-
-def convolve_transpose(
-    x: jax.Array,
-    kernel: jax.Array,
-    strides: Sequence[int],
-    padding: str = "valid",
-    output_padding: Sequence[int] | None = None,
-    data_format: str = "channels_last",
-    dilation_rate: Sequence[int] | None = None,
-) -> jax.Array:
-    """Adds up the kernels that each cell of `x` scales, `strides` cells apart.
-
-    An axis of n cells becomes one of this size, where e is the kernel's extent
-    (k - 1) * dilation_rate + 1, s the stride and p the output padding:
-
-        =======  =======================  =======================
-        padding  without p                with p
-        =======  =======================  =======================
-        "valid"  (n - 1) * s + max(e, s)  (n - 1) * s + e + p
-        "same"   n * s                    (n - 1) * s + e % 2 + p
-        =======  =======================  =======================
-
-    Args:
-        x: array of shape (b, *sizes, c), or (b, c, *sizes) where the channels come first;
-            integers are converted to the kernel's dtype.
-        kernel: array of shape (*kernel_size, f, c).
-        strides: the distance of the windows of neighbouring cells along each axis.
-        padding: "valid" for all that the windows cover, "same" for `strides` times the sizes.
-        output_padding: the cells to add to the smallest size that fits, along each axis; None
-            for the sizes above.
-        data_format: "channels_last" or "channels_first".
-        dilation_rate: the distance of the cells that the kernel writes to along each axis.
-
-    Returns:
-        An array of shape (b, *new_sizes, f), or (b, f, *new_sizes).
-
-    Example:
-        >>> import jax.numpy as jnp
-        >>> x, kernel = jnp.array([[[1.0], [10.0]]]), jnp.array([[[1.0]], [[2.0]], [[3.0]]])
-        >>> convolve_transpose(x, kernel, (2,)).ravel()
-        Array([ 1.,  2., 13., 20., 30.], dtype=float32)
-
-    References:
-        Dumoulin and Visin, 2016, A guide to convolution arithmetic for deep learning,
-        https://arxiv.org/abs/1603.07285
-    """
-    rank = x.ndim - 2
-    dilation_rate = (1,) * rank if dilation_rate is None else tuple(dilation_rate)
-    extra = (None,) * rank if output_padding is None else tuple(output_padding)
-    pads = [
-        _pads((size - 1) * rate + 1, stride, padding, more)
-        for size, rate, stride, more in zip(
-            kernel.shape[:-2], dilation_rate, strides, extra, strict=True
-        )
-    ]
-    axes = "DHW"[-rank:]
-    images = f"N{axes}C" if data_format == "channels_last" else f"NC{axes}"
-    return lax.conv_general_dilated(
-        x.astype(kernel.dtype),
-        jnp.flip(kernel, range(rank)),
-        (1,) * rank,
-        pads,
-        lhs_dilation=tuple(strides),
-        rhs_dilation=dilation_rate,
-        dimension_numbers=(images, f"{axes}OI", images),
-    )
-
-
-def _pads(extent: int, stride: int, padding: str, output_padding: int | None) -> tuple[int, int]:
-    """The zeros before and after an axis whose cells already stand a stride apart."""
-    if padding == "valid":
-        more = max(stride - extent, 0) if output_padding is None else output_padding
-        return extent - 1, extent - 1 + more
-    if output_padding is None:
-        total = extent + stride - 2
-    else:
-        total = extent + extent % 2 - 2 + output_padding
-    # the odd zero stands in front, but a zero that no window of the kernel reaches stands behind
-    before = min(total - total // 2, extent - 1)
-    return before, total - before
+from fkeras.nn.convolution import convolve_transpose
+from fkeras.nn.numerics.axes import channel_axis
 
 
 class _TransposedConvolution(Layer):

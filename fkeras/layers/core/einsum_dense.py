@@ -16,7 +16,7 @@ import numpy as np
 from fkeras import activations, constraints, initializers, regularizers
 from fkeras.engine import InputSpec, Layer, Spec, option, weight
 from fkeras.engine.config.converters import integer, several, text
-from fkeras.layers.common.arguments import format_shape
+from fkeras.nn.numerics.axes import format_shape
 
 _LEFT = re.compile(r"\.\.\.([a-zA-Z]+),([a-zA-Z]+)->\.\.\.([a-zA-Z]+)")
 _RIGHT = re.compile(r"([a-zA-Z]{2,})\.\.\.,([a-zA-Z]+)->([a-zA-Z]+)\.\.\.")

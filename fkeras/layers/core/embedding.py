@@ -13,7 +13,7 @@ from fkeras.engine import Context, Layer, Output, Spec, option, weight
 from fkeras.engine.config.converters import boolean, integer
 from fkeras.layers.common.id_checks import refuse_fractions
 from fkeras.layers.core.masking import both_masks
-from fkeras.nn.indices import unsigned_indices
+from fkeras.nn.numerics.indices import unsigned_indices
 
 
 def embed(ids: jax.Array, embeddings: jax.Array) -> jax.Array:

@@ -13,7 +13,7 @@ from fkeras.engine import ArrayConstant, Context, FrozenDict, Layer, Output, opt
 from fkeras.engine.config.converters import integer, several
 from fkeras.engine.config.custom_objects import custom_code
 from fkeras.engine.messages.errors import describe_value
-from fkeras.layers.common.arguments import format_shape
+from fkeras.nn.numerics.axes import format_shape
 
 
 def _function(value: Any) -> Callable:

@@ -12,10 +12,10 @@ from fkeras import constraints, initializers, regularizers
 from fkeras.engine import Context, Layer, Output, Spec, option, weight
 from fkeras.engine.config.converters import boolean, dtype_name, integer, real
 from fkeras.engine.messages.errors import describe_value
-from fkeras.layers.common.arguments import format_shape
 from fkeras.layers.common.id_checks import refuse_fractions
 from fkeras.layers.core.embedding import embed
 from fkeras.layers.core.masking import both_masks
+from fkeras.nn.numerics.axes import format_shape
 
 
 def soft_cap(x: jax.Array, cap: float) -> jax.Array:

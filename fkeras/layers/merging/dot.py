@@ -9,8 +9,8 @@ import jax.numpy as jnp
 
 from fkeras.engine import Context, Layer, Output, option
 from fkeras.engine.config.converters import boolean, integer, several
-from fkeras.layers.common.dtypes import wide_dtype
 from fkeras.layers.merging.elementwise import check_list, describe_inputs, with_common_dtype
+from fkeras.nn.numerics.dtypes import wide_dtype
 
 _EPSILON = 1e-7
 

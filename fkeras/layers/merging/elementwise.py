@@ -17,7 +17,6 @@ import numpy as np
 
 from fkeras.engine import Context, Layer, Output, option
 from fkeras.engine.config.converters import choice
-from fkeras.layers.common.arguments import format_shape
 from fkeras.layers.merging.masks import (
     Masks,
     aligned,
@@ -26,6 +25,7 @@ from fkeras.layers.merging.masks import (
     with_first_valid,
     with_ones,
 )
+from fkeras.nn.numerics.axes import format_shape
 
 
 def with_common_dtype(inputs: Sequence[jax.Array]) -> list[jax.Array]:

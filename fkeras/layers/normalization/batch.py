@@ -24,14 +24,14 @@ from fkeras.engine import (
     weight,
 )
 from fkeras.engine.config.converters import boolean, choice, integer, probability, real
-from fkeras.layers.common.arguments import format_shape
-from fkeras.layers.common.dtypes import wide_dtype
-from fkeras.layers.normalization.statistics import (
+from fkeras.nn.normalization import (
     batch_normalization,
     moments,
     moving_average,
     renorm_correction,
 )
+from fkeras.nn.numerics.axes import format_shape
+from fkeras.nn.numerics.dtypes import wide_dtype
 
 _one_axis = integer(hint="It is the axis of the features: -1, or 1 for channels first.")
 

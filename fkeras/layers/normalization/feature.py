@@ -14,8 +14,8 @@ import numpy as np
 from fkeras.engine import Context, Layer, Output, Spec, option
 from fkeras.engine.config.converters import axes, boolean, numeric
 from fkeras.engine.values.arrays import is_array_like, read_array
-from fkeras.layers.common.arguments import format_shape
-from fkeras.layers.common.dtypes import wide_dtype
+from fkeras.nn.numerics.axes import format_shape
+from fkeras.nn.numerics.dtypes import wide_dtype
 
 _SMALLEST = 1e-7  # standard deviation that is divided by, as in Keras
 

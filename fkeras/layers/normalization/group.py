@@ -8,55 +8,9 @@ import jax
 import jax.numpy as jnp
 
 from fkeras import constraints, initializers, regularizers
-from fkeras.engine import InputSpec, Layer, Spec, align, option, weight
+from fkeras.engine import InputSpec, Layer, Spec, option, weight
 from fkeras.engine.config.converters import boolean, either, integer, real
-from fkeras.layers.common.dtypes import wide_dtype
-from fkeras.layers.normalization.statistics import inverse_root
-
-
-def group_normalization(
-    x: jax.Array,
-    groups: int,
-    gamma: jax.Array | None = None,
-    beta: jax.Array | None = None,
-    axis: int = -1,
-    epsilon: float = 1e-3,
-) -> jax.Array:
-    """Computes `(x - mean) / sqrt(variance + epsilon) * gamma + beta` over groups of channels.
-
-    Mean and variance are an example's own, over all places and the channels of one group.
-
-    Args:
-        x: array of shape (b, ..., c).
-        groups: the number of groups, which divides c.
-        gamma: array of shape (c,), or None for 1.
-        beta: array of shape (c,), or None for 0.
-        axis: the axis of the channels.
-        epsilon: added to the variance.
-
-    Returns:
-        An array of the shape and dtype of `x`. The computation is in float32 at least.
-
-    Example:
-        >>> import jax.numpy as jnp
-        >>> group_normalization(jnp.array([[1.0, 3.0, 5.0, 9.0]]), 2, epsilon=0.0)
-        Array([[-1.,  1., -1.,  1.]], dtype=float32)
-    """
-    axis, dtype, shape = axis % x.ndim, x.dtype, x.shape
-    size = shape[axis]
-    parts = (*shape[:axis], groups, size // groups, *shape[axis + 1 :])
-    x = jnp.reshape(x.astype(wide_dtype(dtype)), parts)
-    axes = tuple(a for a in range(1, x.ndim) if a != axis)
-    # two passes: the mean of squares minus the squared mean loses all digits far from zero
-    x = x - jnp.mean(x, axes, keepdims=True)
-    x = x * inverse_root(jnp.mean(jnp.square(x), axes, keepdims=True) + epsilon)
-    x = jnp.reshape(x, shape)
-    if gamma is not None:
-        x = x * align(gamma.astype(x.dtype), x.ndim, axis)
-    if beta is not None:
-        x = x + align(beta.astype(x.dtype), x.ndim, axis)
-    return x.astype(dtype) if jnp.issubdtype(dtype, jnp.inexact) else x
-
+from fkeras.nn.normalization import group_normalization
 
 _axis = either(
     integer(minimum=1),

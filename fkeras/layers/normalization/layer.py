@@ -6,56 +6,12 @@ from collections.abc import Sequence
 from typing import Any, ClassVar, Self
 
 import jax
-import jax.numpy as jnp
 
 from fkeras import constraints, initializers, regularizers
 from fkeras.engine import Layer, Spec, option, weight
 from fkeras.engine.config.converters import axes, boolean, real
-from fkeras.layers.common.arguments import format_shape
-from fkeras.layers.common.dtypes import wide_dtype
-from fkeras.layers.normalization.statistics import inverse_root
-
-
-def layer_normalization(
-    x: jax.Array,
-    gamma: jax.Array | None = None,
-    beta: jax.Array | None = None,
-    axis: Sequence[int] = (-1,),
-    epsilon: float = 1e-3,
-    rms_scaling: bool = False,
-) -> jax.Array:
-    """Computes `(x - mean) / sqrt(variance + epsilon) * gamma + beta` over the axes `axis`.
-
-    Args:
-        x: array of shape (b, ...).
-        gamma: an array that fills the axes `axis` of `x`, or None for 1.
-        beta: an array that fills them, or None for 0.
-        axis: the axes that are normalized together.
-        epsilon: added to the variance.
-        rms_scaling: whether `x` is only divided, and no mean taken off.
-
-    Returns:
-        An array of the shape and dtype of `x`. The computation is in float32 at least.
-
-    Example:
-        >>> import jax.numpy as jnp
-        >>> layer_normalization(jnp.array([[1.0, 3.0]]), epsilon=0.0)
-        Array([[-1.,  1.]], dtype=float32)
-    """
-    axes = tuple(sorted(a % x.ndim for a in axis))
-    dtype = x.dtype
-    x = x.astype(wide_dtype(dtype))
-    # two passes: the mean of squares minus the squared mean loses all digits far from zero
-    centred = x - jnp.mean(x, axes, keepdims=True)
-    scale = inverse_root(jnp.mean(jnp.square(centred), axes, keepdims=True) + epsilon)
-    shape = [x.shape[a] if a in axes else 1 for a in range(x.ndim)]
-    if gamma is not None:
-        scale = scale * jnp.reshape(gamma, shape).astype(x.dtype)
-    y = (x if rms_scaling else centred) * scale
-    if beta is not None:
-        y = y + jnp.reshape(beta, shape).astype(x.dtype)
-    return y.astype(dtype) if jnp.issubdtype(dtype, jnp.inexact) else y
-
+from fkeras.nn.normalization import layer_normalization
+from fkeras.nn.numerics.axes import format_shape
 
 _axes = axes(hint="For the last axis give -1, for an image's features (1, 2, 3).")
 

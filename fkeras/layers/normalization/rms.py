@@ -10,44 +10,8 @@ import jax.numpy as jnp
 
 from fkeras.engine import Layer, Spec, option, weight
 from fkeras.engine.config.converters import axes, real
-from fkeras.layers.common.arguments import format_shape
-from fkeras.layers.common.dtypes import wide_dtype
-from fkeras.layers.normalization.statistics import inverse_root
-
-
-def rms_normalization(
-    x: jax.Array,
-    scale: jax.Array | None = None,
-    axis: int | Sequence[int] = -1,
-    epsilon: float = 1e-6,
-) -> jax.Array:
-    """Computes `x / sqrt(mean(x²) + epsilon) * scale`, the mean over the axes `axis`.
-
-    Args:
-        x: array of shape (b, ...).
-        scale: an array that fills the axes `axis` of `x`, or None for 1.
-        axis: the axis, or the axes, that are normalized together.
-        epsilon: added to the mean square.
-
-    Returns:
-        An array of the shape and dtype of `x`. The computation is in float32 at least.
-
-    Example:
-        >>> import jax.numpy as jnp
-        >>> rms_normalization(jnp.array([[3.0, -3.0]]), epsilon=0.0)
-        Array([[ 1., -1.]], dtype=float32)
-    """
-    axes = (axis,) if isinstance(axis, int) else tuple(axis)
-    axes = tuple(sorted(a % x.ndim for a in axes))
-    dtype = x.dtype
-    x = x.astype(wide_dtype(dtype))
-    squares = jnp.mean(jnp.square(x), axes, keepdims=True) + epsilon
-    y = x * inverse_root(squares)
-    if scale is not None:
-        shape = [x.shape[a] if a in axes else 1 for a in range(x.ndim)]
-        y = y * jnp.reshape(scale, shape).astype(x.dtype)
-    return y.astype(dtype) if jnp.issubdtype(dtype, jnp.inexact) else y
-
+from fkeras.nn.normalization import rms_normalization
+from fkeras.nn.numerics.axes import format_shape
 
 _axes = axes(hint="For the last axis give -1, for an image's features (1, 2, 3).")
 

@@ -11,50 +11,9 @@ from fkeras import initializers
 from fkeras.engine import Context, Layer, Output, option, subkey
 from fkeras.engine.config.converters import boolean, integer
 from fkeras.layers.core.wrapper import Wrapper
+from fkeras.nn.normalization import spectral_norm
 
 _KERNELS = ("kernel", "embeddings")
-# so many turns of a loop, at most, become straight code
-_STRAIGHT = 8
-
-
-def _unit(vector: jax.Array) -> jax.Array:
-    square = jnp.sum(jnp.square(vector))
-    return vector * jnp.minimum(jax.lax.rsqrt(jnp.maximum(square, 1e-30)), 1e7)
-
-
-def spectral_norm(
-    kernel: jax.Array, vector_u: jax.Array, iterations: int = 1
-) -> tuple[jax.Array, jax.Array]:
-    """Estimates the largest singular value of a kernel by power iteration.
-
-    Args:
-        kernel: array of shape (..., u), taken as a matrix of u columns.
-        vector_u: array of shape (1, u): the estimate of the right singular vector to start from.
-        iterations: how often the matrix is applied back and forth.
-
-    Returns:
-        `(sigma, vector_u)`: a scalar, through which gradients reach the kernel, and the next
-        estimate of the vector, which has none. A kernel of zeros has sigma 0.
-
-    References:
-        Miyato et al., 2018, Spectral normalization, https://arxiv.org/abs/1802.05957
-
-    Example:
-        >>> import jax.numpy as jnp
-        >>> sigma, u = spectral_norm(jnp.diag(jnp.array([3.0, 1.0])), jnp.array([[1.0, 1.0]]), 8)
-        >>> round(float(sigma), 3), u.round(3)
-        (3.0, Array([[1., 0.]], dtype=float32))
-    """
-    matrix = jnp.reshape(kernel, (-1, kernel.shape[-1]))
-    fixed = jax.lax.stop_gradient(matrix)
-    u = jax.lax.stop_gradient(vector_u)
-
-    def apply(_: Any, pair: tuple[jax.Array, jax.Array]) -> tuple[jax.Array, jax.Array]:
-        v = _unit(pair[1] @ fixed.T)
-        return v, _unit(v @ fixed)
-
-    v, u = jax.lax.fori_loop(1, iterations, apply, apply(0, (u, u)), unroll=iterations <= _STRAIGHT)
-    return (v @ matrix @ u.T)[0, 0], u
 
 
 class SpectralNormalization(Wrapper):

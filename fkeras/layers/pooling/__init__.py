@@ -7,7 +7,6 @@ from fkeras.layers.pooling.adaptive import (
     AdaptiveMaxPooling1D,
     AdaptiveMaxPooling2D,
     AdaptiveMaxPooling3D,
-    adaptive_pool,
 )
 from fkeras.layers.pooling.global_pooling import (
     GlobalAveragePooling1D,
@@ -22,7 +21,6 @@ from fkeras.layers.pooling.global_pooling import (
     GlobalMaxPooling1D,
     GlobalMaxPooling2D,
     GlobalMaxPooling3D,
-    masked_mean,
 )
 from fkeras.layers.pooling.windows import (
     AveragePooling1D,
@@ -37,9 +35,8 @@ from fkeras.layers.pooling.windows import (
     MaxPooling1D,
     MaxPooling2D,
     MaxPooling3D,
-    average_pool,
-    max_pool,
 )
+from fkeras.nn.pooling import adaptive_pool, average_pool, masked_mean, max_pool
 
 __all__ = (
     "AdaptiveAveragePooling1D",

@@ -8,40 +8,10 @@ import jax
 import jax.numpy as jnp
 
 from fkeras.engine import Context, InputSpec, Layer, Output, option
-from fkeras.engine.config.converters import boolean
-from fkeras.layers.common.arguments import data_format_name, format_shape
-from fkeras.layers.common.spatial import spatial_axes
-from fkeras.nn.extremes import largest
-
-
-def masked_mean(
-    x: jax.Array, mask: jax.Array | None, data_format: str = "channels_last", keepdims: bool = False
-) -> jax.Array:
-    """Takes the mean over the axes between batch and channels, of the kept steps only.
-
-    Args:
-        x: array of shape (b, *sizes, c), or (b, c, *sizes) where the channels come first.
-        mask: array of shape (b, *sizes), true where a step counts; None counts all.
-        data_format: "channels_last" or "channels_first".
-        keepdims: whether the axes stay, with size 1.
-
-    Returns:
-        An array of shape (b, c), 0 in rows that keep no step, or have none.
-
-    Example:
-        >>> import jax.numpy as jnp
-        >>> x, mask = jnp.array([[[1.0], [3.0], [9.0]]]), jnp.array([[True, True, False]])
-        >>> masked_mean(x, mask)
-        Array([[2.]], dtype=float32)
-    """
-    axes = spatial_axes(x.ndim, data_format)
-    if mask is None and 0 not in (x.shape[axis] for axis in axes):
-        return jnp.mean(x, axis=axes, keepdims=keepdims)
-    mask = jnp.ones((x.shape[0], *(x.shape[a] for a in axes)), bool) if mask is None else mask
-    kept = jnp.expand_dims(mask.astype(bool), -1 if data_format == "channels_last" else 1)
-    sums = jnp.sum(jnp.where(kept, x, jnp.zeros_like(x)), axis=axes, keepdims=keepdims)
-    counts = jnp.sum(kept.astype(x.dtype), axis=axes, keepdims=keepdims)
-    return sums / jnp.maximum(counts, 1)
+from fkeras.engine.config.converters import boolean, data_format_name
+from fkeras.nn.numerics.axes import format_shape, spatial_axes
+from fkeras.nn.numerics.extremes import largest
+from fkeras.nn.pooling import masked_mean
 
 
 class _GlobalPooling(Layer):

@@ -10,89 +10,15 @@ empty result). With "same" an axis of length n gives ceil(n / stride) values, no
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from typing import ClassVar
 
 import jax
-import jax.numpy as jnp
-import numpy as np
-from jax import lax
 
-from fkeras.engine import InputSpec, Layer, align, option
-from fkeras.engine.config.converters import choice, sizes
-from fkeras.layers.common.arguments import data_format_name
-from fkeras.layers.common.spatial import check_window, full_rank, spatial_axes
-
-
-def max_pool(
-    x: jax.Array,
-    pool_size: Sequence[int],
-    strides: Sequence[int],
-    padding: str = "valid",
-    data_format: str = "channels_last",
-) -> jax.Array:
-    """Takes the largest value of each window.
-
-    Args:
-        x: array of shape (b, *sizes, c), or (b, c, *sizes) where the channels come first.
-        pool_size: the window's size along each axis.
-        strides: its step along each axis.
-        padding: "valid" for windows inside `x`, "same" for ceil(size / stride) of them.
-        data_format: "channels_last" or "channels_first".
-
-    Returns:
-        An array of shape (b, *new_sizes, c), or (b, c, *new_sizes).
-
-    Example:
-        >>> import jax.numpy as jnp
-        >>> max_pool(jnp.arange(4.0).reshape(1, 4, 1), (2,), (2,)).ravel()
-        Array([1., 3.], dtype=float32)
-    """
-    dtype = np.dtype(x.dtype)
-    if jnp.issubdtype(dtype, jnp.floating):
-        lowest = np.array(-np.inf, dtype)
-    else:
-        lowest = np.array(False if dtype.kind == "b" else jnp.iinfo(dtype).min, dtype)
-    windows = (full_rank(sizes, data_format, 1) for sizes in (pool_size, strides))
-    return lax.reduce_window(x, lowest, lax.max, *windows, padding.upper())
-
-
-def average_pool(
-    x: jax.Array,
-    pool_size: Sequence[int],
-    strides: Sequence[int],
-    padding: str = "valid",
-    data_format: str = "channels_last",
-) -> jax.Array:
-    """Takes the mean of each window over those of its cells that lie in `x`.
-
-    Args:
-        x: array of floats of shape (b, *sizes, c), or (b, c, *sizes) where the channels come first.
-        pool_size: the window's size along each axis.
-        strides: its step along each axis.
-        padding: "valid" for windows inside `x`, "same" for ceil(size / stride) of them.
-        data_format: "channels_last" or "channels_first".
-
-    Returns:
-        An array of shape (b, *new_sizes, c), or (b, c, *new_sizes).
-
-    Example:
-        >>> import jax.numpy as jnp
-        >>> average_pool(jnp.arange(3.0).reshape(1, 3, 1), (2,), (2,), "same").ravel()
-        Array([0.5, 2. ], dtype=float32)
-    """
-    zero = np.array(0, x.dtype)
-    windows = (full_rank(sizes, data_format, 1) for sizes in (pool_size, strides))
-    sums = lax.reduce_window(x, zero, lax.add, *windows, padding.upper())
-    if padding == "valid":
-        return sums / np.array(np.prod(pool_size), x.dtype)
-    # a window's cells are counted axis by axis: a few numbers, whatever the image
-    counts = jnp.ones((1,) * x.ndim, x.dtype)
-    for axis, size, step in zip(spatial_axes(x.ndim, data_format), pool_size, strides, strict=True):
-        ones = jnp.ones((x.shape[axis],), x.dtype)
-        inside = lax.reduce_window(ones, zero, lax.add, (size,), (step,), "SAME")
-        counts = counts * align(inside, x.ndim, axis)
-    return sums / counts
+from fkeras.engine import InputSpec, Layer, option
+from fkeras.engine.config.converters import choice, data_format_name, sizes
+from fkeras.nn.numerics.axes import check_window
+from fkeras.nn.pooling import average_pool, max_pool
 
 
 class _Pooling(Layer):

@@ -15,7 +15,7 @@ from fkeras.engine.config.converters import boolean, integer
 from fkeras.layers.common.id_checks import refuse_fractions
 from fkeras.layers.preprocessing.encoding import INVALID, encode, output_mode
 from fkeras.layers.preprocessing.host import as_data, refuse_sparse
-from fkeras.nn.indices import valid_indices
+from fkeras.nn.numerics.indices import valid_indices
 
 
 class CategoryEncoding(Layer):

@@ -10,7 +10,7 @@ import numpy as np
 
 from fkeras.engine import Layer, option
 from fkeras.engine.config.converters import numeric
-from fkeras.layers.common.arguments import format_shape
+from fkeras.nn.numerics.axes import format_shape
 
 
 def rescale(x: jax.Array, scale: Any, offset: Any = 0.0, dtype: Any = None) -> jax.Array:

@@ -11,13 +11,12 @@ import numpy as np
 
 from fkeras import initializers
 from fkeras.engine import InputSpec, Layer, Spec, option, weight
-from fkeras.engine.config.converters import boolean, choice, integer, real
+from fkeras.engine.config.converters import boolean, choice, data_format_name, integer, real
 from fkeras.initializers.stft import as_window
-from fkeras.layers.common.arguments import data_format_name
-from fkeras.layers.common.dtypes import wide_dtype
-from fkeras.layers.common.spatial import channel_axis, check_window
-from fkeras.layers.convolution.depthwise import convolve_depthwise
-from fkeras.nn.extremes import largest
+from fkeras.nn.convolution import convolve_depthwise
+from fkeras.nn.numerics.axes import channel_axis, check_window
+from fkeras.nn.numerics.dtypes import wide_dtype
+from fkeras.nn.numerics.extremes import largest
 from fkeras.nn.signal import stft
 
 _EPSILON = 1e-7

@@ -19,7 +19,7 @@ from fkeras.engine.config.policy_maps import policy_at, policy_map
 from fkeras.engine.values.frozen import FrozenDict
 from fkeras.engine.values.naming import snake_case
 from fkeras.layers.recurrent.states import as_state, from_state, given_states
-from fkeras.nn.scanning import Step, scan_sequence
+from fkeras.nn.recurrence import Step, scan_sequence
 
 
 class Recurrent(Layer):

@@ -10,7 +10,7 @@ steps of unknown sizes.
 from __future__ import annotations
 
 import functools
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from typing import Any, ClassVar, Self
 
 import jax
@@ -18,86 +18,14 @@ import jax.numpy as jnp
 import numpy as np
 
 from fkeras import activations, constraints, initializers, regularizers
-from fkeras.engine import Context, InputSpec, Spec, align, option, subkey, weight
-from fkeras.engine.config.converters import boolean, choice, integer, probability
+from fkeras.engine import Context, InputSpec, Spec, option, subkey, weight
+from fkeras.engine.config.converters import boolean, choice, data_format_name, integer, probability
 from fkeras.engine.values.random import ShapeKey
-from fkeras.layers.common.arguments import data_format_name
-from fkeras.layers.common.spatial import channel_axis
-from fkeras.layers.convolution.convolution import convolve
 from fkeras.layers.convolution.sliding import check_kernel_fits, check_steps, known_channels
 from fkeras.layers.recurrent.base import Recurrent
-from fkeras.layers.recurrent.gates import draw_mask
-from fkeras.nn.scanning import Step
-
-
-def conv_lstm_step(
-    x: jax.Array,
-    states: Any,
-    *,
-    kernel: jax.Array,
-    recurrent_kernel: jax.Array,
-    bias: jax.Array | None,
-    activation: Callable,
-    recurrent_activation: Callable,
-    strides: Sequence[int],
-    padding: str = "valid",
-    data_format: str = "channels_last",
-    dilation_rate: Sequence[int] | None = None,
-    input_mask: jax.Array | None = None,
-    recurrent_mask: jax.Array | None = None,
-) -> tuple[jax.Array, list[jax.Array]]:
-    """Computes `c = f * c + i * activation(g)` and `h = o * activation(c)`.
-
-    The gates i, f, g, o are the quarters of the channels of `convolve(x, kernel) +
-    convolve(h, recurrent_kernel) + bias`, all but g through `recurrent_activation`. The states
-    keep their sizes: `h` is padded as "same", with strides and dilation of 1.
-
-    Args:
-        x: the step's input (b, *sizes, c), or (b, c, *sizes) where the channels come first.
-        states: `[h, c]`, both of the shape of the output of `convolve` with f filters.
-        kernel: array (*kernel_size, c, 4f).
-        recurrent_kernel: array (*kernel_size, f, 4f).
-        bias: array (4f,) or None.
-        activation: a function of arrays.
-        recurrent_activation: a function of arrays, for the gates.
-        strides: the step of the kernel over `x` along each axis.
-        padding: "valid" or "same", of `x`.
-        data_format: "channels_last" or "channels_first".
-        dilation_rate: the distance of the cells of `x` that the kernel sees along each axis.
-        input_mask: dropout masks for `x`, those of the four gates joined along the channels
-            (b, *sizes, 4c), or None.
-        recurrent_mask: the same for `h`, or None.
-
-    Returns:
-        `(h, [h, c])`.
-
-    Example:
-        >>> import jax, jax.numpy as jnp
-        >>> h = c = jnp.ones((1, 2, 1))
-        >>> h, states = conv_lstm_step(
-        ...     jnp.ones((1, 4, 1)), [h, c], kernel=jnp.zeros((3, 1, 4)), bias=None,
-        ...     recurrent_kernel=jnp.zeros((3, 1, 4)), activation=jnp.tanh,
-        ...     recurrent_activation=jax.nn.sigmoid, strides=(1,))
-        >>> states[1].ravel()
-        Array([0.5, 0.5], dtype=float32)
-    """
-    axis = channel_axis(data_format)
-    h, c = states
-    x, h = _masked(x, input_mask, axis), _masked(h, recurrent_mask, axis)
-    ones = (1,) * (x.ndim - 2)
-    z = convolve(x, kernel, strides, padding, data_format, dilation_rate)
-    z = z + convolve(h, recurrent_kernel, ones, "same", data_format)
-    if bias is not None:
-        z = z + align(bias, z.ndim, axis)
-    i, f, g, o = jnp.split(z, 4, axis=axis)
-    c = recurrent_activation(f) * c + recurrent_activation(i) * activation(g)
-    h = recurrent_activation(o) * activation(c)
-    return h, [h, c]
-
-
-def _masked(x: jax.Array, mask: jax.Array | None, axis: int) -> jax.Array:
-    # four masked copies side by side: `convolve` then takes its filters in four groups
-    return x if mask is None else jnp.concatenate([x] * 4, axis=axis) * mask
+from fkeras.nn.convolution import convolve
+from fkeras.nn.numerics.axes import channel_axis
+from fkeras.nn.recurrence import Step, conv_lstm_step, draw_mask
 
 
 class ConvLSTM(Recurrent):

@@ -6,25 +6,10 @@ from collections.abc import Mapping
 from typing import Any
 
 import jax
-import jax.numpy as jnp
 
 from fkeras.engine import Context, subkey
 from fkeras.engine.config.converters import boolean, choice, either, integer
-
-
-def draw_mask(key: jax.Array, rate: float, shape: tuple, dtype: Any) -> jax.Array:
-    """Zeros with probability `rate`, and `1 / (1 - rate)` elsewhere.
-
-    Example:
-        >>> import jax
-        >>> mask = draw_mask(jax.random.key(0), 0.5, (4, 4), "float32")
-        >>> sorted(set(mask.ravel().tolist()))
-        [0.0, 2.0]
-    """
-    if rate >= 1:
-        return jnp.zeros(shape, dtype)
-    keep = jax.random.bernoulli(key, 1 - rate, shape)
-    return keep.astype(dtype) / (1 - rate)
+from fkeras.nn.recurrence import draw_mask
 
 
 def dropout_masks(
@@ -51,28 +36,6 @@ def dropout_masks(
         draw("dropout", layer.dropout, x.shape[-1]),
         draw("recurrent_dropout", layer.recurrent_dropout, layer.units),
     )
-
-
-def masked_matmul(x: jax.Array, kernel: jax.Array, mask: jax.Array | None) -> jax.Array:
-    """Computes `(x * mask) @ kernel`; a mask (gates, b, d) has an own entry for each gate.
-
-    Args:
-        x: array of shape (b, d).
-        kernel: array of shape (d, gates * u).
-        mask: None, or an array of shape (b, d) or (gates, b, d).
-
-    Example:
-        >>> import jax.numpy as jnp
-        >>> mask = jnp.array([[[1.0]], [[0.0]]])
-        >>> masked_matmul(jnp.ones((1, 1)), jnp.array([[2.0, 3.0]]), mask)
-        Array([[2., 0.]], dtype=float32)
-    """
-    if mask is None:
-        return x @ kernel
-    if mask.ndim == x.ndim:
-        return (x * mask) @ kernel
-    parts = jnp.split(kernel, mask.shape[0], axis=-1)
-    return jnp.concatenate([(x * m) @ k for m, k in zip(mask, parts, strict=True)], axis=-1)
 
 
 def without_defaults(config: dict[str, Any], defaults: Mapping[str, Any]) -> dict[str, Any]:

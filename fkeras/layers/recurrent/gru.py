@@ -7,90 +7,14 @@ from collections.abc import Callable
 from typing import Any, ClassVar, Self
 
 import jax
-import jax.numpy as jnp
 
 from fkeras import activations, constraints, initializers, regularizers
-from fkeras.engine import Context, InputSpec, Layer, Output, Spec, align, option, weight
+from fkeras.engine import Context, InputSpec, Layer, Output, Spec, option, weight
 from fkeras.engine.config.converters import boolean, integer, probability
 from fkeras.layers.recurrent.base import Recurrent
-from fkeras.layers.recurrent.gates import (
-    dropout_masks,
-    implementation,
-    masked_matmul,
-    use_cudnn,
-    without_defaults,
-)
+from fkeras.layers.recurrent.gates import dropout_masks, implementation, use_cudnn, without_defaults
 from fkeras.layers.recurrent.states import zero_states
-from fkeras.nn.scanning import Step
-
-
-def gru_step(
-    x: jax.Array,
-    states: Any,
-    *,
-    kernel: jax.Array,
-    recurrent_kernel: jax.Array,
-    bias: jax.Array | None,
-    activation: Callable,
-    recurrent_activation: Callable,
-    reset_after: bool = True,
-    input_mask: jax.Array | None = None,
-    recurrent_mask: jax.Array | None = None,
-) -> tuple[jax.Array, list[jax.Array]]:
-    """Computes `h = z * h + (1 - z) * activation(g)` with an update gate z and a reset gate r.
-
-    z, r and g are the thirds of `x @ kernel` and of `h @ recurrent_kernel`, added up. The reset
-    gate multiplies g's recurrent part after that product, or h before it.
-
-    Args:
-        x: the step's input (b, d).
-        states: `[h]`, with h (b, u).
-        kernel: array (d, 3u).
-        recurrent_kernel: array (u, 3u).
-        bias: array (2, 3u) for inputs and state with `reset_after`, otherwise (3u,); or None.
-        activation: a function of arrays.
-        recurrent_activation: a function of arrays, for the gates.
-        reset_after: whether the reset gate comes after the product.
-        input_mask: dropout masks for `x`, (b, d) or (3, b, d), or None.
-        recurrent_mask: dropout masks for `h`, (3, b, u), or None.
-
-    Returns:
-        `(h, [h])`.
-
-    Example:
-        >>> import jax, jax.numpy as jnp
-        >>> h, _ = gru_step(
-        ...     jnp.ones((1, 3)), [jnp.ones((1, 2))], kernel=jnp.zeros((3, 6)), bias=None,
-        ...     recurrent_kernel=jnp.zeros((2, 6)), activation=jnp.tanh,
-        ...     recurrent_activation=jax.nn.sigmoid)
-        >>> h
-        Array([[0.5, 0.5]], dtype=float32)
-    """
-    h = states[0]
-    u = h.shape[-1]
-    two = reset_after and bias is not None
-    input_bias, recurrent_bias = (bias[0], bias[1]) if two else (bias, None)
-    x = masked_matmul(x, kernel, input_mask)
-    if input_bias is not None:
-        x = x + align(input_bias, x.ndim)
-    x_z, x_r, x_g = jnp.split(x, 3, axis=-1)
-    if reset_after:
-        inner = masked_matmul(h, recurrent_kernel, recurrent_mask)
-        if recurrent_bias is not None:
-            inner = inner + align(recurrent_bias, inner.ndim)
-        h_z, h_r, h_g = jnp.split(inner, 3, axis=-1)
-        r = recurrent_activation(x_r + h_r)
-        h_g = r * h_g
-    else:
-        gate_mask = None if recurrent_mask is None else recurrent_mask[:2]
-        inner = masked_matmul(h, recurrent_kernel[:, : 2 * u], gate_mask)
-        h_z, h_r = jnp.split(inner, 2, axis=-1)
-        r = recurrent_activation(x_r + h_r)
-        kept = h if recurrent_mask is None else h * recurrent_mask[2]
-        h_g = (r * kept) @ recurrent_kernel[:, 2 * u :]
-    z = recurrent_activation(x_z + h_z)
-    h = z * h + (1 - z) * activation(x_g + h_g)
-    return h, [h]
+from fkeras.nn.recurrence import Step, gru_step
 
 
 def _build(layer: Any, key: jax.Array, x: Spec) -> Any:

@@ -11,70 +11,13 @@ import jax.numpy as jnp
 import numpy as np
 
 from fkeras import activations, constraints, initializers, regularizers
-from fkeras.engine import Context, InputSpec, Layer, Output, Spec, align, option, weight
+from fkeras.engine import Context, InputSpec, Layer, Output, Spec, option, weight
 from fkeras.engine.config.converters import boolean, integer, probability
 from fkeras.engine.values.random import ShapeKey
 from fkeras.layers.recurrent.base import Recurrent
-from fkeras.layers.recurrent.gates import (
-    dropout_masks,
-    implementation,
-    masked_matmul,
-    use_cudnn,
-    without_defaults,
-)
+from fkeras.layers.recurrent.gates import dropout_masks, implementation, use_cudnn, without_defaults
 from fkeras.layers.recurrent.states import zero_states
-from fkeras.nn.scanning import Step
-
-
-def lstm_step(
-    x: jax.Array,
-    states: Any,
-    *,
-    kernel: jax.Array,
-    recurrent_kernel: jax.Array,
-    bias: jax.Array | None,
-    activation: Callable,
-    recurrent_activation: Callable,
-    input_mask: jax.Array | None = None,
-    recurrent_mask: jax.Array | None = None,
-) -> tuple[jax.Array, list[jax.Array]]:
-    """Computes `c = f * c + i * activation(g)` and `h = o * activation(c)`.
-
-    The gates i, f, g, o are the quarters of `x @ kernel + h @ recurrent_kernel + bias`, all but g
-    through `recurrent_activation`.
-
-    Args:
-        x: the step's input (b, d).
-        states: `[h, c]`, both (b, u).
-        kernel: array (d, 4u).
-        recurrent_kernel: array (u, 4u).
-        bias: array (4u,) or None.
-        activation: a function of arrays.
-        recurrent_activation: a function of arrays, for the gates.
-        input_mask: dropout masks for `x`, (b, d) or (4, b, d), or None.
-        recurrent_mask: dropout masks for `h`, or None.
-
-    Returns:
-        `(h, [h, c])`.
-
-    Example:
-        >>> import jax, jax.numpy as jnp
-        >>> h = c = jnp.ones((1, 2))
-        >>> h, states = lstm_step(
-        ...     jnp.ones((1, 3)), [h, c], kernel=jnp.zeros((3, 8)), bias=None,
-        ...     recurrent_kernel=jnp.zeros((2, 8)), activation=jnp.tanh,
-        ...     recurrent_activation=jax.nn.sigmoid)
-        >>> states[1]
-        Array([[0.5, 0.5]], dtype=float32)
-    """
-    h, c = states
-    z = masked_matmul(x, kernel, input_mask) + masked_matmul(h, recurrent_kernel, recurrent_mask)
-    if bias is not None:
-        z = z + align(bias, z.ndim)
-    i, f, g, o = jnp.split(z, 4, axis=-1)
-    c = recurrent_activation(f) * c + recurrent_activation(i) * activation(g)
-    h = recurrent_activation(o) * activation(c)
-    return h, [h, c]
+from fkeras.nn.recurrence import Step, lstm_step
 
 
 def _build(layer: Any, key: jax.Array, x: Spec) -> Any:

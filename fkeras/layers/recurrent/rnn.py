@@ -16,7 +16,7 @@ from fkeras.layers.recurrent.cells import (
     output_reader,
     run_cell,
 )
-from fkeras.nn.scanning import Step
+from fkeras.nn.recurrence import Step
 
 
 def _cell(cell: Any) -> Layer:

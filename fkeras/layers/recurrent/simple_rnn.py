@@ -9,52 +9,12 @@ from typing import Any, ClassVar, Self
 import jax
 
 from fkeras import activations, constraints, initializers, regularizers
-from fkeras.engine import Context, InputSpec, Layer, Output, Spec, align, option, weight
+from fkeras.engine import Context, InputSpec, Layer, Output, Spec, option, weight
 from fkeras.engine.config.converters import boolean, integer, probability
 from fkeras.layers.recurrent.base import Recurrent
-from fkeras.layers.recurrent.gates import dropout_masks, masked_matmul
+from fkeras.layers.recurrent.gates import dropout_masks
 from fkeras.layers.recurrent.states import zero_states
-from fkeras.nn.scanning import Step
-
-
-def simple_rnn_step(
-    x: jax.Array,
-    states: Any,
-    *,
-    kernel: jax.Array,
-    recurrent_kernel: jax.Array,
-    bias: jax.Array | None,
-    activation: Callable,
-    input_mask: jax.Array | None = None,
-    recurrent_mask: jax.Array | None = None,
-) -> tuple[jax.Array, list[jax.Array]]:
-    """Computes `h = activation(x @ kernel + h @ recurrent_kernel + bias)`.
-
-    Args:
-        x: the step's input (b, d).
-        states: `[h]`, with h (b, u).
-        kernel: array (d, u).
-        recurrent_kernel: array (u, u).
-        bias: array (u,) or None.
-        activation: a function of arrays.
-        input_mask: a dropout mask for `x`, or None.
-        recurrent_mask: a dropout mask for `h`, or None.
-
-    Returns:
-        `(h, [h])`.
-
-    Example:
-        >>> import jax.numpy as jnp
-        >>> one = jnp.ones((1, 1))
-        >>> h, _ = simple_rnn_step(one, [one], kernel=one, recurrent_kernel=2 * one, bias=None,
-        ...                        activation=lambda x: x)
-        >>> h
-        Array([[3.]], dtype=float32)
-    """
-    z = masked_matmul(x, kernel, input_mask)
-    z = z + masked_matmul(states[0], recurrent_kernel, recurrent_mask)
-    h = activation(z if bias is None else z + align(bias, z.ndim))
-    return h, [h]
+from fkeras.nn.recurrence import Step, simple_rnn_step
 
 
 def _build(layer: Any, key: jax.Array, x: Spec) -> Any:

@@ -2,13 +2,14 @@
 
 from fkeras.layers.regularization.activity import ActivityRegularization
 from fkeras.layers.regularization.alpha_dropout import AlphaDropout
-from fkeras.layers.regularization.dropout import Dropout, dropout
+from fkeras.layers.regularization.dropout import Dropout
 from fkeras.layers.regularization.noise import GaussianDropout, GaussianNoise
 from fkeras.layers.regularization.spatial_dropout import (
     SpatialDropout1D,
     SpatialDropout2D,
     SpatialDropout3D,
 )
+from fkeras.nn.noise import dropout
 
 __all__ = (
     "ActivityRegularization",

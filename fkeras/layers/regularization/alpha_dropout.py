@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from typing import ClassVar
 
 import jax
@@ -12,38 +11,7 @@ from fkeras.engine import Context, Layer, Output, option, subkey
 from fkeras.engine.config.converters import integer
 from fkeras.layers.common.arguments import drawn_shape, noise_shape
 from fkeras.layers.regularization.noise import proper_fraction
-
-#: what selu tends to far below zero: minus its scale times its alpha
-_LOWEST = -1.0507009873554805 * 1.6732632423543772
-
-
-def alpha_dropout(
-    key: jax.Array, x: jax.Array, rate: float, shape: Sequence[int] | None = None
-) -> jax.Array:
-    """Sets each element to selu's lowest value with probability `rate`, then scales and shifts.
-
-    An input of mean 0 and variance 1 keeps both.
-
-    Args:
-        key: a PRNG key.
-        x: array of any shape.
-        rate: the share to drop, from 0 and below 1.
-        shape: the shape of what is drawn, repeated over the axes of size 1; None for that of `x`.
-
-    Returns:
-        An array like `x`.
-
-    Example:
-        >>> import jax, jax.numpy as jnp
-        >>> x = jax.random.normal(jax.random.key(0), (1000, 100))
-        >>> y = alpha_dropout(jax.random.key(1), x, 0.3)
-        >>> abs(round(float(y.mean()), 1)), round(float(y.std()), 1)
-        (0.0, 1.0)
-    """
-    keep = jax.random.bernoulli(key, 1.0 - rate, x.shape if shape is None else tuple(shape))
-    scale = ((1.0 - rate) * (1.0 + rate * _LOWEST**2)) ** -0.5
-    shift = -scale * _LOWEST * rate
-    return scale * jnp.where(keep, x, jnp.full_like(x, _LOWEST)) + shift
+from fkeras.nn.noise import alpha_dropout
 
 
 class AlphaDropout(Layer):

@@ -2,47 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from typing import ClassVar
 
 import jax
-import jax.numpy as jnp
 
 from fkeras.engine import Context, Layer, Output, option, subkey
 from fkeras.engine.config.converters import integer, probability
 from fkeras.layers.common.arguments import drawn_shape, noise_shape
-
-
-def dropout(
-    key: jax.Array, x: jax.Array, rate: float, noise_shape: Sequence[int | None] | None = None
-) -> jax.Array:
-    """Zeroes each element with probability `rate`, and divides the others by `1 - rate`.
-
-    Args:
-        key: a PRNG key.
-        x: array of any shape.
-        rate: the share to drop, from 0 to 1.
-        noise_shape: the shape of what is drawn, which is repeated over the axes of size 1; None
-            for the size of `x`.
-
-    Returns:
-        An array like `x`.
-
-    Example:
-        >>> import jax, jax.numpy as jnp
-        >>> y = dropout(jax.random.key(0), jnp.ones((4, 4)), 0.5)
-        >>> sorted(set(y.ravel().tolist()))
-        [0.0, 2.0]
-    """
-    if rate == 0:
-        return x
-    if rate == 1:
-        return jnp.zeros_like(x)
-    shape = x.shape
-    if noise_shape is not None:
-        shape = tuple(d if n is None else n for n, d in zip(noise_shape, x.shape, strict=True))
-    keep = jax.random.bernoulli(key, 1.0 - rate, shape)
-    return jnp.where(keep, x / (1.0 - rate), jnp.zeros_like(x))
+from fkeras.nn.noise import dropout
 
 
 class Dropout(Layer):

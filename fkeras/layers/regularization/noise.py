@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from typing import ClassVar
 
 import jax
@@ -10,48 +9,7 @@ import jax.numpy as jnp
 
 from fkeras.engine import Context, Layer, Output, option, subkey
 from fkeras.engine.config.converters import integer, probability, real
-
-
-def gaussian_noise(key: jax.Array, x: jax.Array, stddev: float) -> jax.Array:
-    """Computes `x + stddev * n` with n drawn from the standard normal distribution.
-
-    Args:
-        key: a PRNG key.
-        x: floating-point array of any shape.
-        stddev: the standard deviation of what is added.
-
-    Returns:
-        An array like `x`.
-
-    Example:
-        >>> import jax, jax.numpy as jnp
-        >>> gaussian_noise(jax.random.key(0), jnp.ones(2), 0.0)
-        Array([1., 1.], dtype=float32)
-    """
-    return x + stddev * jax.random.normal(key, x.shape, x.dtype)
-
-
-def gaussian_dropout(key: jax.Array, x: jax.Array, rate: float) -> jax.Array:
-    """Computes `x * (1 + s * n)` with n standard normal and `s = sqrt(rate / (1 - rate))`.
-
-    The mean is x, and the variance that of dropout at this rate.
-
-    Args:
-        key: a PRNG key.
-        x: floating-point array of any shape.
-        rate: the rate of the dropout that has this variance, from 0 and below 1.
-
-    Returns:
-        An array like `x`.
-
-    Example:
-        >>> import jax, jax.numpy as jnp
-        >>> gaussian_dropout(jax.random.key(0), jnp.zeros(2), 0.5)
-        Array([0., 0.], dtype=float32)
-    """
-    stddev = math.sqrt(rate / (1.0 - rate))
-    return x * (1.0 + stddev * jax.random.normal(key, x.shape, x.dtype))
-
+from fkeras.nn.noise import gaussian_dropout, gaussian_noise
 
 proper_fraction = real(
     minimum=0, below=1, hint="At 1 the noise would have no bound: give 0.9, or less."

@@ -8,34 +8,8 @@ import jax
 import jax.numpy as jnp
 
 from fkeras.engine import Context, InputSpec, Layer, Output, option, subkey
-from fkeras.engine.config.converters import integer, probability
-from fkeras.layers.common.arguments import data_format_name
-from fkeras.layers.regularization.dropout import dropout
-
-
-def spatial_dropout(
-    key: jax.Array, x: jax.Array, rate: float, data_format: str = "channels_last"
-) -> jax.Array:
-    """Zeroes each channel of each example with probability `rate`, divides the rest by `1 - rate`.
-
-    Args:
-        key: a PRNG key.
-        x: array of shape (b, ..., c), or (b, c, ...) with "channels_first".
-        rate: the share of channels to drop, from 0 to 1.
-        data_format: where the channels are.
-
-    Returns:
-        An array like `x`.
-
-    Example:
-        >>> import jax, jax.numpy as jnp
-        >>> y = spatial_dropout(jax.random.key(0), jnp.ones((4, 5, 2)), 0.5)
-        >>> bool((y == y[:, :1]).all())
-        True
-    """
-    channel = x.ndim - 1 if data_format == "channels_last" else 1
-    shape = tuple(x.shape[a] if a in (0, channel) else 1 for a in range(x.ndim))
-    return dropout(key, x, rate, shape)
+from fkeras.engine.config.converters import data_format_name, integer, probability
+from fkeras.nn.noise import spatial_dropout
 
 
 class _SpatialDropout(Layer):

@@ -7,17 +7,10 @@ from fkeras.layers.reshaping.borders import (
     ZeroPadding1D,
     ZeroPadding2D,
     ZeroPadding3D,
-    crop,
-    zero_pad,
 )
-from fkeras.layers.reshaping.resampling import (
-    UpSampling1D,
-    UpSampling2D,
-    UpSampling3D,
-    repeat,
-    resize,
-)
+from fkeras.layers.reshaping.resampling import UpSampling1D, UpSampling2D, UpSampling3D
 from fkeras.layers.reshaping.shapes import Flatten, Permute, RepeatVector, Reshape
+from fkeras.nn.resampling import crop, repeat, resize, zero_pad
 
 __all__ = (
     "Cropping1D",

@@ -5,56 +5,12 @@ from __future__ import annotations
 from typing import Any, ClassVar
 
 import jax
-import jax.numpy as jnp
-from jax import lax
 
 from fkeras.engine import InputSpec, Layer, option
-from fkeras.engine.config.converters import integer, sizes
+from fkeras.engine.config.converters import data_format_name, integer, sizes
 from fkeras.engine.config.rules import REJECTED, Rule
-from fkeras.layers.common.arguments import data_format_name, format_shape
-from fkeras.layers.common.spatial import full_rank, spatial_axes
-
-Pairs = tuple[tuple[int, int], ...]
-
-
-def zero_pad(x: jax.Array, pairs: Pairs, data_format: str = "channels_last") -> jax.Array:
-    """Adds zeros before and after each axis between batch and channels.
-
-    Args:
-        x: array of shape (b, *sizes, c), or (b, c, *sizes) where the channels come first.
-        pairs: for each axis how many cells before and after.
-        data_format: "channels_last" or "channels_first".
-
-    Returns:
-        An array of shape (b, *larger_sizes, c), or (b, c, *larger_sizes).
-
-    Example:
-        >>> import jax.numpy as jnp
-        >>> zero_pad(jnp.ones((1, 2, 1)), ((0, 1),)).ravel()
-        Array([1., 1., 0.], dtype=float32)
-    """
-    edges = full_rank([(*pair, 0) for pair in pairs], data_format, (0, 0, 0))
-    return lax.pad(x, jnp.zeros((), x.dtype), edges)
-
-
-def crop(x: jax.Array, pairs: Pairs, data_format: str = "channels_last") -> jax.Array:
-    """Removes cells before and after each axis between batch and channels.
-
-    Args:
-        x: array of shape (b, *sizes, c), or (b, c, *sizes) where the channels come first.
-        pairs: for each axis how many cells before and after.
-        data_format: "channels_last" or "channels_first".
-
-    Returns:
-        An array of shape (b, *smaller_sizes, c), or (b, c, *smaller_sizes).
-
-    Example:
-        >>> import jax.numpy as jnp
-        >>> crop(jnp.arange(4.0).reshape(1, 4, 1), ((1, 0),)).ravel()
-        Array([1., 2., 3.], dtype=float32)
-    """
-    inner = [slice(low, -high if high else None) for low, high in pairs]
-    return x[full_rank(inner, data_format, slice(None))]
+from fkeras.nn.numerics.axes import format_shape, spatial_axes
+from fkeras.nn.resampling import Pairs, crop, zero_pad
 
 
 def _pairs(rank: int) -> Rule:

@@ -2,63 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from typing import ClassVar
 
 import jax
-import jax.numpy as jnp
 
 from fkeras.engine import InputSpec, Layer, option
-from fkeras.engine.config.converters import choice, integer, sizes
-from fkeras.layers.common.arguments import data_format_name
-from fkeras.layers.common.spatial import full_rank
-
-
-def repeat(x: jax.Array, times: Sequence[int], data_format: str = "channels_last") -> jax.Array:
-    """Repeats each cell along each axis between batch and channels.
-
-    Args:
-        x: array of shape (b, *sizes, c), or (b, c, *sizes) where the channels come first.
-        times: how often along each axis.
-        data_format: "channels_last" or "channels_first".
-
-    Returns:
-        An array of shape (b, *larger_sizes, c), or (b, c, *larger_sizes).
-
-    Example:
-        >>> import jax.numpy as jnp
-        >>> repeat(jnp.arange(2.0).reshape(1, 2, 1), (2,)).ravel()
-        Array([0., 0., 1., 1.], dtype=float32)
-    """
-    factors = full_rank(times, data_format, 1)
-    wide = tuple(size for pair in zip(x.shape, factors, strict=True) for size in pair)
-    cells = jnp.expand_dims(x, range(1, 2 * x.ndim, 2))
-    shape = tuple(size * n for size, n in zip(x.shape, factors, strict=True))
-    return jnp.reshape(jnp.broadcast_to(cells, wide), shape)
-
-
-def resize(
-    x: jax.Array, times: Sequence[int], interpolation: str, data_format: str = "channels_last"
-) -> jax.Array:
-    """Enlarges images, with new cells interpolated between the old ones.
-
-    Args:
-        x: array of shape (b, *sizes, c), or (b, c, *sizes) where the channels come first.
-        times: the factor along each axis.
-        interpolation: "bilinear", "bicubic", "lanczos3" or "lanczos5".
-        data_format: "channels_last" or "channels_first".
-
-    Returns:
-        An array of shape (b, *larger_sizes, c), or (b, c, *larger_sizes).
-
-    Example:
-        >>> import jax.numpy as jnp
-        >>> resize(jnp.arange(2.0).reshape(1, 1, 2, 1), (1, 2), "bilinear").ravel()
-        Array([0.  , 0.25, 0.75, 1.  ], dtype=float32)
-    """
-    factors = full_rank(times, data_format, 1)
-    shape = tuple(size * n for size, n in zip(x.shape, factors, strict=True))
-    return jax.image.resize(x, shape, interpolation, antialias=False)
+from fkeras.engine.config.converters import choice, data_format_name, integer, sizes
+from fkeras.nn.resampling import repeat, resize
 
 
 class _UpSampling(Layer):

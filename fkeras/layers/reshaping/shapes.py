@@ -13,8 +13,8 @@ import jax
 import jax.numpy as jnp
 
 from fkeras.engine import InputSpec, Layer, option
-from fkeras.engine.config.converters import integer, several
-from fkeras.layers.common.arguments import data_format_name, format_shape
+from fkeras.engine.config.converters import data_format_name, integer, several
+from fkeras.nn.numerics.axes import format_shape
 
 
 def flatten(x: jax.Array, data_format: str = "channels_last") -> jax.Array:

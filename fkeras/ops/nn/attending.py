@@ -7,7 +7,7 @@ from typing import Any
 import jax.numpy as jnp
 
 from fkeras.engine.symbolic.define import op
-from fkeras.layers.attention.dot_product import dot_product_attention as _attention
+from fkeras.nn.attention import dot_product_attention as _attention
 
 __all__ = ("dot_product_attention",)
 

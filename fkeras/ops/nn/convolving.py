@@ -7,13 +7,10 @@ from typing import Any
 
 import jax.numpy as jnp
 
-from fkeras.engine.config.converters import sizes
+from fkeras.engine.config.converters import data_format_name, sizes
 from fkeras.engine.symbolic.define import op, to_floats
-from fkeras.layers.common.arguments import data_format_name
-from fkeras.layers.convolution.depthwise import convolve_depthwise
-from fkeras.layers.convolution.separable import convolve_separable
-from fkeras.layers.convolution.transposed import convolve_transpose
-from fkeras.layers.pooling.adaptive import adaptive_pool
+from fkeras.nn.convolution import convolve_depthwise, convolve_separable, convolve_transpose
+from fkeras.nn.pooling import adaptive_pool
 
 __all__ = (
     "adaptive_average_pool",

@@ -8,11 +8,11 @@ from typing import Any
 import jax
 import jax.numpy as jnp
 
-from fkeras.engine import align
 from fkeras.engine.symbolic.define import op, to_floats
-from fkeras.layers.normalization.layer import layer_normalization as _layer_normalization
-from fkeras.layers.normalization.rms import rms_normalization as _rms_normalization
-from fkeras.nn.stable import vector_norm
+from fkeras.nn.normalization import layer_normalization as _layer_normalization
+from fkeras.nn.normalization import rms_normalization as _rms_normalization
+from fkeras.nn.numerics.axes import align
+from fkeras.nn.numerics.stable import vector_norm
 from fkeras.ops.numpy.reductions import axes_of
 
 __all__ = (

@@ -9,12 +9,11 @@ import jax
 import jax.numpy as jnp
 from jax import lax
 
-from fkeras.engine.config.converters import sizes
+from fkeras.engine.config.converters import data_format_name, sizes
 from fkeras.engine.symbolic.define import op, to_floats
-from fkeras.layers import pooling
-from fkeras.layers.common.arguments import data_format_name
-from fkeras.layers.common.spatial import check_window
-from fkeras.layers.convolution.convolution import convolve
+from fkeras.nn import pooling
+from fkeras.nn.convolution import convolve
+from fkeras.nn.numerics.axes import check_window
 
 __all__ = (
     "average_pool",

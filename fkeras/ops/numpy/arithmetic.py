@@ -25,8 +25,8 @@ from fkeras.engine.symbolic.operators import (
     subtract,
     true_divide,
 )
-from fkeras.nn import slopes
-from fkeras.nn.stable import finite_slopes, scale_by_power
+from fkeras.nn.numerics import slopes
+from fkeras.nn.numerics.stable import finite_slopes, scale_by_power
 
 __all__ = (
     "abs",

@@ -11,7 +11,7 @@ import numpy as np
 from fkeras.engine.call.node import is_symbolic
 from fkeras.engine.symbolic.define import elementwise, op, to_array
 from fkeras.engine.symbolic.operation import Op
-from fkeras.nn.slopes import power
+from fkeras.nn.numerics.slopes import power
 
 __all__ = (
     "arange",

@@ -7,7 +7,7 @@ from typing import Any
 import jax.numpy as jnp
 
 from fkeras.engine.symbolic.define import binary, elementwise, float_unary, to_floats
-from fkeras.nn.stable import finite_slopes
+from fkeras.nn.numerics.stable import finite_slopes
 
 __all__ = (
     "arccos",

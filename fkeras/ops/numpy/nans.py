@@ -8,7 +8,7 @@ import jax.numpy as jnp
 
 from fkeras.engine.symbolic.define import described, op, to_array
 from fkeras.engine.symbolic.operation import Op
-from fkeras.nn.stable import safe_sqrt
+from fkeras.nn.numerics.stable import safe_sqrt
 from fkeras.ops.numpy.reductions import axes_of
 
 __all__ = (

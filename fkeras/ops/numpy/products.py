@@ -9,7 +9,7 @@ import jax.numpy as jnp
 from fkeras.engine.symbolic.define import binary, few, op, to_array
 from fkeras.engine.symbolic.operation import Op
 from fkeras.engine.symbolic.operators import matmul
-from fkeras.nn.stable import sign_and_logdet
+from fkeras.nn.numerics.stable import sign_and_logdet
 
 __all__ = (
     "cross",

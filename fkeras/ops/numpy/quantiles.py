@@ -7,7 +7,7 @@ from typing import Any
 import jax.numpy as jnp
 
 from fkeras.engine.symbolic.define import op, to_array, to_floats
-from fkeras.nn.stable import magnitude
+from fkeras.nn.numerics.stable import magnitude
 from fkeras.ops.numpy.reductions import Axes, axes_of
 
 __all__ = (

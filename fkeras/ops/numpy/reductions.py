@@ -8,8 +8,8 @@ import jax
 import jax.numpy as jnp
 
 from fkeras.engine.symbolic.define import op, to_array, to_floats
-from fkeras.nn.extremes import largest, smallest
-from fkeras.nn.stable import standard_deviation
+from fkeras.nn.numerics.extremes import largest, smallest
+from fkeras.nn.numerics.stable import standard_deviation
 
 __all__ = (
     "all",

@@ -11,7 +11,7 @@ import jax.numpy as jnp
 import numpy as np
 
 from fkeras.metrics import exact
-from fkeras.nn.indices import equals
+from fkeras.nn.numerics.indices import equals
 from fkeras.training.data import batch_parts
 from fkeras.training.step import objective_call
 from fkeras.training.step.outputs import (

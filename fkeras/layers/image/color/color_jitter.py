@@ -8,8 +8,7 @@ from typing import Any
 import jax
 
 from fkeras.engine import option, subkey
-from fkeras.engine.config.converters import integer
-from fkeras.layers.common.arguments import data_format_name
+from fkeras.engine.config.converters import data_format_name, integer
 from fkeras.layers.image.color.colors import RandomHue, RandomSaturation
 from fkeras.layers.image.color.tones import RandomBrightness, RandomContrast, contrast_range
 from fkeras.layers.image.common.base import ImageShape, RandomImageLayer

@@ -8,8 +8,7 @@ import jax
 import jax.numpy as jnp
 
 from fkeras.engine import option
-from fkeras.engine.config.converters import integer, probability
-from fkeras.layers.common.arguments import data_format_name
+from fkeras.engine.config.converters import data_format_name, integer, probability
 from fkeras.layers.image.common.base import ImageShape, RandomImageLayer
 from fkeras.layers.image.common.factors import factor_range, uniform
 from fkeras.layers.image.common.values import share_range, value_range

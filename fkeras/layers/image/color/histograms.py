@@ -7,8 +7,7 @@ from typing import Any, ClassVar
 import jax
 
 from fkeras.engine import option
-from fkeras.engine.config.converters import integer, real, sizes
-from fkeras.layers.common.arguments import data_format_name
+from fkeras.engine.config.converters import data_format_name, integer, real, sizes
 from fkeras.layers.image.common.base import ImageLayer
 from fkeras.layers.image.common.values import value_range
 from fkeras.nn.image.adjustments import auto_contrast

@@ -9,9 +9,8 @@ import jax.numpy as jnp
 import numpy as np
 
 from fkeras.engine import option
-from fkeras.engine.config.converters import integer, several
+from fkeras.engine.config.converters import data_format_name, integer, several
 from fkeras.engine.messages.errors import describe_value
-from fkeras.layers.common.arguments import data_format_name
 from fkeras.layers.image.common.base import ImageShape, RandomImageLayer
 from fkeras.layers.image.common.factors import applied, factor_range, uniform
 from fkeras.layers.image.common.values import value_range

@@ -8,8 +8,7 @@ import jax
 import numpy as np
 
 from fkeras.engine import option
-from fkeras.engine.config.converters import integer
-from fkeras.layers.common.arguments import data_format_name
+from fkeras.engine.config.converters import data_format_name, integer
 from fkeras.layers.image.common.base import ImageShape, RandomImageLayer
 from fkeras.layers.image.common.factors import factor_range, uniform
 from fkeras.layers.image.common.values import value_range

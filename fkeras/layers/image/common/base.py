@@ -47,8 +47,8 @@ import jax.numpy as jnp
 
 from fkeras.engine import Context, Layer, Output, option, subkey
 from fkeras.engine.config.converters import choice
-from fkeras.layers.common.arguments import format_shape
 from fkeras.nn.image.boxes import FORMATS
+from fkeras.nn.numerics.axes import format_shape
 
 _ENTRIES = ("images", "labels", "bounding_boxes", "segmentation_masks")
 

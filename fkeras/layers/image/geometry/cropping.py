@@ -9,8 +9,7 @@ import jax.numpy as jnp
 from jax import lax
 
 from fkeras.engine import Context, Output, option
-from fkeras.engine.config.converters import integer
-from fkeras.layers.common.arguments import data_format_name
+from fkeras.engine.config.converters import data_format_name, integer
 from fkeras.layers.image.common.base import ImageLayer, ImageShape, RandomImageLayer
 from fkeras.layers.image.common.boxes import move_boxes, stretch
 from fkeras.layers.image.common.factors import uniform

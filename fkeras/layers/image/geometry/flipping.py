@@ -8,8 +8,7 @@ import jax
 import jax.numpy as jnp
 
 from fkeras.engine import option
-from fkeras.engine.config.converters import choice, integer
-from fkeras.layers.common.arguments import data_format_name
+from fkeras.engine.config.converters import choice, data_format_name, integer
 from fkeras.layers.image.common.base import ImageShape, RandomImageLayer
 from fkeras.layers.image.common.boxes import move_boxes
 from fkeras.nn.image.layout import image_axes

@@ -9,8 +9,7 @@ from jax import lax
 from jax import numpy as jnp
 
 from fkeras.engine import option
-from fkeras.engine.config.converters import integer
-from fkeras.layers.common.arguments import data_format_name
+from fkeras.engine.config.converters import data_format_name, integer
 from fkeras.layers.image.common.base import ImageLayer, ImageShape
 
 

@@ -8,8 +8,7 @@ import jax
 import jax.numpy as jnp
 
 from fkeras.engine import option
-from fkeras.engine.config.converters import choice, integer, probability, real
-from fkeras.layers.common.arguments import data_format_name
+from fkeras.engine.config.converters import choice, data_format_name, integer, probability, real
 from fkeras.layers.image.common.base import ImageShape
 from fkeras.layers.image.common.factors import applied, factor_range, uniform
 from fkeras.layers.image.geometry.affine import MatrixLayer

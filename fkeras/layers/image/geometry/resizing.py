@@ -8,8 +8,7 @@ import jax
 import jax.numpy as jnp
 
 from fkeras.engine import option
-from fkeras.engine.config.converters import boolean, choice, integer, real
-from fkeras.layers.common.arguments import data_format_name
+from fkeras.engine.config.converters import boolean, choice, data_format_name, integer, real
 from fkeras.layers.image.common.base import ImageLayer, ImageShape
 from fkeras.layers.image.common.boxes import move_boxes, stretch
 from fkeras.nn.image.resizing import METHODS, resize, window

@@ -8,8 +8,7 @@ import jax
 import jax.numpy as jnp
 
 from fkeras.engine import align, option
-from fkeras.engine.config.converters import either, integer, real, several
-from fkeras.layers.common.arguments import data_format_name
+from fkeras.engine.config.converters import data_format_name, either, integer, real, several
 from fkeras.layers.image.common.base import ImageShape, RandomImageLayer
 from fkeras.layers.image.common.factors import applied, factor_range, uniform
 from fkeras.layers.image.common.patches import patches

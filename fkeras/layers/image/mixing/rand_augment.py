@@ -9,8 +9,7 @@ import jax
 import jax.numpy as jnp
 
 from fkeras.engine import option
-from fkeras.engine.config.converters import choice, integer
-from fkeras.layers.common.arguments import data_format_name
+from fkeras.engine.config.converters import choice, data_format_name, integer
 from fkeras.layers.image.common.base import ImageLayer, ImageShape, RandomImageLayer
 from fkeras.layers.image.common.factors import factor_range
 from fkeras.layers.image.common.values import value_range

@@ -10,9 +10,9 @@ from typing import Any, NamedTuple
 import jax
 import jax.numpy as jnp
 
-from fkeras.layers.activation.softmax import exponentials
-from fkeras.layers.common.dtypes import wide_dtype
-from fkeras.nn.slopes import divide
+from fkeras.nn.numerics.dtypes import wide_dtype
+from fkeras.nn.numerics.slopes import divide
+from fkeras.nn.softmax import exponentials
 
 #: what flash attention computes in
 _SHORT = (jnp.dtype("bfloat16"), jnp.dtype("float16"))

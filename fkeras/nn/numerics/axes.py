@@ -1,12 +1,18 @@
-"""Where the axes of images, sequences and volumes lie, and whether a window fits into them."""
+"""Axes of arrays: spatial axes, channels, vectors aligned with an axis, shapes as text."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import Any
 
 import jax
+import jax.numpy as jnp
 
-from fkeras.layers.common.arguments import format_shape
+
+def format_shape(shape: Any) -> str:
+    """A shape as text, with the names of its unknown axes: `(b, 8)`."""
+    inner = ", ".join(map(str, shape))
+    return f"({inner},)" if len(shape) == 1 else f"({inner})"
 
 
 def spatial_axes(ndim: int, data_format: str) -> tuple[int, ...]:
@@ -60,3 +66,16 @@ def check_window(
                 f"{argument} with padding='valid', received {format_shape(x.shape)}. Give "
                 f"padding='same', a smaller {argument}, or a larger input."
             )
+
+
+def align(vector: jax.Array, ndim: int, axis: int = -1) -> jax.Array:
+    """`vector` of shape (c,) with `ndim` axes, its values along `axis`: what broadcasting needs.
+
+    Example:
+        >>> import jax.numpy as jnp
+        >>> align(jnp.ones(3), 4, axis=1).shape
+        (1, 3, 1, 1)
+    """
+    shape = [1] * ndim
+    shape[axis] = vector.shape[0]
+    return jnp.reshape(vector, shape)

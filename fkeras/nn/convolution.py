@@ -1,0 +1,210 @@
+"""Convolutions of arrays: plain, depthwise, separable, transposed."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import jax
+import jax.numpy as jnp
+from jax import lax
+
+from fkeras.nn.numerics.axes import channel_axis
+
+
+def convolve(
+    x: jax.Array,
+    kernel: jax.Array,
+    strides: Sequence[int],
+    padding: str = "valid",
+    data_format: str = "channels_last",
+    dilation_rate: Sequence[int] | None = None,
+) -> jax.Array:
+    """Computes the cross-correlation of `x` with each filter of `kernel`.
+
+    The channels fall into as many groups as `c` is a multiple of the kernel's input channels.
+
+    Args:
+        x: array of shape (b, *sizes, c), or (b, c, *sizes) where the channels come first;
+            integers are converted to the kernel's dtype.
+        kernel: array of shape (*kernel_size, c / groups, f).
+        strides: the step of the window along each axis.
+        padding: "valid" for windows inside `x`; "same" pads with zeros so that stride 1 keeps the
+            sizes; "causal" pads the start only, so that no output sees a later step.
+        data_format: "channels_last" or "channels_first".
+        dilation_rate: the distance of the cells that the kernel sees along each axis.
+
+    Returns:
+        An array of shape (b, *new_sizes, f), or (b, f, *new_sizes).
+
+    Example:
+        >>> import jax.numpy as jnp
+        >>> image, kernel = jnp.ones((1, 4, 4, 1)), jnp.ones((3, 3, 1, 2))
+        >>> convolve(image, kernel, (1, 1)).shape
+        (1, 2, 2, 2)
+    """
+    rank = x.ndim - 2
+    dilation_rate = (1,) * rank if dilation_rate is None else tuple(dilation_rate)
+    axes = "DHW"[-rank:]
+    images = f"N{axes}C" if data_format == "channels_last" else f"NC{axes}"
+    if padding == "causal":
+        extents = zip(kernel.shape, dilation_rate, strict=False)
+        pads = [((size - 1) * rate, 0) for size, rate in extents]
+    else:
+        pads = padding.upper()
+    return lax.conv_general_dilated(
+        x.astype(kernel.dtype),
+        kernel,
+        tuple(strides),
+        pads,
+        rhs_dilation=dilation_rate,
+        dimension_numbers=(images, f"{axes}IO", images),
+        feature_group_count=x.shape[channel_axis(data_format)] // kernel.shape[-2],
+    )
+
+
+def convolve_depthwise(
+    x: jax.Array,
+    kernel: jax.Array,
+    strides: Sequence[int],
+    padding: str = "valid",
+    data_format: str = "channels_last",
+    dilation_rate: Sequence[int] | None = None,
+) -> jax.Array:
+    """Computes the cross-correlation of each channel of `x` with filters of its own.
+
+    Args:
+        x: array of shape (b, *sizes, c), or (b, c, *sizes) where the channels come first;
+            integers are converted to the kernel's dtype.
+        kernel: array of shape (*kernel_size, c, m), m filters for each channel.
+        strides: the step of the window along each axis.
+        padding: as in `convolve`.
+        data_format: "channels_last" or "channels_first".
+        dilation_rate: the distance of the cells that the kernel sees along each axis.
+
+    Returns:
+        An array of shape (b, *new_sizes, c * m), or (b, c * m, *new_sizes); the m outputs of a
+        channel stand side by side.
+
+    Example:
+        >>> import jax.numpy as jnp
+        >>> x, kernel = jnp.array([[[1.0, 10.0]]]), jnp.array([[[1.0, 2.0], [3.0, 4.0]]])
+        >>> convolve_depthwise(x, kernel, (1,))
+        Array([[[ 1.,  2., 30., 40.]]], dtype=float32)
+    """
+    apart = kernel.reshape(*kernel.shape[:-2], 1, -1)
+    return convolve(x, apart, strides, padding, data_format, dilation_rate)
+
+
+def convolve_separable(
+    x: jax.Array,
+    depthwise_kernel: jax.Array,
+    pointwise_kernel: jax.Array,
+    strides: Sequence[int],
+    padding: str = "valid",
+    data_format: str = "channels_last",
+    dilation_rate: Sequence[int] | None = None,
+) -> jax.Array:
+    """Convolves each channel of `x` alone, and then mixes the channels of each cell.
+
+    Args:
+        x: array of shape (b, *sizes, c), or (b, c, *sizes) where the channels come first;
+            integers are converted to the kernels' dtype.
+        depthwise_kernel: array of shape (*kernel_size, c, m), m filters for each channel.
+        pointwise_kernel: array of shape (*ones, c * m, f).
+        strides: the step of the window along each axis.
+        padding: as in `convolve`.
+        data_format: "channels_last" or "channels_first".
+        dilation_rate: the distance of the cells that the depthwise kernel sees along each axis.
+
+    Returns:
+        An array of shape (b, *new_sizes, f), or (b, f, *new_sizes).
+
+    Example:
+        >>> import jax.numpy as jnp
+        >>> x, sums, mix = jnp.ones((1, 4, 2)), jnp.ones((3, 2, 1)), jnp.array([[[1.0], [10.0]]])
+        >>> convolve_separable(x, sums, mix, (1,)).ravel()
+        Array([33., 33.], dtype=float32)
+    """
+    y = convolve_depthwise(x, depthwise_kernel, strides, padding, data_format, dilation_rate)
+    return convolve(y, pointwise_kernel, (1,) * (x.ndim - 2), "valid", data_format)
+
+
+def convolve_transpose(
+    x: jax.Array,
+    kernel: jax.Array,
+    strides: Sequence[int],
+    padding: str = "valid",
+    output_padding: Sequence[int] | None = None,
+    data_format: str = "channels_last",
+    dilation_rate: Sequence[int] | None = None,
+) -> jax.Array:
+    """Adds up the kernels that each cell of `x` scales, `strides` cells apart.
+
+    An axis of n cells becomes one of this size, where e is the kernel's extent
+    (k - 1) * dilation_rate + 1, s the stride and p the output padding:
+
+        =======  =======================  =======================
+        padding  without p                with p
+        =======  =======================  =======================
+        "valid"  (n - 1) * s + max(e, s)  (n - 1) * s + e + p
+        "same"   n * s                    (n - 1) * s + e % 2 + p
+        =======  =======================  =======================
+
+    Args:
+        x: array of shape (b, *sizes, c), or (b, c, *sizes) where the channels come first;
+            integers are converted to the kernel's dtype.
+        kernel: array of shape (*kernel_size, f, c).
+        strides: the distance of the windows of neighbouring cells along each axis.
+        padding: "valid" for all that the windows cover, "same" for `strides` times the sizes.
+        output_padding: the cells to add to the smallest size that fits, along each axis; None
+            for the sizes above.
+        data_format: "channels_last" or "channels_first".
+        dilation_rate: the distance of the cells that the kernel writes to along each axis.
+
+    Returns:
+        An array of shape (b, *new_sizes, f), or (b, f, *new_sizes).
+
+    Example:
+        >>> import jax.numpy as jnp
+        >>> x, kernel = jnp.array([[[1.0], [10.0]]]), jnp.array([[[1.0]], [[2.0]], [[3.0]]])
+        >>> convolve_transpose(x, kernel, (2,)).ravel()
+        Array([ 1.,  2., 13., 20., 30.], dtype=float32)
+
+    References:
+        Dumoulin and Visin, 2016, A guide to convolution arithmetic for deep learning,
+        https://arxiv.org/abs/1603.07285
+    """
+    rank = x.ndim - 2
+    dilation_rate = (1,) * rank if dilation_rate is None else tuple(dilation_rate)
+    extra = (None,) * rank if output_padding is None else tuple(output_padding)
+    pads = [
+        _pads((size - 1) * rate + 1, stride, padding, more)
+        for size, rate, stride, more in zip(
+            kernel.shape[:-2], dilation_rate, strides, extra, strict=True
+        )
+    ]
+    axes = "DHW"[-rank:]
+    images = f"N{axes}C" if data_format == "channels_last" else f"NC{axes}"
+    return lax.conv_general_dilated(
+        x.astype(kernel.dtype),
+        jnp.flip(kernel, range(rank)),
+        (1,) * rank,
+        pads,
+        lhs_dilation=tuple(strides),
+        rhs_dilation=dilation_rate,
+        dimension_numbers=(images, f"{axes}OI", images),
+    )
+
+
+def _pads(extent: int, stride: int, padding: str, output_padding: int | None) -> tuple[int, int]:
+    """The zeros before and after an axis whose cells already stand a stride apart."""
+    if padding == "valid":
+        more = max(stride - extent, 0) if output_padding is None else output_padding
+        return extent - 1, extent - 1 + more
+    if output_padding is None:
+        total = extent + stride - 2
+    else:
+        total = extent + extent % 2 - 2 + output_padding
+    # the odd zero stands in front, but a zero that no window of the kernel reaches stands behind
+    before = min(total - total // 2, extent - 1)
+    return before, total - before

@@ -1,0 +1,140 @@
+"""Random noise: dropout and its variants, Gaussian noise."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+
+import jax
+import jax.numpy as jnp
+
+
+def dropout(
+    key: jax.Array, x: jax.Array, rate: float, noise_shape: Sequence[int | None] | None = None
+) -> jax.Array:
+    """Zeroes each element with probability `rate`, and divides the others by `1 - rate`.
+
+    Args:
+        key: a PRNG key.
+        x: array of any shape.
+        rate: the share to drop, from 0 to 1.
+        noise_shape: the shape of what is drawn, which is repeated over the axes of size 1; None
+            for the size of `x`.
+
+    Returns:
+        An array like `x`.
+
+    Example:
+        >>> import jax, jax.numpy as jnp
+        >>> y = dropout(jax.random.key(0), jnp.ones((4, 4)), 0.5)
+        >>> sorted(set(y.ravel().tolist()))
+        [0.0, 2.0]
+    """
+    if rate == 0:
+        return x
+    if rate == 1:
+        return jnp.zeros_like(x)
+    shape = x.shape
+    if noise_shape is not None:
+        shape = tuple(d if n is None else n for n, d in zip(noise_shape, x.shape, strict=True))
+    keep = jax.random.bernoulli(key, 1.0 - rate, shape)
+    return jnp.where(keep, x / (1.0 - rate), jnp.zeros_like(x))
+
+
+#: what selu tends to far below zero: minus its scale times its alpha
+_LOWEST = -1.0507009873554805 * 1.6732632423543772
+
+
+def alpha_dropout(
+    key: jax.Array, x: jax.Array, rate: float, shape: Sequence[int] | None = None
+) -> jax.Array:
+    """Sets each element to selu's lowest value with probability `rate`, then scales and shifts.
+
+    An input of mean 0 and variance 1 keeps both.
+
+    Args:
+        key: a PRNG key.
+        x: array of any shape.
+        rate: the share to drop, from 0 and below 1.
+        shape: the shape of what is drawn, repeated over the axes of size 1; None for that of `x`.
+
+    Returns:
+        An array like `x`.
+
+    Example:
+        >>> import jax, jax.numpy as jnp
+        >>> x = jax.random.normal(jax.random.key(0), (1000, 100))
+        >>> y = alpha_dropout(jax.random.key(1), x, 0.3)
+        >>> abs(round(float(y.mean()), 1)), round(float(y.std()), 1)
+        (0.0, 1.0)
+    """
+    keep = jax.random.bernoulli(key, 1.0 - rate, x.shape if shape is None else tuple(shape))
+    scale = ((1.0 - rate) * (1.0 + rate * _LOWEST**2)) ** -0.5
+    shift = -scale * _LOWEST * rate
+    return scale * jnp.where(keep, x, jnp.full_like(x, _LOWEST)) + shift
+
+
+def spatial_dropout(
+    key: jax.Array, x: jax.Array, rate: float, data_format: str = "channels_last"
+) -> jax.Array:
+    """Zeroes each channel of each example with probability `rate`, divides the rest by `1 - rate`.
+
+    Args:
+        key: a PRNG key.
+        x: array of shape (b, ..., c), or (b, c, ...) with "channels_first".
+        rate: the share of channels to drop, from 0 to 1.
+        data_format: where the channels are.
+
+    Returns:
+        An array like `x`.
+
+    Example:
+        >>> import jax, jax.numpy as jnp
+        >>> y = spatial_dropout(jax.random.key(0), jnp.ones((4, 5, 2)), 0.5)
+        >>> bool((y == y[:, :1]).all())
+        True
+    """
+    channel = x.ndim - 1 if data_format == "channels_last" else 1
+    shape = tuple(x.shape[a] if a in (0, channel) else 1 for a in range(x.ndim))
+    return dropout(key, x, rate, shape)
+
+
+def gaussian_noise(key: jax.Array, x: jax.Array, stddev: float) -> jax.Array:
+    """Computes `x + stddev * n` with n drawn from the standard normal distribution.
+
+    Args:
+        key: a PRNG key.
+        x: floating-point array of any shape.
+        stddev: the standard deviation of what is added.
+
+    Returns:
+        An array like `x`.
+
+    Example:
+        >>> import jax, jax.numpy as jnp
+        >>> gaussian_noise(jax.random.key(0), jnp.ones(2), 0.0)
+        Array([1., 1.], dtype=float32)
+    """
+    return x + stddev * jax.random.normal(key, x.shape, x.dtype)
+
+
+def gaussian_dropout(key: jax.Array, x: jax.Array, rate: float) -> jax.Array:
+    """Computes `x * (1 + s * n)` with n standard normal and `s = sqrt(rate / (1 - rate))`.
+
+    The mean is x, and the variance that of dropout at this rate.
+
+    Args:
+        key: a PRNG key.
+        x: floating-point array of any shape.
+        rate: the rate of the dropout that has this variance, from 0 and below 1.
+
+    Returns:
+        An array like `x`.
+
+    Example:
+        >>> import jax, jax.numpy as jnp
+        >>> gaussian_dropout(jax.random.key(0), jnp.zeros(2), 0.5)
+        Array([0., 0.], dtype=float32)
+    """
+    stddev = math.sqrt(rate / (1.0 - rate))
+    return x * (1.0 + stddev * jax.random.normal(key, x.shape, x.dtype))

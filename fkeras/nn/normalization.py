@@ -1,0 +1,337 @@
+"""Normalization of arrays: batch statistics, layers, groups, unit length, spectral norm."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+
+from fkeras.nn.numerics.axes import align
+from fkeras.nn.numerics.dtypes import wide_dtype
+
+_EPSILON = 1e-7
+# factor of `unit_normalization`, as in Keras
+_LARGEST = 1e12
+
+
+def moments(
+    x: jax.Array, axis: int = -1, mask: jax.Array | None = None
+) -> tuple[jax.Array, jax.Array]:
+    """Computes mean and biased variance over all axes but `axis`.
+
+    Args:
+        x: array of shape (b, ..., c) in a type wide enough for sums.
+        axis: the axis that is kept.
+        mask: Boolean array with the axes of `x` but the last: False leaves a place out.
+
+    Returns:
+        Two arrays of shape (c,).
+
+    Example:
+        >>> import jax.numpy as jnp
+        >>> moments(jnp.array([[1.0], [3.0]]))
+        (Array([2.], dtype=float32), Array([1.], dtype=float32))
+    """
+    axes = tuple(a for a in range(x.ndim) if a != axis % x.ndim)
+    if mask is None:
+        mean = jnp.mean(x, axes)
+        # two passes: the mean of squares minus the squared mean loses all digits far from zero
+        return mean, jnp.mean(jnp.square(x - align(mean, x.ndim, axis)), axes)
+    kept = jnp.broadcast_to(mask.astype(bool)[..., None], x.shape)
+    count = jnp.sum(kept, axes, dtype=x.dtype) + _EPSILON
+    zero = jnp.zeros_like(x)
+    mean = jnp.sum(jnp.where(kept, x, zero), axes) / count
+    centred = jnp.where(kept, x - align(mean, x.ndim, axis), zero)
+    return mean, jnp.sum(jnp.square(centred), axes) / count
+
+
+def batch_normalization(
+    x: jax.Array,
+    mean: jax.Array,
+    variance: jax.Array,
+    gamma: jax.Array | None = None,
+    beta: jax.Array | None = None,
+    axis: int = -1,
+    epsilon: float = 1e-3,
+) -> jax.Array:
+    """Computes `(x - mean) / sqrt(variance + epsilon) * gamma + beta` along `axis`.
+
+    Args:
+        x: array of shape (b, ..., c).
+        mean: array of shape (c,).
+        variance: array of shape (c,).
+        gamma: array of shape (c,), or None for 1.
+        beta: array of shape (c,), or None for 0.
+        axis: the axis of `x` with size c.
+        epsilon: added to the variance.
+
+    Returns:
+        An array like `x`.
+
+    Example:
+        >>> import jax.numpy as jnp
+        >>> batch_normalization(jnp.array([[3.0]]), jnp.ones(1), jnp.ones(1), epsilon=0.0)
+        Array([[2.]], dtype=float32)
+    """
+    scale = jax.lax.rsqrt(variance + epsilon)
+    scale = scale if gamma is None else scale * gamma
+    shift = -mean * scale
+    shift = shift if beta is None else shift + beta
+    return x * align(scale, x.ndim, axis) + align(shift, x.ndim, axis)
+
+
+def inverse_root(square: jax.Array) -> jax.Array:
+    """Computes `1 / sqrt(square)`; 0 with the gradient 0 where the square has overflowed.
+
+    The gradient of `rsqrt` there is 0 times the gradient of the result, which may be infinite.
+
+    Example:
+        >>> import jax.numpy as jnp
+        >>> inverse_root(jnp.array([4.0, jnp.inf]))
+        Array([0.5, 0. ], dtype=float32)
+    """
+    infinite = jnp.isinf(square)
+    root = jax.lax.rsqrt(jnp.where(infinite, jnp.ones_like(square), square))
+    return jnp.where(infinite, jnp.zeros_like(root), root)
+
+
+def moving_average(old: jax.Array, new: jax.Array, momentum: float) -> jax.Array:
+    """Computes `old * momentum + new * (1 - momentum)`, in the dtype of `old`.
+
+    Example:
+        >>> import jax.numpy as jnp
+        >>> moving_average(jnp.ones(1), jnp.zeros(1), 0.75)
+        Array([0.75], dtype=float32)
+    """
+    return (old.astype(new.dtype) * momentum + new * (1.0 - momentum)).astype(old.dtype)
+
+
+def renorm_correction(
+    mean: jax.Array,
+    stddev: jax.Array,
+    renorm_mean: jax.Array,
+    renorm_stddev: jax.Array,
+    clipping: Mapping[str, float],
+) -> tuple[jax.Array, jax.Array]:
+    """Computes batch renormalization's `r = stddev / renorm_stddev` and `d`, free of gradients.
+
+    Args:
+        mean: the batch's mean, of shape (c,).
+        stddev: the batch's standard deviation, of shape (c,).
+        renorm_mean: the moving mean that training tracks, of shape (c,).
+        renorm_stddev: the moving standard deviation that training tracks, of shape (c,).
+        clipping: bounds `rmin` and `rmax` of r, and `dmax` of the absolute value of d.
+
+    Returns:
+        `(r, d)`, both of shape (c,): the normalized x becomes `x * r + d`.
+
+    Example:
+        >>> import jax.numpy as jnp
+        >>> one, two = jnp.ones(1), jnp.full(1, 2.0)
+        >>> renorm_correction(two, two, one, one, {"rmax": 1.5})
+        (Array([1.5], dtype=float32), Array([1.], dtype=float32))
+    """
+    r = stddev / renorm_stddev
+    d = (mean - renorm_mean) / renorm_stddev
+    if clipping.get("rmin") is not None:
+        r = jnp.maximum(r, clipping["rmin"])
+    if clipping.get("rmax") is not None:
+        r = jnp.minimum(r, clipping["rmax"])
+    if clipping.get("dmax") is not None:
+        d = jnp.clip(d, -clipping["dmax"], clipping["dmax"])
+    return jax.lax.stop_gradient(r), jax.lax.stop_gradient(d)
+
+
+def layer_normalization(
+    x: jax.Array,
+    gamma: jax.Array | None = None,
+    beta: jax.Array | None = None,
+    axis: Sequence[int] = (-1,),
+    epsilon: float = 1e-3,
+    rms_scaling: bool = False,
+) -> jax.Array:
+    """Computes `(x - mean) / sqrt(variance + epsilon) * gamma + beta` over the axes `axis`.
+
+    Args:
+        x: array of shape (b, ...).
+        gamma: an array that fills the axes `axis` of `x`, or None for 1.
+        beta: an array that fills them, or None for 0.
+        axis: the axes that are normalized together.
+        epsilon: added to the variance.
+        rms_scaling: whether `x` is only divided, and no mean taken off.
+
+    Returns:
+        An array of the shape and dtype of `x`. The computation is in float32 at least.
+
+    Example:
+        >>> import jax.numpy as jnp
+        >>> layer_normalization(jnp.array([[1.0, 3.0]]), epsilon=0.0)
+        Array([[-1.,  1.]], dtype=float32)
+    """
+    axes = tuple(sorted(a % x.ndim for a in axis))
+    dtype = x.dtype
+    x = x.astype(wide_dtype(dtype))
+    # two passes: the mean of squares minus the squared mean loses all digits far from zero
+    centred = x - jnp.mean(x, axes, keepdims=True)
+    scale = inverse_root(jnp.mean(jnp.square(centred), axes, keepdims=True) + epsilon)
+    shape = [x.shape[a] if a in axes else 1 for a in range(x.ndim)]
+    if gamma is not None:
+        scale = scale * jnp.reshape(gamma, shape).astype(x.dtype)
+    y = (x if rms_scaling else centred) * scale
+    if beta is not None:
+        y = y + jnp.reshape(beta, shape).astype(x.dtype)
+    return y.astype(dtype) if jnp.issubdtype(dtype, jnp.inexact) else y
+
+
+def rms_normalization(
+    x: jax.Array,
+    scale: jax.Array | None = None,
+    axis: int | Sequence[int] = -1,
+    epsilon: float = 1e-6,
+) -> jax.Array:
+    """Computes `x / sqrt(mean(x²) + epsilon) * scale`, the mean over the axes `axis`.
+
+    Args:
+        x: array of shape (b, ...).
+        scale: an array that fills the axes `axis` of `x`, or None for 1.
+        axis: the axis, or the axes, that are normalized together.
+        epsilon: added to the mean square.
+
+    Returns:
+        An array of the shape and dtype of `x`. The computation is in float32 at least.
+
+    Example:
+        >>> import jax.numpy as jnp
+        >>> rms_normalization(jnp.array([[3.0, -3.0]]), epsilon=0.0)
+        Array([[ 1., -1.]], dtype=float32)
+    """
+    axes = (axis,) if isinstance(axis, int) else tuple(axis)
+    axes = tuple(sorted(a % x.ndim for a in axes))
+    dtype = x.dtype
+    x = x.astype(wide_dtype(dtype))
+    squares = jnp.mean(jnp.square(x), axes, keepdims=True) + epsilon
+    y = x * inverse_root(squares)
+    if scale is not None:
+        shape = [x.shape[a] if a in axes else 1 for a in range(x.ndim)]
+        y = y * jnp.reshape(scale, shape).astype(x.dtype)
+    return y.astype(dtype) if jnp.issubdtype(dtype, jnp.inexact) else y
+
+
+def group_normalization(
+    x: jax.Array,
+    groups: int,
+    gamma: jax.Array | None = None,
+    beta: jax.Array | None = None,
+    axis: int = -1,
+    epsilon: float = 1e-3,
+) -> jax.Array:
+    """Computes `(x - mean) / sqrt(variance + epsilon) * gamma + beta` over groups of channels.
+
+    Mean and variance are an example's own, over all places and the channels of one group.
+
+    Args:
+        x: array of shape (b, ..., c).
+        groups: the number of groups, which divides c.
+        gamma: array of shape (c,), or None for 1.
+        beta: array of shape (c,), or None for 0.
+        axis: the axis of the channels.
+        epsilon: added to the variance.
+
+    Returns:
+        An array of the shape and dtype of `x`. The computation is in float32 at least.
+
+    Example:
+        >>> import jax.numpy as jnp
+        >>> group_normalization(jnp.array([[1.0, 3.0, 5.0, 9.0]]), 2, epsilon=0.0)
+        Array([[-1.,  1., -1.,  1.]], dtype=float32)
+    """
+    axis, dtype, shape = axis % x.ndim, x.dtype, x.shape
+    size = shape[axis]
+    parts = (*shape[:axis], groups, size // groups, *shape[axis + 1 :])
+    x = jnp.reshape(x.astype(wide_dtype(dtype)), parts)
+    axes = tuple(a for a in range(1, x.ndim) if a != axis)
+    # two passes: the mean of squares minus the squared mean loses all digits far from zero
+    x = x - jnp.mean(x, axes, keepdims=True)
+    x = x * inverse_root(jnp.mean(jnp.square(x), axes, keepdims=True) + epsilon)
+    x = jnp.reshape(x, shape)
+    if gamma is not None:
+        x = x * align(gamma.astype(x.dtype), x.ndim, axis)
+    if beta is not None:
+        x = x + align(beta.astype(x.dtype), x.ndim, axis)
+    return x.astype(dtype) if jnp.issubdtype(dtype, jnp.inexact) else x
+
+
+def unit_normalization(x: jax.Array, axis: int | Sequence[int] = -1) -> jax.Array:
+    """Computes `x / |x|`, the length over the axes `axis`; a zero vector stays what it is.
+
+    Its gradient there is 0: a vector of length 0 points nowhere.
+
+    Args:
+        x: array of any shape.
+        axis: the axis, or the axes, of a vector.
+
+    Returns:
+        An array of the shape and dtype of `x`. The computation is in float32 at least.
+
+    Example:
+        >>> import jax.numpy as jnp
+        >>> unit_normalization(jnp.array([[3.0, 4.0], [0.0, 0.0]]))
+        Array([[0.6, 0.8],
+               [0. , 0. ]], dtype=float32)
+    """
+    axes = (axis,) if isinstance(axis, int) else tuple(axis)
+    dtype = x.dtype
+    x = x.astype(wide_dtype(dtype))
+    square = jnp.sum(jnp.square(x), axes, keepdims=True)
+    # the root has no slope at 0, and a branch that is not taken must not divide by it
+    empty = square == 0
+    factor = jax.lax.rsqrt(jnp.where(empty, jnp.ones_like(square), square))
+    factor = jnp.where(empty, jnp.zeros_like(factor), jnp.minimum(factor, _LARGEST))
+    y = x * factor
+    return y.astype(dtype) if jnp.issubdtype(dtype, jnp.inexact) else y
+
+
+# so many turns of a loop, at most, become straight code
+_STRAIGHT = 8
+
+
+def _unit(vector: jax.Array) -> jax.Array:
+    square = jnp.sum(jnp.square(vector))
+    return vector * jnp.minimum(jax.lax.rsqrt(jnp.maximum(square, 1e-30)), 1e7)
+
+
+def spectral_norm(
+    kernel: jax.Array, vector_u: jax.Array, iterations: int = 1
+) -> tuple[jax.Array, jax.Array]:
+    """Estimates the largest singular value of a kernel by power iteration.
+
+    Args:
+        kernel: array of shape (..., u), taken as a matrix of u columns.
+        vector_u: array of shape (1, u): the estimate of the right singular vector to start from.
+        iterations: how often the matrix is applied back and forth.
+
+    Returns:
+        `(sigma, vector_u)`: a scalar, through which gradients reach the kernel, and the next
+        estimate of the vector, which has none. A kernel of zeros has sigma 0.
+
+    References:
+        Miyato et al., 2018, Spectral normalization, https://arxiv.org/abs/1802.05957
+
+    Example:
+        >>> import jax.numpy as jnp
+        >>> sigma, u = spectral_norm(jnp.diag(jnp.array([3.0, 1.0])), jnp.array([[1.0, 1.0]]), 8)
+        >>> round(float(sigma), 3), u.round(3)
+        (3.0, Array([[1., 0.]], dtype=float32))
+    """
+    matrix = jnp.reshape(kernel, (-1, kernel.shape[-1]))
+    fixed = jax.lax.stop_gradient(matrix)
+    u = jax.lax.stop_gradient(vector_u)
+
+    def apply(_: Any, pair: tuple[jax.Array, jax.Array]) -> tuple[jax.Array, jax.Array]:
+        v = _unit(pair[1] @ fixed.T)
+        return v, _unit(v @ fixed)
+
+    v, u = jax.lax.fori_loop(1, iterations, apply, apply(0, (u, u)), unroll=iterations <= _STRAIGHT)
+    return (v @ matrix @ u.T)[0, 0], u

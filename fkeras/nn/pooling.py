@@ -1,0 +1,211 @@
+"""Pooling of arrays: over windows, to a given size, over masked steps."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jax import lax
+
+from fkeras.nn.numerics.axes import align, full_rank, spatial_axes
+from fkeras.nn.numerics.extremes import largest
+
+# more windows than this, and than cells, are a mistake, or made to fill the memory
+_WINDOWS = 1 << 14
+
+
+# the numbers of cells in all windows of an axis, which stand in the program
+_CELLS = 1 << 25
+
+
+def max_pool(
+    x: jax.Array,
+    pool_size: Sequence[int],
+    strides: Sequence[int],
+    padding: str = "valid",
+    data_format: str = "channels_last",
+) -> jax.Array:
+    """Takes the largest value of each window.
+
+    Args:
+        x: array of shape (b, *sizes, c), or (b, c, *sizes) where the channels come first.
+        pool_size: the window's size along each axis.
+        strides: its step along each axis.
+        padding: "valid" for windows inside `x`, "same" for ceil(size / stride) of them.
+        data_format: "channels_last" or "channels_first".
+
+    Returns:
+        An array of shape (b, *new_sizes, c), or (b, c, *new_sizes).
+
+    Example:
+        >>> import jax.numpy as jnp
+        >>> max_pool(jnp.arange(4.0).reshape(1, 4, 1), (2,), (2,)).ravel()
+        Array([1., 3.], dtype=float32)
+    """
+    dtype = np.dtype(x.dtype)
+    if jnp.issubdtype(dtype, jnp.floating):
+        lowest = np.array(-np.inf, dtype)
+    else:
+        lowest = np.array(False if dtype.kind == "b" else jnp.iinfo(dtype).min, dtype)
+    windows = (full_rank(sizes, data_format, 1) for sizes in (pool_size, strides))
+    return lax.reduce_window(x, lowest, lax.max, *windows, padding.upper())
+
+
+def average_pool(
+    x: jax.Array,
+    pool_size: Sequence[int],
+    strides: Sequence[int],
+    padding: str = "valid",
+    data_format: str = "channels_last",
+) -> jax.Array:
+    """Takes the mean of each window over those of its cells that lie in `x`.
+
+    Args:
+        x: array of floats of shape (b, *sizes, c), or (b, c, *sizes) where the channels come first.
+        pool_size: the window's size along each axis.
+        strides: its step along each axis.
+        padding: "valid" for windows inside `x`, "same" for ceil(size / stride) of them.
+        data_format: "channels_last" or "channels_first".
+
+    Returns:
+        An array of shape (b, *new_sizes, c), or (b, c, *new_sizes).
+
+    Example:
+        >>> import jax.numpy as jnp
+        >>> average_pool(jnp.arange(3.0).reshape(1, 3, 1), (2,), (2,), "same").ravel()
+        Array([0.5, 2. ], dtype=float32)
+    """
+    zero = np.array(0, x.dtype)
+    windows = (full_rank(sizes, data_format, 1) for sizes in (pool_size, strides))
+    sums = lax.reduce_window(x, zero, lax.add, *windows, padding.upper())
+    if padding == "valid":
+        return sums / np.array(np.prod(pool_size), x.dtype)
+    # a window's cells are counted axis by axis: a few numbers, whatever the image
+    counts = jnp.ones((1,) * x.ndim, x.dtype)
+    for axis, size, step in zip(spatial_axes(x.ndim, data_format), pool_size, strides, strict=True):
+        ones = jnp.ones((x.shape[axis],), x.dtype)
+        inside = lax.reduce_window(ones, zero, lax.add, (size,), (step,), "SAME")
+        counts = counts * align(inside, x.ndim, axis)
+    return sums / counts
+
+
+def adaptive_pool(
+    x: jax.Array, output_size: Sequence[int], mode: str, data_format: str = "channels_last"
+) -> jax.Array:
+    """Takes the mean or the largest value of each of `output_size` windows along each axis.
+
+    Args:
+        x: array of shape (b, *sizes, c), or (b, c, *sizes) where the channels come first; of
+            floats, or with "max" of any numbers.
+        output_size: the number of windows along each axis.
+        mode: "average" or "max".
+        data_format: "channels_last" or "channels_first".
+
+    Returns:
+        An array of shape (b, *output_size, c), or (b, c, *output_size); 0 where an axis of `x` has
+        no cells.
+
+    Raises:
+        ValueError: for another mode.
+
+    Example:
+        >>> import jax.numpy as jnp
+        >>> x = jnp.arange(5.0).reshape(1, 5, 1)
+        >>> adaptive_pool(x, (2,), "max").ravel()
+        Array([2., 4.], dtype=float32)
+        >>> adaptive_pool(x, (2,), "average").ravel()
+        Array([1., 3.], dtype=float32)
+    """
+    if mode not in ("average", "max"):
+        raise ValueError(
+            f"adaptive_pool: mode: expected 'average' or 'max', received {mode!r}. Use 'average' for "
+            "the mean of each window."
+        )
+    # windows are products of windows along the axes: one axis after the other gives the same
+    for axis, count in zip(spatial_axes(x.ndim, data_format), output_size, strict=True):
+        x = _pool_axis(x, axis, count, mode)
+    return x
+
+
+def _pool_axis(x: jax.Array, axis: int, count: int, mode: str) -> jax.Array:
+    """Pools one axis to `count` windows."""
+    size = x.shape[axis]
+    if isinstance(size, int) and size == 0:
+        _check_count(size, count)
+        return jnp.zeros((*x.shape[:axis], count, *x.shape[axis + 1 :]), x.dtype)
+    if isinstance(size, int) and size % count == 0:
+        shape = (*x.shape[:axis], count, size // count, *x.shape[axis + 1 :])
+        return (largest if mode == "max" else jnp.mean)(x.reshape(shape), axis=axis + 1)
+    cells, sizes = _windows(size, count)
+    # (..., count, width, ...): a window's last cell repeats up to the width of the widest one
+    windows = jnp.take(x, cells, axis=axis)
+    if mode == "max":
+        return largest(windows, axis + 1)
+    inside = jnp.arange(cells.shape[1]).reshape(1, -1) < sizes.reshape(-1, 1)
+    inside = inside.reshape((*inside.shape, *(1,) * (x.ndim - axis - 1)))
+    inside = jnp.expand_dims(inside, range(axis))
+    total = jnp.sum(jnp.where(inside, windows, jnp.zeros_like(windows)), axis=axis + 1)
+    return total / align(sizes.astype(x.dtype), x.ndim, axis)
+
+
+def _check_count(size: int, count: int) -> None:
+    """Rejects a number of windows that would fill the memory."""
+    if count > max(_WINDOWS, size):
+        raise ValueError(
+            f"adaptive pooling: expected an output_size of at most {_WINDOWS}, or of the axis, "
+            f"received {count}. Use UpSampling or Resizing to enlarge an axis."
+        )
+
+
+def _windows(size: Any, count: int) -> tuple[Any, Any]:
+    """The cells of each window (count, width), and how many of them differ (count,).
+
+    NumPy where the size is known: the indices are constants of the program then.
+    """
+    known = isinstance(size, int)
+    _check_count(size if known else 0, count)
+    if known and size + count > _CELLS:
+        raise ValueError(
+            f"adaptive pooling: an axis of {size} cells in {count} windows, of which more than "
+            f"{_CELLS} cells would have to be named. Give a number of windows that divides the "
+            "axis, or cut it first."
+        )
+    xp = np if known else jnp
+    index = xp.arange(count)
+    start, stop = index * size // count, -(-(index + 1) * size // count)
+    width = int(np.max(stop - start)) if known else -(-size // count) + 1
+    cells = start.reshape(-1, 1) + xp.arange(width).reshape(1, -1)
+    return xp.minimum(cells, stop.reshape(-1, 1) - 1), stop - start
+
+
+def masked_mean(
+    x: jax.Array, mask: jax.Array | None, data_format: str = "channels_last", keepdims: bool = False
+) -> jax.Array:
+    """Takes the mean over the axes between batch and channels, of the kept steps only.
+
+    Args:
+        x: array of shape (b, *sizes, c), or (b, c, *sizes) where the channels come first.
+        mask: array of shape (b, *sizes), true where a step counts; None counts all.
+        data_format: "channels_last" or "channels_first".
+        keepdims: whether the axes stay, with size 1.
+
+    Returns:
+        An array of shape (b, c), 0 in rows that keep no step, or have none.
+
+    Example:
+        >>> import jax.numpy as jnp
+        >>> x, mask = jnp.array([[[1.0], [3.0], [9.0]]]), jnp.array([[True, True, False]])
+        >>> masked_mean(x, mask)
+        Array([[2.]], dtype=float32)
+    """
+    axes = spatial_axes(x.ndim, data_format)
+    if mask is None and 0 not in (x.shape[axis] for axis in axes):
+        return jnp.mean(x, axis=axes, keepdims=keepdims)
+    mask = jnp.ones((x.shape[0], *(x.shape[a] for a in axes)), bool) if mask is None else mask
+    kept = jnp.expand_dims(mask.astype(bool), -1 if data_format == "channels_last" else 1)
+    sums = jnp.sum(jnp.where(kept, x, jnp.zeros_like(x)), axis=axes, keepdims=keepdims)
+    counts = jnp.sum(kept.astype(x.dtype), axis=axes, keepdims=keepdims)
+    return sums / jnp.maximum(counts, 1)
