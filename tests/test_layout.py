@@ -207,3 +207,18 @@ def test_public_names_are_documented():
             assert ">>>" in doc, f"{name} has no example"
             if inspect.isclass(value) and value.__module__.startswith("fkeras"):
                 assert value.__dict__.get("__doc__"), f"{name} has no docstring of its own"
+
+
+def test_one_interpreter_runs_the_calls_of_graphs():
+    # a second loop over the calls would be a second definition of their order and of their slots;
+    # comprehensions only ask questions about calls
+    for path, tree in trees().items():
+        if _name(path).startswith("engine/graph/"):
+            continue
+        for node in ast.walk(tree):
+            if isinstance(node, ast.Attribute):
+                assert node.attr != "first_slots", f"{_name(path)}:{node.lineno}"
+            if isinstance(node, ast.For):
+                source = ast.unparse(node.iter)
+                loops = "graph.calls" in source or "run_order" in source
+                assert not loops, f"{_name(path)}:{node.lineno} loops over calls: use run_calls"

@@ -19,14 +19,13 @@ import dataclasses
 import functools
 import math
 import types
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from typing import Any
 
 import jax
 
-from fkeras.engine import Context, FrozenDict, Graph, Layer, Network, Output, suggest
-from fkeras.engine.values import structure
-from fkeras.engine.values.structure import Ref
+from fkeras.engine import Context, FrozenDict, Layer, Network, Output, suggest
+from fkeras.engine.graph.walk import crossing, segment
 from fkeras.transforms.intercepting import Intercepted
 
 Policy = Callable[..., Any]
@@ -146,7 +145,7 @@ def _run_segments(keep: Policy, network: Network, context: Context, inputs: tupl
     updates, losses, metrics = {}, (), {}
     for index, part in enumerate(parts):
         last = index == len(parts) - 1
-        piece = network.replace(graph=_part(graph, part, first=index == 0, last=last))
+        piece = network.replace(graph=segment(graph, part, first=index == 0, last=last))
 
         def compute(state: Any, mask: Any, *given: Any, piece: Network = piece) -> Output:
             own = copy.copy(context)
@@ -161,32 +160,6 @@ def _run_segments(keep: Policy, network: Network, context: Context, inputs: tupl
         updates = {**updates, **out.updates}
         losses, metrics = (*losses, *out.losses), {**metrics, **out.metrics}
     return dataclasses.replace(out, updates=updates, losses=losses, metrics=metrics)
-
-
-def _part(graph: Graph, numbers: Sequence[int], *, first: bool, last: bool) -> Graph:
-    """The graph with all calls but `numbers` as inputs; slots and indices of calls are the same."""
-    calls = tuple(
-        call if number in numbers else dataclasses.replace(call, args=None)
-        for number, call in enumerate(graph.calls)
-    )
-    place = graph.run_order.index
-    before, after = _crossing(graph, place(numbers[0])), _crossing(graph, place(numbers[-1]) + 1)
-    return dataclasses.replace(
-        graph,
-        calls=calls,
-        inputs=graph.inputs if first else structure.freeze(list(map(Ref, before)), lambda v: v),
-        outputs=graph.outputs if last else structure.freeze(list(map(Ref, after)), lambda v: v),
-    )
-
-
-def _crossing(graph: Graph, place: int) -> list[int]:
-    """The slots made before the call at a place of the run order (inputs too) and needed after."""
-    order, first = graph.run_order, graph.first_slots
-    needed = {slot for number in order[place:] for slot in graph.calls[number].inputs}
-    made = set(graph.input_slots)
-    for number in order[:place]:
-        made.update(range(first[number], first[number] + len(graph.calls[number].outputs)))
-    return sorted(made & (needed | set(graph.output_slots)))
 
 
 def _size(specs: Any) -> int:
@@ -219,7 +192,7 @@ def _segments(network: Network, large: frozenset[int]) -> list[list[int]]:
     held = {number: 0 if number in large else _held(network, number) for number in numbers}
     specs, given = graph.specs, set(graph.input_slots)
     kept = {
-        number: _size(specs[s] for s in _crossing(graph, place) if s not in given)
+        number: _size(specs[s] for s in crossing(graph, place) if s not in given)
         for place, number in enumerate(numbers)
     }
 

@@ -11,6 +11,8 @@ from typing import Any
 from fkeras.engine.call.call_arguments import fill_tensors
 from fkeras.engine.call.network_inputs import match_inputs
 from fkeras.engine.call.record import record
+from fkeras.engine.graph.graph import Call, Graph
+from fkeras.engine.graph.walk import new_slots, run_calls
 from fkeras.engine.layer.layer import Layer
 from fkeras.engine.messages.errors import FKerasError, suggest
 from fkeras.engine.models.model import Model
@@ -158,53 +160,46 @@ def _rerecord(model: Network, layers: Mapping[str, Layer], opened: tuple) -> Mod
             "fk.Input, or build it.",
             layer=model.where,
         )
-    slots: list[Any] = [None] * len(graph.specs)
-    for slot in graph.input_slots:
-        slots[slot] = symbolic(layers[graph.coords[slot].layer])
-    _replay(graph, layers, slots, dict(opened), None)
+    tensors = [symbolic(layers[name]) for name in graph.input_names]
+    slots = new_slots(graph, tensors)
+    outputs = _replay(graph, layers, slots, dict(opened), None)
     inputs = structure.fill(graph.inputs, slots)
-    outputs = structure.fill(graph.outputs, slots)
     # replaced, not passed: layers inside keep their own marks
     return Model(inputs, outputs, name=model.name).replace(trainable=model.trainable)
 
 
 def _replay(
-    graph: Any, layers: Mapping[str, Layer], slots: list, opened: Mapping, training: bool | None
-) -> None:
-    """Records the graph's calls again; `slots` holds the tensors of its inputs and gets the rest."""
-    for number, call in enumerate(graph.calls):
-        if call.is_input:
-            continue
+    graph: Graph, layers: Mapping[str, Layer], slots: list, opened: Mapping, training: bool | None
+) -> Any:
+    """Records the calls of a graph again, on the tensors in `slots`; returns the outputs."""
+
+    def record_again(_: int, call: Call) -> Any:
         layer = layers[call.layer]
         args, options = fill_tensors(call.args, slots), fill_tensors(call.options, slots)
         pinned = training if call.training is None else call.training
-        if call.layer in opened:
-            if options:
-                raise FKerasError(
-                    f"{layer.where}: is called with {', '.join(options)}, which its layers would "
-                    "not receive. Keep it nested.",
-                    layer=layer.where,
-                )
-            value = _open_call(layer, opened[call.layer], args, pinned)
-        else:
-            value = record(layer, args, options, pinned, call.mask_rule)
-        first = graph.first_slots[number]
-        found = structure.match(call.value, value)
-        slots[first : first + len(found)] = found
+        if call.layer not in opened:
+            return record(layer, args, options, pinned, call.mask_rule)
+        if options:
+            raise FKerasError(
+                f"{layer.where}: is called with {', '.join(options)}, which its layers would "
+                "not receive. Keep it nested.",
+                layer=layer.where,
+            )
+        return _open_call(layer, opened[call.layer], args, pinned)
+
+    return run_calls(graph, slots, record_again)
 
 
 def _open_call(
-    network: Network, layers: Mapping[str, Layer], args: tuple, training: bool | None
+    network: Any, layers: Mapping[str, Layer], args: tuple, training: bool | None
 ) -> Any:
     graph = network.graph
-    slots: list[Any] = [None] * len(graph.specs)
-    for slot, tensor in zip(graph.input_slots, match_inputs(network, args), strict=True):
+    tensors = match_inputs(network, args)
+    for slot, tensor in zip(graph.input_slots, tensors, strict=True):
         if tensor.dtype != graph.specs[slot].dtype:
             raise FKerasError(
                 f"{network.where}: expects {graph.specs[slot].dtype} and is called on "
                 f"{tensor.dtype}, which it casts. Keep it nested, or cast before it.",
                 layer=network.where,
             )
-        slots[slot] = tensor
-    _replay(graph, layers, slots, {}, training)
-    return structure.fill(graph.outputs, slots)
+    return _replay(graph, layers, new_slots(graph, tensors), {}, training)

@@ -296,6 +296,11 @@ class Graph:
         specs = self.specs if specs is None else specs
         return structure.fill(self.calls[number].args, specs)
 
+    def output_slots_of(self, number: int) -> range:
+        """The slots of the outputs of a call."""
+        first = self.first_slots[number]
+        return range(first, first + len(self.calls[number].outputs))
+
     def producer(self, slot: int) -> tuple[int, int]:
         """`(call, output)`: which call makes the tensor in a slot."""
         coord = self.coords[slot]

@@ -101,10 +101,7 @@ def _label(network: Any, name: str, shapes: bool) -> str:
 
 
 def _edges(graph: Any) -> Iterator[tuple[str, str]]:
-    for call in graph.calls:
-        if not call.is_input:
-            for slot in call.inputs:
-                yield graph.coords[slot].layer, call.layer
+    return ((graph.coords[slot].layer, call.layer) for call in graph.calls for slot in call.inputs)
 
 
 def _quote(text: str) -> str:

@@ -18,6 +18,7 @@ from fkeras.engine.call.call_arguments import fill_tensors
 from fkeras.engine.call.network_inputs import check_shape, match_inputs
 from fkeras.engine.call.record import record
 from fkeras.engine.graph.graph import Call
+from fkeras.engine.graph.walk import new_slots, put_outputs, run_calls
 from fkeras.engine.messages.errors import FKerasError
 from fkeras.engine.symbolic.input import InputLayer, symbolic
 from fkeras.engine.values import structure
@@ -62,15 +63,9 @@ def split(network: Any, make: Make) -> tuple[Any, Any]:
     Raises:
         FKerasError: where a layer needs strings and, beside them, what the device computed.
     """
-    graph, cut = network.graph, _Cut(network, make)
-    for number, call in enumerate(graph.calls):
-        if call.is_input:
-            cut.give(graph.first_slots[number])
-        elif _takes_strings(graph, call):
-            cut.call_on_host(number, call)
-        else:
-            cut.call_on_device(number, call)
-    return cut.halves()
+    cut = _Cut(network, make)
+    outputs = run_calls(network.graph, cut.device, cut.record_call)
+    return cut.halves(outputs)
 
 
 def split_after(network: Any, make: Make) -> tuple[Any, Any]:
@@ -85,6 +80,7 @@ def split_after(network: Any, make: Make) -> tuple[Any, Any]:
     """
     graph, tensors = network.graph, network._open()
     border: dict[str, tuple[Any, Any]] = {}
+    # only the calls that make strings, and what they take, get tensors in `slots`
     slots: list[Any] = [None] * len(graph.specs)
 
     def hand_over(slot: int) -> None:
@@ -94,23 +90,24 @@ def split_after(network: Any, make: Make) -> tuple[Any, Any]:
             slots[slot] = symbolic(InputLayer(spec.dims, dtype=spec.dtype, name=name))
             border[name] = (tensors[slot], slots[slot])
 
-    made: set[int] = set()
-    for number, call in enumerate(graph.calls):
-        if made.intersection(() if call.is_input else call.inputs):
+    strings: set[int] = set()
+
+    def record_call(number: int, call: Call) -> Any:
+        layer = network.layers[call.layer]
+        if strings.intersection(call.inputs):
             raise FKerasError(
-                f"{network.layers[call.layer].where}: takes strings that the model made, which are "
+                f"{layer.where}: takes strings that the model made, which are "
                 "on the host. Look them up outside of the model.",
                 layer=call.layer,
             )
-        if not call.is_input and network.layers[call.layer].makes_strings:
-            for slot in call.inputs:
-                hand_over(slot)
-            first = graph.first_slots[number]
-            args = fill_tensors(call.args, slots)
-            value = record(network.layers[call.layer], args, {}, None, call.mask_rule)
-            found = structure.match(call.value, value) or []
-            slots[first : first + len(found)] = found
-            made.update(range(first, first + len(found)))
+        if not layer.makes_strings:
+            return None
+        for slot in call.inputs:
+            hand_over(slot)
+        strings.update(graph.output_slots_of(number))
+        return record(layer, fill_tensors(call.args, slots), {}, None, call.mask_rule)
+
+    run_calls(graph, slots, record_call)
     for slot in graph.output_slots:
         hand_over(slot)
     given, taken = ({k: pair[i] for k, pair in border.items()} for i in (0, 1))
@@ -124,28 +121,27 @@ class _Cut:
 
     def __init__(self, network: Any, make: Make):
         self.network, self.graph, self.make = network, network.graph, make
-        self.host: list[Any] = [None] * len(self.graph.specs)
-        self.device: list[Any] = list(self.host)
+        inputs = [symbolic(network.layers[name]) for name in self.graph.input_names]
+        self.host = new_slots(self.graph, inputs)
+        # an input of strings exists on the host only
+        on_device = [None if tensor.dtype == STRING else tensor for tensor in inputs]
+        self.device = new_slots(self.graph, on_device)
         self.border: dict[str, tuple[Any, Any]] = {}
         self.used = set(self.graph.output_slots)
         # names that an array at the border cannot have: of inputs, and of what is on the device
         self.taken = set(self.graph.input_names)
         self.taken |= {call.layer for call in self.graph.calls if not _stays(network, call)}
 
-    def give(self, slot: int) -> None:
-        """An input of the graph; one of strings is there for the host alone."""
-        tensor = symbolic(self.network.layers[self.graph.coords[slot].layer])
-        self.host[slot] = tensor
-        self.device[slot] = None if tensor.dtype == STRING else tensor
-
-    def call_on_device(self, number: int, call: Call) -> None:
+    def record_call(self, number: int, call: Call) -> Any:
+        """Records a call where the call belongs; returns the outputs for the device."""
+        if _takes_strings(self.graph, call):
+            return self._call_on_host(number, call)
         self.used.update(call.inputs)
         options = fill_tensors(call.options, self.device)
         args = fill_tensors(call.args, self.device)
-        value = record(self._layer(call), args, options, call.training, call.mask_rule)
-        self._put(self.device, number, call, value)
+        return record(self._layer(call), args, options, call.training, call.mask_rule)
 
-    def call_on_host(self, number: int, call: Call) -> None:
+    def _call_on_host(self, number: int, call: Call) -> Any:
         layer = self._layer(call)
         lacking = next((s for s in call.inputs if self.host[s] is None), None)
         if lacking is not None:
@@ -158,21 +154,14 @@ class _Cut:
         args = fill_tensors(call.args, self.host)
         if _stays(self.network, call):
             value = layer(*args)
-            self._put(self.host, number, call, value)
-            self._put(self.device, number, call, self._hand_over(call.layer, value))
-            return
+            put_outputs(self.graph, self.host, number, value)
+            return self._hand_over(call.layer, value)
         host, device = split(layer, self.make)
         handed = self._hand_over(call.layer, host(*args))
-        value = record(device, (handed,), {}, call.training, call.mask_rule)
-        self._put(self.device, number, call, value)
+        return record(device, (handed,), {}, call.training, call.mask_rule)
 
     def _layer(self, call: Call) -> Any:
         return self.network.layers[call.layer]
-
-    def _put(self, slots: list[Any], number: int, call: Call, value: Any) -> None:
-        first = self.graph.first_slots[number]
-        found = structure.match(call.value, value) or []
-        slots[first : first + len(found)] = found
 
     def _hand_over(self, name: str, tree: Any) -> Any:
         """The tensors of the host as inputs of the device."""
@@ -185,7 +174,7 @@ class _Cut:
         self.border[free] = (tensor, taken)
         return taken
 
-    def halves(self) -> tuple[Any, Any]:
+    def halves(self, outputs: Any) -> tuple[Any, Any]:
         graph, network = self.graph, self.network
         if any(self.device[slot] is None for slot in graph.output_slots):
             raise FKerasError(
@@ -201,7 +190,6 @@ class _Cut:
             (given,), (taken,) = given.values(), taken.values()
         name = None if network.name is None else f"{network.name}_host"
         host = self.make(structure.fill(graph.inputs, self.host), given, name)
-        outputs = structure.fill(graph.outputs, self.device)
         return host, self.make(taken, outputs, network.name)
 
 
@@ -246,16 +234,13 @@ def read_inputs(network: Any, given: tuple, mask: Any, options: Mapping[str, Any
 def run_on_host(network: Any, arrays: list[Any]) -> Any:
     """The value of a network whose calls all take strings, computed with NumPy."""
     graph = network.graph
-    slots: list[Any] = [None] * len(graph.specs)
-    for slot, array in zip(graph.input_slots, arrays, strict=True):
-        slots[slot] = array
-    for number, call in enumerate(graph.calls):
-        if not call.is_input:
-            args = (_on_host(arg) for arg in fill_tensors(call.args, slots))
-            found = structure.match(call.value, network.layers[call.layer].apply(*args).value)
-            first = graph.first_slots[number]
-            slots[first : first + len(call.outputs)] = found or []
-    return structure.fill(graph.outputs, slots)
+    slots = new_slots(graph, arrays)
+
+    def compute(_: int, call: Call) -> Any:
+        args = (_on_host(arg) for arg in fill_tensors(call.args, slots))
+        return network.layers[call.layer].apply(*args).value
+
+    return run_calls(graph, slots, compute)
 
 
 def _on_host(tree: Any) -> Any:

@@ -8,29 +8,25 @@ from typing import Any, ClassVar, Self
 
 import jax
 
-from fkeras.engine.call.call_arguments import fill_arrays
 from fkeras.engine.call.calls import symbolic_arguments
 from fkeras.engine.call.context import Context, Output
-from fkeras.engine.call.mask_rules import DROP, KERAS, AttachedMasks, loses, take_mask
-from fkeras.engine.call.network_inputs import check_input, check_ranges, match_inputs, match_masks
-from fkeras.engine.call.node import Node
-from fkeras.engine.call.record import masks_of
+from fkeras.engine.call.network_inputs import check_ranges, match_inputs
 from fkeras.engine.graph.close import close
 from fkeras.engine.graph.graph import Graph
 from fkeras.engine.graph.layer_dict import LayerDict
+from fkeras.engine.graph.walk import open_graph
 from fkeras.engine.layer.layer import Layer
 from fkeras.engine.messages.errors import FKerasError, suggest
 from fkeras.engine.migration_hints.arguments import explains_arguments
 from fkeras.engine.migration_hints.overrides import check_model_methods
+from fkeras.engine.network.execution import Execution
 from fkeras.engine.network.host_split import on_host, read_inputs, run_on_host, split, split_after
 from fkeras.engine.network.summary import summary
 from fkeras.engine.network.tracing import uses_training
-from fkeras.engine.symbolic.operators import KerasTensor
 from fkeras.engine.tree.weights import subkey
 from fkeras.engine.values import structure
 from fkeras.engine.values.frozen import FrozenDict
 from fkeras.engine.values.spec import Spec, as_spec, evaluate
-from fkeras.engine.values.structure import Ref
 
 
 class Network(Layer):
@@ -192,80 +188,8 @@ class Network(Layer):
                 f"dictionary); received {names} by name. A layer's option belongs into the call "
                 "that the graph records."
             )
-        graph = self._require_graph("A call")
-        given = match_inputs(self, inputs)
-        masks_given = match_masks(self, context.mask)
-        slots: list[Any] = [None] * len(graph.specs)
-        masks: list[Any] = [None] * len(graph.specs)
-        attached = None
-        if graph.attaches_masks:
-            attached = AttachedMasks() if context.attached is None else context.attached
-        for slot, value, mask in zip(graph.input_slots, given, masks_given, strict=True):
-            slots[slot] = check_input(self, slot, value)
-            masks[slot] = mask
-            if attached is not None and mask is not None:
-                attached.attach(slots[slot], mask)
-        state, changed = context.state, {}
-        losses: dict[int, tuple] = {}
-        metrics: dict[str, Any] = {}
-        for number in graph.run_order:
-            call = graph.calls[number]
-            states = {**state, **changed}
-            if attached is not None and call.mask_rule != KERAS:
-                masks = [attached.of_array(array) for array in slots]
-            out = self._run_call(number, call, context, states, slots, masks, attached)
-            if out.updates:
-                changed[call.layer] = out.updates
-            losses[number] = out.losses
-            _merge_metrics(metrics, out.metrics, self.where, call.layer)
-            first = graph.first_slots[number]
-            values = structure.match(call.value, out.value) or []
-            mask_tree = [None] * len(values)
-            if out.mask is not None:
-                mask_tree = structure.match(call.value, out.mask) or mask_tree
-            if attached is not None and call.mask_rule != KERAS:
-                values = [attached.separate(*pair) for pair in zip(values, mask_tree, strict=True)]
-            slots[first : first + len(values)] = values
-            masks[first : first + len(values)] = mask_tree
-        if attached is not None:
-            masks = [attached.of_array(array) for array in slots]
-        out_masks = [masks[s] for s in graph.output_slots]
-        has_mask = any(m is not None for m in out_masks)
-        return Output(
-            structure.fill(graph.outputs, slots),
-            updates={**state, **changed} if changed else {},
-            losses=tuple(loss for number in sorted(losses) for loss in losses[number]),
-            metrics=metrics,
-            mask=structure.fill(graph.outputs, masks) if has_mask else None,
-        )
-
-    def _run_call(
-        self,
-        number: int,
-        call: Any,
-        context: Context,
-        states: dict,
-        slots: list,
-        masks: list,
-        attached: AttachedMasks | None,
-    ) -> Output:
-        name, layer = call.layer, self.layers[call.layer]
-        args = fill_arrays(call.args, slots)
-        options = fill_arrays(call.options, slots)
-        explicit, mask = take_mask(layer, options)
-        if not explicit and call.mask_rule != KERAS:
-            mask = masks_of(call.args, masks)
-        if call.mask_rule == DROP and loses(layer, mask):
-            mask = None
-        inner = context.child(
-            name,
-            self.graph.node_indices[number],
-            state=states.get(name, {}),
-            training=context.training if call.training is None else call.training,
-            mask=mask,
-        )
-        inner.attached = attached if call.mask_rule == KERAS else None
-        return layer.run(inner, *args, **options)
+        self._require_graph("A call")
+        return Execution(self, context, inputs).output()
 
     def _require_graph(self, what: str) -> Graph:
         if self.graph is None:
@@ -281,39 +205,11 @@ class Network(Layer):
 
     def _open(self) -> tuple:
         """A symbolic tensor for each slot, made once for each network object."""
-        known = self.__dict__.get("_opened")
-        if known is not None:
-            return known
-        graph = self._require_graph("The symbolic view")
-        tensors: list[Any] = []
-        for call in graph.calls:
-            # the slots of a call's arguments become places in its list of inputs
-            places = {slot: i for i, slot in enumerate(call.inputs)}
-
-            def renumber(value: Any, places: dict = places) -> Any:
-                return Ref(places[value.index]) if isinstance(value, Ref) else value
-
-            def refreeze(tree: Any, renumber: Any = renumber) -> Any:
-                return None if tree is None else structure.freeze(_as_tree(tree), renumber)
-
-            node = Node(
-                self.layers[call.layer],
-                inputs=tuple(tensors[s] for s in call.inputs),
-                args=refreeze(call.args),
-                options=refreeze(call.options),
-                training=call.training,
-                value=call.value,
-                outputs=call.outputs,
-                masks=call.masks,
-                losses=call.losses,
-                penalties=call.penalties,
-                metrics=call.metrics,
-                updates=call.updates,
-                mask_rule=call.mask_rule,
-            )
-            tensors.extend(KerasTensor(node, i) for i in range(len(call.outputs)))
-        self.__dict__["_opened"] = tuple(tensors)
-        return self.__dict__["_opened"]
+        tensors = self.__dict__.get("_opened")
+        if tensors is None:
+            tensors = open_graph(self._require_graph("The symbolic view"), self.layers)
+            self.__dict__["_opened"] = tensors
+        return tensors
 
     def tensor(self, layer: str, node: int = 0, index: int = 0) -> Any:
         """A symbolic tensor inside the network, to go on from: `fk.Model(model.inputs, tensor)`.
@@ -394,10 +290,6 @@ def _network(inputs: Any, outputs: Any, name: str | None) -> Network:
     return network.replace(graph=graph, layers=layers)
 
 
-def _as_tree(template: Any) -> Any:
-    return structure.thaw(template, lambda v: v)
-
-
 def _bind(dim: Any, values: Mapping[str, int]) -> Any:
     if isinstance(dim, int):
         return dim
@@ -405,13 +297,3 @@ def _bind(dim: Any, values: Mapping[str, int]) -> Any:
         return evaluate(dim, values)
     except KeyError:
         return dim
-
-
-def _merge_metrics(metrics: dict, new: Mapping[str, Any], where: str, layer: str) -> None:
-    for name, value in new.items():
-        if name in metrics:
-            raise ValueError(
-                f"{where}: two calls report a metric {name!r}, the second one in {layer!r}. Give "
-                "them different names where the layers make their Output."
-            )
-        metrics[name] = value

@@ -54,6 +54,19 @@ def thaw(template: Any, leaf: Callable[[Any], Any]) -> Any:
     return children if template.kind == "list" else tuple(children)
 
 
+def map_leaves(template: Any, leaf: Callable[[Any], Any]) -> Any:
+    """Returns a frozen tree of the same structure; each leaf is replaced by `leaf(value)`.
+
+    Example:
+        >>> map_leaves(freeze([Ref(0), 2], lambda v: v), lambda v: v if v == 2 else Ref(1)).children
+        (Ref(index=1), 2)
+    """
+    if not isinstance(template, Branch):
+        return leaf(template)
+    children = tuple(map_leaves(child, leaf) for child in template.children)
+    return Branch(template.kind, template.keys, children)
+
+
 def leaves(template: Any) -> Iterator[Any]:
     """The leaves of a frozen tree, from left to right."""
     if isinstance(template, Branch):

@@ -90,9 +90,8 @@ def _tables(skeleton: Skeleton) -> tuple[tuple[int, str, int], ...]:
 
 
 def _find(network: Any, places: Mapping[int, int], path: str) -> Iterator[tuple[int, str, int]]:
-    for call in network.graph.calls:
-        if call.is_input or places.keys().isdisjoint(call.inputs):
-            continue
+    readers = [call for call in network.graph.calls if not places.keys().isdisjoint(call.inputs)]
+    for call in readers:
         layer, name = network.layers[call.layer], f"{path}{call.layer}"
         refs = structure.thaw(call.args, lambda leaf: leaf)
         if isinstance(layer, Network) and layer.graph is not None:

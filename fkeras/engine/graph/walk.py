@@ -1,0 +1,149 @@
+"""The interpreter of graphs: visits the calls in running order and fills a table of slots.
+
+A slot is the number of a tensor in the graph. The table holds whatever stands for the tensors:
+arrays while a network computes, symbolic tensors while its calls are recorded again. Each use gives
+`run_calls` one function that computes a call. Files outside of this folder do not iterate over the
+calls of a graph to execute or record them, so that the order of calls has one definition.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
+
+from fkeras.engine.call.node import Node
+from fkeras.engine.graph.graph import Call, Graph
+from fkeras.engine.symbolic.operators import KerasTensor
+from fkeras.engine.values import structure
+from fkeras.engine.values.structure import Ref
+
+#: `(number, call) -> value`: the outputs of a call in the structure of `Call.value`
+Compute = Callable[[int, Call], Any]
+
+
+def new_slots(graph: Graph, inputs: Sequence[Any]) -> list[Any]:
+    """Returns a table with a slot for each tensor of the graph; all but the inputs are None.
+
+    Args:
+        graph: a graph.
+        inputs: a value for each input, in the order of `graph.input_slots`.
+    """
+    slots: list[Any] = [None] * len(graph.specs)
+    for slot, value in zip(graph.input_slots, inputs, strict=True):
+        slots[slot] = value
+    return slots
+
+
+def run_calls(graph: Graph, slots: list[Any], compute: Compute) -> Any:
+    """Computes every call in `graph.run_order` and returns the outputs of the graph.
+
+    Args:
+        graph: a graph.
+        slots: a table from `new_slots`; receives the outputs of each call.
+        compute: computes one call, whose inputs are in `slots`; None leaves the slots of the call
+            unchanged.
+
+    Example:
+        >>> import fkeras as fk
+        >>> x = fk.Input((3,), name="x")
+        >>> graph = fk.Model(x, fk.layers.Dense(2)(fk.layers.ReLU()(x))).graph
+        >>> slots = new_slots(graph, ["x"])
+        >>> run_calls(graph, slots, lambda _, call: f"{call.layer}({slots[call.inputs[0]]})")
+        'dense(re_lu(x))'
+    """
+    for number in graph.run_order:
+        call = graph.calls[number]
+        value = compute(number, call)
+        if value is not None:
+            put_outputs(graph, slots, number, value)
+    return structure.fill(graph.outputs, slots)
+
+
+def put_outputs(graph: Graph, slots: list[Any], number: int, value: Any) -> None:
+    """Puts the outputs of a call into their slots.
+
+    Args:
+        graph: a graph.
+        slots: a table from `new_slots`.
+        number: the number of the call.
+        value: the outputs in the structure of `Call.value`.
+    """
+    first = graph.first_slots[number]
+    values = structure.match(graph.calls[number].value, value) or []
+    slots[first : first + len(values)] = values
+
+
+def open_graph(graph: Graph, layers: Mapping[str, Any]) -> tuple[KerasTensor, ...]:
+    """Returns a symbolic tensor for each slot, with a history of nodes equal to the calls.
+
+    Args:
+        graph: a graph.
+        layers: its layers by name.
+    """
+    tensors: list[KerasTensor] = []
+    # all calls in the order of the slots, inputs included: nothing is computed
+    for call in graph.calls:
+        positions = {slot: i for i, slot in enumerate(call.inputs)}
+
+        def renumber(leaf: Any, positions: dict = positions) -> Any:
+            return Ref(positions[leaf.index]) if isinstance(leaf, Ref) else leaf
+
+        node = Node(
+            layers[call.layer],
+            inputs=tuple(tensors[slot] for slot in call.inputs),
+            args=None if call.args is None else structure.map_leaves(call.args, renumber),
+            options=None if call.options is None else structure.map_leaves(call.options, renumber),
+            training=call.training,
+            value=call.value,
+            outputs=call.outputs,
+            masks=call.masks,
+            losses=call.losses,
+            penalties=call.penalties,
+            metrics=call.metrics,
+            updates=call.updates,
+            mask_rule=call.mask_rule,
+        )
+        tensors.extend(KerasTensor(node, i) for i in range(len(call.outputs)))
+    return tuple(tensors)
+
+
+def segment(graph: Graph, numbers: Sequence[int], *, first: bool, last: bool) -> Graph:
+    """Returns the graph with every call except `numbers` turned into an input.
+
+    Slots and the indices of calls stay the same, so each call keeps its random numbers.
+
+    Args:
+        graph: a graph.
+        numbers: calls that follow each other in `graph.run_order`.
+        first: whether the segment takes the inputs of the graph, not the tensors before it.
+        last: whether the segment returns the outputs of the graph, not the tensors after it.
+    """
+    calls = tuple(
+        call if number in numbers else dataclasses.replace(call, args=None)
+        for number, call in enumerate(graph.calls)
+    )
+    place = graph.run_order.index
+    before = crossing(graph, place(numbers[0]))
+    after = crossing(graph, place(numbers[-1]) + 1)
+    return dataclasses.replace(
+        graph,
+        calls=calls,
+        inputs=graph.inputs if first else structure.freeze(list(map(Ref, before)), lambda v: v),
+        outputs=graph.outputs if last else structure.freeze(list(map(Ref, after)), lambda v: v),
+    )
+
+
+def crossing(graph: Graph, place: int) -> list[int]:
+    """Returns the slots filled before a place of the running order and needed from there on.
+
+    Args:
+        graph: a graph.
+        place: an index of `graph.run_order`.
+    """
+    order = graph.run_order
+    needed = {slot for number in order[place:] for slot in graph.calls[number].inputs}
+    filled = set(graph.input_slots)
+    for number in order[:place]:
+        filled.update(graph.output_slots_of(number))
+    return sorted(filled & (needed | set(graph.output_slots)))

@@ -1,0 +1,115 @@
+"""One run of a network's graph on arrays: values, masks, state updates, losses and metrics."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from fkeras.engine.call.call_arguments import fill_arrays
+from fkeras.engine.call.context import Context, Output
+from fkeras.engine.call.mask_rules import DROP, KERAS, AttachedMasks, loses, take_mask
+from fkeras.engine.call.network_inputs import check_input, match_inputs, match_masks
+from fkeras.engine.call.record import masks_of
+from fkeras.engine.graph.graph import Call
+from fkeras.engine.graph.walk import new_slots, put_outputs, run_calls
+from fkeras.engine.values import structure
+
+
+class Execution:
+    """Computes the calls of a network and collects what they add to the `Output`.
+
+    Lives as long as one call of the network; the network itself stays a value.
+
+    Args:
+        network: a built network.
+        context: the context of the network's call.
+        inputs: the inputs as they were passed.
+    """
+
+    def __init__(self, network: Any, context: Context, inputs: tuple):
+        graph = network.graph
+        self.network, self.graph, self.context = network, graph, context
+        arrays = match_inputs(network, inputs)
+        input_masks = match_masks(network, context.mask)
+        # masks by slot under the rules "strict" and "drop", by array under Keras 3's rule
+        self.attached: AttachedMasks | None = None
+        if graph.attaches_masks:
+            self.attached = AttachedMasks() if context.attached is None else context.attached
+        pairs = zip(graph.input_slots, arrays, strict=True)
+        self.slots = new_slots(graph, [check_input(network, slot, array) for slot, array in pairs])
+        self.masks = new_slots(graph, input_masks)
+        if self.attached is not None:
+            for slot in graph.input_slots:
+                if self.masks[slot] is not None:
+                    self.attached.attach(self.slots[slot], self.masks[slot])
+        self.updates: dict[str, Any] = {}
+        self.losses: dict[int, tuple] = {}
+        self.metrics: dict[str, Any] = {}
+
+    def output(self) -> Output:
+        """Runs all calls and returns the network's `Output`."""
+        graph, state = self.graph, self.context.state
+        value = run_calls(graph, self.slots, self._compute)
+        masks = self._current_masks()
+        has_mask = any(masks[slot] is not None for slot in graph.output_slots)
+        return Output(
+            value,
+            updates={**state, **self.updates} if self.updates else {},
+            # in the order of the graph's calls, which may differ from the running order
+            losses=tuple(loss for number in sorted(self.losses) for loss in self.losses[number]),
+            metrics=self.metrics,
+            mask=structure.fill(graph.outputs, masks) if has_mask else None,
+        )
+
+    def _compute(self, number: int, call: Call) -> Any:
+        if call.mask_rule != KERAS:
+            self.masks = self._current_masks()
+        out = self._call_layer(number, call)
+        if out.updates:
+            self.updates[call.layer] = out.updates
+        self.losses[number] = out.losses
+        self._add_metrics(call.layer, out.metrics)
+        mask = out.mask
+        if self.attached is None or call.mask_rule == KERAS:
+            put_outputs(self.graph, self.masks, number, mask)
+            return out.value
+        values = structure.match(call.value, out.value) or []
+        masks = [None] * len(values)
+        if mask is not None:
+            masks = structure.match(call.value, mask) or masks
+        return structure.fill(call.value, list(map(self.attached.separate, values, masks)))
+
+    def _call_layer(self, number: int, call: Call) -> Output:
+        layer = self.network.layers[call.layer]
+        args = fill_arrays(call.args, self.slots)
+        options = fill_arrays(call.options, self.slots)
+        explicit, mask = take_mask(layer, options)
+        if not explicit and call.mask_rule != KERAS:
+            mask = masks_of(call.args, self.masks)
+        if call.mask_rule == DROP and loses(layer, mask):
+            mask = None
+        # a layer that is called again receives the state of its call before
+        state = self.updates.get(call.layer, self.context.state.get(call.layer, {}))
+        context = self.context.child(
+            call.layer,
+            self.graph.node_indices[number],
+            state=state,
+            training=self.context.training if call.training is None else call.training,
+            mask=mask,
+        )
+        context.attached = self.attached if call.mask_rule == KERAS else None
+        return layer.run(context, *args, **options)
+
+    def _current_masks(self) -> list[Any]:
+        """Returns the mask of each slot, which Keras 3's rule may have attached or detached."""
+        if self.attached is None:
+            return self.masks
+        return [self.attached.of_array(array) for array in self.slots]
+
+    def _add_metrics(self, layer: str, metrics: dict[str, Any]) -> None:
+        for name, value in metrics.items():
+            if name in self.metrics:
+                raise ValueError(
+                    f"{self.network.where}: two calls report a metric {name!r}, the second one in "
+                    f"{layer!r}. Give them different names where the layers make their Output."
+                )
+            self.metrics[name] = value
