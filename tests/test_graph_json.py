@@ -73,14 +73,14 @@ def test_the_default_of_training_and_the_names_of_inputs_are_keras_s():
             continue
         found = inspect.signature(theirs.call).parameters
         if "training" in found:
-            assert ours.training_default is found["training"].default, name
+            assert ours.keras_form.training_default is found["training"].default, name
         required = [
             p.name
             for p in list(found.values())[1:]
             if p.default is p.empty and p.kind is p.POSITIONAL_OR_KEYWORD
         ]
         optional = ("key",)  # which Keras takes from the value where it is not given
-        expected = [n for n in ours.call_names if n not in optional]
+        expected = [n for n in ours.keras_form.input_names if n not in optional]
         assert not required or required == expected[: len(required)] == expected, name
 
 

@@ -104,7 +104,11 @@ def test_recorded_shapes_are_those_of_the_call(case):
 def _trained(layer):
     """How many weights of a layer are trained, where nothing is frozen."""
     layers_inside = [one for _, one in sublayers(layer)]
-    apart = [getattr(one, n) for one in layers_inside for n in (*one.untrained, *one.overwritten)]
+    apart = [
+        getattr(one, name)
+        for one in layers_inside
+        for name in (*one.weight_roles.untrained, *one.weight_roles.overwritten)
+    ]
     return len(jax.tree.leaves(layer)) - len(jax.tree.leaves(apart))
 
 

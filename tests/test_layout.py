@@ -160,6 +160,18 @@ def test_imports_by_string_are_optional_packages_or_the_late_lookup():
     }
 
 
+def test_layer_declares_at_most_eight_class_variables():
+    # options of one purpose belong into one record, as Keras's file form into `KerasForm`
+    tree = trees()[ROOT / "engine/layer/layer.py"]
+    layer = next(n for n in tree.body if isinstance(n, ast.ClassDef) and n.name == "Layer")
+    declared = [
+        ast.unparse(node.target)
+        for node in layer.body
+        if isinstance(node, ast.AnnAssign) and ast.unparse(node.annotation).startswith("ClassVar")
+    ]
+    assert 0 < len(declared) <= 8, declared
+
+
 def test_no_module_level_mutable_object():
     for path, tree in trees().items():
         for node in tree.body:

@@ -11,6 +11,7 @@ from fkeras.engine.config.policy import DTypePolicy
 from fkeras.engine.graph.close import close
 from fkeras.engine.graph.graph import Call, Graph
 from fkeras.engine.graph.views import Coord, GraphTensor, LayerView
+from fkeras.engine.layer.keras_form import KerasForm
 from fkeras.engine.layer.layer import Layer
 from fkeras.engine.messages.errors import (
     DisconnectedGraphError,
@@ -55,6 +56,7 @@ __all__ = (
     "InputLayer",
     "InputSpec",
     "InputSpecError",
+    "KerasForm",
     "KerasTensor",
     "Layer",
     "LayerView",

@@ -12,6 +12,7 @@ import jax
 from fkeras import initializers
 from fkeras.engine import Context, Layer, Output, align, option, weight
 from fkeras.engine.config.converters import integer, probability, real
+from fkeras.engine.layer.keras_form import KerasForm
 from fkeras.layers.merging.elementwise import check_list
 from fkeras.nn.noise import dropout
 
@@ -45,7 +46,7 @@ class StochasticDepth(Layer):
     drop_path_rate: float = option(convert=probability)
 
     keras_module: ClassVar[str] = "keras.src.applications.convnext"
-    training_default: ClassVar[bool | None] = None
+    keras_form: ClassVar[KerasForm] = KerasForm(training_default=None)
 
     def forward(self, context: Context, x: jax.Array) -> Output:
         if not context.training or self.drop_path_rate == 0:

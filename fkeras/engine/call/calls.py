@@ -111,7 +111,7 @@ def cast_own_weights(layer: Any, dtype: str) -> Any:
     """The layer with its own weights in `dtype`, but for those of a declared one, and its children."""
     skeleton, leaves = skeleton_of(layer), leaves_of(layer)
     own = [
-        w if w is None or name in layer.fixed else jnp.asarray(w, dtype)
+        w if w is None or name in layer.weight_roles.fixed_dtype else jnp.asarray(w, dtype)
         for name, w in zip(skeleton.weights, leaves, strict=False)
     ]
     return skeleton.join((*own, *leaves[skeleton.own :]))

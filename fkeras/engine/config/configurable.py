@@ -9,7 +9,7 @@ from __future__ import annotations
 import dataclasses
 import inspect
 from collections.abc import Callable, Mapping
-from typing import TYPE_CHECKING, Any, ClassVar, Self, dataclass_transform
+from typing import TYPE_CHECKING, Any, Self, dataclass_transform
 
 from fkeras.engine.config.namespaces import find
 from fkeras.engine.config.policy_maps import policy_at, policy_map
@@ -208,7 +208,8 @@ def from_configuration(
     if policy_map(config.get("dtype")) is not None:
         with within("dtype"):
             config = {**config, "dtype": policy_at(config["dtype"], config.get("name"))}
-    other = cls.__dict__.get("quantized_as")
+    form = cls.__dict__.get("keras_form")  # a subclass may compute something else
+    other = form.quantized_as if form is not None else None
     if other is not None and quantization(config.get("dtype")) is not None:
         return find(other, "keras.layers").quantized(cls, config, custom_objects)
     names = {f.name for f in dataclasses.fields(cls) if f.init}
@@ -250,8 +251,6 @@ class Configurable(DeclaresFields):
         >>> initializers.Constant(2.0) == initializers.Constant(2.0)
         True
     """
-
-    keras_class_name: ClassVar[str | None] = None
 
     def __init_subclass__(cls, **kwargs: Any) -> None:
         super().__init_subclass__(**kwargs)

@@ -118,10 +118,10 @@ def serialize(obj: Any) -> Any:
     if not hasattr(obj, "get_config"):
         return encode(obj)
     cls = type(obj)
-    module = keras_module(cls)
+    module, form = keras_module(cls), getattr(obj, "keras_form", None)
     return {
         "module": module if module is not None else cls.__module__,
-        "class_name": getattr(obj, "keras_class_name", None) or cls.__name__,
+        "class_name": getattr(form, "class_name", None) or cls.__name__,
         "config": obj.get_config(),
         "registered_name": None if module is not None else cls.__name__,
     }

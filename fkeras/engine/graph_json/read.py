@@ -218,7 +218,7 @@ def _pin(layer: Any, node: Mapping, kwargs: dict[str, Any], where: str) -> bool 
             )
     if beside is not None:
         return bool(beside)
-    return None if stored is None or stored == layer.training_default else bool(stored)
+    return None if stored is None or stored == layer.keras_form.training_default else bool(stored)
 
 
 def _read_mask(
@@ -240,11 +240,12 @@ def _read_mask(
 
 def _by_position(layer: Any, args: list, kwargs: dict[str, Any]) -> None:
     """Moves inputs that Keras was given by name to their positions, and options to their names."""
-    count = len(layer.call_names)
-    if layer.call_options and len(args) > count:
-        kwargs.update(zip(layer.call_options, args[count:], strict=False))
+    input_names, option_names = layer.keras_form.input_names, layer.keras_form.option_names
+    count = len(input_names)
+    if option_names and len(args) > count:
+        kwargs.update(zip(option_names, args[count:], strict=False))
         del args[count:]
-    for name in layer.call_names[len(args) :]:
+    for name in input_names[len(args) :]:
         if name not in kwargs:
             return
         args.append(kwargs.pop(name))

@@ -51,7 +51,7 @@ def main_rule(graph: Any) -> str:
 
 def starts_at_one(layer: Any) -> bool:
     """Whether outputs of a model count the calls of this layer from 1, as Keras does for models."""
-    return getattr(type(layer), "keras_class_name", None) == "Functional"
+    return layer.keras_form.class_name == "Functional"
 
 
 def _end(network: Any, slot: int) -> list[Any]:
@@ -105,7 +105,7 @@ def _node_config(
     if call.training is not None:
         if not isinstance(layer, Operation):
             kwargs["training"] = call.training
-        if isinstance(layer, Operation) or call.training == layer.training_default:
+        if isinstance(layer, Operation) or call.training == layer.keras_form.training_default:
             beside["training"] = call.training
     node = {"args": [write(v, "args", i) for i, v in enumerate(args)], "kwargs": kwargs, **beside}
     for key, value in fixed.items():

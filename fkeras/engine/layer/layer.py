@@ -33,11 +33,13 @@ from fkeras.engine.config.configurable import (
 from fkeras.engine.config.converters import boolean
 from fkeras.engine.config.policy import DTypePolicy, get_policy
 from fkeras.engine.layer.build_hooks import takes_specs
+from fkeras.engine.layer.keras_form import KerasForm
 from fkeras.engine.migration_hints.attributes import MissingAttributeError, refused_assignment
 from fkeras.engine.migration_hints.classes import check_class
 from fkeras.engine.tree import donated, labels, weight_lists
 from fkeras.engine.tree.skeleton import (
     CACHES,
+    WeightRoles,
     leaves_of,
     map_children,
     register,
@@ -45,7 +47,7 @@ from fkeras.engine.tree.skeleton import (
     skeleton_of,
 )
 from fkeras.engine.tree.weights import make_weights, reset_carries, sublayers, weight
-from fkeras.engine.values.frozen import FrozenDict, freeze_value
+from fkeras.engine.values.frozen import freeze_value
 
 _NO_MASK: Any = object()
 
@@ -103,35 +105,21 @@ class Layer(DeclaresWeights):
     trainable: bool = option(default=True, convert=boolean, kw_only=True)
     dtype: DTypePolicy = option(default="float32", convert=get_policy, kw_only=True)
 
-    #: whether a mask may reach it; whether it takes, and makes, strings, which are on the host only
+    #: whether masks may reach the layer
     supports_masking: ClassVar[bool] = False
+    #: whether the layer takes, and returns, strings, which exist on the host only
     reads_strings: ClassVar[bool] = False
     makes_strings: ClassVar[bool] = False
-    #: whether floating inputs and own weights are cast to the compute dtype
+    #: whether floating inputs and the layer's weights are cast to the compute dtype
     autocast: ClassVar[bool] = True
-    #: the field of children that adds nothing to the paths of their weights
+    #: field of children whose name is left out of the paths of their weights
     transparent_field: ClassVar[str | None] = None
-    #: the fields that may hold children; None: every field that holds layers
+    #: fields that may hold children; None: every field that holds layers
     child_fields: ClassVar[tuple[str, ...] | None] = None
-    #: in Keras's order: the own state, where it is not the alphabet's; weights inside that come before
-    state_order: ClassVar[tuple[str, ...]] = ()
-    early_weights: ClassVar[tuple[str, ...]] = ()
-    #: where Keras's files keep a child, by its field, unless under that name, and by "" the own
-    #: weights; whether they keep the own state
-    stored_at: ClassVar[Mapping[str, str]] = FrozenDict()
-    stores_state: ClassVar[bool] = True
-    #: the default of `training` in Keras's call, which files hold for none, and its inputs' names
-    training_default: ClassVar[bool | None] = False
-    call_names: ClassVar[tuple[str, ...]] = ("inputs",)
-    #: names of the options that follow the inputs in Keras's call, where files may hold positions
-    call_options: ClassVar[tuple[str, ...]] = ()
-    keras_class_name: ClassVar[str | None] = None
-    #: the class of `fkeras.layers` that is this layer where it is quantized
-    quantized_as: ClassVar[str | None] = None
-    #: of its weights, by their declarations: not trained, their own next gradient, of a fixed dtype
-    untrained: ClassVar[tuple[str, ...]] = ()
-    overwritten: ClassVar[tuple[str, ...]] = ()
-    fixed: ClassVar[tuple[str, ...]] = ()
+    #: how Keras's files hold the layer
+    keras_form: ClassVar[KerasForm] = KerasForm()
+    #: names of the weights whose declaration departs from the default
+    weight_roles: ClassVar[WeightRoles] = WeightRoles()
 
     def __init_subclass__(cls, **kwargs: Any) -> None:
         super().__init_subclass__(**kwargs)

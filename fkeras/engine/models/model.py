@@ -16,6 +16,7 @@ from fkeras.engine.graph.effects import refreshed
 from fkeras.engine.graph.layer_dict import LayerDict
 from fkeras.engine.graph_json.read import graph_from_config
 from fkeras.engine.graph_json.write import graph_config
+from fkeras.engine.layer.keras_form import KerasForm
 from fkeras.engine.layer.layer import Layer
 from fkeras.engine.migration_hints.classes import model_without_graph
 from fkeras.engine.network.network import Network
@@ -57,7 +58,9 @@ class Model(Network):
     """
 
     keras_module: ClassVar[str] = "keras.src.models.functional"
-    keras_class_name: ClassVar[str | None] = "Functional"
+    keras_form: ClassVar[KerasForm] = dataclasses.replace(
+        Network.keras_form, class_name="Functional"
+    )
 
     def __init__(
         self,
@@ -82,8 +85,8 @@ class Model(Network):
             put(self, "graph", refreshed(self))
 
     def __init_subclass__(cls, **kwargs: Any) -> None:
-        if "keras_class_name" not in cls.__dict__:
-            cls.keras_class_name = None
+        if "keras_form" not in cls.__dict__:  # a subclass goes to files under its own name
+            cls.keras_form = dataclasses.replace(cls.keras_form, class_name=None)
         super().__init_subclass__(**kwargs)
 
     @property

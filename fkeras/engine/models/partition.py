@@ -94,7 +94,7 @@ def overwritten_weights(model: Any) -> dict[str, Any]:
     """
     found = {}
     for path, one in sublayers(model):
-        for name in one.overwritten if one.trainable else ():
+        for name in one.weight_roles.overwritten if one.trainable else ():
             found[f"{path}/{name}" if path else name] = getattr(one, name)
     return {path: value for path, value in found.items() if value is not None}
 

@@ -15,6 +15,7 @@ from fkeras.engine.graph.close import close
 from fkeras.engine.graph.graph import Graph
 from fkeras.engine.graph.layer_dict import LayerDict
 from fkeras.engine.graph.walk import open_graph
+from fkeras.engine.layer.keras_form import KerasForm
 from fkeras.engine.layer.layer import Layer
 from fkeras.engine.messages.errors import FKerasError, suggest
 from fkeras.engine.migration_hints.arguments import explains_arguments
@@ -49,10 +50,11 @@ class Network(Layer):
     keras_module: ClassVar[str] = "keras"
     autocast: ClassVar[bool] = False
     supports_masking: ClassVar[bool] = True
-    call_options: ClassVar[tuple[str, ...]] = ("training", "mask")
+    keras_form: ClassVar[KerasForm] = KerasForm(
+        option_names=("training", "mask"), training_default=None
+    )
     transparent_field: ClassVar[str | None] = "layers"
     child_fields: ClassVar[tuple[str, ...] | None] = ("layers",)
-    training_default: ClassVar[bool | None] = None
 
     graph: Graph | None = dataclasses.field(init=False)
     layers: Mapping[str, Layer] = dataclasses.field(init=False)

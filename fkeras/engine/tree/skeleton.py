@@ -23,6 +23,21 @@ WEIGHT = "fkeras.weight"
 CACHES = ("_cut", "_leaves", "_opened", "_skeleton")
 
 
+@dataclasses.dataclass(frozen=True)
+class WeightRoles:
+    """Names of a layer's weights whose `weight()` declaration departs from the default.
+
+    Attributes:
+        untrained: weights declared non-trainable.
+        overwritten: weights overwritten by their gradient, see `weight`.
+        fixed_dtype: weights with a dtype of their own, which no dtype policy casts.
+    """
+
+    untrained: tuple[str, ...] = ()
+    overwritten: tuple[str, ...] = ()
+    fixed_dtype: tuple[str, ...] = ()
+
+
 class Skeleton:
     """The static half of a layer.
 
@@ -47,7 +62,7 @@ class Skeleton:
         self.cls, self.static, self.weights, self.children = cls, static, weights, children
         self.own = len(weights)
         names = list(weights)
-        apart = (*cls.untrained, *cls.overwritten)
+        apart = (*cls.weight_roles.untrained, *cls.weight_roles.overwritten)
         trainable = [static["trainable"] and name not in apart for name in weights]
         for prefix, child in walk(children, cls.transparent_field):
             names.extend(f"{prefix}/{name}" for name in child.names)
@@ -282,9 +297,11 @@ def unflatten(skeleton: Skeleton, leaves: Any) -> Any:
 
 
 def register(cls: Any) -> None:
-    """Registers a layer class as a pytree, and notes which of its weights no optimizer moves."""
-    declared = {f.name: f.metadata[WEIGHT] for f in dataclasses.fields(cls) if WEIGHT in f.metadata}
-    cls.untrained = tuple(name for name, known in declared.items() if not known["trainable"])
-    cls.overwritten = tuple(name for name, known in declared.items() if known["overwritten"])
-    cls.fixed = tuple(name for name, known in declared.items() if known["dtype"] is not None)
+    """Registers a layer class as a pytree and sets its `weight_roles`."""
+    options = {f.name: f.metadata[WEIGHT] for f in dataclasses.fields(cls) if WEIGHT in f.metadata}
+    cls.weight_roles = WeightRoles(
+        untrained=tuple(name for name, option in options.items() if not option["trainable"]),
+        overwritten=tuple(name for name, option in options.items() if option["overwritten"]),
+        fixed_dtype=tuple(name for name, option in options.items() if option["dtype"] is not None),
+    )
     jax.tree_util.register_pytree_with_keys(cls, flatten_with_keys, unflatten, flatten)

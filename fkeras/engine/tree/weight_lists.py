@@ -17,23 +17,23 @@ Path = tuple[str, ...]
 def _entries(layer: Any, state: Mapping[str, Any], path: str, at: Path) -> list[tuple]:
     """`("weight", path)` and `("state", keys)` in Keras's order."""
     found = list(_declared(layer, state, path, at))
-    early = [f"{path}/{name}" if path else name for name in layer.early_weights]
+    early = [f"{path}/{name}" if path else name for name in layer.keras_form.early_weights]
     return sorted(found, key=lambda entry: entry[1] not in early) if early else found
 
 
 def _declared(layer: Any, state: Mapping[str, Any], path: str, at: Path) -> Iterator[tuple]:
     skeleton = skeleton_of(layer)
-    for name in sorted(skeleton.weights, key=lambda name: name in layer.untrained):
+    for name in sorted(skeleton.weights, key=lambda name: name in layer.weight_roles.untrained):
         if getattr(layer, name) is not None:
             yield "weight", f"{path}/{name}" if path else name
     fields = {name: getattr(layer, name) for name in skeleton.children}
     children = list(walk(fields, layer.transparent_field))
     inner = {name for name, _ in children}
-    order = layer.state_order
+    order = layer.keras_form.state_order
     for key in sorted(state, key=lambda k: (order.index(k) if k in order else len(order), k)):
         value = state[key]
         # Keras keeps the carries of recurrent layers out of its lists, as out of its files
-        if layer.stores_state and key not in inner and not isinstance(value, Mapping):
+        if layer.keras_form.stores_state and key not in inner and not isinstance(value, Mapping):
             yield "state", (*at, key)
     for name, child in children:
         below = state.get(name, {})

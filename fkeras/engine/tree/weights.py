@@ -116,7 +116,7 @@ def _related(layer: Any, declared: Mapping, name: str, role: str) -> Any:
 def own_weights(layer: Any, role: str) -> Iterator[tuple[str, Any, Any]]:
     """`(name, array, object)` for each own weight that has a regularizer or constraint."""
     for field in dataclasses.fields(layer):
-        if _is_weight(field) and field.name not in layer.untrained:
+        if _is_weight(field) and field.name not in layer.weight_roles.untrained:
             value = getattr(layer, field.name)
             related = _related(layer, field.metadata[WEIGHT], field.name, role)
             if value is not None and related is not None:

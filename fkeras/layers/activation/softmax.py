@@ -10,6 +10,7 @@ import numpy as np
 
 from fkeras.engine import Context, Layer, Output, option
 from fkeras.engine.config.converters import axes
+from fkeras.engine.layer.keras_form import KerasForm
 from fkeras.engine.values.frozen import is_array
 from fkeras.nn.numerics.axes import format_shape
 from fkeras.nn.softmax import masked_softmax
@@ -48,7 +49,7 @@ class Softmax(Layer):
     axis: int | tuple[int, ...] = option(default=-1, convert=axes())
 
     supports_masking: ClassVar[bool] = True
-    call_options: ClassVar[tuple[str, ...]] = ("mask",)
+    keras_form: ClassVar[KerasForm] = KerasForm(option_names=("mask",))
 
     def __call__(self, *inputs: Any, **options: Any) -> Any:
         """The softmax of the input, without the entries that `mask` leaves out."""

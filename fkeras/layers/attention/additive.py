@@ -9,6 +9,7 @@ import jax
 from fkeras import initializers
 from fkeras.engine import Context, Layer, Output, option, weight
 from fkeras.engine.config.converters import boolean, choice, integer, probability
+from fkeras.engine.layer.keras_form import KerasForm
 from fkeras.layers.attention.attention import concatenation_scores
 from fkeras.layers.attention.scored import (
     attend_by_scores,
@@ -65,7 +66,7 @@ class AdditiveAttention(Layer):
     scale: jax.Array | None = weight(initializer=initializers.GlorotUniform())
 
     supports_masking: ClassVar[bool] = True
-    call_options: ClassVar[tuple[str, ...]] = ("mask",)
+    keras_form: ClassVar[KerasForm] = KerasForm(option_names=("mask",))
 
     def get_config(self) -> dict[str, Any]:
         return without_default_rows(super().get_config())

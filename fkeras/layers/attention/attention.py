@@ -10,6 +10,7 @@ import jax.numpy as jnp
 from fkeras import initializers
 from fkeras.engine import Context, Layer, Output, option, weight
 from fkeras.engine.config.converters import boolean, choice, integer, probability
+from fkeras.engine.layer.keras_form import KerasForm
 from fkeras.layers.attention.scored import (
     attend_by_scores,
     check_widths,
@@ -97,7 +98,7 @@ class Attention(Layer):
     concat_score_weight: jax.Array | None = weight(initializer=initializers.Ones())
 
     supports_masking: ClassVar[bool] = True
-    call_options: ClassVar[tuple[str, ...]] = ("mask",)
+    keras_form: ClassVar[KerasForm] = KerasForm(option_names=("mask",))
 
     def get_config(self) -> dict[str, Any]:
         return without_default_rows(super().get_config())

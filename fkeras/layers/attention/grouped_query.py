@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import math
 from collections.abc import Mapping
 from typing import Any, ClassVar
@@ -9,6 +10,7 @@ from typing import Any, ClassVar
 from fkeras import constraints, initializers, regularizers
 from fkeras.engine import Spec, option
 from fkeras.engine.config.converters import boolean, either, integer, probability
+from fkeras.engine.layer.keras_form import KerasForm
 from fkeras.engine.values.frozen import FrozenDict
 from fkeras.layers.attention.projected import (
     PROJECTIONS,
@@ -105,7 +107,9 @@ class GroupQueryAttention(ProjectedAttention):
     use_gate: bool = option(default=False, convert=boolean)
     seed: int | None = option(default=None, convert=integer(optional=True))
 
-    stored_at: ClassVar[Mapping[str, str]] = FrozenDict({name: f"_{name}" for name in PROJECTIONS})
+    keras_form: ClassVar[KerasForm] = dataclasses.replace(
+        ProjectedAttention.keras_form, groups=FrozenDict({name: f"_{name}" for name in PROJECTIONS})
+    )
 
     def __post_init__(self) -> None:
         super().__post_init__()

@@ -13,6 +13,7 @@ import jax.numpy as jnp
 from fkeras.engine import Context, Layer, Output, Spec, option, subkey
 from fkeras.engine.call.node import is_symbolic
 from fkeras.engine.config.converters import choice
+from fkeras.engine.layer.keras_form import KerasForm
 from fkeras.engine.values.frozen import FrozenDict
 from fkeras.layers.attention.quantization import (
     dtypes_of,
@@ -44,13 +45,11 @@ class ProjectedAttention(Layer):
     `sliding_window`, `flash_attention` and `use_gate`.
     """
 
-    training_default: ClassVar[bool | None] = None
-    call_names: ClassVar[tuple[str, ...]] = ("query", "value", "key")
-    call_options: ClassVar[tuple[str, ...]] = (
-        "query_mask",
-        "value_mask",
-        "key_mask",
-        "attention_mask",
+    keras_form: ClassVar[KerasForm] = KerasForm(
+        input_names=("query", "value", "key"),
+        option_names=("query_mask", "value_mask", "key_mask", "attention_mask"),
+        training_default=None,
+        groups=FrozenDict({"gate_dense": "_gate_dense"}),
     )
 
     #: a configuration of `fk.quantizers` for projections by their fields, or one for all
@@ -69,7 +68,6 @@ class ProjectedAttention(Layer):
     supports_masking: ClassVar[bool] = True
     #: whether Keras's layer detaches the masks of its inputs, which later calls then lack
     detaches_masks: ClassVar[bool] = False
-    stored_at: ClassVar[Mapping[str, str]] = FrozenDict({"gate_dense": "_gate_dense"})
 
     def __post_init__(self: Any) -> None:
         super().__post_init__()

@@ -11,6 +11,7 @@ import jax.numpy as jnp
 from fkeras import activations, constraints, initializers, regularizers
 from fkeras.engine import InputSpec, Layer, Spec, align, option, weight
 from fkeras.engine.config.converters import boolean, integer
+from fkeras.engine.layer.keras_form import KerasForm
 
 
 def dense(x: jax.Array, kernel: jax.Array, bias: jax.Array | None = None) -> jax.Array:
@@ -65,8 +66,9 @@ class Dense(Layer):
         Array([[3., 3.]], dtype=float32)
     """
 
-    training_default: ClassVar[bool | None] = None
-    quantized_as: ClassVar[str | None] = "QuantizedDense"
+    keras_form: ClassVar[KerasForm] = KerasForm(
+        training_default=None, quantized_as="QuantizedDense"
+    )
 
     units: int = option(convert=integer(minimum=1))
     activation: Callable | None = option(default=None, convert=activations.get)

@@ -16,6 +16,7 @@ import numpy as np
 from fkeras import activations, constraints, initializers, regularizers
 from fkeras.engine import InputSpec, Layer, Spec, option, weight
 from fkeras.engine.config.converters import integer, several, text
+from fkeras.engine.layer.keras_form import KerasForm
 from fkeras.nn.numerics.axes import format_shape
 
 _LEFT = re.compile(r"\.\.\.([a-zA-Z]+),([a-zA-Z]+)->\.\.\.([a-zA-Z]+)")
@@ -235,8 +236,9 @@ class EinsumDense(Layer):
         ((2, 5, 4), (3, 4), (4,))
     """
 
-    training_default: ClassVar[bool | None] = None
-    quantized_as: ClassVar[str | None] = "QuantizedDense"
+    keras_form: ClassVar[KerasForm] = KerasForm(
+        training_default=None, quantized_as="QuantizedDense"
+    )
 
     equation: str = option(convert=_equation)
     output_shape: tuple[int | None, ...] = option(convert=_sizes)

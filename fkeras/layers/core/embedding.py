@@ -11,6 +11,7 @@ import jax.numpy as jnp
 from fkeras import constraints, initializers, regularizers
 from fkeras.engine import Context, Layer, Output, Spec, option, weight
 from fkeras.engine.config.converters import boolean, integer
+from fkeras.engine.layer.keras_form import KerasForm
 from fkeras.layers.common.id_checks import refuse_fractions
 from fkeras.layers.core.masking import both_masks
 from fkeras.nn.numerics.indices import unsigned_indices
@@ -85,7 +86,7 @@ class Embedding(Layer):
     embeddings: jax.Array | None = weight()
 
     supports_masking: ClassVar[bool] = True
-    quantized_as: ClassVar[str | None] = "QuantizedEmbedding"
+    keras_form: ClassVar[KerasForm] = KerasForm(quantized_as="QuantizedEmbedding")
     # ids in a short float type would be rounded to other ids
     autocast: ClassVar[bool] = False
 

@@ -12,6 +12,7 @@ import numpy as np
 from fkeras.engine import ArrayConstant, Context, FrozenDict, Layer, Output, option
 from fkeras.engine.config.converters import integer, several
 from fkeras.engine.config.custom_objects import custom_code
+from fkeras.engine.layer.keras_form import KerasForm
 from fkeras.engine.messages.errors import describe_value
 from fkeras.nn.numerics.axes import format_shape
 
@@ -108,7 +109,7 @@ class Lambda(Layer):
         Array([[2.]], dtype=float32)
     """
 
-    training_default: ClassVar[bool | None] = None
+    keras_form: ClassVar[KerasForm] = KerasForm(training_default=None)
 
     function: Callable = option(convert=_function)
     output_shape: tuple | None = option(default=None, convert=_output_shape)

@@ -24,6 +24,7 @@ from fkeras.engine import (
     weight,
 )
 from fkeras.engine.config.converters import boolean, choice, integer, probability, real
+from fkeras.engine.layer.keras_form import KerasForm
 from fkeras.nn.normalization import (
     batch_normalization,
     moments,
@@ -133,7 +134,17 @@ class BatchNormalization(Layer):
         Ioffe, 2017, Batch renormalization, https://arxiv.org/abs/1702.03275
     """
 
-    training_default: ClassVar[bool | None] = None
+    keras_form: ClassVar[KerasForm] = KerasForm(
+        option_names=("training", "mask"),
+        training_default=None,
+        state_order=(
+            "moving_mean",
+            "moving_variance",
+            "moving_stddev",
+            "renorm_mean",
+            "renorm_stddev",
+        ),
+    )
 
     axis: int = option(default=-1, convert=_axis)
     momentum: float = option(default=0.99, convert=probability)
@@ -158,14 +169,6 @@ class BatchNormalization(Layer):
     beta: jax.Array | None = weight()
 
     supports_masking: ClassVar[bool] = True
-    call_options: ClassVar[tuple[str, ...]] = ("training", "mask")
-    state_order: ClassVar[tuple[str, ...]] = (
-        "moving_mean",
-        "moving_variance",
-        "moving_stddev",
-        "renorm_mean",
-        "renorm_stddev",
-    )
     # gamma, beta and the statistics stay in float32; forward casts the input itself
     autocast: ClassVar[bool] = False
 

@@ -13,6 +13,7 @@ import numpy as np
 
 from fkeras.engine import Context, Layer, Output, Spec, option
 from fkeras.engine.config.converters import axes, boolean, numeric
+from fkeras.engine.layer.keras_form import KerasForm
 from fkeras.engine.values.arrays import is_array_like, read_array
 from fkeras.nn.numerics.axes import format_shape
 from fkeras.nn.numerics.dtypes import wide_dtype
@@ -173,7 +174,7 @@ class Normalization(Layer):
     invert: bool = option(default=False, convert=boolean)
 
     supports_masking: ClassVar[bool] = True
-    state_order: ClassVar[tuple[str, ...]] = ("mean", "variance", "count")
+    keras_form: ClassVar[KerasForm] = KerasForm(state_order=("mean", "variance", "count"))
     # numbers far from zero lose their differences in a short type; forward casts the result
     autocast: ClassVar[bool] = False
 

@@ -10,6 +10,7 @@ import jax.numpy as jnp
 
 from fkeras.engine import Layer, Spec, option, weight
 from fkeras.engine.config.converters import axes, real
+from fkeras.engine.layer.keras_form import KerasForm
 from fkeras.nn.normalization import rms_normalization
 from fkeras.nn.numerics.axes import format_shape
 
@@ -50,7 +51,7 @@ class RMSNormalization(Layer):
         https://arxiv.org/abs/1910.07467
     """
 
-    call_names: ClassVar[tuple[str, ...]] = ("x",)
+    keras_form: ClassVar[KerasForm] = KerasForm(input_names=("x",))
 
     axis: int | tuple[int, ...] = option(default=-1, convert=_axis)
     epsilon: float = option(default=1e-6, convert=real(minimum=0))

@@ -10,6 +10,7 @@ import jax.numpy as jnp
 from fkeras import initializers
 from fkeras.engine import Context, Layer, Output, option, subkey
 from fkeras.engine.config.converters import boolean, integer
+from fkeras.engine.layer.keras_form import KerasForm
 from fkeras.layers.core.wrapper import Wrapper
 from fkeras.nn.normalization import spectral_norm
 
@@ -60,7 +61,9 @@ class SpectralNormalization(Wrapper):
     always: bool = option(default=False, convert=boolean, kw_only=True)
 
     # in Keras the kernel is a weight of the wrapper too
-    early_weights: ClassVar[tuple[str, ...]] = tuple(f"layer/{name}" for name in _KERNELS)
+    keras_form: ClassVar[KerasForm] = KerasForm(
+        early_weights=tuple(f"layer/{name}" for name in _KERNELS)
+    )
 
     @property
     def stateful(self) -> bool:

@@ -9,6 +9,7 @@ import jax.numpy as jnp
 
 from fkeras.engine import Context, InputSpec, Layer, Output, option
 from fkeras.engine.config.converters import boolean, data_format_name
+from fkeras.engine.layer.keras_form import KerasForm
 from fkeras.nn.numerics.axes import format_shape, spatial_axes
 from fkeras.nn.numerics.extremes import largest
 from fkeras.nn.pooling import masked_mean
@@ -151,7 +152,7 @@ class GlobalAveragePooling1D(_GlobalAveragePooling):
 
     rank: ClassVar[int] = 1
     supports_masking: ClassVar[bool] = True
-    call_options: ClassVar[tuple[str, ...]] = ("mask",)
+    keras_form: ClassVar[KerasForm] = KerasForm(option_names=("mask",))
 
 
 class GlobalAveragePooling2D(_GlobalAveragePooling):

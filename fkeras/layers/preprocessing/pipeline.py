@@ -7,6 +7,7 @@ from typing import Any, ClassVar, Self
 import jax
 
 from fkeras.engine import Context, Input, Layer, Output, Spec, as_specs, option, subkey
+from fkeras.engine.layer.keras_form import KerasForm
 from fkeras.layers.core.wrapper import wrapped_layer
 
 
@@ -45,7 +46,7 @@ class Pipeline(Layer):
         Array([[0., 1.]], dtype=float32)
     """
 
-    training_default: ClassVar[bool | None] = True
+    keras_form: ClassVar[KerasForm] = KerasForm(training_default=True)
 
     layers: tuple[Layer, ...] = option(convert=_layers)
 

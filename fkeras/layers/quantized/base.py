@@ -13,6 +13,7 @@ from fkeras.engine import Layer, option
 from fkeras.engine.config.configurable import decode, encode
 from fkeras.engine.config.policy import DTypePolicy, get_policy
 from fkeras.engine.config.quantized_policy import quantization as quantization_of
+from fkeras.engine.layer.keras_form import KerasForm
 from fkeras.engine.values.random import ShapeKey, shape_zeros
 from fkeras.quantizers import Float8QuantizationConfig, get, policy_config
 
@@ -82,9 +83,10 @@ class Quantized(Layer):
         put(self, "layer", self.layer.replace(name=None, trainable=True))
 
     @property
-    def keras_class_name(self) -> str | None:
-        """Keras has no class of its own for it: the layer's policy says that it is quantized."""
-        return type(self.layer).keras_class_name or type(self.layer).__name__
+    def keras_form(self) -> KerasForm:  # type: ignore[override]
+        """The form with the class of the layer inside: in Keras the dtype policy says "quantized"."""
+        inner = self.layer.keras_form.class_name or type(self.layer).__name__
+        return dataclasses.replace(Layer.keras_form, class_name=inner)
 
     @property
     def supports_masking(self) -> bool:

@@ -16,6 +16,7 @@ from fkeras.engine.config.converters import boolean
 from fkeras.engine.config.namespaces import find
 from fkeras.engine.config.policy import cast_floats, get_policy
 from fkeras.engine.config.policy_maps import policy_at, policy_map
+from fkeras.engine.layer.keras_form import KerasForm
 from fkeras.engine.values.frozen import FrozenDict
 from fkeras.engine.values.naming import snake_case
 from fkeras.layers.recurrent.states import as_state, from_state, given_states
@@ -39,8 +40,13 @@ class Recurrent(Layer):
         activity_regularizer: a penalty on the output.
     """
 
-    call_names: ClassVar[tuple[str, ...]] = ("sequences",)
-    call_options: ClassVar[tuple[str, ...]] = ("initial_state", "mask", "training")
+    # Keras's sequence layers hold a cell, and Keras's files hold no carry
+    keras_form: ClassVar[KerasForm] = KerasForm(
+        input_names=("sequences",),
+        option_names=("initial_state", "mask", "training"),
+        groups=FrozenDict({"": "cell"}),
+        stores_state=False,
+    )
 
     return_sequences: bool = option(default=False, convert=boolean, kw_only=True)
     return_state: bool = option(default=False, convert=boolean, kw_only=True)
@@ -51,9 +57,6 @@ class Recurrent(Layer):
     activity_regularizer: Any = option(default=None, convert=regularizers.get, kw_only=True)
 
     supports_masking: ClassVar[bool] = True
-    # Keras's sequence layers hold a cell, and no carry goes into its files
-    stored_at: ClassVar[Mapping[str, str]] = FrozenDict({"": "cell"})
-    stores_state: ClassVar[bool] = False
     #: the cell of Keras's layer, whose dtype policy a map may give apart
     cell_class: ClassVar[str | None] = None
 

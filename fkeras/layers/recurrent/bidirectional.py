@@ -24,6 +24,7 @@ from fkeras.engine.config.configurable import decode
 from fkeras.engine.config.converters import choice, numeric, several
 from fkeras.engine.config.policy import cast_floats
 from fkeras.engine.config.policy_maps import policy_at
+from fkeras.engine.layer.keras_form import KerasForm
 from fkeras.engine.migration_hints.keras_objects import check_not_keras
 
 _MODES = ("concat", "sum", "mul", "ave")
@@ -82,9 +83,11 @@ class Bidirectional(Layer):
         Schuster and Paliwal, Bidirectional recurrent neural networks (1997).
     """
 
-    training_default: ClassVar[bool | None] = None
-    call_names: ClassVar[tuple[str, ...]] = ("sequences",)
-    call_options: ClassVar[tuple[str, ...]] = ("initial_state", "mask", "training")
+    keras_form: ClassVar[KerasForm] = KerasForm(
+        input_names=("sequences",),
+        option_names=("initial_state", "mask", "training"),
+        training_default=None,
+    )
 
     forward_layer: Layer = dataclasses.field(default=None, init=False)
     merge_mode: str | None = option(default="concat", convert=choice(*_MODES, optional=True))

@@ -14,6 +14,7 @@ from typing import Any, ClassVar, Self
 import jax
 
 from fkeras.engine import Context, Layer, Output, Spec, option, subkey
+from fkeras.engine.layer.keras_form import KerasForm
 from fkeras.layers.recurrent.states import zero_states
 
 
@@ -109,7 +110,7 @@ class StackedRNNCells(Layer):
         (1, 2)
     """
 
-    call_names: ClassVar[tuple[str, ...]] = ("inputs", "states")
+    keras_form: ClassVar[KerasForm] = KerasForm(input_names=("inputs", "states"))
 
     cells: tuple[Layer, ...] = option(convert=_cells)
 

@@ -11,6 +11,7 @@ import jax
 from fkeras import activations, constraints, initializers, regularizers
 from fkeras.engine import Context, InputSpec, Layer, Output, Spec, option, weight
 from fkeras.engine.config.converters import boolean, integer, probability
+from fkeras.engine.layer.keras_form import KerasForm
 from fkeras.layers.recurrent.base import Recurrent
 from fkeras.layers.recurrent.gates import dropout_masks, implementation, use_cudnn, without_defaults
 from fkeras.layers.recurrent.states import zero_states
@@ -79,7 +80,7 @@ class GRUCell(Layer):
         ((1, 3), 1)
     """
 
-    call_names: ClassVar[tuple[str, ...]] = ("inputs", "states")
+    keras_form: ClassVar[KerasForm] = KerasForm(input_names=("inputs", "states"))
 
     units: int = option(convert=integer(minimum=1))
     activation: Callable = option(default="tanh", convert=activations.get)

@@ -13,6 +13,7 @@ import numpy as np
 from fkeras import activations, constraints, initializers, regularizers
 from fkeras.engine import Context, InputSpec, Layer, Output, Spec, option, weight
 from fkeras.engine.config.converters import boolean, integer, probability
+from fkeras.engine.layer.keras_form import KerasForm
 from fkeras.engine.values.random import ShapeKey
 from fkeras.layers.recurrent.base import Recurrent
 from fkeras.layers.recurrent.gates import dropout_masks, implementation, use_cudnn, without_defaults
@@ -84,7 +85,7 @@ class LSTMCell(Layer):
         ((1, 3), 2)
     """
 
-    call_names: ClassVar[tuple[str, ...]] = ("inputs", "states")
+    keras_form: ClassVar[KerasForm] = KerasForm(input_names=("inputs", "states"))
 
     units: int = option(convert=integer(minimum=1))
     activation: Callable = option(default="tanh", convert=activations.get)

@@ -11,6 +11,7 @@ import jax
 from fkeras import activations, constraints, initializers, regularizers
 from fkeras.engine import Context, InputSpec, Layer, Output, Spec, option, weight
 from fkeras.engine.config.converters import boolean, integer, probability
+from fkeras.engine.layer.keras_form import KerasForm
 from fkeras.layers.recurrent.base import Recurrent
 from fkeras.layers.recurrent.gates import dropout_masks
 from fkeras.layers.recurrent.states import zero_states
@@ -67,7 +68,7 @@ class SimpleRNNCell(Layer):
         ((1, 3), 1)
     """
 
-    call_names: ClassVar[tuple[str, ...]] = ("sequence", "states")
+    keras_form: ClassVar[KerasForm] = KerasForm(input_names=("sequence", "states"))
 
     units: int = option(convert=integer(minimum=1))
     activation: Callable = option(default="tanh", convert=activations.get)

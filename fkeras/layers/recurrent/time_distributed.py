@@ -10,6 +10,7 @@ import jax.numpy as jnp
 from jax import lax
 
 from fkeras.engine import Context, Output, Spec, subkey
+from fkeras.engine.layer.keras_form import KerasForm
 from fkeras.engine.values.spec import as_spec
 from fkeras.layers.core.wrapper import Wrapper
 
@@ -36,9 +37,10 @@ class TimeDistributed(Wrapper):
     """
 
     supports_masking: ClassVar[bool] = True
-    call_options: ClassVar[tuple[str, ...]] = ("training", "mask")
+    keras_form: ClassVar[KerasForm] = KerasForm(
+        option_names=("training", "mask"), training_default=None
+    )
     input_spec: ClassVar[None] = None
-    training_default: ClassVar[bool | None] = None
 
     @property
     def id_count(self) -> int | None:

@@ -98,7 +98,7 @@ def find_in(store: Any, model: Any, groups: Groups) -> Find:
         return {keys: group for group, keys, _ in walk_groups(model, groups)}
 
     def find(keys: tuple[str, ...], layer: Any, field: str) -> dict[str, Stored]:
-        group = f"{at()[keys]}/{layer.stored_at.get(field, field)}/vars"
+        group = f"{at()[keys]}/{layer.keras_form.groups.get(field, field)}/vars"
         if not store.has(group):
             return {}
         numbers = [n for n in store.datasets(group) if n.isdecimal()]

@@ -161,18 +161,18 @@ def _own(
 ) -> Iterator[Place]:
     """The arrays in the group `vars` of one layer."""
     name = "/".join(keys)
-    shared = [n for n in layer.early_weights if _join(name, n) in leaves]
+    shared = [n for n in layer.keras_form.early_weights if _join(name, n) in leaves]
     declared = [n for n in skeleton_of(layer).weights if getattr(layer, n) is not None]
-    at = _join(group, layer.stored_at.get("", ""))
+    at = _join(group, layer.keras_form.groups.get("", ""))
     for number, last in enumerate(shared + declared):
         path = _join(name, last)
         yield Place(_join(at, f"vars/{number}"), "weight", path, leaves[path])
     inner = {field for _, field, _ in _children(layer, BY_CLASS, "")}
     mine = [k for k in state if k not in inner and not isinstance(state[k], Mapping)]
-    order = layer.state_order
+    order = layer.keras_form.state_order
     mine.sort(key=lambda k: (order.index(k) if k in order else len(order), k))
     for number, key in enumerate(mine, len(shared) + len(declared)):
-        path = _join(group, f"vars/{number}") if layer.stores_state else None
+        path = _join(group, f"vars/{number}") if layer.keras_form.stores_state else None
         yield Place(path, "state", _join(name, key), state[key])
 
 
@@ -194,7 +194,7 @@ def _children(layer: Layer, groups: Groups, group: str) -> Iterator[tuple[str, s
             yield _join(at, found), name, layer.layers[name]
         return
     for field in skeleton_of(layer).children:
-        at = _join(group, layer.stored_at.get(field, field))
+        at = _join(group, layer.keras_form.groups.get(field, field))
         yield from _in_field(getattr(layer, field), groups, at, field)
 
 

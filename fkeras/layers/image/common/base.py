@@ -47,6 +47,7 @@ import jax.numpy as jnp
 
 from fkeras.engine import Context, Layer, Output, option, subkey
 from fkeras.engine.config.converters import choice
+from fkeras.engine.layer.keras_form import KerasForm
 from fkeras.nn.image.boxes import FORMATS
 from fkeras.nn.numerics.axes import format_shape
 
@@ -88,8 +89,7 @@ class ImageLayer(Layer):
         (255.0, 3)
     """
 
-    training_default: ClassVar[bool | None] = True
-    call_names: ClassVar[tuple[str, ...]] = ("data",)
+    keras_form: ClassVar[KerasForm] = KerasForm(input_names=("data",), training_default=True)
 
     bounding_box_format: str | None = option(default=None, convert=_box_format, kw_only=True)
 

@@ -102,13 +102,13 @@ def _own(layer: Layer, state: Mapping[str, Any], path: tuple[str, ...]) -> tuple
     names = [name for name in skeleton.weights if getattr(layer, name) is not None]
     fields = {name: getattr(layer, name) for name in skeleton.children}
     inner = {name for name, _ in walk(fields, layer.transparent_field)}
-    kept = layer.stores_state
+    kept = layer.keras_form.stores_state
     keys = [k for k, v in state.items() if kept and k not in inner and not isinstance(v, Mapping)]
-    rank = layer.state_order
+    rank = layer.keras_form.state_order
     keys.sort(key=lambda k: (rank.index(k) if k in rank else len(rank), k))
     prefix = "/".join(path)
     full = {name: f"{prefix}/{name}" if prefix else name for name in (*names, *keys)}
-    fixed = [name for name in names if name in layer.untrained]
+    fixed = [name for name in names if name in layer.weight_roles.untrained]
     trained = tuple(full[name] for name in names if name not in fixed)
     rest = tuple(full[name] for name in (*fixed, *keys))
     kinds = ("weight",) * len(fixed) + ("state",) * len(keys)
