@@ -200,7 +200,7 @@ def test_a_trainer_trains_it(mode):
 
 def test_patterns_choose_layers():
     model = fk.quantize(_floats(), "int8", ["att/query*", "inner"])
-    kinds = {p: type(one).__name__ for p, one in fk.engine.weights.sublayers(model) if p}
+    kinds = {p: type(one).__name__ for p, one in fk.engine.sublayers(model) if p}
     coded = {path for path, kind in kinds.items() if kind == "QuantizedDense"}
     assert coded == {"att/query_dense", "inner/head"}
     assert set(model.layers["att"].quantization) == {"query_dense"}

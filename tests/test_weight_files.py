@@ -12,6 +12,7 @@ import safetensors.numpy
 
 import fkeras as fk
 from fkeras import layers
+from fkeras.saving.weights.safetensors import write as write_safetensors
 from fkeras.training.callbacks import ModelCheckpoint
 from tests.keras_oracle import keras, keras_rules
 
@@ -109,13 +110,13 @@ def test_small_floats_and_any_layout_in_safetensors(tmp_path, kind):
     kernel = np.arange(6.0).reshape(2, 3).astype(getattr(ml_dtypes, kind, kind)).T
     arrays = {"d/kernel": kernel, "d/bias": np.ones(2, kernel.dtype)}
     with path.open("wb") as file:
-        fk.saving.safetensors.write(file, arrays, {"format": "x"})
+        write_safetensors(file, arrays, {"format": "x"})
     dense = fk.Sequential([fk.Input((3,)), layers.Dense(2, name="d")])
     found = fk.load_weights(path, dense)[0].layers["d"].kernel
     np.testing.assert_array_equal(found, kernel.astype("float32"))
     first = path.read_bytes()
     with path.open("wb") as file:
-        fk.saving.safetensors.write(file, arrays, {"format": "x"})
+        write_safetensors(file, arrays, {"format": "x"})
     assert path.read_bytes() == first
 
 
@@ -283,7 +284,7 @@ def test_numbers_of_another_kind_are_no_match(tmp_path):
     path = tmp_path / "w.safetensors"
     arrays = {"d/kernel": np.ones((3, 2), "complex64"), "d/bias": np.ones(2, "int32")}
     with path.open("wb") as file:
-        fk.saving.safetensors.write(file, arrays, {})
+        write_safetensors(file, arrays, {})
     model = fk.Sequential([fk.Input((3,)), layers.Dense(2, name="d")])
     with pytest.raises(fk.FileError, match=r"d/kernel float32 \(file: complex64\)") as caught:
         fk.load_weights(path, model)
