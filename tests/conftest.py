@@ -65,12 +65,13 @@ class ByPrograms(LoadScopeScheduling):
         # scopes of many tests begin first. Early are processes of their own, which take long, and
         # what throws all programs away, while there are few
         if "kills_leave_no_trace" in test or file.endswith("test_opening.py"):
-            return "tests/test_keras_json.py"
+            return "tests/layers/test_keras_json.py"
         # last are single tests that take seconds: one worker need not wait for the other
-        spread = "test_applications.py", "test_catalogue_files.py", "test_keras_compositions.py"
+        spread = "test_applications.py", "keras/test_layer_files.py", "keras/test_compositions.py"
         if file.endswith(spread):
             return nodeid
-        return file.replace("test_image_mixing", "test_image_color")  # distributions that both draw
+        # both draw from the same distributions
+        return file.replace("image/test_mixing", "image/test_color")
 
 
 @pytest.hookimpl(optionalhook=True)

@@ -11,7 +11,7 @@ import fkeras as fk
 from benchmarks.meter import count_compiles
 from fkeras.engine import subkey
 from fkeras.engine.values import random
-from tests.keras_oracle import keras, keras_rules
+from tests.support.keras_oracle import keras, keras_rules
 
 KEY = jax.random.key(3)
 X = np.random.default_rng(0).normal(size=(6, 8)).astype("float32") * 2

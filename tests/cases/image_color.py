@@ -9,7 +9,7 @@ UNIT = (-2, 2)  # the table draws normal numbers
 
 
 def random(layer, inputs=IMAGES, **options):
-    """In training; Keras draws other numbers, so it is compared in tests/test_image_color.py."""
+    """In training; Keras draws other numbers, so it is compared in tests/layers/image/test_color.py."""
     return Case(layer, inputs, training=True, keras=False, **options)
 
 

@@ -1,6 +1,6 @@
 """Rows of the layer table: images of other sizes, cropped, mirrored, moved, distorted.
 
-The random ones are compared with Keras in tests/test_image_geometry.py, given what they drew.
+The random ones are compared with Keras in tests/layers/image/test_geometry.py, given what they drew.
 """
 
 from fkeras import layers

@@ -1,8 +1,8 @@
 """Rows of the layer table: encodings of categories, bins, hashes, lookups of integers.
 
-`StringLookup` and `TextVectorization` work on strings, which no array of JAX holds: tests/test_text.py
+`StringLookup` and `TextVectorization` work on strings, which no array of JAX holds: tests/layers/lookup/test_text_vectorization.py
 has what holds for them. The other layers with `keras=False` need TensorFlow in Keras; numbers that it
-gave are in tests/test_preprocessing.py.
+gave are in tests/layers/preprocessing/test_preprocessing.py.
 """
 
 from fkeras import layers

@@ -1,18 +1,13 @@
 """The smallest models of `keras.applications`, there and back; a script checks all."""
 
-import importlib.util
-import pathlib
+import importlib
 
 import numpy as np
 import pytest
 
 import fkeras as fk
-from tests.keras_oracle import keras, keras_rules
-
-_PATH = pathlib.Path(__file__).parents[1] / "tools" / "applications.py"
-_SPEC = importlib.util.spec_from_file_location("applications", _PATH)
-applications = importlib.util.module_from_spec(_SPEC)
-_SPEC.loader.exec_module(applications)
+from tests.support.keras_oracle import keras, keras_rules
+from tools.stress import applications
 
 SMALLEST = {
     "MobileNet": {"alpha": 0.25},

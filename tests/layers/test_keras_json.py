@@ -4,7 +4,7 @@ import pytest
 
 from fkeras import layers
 from tests.cases import all_cases
-from tests.keras_oracle import keras, keras_rules
+from tests.support.keras_oracle import keras, keras_rules
 
 # functions of the user's own, for which Keras has no form without its registry; and layers that
 # Keras makes with TensorFlow alone, whose JSON their own tests have

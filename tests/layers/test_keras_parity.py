@@ -7,7 +7,7 @@ import pytest
 
 from fkeras import partition
 from tests.cases import all_cases, marked
-from tests.keras_oracle import keras_function, keras_layer, keras_rules, mask_option, values
+from tests.support.keras_oracle import keras_function, keras_layer, keras_rules, mask_option, values
 
 CASES = [case for case in all_cases() if case.keras]
 # a call outside of jit is one of the engine's, alike for all layers: a row of each class makes it

@@ -15,7 +15,7 @@ from fkeras import layers
 from fkeras.engine.tree.skeleton import holds_layer
 from fkeras.engine.tree.weights import sublayers
 from tests.cases import all_cases, marked
-from tests.quick_keys import QUICK
+from tests.support.quick_keys import QUICK
 
 CASES = all_cases()
 KEY = jax.random.key(7, impl=QUICK)
@@ -74,7 +74,7 @@ def test_every_public_layer_has_a_row():
     }
     covered = {type(case.layer) for case in CASES if not case.exhaustive}
     exempt = {fk.Layer, layers.InputLayer}
-    # strings are on the host only: tests/test_text.py has what holds for these
+    # strings are on the host only: tests/layers/lookup/test_text_vectorization.py has what holds for these
     exempt |= {layers.StringLookup, layers.TextVectorization}
     missing = {cls.__name__ for cls in public - covered - exempt}
     assert not missing, f"layers without a row in tests/cases: {sorted(missing)}"

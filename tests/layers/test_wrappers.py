@@ -8,7 +8,7 @@ import pytest
 import fkeras as fk
 from fkeras import layers
 from tests.cases.wrappers import call_affine, call_counter, init_affine, init_counter
-from tests.keras_oracle import keras, keras_rules
+from tests.support.keras_oracle import keras, keras_rules
 
 KEY = jax.random.key(0)
 

@@ -6,13 +6,13 @@ import pickle
 
 import jax
 import jax.numpy as jnp
-import keras_numpy
 import numpy as np
 import optax
 import pytest
-from keras_oracle import keras, keras_rules
 
 from fkeras import losses
+from tests.support import keras_numpy
+from tests.support.keras_oracle import keras, keras_rules
 
 LOSSES = (
     losses.MeanSquaredError(),

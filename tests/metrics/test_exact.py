@@ -6,11 +6,11 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
-from test_metrics import CASES, batches
 
 import fkeras as fk
 from fkeras import layers, metrics
 from fkeras.metrics import exact
+from tests.metrics.test_metrics import CASES, batches
 
 # a metric of each kind of state; the others in CI
 QUICK = "BinaryAccuracy RootMeanSquaredError Precision AUC FBetaScore R2Score MeanIoU".split()

@@ -12,9 +12,9 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from test_metrics import CASES, CLASSES, LABELS, ONE_HOT, SCORES, batches, sums
 
 from fkeras import metrics
+from tests.metrics.test_metrics import CASES, CLASSES, LABELS, ONE_HOT, SCORES, batches, sums
 
 ROWS = 6
 # a batch decides here, so that the state of a part depends on what else is in it

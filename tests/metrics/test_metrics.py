@@ -5,12 +5,12 @@ import pickle
 
 import jax
 import jax.numpy as jnp
-import keras_numpy
 import numpy as np
 import pytest
-from keras_oracle import keras, keras_rules
 
 from fkeras import losses, metrics
+from tests.support import keras_numpy
+from tests.support.keras_oracle import keras, keras_rules
 
 BINARY, ONE_HOT, LABELS = "binary", "one_hot", "labels"
 NUMBERS, CLASSES, SCORES = "numbers", "classes", "scores"

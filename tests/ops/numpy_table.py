@@ -1,7 +1,8 @@
 """Rows of the table of operations: those of numpy."""
 
 import numpy as np
-from ops_row import B, C, F, G, H, I, J, K, L, M, N, P, S, U, V, W, X, Y, Z, row
+
+from tests.ops.row import B, C, F, G, H, I, J, K, L, M, N, P, S, U, V, W, X, Y, Z, row
 
 UNARY = (
     *(row(n, X) for n in ("abs", "absolute", "cbrt", "ceil", "conj", "conjugate", "copy", "cos")),

@@ -2,8 +2,29 @@
 
 import jax.numpy as jnp
 import numpy as np
-from ops_numpy_table import BINARY, CREATION, PRODUCTS, REDUCTIONS, SEARCHING, SHAPING, UNARY
-from ops_row import FIRST, IMAGE, SCORES, SIGNAL, D, H, I, K, L, M, P, S, U, V, W, X, Y, Z, row
+
+from tests.ops.numpy_table import BINARY, CREATION, PRODUCTS, REDUCTIONS, SEARCHING, SHAPING, UNARY
+from tests.ops.row import (
+    FIRST,
+    IMAGE,
+    SCORES,
+    SIGNAL,
+    D,
+    H,
+    I,
+    K,
+    L,
+    M,
+    P,
+    S,
+    U,
+    V,
+    W,
+    X,
+    Y,
+    Z,
+    row,
+)
 
 LINALG = (
     row("cholesky", S, symbolic=False),

@@ -12,7 +12,7 @@ import pytest
 
 from fkeras.nn.image import borders, box_overlap, boxes, patches, resizing
 from fkeras.nn.warping import elastic, geometry, sampling
-from tests.keras_oracle import keras, keras_rules
+from tests.support.keras_oracle import keras, keras_rules
 
 RNG = np.random.default_rng(0)
 IMAGES = RNG.uniform(0, 255, (2, 5, 7, 3)).astype("float32")

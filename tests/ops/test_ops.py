@@ -10,9 +10,9 @@ import jax.numpy as jnp
 import keras
 import numpy as np
 import pytest
-from ops_table import ROWS
 
 import fkeras as fk
+from tests.ops.table import ROWS
 
 NAMESPACES = ("numpy", "nn", "linalg", "image")
 

@@ -7,15 +7,15 @@ import pickle
 
 import jax
 import jax.numpy as jnp
-import keras_numpy
 import numpy as np
 import optax
 import pytest
-from keras_oracle import keras, keras_rules
 
 from fkeras import optimizers
 from fkeras.engine.config.configurable import option
 from fkeras.optimizers import schedules
+from tests.support import keras_numpy
+from tests.support.keras_oracle import keras, keras_rules
 
 STEPS = 20
 

@@ -6,12 +6,12 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
-from edge_fillings import VALUES, is_float, nan_slopes
-from ops_table import ROWS
 
 import fkeras as fk
 from fkeras import activations, constraints, layers, losses, metrics, ops, regularizers
 from tests.cases import all_cases
+from tests.ops.table import ROWS
+from tests.support.edge_fillings import VALUES, is_float, nan_slopes
 
 INF = np.inf
 FILLED = np.stack([np.full((3, 4), value, "float32") for value in VALUES])

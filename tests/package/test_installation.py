@@ -1,7 +1,6 @@
 """The declared dependencies, the hints to install optional packages, and the version."""
 
 import ast
-import pathlib
 import re
 import sys
 import tomllib
@@ -12,8 +11,8 @@ import pytest
 
 import fkeras as fk
 from fkeras import layers
+from tests.support.paths import ROOT
 
-ROOT = pathlib.Path(fk.__file__).parents[1]
 PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
 EXTRAS = PROJECT["optional-dependencies"]
 # packages that come with an optional package that imports them itself

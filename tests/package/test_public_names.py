@@ -6,7 +6,7 @@ import types
 import pytest
 
 import fkeras as fk
-from tests.keras_oracle import keras
+from tests.support.keras_oracle import keras
 
 # namespace -> name -> why it is not here
 EXCEPTIONS = types.MappingProxyType(

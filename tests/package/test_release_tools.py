@@ -1,6 +1,5 @@
 """The tools of CI: exact versions, lower bounds, the dependency audit."""
 
-import pathlib
 import re
 import subprocess
 import sys
@@ -9,9 +8,9 @@ import tomllib
 import pytest
 from packaging.version import Version
 
-from tools import audit, lower_bounds
+from tests.support.paths import ROOT
+from tools.ci import audit, lower_bounds
 
-ROOT = pathlib.Path(__file__).parents[1]
 PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
 
 
@@ -35,8 +34,10 @@ def _pinned():
 def test_constraints_pin_every_dependency_above_its_bound():
     pinned = _pinned()
     for name, bound in _declared():
-        assert name in pinned, f"run tools/constraints.py: {name} is not in constraints.txt"
-        assert pinned[name] >= bound, f"run tools/constraints.py: {name} {pinned[name]} < {bound}"
+        assert name in pinned, f"run tools/ci/constraints.py: {name} is not in constraints.txt"
+        assert pinned[name] >= bound, (
+            f"run tools/ci/constraints.py: {name} {pinned[name]} < {bound}"
+        )
 
 
 def test_ci_uses_the_constraints_and_the_tools():
@@ -45,7 +46,7 @@ def test_ci_uses_the_constraints_and_the_tools():
         pytest.skip("the source archive has no CI")
     assert 'export PIP_CONSTRAINT="$PWD/constraints.txt"' in script
     for tool in ("lower_bounds", "check_sdist", "audit"):
-        assert f'"$python" tools/{tool}.py\n' in script
+        assert f'"$python" tools/ci/{tool}.py\n' in script
 
 
 def test_every_requirement_is_tested_at_its_lower_bound():

@@ -10,8 +10,8 @@ import pytest
 
 import fkeras as fk
 from fkeras import layers
-from tests import file_damages as damage
-from tests.legacy_files import cases, kept
+from tests.support import file_damages as damage
+from tests.support.legacy_files import cases, kept
 
 X, Y = np.ones((4, 4), "float32"), np.ones((4, 2), "float32")
 

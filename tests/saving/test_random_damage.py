@@ -1,6 +1,6 @@
 """Good files, damaged at random: each opens or is refused with one clear error.
 
-A short look at what `tools/fuzz_files.py` does for as long as one likes.
+A short look at what `tools/stress/fuzz_files.py` does for as long as one likes.
 """
 
 import random
@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from tools import fuzz_files
+from tools.stress import fuzz_files
 
 
 @pytest.fixture(scope="module")

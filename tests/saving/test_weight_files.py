@@ -14,7 +14,7 @@ import fkeras as fk
 from fkeras import layers
 from fkeras.saving.weights.safetensors import write as write_safetensors
 from fkeras.training.callbacks import ModelCheckpoint
-from tests.keras_oracle import keras, keras_rules
+from tests.support.keras_oracle import keras, keras_rules
 
 KEY = jax.random.key(0)
 SUFFIXES = (".weights.h5", ".safetensors", ".npz")

@@ -8,8 +8,8 @@ import numpy as np
 
 from fkeras import layers
 from fkeras.layers.image.common.base import ImageShape
-from tests.keras_oracle import keras, keras_rules
-from tests.quick_keys import QUICK
+from tests.support.keras_oracle import keras, keras_rules
+from tests.support.quick_keys import QUICK
 
 KEY = jax.random.key(3, impl=QUICK)
 UNIT = (0, 1)

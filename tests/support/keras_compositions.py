@@ -9,7 +9,7 @@ import dataclasses
 
 import numpy as np
 
-from tests.keras_oracle import keras
+from tests.support.keras_oracle import keras
 
 STEPS, WIDTH, WORDS = 4, 3, 7
 layers = keras.layers

@@ -5,7 +5,8 @@ import sys
 import warnings
 
 import numpy as np
-from keras_oracle import keras as keras_on_jax
+
+from tests.support.keras_oracle import keras as keras_on_jax
 
 
 def _take():

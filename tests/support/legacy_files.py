@@ -3,7 +3,6 @@
 import functools
 import io
 import json
-import pathlib
 import zipfile
 
 import h5py
@@ -11,14 +10,13 @@ import numpy as np
 
 from fkeras.saving import legacy
 from fkeras.saving.containers.hdf5 import open_store
-
-_DATA = pathlib.Path(__file__).parent / "data" / "keras231.json"
+from tests.support.paths import DATA
 
 
 @functools.lru_cache(maxsize=1)
 def cases():
-    """What Keras 2.3.1 wrote and computed, by name; see tools/keras231_reference.py."""
-    return json.loads(_DATA.read_text())["cases"]
+    """What Keras 2.3.1 wrote and computed, by name; see tools/references/keras231_reference.py."""
+    return json.loads((DATA / "keras231.json").read_text())["cases"]
 
 
 def array(packed):

@@ -1,6 +1,6 @@
 """Checks the exact versions of constraints.txt for known vulnerabilities, with pip-audit.
 
-    python tools/audit.py
+    python tools/ci/audit.py
 
 fails where an advisory fits. Where the advisories cannot be reached it says that nothing was
 audited, and passes, so that an outage does not stop CI; FKERAS_AUDIT=required makes that fail too.
@@ -13,7 +13,7 @@ import pathlib
 import subprocess
 import sys
 
-ROOT = pathlib.Path(__file__).resolve().parents[1]
+ROOT = pathlib.Path(__file__).resolve().parents[2]
 SECONDS = 180
 # (advisory, the reason why it is accepted)
 ACCEPTED = ()

@@ -1,6 +1,6 @@
 """Builds the source archive and the wheel, and runs a sample of the archive's own tests.
 
-    python tools/check_sdist.py
+    python tools/ci/check_sdist.py
 
 unpacks the archive into an empty folder and tests there, so that a file that the tests need and
 the archive lacks is an error. The wheel is built from the archive and must have the same version.
@@ -13,14 +13,14 @@ import tarfile
 import tempfile
 import zipfile
 
-ROOT = pathlib.Path(__file__).resolve().parents[1]
+ROOT = pathlib.Path(__file__).resolve().parents[2]
 SAMPLE = (
-    "tests/test_installation.py",
-    "tests/test_house.py",
-    "tests/test_engine_network.py",
-    "tests/test_weight_files.py",
-    "tests/test_legacy_keras1.py",
-    "tests/test_training.py",
+    "tests/package/test_installation.py",
+    "tests/package/test_layout.py",
+    "tests/engine/network/test_network.py",
+    "tests/saving/test_weight_files.py",
+    "tests/saving/legacy/test_keras1.py",
+    "tests/training/test_training.py",
 )
 
 

@@ -1,6 +1,6 @@
 """Writes constraints.txt: the exact version of every package that CI installs.
 
-    python tools/constraints.py
+    python tools/ci/constraints.py
 
 makes a fresh environment with this Python, installs fkeras with the extra `dev` at the newest
 versions, and lists them. CI gives the file to pip as PIP_CONSTRAINT, so that a new release of a
@@ -14,10 +14,10 @@ import sys
 import tempfile
 import venv
 
-ROOT = pathlib.Path(__file__).resolve().parents[1]
+ROOT = pathlib.Path(__file__).resolve().parents[2]
 HEADER = """\
 # Exact versions for CI, which exports PIP_CONSTRAINT=constraints.txt. Written by
-# tools/constraints.py with Python {version}; do not edit by hand.
+# tools/ci/constraints.py with Python {version}; do not edit by hand.
 """
 
 

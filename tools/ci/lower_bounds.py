@@ -1,6 +1,6 @@
 """Tests a sample of the suite with the oldest Python packages that pyproject.toml allows.
 
-    python tools/lower_bounds.py
+    python tools/ci/lower_bounds.py
 
 looks for Python 3.13, installs every requirement of the package and of its extras at its lower
 bound into `.venv-lowest`, and runs the sample there. FKERAS_PYTHON313 names the interpreter, where
@@ -18,23 +18,23 @@ import subprocess
 import sys
 import tomllib
 
-ROOT = pathlib.Path(__file__).resolve().parents[1]
+ROOT = pathlib.Path(__file__).resolve().parents[2]
 VERSION = "3.13"
 ENVIRONMENT = ROOT / ".venv-lowest"
 EXTRAS = ("files", "train", "viz", "flax", "test")
 # engine, files, training, checkpoints, wrappers of Flax and JAX; then a part of the layer table
 SAMPLE = (
-    "tests/test_engine_graph.py",
-    "tests/test_engine_network.py",
-    "tests/test_keras_files.py",
-    "tests/test_safe_hdf5.py",
-    "tests/test_export.py",
-    "tests/test_training.py",
-    "tests/test_checkpoint_store.py",
-    "tests/test_wrappers.py",
-    "tests/test_installation.py",
+    "tests/engine/graph/test_graph.py",
+    "tests/engine/network/test_network.py",
+    "tests/saving/keras/test_keras_file.py",
+    "tests/saving/containers/test_hdf5.py",
+    "tests/saving/export/test_exporting.py",
+    "tests/training/test_training.py",
+    "tests/training/checkpoint/test_store.py",
+    "tests/layers/test_wrappers.py",
+    "tests/package/test_installation.py",
 )
-LAYERS = ("tests/test_layer_table.py", "tests/test_keras_parity.py")
+LAYERS = ("tests/layers/test_layer_table.py", "tests/layers/test_keras_parity.py")
 CHOSEN = "Dense or LSTM or Conv2D or BatchNormalization"
 
 

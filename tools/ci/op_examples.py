@@ -1,6 +1,6 @@
 """Runs the examples of every function in `fk.ops`: doctest finds functions and classes, not `Op` objects.
 
-python tools/op_examples.py
+python tools/ci/op_examples.py
 """
 
 import doctest

@@ -7,7 +7,7 @@ import tempfile
 
 BLOCK = re.compile(r"```python\n(.*?)```", re.DOTALL)
 
-text = (pathlib.Path(__file__).parent.parent / "README.md").read_text()
+text = (pathlib.Path(__file__).parents[2] / "README.md").read_text()
 first = BLOCK.search(text)[1]
 lines = [line for line in first.splitlines() if line.strip()]
 assert len(lines) <= 25, f"the README's example has {len(lines)} lines"

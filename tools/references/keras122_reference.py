@@ -2,11 +2,11 @@
 
 Run it where Keras 1.2.2 runs, not here: Python 3.7 with `pip install "numpy<1.17" "scipy<1.4"
 "h5py<3" theano==1.0.5 six pyyaml` and `pip install --no-deps keras==1.2.2`, then
-`KERAS_BACKEND=theano THEANO_FLAGS=floatX=float32 python tools/keras122_reference.py FILE [CASE ...]`.
+`KERAS_BACKEND=theano THEANO_FLAGS=floatX=float32 python tools/references/keras122_reference.py FILE [CASE ...]`.
 Where Theano compiles loops too slowly, `mode=FAST_COMPILE,cxx=` among its flags makes all cases but
 those with images.
 
-The cases are those of tools/keras231_reference.py in form.
+The cases are those of tools/references/keras231_reference.py in form.
 """
 
 import json

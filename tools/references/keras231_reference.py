@@ -2,7 +2,7 @@
 
 Run it where Keras 2.3.1 runs, not here: Python 3.7 with `pip install keras==2.3.1
 tensorflow==2.1.0 "h5py<3" "protobuf<3.21" "numpy<1.20"`, then
-`python tools/keras231_reference.py tests/data/keras231.json`.
+`python tools/references/keras231_reference.py tests/data/keras231.json`.
 
 For each case the JSON holds the tree of the HDF5 file as `model.save` wrote it (attributes and
 arrays by path), inputs, the outputs of `predict` and, where the model was compiled, the losses

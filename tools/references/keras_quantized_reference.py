@@ -1,6 +1,6 @@
 """Writes tests/data/keras_quantized.json: quantized models of Keras 3, and what they compute.
 
-    python tools/keras_quantized_reference.py
+    python tools/references/keras_quantized_reference.py
 
 With Keras 3.15 it writes the cases of GPTQ and AWQ, which choose codes with examples; that takes
 Keras half a minute. Keras 3.15 leaves the zeros of their codes out when it saves: the cases called
@@ -98,7 +98,7 @@ def case(name):
 
 
 def main():
-    path = pathlib.Path(__file__).parents[1] / "tests" / "data" / "keras_quantized.json"
+    path = pathlib.Path(__file__).parents[2] / "tests" / "data" / "keras_quantized.json"
     known = json.loads(path.read_text())["cases"] if path.exists() else {}
     names = ("int4", "int4, h5") if OLD else CASES
     cases = known | {name: case(name) for name in names}

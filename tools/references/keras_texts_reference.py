@@ -1,7 +1,7 @@
 """Writes tests/data/keras_texts.json: models of strings that Keras 3 wrote, and what they compute.
 
 Run it where Keras runs on TensorFlow, which alone has strings, not here:
-`KERAS_BACKEND=tensorflow python tools/keras_texts_reference.py FILE`. With the argument `--check` it
+`KERAS_BACKEND=tensorflow python tools/references/keras_texts_reference.py FILE`. With the argument `--check` it
 opens FILE/NAME.keras, files of ours of the same models, and prints how far their outputs lie off.
 """
 
@@ -138,7 +138,7 @@ def case(make, inputs):
 
 def check(folder):
     known = json.loads(
-        pathlib.Path(__file__).parents[1].joinpath("tests/data/keras_texts.json").read_text()
+        pathlib.Path(__file__).parents[2].joinpath("tests/data/keras_texts.json").read_text()
     )
     for name, (_, inputs) in CASES.items():
         model = keras.models.load_model(pathlib.Path(folder, f"{name}.keras"))

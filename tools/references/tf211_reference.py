@@ -1,9 +1,9 @@
 """Writes tests/data/tf211.json.gz: models of tf.keras with functions of TensorFlow in their graphs.
 
 Run it where TensorFlow 2.11 runs, not here: Python 3.10 with `pip install tensorflow==2.11.0`, then
-`python tools/tf211_reference.py tests/data/tf211.json.gz`. Where TensorFlow 2.1 runs (Python 3.7 with
+`python tools/references/tf211_reference.py tests/data/tf211.json.gz`. Where TensorFlow 2.1 runs (Python 3.7 with
 `pip install tensorflow==2.1.0 "h5py<3" "protobuf<3.21" "numpy<1.20"`),
-`python tools/tf211_reference.py tests/data/tf210.json.gz` writes the same models as far as that version
+`python tools/references/tf211_reference.py tests/data/tf210.json.gz` writes the same models as far as that version
 saves them, as `TensorFlowOpLayer`.
 
 For each model the JSON holds the `model_config` as `model.save` writes it, its weights by layer, and

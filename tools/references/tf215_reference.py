@@ -1,9 +1,9 @@
 """Writes tests/data/tf215.json.gz: `.keras` files of tf.keras 2.15, and what their models compute.
 
 Run it where TensorFlow 2.15 runs, not here: Python 3.11 with `pip install tensorflow-cpu==2.15.1`,
-then `python tools/tf215_reference.py tests/data/tf215.json.gz`. Where TensorFlow 2.13 runs
+then `python tools/references/tf215_reference.py tests/data/tf215.json.gz`. Where TensorFlow 2.13 runs
 (`pip install tensorflow-cpu==2.13.1`), whose archives have other groups,
-`python tools/tf215_reference.py tests/data/tf213.json.gz nested recurrent attention strings wrapped`
+`python tools/references/tf215_reference.py tests/data/tf213.json.gz nested recurrent attention strings wrapped`
 writes some of the models.
 
 For each model the JSON holds the members of the archive, inputs and outputs. A compiled model was

@@ -1,4 +1,4 @@
-"""The models of tools/tf211_reference.py: functions of TensorFlow by groups, on named inputs."""
+"""The models of tools/references/tf211_reference.py: functions of TensorFlow by groups, on named inputs."""
 
 import numpy as np
 import tensorflow as tf

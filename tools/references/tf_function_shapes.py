@@ -1,4 +1,4 @@
-"""Models of tools/tf211_reference.py: shapes, slices, images, sizes and keras.backend."""
+"""Models of tools/references/tf211_reference.py: shapes, slices, images, sizes and keras.backend."""
 
 import numpy as np
 import tensorflow as tf

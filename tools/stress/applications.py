@@ -1,6 +1,6 @@
 """Opens all 40 models of `keras.applications` that Keras wrote, and has Keras open what we write.
 
-    python tools/applications.py [--part I/N] [names...]
+    python tools/stress/applications.py [--part I/N] [names...]
 
 Each model comes with drawn weights and statistics and the smallest pictures it takes. Keras's file
 is opened with `fk.load_model`, and outputs and statistics are compared in inference and in

@@ -10,14 +10,14 @@ import sys
 from collections.abc import Callable, Iterator
 from typing import Any
 
-sys.path.insert(0, str(pathlib.Path(__file__).resolve().parent.parent))
+sys.path.insert(0, str(pathlib.Path(__file__).resolve().parents[2]))
 
 import h5py
 import jax
 import numpy as np
 
 import fkeras as fk
-from tests.legacy_files import cases, kept, write
+from tests.support.legacy_files import cases, kept, write
 
 _FROM_KERAS_2 = ("optimizer_nadam", "shared", "sequence")
 # whose attention says nothing of its codes, which are packed as once, or which lack zeros
@@ -105,8 +105,8 @@ def _trainings() -> Iterator[tuple[Any, Any]]:
 
 
 def _quantized() -> dict[str, Any]:
-    """What Keras 3 wrote of quantized models; see tools/keras_quantized_reference.py."""
-    path = pathlib.Path(__file__).resolve().parent.parent / "tests/data/keras_quantized.json"
+    """What Keras 3 wrote of quantized models; see tools/references/keras_quantized_reference.py."""
+    path = pathlib.Path(__file__).resolve().parents[2] / "tests/data/keras_quantized.json"
     return json.loads(path.read_text())["cases"]
 
 

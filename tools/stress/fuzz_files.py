@@ -1,6 +1,6 @@
 """Damages good files at random, opens them, and tells what was neither opened nor refused.
 
-    python tools/fuzz_files.py [seconds] [seed]
+    python tools/stress/fuzz_files.py [seconds] [seed]
 
 Models (`.keras`, legacy `.h5`), trainings and weights of every kind are opened by what the library
 has for them. Every load must give what the file holds or raise `fk.FileError`. Anything else is a
@@ -9,7 +9,7 @@ takes long, or, where the damage is under a checksum, something else than was sa
 opened in child processes: a crash, or a loop in C that hears no signal, ends one of them only.
 Each finding is printed with the number that makes it again:
 
-    python tools/fuzz_files.py --again SEED:NUMBER
+    python tools/stress/fuzz_files.py --again SEED:NUMBER
 """
 
 from __future__ import annotations
@@ -29,12 +29,12 @@ import traceback
 import warnings
 from collections.abc import Iterator
 
-sys.path.insert(0, str(pathlib.Path(__file__).resolve().parent.parent))
+sys.path.insert(0, str(pathlib.Path(__file__).resolve().parents[2]))
 os.environ.setdefault("JAX_PLATFORMS", "cpu")
 
 import fkeras as fk
-from tools.fuzz_corpus import Corpus, Good, same
-from tools.fuzz_damage import damaged
+from tools.stress.fuzz_corpus import Corpus, Good, same
+from tools.stress.fuzz_damage import damaged
 
 # what a load may take of the processor, on which others may be at work
 _SECONDS = 20
@@ -153,7 +153,7 @@ class Findings:
     def add(self, kind: str, number: int, text: str) -> None:
         """Counts a finding, and prints it where it is the first of its kind."""
         if kind not in self.counts:
-            again = f"python tools/fuzz_files.py --again {self.seed}:{number}"
+            again = f"python tools/stress/fuzz_files.py --again {self.seed}:{number}"
             print(f"{text}\n    again: {again}", flush=True)
         self.counts[kind] = self.counts.get(kind, 0) + 1
 

@@ -1,6 +1,6 @@
 """Kills a training again and again and checks that it ends as if nothing had happened.
 
-    python tools/kill_training.py [--kills 100] [--seed 0] [--folder DIR] [--quiet]
+    python tools/stress/kill_training.py [--kills 100] [--seed 0] [--folder DIR] [--quiet]
 
 A training with Dropout, BatchNormalization, shuffling and saves in the middle of its epochs runs in
 a child process and is killed (SIGKILL) at a random moment, inside of a save too. The same call then

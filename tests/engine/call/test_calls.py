@@ -14,7 +14,7 @@ import pytest
 import fkeras as fk
 from fkeras import layers, ops
 from fkeras.engine.values.spec import as_spec
-from tests.engine_layers import Affine, Checked, Tally
+from tests.support.engine_layers import Affine, Checked, Tally
 
 KEY = jax.random.key(5)
 X = np.random.default_rng(0).normal(size=(8, 4)).astype("float32")

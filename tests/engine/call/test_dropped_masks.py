@@ -7,7 +7,7 @@ import pytest
 
 import fkeras as fk
 from fkeras import layers
-from tests.keras_oracle import keras, keras_rules
+from tests.support.keras_oracle import keras, keras_rules
 
 IDS = np.array([[1, 2, 3, 0, 0], [4, 0, 0, 0, 0]], "int32")
 VECTORS = np.linspace(-1, 1, 30, dtype="float32").reshape(2, 5, 3)

@@ -6,7 +6,7 @@ import pytest
 
 import fkeras as fk
 from fkeras import layers
-from tests.keras_oracle import keras, keras_rules
+from tests.support.keras_oracle import keras, keras_rules
 
 L, ops, Input = keras.layers, keras.ops, keras.Input
 random = np.random.default_rng(0)

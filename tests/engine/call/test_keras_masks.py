@@ -13,7 +13,7 @@ import pytest
 import fkeras as fk
 from fkeras import layers
 from tests.cases import all_cases
-from tests.keras_oracle import keras, keras_rules
+from tests.support.keras_oracle import keras, keras_rules
 
 IDS = np.array([[1, 2, 3, 0, 0], [4, 0, 0, 0, 0], [5, 1, 0, 2, 0]], "int32")
 L = keras.layers

@@ -10,7 +10,7 @@ import pytest
 import fkeras as fk
 from fkeras import layers
 from fkeras.engine.config.custom_objects import custom_code
-from tests.keras_oracle import keras, keras_rules
+from tests.support.keras_oracle import keras, keras_rules
 
 X = np.ones((2, 3), "float32")
 

@@ -9,10 +9,10 @@ import json
 import jax.numpy as jnp
 import numpy as np
 import pytest
-from keras_oracle import keras, keras_rules
 
 import fkeras as fk
 from fkeras.engine.config.configurable import Configurable, option
+from tests.support.keras_oracle import keras, keras_rules
 
 LOSSES = (
     lambda k: k.losses.BinaryCrossentropy(from_logits=True, label_smoothing=0.1, axis=1),

@@ -23,8 +23,7 @@ from fkeras.engine import Coord, Node, Spec, close
 from fkeras.engine.symbolic.input import InputLayer
 from fkeras.engine.symbolic.operators import KerasTensor
 from fkeras.engine.values.structure import Branch, Ref
-
-ROOT = pathlib.Path(__file__).parent.parent
+from tests.support.paths import ROOT
 
 
 def shared_lstm():

@@ -6,10 +6,10 @@ import json
 import jax
 import numpy as np
 import pytest
-from keras_oracle import keras, keras_rules
 
 import fkeras as fk
 from fkeras import layers
+from tests.support.keras_oracle import keras, keras_rules
 
 X = np.linspace(-1, 1, 3 * 4, dtype="float32").reshape(3, 4)
 IDS = np.array([[1, 2, 3, 0, 0], [4, 1, 0, 0, 0]], "int32")

@@ -4,9 +4,9 @@ import json
 import random
 
 import pytest
-from keras_oracle import keras, keras_rules
 
 import fkeras as fk
+from tests.support.keras_oracle import keras, keras_rules
 
 
 class Drawn:

@@ -8,11 +8,11 @@ import pkgutil
 import jax.numpy as jnp
 import numpy as np
 import pytest
-from keras_oracle import keras, keras_rules
 
 import fkeras as fk
 from fkeras.engine.symbolic.operation import Op, node_form
 from fkeras.ops import keras_forms
+from tests.support.keras_oracle import keras, keras_rules
 
 # classes without a form of ours, and why
 EXCEPTIONS = {

@@ -12,7 +12,7 @@ import pytest
 import fkeras as fk
 from benchmarks.meter import count_compiles
 from fkeras import layers, ops
-from tests.engine_layers import Affine, Checked
+from tests.support.engine_layers import Affine, Checked
 
 KEY = jax.random.key(3)
 X = np.random.default_rng(0).normal(size=(5, 4)).astype("float32")

@@ -16,7 +16,7 @@ import pytest
 import fkeras as fk
 from fkeras import layers
 from fkeras.engine.migration_hints import arguments, attributes, keras_objects, names
-from tests.keras_oracle import keras, keras_rules
+from tests.support.keras_oracle import keras, keras_rules
 
 KEY = jax.random.key(0)
 CODE = re.compile(r"`([^`]+)`")

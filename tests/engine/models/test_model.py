@@ -8,7 +8,7 @@ import pytest
 
 import fkeras as fk
 from fkeras import layers
-from tests.keras_oracle import keras, keras_rules
+from tests.support.keras_oracle import keras, keras_rules
 
 X = np.random.default_rng(0).normal(size=(2, 5, 6)).astype("float32")
 KEY = jax.random.key(1)

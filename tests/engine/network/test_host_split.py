@@ -2,7 +2,6 @@
 
 import functools
 import json
-import pathlib
 import pickle
 
 import jax
@@ -12,7 +11,8 @@ import pytest
 
 import fkeras as fk
 from fkeras import layers
-from tests.legacy_files import array, kept, write
+from tests.support.legacy_files import array, kept, write
+from tests.support.paths import DATA
 
 TEXTS = np.array(["one two two", "two", "three"])
 WORDS = layers.TextVectorization(vocabulary=["one", "two"], name="words")
@@ -20,8 +20,8 @@ WORDS = layers.TextVectorization(vocabulary=["one", "two"], name="words")
 
 @functools.lru_cache(maxsize=1)
 def _cases():
-    """What Keras 3 on TensorFlow wrote and computed; see tools/keras_texts_reference.py."""
-    path = pathlib.Path(__file__).parent / "data" / "keras_texts.json"
+    """What Keras 3 on TensorFlow wrote and computed; see tools/references/keras_texts_reference.py."""
+    path = DATA / "keras_texts.json"
     return json.loads(path.read_text())["cases"]
 
 

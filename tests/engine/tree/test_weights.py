@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 import fkeras as fk
 from benchmarks.meter import count_compiles
 from fkeras import layers
-from tests.engine_layers import Affine, Noisy, Tally
+from tests.support.engine_layers import Affine, Noisy, Tally
 
 KEY = jax.random.key(9)
 X = np.random.default_rng(0).normal(size=(8, 4)).astype("float32")

@@ -10,7 +10,7 @@ import pytest
 import fkeras as fk
 from fkeras import layers
 from fkeras.nn.attention import attend, attend_with_weights, dot_product_attention
-from tests.keras_oracle import keras, keras_layer, keras_rules, values
+from tests.support.keras_oracle import keras, keras_layer, keras_rules, values
 
 KEY = jax.random.key(0)
 RNG = np.random.default_rng(0)

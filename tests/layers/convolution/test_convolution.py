@@ -10,7 +10,7 @@ from fkeras import layers
 from fkeras.nn.convolution import convolve
 from fkeras.nn.pooling import average_pool, masked_mean, max_pool
 from fkeras.nn.resampling import crop, repeat, resize, zero_pad
-from tests.keras_oracle import keras, keras_rules
+from tests.support.keras_oracle import keras, keras_rules
 
 KEY = jax.random.key(3)
 FORMATS = ("channels_last", "channels_first")

@@ -10,7 +10,7 @@ import fkeras as fk
 from fkeras import layers
 from fkeras.nn.convolution import convolve, convolve_depthwise, convolve_separable
 from fkeras.nn.pooling import adaptive_pool
-from tests.keras_oracle import keras, keras_rules
+from tests.support.keras_oracle import keras, keras_rules
 
 KEY = jax.random.key(3)
 FORMATS = ("channels_last", "channels_first")

@@ -8,7 +8,7 @@ import pytest
 import fkeras as fk
 from fkeras import layers
 from fkeras.nn.convolution import convolve, convolve_transpose
-from tests.keras_oracle import keras, keras_rules
+from tests.support.keras_oracle import keras, keras_rules
 
 KEY = jax.random.key(3)
 FORMATS = ("channels_last", "channels_first")

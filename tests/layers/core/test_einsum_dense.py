@@ -10,7 +10,7 @@ import pytest
 import fkeras as fk
 from fkeras import layers
 from fkeras.nn.softmax import masked_softmax
-from tests.keras_oracle import keras, keras_rules
+from tests.support.keras_oracle import keras, keras_rules
 
 KEY = jax.random.key(0)
 RNG = np.random.default_rng(0)

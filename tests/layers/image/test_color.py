@@ -13,7 +13,7 @@ from fkeras import layers
 from fkeras.layers.image.common.base import ImageShape
 from tests.cases import marked
 from tests.cases.image_color import CASES
-from tests.image_draws import (
+from tests.support.image_draws import (
     SHAPE,
     UNIT,
     by_keras,
@@ -25,7 +25,7 @@ from tests.image_draws import (
     pictures,
     trained,
 )
-from tests.keras_oracle import keras
+from tests.support.keras_oracle import keras
 
 
 @pytest.mark.parametrize("layer", [case.layer for case in CASES], ids=repr)

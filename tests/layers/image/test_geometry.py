@@ -12,8 +12,8 @@ import fkeras as fk
 from fkeras import layers
 from fkeras.layers.image.common.base import ImageShape
 from fkeras.nn.image.boxes import convert_format
-from tests.keras_oracle import keras, keras_rules
-from tests.quick_keys import QUICK
+from tests.support.keras_oracle import keras, keras_rules
+from tests.support.quick_keys import QUICK
 
 RNG = np.random.default_rng(0)
 IMAGES = RNG.uniform(0, 255, (3, 6, 5, 2)).astype("float32")

@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 from fkeras import layers
-from tests.image_draws import (
+from tests.support.image_draws import (
     SHAPE,
     UNIT,
     by_keras,
@@ -19,7 +19,7 @@ from tests.image_draws import (
     pictures,
     trained,
 )
-from tests.keras_oracle import keras
+from tests.support.keras_oracle import keras
 
 
 def test_rand_augment_applies_its_operations_in_order_to_images_masks_and_boxes():

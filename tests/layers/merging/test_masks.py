@@ -11,7 +11,7 @@ import pytest
 
 import fkeras as fk
 from fkeras import layers
-from tests.keras_oracle import keras, keras_rules
+from tests.support.keras_oracle import keras, keras_rules
 
 RNG = np.random.default_rng(4)
 A, B = (RNG.integers(0, 3, (5, 4)).astype("int32") for _ in "ab")

@@ -13,7 +13,7 @@ from hypothesis.extra import numpy as hnp
 
 import fkeras as fk
 from fkeras import layers, quantizers
-from tests.keras_oracle import keras, keras_rules
+from tests.support.keras_oracle import keras, keras_rules
 
 KEY = jax.random.key(0)
 X = np.random.default_rng(0).normal(size=(3, 4, 6)).astype("float32")

@@ -8,7 +8,7 @@ import pytest
 import fkeras as fk
 from fkeras import layers
 from fkeras.nn.recurrence import conv_lstm_step, lstm_step
-from tests.keras_oracle import keras, keras_rules
+from tests.support.keras_oracle import keras, keras_rules
 
 KEY = jax.random.key(3)
 SHAPE = (2, 3, 4, 5, 2)

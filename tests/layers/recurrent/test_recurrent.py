@@ -7,7 +7,7 @@ import pytest
 
 import fkeras as fk
 from fkeras import layers
-from tests.keras_oracle import keras, keras_rules
+from tests.support.keras_oracle import keras, keras_rules
 
 KEY = jax.random.key(3)
 X = np.random.default_rng(0).normal(size=(2, 6, 3)).astype("float32")

@@ -13,7 +13,7 @@ from fkeras.nn.image.colors import hsv_to_rgb, rgb_to_grayscale, rgb_to_hsv
 from fkeras.nn.image.filters import gaussian_blur, sharpen, sobel_edges
 from fkeras.nn.image.histograms import count_levels, equalize, equalize_tiles
 from fkeras.nn.image.quality import psnr, ssim
-from tests.keras_oracle import keras, keras_rules
+from tests.support.keras_oracle import keras, keras_rules
 
 
 def _images(shape=(2, 6, 7, 3), seed=0):

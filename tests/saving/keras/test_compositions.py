@@ -14,8 +14,8 @@ import pytest
 from hypothesis import strategies as st
 
 import fkeras as fk
-from tests.keras_compositions import compose
-from tests.keras_oracle import keras, keras_rules
+from tests.support.keras_compositions import compose
+from tests.support.keras_oracle import keras, keras_rules
 
 EXAMPLES = 10
 OPTIMIZERS = (

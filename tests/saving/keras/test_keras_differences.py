@@ -7,7 +7,7 @@ import pytest
 
 import fkeras as fk
 from fkeras import layers
-from tests.keras_oracle import keras, keras_rules
+from tests.support.keras_oracle import keras, keras_rules
 
 DRAW = np.random.default_rng(0)
 X = DRAW.normal(size=(3, 4, 6)).astype("float32")

@@ -13,7 +13,7 @@ import fkeras as fk
 from fkeras import layers
 from fkeras.saving import legacy
 from fkeras.saving.containers.hdf5 import new_store, open_store
-from tests.keras_oracle import keras, keras_rules, values
+from tests.support.keras_oracle import keras, keras_rules, values
 
 KEY = jax.random.key(0)
 

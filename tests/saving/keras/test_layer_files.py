@@ -9,7 +9,7 @@ import pytest
 import fkeras as fk
 from fkeras.saving.weights.filling import abstract_build, fill
 from tests.cases import all_cases
-from tests.keras_oracle import host_weights, keras, keras_rules
+from tests.support.keras_oracle import host_weights, keras, keras_rules
 
 # a row for each class; the configurations of all rows go through Keras in other tests
 CASES = [case for case in all_cases() if case.keras]

@@ -4,24 +4,22 @@ import copy
 import functools
 import gzip
 import json
-import pathlib
 
 import jax
 import numpy as np
 import pytest
 
 import fkeras as fk
-from tests.file_damages import with_member
-from tests.keras_oracle import keras, keras_rules
-from tests.legacy_files import archive, array
-
-_DATA = pathlib.Path(__file__).parent / "data"
+from tests.support.file_damages import with_member
+from tests.support.keras_oracle import keras, keras_rules
+from tests.support.legacy_files import archive, array
+from tests.support.paths import DATA
 
 
 @functools.lru_cache(maxsize=2)
 def cases(version):
-    """What tools/tf215_reference.py wrote."""
-    return json.loads(gzip.decompress((_DATA / f"{version}.json.gz").read_bytes()))["cases"]
+    """What tools/references/tf215_reference.py wrote."""
+    return json.loads(gzip.decompress((DATA / f"{version}.json.gz").read_bytes()))["cases"]
 
 
 ROWS = [(version, name) for version in ("tf215", "tf213") for name in cases(version)]

@@ -7,10 +7,10 @@ import h5py
 import jax.numpy as jnp
 import numpy as np
 import pytest
-from legacy_files import array, arrays, cases, load, model_file, outputs, write
 
 import fkeras as fk
 from fkeras.saving.legacy import keras2_hard_sigmoid
+from tests.support.legacy_files import array, arrays, cases, load, model_file, outputs, write
 
 MODELS = [name for name, case in cases().items() if "losses" not in case]
 

@@ -3,11 +3,11 @@
 import jax
 import numpy as np
 import pytest
-from legacy_files import load, model_file
 
 import fkeras as fk
 from fkeras import layers
-from tests.keras_oracle import keras, keras_rules
+from tests.support.keras_oracle import keras, keras_rules
+from tests.support.legacy_files import load, model_file
 
 X = np.random.default_rng(0).normal(3.0, 2.0, (6, 3)).astype("float32")
 

@@ -7,8 +7,8 @@ import numpy as np
 import pytest
 
 import fkeras as fk
-from tests.keras_oracle import keras, keras_rules
-from tests.legacy_files import cases, kept
+from tests.support.keras_oracle import keras, keras_rules
+from tests.support.legacy_files import cases, kept
 
 
 def _with_version(data, version):

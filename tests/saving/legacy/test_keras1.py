@@ -1,15 +1,15 @@
 """Files of Keras 1.2.2 on Theano: other words, other axes, a matrix for each gate."""
 
 import json
-import pathlib
 
 import numpy as np
 import pytest
-from legacy_files import array, load, load_training, model_file, outputs, write
 
 import fkeras as fk
+from tests.support.legacy_files import array, load, load_training, model_file, outputs, write
+from tests.support.paths import DATA
 
-CASES = json.loads((pathlib.Path(__file__).parent / "data" / "keras122.json").read_text())["cases"]
+CASES = json.loads((DATA / "keras122.json").read_text())["cases"]
 
 
 def _inputs(case, model):

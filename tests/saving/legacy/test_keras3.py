@@ -4,10 +4,10 @@ import keras
 import numpy as np
 import pytest
 from keras import layers
-from keras_oracle import keras_rules
 
 from fkeras.saving import legacy
 from fkeras.saving.containers.hdf5 import open_store
+from tests.support.keras_oracle import keras_rules
 
 
 def _saved(model, path):

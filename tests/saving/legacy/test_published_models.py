@@ -4,13 +4,13 @@ import io
 
 import numpy as np
 import pytest
-from wheels import wheel
 
 import fkeras as fk
 from fkeras import layers
 from fkeras.saving import legacy
 from fkeras.saving.containers.hdf5 import open_store
 from fkeras.saving.weights.filling import abstract_build
+from tests.support.wheels import wheel
 
 MOODS = ("angry", "disgust", "fear", "happy", "sad", "surprise", "neutral")
 

@@ -12,9 +12,9 @@ import numpy as np
 import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
-from legacy_files import cases, load, load_training, model_file, outputs, write
 
 import fkeras as fk
+from tests.support.legacy_files import cases, load, load_training, model_file, outputs, write
 
 KERNEL = {"kernel:0": np.ones((3, 1), "float32")}
 

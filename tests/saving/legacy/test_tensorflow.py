@@ -3,24 +3,23 @@
 import functools
 import gzip
 import json
-import pathlib
 
 import numpy as np
 import pytest
-from legacy_files import array, load, model_file, outputs
 
 import fkeras as fk
 from fkeras.saving import FileError
+from tests.support.legacy_files import array, load, model_file, outputs
+from tests.support.paths import DATA
 
-_DATA = pathlib.Path(__file__).parent / "data"
 #: what TensorFlow does not keep in its file, and refuses to open itself
 _LOST = ("einsum",)
 
 
 @functools.lru_cache(maxsize=2)
 def reference(version):
-    """What tools/tf211_reference.py wrote."""
-    return json.loads(gzip.decompress((_DATA / f"{version}.json.gz").read_bytes()))
+    """What tools/references/tf211_reference.py wrote."""
+    return json.loads(gzip.decompress((DATA / f"{version}.json.gz").read_bytes()))
 
 
 ROWS = [(v, name) for v in ("tf211", "tf210") for name in reference(v)["rows"]]

@@ -6,12 +6,12 @@ import h5py
 import jax.numpy as jnp
 import numpy as np
 import pytest
-from legacy_files import arrays, cases, load_training, model_file, write
 
 import fkeras as fk
 from fkeras import optimizers
 from fkeras.saving.legacy.trained.optimizers import Keras2Nadam, Keras2RMSprop
 from fkeras.saving.trained.nadam import product_after
+from tests.support.legacy_files import arrays, cases, load_training, model_file, write
 
 COMPILED = [name for name, case in cases().items() if "losses" in case]
 

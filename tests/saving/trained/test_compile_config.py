@@ -7,11 +7,11 @@ import jax
 import numpy as np
 import optax
 import pytest
-from keras_oracle import keras, keras_rules
 
 import fkeras as fk
 from fkeras import optimizers
 from fkeras.engine import replace_weights, trainable_weights
+from tests.support.keras_oracle import keras, keras_rules
 
 RNG = np.random.default_rng(3)
 # equal shapes: only the numbers can tell that a weight's slots are those of another

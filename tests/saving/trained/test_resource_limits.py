@@ -12,13 +12,13 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from legacy_files import model_file
 
 import fkeras as fk
 from fkeras.engine.messages.errors import suggest
 from fkeras.nn.normalization import spectral_norm
 from fkeras.optimizers.muon import orthogonal
 from fkeras.saving.trained.resource_limits import trials
+from tests.support.legacy_files import model_file
 
 
 def saved(path, model, **training):
@@ -318,7 +318,7 @@ def test_a_suggestion_is_not_looked_for_among_thousands_of_long_names():
 
 
 def test_a_note_that_is_no_name(tmp_path):
-    """A group whose "name" is an array was found by `tools/fuzz_files.py`."""
+    """A group whose "name" is an array was found by `tools/stress/fuzz_files.py`."""
     model = network(fk.layers.Dense(2, name="d"), (3,)).build(jax.random.key(0))
     path = tmp_path / "m.weights.h5"
     fk.save_weights(path, model)

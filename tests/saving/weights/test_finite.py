@@ -10,7 +10,7 @@ import pytest
 
 import fkeras as fk
 from fkeras import layers
-from tests.legacy_files import model_file
+from tests.support.legacy_files import model_file
 
 MODEL = fk.Sequential(
     [fk.Input((3,)), layers.BatchNormalization(name="norm"), layers.Dense(2, name="d")]

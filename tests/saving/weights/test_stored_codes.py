@@ -2,7 +2,6 @@
 
 import functools
 import json
-import pathlib
 import unittest.mock
 import zipfile
 
@@ -13,8 +12,9 @@ import pytest
 
 import fkeras as fk
 from fkeras.saving.weights.stored_codes import old_shapes, renewed
-from tests.keras_oracle import keras, keras_rules
-from tests.legacy_files import array, kept
+from tests.support.keras_oracle import keras, keras_rules
+from tests.support.legacy_files import array, kept
+from tests.support.paths import DATA
 
 RNG = np.random.default_rng(0)
 IDS = RNG.integers(0, 11, (3, 4))
@@ -180,8 +180,8 @@ def test_trainings_go_on(mode, tmp_path):
 
 @functools.lru_cache(maxsize=1)
 def _calibrated():
-    """What Keras chose with examples; see tools/keras_quantized_reference.py."""
-    path = pathlib.Path(__file__).parent / "data" / "keras_quantized.json"
+    """What Keras chose with examples; see tools/references/keras_quantized_reference.py."""
+    path = DATA / "keras_quantized.json"
     return json.loads(path.read_text())["cases"]
 
 

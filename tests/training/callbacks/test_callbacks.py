@@ -17,7 +17,6 @@ import keras
 import numpy as np
 import optax
 import pytest
-from keras_oracle import keras_rules
 
 import fkeras as fk
 from fkeras import layers
@@ -41,6 +40,7 @@ from fkeras.training.callbacks import (
     save_weights,
 )
 from fkeras.training.callbacks.base import events, monitor
+from tests.support.keras_oracle import keras_rules
 
 KEY = jax.random.key(0)
 RNG = np.random.default_rng(0)

@@ -34,9 +34,9 @@ from fkeras.training.checkpoint import (
     restore,
 )
 from fkeras.training.checkpoint.files import disk, lock, orbax_files, writing
+from tests.support.paths import ROOT
 
 Point = collections.namedtuple("Point", ["x", "y"])
-ROOT = pathlib.Path(fk.__file__).parents[1]
 
 
 def everything():

@@ -7,7 +7,6 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
-from keras_oracle import keras, keras_rules
 
 import fkeras as fk
 from fkeras import layers
@@ -17,6 +16,7 @@ from fkeras.training.loop import batch_loops
 from fkeras.training.records.state import split
 from fkeras.training.step import step
 from fkeras.training.step.donation import donates
+from tests.support.keras_oracle import keras, keras_rules
 
 RNG = np.random.default_rng(1)
 X = RNG.normal(size=(90, 4)).astype("float32")

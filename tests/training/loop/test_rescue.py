@@ -229,19 +229,23 @@ PACKAGE = pathlib.Path(fk.__file__).parent / "training"
 LOOP = {
     str(PACKAGE / name)
     for name in (
-        "fitting.py",
-        "sources.py",
-        "epoch_loop.py",
-        "loops.py",
-        "batches.py",
-        "feeds.py",
-        "progress.py",
-        "resuming.py",
-        "callbacks/callback.py",
+        "loop/fitting.py",
+        "loop/epoch_loop.py",
+        "loop/batch_loops.py",
+        "loop/saver.py",
+        "inputs/sources.py",
+        "data/stream_feed.py",
+        "data/array_feed.py",
+        "records/progress.py",
+        "callbacks/base/callback.py",
         "checkpoint/store.py",
         "checkpoint/background.py",
     )
 }
+
+
+def test_the_files_of_the_loop_exist():
+    assert all(pathlib.Path(name).is_file() for name in LOOP)
 
 
 class Fault(Exception):

@@ -3,7 +3,6 @@
 import functools
 import json
 import os
-import pathlib
 import shutil
 import subprocess
 import sys
@@ -15,8 +14,8 @@ import pytest
 
 import fkeras as fk
 from fkeras import layers
+from tests.support.paths import ROOT
 
-ROOT = pathlib.Path(__file__).parent.parent
 RNG = np.random.default_rng(6)
 X = RNG.normal(size=(44, 4)).astype("float32")
 Y = (X[:, 0] > 0).astype("int32")
@@ -66,7 +65,7 @@ class StopAt(fk.Callback):
 def test_kills_leave_no_trace():
     """A few of the kills that `.ci/run` makes by the same script."""
     done = subprocess.run(
-        [sys.executable, "tools/kill_training.py", "--kills", "8", "--quiet"],
+        [sys.executable, "tools/stress/kill_training.py", "--kills", "8", "--quiet"],
         cwd=ROOT,
         capture_output=True,
         text=True,
