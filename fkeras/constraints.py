@@ -11,6 +11,7 @@ import jax.numpy as jnp
 
 from fkeras.engine.config.configurable import Configurable, deserialize, lookup, option, serialize
 from fkeras.engine.config.converters import axes, probability, real
+from fkeras.engine.config.field_types import Axes, Real
 
 __all__ = (
     "Constraint",
@@ -78,8 +79,8 @@ class MaxNorm(Constraint):
         Srivastava et al. 2014, Dropout, https://jmlr.org/papers/v15/srivastava14a.html
     """
 
-    max_value: float = option(default=2, convert=real(minimum=0))
-    axis: int | tuple[int, ...] = option(default=0, convert=axes())
+    max_value: Real = option(default=2, convert=real(minimum=0))
+    axis: Axes = option(default=0, convert=axes())
 
     def __call__(self, w: jax.Array) -> jax.Array:
         norms = _norm(w, self.axis)
@@ -114,7 +115,7 @@ class UnitNorm(Constraint):
                [0.8, 0.8]], dtype=float32)
     """
 
-    axis: int | tuple[int, ...] = option(default=0, convert=axes())
+    axis: Axes = option(default=0, convert=axes())
 
     def __call__(self, w: jax.Array) -> jax.Array:
         return w / (_EPSILON + _norm(w, self.axis))
@@ -138,10 +139,10 @@ class MinMaxNorm(Constraint):
                [1.6, 0.8]], dtype=float32)
     """
 
-    min_value: float = option(default=0.0, convert=real(minimum=0))
-    max_value: float = option(default=1.0, convert=real(minimum=0))
-    rate: float = option(default=1.0, convert=probability)
-    axis: int | tuple[int, ...] = option(default=0, convert=axes())
+    min_value: Real = option(default=0.0, convert=real(minimum=0))
+    max_value: Real = option(default=1.0, convert=real(minimum=0))
+    rate: Real = option(default=1.0, convert=probability)
+    axis: Axes = option(default=0, convert=axes())
 
     def __call__(self, w: jax.Array) -> jax.Array:
         norms = _norm(w, self.axis)

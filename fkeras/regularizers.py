@@ -11,6 +11,7 @@ import jax.numpy as jnp
 
 from fkeras.engine.config.configurable import Configurable, deserialize, lookup, option, serialize
 from fkeras.engine.config.converters import choice, real
+from fkeras.engine.config.field_types import Real
 
 __all__ = (
     "L1",
@@ -73,7 +74,7 @@ class L1(Regularizer):
         Array(1.5, dtype=float32)
     """
 
-    l1: float = option(default=0.01, convert=_factor)
+    l1: Real = option(default=0.01, convert=_factor)
 
     def __call__(self, x: jax.Array) -> jax.Array:
         return self.l1 * jnp.sum(jnp.abs(x))
@@ -94,7 +95,7 @@ class L2(Regularizer):
         Array(2.5, dtype=float32)
     """
 
-    l2: float = option(default=0.01, convert=_factor)
+    l2: Real = option(default=0.01, convert=_factor)
 
     def __call__(self, x: jax.Array) -> jax.Array:
         return self.l2 * jnp.sum(jnp.square(x))
@@ -116,8 +117,8 @@ class L1L2(Regularizer):
         Array(2.75, dtype=float32)
     """
 
-    l1: float = option(default=0.0, convert=_factor)
-    l2: float = option(default=0.0, convert=_factor)
+    l1: Real = option(default=0.0, convert=_factor)
+    l2: Real = option(default=0.0, convert=_factor)
 
     def __call__(self, x: jax.Array) -> jax.Array:
         return self.l1 * jnp.sum(jnp.abs(x)) + self.l2 * jnp.sum(jnp.square(x))
@@ -143,7 +144,7 @@ class OrthogonalRegularizer(Regularizer):
         Array(0.4, dtype=float32)
     """
 
-    factor: float = option(default=0.01, convert=_factor)
+    factor: Real = option(default=0.01, convert=_factor)
     mode: str = option(default="rows", convert=choice("rows", "columns"))
 
     def __call__(self, x: jax.Array) -> jax.Array:

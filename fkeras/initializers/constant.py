@@ -11,6 +11,7 @@ import numpy as np
 
 from fkeras.engine.config.configurable import option
 from fkeras.engine.config.converters import numeric, real
+from fkeras.engine.config.field_types import Numbers, Real
 from fkeras.initializers.initializer import Initializer, full
 
 
@@ -53,7 +54,7 @@ class Constant(Initializer):
                [0.5, 2. ]], dtype=float32)
     """
 
-    value: Any = option(default=0.0, convert=numeric(infinite=True))
+    value: Numbers = option(default=0.0, convert=numeric(infinite=True))
 
     def __call__(self, key: Any, shape: Sequence[int], dtype: Any = "float32") -> jax.Array:
         return full(key, shape, np.asarray(self.value), dtype)
@@ -75,7 +76,7 @@ class Identity(Initializer):
                [0., 2., 0.]], dtype=float32)
     """
 
-    gain: float = option(default=1.0, convert=real())
+    gain: Real = option(default=1.0, convert=real())
 
     def __call__(self, key: Any, shape: Sequence[int], dtype: Any = "float32") -> jax.Array:
         if len(shape) != 2:

@@ -10,6 +10,7 @@ import jax.numpy as jnp
 
 from fkeras.engine.config.configurable import option
 from fkeras.engine.config.converters import integer, real
+from fkeras.engine.config.field_types import OptionalInteger, Real
 from fkeras.engine.values.random import normal, truncated_normal, uniform
 from fkeras.initializers.initializer import Initializer, moved, own_key
 
@@ -29,9 +30,9 @@ class RandomUniform(Initializer):
         (True, 2.5)
     """
 
-    minval: float = option(default=-0.05, convert=real())
-    maxval: float = option(default=0.05, convert=real())
-    seed: int | None = option(default=None, convert=integer(optional=True))
+    minval: Real = option(default=-0.05, convert=real())
+    maxval: Real = option(default=0.05, convert=real())
+    seed: OptionalInteger = option(default=None, convert=integer(optional=True))
 
     def __call__(self, key: jax.Array, shape: Sequence[int], dtype: Any = "float32") -> jax.Array:
         middle, half = (self.maxval + self.minval) / 2, (self.maxval - self.minval) / 2
@@ -54,9 +55,9 @@ class RandomNormal(Initializer):
         (5.0, 2.0)
     """
 
-    mean: float = option(default=0.0, convert=real())
-    stddev: float = option(default=0.05, convert=real(minimum=0))
-    seed: int | None = option(default=None, convert=integer(optional=True))
+    mean: Real = option(default=0.0, convert=real())
+    stddev: Real = option(default=0.05, convert=real(minimum=0))
+    seed: OptionalInteger = option(default=None, convert=integer(optional=True))
 
     def __call__(self, key: jax.Array, shape: Sequence[int], dtype: Any = "float32") -> jax.Array:
         return moved(normal(own_key(key, self.seed), tuple(shape)), self.stddev, self.mean, dtype)
@@ -77,9 +78,9 @@ class TruncatedNormal(Initializer):
         (True, 5.0)
     """
 
-    mean: float = option(default=0.0, convert=real())
-    stddev: float = option(default=0.05, convert=real(minimum=0))
-    seed: int | None = option(default=None, convert=integer(optional=True))
+    mean: Real = option(default=0.0, convert=real())
+    stddev: Real = option(default=0.05, convert=real(minimum=0))
+    seed: OptionalInteger = option(default=None, convert=integer(optional=True))
 
     def __call__(self, key: jax.Array, shape: Sequence[int], dtype: Any = "float32") -> jax.Array:
         drawn = truncated_normal(own_key(key, self.seed), tuple(shape))

@@ -12,6 +12,7 @@ import numpy as np
 
 from fkeras.engine.config.configurable import option
 from fkeras.engine.config.converters import integer, real
+from fkeras.engine.config.field_types import OptionalInteger, Real
 from fkeras.engine.values.random import normal
 from fkeras.initializers.initializer import Initializer, own_key
 
@@ -47,8 +48,8 @@ class Orthogonal(Initializer):
         Neural Networks, https://arxiv.org/abs/1312.6120
     """
 
-    gain: float = option(default=1.0, convert=real())
-    seed: int | None = option(default=None, convert=integer(optional=True))
+    gain: Real = option(default=1.0, convert=real())
+    seed: OptionalInteger = option(default=None, convert=integer(optional=True))
 
     def __call__(self, key: jax.Array, shape: Sequence[int], dtype: Any = "float32") -> jax.Array:
         if len(shape) < 2:

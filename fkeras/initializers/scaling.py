@@ -10,6 +10,7 @@ import jax
 
 from fkeras.engine.config.configurable import option
 from fkeras.engine.config.converters import choice, integer, real
+from fkeras.engine.config.field_types import OptionalInteger, Real
 from fkeras.engine.values.random import normal, truncated_normal, uniform
 from fkeras.initializers.initializer import Initializer, moved, own_key
 
@@ -88,10 +89,10 @@ class VarianceScaling(Initializer):
         He et al. 2015, Delving Deep into Rectifiers, https://arxiv.org/abs/1502.01852
     """
 
-    scale: float = option(default=1.0, convert=real(above=0))
+    scale: Real = option(default=1.0, convert=real(above=0))
     mode: str = option(default="fan_in", convert=choice("fan_in", "fan_out", "fan_avg"))
     distribution: str = option(default="truncated_normal", convert=_distribution)
-    seed: int | None = option(default=None, convert=integer(optional=True))
+    seed: OptionalInteger = option(default=None, convert=integer(optional=True))
 
     def __call__(self, key: jax.Array, shape: Sequence[int], dtype: Any = "float32") -> jax.Array:
         return scaled_by_fans(
@@ -116,7 +117,7 @@ class GlorotUniform(Initializer):
         Networks, https://proceedings.mlr.press/v9/glorot10a.html
     """
 
-    seed: int | None = option(default=None, convert=integer(optional=True))
+    seed: OptionalInteger = option(default=None, convert=integer(optional=True))
 
     def __call__(self, key: jax.Array, shape: Sequence[int], dtype: Any = "float32") -> jax.Array:
         return scaled_by_fans(own_key(key, self.seed), shape, dtype, 1.0, "fan_avg", "uniform")
@@ -139,7 +140,7 @@ class GlorotNormal(Initializer):
         Networks, https://proceedings.mlr.press/v9/glorot10a.html
     """
 
-    seed: int | None = option(default=None, convert=integer(optional=True))
+    seed: OptionalInteger = option(default=None, convert=integer(optional=True))
 
     def __call__(self, key: jax.Array, shape: Sequence[int], dtype: Any = "float32") -> jax.Array:
         return scaled_by_fans(
@@ -163,7 +164,7 @@ class LecunNormal(Initializer):
         LeCun et al. 1998, Efficient BackProp, http://yann.lecun.com/exdb/publis/pdf/lecun-98b.pdf
     """
 
-    seed: int | None = option(default=None, convert=integer(optional=True))
+    seed: OptionalInteger = option(default=None, convert=integer(optional=True))
 
     def __call__(self, key: jax.Array, shape: Sequence[int], dtype: Any = "float32") -> jax.Array:
         return scaled_by_fans(
@@ -187,7 +188,7 @@ class LecunUniform(Initializer):
         LeCun et al. 1998, Efficient BackProp, http://yann.lecun.com/exdb/publis/pdf/lecun-98b.pdf
     """
 
-    seed: int | None = option(default=None, convert=integer(optional=True))
+    seed: OptionalInteger = option(default=None, convert=integer(optional=True))
 
     def __call__(self, key: jax.Array, shape: Sequence[int], dtype: Any = "float32") -> jax.Array:
         return scaled_by_fans(own_key(key, self.seed), shape, dtype, 1.0, "fan_in", "uniform")
@@ -209,7 +210,7 @@ class HeNormal(Initializer):
         He et al. 2015, Delving Deep into Rectifiers, https://arxiv.org/abs/1502.01852
     """
 
-    seed: int | None = option(default=None, convert=integer(optional=True))
+    seed: OptionalInteger = option(default=None, convert=integer(optional=True))
 
     def __call__(self, key: jax.Array, shape: Sequence[int], dtype: Any = "float32") -> jax.Array:
         return scaled_by_fans(
@@ -233,7 +234,7 @@ class HeUniform(Initializer):
         He et al. 2015, Delving Deep into Rectifiers, https://arxiv.org/abs/1502.01852
     """
 
-    seed: int | None = option(default=None, convert=integer(optional=True))
+    seed: OptionalInteger = option(default=None, convert=integer(optional=True))
 
     def __call__(self, key: jax.Array, shape: Sequence[int], dtype: Any = "float32") -> jax.Array:
         return scaled_by_fans(own_key(key, self.seed), shape, dtype, 2.0, "fan_in", "uniform")

@@ -13,6 +13,7 @@ import numpy as np
 
 from fkeras.engine.config.configurable import option, suggest
 from fkeras.engine.config.converters import boolean, choice, numeric
+from fkeras.engine.config.field_types import Window
 from fkeras.initializers.initializer import Initializer
 
 # the coefficients of sums of cosines
@@ -105,7 +106,7 @@ class STFT(Initializer):
     """
 
     side: str = option(default="real", convert=choice("real", "imag"))
-    window: Any = option(default="hann", convert=as_window)
+    window: Window = option(default="hann", convert=as_window)
     scaling: str | None = option(
         default="density", convert=choice("density", "spectrum", optional=True)
     )

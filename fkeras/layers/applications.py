@@ -12,6 +12,7 @@ import jax
 from fkeras import initializers
 from fkeras.engine import Context, Layer, Output, align, option, weight
 from fkeras.engine.config.converters import integer, probability, real
+from fkeras.engine.config.field_types import Integer, Real
 from fkeras.engine.layer.keras_form import KerasForm
 from fkeras.layers.merging.elementwise import check_list
 from fkeras.nn.noise import dropout
@@ -43,7 +44,7 @@ class StochasticDepth(Layer):
         Huang et al., 2016, Deep networks with stochastic depth, https://arxiv.org/abs/1603.09382
     """
 
-    drop_path_rate: float = option(convert=probability)
+    drop_path_rate: Real = option(convert=probability)
 
     keras_module: ClassVar[str] = "keras.src.applications.convnext"
     keras_form: ClassVar[KerasForm] = KerasForm(training_default=None)
@@ -77,8 +78,8 @@ class LayerScale(Layer):
         Touvron et al., 2021, Going deeper with image transformers, https://arxiv.org/abs/2103.17239
     """
 
-    init_values: float = option(convert=real())
-    projection_dim: int = option(convert=integer(minimum=1))
+    init_values: Real = option(convert=real())
+    projection_dim: Integer = option(convert=integer(minimum=1))
     gamma: jax.Array | None = weight()
 
     keras_module: ClassVar[str] = "keras.src.applications.convnext"
@@ -113,7 +114,7 @@ class CustomScaleLayer(Layer):
         Array([1.5, 1.5], dtype=float32)
     """
 
-    scale: float = option(convert=real())
+    scale: Real = option(convert=real())
 
     keras_module: ClassVar[str] = "keras.src.applications.inception_resnet_v2"
 

@@ -16,6 +16,7 @@ import numpy as np
 from fkeras.engine.config import converters
 from fkeras.engine.config.configurable import Configurable, option
 from fkeras.engine.config.converters import function, text
+from fkeras.engine.config.field_types import DTypeName
 from fkeras.engine.config.serialization import resolve
 from fkeras.engine.messages.errors import describe_value
 from fkeras.engine.values.arrays import as_operand
@@ -75,7 +76,7 @@ class Loss(Configurable):
         default="sum_over_batch_size", convert=reducing.check_reduction, kw_only=True
     )
     name: str | None = option(default=None, convert=text(optional=True), kw_only=True)
-    dtype: str = option(default="float32", convert=dtype_name, kw_only=True)
+    dtype: DTypeName = option(default="float32", convert=dtype_name, kw_only=True)
 
     def call(self, y_true: jax.Array, y_pred: jax.Array) -> jax.Array:
         """The losses of single samples, (b, ...)."""

@@ -17,6 +17,7 @@ from fkeras.engine.config.converters import (
     several,
     text,
 )
+from fkeras.engine.config.field_types import Integer, OptionalInteger, Real, RealOrReals
 from fkeras.losses import checks, crossentropy
 from fkeras.losses.loss import Loss
 from fkeras.nn.numerics.indices import equals
@@ -44,8 +45,8 @@ class BinaryCrossentropy(Loss):
 
     targets: ClassVar[str] = "binary"
     from_logits: bool = option(default=False, convert=boolean)
-    label_smoothing: float = option(default=0.0, convert=probability)
-    axis: int = option(default=-1, convert=integer())
+    label_smoothing: Real = option(default=0.0, convert=probability)
+    axis: Integer = option(default=-1, convert=integer())
     name: str | None = option(
         default="binary_crossentropy", convert=text(optional=True), kw_only=True
     )
@@ -83,11 +84,11 @@ class BinaryFocalCrossentropy(Loss):
 
     targets: ClassVar[str] = "binary"
     apply_class_balancing: bool = option(default=False, convert=boolean)
-    alpha: float = option(default=0.25, convert=probability)
-    gamma: float = option(default=2.0, convert=real(minimum=0))
+    alpha: Real = option(default=0.25, convert=probability)
+    gamma: Real = option(default=2.0, convert=real(minimum=0))
     from_logits: bool = option(default=False, convert=boolean)
-    label_smoothing: float = option(default=0.0, convert=probability)
-    axis: int = option(default=-1, convert=integer())
+    label_smoothing: Real = option(default=0.0, convert=probability)
+    axis: Integer = option(default=-1, convert=integer())
     name: str | None = option(
         default="binary_focal_crossentropy", convert=text(optional=True), kw_only=True
     )
@@ -127,8 +128,8 @@ class CategoricalCrossentropy(Loss):
 
     targets: ClassVar[str] = "one_hot"
     from_logits: bool = option(default=False, convert=boolean)
-    label_smoothing: float = option(default=0.0, convert=probability)
-    axis: int = option(default=-1, convert=integer())
+    label_smoothing: Real = option(default=0.0, convert=probability)
+    axis: Integer = option(default=-1, convert=integer())
     name: str | None = option(
         default="categorical_crossentropy", convert=text(optional=True), kw_only=True
     )
@@ -166,14 +167,14 @@ class CategoricalFocalCrossentropy(Loss):
     """
 
     targets: ClassVar[str] = "one_hot"
-    alpha: float | tuple[float, ...] = option(
+    alpha: RealOrReals = option(
         default=0.25,
         convert=either(real(minimum=0), several(real(minimum=0), "a list of numbers of 0 or more")),
     )
-    gamma: float = option(default=2.0, convert=real(minimum=0))
+    gamma: Real = option(default=2.0, convert=real(minimum=0))
     from_logits: bool = option(default=False, convert=boolean)
-    label_smoothing: float = option(default=0.0, convert=probability)
-    axis: int = option(default=-1, convert=integer())
+    label_smoothing: Real = option(default=0.0, convert=probability)
+    axis: Integer = option(default=-1, convert=integer())
     name: str | None = option(
         default="categorical_focal_crossentropy", convert=text(optional=True), kw_only=True
     )
@@ -211,8 +212,8 @@ class SparseCategoricalCrossentropy(Loss):
     """
 
     from_logits: bool = option(default=False, convert=boolean)
-    ignore_class: int | None = option(default=None, convert=integer(optional=True))
-    axis: int = option(default=-1, convert=integer())
+    ignore_class: OptionalInteger = option(default=None, convert=integer(optional=True))
+    axis: Integer = option(default=-1, convert=integer())
     name: str | None = option(
         default="sparse_categorical_crossentropy", convert=text(optional=True), kw_only=True
     )
@@ -255,7 +256,7 @@ class CategoricalGeneralizedCrossEntropy(Loss):
         Zhang and Sabuncu 2018, Generalized cross entropy loss, https://arxiv.org/abs/1805.07836
     """
 
-    q: float = option(default=0.5, convert=real(above=0, below=1))
+    q: Real = option(default=0.5, convert=real(above=0, below=1))
     name: str | None = option(
         default="categorical_generalized_cross_entropy", convert=text(optional=True), kw_only=True
     )

@@ -10,6 +10,7 @@ import jax.numpy as jnp
 
 from fkeras.engine.config.configurable import option
 from fkeras.engine.config.converters import integer, real, text
+from fkeras.engine.config.field_types import Integer, Real
 from fkeras.losses.loss import Loss
 from fkeras.losses.reducing import align_pair, require_axis
 
@@ -288,7 +289,7 @@ class Huber(Loss):
     """
 
     targets: ClassVar[str] = "values"
-    delta: float = option(default=1.0, convert=real(above=0))
+    delta: Real = option(default=1.0, convert=real(above=0))
     name: str | None = option(default="huber_loss", convert=text(optional=True), kw_only=True)
 
     def call(self, y_true: jax.Array, y_pred: jax.Array) -> jax.Array:
@@ -328,7 +329,7 @@ class CosineSimilarity(Loss):
     """
 
     targets: ClassVar[str] = "values"
-    axis: int = option(default=-1, convert=integer())
+    axis: Integer = option(default=-1, convert=integer())
     name: str | None = option(
         default="cosine_similarity", convert=text(optional=True), kw_only=True
     )

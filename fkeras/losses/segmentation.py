@@ -9,6 +9,7 @@ import jax.numpy as jnp
 
 from fkeras.engine.config.configurable import option
 from fkeras.engine.config.converters import axes, real, text
+from fkeras.engine.config.field_types import OptionalAxes, Real
 from fkeras.losses.loss import Loss
 from fkeras.losses.regression import EPSILON, floats
 
@@ -90,7 +91,7 @@ class Dice(Loss):
     """
 
     targets: ClassVar[str] = "values"
-    axis: _Axes = option(default=None, convert=axes(optional=True), kw_only=True)
+    axis: OptionalAxes = option(default=None, convert=axes(optional=True), kw_only=True)
     name: str | None = option(default="dice", convert=text(optional=True), kw_only=True)
 
     def call(self, y_true: jax.Array, y_pred: jax.Array) -> jax.Array:
@@ -118,9 +119,9 @@ class Tversky(Loss):
     """
 
     targets: ClassVar[str] = "values"
-    alpha: float = option(default=0.5, convert=real(minimum=0))
-    beta: float = option(default=0.5, convert=real(minimum=0))
-    axis: _Axes = option(default=None, convert=axes(optional=True), kw_only=True)
+    alpha: Real = option(default=0.5, convert=real(minimum=0))
+    beta: Real = option(default=0.5, convert=real(minimum=0))
+    axis: OptionalAxes = option(default=None, convert=axes(optional=True), kw_only=True)
     name: str | None = option(default="tversky", convert=text(optional=True), kw_only=True)
 
     def call(self, y_true: jax.Array, y_pred: jax.Array) -> jax.Array:

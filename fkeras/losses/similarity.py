@@ -10,6 +10,7 @@ import numpy as np
 
 from fkeras.engine.config.configurable import option
 from fkeras.engine.config.converters import boolean, real, text
+from fkeras.engine.config.field_types import Real
 from fkeras.engine.values.arrays import as_operand
 from fkeras.losses import removing
 from fkeras.losses.loss import Loss
@@ -101,8 +102,8 @@ class Circle(Loss):
         Sun et al. 2020, Circle loss, https://arxiv.org/abs/2002.10857
     """
 
-    gamma: float = option(default=80.0, convert=real(above=0))
-    margin: float = option(default=0.4, convert=real())
+    gamma: Real = option(default=80.0, convert=real(above=0))
+    margin: Real = option(default=0.4, convert=real())
     remove_diagonal: bool = option(default=True, convert=boolean)
     name: str | None = option(default="circle", convert=text(optional=True), kw_only=True)
 

@@ -13,6 +13,7 @@ import jax.numpy as jnp
 
 from fkeras.engine.config.configurable import option
 from fkeras.engine.config.converters import boolean, integer, real, text
+from fkeras.engine.config.field_types import DTypeName, Integer, Real
 from fkeras.engine.values.arrays import as_operand
 from fkeras.losses.crossentropy import class_numbers
 from fkeras.losses.loss import dtype_name
@@ -198,7 +199,7 @@ class BinaryAccuracy(MeanMetric):
     """
 
     name: str | None = option(default="binary_accuracy", convert=text(optional=True))
-    threshold: float = option(default=0.5, convert=real())
+    threshold: Real = option(default=0.5, convert=real())
 
     def values(self, y_true: jax.Array, y_pred: jax.Array) -> jax.Array:
         return binary_accuracy(y_true, y_pred, self.threshold)
@@ -257,11 +258,11 @@ class TopKCategoricalAccuracy(MeanMetric):
         Array(0.5, dtype=float32)
     """
 
-    k: int = option(default=5, convert=integer(minimum=1))
+    k: Integer = option(default=5, convert=integer(minimum=1))
     name: str | None = option(
         default="top_k_categorical_accuracy", convert=text(optional=True), kw_only=True
     )
-    dtype: str = option(default="float32", convert=dtype_name, kw_only=True)
+    dtype: DTypeName = option(default="float32", convert=dtype_name, kw_only=True)
 
     def values(self, y_true: jax.Array, y_pred: jax.Array) -> jax.Array:
         return top_k_categorical_accuracy(y_true, y_pred, self.k)
@@ -284,11 +285,11 @@ class SparseTopKCategoricalAccuracy(MeanMetric):
         Array(0.5, dtype=float32)
     """
 
-    k: int = option(default=5, convert=integer(minimum=1))
+    k: Integer = option(default=5, convert=integer(minimum=1))
     name: str | None = option(
         default="sparse_top_k_categorical_accuracy", convert=text(optional=True), kw_only=True
     )
-    dtype: str = option(default="float32", convert=dtype_name, kw_only=True)
+    dtype: DTypeName = option(default="float32", convert=dtype_name, kw_only=True)
     from_sorted_ids: bool = option(default=False, convert=boolean, kw_only=True)
 
     def values(self, y_true: jax.Array, y_pred: jax.Array) -> jax.Array:

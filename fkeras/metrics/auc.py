@@ -10,6 +10,7 @@ import numpy as np
 
 from fkeras.engine.config.configurable import option
 from fkeras.engine.config.converters import boolean, choice, integer, real, several, text
+from fkeras.engine.config.field_types import DTypeName, Integer, OptionalInteger, OptionalReals
 from fkeras.engine.values.arrays import as_operand
 from fkeras.losses.loss import dtype_name
 from fkeras.losses.reducing import divide_no_nan
@@ -95,24 +96,20 @@ class AUC(Metric):
         https://papers.nips.cc/paper/2015/file/33e8075e9970de0cfea955afd4644bb2-Paper.pdf
     """
 
-    num_thresholds: int = option(default=200, convert=integer(minimum=2, maximum=1 << 20))
+    num_thresholds: Integer = option(default=200, convert=integer(minimum=2, maximum=1 << 20))
     curve: str = option(default="ROC", convert=choice("ROC", "PR", "PRGAIN"))
     summation_method: str = option(
         default="interpolation",
         convert=choice("interpolation", "majoring", "minoring"),
     )
     name: str | None = option(default="auc", convert=text(optional=True), kw_only=True)
-    dtype: str = option(default="float32", convert=dtype_name, kw_only=True)
-    thresholds: tuple[float, ...] | None = option(
-        default=None, convert=check_thresholds, kw_only=True
-    )
+    dtype: DTypeName = option(default="float32", convert=dtype_name, kw_only=True)
+    thresholds: OptionalReals = option(default=None, convert=check_thresholds, kw_only=True)
     multi_label: bool = option(default=False, convert=boolean, kw_only=True)
-    num_labels: int | None = option(
+    num_labels: OptionalInteger = option(
         default=None, convert=integer(minimum=1, optional=True), kw_only=True
     )
-    label_weights: tuple[float, ...] | None = option(
-        default=None, convert=_label_weights, kw_only=True
-    )
+    label_weights: OptionalReals = option(default=None, convert=_label_weights, kw_only=True)
     from_logits: bool = option(default=False, convert=boolean, kw_only=True)
 
     def __post_init__(self) -> None:

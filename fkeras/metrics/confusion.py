@@ -11,6 +11,7 @@ import numpy as np
 
 from fkeras.engine.config.configurable import option
 from fkeras.engine.config.converters import either, integer, probability, several, text
+from fkeras.engine.config.field_types import DTypeName, OptionalInteger, OptionalReals
 from fkeras.losses.loss import dtype_name
 from fkeras.losses.reducing import align_pair, divide_no_nan
 from fkeras.metrics import exact
@@ -151,11 +152,11 @@ class Precision(Metric):
         Array(0.5, dtype=float32)
     """
 
-    thresholds: Any = option(default=None, convert=check_thresholds)
-    top_k: int | None = option(default=None, convert=integer(minimum=1, optional=True))
-    class_id: int | None = option(default=None, convert=integer(minimum=0, optional=True))
+    thresholds: OptionalReals = option(default=None, convert=check_thresholds)
+    top_k: OptionalInteger = option(default=None, convert=integer(minimum=1, optional=True))
+    class_id: OptionalInteger = option(default=None, convert=integer(minimum=0, optional=True))
     name: str | None = option(default="precision", convert=text(optional=True), kw_only=True)
-    dtype: str = option(default="float32", convert=dtype_name, kw_only=True)
+    dtype: DTypeName = option(default="float32", convert=dtype_name, kw_only=True)
 
     def init(self, y_pred: Any = None) -> State:
         shape = (len(_listed(self.thresholds, self.top_k)),)
@@ -191,11 +192,11 @@ class Recall(Metric):
         Array(0.33333334, dtype=float32)
     """
 
-    thresholds: Any = option(default=None, convert=check_thresholds)
-    top_k: int | None = option(default=None, convert=integer(minimum=1, optional=True))
-    class_id: int | None = option(default=None, convert=integer(minimum=0, optional=True))
+    thresholds: OptionalReals = option(default=None, convert=check_thresholds)
+    top_k: OptionalInteger = option(default=None, convert=integer(minimum=1, optional=True))
+    class_id: OptionalInteger = option(default=None, convert=integer(minimum=0, optional=True))
     name: str | None = option(default="recall", convert=text(optional=True), kw_only=True)
-    dtype: str = option(default="float32", convert=dtype_name, kw_only=True)
+    dtype: DTypeName = option(default="float32", convert=dtype_name, kw_only=True)
 
     def init(self, y_pred: Any = None) -> State:
         shape = (len(_listed(self.thresholds, self.top_k)),)

@@ -9,6 +9,7 @@ import jax.numpy as jnp
 
 from fkeras.engine.config.configurable import option
 from fkeras.engine.config.converters import axes, choice, integer, text
+from fkeras.engine.config.field_types import Axes, DTypeName, Integer
 from fkeras.losses.loss import dtype_name
 from fkeras.losses.reducing import divide_no_nan
 from fkeras.losses.regression import EPSILON, floats
@@ -97,7 +98,7 @@ class PearsonCorrelation(MeanMetric):
     """
 
     name: str | None = option(default="pearson_correlation", convert=text(optional=True))
-    axis: int = option(default=-1, convert=axes(), kw_only=True)
+    axis: Axes = option(default=-1, convert=axes(), kw_only=True)
 
     def values(self, y_true: jax.Array, y_pred: jax.Array) -> jax.Array:
         return pearson_correlation(y_true, y_pred, self.axis)
@@ -125,7 +126,7 @@ class ConcordanceCorrelation(MeanMetric):
     """
 
     name: str | None = option(default="concordance_correlation", convert=text(optional=True))
-    axis: int = option(default=-1, convert=axes(), kw_only=True)
+    axis: Axes = option(default=-1, convert=axes(), kw_only=True)
 
     def values(self, y_true: jax.Array, y_pred: jax.Array) -> jax.Array:
         return concordance_correlation(y_true, y_pred, self.axis)
@@ -161,9 +162,9 @@ class R2Score(Metric):
         default="uniform_average",
         convert=choice("uniform_average", "variance_weighted_average", optional=True),
     )
-    num_regressors: int = option(default=0, convert=integer(minimum=0))
+    num_regressors: Integer = option(default=0, convert=integer(minimum=0))
     name: str | None = option(default="r2_score", convert=text(optional=True), kw_only=True)
-    dtype: str = option(default="float32", convert=dtype_name, kw_only=True)
+    dtype: DTypeName = option(default="float32", convert=dtype_name, kw_only=True)
 
     def init(self, y_pred: Any = None) -> State:
         if y_pred is None or len(y_pred.shape) != 2:

@@ -8,6 +8,7 @@ import jax
 
 from fkeras.engine.config.configurable import option
 from fkeras.engine.config.converters import text
+from fkeras.engine.config.field_types import DTypeName, OptionalReals
 from fkeras.losses.loss import dtype_name
 from fkeras.metrics import exact
 from fkeras.metrics.confusion import check_thresholds, count, decisions
@@ -60,9 +61,9 @@ class TruePositives(_Count):
         Array(2., dtype=float32)
     """
 
-    thresholds: Any = option(default=None, convert=check_thresholds)
+    thresholds: OptionalReals = option(default=None, convert=check_thresholds)
     name: str | None = option(default="true_positives", convert=text(optional=True), kw_only=True)
-    dtype: str = option(default="float32", convert=dtype_name, kw_only=True)
+    dtype: DTypeName = option(default="float32", convert=dtype_name, kw_only=True)
 
     def update(
         self, state: State, y_true: Any, y_pred: Any, sample_weight: Any = None, mask: Any = None
@@ -89,9 +90,9 @@ class FalsePositives(_Count):
         Array(2., dtype=float32)
     """
 
-    thresholds: Any = option(default=None, convert=check_thresholds)
+    thresholds: OptionalReals = option(default=None, convert=check_thresholds)
     name: str | None = option(default="false_positives", convert=text(optional=True), kw_only=True)
-    dtype: str = option(default="float32", convert=dtype_name, kw_only=True)
+    dtype: DTypeName = option(default="float32", convert=dtype_name, kw_only=True)
 
     def update(
         self, state: State, y_true: Any, y_pred: Any, sample_weight: Any = None, mask: Any = None
@@ -118,9 +119,9 @@ class TrueNegatives(_Count):
         Array(2., dtype=float32)
     """
 
-    thresholds: Any = option(default=None, convert=check_thresholds)
+    thresholds: OptionalReals = option(default=None, convert=check_thresholds)
     name: str | None = option(default="true_negatives", convert=text(optional=True), kw_only=True)
-    dtype: str = option(default="float32", convert=dtype_name, kw_only=True)
+    dtype: DTypeName = option(default="float32", convert=dtype_name, kw_only=True)
 
     def update(
         self, state: State, y_true: Any, y_pred: Any, sample_weight: Any = None, mask: Any = None
@@ -147,9 +148,9 @@ class FalseNegatives(_Count):
         Array(2., dtype=float32)
     """
 
-    thresholds: Any = option(default=None, convert=check_thresholds)
+    thresholds: OptionalReals = option(default=None, convert=check_thresholds)
     name: str | None = option(default="false_negatives", convert=text(optional=True), kw_only=True)
-    dtype: str = option(default="float32", convert=dtype_name, kw_only=True)
+    dtype: DTypeName = option(default="float32", convert=dtype_name, kw_only=True)
 
     def update(
         self, state: State, y_true: Any, y_pred: Any, sample_weight: Any = None, mask: Any = None

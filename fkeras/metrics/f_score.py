@@ -9,6 +9,7 @@ import jax.numpy as jnp
 
 from fkeras.engine.config.configurable import option
 from fkeras.engine.config.converters import choice, real, text
+from fkeras.engine.config.field_types import DTypeName, OptionalReal, Real
 from fkeras.engine.values.arrays import as_operand
 from fkeras.losses.loss import dtype_name
 from fkeras.metrics import exact
@@ -86,10 +87,10 @@ class FBetaScore(Metric):
     average: str | None = option(
         default=None, convert=choice("micro", "macro", "weighted", optional=True)
     )
-    beta: float = option(default=1.0, convert=real(above=0))
-    threshold: float | None = option(default=None, convert=real(above=0, maximum=1, optional=True))
+    beta: Real = option(default=1.0, convert=real(above=0))
+    threshold: OptionalReal = option(default=None, convert=real(above=0, maximum=1, optional=True))
     name: str | None = option(default="fbeta_score", convert=text(optional=True), kw_only=True)
-    dtype: str = option(default="float32", convert=dtype_name, kw_only=True)
+    dtype: DTypeName = option(default="float32", convert=dtype_name, kw_only=True)
 
     def init(self, y_pred: Any = None) -> State:
         return _init(self, self.average, y_pred)
@@ -128,9 +129,9 @@ class F1Score(Metric):
     average: str | None = option(
         default=None, convert=choice("micro", "macro", "weighted", optional=True)
     )
-    threshold: float | None = option(default=None, convert=real(above=0, maximum=1, optional=True))
+    threshold: OptionalReal = option(default=None, convert=real(above=0, maximum=1, optional=True))
     name: str | None = option(default="f1_score", convert=text(optional=True), kw_only=True)
-    dtype: str = option(default="float32", convert=dtype_name, kw_only=True)
+    dtype: DTypeName = option(default="float32", convert=dtype_name, kw_only=True)
 
     def init(self, y_pred: Any = None) -> State:
         return _init(self, self.average, y_pred)

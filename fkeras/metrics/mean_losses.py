@@ -9,6 +9,7 @@ import jax.numpy as jnp
 
 from fkeras.engine.config.configurable import option
 from fkeras.engine.config.converters import boolean, integer, probability, text
+from fkeras.engine.config.field_types import Integer, OptionalInteger, Real
 from fkeras.losses import crossentropy, margin, regression
 from fkeras.metrics.metric import MeanMetric, Metric, State, add_to_mean, empty_mean, mean_of
 
@@ -150,7 +151,7 @@ class CosineSimilarity(MeanMetric):
     """
 
     name: str | None = option(default="cosine_similarity", convert=text(optional=True))
-    axis: int = option(default=-1, convert=integer())
+    axis: Integer = option(default=-1, convert=integer())
 
     def values(self, y_true: jax.Array, y_pred: jax.Array) -> jax.Array:
         return -regression.cosine_similarity(y_true, y_pred, self.axis)
@@ -174,7 +175,7 @@ class BinaryCrossentropy(MeanMetric):
 
     name: str | None = option(default="binary_crossentropy", convert=text(optional=True))
     from_logits: bool = option(default=False, convert=boolean)
-    label_smoothing: float = option(default=0.0, convert=probability)
+    label_smoothing: Real = option(default=0.0, convert=probability)
 
     def values(self, y_true: jax.Array, y_pred: jax.Array) -> jax.Array:
         return crossentropy.binary_crossentropy(
@@ -202,8 +203,8 @@ class CategoricalCrossentropy(MeanMetric):
 
     name: str | None = option(default="categorical_crossentropy", convert=text(optional=True))
     from_logits: bool = option(default=False, convert=boolean)
-    label_smoothing: float = option(default=0.0, convert=probability)
-    axis: int = option(default=-1, convert=integer())
+    label_smoothing: Real = option(default=0.0, convert=probability)
+    axis: Integer = option(default=-1, convert=integer())
 
     def values(self, y_true: jax.Array, y_pred: jax.Array) -> jax.Array:
         return crossentropy.categorical_crossentropy(
@@ -233,8 +234,8 @@ class SparseCategoricalCrossentropy(MeanMetric):
         default="sparse_categorical_crossentropy", convert=text(optional=True)
     )
     from_logits: bool = option(default=False, convert=boolean)
-    ignore_class: int | None = option(default=None, convert=integer(optional=True))
-    axis: int = option(default=-1, convert=integer())
+    ignore_class: OptionalInteger = option(default=None, convert=integer(optional=True))
+    axis: Integer = option(default=-1, convert=integer())
 
     def values(self, y_true: jax.Array, y_pred: jax.Array) -> jax.Array:
         return crossentropy.sparse_categorical_crossentropy(

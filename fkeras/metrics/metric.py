@@ -17,6 +17,7 @@ import jax.numpy as jnp
 
 from fkeras.engine.config.configurable import Configurable, option
 from fkeras.engine.config.converters import function, text
+from fkeras.engine.config.field_types import DTypeName
 from fkeras.engine.values.arrays import as_operand
 from fkeras.losses.loss import Loss, dtype_name, with_function
 from fkeras.losses.reducing import align_pair, align_weight, divide_no_nan, merge_weights
@@ -66,7 +67,7 @@ class Metric(Configurable):
     """
 
     name: str | None = option(default=None, convert=text(optional=True))
-    dtype: str = option(default="float32", convert=dtype_name)
+    dtype: DTypeName = option(default="float32", convert=dtype_name)
 
     def init(self, y_pred: Any = None) -> State:
         """The state before any data.
@@ -272,7 +273,7 @@ class MeanMetricWrapper(MeanMetric):
 
     fn: Callable[[jax.Array, jax.Array], jax.Array] | Loss = option(convert=function())
     name: str | None = option(default=None, convert=text(optional=True), kw_only=True)
-    dtype: str = option(default="float32", convert=dtype_name, kw_only=True)
+    dtype: DTypeName = option(default="float32", convert=dtype_name, kw_only=True)
 
     @classmethod
     def from_config(

@@ -9,6 +9,7 @@ import jax.numpy as jnp
 
 from fkeras.engine.config.configurable import option
 from fkeras.engine.config.converters import integer, probability, text
+from fkeras.engine.config.field_types import DTypeName, Integer, OptionalInteger, Real
 from fkeras.losses.loss import dtype_name
 from fkeras.losses.reducing import divide_no_nan
 from fkeras.metrics import exact
@@ -88,13 +89,13 @@ class SensitivityAtSpecificity(_OperatingPoint):
         Array(0.5, dtype=float32)
     """
 
-    specificity: float = option(convert=probability)
-    num_thresholds: int = option(default=200, convert=integer(minimum=1, maximum=1 << 20))
-    class_id: int | None = option(default=None, convert=integer(minimum=0, optional=True))
+    specificity: Real = option(convert=probability)
+    num_thresholds: Integer = option(default=200, convert=integer(minimum=1, maximum=1 << 20))
+    class_id: OptionalInteger = option(default=None, convert=integer(minimum=0, optional=True))
     name: str | None = option(
         default="sensitivity_at_specificity", convert=text(optional=True), kw_only=True
     )
-    dtype: str = option(default="float32", convert=dtype_name, kw_only=True)
+    dtype: DTypeName = option(default="float32", convert=dtype_name, kw_only=True)
 
     def result(self, state: State) -> jax.Array:
         return best_under(specificity(state), sensitivity(state), self.specificity)
@@ -121,13 +122,13 @@ class SpecificityAtSensitivity(_OperatingPoint):
         Array(0.6667, dtype=float32)
     """
 
-    sensitivity: float = option(convert=probability)
-    num_thresholds: int = option(default=200, convert=integer(minimum=1, maximum=1 << 20))
-    class_id: int | None = option(default=None, convert=integer(minimum=0, optional=True))
+    sensitivity: Real = option(convert=probability)
+    num_thresholds: Integer = option(default=200, convert=integer(minimum=1, maximum=1 << 20))
+    class_id: OptionalInteger = option(default=None, convert=integer(minimum=0, optional=True))
     name: str | None = option(
         default="specificity_at_sensitivity", convert=text(optional=True), kw_only=True
     )
-    dtype: str = option(default="float32", convert=dtype_name, kw_only=True)
+    dtype: DTypeName = option(default="float32", convert=dtype_name, kw_only=True)
 
     def result(self, state: State) -> jax.Array:
         return best_under(sensitivity(state), specificity(state), self.sensitivity)
@@ -154,13 +155,13 @@ class PrecisionAtRecall(_OperatingPoint):
         Array(0.5, dtype=float32)
     """
 
-    recall: float = option(convert=probability)
-    num_thresholds: int = option(default=200, convert=integer(minimum=1, maximum=1 << 20))
-    class_id: int | None = option(default=None, convert=integer(minimum=0, optional=True))
+    recall: Real = option(convert=probability)
+    num_thresholds: Integer = option(default=200, convert=integer(minimum=1, maximum=1 << 20))
+    class_id: OptionalInteger = option(default=None, convert=integer(minimum=0, optional=True))
     name: str | None = option(
         default="precision_at_recall", convert=text(optional=True), kw_only=True
     )
-    dtype: str = option(default="float32", convert=dtype_name, kw_only=True)
+    dtype: DTypeName = option(default="float32", convert=dtype_name, kw_only=True)
 
     def result(self, state: State) -> jax.Array:
         return best_under(sensitivity(state), precision(state), self.recall)
@@ -186,13 +187,13 @@ class RecallAtPrecision(_OperatingPoint):
         Array(0.5, dtype=float32)
     """
 
-    precision: float = option(convert=probability)
-    num_thresholds: int = option(default=200, convert=integer(minimum=1, maximum=1 << 20))
-    class_id: int | None = option(default=None, convert=integer(minimum=0, optional=True))
+    precision: Real = option(convert=probability)
+    num_thresholds: Integer = option(default=200, convert=integer(minimum=1, maximum=1 << 20))
+    class_id: OptionalInteger = option(default=None, convert=integer(minimum=0, optional=True))
     name: str | None = option(
         default="recall_at_precision", convert=text(optional=True), kw_only=True
     )
-    dtype: str = option(default="float32", convert=dtype_name, kw_only=True)
+    dtype: DTypeName = option(default="float32", convert=dtype_name, kw_only=True)
 
     def result(self, state: State) -> jax.Array:
         return best_under(precision(state), sensitivity(state), self.precision)

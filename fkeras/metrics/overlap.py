@@ -10,6 +10,13 @@ import jax.numpy as jnp
 
 from fkeras.engine.config.configurable import option
 from fkeras.engine.config.converters import boolean, integer, real, several, text
+from fkeras.engine.config.field_types import (
+    Integer,
+    Integers,
+    OptionalDTypeName,
+    OptionalInteger,
+    Real,
+)
 from fkeras.engine.values.arrays import as_operand
 from fkeras.losses.loss import dtype_name
 from fkeras.losses.reducing import merge_weights
@@ -102,7 +109,7 @@ def _add(
 class _Overlap(Metric):
     """What the metrics of this module share: the table of classes."""
 
-    dtype: str = option(default=None, convert=_counter, kw_only=True)
+    dtype: OptionalDTypeName = option(default=None, convert=_counter, kw_only=True)
 
     @property
     def _number(self) -> int:
@@ -158,15 +165,15 @@ class IoU(_Overlap):
         Array(0.3333, dtype=float32)
     """
 
-    num_classes: int = option(convert=integer(minimum=1))
-    target_class_ids: tuple[int, ...] = option(
-        convert=several(integer(), "class numbers such as [0, 2]")
-    )
+    num_classes: Integer = option(convert=integer(minimum=1))
+    target_class_ids: Integers = option(convert=several(integer(), "class numbers such as [0, 2]"))
     name: str | None = option(default="io_u", convert=text(optional=True), kw_only=True)
-    ignore_class: int | None = option(default=None, convert=integer(optional=True), kw_only=True)
+    ignore_class: OptionalInteger = option(
+        default=None, convert=integer(optional=True), kw_only=True
+    )
     sparse_y_true: bool = option(default=True, convert=boolean, kw_only=True)
     sparse_y_pred: bool = option(default=True, convert=boolean, kw_only=True)
-    axis: int = option(default=-1, convert=integer(), kw_only=True)
+    axis: Integer = option(default=-1, convert=integer(), kw_only=True)
 
     def __post_init__(self) -> None:
         super().__post_init__()
@@ -201,10 +208,10 @@ class BinaryIoU(_Overlap):
         Array(0.5833, dtype=float32)
     """
 
-    target_class_ids: tuple[int, ...] = option(
+    target_class_ids: Integers = option(
         default=(0, 1), convert=several(integer(), "class numbers such as [0, 2]")
     )
-    threshold: float = option(default=0.5, convert=real())
+    threshold: Real = option(default=0.5, convert=real())
     name: str | None = option(default="binary_io_u", convert=text(optional=True), kw_only=True)
 
     def __post_init__(self) -> None:
@@ -249,12 +256,14 @@ class MeanIoU(_Overlap):
         Array(0.3333, dtype=float32)
     """
 
-    num_classes: int = option(convert=integer(minimum=1))
+    num_classes: Integer = option(convert=integer(minimum=1))
     name: str | None = option(default="mean_io_u", convert=text(optional=True), kw_only=True)
-    ignore_class: int | None = option(default=None, convert=integer(optional=True), kw_only=True)
+    ignore_class: OptionalInteger = option(
+        default=None, convert=integer(optional=True), kw_only=True
+    )
     sparse_y_true: bool = option(default=True, convert=boolean, kw_only=True)
     sparse_y_pred: bool = option(default=True, convert=boolean, kw_only=True)
-    axis: int = option(default=-1, convert=integer(), kw_only=True)
+    axis: Integer = option(default=-1, convert=integer(), kw_only=True)
 
     def update(
         self, state: State, y_true: Any, y_pred: Any, sample_weight: Any = None, mask: Any = None
@@ -289,14 +298,14 @@ class OneHotIoU(_Overlap):
         Array(0.5, dtype=float32)
     """
 
-    num_classes: int = option(convert=integer(minimum=1))
-    target_class_ids: tuple[int, ...] = option(
-        convert=several(integer(), "class numbers such as [0, 2]")
-    )
+    num_classes: Integer = option(convert=integer(minimum=1))
+    target_class_ids: Integers = option(convert=several(integer(), "class numbers such as [0, 2]"))
     name: str | None = option(default="one_hot_io_u", convert=text(optional=True), kw_only=True)
-    ignore_class: int | None = option(default=None, convert=integer(optional=True), kw_only=True)
+    ignore_class: OptionalInteger = option(
+        default=None, convert=integer(optional=True), kw_only=True
+    )
     sparse_y_pred: bool = option(default=False, convert=boolean, kw_only=True)
-    axis: int = option(default=-1, convert=integer(), kw_only=True)
+    axis: Integer = option(default=-1, convert=integer(), kw_only=True)
 
     def __post_init__(self) -> None:
         super().__post_init__()
@@ -334,13 +343,15 @@ class OneHotMeanIoU(_Overlap):
         Array(0.5, dtype=float32)
     """
 
-    num_classes: int = option(convert=integer(minimum=1))
+    num_classes: Integer = option(convert=integer(minimum=1))
     name: str | None = option(
         default="one_hot_mean_io_u", convert=text(optional=True), kw_only=True
     )
-    ignore_class: int | None = option(default=None, convert=integer(optional=True), kw_only=True)
+    ignore_class: OptionalInteger = option(
+        default=None, convert=integer(optional=True), kw_only=True
+    )
     sparse_y_pred: bool = option(default=False, convert=boolean, kw_only=True)
-    axis: int = option(default=-1, convert=integer(), kw_only=True)
+    axis: Integer = option(default=-1, convert=integer(), kw_only=True)
 
     def update(
         self, state: State, y_true: Any, y_pred: Any, sample_weight: Any = None, mask: Any = None

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from typing import Any, ClassVar
+from typing import ClassVar
 
 import jax
 import jax.numpy as jnp
 
 from fkeras.engine.config.configurable import option
 from fkeras.engine.config.converters import boolean, probability, real
+from fkeras.engine.config.field_types import LearningRate, Real
 from fkeras.optimizers.optimizer import Optimizer
 from fkeras.optimizers.options import rate
 from fkeras.optimizers.updates.numeric import moving_mean, power, root, zeros
@@ -66,10 +67,10 @@ class Adam(Optimizer):
         Kingma and Ba 2014, Adam, https://arxiv.org/abs/1412.6980
     """
 
-    learning_rate: Any = option(default=0.001, convert=rate)
-    beta_1: float = option(default=0.9, convert=probability)
-    beta_2: float = option(default=0.999, convert=probability)
-    epsilon: float = option(default=1e-7, convert=real(minimum=0))
+    learning_rate: LearningRate = option(default=0.001, convert=rate)
+    beta_1: Real = option(default=0.9, convert=probability)
+    beta_2: Real = option(default=0.999, convert=probability)
+    epsilon: Real = option(default=1e-7, convert=real(minimum=0))
     amsgrad: bool = option(default=False, convert=boolean)
 
     def slots(self, weight: jax.Array) -> dict[str, jax.Array]:
@@ -107,11 +108,11 @@ class AdamW(Optimizer):
         https://arxiv.org/abs/1711.05101
     """
 
-    learning_rate: Any = option(default=0.001, convert=rate)
-    weight_decay: float = option(default=0.004, convert=real(minimum=0))
-    beta_1: float = option(default=0.9, convert=probability)
-    beta_2: float = option(default=0.999, convert=probability)
-    epsilon: float = option(default=1e-7, convert=real(minimum=0))
+    learning_rate: LearningRate = option(default=0.001, convert=rate)
+    weight_decay: Real = option(default=0.004, convert=real(minimum=0))
+    beta_1: Real = option(default=0.9, convert=probability)
+    beta_2: Real = option(default=0.999, convert=probability)
+    epsilon: Real = option(default=1e-7, convert=real(minimum=0))
     amsgrad: bool = option(default=False, convert=boolean)
 
     def slots(self, weight: jax.Array) -> dict[str, jax.Array]:
@@ -146,10 +147,10 @@ class Adamax(Optimizer):
         Kingma and Ba 2014, Adam, https://arxiv.org/abs/1412.6980
     """
 
-    learning_rate: Any = option(default=0.001, convert=rate)
-    beta_1: float = option(default=0.9, convert=probability)
-    beta_2: float = option(default=0.999, convert=probability)
-    epsilon: float = option(default=1e-7, convert=real(minimum=0))
+    learning_rate: LearningRate = option(default=0.001, convert=rate)
+    beta_1: Real = option(default=0.9, convert=probability)
+    beta_2: Real = option(default=0.999, convert=probability)
+    epsilon: Real = option(default=1e-7, convert=real(minimum=0))
 
     def slots(self, weight: jax.Array) -> dict[str, jax.Array]:
         return {"momentum": zeros(weight), "norm": zeros(weight)}
@@ -187,10 +188,10 @@ class Nadam(Optimizer):
         https://openreview.net/forum?id=OM0jvwB8jIp57ZJjtNEZ
     """
 
-    learning_rate: Any = option(default=0.001, convert=rate)
-    beta_1: float = option(default=0.9, convert=probability)
-    beta_2: float = option(default=0.999, convert=probability)
-    epsilon: float = option(default=1e-7, convert=real(minimum=0))
+    learning_rate: LearningRate = option(default=0.001, convert=rate)
+    beta_1: Real = option(default=0.9, convert=probability)
+    beta_2: Real = option(default=0.999, convert=probability)
+    epsilon: Real = option(default=1e-7, convert=real(minimum=0))
 
     def slots(self, weight: jax.Array) -> dict[str, jax.Array]:
         product = jnp.ones_like(zeros(weight), shape=())
@@ -235,10 +236,10 @@ class Lamb(Optimizer):
     """
 
     reads_weights: ClassVar[bool] = True
-    learning_rate: Any = option(default=0.001, convert=rate)
-    beta_1: float = option(default=0.9, convert=probability)
-    beta_2: float = option(default=0.999, convert=probability)
-    epsilon: float = option(default=1e-7, convert=real(minimum=0))
+    learning_rate: LearningRate = option(default=0.001, convert=rate)
+    beta_1: Real = option(default=0.9, convert=probability)
+    beta_2: Real = option(default=0.999, convert=probability)
+    epsilon: Real = option(default=1e-7, convert=real(minimum=0))
 
     def slots(self, weight: jax.Array) -> dict[str, jax.Array]:
         return {"momentum": zeros(weight), "velocity": zeros(weight)}

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from typing import Any, ClassVar
+from typing import ClassVar
 
 import jax
 import jax.numpy as jnp
 
 from fkeras.engine.config.configurable import option
 from fkeras.engine.config.converters import boolean, probability, real
+from fkeras.engine.config.field_types import LearningRate, Real
 from fkeras.optimizers.optimizer import Optimizer
 from fkeras.optimizers.options import rate
 from fkeras.optimizers.updates.numeric import quotient, root, zeros
@@ -37,10 +38,10 @@ class RMSprop(Optimizer):
         Hinton 2012, Neural Networks for Machine Learning, lecture 6e
     """
 
-    learning_rate: Any = option(default=0.001, convert=rate)
-    rho: float = option(default=0.9, convert=probability)
-    momentum: float = option(default=0.0, convert=probability)
-    epsilon: float = option(default=1e-7, convert=real(minimum=0))
+    learning_rate: LearningRate = option(default=0.001, convert=rate)
+    rho: Real = option(default=0.9, convert=probability)
+    momentum: Real = option(default=0.0, convert=probability)
+    epsilon: Real = option(default=1e-7, convert=real(minimum=0))
     centered: bool = option(default=False, convert=boolean)
 
     def slots(self, weight: jax.Array) -> dict[str, jax.Array]:
@@ -84,9 +85,9 @@ class Adagrad(Optimizer):
         https://www.jmlr.org/papers/v12/duchi11a.html
     """
 
-    learning_rate: Any = option(default=0.001, convert=rate)
-    initial_accumulator_value: float = option(default=0.1, convert=real(minimum=0))
-    epsilon: float = option(default=1e-7, convert=real(minimum=0))
+    learning_rate: LearningRate = option(default=0.001, convert=rate)
+    initial_accumulator_value: Real = option(default=0.1, convert=real(minimum=0))
+    epsilon: Real = option(default=1e-7, convert=real(minimum=0))
 
     def slots(self, weight: jax.Array) -> dict[str, jax.Array]:
         return {"accumulator": jnp.full_like(zeros(weight), self.initial_accumulator_value)}
@@ -117,9 +118,9 @@ class Adadelta(Optimizer):
         Zeiler 2012, Adadelta, https://arxiv.org/abs/1212.5701
     """
 
-    learning_rate: Any = option(default=0.001, convert=rate)
-    rho: float = option(default=0.95, convert=probability)
-    epsilon: float = option(default=1e-7, convert=real(minimum=0))
+    learning_rate: LearningRate = option(default=0.001, convert=rate)
+    rho: Real = option(default=0.95, convert=probability)
+    epsilon: Real = option(default=1e-7, convert=real(minimum=0))
 
     def slots(self, weight: jax.Array) -> dict[str, jax.Array]:
         return {"accumulated_grad": zeros(weight), "accumulated_delta_var": zeros(weight)}
@@ -162,11 +163,11 @@ class Adafactor(Optimizer):
     """
 
     reads_weights: ClassVar[bool] = True
-    learning_rate: Any = option(default=0.001, convert=rate)
-    beta_2_decay: float = option(default=-0.8, convert=real(maximum=0))
-    epsilon_1: float = option(default=1e-30, convert=real(minimum=0))
-    epsilon_2: float = option(default=1e-3, convert=real(minimum=0))
-    clip_threshold: float = option(default=1.0, convert=real(above=0))
+    learning_rate: LearningRate = option(default=0.001, convert=rate)
+    beta_2_decay: Real = option(default=-0.8, convert=real(maximum=0))
+    epsilon_1: Real = option(default=1e-30, convert=real(minimum=0))
+    epsilon_2: Real = option(default=1e-3, convert=real(minimum=0))
+    clip_threshold: Real = option(default=1.0, convert=real(above=0))
     relative_step: bool = option(default=True, convert=boolean)
 
     def slots(self, weight: jax.Array) -> dict[str, jax.Array]:

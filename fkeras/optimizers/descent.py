@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 import jax
 import jax.numpy as jnp
 
 from fkeras.engine.config.configurable import option
 from fkeras.engine.config.converters import boolean, probability
+from fkeras.engine.config.field_types import LearningRate, Real
 from fkeras.optimizers.optimizer import Optimizer
 from fkeras.optimizers.options import rate
 from fkeras.optimizers.updates.numeric import zeros
@@ -34,8 +33,8 @@ class SGD(Optimizer):
         (Array([-0.25,  2.  ], dtype=float32), Array([-0.375,  3.   ], dtype=float32))
     """
 
-    learning_rate: Any = option(default=0.01, convert=rate)
-    momentum: float = option(default=0.0, convert=probability)
+    learning_rate: LearningRate = option(default=0.01, convert=rate)
+    momentum: Real = option(default=0.0, convert=probability)
     nesterov: bool = option(default=False, convert=boolean)
 
     def slots(self, weight: jax.Array) -> dict[str, jax.Array]:
@@ -71,9 +70,9 @@ class Lion(Optimizer):
         https://arxiv.org/abs/2302.06675
     """
 
-    learning_rate: Any = option(default=0.001, convert=rate)
-    beta_1: float = option(default=0.9, convert=probability)
-    beta_2: float = option(default=0.99, convert=probability)
+    learning_rate: LearningRate = option(default=0.001, convert=rate)
+    beta_1: Real = option(default=0.9, convert=probability)
+    beta_2: Real = option(default=0.99, convert=probability)
 
     def slots(self, weight: jax.Array) -> dict[str, jax.Array]:
         return {"momentum": zeros(weight)}

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from typing import Any, ClassVar
+from typing import ClassVar
 
 import jax
 import jax.numpy as jnp
 
 from fkeras.engine.config.configurable import option
 from fkeras.engine.config.converters import real
+from fkeras.engine.config.field_types import LearningRate, Real
 from fkeras.optimizers.optimizer import Optimizer
 from fkeras.optimizers.options import rate
 from fkeras.optimizers.updates.numeric import zeros
@@ -44,13 +45,13 @@ class Ftrl(Optimizer):
     """
 
     reads_weights: ClassVar[bool] = True
-    learning_rate: Any = option(default=0.001, convert=rate)
-    learning_rate_power: float = option(default=-0.5, convert=real(maximum=0))
-    initial_accumulator_value: float = option(default=0.1, convert=real(minimum=0))
-    l1_regularization_strength: float = option(default=0.0, convert=real(minimum=0))
-    l2_regularization_strength: float = option(default=0.0, convert=real(minimum=0))
-    l2_shrinkage_regularization_strength: float = option(default=0.0, convert=real(minimum=0))
-    beta: float = option(default=0.0, convert=real(minimum=0))
+    learning_rate: LearningRate = option(default=0.001, convert=rate)
+    learning_rate_power: Real = option(default=-0.5, convert=real(maximum=0))
+    initial_accumulator_value: Real = option(default=0.1, convert=real(minimum=0))
+    l1_regularization_strength: Real = option(default=0.0, convert=real(minimum=0))
+    l2_regularization_strength: Real = option(default=0.0, convert=real(minimum=0))
+    l2_shrinkage_regularization_strength: Real = option(default=0.0, convert=real(minimum=0))
+    beta: Real = option(default=0.0, convert=real(minimum=0))
 
     def slots(self, weight: jax.Array) -> dict[str, jax.Array]:
         first = jnp.full_like(zeros(weight), self.initial_accumulator_value)

@@ -12,6 +12,7 @@ import jax.numpy as jnp
 
 from fkeras.engine.config.configurable import from_configuration, option
 from fkeras.engine.config.converters import integer, real, text
+from fkeras.engine.config.field_types import Integer, Real
 from fkeras.optimizers.base import BaseOptimizer, check_has_config, scaled
 from fkeras.optimizers.naming import get, transformation
 from fkeras.optimizers.updates.numeric import working_dtype
@@ -87,8 +88,8 @@ class LossScaleOptimizer(BaseOptimizer):
     """
 
     inner_optimizer: Any = option(convert=_inner)
-    initial_scale: float = option(default=2.0**15, convert=real(above=0))
-    dynamic_growth_steps: int = option(default=2000, convert=integer(minimum=1))
+    initial_scale: Real = option(default=2.0**15, convert=real(above=0))
+    dynamic_growth_steps: Integer = option(default=2000, convert=integer(minimum=1))
     name: str | None = option(default=None, convert=text(optional=True), kw_only=True)
 
     def scale_loss(self, loss: jax.Array, opt_state: LossScaleState) -> jax.Array:

@@ -11,6 +11,7 @@ import jax.numpy as jnp
 
 from fkeras.engine.config.configurable import option
 from fkeras.engine.config.converters import boolean, integer, probability, real
+from fkeras.engine.config.field_types import Integer, LearningRate, OptionalReal, Real, Words
 from fkeras.optimizers.adam import adam_rate, adam_step
 from fkeras.optimizers.optimizer import Optimizer
 from fkeras.optimizers.options import rate, words
@@ -101,24 +102,24 @@ class Muon(Optimizer):
     """
 
     reads_weights: ClassVar[bool] = True
-    learning_rate: Any = option(default=0.001, convert=rate)
-    adam_beta_1: float = option(default=0.9, convert=probability)
-    adam_beta_2: float = option(default=0.999, convert=probability)
-    adam_weight_decay: float | None = option(default=0.004, convert=real(minimum=0, optional=True))
-    epsilon: float = option(default=1e-7, convert=real(minimum=0))
-    weight_decay: float | None = option(
+    learning_rate: LearningRate = option(default=0.001, convert=rate)
+    adam_beta_1: Real = option(default=0.9, convert=probability)
+    adam_beta_2: Real = option(default=0.999, convert=probability)
+    adam_weight_decay: OptionalReal = option(default=0.004, convert=real(minimum=0, optional=True))
+    epsilon: Real = option(default=1e-7, convert=real(minimum=0))
+    weight_decay: OptionalReal = option(
         default=0.004, convert=real(minimum=0, optional=True), kw_only=True
     )
-    exclude_layers: tuple[str, ...] = option(default=(), convert=_expressions, kw_only=True)
+    exclude_layers: Words = option(default=(), convert=_expressions, kw_only=True)
     exclude_embeddings: bool = option(default=True, convert=boolean, kw_only=True)
-    muon_a: float = option(default=3.4445, convert=real(), kw_only=True)
-    muon_b: float = option(default=-4.775, convert=real(), kw_only=True)
-    muon_c: float = option(default=2.0315, convert=real(), kw_only=True)
-    adam_lr_ratio: float = option(default=1, convert=real(minimum=0), kw_only=True)
-    momentum: float = option(default=0.95, convert=probability, kw_only=True)
-    ns_steps: int = option(default=5, convert=integer(minimum=1), kw_only=True)
+    muon_a: Real = option(default=3.4445, convert=real(), kw_only=True)
+    muon_b: Real = option(default=-4.775, convert=real(), kw_only=True)
+    muon_c: Real = option(default=2.0315, convert=real(), kw_only=True)
+    adam_lr_ratio: Real = option(default=1, convert=real(minimum=0), kw_only=True)
+    momentum: Real = option(default=0.95, convert=probability, kw_only=True)
+    ns_steps: Integer = option(default=5, convert=integer(minimum=1), kw_only=True)
     nesterov: bool = option(default=True, convert=boolean, kw_only=True)
-    rms_rate: float | None = option(
+    rms_rate: OptionalReal = option(
         default=0.2, convert=real(minimum=0, optional=True), kw_only=True
     )
 

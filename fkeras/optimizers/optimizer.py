@@ -14,6 +14,13 @@ import numpy as np
 
 from fkeras.engine.config.configurable import from_configuration, option
 from fkeras.engine.config.converters import boolean, integer, probability, real, text
+from fkeras.engine.config.field_types import (
+    LearningRate,
+    OptionalInteger,
+    OptionalReal,
+    Real,
+    Words,
+)
 from fkeras.engine.messages.key_paths import within
 from fkeras.optimizers import schedules
 from fkeras.optimizers.base import BaseOptimizer, scaled
@@ -68,31 +75,31 @@ class Optimizer(BaseOptimizer):
     # whether `step` looks at the weights
     reads_weights: ClassVar[bool] = False
 
-    learning_rate: Any = option(default=0.001, convert=rate)
-    weight_decay: float | None = option(
+    learning_rate: LearningRate = option(default=0.001, convert=rate)
+    weight_decay: OptionalReal = option(
         default=None, convert=real(minimum=0, optional=True), kw_only=True
     )
-    clipnorm: float | None = option(
+    clipnorm: OptionalReal = option(
         default=None, convert=real(above=0, infinite=True, optional=True), kw_only=True
     )
-    clipvalue: float | None = option(
+    clipvalue: OptionalReal = option(
         default=None, convert=real(above=0, infinite=True, optional=True), kw_only=True
     )
-    global_clipnorm: float | None = option(
+    global_clipnorm: OptionalReal = option(
         default=None, convert=real(above=0, infinite=True, optional=True), kw_only=True
     )
     use_ema: bool = option(default=False, convert=boolean, kw_only=True)
-    ema_momentum: float = option(default=0.99, convert=probability, kw_only=True)
-    ema_overwrite_frequency: int | None = option(
+    ema_momentum: Real = option(default=0.99, convert=probability, kw_only=True)
+    ema_overwrite_frequency: OptionalInteger = option(
         default=None, convert=integer(minimum=1, optional=True), kw_only=True
     )
-    loss_scale_factor: float | None = option(
+    loss_scale_factor: OptionalReal = option(
         default=None, convert=real(above=0, optional=True), kw_only=True
     )
-    gradient_accumulation_steps: int | None = option(
+    gradient_accumulation_steps: OptionalInteger = option(
         default=None, convert=integer(minimum=2, optional=True), kw_only=True
     )
-    exclude_from_weight_decay: tuple[str, ...] = option(default=(), convert=words, kw_only=True)
+    exclude_from_weight_decay: Words = option(default=(), convert=words, kw_only=True)
     name: str | None = option(default=None, convert=text(optional=True), kw_only=True)
 
     def __post_init__(self) -> None:

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from typing import Any, ClassVar
+from typing import ClassVar
 
 import jax
 import jax.numpy as jnp
 
 from fkeras.engine.config.configurable import option
 from fkeras.engine.config.converters import integer, probability, real
+from fkeras.engine.config.field_types import Integer, LearningRate, Real
 from fkeras.optimizers.optimizer import Optimizer
 from fkeras.optimizers.options import rate
 from fkeras.optimizers.updates.numeric import moving_mean, power, root, working_dtype, zeros
@@ -42,11 +43,11 @@ class ScheduleFreeAdamW(Optimizer):
     """
 
     reads_weights: ClassVar[bool] = True
-    learning_rate: Any = option(default=0.0025, convert=rate)
-    beta_1: float = option(default=0.9, convert=real(above=0, maximum=1))
-    beta_2: float = option(default=0.999, convert=probability)
-    epsilon: float = option(default=1e-8, convert=real(minimum=0))
-    warmup_steps: int = option(default=0, convert=integer(minimum=0))
+    learning_rate: LearningRate = option(default=0.0025, convert=rate)
+    beta_1: Real = option(default=0.9, convert=real(above=0, maximum=1))
+    beta_2: Real = option(default=0.999, convert=probability)
+    epsilon: Real = option(default=1e-8, convert=real(minimum=0))
+    warmup_steps: Integer = option(default=0, convert=integer(minimum=0))
 
     def slots(self, weight: jax.Array) -> dict[str, jax.Array]:
         # a copy, since weights and state may be donated together

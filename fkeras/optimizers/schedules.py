@@ -16,6 +16,7 @@ import jax.numpy as jnp
 from fkeras.engine.config import configurable
 from fkeras.engine.config.configurable import Configurable, option, serialize
 from fkeras.engine.config.converters import boolean, either, integer, real, several, text
+from fkeras.engine.config.field_types import OptionalReal, Real, Reals
 from fkeras.optimizers.updates.schedule_steps import (
     as_step,
     minus,
@@ -79,9 +80,9 @@ class ExponentialDecay(LearningRateSchedule):
     """
 
     keras_module: ClassVar[str] = _MODULE
-    initial_learning_rate: float = option(convert=real(minimum=0))
-    decay_steps: float = option(convert=_steps)
-    decay_rate: float = option(convert=real(above=0))
+    initial_learning_rate: Real = option(convert=real(minimum=0))
+    decay_steps: Real = option(convert=_steps)
+    decay_rate: Real = option(convert=real(above=0))
     staircase: bool = option(default=False, convert=boolean)
     name: str = option(default="ExponentialDecay", convert=text(optional=True))
 
@@ -107,9 +108,9 @@ class InverseTimeDecay(LearningRateSchedule):
     """
 
     keras_module: ClassVar[str] = _MODULE
-    initial_learning_rate: float = option(convert=real(minimum=0))
-    decay_steps: float = option(convert=_steps)
-    decay_rate: float = option(convert=real(minimum=0))
+    initial_learning_rate: Real = option(convert=real(minimum=0))
+    decay_steps: Real = option(convert=_steps)
+    decay_rate: Real = option(convert=real(minimum=0))
     staircase: bool = option(default=False, convert=boolean)
     name: str = option(default="InverseTimeDecay", convert=text(optional=True))
 
@@ -137,10 +138,10 @@ class PiecewiseConstantDecay(LearningRateSchedule):
     """
 
     keras_module: ClassVar[str] = _MODULE
-    boundaries: tuple[float, ...] = option(
+    boundaries: Reals = option(
         convert=several(either(integer(), real()), "a list of step numbers", least=0)
     )
-    values: tuple[float, ...] = option(convert=several(real(minimum=0), "a list of learning rates"))
+    values: Reals = option(convert=several(real(minimum=0), "a list of learning rates"))
     name: str = option(default="PiecewiseConstant", convert=text(optional=True))
 
     def __post_init__(self) -> None:
@@ -174,10 +175,10 @@ class PolynomialDecay(LearningRateSchedule):
     """
 
     keras_module: ClassVar[str] = _MODULE
-    initial_learning_rate: float = option(convert=real(minimum=0))
-    decay_steps: float = option(convert=_steps)
-    end_learning_rate: float = option(default=0.0001, convert=real(minimum=0))
-    power: float = option(default=1.0, convert=real(above=0))
+    initial_learning_rate: Real = option(convert=real(minimum=0))
+    decay_steps: Real = option(convert=_steps)
+    end_learning_rate: Real = option(default=0.0001, convert=real(minimum=0))
+    power: Real = option(default=1.0, convert=real(above=0))
     cycle: bool = option(default=False, convert=boolean)
     name: str = option(default="PolynomialDecay", convert=text(optional=True))
 
@@ -213,11 +214,11 @@ class CosineDecay(LearningRateSchedule):
     """
 
     keras_module: ClassVar[str] = _MODULE
-    initial_learning_rate: float = option(convert=real(minimum=0))
-    decay_steps: float = option(convert=_steps)
-    alpha: float = option(default=0.0, convert=real(minimum=0))
+    initial_learning_rate: Real = option(convert=real(minimum=0))
+    decay_steps: Real = option(convert=_steps)
+    alpha: Real = option(default=0.0, convert=real(minimum=0))
     name: str = option(default="CosineDecay", convert=text(optional=True))
-    warmup_target: float | None = option(default=None, convert=real(minimum=0, optional=True))
+    warmup_target: OptionalReal = option(default=None, convert=real(minimum=0, optional=True))
     warmup_steps: int = option(default=0, convert=either(integer(minimum=0), real(minimum=0)))
 
     def __call__(self, step: Any) -> jax.Array:
@@ -256,11 +257,11 @@ class CosineDecayRestarts(LearningRateSchedule):
     """
 
     keras_module: ClassVar[str] = _MODULE
-    initial_learning_rate: float = option(convert=real(minimum=0))
-    first_decay_steps: float = option(convert=_steps)
-    t_mul: float = option(default=2.0, convert=real(above=0))
-    m_mul: float = option(default=1.0, convert=real(minimum=0))
-    alpha: float = option(default=0.0, convert=real(minimum=0))
+    initial_learning_rate: Real = option(convert=real(minimum=0))
+    first_decay_steps: Real = option(convert=_steps)
+    t_mul: Real = option(default=2.0, convert=real(above=0))
+    m_mul: Real = option(default=1.0, convert=real(minimum=0))
+    alpha: Real = option(default=0.0, convert=real(minimum=0))
     name: str = option(default="SGDRDecay", convert=text(optional=True))
 
     def __call__(self, step: Any) -> jax.Array:

@@ -6,6 +6,7 @@ from typing import Any, ClassVar
 
 from fkeras.engine.config.configurable import Configurable, option
 from fkeras.engine.config.converters import axes, choice, integer, real, several
+from fkeras.engine.config.field_types import DTypeName, OptionalSizes, Real
 from fkeras.engine.messages.errors import describe_value
 from fkeras.quantizers.codes import abs_max_quantize
 
@@ -58,10 +59,10 @@ class AbsMaxQuantizer(Configurable):
     """
 
     keras_module: ClassVar[str] = "keras.quantizers"
-    axis: tuple[int, ...] | None = option(default=None, convert=_axes)
+    axis: OptionalSizes = option(default=None, convert=_axes)
     value_range: tuple[int, int] = option(default=(-127, 127), convert=_range)
-    epsilon: float = option(default=1e-7, convert=real(above=0, below=1))
-    output_dtype: str = option(default="int8", convert=_int8)
+    epsilon: Real = option(default=1e-7, convert=real(above=0, below=1))
+    output_dtype: DTypeName = option(default="int8", convert=_int8)
 
     def __call__(self, x: Any, axis: Any = None) -> tuple[Any, Any]:
         """Codes and scale, which has size 1 along the axes."""

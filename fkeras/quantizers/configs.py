@@ -8,6 +8,7 @@ from typing import Any, ClassVar, Self
 
 from fkeras.engine.config.configurable import Configurable, option
 from fkeras.engine.config.converters import boolean, integer, real
+from fkeras.engine.config.field_types import Integer, OptionalInteger, Real
 from fkeras.engine.messages.errors import describe_value, suggest
 from fkeras.quantizers.abs_max import AbsMaxQuantizer
 
@@ -125,7 +126,7 @@ class Int4QuantizationConfig(QuantizationConfig):
     activation_quantizer: AbsMaxQuantizer | None = option(
         default="default", convert=lambda q: _or(q, False)
     )
-    block_size: int | None = option(default=128, convert=_block)
+    block_size: OptionalInteger = option(default=128, convert=_block)
 
     @property
     def coder(self) -> AbsMaxQuantizer:
@@ -170,7 +171,7 @@ class Float8QuantizationConfig(QuantizationConfig):
 
     mode: ClassVar[str] = "float8"
     policy_class: ClassVar[str] = "QuantizedFloat8DTypePolicy"
-    amax_history_length: int = option(
+    amax_history_length: Integer = option(
         default=1024, convert=integer(minimum=1, maximum=_LONGEST_HISTORY)
     )
 
@@ -232,12 +233,12 @@ class GPTQConfig(_Calibrated):
 
     mode: ClassVar[str] = "gptq"
     policy_class: ClassVar[str] = "GPTQDTypePolicy"
-    weight_bits: int = option(default=4, convert=_bits)
-    group_size: int = option(default=128, convert=_GROUP)
-    num_samples: int = option(default=128, convert=integer(minimum=1))
+    weight_bits: Integer = option(default=4, convert=_bits)
+    group_size: Integer = option(default=128, convert=_GROUP)
+    num_samples: Integer = option(default=128, convert=integer(minimum=1))
     per_channel: bool = option(default=True, convert=boolean)
-    sequence_length: int = option(default=512, convert=integer(minimum=1))
-    hessian_damping: float = option(default=0.01, convert=real(minimum=0))
+    sequence_length: Integer = option(default=512, convert=integer(minimum=1))
+    hessian_damping: Real = option(default=0.01, convert=real(minimum=0))
     symmetric: bool = option(default=False, convert=boolean)
     activation_order: bool = option(default=False, convert=boolean)
 
@@ -267,11 +268,11 @@ class AWQConfig(_Calibrated):
 
     mode: ClassVar[str] = "awq"
     policy_class: ClassVar[str] = "AWQDTypePolicy"
-    weight_bits: int = option(default=4, convert=_four)
-    group_size: int = option(default=128, convert=_GROUP)
-    num_samples: int = option(default=128, convert=integer(minimum=1))
-    sequence_length: int = option(default=512, convert=integer(minimum=1))
-    num_grid_points: int = option(default=20, convert=integer(minimum=1))
+    weight_bits: Integer = option(default=4, convert=_four)
+    group_size: Integer = option(default=128, convert=_GROUP)
+    num_samples: Integer = option(default=128, convert=integer(minimum=1))
+    sequence_length: Integer = option(default=512, convert=integer(minimum=1))
+    num_grid_points: Integer = option(default=20, convert=integer(minimum=1))
 
 
 _CONFIGS = (

@@ -12,6 +12,7 @@ import numpy as np
 
 from fkeras.engine.config.configurable import Configurable, option
 from fkeras.engine.config.converters import boolean, dtype_name, integer, several, text
+from fkeras.engine.config.field_types import OptionalDTypeName, OptionalInteger, OptionalShape
 from fkeras.engine.messages.errors import InputSpecError, describe_value
 from fkeras.engine.values.frozen import FrozenDict
 from fkeras.engine.values.spec import STRING, Spec, canonical_dtype
@@ -60,11 +61,11 @@ class InputSpec(Configurable):
     """
 
     keras_module: ClassVar[str] = "keras"
-    dtype: str | None = option(default=None, convert=_dtype)
-    shape: tuple | None = option(default=None, convert=_sizes)
-    ndim: int | None = option(default=None, convert=integer(minimum=0, optional=True))
-    max_ndim: int | None = option(default=None, convert=integer(minimum=0, optional=True))
-    min_ndim: int | None = option(default=None, convert=integer(minimum=0, optional=True))
+    dtype: OptionalDTypeName = option(default=None, convert=_dtype)
+    shape: OptionalShape = option(default=None, convert=_sizes)
+    ndim: OptionalInteger = option(default=None, convert=integer(minimum=0, optional=True))
+    max_ndim: OptionalInteger = option(default=None, convert=integer(minimum=0, optional=True))
+    min_ndim: OptionalInteger = option(default=None, convert=integer(minimum=0, optional=True))
     axes: Mapping[int, int | None] = option(default=FrozenDict(), convert=_axes)
     allow_last_axis_squeeze: bool = option(default=False, convert=boolean)
     name: str | None = option(default=None, convert=text(optional=True))

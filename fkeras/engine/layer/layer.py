@@ -31,6 +31,7 @@ from fkeras.engine.config.configurable import (
     option,
 )
 from fkeras.engine.config.converters import boolean
+from fkeras.engine.config.field_types import Policy
 from fkeras.engine.config.policy import DTypePolicy, get_policy
 from fkeras.engine.layer.build_hooks import takes_specs
 from fkeras.engine.layer.keras_form import KerasForm
@@ -103,7 +104,7 @@ class Layer(DeclaresWeights):
 
     name: str | None = option(default=None, convert=_check_name, kw_only=True)
     trainable: bool = option(default=True, convert=boolean, kw_only=True)
-    dtype: DTypePolicy = option(default="float32", convert=get_policy, kw_only=True)
+    dtype: Policy = option(default="float32", convert=get_policy, kw_only=True)
 
     #: whether masks may reach the layer
     supports_masking: ClassVar[bool] = False

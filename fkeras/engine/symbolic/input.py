@@ -10,7 +10,8 @@ import numpy as np
 from fkeras.engine.call.node import Node
 from fkeras.engine.config.configurable import option
 from fkeras.engine.config.converters import boolean, integer
-from fkeras.engine.config.policy import NAMES, DTypePolicy, any_policy
+from fkeras.engine.config.field_types import Policy, Shape
+from fkeras.engine.config.policy import NAMES, any_policy
 from fkeras.engine.layer.layer import Layer
 from fkeras.engine.messages.errors import describe_value, suggest
 from fkeras.engine.symbolic.operators import KerasTensor
@@ -58,8 +59,8 @@ class InputLayer(Layer):
     keras_module: ClassVar[str] = "keras.layers"
     autocast: ClassVar[bool] = False
     supports_masking: ClassVar[bool] = True
-    batch_shape: tuple = option(convert=_batch_shape)
-    dtype: DTypePolicy = option(default="float32", convert=any_policy, kw_only=True)
+    batch_shape: Shape = option(convert=_batch_shape)
+    dtype: Policy = option(default="float32", convert=any_policy, kw_only=True)
     optional: bool = option(default=False, convert=boolean, kw_only=True)
 
     @property

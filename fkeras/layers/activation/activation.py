@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from typing import ClassVar
 
 import jax
 
 from fkeras import activations
 from fkeras.engine import Layer, option
+from fkeras.engine.config import field_types
 
 
 class Activation(Layer):
@@ -29,7 +29,7 @@ class Activation(Layer):
         Array([[0., 2.]], dtype=float32)
     """
 
-    activation: Callable = option(convert=activations.get)
+    activation: field_types.Activation = option(convert=activations.get)
 
     supports_masking: ClassVar[bool] = True
 

@@ -9,6 +9,7 @@ import jax
 from fkeras import activations
 from fkeras.engine import Layer, option
 from fkeras.engine.config.converters import real
+from fkeras.engine.config.field_types import OptionalReal, Real
 
 
 class ReLU(Layer):
@@ -31,11 +32,11 @@ class ReLU(Layer):
         Array([[-0.5,  1. ,  1.5]], dtype=float32)
     """
 
-    max_value: float | None = option(
+    max_value: OptionalReal = option(
         default=None, convert=real(minimum=0, infinite=True, optional=True)
     )
-    negative_slope: float = option(default=0.0, convert=real(minimum=0))
-    threshold: float = option(default=0.0, convert=real(minimum=0))
+    negative_slope: Real = option(default=0.0, convert=real(minimum=0))
+    threshold: Real = option(default=0.0, convert=real(minimum=0))
 
     supports_masking: ClassVar[bool] = True
 
@@ -65,7 +66,7 @@ class LeakyReLU(Layer):
         https://ai.stanford.edu/~amaas/papers/relu_hybrid_icml2013_final.pdf
     """
 
-    negative_slope: float = option(default=0.3, convert=real(minimum=0))
+    negative_slope: Real = option(default=0.3, convert=real(minimum=0))
 
     supports_masking: ClassVar[bool] = True
 
@@ -92,7 +93,7 @@ class ELU(Layer):
         https://arxiv.org/abs/1511.07289
     """
 
-    alpha: float = option(default=1.0, convert=real())
+    alpha: Real = option(default=1.0, convert=real())
 
     supports_masking: ClassVar[bool] = True
 

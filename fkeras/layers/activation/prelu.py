@@ -10,6 +10,7 @@ import jax.numpy as jnp
 from fkeras import constraints, initializers, regularizers
 from fkeras.engine import InputSpec, Layer, Spec, option, weight
 from fkeras.engine.config.converters import axes
+from fkeras.engine.config.field_types import Constraint, Initializer, OptionalSizes, Regularizer
 from fkeras.nn.numerics.axes import format_shape
 
 
@@ -67,10 +68,10 @@ class PReLU(Layer):
         He et al., 2015, Delving deep into rectifiers, https://arxiv.org/abs/1502.01852
     """
 
-    alpha_initializer: Any = option(default="zeros", convert=initializers.get)
-    alpha_regularizer: Any = option(default=None, convert=regularizers.get)
-    alpha_constraint: Any = option(default=None, convert=constraints.get)
-    shared_axes: tuple[int, ...] | None = option(default=None, convert=_axes)
+    alpha_initializer: Initializer = option(default="zeros", convert=initializers.get)
+    alpha_regularizer: Regularizer = option(default=None, convert=regularizers.get)
+    alpha_constraint: Constraint = option(default=None, convert=constraints.get)
+    shared_axes: OptionalSizes = option(default=None, convert=_axes)
 
     alpha: jax.Array | None = weight()
 

@@ -10,6 +10,7 @@ import numpy as np
 
 from fkeras.engine import Context, Layer, Output, option
 from fkeras.engine.config.converters import axes
+from fkeras.engine.config.field_types import Axes
 from fkeras.engine.layer.keras_form import KerasForm
 from fkeras.engine.values.frozen import is_array
 from fkeras.nn.numerics.axes import format_shape
@@ -46,7 +47,7 @@ class Softmax(Layer):
         Array([[1., 0.]], dtype=float32)
     """
 
-    axis: int | tuple[int, ...] = option(default=-1, convert=axes())
+    axis: Axes = option(default=-1, convert=axes())
 
     supports_masking: ClassVar[bool] = True
     keras_form: ClassVar[KerasForm] = KerasForm(option_names=("mask",))

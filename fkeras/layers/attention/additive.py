@@ -9,6 +9,7 @@ import jax
 from fkeras import initializers
 from fkeras.engine import Context, Layer, Output, option, weight
 from fkeras.engine.config.converters import boolean, choice, integer, probability
+from fkeras.engine.config.field_types import OptionalInteger, Real
 from fkeras.engine.layer.keras_form import KerasForm
 from fkeras.layers.attention.attention import concatenation_scores
 from fkeras.layers.attention.scored import (
@@ -59,8 +60,8 @@ class AdditiveAttention(Layer):
     """
 
     use_scale: bool = option(default=True, convert=boolean)
-    dropout: float = option(default=0.0, convert=probability)
-    seed: int | None = option(default=None, convert=integer(optional=True), kw_only=True)
+    dropout: Real = option(default=0.0, convert=probability)
+    seed: OptionalInteger = option(default=None, convert=integer(optional=True), kw_only=True)
     empty_rows: str = option(default="zeros", convert=choice("zeros", "keras"), kw_only=True)
 
     scale: jax.Array | None = weight(initializer=initializers.GlorotUniform())

@@ -10,6 +10,7 @@ import jax.numpy as jnp
 from fkeras import initializers
 from fkeras.engine import Context, Layer, Output, option, weight
 from fkeras.engine.config.converters import boolean, choice, integer, probability
+from fkeras.engine.config.field_types import OptionalInteger, Real
 from fkeras.engine.layer.keras_form import KerasForm
 from fkeras.layers.attention.scored import (
     attend_by_scores,
@@ -90,8 +91,8 @@ class Attention(Layer):
 
     use_scale: bool = option(default=False, convert=boolean)
     score_mode: str = option(default="dot", convert=choice("dot", "concat"))
-    dropout: float = option(default=0.0, convert=probability)
-    seed: int | None = option(default=None, convert=integer(optional=True))
+    dropout: Real = option(default=0.0, convert=probability)
+    seed: OptionalInteger = option(default=None, convert=integer(optional=True))
     empty_rows: str = option(default="zeros", convert=choice("zeros", "keras"), kw_only=True)
 
     scale: jax.Array | None = weight(initializer=initializers.Ones())

@@ -5,11 +5,19 @@ from __future__ import annotations
 import dataclasses
 import math
 from collections.abc import Mapping
-from typing import Any, ClassVar
+from typing import ClassVar
 
 from fkeras import constraints, initializers, regularizers
 from fkeras.engine import Spec, option
 from fkeras.engine.config.converters import boolean, either, integer, probability
+from fkeras.engine.config.field_types import (
+    Constraint,
+    Initializer,
+    Integer,
+    OptionalInteger,
+    Real,
+    Regularizer,
+)
 from fkeras.engine.layer.keras_form import KerasForm
 from fkeras.engine.values.frozen import FrozenDict
 from fkeras.layers.attention.projected import (
@@ -90,22 +98,24 @@ class GroupQueryAttention(ProjectedAttention):
         checkpoints (2023), https://arxiv.org/abs/2305.13245
     """
 
-    head_dim: int = option(convert=integer(minimum=1))
-    num_query_heads: int = option(convert=integer(minimum=1))
-    num_key_value_heads: int = option(convert=integer(minimum=1))
-    dropout: float = option(default=0.0, convert=probability)
+    head_dim: Integer = option(convert=integer(minimum=1))
+    num_query_heads: Integer = option(convert=integer(minimum=1))
+    num_key_value_heads: Integer = option(convert=integer(minimum=1))
+    dropout: Real = option(default=0.0, convert=probability)
     use_bias: bool = option(default=True, convert=boolean)
-    sliding_window: int | None = option(default=None, convert=integer(minimum=1, optional=True))
+    sliding_window: OptionalInteger = option(
+        default=None, convert=integer(minimum=1, optional=True)
+    )
     flash_attention: bool | None = option(default=None, convert=either(boolean, optional=True))
-    kernel_initializer: Any = option(default="glorot_uniform", convert=initializers.get)
-    bias_initializer: Any = option(default="zeros", convert=initializers.get)
-    kernel_regularizer: Any = option(default=None, convert=regularizers.get)
-    bias_regularizer: Any = option(default=None, convert=regularizers.get)
-    activity_regularizer: Any = option(default=None, convert=regularizers.get)
-    kernel_constraint: Any = option(default=None, convert=constraints.get)
-    bias_constraint: Any = option(default=None, convert=constraints.get)
+    kernel_initializer: Initializer = option(default="glorot_uniform", convert=initializers.get)
+    bias_initializer: Initializer = option(default="zeros", convert=initializers.get)
+    kernel_regularizer: Regularizer = option(default=None, convert=regularizers.get)
+    bias_regularizer: Regularizer = option(default=None, convert=regularizers.get)
+    activity_regularizer: Regularizer = option(default=None, convert=regularizers.get)
+    kernel_constraint: Constraint = option(default=None, convert=constraints.get)
+    bias_constraint: Constraint = option(default=None, convert=constraints.get)
     use_gate: bool = option(default=False, convert=boolean)
-    seed: int | None = option(default=None, convert=integer(optional=True))
+    seed: OptionalInteger = option(default=None, convert=integer(optional=True))
 
     keras_form: ClassVar[KerasForm] = dataclasses.replace(
         ProjectedAttention.keras_form, groups=FrozenDict({name: f"_{name}" for name in PROJECTIONS})

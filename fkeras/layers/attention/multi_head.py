@@ -9,6 +9,15 @@ from typing import Any, ClassVar
 from fkeras import constraints, initializers, regularizers
 from fkeras.engine import Spec, option
 from fkeras.engine.config.converters import axes, boolean, either, integer, probability, several
+from fkeras.engine.config.field_types import (
+    Constraint,
+    Initializer,
+    Integer,
+    OptionalInteger,
+    OptionalSizes,
+    Real,
+    Regularizer,
+)
 from fkeras.layers.attention.projected import (
     ProjectedAttention,
     check_flash,
@@ -110,24 +119,26 @@ class MultiHeadAttention(ProjectedAttention):
 
     detaches_masks: ClassVar[bool] = True
 
-    num_heads: int = option(convert=integer(minimum=1))
-    key_dim: int = option(convert=integer(minimum=1))
-    value_dim: int = option(default=None, convert=integer(minimum=1, optional=True))
-    dropout: float = option(default=0.0, convert=probability)
+    num_heads: Integer = option(convert=integer(minimum=1))
+    key_dim: Integer = option(convert=integer(minimum=1))
+    value_dim: OptionalInteger = option(default=None, convert=integer(minimum=1, optional=True))
+    dropout: Real = option(default=0.0, convert=probability)
     use_bias: bool = option(default=True, convert=boolean)
-    output_shape: tuple[int, ...] | None = option(default=None, convert=_output_shape)
-    attention_axes: tuple[int, ...] | None = option(default=None, convert=_attention_axes)
-    sliding_window: int | None = option(default=None, convert=integer(minimum=1, optional=True))
+    output_shape: OptionalSizes = option(default=None, convert=_output_shape)
+    attention_axes: OptionalSizes = option(default=None, convert=_attention_axes)
+    sliding_window: OptionalInteger = option(
+        default=None, convert=integer(minimum=1, optional=True)
+    )
     flash_attention: bool | None = option(default=None, convert=either(boolean, optional=True))
-    kernel_initializer: Any = option(default="glorot_uniform", convert=initializers.get)
-    bias_initializer: Any = option(default="zeros", convert=initializers.get)
-    kernel_regularizer: Any = option(default=None, convert=regularizers.get)
-    bias_regularizer: Any = option(default=None, convert=regularizers.get)
-    activity_regularizer: Any = option(default=None, convert=regularizers.get)
-    kernel_constraint: Any = option(default=None, convert=constraints.get)
-    bias_constraint: Any = option(default=None, convert=constraints.get)
+    kernel_initializer: Initializer = option(default="glorot_uniform", convert=initializers.get)
+    bias_initializer: Initializer = option(default="zeros", convert=initializers.get)
+    kernel_regularizer: Regularizer = option(default=None, convert=regularizers.get)
+    bias_regularizer: Regularizer = option(default=None, convert=regularizers.get)
+    activity_regularizer: Regularizer = option(default=None, convert=regularizers.get)
+    kernel_constraint: Constraint = option(default=None, convert=constraints.get)
+    bias_constraint: Constraint = option(default=None, convert=constraints.get)
     use_gate: bool = option(default=False, convert=boolean)
-    seed: int | None = option(default=None, convert=integer(optional=True))
+    seed: OptionalInteger = option(default=None, convert=integer(optional=True))
 
     def __post_init__(self) -> None:
         super().__post_init__()

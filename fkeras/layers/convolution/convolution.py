@@ -5,14 +5,22 @@ One class holds what they do; each of the three only says over how many axes.
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from typing import Any, ClassVar, Self
+from typing import ClassVar, Self
 
 import jax
 
 from fkeras import activations, constraints, initializers, regularizers
 from fkeras.engine import InputSpec, Layer, Spec, option, weight
 from fkeras.engine.config.converters import boolean, choice, data_format_name, integer, sizes
+from fkeras.engine.config.field_types import (
+    Activation,
+    Constraint,
+    DataFormat,
+    Initializer,
+    Integer,
+    Regularizer,
+    Sizes,
+)
 from fkeras.layers.convolution.sliding import (
     add_bias_and_activate,
     check_kernel_fits,
@@ -26,22 +34,22 @@ from fkeras.nn.numerics.axes import channel_axis
 class _Convolution(Layer):
     """Computes `activation(convolve(x, kernel) + bias)` over `rank` axes."""
 
-    filters: int = option(convert=integer(minimum=1))
-    kernel_size: tuple[int, ...] = option()
-    strides: tuple[int, ...] = option(default=1)
+    filters: Integer = option(convert=integer(minimum=1))
+    kernel_size: Sizes = option()
+    strides: Sizes = option(default=1)
     padding: str = option(default="valid", convert=choice("valid", "same"))
-    data_format: str = option(default=None, convert=data_format_name)
-    dilation_rate: tuple[int, ...] = option(default=1)
-    groups: int = option(default=1, convert=integer(minimum=1))
-    activation: Callable | None = option(default=None, convert=activations.get)
+    data_format: DataFormat = option(default=None, convert=data_format_name)
+    dilation_rate: Sizes = option(default=1)
+    groups: Integer = option(default=1, convert=integer(minimum=1))
+    activation: Activation = option(default=None, convert=activations.get)
     use_bias: bool = option(default=True, convert=boolean)
-    kernel_initializer: Any = option(default="glorot_uniform", convert=initializers.get)
-    bias_initializer: Any = option(default="zeros", convert=initializers.get)
-    kernel_regularizer: Any = option(default=None, convert=regularizers.get)
-    bias_regularizer: Any = option(default=None, convert=regularizers.get)
-    activity_regularizer: Any = option(default=None, convert=regularizers.get)
-    kernel_constraint: Any = option(default=None, convert=constraints.get)
-    bias_constraint: Any = option(default=None, convert=constraints.get)
+    kernel_initializer: Initializer = option(default="glorot_uniform", convert=initializers.get)
+    bias_initializer: Initializer = option(default="zeros", convert=initializers.get)
+    kernel_regularizer: Regularizer = option(default=None, convert=regularizers.get)
+    bias_regularizer: Regularizer = option(default=None, convert=regularizers.get)
+    activity_regularizer: Regularizer = option(default=None, convert=regularizers.get)
+    kernel_constraint: Constraint = option(default=None, convert=constraints.get)
+    bias_constraint: Constraint = option(default=None, convert=constraints.get)
 
     kernel: jax.Array | None = weight()
     bias: jax.Array | None = weight()
@@ -131,10 +139,10 @@ class Conv1D(_Convolution):
         (1, 14, 8)
     """
 
-    kernel_size: tuple[int, ...] = option(convert=sizes(1))
-    strides: tuple[int, ...] = option(default=1, convert=sizes(1))
+    kernel_size: Sizes = option(convert=sizes(1))
+    strides: Sizes = option(default=1, convert=sizes(1))
     padding: str = option(default="valid", convert=choice("valid", "same", "causal"))
-    dilation_rate: tuple[int, ...] = option(default=1, convert=sizes(1))
+    dilation_rate: Sizes = option(default=1, convert=sizes(1))
 
     rank: ClassVar[int] = 1
 
@@ -180,9 +188,9 @@ class Conv2D(_Convolution):
         (1, 26, 26, 8)
     """
 
-    kernel_size: tuple[int, ...] = option(convert=sizes(2))
-    strides: tuple[int, ...] = option(default=1, convert=sizes(2))
-    dilation_rate: tuple[int, ...] = option(default=1, convert=sizes(2))
+    kernel_size: Sizes = option(convert=sizes(2))
+    strides: Sizes = option(default=1, convert=sizes(2))
+    dilation_rate: Sizes = option(default=1, convert=sizes(2))
 
     rank: ClassVar[int] = 2
 
@@ -228,9 +236,9 @@ class Conv3D(_Convolution):
         (1, 6, 6, 6, 8)
     """
 
-    kernel_size: tuple[int, ...] = option(convert=sizes(3))
-    strides: tuple[int, ...] = option(default=1, convert=sizes(3))
-    dilation_rate: tuple[int, ...] = option(default=1, convert=sizes(3))
+    kernel_size: Sizes = option(convert=sizes(3))
+    strides: Sizes = option(default=1, convert=sizes(3))
+    dilation_rate: Sizes = option(default=1, convert=sizes(3))
 
     rank: ClassVar[int] = 3
 

@@ -2,14 +2,22 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from typing import Any, ClassVar, Self
+from typing import ClassVar, Self
 
 import jax
 
 from fkeras import activations, constraints, initializers, regularizers
 from fkeras.engine import InputSpec, Layer, Spec, option, weight
 from fkeras.engine.config.converters import boolean, choice, data_format_name, integer, sizes
+from fkeras.engine.config.field_types import (
+    Activation,
+    Constraint,
+    DataFormat,
+    Initializer,
+    Integer,
+    Regularizer,
+    Sizes,
+)
 from fkeras.layers.convolution.sliding import (
     add_bias_and_activate,
     check_kernel_fits,
@@ -22,21 +30,21 @@ from fkeras.nn.numerics.axes import channel_axis
 class _DepthwiseConvolution(Layer):
     """Computes `activation(convolve_depthwise(x, kernel) + bias)` over `rank` axes."""
 
-    kernel_size: tuple[int, ...] = option()
-    strides: tuple[int, ...] = option(default=1)
+    kernel_size: Sizes = option()
+    strides: Sizes = option(default=1)
     padding: str = option(default="valid", convert=choice("valid", "same"))
-    depth_multiplier: int = option(default=1, convert=integer(minimum=1))
-    data_format: str = option(default=None, convert=data_format_name)
-    dilation_rate: tuple[int, ...] = option(default=1)
-    activation: Callable | None = option(default=None, convert=activations.get)
+    depth_multiplier: Integer = option(default=1, convert=integer(minimum=1))
+    data_format: DataFormat = option(default=None, convert=data_format_name)
+    dilation_rate: Sizes = option(default=1)
+    activation: Activation = option(default=None, convert=activations.get)
     use_bias: bool = option(default=True, convert=boolean)
-    depthwise_initializer: Any = option(default="glorot_uniform", convert=initializers.get)
-    bias_initializer: Any = option(default="zeros", convert=initializers.get)
-    depthwise_regularizer: Any = option(default=None, convert=regularizers.get)
-    bias_regularizer: Any = option(default=None, convert=regularizers.get)
-    activity_regularizer: Any = option(default=None, convert=regularizers.get)
-    depthwise_constraint: Any = option(default=None, convert=constraints.get)
-    bias_constraint: Any = option(default=None, convert=constraints.get)
+    depthwise_initializer: Initializer = option(default="glorot_uniform", convert=initializers.get)
+    bias_initializer: Initializer = option(default="zeros", convert=initializers.get)
+    depthwise_regularizer: Regularizer = option(default=None, convert=regularizers.get)
+    bias_regularizer: Regularizer = option(default=None, convert=regularizers.get)
+    activity_regularizer: Regularizer = option(default=None, convert=regularizers.get)
+    depthwise_constraint: Constraint = option(default=None, convert=constraints.get)
+    bias_constraint: Constraint = option(default=None, convert=constraints.get)
 
     kernel: jax.Array | None = weight(prefix="depthwise")
     bias: jax.Array | None = weight()
@@ -101,9 +109,9 @@ class DepthwiseConv1D(_DepthwiseConvolution):
         (1, 6, 6)
     """
 
-    kernel_size: tuple[int, ...] = option(convert=sizes(1))
-    strides: tuple[int, ...] = option(default=1, convert=sizes(1))
-    dilation_rate: tuple[int, ...] = option(default=1, convert=sizes(1))
+    kernel_size: Sizes = option(convert=sizes(1))
+    strides: Sizes = option(default=1, convert=sizes(1))
+    dilation_rate: Sizes = option(default=1, convert=sizes(1))
 
     rank: ClassVar[int] = 1
 
@@ -145,8 +153,8 @@ class DepthwiseConv2D(_DepthwiseConvolution):
         (1, 6, 6, 6)
     """
 
-    kernel_size: tuple[int, ...] = option(convert=sizes(2))
-    strides: tuple[int, ...] = option(default=1, convert=sizes(2))
-    dilation_rate: tuple[int, ...] = option(default=1, convert=sizes(2))
+    kernel_size: Sizes = option(convert=sizes(2))
+    strides: Sizes = option(default=1, convert=sizes(2))
+    dilation_rate: Sizes = option(default=1, convert=sizes(2))
 
     rank: ClassVar[int] = 2

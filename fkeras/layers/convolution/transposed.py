@@ -8,14 +8,23 @@ convolution by its input, and so makes large images of small ones.
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from typing import Any, ClassVar, Self
+from typing import ClassVar, Self
 
 import jax
 
 from fkeras import activations, constraints, initializers, regularizers
 from fkeras.engine import InputSpec, Layer, Spec, option, weight
 from fkeras.engine.config.converters import boolean, choice, data_format_name, integer, sizes
+from fkeras.engine.config.field_types import (
+    Activation,
+    Constraint,
+    DataFormat,
+    Initializer,
+    Integer,
+    OptionalSizes,
+    Regularizer,
+    Sizes,
+)
 from fkeras.layers.convolution.sliding import add_bias_and_activate, check_steps, known_channels
 from fkeras.nn.convolution import convolve_transpose
 from fkeras.nn.numerics.axes import channel_axis
@@ -24,22 +33,22 @@ from fkeras.nn.numerics.axes import channel_axis
 class _TransposedConvolution(Layer):
     """Computes `activation(convolve_transpose(x, kernel) + bias)` over `rank` axes."""
 
-    filters: int = option(convert=integer(minimum=1))
-    kernel_size: tuple[int, ...] = option()
-    strides: tuple[int, ...] = option(default=1)
+    filters: Integer = option(convert=integer(minimum=1))
+    kernel_size: Sizes = option()
+    strides: Sizes = option(default=1)
     padding: str = option(default="valid", convert=choice("valid", "same"))
-    output_padding: tuple[int, ...] | None = option(default=None)
-    data_format: str = option(default=None, convert=data_format_name)
-    dilation_rate: tuple[int, ...] = option(default=1)
-    activation: Callable | None = option(default=None, convert=activations.get)
+    output_padding: OptionalSizes = option(default=None)
+    data_format: DataFormat = option(default=None, convert=data_format_name)
+    dilation_rate: Sizes = option(default=1)
+    activation: Activation = option(default=None, convert=activations.get)
     use_bias: bool = option(default=True, convert=boolean)
-    kernel_initializer: Any = option(default="glorot_uniform", convert=initializers.get)
-    bias_initializer: Any = option(default="zeros", convert=initializers.get)
-    kernel_regularizer: Any = option(default=None, convert=regularizers.get)
-    bias_regularizer: Any = option(default=None, convert=regularizers.get)
-    activity_regularizer: Any = option(default=None, convert=regularizers.get)
-    kernel_constraint: Any = option(default=None, convert=constraints.get)
-    bias_constraint: Any = option(default=None, convert=constraints.get)
+    kernel_initializer: Initializer = option(default="glorot_uniform", convert=initializers.get)
+    bias_initializer: Initializer = option(default="zeros", convert=initializers.get)
+    kernel_regularizer: Regularizer = option(default=None, convert=regularizers.get)
+    bias_regularizer: Regularizer = option(default=None, convert=regularizers.get)
+    activity_regularizer: Regularizer = option(default=None, convert=regularizers.get)
+    kernel_constraint: Constraint = option(default=None, convert=constraints.get)
+    bias_constraint: Constraint = option(default=None, convert=constraints.get)
 
     kernel: jax.Array | None = weight()
     bias: jax.Array | None = weight()
@@ -123,12 +132,10 @@ class Conv1DTranspose(_TransposedConvolution):
         (1, 16, 8)
     """
 
-    kernel_size: tuple[int, ...] = option(convert=sizes(1))
-    strides: tuple[int, ...] = option(default=1, convert=sizes(1))
-    output_padding: tuple[int, ...] | None = option(
-        default=None, convert=sizes(1, minimum=0, optional=True)
-    )
-    dilation_rate: tuple[int, ...] = option(default=1, convert=sizes(1))
+    kernel_size: Sizes = option(convert=sizes(1))
+    strides: Sizes = option(default=1, convert=sizes(1))
+    output_padding: OptionalSizes = option(default=None, convert=sizes(1, minimum=0, optional=True))
+    dilation_rate: Sizes = option(default=1, convert=sizes(1))
 
     rank: ClassVar[int] = 1
 
@@ -175,12 +182,10 @@ class Conv2DTranspose(_TransposedConvolution):
         (1, 14, 14, 8)
     """
 
-    kernel_size: tuple[int, ...] = option(convert=sizes(2))
-    strides: tuple[int, ...] = option(default=1, convert=sizes(2))
-    output_padding: tuple[int, ...] | None = option(
-        default=None, convert=sizes(2, minimum=0, optional=True)
-    )
-    dilation_rate: tuple[int, ...] = option(default=1, convert=sizes(2))
+    kernel_size: Sizes = option(convert=sizes(2))
+    strides: Sizes = option(default=1, convert=sizes(2))
+    output_padding: OptionalSizes = option(default=None, convert=sizes(2, minimum=0, optional=True))
+    dilation_rate: Sizes = option(default=1, convert=sizes(2))
 
     rank: ClassVar[int] = 2
 
@@ -227,12 +232,10 @@ class Conv3DTranspose(_TransposedConvolution):
         (1, 8, 8, 8, 8)
     """
 
-    kernel_size: tuple[int, ...] = option(convert=sizes(3))
-    strides: tuple[int, ...] = option(default=1, convert=sizes(3))
-    output_padding: tuple[int, ...] | None = option(
-        default=None, convert=sizes(3, minimum=0, optional=True)
-    )
-    dilation_rate: tuple[int, ...] = option(default=1, convert=sizes(3))
+    kernel_size: Sizes = option(convert=sizes(3))
+    strides: Sizes = option(default=1, convert=sizes(3))
+    output_padding: OptionalSizes = option(default=None, convert=sizes(3, minimum=0, optional=True))
+    dilation_rate: Sizes = option(default=1, convert=sizes(3))
 
     rank: ClassVar[int] = 3
 

@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from typing import Any, ClassVar, Self
+from typing import ClassVar, Self
 
 import jax
 import jax.numpy as jnp
@@ -11,6 +10,13 @@ import jax.numpy as jnp
 from fkeras import activations, constraints, initializers, regularizers
 from fkeras.engine import InputSpec, Layer, Spec, align, option, weight
 from fkeras.engine.config.converters import boolean, integer
+from fkeras.engine.config.field_types import (
+    Activation,
+    Constraint,
+    Initializer,
+    Integer,
+    Regularizer,
+)
 from fkeras.engine.layer.keras_form import KerasForm
 
 
@@ -70,16 +76,16 @@ class Dense(Layer):
         training_default=None, quantized_as="QuantizedDense"
     )
 
-    units: int = option(convert=integer(minimum=1))
-    activation: Callable | None = option(default=None, convert=activations.get)
+    units: Integer = option(convert=integer(minimum=1))
+    activation: Activation = option(default=None, convert=activations.get)
     use_bias: bool = option(default=True, convert=boolean)
-    kernel_initializer: Any = option(default="glorot_uniform", convert=initializers.get)
-    bias_initializer: Any = option(default="zeros", convert=initializers.get)
-    kernel_regularizer: Any = option(default=None, convert=regularizers.get)
-    bias_regularizer: Any = option(default=None, convert=regularizers.get)
-    activity_regularizer: Any = option(default=None, convert=regularizers.get)
-    kernel_constraint: Any = option(default=None, convert=constraints.get)
-    bias_constraint: Any = option(default=None, convert=constraints.get)
+    kernel_initializer: Initializer = option(default="glorot_uniform", convert=initializers.get)
+    bias_initializer: Initializer = option(default="zeros", convert=initializers.get)
+    kernel_regularizer: Regularizer = option(default=None, convert=regularizers.get)
+    bias_regularizer: Regularizer = option(default=None, convert=regularizers.get)
+    activity_regularizer: Regularizer = option(default=None, convert=regularizers.get)
+    kernel_constraint: Constraint = option(default=None, convert=constraints.get)
+    bias_constraint: Constraint = option(default=None, convert=constraints.get)
 
     kernel: jax.Array | None = weight()
     bias: jax.Array | None = weight()

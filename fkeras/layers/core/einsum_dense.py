@@ -6,7 +6,7 @@ import dataclasses
 import math
 import re
 import string
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from typing import Any, ClassVar, Self
 
 import jax
@@ -16,6 +16,7 @@ import numpy as np
 from fkeras import activations, constraints, initializers, regularizers
 from fkeras.engine import InputSpec, Layer, Spec, option, weight
 from fkeras.engine.config.converters import integer, several, text
+from fkeras.engine.config.field_types import Activation, Constraint, Initializer, Regularizer, Shape
 from fkeras.engine.layer.keras_form import KerasForm
 from fkeras.nn.numerics.axes import format_shape
 
@@ -241,16 +242,16 @@ class EinsumDense(Layer):
     )
 
     equation: str = option(convert=_equation)
-    output_shape: tuple[int | None, ...] = option(convert=_sizes)
-    activation: Callable | None = option(default=None, convert=activations.get)
+    output_shape: Shape = option(convert=_sizes)
+    activation: Activation = option(default=None, convert=activations.get)
     bias_axes: str | None = option(default=None, convert=text(optional=True))
-    kernel_initializer: Any = option(default="glorot_uniform", convert=initializers.get)
-    bias_initializer: Any = option(default="zeros", convert=initializers.get)
-    kernel_regularizer: Any = option(default=None, convert=regularizers.get)
-    bias_regularizer: Any = option(default=None, convert=regularizers.get)
-    kernel_constraint: Any = option(default=None, convert=constraints.get)
-    bias_constraint: Any = option(default=None, convert=constraints.get)
-    activity_regularizer: Any = option(default=None, convert=regularizers.get, kw_only=True)
+    kernel_initializer: Initializer = option(default="glorot_uniform", convert=initializers.get)
+    bias_initializer: Initializer = option(default="zeros", convert=initializers.get)
+    kernel_regularizer: Regularizer = option(default=None, convert=regularizers.get)
+    bias_regularizer: Regularizer = option(default=None, convert=regularizers.get)
+    kernel_constraint: Constraint = option(default=None, convert=constraints.get)
+    bias_constraint: Constraint = option(default=None, convert=constraints.get)
+    activity_regularizer: Regularizer = option(default=None, convert=regularizers.get, kw_only=True)
 
     kernel: jax.Array | None = weight()
     bias: jax.Array | None = weight()

@@ -11,6 +11,7 @@ import jax.numpy as jnp
 from fkeras import constraints, initializers, regularizers
 from fkeras.engine import Context, Layer, Output, Spec, option, weight
 from fkeras.engine.config.converters import boolean, integer
+from fkeras.engine.config.field_types import Constraint, Initializer, Integer, Regularizer
 from fkeras.engine.layer.keras_form import KerasForm
 from fkeras.layers.common.id_checks import refuse_fractions
 from fkeras.layers.core.masking import both_masks
@@ -75,13 +76,13 @@ class Embedding(Layer):
         ((1, 3, 4), Array([[ True,  True, False]], dtype=bool))
     """
 
-    input_dim: int = option(convert=integer(minimum=1))
-    output_dim: int = option(convert=integer(minimum=1))
-    embeddings_initializer: Any = option(default="uniform", convert=initializers.get)
-    embeddings_regularizer: Any = option(default=None, convert=regularizers.get)
-    embeddings_constraint: Any = option(default=None, convert=constraints.get)
+    input_dim: Integer = option(convert=integer(minimum=1))
+    output_dim: Integer = option(convert=integer(minimum=1))
+    embeddings_initializer: Initializer = option(default="uniform", convert=initializers.get)
+    embeddings_regularizer: Regularizer = option(default=None, convert=regularizers.get)
+    embeddings_constraint: Constraint = option(default=None, convert=constraints.get)
     mask_zero: bool = option(default=False, convert=boolean)
-    activity_regularizer: Any = option(default=None, convert=regularizers.get, kw_only=True)
+    activity_regularizer: Regularizer = option(default=None, convert=regularizers.get, kw_only=True)
 
     embeddings: jax.Array | None = weight()
 

@@ -10,6 +10,7 @@ import jax.numpy as jnp
 
 from fkeras.engine import Context, Layer, Output, option
 from fkeras.engine.config.converters import real
+from fkeras.engine.config.field_types import Real
 
 
 def find_steps(x: jax.Array, mask_value: float = 0.0) -> jax.Array:
@@ -63,7 +64,7 @@ class Masking(Layer):
         Array([[ True, False]], dtype=bool)
     """
 
-    mask_value: float = option(default=0.0, convert=real(infinite=True))
+    mask_value: Real = option(default=0.0, convert=real(infinite=True))
 
     supports_masking: ClassVar[bool] = True
 

@@ -11,6 +11,14 @@ import jax.numpy as jnp
 from fkeras import constraints, initializers, regularizers
 from fkeras.engine import Context, Layer, Output, Spec, option, weight
 from fkeras.engine.config.converters import boolean, dtype_name, integer, real
+from fkeras.engine.config.field_types import (
+    Constraint,
+    Initializer,
+    Integer,
+    OptionalDTypeName,
+    OptionalReal,
+    Regularizer,
+)
 from fkeras.engine.layer.keras_form import KerasForm
 from fkeras.engine.messages.errors import describe_value
 from fkeras.layers.common.id_checks import refuse_fractions
@@ -80,16 +88,16 @@ class ReversibleEmbedding(Layer):
         https://arxiv.org/abs/1608.05859
     """
 
-    input_dim: int = option(convert=integer(minimum=1))
-    output_dim: int = option(convert=integer(minimum=1))
+    input_dim: Integer = option(convert=integer(minimum=1))
+    output_dim: Integer = option(convert=integer(minimum=1))
     tie_weights: bool = option(default=True, convert=boolean)
-    embeddings_initializer: Any = option(default="uniform", convert=initializers.get)
-    embeddings_regularizer: Any = option(default=None, convert=regularizers.get)
-    embeddings_constraint: Any = option(default=None, convert=constraints.get)
+    embeddings_initializer: Initializer = option(default="uniform", convert=initializers.get)
+    embeddings_regularizer: Regularizer = option(default=None, convert=regularizers.get)
+    embeddings_constraint: Constraint = option(default=None, convert=constraints.get)
     mask_zero: bool = option(default=False, convert=boolean)
-    reverse_dtype: str | None = option(default=None, convert=_dtype)
-    logit_soft_cap: float | None = option(default=None, convert=real(above=0, optional=True))
-    activity_regularizer: Any = option(default=None, convert=regularizers.get, kw_only=True)
+    reverse_dtype: OptionalDTypeName = option(default=None, convert=_dtype)
+    logit_soft_cap: OptionalReal = option(default=None, convert=real(above=0, optional=True))
+    activity_regularizer: Regularizer = option(default=None, convert=regularizers.get, kw_only=True)
 
     embeddings: jax.Array | None = weight()
     reverse_embeddings: jax.Array | None = weight()

@@ -12,6 +12,7 @@ import jax
 from fkeras.engine import option, subkey
 from fkeras.engine.config.configurable import decode, encode
 from fkeras.engine.config.converters import either, function, integer, several, text
+from fkeras.engine.config.field_types import OptionalInteger, Words
 from fkeras.engine.config.serialization import resolve
 from fkeras.engine.messages.optional_packages import missing_package
 from fkeras.layers.foreign.base import ForeignLayer
@@ -120,9 +121,9 @@ class FlaxLayer(ForeignLayer):
 
     module: Any = option(convert=_module)
     method: Any = option(default=None, convert=either(text(), function(), optional=True))
-    seed: int | None = option(default=None, convert=integer(optional=True), kw_only=True)
+    seed: OptionalInteger = option(default=None, convert=integer(optional=True), kw_only=True)
     training_argument: str | None = option(default=None, convert=text(optional=True), kw_only=True)
-    rngs: tuple[str, ...] = option(
+    rngs: Words = option(
         default=_DROPOUT,
         convert=several(text(), "a list of names of random streams", least=0),
         kw_only=True,

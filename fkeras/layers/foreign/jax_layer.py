@@ -9,6 +9,7 @@ import jax
 
 from fkeras.engine import option, subkey, suggest
 from fkeras.engine.config.converters import integer
+from fkeras.engine.config.field_types import OptionalInteger, Words
 from fkeras.engine.messages.errors import describe_value
 from fkeras.layers.foreign.base import ForeignLayer
 
@@ -107,11 +108,9 @@ class JaxLayer(ForeignLayer):
 
     call_fn: Callable = option(convert=_function())
     init_fn: Callable | None = option(default=None, convert=_function(none=True))
-    seed: int | None = option(default=None, convert=integer(optional=True))
-    call_arguments: tuple[str, ...] = option(default=_CALL, convert=_arguments(_CALL), kw_only=True)
-    init_arguments: tuple[str, ...] = option(
-        default=_INIT_DEFAULT, convert=_arguments(_INIT), kw_only=True
-    )
+    seed: OptionalInteger = option(default=None, convert=integer(optional=True))
+    call_arguments: Words = option(default=_CALL, convert=_arguments(_CALL), kw_only=True)
+    init_arguments: Words = option(default=_INIT_DEFAULT, convert=_arguments(_INIT), kw_only=True)
 
     def __init__(
         self,

@@ -11,6 +11,7 @@ import numpy as np
 
 from fkeras.engine import option
 from fkeras.engine.config.converters import boolean
+from fkeras.engine.config.field_types import Integer
 from fkeras.layers.lookup.hashing import bins, index_dtype, read_dtype, write_dtype
 from fkeras.layers.preprocessing.encoding import encode, encode_on_host, output_mode
 from fkeras.layers.preprocessing.host import HostLayer, as_data, read_strings, refuse_sparse
@@ -49,7 +50,7 @@ class HashedCrossing(HostLayer):
         array([1, 4, 3], dtype=int32)
     """
 
-    num_bins: int = option(convert=bins)
+    num_bins: Integer = option(convert=bins)
     output_mode: str = option(default="int", convert=output_mode("int", "one_hot"))
     sparse: bool = option(default=False, convert=boolean)
 

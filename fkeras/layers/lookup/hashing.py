@@ -11,6 +11,7 @@ import numpy as np
 
 from fkeras.engine import option
 from fkeras.engine.config.converters import boolean, either, integer, text
+from fkeras.engine.config.field_types import Integer, OptionalPair
 from fkeras.engine.values.spec import canonical_dtype
 from fkeras.layers.lookup.lookup import two_integers
 from fkeras.layers.preprocessing.encoding import encode, encode_on_host, output_mode
@@ -81,11 +82,11 @@ class Hashing(HostLayer):
         FarmHash, Google, 2014; SipHash, Aumasson and Bernstein, 2012.
     """
 
-    num_bins: int = option(convert=bins)
+    num_bins: Integer = option(convert=bins)
     mask_value: str | int | None = option(
         default=None, convert=either(integer(), text(empty=True), optional=True)
     )
-    salt: tuple[int, int] | None = option(default=None, convert=two_integers)
+    salt: OptionalPair = option(default=None, convert=two_integers)
     output_mode: str = option(
         default="int",
         convert=output_mode("int", "one_hot", "multi_hot", "count"),

@@ -11,6 +11,13 @@ import numpy as np
 
 from fkeras.engine import option
 from fkeras.engine.config.converters import boolean, choice, integer
+from fkeras.engine.config.field_types import (
+    Integer,
+    IntegerVocabulary,
+    OptionalInteger,
+    OptionalPair,
+    OptionalReals,
+)
 from fkeras.layers.common.id_checks import refuse_fractions
 from fkeras.layers.lookup.lookup import MODES, LookupLayer, floats, two_integers
 from fkeras.layers.lookup.vocabulary import find, in_order, integers_of
@@ -69,19 +76,19 @@ class IntegerLookup(LookupLayer):
         Array([[3, 0]], dtype=int32)
     """
 
-    max_tokens: int | None = option(default=None, convert=integer(minimum=2, optional=True))
-    num_oov_indices: int = option(default=1, convert=integer(minimum=0, maximum=1 << 20))
-    mask_token: int | None = option(default=None, convert=integer(optional=True))
-    oov_token: int | None = option(default=-1, convert=integer(optional=True))
-    vocabulary: tuple[int, ...] | None = option(default=None, convert=_convert)
+    max_tokens: OptionalInteger = option(default=None, convert=integer(minimum=2, optional=True))
+    num_oov_indices: Integer = option(default=1, convert=integer(minimum=0, maximum=1 << 20))
+    mask_token: OptionalInteger = option(default=None, convert=integer(optional=True))
+    oov_token: OptionalInteger = option(default=-1, convert=integer(optional=True))
+    vocabulary: IntegerVocabulary = option(default=None, convert=_convert)
     vocabulary_dtype: str = option(default="int64", convert=choice("int64"))
-    idf_weights: tuple[float, ...] | None = option(default=None, convert=floats)
+    idf_weights: OptionalReals = option(default=None, convert=floats)
     invert: bool = option(default=False, convert=boolean)
     output_mode: str = option(default="int", convert=output_mode(*MODES))
     sparse: bool = option(default=False, convert=boolean)
     pad_to_max_tokens: bool = option(default=False, convert=boolean)
     oov_method: str = option(default="floormod", convert=choice("floormod", "farmhash"))
-    salt: tuple[int, int] | None = option(default=None, convert=two_integers)
+    salt: OptionalPair = option(default=None, convert=two_integers)
 
     convert_vocabulary: ClassVar[Any] = staticmethod(_convert)
 

@@ -10,6 +10,13 @@ import numpy as np
 
 from fkeras.engine import option
 from fkeras.engine.config.converters import boolean, integer, text
+from fkeras.engine.config.field_types import (
+    Integer,
+    OptionalInteger,
+    OptionalPair,
+    OptionalReals,
+    Vocabulary,
+)
 from fkeras.layers.lookup.lookup import MODES, LookupLayer, floats, two_integers
 from fkeras.layers.lookup.vocabulary import as_array, strings_of, table
 from fkeras.layers.preprocessing.encoding import output_mode
@@ -104,12 +111,12 @@ class StringLookup(LookupLayer):
         ['[UNK]', 'a', 'b']
     """
 
-    max_tokens: int | None = option(default=None, convert=integer(minimum=2, optional=True))
-    num_oov_indices: int = option(default=1, convert=integer(minimum=0, maximum=1 << 20))
+    max_tokens: OptionalInteger = option(default=None, convert=integer(minimum=2, optional=True))
+    num_oov_indices: Integer = option(default=1, convert=integer(minimum=0, maximum=1 << 20))
     mask_token: str | None = option(default=None, convert=text(empty=True, optional=True))
     oov_token: str | None = option(default="[UNK]", convert=text(empty=True, optional=True))
-    vocabulary: tuple[str, ...] | None = option(default=None, convert=_convert)
-    idf_weights: tuple[float, ...] | None = option(default=None, convert=floats)
+    vocabulary: Vocabulary = option(default=None, convert=_convert)
+    idf_weights: OptionalReals = option(default=None, convert=floats)
     invert: bool = option(default=False, convert=boolean)
 
     @property
@@ -124,7 +131,7 @@ class StringLookup(LookupLayer):
     pad_to_max_tokens: bool = option(default=False, convert=boolean)
     sparse: bool = option(default=False, convert=boolean)
     encoding: str = option(default="utf-8", convert=text())
-    salt: tuple[int, int] | None = option(default=None, convert=two_integers)
+    salt: OptionalPair = option(default=None, convert=two_integers)
 
     convert_vocabulary: ClassVar[Any] = staticmethod(_convert)
 

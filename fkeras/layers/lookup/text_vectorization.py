@@ -18,6 +18,12 @@ from fkeras.engine.config.converters import (
     several,
     text,
 )
+from fkeras.engine.config.field_types import (
+    OptionalAxes,
+    OptionalInteger,
+    OptionalReals,
+    Vocabulary,
+)
 from fkeras.engine.config.rules import Rule
 from fkeras.layers.lookup.lookup import MODES, LookupLayer, floats
 from fkeras.layers.lookup.string_lookup import find_strings
@@ -94,7 +100,7 @@ class TextVectorization(LookupLayer):
                [1, 2, 0, 0]], dtype=int32)
     """
 
-    max_tokens: int | None = option(default=None, convert=integer(minimum=2, optional=True))
+    max_tokens: OptionalInteger = option(default=None, convert=integer(minimum=2, optional=True))
     standardize: Any = option(
         default="lower_and_strip_punctuation",
         convert=_word_or_function(*STANDARDS),
@@ -103,14 +109,14 @@ class TextVectorization(LookupLayer):
         default="whitespace",
         convert=_word_or_function("whitespace", "character"),
     )
-    ngrams: int | tuple[int, ...] | None = option(default=None, convert=_widths)
+    ngrams: OptionalAxes = option(default=None, convert=_widths)
     output_mode: str = option(default="int", convert=output_mode(*MODES))
-    output_sequence_length: int | None = option(
+    output_sequence_length: OptionalInteger = option(
         default=None, convert=integer(minimum=0, optional=True)
     )
     pad_to_max_tokens: bool = option(default=False, convert=boolean)
-    vocabulary: tuple[str, ...] | None = option(default=None, convert=_convert)
-    idf_weights: tuple[float, ...] | None = option(default=None, convert=floats)
+    vocabulary: Vocabulary = option(default=None, convert=_convert)
+    idf_weights: OptionalReals = option(default=None, convert=floats)
     sparse: bool = option(default=False, convert=boolean)
     ragged: bool = option(default=False, convert=boolean)
     encoding: str = option(default="utf-8", convert=text())

@@ -10,6 +10,7 @@ import jax.numpy as jnp
 
 from fkeras.engine import Context, Layer, Output, option
 from fkeras.engine.config.converters import choice, integer
+from fkeras.engine.config.field_types import Integer
 from fkeras.layers.merging.elementwise import (
     check_list,
     describe_inputs,
@@ -70,7 +71,7 @@ class Concatenate(Layer):
         Array([[1., 2., 3.]], dtype=float32)
     """
 
-    axis: int = option(default=-1, convert=integer())
+    axis: Integer = option(default=-1, convert=integer())
     masks: str = option(default="all", convert=choice("all", "any"), kw_only=True)
 
     supports_masking: ClassVar[bool] = True

@@ -9,6 +9,7 @@ import jax.numpy as jnp
 
 from fkeras.engine import Context, Layer, Output, option
 from fkeras.engine.config.converters import boolean, integer, several
+from fkeras.engine.config.field_types import Axes
 from fkeras.layers.merging.elementwise import check_list, describe_inputs, with_common_dtype
 from fkeras.nn.numerics.dtypes import wide_dtype
 
@@ -94,7 +95,7 @@ class Dot(Layer):
         (2, 5, 10)
     """
 
-    axes: int | tuple[int, int] = option(convert=_axes)
+    axes: Axes = option(convert=_axes)
     normalize: bool = option(default=False, convert=boolean)
 
     supports_masking: ClassVar[bool] = True

@@ -24,6 +24,7 @@ from fkeras.engine import (
     weight,
 )
 from fkeras.engine.config.converters import boolean, choice, integer, probability, real
+from fkeras.engine.config.field_types import Constraint, Initializer, Integer, Real, Regularizer
 from fkeras.engine.layer.keras_form import KerasForm
 from fkeras.nn.normalization import (
     batch_normalization,
@@ -146,22 +147,22 @@ class BatchNormalization(Layer):
         ),
     )
 
-    axis: int = option(default=-1, convert=_axis)
-    momentum: float = option(default=0.99, convert=probability)
-    epsilon: float = option(default=1e-3, convert=real(minimum=0))
+    axis: Integer = option(default=-1, convert=_axis)
+    momentum: Real = option(default=0.99, convert=probability)
+    epsilon: Real = option(default=1e-3, convert=real(minimum=0))
     center: bool = option(default=True, convert=boolean)
     scale: bool = option(default=True, convert=boolean)
-    beta_initializer: Any = option(default="zeros", convert=initializers.get)
-    gamma_initializer: Any = option(default="ones", convert=initializers.get)
-    moving_mean_initializer: Any = option(default="zeros", convert=_initializer)
-    moving_variance_initializer: Any = option(default="ones", convert=_initializer)
-    beta_regularizer: Any = option(default=None, convert=regularizers.get)
-    gamma_regularizer: Any = option(default=None, convert=regularizers.get)
-    beta_constraint: Any = option(default=None, convert=constraints.get)
-    gamma_constraint: Any = option(default=None, convert=constraints.get)
+    beta_initializer: Initializer = option(default="zeros", convert=initializers.get)
+    gamma_initializer: Initializer = option(default="ones", convert=initializers.get)
+    moving_mean_initializer: Initializer = option(default="zeros", convert=_initializer)
+    moving_variance_initializer: Initializer = option(default="ones", convert=_initializer)
+    beta_regularizer: Regularizer = option(default=None, convert=regularizers.get)
+    gamma_regularizer: Regularizer = option(default=None, convert=regularizers.get)
+    beta_constraint: Constraint = option(default=None, convert=constraints.get)
+    gamma_constraint: Constraint = option(default=None, convert=constraints.get)
     renorm: bool = option(default=False, convert=boolean)
     renorm_clipping: Mapping[str, float] | None = option(default=FrozenDict(), convert=_clipping)
-    renorm_momentum: float = option(default=0.99, convert=probability)
+    renorm_momentum: Real = option(default=0.99, convert=probability)
     synchronized: bool = option(default=False, convert=_unsynchronized)
     frozen: str = option(default="moving", convert=choice("moving", "batch"), kw_only=True)
 

@@ -13,6 +13,7 @@ import numpy as np
 
 from fkeras.engine import Context, Layer, Output, Spec, option
 from fkeras.engine.config.converters import axes, boolean, numeric
+from fkeras.engine.config.field_types import OptionalNumbers, Sizes
 from fkeras.engine.layer.keras_form import KerasForm
 from fkeras.engine.values.arrays import is_array_like, read_array
 from fkeras.nn.numerics.axes import format_shape
@@ -168,9 +169,9 @@ class Normalization(Layer):
                [ 1.,  1.]], dtype=float32)
     """
 
-    axis: tuple[int, ...] = option(default=-1, convert=_axis)
-    mean: Any = option(default=None, convert=_numbers)
-    variance: Any = option(default=None, convert=_numbers)
+    axis: Sizes = option(default=-1, convert=_axis)
+    mean: OptionalNumbers = option(default=None, convert=_numbers)
+    variance: OptionalNumbers = option(default=None, convert=_numbers)
     invert: bool = option(default=False, convert=boolean)
 
     supports_masking: ClassVar[bool] = True

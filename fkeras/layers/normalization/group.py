@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any, ClassVar, Self
+from typing import ClassVar, Self
 
 import jax
 import jax.numpy as jnp
@@ -10,6 +10,7 @@ import jax.numpy as jnp
 from fkeras import constraints, initializers, regularizers
 from fkeras.engine import InputSpec, Layer, Spec, option, weight
 from fkeras.engine.config.converters import boolean, either, integer, real
+from fkeras.engine.config.field_types import Constraint, Initializer, Integer, Real, Regularizer
 from fkeras.nn.normalization import group_normalization
 
 _axis = either(
@@ -58,7 +59,7 @@ class GroupNormalization(Layer):
         Wu and He, 2018, Group normalization, https://arxiv.org/abs/1803.08494
     """
 
-    groups: int = option(
+    groups: Integer = option(
         default=32,
         convert=integer(
             minimum=1,
@@ -66,16 +67,16 @@ class GroupNormalization(Layer):
             hint="-1 is a group a channel; give a number that divides the channels.",
         ),
     )
-    axis: int = option(default=-1, convert=_axis)
-    epsilon: float = option(default=1e-3, convert=real(minimum=0))
+    axis: Integer = option(default=-1, convert=_axis)
+    epsilon: Real = option(default=1e-3, convert=real(minimum=0))
     center: bool = option(default=True, convert=boolean)
     scale: bool = option(default=True, convert=boolean)
-    beta_initializer: Any = option(default="zeros", convert=initializers.get)
-    gamma_initializer: Any = option(default="ones", convert=initializers.get)
-    beta_regularizer: Any = option(default=None, convert=regularizers.get)
-    gamma_regularizer: Any = option(default=None, convert=regularizers.get)
-    beta_constraint: Any = option(default=None, convert=constraints.get)
-    gamma_constraint: Any = option(default=None, convert=constraints.get)
+    beta_initializer: Initializer = option(default="zeros", convert=initializers.get)
+    gamma_initializer: Initializer = option(default="ones", convert=initializers.get)
+    beta_regularizer: Regularizer = option(default=None, convert=regularizers.get)
+    gamma_regularizer: Regularizer = option(default=None, convert=regularizers.get)
+    beta_constraint: Constraint = option(default=None, convert=constraints.get)
+    gamma_constraint: Constraint = option(default=None, convert=constraints.get)
 
     gamma: jax.Array | None = weight()
     beta: jax.Array | None = weight()

@@ -10,6 +10,7 @@ import jax
 from fkeras import constraints, initializers, regularizers
 from fkeras.engine import Layer, Spec, option, weight
 from fkeras.engine.config.converters import axes, boolean, real
+from fkeras.engine.config.field_types import Axes, Constraint, Initializer, Real, Regularizer
 from fkeras.nn.normalization import layer_normalization
 from fkeras.nn.numerics.axes import format_shape
 
@@ -59,16 +60,16 @@ class LayerNormalization(Layer):
         Ba, Kiros and Hinton, 2016, Layer normalization, https://arxiv.org/abs/1607.06450
     """
 
-    axis: int | tuple[int, ...] = option(default=-1, convert=_axis)
-    epsilon: float = option(default=1e-3, convert=real(minimum=0))
+    axis: Axes = option(default=-1, convert=_axis)
+    epsilon: Real = option(default=1e-3, convert=real(minimum=0))
     center: bool = option(default=True, convert=boolean)
     scale: bool = option(default=True, convert=boolean)
-    beta_initializer: Any = option(default="zeros", convert=initializers.get)
-    gamma_initializer: Any = option(default="ones", convert=initializers.get)
-    beta_regularizer: Any = option(default=None, convert=regularizers.get)
-    gamma_regularizer: Any = option(default=None, convert=regularizers.get)
-    beta_constraint: Any = option(default=None, convert=constraints.get)
-    gamma_constraint: Any = option(default=None, convert=constraints.get)
+    beta_initializer: Initializer = option(default="zeros", convert=initializers.get)
+    gamma_initializer: Initializer = option(default="ones", convert=initializers.get)
+    beta_regularizer: Regularizer = option(default=None, convert=regularizers.get)
+    gamma_regularizer: Regularizer = option(default=None, convert=regularizers.get)
+    beta_constraint: Constraint = option(default=None, convert=constraints.get)
+    gamma_constraint: Constraint = option(default=None, convert=constraints.get)
     rms_scaling: bool = option(default=False, convert=boolean, kw_only=True)
 
     gamma: jax.Array | None = weight()

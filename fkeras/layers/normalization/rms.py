@@ -10,6 +10,7 @@ import jax.numpy as jnp
 
 from fkeras.engine import Layer, Spec, option, weight
 from fkeras.engine.config.converters import axes, real
+from fkeras.engine.config.field_types import Axes, Real
 from fkeras.engine.layer.keras_form import KerasForm
 from fkeras.nn.normalization import rms_normalization
 from fkeras.nn.numerics.axes import format_shape
@@ -53,8 +54,8 @@ class RMSNormalization(Layer):
 
     keras_form: ClassVar[KerasForm] = KerasForm(input_names=("x",))
 
-    axis: int | tuple[int, ...] = option(default=-1, convert=_axis)
-    epsilon: float = option(default=1e-6, convert=real(minimum=0))
+    axis: Axes = option(default=-1, convert=_axis)
+    epsilon: Real = option(default=1e-6, convert=real(minimum=0))
 
     scale: jax.Array | None = weight(initializer=jax.nn.initializers.ones)
 

@@ -10,6 +10,7 @@ import jax.numpy as jnp
 from fkeras import initializers
 from fkeras.engine import Context, Layer, Output, option, subkey
 from fkeras.engine.config.converters import boolean, integer
+from fkeras.engine.config.field_types import Integer
 from fkeras.engine.layer.keras_form import KerasForm
 from fkeras.layers.core.wrapper import Wrapper
 from fkeras.nn.normalization import spectral_norm
@@ -57,7 +58,7 @@ class SpectralNormalization(Wrapper):
         https://arxiv.org/abs/1802.05957
     """
 
-    power_iterations: int = option(default=1, convert=integer(minimum=1))
+    power_iterations: Integer = option(default=1, convert=integer(minimum=1))
     always: bool = option(default=False, convert=boolean, kw_only=True)
 
     # in Keras the kernel is a weight of the wrapper too

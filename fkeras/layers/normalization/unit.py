@@ -8,6 +8,7 @@ import jax
 
 from fkeras.engine import Layer, option
 from fkeras.engine.config.converters import axes
+from fkeras.engine.config.field_types import Axes
 from fkeras.nn.normalization import unit_normalization
 from fkeras.nn.numerics.axes import format_shape
 
@@ -34,7 +35,7 @@ class UnitNormalization(Layer):
         Array([[0.6, 0.8]], dtype=float32)
     """
 
-    axis: int | tuple[int, ...] = option(default=-1, convert=axes())
+    axis: Axes = option(default=-1, convert=axes())
 
     supports_masking: ClassVar[bool] = True
 

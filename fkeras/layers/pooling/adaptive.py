@@ -14,14 +14,15 @@ import jax
 
 from fkeras.engine import InputSpec, Layer, option
 from fkeras.engine.config.converters import data_format_name, sizes
+from fkeras.engine.config.field_types import DataFormat, Sizes
 from fkeras.nn.pooling import adaptive_pool
 
 
 class _AdaptivePooling(Layer):
     """Reduces `rank` axes to `output_size` windows."""
 
-    output_size: tuple[int, ...] = option()
-    data_format: str = option(default=None, convert=data_format_name)
+    output_size: Sizes = option()
+    data_format: DataFormat = option(default=None, convert=data_format_name)
 
     rank: ClassVar[int]
 
@@ -68,7 +69,7 @@ class AdaptiveAveragePooling1D(_AdaptiveAveragePooling):
         Array([0.5, 2.5, 4.5], dtype=float32)
     """
 
-    output_size: tuple[int, ...] = option(convert=sizes(1))
+    output_size: Sizes = option(convert=sizes(1))
 
     rank: ClassVar[int] = 1
 
@@ -98,7 +99,7 @@ class AdaptiveAveragePooling2D(_AdaptiveAveragePooling):
                [10.5, 12.5]], dtype=float32)
     """
 
-    output_size: tuple[int, ...] = option(convert=sizes(2))
+    output_size: Sizes = option(convert=sizes(2))
 
     rank: ClassVar[int] = 2
 
@@ -127,7 +128,7 @@ class AdaptiveAveragePooling3D(_AdaptiveAveragePooling):
                [42.5, 50.5]], dtype=float32)
     """
 
-    output_size: tuple[int, ...] = option(convert=sizes(3))
+    output_size: Sizes = option(convert=sizes(3))
 
     rank: ClassVar[int] = 3
 
@@ -155,7 +156,7 @@ class AdaptiveMaxPooling1D(_AdaptiveMaxPooling):
         Array([1., 3., 5.], dtype=float32)
     """
 
-    output_size: tuple[int, ...] = option(convert=sizes(1))
+    output_size: Sizes = option(convert=sizes(1))
 
     rank: ClassVar[int] = 1
 
@@ -185,7 +186,7 @@ class AdaptiveMaxPooling2D(_AdaptiveMaxPooling):
                [13., 15.]], dtype=float32)
     """
 
-    output_size: tuple[int, ...] = option(convert=sizes(2))
+    output_size: Sizes = option(convert=sizes(2))
 
     rank: ClassVar[int] = 2
 
@@ -214,6 +215,6 @@ class AdaptiveMaxPooling3D(_AdaptiveMaxPooling):
                [53., 61.]], dtype=float32)
     """
 
-    output_size: tuple[int, ...] = option(convert=sizes(3))
+    output_size: Sizes = option(convert=sizes(3))
 
     rank: ClassVar[int] = 3

@@ -9,6 +9,7 @@ import jax.numpy as jnp
 
 from fkeras.engine import Context, InputSpec, Layer, Output, option
 from fkeras.engine.config.converters import boolean, data_format_name
+from fkeras.engine.config.field_types import DataFormat
 from fkeras.engine.layer.keras_form import KerasForm
 from fkeras.nn.numerics.axes import format_shape, spatial_axes
 from fkeras.nn.numerics.extremes import largest
@@ -18,7 +19,7 @@ from fkeras.nn.pooling import masked_mean
 class _GlobalPooling(Layer):
     """Reduces `rank` axes to one value a channel."""
 
-    data_format: str = option(default=None, convert=data_format_name)
+    data_format: DataFormat = option(default=None, convert=data_format_name)
     keepdims: bool = option(default=False, convert=boolean)
 
     rank: ClassVar[int]

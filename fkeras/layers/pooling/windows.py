@@ -17,6 +17,7 @@ import jax
 
 from fkeras.engine import InputSpec, Layer, option
 from fkeras.engine.config.converters import choice, data_format_name, sizes
+from fkeras.engine.config.field_types import DataFormat, OptionalSizes, Sizes
 from fkeras.nn.numerics.axes import check_window
 from fkeras.nn.pooling import average_pool, max_pool
 
@@ -24,10 +25,10 @@ from fkeras.nn.pooling import average_pool, max_pool
 class _Pooling(Layer):
     """Reduces each window over `rank` axes to one value."""
 
-    pool_size: tuple[int, ...] = option(default=2)
-    strides: tuple[int, ...] | None = option(default=None)
+    pool_size: Sizes = option(default=2)
+    strides: OptionalSizes = option(default=None)
     padding: str = option(default="valid", convert=choice("valid", "same"))
-    data_format: str = option(default=None, convert=data_format_name)
+    data_format: DataFormat = option(default=None, convert=data_format_name)
 
     rank: ClassVar[int]
 
@@ -86,8 +87,8 @@ class MaxPooling1D(_MaxPooling):
         Array([1., 3.], dtype=float32)
     """
 
-    pool_size: tuple[int, ...] = option(default=2, convert=sizes(1))
-    strides: tuple[int, ...] | None = option(default=None, convert=sizes(1, optional=True))
+    pool_size: Sizes = option(default=2, convert=sizes(1))
+    strides: OptionalSizes = option(default=None, convert=sizes(1, optional=True))
 
     rank: ClassVar[int] = 1
 
@@ -117,8 +118,8 @@ class MaxPooling2D(_MaxPooling):
                [13., 15.]], dtype=float32)
     """
 
-    pool_size: tuple[int, ...] = option(default=2, convert=sizes(2))
-    strides: tuple[int, ...] | None = option(default=None, convert=sizes(2, optional=True))
+    pool_size: Sizes = option(default=2, convert=sizes(2))
+    strides: OptionalSizes = option(default=None, convert=sizes(2, optional=True))
 
     rank: ClassVar[int] = 2
 
@@ -148,8 +149,8 @@ class MaxPooling3D(_MaxPooling):
                [53., 61.]], dtype=float32)
     """
 
-    pool_size: tuple[int, ...] = option(default=2, convert=sizes(3))
-    strides: tuple[int, ...] | None = option(default=None, convert=sizes(3, optional=True))
+    pool_size: Sizes = option(default=2, convert=sizes(3))
+    strides: OptionalSizes = option(default=None, convert=sizes(3, optional=True))
 
     rank: ClassVar[int] = 3
 
@@ -181,8 +182,8 @@ class AveragePooling1D(_AveragePooling):
         Array([0.5, 2.5], dtype=float32)
     """
 
-    pool_size: tuple[int, ...] = option(default=2, convert=sizes(1))
-    strides: tuple[int, ...] | None = option(default=None, convert=sizes(1, optional=True))
+    pool_size: Sizes = option(default=2, convert=sizes(1))
+    strides: OptionalSizes = option(default=None, convert=sizes(1, optional=True))
 
     rank: ClassVar[int] = 1
 
@@ -215,8 +216,8 @@ class AveragePooling2D(_AveragePooling):
                [10.5, 12.5]], dtype=float32)
     """
 
-    pool_size: tuple[int, ...] = option(default=2, convert=sizes(2))
-    strides: tuple[int, ...] | None = option(default=None, convert=sizes(2, optional=True))
+    pool_size: Sizes = option(default=2, convert=sizes(2))
+    strides: OptionalSizes = option(default=None, convert=sizes(2, optional=True))
 
     rank: ClassVar[int] = 2
 
@@ -249,8 +250,8 @@ class AveragePooling3D(_AveragePooling):
                [42.5, 50.5]], dtype=float32)
     """
 
-    pool_size: tuple[int, ...] = option(default=2, convert=sizes(3))
-    strides: tuple[int, ...] | None = option(default=None, convert=sizes(3, optional=True))
+    pool_size: Sizes = option(default=2, convert=sizes(3))
+    strides: OptionalSizes = option(default=None, convert=sizes(3, optional=True))
 
     rank: ClassVar[int] = 3
 

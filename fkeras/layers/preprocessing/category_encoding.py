@@ -12,6 +12,7 @@ import numpy as np
 from fkeras.engine import Layer, Output, option
 from fkeras.engine.call.calls import symbolic_arguments
 from fkeras.engine.config.converters import boolean, integer
+from fkeras.engine.config.field_types import Integer
 from fkeras.layers.common.id_checks import refuse_fractions
 from fkeras.layers.preprocessing.encoding import INVALID, encode, output_mode
 from fkeras.layers.preprocessing.host import as_data, refuse_sparse
@@ -49,7 +50,7 @@ class CategoryEncoding(Layer):
         Array([[0.5, 2. , 0. , 0. ]], dtype=float32)
     """
 
-    num_tokens: int = option(convert=integer(minimum=1))
+    num_tokens: Integer = option(convert=integer(minimum=1))
     output_mode: str = option(
         default="multi_hot",
         convert=output_mode("one_hot", "multi_hot", "count"),

@@ -13,6 +13,7 @@ import numpy as np
 from fkeras.engine import Layer, Output, option
 from fkeras.engine.call.calls import symbolic_arguments
 from fkeras.engine.config.converters import boolean, integer, real, several
+from fkeras.engine.config.field_types import OptionalInteger, OptionalReals, Real
 from fkeras.engine.values.spec import canonical_dtype
 from fkeras.layers.preprocessing.batches import iterate
 from fkeras.layers.preprocessing.encoding import INVALID, NOTHING, encode, output_mode
@@ -63,9 +64,9 @@ class Discretization(Layer):
         (1.0, 2.0, 3.0)
     """
 
-    bin_boundaries: tuple[float, ...] | None = option(default=None, convert=_boundaries)
-    num_bins: int | None = option(default=None, convert=integer(minimum=1, optional=True))
-    epsilon: float = option(default=0.01, convert=real(above=0, below=1))
+    bin_boundaries: OptionalReals = option(default=None, convert=_boundaries)
+    num_bins: OptionalInteger = option(default=None, convert=integer(minimum=1, optional=True))
+    epsilon: Real = option(default=0.01, convert=real(above=0, below=1))
     output_mode: str = option(
         default="int",
         convert=output_mode("int", "one_hot", "multi_hot", "count"),

@@ -10,6 +10,7 @@ import numpy as np
 
 from fkeras.engine import Layer, option
 from fkeras.engine.config.converters import numeric
+from fkeras.engine.config.field_types import Numbers
 from fkeras.nn.numerics.axes import format_shape
 
 
@@ -67,8 +68,8 @@ class Rescaling(Layer):
         Array([[-1.,  0.]], dtype=float32)
     """
 
-    scale: Any = option(convert=_numbers)
-    offset: Any = option(default=0.0, convert=_numbers)
+    scale: Numbers = option(convert=_numbers)
+    offset: Numbers = option(default=0.0, convert=_numbers)
 
     supports_masking: ClassVar[bool] = True
 

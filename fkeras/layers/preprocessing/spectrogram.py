@@ -12,6 +12,14 @@ import numpy as np
 from fkeras import initializers
 from fkeras.engine import InputSpec, Layer, Spec, option, weight
 from fkeras.engine.config.converters import boolean, choice, data_format_name, integer, real
+from fkeras.engine.config.field_types import (
+    DataFormat,
+    Integer,
+    OptionalInteger,
+    OptionalReal,
+    Real,
+    Window,
+)
 from fkeras.initializers.stft import as_window
 from fkeras.nn.convolution import convolve_depthwise
 from fkeras.nn.numerics.axes import channel_axis, check_window
@@ -73,17 +81,17 @@ class STFTSpectrogram(Layer):
     """
 
     mode: str = option(default="log", convert=choice(*_MODES))
-    frame_length: int = option(default=256, convert=integer(minimum=1))
-    frame_step: int | None = option(default=None, convert=integer(minimum=1, optional=True))
-    fft_length: int | None = option(default=None, convert=integer(minimum=1, optional=True))
-    window: Any = option(default="hann", convert=as_window)
+    frame_length: Integer = option(default=256, convert=integer(minimum=1))
+    frame_step: OptionalInteger = option(default=None, convert=integer(minimum=1, optional=True))
+    fft_length: OptionalInteger = option(default=None, convert=integer(minimum=1, optional=True))
+    window: Window = option(default="hann", convert=as_window)
     periodic: bool = option(default=False, convert=boolean)
     scaling: str | None = option(
         default="density", convert=choice("density", "spectrum", optional=True)
     )
     padding: str = option(default="valid", convert=choice("valid", "same"))
     expand_dims: bool = option(default=False, convert=boolean)
-    data_format: str = option(default=None, convert=data_format_name)
+    data_format: DataFormat = option(default=None, convert=data_format_name)
 
     real_kernel: jax.Array | None = weight()
     imag_kernel: jax.Array | None = weight()
@@ -239,19 +247,21 @@ class MelSpectrogram(Layer):
         magnitude pitch.
     """
 
-    fft_length: int = option(default=2048, convert=integer(minimum=1))
-    sequence_stride: int = option(default=512, convert=integer(minimum=1))
-    sequence_length: int | None = option(default=None, convert=integer(minimum=1, optional=True))
-    window: Any = option(default="hann", convert=as_window)
-    sampling_rate: float = option(default=16000, convert=real(above=0))
-    num_mel_bins: int = option(default=128, convert=integer(minimum=1))
-    min_freq: float = option(default=20.0, convert=real(minimum=0))
-    max_freq: float | None = option(default=None, convert=real(above=0, optional=True))
+    fft_length: Integer = option(default=2048, convert=integer(minimum=1))
+    sequence_stride: Integer = option(default=512, convert=integer(minimum=1))
+    sequence_length: OptionalInteger = option(
+        default=None, convert=integer(minimum=1, optional=True)
+    )
+    window: Window = option(default="hann", convert=as_window)
+    sampling_rate: Real = option(default=16000, convert=real(above=0))
+    num_mel_bins: Integer = option(default=128, convert=integer(minimum=1))
+    min_freq: Real = option(default=20.0, convert=real(minimum=0))
+    max_freq: OptionalReal = option(default=None, convert=real(above=0, optional=True))
     power_to_db: bool = option(default=True, convert=boolean)
-    top_db: float = option(default=80.0, convert=real(above=0))
-    mag_exp: float = option(default=2.0, convert=real(above=0))
-    min_power: float = option(default=1e-10, convert=real(above=0))
-    ref_power: float = option(default=1.0, convert=real(above=0))
+    top_db: Real = option(default=80.0, convert=real(above=0))
+    mag_exp: Real = option(default=2.0, convert=real(above=0))
+    min_power: Real = option(default=1e-10, convert=real(above=0))
+    ref_power: Real = option(default=1.0, convert=real(above=0))
 
     autocast: ClassVar[bool] = False
 

@@ -13,6 +13,7 @@ from fkeras import regularizers
 from fkeras.engine import Context, Layer, Output, Spec, option
 from fkeras.engine.config.configurable import decode
 from fkeras.engine.config.converters import boolean
+from fkeras.engine.config.field_types import Regularizer
 from fkeras.engine.config.namespaces import find
 from fkeras.engine.config.policy import cast_floats, get_policy
 from fkeras.engine.config.policy_maps import policy_at, policy_map
@@ -54,7 +55,7 @@ class Recurrent(Layer):
     stateful: bool = option(default=False, convert=boolean, kw_only=True)
     unroll: bool = option(default=False, convert=boolean, kw_only=True)
     zero_output_for_mask: bool = option(default=False, convert=boolean, kw_only=True)
-    activity_regularizer: Any = option(default=None, convert=regularizers.get, kw_only=True)
+    activity_regularizer: Regularizer = option(default=None, convert=regularizers.get, kw_only=True)
 
     supports_masking: ClassVar[bool] = True
     #: the cell of Keras's layer, whose dtype policy a map may give apart

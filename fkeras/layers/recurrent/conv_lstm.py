@@ -10,7 +10,6 @@ steps of unknown sizes.
 from __future__ import annotations
 
 import functools
-from collections.abc import Callable
 from typing import Any, ClassVar, Self
 
 import jax
@@ -20,6 +19,17 @@ import numpy as np
 from fkeras import activations, constraints, initializers, regularizers
 from fkeras.engine import Context, InputSpec, Spec, option, subkey, weight
 from fkeras.engine.config.converters import boolean, choice, data_format_name, integer, probability
+from fkeras.engine.config.field_types import (
+    Activation,
+    Constraint,
+    DataFormat,
+    Initializer,
+    Integer,
+    OptionalInteger,
+    Real,
+    Regularizer,
+    Sizes,
+)
 from fkeras.engine.values.random import ShapeKey
 from fkeras.layers.convolution.sliding import check_kernel_fits, check_steps, known_channels
 from fkeras.layers.recurrent.base import Recurrent
@@ -31,28 +41,28 @@ from fkeras.nn.recurrence import Step, conv_lstm_step, draw_mask
 class ConvLSTM(Recurrent):
     """Computes `conv_lstm_step` along time, over `rank` axes."""
 
-    filters: int = option(convert=integer(minimum=1))
-    kernel_size: tuple[int, ...] = option()
-    strides: tuple[int, ...] = option(default=1)
+    filters: Integer = option(convert=integer(minimum=1))
+    kernel_size: Sizes = option()
+    strides: Sizes = option(default=1)
     padding: str = option(default="valid", convert=choice("valid", "same"))
-    data_format: str = option(default=None, convert=data_format_name)
-    dilation_rate: tuple[int, ...] = option(default=1)
-    activation: Callable = option(default="tanh", convert=activations.get)
-    recurrent_activation: Callable = option(default="sigmoid", convert=activations.get)
+    data_format: DataFormat = option(default=None, convert=data_format_name)
+    dilation_rate: Sizes = option(default=1)
+    activation: Activation = option(default="tanh", convert=activations.get)
+    recurrent_activation: Activation = option(default="sigmoid", convert=activations.get)
     use_bias: bool = option(default=True, convert=boolean)
-    kernel_initializer: Any = option(default="glorot_uniform", convert=initializers.get)
-    recurrent_initializer: Any = option(default="orthogonal", convert=initializers.get)
-    bias_initializer: Any = option(default="zeros", convert=initializers.get)
+    kernel_initializer: Initializer = option(default="glorot_uniform", convert=initializers.get)
+    recurrent_initializer: Initializer = option(default="orthogonal", convert=initializers.get)
+    bias_initializer: Initializer = option(default="zeros", convert=initializers.get)
     unit_forget_bias: bool = option(default=True, convert=boolean)
-    kernel_regularizer: Any = option(default=None, convert=regularizers.get)
-    recurrent_regularizer: Any = option(default=None, convert=regularizers.get)
-    bias_regularizer: Any = option(default=None, convert=regularizers.get)
-    kernel_constraint: Any = option(default=None, convert=constraints.get)
-    recurrent_constraint: Any = option(default=None, convert=constraints.get)
-    bias_constraint: Any = option(default=None, convert=constraints.get)
-    dropout: float = option(default=0.0, convert=probability)
-    recurrent_dropout: float = option(default=0.0, convert=probability)
-    seed: int | None = option(default=None, convert=integer(optional=True))
+    kernel_regularizer: Regularizer = option(default=None, convert=regularizers.get)
+    recurrent_regularizer: Regularizer = option(default=None, convert=regularizers.get)
+    bias_regularizer: Regularizer = option(default=None, convert=regularizers.get)
+    kernel_constraint: Constraint = option(default=None, convert=constraints.get)
+    recurrent_constraint: Constraint = option(default=None, convert=constraints.get)
+    bias_constraint: Constraint = option(default=None, convert=constraints.get)
+    dropout: Real = option(default=0.0, convert=probability)
+    recurrent_dropout: Real = option(default=0.0, convert=probability)
+    seed: OptionalInteger = option(default=None, convert=integer(optional=True))
 
     kernel: jax.Array | None = weight()
     recurrent_kernel: jax.Array | None = weight(prefix="recurrent")

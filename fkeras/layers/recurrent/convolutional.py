@@ -6,6 +6,7 @@ from typing import ClassVar
 
 from fkeras.engine import option
 from fkeras.engine.config.converters import sizes
+from fkeras.engine.config.field_types import Sizes
 from fkeras.layers.recurrent.conv_lstm import ConvLSTM
 
 
@@ -75,9 +76,9 @@ class ConvLSTM1D(ConvLSTM):
         without the products of the gates with c).
     """
 
-    kernel_size: tuple[int, ...] = option(convert=sizes(1))
-    strides: tuple[int, ...] = option(default=1, convert=sizes(1))
-    dilation_rate: tuple[int, ...] = option(default=1, convert=sizes(1))
+    kernel_size: Sizes = option(convert=sizes(1))
+    strides: Sizes = option(default=1, convert=sizes(1))
+    dilation_rate: Sizes = option(default=1, convert=sizes(1))
 
     rank: ClassVar[int] = 1
 
@@ -148,9 +149,9 @@ class ConvLSTM2D(ConvLSTM):
         without the products of the gates with c).
     """
 
-    kernel_size: tuple[int, ...] = option(convert=sizes(2))
-    strides: tuple[int, ...] = option(default=1, convert=sizes(2))
-    dilation_rate: tuple[int, ...] = option(default=1, convert=sizes(2))
+    kernel_size: Sizes = option(convert=sizes(2))
+    strides: Sizes = option(default=1, convert=sizes(2))
+    dilation_rate: Sizes = option(default=1, convert=sizes(2))
 
     rank: ClassVar[int] = 2
 
@@ -221,8 +222,8 @@ class ConvLSTM3D(ConvLSTM):
         without the products of the gates with c).
     """
 
-    kernel_size: tuple[int, ...] = option(convert=sizes(3))
-    strides: tuple[int, ...] = option(default=1, convert=sizes(3))
-    dilation_rate: tuple[int, ...] = option(default=1, convert=sizes(3))
+    kernel_size: Sizes = option(convert=sizes(3))
+    strides: Sizes = option(default=1, convert=sizes(3))
+    dilation_rate: Sizes = option(default=1, convert=sizes(3))
 
     rank: ClassVar[int] = 3

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import functools
-from collections.abc import Callable
 from typing import Any, ClassVar, Self
 
 import jax
@@ -13,6 +12,15 @@ import numpy as np
 from fkeras import activations, constraints, initializers, regularizers
 from fkeras.engine import Context, InputSpec, Layer, Output, Spec, option, weight
 from fkeras.engine.config.converters import boolean, integer, probability
+from fkeras.engine.config.field_types import (
+    Activation,
+    Constraint,
+    Initializer,
+    Integer,
+    OptionalInteger,
+    Real,
+    Regularizer,
+)
 from fkeras.engine.layer.keras_form import KerasForm
 from fkeras.engine.values.random import ShapeKey
 from fkeras.layers.recurrent.base import Recurrent
@@ -87,24 +95,24 @@ class LSTMCell(Layer):
 
     keras_form: ClassVar[KerasForm] = KerasForm(input_names=("inputs", "states"))
 
-    units: int = option(convert=integer(minimum=1))
-    activation: Callable = option(default="tanh", convert=activations.get)
-    recurrent_activation: Callable = option(default="sigmoid", convert=activations.get)
+    units: Integer = option(convert=integer(minimum=1))
+    activation: Activation = option(default="tanh", convert=activations.get)
+    recurrent_activation: Activation = option(default="sigmoid", convert=activations.get)
     use_bias: bool = option(default=True, convert=boolean)
-    kernel_initializer: Any = option(default="glorot_uniform", convert=initializers.get)
-    recurrent_initializer: Any = option(default="orthogonal", convert=initializers.get)
-    bias_initializer: Any = option(default="zeros", convert=initializers.get)
+    kernel_initializer: Initializer = option(default="glorot_uniform", convert=initializers.get)
+    recurrent_initializer: Initializer = option(default="orthogonal", convert=initializers.get)
+    bias_initializer: Initializer = option(default="zeros", convert=initializers.get)
     unit_forget_bias: bool = option(default=True, convert=boolean)
-    kernel_regularizer: Any = option(default=None, convert=regularizers.get)
-    recurrent_regularizer: Any = option(default=None, convert=regularizers.get)
-    bias_regularizer: Any = option(default=None, convert=regularizers.get)
-    kernel_constraint: Any = option(default=None, convert=constraints.get)
-    recurrent_constraint: Any = option(default=None, convert=constraints.get)
-    bias_constraint: Any = option(default=None, convert=constraints.get)
-    dropout: float = option(default=0.0, convert=probability)
-    recurrent_dropout: float = option(default=0.0, convert=probability)
-    seed: int | None = option(default=None, convert=integer(optional=True))
-    implementation: int = option(default=2, convert=implementation, kw_only=True)
+    kernel_regularizer: Regularizer = option(default=None, convert=regularizers.get)
+    recurrent_regularizer: Regularizer = option(default=None, convert=regularizers.get)
+    bias_regularizer: Regularizer = option(default=None, convert=regularizers.get)
+    kernel_constraint: Constraint = option(default=None, convert=constraints.get)
+    recurrent_constraint: Constraint = option(default=None, convert=constraints.get)
+    bias_constraint: Constraint = option(default=None, convert=constraints.get)
+    dropout: Real = option(default=0.0, convert=probability)
+    recurrent_dropout: Real = option(default=0.0, convert=probability)
+    seed: OptionalInteger = option(default=None, convert=integer(optional=True))
+    implementation: Integer = option(default=2, convert=implementation, kw_only=True)
 
     kernel: jax.Array | None = weight()
     recurrent_kernel: jax.Array | None = weight(prefix="recurrent")
@@ -190,25 +198,25 @@ class LSTM(Recurrent):
 
     cell_class: ClassVar[str | None] = "LSTMCell"
 
-    units: int = option(convert=integer(minimum=1))
-    activation: Callable = option(default="tanh", convert=activations.get)
-    recurrent_activation: Callable = option(default="sigmoid", convert=activations.get)
+    units: Integer = option(convert=integer(minimum=1))
+    activation: Activation = option(default="tanh", convert=activations.get)
+    recurrent_activation: Activation = option(default="sigmoid", convert=activations.get)
     use_bias: bool = option(default=True, convert=boolean)
-    kernel_initializer: Any = option(default="glorot_uniform", convert=initializers.get)
-    recurrent_initializer: Any = option(default="orthogonal", convert=initializers.get)
-    bias_initializer: Any = option(default="zeros", convert=initializers.get)
+    kernel_initializer: Initializer = option(default="glorot_uniform", convert=initializers.get)
+    recurrent_initializer: Initializer = option(default="orthogonal", convert=initializers.get)
+    bias_initializer: Initializer = option(default="zeros", convert=initializers.get)
     unit_forget_bias: bool = option(default=True, convert=boolean)
-    kernel_regularizer: Any = option(default=None, convert=regularizers.get)
-    recurrent_regularizer: Any = option(default=None, convert=regularizers.get)
-    bias_regularizer: Any = option(default=None, convert=regularizers.get)
-    kernel_constraint: Any = option(default=None, convert=constraints.get)
-    recurrent_constraint: Any = option(default=None, convert=constraints.get)
-    bias_constraint: Any = option(default=None, convert=constraints.get)
-    dropout: float = option(default=0.0, convert=probability)
-    recurrent_dropout: float = option(default=0.0, convert=probability)
-    seed: int | None = option(default=None, convert=integer(optional=True))
+    kernel_regularizer: Regularizer = option(default=None, convert=regularizers.get)
+    recurrent_regularizer: Regularizer = option(default=None, convert=regularizers.get)
+    bias_regularizer: Regularizer = option(default=None, convert=regularizers.get)
+    kernel_constraint: Constraint = option(default=None, convert=constraints.get)
+    recurrent_constraint: Constraint = option(default=None, convert=constraints.get)
+    bias_constraint: Constraint = option(default=None, convert=constraints.get)
+    dropout: Real = option(default=0.0, convert=probability)
+    recurrent_dropout: Real = option(default=0.0, convert=probability)
+    seed: OptionalInteger = option(default=None, convert=integer(optional=True))
     use_cudnn: bool | str = option(default="auto", convert=use_cudnn, kw_only=True)
-    implementation: int = option(default=2, convert=implementation, kw_only=True)
+    implementation: Integer = option(default=2, convert=implementation, kw_only=True)
 
     kernel: jax.Array | None = weight()
     recurrent_kernel: jax.Array | None = weight(prefix="recurrent")

@@ -9,6 +9,7 @@ import jax
 from fkeras import regularizers
 from fkeras.engine import Layer, option
 from fkeras.engine.config.converters import real
+from fkeras.engine.config.field_types import Real
 
 
 class ActivityRegularization(Layer):
@@ -31,8 +32,8 @@ class ActivityRegularization(Layer):
         (Array(1.5, dtype=float32),)
     """
 
-    l1: float = option(default=0.0, convert=real(minimum=0))
-    l2: float = option(default=0.0, convert=real(minimum=0))
+    l1: Real = option(default=0.0, convert=real(minimum=0))
+    l2: Real = option(default=0.0, convert=real(minimum=0))
 
     supports_masking: ClassVar[bool] = True
 

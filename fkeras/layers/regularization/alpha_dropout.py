@@ -9,6 +9,7 @@ import jax.numpy as jnp
 
 from fkeras.engine import Context, Layer, Output, option, subkey
 from fkeras.engine.config.converters import integer
+from fkeras.engine.config.field_types import OptionalInteger, OptionalShape, Real
 from fkeras.layers.common.arguments import drawn_shape, noise_shape
 from fkeras.layers.regularization.noise import proper_fraction
 from fkeras.nn.noise import alpha_dropout
@@ -46,9 +47,9 @@ class AlphaDropout(Layer):
         Klambauer et al., 2017, Self-normalizing neural networks, https://arxiv.org/abs/1706.02515
     """
 
-    rate: float = option(convert=proper_fraction)
-    noise_shape: tuple[int | None, ...] | None = option(default=None, convert=noise_shape)
-    seed: int | None = option(default=None, convert=integer(optional=True))
+    rate: Real = option(convert=proper_fraction)
+    noise_shape: OptionalShape = option(default=None, convert=noise_shape)
+    seed: OptionalInteger = option(default=None, convert=integer(optional=True))
 
     supports_masking: ClassVar[bool] = True
 

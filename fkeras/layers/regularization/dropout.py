@@ -8,6 +8,7 @@ import jax
 
 from fkeras.engine import Context, Layer, Output, option, subkey
 from fkeras.engine.config.converters import integer, probability
+from fkeras.engine.config.field_types import OptionalInteger, OptionalShape, Real
 from fkeras.layers.common.arguments import drawn_shape, noise_shape
 from fkeras.nn.noise import dropout
 
@@ -43,9 +44,9 @@ class Dropout(Layer):
         Srivastava et al., 2014, Dropout, https://jmlr.org/papers/v15/srivastava14a.html
     """
 
-    rate: float = option(convert=probability)
-    noise_shape: tuple[int | None, ...] | None = option(default=None, convert=noise_shape)
-    seed: int | None = option(default=None, convert=integer(optional=True))
+    rate: Real = option(convert=probability)
+    noise_shape: OptionalShape = option(default=None, convert=noise_shape)
+    seed: OptionalInteger = option(default=None, convert=integer(optional=True))
 
     supports_masking: ClassVar[bool] = True
 

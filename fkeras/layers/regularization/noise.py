@@ -9,6 +9,7 @@ import jax.numpy as jnp
 
 from fkeras.engine import Context, Layer, Output, option, subkey
 from fkeras.engine.config.converters import integer, probability, real
+from fkeras.engine.config.field_types import OptionalInteger, Real
 from fkeras.nn.noise import gaussian_dropout, gaussian_noise
 
 proper_fraction = real(
@@ -49,8 +50,8 @@ class GaussianNoise(Layer):
         0.1
     """
 
-    stddev: float = option(convert=probability)
-    seed: int | None = option(default=None, convert=integer(optional=True))
+    stddev: Real = option(convert=probability)
+    seed: OptionalInteger = option(default=None, convert=integer(optional=True))
 
     supports_masking: ClassVar[bool] = True
 
@@ -91,8 +92,8 @@ class GaussianDropout(Layer):
         Srivastava et al., 2014, Dropout, https://jmlr.org/papers/v15/srivastava14a.html
     """
 
-    rate: float = option(convert=proper_fraction)
-    seed: int | None = option(default=None, convert=integer(optional=True))
+    rate: Real = option(convert=proper_fraction)
+    seed: OptionalInteger = option(default=None, convert=integer(optional=True))
 
     supports_masking: ClassVar[bool] = True
 

@@ -9,13 +9,14 @@ import jax.numpy as jnp
 
 from fkeras.engine import Context, InputSpec, Layer, Output, option, subkey
 from fkeras.engine.config.converters import data_format_name, integer, probability
+from fkeras.engine.config.field_types import DataFormat, OptionalInteger, Real
 from fkeras.nn.noise import spatial_dropout
 
 
 class _SpatialDropout(Layer):
     """Zeroes whole channels in training; its classes say how many axes an input has."""
 
-    rate: float = option(convert=probability)
+    rate: Real = option(convert=probability)
 
     rank: ClassVar[int]
     supports_masking: ClassVar[bool] = True
@@ -70,7 +71,7 @@ class SpatialDropout1D(_SpatialDropout):
         https://arxiv.org/abs/1411.4280
     """
 
-    seed: int | None = option(default=None, convert=integer(optional=True))
+    seed: OptionalInteger = option(default=None, convert=integer(optional=True))
 
     rank: ClassVar[int] = 1
 
@@ -108,8 +109,8 @@ class SpatialDropout2D(_SpatialDropout):
         https://arxiv.org/abs/1411.4280
     """
 
-    data_format: str = option(default=None, convert=data_format_name)
-    seed: int | None = option(default=None, convert=integer(optional=True))
+    data_format: DataFormat = option(default=None, convert=data_format_name)
+    seed: OptionalInteger = option(default=None, convert=integer(optional=True))
 
     rank: ClassVar[int] = 2
 
@@ -147,8 +148,8 @@ class SpatialDropout3D(_SpatialDropout):
         https://arxiv.org/abs/1411.4280
     """
 
-    data_format: str = option(default=None, convert=data_format_name)
-    seed: int | None = option(default=None, convert=integer(optional=True))
+    data_format: DataFormat = option(default=None, convert=data_format_name)
+    seed: OptionalInteger = option(default=None, convert=integer(optional=True))
 
     rank: ClassVar[int] = 3
 

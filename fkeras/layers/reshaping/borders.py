@@ -8,6 +8,7 @@ import jax
 
 from fkeras.engine import InputSpec, Layer, option
 from fkeras.engine.config.converters import data_format_name, integer, sizes
+from fkeras.engine.config.field_types import Borders, DataFormat, Sizes
 from fkeras.engine.config.rules import REJECTED, Rule
 from fkeras.nn.numerics.axes import format_shape, spatial_axes
 from fkeras.nn.resampling import Pairs, crop, zero_pad
@@ -44,8 +45,8 @@ class _Border(Layer):
 class _ZeroPadding(_Border):
     """Adds zeros before and after each axis."""
 
-    padding: Pairs = option(default=1)
-    data_format: str = option(default=None, convert=data_format_name)
+    padding: Borders = option(default=1)
+    data_format: DataFormat = option(default=None, convert=data_format_name)
 
     def call(self, x: jax.Array) -> jax.Array:
         pairs = (self.padding,) if self.rank == 1 else self.padding
@@ -67,8 +68,8 @@ def _cropped(layer: Layer, x: jax.Array, pairs: Pairs, data_format: str) -> jax.
 class _Cropping(_Border):
     """Removes cells before and after each axis."""
 
-    cropping: Pairs = option(default=1)
-    data_format: str = option(default=None, convert=data_format_name)
+    cropping: Borders = option(default=1)
+    data_format: DataFormat = option(default=None, convert=data_format_name)
 
     def call(self, x: jax.Array) -> jax.Array:
         return _cropped(self, x, self.cropping, self.data_format)
@@ -94,7 +95,7 @@ class ZeroPadding1D(_ZeroPadding):
         Array([0., 1., 1., 0., 0.], dtype=float32)
     """
 
-    padding: tuple[int, int] = option(default=1, convert=sizes(2, minimum=0))
+    padding: Sizes = option(default=1, convert=sizes(2, minimum=0))
 
     rank: ClassVar[int] = 1
 
@@ -120,7 +121,7 @@ class ZeroPadding2D(_ZeroPadding):
                [0., 0., 0., 0.]], dtype=float32)
     """
 
-    padding: Pairs = option(default=1, convert=_pairs(2))
+    padding: Borders = option(default=1, convert=_pairs(2))
 
     rank: ClassVar[int] = 2
 
@@ -146,7 +147,7 @@ class ZeroPadding3D(_ZeroPadding):
         ((1, 4, 4, 4, 1), 8.0)
     """
 
-    padding: Pairs = option(default=1, convert=_pairs(3))
+    padding: Borders = option(default=1, convert=_pairs(3))
 
     rank: ClassVar[int] = 3
 
@@ -170,7 +171,7 @@ class Cropping1D(_Border):
         Array([1.], dtype=float32)
     """
 
-    cropping: tuple[int, int] = option(default=1, convert=sizes(2, minimum=0))
+    cropping: Sizes = option(default=1, convert=sizes(2, minimum=0))
 
     rank: ClassVar[int] = 1
 
@@ -200,7 +201,7 @@ class Cropping2D(_Cropping):
                [ 9., 10.]], dtype=float32)
     """
 
-    cropping: Pairs = option(default=0, convert=_pairs(2))
+    cropping: Borders = option(default=0, convert=_pairs(2))
 
     rank: ClassVar[int] = 2
 
@@ -227,6 +228,6 @@ class Cropping3D(_Cropping):
                [37., 41.]], dtype=float32)
     """
 
-    cropping: Pairs = option(default=1, convert=_pairs(3))
+    cropping: Borders = option(default=1, convert=_pairs(3))
 
     rank: ClassVar[int] = 3

@@ -8,6 +8,7 @@ import jax
 
 from fkeras.engine import InputSpec, Layer, option
 from fkeras.engine.config.converters import choice, data_format_name, integer, sizes
+from fkeras.engine.config.field_types import DataFormat, Integer, Sizes
 from fkeras.nn.resampling import repeat, resize
 
 
@@ -39,7 +40,7 @@ class UpSampling1D(_UpSampling):
         Array([1., 1., 2., 2.], dtype=float32)
     """
 
-    size: int = option(default=2, convert=integer(minimum=1))
+    size: Integer = option(default=2, convert=integer(minimum=1))
 
     rank: ClassVar[int] = 1
 
@@ -72,8 +73,8 @@ class UpSampling2D(_UpSampling):
                [0., 0., 1., 1.]], dtype=float32)
     """
 
-    size: tuple[int, int] = option(default=2, convert=sizes(2))
-    data_format: str = option(default=None, convert=data_format_name)
+    size: Sizes = option(default=2, convert=sizes(2))
+    data_format: DataFormat = option(default=None, convert=data_format_name)
     interpolation: str = option(
         default="nearest",
         convert=choice("nearest", "bilinear", "bicubic", "lanczos3", "lanczos5"),
@@ -110,8 +111,8 @@ class UpSampling3D(_UpSampling):
                [0., 0., 1., 1.]], dtype=float32)
     """
 
-    size: tuple[int, int, int] = option(default=2, convert=sizes(3))
-    data_format: str = option(default=None, convert=data_format_name)
+    size: Sizes = option(default=2, convert=sizes(3))
+    data_format: DataFormat = option(default=None, convert=data_format_name)
 
     rank: ClassVar[int] = 3
 

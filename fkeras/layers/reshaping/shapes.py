@@ -14,6 +14,7 @@ import jax.numpy as jnp
 
 from fkeras.engine import InputSpec, Layer, option
 from fkeras.engine.config.converters import data_format_name, integer, several
+from fkeras.engine.config.field_types import Integer, Sizes
 from fkeras.nn.numerics.axes import format_shape
 
 
@@ -98,7 +99,7 @@ class Reshape(Layer):
                [3., 4., 5.]], dtype=float32)
     """
 
-    target_shape: tuple[int, ...] = option(convert=_target_shape)
+    target_shape: Sizes = option(convert=_target_shape)
 
     @property
     def input_spec(self) -> InputSpec:
@@ -162,7 +163,7 @@ class Permute(Layer):
                [2., 5.]], dtype=float32)
     """
 
-    dims: tuple[int, ...] = option(convert=_dims)
+    dims: Sizes = option(convert=_dims)
 
     @property
     def input_spec(self) -> InputSpec:
@@ -192,7 +193,7 @@ class RepeatVector(Layer):
                [1., 2.]], dtype=float32)
     """
 
-    n: int = option(convert=integer(minimum=1))
+    n: Integer = option(convert=integer(minimum=1))
 
     @property
     def input_spec(self) -> InputSpec:

@@ -11,6 +11,7 @@ import jax
 
 from fkeras.engine.config.configurable import option, serialize, suggest
 from fkeras.engine.config.converters import real, text
+from fkeras.engine.config.field_types import OptionalReal
 from fkeras.optimizers.base import BaseOptimizer, check_has_config, scaled
 from fkeras.optimizers.by_pattern import keras_map
 from fkeras.optimizers.by_pattern.optimizer_map import OptimizerMap
@@ -129,7 +130,7 @@ class MultiOptimizer(BaseOptimizer):
     """
 
     optimizer_map: Any = option(convert=_pairs)
-    loss_scale_factor: float | None = option(default=None, convert=real(above=0, optional=True))
+    loss_scale_factor: OptionalReal = option(default=None, convert=real(above=0, optional=True))
     name: str | None = option(default=None, convert=text(optional=True))
 
     def scale_loss(self, loss: jax.Array, opt_state: Any) -> jax.Array:

@@ -11,6 +11,7 @@ import numpy as np
 
 from fkeras.engine import option, replace_weights, trainable_weights
 from fkeras.engine.config.converters import boolean, choice, probability
+from fkeras.engine.config.field_types import Real
 from fkeras.training.callbacks.base.callback import Callback
 
 
@@ -47,7 +48,7 @@ class SwapEMAWeights(Callback):
         ['average', 'step', 'updates', 'weights']
     """
 
-    momentum: float = option(default=0.99, convert=probability)
+    momentum: Real = option(default=0.99, convert=probability)
     swap_on_epoch: bool = option(default=False, convert=boolean)
     update_freq: str = option(default="batch", convert=choice("batch", "epoch"))
 

@@ -11,6 +11,7 @@ from typing import Any
 
 from fkeras.engine import option, suggest
 from fkeras.engine.config.converters import boolean, choice, either, integer, real, text
+from fkeras.engine.config.field_types import OptionalReal
 from fkeras.engine.config.late_module import late_module
 from fkeras.engine.messages.optional_packages import missing_package
 from fkeras.files.atomic import as_path
@@ -103,7 +104,7 @@ class ModelCheckpoint(Callback):
     save_weights_only: bool = option(default=False, convert=boolean)
     mode: str = option(default="auto", convert=choice("auto", "min", "max"))
     save_freq: Any = option(default="epoch", convert=either(choice("epoch"), integer(minimum=1)))
-    initial_value_threshold: float | None = option(
+    initial_value_threshold: OptionalReal = option(
         default=None, convert=real(infinite=True, optional=True)
     )
 

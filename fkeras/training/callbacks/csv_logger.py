@@ -10,6 +10,7 @@ from typing import Any
 
 from fkeras.engine import option
 from fkeras.engine.config.converters import boolean
+from fkeras.engine.config.field_types import Path
 from fkeras.files.atomic import as_path, replacing
 from fkeras.training.callbacks.base import files
 from fkeras.training.callbacks.base import monitor as watch
@@ -58,7 +59,7 @@ class CSVLogger(Callback):
         1,0.0,NA
     """
 
-    filename: str = option(convert=as_path)
+    filename: Path = option(convert=as_path)
     separator: str = option(default=",", convert=_separator)
     append: bool = option(default=False, convert=boolean)
 

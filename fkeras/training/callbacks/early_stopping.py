@@ -8,6 +8,7 @@ from typing import Any
 
 from fkeras.engine import option
 from fkeras.engine.config.converters import boolean, choice, integer, real, text
+from fkeras.engine.config.field_types import Integer, OptionalReal, Real
 from fkeras.training.callbacks.base import monitor as watch
 from fkeras.training.callbacks.base import snapshot
 from fkeras.training.callbacks.base.callback import Callback, Stop
@@ -51,13 +52,13 @@ class EarlyStopping(Callback):
     """
 
     monitor: str = option(default="val_loss", convert=text())
-    min_delta: float = option(default=0.0, convert=real())
-    patience: int = option(default=0, convert=integer(minimum=0))
+    min_delta: Real = option(default=0.0, convert=real())
+    patience: Integer = option(default=0, convert=integer(minimum=0))
     verbose: int = option(default=0, convert=watch.verbosity)
     mode: str = option(default="auto", convert=choice("auto", "min", "max"))
-    baseline: float | None = option(default=None, convert=real(infinite=True, optional=True))
+    baseline: OptionalReal = option(default=None, convert=real(infinite=True, optional=True))
     restore_best_weights: bool = option(default=False, convert=boolean)
-    start_from_epoch: int = option(default=0, convert=integer(minimum=0))
+    start_from_epoch: Integer = option(default=0, convert=integer(minimum=0))
 
     def check_logs(self, names: Sequence[str]) -> None:
         watch.check(_WHERE, self.monitor, names)

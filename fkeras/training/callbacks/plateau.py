@@ -10,6 +10,7 @@ import numpy as np
 
 from fkeras.engine import option
 from fkeras.engine.config.converters import choice, integer, real, text
+from fkeras.engine.config.field_types import Integer, Real
 from fkeras.optimizers.updates.rates import learning_rate, with_learning_rate
 from fkeras.training.callbacks.base import monitor as watch
 from fkeras.training.callbacks.base.callback import Callback
@@ -49,13 +50,13 @@ class ReduceLROnPlateau(Callback):
     """
 
     monitor: str = option(default="val_loss", convert=text())
-    factor: float = option(default=0.1, convert=real(above=0, below=1))
-    patience: int = option(default=10, convert=integer(minimum=0))
+    factor: Real = option(default=0.1, convert=real(above=0, below=1))
+    patience: Integer = option(default=10, convert=integer(minimum=0))
     verbose: int = option(default=0, convert=watch.verbosity)
     mode: str = option(default="auto", convert=choice("auto", "min", "max"))
-    min_delta: float = option(default=1e-4, convert=real())
-    cooldown: int = option(default=0, convert=integer(minimum=0))
-    min_lr: float = option(default=0.0, convert=real(minimum=0))
+    min_delta: Real = option(default=1e-4, convert=real())
+    cooldown: Integer = option(default=0, convert=integer(minimum=0))
+    min_lr: Real = option(default=0.0, convert=real(minimum=0))
 
     def check_logs(self, names: Sequence[str]) -> None:
         watch.check(_WHERE, self.monitor, names)

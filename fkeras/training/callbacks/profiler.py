@@ -9,6 +9,7 @@ import jax
 
 from fkeras.engine import option
 from fkeras.engine.config.converters import integer
+from fkeras.engine.config.field_types import Integer, Path
 from fkeras.files.atomic import as_path
 from fkeras.training.callbacks.base import files
 from fkeras.training.callbacks.base.callback import Callback
@@ -42,9 +43,9 @@ class Profiler(Callback):
         Profiler('logs/profile')
     """
 
-    log_dir: str = option(default="logs", convert=as_path)
-    first: int = option(default=10, convert=integer(minimum=1))
-    last: int = option(default=20, convert=integer(minimum=1))
+    log_dir: Path = option(default="logs", convert=as_path)
+    first: Integer = option(default=10, convert=integer(minimum=1))
+    last: Integer = option(default=20, convert=integer(minimum=1))
 
     def __post_init__(self) -> None:
         super().__post_init__()

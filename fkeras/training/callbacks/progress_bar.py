@@ -11,6 +11,7 @@ import numpy as np
 
 from fkeras.engine import option
 from fkeras.engine.config.converters import integer
+from fkeras.engine.config.field_types import Integer, OptionalInteger
 from fkeras.engine.messages.errors import describe_value
 from fkeras.training.callbacks.base.callback import Callback
 from fkeras.training.records.progress import format_logs, format_time
@@ -50,8 +51,8 @@ class ProgressBar(Callback):
     """
 
     stream: Any = option(default=None, convert=_stream)
-    epochs: int | None = option(default=None, convert=integer(minimum=1, optional=True))
-    every: int = option(default=0, convert=integer(minimum=0))
+    epochs: OptionalInteger = option(default=None, convert=integer(minimum=1, optional=True))
+    every: Integer = option(default=0, convert=integer(minimum=0))
 
     @property
     def watches_batches(self) -> bool:

@@ -10,6 +10,7 @@ import numpy as np
 
 from fkeras.engine import Network, option, to_mermaid
 from fkeras.engine.config.converters import boolean, choice, either, integer
+from fkeras.engine.config.field_types import Integer, Path
 from fkeras.files.atomic import as_path
 from fkeras.optimizers.updates.rates import learning_rate
 from fkeras.training.callbacks.base import events, files
@@ -54,8 +55,8 @@ class TensorBoard(Callback):
         TensorBoard('logs/first', 5)
     """
 
-    log_dir: str = option(default="logs", convert=as_path)
-    histogram_freq: int = option(default=0, convert=integer(minimum=0))
+    log_dir: Path = option(default="logs", convert=as_path)
+    histogram_freq: Integer = option(default=0, convert=integer(minimum=0))
     write_graph: bool = option(default=True, convert=boolean)
     update_freq: Any = option(default="epoch", convert=_update_freq)
 

@@ -8,6 +8,7 @@ from typing import Any
 
 from fkeras.engine import Configurable, option, suggest
 from fkeras.engine.config.converters import boolean, choice, integer, real, text
+from fkeras.engine.config.field_types import Integer, OptionalInteger, OptionalReal
 
 # which way is better, by words in the name of a log
 _UP = (
@@ -77,9 +78,9 @@ class Checkpoint(Configurable):
     """
 
     directory: str = option(convert=_folder)
-    every: int | None = option(default=None, convert=integer(minimum=1, optional=True))
-    seconds: float | None = option(default=None, convert=real(above=0, optional=True))
-    keep: int = option(default=2, convert=integer(minimum=2))
+    every: OptionalInteger = option(default=None, convert=integer(minimum=1, optional=True))
+    seconds: OptionalReal = option(default=None, convert=real(above=0, optional=True))
+    keep: Integer = option(default=2, convert=integer(minimum=2))
     monitor: str | None = option(default=None, convert=text(optional=True))
     mode: str = option(default="auto", convert=choice("auto", "min", "max"))
     asynchronous: bool = option(default=True, convert=boolean)

@@ -9,6 +9,7 @@ import jax
 
 from fkeras.engine import option, subkey
 from fkeras.engine.config.converters import data_format_name, integer
+from fkeras.engine.config.field_types import DataFormat, OptionalInteger, OptionalRange, Range
 from fkeras.layers.image.color.colors import RandomHue, RandomSaturation
 from fkeras.layers.image.color.tones import RandomBrightness, RandomContrast, contrast_range
 from fkeras.layers.image.common.base import ImageShape, RandomImageLayer
@@ -55,13 +56,13 @@ class RandomColorJitter(RandomImageLayer):
         Array([0.5, 0.5, 0.5], dtype=float32)
     """
 
-    value_range: tuple[float, float] = option(default=(0, 255), convert=value_range)
-    brightness_factor: Any = option(default=None, convert=_checked(factor_range(-1, 1)))
-    contrast_factor: Any = option(default=None, convert=_checked(contrast_range))
-    saturation_factor: Any = option(default=None, convert=_checked(share_range))
-    hue_factor: Any = option(default=None, convert=_checked(factor_range(0, 1)))
-    seed: int | None = option(default=None, convert=integer(optional=True))
-    data_format: str = option(default=None, convert=data_format_name)
+    value_range: Range = option(default=(0, 255), convert=value_range)
+    brightness_factor: OptionalRange = option(default=None, convert=_checked(factor_range(-1, 1)))
+    contrast_factor: OptionalRange = option(default=None, convert=_checked(contrast_range))
+    saturation_factor: OptionalRange = option(default=None, convert=_checked(share_range))
+    hue_factor: OptionalRange = option(default=None, convert=_checked(factor_range(0, 1)))
+    seed: OptionalInteger = option(default=None, convert=integer(optional=True))
+    data_format: DataFormat = option(default=None, convert=data_format_name)
 
     def _steps(self) -> tuple[tuple[str, RandomImageLayer], ...]:
         given = (

@@ -9,6 +9,7 @@ import jax.numpy as jnp
 
 from fkeras.engine import option
 from fkeras.engine.config.converters import data_format_name, integer, probability
+from fkeras.engine.config.field_types import DataFormat, OptionalInteger, Range, Real
 from fkeras.layers.image.common.base import ImageShape, RandomImageLayer
 from fkeras.layers.image.common.factors import factor_range, uniform
 from fkeras.layers.image.common.values import share_range, value_range
@@ -43,10 +44,10 @@ class RandomHue(RandomImageLayer):
         Array([0., 1., 1.], dtype=float32)
     """
 
-    factor: tuple[float, float] = option(convert=factor_range(0, 1))
-    value_range: tuple[float, float] = option(default=(0, 255), convert=value_range)
-    data_format: str = option(default=None, convert=data_format_name)
-    seed: int | None = option(default=None, convert=integer(optional=True))
+    factor: Range = option(convert=factor_range(0, 1))
+    value_range: Range = option(default=(0, 255), convert=value_range)
+    data_format: DataFormat = option(default=None, convert=data_format_name)
+    seed: OptionalInteger = option(default=None, convert=integer(optional=True))
 
     def draw(self, key: jax.Array, shape: ImageShape) -> Any:
         """{"factor": (b,)}: by how many turns."""
@@ -89,10 +90,10 @@ class RandomSaturation(RandomImageLayer):
         Array([200., 200., 200.], dtype=float32)
     """
 
-    factor: tuple[float, float] = option(convert=share_range)
-    value_range: tuple[float, float] = option(default=(0, 255), convert=value_range)
-    data_format: str = option(default=None, convert=data_format_name)
-    seed: int | None = option(default=None, convert=integer(optional=True))
+    factor: Range = option(convert=share_range)
+    value_range: Range = option(default=(0, 255), convert=value_range)
+    data_format: DataFormat = option(default=None, convert=data_format_name)
+    seed: OptionalInteger = option(default=None, convert=integer(optional=True))
 
     def draw(self, key: jax.Array, shape: ImageShape) -> Any:
         """{"factor": (b,)}: what to multiply saturations by."""
@@ -130,10 +131,10 @@ class RandomColorDegeneration(RandomImageLayer):
         Array([29.35, 79.35, 29.35], dtype=float32)
     """
 
-    factor: tuple[float, float] = option(convert=share_range)
-    value_range: tuple[float, float] = option(default=(0, 255), convert=value_range)
-    data_format: str = option(default=None, convert=data_format_name)
-    seed: int | None = option(default=None, convert=integer(optional=True))
+    factor: Range = option(convert=share_range)
+    value_range: Range = option(default=(0, 255), convert=value_range)
+    data_format: DataFormat = option(default=None, convert=data_format_name)
+    seed: OptionalInteger = option(default=None, convert=integer(optional=True))
 
     def draw(self, key: jax.Array, shape: ImageShape) -> Any:
         """{"factor": (b, 1, 1, 1)}: the share of grey."""
@@ -167,9 +168,9 @@ class RandomGrayscale(RandomImageLayer):
         Array([58.7, 58.7, 58.7], dtype=float32)
     """
 
-    factor: float = option(default=0.5, convert=probability)
-    data_format: str = option(default=None, convert=data_format_name)
-    seed: int | None = option(default=None, convert=integer(optional=True))
+    factor: Real = option(default=0.5, convert=probability)
+    data_format: DataFormat = option(default=None, convert=data_format_name)
+    seed: OptionalInteger = option(default=None, convert=integer(optional=True))
 
     def draw(self, key: jax.Array, shape: ImageShape) -> Any:
         """Which images become grey: (b, 1, 1, 1)."""

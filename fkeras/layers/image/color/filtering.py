@@ -9,6 +9,7 @@ import jax.numpy as jnp
 
 from fkeras.engine import option
 from fkeras.engine.config.converters import data_format_name, integer, sizes
+from fkeras.engine.config.field_types import DataFormat, OptionalInteger, Pair, Range
 from fkeras.layers.image.common.base import ImageShape, RandomImageLayer
 from fkeras.layers.image.common.factors import applied, factor_range, uniform
 from fkeras.layers.image.common.values import value_range
@@ -58,12 +59,12 @@ class RandomGaussianBlur(RandomImageLayer):
         (20.4, 7.5)
     """
 
-    factor: tuple[float, float] = option(default=1.0, convert=factor_range(0, 1))
-    kernel_size: tuple[int, int] = option(default=3, convert=_odd)
-    sigma: tuple[float, float] = option(default=1.0, convert=factor_range(0, 1))
-    value_range: tuple[float, float] = option(default=(0, 255), convert=value_range)
-    data_format: str = option(default=None, convert=data_format_name)
-    seed: int | None = option(default=None, convert=integer(optional=True))
+    factor: Range = option(default=1.0, convert=factor_range(0, 1))
+    kernel_size: Pair = option(default=3, convert=_odd)
+    sigma: Range = option(default=1.0, convert=factor_range(0, 1))
+    value_range: Range = option(default=(0, 255), convert=value_range)
+    data_format: DataFormat = option(default=None, convert=data_format_name)
+    seed: OptionalInteger = option(default=None, convert=integer(optional=True))
 
     def draw(self, key: jax.Array, shape: ImageShape) -> Any:
         """{"should_apply_blur": (b,), "blur_factor": (b, 2)}: which images, and their sigmas."""
@@ -107,10 +108,10 @@ class RandomSharpness(RandomImageLayer):
                [  0.,   0.,   0.]], dtype=float32)
     """
 
-    factor: tuple[float, float] = option(convert=factor_range(0, 1))
-    value_range: tuple[float, float] = option(default=(0, 255), convert=value_range)
-    data_format: str = option(default=None, convert=data_format_name)
-    seed: int | None = option(default=None, convert=integer(optional=True))
+    factor: Range = option(convert=factor_range(0, 1))
+    value_range: Range = option(default=(0, 255), convert=value_range)
+    data_format: DataFormat = option(default=None, convert=data_format_name)
+    seed: OptionalInteger = option(default=None, convert=integer(optional=True))
 
     def draw(self, key: jax.Array, shape: ImageShape) -> Any:
         """{"factor": (b,)}: how sharp."""

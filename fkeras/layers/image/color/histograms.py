@@ -8,6 +8,7 @@ import jax
 
 from fkeras.engine import option
 from fkeras.engine.config.converters import data_format_name, integer, real, sizes
+from fkeras.engine.config.field_types import DataFormat, Integer, Range, Real, Sizes
 from fkeras.layers.image.common.base import ImageLayer
 from fkeras.layers.image.common.values import value_range
 from fkeras.nn.image.adjustments import auto_contrast
@@ -34,8 +35,8 @@ class AutoContrast(ImageLayer):
         Array([  0. , 255. , 127.5], dtype=float32)
     """
 
-    value_range: tuple[float, float] = option(default=(0, 255), convert=value_range)
-    data_format: str = option(default=None, convert=data_format_name, kw_only=True)
+    value_range: Range = option(default=(0, 255), convert=value_range)
+    data_format: DataFormat = option(default=None, convert=data_format_name, kw_only=True)
 
     def transform_images(self, images: jax.Array, transformation: Any) -> jax.Array:
         return auto_contrast(images, self.value_range, self.data_format)
@@ -62,9 +63,9 @@ class Equalization(ImageLayer):
         Array([  0., 128., 255.], dtype=float32)
     """
 
-    value_range: tuple[float, float] = option(default=(0, 255), convert=value_range)
-    bins: int = option(default=256, convert=integer(minimum=1))
-    data_format: str = option(default=None, convert=data_format_name)
+    value_range: Range = option(default=(0, 255), convert=value_range)
+    bins: Integer = option(default=256, convert=integer(minimum=1))
+    data_format: DataFormat = option(default=None, convert=data_format_name)
 
     def transform_images(self, images: jax.Array, transformation: Any) -> jax.Array:
         return equalize(images, self.bins, self.value_range, self.data_format)
@@ -96,13 +97,13 @@ class ContrastLimitedAdaptiveHistogramEqualization(ImageLayer):
         Zuiderveld, 1994, Contrast limited adaptive histogram equalization, Graphics Gems IV
     """
 
-    value_range: tuple[float, float] = option(
+    value_range: Range = option(
         default=(0, 255),
         convert=value_range,
     )
-    clip_limit: float = option(default=4.0, convert=real())
-    tile_grid_size: tuple[int, int] = option(default=(8, 8), convert=sizes(2))
-    data_format: str = option(default=None, convert=data_format_name)
+    clip_limit: Real = option(default=4.0, convert=real())
+    tile_grid_size: Sizes = option(default=(8, 8), convert=sizes(2))
+    data_format: DataFormat = option(default=None, convert=data_format_name)
 
     casts_images: ClassVar[bool] = False
 

@@ -10,6 +10,7 @@ import numpy as np
 
 from fkeras.engine import option
 from fkeras.engine.config.converters import data_format_name, integer, several
+from fkeras.engine.config.field_types import DataFormat, OptionalInteger, Range
 from fkeras.engine.messages.errors import describe_value
 from fkeras.layers.image.common.base import ImageShape, RandomImageLayer
 from fkeras.layers.image.common.factors import applied, factor_range, uniform
@@ -44,10 +45,10 @@ class RandomInvert(RandomImageLayer):
         Array([200.], dtype=float32)
     """
 
-    factor: tuple[float, float] = option(default=1.0, convert=factor_range(0, 1))
-    value_range: tuple[float, float] = option(default=(0, 255), convert=value_range)
-    seed: int | None = option(default=None, convert=integer(optional=True))
-    data_format: str = option(default=None, convert=data_format_name)
+    factor: Range = option(default=1.0, convert=factor_range(0, 1))
+    value_range: Range = option(default=(0, 255), convert=value_range)
+    seed: OptionalInteger = option(default=None, convert=integer(optional=True))
+    data_format: DataFormat = option(default=None, convert=data_format_name)
 
     def draw(self, key: jax.Array, shape: ImageShape) -> Any:
         """{"apply_inversion": (b,)}: which images."""
@@ -85,11 +86,11 @@ class Solarization(RandomImageLayer):
         Array([10., 55.], dtype=float32)
     """
 
-    addition_factor: tuple[float, float] = option(default=0.0, convert=factor_range(0, 1))
-    threshold_factor: tuple[float, float] = option(default=0.0, convert=factor_range(0, 1))
-    value_range: tuple[float, float] = option(default=(0, 255), convert=value_range)
-    seed: int | None = option(default=None, convert=integer(optional=True))
-    data_format: str = option(default=None, convert=data_format_name, kw_only=True)
+    addition_factor: Range = option(default=0.0, convert=factor_range(0, 1))
+    threshold_factor: Range = option(default=0.0, convert=factor_range(0, 1))
+    value_range: Range = option(default=(0, 255), convert=value_range)
+    seed: OptionalInteger = option(default=None, convert=integer(optional=True))
+    data_format: DataFormat = option(default=None, convert=data_format_name, kw_only=True)
 
     def draw(self, key: jax.Array, shape: ImageShape) -> Any:
         """{"additions", "thresholds"}: (b, 1, 1, 1), both from 0 to 255."""
@@ -146,9 +147,9 @@ class RandomPosterization(RandomImageLayer):
     """
 
     factor: tuple[int, int] = option(convert=_bits)
-    value_range: tuple[float, float] = option(default=(0, 255), convert=value_range)
-    data_format: str = option(default=None, convert=data_format_name)
-    seed: int | None = option(default=None, convert=integer(optional=True))
+    value_range: Range = option(default=(0, 255), convert=value_range)
+    data_format: DataFormat = option(default=None, convert=data_format_name)
+    seed: OptionalInteger = option(default=None, convert=integer(optional=True))
 
     def draw(self, key: jax.Array, shape: ImageShape) -> Any:
         """{"shift_factor": (b,)}: how many bits become 0."""

@@ -9,6 +9,7 @@ import numpy as np
 
 from fkeras.engine import option
 from fkeras.engine.config.converters import data_format_name, integer
+from fkeras.engine.config.field_types import DataFormat, OptionalInteger, Range
 from fkeras.layers.image.common.base import ImageShape, RandomImageLayer
 from fkeras.layers.image.common.factors import factor_range, uniform
 from fkeras.layers.image.common.values import value_range
@@ -39,10 +40,10 @@ class RandomBrightness(RandomImageLayer):
         Array([151.], dtype=float32)
     """
 
-    factor: tuple[float, float] = option(convert=factor_range(-1, 1))
-    value_range: tuple[float, float] = option(default=(0, 255), convert=value_range)
-    seed: int | None = option(default=None, convert=integer(optional=True))
-    data_format: str = option(default=None, convert=data_format_name, kw_only=True)
+    factor: Range = option(convert=factor_range(-1, 1))
+    value_range: Range = option(default=(0, 255), convert=value_range)
+    seed: OptionalInteger = option(default=None, convert=integer(optional=True))
+    data_format: DataFormat = option(default=None, convert=data_format_name, kw_only=True)
 
     def draw(self, key: jax.Array, shape: ImageShape) -> Any:
         """{"rgb_delta": (b, 1, 1, 1)}: what to add."""
@@ -92,10 +93,10 @@ class RandomContrast(RandomImageLayer):
         True
     """
 
-    factor: tuple[float, float] = option(convert=contrast_range)
-    value_range: tuple[float, float] = option(default=(0, 255), convert=value_range)
-    seed: int | None = option(default=None, convert=integer(optional=True))
-    data_format: str = option(default=None, convert=data_format_name, kw_only=True)
+    factor: Range = option(convert=contrast_range)
+    value_range: Range = option(default=(0, 255), convert=value_range)
+    seed: OptionalInteger = option(default=None, convert=integer(optional=True))
+    data_format: DataFormat = option(default=None, convert=data_format_name, kw_only=True)
 
     def draw(self, key: jax.Array, shape: ImageShape) -> Any:
         """{"contrast_factor": (b, 1, 1, 1)}: what to multiply contrasts by."""

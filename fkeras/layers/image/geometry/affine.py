@@ -13,6 +13,7 @@ import jax.numpy as jnp
 
 from fkeras.engine import option
 from fkeras.engine.config.converters import choice, data_format_name, integer, real
+from fkeras.engine.config.field_types import DataFormat, OptionalInteger, OptionalRange, Range, Real
 from fkeras.layers.image.common.base import ImageShape, RandomImageLayer
 from fkeras.layers.image.common.boxes import move_boxes
 from fkeras.layers.image.common.factors import factor_range, uniform
@@ -26,8 +27,6 @@ from fkeras.nn.warping.matrices import (
     zoom_matrix,
 )
 from fkeras.nn.warping.sampling import INTERPOLATIONS
-
-Range = tuple[float, float]
 
 FILL_MODES = ("reflect", "wrap", "constant", "nearest")
 _fill_mode = choice(*FILL_MODES)
@@ -98,9 +97,9 @@ class RandomTranslation(MatrixLayer):
     width_factor: Range = option(convert=factor_range(-1, 1))
     fill_mode: str = option(default="reflect", convert=_fill_mode)
     interpolation: str = option(default="bilinear", convert=_interpolation)
-    seed: int | None = option(default=None, convert=integer(optional=True))
-    fill_value: float = option(default=0.0, convert=real())
-    data_format: str = option(default=None, convert=data_format_name)
+    seed: OptionalInteger = option(default=None, convert=integer(optional=True))
+    fill_value: Real = option(default=0.0, convert=real())
+    data_format: DataFormat = option(default=None, convert=data_format_name)
 
     def draw(self, key: jax.Array, shape: ImageShape) -> Any:
         """{"translations": (b, 2)}: pixels to the right and down."""
@@ -148,9 +147,9 @@ class RandomRotation(MatrixLayer):
     factor: Range = option(convert=factor_range(-1, 1))
     fill_mode: str = option(default="reflect", convert=_fill_mode)
     interpolation: str = option(default="bilinear", convert=_interpolation)
-    seed: int | None = option(default=None, convert=integer(optional=True))
-    fill_value: float = option(default=0.0, convert=real())
-    data_format: str = option(default=None, convert=data_format_name)
+    seed: OptionalInteger = option(default=None, convert=integer(optional=True))
+    fill_value: Real = option(default=0.0, convert=real())
+    data_format: DataFormat = option(default=None, convert=data_format_name)
 
     def draw(self, key: jax.Array, shape: ImageShape) -> Any:
         """{"angle": (b,)} in degrees."""
@@ -189,14 +188,14 @@ class RandomZoom(MatrixLayer):
     """
 
     height_factor: Range = option(convert=factor_range(-1, 1, above=True))
-    width_factor: Range | None = option(
+    width_factor: OptionalRange = option(
         default=None, convert=factor_range(-1, 1, above=True, optional=True)
     )
     fill_mode: str = option(default="reflect", convert=_fill_mode)
     interpolation: str = option(default="bilinear", convert=_interpolation)
-    seed: int | None = option(default=None, convert=integer(optional=True))
-    fill_value: float = option(default=0.0, convert=real())
-    data_format: str = option(default=None, convert=data_format_name)
+    seed: OptionalInteger = option(default=None, convert=integer(optional=True))
+    fill_value: Real = option(default=0.0, convert=real())
+    data_format: DataFormat = option(default=None, convert=data_format_name)
 
     def draw(self, key: jax.Array, shape: ImageShape) -> Any:
         """{"height_zoom": (b, 1), "width_zoom": (b, 1)}: how much is seen."""
@@ -215,7 +214,7 @@ class RandomZoom(MatrixLayer):
 _shear_range = factor_range(0, 1)
 
 
-def _shear(value: Any) -> float | Range:
+def _shear(value: Any) -> float | tuple[float, float]:
     # Keras writes one number as (-f, f), and cannot read that again
     if isinstance(value, tuple | list) and len(value) == 2:
         numbers = [v for v in value if isinstance(v, int | float)]
@@ -256,13 +255,13 @@ class RandomShear(MatrixLayer):
         True
     """
 
-    x_factor: float | Range = option(default=0.0, convert=_shear)
-    y_factor: float | Range = option(default=0.0, convert=_shear)
+    x_factor: Range = option(default=0.0, convert=_shear)
+    y_factor: Range = option(default=0.0, convert=_shear)
     interpolation: str = option(default="bilinear", convert=_interpolation)
     fill_mode: str = option(default="reflect", convert=_fill_mode)
-    fill_value: float = option(default=0.0, convert=real())
-    data_format: str = option(default=None, convert=data_format_name)
-    seed: int | None = option(default=None, convert=integer(optional=True))
+    fill_value: Real = option(default=0.0, convert=real())
+    data_format: DataFormat = option(default=None, convert=data_format_name)
+    seed: OptionalInteger = option(default=None, convert=integer(optional=True))
 
     def draw(self, key: jax.Array, shape: ImageShape) -> Any:
         """{"shear_factor": (b, 2)}: pixels to the left a row, and up a column."""

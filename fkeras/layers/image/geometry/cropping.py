@@ -10,6 +10,7 @@ from jax import lax
 
 from fkeras.engine import Context, Output, option
 from fkeras.engine.config.converters import data_format_name, integer
+from fkeras.engine.config.field_types import DataFormat, Integer, OptionalInteger
 from fkeras.layers.image.common.base import ImageLayer, ImageShape, RandomImageLayer
 from fkeras.layers.image.common.boxes import move_boxes, stretch
 from fkeras.layers.image.common.factors import uniform
@@ -80,9 +81,9 @@ class CenterCrop(ImageLayer):
         Array([3., 4.], dtype=float32)
     """
 
-    height: int = option(convert=integer(minimum=1))
-    width: int = option(convert=integer(minimum=1))
-    data_format: str = option(default=None, convert=data_format_name)
+    height: Integer = option(convert=integer(minimum=1))
+    width: Integer = option(convert=integer(minimum=1))
+    data_format: DataFormat = option(default=None, convert=data_format_name)
 
     def transform_images(self, images: jax.Array, transformation: Any) -> jax.Array:
         return self._cropped(images, "bilinear")
@@ -136,10 +137,10 @@ class RandomCrop(RandomImageLayer):
         (1, 2, 1)
     """
 
-    height: int = option(convert=integer(minimum=1))
-    width: int = option(convert=integer(minimum=1))
-    seed: int | None = option(default=None, convert=integer(optional=True))
-    data_format: str = option(default=None, convert=data_format_name)
+    height: Integer = option(convert=integer(minimum=1))
+    width: Integer = option(convert=integer(minimum=1))
+    seed: OptionalInteger = option(default=None, convert=integer(optional=True))
+    data_format: DataFormat = option(default=None, convert=data_format_name)
 
     def draw(self, key: jax.Array, shape: ImageShape) -> Any:
         """`(top, left)` of the part, two integers; None where the images are too small."""

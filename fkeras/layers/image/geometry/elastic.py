@@ -9,6 +9,7 @@ import jax.numpy as jnp
 
 from fkeras.engine import option
 from fkeras.engine.config.converters import choice, data_format_name, integer, real
+from fkeras.engine.config.field_types import DataFormat, OptionalInteger, Range, Real
 from fkeras.layers.image.common.base import ImageShape, RandomImageLayer
 from fkeras.layers.image.common.boxes import move_boxes
 from fkeras.layers.image.common.factors import applied, factor_range, uniform
@@ -92,14 +93,14 @@ class RandomElasticTransform(RandomImageLayer):
         https://doi.org/10.1109/ICDAR.2003.1227801
     """
 
-    factor: tuple[float, float] = option(default=1.0, convert=factor_range(0, 1))
-    scale: tuple[float, float] = option(default=1.0, convert=factor_range(0, 1))
+    factor: Range = option(default=1.0, convert=factor_range(0, 1))
+    scale: Range = option(default=1.0, convert=factor_range(0, 1))
     interpolation: str = option(default="bilinear", convert=choice(*INTERPOLATIONS))
     fill_mode: str = option(default="reflect", convert=choice(*FILL_MODES))
-    fill_value: float = option(default=0.0, convert=real())
-    value_range: tuple[float, float] = option(default=(0, 255), convert=value_range)
-    seed: int | None = option(default=None, convert=integer(optional=True))
-    data_format: str = option(default=None, convert=data_format_name)
+    fill_value: Real = option(default=0.0, convert=real())
+    value_range: Range = option(default=(0, 255), convert=value_range)
+    seed: OptionalInteger = option(default=None, convert=integer(optional=True))
+    data_format: DataFormat = option(default=None, convert=data_format_name)
 
     def draw(self, key: jax.Array, shape: ImageShape) -> Any:
         """{"apply_transform": (b,), "dy": (b, h, w), "dx": (b, h, w)}; None at a scale of 0."""

@@ -9,6 +9,7 @@ import jax.numpy as jnp
 
 from fkeras.engine import option
 from fkeras.engine.config.converters import choice, data_format_name, integer
+from fkeras.engine.config.field_types import DataFormat, OptionalInteger
 from fkeras.layers.image.common.base import ImageShape, RandomImageLayer
 from fkeras.layers.image.common.boxes import move_boxes
 from fkeras.nn.image.layout import image_axes
@@ -46,8 +47,8 @@ class RandomFlip(RandomImageLayer):
         default="horizontal_and_vertical",
         convert=choice("horizontal", "vertical", "horizontal_and_vertical"),
     )
-    seed: int | None = option(default=None, convert=integer(optional=True))
-    data_format: str = option(default=None, convert=data_format_name)
+    seed: OptionalInteger = option(default=None, convert=integer(optional=True))
+    data_format: DataFormat = option(default=None, convert=data_format_name)
 
     def draw(self, key: jax.Array, shape: ImageShape) -> Any:
         """{"vertical": (b,), "horizontal": (b,)}: which images are mirrored how."""

@@ -10,6 +10,7 @@ from jax import numpy as jnp
 
 from fkeras.engine import option
 from fkeras.engine.config.converters import data_format_name, integer
+from fkeras.engine.config.field_types import DataFormat, Integer
 from fkeras.layers.image.common.base import ImageLayer, ImageShape
 
 
@@ -39,9 +40,9 @@ class MaxNumBoundingBoxes(ImageLayer):
         Array([ 7, -1, -1], dtype=int32)
     """
 
-    max_number: int = option(convert=integer(minimum=1))
-    fill_value: int = option(default=-1, convert=integer())
-    data_format: str = option(default=None, convert=data_format_name, kw_only=True)
+    max_number: Integer = option(convert=integer(minimum=1))
+    fill_value: Integer = option(default=-1, convert=integer())
+    data_format: DataFormat = option(default=None, convert=data_format_name, kw_only=True)
 
     casts_images: ClassVar[bool] = False
 

@@ -9,6 +9,7 @@ import jax.numpy as jnp
 
 from fkeras.engine import option
 from fkeras.engine.config.converters import choice, data_format_name, integer, probability, real
+from fkeras.engine.config.field_types import DataFormat, OptionalInteger, Range, Real
 from fkeras.layers.image.common.base import ImageShape
 from fkeras.layers.image.common.factors import applied, factor_range, uniform
 from fkeras.layers.image.geometry.affine import MatrixLayer
@@ -46,12 +47,12 @@ class RandomPerspective(MatrixLayer):
         ((2, 8, 8, 1), False)
     """
 
-    factor: tuple[float, float] = option(default=1.0, convert=factor_range(0, 1))
-    scale: float = option(default=1.0, convert=probability)
+    factor: Range = option(default=1.0, convert=factor_range(0, 1))
+    scale: Real = option(default=1.0, convert=probability)
     interpolation: str = option(default="bilinear", convert=choice(*INTERPOLATIONS))
-    fill_value: float = option(default=0.0, convert=real())
-    seed: int | None = option(default=None, convert=integer(optional=True))
-    data_format: str = option(default=None, convert=data_format_name)
+    fill_value: Real = option(default=0.0, convert=real())
+    seed: OptionalInteger = option(default=None, convert=integer(optional=True))
+    data_format: DataFormat = option(default=None, convert=data_format_name)
 
     def draw(self, key: jax.Array, shape: ImageShape) -> Any:
         """{"apply_perspective": (b,), "start_points": (b, 4, 2), "end_points": (b, 4, 2)}."""

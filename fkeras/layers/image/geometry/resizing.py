@@ -9,6 +9,7 @@ import jax.numpy as jnp
 
 from fkeras.engine import option
 from fkeras.engine.config.converters import boolean, choice, data_format_name, integer, real
+from fkeras.engine.config.field_types import DataFormat, Integer, Real
 from fkeras.layers.image.common.base import ImageLayer, ImageShape
 from fkeras.layers.image.common.boxes import move_boxes, stretch
 from fkeras.nn.image.resizing import METHODS, resize, window
@@ -46,15 +47,15 @@ class Resizing(ImageLayer):
         (2, 8, 6, 1)
     """
 
-    height: int = option(convert=integer(minimum=1))
-    width: int = option(convert=integer(minimum=1))
+    height: Integer = option(convert=integer(minimum=1))
+    width: Integer = option(convert=integer(minimum=1))
     interpolation: str = option(default="bilinear", convert=choice(*METHODS))
     crop_to_aspect_ratio: bool = option(default=False, convert=boolean)
     pad_to_aspect_ratio: bool = option(default=False, convert=boolean)
     fill_mode: str = option(default="constant", convert=choice("constant"))
-    fill_value: float = option(default=0.0, convert=real())
+    fill_value: Real = option(default=0.0, convert=real())
     antialias: bool = option(default=False, convert=boolean)
-    data_format: str = option(default=None, convert=data_format_name)
+    data_format: DataFormat = option(default=None, convert=data_format_name)
 
     casts_images: ClassVar[bool] = False
 

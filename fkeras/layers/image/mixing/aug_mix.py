@@ -10,6 +10,7 @@ import jax.numpy as jnp
 
 from fkeras.engine import option
 from fkeras.engine.config.converters import boolean, choice, data_format_name, integer, real
+from fkeras.engine.config.field_types import DataFormat, Integer, OptionalInteger, Range, Real
 from fkeras.layers.image.common.base import ImageShape, RandomImageLayer
 from fkeras.layers.image.common.factors import factor_range
 from fkeras.layers.image.common.values import check_amounts, value_range
@@ -78,15 +79,15 @@ class AugMix(RandomImageLayer):
         Uncertainty, https://arxiv.org/abs/1912.02781
     """
 
-    value_range: tuple[float, float] = option(default=(0, 255), convert=value_range)
-    num_chains: int = option(default=3, convert=integer(minimum=1))
-    chain_depth: int = option(default=3, convert=integer(minimum=1))
-    factor: tuple[float, float] = option(default=0.3, convert=factor_range(0, 1))
-    alpha: float = option(default=1.0, convert=real(above=0))
+    value_range: Range = option(default=(0, 255), convert=value_range)
+    num_chains: Integer = option(default=3, convert=integer(minimum=1))
+    chain_depth: Integer = option(default=3, convert=integer(minimum=1))
+    factor: Range = option(default=0.3, convert=factor_range(0, 1))
+    alpha: Real = option(default=1.0, convert=real(above=0))
     all_ops: bool = option(default=True, convert=boolean)
     interpolation: str = option(default="bilinear", convert=choice("nearest", "bilinear"))
-    seed: int | None = option(default=None, convert=integer(optional=True))
-    data_format: str = option(default=None, convert=data_format_name)
+    seed: OptionalInteger = option(default=None, convert=integer(optional=True))
+    data_format: DataFormat = option(default=None, convert=data_format_name)
 
     def operations(self) -> Operations:
         """The layers to choose from, by their names, in the order of `chain_operations`."""

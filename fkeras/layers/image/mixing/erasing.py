@@ -9,6 +9,7 @@ import jax.numpy as jnp
 
 from fkeras.engine import align, option
 from fkeras.engine.config.converters import data_format_name, either, integer, real, several
+from fkeras.engine.config.field_types import DataFormat, OptionalInteger, OptionalNumbers, Range
 from fkeras.layers.image.common.base import ImageShape, RandomImageLayer
 from fkeras.layers.image.common.factors import applied, factor_range, uniform
 from fkeras.layers.image.common.patches import patches
@@ -62,12 +63,12 @@ class RandomErasing(RandomImageLayer):
         Zhong et al., 2017, Random Erasing Data Augmentation, https://arxiv.org/abs/1708.04896
     """
 
-    factor: tuple[float, float] = option(default=1.0, convert=factor_range(0, 1))
-    scale: tuple[float, float] = option(default=(0.02, 0.33), convert=factor_range(0, 1))
-    fill_value: Any = option(default=None, convert=_fill_value)
-    value_range: tuple[float, float] = option(default=(0, 255), convert=value_range)
-    seed: int | None = option(default=None, convert=integer(optional=True))
-    data_format: str = option(default=None, convert=data_format_name)
+    factor: Range = option(default=1.0, convert=factor_range(0, 1))
+    scale: Range = option(default=(0.02, 0.33), convert=factor_range(0, 1))
+    fill_value: OptionalNumbers = option(default=None, convert=_fill_value)
+    value_range: Range = option(default=(0, 255), convert=value_range)
+    seed: OptionalInteger = option(default=None, convert=integer(optional=True))
+    data_format: DataFormat = option(default=None, convert=data_format_name)
 
     def draw(self, key: jax.Array, shape: ImageShape) -> Any:
         """{"apply_erasing": (b,), "batch_masks": (b, h, w, 1), "fill_value"}: where, and the paint."""

@@ -9,6 +9,7 @@ import jax.numpy as jnp
 
 from fkeras.engine import option
 from fkeras.engine.config.converters import data_format_name, integer, real
+from fkeras.engine.config.field_types import DataFormat, OptionalInteger, Range, Real
 from fkeras.layers.image.common.base import ImageShape, RandomImageLayer
 from fkeras.layers.image.common.factors import factor_range, uniform
 from fkeras.layers.image.common.patches import patches
@@ -55,9 +56,9 @@ class MixUp(RandomImageLayer):
         https://arxiv.org/abs/1710.09412
     """
 
-    alpha: float = option(default=0.2, convert=real(minimum=0))
-    data_format: str = option(default=None, convert=data_format_name)
-    seed: int | None = option(default=None, convert=integer(optional=True))
+    alpha: Real = option(default=0.2, convert=real(minimum=0))
+    data_format: DataFormat = option(default=None, convert=data_format_name)
+    seed: OptionalInteger = option(default=None, convert=integer(optional=True))
 
     def draw(self, key: jax.Array, shape: ImageShape) -> Any:
         """{"mix_weight": (b,), "permutation_order": (b,)}: how much of which other image."""
@@ -127,9 +128,9 @@ class CutMix(RandomImageLayer):
         Localizable Features, https://arxiv.org/abs/1905.04899
     """
 
-    factor: tuple[float, float] = option(default=1.0, convert=factor_range(0, 1))
-    seed: int | None = option(default=None, convert=integer(optional=True))
-    data_format: str = option(default=None, convert=data_format_name)
+    factor: Range = option(default=1.0, convert=factor_range(0, 1))
+    seed: OptionalInteger = option(default=None, convert=integer(optional=True))
+    data_format: DataFormat = option(default=None, convert=data_format_name)
 
     def draw(self, key: jax.Array, shape: ImageShape) -> Any:
         """{"permutation_order": (b,), "batch_masks": (b, h, w, 1), "mix_weight": (b,)}."""

@@ -10,6 +10,7 @@ import jax.numpy as jnp
 
 from fkeras.engine import option
 from fkeras.engine.config.converters import choice, data_format_name, integer
+from fkeras.engine.config.field_types import DataFormat, Integer, OptionalInteger, Range
 from fkeras.layers.image.common.base import ImageLayer, ImageShape, RandomImageLayer
 from fkeras.layers.image.common.factors import factor_range
 from fkeras.layers.image.common.values import value_range
@@ -66,12 +67,12 @@ class RandAugment(RandomImageLayer):
         search space, https://arxiv.org/abs/1909.13719
     """
 
-    value_range: tuple[float, float] = option(default=(0, 255), convert=value_range)
-    num_ops: int = option(default=2, convert=integer(minimum=1))
-    factor: tuple[float, float] = option(default=0.5, convert=factor_range(0, 1))
+    value_range: Range = option(default=(0, 255), convert=value_range)
+    num_ops: Integer = option(default=2, convert=integer(minimum=1))
+    factor: Range = option(default=0.5, convert=factor_range(0, 1))
     interpolation: str = option(default="bilinear", convert=choice("nearest", "bilinear"))
-    seed: int | None = option(default=None, convert=integer(optional=True))
-    data_format: str = option(default=None, convert=data_format_name)
+    seed: OptionalInteger = option(default=None, convert=integer(optional=True))
+    data_format: DataFormat = option(default=None, convert=data_format_name)
 
     def operations(self) -> Operations:
         """The layers to choose from, by their names, in the order of `layer_idxes`."""

@@ -6,13 +6,12 @@ Nadam's momentum grows 250 times more slowly. SGD, Adam, Adamax and Adadelta are
 
 from __future__ import annotations
 
-from typing import Any
-
 import jax
 import jax.numpy as jnp
 
 from fkeras.engine import option
 from fkeras.engine.config.converters import boolean, probability, real
+from fkeras.engine.config.field_types import LearningRate, Real
 from fkeras.optimizers import Optimizer
 from fkeras.optimizers.options import rate
 from fkeras.optimizers.updates.numeric import moving_mean, power, root, zeros
@@ -37,9 +36,9 @@ class Keras2RMSprop(Optimizer):
         Array([-1.6,  1.6], dtype=float32)
     """
 
-    learning_rate: Any = option(default=0.001, convert=rate)
-    rho: float = option(default=0.9, convert=probability)
-    epsilon: float = option(default=1e-7, convert=real(minimum=0))
+    learning_rate: LearningRate = option(default=0.001, convert=rate)
+    rho: Real = option(default=0.9, convert=probability)
+    epsilon: Real = option(default=1e-7, convert=real(minimum=0))
     centered: bool = option(default=False, convert=boolean)
 
     def slots(self, weight: jax.Array) -> dict[str, jax.Array]:
@@ -73,9 +72,9 @@ class Keras2Adagrad(Optimizer):
         Array([-0.5,  0.5], dtype=float32)
     """
 
-    learning_rate: Any = option(default=0.01, convert=rate)
-    initial_accumulator_value: float = option(default=0.0, convert=real(minimum=0))
-    epsilon: float = option(default=1e-7, convert=real(minimum=0))
+    learning_rate: LearningRate = option(default=0.01, convert=rate)
+    initial_accumulator_value: Real = option(default=0.0, convert=real(minimum=0))
+    epsilon: Real = option(default=1e-7, convert=real(minimum=0))
 
     def slots(self, weight: jax.Array) -> dict[str, jax.Array]:
         return {"accumulator": jnp.full_like(zeros(weight), self.initial_accumulator_value)}
@@ -105,11 +104,11 @@ class Keras2Nadam(Optimizer):
         Array([-0.528,  0.528], dtype=float32)
     """
 
-    learning_rate: Any = option(default=0.002, convert=rate)
-    beta_1: float = option(default=0.9, convert=probability)
-    beta_2: float = option(default=0.999, convert=probability)
-    epsilon: float = option(default=1e-7, convert=real(minimum=0))
-    schedule_decay: float = option(default=0.004, convert=real(minimum=0))
+    learning_rate: LearningRate = option(default=0.002, convert=rate)
+    beta_1: Real = option(default=0.9, convert=probability)
+    beta_2: Real = option(default=0.999, convert=probability)
+    epsilon: Real = option(default=1e-7, convert=real(minimum=0))
+    schedule_decay: Real = option(default=0.004, convert=real(minimum=0))
 
     def slots(self, weight: jax.Array) -> dict[str, jax.Array]:
         product = jnp.ones_like(zeros(weight), shape=())
