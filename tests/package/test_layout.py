@@ -155,7 +155,6 @@ def test_imports_by_string_are_optional_packages_or_the_late_lookup():
         "engine/__init__.py",
         "engine/config/namespaces.py",
         "engine/config/serialization.py",
-        "engine/symbolic/operation.py",
         "training/callbacks/checkpoint.py",
     }
 

@@ -16,7 +16,7 @@ def late_module(name: str) -> Any:
     """Returns a module of this package, imported when the caller runs.
 
     Args:
-        name: the name below `fkeras`, such as "ops.keras_forms"; "" for `fkeras` itself. A name out
+        name: the name below `fkeras`, such as "layers" or "ops.image"; "" for `fkeras` itself. A name out
             of a file has to be looked up in a table first.
 
     Example:

@@ -13,7 +13,8 @@ from fkeras.engine.layer.layer import Layer
 from fkeras.engine.messages.errors import FKerasError
 from fkeras.engine.messages.key_paths import within
 from fkeras.engine.symbolic.input import InputLayer
-from fkeras.engine.symbolic.operation import NodeForm, Operation, node_form
+from fkeras.engine.symbolic.operation import Operation
+from fkeras.engine.symbolic.operation_forms import OperationForm, operation_form
 
 _OPERATIONS = ("keras.src.ops.", "keras.ops.")
 # operations of Keras that are layers here
@@ -38,7 +39,7 @@ class Item:
     name: str
     layer: Any
     nodes: tuple[Any, ...]
-    form: NodeForm | None = None
+    form: OperationForm | None = None
     fixed: Mapping[str, Any] | None = None
     place: int = 0
 
@@ -152,9 +153,9 @@ def _read_operation(name: str, data: Mapping, nodes: tuple) -> Item:
     fixed = dict(expect({} if inner is None else inner, Mapping, where, "config"))
     fixed.pop("name", None)
     if class_name == "GetItem":
-        form = NodeForm("", "GetItem", "getitem", (), ())
+        form = OperationForm("", "GetItem", "getitem", (), ())
     else:
-        found = node_form(class_name=class_name)
+        found = operation_form(class_name=class_name)
         if found is None:
             raise FKerasError(
                 f"{where}: there is no operation {class_name!r} that a file can hold. Replace it "

@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from fkeras.engine.messages.errors import FKerasError
-from fkeras.engine.symbolic.operation import NodeForm
+from fkeras.engine.symbolic.operation_forms import OperationForm
 from fkeras.engine.values.structure import Branch
 
 Layout = tuple[tuple[str, ...], tuple[str, ...]]
@@ -31,14 +31,14 @@ class SplitCall:
     layout: Layout | None
 
 
-def split(form: NodeForm, args: Branch, options: Branch) -> SplitCall | None:
+def split(form: OperationForm, args: Branch, options: Branch) -> SplitCall | None:
     """The frozen arguments of our call, as Keras holds them; None where it has no place for them.
 
     Example:
-        >>> from fkeras.engine.symbolic.operation import node_form
+        >>> from fkeras.engine.symbolic.operation_forms import operation_form
         >>> from fkeras.engine.values.structure import Ref, freeze
         >>> args, options = freeze((Ref(0), -1), lambda v: v), freeze({}, lambda v: v)
-        >>> split(node_form(op="sum"), args, options).fixed
+        >>> split(operation_form(op="sum"), args, options).fixed
         {'axis': -1}
     """
     given = dict(zip(options.keys, options.children, strict=True))
@@ -78,7 +78,9 @@ def split(form: NodeForm, args: Branch, options: Branch) -> SplitCall | None:
     return SplitCall(fixed, tuple(called), kwargs, told)
 
 
-def _order(form: NodeForm, fixed: Mapping, args: Sequence[Any], kwargs: Mapping) -> tuple[str, ...]:
+def _order(
+    form: OperationForm, fixed: Mapping, args: Sequence[Any], kwargs: Mapping
+) -> tuple[str, ...]:
     """The names of a stored call's arguments: the constructor's, those by position, by name."""
     called = [name for name in form.parameters if name not in form.fixed]
     limit = called.index(form.variadic) if form.variadic else len(called)
@@ -87,7 +89,7 @@ def _order(form: NodeForm, fixed: Mapping, args: Sequence[Any], kwargs: Mapping)
     return (*fixed, *names, *more, *kwargs)
 
 
-def _layout(form: NodeForm, order: Sequence[str]) -> Layout:
+def _layout(form: OperationForm, order: Sequence[str]) -> Layout:
     """How `joined` calls our function with arguments of these names."""
     first: list[str] = []
     for name in form.parameters:
@@ -100,7 +102,7 @@ def _layout(form: NodeForm, order: Sequence[str]) -> Layout:
 
 
 def joined(
-    form: NodeForm,
+    form: OperationForm,
     fixed: Mapping[str, Any],
     args: Sequence[Any],
     kwargs: Mapping[str, Any],
@@ -139,7 +141,7 @@ def joined(
     return positional, {name: values[name] for name in second}
 
 
-def _checked(form: NodeForm, order: Sequence[str], layout: Any, where: str) -> Layout:
+def _checked(form: OperationForm, order: Sequence[str], layout: Any, where: str) -> Layout:
     parts = layout if isinstance(layout, list) and len(layout) == 2 else [None]
     if all(isinstance(part, list) and all(isinstance(n, str) for n in part) for part in parts):
         first, second = tuple(parts[0]), tuple(parts[1])

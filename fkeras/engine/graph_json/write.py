@@ -22,7 +22,8 @@ from fkeras.engine.call.mask_rules import KEY, RULES, written_rule
 from fkeras.engine.config.serialization import serialize
 from fkeras.engine.graph_json.arguments import write_tree
 from fkeras.engine.graph_json.operation_calls import SplitCall, split
-from fkeras.engine.symbolic.operation import NodeForm, Operation, node_form
+from fkeras.engine.symbolic.operation import Operation
+from fkeras.engine.symbolic.operation_forms import OperationForm, operation_form
 from fkeras.engine.values.frozen import ArrayConstant
 from fkeras.engine.values.structure import Branch, Ref, leaves, visits
 
@@ -135,10 +136,10 @@ def _operation_config(
 ) -> dict[str, Any] | None:
     """An operation as Keras's class of it; None where that cannot hold its calls."""
     if layer.op.name == "getitem":
-        form = NodeForm("keras.src.ops.numpy", "GetItem", "getitem", (), ())
+        form = OperationForm("keras.src.ops.numpy", "GetItem", "getitem", (), ())
         parts: list[SplitCall | None] = [_split_getitem(call) for call in calls]
     else:
-        found = node_form(op=layer.op.name)
+        found = operation_form(op=layer.op.name)
         if found is None:
             return None
         form, parts = found, [split(found, call.args, call.options) for call in calls]

@@ -7,6 +7,7 @@ layer without weights. `unary` and `binary` make one out of a function of jax.nu
 from __future__ import annotations
 
 import dataclasses
+import types
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, ClassVar
 
@@ -14,9 +15,9 @@ import jax.numpy as jnp
 
 from fkeras.engine.call.calls import symbolic_arguments
 from fkeras.engine.config.configurable import option
-from fkeras.engine.config.late_module import late_module
 from fkeras.engine.config.serialization import encode, resolve
 from fkeras.engine.layer.layer import Layer
+from fkeras.engine.symbolic.operation_forms import operation_form
 from fkeras.engine.values.arrays import as_argument
 from fkeras.engine.values.naming import snake_case
 
@@ -68,46 +69,11 @@ class Op:
         return self.name if self.builtin else encode(self.function, f"fk.ops.lift({self.name})")
 
 
-@dataclasses.dataclass(frozen=True)
-class NodeForm:
-    """How Keras's files hold a call of an operation: some arguments in a constructor.
-
-    Attributes:
-        module: the module of Keras's class.
-        class_name: the name of Keras's class.
-        op: the operation's name in `fkeras.ops`.
-        parameters: the names of the function's parameters, in its order.
-        fixed: those that the constructor takes; the call takes the others.
-        variadic: the parameter that takes any number of arguments, or None.
-        nullable: those of the call that are null where they are not given.
-
-    Example:
-        >>> form = node_form(class_name="Sum")
-        >>> form.op, form.parameters, form.fixed
-        ('sum', ('x', 'axis', 'keepdims'), ('axis', 'keepdims'))
-    """
-
-    module: str
-    class_name: str
-    op: str
-    parameters: tuple[str, ...]
-    fixed: tuple[str, ...]
-    variadic: str | None = None
-    nullable: tuple[str, ...] = ()
-
-
-def node_form(*, class_name: str | None = None, op: str | None = None) -> NodeForm | None:
-    """The form of Keras's class of this name, or of the operation of this name; None for none."""
-    forms = late_module("ops.keras_forms")
-    return forms.BY_CLASS.get(class_name) if op is None else forms.BY_OP.get(op)
-
-
 def _builtin(name: str) -> Op:
     home, _, last = f"fkeras.ops.{name}".rpartition(".")
     if home not in ("fkeras.ops", "fkeras.ops.image"):
         raise ValueError(f"Operation: there is no fk.ops.{name}. Name a function of fk.ops.")
-    forms = late_module("ops.keras_forms")
-    return forms.RECORDED[name] if name in forms.RECORDED else resolve(last, home)
+    return BEHIND_FUNCTIONS[name] if name in BEHIND_FUNCTIONS else resolve(last, home)
 
 
 def _as_op(value: Any) -> Op:
@@ -146,7 +112,7 @@ class Operation(Layer):
         # None is the mask of the inputs where no function of that name has a parameter `mask`
         if mask is not None or not self.op.builtin:
             return False
-        form = node_form(op=self.op.name)
+        form = operation_form(op=self.op.name)
         return form is None or "mask" not in form.parameters
 
     @property
@@ -204,6 +170,21 @@ def lift(function: Callable, *, elementwise: bool = False, name: str | None = No
     found = name or getattr(function, "__name__", "function")
     found = "lambda_function" if found == "<lambda>" else found
     return Op(found, function, elementwise, builtin=False)
+
+
+def _count_elements(x: Any) -> Any:
+    return jnp.asarray(x.size, "int32")
+
+
+def _count_axes(x: Any) -> Any:
+    return jnp.asarray(x.ndim, "int32")
+
+
+#: operations whose name in `fk.ops` is a plain function, which returns an integer where the sizes of
+#: the axes are known; graphs and files hold the operations
+BEHIND_FUNCTIONS = types.MappingProxyType(
+    {op.name: op for op in (Op("size", _count_elements), Op("ndim", _count_axes))}
+)
 
 
 def to_array(x: Any) -> Any:

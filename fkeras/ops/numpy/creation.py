@@ -10,7 +10,7 @@ import numpy as np
 
 from fkeras.engine.call.node import is_symbolic
 from fkeras.engine.symbolic.define import elementwise, op, to_array
-from fkeras.engine.symbolic.operation import Op
+from fkeras.engine.symbolic.operation import BEHIND_FUNCTIONS
 from fkeras.nn.numerics.slopes import power
 
 __all__ = (
@@ -385,19 +385,4 @@ def size(x: Any) -> Any:
     """
     if not is_symbolic(x):
         return jnp.size(to_array(x))
-    return recorded_size(x)
-
-
-def _count_elements(x: Any) -> Any:
-    """The number of elements as an array, known once the array is."""
-    return jnp.asarray(x.size, "int32")
-
-
-def _count_axes(x: Any) -> Any:
-    """The number of axes as an array."""
-    return jnp.asarray(x.ndim, "int32")
-
-
-# what graphs hold: there, a number is an array
-recorded_size = Op("size", _count_elements)
-recorded_rank = Op("ndim", _count_axes)
+    return BEHIND_FUNCTIONS["size"](x)

@@ -10,8 +10,8 @@ import numpy as np
 import pytest
 
 import fkeras as fk
-from fkeras.engine.symbolic.operation import Op, node_form
-from fkeras.ops import keras_forms
+from fkeras.engine.symbolic.operation import Op
+from fkeras.engine.symbolic.operation_forms import forms_by_class, operation_form
 from tests.support.keras_oracle import keras, keras_rules
 
 # classes without a form of ours, and why
@@ -55,13 +55,13 @@ def function_of(package, name):
 
 
 def test_every_class_is_mapped_or_an_exception():
-    known = set(keras_forms.BY_CLASS)
+    known = set(forms_by_class())
     assert set(OPERATIONS) - known == set(EXCEPTIONS)
     assert known <= set(OPERATIONS)
 
 
 def test_a_form_is_keras_s():
-    for name, form in sorted(keras_forms.BY_CLASS.items()):
+    for name, form in sorted(forms_by_class().items()):
         check_form(name, form, OPERATIONS[name])
 
 
@@ -95,7 +95,7 @@ def test_every_operation_of_ours_has_a_form():
 
     ours = operations(fk.ops) | operations(fk.ops.image) | operations(fk.ops.nn)
     alone = " ".join(OURS_ALONE.values()).split()
-    assert {n for n in ours if node_form(op=n) is None} == {*alone, "getitem"}
+    assert {n for n in ours if operation_form(op=n) is None} == {*alone, "getitem"}
 
 
 IMAGE = np.linspace(-1, 1, 2 * 6 * 6 * 3, dtype="float32").reshape(2, 6, 6, 3)

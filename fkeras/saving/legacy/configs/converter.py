@@ -18,7 +18,7 @@ from fkeras.engine.call.mask_rules import DROP, with_rule
 from fkeras.engine.config.custom_objects import CustomObjects, custom_code
 from fkeras.engine.config.quantized_policy import quantization
 from fkeras.engine.messages.key_paths import within
-from fkeras.engine.symbolic.operation import node_form
+from fkeras.engine.symbolic.operation_forms import operation_form
 from fkeras.saving.containers.strict_json import check, field
 from fkeras.saving.legacy.configs import arguments, freezing, merging, objects
 from fkeras.saving.legacy.configs.functions import keras2_hard_sigmoid
@@ -359,7 +359,7 @@ def _operation(kind: str) -> str | None:
     """The module of Keras 3's operation of this class, whose configuration has no `trainable`."""
     if kind in _ACTIVATIONS:
         return "keras.src.activations"
-    return "keras.src.ops.numpy" if kind == "GetItem" or node_form(class_name=kind) else None
+    return "keras.src.ops.numpy" if kind == "GetItem" or operation_form(class_name=kind) else None
 
 
 def _renamed(config: Any, name: str | None) -> Any:

@@ -10,7 +10,7 @@ from typing import Any
 
 import numpy as np
 
-from fkeras.engine.symbolic.operation import node_form
+from fkeras.engine.symbolic.operation_forms import operation_form
 from fkeras.engine.values.spec import canonical_dtype
 from fkeras.saving.containers.errors import FileError
 from fkeras.saving.legacy.files.origin import Origin
@@ -64,7 +64,7 @@ class Builder:
             outputs: how many results it has, where it returns a list.
             **options: its arguments by name.
         """
-        form = node_form(class_name=class_name)
+        form = operation_form(class_name=class_name)
         names = ("x", "key") if form is None else form.parameters
         values = {**dict(zip(names, args, strict=False)), **options}
         if not any(has_tensor(v) for v in [*args, *options.values()]):

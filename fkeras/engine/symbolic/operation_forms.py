@@ -1,22 +1,61 @@
-"""How Keras writes the operations of `fkeras.ops` in its files, and they are read back.
+"""The form of each `fk.ops` operation in Keras's files, and the lookup by class or operation name.
 
-A call `fk.ops.sum(x, axis=1)` is a layer "Sum" there, whose constructor holds `axis` and whose call
-takes `x`. The table has a row for each signature: Keras's module, the parameters in the order in
-which the function takes them, and the classes. `axis=` goes to the constructor, `x` to the call, `scale?`
-too, and is null there where it is not given; `*operands` are any number of arguments of the call,
-and `**` are names that some version had besides. The operation's name is the class's in lower case
-where none follows it after a colon.
+In Keras's files a call `fk.ops.sum(x, axis=1)` is a layer of class "Sum", whose constructor holds
+`axis` and whose call takes `x`. The table has a row for each signature: Keras's module, the
+parameters in the order of the function, and the classes. The marks of a parameter:
+
+| mark | meaning |
+|---|---|
+| `axis=` | argument of the constructor; the others are arguments of the call |
+| `scale?` | argument of the call, which is null in files where the argument is missing |
+| `*operands` | any number of arguments of the call |
+| `**` | names that another version of Keras had; ignored |
+
+The operation's name follows the class after a colon, if it differs from the class in snake case.
 """
 
 from __future__ import annotations
 
+import dataclasses
+import functools
 import types
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 
-from fkeras.engine.symbolic.operation import NodeForm
-from fkeras.engine.symbolic.operators import getitem
 from fkeras.engine.values.naming import snake_case
-from fkeras.ops.numpy.creation import recorded_rank, recorded_size
+
+
+@dataclasses.dataclass(frozen=True)
+class OperationForm:
+    """How Keras's files hold a call of an operation: some arguments in a constructor.
+
+    Attributes:
+        module: module of Keras's class.
+        class_name: name of Keras's class.
+        op: name of the operation in `fkeras.ops`.
+        parameters: names of the function's parameters, in order.
+        fixed: parameters that the constructor takes; the call takes the others.
+        variadic: parameter that takes any number of arguments, or None.
+        nullable: parameters of the call that are null in files where the argument is missing.
+
+    Example:
+        >>> form = operation_form(class_name="Sum")
+        >>> form.op, form.parameters, form.fixed
+        ('sum', ('x', 'axis', 'keepdims'), ('axis', 'keepdims'))
+    """
+
+    module: str
+    class_name: str
+    op: str
+    parameters: tuple[str, ...]
+    fixed: tuple[str, ...]
+    variadic: str | None = None
+    nullable: tuple[str, ...] = ()
+
+
+def operation_form(*, class_name: str | None = None, op: str | None = None) -> OperationForm | None:
+    """Returns the form of Keras's class, or of the operation, of this name; None if there is none."""
+    return forms_by_class().get(class_name) if op is None else _forms_by_op().get(op)
+
 
 _ROWS = (
     ("core", "f elems reverse= axis=", "AssociativeScan"),
@@ -246,41 +285,38 @@ _ROWS = (
     ("numpy", "x N= increasing=", "Vander"),
     ("numpy", "condition x1? x2?", "Where"),
 )
-# what a graph holds under names that are plain functions in fk.ops
-RECORDED = types.MappingProxyType(
-    {"getitem": getitem, "size": recorded_size, "ndim": recorded_rank}
-)
+# operations of `fkeras.ops` that Keras's files hold under the name of another operation
+_SYNONYMS = types.MappingProxyType({"swish": "silu", "hard_swish": "hard_silu"})
 
 
-def _forms(rows: Iterable[tuple[str, str, str]]) -> Iterator[tuple[bool, NodeForm]]:
-    """`(whether the operation has another name than the class, form)` for each class."""
-    for module, signature, classes in rows:
-        words = [w for w in signature.split() if w != "**"]
-        names = tuple(w.strip("*=?") for w in words)
-        nullable = tuple(w.strip("?") for w in words if w.endswith("?"))
-        fixed = tuple(w.strip("=") for w in words if w.endswith("="))
-        variadic = next((w[1:] for w in words if w.startswith("*")), None)
+# built at the first lookup: programs that open no file need no forms
+@functools.cache
+def forms_by_class() -> Mapping[str, OperationForm]:
+    """Returns all forms by the names of Keras's classes."""
+    return types.MappingProxyType({form.class_name: form for _, form in _forms()})
+
+
+@functools.cache
+def _forms_by_op() -> Mapping[str, OperationForm]:
+    # two classes may have one operation: the class with the operation's own name is written
+    ranked = sorted(_forms(), key=lambda pair: not pair[0])
+    forms = {form.op: form for _, form in ranked}
+    forms |= {name: forms[synonym] for name, synonym in _SYNONYMS.items()}
+    return types.MappingProxyType(forms)
+
+
+def _forms() -> Iterator[tuple[bool, OperationForm]]:
+    """Yields `(whether the operation has another name than the class, form)` for each class."""
+    for module, signature, classes in _ROWS:
+        words = [word for word in signature.split() if word != "**"]
+        names = tuple(word.strip("*=?") for word in words)
+        nullable = tuple(word.strip("?") for word in words if word.endswith("?"))
+        fixed = tuple(word.strip("=") for word in words if word.endswith("="))
+        variadic = next((word[1:] for word in words if word.startswith("*")), None)
         for entry in classes.split():
             class_name, _, op = entry.partition(":")
             op_name = op or snake_case(class_name)
             op_name = f"image.{op_name}" if module == "image" else op_name
             home = f"keras.src.ops.{module}"
-            yield bool(op), NodeForm(home, class_name, op_name, names, fixed, variadic, nullable)
-
-
-def _by_class() -> Mapping[str, NodeForm]:
-    return types.MappingProxyType({form.class_name: form for _, form in _forms(_ROWS)})
-
-
-def _by_op() -> Mapping[str, NodeForm]:
-    # a class of the operation's own name comes before one of another name
-    ranked = sorted(_forms(_ROWS), key=lambda pair: not pair[0])
-    # operations of ours that are others of Keras's under another name
-    renamed = {"swish": "silu", "hard_swish": "hard_silu"}
-    found = {form.op: form for _, form in ranked}
-    found |= {ours: found[theirs] for ours, theirs in renamed.items()}
-    return types.MappingProxyType(found)
-
-
-BY_CLASS = _by_class()
-BY_OP = _by_op()
+            form = OperationForm(home, class_name, op_name, names, fixed, variadic, nullable)
+            yield bool(op), form
