@@ -6,10 +6,8 @@ import fnmatch
 from collections.abc import Callable
 from typing import Any
 
-from fkeras.engine.graph.effects import refreshed
 from fkeras.engine.layer.layer import Layer
 from fkeras.engine.messages.errors import suggest
-from fkeras.engine.network.network import Network
 from fkeras.engine.tree.skeleton import map_children
 from fkeras.engine.tree.weights import sublayers
 
@@ -62,5 +60,4 @@ def replace_layers(
     changed = map_children(layer, lambda at, child: replace_layers(child, change, at), path)
     if not changed:
         return layer
-    made = layer.replace(**changed)
-    return made.replace(graph=refreshed(made)) if isinstance(made, Network) else made
+    return layer.replace(**changed)

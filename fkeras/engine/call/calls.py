@@ -16,9 +16,8 @@ import jax.numpy as jnp
 
 from fkeras.engine.call.context import Context, Output
 from fkeras.engine.call.input_spec import check_inputs
-from fkeras.engine.call.mask_rules import receive_masks
+from fkeras.engine.call.mask_rules import mask_leaves, receive_masks
 from fkeras.engine.call.node import is_symbolic
-from fkeras.engine.call.record import mask_leaves
 from fkeras.engine.config.policy import cast_floats
 from fkeras.engine.messages.errors import FKerasError
 from fkeras.engine.migration_hints.keras_objects import check_not_keras
@@ -43,16 +42,8 @@ def run(layer: Any, context: Context, inputs: tuple, options: Mapping[str, Any])
     if layer.input_spec is not None:
         leaves = jax.tree.leaves(inputs[0] if len(inputs) == 1 else inputs)
         check_inputs(layer.input_spec, [as_spec(x) for x in leaves], layer.where)
-    attached, keeps = context.attached, True
-    if attached is not None:
-        keeps = receive_masks(layer, context, inputs, options)
-    elif context.mask is not None and not layer.supports_masking:
-        raise FKerasError(
-            f"{layer.where}: received a mask, and this layer cannot take one. If its result may "
-            "depend on masked steps, drop the mask where you mean to: fk.ops.unmask(x); if your "
-            "layer treats every step alike, declare supports_masking = True.",
-            layer=layer.where,
-        )
+    attached = context.attached
+    keeps_mask = receive_masks(layer, context, inputs, options)
     if context.state == {} and layer.stateful:
         _require_state(layer, inputs)
     policy = layer.policy
@@ -84,7 +75,9 @@ def run(layer: Any, context: Context, inputs: tuple, options: Mapping[str, Any])
     out = _with_mask_tree(layer, out)
     if attached is None:
         return out
-    return dataclasses.replace(out, mask=attached.complete(out.value, out.mask if keeps else None))
+    return dataclasses.replace(
+        out, mask=attached.complete(out.value, out.mask if keeps_mask else None)
+    )
 
 
 def _activity_loss(regularizer: Any, y: jax.Array) -> jax.Array:

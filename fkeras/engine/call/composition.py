@@ -15,7 +15,7 @@ from typing import Any
 
 import jax
 
-from fkeras.engine.call import record
+from fkeras.engine.call.inference import infer
 from fkeras.engine.call.node import is_symbolic
 from fkeras.engine.tree.skeleton import leaves_of, skeleton_of
 from fkeras.engine.values.frozen import is_array
@@ -68,7 +68,7 @@ def _is_constant_function(layer: Any) -> bool:
 def _composed_inputs() -> tuple | None:
     """The inputs of the innermost composition on the stack; None while shapes are inferred."""
     frame: FrameType | None = sys._getframe(1)
-    composing, inferring = compose.__code__, record.infer.__code__
+    composing, inferring = compose.__code__, infer.__code__
     while frame is not None:
         if frame.f_code is composing:
             return frame.f_locals["inputs"]

@@ -33,8 +33,10 @@ import jax
 import jax.numpy as jnp
 
 from fkeras.engine.messages.errors import FKerasError
+from fkeras.engine.values import structure
 from fkeras.engine.values.config_walk import mappings
 from fkeras.engine.values.frozen import is_array
+from fkeras.engine.values.structure import Branch, Ref
 
 STRICT, DROP, KERAS = "strict", "drop", "keras"
 RULES = (STRICT, DROP, KERAS)
@@ -114,6 +116,48 @@ class AttachedMasks:
         return self.of(value)
 
 
+def call_mask(layer: Any, rule: str, args: Branch, options: dict[str, Any], masks: Any) -> Any:
+    """The mask that a call in a graph passes on to its layer.
+
+    Args:
+        layer: the layer.
+        rule: the rule of the call.
+        args: frozen tree of the positional arguments, `Ref(i)` for the tensor of `masks[i]`.
+        options: the options; an explicit mask for the inputs is taken out.
+        masks: mask of each tensor, or None.
+    """
+    explicit, mask = take_mask(layer, options)
+    if not explicit and rule != KERAS:  # by "keras", the layer looks up the masks of its arrays
+        mask = masks_of(args, masks)
+    return None if rule == DROP and loses(layer, mask) else mask
+
+
+def masks_of(args: Branch, masks: Any) -> Any:
+    """`Context.mask` for a call: the inputs' masks in the tree of the positional arguments."""
+    refs = [leaf for leaf in structure.leaves(args) if isinstance(leaf, Ref)]
+    if all(masks[r.index] is None for r in refs):
+        return None
+    trees = structure.thaw(args, lambda v: masks[v.index] if isinstance(v, Ref) else None)
+    return trees[0] if len(trees) == 1 else trees
+
+
+def mask_leaves(value: Any, mask: Any) -> list[Any]:
+    """One mask (or None) for each output of the frozen tree `value`; a single mask serves all."""
+    count = sum(isinstance(leaf, Ref) for leaf in structure.leaves(value))
+    if mask is None:
+        return [None] * count
+    if is_array(mask) or hasattr(mask, "shape"):
+        return [mask] * count
+    matched = structure.match(value, mask) if isinstance(value, Branch) else None
+    if matched is None:
+        received = len(mask) if isinstance(mask, list | tuple | dict) else 1
+        raise FKerasError(
+            f"expected a mask for each of the {count} outputs, received {received} masks. Return one "
+            "mask (or None) an output in Output.mask, in the structure of the value."
+        )
+    return matched
+
+
 def take_mask(layer: Any, options: dict[str, Any]) -> tuple[bool, Any]:
     """`(explicit, mask)`: the mask that a call gives for its inputs, taken out of the options.
 
@@ -125,13 +169,26 @@ def take_mask(layer: Any, options: dict[str, Any]) -> tuple[bool, Any]:
 
 
 def receive_masks(layer: Any, context: Any, inputs: tuple, options: Mapping[str, Any]) -> bool:
-    """Sets the masks of a call by Keras 3's rule: those of the inputs where none is explicit.
+    """Decides which mask a layer computes with, by the rule of the running call.
 
-    An explicit mask reaches layers without mask support too, since Keras's `call` received it.
+    By Keras 3's rule, an explicit mask reaches layers without mask support too, since Keras's `call`
+    receives it; without an explicit mask, the masks attached to the inputs count.
 
     Returns:
         Whether the outputs get masks that the layer computes.
+
+    Raises:
+        FKerasError: by the other rules, for a mask at a layer without mask support.
     """
+    if context.attached is None:
+        if context.mask is not None and not layer.supports_masking:
+            raise FKerasError(
+                f"{layer.where}: received a mask, and this layer cannot take one. If its result may "
+                "depend on masked steps, drop the mask where you mean to: fk.ops.unmask(x); if your "
+                "layer treats every step alike, declare supports_masking = True.",
+                layer=layer.where,
+            )
+        return True
     if context.mask is not None:
         return not loses(layer, context.mask)
     masks = context.attached.of(inputs)

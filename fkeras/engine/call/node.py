@@ -9,31 +9,23 @@ from __future__ import annotations
 import sys
 from typing import TYPE_CHECKING, Any
 
+from fkeras.engine.call.inference import infer
+from fkeras.engine.call.signature import Effects, Signature, SignatureFields
 from fkeras.engine.messages.errors import SymbolicValueError
 from fkeras.engine.migration_hints.attributes import MissingAttributeError
 from fkeras.engine.values.spec import Spec
 
 
-class Node:
-    """One call of one layer: the layer, its inputs, its options and the specs of its outputs.
+class Node(SignatureFields):
+    """One recorded call: the layer, the input tensors and the call's signature.
 
     Nodes compare by identity: two calls are two nodes.
 
     Attributes:
-        layer: the layer object that was called; it stands for the layer's identity.
-        resolved: the same layer with everything settled that depends on input shapes.
+        layer: the layer object that was called; its identity is the layer's identity in the graph.
+        signature: arguments, mode and outputs; their fields are attributes of the node too.
         inputs: the symbolic tensors among the arguments.
-        args: the frozen tree of the positional arguments, with `Ref(i)` for input i.
-        options: the frozen dictionary of the call's options.
-        training: True or False where the call pinned it, otherwise None.
-        value: the frozen tree of the outputs.
-        outputs: the spec of each output.
-        masks: the spec of each output's mask, None where it has none.
-        losses: how many losses the call adds.
-        penalties: how many penalties on weights its layer adds, whatever it is called on.
-        metrics: the names of the metrics it reports.
-        updates: whether the call changes the layer's state.
-        mask_rule: how masks reach the call; see `mask_rules`.
+        resolved: the layer with everything settled that depends on the shapes of its inputs.
         location: "file:line" of the user's call.
 
     Example:
@@ -43,60 +35,63 @@ class Node:
         (Dense(2), (None, 2))
     """
 
-    __slots__ = (
-        "__weakref__",
-        "args",
-        "inputs",
-        "layer",
-        "location",
-        "losses",
-        "mask_rule",
-        "masks",
-        "metrics",
-        "options",
-        "outputs",
-        "penalties",
-        "resolved",
-        "training",
-        "updates",
-        "value",
-    )
+    __slots__ = ("__weakref__", "inputs", "layer", "location", "resolved", "signature")
 
     def __init__(
         self,
         layer: Any,
-        *,
-        resolved: Any = None,
+        signature: Signature,
         inputs: tuple = (),
-        args: Any = None,
-        options: Any = None,
-        training: bool | None = None,
-        value: Any,
-        outputs: tuple[Spec, ...],
-        masks: tuple[Spec | None, ...],
-        losses: int = 0,
-        penalties: int = 0,
-        metrics: tuple[str, ...] = (),
-        updates: bool = False,
-        mask_rule: str = "strict",
+        resolved: Any = None,
         location: str = "",
     ):
         put = object.__setattr__
         put(self, "layer", layer)
-        put(self, "resolved", layer if resolved is None else resolved)
+        put(self, "signature", signature)
         put(self, "inputs", inputs)
-        put(self, "args", args)
-        put(self, "options", options)
-        put(self, "training", training)
-        put(self, "value", value)
-        put(self, "outputs", outputs)
-        put(self, "masks", masks)
-        put(self, "losses", losses)
-        put(self, "penalties", penalties)
-        put(self, "metrics", metrics)
-        put(self, "updates", updates)
-        put(self, "mask_rule", mask_rule)
+        put(self, "resolved", layer if resolved is None else resolved)
         put(self, "location", location)
+
+    @property
+    def args(self) -> Any:
+        """Frozen tree of the positional arguments, `Ref(i)` for `inputs[i]`; None for an input."""
+        return self.signature.args
+
+    @property
+    def options(self) -> Any:
+        """Frozen dictionary of the arguments by name, `Ref(i)` for `inputs[i]`."""
+        return self.signature.options
+
+    @property
+    def effects(self) -> Effects:
+        """Losses, penalties, metrics and updates of a training call, inferred at every access."""
+        if self.args is None:
+            return Effects()
+        specs = tuple(tensor.spec for tensor in self.inputs)
+        masks = tuple(tensor.node.masks[tensor.index] for tensor in self.inputs)
+        layer, signature = self.resolved, self.signature
+        mode = signature.training, signature.mask_rule
+        return infer(layer, signature.args, signature.options, specs, masks, *mode)[1]
+
+    @property
+    def losses(self) -> int:
+        """Number of losses that the call adds."""
+        return self.effects.losses
+
+    @property
+    def penalties(self) -> int:
+        """Number of regularization losses of the layer's weights."""
+        return self.effects.penalties
+
+    @property
+    def metrics(self) -> tuple[str, ...]:
+        """Names of the metrics that the call reports."""
+        return self.effects.metrics
+
+    @property
+    def updates(self) -> bool:
+        """Whether the call changes the layer's state in training."""
+        return self.effects.updates
 
     def __setattr__(self, name: str, value: Any) -> None:
         raise AttributeError("A Node cannot change. Call the layer again: that makes a new one.")

@@ -55,12 +55,11 @@ def _promised(network: Any, args: tuple) -> Output:
         check_shape(network, slot, spec)
     slots = network.bound_specs(args)
     masks = [graph.masks[slot] for slot in graph.output_slots]
-    calls = [call for call in graph.calls if not call.is_input]
-    metrics = {name: None for call in calls for name in call.metrics}
+    metrics = {name: None for effects in graph.effects for name in effects.metrics}
     return Output(
         structure.fill(graph.outputs, slots),
-        updates={"some": None} if any(call.updates for call in calls) else {},
-        losses=tuple(None for call in calls for _ in range(call.losses)),
+        updates={"some": None} if any(effects.updates for effects in graph.effects) else {},
+        losses=tuple(None for effects in graph.effects for _ in range(effects.losses)),
         metrics=metrics,
         mask=structure.fill(graph.outputs, graph.masks) if any(masks) else None,
     )

@@ -11,9 +11,10 @@ from typing import Any
 
 import jax
 
+from fkeras.engine.call.inference import infer
 from fkeras.engine.call.input_spec import check_inputs
 from fkeras.engine.call.node import Node, is_symbolic
-from fkeras.engine.call.record import infer
+from fkeras.engine.call.signature import input_signature
 from fkeras.engine.graph.graph import Call, Graph
 from fkeras.engine.graph.layer_dict import LayerDict
 from fkeras.engine.messages.errors import DisconnectedGraphError
@@ -22,7 +23,6 @@ from fkeras.engine.symbolic.input import InputLayer, is_input
 from fkeras.engine.values import structure
 from fkeras.engine.values.naming import snake_case
 from fkeras.engine.values.spec import Spec
-from fkeras.engine.values.structure import Ref
 
 Key = tuple[int, int]
 
@@ -72,11 +72,13 @@ def close(inputs: Any, outputs: Any, where: str = "Model") -> tuple[Graph, Layer
         start = starts.get((id(tensor.node), tensor.index))
         return first_slot[start] if start is not None else first_slot[tensor.node] + tensor.index
 
-    closed = tuple(_close_call(node, names[id(node.layer)], slot) for node in calls)
     graph = Graph(
-        calls=closed,
-        inputs=_with_slots(in_tree, [slot(t) for t in in_tensors]),
-        outputs=_with_slots(out_tree, [slot(t) for t in out_tensors]),
+        calls=tuple(
+            Call(names[id(node.layer)], node.signature, tuple(slot(t) for t in node.inputs))
+            for node in calls
+        ),
+        inputs=structure.renumber(in_tree, [slot(t) for t in in_tensors]),
+        outputs=structure.renumber(out_tree, [slot(t) for t in out_tensors]),
         depths=tuple(depths[node] for node in calls),
         layers=tuple(names[key] for key, _ in ranked),
     )
@@ -90,7 +92,7 @@ def close(inputs: Any, outputs: Any, where: str = "Model") -> tuple[Graph, Layer
         for key, _ in ranked
     }
     _check_shared(graph, layers)
-    return graph, LayerDict(layers)
+    return graph.bind(layers), LayerDict(layers)
 
 
 def _numbered(tree: Any, what: str, where: str) -> tuple[Any, list]:
@@ -124,7 +126,7 @@ def _input_nodes(tensors: list, where: str) -> dict[Key, Node]:
             nodes[key] = tensor.node
         else:  # cut the graph: the tensor becomes an input of its own
             layer = InputLayer(tensor.spec.dims, dtype=tensor.dtype)
-            nodes[key] = Node(layer, value=Ref(0), outputs=(tensor.spec,), masks=(None,))
+            nodes[key] = Node(layer, input_signature(tensor.spec))
     return nodes
 
 
@@ -245,30 +247,15 @@ def _check_shared(graph: Graph, layers: Mapping[str, Any]) -> None:
             leaves = jax.tree.leaves(specs[index], is_leaf=lambda v: isinstance(v, Spec))
             check_inputs(built.input_spec, leaves, f"{layer.where}, call {index}", index)
             call = graph.calls[number]
-            specs_and_masks = graph.specs, graph.masks
-            infer(built, call.args, call.options, *specs_and_masks, call.training, call.mask_rule)
-
-
-def _with_slots(template: Any, slots: list[int]) -> Any:
-    return structure.freeze(
-        structure.thaw(template, lambda v: v),
-        lambda v: Ref(slots[v.index]) if isinstance(v, Ref) else v,
-    )
-
-
-def _close_call(node: Node, name: str, slot: Any) -> Call:
-    slots = [slot(t) for t in node.inputs]
-    return Call(
-        layer=name,
-        args=None if node.args is None else _with_slots(node.args, slots),
-        options=None if node.options is None else _with_slots(node.options, slots),
-        training=node.training,
-        value=node.value,
-        outputs=node.outputs,
-        masks=node.masks,
-        losses=node.losses,
-        penalties=node.penalties,
-        metrics=node.metrics,
-        updates=node.updates,
-        mask_rule=node.mask_rule,
-    )
+            signature = call.signature
+            input_specs = tuple(graph.specs[slot] for slot in call.inputs)
+            input_masks = tuple(graph.masks[slot] for slot in call.inputs)
+            infer(
+                built,
+                signature.args,
+                signature.options,
+                input_specs,
+                input_masks,
+                signature.training,
+                signature.mask_rule,
+            )

@@ -1,54 +1,72 @@
-"""What the calls of a graph add beside their values: losses, metrics and updates.
+"""Effects of a graph's calls: losses, penalties, metrics and updates, computed when asked for.
 
-A `Call` remembers it as it was recorded. Freezing changes it (a frozen layer has no penalties, and
-a frozen BatchNormalization no updates), so the network that freezes reads it again.
+Effects depend on the layers: a frozen layer has no penalties, a frozen BatchNormalization no updates.
+A graph therefore stores no effects, only its network's layers as shapes, from which it infers them.
 """
 
 from __future__ import annotations
 
 import dataclasses
+from collections.abc import Mapping
 from typing import Any
 
-from fkeras.engine.call.record import infer
-from fkeras.engine.graph.graph import Call, Graph
+from fkeras.engine.call.inference import infer
+from fkeras.engine.call.signature import Effects
+from fkeras.engine.layer.layer import Layer
+from fkeras.engine.messages.errors import FKerasError
+from fkeras.engine.tree.skeleton import Skeleton, leaves_of, skeleton_of
+from fkeras.engine.values.spec import Spec, as_spec
+
+#: by layer name: the static half of a layer and the spec of each of its leaves. No arrays: a graph is
+#: static data, and JAX's caches keep static data alive.
+Shapes = dict[str, tuple[Skeleton, tuple[Spec | None, ...] | None]]
 
 
-def refreshed(network: Any) -> Graph | None:
-    """The network's graph with what its layers, as they now are, add beside their values."""
-    graph = network.graph
-    if graph is None:
+def shapes_of_layers(layers: Mapping[str, Any]) -> Shapes:
+    """The layers of a network as shapes."""
+    return {name: (skeleton_of(layer), _specs(layer)) for name, layer in layers.items()}
+
+
+def _specs(layer: Any) -> tuple[Spec | None, ...] | None:
+    leaves = leaves_of(layer)
+    # labels and other values that jax.tree.map put in the places of arrays
+    if not all(leaf is None or hasattr(leaf, "shape") for leaf in leaves):
         return None
-    tensors = network._open()
-    calls = list(graph.calls)
-    for number, call in enumerate(calls):
-        if not call.is_input and _adds(network.layers[call.layer], call):
-            calls[number] = _read_again(call, tensors[graph.first_slots[number]].node)
-    return dataclasses.replace(graph, calls=tuple(calls))
+    return tuple(None if leaf is None else as_spec(leaf) for leaf in leaves)
 
 
-def _adds(layer: Any, call: Call) -> bool:
-    """Whether a call may add something; most need no second look."""
-    if layer.stateful or call.losses or call.penalties or layer.transparent_field is not None:
+def effects_of(graph: Any) -> tuple[Effects, ...]:
+    """The effects of each call of a graph; see `Graph.effects`.
+
+    Raises:
+        FKerasError: for a graph without layers.
+    """
+    if graph.shapes is None:
+        raise FKerasError(
+            "This graph has no layers, on which losses and updates depend. Ask the graph of a "
+            "network, model.graph, or bind the layers: graph.bind(layers)."
+        )
+    return tuple(_effects(graph, call) for call in graph.calls)
+
+
+def _effects(graph: Any, call: Any) -> Effects:
+    if call.is_input:
+        return Effects()
+    skeleton, leaves = graph.shapes[call.layer]
+    absent = (None,) * len(skeleton.names)
+    layer = skeleton.join(absent).unbuilt() if leaves is None else skeleton.join(leaves)
+    if not _may_have_effects(layer):
+        return Effects()
+    specs = tuple(graph.specs[slot] for slot in call.inputs)
+    masks = tuple(graph.masks[slot] for slot in call.inputs)
+    signature = call.signature
+    mode = signature.training, signature.mask_rule
+    return infer(layer, signature.args, signature.options, specs, masks, *mode)[1]
+
+
+def _may_have_effects(layer: Any) -> bool:
+    """Whether an inference could find effects; most layers are exempt, which saves tracing them."""
+    if type(layer).forward is not Layer.forward or skeleton_of(layer).children:
         return True
     fields = (f.name for f in dataclasses.fields(layer) if f.name.endswith("_regularizer"))
     return any(getattr(layer, name) is not None for name in fields)
-
-
-def _read_again(call: Call, node: Any) -> Call:
-    # without the name equal layers share one inference
-    found = infer(
-        node.layer.replace(name=None),
-        node.args,
-        node.options,
-        tuple(t.spec for t in node.inputs),
-        tuple(t.node.masks[t.index] for t in node.inputs),
-        call.training,
-        call.mask_rule,
-    )
-    return dataclasses.replace(
-        call,
-        losses=found.losses,
-        penalties=found.penalties,
-        metrics=found.metrics,
-        updates=found.updates,
-    )

@@ -11,6 +11,8 @@ import functools
 from collections.abc import Mapping
 from typing import Any
 
+from fkeras.engine.call.signature import Effects, Signature, SignatureFields
+from fkeras.engine.graph.effects import Shapes, effects_of, shapes_of_layers
 from fkeras.engine.graph.views import Coord, LayerView
 from fkeras.engine.messages.errors import suggest
 from fkeras.engine.values import structure
@@ -19,23 +21,13 @@ from fkeras.engine.values.structure import Ref
 
 
 @dataclasses.dataclass(frozen=True)
-class Call:
-    """One call in a closed graph; the fields of a `Node` with names and slots for objects.
+class Call(SignatureFields):
+    """One call in a closed graph: the layer by name, the inputs by slots, and the signature.
 
     Attributes:
         layer: the layer's name.
-        args: the frozen tree of the positional arguments, `Ref(slot)` for tensors; None for an
-            input of the graph.
-        options: the frozen dictionary of the call's options.
-        training: True or False where the call pinned it, otherwise None.
-        value: the frozen tree of the outputs, `Ref(i)` for output i.
-        outputs: the spec of each output.
-        masks: the spec of each output's mask, or None.
-        losses: how many losses the call adds.
-        penalties: how many penalties on weights its layer adds, whatever it is called on.
-        metrics: the names of the metrics it reports.
-        updates: whether it changes the layer's state.
-        mask_rule: how masks reach the call; see `mask_rules`.
+        signature: arguments, mode and outputs; their fields are attributes of the call too.
+        inputs: the slots of the input tensors, in the numbering of the signature.
 
     Example:
         >>> import fkeras as fk
@@ -46,27 +38,34 @@ class Call:
     """
 
     layer: str
-    args: Any
-    options: Any
-    training: bool | None
-    value: Any
-    outputs: tuple[Spec, ...]
-    masks: tuple[Spec | None, ...]
-    losses: int = 0
-    penalties: int = 0
-    metrics: tuple[str, ...] = ()
-    updates: bool = False
-    mask_rule: str = "strict"
+    signature: Signature
+    inputs: tuple[int, ...] = ()
 
     @property
     def is_input(self) -> bool:
-        return self.args is None
+        return self.signature.args is None
 
     @functools.cached_property
-    def inputs(self) -> tuple[int, ...]:
-        """The slots of the input tensors: arguments first, then options."""
-        found = [*structure.leaves(self.args), *structure.leaves(self.options)]
-        return tuple(leaf.index for leaf in found if isinstance(leaf, Ref))
+    def args(self) -> Any:
+        """Frozen tree of the positional arguments, `Ref(slot)` for tensors; None for an input."""
+        return self._with_slots(self.signature.args)
+
+    @functools.cached_property
+    def options(self) -> Any:
+        """Frozen dictionary of the arguments by name, `Ref(slot)` for tensors."""
+        return self._with_slots(self.signature.options)
+
+    def _with_slots(self, template: Any) -> Any:
+        if template is None:
+            return None
+        return structure.renumber(template, self.inputs)
+
+    def as_input(self) -> Call:
+        """The call as an input of a graph, with the same outputs."""
+        return Call(self.layer, dataclasses.replace(self.signature, args=None, options=None))
+
+    def __getstate__(self) -> dict:
+        return {f.name: getattr(self, f.name) for f in dataclasses.fields(self)}
 
 
 @dataclasses.dataclass(frozen=True)
@@ -79,6 +78,8 @@ class Graph:
         outputs: the frozen tree of the outputs' slots.
         depths: for each call how many calls lie between it and the outputs.
         layers: the names of the layers, deepest first.
+        shapes: the layers by name as shapes, for the queries about effects; see `effects`. Graphs
+            compare without them.
 
     Example:
         >>> import fkeras as fk
@@ -93,6 +94,7 @@ class Graph:
     outputs: Any
     depths: tuple[int, ...]
     layers: tuple[str, ...]
+    shapes: Shapes | None = dataclasses.field(default=None, compare=False, repr=False)
 
     @functools.cached_property
     def _hash(self) -> int:
@@ -344,18 +346,27 @@ class Graph:
         found = [chains[n] for n in targets if n in chains]
         return tuple(self.node_key(n) for n in min(found, key=len)) if found else ()
 
+    def bind(self, layers: Mapping[str, Any]) -> Graph:
+        """The graph of a network with these layers, on which `effects` then depend."""
+        return dataclasses.replace(self, shapes=shapes_of_layers(layers))
+
+    @functools.cached_property
+    def effects(self) -> tuple[Effects, ...]:
+        """Losses, penalties, metrics and updates of each call in training, inferred when needed."""
+        return effects_of(self)
+
     @property
     def losses(self) -> tuple[str, ...]:
-        """What adds losses, once for each: layers for penalties on weights, keys of calls."""
+        """Sources of losses, one entry for each loss: layers with penalties, then keys of calls."""
         views = [self.layer(name) for name in self.layers]
         fixed = [key for view in views for key in view.get_losses_for(None)]
-        calls = [self.node_key(n) for n, call in enumerate(self.calls) for _ in range(call.losses)]
+        calls = [self.node_key(n) for n, e in enumerate(self.effects) for _ in range(e.losses)]
         return (*fixed, *calls)
 
     @property
     def updates(self) -> tuple[str, ...]:
         """The keys of the calls that change state in training."""
-        return tuple(self.node_key(n) for n, call in enumerate(self.calls) if call.updates)
+        return tuple(self.node_key(n) for n, effects in enumerate(self.effects) if effects.updates)
 
     def layer(self, name: str) -> LayerView:
         """The queries on one layer's calls; see `LayerView`."""

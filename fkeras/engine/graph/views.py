@@ -176,11 +176,11 @@ class LayerView:
                 these. None: the layer itself, for its penalties on weights, which no call decides.
         """
         if inputs is None:
-            return (self.name,) * self.graph.calls[self._numbers[0]].penalties
+            return (self.name,) * self.graph.effects[self._numbers[0]].penalties
         return tuple(
             self.graph.node_key(n)
             for n in self._calls_on(inputs)
-            for _ in range(self.graph.calls[n].losses)
+            for _ in range(self.graph.effects[n].losses)
         )
 
     def get_updates_for(self, inputs: Any) -> tuple[str, ...]:
@@ -190,7 +190,7 @@ class LayerView:
             inputs: as for `get_losses_for`; without inputs there are no updates.
         """
         calls = () if inputs is None else self._calls_on(inputs)
-        return tuple(self.graph.node_key(n) for n in calls if self.graph.calls[n].updates)
+        return tuple(self.graph.node_key(n) for n in calls if self.graph.effects[n].updates)
 
     def _calls_on(self, inputs: Any) -> list[int]:
         single = isinstance(inputs, Coord | GraphTensor)

@@ -84,26 +84,8 @@ def open_graph(graph: Graph, layers: Mapping[str, Any]) -> tuple[KerasTensor, ..
     tensors: list[KerasTensor] = []
     # all calls in the order of the slots, inputs included: nothing is computed
     for call in graph.calls:
-        positions = {slot: i for i, slot in enumerate(call.inputs)}
-
-        def renumber(leaf: Any, positions: dict = positions) -> Any:
-            return Ref(positions[leaf.index]) if isinstance(leaf, Ref) else leaf
-
-        node = Node(
-            layers[call.layer],
-            inputs=tuple(tensors[slot] for slot in call.inputs),
-            args=None if call.args is None else structure.map_leaves(call.args, renumber),
-            options=None if call.options is None else structure.map_leaves(call.options, renumber),
-            training=call.training,
-            value=call.value,
-            outputs=call.outputs,
-            masks=call.masks,
-            losses=call.losses,
-            penalties=call.penalties,
-            metrics=call.metrics,
-            updates=call.updates,
-            mask_rule=call.mask_rule,
-        )
+        inputs = tuple(tensors[slot] for slot in call.inputs)
+        node = Node(layers[call.layer], call.signature, inputs)
         tensors.extend(KerasTensor(node, i) for i in range(len(call.outputs)))
     return tuple(tensors)
 
@@ -120,8 +102,7 @@ def segment(graph: Graph, numbers: Sequence[int], *, first: bool, last: bool) ->
         last: whether the segment returns the outputs of the graph, not the tensors after it.
     """
     calls = tuple(
-        call if number in numbers else dataclasses.replace(call, args=None)
-        for number, call in enumerate(graph.calls)
+        call if number in numbers else call.as_input() for number, call in enumerate(graph.calls)
     )
     place = graph.run_order.index
     before = crossing(graph, place(numbers[0]))

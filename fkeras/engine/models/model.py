@@ -12,7 +12,6 @@ from fkeras.engine.call.composition import compose
 from fkeras.engine.call.mask_rules import read_rule
 from fkeras.engine.config.configurable import convert_fields
 from fkeras.engine.graph.close import close
-from fkeras.engine.graph.effects import refreshed
 from fkeras.engine.graph.layer_dict import LayerDict
 from fkeras.engine.graph_json.read import graph_from_config
 from fkeras.engine.graph_json.write import graph_config
@@ -82,7 +81,7 @@ class Model(Network):
         put(self, "graph", graph)
         put(self, "layers", layers if trainable else freeze_all(layers))
         if not trainable:
-            put(self, "graph", refreshed(self))
+            put(self, "graph", graph.bind(self.layers))
 
     def __init_subclass__(cls, **kwargs: Any) -> None:
         if "keras_form" not in cls.__dict__:  # a subclass goes to files under its own name
@@ -215,7 +214,6 @@ def set_trainable(layer: Layer, trainable: bool) -> Layer:
     """The layer, and all layers inside it, with `trainable` set."""
     if isinstance(layer, Network):
         inner = {n: set_trainable(one, trainable) for n, one in layer.layers.items()}
-        made = layer.replace(layers=FrozenDict(inner), trainable=trainable)
-        return made.replace(graph=refreshed(made))
+        return layer.replace(layers=FrozenDict(inner), trainable=trainable)
     changed = map_children(layer, lambda _, child: set_trainable(child, trainable))
     return layer.replace(**{**changed, "trainable": trainable})

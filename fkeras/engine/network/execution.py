@@ -6,9 +6,8 @@ from typing import Any
 
 from fkeras.engine.call.call_arguments import fill_arrays
 from fkeras.engine.call.context import Context, Output
-from fkeras.engine.call.mask_rules import DROP, KERAS, AttachedMasks, loses, take_mask
+from fkeras.engine.call.mask_rules import KERAS, AttachedMasks, call_mask
 from fkeras.engine.call.network_inputs import check_input, match_inputs, match_masks
-from fkeras.engine.call.record import masks_of
 from fkeras.engine.graph.graph import Call
 from fkeras.engine.graph.walk import new_slots, put_outputs, run_calls
 from fkeras.engine.values import structure
@@ -82,11 +81,7 @@ class Execution:
         layer = self.network.layers[call.layer]
         args = fill_arrays(call.args, self.slots)
         options = fill_arrays(call.options, self.slots)
-        explicit, mask = take_mask(layer, options)
-        if not explicit and call.mask_rule != KERAS:
-            mask = masks_of(call.args, self.masks)
-        if call.mask_rule == DROP and loses(layer, mask):
-            mask = None
+        mask = call_mask(layer, call.mask_rule, call.args, options, self.masks)
         # a layer that is called again receives the state of its call before
         state = self.updates.get(call.layer, self.context.state.get(call.layer, {}))
         context = self.context.child(

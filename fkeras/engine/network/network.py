@@ -69,10 +69,13 @@ class Network(Layer):
         object.__setattr__(self, "layers", LayerDict())
 
     def replace(self, **fields: Any) -> Self:
-        made = super().replace(**fields)
+        copy = super().replace(**fields)
         if "layers" in fields:
-            made.__dict__["layers"] = LayerDict(made.__dict__["layers"], made._listed())
-        return made
+            copy.__dict__["layers"] = LayerDict(copy.__dict__["layers"], copy._listed())
+        graph = copy.__dict__["graph"]
+        if graph is not None and copy.__dict__["layers"] is not self.layers:
+            copy.__dict__["graph"] = graph.bind(copy.__dict__["layers"])
+        return copy
 
     def _listed(self) -> tuple[str, ...] | None:
         """The names that positions in `layers` count; None for all."""

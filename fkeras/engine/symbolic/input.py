@@ -8,6 +8,7 @@ from typing import Any, ClassVar
 import numpy as np
 
 from fkeras.engine.call.node import Node
+from fkeras.engine.call.signature import input_signature
 from fkeras.engine.config.configurable import option
 from fkeras.engine.config.converters import boolean, integer
 from fkeras.engine.config.field_types import Policy, Shape
@@ -17,7 +18,6 @@ from fkeras.engine.messages.errors import describe_value, suggest
 from fkeras.engine.symbolic.operators import KerasTensor
 from fkeras.engine.values.config_walk import mappings
 from fkeras.engine.values.spec import STRING, Spec, as_dims, canonical_dtype, is_shape
-from fkeras.engine.values.structure import Ref
 
 _batch_size = integer(minimum=0, optional=True)
 
@@ -163,8 +163,7 @@ def _is_text(dtype: Any) -> bool:
 
 def symbolic(layer: InputLayer) -> Any:
     """The tensor that an input layer gives."""
-    node = Node(layer, value=Ref(0), outputs=(layer.spec,), masks=(None,))
-    return KerasTensor(node, 0)
+    return KerasTensor(Node(layer, input_signature(layer.spec)), 0)
 
 
 def is_input(tensor: Any) -> bool:

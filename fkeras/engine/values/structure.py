@@ -6,7 +6,7 @@
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any
 
 import jax
@@ -95,6 +95,18 @@ def visits(template: Any) -> list[int]:
 def fill(template: Any, values: Any) -> Any:
     """The tree with `values[i]` in the place of each `Ref(i)`."""
     return thaw(template, lambda v: values[v.index] if isinstance(v, Ref) else v)
+
+
+def renumber(template: Any, numbers: Sequence[int]) -> Any:
+    """The frozen tree with `Ref(numbers[i])` in the place of each `Ref(i)`.
+
+    Example:
+        >>> renumber(Branch("tuple", (), (Ref(0), "axis")), [7])
+        Branch(kind='tuple', keys=(), children=(Ref(index=7), 'axis'))
+    """
+    return map_leaves(
+        template, lambda leaf: Ref(numbers[leaf.index]) if isinstance(leaf, Ref) else leaf
+    )
 
 
 def number(tree: Any) -> tuple[Any, list[Any]]:

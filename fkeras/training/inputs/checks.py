@@ -236,10 +236,12 @@ def require_loss(trainer: Any, model: Any) -> None:
     if trainer.objective is not None:
         return
     heads = outputs.heads(trainer, model)
-    calls = model.graph.calls
-    if any(head.loss is not None for head in heads) or any(call.losses for call in calls):
+    if any(head.loss is not None for head in heads):
         return
-    penalties = " Regularizers of weights alone are no loss." * any(c.penalties for c in calls)
+    effects = model.graph.effects
+    if any(call.losses for call in effects):
+        return
+    penalties = " Regularizers of weights alone are no loss." * any(e.penalties for e in effects)
     raise ValueError(
         f"Trainer: there is no loss to optimize: the trainer has none, and {model.where} records "
         f"none.{penalties} Give a loss, fk.Trainer(optimizer='adam', loss='mse'); or let a layer "

@@ -63,7 +63,7 @@ def empty(
         training: whether the objective is traced for training.
     """
     if trainer.objective is None:
-        names = tuple(name for call in model.graph.calls for name in call.metrics)
+        names = tuple(name for effects in model.graph.effects for name in effects.metrics)
         return init_metrics(heads(trainer, model), names)
     if batch is None:
         return init_metrics((), ())

@@ -20,6 +20,7 @@ import fkeras as fk
 from benchmarks import meter
 from fkeras import layers
 from fkeras.engine import Coord, Node, Spec, close
+from fkeras.engine.call.signature import Signature, input_signature
 from fkeras.engine.symbolic.input import InputLayer
 from fkeras.engine.symbolic.operators import KerasTensor
 from fkeras.engine.values.structure import Branch, Ref
@@ -400,19 +401,11 @@ def test_row_099_a_chain_of_20_000_nodes_closes_without_recursion():
     depth, spec = 20_000, Spec(("b", 2))
     layer = layers.Dense(2, name="d")
     source = InputLayer((None, 2), name="x")
-    x = tensor = KerasTensor(Node(source, value=Ref(0), outputs=(spec,), masks=(None,)), 0)
+    x = tensor = KerasTensor(Node(source, input_signature(spec)), 0)
     args, options = Branch("tuple", (), (Ref(0),)), Branch("dict", (), ())
+    signature = Signature(args, options, None, "strict", Ref(0), (spec,), (None,))
     for _ in range(depth):
-        node = Node(
-            layer,
-            inputs=(tensor,),
-            args=args,
-            options=options,
-            value=Ref(0),
-            outputs=(spec,),
-            masks=(None,),
-        )
-        tensor = KerasTensor(node, 0)
+        tensor = KerasTensor(Node(layer, signature, (tensor,)), 0)
     graph, made = close(x, tensor)
     assert len(graph.calls) == depth + 1
     assert list(made) == ["x", "d"]

@@ -1,0 +1,198 @@
+"""Inference: the signature and effects of a call, from specs alone.
+
+Inference runs the layer itself under `jax.eval_shape`, with unknown axes as symbolic dimensions,
+so no layer computes output shapes by hand and nothing is compiled.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import functools
+import itertools
+from collections.abc import Iterator
+from typing import Any
+
+import jax
+
+from fkeras.engine.call.call_arguments import fill_arrays
+from fkeras.engine.call.context import Context, Output
+from fkeras.engine.call.mask_rules import KERAS, STRICT, AttachedMasks, call_mask, mask_leaves
+from fkeras.engine.call.signature import Effects, Signature
+from fkeras.engine.call.string_probes import probe
+from fkeras.engine.messages.errors import FKerasError
+from fkeras.engine.tree.shapes import build_shapes
+from fkeras.engine.tree.skeleton import Skeleton, leaves_of, skeleton_of
+from fkeras.engine.tree.weights import weight_losses
+from fkeras.engine.values import structure
+from fkeras.engine.values.spec import STRING, Spec, as_probes, as_spec, as_structs, name_axis
+from fkeras.engine.values.structure import Branch
+
+Inference = tuple[Signature, Effects]
+
+# two sizes that the usual kernels, strides and splits divide; axes that follow them are unknown
+_PROBES = (32, 48)
+# it moved between the versions of jax that are supported
+if hasattr(jax.errors, "InconclusiveDimensionOperation"):
+    _Inconclusive = jax.errors.InconclusiveDimensionOperation
+else:
+    _Inconclusive = jax.core.InconclusiveDimensionOperation
+
+
+def infer(
+    layer: Any,
+    args: Branch,
+    options: Branch,
+    specs: tuple[Spec, ...],
+    masks: tuple[Spec | None, ...],
+    training: bool | None,
+    mask_rule: str = STRICT,
+) -> Inference:
+    """`(signature, effects)` of a call of `layer` on inputs of these specs and masks.
+
+    Args:
+        layer: the layer.
+        args: frozen tree of the positional arguments, `Ref(i)` for the input of `specs[i]`.
+        options: frozen dictionary of the arguments by name, likewise.
+        specs: spec of each input.
+        masks: spec of each input's mask, or None.
+        training: True or False where the call pins the mode; None infers a training call.
+        mask_rule: how masks reach the call; see `mask_rules`.
+    """
+    call = args, options, training, mask_rule
+    if layer.makes_strings or any(spec.dtype == STRING for spec in specs):
+        with _noting(layer, args, specs):
+            low, high = probe(layer, args, specs, _PROBES)
+            return _describe(call, (low, ()), (high, ()), specs)
+    weights = tuple(None if w is None else as_spec(w) for w in leaves_of(layer))
+    if layer.name is not None:  # layers that differ only in name share one inference
+        try:
+            inference = _infer(skeleton_of(layer.replace(name=None)), weights, call, specs, masks)
+        except Exception:
+            inference = None  # raised again below, by the layer with its name
+        if (
+            inference is not None and not inference[1].metrics
+        ):  # names of metrics may hold the layer's
+            return inference
+    with _noting(layer, args, specs):
+        return _infer(skeleton_of(layer), weights, call, specs, masks)
+
+
+@contextlib.contextmanager
+def _noting(layer: Any, args: Branch, specs: tuple[Spec, ...]) -> Iterator[None]:
+    """Adds a note to an exception that names the call."""
+    try:
+        yield
+    except Exception as error:
+        names = [str(s) for s in specs]
+        shapes = structure.draw(args, lambda i: names[i])
+        error.add_note(f"while {layer.where} was called on symbolic inputs {shapes[1:-1]}")
+        raise
+
+
+# A memo of a pure function of hashable values: a deep network repeats the same few calls.
+@functools.lru_cache(maxsize=1024)
+def _infer(
+    skeleton: Skeleton,
+    weights: tuple,
+    call: tuple,
+    specs: tuple[Spec, ...],
+    masks: tuple[Spec | None, ...],
+) -> Inference:
+    args, options, training, mask_rule = call
+    shapes = structure.fill(args, specs)
+    layer = skeleton.join(weights)
+    if not layer.built:
+        bare = tuple(None if w is None else jax.ShapeDtypeStruct(w.shape, w.dtype) for w in weights)
+        layer, _ = build_shapes(skeleton.join(bare), *shapes)
+        skeleton = skeleton_of(layer)
+        weights = tuple(None if w is None else as_spec(w) for w in leaves_of(layer))
+
+    def compute(key: Any, leaves: tuple, tensors: tuple, tensor_masks: tuple) -> tuple:
+        layer = skeleton.join(leaves)
+        inputs = fill_arrays(args, tensors)
+        context = Context(
+            state=layer.init_state(*shapes),
+            training=True if training is None else training,
+            key=key,
+            where=layer.where,
+        )
+        call_options = fill_arrays(options, tensors)
+        if mask_rule == KERAS:
+            context.attached = AttachedMasks()
+            for tensor, mask in zip(tensors, tensor_masks, strict=True):
+                context.attached.attach(tensor, mask)
+        context.mask = call_mask(layer, mask_rule, args, call_options, tensor_masks)
+        return layer.run(context, *inputs, **call_options), weight_losses(layer)
+
+    def evaluate(make: Any) -> tuple[Output, tuple]:
+        made = make([*weights, *specs, *masks])
+        n, m = len(weights), len(specs)
+        parts = tuple(made[:n]), tuple(made[n : n + m]), tuple(made[n + m :])
+        return jax.eval_shape(compute, _key_spec(), *parts)
+
+    unknown = any(isinstance(d, str) for s in specs for d in s.dims)
+    try:
+        out = evaluate(as_structs)
+    except FKerasError:
+        raise
+    except (TypeError, _Inconclusive) as error:
+        if not unknown:
+            raise
+        try:
+            low, high = (evaluate(lambda s, fill=fill: as_probes(s, fill)) for fill in _PROBES)
+        except Exception:
+            raise error from None
+        return _describe(call, low, high, specs)
+    return _describe(call, out, out, specs)
+
+
+def _describe(
+    call: tuple,
+    first: tuple[Output, tuple],
+    second: tuple[Output, tuple],
+    inputs: tuple[Spec, ...],
+) -> Inference:
+    """The inference of a call from its results for two sizes of the unknown axes."""
+    args, options, training, mask_rule = call
+    (low, penalties), (high, _) = first, second
+    value, outputs = structure.number(low.value)
+    _, others = structure.number(high.value)
+    masks = mask_leaves(value, low.mask)
+    other_masks = mask_leaves(value, high.mask)
+    specs = tuple(_common(a, b, inputs) for a, b in zip(outputs, others, strict=True))
+    mask_specs = tuple(_common(a, b, inputs) for a, b in zip(masks, other_masks, strict=True))
+    signature = Signature(args, options, training, mask_rule, value, specs, mask_specs)
+    return signature, Effects(
+        losses=len(low.losses),
+        penalties=len(penalties),
+        metrics=tuple(low.metrics),
+        updates=bool(low.updates),
+    )
+
+
+def _common(a: Any, b: Any, inputs: tuple[Spec, ...]) -> Spec | None:
+    """The spec of an output or mask that was inferred for two sizes of the unknown axes."""
+    if a is None:
+        return None
+    one, two = as_spec(a), as_spec(b)
+    if one == two:
+        return one
+    pairs = enumerate(zip(one.dims, two.dims, strict=True))
+    return Spec(
+        tuple(x if x == y else _word(axis, (x, y), inputs) for axis, (x, y) in pairs), one.dtype
+    )
+
+
+def _word(axis: int, sizes: tuple, inputs: tuple[Spec, ...]) -> str:
+    """The word of an output's unknown axis: an input's where it kept its size, else a new one."""
+    here = [s.dims[axis] for s in inputs if s.ndim > axis and isinstance(s.dims[axis], str)]
+    kept = [word for word in here if word.isidentifier()]
+    if sizes == _PROBES and kept:
+        return str(kept[0])
+    taken = {word for s in inputs for word in s.words}
+    names = (f"{name_axis(axis)}_{number}" for number in itertools.count(2))
+    return next(name for name in names if name not in taken)
+
+
+def _key_spec() -> jax.ShapeDtypeStruct:
+    return jax.eval_shape(jax.random.key, jax.ShapeDtypeStruct((), "uint32"))

@@ -1,0 +1,109 @@
+"""`Signature`: everything about a call except the layer and the tensors that it connects.
+
+A recorded `Node` and a `Call` of a closed graph hold the same `Signature` object. They differ in how
+they name the layer and the inputs: a node by objects, a graph's call by the layer's name and by slots.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+from typing import Any
+
+from fkeras.engine.call.mask_rules import STRICT
+from fkeras.engine.values.spec import Spec
+from fkeras.engine.values.structure import Ref
+
+
+@dataclasses.dataclass(frozen=True)
+class Signature:
+    """Arguments, mode and outputs of one call.
+
+    Attributes:
+        args: frozen tree of the positional arguments, `Ref(i)` for input tensor i; None for an input
+            of a graph.
+        options: frozen dictionary of the arguments by name, likewise.
+        training: True or False where the call pins the mode, otherwise None.
+        mask_rule: how masks reach the call; see `mask_rules`.
+        value: frozen tree of the outputs, `Ref(i)` for output i.
+        outputs: spec of each output.
+        masks: spec of each output's mask, None for an output without a mask.
+
+    Example:
+        >>> import fkeras as fk
+        >>> x = fk.Input((3,))
+        >>> y = fk.layers.Dense(2)(x)
+        >>> y.node.signature == fk.layers.Dense(2)(x).node.signature
+        True
+    """
+
+    args: Any
+    options: Any
+    training: bool | None
+    mask_rule: str
+    value: Any
+    outputs: tuple[Spec, ...]
+    masks: tuple[Spec | None, ...]
+
+
+def input_signature(spec: Spec) -> Signature:
+    """The signature of a graph's input.
+
+    Example:
+        >>> from fkeras.engine import Spec
+        >>> input_signature(Spec(("b", 3))).outputs
+        (Spec(dims=('b', 3), dtype='float32'),)
+    """
+    return Signature(None, None, None, STRICT, Ref(0), (spec,), (None,))
+
+
+@dataclasses.dataclass(frozen=True)
+class Effects:
+    """Results of a training call besides its value.
+
+    Effects depend on the layer's `trainable` and regularizers, which can change after recording, so
+    neither a signature nor a graph stores them: `Node.effects` and `Graph.effects` compute them.
+
+    Attributes:
+        losses: number of losses that the call adds.
+        penalties: number of regularization losses of the layer's weights, whatever the inputs.
+        metrics: names of the metrics that the call reports.
+        updates: whether the call changes the layer's state.
+    """
+
+    losses: int = 0
+    penalties: int = 0
+    metrics: tuple[str, ...] = ()
+    updates: bool = False
+
+
+class SignatureFields:
+    """The fields of `self.signature` as attributes, for records that hold a signature."""
+
+    __slots__ = ()
+
+    signature: Signature
+
+    @property
+    def training(self) -> bool | None:
+        """True or False where the call pins the mode, otherwise None."""
+        return self.signature.training
+
+    @property
+    def mask_rule(self) -> str:
+        """How masks reach the call; see `mask_rules`."""
+        return self.signature.mask_rule
+
+    @property
+    def value(self) -> Any:
+        """Frozen tree of the outputs, `Ref(i)` for output i."""
+        return self.signature.value
+
+    @property
+    def outputs(self) -> tuple[Spec, ...]:
+        """Spec of each output."""
+        return self.signature.outputs
+
+    @property
+    def masks(self) -> tuple[Spec | None, ...]:
+        """Spec of each output's mask, None for an output without a mask."""
+        return self.signature.masks
