@@ -67,7 +67,7 @@ def record(
 
 
 def _user_line() -> str:
-    """ "file:line" of the innermost caller outside this package."""
+    """File and line, "file:line", of the innermost caller outside this package."""
     frame = sys._getframe(1)
     while frame is not None and frame.f_code.co_filename.startswith(_PACKAGE):
         frame = frame.f_back
