@@ -1,5 +1,8 @@
 """fkeras: Keras's way of composing networks, as pure values on JAX."""
 
+from types import MappingProxyType
+from typing import TYPE_CHECKING
+
 from fkeras import (
     activations,
     constraints,
@@ -41,32 +44,8 @@ from fkeras.engine import (
     to_mermaid,
     weight,
 )
-from fkeras.engine.migration_hints.names import explain_unknown_names
-from fkeras.saving import (
-    FileError,
-    Limits,
-    export,
-    export_step,
-    load_model,
-    load_training,
-    load_weights,
-    save_model,
-    save_weights,
-)
-from fkeras.training import (
-    Callback,
-    Checkpoint,
-    CheckpointError,
-    Finding,
-    History,
-    Interrupted,
-    NonFiniteError,
-    Stop,
-    Trainer,
-    TrainState,
-    callbacks,
-    find_nan,
-)
+from fkeras.engine.config.late_module import late_module
+from fkeras.engine.migration_hints.names import MissingNameError, explain_unknown_names
 from fkeras.transforms import (
     dequantize,
     freeze,
@@ -77,6 +56,34 @@ from fkeras.transforms import (
     split_host,
     unfreeze,
 )
+
+if TYPE_CHECKING:
+    from fkeras import saving, training
+    from fkeras.saving import (
+        FileError,
+        Limits,
+        export,
+        export_step,
+        load_model,
+        load_training,
+        load_weights,
+        save_model,
+        save_weights,
+    )
+    from fkeras.training import (
+        Callback,
+        Checkpoint,
+        CheckpointError,
+        Finding,
+        History,
+        Interrupted,
+        NonFiniteError,
+        Stop,
+        Trainer,
+        TrainState,
+        callbacks,
+        find_nan,
+    )
 
 __version__ = "0.1.0"
 
@@ -150,3 +157,33 @@ __all__ = (
 )
 
 explain_unknown_names()
+
+# a third of the import time, which a program that only computes does not need
+_LATE = MappingProxyType(
+    {
+        "saving": (
+            *("FileError", "Limits", "export", "export_step", "load_model", "load_training"),
+            *("load_weights", "save_model", "save_weights"),
+        ),
+        "training": (
+            *("Callback", "Checkpoint", "CheckpointError", "Finding", "History", "Interrupted"),
+            *("NonFiniteError", "Stop", "TrainState", "Trainer", "callbacks", "find_nan"),
+        ),
+    }
+)
+
+
+def __dir__() -> list[str]:
+    return sorted({*globals(), *__all__, *_LATE})
+
+
+def _import_late(name: str) -> object:
+    for home, names in _LATE.items():
+        if name == home or name in names:
+            module = late_module(home)
+            return module if name == home else getattr(module, name)
+    raise MissingNameError(__name__, name)
+
+
+# an assignment, since for type checkers a `def __getattr__` would define every unknown name
+globals()["__getattr__"] = _import_late

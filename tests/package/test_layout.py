@@ -152,6 +152,7 @@ def test_imports_by_string_are_optional_packages_or_the_late_lookup():
         "training/callbacks/base/events.py",  # tensorboardX
     }
     assert late == {
+        "__init__.py",
         "engine/__init__.py",
         "engine/config/namespaces.py",
         "engine/config/serialization.py",

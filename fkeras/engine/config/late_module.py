@@ -1,9 +1,9 @@
 """The late lookup of modules that import the caller's module.
 
-Imports in this package point downward. Two callers need a module above their own when they run: the
-engine finds the classes and functions that a configuration names, and `ModelCheckpoint` writes Keras's
-files with the package `saving`, which imports the training loop. No other file imports a module of this
-package by a string.
+Imports in this package point downward. Three callers need a module above their own when they run: the
+engine finds the classes and functions that a configuration names, `ModelCheckpoint` writes Keras's
+files with the package `saving`, which imports the training loop, and the package itself imports `saving`
+and `training` at the first use. No other file imports a module of this package by a string.
 """
 
 from __future__ import annotations

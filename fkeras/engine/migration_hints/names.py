@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import operator
 import sys
 from collections.abc import Callable, Iterator, Sequence
 from types import MappingProxyType
@@ -65,7 +66,6 @@ _PACKAGE = MappingProxyType(
         "placeholder": "`fk.Input((8,))`",
         "Session": "`y = model(x, state=state)`",
         "keras": "`fk.layers`, `fk.losses` and so on are at the top level",
-        "nn": "`fk.ops.nn`, `fk.activations` and `fk.losses`",
         "math": "`fk.ops`",
         "linalg": "`fk.ops.linalg`",
     }
@@ -207,6 +207,8 @@ _SPACES = (
 )
 
 
+# imported when needed; the package itself imports its late names
+_LATE = ("training.callbacks", "")
 # most namespaces have these, so that another namespace is no advice
 _SHARED = ("get", "serialize", "deserialize")
 
@@ -218,11 +220,14 @@ class MissingNameError(AttributeError):
         return missing_name(*self.args) if len(self.args) == 2 else super().__str__()
 
 
-def explain_unknown_names() -> None:
-    """Gives each public namespace a `__getattr__` whose error has a hint or the nearest name.
+def explain_unknown_names(*modules: str) -> None:
+    """Gives public namespaces a `__getattr__` whose error has a hint or the nearest name.
 
-    The package calls this once, after the import of all namespaces. A `def __getattr__` in their
-    source would keep type checkers from reporting unknown names.
+    The package calls this after the import of its namespaces. A `def __getattr__` in their source
+    would keep type checkers from reporting unknown names.
+
+    Args:
+        modules: the namespaces; by default all that are imported with the package.
 
     Example:
         >>> import fkeras as fk
@@ -232,9 +237,8 @@ def explain_unknown_names() -> None:
         ...     print(error)
         fk.layers: has no name 'Dens'. Did you mean 'Dense'?
     """
-    for module in _SPACES:
-        name = f"fkeras.{module}" if module else "fkeras"
-        setattr(sys.modules[name], "__getattr__", _error_of(name))  # noqa: B010
+    for module in modules or [f"fkeras.{space}" for space in _SPACES if space not in _LATE]:
+        setattr(sys.modules[module], "__getattr__", _error_of(module))  # noqa: B010
 
 
 def _error_of(module: str) -> Callable[[str], Any]:
@@ -280,12 +284,15 @@ def _shown(module: str) -> str:
 
 
 def _names(module: str) -> Sequence[str]:
-    namespace = sys.modules.get(module)
+    # attributes of the package, since they import a late namespace
+    _, _, path = module.partition(".")
+    package = sys.modules["fkeras"]
+    namespace = operator.attrgetter(path)(package) if path else package
     return getattr(namespace, "__all__", None) or [n for n in dir(namespace) if n[0] != "_"]
 
 
 def _elsewhere(module: str) -> Iterator[tuple[str, Sequence[str]]]:
     for space in _SPACES:
         name = f"fkeras.{space}" if space else "fkeras"
-        if name != module and name in sys.modules:
+        if name != module:
             yield name, _names(name)

@@ -1,5 +1,6 @@
 """Callbacks: values that look at a training between its steps, and may change or stop it."""
 
+from fkeras.engine.migration_hints.names import explain_unknown_names
 from fkeras.training.callbacks.average import SwapEMAWeights
 from fkeras.training.callbacks.base.callback import (
     Callback,
@@ -40,3 +41,5 @@ __all__ = (
     "load_weights",
     "save_weights",
 )
+
+explain_unknown_names(__name__)

@@ -74,7 +74,7 @@ HABITS = (
     ("Subclassed(5)", "def call(self, x):"),
     ("fk.Model()", "`model = fk.Model(inputs, outputs)`"),
     ("fk.Model(INPUT)", "`model = fk.Model(inputs, outputs)`"),
-    ("Assigned(3)", "`units: object = fk.option(...)`"),
+    ("Assigned(3)", "`units: object = fk.option(default=...)`"),
     ("Holding()(INPUT)", "call layers in `call`, or declare a field"),
     ("_define('def build(self, input_shape): ...')", "def build(self, key, x)"),
     ("_define('def call(self, x, training=None): ...')", "context.training"),
