@@ -58,7 +58,8 @@ from fkeras.transforms import (
 )
 
 if TYPE_CHECKING:
-    from fkeras import saving, training
+    from fkeras import saving as saving
+    from fkeras import training as training
     from fkeras.saving import (
         FileError,
         Limits,
