@@ -8,6 +8,7 @@ from typing import Any, Self
 import jax
 import jax.numpy as jnp
 import numpy as np
+from jax.core import Tracer
 
 from fkeras.engine.config.configurable import Configurable, from_configuration
 from fkeras.engine.values.random import fold_in
@@ -59,7 +60,7 @@ def own_key(key: jax.Array, seed: Any) -> jax.Array:
 
 def full(key: jax.Array, shape: Sequence[int], value: Any, dtype: Any) -> jax.Array:
     """An array of one value, or of what broadcasts to the shape."""
-    if isinstance(key, jax.core.Tracer):
+    if isinstance(key, Tracer):
         # shapes without arrays are wanted then, and a file's may be of any size
         return jnp.full(tuple(shape), value, jnp.dtype(dtype))
     # device_put of host numbers compiles nothing; jnp.full compiles a program a shape
@@ -68,7 +69,7 @@ def full(key: jax.Array, shape: Sequence[int], value: Any, dtype: Any) -> jax.Ar
 
 def moved(drawn: jax.Array, scale: float, mean: float, dtype: Any) -> jax.Array:
     """drawn * scale + mean, on the host where the numbers are there already."""
-    if isinstance(drawn, jax.core.Tracer):
+    if isinstance(drawn, Tracer):
         return (drawn * np.float32(scale) + np.float32(mean)).astype(dtype)
     host = np.asarray(drawn) * np.float32(scale) + np.float32(mean)
     return jax.device_put(host.astype(jnp.dtype(dtype)))

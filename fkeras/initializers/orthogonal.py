@@ -9,6 +9,7 @@ from typing import Any
 import jax
 import jax.numpy as jnp
 import numpy as np
+from jax.core import Tracer
 
 from fkeras.engine.config.configurable import option
 from fkeras.engine.config.converters import integer, real
@@ -59,7 +60,7 @@ class Orthogonal(Initializer):
         rows, columns = math.prod(shape[:-1]), shape[-1]
         flat = normal(own_key(key, self.seed), (max(rows, columns), min(rows, columns)))
         q = _orthonormal(flat)
-        if isinstance(q, jax.core.Tracer):
+        if isinstance(q, Tracer):
             q = q.T if rows < columns else q
             return (np.float32(self.gain) * jnp.reshape(q, shape)).astype(dtype)
         host = np.asarray(q).T if rows < columns else np.asarray(q)

@@ -12,6 +12,7 @@ from typing import Any
 
 import jax
 import jax.numpy as jnp
+from jax.core import Tracer
 
 from fkeras.engine.call.node import is_symbolic
 from fkeras.engine.symbolic.define import op
@@ -63,7 +64,7 @@ def cond(pred: Any, true_fn: Callable[[], Any], false_fn: Callable[[], Any]) -> 
             )
         pairs = zip(chosen, others, strict=True)
         return structure.fill(template, [where(pred, a, b) for a, b in pairs])
-    if isinstance(pred, jax.core.Tracer):
+    if isinstance(pred, Tracer):
         return jax.lax.cond(pred, true_fn, false_fn)
     return true_fn() if pred else false_fn()
 

@@ -11,6 +11,7 @@ from typing import Any
 
 import jax
 import jax.numpy as jnp
+from jax.core import Tracer
 
 from fkeras.engine.symbolic.define import op, to_array, to_floats
 from fkeras.nn.numerics.stable import safe_sqrt, vector_norm
@@ -66,7 +67,7 @@ def cholesky(x: Any, upper: bool = False) -> Any:
                [1., 2.]], dtype=float32)
     """
     y = jnp.linalg.cholesky(_square("cholesky", x), upper=upper)
-    if not isinstance(y, jax.core.Tracer) and bool(jnp.isnan(y).any()):
+    if not isinstance(y, Tracer) and bool(jnp.isnan(y).any()):
         raise ValueError(
             "cholesky: expected positive definite matrices, received others. Add a small number to "
             "the diagonal: x + 1e-6 * fk.ops.eye(n)."

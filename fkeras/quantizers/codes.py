@@ -11,13 +11,14 @@ from typing import Any
 import jax
 import jax.numpy as jnp
 import numpy as np
+from jax.core import Tracer
 
 _EPSILON = 1e-7
 
 
 def _of(x: Any) -> tuple[Any, Any]:
     """The functions for `x`, and `x` as an array of theirs."""
-    if isinstance(x, jax.core.Tracer):
+    if isinstance(x, Tracer):
         return jnp, x
     return np, np.asarray(x)
 

@@ -7,6 +7,7 @@ from typing import Any, ClassVar
 
 import jax
 import numpy as np
+from jax.core import Tracer
 
 from fkeras import optimizers
 from fkeras.engine import Configurable, Layer, option, trainable_weights, unfreeze
@@ -21,7 +22,7 @@ from fkeras.training.loop import batch_loops, fitting, predicting, pure
 from fkeras.training.loop.rescue import Current
 from fkeras.training.records.history import Fitted
 from fkeras.training.records.progress import Progress
-from fkeras.training.records.state import TrainState, own_copy
+from fkeras.training.records.state import M, TrainState, own_copy
 from fkeras.training.step import objective, objective_call, optimizer_state, outputs, sharding, step
 from fkeras.training.trainer_fields import as_loss, as_loss_weights, as_metrics, as_remat
 
@@ -121,8 +122,8 @@ class Trainer(Configurable):
         )
 
     def init(
-        self, model: Layer, key: jax.Array, *, state: Any = None, batch: Any = None
-    ) -> TrainState:
+        self, model: M, key: jax.Array, *, state: Any = None, batch: Any = None
+    ) -> TrainState[M]:
         """The state before the first step; builds the model where it is not built.
 
         Args:
@@ -164,7 +165,7 @@ class Trainer(Configurable):
         run = run.replace(key_data=own_copy(run.key_data))
         return sharding.place(self, run)
 
-    def step(self, run: TrainState, batch: tuple) -> tuple[TrainState, dict[str, jax.Array]]:
+    def step(self, run: TrainState[M], batch: Any) -> tuple[TrainState[M], dict[str, jax.Array]]:
         """`(run, logs)`: one step on a batch `(x, y)` or `(x, y, sample_weight)`.
 
         An objective receives the batch as it is, any tree of arrays; a trainer without a loss
@@ -179,7 +180,7 @@ class Trainer(Configurable):
         """
         checks.check_run(run, "step")
         batch = step.as_arrays(self, batch)
-        traced = any(isinstance(a, jax.core.Tracer) for a in jax.tree.leaves((run, batch)))
+        traced = any(isinstance(a, Tracer) for a in jax.tree.leaves((run, batch)))
         try:
             new, logs = (step.train_logs if traced else step.compiled_step)(self, run, batch)
         except (RuntimeError, ValueError):  # JAX raises either for a donated array
@@ -189,14 +190,14 @@ class Trainer(Configurable):
         names = objective.log_names(outputs.heads(self, run.model), new.metrics)
         return new, {name: logs[name] for name in names}
 
-    def reset_metrics(self, run: TrainState) -> TrainState:
+    def reset_metrics(self, run: TrainState[M]) -> TrainState[M]:
         """The run with empty metric sums."""
         return run.replace(metrics=objective.emptied(self, run))
 
     @explains_arguments
     def fit(
         self,
-        run: TrainState,
+        run: TrainState[M],
         x: Any,
         y: Any = None,
         batch_size: int | None = None,
@@ -215,7 +216,7 @@ class Trainer(Configurable):
         validation_freq: int = 1,
         steps_per_execution: int | None = None,
         checkpoint: Any = None,
-    ) -> Fitted:
+    ) -> Fitted[M]:
         """`(run, history)` after training, as a named tuple.
 
         The run that is passed in stays as it is. The order of the rows is a function of the run's
@@ -299,12 +300,12 @@ class Trainer(Configurable):
 
     def run(
         self,
-        run: TrainState,
+        run: TrainState[M],
         data: tuple,
         epochs: int,
         batch_size: int = 32,
         shuffle: bool = True,
-    ) -> tuple[TrainState, dict[str, jax.Array]]:
+    ) -> tuple[TrainState[M], dict[str, jax.Array]]:
         """`(run, logs)` after epochs on arrays, as one pure function: what `fit` computes.
 
         `jax.jit` compiles all of it, `jax.vmap` over a batch of runs trains a population, and

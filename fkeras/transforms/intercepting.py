@@ -16,6 +16,7 @@ from typing import Any, ClassVar
 import jax
 import jax.numpy as jnp
 import numpy as np
+from jax.core import Tracer
 
 from fkeras.engine.call.context import Context, Output
 from fkeras.engine.config.configurable import option
@@ -173,7 +174,7 @@ def trace_calls(layer: Layer, compute: Callable[[Any], Any]) -> tuple[tuple[Trac
         ticket = next(tickets)
         output = layer.run(context, *inputs, **options)
         numbers = jax.tree.leaves((inputs, dict(options), output))
-        if not any(isinstance(a, jax.core.Tracer) for a in numbers):
+        if not any(isinstance(a, Tracer) for a in numbers):
             found.append(TracedCall(path, seen[path], ticket, context, inputs, options, output))
             seen[path] += 1
         return output

@@ -12,6 +12,7 @@ from typing import Any
 
 import jax
 import numpy as np
+from jax.core import Tracer
 
 from fkeras.engine.messages.errors import describe_value, suggest
 
@@ -128,7 +129,7 @@ def scalar(value: Any) -> Any:
         >>> scalar(np.int64(3)), scalar("3")
         (3, '3')
     """
-    if isinstance(value, jax.core.Tracer):
+    if isinstance(value, Tracer):
         raise TypeError(
             "A configuration value is being traced by a JAX transformation, and configuration "
             "is static. Pass it as an input of the call, or give a plain Python or NumPy value."

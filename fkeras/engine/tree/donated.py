@@ -6,6 +6,7 @@ from collections.abc import Iterator
 from typing import Any
 
 import jax
+from jax.core import Tracer
 
 from fkeras.engine.tree.skeleton import leaves_of, skeleton_of
 
@@ -43,7 +44,7 @@ def gone_arrays(tree: Any) -> Iterator[str]:
 
 
 def _traced(leaf: Any) -> bool:
-    return isinstance(leaf, jax.core.Tracer)
+    return isinstance(leaf, Tracer)
 
 
 def check_donated(tree: Any, where: str, remedy: str) -> None:
@@ -90,7 +91,7 @@ def check_layer(layer: Any, error: Exception, others: Any = ()) -> None:
     )
     check_donated(weights_by_path(layer), layer.where, remedy)
     check_donated(others, f"{layer.where}: its arguments", remedy.replace(name, "state"))
-    if any(isinstance(leaf, jax.core.Tracer) for leaf in leaves_of(layer)):
+    if any(isinstance(leaf, Tracer) for leaf in leaves_of(layer)):
         # jax.grad and its like hide the array behind a tracer
         raise DonatedError(
             f"{layer.where}: an array of the layer or of its arguments is gone. It was donated to "

@@ -15,6 +15,7 @@ from typing import Any
 
 import jax
 import numpy as np
+from jax.core import Tracer
 
 from fkeras.engine.tree.skeleton_difference import first_difference
 from fkeras.engine.values.frozen import FrozenDict
@@ -232,7 +233,7 @@ def same_leaf(a: Any, b: Any) -> bool:
     )
     if not all(arrays):  # shapes, labels: what jax.tree.map made of the arrays
         return not any(arrays) and _same_other(a, b)
-    if a is None or b is None or isinstance(a, jax.core.Tracer) or isinstance(b, jax.core.Tracer):
+    if a is None or b is None or isinstance(a, Tracer) or isinstance(b, Tracer):
         return False
     if getattr(a, "shape", 0) != getattr(b, "shape", 0):
         return False

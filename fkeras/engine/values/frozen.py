@@ -11,6 +11,7 @@ from typing import Any
 
 import jax
 import numpy as np
+from jax.core import Tracer
 
 from fkeras.engine.values.arrays import plain
 
@@ -132,7 +133,7 @@ def freeze_value(value: Any) -> Any:
         return FrozenDict({key: freeze_value(v) for key, v in value.items()})
     if isinstance(value, Set):
         return frozenset(value)
-    if isinstance(value, jax.core.Tracer):
+    if isinstance(value, Tracer):
         raise TypeError(
             "A configuration value is being traced by a JAX transformation, and configuration "
             "is static. Pass it as an input of the call, or give a plain Python or NumPy value."

@@ -15,6 +15,7 @@ from typing import Any
 import jax
 import jax.numpy as jnp
 import numpy as np
+from jax.core import Tracer
 
 _ROTATIONS = ((13, 15, 26, 6), (17, 29, 16, 24))
 _PARITY = np.uint32(0x1BD11BDA)
@@ -49,7 +50,7 @@ def _threefry(k0: Any, k1: Any, x0: np.ndarray, x1: np.ndarray) -> tuple[np.ndar
 def _host_key(key: Any) -> tuple[np.uint32, np.uint32] | None:
     """The words of a key that can be worked with on the host, None for any other."""
     check_key(key)
-    if isinstance(key, jax.core.Tracer) or str(key.dtype) != "key<fry>" or key.shape != ():
+    if isinstance(key, Tracer) or str(key.dtype) != "key<fry>" or key.shape != ():
         return None
     if not jax.config.jax_threefry_partitionable:
         return None

@@ -16,6 +16,7 @@ import jax
 import jax.export
 import jax.numpy as jnp
 import numpy as np
+from jax.core import ShapedArray
 
 from fkeras.engine.values.frozen import is_array
 
@@ -24,7 +25,7 @@ _WORD = re.compile(r"[A-Za-z_]\w*")
 _FUNCTIONS = ("max", "min", "floordiv", "mod")
 #: the dtype of texts, which are on the host only
 STRING = "string"
-SHAPED = (jax.ShapeDtypeStruct, jax.core.ShapedArray)
+SHAPED = (jax.ShapeDtypeStruct, ShapedArray)
 
 
 @dataclasses.dataclass(frozen=True)

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from typing import Any
 
-import jax
 import jax.numpy as jnp
 import numpy as np
+from jax.core import Tracer
 
 from fkeras.engine.values.arrays import is_array_like, read_array
 
@@ -21,7 +21,7 @@ def refuse_fractions(ids: Any, where: str) -> None:
     Example:
         >>> refuse_fractions(jnp.array([1.0, 2.0]), "embedding")
     """
-    if not is_array_like(ids) or isinstance(ids, jax.core.Tracer):
+    if not is_array_like(ids) or isinstance(ids, Tracer):
         return
     ids = read_array(ids, where, complex_numbers=True)
     if jnp.issubdtype(ids.dtype, jnp.complexfloating):

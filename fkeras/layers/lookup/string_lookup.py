@@ -7,6 +7,7 @@ from typing import Any, ClassVar, Self
 
 import jax
 import numpy as np
+from jax.core import Tracer
 
 from fkeras.engine import option
 from fkeras.engine.config.converters import boolean, integer, text
@@ -141,7 +142,7 @@ class StringLookup(LookupLayer):
     def read(self, value: Any) -> Any:
         data = as_data(value, self.where)
         # indices of the device may be read: what comes of them is on the host anyhow
-        on_device = isinstance(data, jax.Array) and not isinstance(data, jax.core.Tracer)
+        on_device = isinstance(data, jax.Array) and not isinstance(data, Tracer)
         return np.asarray(data) if self.invert and on_device else data
 
     def on_host(self, x: np.ndarray) -> np.ndarray:

@@ -8,6 +8,7 @@ from typing import Any, ClassVar
 import jax
 import jax.numpy as jnp
 import numpy as np
+from jax.core import Tracer
 
 from fkeras.engine import Layer, Output, option
 from fkeras.engine.call.calls import symbolic_arguments
@@ -87,7 +88,7 @@ class CategoryEncoding(Layer):
         return self.num_tokens
 
     def _check_range(self, ids: Any) -> None:
-        known = isinstance(ids, np.ndarray | jax.Array) and not isinstance(ids, jax.core.Tracer)
+        known = isinstance(ids, np.ndarray | jax.Array) and not isinstance(ids, Tracer)
         if not known or not np.issubdtype(ids.dtype, np.number) or ids.size == 0:
             return
         refuse_fractions(ids, self.where)

@@ -15,6 +15,7 @@ from typing import Any, ClassVar, Self
 import jax
 import jax.numpy as jnp
 import numpy as np
+from jax.core import Tracer
 
 from fkeras import activations, constraints, initializers, regularizers
 from fkeras.engine import Context, InputSpec, Spec, option, subkey, weight
@@ -96,9 +97,7 @@ class ConvLSTM(Recurrent):
         if not self.use_bias or not self.unit_forget_bias:
             return made
         # of shapes alone, which may be of any size, no numbers are made
-        lanes = (
-            jnp.arange(4 * f) if isinstance(key, ShapeKey | jax.core.Tracer) else np.arange(4 * f)
-        )
+        lanes = jnp.arange(4 * f) if isinstance(key, ShapeKey | Tracer) else np.arange(4 * f)
         forget = lanes // f == 1
         return made.replace(bias=jnp.where(forget, 1.0, made.bias))
 

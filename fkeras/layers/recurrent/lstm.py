@@ -8,6 +8,7 @@ from typing import Any, ClassVar, Self
 import jax
 import jax.numpy as jnp
 import numpy as np
+from jax.core import Tracer
 
 from fkeras import activations, constraints, initializers, regularizers
 from fkeras.engine import Context, InputSpec, Layer, Output, Spec, option, weight
@@ -38,7 +39,7 @@ def _build(layer: Any, key: jax.Array, x: Spec) -> Any:
     if bias is None or not layer.unit_forget_bias:
         return made
     # of shapes alone, which may be of any size, no numbers are made
-    lanes = jnp.arange(4 * u) if isinstance(key, ShapeKey | jax.core.Tracer) else np.arange(4 * u)
+    lanes = jnp.arange(4 * u) if isinstance(key, ShapeKey | Tracer) else np.arange(4 * u)
     forget = lanes // u == 1
     return made.replace(bias=jnp.where(forget, 1.0, made.bias))
 

@@ -7,6 +7,7 @@ from typing import Any
 
 import jax
 import jax.numpy as jnp
+from jax.core import Tracer
 
 from fkeras.engine.call.node import is_symbolic
 from fkeras.engine.symbolic.define import elementwise, op, to_array, to_floats
@@ -330,7 +331,7 @@ def bincount(x: Any, weights: Any = None, minlength: int = 0, sparse: bool = Fal
 
 
 def _bin_count(x: Any, minlength: int) -> int:
-    if not isinstance(x, jax.core.Tracer):
+    if not isinstance(x, Tracer):
         return max(int(x.max()) + 1, minlength) if x.size else minlength
     if minlength < 1:
         raise ValueError(

@@ -8,6 +8,7 @@ from typing import Any
 import jax
 import jax.numpy as jnp
 import numpy as np
+from jax.core import Tracer
 
 _INSTEAD = (
     "Use an optimizer of fkeras with a number, such as fk.optimizers.Adam(1e-3), or "
@@ -128,7 +129,7 @@ def _scheduled(where: str) -> ValueError:
 def _like(old: jax.Array, value: Any) -> jax.Array:
     """The value in the form of the old rate."""
     dtype = old.dtype
-    if isinstance(value, jax.core.Tracer) or isinstance(old, jax.core.Tracer):
+    if isinstance(value, Tracer) or isinstance(old, Tracer):
         return jnp.broadcast_to(jnp.asarray(value).astype(dtype), old.shape)
     numbers = np.asarray(value)
     if numbers.dtype.kind not in "iuf" or not np.all(np.isfinite(numbers) & (numbers >= 0)):

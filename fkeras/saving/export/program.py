@@ -14,6 +14,7 @@ from typing import Any
 
 import jax
 import jax.export
+from jax.core import InconclusiveDimensionOperation
 
 from fkeras.engine import FKerasError, suggest
 from fkeras.engine.messages.optional_packages import missing_package
@@ -53,7 +54,7 @@ def trace(where: str, function: Callable, args: tuple, kwargs: Mapping[str, Any]
         FKerasError: where a layer calls back to Python, or depends on an unknown size.
     """
     inconclusive = getattr(jax.errors, "InconclusiveDimensionOperation", None)
-    inconclusive = inconclusive or jax.core.InconclusiveDimensionOperation
+    inconclusive = inconclusive or InconclusiveDimensionOperation
     try:
         traced = jax.jit(function).trace(*args, **kwargs)
     except inconclusive as error:

@@ -9,6 +9,7 @@ from typing import Any
 import jax
 import jax.numpy as jnp
 import numpy as np
+from jax.core import Tracer
 
 from fkeras.engine.values import arrays
 
@@ -26,7 +27,7 @@ def as_host(tree: Any, what: str) -> Any:
     """
 
     def convert(leaf: Any) -> np.ndarray:
-        if isinstance(leaf, jax.core.Tracer):
+        if isinstance(leaf, Tracer):
             raise TypeError(
                 f"{what}: expected arrays with numbers, received one that is being traced by a JAX "
                 "transformation. Inside jit, grad or vmap use trainer.run(run, (x, y), epochs), or "

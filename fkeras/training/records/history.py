@@ -4,13 +4,11 @@ from __future__ import annotations
 
 import dataclasses
 from collections.abc import Iterator
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import Any, Generic, NamedTuple
 
 from fkeras.engine import suggest
 from fkeras.engine.messages.optional_packages import missing_package
-
-if TYPE_CHECKING:
-    from fkeras.training.records.state import TrainState
+from fkeras.training.records.state import M, TrainState
 
 
 @dataclasses.dataclass(frozen=True)
@@ -88,7 +86,7 @@ class History:
         return figure
 
 
-class Fitted(NamedTuple):
+class Fitted(NamedTuple, Generic[M]):
     """The run after a training and the logs of its epochs, as `Trainer.fit` returns them.
 
     Attributes:
@@ -105,5 +103,5 @@ class Fitted(NamedTuple):
         >>> run, history = fitted
     """
 
-    run: TrainState
+    run: TrainState[M]
     history: History

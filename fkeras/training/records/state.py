@@ -3,19 +3,21 @@
 from __future__ import annotations
 
 import operator
-from typing import Any
+from typing import Any, Generic, TypeVar
 
 import jax
 import jax.numpy as jnp
 import numpy as np
 
-from fkeras.engine import suggest
+from fkeras.engine import Layer, suggest
 
 _FIELDS = ("model", "state", "opt_state", "metrics", "step", "key_data", "position", "memory")
 _values = operator.attrgetter(*_FIELDS)
 
+M = TypeVar("M", bound=Layer)  # the class of the model
 
-class TrainState:
+
+class TrainState(Generic[M]):
     """Weights, state, optimizer, metric sums, step, key and place in the data of a training.
 
     The key is a leaf in its plain form, two words of uint32: a typed key is put together in
@@ -43,9 +45,19 @@ class TrainState:
 
     __slots__ = (*_FIELDS, "impl")
 
+    model: M
+    state: dict[str, Any]
+    opt_state: Any
+    metrics: dict[str, Any]
+    step: jax.Array
+    key_data: jax.Array
+    position: jax.Array | np.ndarray
+    memory: dict[str, Any]
+    impl: str
+
     def __init__(
         self,
-        model: Any,
+        model: M,
         state: Any,
         opt_state: Any,
         metrics: Any,
@@ -66,7 +78,7 @@ class TrainState:
         """The typed key of the training."""
         return jax.random.wrap_key_data(self.key_data, impl=self.impl)
 
-    def replace(self, **fields: Any) -> TrainState:
+    def replace(self, **fields: Any) -> TrainState[M]:
         """A copy with other values in some fields."""
         impl = self.impl
         if "key" in fields:
@@ -101,7 +113,7 @@ def _plain(key: Any, impl: str) -> tuple[str, Any]:
     return impl, key
 
 
-def _fill(run: TrainState, impl: str, values: Any) -> TrainState:
+def _fill(run: TrainState[M], impl: str, values: Any) -> TrainState[M]:
     put = object.__setattr__
     put(run, "impl", impl)
     for name, value in zip(_FIELDS, values, strict=True):

@@ -9,6 +9,7 @@ from typing import Any
 import jax
 import jax.numpy as jnp
 import numpy as np
+from jax.core import Tracer
 
 from fkeras.metrics import exact
 from fkeras.nn.numerics.indices import equals
@@ -42,7 +43,7 @@ def init_metrics(all_heads: tuple[Head, ...], layer_metrics: tuple[str, ...]) ->
 
 
 def _owned(array: Any) -> Any:
-    return array if isinstance(array, jax.core.Tracer) else jax.device_put(np.array(array))
+    return array if isinstance(array, Tracer) else jax.device_put(np.array(array))
 
 
 def empty(

@@ -12,6 +12,7 @@ from typing import Any
 
 import jax
 import numpy as np
+from jax.core import Tracer
 from jax.sharding import NamedSharding, PartitionSpec
 
 from fkeras.engine import FrozenDict, replace_weights, suggest
@@ -168,7 +169,7 @@ def split_rows(trainer: Any, batch: Any, even: bool = True) -> Any:
         if not even and (array.ndim == 0 or array.shape[0] % parts):
             return array
         check_rows(trainer, array.shape[0], parts)
-        if isinstance(array, jax.core.Tracer):
+        if isinstance(array, Tracer):
             return jax.lax.with_sharding_constraint(array, layout)
         return jax.device_put(array, layout)
 

@@ -9,6 +9,7 @@ import jax
 import jax.numpy as jnp
 import ml_dtypes
 import numpy as np
+from jax.core import Tracer
 
 from fkeras.training.checkpoint.files.disk import checksum
 from fkeras.training.checkpoint.files.errors import CheckpointError
@@ -53,7 +54,7 @@ def host_arrays(tree: Any) -> dict[str, np.ndarray]:
 
 def _check_leaf(name: str, leaf: Any) -> None:
     if isinstance(leaf, jax.Array):
-        if isinstance(leaf, jax.core.Tracer):
+        if isinstance(leaf, Tracer):
             problem = "is being traced. Save outside of jit, grad and vmap"
         elif leaf.is_deleted():
             problem = "was donated to a compiled function. Save what that function returned"
