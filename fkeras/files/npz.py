@@ -16,7 +16,7 @@ from __future__ import annotations
 import json
 import math
 from collections.abc import Mapping
-from typing import Any, BinaryIO
+from typing import Any, Protocol
 
 import ml_dtypes
 import numpy as np
@@ -26,6 +26,14 @@ from fkeras.files.atomic import replacing
 FORMAT = "fkeras weights"
 VERSION = 1
 ABOUT = "about"
+
+
+class Readable(Protocol):
+    """A binary file that is read from its beginning to its end."""
+
+    def read(self, size: int = ..., /) -> bytes: ...
+
+    def tell(self) -> int: ...
 
 
 def write(path: str, arrays: Mapping[str, Any]) -> None:
@@ -88,7 +96,7 @@ def check_about(about: Any) -> dict[str, np.dtype]:
     return found
 
 
-def read_header(file: BinaryIO, size: int) -> tuple[tuple[int, ...], np.dtype, bool]:
+def read_header(file: Readable, size: int) -> tuple[tuple[int, ...], np.dtype, bool]:
     """`(shape, dtype, fortran)` of a `.npy` file, whose numbers are all there and no objects.
 
     Args:
@@ -119,7 +127,7 @@ def read_header(file: BinaryIO, size: int) -> tuple[tuple[int, ...], np.dtype, b
     return shape, dtype, fortran
 
 
-def read_array(file: BinaryIO, size: int) -> np.ndarray:
+def read_array(file: Readable, size: int) -> np.ndarray:
     """The array of a `.npy` file; memory is taken only for what is stored.
 
     Args:

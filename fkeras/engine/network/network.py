@@ -36,7 +36,8 @@ class Network(Layer):
     `fk.Model` closes one over symbolic tensors; `fk.Sequential` makes one of a list of layers.
 
     Attributes:
-        graph: the graph; None until the network has met its inputs.
+        graph: the graph; None in a Sequential that has not met its inputs, although the declared
+            type says `Graph`: every other network, and a built Sequential, has one.
         layers: the layers by name, deepest first; an integer or a slice selects by position, as in
             Keras, and iteration gives names.
 
@@ -56,7 +57,7 @@ class Network(Layer):
     transparent_field: ClassVar[str | None] = "layers"
     child_fields: ClassVar[tuple[str, ...] | None] = ("layers",)
 
-    graph: Graph | None = dataclasses.field(init=False)
+    graph: Graph = dataclasses.field(init=False)
     layers: Mapping[str, Layer] = dataclasses.field(init=False)
 
     def __init_subclass__(cls, **kwargs: Any) -> None:

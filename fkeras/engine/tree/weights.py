@@ -54,7 +54,7 @@ def weight(
     return dataclasses.field(default=None, init=init, metadata={WEIGHT: declared})
 
 
-def subkey(key: jax.Array, name: str | int) -> jax.Array:
+def subkey(key: jax.Array, name: str | int | jax.Array) -> jax.Array:
     """The key that a name derives from `key`; other names derive unrelated keys.
 
     Example:

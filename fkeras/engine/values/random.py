@@ -116,7 +116,7 @@ def check_key(key: Any, where: str = "") -> None:
     raise TypeError(f"{start} a typed PRNG key, received {type(key).__name__}. Make one: {made}.")
 
 
-def fold_in(key: Any, data: int | str) -> Any:
+def fold_in(key: Any, data: int | str | jax.Array) -> Any:
     """The key that `data` derives from `key`; a name derives the key of its checksum.
 
     Args:

@@ -15,7 +15,7 @@ import struct
 import zipfile
 import zlib
 from collections.abc import Iterator
-from typing import Any, BinaryIO
+from typing import Any
 
 from fkeras.saving.containers import file_type
 from fkeras.saving.containers.archive_writing import write_archive
@@ -244,7 +244,7 @@ class Archive:
                 raise self._damaged(name)
             return data
 
-    def open(self, name: str) -> BinaryIO:
+    def open(self, name: str) -> io.BytesIO | Window:
         """An entry as a binary file that can seek; one that is not packed is not copied.
 
         Raises:

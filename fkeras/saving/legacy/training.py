@@ -168,8 +168,8 @@ def _by_name(entries: Sequence[Entry], arrays: _Arrays, paths: Sequence[str]) ->
         if group is None:
             each = f"{len(slots)} arrays for each of {len(paths)} weights"
             raise _other(f"{each} ({', '.join(slots)})", arrays)
-        held = dict(zip(paths, group, strict=True))
-        found += [(entry, held[entry.weight]) for entry in kept if entry.what == slot]
+        by_path: dict[str | None, np.ndarray] = dict(zip(paths, group, strict=True))
+        found += [(entry, by_path[entry.weight]) for entry in kept if entry.what == slot]
     return found
 
 

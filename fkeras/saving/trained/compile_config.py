@@ -239,10 +239,11 @@ def _check_optimizer(optimizer: Any) -> None:
             "save_model: expected an optimizer of fkeras, received a transformation of optax, "
             "which has no JSON form. Save the model alone, or the run with fit(checkpoint=...)."
         )
-    if getattr(optimizer, "exclude_from_weight_decay", ()):
+    excluded = getattr(optimizer, "exclude_from_weight_decay", ())
+    if excluded:
         raise TypeError(
             f"save_model: {type(optimizer).__name__}: the file has no place for "
-            f"exclude_from_weight_decay={list(optimizer.exclude_from_weight_decay)}, and without "
+            f"exclude_from_weight_decay={list(excluded)}, and without "
             "it these weights would decay. Save the model alone, or the run with "
             "fit(checkpoint=...)."
         )

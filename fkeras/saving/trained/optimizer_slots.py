@@ -208,7 +208,8 @@ def _slots(optimizer: Optimizer, weights: Mapping[str, Any]) -> dict[str, Any]:
     names: list[str] = []
 
     def init(weights: dict[str, Any]) -> dict[str, Any]:
-        slots = optimizer.transformation().init(weights).slots
+        state: Any = optimizer.transformation().init(weights)
+        slots = state.slots
         names.extend(slots)  # what is traced comes back sorted
         return slots
 

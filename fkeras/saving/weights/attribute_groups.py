@@ -100,13 +100,13 @@ def _groups_of_model(network: Any, fields: Mapping[str, Any]) -> dict[str, str]:
     order = sorted(fields, key=_place)
     for field in (field for field in order if _place(field) < _LIST):
         _visit(fields[field], field, found)
-    listed = list(dict.fromkeys(layer.name for value in fields.values() for layer in _flat(value)))
+    by_name = {str(layer.name): layer for value in fields.values() for layer in _flat(value)}
+    listed = list(by_name)
     # layers that `call` makes have no attribute; Keras has no such layers
     ignored = InputLayer | Operation
     listed += [
         n for n, one in network.layers.items() if n not in listed and not isinstance(one, ignored)
     ]
-    by_name = {layer.name: layer for value in fields.values() for layer in _flat(value)}
     layers = [network.layers.get(name, by_name.get(name)) for name in listed]
     for name, group in zip(listed, group_names(layers), strict=True):
         found.setdefault(name, f"{_LIST}/{group}")

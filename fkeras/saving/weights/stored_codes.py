@@ -116,8 +116,9 @@ def _config_of(layer: Any, arrays: Mapping[str, Stored]) -> Any:
     if kernel is None or "kernel_scale" not in arrays:
         return None
     if kernel.dtype != np.int8:
-        known = history is not None and len(history.shape) == 1
-        return Float8QuantizationConfig(history.shape[0]) if known else None
+        if history is None or len(history.shape) != 1:
+            return None
+        return Float8QuantizationConfig(history.shape[0])
     if kernel.shape == tuple(layer.kernel.shape):
         return Int8QuantizationConfig()
     if kernel.shape == _old_shape(layer, layer.kernel.shape):
@@ -126,8 +127,8 @@ def _config_of(layer: Any, arrays: Mapping[str, Stored]) -> Any:
     if index is None or len(index.shape) != 1:
         return Int4QuantizationConfig(block_size=None)
     size, usual = max(1, int(np.sum(index.read() == 0))), Int4QuantizationConfig()
-    # where one block holds all, its size cannot be told
-    whole = index.shape[0] == size <= usual.block_size
+    # a single block may be any block size that covers all inputs: assume the default
+    whole = usual.block_size is not None and index.shape[0] == size <= usual.block_size
     return usual if whole else Int4QuantizationConfig(block_size=size)
 
 
@@ -142,8 +143,9 @@ def old_shapes(layer: Any) -> dict[str, tuple[int, ...]]:
     """The shapes of kernel and scale as Keras 3.11 to 3.13 keep them, where they are other ones."""
     if not isinstance(layer, QuantizedDense) or layer.quantization.policy_mode != "int4/-1":
         return {}
+    assert layer.kernel_shape is not None  # the layer is built
     kernel = _old_shape(layer.layer, layer.kernel_shape)
-    if kernel == tuple(layer.kernel.shape):
+    if layer.kernel is None or kernel == tuple(layer.kernel.shape):
         return {}
     equation = equation_of(layer.layer)
     sizes = dict(zip(equation.kernel, layer.kernel_shape, strict=True))

@@ -66,11 +66,12 @@ class LearningRateScheduler(Callback):
 
 
 def _number(value: Any, epoch: int) -> float:
-    array = np.asarray(value) if hasattr(value, "dtype") or not callable(value) else None
-    numeric = array is not None and array.dtype.kind in "iuf" and array.ndim == 0
-    if not numeric or not math.isfinite(float(array)) or float(array) < 0:
+    # NumPy would wrap a function, which is returned by mistake, into an array of objects
+    array = np.asarray(value if hasattr(value, "dtype") or not callable(value) else None)
+    rate = float(array) if array.dtype.kind in "iuf" and array.ndim == 0 else math.nan
+    if not math.isfinite(rate) or rate < 0:
         raise ValueError(
             f"{_WHERE}, epoch {epoch + 1}: expected schedule(epoch, lr) to return a number of 0 "
             f"or more, received {value!r}. Return a float on every path of the function."
         )
-    return float(array)
+    return rate

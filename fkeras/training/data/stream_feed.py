@@ -56,7 +56,7 @@ class Batches:
     exact: bool = False
     sums: Any = None
     first: Any = None
-    running: Iterator | None = None
+    running: Iterator[Any] | None = None
     seen: int = 0
     full: int = 0
     positioned: bool = False
@@ -119,8 +119,9 @@ class Batches:
         try:
             if self._by_step:
                 return self.source(step)
-            self.running, self.positioned = iter(self.source), True
-            batch = next(self.running, None)
+            running = iter(self.source)
+            self.running, self.positioned = running, True
+            batch = next(running, None)
         except Exception as error:
             error.add_note(f"while batch 1 of Trainer.{self.what} was read")
             raise
@@ -156,12 +157,14 @@ class Batches:
         # an iterator that cannot begin again has lost the batch that `example` read
         batches -= self._once and self.unpeek(0) is not None
         self.peeked = None
-        self.running, self.positioned = iter(self.source), True
-        if state is not None and hasattr(self.running, "set_state"):
-            self.running.set_state(state)
+        running: Any = iter(self.source)
+        self.running, self.positioned = running, True
+        if state is not None and hasattr(running, "set_state"):
+            running.set_state(state)
             batches, self.seen = skip, 1
         self.seen = max(self.seen, batches)  # so a pass that ends here is followed by another one
         for _ in range(batches):
+            assert self.running is not None  # `again` replaces the iterator at the end of a pass
             if next(self.running, None) is None and self.again() is None:
                 return
 
@@ -169,8 +172,8 @@ class Batches:
         """The first batch of a new pass, where there is one; None for an iterator at its end."""
         if self._once:
             return None
-        self.running = iter(self.source)
-        return next(self.running, None)
+        running = self.running = iter(self.source)
+        return next(running, None)
 
     def read(self, batch: Any, number: int) -> Any:
         """The batch as host arrays, checked against the first one."""

@@ -90,7 +90,8 @@ def evaluate(
     names = objective.log_names(outputs.heads(trainer, run.model), sums)
     leaves, carry = tuple(leaves), (run.state, sums)
     pace = Pace() if pace is None else pace
-    epoch, logs, waiting = feed.epoch(None), {}, None
+    epoch, logs = feed.epoch(None), {}
+    waiting: tuple[int, Any] | None = None  # batches and logs of the call before
     pace.start()
     while (taken := epoch.take(pace.batches)) is not None:
         rows, number = taken
@@ -101,12 +102,14 @@ def evaluate(
         mode = pace.choose(False, step.compiled_test, *static, "loop", *arguments)
         steps = np.int32(number if mode == "loop" else 0)
         carry, logs = step.compiled_test(*static, mode, leaves, carry, rows, steps)
-        if waiting is not None or pace.fresh:
-            fresh = pace.fresh
-            jax.block_until_ready(logs if fresh else waiting[1])
-            pace.measured(number if fresh else waiting[0])
-            if fresh and progress is not None:
+        if pace.fresh:
+            jax.block_until_ready(logs)
+            pace.measured(number)
+            if progress is not None:
                 progress.compiled()
+        elif waiting is not None:
+            jax.block_until_ready(waiting[1])
+            pace.measured(waiting[0])
         waiting = (number, logs)
         if progress is not None:
             progress.step(epoch.done, feed.rows(epoch.done), _reader(names, logs))

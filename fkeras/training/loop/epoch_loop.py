@@ -40,7 +40,13 @@ class Call:
     number: int
     done: int
     place: tuple[Any, int]
-    result: tuple | None = None
+    result: tuple[tuple, dict[str, Any], Any] | None = None
+
+    @property
+    def outcome(self) -> tuple[tuple, dict[str, Any], Any]:
+        """The result of a call that was made."""
+        assert self.result is not None
+        return self.result
 
 
 @dataclasses.dataclass(frozen=True)
@@ -207,7 +213,7 @@ class EpochLoop:
         return mode == "ignore" or (mode == "skip" and self.large)
 
     def _after(self, before: Settled, call: Call) -> Settled:
-        leaves, place, hooked = call.result[0], call.place, not self.visits.hooks
+        leaves, place, hooked = call.outcome[0], call.place, not self.visits.hooks
         return dataclasses.replace(
             before, leaves=leaves, done=call.done, place=place, hooked=hooked, fresh=False
         )
@@ -267,7 +273,7 @@ class EpochLoop:
                 call.result = function(*given)
         else:
             call.result = function(*given)
-        self.leaves = call.result[0]
+        self.leaves = call.outcome[0]
         if again is None and self.epoch.failure is None:
             self.place = call.place = (self.epoch.state(), 0)
         return call
@@ -290,7 +296,7 @@ class EpochLoop:
     def _settle(self, calls: list[Call]) -> bool:
         """Waits for calls; True where steps of them were left out: what followed is void."""
         last, number = calls[-1], sum(call.number for call in calls)
-        _, logs, last_fine = last.result
+        _, logs, last_fine = last.outcome
         # weights and sums that are not finite stay so: the last call tells of all
         fine = bool(last_fine) or self.trainer.on_nonfinite == "ignore"
         fresh = self.pace.fresh

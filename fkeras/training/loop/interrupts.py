@@ -16,7 +16,7 @@ import signal
 import sys
 import threading
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
 _SIGNALS = (signal.SIGTERM, signal.SIGINT)
@@ -67,7 +67,7 @@ class Interrupts:
         if main and callable(signal.getsignal(signal.SIGINT)):
             self._old[signal.SIGINT] = signal.signal(signal.SIGINT, self._handle)
 
-    def _restore(self, numbers: list[int]) -> None:
+    def _restore(self, numbers: Sequence[int]) -> None:
         for number in numbers:
             old = self._old[number]
             signal.signal(number, signal.SIG_DFL if old is None else old)

@@ -29,12 +29,12 @@ def run(
     example = jax.tree.map(lambda a: jax.ShapeDtypeStruct((size, *a.shape[1:]), a.dtype), arrays)
     empty = objective.empty(trainer, run.model, run.state, example)
 
-    def one_step(run: TrainState, number: jax.Array) -> tuple[TrainState, None]:
+    def one_step(run: TrainState, number: Any) -> tuple[TrainState, None]:
         cut = (arrays, run.memory["order"], places, jnp.int32(0), jnp.int32(count))
         batch, valid = step.batch_at(cut, number)
         return step.train_step(trainer, run, batch, valid)[0], None
 
-    def one_epoch(run: TrainState, _: None) -> tuple[TrainState, dict[str, jax.Array]]:
+    def one_epoch(run: TrainState, _: Any) -> tuple[TrainState, dict[str, jax.Array]]:
         order = host_arrays.order_of(count, room, run.key, run.step) if shuffle else by_number
         run = run.replace(metrics=empty, memory={"order": order})
         run, _ = jax.lax.scan(one_step, run, jnp.arange(steps - bool(rest), dtype="int32"))

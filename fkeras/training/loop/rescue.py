@@ -125,8 +125,9 @@ class Current:
     def __exit__(self, kind: Any, error: BaseException | None, trace: Any) -> None:
         self.interrupts.hold()
         known = isinstance(self.given, TrainState)  # a wrong argument is reported as it is
-        run = self.run() if known and error is not None else None
-        if run is not None:
+        run = None
+        if known and error is not None:
+            run = self.run()
             attach(error, run)
         try:
             number = self.interrupts.finish()
@@ -135,7 +136,7 @@ class Current:
         except BaseException as other:  # a program's own handler of SIGINT
             attach(other, self.run() if run is None else run)
             raise
-        if run is not None and (type(error), error.args) == (KeyboardInterrupt, ()):
+        if run is not None and type(error) is KeyboardInterrupt and error.args == ():
             raise Interrupted(_CTRL_C, run).with_traceback(trace) from None
         if number is not None and not isinstance(error, KeyboardInterrupt | SystemExit):
             # a signal came while none could act

@@ -122,7 +122,7 @@ def _layouts(trainer: Any, run: TrainState) -> TrainState:
         # an optimizer keeps what belongs to a weight under the weight's path
         for key in reversed(path):
             name = getattr(key, "key", None)
-            if shapes.get(name) == leaf.shape:
+            if name is not None and shapes.get(name) == leaf.shape:
                 return layout(spec_of(trainer, name))
         return layout(PartitionSpec())
 
@@ -181,7 +181,7 @@ def check_rows(trainer: Any, rows: int, parts: int | None = None) -> None:
     if trainer.mesh is None:
         return
     axis = batch_axis(trainer.mesh)
-    parts = trainer.mesh.shape[axis] if parts is None else parts
+    parts = int(trainer.mesh.shape[axis]) if parts is None else parts
     if rows % parts:
         raise ValueError(
             f"Trainer: expected batches whose rows the {parts} devices of the mesh axis {axis!r} "

@@ -7,6 +7,7 @@ from typing import Any
 
 import jax
 import jax.numpy as jnp
+import numpy as np
 import optax
 
 from fkeras.engine import (
@@ -232,7 +233,7 @@ def convolves(program: Any) -> bool:
     )
 
 
-def batch_at(rows: tuple, number: jax.Array) -> tuple[Any, jax.Array]:
+def batch_at(rows: tuple, number: jax.Array | np.int32) -> tuple[Any, jax.Array]:
     """`(batch, valid)`: a batch, and which of its rows are real.
 
     Args:

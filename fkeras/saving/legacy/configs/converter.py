@@ -209,8 +209,8 @@ class Converter:
         if key in _LAYER_KEYS and value is not None:
             return self.layer(value, (*path, key))
         if key == "cells":
-            check(value, list, "'cells'", **origin.place(name))
-            return [self.layer(v, (*path, key, str(i))) for i, v in enumerate(value)]
+            cells = check(value, list, "'cells'", **origin.place(name))
+            return [self.layer(v, (*path, key, str(i))) for i, v in enumerate(cells)]
         if key != "dtype":
             return self._plain(value, key, name)
         if quantization(value) is not None:

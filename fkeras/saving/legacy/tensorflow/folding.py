@@ -83,7 +83,7 @@ def _full(shape: Any, fill_value: Any, dtype: Any = None) -> Any:
 
 def _arange(start: Any, stop: Any = None, step: Any = None, dtype: Any = None) -> Any:
     stop, start = (start, 0) if stop is None else (stop, start)
-    return np.arange(start, stop, 1 if step is None else step, dtype)
+    return np.arange(start, stop, 1 if step is None else step, dtype=dtype)
 
 
 def _plain(x: Any) -> np.ndarray:

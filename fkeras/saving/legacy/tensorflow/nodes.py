@@ -163,7 +163,11 @@ _ROWS = (
 
 def _table() -> Mapping[str, tuple[str, str, str]]:
     return types.MappingProxyType(
-        {op: row for ops, *rest in _ROWS for op in ops.split() for row in [tuple(rest)]}
+        {
+            op: (function, inputs, attributes)
+            for ops, function, inputs, attributes in _ROWS
+            for op in ops.split()
+        }
     )
 
 
@@ -244,7 +248,8 @@ def _attribute(value: Any, origin: Origin, layer: str) -> Any:
     """An attribute of a node: `{"i": "3"}` and the like."""
     where = origin.place(layer)
     check(value, dict, "an attribute of a node", **where)
-    kind, held = next(iter(value.items()), ("none", None))
+    kind: str = next(iter(value), "none")
+    held: Any = value.get(kind)
     if kind == "list":
         parts = check(held, dict, "a list", **where)
         pairs = [(k, v) for k, vs in parts.items() for v in check(vs, list, "a list", **where)]

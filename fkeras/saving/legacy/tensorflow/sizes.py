@@ -123,7 +123,8 @@ def _expression(dim: Any, values: Mapping[str, Any]) -> Any:
         return dim
     if dim in values:
         return values[dim]
-    return jax.export.symbolic_shape(dim, scope=jax.export.SymbolicScope([]))[0]._evaluate(values)
+    parsed: Any = jax.export.symbolic_shape(dim, scope=jax.export.SymbolicScope([]))[0]
+    return parsed._evaluate(values)
 
 
 def _history(tensor: Mapping) -> History:

@@ -241,7 +241,7 @@ class _Reader:
                 if isinstance(name, Mapping):
                     name = name.get("config", name.get("class_name"))
                 config = {}
-        check(name, str, f"the name of a {kind}", **origin.place())
+        name = check(name, str, f"the name of a {kind}", **origin.place())
         if name in self.custom_objects:
             return self._made(self.custom_objects[name], config)
         if kind == "loss" and origin.version < (2, 3) and not origin.tensorflow and name in _HINGES:

@@ -168,7 +168,7 @@ def check_callbacks(callbacks: Any) -> tuple[Callback, ...]:
         ['callback', 'callback_1', 'mine']
     """
     several = callbacks is None or isinstance(callbacks, Iterable)
-    given = tuple(callbacks or ()) if several else (callbacks,)
+    given: tuple[Any, ...] = tuple(callbacks or ()) if several else (callbacks,)
     for one in given:
         if not isinstance(one, Callback):
             check_not_keras(one, "Trainer.fit")

@@ -65,7 +65,9 @@ _DOWN = (
     "error",
 )
 # which way is better, by the name of a log
-_DIRECTIONS = types.MappingProxyType(dict.fromkeys(_UP, "max") | dict.fromkeys(_DOWN, "min"))
+_DIRECTIONS: Mapping[str, str] = types.MappingProxyType(
+    {**dict.fromkeys(_UP, "max"), **dict.fromkeys(_DOWN, "min")}
+)
 
 
 verbosity = either(integer(minimum=0), boolean)
