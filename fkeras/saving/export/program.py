@@ -14,7 +14,7 @@ from typing import Any
 
 import jax
 import jax.export
-from jax.core import InconclusiveDimensionOperation
+from jax import core, errors
 
 from fkeras.engine import FKerasError, suggest
 from fkeras.engine.messages.optional_packages import missing_package
@@ -53,8 +53,9 @@ def trace(where: str, function: Callable, args: tuple, kwargs: Mapping[str, Any]
     Raises:
         FKerasError: where a layer calls back to Python, or depends on an unknown size.
     """
-    inconclusive = getattr(jax.errors, "InconclusiveDimensionOperation", None)
-    inconclusive = inconclusive or InconclusiveDimensionOperation
+    # the class moved to jax.errors between the versions of JAX that are supported
+    home = errors if hasattr(errors, "InconclusiveDimensionOperation") else core
+    inconclusive: type[Exception] = getattr(home, "InconclusiveDimensionOperation")  # noqa: B009
     try:
         traced = jax.jit(function).trace(*args, **kwargs)
     except inconclusive as error:
