@@ -1,11 +1,9 @@
 """What all tests share: strict promotion, Keras on JAX, no progress on the screen."""
 
-import functools
 import gc
 import os
 import random
 import signal
-import threading
 
 os.environ.setdefault("KERAS_BACKEND", "jax")
 os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "3")
@@ -24,17 +22,13 @@ os.environ.setdefault(
 
 import jax
 import pytest
-from jax._src.interpreters import mlir
 from xdist.scheduler import LoadScopeScheduling
+
+from tests.support.private_jax import share_mlir_contexts
 
 jax.config.update("jax_numpy_dtype_promotion", "strict")
 jax.config.update("jax_numpy_rank_promotion", "raise")
-# a context of MLIR with all its dialects takes longer to make than a small program to lower; one
-# a thread, as none is safe for two
-_new_context = mlir.make_ir_context
-_context_of = functools.cache(lambda thread: _new_context())
-mlir.make_ir_context = lambda: _context_of(threading.get_ident())
-
+share_mlir_contexts()
 
 # a shell that starts the suite in the background makes it ignore Ctrl-C
 signal.signal(signal.SIGINT, signal.default_int_handler)

@@ -9,6 +9,7 @@ import collections
 import functools
 import inspect
 import pathlib
+import re
 import types
 
 import fkeras as fk
@@ -170,6 +171,60 @@ def test_layer_declares_at_most_eight_class_variables():
         if isinstance(node, ast.AnnAssign) and ast.unparse(node.annotation).startswith("ClassVar")
     ]
     assert 0 < len(declared) <= 8, declared
+
+
+# public names that begin with an underscore: methods of named tuples, `os._exit`
+_PUBLIC = ("_asdict", "_fields", "_make", "_replace", "_exit")
+
+
+def _is_private(name):
+    return name.startswith("_") and not name.startswith("__") and name not in _PUBLIC
+
+
+def _defined_names(tree):
+    """Names that a file defines: functions, classes, variables, attributes, arguments, slots."""
+    for node in ast.walk(tree):
+        match node:
+            case ast.FunctionDef(name=name) | ast.ClassDef(name=name) | ast.arg(arg=name):
+                yield name
+            case ast.Name(id=name, ctx=ast.Store()) | ast.Attribute(attr=name, ctx=ast.Store()):
+                yield name
+            case ast.Constant(value=str(name)):  # `__slots__`, `object.__setattr__(self, "_x", x)`
+                yield name
+
+
+def _foreign_private_names(tree, defined):
+    """Private names of other packages in a file: imports, and attributes that nothing here defines."""
+    for node in ast.walk(tree):
+        match node:
+            case ast.Import(names=names):
+                yield from (a.name for a in names if any(map(_is_private, a.name.split("."))))
+            case ast.ImportFrom(module=str(module), names=names) if "fkeras" not in module:
+                parts = [*module.split("."), *(alias.name for alias in names)]
+                yield from filter(_is_private, parts)
+            case ast.Attribute(attr=name) if _is_private(name) and name not in defined:
+                yield name
+
+
+def test_private_names_of_other_packages_are_isolated():
+    defined = {name for tree in trees().values() for name in _defined_names(tree)}
+    uses = {}
+    for path, tree in trees().items():
+        for name in _foreign_private_names(tree, defined):
+            uses.setdefault(_name(path), set()).add(name)
+    assert uses == {"engine/values/pattern_cost.py": {"_parser"}}  # of `re`
+    # the name of JAX's file of operators is private too
+    for path in FILES:
+        if path.name != "private_jax.py":
+            assert ".co_filename.endswith(" not in path.read_text(), _name(path)
+
+
+def test_private_names_of_jax_in_tests_are_isolated():
+    folders = (ROOT.parent / name for name in ("tests", "tools", "benchmarks", "examples"))
+    files = [path for folder in folders for path in folder.rglob("*.py")]
+    private = re.compile(r"^\s*(from|import) (jax|jaxlib)\._|sys\._getframe\(", re.M)
+    uses = {path.name for path in files if private.search(path.read_text())}
+    assert uses <= {"private_jax.py"}
 
 
 def test_no_module_level_mutable_object():

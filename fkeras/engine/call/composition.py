@@ -8,7 +8,7 @@ where a pure `call` method leaves a trace.
 
 from __future__ import annotations
 
-import sys
+import inspect
 from collections.abc import Callable
 from types import FrameType
 from typing import Any
@@ -67,7 +67,7 @@ def _is_constant_function(layer: Any) -> bool:
 
 def _composed_inputs() -> tuple | None:
     """The inputs of the innermost composition on the stack; None while shapes are inferred."""
-    frame: FrameType | None = sys._getframe(1)
+    frame: FrameType | None = inspect.currentframe()
     composing, inferring = compose.__code__, infer.__code__
     while frame is not None:
         if frame.f_code is composing:

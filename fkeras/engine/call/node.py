@@ -6,13 +6,13 @@ records is the graph while it is written; it lives as long as somebody holds a t
 
 from __future__ import annotations
 
-import sys
 from typing import TYPE_CHECKING, Any
 
 from fkeras.engine.call.inference import infer
 from fkeras.engine.call.signature import Effects, Signature, SignatureFields
 from fkeras.engine.messages.errors import SymbolicValueError
 from fkeras.engine.migration_hints.attributes import MissingAttributeError
+from fkeras.engine.values.private_jax import asked_by_an_operator
 from fkeras.engine.values.spec import Spec
 
 
@@ -172,9 +172,9 @@ class SymbolicTensor:
 
     @property
     def __jax_array__(self) -> Any:
-        # jax asks for this attribute in two places: in array + tensor, where "there is none"
-        # lets Python call the tensor's own operator, and in jnp functions, where the advice helps
-        if sys._getframe(1).f_code.co_filename.endswith("array_methods.py"):
+        # `array + tensor` must find no such attribute, so that Python calls the tensor's operator;
+        # functions such as `jnp.sin` get an error that names the remedy
+        if asked_by_an_operator():
             raise AttributeError("__jax_array__")
         raise self._refuse(
             "a JAX function",

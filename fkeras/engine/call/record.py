@@ -5,8 +5,8 @@
 
 from __future__ import annotations
 
+import inspect
 import os
-import sys
 from typing import Any
 
 import jax
@@ -68,7 +68,7 @@ def record(
 
 def _user_line() -> str:
     """File and line, "file:line", of the innermost caller outside this package."""
-    frame = sys._getframe(1)
+    frame = inspect.currentframe()
     while frame is not None and frame.f_code.co_filename.startswith(_PACKAGE):
         frame = frame.f_back
     return "" if frame is None else f"{frame.f_code.co_filename}:{frame.f_lineno}"

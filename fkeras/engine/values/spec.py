@@ -18,11 +18,11 @@ import jax.numpy as jnp
 import numpy as np
 from jax.core import ShapedArray
 
+from fkeras.engine.values.dimensions import FUNCTION_NAMES, evaluate_expression
 from fkeras.engine.values.frozen import is_array
 
 Dimension = int | str
 _WORD = re.compile(r"[A-Za-z_]\w*")
-_FUNCTIONS = ("max", "min", "floordiv", "mod")
 #: the dtype of texts, which are on the host only
 STRING = "string"
 SHAPED = (jax.ShapeDtypeStruct, ShapedArray)
@@ -58,7 +58,7 @@ class Spec:
     def words(self) -> tuple[str, ...]:
         """The names in its unknown sizes, each once."""
         found = (w for d in self.dims if isinstance(d, str) for w in _WORD.findall(d))
-        return tuple(dict.fromkeys(w for w in found if w not in _FUNCTIONS))
+        return tuple(dict.fromkeys(w for w in found if w not in FUNCTION_NAMES))
 
     def __str__(self) -> str:
         inner = ", ".join(map(str, self.dims))
@@ -186,8 +186,4 @@ def evaluate(dim: Dimension, values: Mapping[str, int]) -> int:
     """The size that an expression of axis names has for given sizes of the names."""
     if isinstance(dim, int):
         return dim
-    words = [w for w in dict.fromkeys(_WORD.findall(dim)) if w not in _FUNCTIONS]
-    if words == [dim]:
-        return values[dim]
-    parsed = jax.export.symbolic_shape(dim, scope=jax.export.SymbolicScope([]))[0]
-    return int(parsed._evaluate({w: values[w] for w in words}))
+    return int(evaluate_expression(dim, values))

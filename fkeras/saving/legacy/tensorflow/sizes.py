@@ -14,6 +14,7 @@ from typing import Any
 import jax.export
 
 from fkeras.engine.graph_json.read import graph_from_config
+from fkeras.engine.values.dimensions import evaluate_expression
 from fkeras.saving.legacy.tensorflow.folding import is_size, is_tensor
 
 History = tuple[str, int, int]
@@ -123,8 +124,7 @@ def _expression(dim: Any, values: Mapping[str, Any]) -> Any:
         return dim
     if dim in values:
         return values[dim]
-    parsed: Any = jax.export.symbolic_shape(dim, scope=jax.export.SymbolicScope([]))[0]
-    return parsed._evaluate(values)
+    return evaluate_expression(dim, values)
 
 
 def _history(tensor: Mapping) -> History:
