@@ -3,6 +3,7 @@
 import dataclasses
 import functools
 import inspect
+import re
 
 import chex
 import jax
@@ -260,6 +261,13 @@ def test_freezing_reaches_every_weight(case):
     assert len(fk.engine.trainable_weights(thawed)) == _trained(layer)
 
 
+def _argument_text(cls):
+    """The docstring of a class, and those that "Other arguments: those of `Name`" refers to."""
+    doc = inspect.cleandoc(cls.__doc__ or "")
+    references = re.findall(r"[Aa]rguments: those of `(\w+)`", doc)
+    return "\n".join([doc, *(_argument_text(getattr(fk.layers, name)) for name in references)])
+
+
 def test_docstrings_have_their_parts():
     for cls in {type(case.layer) for case in CASES}:
         doc = inspect.cleandoc(cls.__doc__ or "")
@@ -268,4 +276,5 @@ def test_docstrings_have_their_parts():
         declared = [f.name for f in dataclasses.fields(cls) if f.init and f.name not in general]
         assert not declared or "Args:" in doc, f"{cls.__name__}: no Args"
         for field in declared:
-            assert f"{field}:" in doc, f"{cls.__name__}: {field} is not documented"
+            documented = re.search(rf"\b{field}\b[\w, ]*:", _argument_text(cls))
+            assert documented, f"{cls.__name__}: {field} is not documented"

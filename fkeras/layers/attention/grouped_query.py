@@ -40,32 +40,12 @@ class GroupQueryAttention(ProjectedAttention):
     `MultiHeadAttention`.
 
     Args:
-        head_dim: the size of a head.
-        num_query_heads: the number of heads of queries.
-        num_key_value_heads: the number of heads of keys and values, a divisor of it.
-        dropout: the share of the weights that is dropped in training.
-        use_bias: whether the projections have biases.
-        sliding_window: how many steps to either side, itself included, a step attends to; None
-            for all.
-        flash_attention: whether cuDNN's fused kernel computes, on a GPU in a short float type;
-            None is False. (Keras takes it by itself where it can.)
-        kernel_initializer: makes the kernels.
-        bias_initializer: makes the biases.
-        kernel_regularizer: a penalty on each kernel.
-        bias_regularizer: a penalty on each bias.
-        activity_regularizer: a penalty on what the layer and each projection return, divided by
+        head_dim: size of a head.
+        num_query_heads: number of heads of queries.
+        num_key_value_heads: number of heads of keys and values; divides `num_query_heads`.
+        activity_regularizer: penalty on the outputs of the layer and of each projection, divided by
             the batch size.
-        kernel_constraint: projects the kernels after an update.
-        bias_constraint: projects the biases after an update.
-        use_gate: whether the means are multiplied with a sigmoid of a further projection of the
-            query.
-        seed: folded into the key of each call; the key alone decides where it is None.
-        quantization: by keyword only: "int8" or another mode of `fk.quantizers` for all
-            projections, or a dictionary by their names, such as "query_dense"; None for floats.
-        projection_dtypes: by keyword only: dtype policies of projections by their names, where they
-            are not the layer's, such as {"query_dense": "mixed_bfloat16"}; None for no difference.
-        empty_rows: by keyword only: the result of a query that may attend to no key: "zeros", or
-            "keras" for Keras's rule, as in `MultiHeadAttention`.
+        Other arguments: those of `MultiHeadAttention`.
 
     Call:
         query_mask, value_mask, key_mask: masks of shapes (b, t), (b, s), (b, s); those that came

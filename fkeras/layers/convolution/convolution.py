@@ -101,27 +101,13 @@ class Conv1D(_Convolution):
     """Computes `activation(convolve(x, kernel) + bias)` over a sequence.
 
     Args:
-        filters: the number `f` of filters, the channels of the output.
-        kernel_size: the length of the window.
-        strides: the step of the window.
-        padding: "valid" for windows inside the input, "same" for as many steps as the input has at
-            stride 1, "causal" for the same with zeros before the start only, so that no output
-            sees a later step.
-        data_format: "channels_last" (None means the same) for inputs (b, t, c), or
-            "channels_first" for (b, c, t).
-        dilation_rate: the distance of the cells that the kernel sees; above 1 only where the
-            strides are 1.
-        groups: into how many groups the channels fall; each makes f / groups of the filters from
-            c / groups of the channels.
-        activation: a name or function; None is the identity.
-        use_bias: whether to add a bias.
-        kernel_initializer: makes the kernel.
-        bias_initializer: makes the bias.
-        kernel_regularizer: a penalty on the kernel.
-        bias_regularizer: a penalty on the bias.
-        activity_regularizer: a penalty on the output, divided by the batch size.
-        kernel_constraint: projects the kernel after an update.
-        bias_constraint: projects the bias after an update.
+        kernel_size: length of the window.
+        strides: step of the window.
+        padding: "valid" or "same" as in `Conv2D`; "causal" pads the start only, so that no output
+            depends on a later step.
+        data_format: "channels_last" (also None) for inputs (b, t, c), "channels_first" for
+            (b, c, t).
+        Other arguments: those of `Conv2D`.
 
     Shapes:
         (b, t, c) -> (b, t2, f); kernel (k, c / groups, f), bias (f,).
@@ -151,26 +137,26 @@ class Conv2D(_Convolution):
     """Computes `activation(convolve(x, kernel) + bias)` over an image.
 
     Args:
-        filters: the number `f` of filters, the channels of the output.
-        kernel_size: height and width of the window, one integer where they are equal.
-        strides: the steps of the window along height and width.
-        padding: "valid" for windows inside the input, "same" for as many cells as the input has at
-            stride 1.
-        data_format: "channels_last" (None means the same) for inputs (b, h, w, c), or
-            "channels_first" for (b, c, h, w).
-        dilation_rate: the distance of the cells that the kernel sees; above 1 only where the
-            strides are 1.
-        groups: into how many groups the channels fall; each makes f / groups of the filters from
+        filters: number `f` of filters: the channels of the output.
+        kernel_size: height and width of the window; one integer sets both.
+        strides: steps of the window along height and width.
+        padding: "valid" keeps windows inside the input; "same" pads with zeros, so that stride 1
+            keeps the size.
+        data_format: "channels_last" (also None) for inputs (b, h, w, c), "channels_first" for
+            (b, c, h, w).
+        dilation_rate: distance between the input cells that a kernel sees; above 1 only with
+            strides of 1.
+        groups: number of groups of channels; each group computes f / groups of the filters from
             c / groups of the channels.
-        activation: a name or function; None is the identity.
+        activation: function or its name; None is the identity.
         use_bias: whether to add a bias.
-        kernel_initializer: makes the kernel.
-        bias_initializer: makes the bias.
-        kernel_regularizer: a penalty on the kernel.
-        bias_regularizer: a penalty on the bias.
-        activity_regularizer: a penalty on the output, divided by the batch size.
-        kernel_constraint: projects the kernel after an update.
-        bias_constraint: projects the bias after an update.
+        kernel_initializer: draws the kernel.
+        bias_initializer: draws the bias.
+        kernel_regularizer: penalty on the kernel.
+        bias_regularizer: penalty on the bias.
+        activity_regularizer: penalty on the output, divided by the batch size.
+        kernel_constraint: projection of the kernel after each update.
+        bias_constraint: projection of the bias after each update.
 
     Shapes:
         (b, h, w, c) -> (b, h2, w2, f); kernel (kh, kw, c / groups, f), bias (f,).
@@ -199,26 +185,11 @@ class Conv3D(_Convolution):
     """Computes `activation(convolve(x, kernel) + bias)` over a volume.
 
     Args:
-        filters: the number `f` of filters, the channels of the output.
-        kernel_size: the three sizes of the window, one integer where they are equal.
-        strides: the steps of the window along the three axes.
-        padding: "valid" for windows inside the input, "same" for as many cells as the input has at
-            stride 1.
-        data_format: "channels_last" (None means the same) for inputs (b, d1, d2, d3, c), or
-            "channels_first" for (b, c, d1, d2, d3).
-        dilation_rate: the distance of the cells that the kernel sees; above 1 only where the
-            strides are 1.
-        groups: into how many groups the channels fall; each makes f / groups of the filters from
-            c / groups of the channels.
-        activation: a name or function; None is the identity.
-        use_bias: whether to add a bias.
-        kernel_initializer: makes the kernel.
-        bias_initializer: makes the bias.
-        kernel_regularizer: a penalty on the kernel.
-        bias_regularizer: a penalty on the bias.
-        activity_regularizer: a penalty on the output, divided by the batch size.
-        kernel_constraint: projects the kernel after an update.
-        bias_constraint: projects the bias after an update.
+        kernel_size: three sizes of the window; one integer sets all.
+        strides: steps of the window along the three axes.
+        data_format: "channels_last" (also None) for inputs (b, d1, d2, d3, c), "channels_first" for
+            (b, c, d1, d2, d3).
+        Other arguments: those of `Conv2D`.
 
     Shapes:
         (b, d1, d2, d3, c) -> (b, e1, e2, e3, f); kernel (k1, k2, k3, c / groups, f), bias (f,).

@@ -76,23 +76,9 @@ class DepthwiseConv1D(_DepthwiseConvolution):
     """Computes `activation(convolve_depthwise(x, kernel) + bias)` over a sequence.
 
     Args:
-        kernel_size: the length of the window.
-        strides: the step of the window.
-        padding: "valid" for windows inside the input, "same" for as many steps as the input has
-            at stride 1.
-        depth_multiplier: the number `m` of filters, and so outputs, for each channel.
-        data_format: "channels_last" (None means the same) for inputs (b, t, c), or
-            "channels_first" for (b, c, t).
-        dilation_rate: the distance of the cells that the kernel sees.
-        activation: a name or function; None is the identity.
-        use_bias: whether to add a bias.
-        depthwise_initializer: makes the kernel.
-        bias_initializer: makes the bias.
-        depthwise_regularizer: a penalty on the kernel.
-        bias_regularizer: a penalty on the bias.
-        activity_regularizer: a penalty on the output, divided by the batch size.
-        depthwise_constraint: projects the kernel after an update.
-        bias_constraint: projects the bias after an update.
+        kernel_size: length of the window.
+        data_format: as in `Conv1D`.
+        Other arguments: those of `DepthwiseConv2D`.
 
     Shapes:
         (b, t, c) -> (b, t2, c * m); kernel (k, c, m), bias (c * m,).
@@ -120,23 +106,12 @@ class DepthwiseConv2D(_DepthwiseConvolution):
     """Computes `activation(convolve_depthwise(x, kernel) + bias)` over an image.
 
     Args:
-        kernel_size: height and width of the window, one integer where they are equal.
-        strides: the steps of the window along height and width.
-        padding: "valid" for windows inside the input, "same" for as many cells as the input has
-            at stride 1.
-        depth_multiplier: the number `m` of filters, and so outputs, for each channel.
-        data_format: "channels_last" (None means the same) for inputs (b, h, w, c), or
-            "channels_first" for (b, c, h, w).
-        dilation_rate: the distance of the cells that the kernel sees.
-        activation: a name or function; None is the identity.
-        use_bias: whether to add a bias.
-        depthwise_initializer: makes the kernel.
-        bias_initializer: makes the bias.
-        depthwise_regularizer: a penalty on the kernel.
-        bias_regularizer: a penalty on the bias.
-        activity_regularizer: a penalty on the output, divided by the batch size.
-        depthwise_constraint: projects the kernel after an update.
-        bias_constraint: projects the bias after an update.
+        depth_multiplier: number `m` of filters, and of output channels, for each input channel.
+        depthwise_initializer: draws the kernel.
+        depthwise_regularizer: penalty on the kernel.
+        depthwise_constraint: projection of the kernel after each update.
+        dilation_rate: distance between the input cells that a kernel sees.
+        Other arguments: those of `Conv2D`, without `filters` and `groups`.
 
     Shapes:
         (b, h, w, c) -> (b, h2, w2, c * m); kernel (kh, kw, c, m), bias (c * m,).

@@ -95,27 +95,9 @@ class SeparableConv1D(_SeparableConvolution):
     """Computes `activation(convolve_separable(x, ...) + bias)` over a sequence.
 
     Args:
-        filters: the number `f` of outputs that the pointwise step makes.
-        kernel_size: the length of the window.
-        strides: the step of the window.
-        padding: "valid" for windows inside the input, "same" for as many steps as the input has
-            at stride 1.
-        data_format: "channels_last" (None means the same) for inputs (b, t, c), or
-            "channels_first" for (b, c, t).
-        dilation_rate: the distance of the cells that the depthwise kernel sees.
-        depth_multiplier: the number `m` of outputs of the depthwise step for each channel.
-        activation: a name or function; None is the identity.
-        use_bias: whether to add a bias.
-        depthwise_initializer: makes the depthwise kernel.
-        pointwise_initializer: makes the pointwise kernel.
-        bias_initializer: makes the bias.
-        depthwise_regularizer: a penalty on the depthwise kernel.
-        pointwise_regularizer: a penalty on the pointwise kernel.
-        bias_regularizer: a penalty on the bias.
-        activity_regularizer: a penalty on the output, divided by the batch size.
-        depthwise_constraint: projects the depthwise kernel after an update.
-        pointwise_constraint: projects the pointwise kernel after an update.
-        bias_constraint: projects the bias after an update.
+        kernel_size: length of the window.
+        data_format: as in `Conv1D`.
+        Other arguments: those of `SeparableConv2D`.
 
     Shapes:
         (b, t, c) -> (b, t2, f); depthwise_kernel (k, c, m), pointwise_kernel
@@ -148,27 +130,16 @@ class SeparableConv2D(_SeparableConvolution):
     """Computes `activation(convolve_separable(x, ...) + bias)` over an image.
 
     Args:
-        filters: the number `f` of outputs that the pointwise step makes.
-        kernel_size: height and width of the window, one integer where they are equal.
-        strides: the steps of the window along height and width.
-        padding: "valid" for windows inside the input, "same" for as many cells as the input has
-            at stride 1.
-        data_format: "channels_last" (None means the same) for inputs (b, h, w, c), or
-            "channels_first" for (b, c, h, w).
-        dilation_rate: the distance of the cells that the depthwise kernel sees.
-        depth_multiplier: the number `m` of outputs of the depthwise step for each channel.
-        activation: a name or function; None is the identity.
-        use_bias: whether to add a bias.
-        depthwise_initializer: makes the depthwise kernel.
-        pointwise_initializer: makes the pointwise kernel.
-        bias_initializer: makes the bias.
-        depthwise_regularizer: a penalty on the depthwise kernel.
-        pointwise_regularizer: a penalty on the pointwise kernel.
-        bias_regularizer: a penalty on the bias.
-        activity_regularizer: a penalty on the output, divided by the batch size.
-        depthwise_constraint: projects the depthwise kernel after an update.
-        pointwise_constraint: projects the pointwise kernel after an update.
-        bias_constraint: projects the bias after an update.
+        filters: number `f` of output channels, computed by the pointwise step.
+        dilation_rate: distance between the input cells that a depthwise kernel sees.
+        depth_multiplier: number `m` of outputs of the depthwise step for each input channel.
+        depthwise_initializer: draws the depthwise kernel.
+        pointwise_initializer: draws the pointwise kernel.
+        depthwise_regularizer: penalty on the depthwise kernel.
+        pointwise_regularizer: penalty on the pointwise kernel.
+        depthwise_constraint: projection of the depthwise kernel after each update.
+        pointwise_constraint: projection of the pointwise kernel after each update.
+        Other arguments: those of `Conv2D`, without `groups`.
 
     Shapes:
         (b, h, w, c) -> (b, h2, w2, f); depthwise_kernel (kh, kw, c, m), pointwise_kernel

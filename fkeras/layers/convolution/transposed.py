@@ -95,26 +95,9 @@ class Conv1DTranspose(_TransposedConvolution):
     """Computes `activation(convolve_transpose(x, kernel) + bias)` over a sequence.
 
     Args:
-        filters: the number `f` of filters, the channels of the output.
-        kernel_size: the length of the window.
-        strides: how many cells apart neighbouring cells of the input write.
-        padding: "valid" for all that the windows cover, "same" for `strides` times the size.
-        output_padding: how many cells to add to the smallest size that fits, below the strides;
-            None for (n - 1) * stride + max(extent, stride) cells with "valid", n * stride
-            with "same".
-        data_format: "channels_last" (None means the same) for inputs (b, t, c), or
-            "channels_first" for (b, c, t).
-        dilation_rate: the distance of the cells that the kernel writes to; above 1 only where the
-            strides are 1.
-        activation: a name or function; None is the identity.
-        use_bias: whether to add a bias.
-        kernel_initializer: makes the kernel.
-        bias_initializer: makes the bias.
-        kernel_regularizer: a penalty on the kernel.
-        bias_regularizer: a penalty on the bias.
-        activity_regularizer: a penalty on the output, divided by the batch size.
-        kernel_constraint: projects the kernel after an update.
-        bias_constraint: projects the bias after an update.
+        kernel_size, strides, output_padding, dilation_rate: one integer each.
+        data_format: as in `Conv1D`.
+        Other arguments: those of `Conv2DTranspose`.
 
     Shapes:
         (b, t, c) -> (b, t2, f); kernel (k, f, c), bias (f,).
@@ -144,27 +127,15 @@ class Conv2DTranspose(_TransposedConvolution):
     """Computes `activation(convolve_transpose(x, kernel) + bias)` over an image.
 
     Args:
-        filters: the number `f` of filters, the channels of the output.
-        kernel_size: height and width of the window, one integer where they are equal.
-        strides: how many cells apart neighbouring cells of the input write along height and
-            width.
-        padding: "valid" for all that the windows cover, "same" for `strides` times the sizes.
-        output_padding: how many cells to add to the smallest size that fits, below the strides;
+        kernel_size: height and width of the window; one integer sets both.
+        strides: distance of the windows that neighbouring input cells write to.
+        padding: "valid" for all cells that the windows cover, "same" for `strides` times the sizes.
+        output_padding: cells to add to the smallest size that fits, below the strides;
             None for (n - 1) * stride + max(extent, stride) cells with "valid", n * stride
             with "same".
-        data_format: "channels_last" (None means the same) for inputs (b, h, w, c), or
-            "channels_first" for (b, c, h, w).
-        dilation_rate: the distance of the cells that the kernel writes to; above 1 only where the
-            strides are 1.
-        activation: a name or function; None is the identity.
-        use_bias: whether to add a bias.
-        kernel_initializer: makes the kernel.
-        bias_initializer: makes the bias.
-        kernel_regularizer: a penalty on the kernel.
-        bias_regularizer: a penalty on the bias.
-        activity_regularizer: a penalty on the output, divided by the batch size.
-        kernel_constraint: projects the kernel after an update.
-        bias_constraint: projects the bias after an update.
+        dilation_rate: distance between the output cells that a kernel writes to; above 1 only with
+            strides of 1.
+        Other arguments: those of `Conv2D`, without `groups`.
 
     Shapes:
         (b, h, w, c) -> (b, h2, w2, f); kernel (kh, kw, f, c), bias (f,).
@@ -194,27 +165,9 @@ class Conv3DTranspose(_TransposedConvolution):
     """Computes `activation(convolve_transpose(x, kernel) + bias)` over a volume.
 
     Args:
-        filters: the number `f` of filters, the channels of the output.
-        kernel_size: the three sizes of the window, one integer where they are equal.
-        strides: how many cells apart neighbouring cells of the input write along the
-            three axes.
-        padding: "valid" for all that the windows cover, "same" for `strides` times the sizes.
-        output_padding: how many cells to add to the smallest size that fits, below the strides;
-            None for (n - 1) * stride + max(extent, stride) cells with "valid", n * stride
-            with "same".
-        data_format: "channels_last" (None means the same) for inputs (b, d1, d2, d3, c), or
-            "channels_first" for (b, c, d1, d2, d3).
-        dilation_rate: the distance of the cells that the kernel writes to; above 1 only where the
-            strides are 1.
-        activation: a name or function; None is the identity.
-        use_bias: whether to add a bias.
-        kernel_initializer: makes the kernel.
-        bias_initializer: makes the bias.
-        kernel_regularizer: a penalty on the kernel.
-        bias_regularizer: a penalty on the bias.
-        activity_regularizer: a penalty on the output, divided by the batch size.
-        kernel_constraint: projects the kernel after an update.
-        bias_constraint: projects the bias after an update.
+        kernel_size, strides, output_padding, dilation_rate: three integers each; one integer sets all.
+        data_format: as in `Conv3D`.
+        Other arguments: those of `Conv2DTranspose`.
 
     Shapes:
         (b, d1, d2, d3, c) -> (b, e1, e2, e3, f); kernel (k1, k2, k3, f, c), bias (f,).

@@ -46,16 +46,16 @@ class Dense(Layer):
     """Computes `activation(x @ kernel + bias)` over the last axis.
 
     Args:
-        units: the size `u` of the output's last axis.
-        activation: a name or function; None is the identity.
+        units: size `u` of the output's last axis.
+        activation: function or its name; None is the identity.
         use_bias: whether to add a bias.
-        kernel_initializer: makes the kernel.
-        bias_initializer: makes the bias.
-        kernel_regularizer: a penalty on the kernel.
-        bias_regularizer: a penalty on the bias.
-        activity_regularizer: a penalty on the output, divided by the batch size.
-        kernel_constraint: projects the kernel after an update.
-        bias_constraint: projects the bias after an update.
+        kernel_initializer: draws the kernel.
+        bias_initializer: draws the bias.
+        kernel_regularizer: penalty on the kernel.
+        bias_regularizer: penalty on the bias.
+        activity_regularizer: penalty on the output, divided by the batch size.
+        kernel_constraint: projection of the kernel after each update.
+        bias_constraint: projection of the bias after each update.
 
     Shapes:
         (b, ..., d) -> (b, ..., u); kernel (d, u), bias (u,).

@@ -209,18 +209,12 @@ class EinsumDense(Layer):
     Args:
         equation: "ab,bc->ac" with any letters; an ellipsis in front ("...x,xy->...y") or behind
             ("ab...,bc->ac...") stands for any number of axes.
-        output_shape: the sizes of the output after the batch axis; None for sizes that follow from
-            the input. The axes of an ellipsis are left out; of one on the right ("ab...") they
-            may be given too.
-        activation: a name or function; None is the identity.
-        bias_axes: the letters of the output that the bias has sizes for; None for no bias.
-        kernel_initializer: makes the kernel.
-        bias_initializer: makes the bias.
-        kernel_regularizer: a penalty on the kernel.
-        bias_regularizer: a penalty on the bias.
-        kernel_constraint: projects the kernel after an update.
-        bias_constraint: projects the bias after an update.
-        activity_regularizer: by keyword only: a penalty on the output, divided by the batch size.
+        output_shape: sizes of the output after the batch axis; None for sizes that follow from the
+            input. The axes of an ellipsis are left out; an ellipsis on the right ("ab...") may also
+            be listed.
+        bias_axes: letters of the output that the bias has sizes for; None for no bias.
+        activity_regularizer: as in `Dense`, by keyword only.
+        Other arguments: those of `Dense`.
 
     Shapes:
         the input's letters -> the output's letters; kernel and bias as their letters say, the

@@ -90,28 +90,20 @@ class BatchNormalization(Layer):
     batch; under `jax.shard_map` and `jax.vmap` they are those of the part.
 
     Args:
-        axis: the axis of the features.
-        momentum: the share of the old average that a training call keeps.
-        epsilon: added to the variance.
-        center: whether to add `beta`.
-        scale: whether to multiply with `gamma`.
-        beta_initializer: makes `beta`.
-        gamma_initializer: makes `gamma`.
-        moving_mean_initializer: makes the first moving mean.
-        moving_variance_initializer: makes the first moving variance.
-        beta_regularizer: a penalty on `beta`.
-        gamma_regularizer: a penalty on `gamma`.
-        beta_constraint: projects `beta` after an update.
-        gamma_constraint: projects `gamma` after an update.
-        renorm: whether training normalizes by moving averages of its own (batch renormalization).
+        axis: axis of the features.
+        momentum: share of the old average that a training call keeps.
+        moving_mean_initializer: draws the first moving mean.
+        moving_variance_initializer: draws the first moving variance.
+        renorm: whether training normalizes by separate moving averages (batch renormalization).
         renorm_clipping: bounds "rmin", "rmax" and "dmax" of the correction.
-        renorm_momentum: the share of the old averages of `renorm` that a training call keeps.
-        synchronized: False; there is nothing to switch on.
-        frozen: by what a training call of a layer with `trainable=False` normalizes: "moving", by
-            the averages; "batch", by the batch (with `renorm` also by its correction), as Keras
-            until 2.3.1 and TensorFlow 1 did. The averages rest in both. Files of those versions
-            are opened with "batch" for what is frozen in them. Keras 3 knows "moving" alone: so it
-            trains a `.keras` file with "batch" too, and its JSON it does not read.
+        renorm_momentum: share of the old averages of `renorm` that a training call keeps.
+        synchronized: only False: a batch sharded over devices is one array, normalized as one.
+        frozen: statistics for training calls of a layer with `trainable=False`: "moving" uses the
+            moving averages; "batch" uses the batch (with `renorm` also its correction), as Keras
+            until 2.3.1 and TensorFlow 1 did. Neither updates the averages. Files of those versions
+            open with "batch" for their frozen layers. Keras 3 has "moving" only: it trains a
+            `.keras` file with "batch" as "moving", and rejects the JSON.
+        Other arguments: those of `LayerNormalization`, without `rms_scaling`.
 
     Shapes:
         (b, ..., c) -> (b, ..., c); gamma, beta (c,); state moving_mean, moving_variance (c,), with

@@ -29,18 +29,9 @@ class GroupNormalization(Layer):
     variables.
 
     Args:
-        groups: the number of groups, which divides the number of channels; -1 for as many groups
-            as channels.
-        axis: the axis of the channels.
-        epsilon: added to the variance.
-        center: whether to add `beta`.
-        scale: whether to multiply with `gamma`.
-        beta_initializer: makes `beta`.
-        gamma_initializer: makes `gamma`.
-        beta_regularizer: a penalty on `beta`.
-        gamma_regularizer: a penalty on `gamma`.
-        beta_constraint: projects `beta` after an update.
-        gamma_constraint: projects `gamma` after an update.
+        groups: number of groups, a divisor of the number of channels; -1 for one group per channel.
+        axis: axis of the channels.
+        Other arguments: those of `LayerNormalization`.
 
     Shapes:
         (b, ..., c) -> (b, ..., c); gamma and beta (c,).

@@ -29,18 +29,18 @@ class LayerNormalization(Layer):
     the dtype of variables.
 
     Args:
-        axis: the axis, or the axes, that are normalized together.
+        axis: axis or axes that are normalized together.
         epsilon: added to the variance.
         center: whether to add `beta`.
-        scale: whether to multiply with `gamma`.
-        beta_initializer: makes `beta`.
-        gamma_initializer: makes `gamma`.
-        beta_regularizer: a penalty on `beta`.
-        gamma_regularizer: a penalty on `gamma`.
-        beta_constraint: projects `beta` after an update.
-        gamma_constraint: projects `gamma` after an update.
+        scale: whether to multiply by `gamma`.
+        beta_initializer: draws `beta`.
+        gamma_initializer: draws `gamma`.
+        beta_regularizer: penalty on `beta`.
+        gamma_regularizer: penalty on `gamma`.
+        beta_constraint: projection of `beta` after each update.
+        gamma_constraint: projection of `gamma` after each update.
         rms_scaling: by keyword only: whether to divide only, with `gamma` and without `beta`.
-            (Keras keeps it for old files.)
+            (Keras keeps this argument for old files.)
 
     Shapes:
         (b, ..., d) -> (b, ..., d); gamma and beta have the sizes of the axes in `axis`,

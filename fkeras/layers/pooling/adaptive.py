@@ -52,9 +52,7 @@ class AdaptiveAveragePooling1D(_AdaptiveAveragePooling):
     Integers become floats. An axis of length 0 gives 0.
 
     Args:
-        output_size: the number `n` of windows.
-        data_format: "channels_last" (None means the same) for inputs (b, t, c), or
-            "channels_first" for (b, c, t).
+        Arguments: those of `AdaptiveMaxPooling1D`.
 
     Shapes:
         (b, t, c) -> (b, n, c).
@@ -80,10 +78,7 @@ class AdaptiveAveragePooling2D(_AdaptiveAveragePooling):
     Integers become floats. An axis of length 0 gives 0.
 
     Args:
-        output_size: the numbers `n` and `m` of windows along height and width, one integer where they
-            are equal.
-        data_format: "channels_last" (None means the same) for inputs (b, h, w, c), or
-            "channels_first" for (b, c, h, w).
+        Arguments: those of `AdaptiveMaxPooling2D`.
 
     Shapes:
         (b, h, w, c) -> (b, n, m, c).
@@ -110,9 +105,7 @@ class AdaptiveAveragePooling3D(_AdaptiveAveragePooling):
     Integers become floats. An axis of length 0 gives 0.
 
     Args:
-        output_size: the numbers of windows along the three axes, one integer where they are equal.
-        data_format: "channels_last" (None means the same) for inputs (b, d1, d2, d3, c), or
-            "channels_first" for (b, c, d1, d2, d3).
+        Arguments: those of `AdaptiveMaxPooling3D`.
 
     Shapes:
         (b, d1, d2, d3, c) -> (b, n1, n2, n3, c).
@@ -139,9 +132,8 @@ class AdaptiveMaxPooling1D(_AdaptiveMaxPooling):
     An axis of length 0 gives 0.
 
     Args:
-        output_size: the number `n` of windows.
-        data_format: "channels_last" (None means the same) for inputs (b, t, c), or
-            "channels_first" for (b, c, t).
+        output_size: number `n` of windows.
+        data_format: as in `Conv1D`.
 
     Shapes:
         (b, t, c) -> (b, n, c).
@@ -167,10 +159,8 @@ class AdaptiveMaxPooling2D(_AdaptiveMaxPooling):
     An axis of length 0 gives 0.
 
     Args:
-        output_size: the numbers `n` and `m` of windows along height and width, one integer where they
-            are equal.
-        data_format: "channels_last" (None means the same) for inputs (b, h, w, c), or
-            "channels_first" for (b, c, h, w).
+        output_size: numbers `n` and `m` of windows along height and width; one integer sets both.
+        data_format: as in `Conv2D`.
 
     Shapes:
         (b, h, w, c) -> (b, n, m, c).
@@ -197,9 +187,8 @@ class AdaptiveMaxPooling3D(_AdaptiveMaxPooling):
     An axis of length 0 gives 0.
 
     Args:
-        output_size: the numbers of windows along the three axes, one integer where they are equal.
-        data_format: "channels_last" (None means the same) for inputs (b, d1, d2, d3, c), or
-            "channels_first" for (b, c, d1, d2, d3).
+        output_size: numbers of windows along the three axes; one integer sets all.
+        data_format: as in `Conv3D`.
 
     Shapes:
         (b, d1, d2, d3, c) -> (b, n1, n2, n3, c).

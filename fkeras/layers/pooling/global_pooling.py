@@ -59,9 +59,8 @@ class GlobalMaxPooling1D(_GlobalMaxPooling):
     """Takes the largest value of each channel of a sequence.
 
     Args:
-        data_format: "channels_last" (None means the same) for inputs (b, t, c), or
-            "channels_first" for (b, c, t).
-        keepdims: whether the axes stay, with size 1.
+        data_format: as in `Conv1D`.
+        keepdims: whether the pooled axes stay, with size 1.
 
     Shapes:
         (b, t, c) -> (b, c), or (b, 1, c) with keepdims.
@@ -83,9 +82,8 @@ class GlobalMaxPooling2D(_GlobalMaxPooling):
     """Takes the largest value of each channel of an image.
 
     Args:
-        data_format: "channels_last" (None means the same) for inputs (b, h, w, c), or
-            "channels_first" for (b, c, h, w).
-        keepdims: whether the axes stay, with size 1.
+        data_format: as in `Conv2D`.
+        keepdims: whether the pooled axes stay, with size 1.
 
     Shapes:
         (b, h, w, c) -> (b, c), or (b, 1, 1, c) with keepdims.
@@ -107,9 +105,8 @@ class GlobalMaxPooling3D(_GlobalMaxPooling):
     """Takes the largest value of each channel of a volume.
 
     Args:
-        data_format: "channels_last" (None means the same) for inputs (b, d1, d2, d3, c), or
-            "channels_first" for (b, c, d1, d2, d3).
-        keepdims: whether the axes stay, with size 1.
+        data_format: as in `Conv3D`.
+        keepdims: whether the pooled axes stay, with size 1.
 
     Shapes:
         (b, d1, d2, d3, c) -> (b, c), or (b, 1, 1, 1, c) with keepdims.
@@ -134,9 +131,7 @@ class GlobalAveragePooling1D(_GlobalAveragePooling):
     NaN). Integers become floats.
 
     Args:
-        data_format: "channels_last" (None means the same) for inputs (b, t, c), or
-            "channels_first" for (b, c, t).
-        keepdims: whether the axes stay, with size 1.
+        Arguments: those of `GlobalMaxPooling1D`.
 
     Shapes:
         (b, t, c) -> (b, c), or (b, 1, c) with keepdims.
@@ -162,9 +157,7 @@ class GlobalAveragePooling2D(_GlobalAveragePooling):
     Integers become floats.
 
     Args:
-        data_format: "channels_last" (None means the same) for inputs (b, h, w, c), or
-            "channels_first" for (b, c, h, w).
-        keepdims: whether the axes stay, with size 1.
+        Arguments: those of `GlobalMaxPooling2D`.
 
     Shapes:
         (b, h, w, c) -> (b, c), or (b, 1, 1, c) with keepdims.
@@ -188,9 +181,7 @@ class GlobalAveragePooling3D(_GlobalAveragePooling):
     Integers become floats.
 
     Args:
-        data_format: "channels_last" (None means the same) for inputs (b, d1, d2, d3, c), or
-            "channels_first" for (b, c, d1, d2, d3).
-        keepdims: whether the axes stay, with size 1.
+        Arguments: those of `GlobalMaxPooling3D`.
 
     Shapes:
         (b, d1, d2, d3, c) -> (b, c), or (b, 1, 1, 1, c) with keepdims.

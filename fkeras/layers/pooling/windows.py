@@ -67,11 +67,9 @@ class MaxPooling1D(_MaxPooling):
     """Takes the largest value of each window of a sequence.
 
     Args:
-        pool_size: the length of the window.
-        strides: the step of the window; None for windows that touch.
-        padding: "valid" for windows inside the input, "same" for ceil(size / stride) of them.
-        data_format: "channels_last" (None means the same) for inputs (b, t, c), or
-            "channels_first" for (b, c, t).
+        pool_size: length of the window.
+        data_format: as in `Conv1D`.
+        Other arguments: those of `MaxPooling2D`.
 
     Shapes:
         (b, t, c) -> (b, t2, c).
@@ -97,11 +95,11 @@ class MaxPooling2D(_MaxPooling):
     """Takes the largest value of each window of an image.
 
     Args:
-        pool_size: height and width of the window, one integer where they are equal.
-        strides: its steps along height and width; None for windows that touch.
-        padding: "valid" for windows inside the input, "same" for ceil(size / stride) of them.
-        data_format: "channels_last" (None means the same) for inputs (b, h, w, c), or
-            "channels_first" for (b, c, h, w).
+        pool_size: height and width of the window; one integer sets both.
+        strides: steps of the window; None for windows that touch without overlap.
+        padding: "valid" keeps windows inside the input, "same" gives ceil(size / stride) windows.
+        data_format: "channels_last" (also None) for inputs (b, h, w, c), "channels_first" for
+            (b, c, h, w).
 
     Shapes:
         (b, h, w, c) -> (b, h2, w2, c).
@@ -128,11 +126,9 @@ class MaxPooling3D(_MaxPooling):
     """Takes the largest value of each window of a volume.
 
     Args:
-        pool_size: the three sizes of the window, one integer where they are equal.
-        strides: its steps along the three axes; None for windows that touch.
-        padding: "valid" for windows inside the input, "same" for ceil(size / stride) of them.
-        data_format: "channels_last" (None means the same) for inputs (b, d1, d2, d3, c), or
-            "channels_first" for (b, c, d1, d2, d3).
+        pool_size: three sizes of the window; one integer sets all.
+        data_format: as in `Conv3D`.
+        Other arguments: those of `MaxPooling2D`.
 
     Shapes:
         (b, d1, d2, d3, c) -> (b, e1, e2, e3, c).
@@ -162,11 +158,7 @@ class AveragePooling1D(_AveragePooling):
     inside. Integers become floats.
 
     Args:
-        pool_size: the length of the window.
-        strides: the step of the window; None for windows that touch.
-        padding: "valid" for windows inside the input, "same" for ceil(size / stride) of them.
-        data_format: "channels_last" (None means the same) for inputs (b, t, c), or
-            "channels_first" for (b, c, t).
+        Arguments: those of `MaxPooling1D`.
 
     Shapes:
         (b, t, c) -> (b, t2, c).
@@ -195,11 +187,7 @@ class AveragePooling2D(_AveragePooling):
     inside. Integers become floats.
 
     Args:
-        pool_size: height and width of the window, one integer where they are equal.
-        strides: its steps along height and width; None for windows that touch.
-        padding: "valid" for windows inside the input, "same" for ceil(size / stride) of them.
-        data_format: "channels_last" (None means the same) for inputs (b, h, w, c), or
-            "channels_first" for (b, c, h, w).
+        Arguments: those of `MaxPooling2D`.
 
     Shapes:
         (b, h, w, c) -> (b, h2, w2, c).
@@ -229,11 +217,7 @@ class AveragePooling3D(_AveragePooling):
     inside. Integers become floats.
 
     Args:
-        pool_size: the three sizes of the window, one integer where they are equal.
-        strides: its steps along the three axes; None for windows that touch.
-        padding: "valid" for windows inside the input, "same" for ceil(size / stride) of them.
-        data_format: "channels_last" (None means the same) for inputs (b, d1, d2, d3, c), or
-            "channels_first" for (b, c, d1, d2, d3).
+        Arguments: those of `MaxPooling3D`.
 
     Shapes:
         (b, d1, d2, d3, c) -> (b, e1, e2, e3, c).

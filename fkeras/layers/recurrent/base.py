@@ -28,17 +28,7 @@ class Recurrent(Layer):
     """Applies a step along time; a subclass says which step and which states.
 
     Args:
-        return_sequences: whether the outputs of all steps are returned, or the last one.
-        return_state: whether the last states are returned beside the output.
-        go_backwards: whether the sequence is read from its end; outputs come in that order.
-        stateful: whether a call goes on from the states of the call before it. The carry is the
-            layer's state: it comes back in `updates`, in training and in inference.
-        unroll: whether the loop over time becomes straight code: longer to compile, for short
-            sequences of known length.
-        zero_output_for_mask: whether the output is 0 at masked steps, in the place of the output
-            before. Without return_sequences the output is 0 where the last step is masked. Has no
-            effect with unroll, as in Keras.
-        activity_regularizer: a penalty on the output.
+        Arguments: those of `RNN`, without `cell`.
     """
 
     # Keras's sequence layers hold a cell, and Keras's files hold no carry

@@ -14,12 +14,11 @@ from typing import Any, ClassVar, Self
 
 import jax
 import jax.numpy as jnp
-import numpy as np
-from jax.core import Tracer
 
 from fkeras import activations, constraints, initializers, regularizers
 from fkeras.engine import Context, InputSpec, Spec, option, subkey, weight
 from fkeras.engine.config.converters import boolean, choice, data_format_name, integer, probability
+<<<<<<< HEAD
 from fkeras.engine.config.field_types import (
     Activation,
     Constraint,
@@ -32,8 +31,11 @@ from fkeras.engine.config.field_types import (
     Sizes,
 )
 from fkeras.engine.values.random import ShapeKey
+=======
+>>>>>>> 8fe73b8 (Share the fields of recurrent layers with their cells; document each argument of convolution, pooling and recurrence once)
 from fkeras.layers.convolution.sliding import check_kernel_fits, check_steps, known_channels
 from fkeras.layers.recurrent.base import Recurrent
+from fkeras.layers.recurrent.gates import open_forget_gate
 from fkeras.nn.convolution import convolve
 from fkeras.nn.numerics.axes import channel_axis
 from fkeras.nn.recurrence import Step, conv_lstm_step, draw_mask
@@ -96,10 +98,7 @@ class ConvLSTM(Recurrent):
         )
         if not self.use_bias or not self.unit_forget_bias:
             return made
-        # of shapes alone, which may be of any size, no numbers are made
-        lanes = jnp.arange(4 * f) if isinstance(key, ShapeKey | Tracer) else np.arange(4 * f)
-        forget = lanes // f == 1
-        return made.replace(bias=jnp.where(forget, 1.0, made.bias))
+        return made.replace(bias=open_forget_gate(key, made.bias, f))
 
     def first_states(self, x: Any) -> list[jax.Array]:
         """Zeros of the shape that a step's convolution gives, for h and c."""

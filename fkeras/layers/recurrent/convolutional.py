@@ -16,40 +16,10 @@ class ConvLSTM1D(ConvLSTM):
     The gates are convolutions of a step, itself a sequence, and of the state h; see `conv_lstm_step`.
 
     Args:
-        filters: the number `f` of channels of the two states and the output.
-        kernel_size: the length of the window.
-        strides: the step of the kernel over the input.
-        padding: "valid" for windows inside the input, "same" for as many cells as the input has at
-            stride 1. The state is always padded as "same".
-        data_format: "channels_last" (None means the same) for inputs (b, t, s, c),
-            or "channels_first" for (b, t, c, s).
-        dilation_rate: the distance of the input's cells that the kernel sees; above 1 only where
-            the strides are 1.
-        activation: a function or its name; None for none.
-        recurrent_activation: the same for the gates.
-        use_bias: whether a bias is added.
-        kernel_initializer: makes `kernel`.
-        recurrent_initializer: makes `recurrent_kernel`.
-        bias_initializer: makes `bias`.
-        unit_forget_bias: whether the bias of the forget gate begins at one.
-        kernel_regularizer: a penalty on `kernel`.
-        recurrent_regularizer: a penalty on `recurrent_kernel`.
-        bias_regularizer: a penalty on `bias`.
-        kernel_constraint: projects `kernel` after an update.
-        recurrent_constraint: projects `recurrent_kernel` after an update.
-        bias_constraint: projects `bias` after an update.
-        dropout: the share of the input's cells to drop in training, drawn for each gate apart,
-            the same at every step.
-        recurrent_dropout: the share of the cells of the state h to drop, in the same way.
-        seed: folded into the key of each call.
-        return_sequences: whether the outputs of all steps are returned, or the last one.
-        return_state: whether the last states are returned beside the output.
-        go_backwards: whether the sequence is read from its end; outputs come in that order.
-        stateful: whether a call goes on from the states of the call before it; see `RNN`.
-        unroll: whether the loop over time becomes straight code.
-        zero_output_for_mask: whether the output is 0 at masked steps (the last output, where the
-            last step is masked). Has no effect with unroll, as in Keras.
-        activity_regularizer: a penalty on the output.
+        kernel_size: length of the window.
+        data_format: "channels_last" (also None) for inputs (b, t, s, c), "channels_first" for
+            (b, t, c, s).
+        Other arguments: those of `ConvLSTM2D`.
 
     Call:
         initial_state: the states to start from, two arrays (b, s2, f).
@@ -60,9 +30,7 @@ class ConvLSTM1D(ConvLSTM):
         kernel (k, c, 4f), recurrent_kernel (k, f, 4f), bias (4f,).
 
     Raises:
-        ValueError: for strides and dilation together, inputs without a channel axis or smaller
-            than the kernel with padding "valid", masks that are not (b, t), and states of other
-            shapes.
+        ValueError: as in `ConvLSTM2D`.
 
     Example:
         >>> import jax, jax.numpy as jnp, fkeras as fk
@@ -89,40 +57,18 @@ class ConvLSTM2D(ConvLSTM):
     The gates are convolutions of a step, an image, and of the state h; see `conv_lstm_step`.
 
     Args:
-        filters: the number `f` of channels of the two states and the output.
-        kernel_size: height and width of the window, one integer where they are equal.
-        strides: the steps of the kernel over the input along height and width.
-        padding: "valid" for windows inside the input, "same" for as many cells as the input has at
-            stride 1. The state is always padded as "same".
-        data_format: "channels_last" (None means the same) for inputs (b, t, h, w, c),
-            or "channels_first" for (b, t, c, h, w).
-        dilation_rate: the distance of the input's cells that the kernel sees; above 1 only where
-            the strides are 1.
-        activation: a function or its name; None for none.
-        recurrent_activation: the same for the gates.
-        use_bias: whether a bias is added.
-        kernel_initializer: makes `kernel`.
-        recurrent_initializer: makes `recurrent_kernel`.
-        bias_initializer: makes `bias`.
-        unit_forget_bias: whether the bias of the forget gate begins at one.
-        kernel_regularizer: a penalty on `kernel`.
-        recurrent_regularizer: a penalty on `recurrent_kernel`.
-        bias_regularizer: a penalty on `bias`.
-        kernel_constraint: projects `kernel` after an update.
-        recurrent_constraint: projects `recurrent_kernel` after an update.
-        bias_constraint: projects `bias` after an update.
-        dropout: the share of the input's cells to drop in training, drawn for each gate apart,
-            the same at every step.
-        recurrent_dropout: the share of the cells of the state h to drop, in the same way.
-        seed: folded into the key of each call.
-        return_sequences: whether the outputs of all steps are returned, or the last one.
-        return_state: whether the last states are returned beside the output.
-        go_backwards: whether the sequence is read from its end; outputs come in that order.
-        stateful: whether a call goes on from the states of the call before it; see `RNN`.
-        unroll: whether the loop over time becomes straight code.
-        zero_output_for_mask: whether the output is 0 at masked steps (the last output, where the
-            last step is masked). Has no effect with unroll, as in Keras.
-        activity_regularizer: a penalty on the output.
+        filters: number `f` of channels of the two states and the output.
+        kernel_size: height and width of the window; one integer sets both.
+        strides: steps of the kernel over the input along height and width.
+        padding: "valid" or "same", for the input. The state is always padded as "same".
+        data_format: "channels_last" (also None) for inputs (b, t, h, w, c), "channels_first" for
+            (b, t, c, h, w).
+        dilation_rate: distance between the input cells that the kernel sees; above 1 only with
+            strides of 1.
+        dropout: share of the input cells to drop in training, drawn for each gate apart, the same
+            cells at every step.
+        recurrent_dropout: share of the cells of the state h to drop, drawn in the same way.
+        Other arguments: those of `LSTM`, without `use_cudnn` and `implementation`.
 
     Call:
         initial_state: the states to start from, two arrays (b, h2, w2, f).
@@ -162,40 +108,10 @@ class ConvLSTM3D(ConvLSTM):
     The gates are convolutions of a step, a volume, and of the state h; see `conv_lstm_step`.
 
     Args:
-        filters: the number `f` of channels of the two states and the output.
-        kernel_size: the three sizes of the window, one integer where they are equal.
-        strides: the steps of the kernel over the input along the three axes.
-        padding: "valid" for windows inside the input, "same" for as many cells as the input has at
-            stride 1. The state is always padded as "same".
-        data_format: "channels_last" (None means the same) for inputs (b, t, d1, d2, d3, c),
-            or "channels_first" for (b, t, c, d1, d2, d3).
-        dilation_rate: the distance of the input's cells that the kernel sees; above 1 only where
-            the strides are 1.
-        activation: a function or its name; None for none.
-        recurrent_activation: the same for the gates.
-        use_bias: whether a bias is added.
-        kernel_initializer: makes `kernel`.
-        recurrent_initializer: makes `recurrent_kernel`.
-        bias_initializer: makes `bias`.
-        unit_forget_bias: whether the bias of the forget gate begins at one.
-        kernel_regularizer: a penalty on `kernel`.
-        recurrent_regularizer: a penalty on `recurrent_kernel`.
-        bias_regularizer: a penalty on `bias`.
-        kernel_constraint: projects `kernel` after an update.
-        recurrent_constraint: projects `recurrent_kernel` after an update.
-        bias_constraint: projects `bias` after an update.
-        dropout: the share of the input's cells to drop in training, drawn for each gate apart,
-            the same at every step.
-        recurrent_dropout: the share of the cells of the state h to drop, in the same way.
-        seed: folded into the key of each call.
-        return_sequences: whether the outputs of all steps are returned, or the last one.
-        return_state: whether the last states are returned beside the output.
-        go_backwards: whether the sequence is read from its end; outputs come in that order.
-        stateful: whether a call goes on from the states of the call before it; see `RNN`.
-        unroll: whether the loop over time becomes straight code.
-        zero_output_for_mask: whether the output is 0 at masked steps (the last output, where the
-            last step is masked). Has no effect with unroll, as in Keras.
-        activity_regularizer: a penalty on the output.
+        kernel_size: three sizes of the window; one integer sets all.
+        data_format: "channels_last" (also None) for inputs (b, t, d1, d2, d3, c), "channels_first"
+            for (b, t, c, d1, d2, d3).
+        Other arguments: those of `ConvLSTM2D`.
 
     Call:
         initial_state: the states to start from, two arrays (b, e1, e2, e3, f).
@@ -206,9 +122,7 @@ class ConvLSTM3D(ConvLSTM):
         kernel (k1, k2, k3, c, 4f), recurrent_kernel (k1, k2, k3, f, 4f), bias (4f,).
 
     Raises:
-        ValueError: for strides and dilation together, inputs without a channel axis or smaller
-            than the kernel with padding "valid", masks that are not (b, t), and states of other
-            shapes.
+        ValueError: as in `ConvLSTM2D`.
 
     Example:
         >>> import jax, jax.numpy as jnp, fkeras as fk

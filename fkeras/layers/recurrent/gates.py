@@ -6,9 +6,12 @@ from collections.abc import Mapping
 from typing import Any
 
 import jax
+import jax.numpy as jnp
+import numpy as np
 
 from fkeras.engine import Context, subkey
 from fkeras.engine.config.converters import boolean, choice, either, integer
+from fkeras.engine.values.random import ShapeKey
 from fkeras.nn.recurrence import draw_mask
 
 
@@ -36,6 +39,13 @@ def dropout_masks(
         draw("dropout", layer.dropout, x.shape[-1]),
         draw("recurrent_dropout", layer.recurrent_dropout, layer.units),
     )
+
+
+def open_forget_gate(key: jax.Array, bias: jax.Array, units: int) -> jax.Array:
+    """Sets the second of the four parts of `bias`, that of the forget gate, to ones."""
+    # a ShapeKey asks for shapes only: NumPy would allocate lanes of any declared size
+    lanes_of = jnp if isinstance(key, ShapeKey | jax.core.Tracer) else np
+    return jnp.where(lanes_of.arange(4 * units) // units == 1, 1.0, bias)
 
 
 def without_defaults(config: dict[str, Any], defaults: Mapping[str, Any]) -> dict[str, Any]:

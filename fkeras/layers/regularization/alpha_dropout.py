@@ -22,11 +22,9 @@ class AlphaDropout(Layer):
     itself. Training draws from the key of the call.
 
     Args:
-        rate: the share to drop, from 0 and below 1. (Keras takes 1 too, and divides by zero in
-            the first training call.)
-        noise_shape: the shape of what is drawn: size 1 where an axis shares one draw, None for
-            the input's size.
-        seed: folded into the key of each call; the key alone decides where it is None.
+        rate: share to drop, from 0 and below 1. (Keras accepts 1 too, and divides by zero in the first
+            training call.)
+        Other arguments: those of `Dropout`.
 
     Shapes:
         (b, ...) -> (b, ...).

@@ -20,10 +20,10 @@ class Dropout(Layer):
     of the call, and two calls of one layer in a graph draw differently.
 
     Args:
-        rate: the share to drop, from 0 to 1.
-        noise_shape: the shape of what is drawn: size 1 where an axis shares one draw, None for
-            the input's size.
-        seed: folded into the key of each call; the key alone decides where it is None.
+        rate: share of the elements to drop, from 0 to 1.
+        noise_shape: shape of the draw: size 1 where an axis shares one draw, None for the input's
+            size.
+        seed: folded into the key of each call; None uses the key alone.
 
     Shapes:
         (b, ...) -> (b, ...).

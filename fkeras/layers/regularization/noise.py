@@ -31,8 +31,8 @@ class GaussianNoise(Layer):
     Training draws from the key of the call.
 
     Args:
-        stddev: the standard deviation of the noise, from 0 to 1.
-        seed: folded into the key of each call; the key alone decides where it is None.
+        stddev: standard deviation of the noise, from 0 to 1.
+        seed: as in `Dropout`.
 
     Shapes:
         (b, ...) -> (b, ...).
@@ -69,9 +69,9 @@ class GaussianDropout(Layer):
     of the call.
 
     Args:
-        rate: the rate of the dropout that has this variance, from 0 and below 1. (Keras takes 1
-            too, and divides by zero in the first training call.)
-        seed: folded into the key of each call; the key alone decides where it is None.
+        rate: rate of the dropout with the same variance, from 0 and below 1. (Keras accepts 1 too, and
+            divides by zero in the first training call.)
+        seed: as in `Dropout`.
 
     Shapes:
         (b, ...) -> (b, ...).

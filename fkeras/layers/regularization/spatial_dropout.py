@@ -50,8 +50,8 @@ class SpatialDropout1D(_SpatialDropout):
     elements would hide little. Training draws from the key of the call.
 
     Args:
-        rate: the share to drop, from 0 to 1.
-        seed: folded into the key of each call; the key alone decides where it is None.
+        rate: share of the channels to drop, from 0 to 1.
+        seed: as in `Dropout`.
 
     Shapes:
         (b, t, c) -> (b, t, c).
@@ -86,10 +86,8 @@ class SpatialDropout2D(_SpatialDropout):
     elements would hide little. Training draws from the key of the call.
 
     Args:
-        rate: the share to drop, from 0 to 1.
-        data_format: "channels_last" (None means the same) for inputs (b, h, w, c), or
-            "channels_first" for (b, c, h, w).
-        seed: folded into the key of each call; the key alone decides where it is None.
+        data_format: as in `Conv2D`.
+        Other arguments: those of `SpatialDropout1D`.
 
     Shapes:
         (b, h, w, c) -> (b, h, w, c).
@@ -125,10 +123,8 @@ class SpatialDropout3D(_SpatialDropout):
     elements would hide little. Training draws from the key of the call.
 
     Args:
-        rate: the share to drop, from 0 to 1.
-        data_format: "channels_last" (None means the same) for inputs (b, h, w, d, c), or
-            "channels_first" for (b, c, h, w, d).
-        seed: folded into the key of each call; the key alone decides where it is None.
+        data_format: as in `Conv3D`.
+        Other arguments: those of `SpatialDropout1D`.
 
     Shapes:
         (b, h, w, d, c) -> (b, h, w, d, c).

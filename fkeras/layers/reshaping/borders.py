@@ -79,9 +79,8 @@ class ZeroPadding1D(_ZeroPadding):
     """Adds zeros around a sequence.
 
     Args:
-        padding: one number of cells for both ends, or (before, after).
-        data_format: "channels_last" (None means the same) for inputs (b, t, c), or
-            "channels_first" for (b, c, t).
+        padding: cells to add at both ends: one number, or (before, after).
+        data_format: as in `Conv1D`.
 
     Shapes:
         (b, t, c) -> (b, t2, c).
@@ -104,9 +103,8 @@ class ZeroPadding2D(_ZeroPadding):
     """Adds zeros around an image.
 
     Args:
-        padding: one number of cells, (height, width), or ((top, bottom), (left, right)).
-        data_format: "channels_last" (None means the same) for inputs (b, h, w, c), or
-            "channels_first" for (b, c, h, w).
+        padding: cells to add: one number, (height, width), or ((top, bottom), (left, right)).
+        data_format: as in `Conv2D`.
 
     Shapes:
         (b, h, w, c) -> (b, h2, w2, c).
@@ -130,9 +128,8 @@ class ZeroPadding3D(_ZeroPadding):
     """Adds zeros around a volume.
 
     Args:
-        padding: one number of cells, one an axis, or (before, after) an axis.
-        data_format: "channels_last" (None means the same) for inputs (b, d1, d2, d3, c), or
-            "channels_first" for (b, c, d1, d2, d3).
+        padding: cells to add: one number, one per axis, or (before, after) per axis.
+        data_format: as in `Conv3D`.
 
     Shapes:
         (b, d1, d2, d3, c) -> (b, e1, e2, e3, c).
@@ -156,7 +153,7 @@ class Cropping1D(_Border):
     """Removes cells around a sequence.
 
     Args:
-        cropping: one number of cells for both ends, or (before, after).
+        cropping: cells to remove at both ends: one number, or (before, after).
 
     Shapes:
         (b, t, c) -> (b, t2, c).
@@ -183,9 +180,8 @@ class Cropping2D(_Cropping):
     """Removes cells around an image.
 
     Args:
-        cropping: one number of cells, (height, width), or ((top, bottom), (left, right)).
-        data_format: "channels_last" (None means the same) for inputs (b, h, w, c), or
-            "channels_first" for (b, c, h, w).
+        cropping: cells to remove: one number, (height, width), or ((top, bottom), (left, right)).
+        data_format: as in `Conv2D`.
 
     Shapes:
         (b, h, w, c) -> (b, h2, w2, c).
@@ -210,9 +206,8 @@ class Cropping3D(_Cropping):
     """Removes cells around a volume.
 
     Args:
-        cropping: one number of cells, one an axis, or (before, after) an axis.
-        data_format: "channels_last" (None means the same) for inputs (b, d1, d2, d3, c), or
-            "channels_first" for (b, c, d1, d2, d3).
+        cropping: cells to remove: one number, one per axis, or (before, after) per axis.
+        data_format: as in `Conv3D`.
 
     Shapes:
         (b, d1, d2, d3, c) -> (b, e1, e2, e3, c).

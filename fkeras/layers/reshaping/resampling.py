@@ -26,7 +26,7 @@ class UpSampling1D(_UpSampling):
     """Repeats each step of a sequence.
 
     Args:
-        size: how often.
+        size: number of copies of each step.
 
     Shapes:
         (b, t, c) -> (b, size * t, c).
@@ -52,11 +52,10 @@ class UpSampling2D(_UpSampling):
     """Enlarges an image by whole factors.
 
     Args:
-        size: the factors of height and width, one integer where they are equal.
-        data_format: "channels_last" (None means the same) for inputs (b, h, w, c), or
-            "channels_first" for (b, c, h, w).
+        size: factors of height and width; one integer sets both.
+        data_format: as in `Conv2D`.
         interpolation: "nearest" repeats cells; "bilinear", "bicubic", "lanczos3" and "lanczos5"
-            compute new ones between them.
+            compute new cells between them.
 
     Shapes:
         (b, h, w, c) -> (b, size[0] * h, size[1] * w, c).
@@ -93,9 +92,8 @@ class UpSampling3D(_UpSampling):
     """Repeats each cell of a volume.
 
     Args:
-        size: how often along the three axes, one integer where they are equal.
-        data_format: "channels_last" (None means the same) for inputs (b, d1, d2, d3, c), or
-            "channels_first" for (b, c, d1, d2, d3).
+        size: number of copies along each of the three axes; one integer sets all.
+        data_format: as in `Conv3D`.
 
     Shapes:
         (b, d1, d2, d3, c) -> (b, size[0] * d1, size[1] * d2, size[2] * d3, c).

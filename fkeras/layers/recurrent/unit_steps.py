@@ -1,0 +1,75 @@
+"""Fields and methods that SimpleRNN, LSTM, GRU and their cells share.
+
+A cell computes one step of its layer, with the same weights. Each family declares its fields in one
+class, from which the cell (with `UnitCell`) and the layer (with `UnitRecurrent`) inherit. Fields come
+in the order of the bases from right to left, which is Keras's order of the constructor's arguments.
+"""
+
+from __future__ import annotations
+
+from typing import Any, ClassVar
+
+import jax
+
+from fkeras import activations
+from fkeras.engine import Context, InputSpec, Layer, Output, option, weight
+from fkeras.engine.config.converters import integer
+from fkeras.engine.config.field_types import Activation, Integer
+from fkeras.engine.layer.keras_form import KerasForm
+from fkeras.layers.recurrent.base import Recurrent
+from fkeras.layers.recurrent.states import zero_states
+from fkeras.nn.recurrence import Step
+
+
+class UnitStep(Layer):
+    """A step whose states have `units` entries: first fields, weights, sizes of the states."""
+
+    units: Integer = option(convert=integer(minimum=1))
+    activation: Activation = option(default="tanh", convert=activations.get)
+
+    kernel: jax.Array | None = weight()
+    recurrent_kernel: jax.Array | None = weight(prefix="recurrent")
+    bias: jax.Array | None = weight()
+
+    @property
+    def _state_sizes(self) -> int | list[int]:
+        return self.units
+
+    def step_function(self, context: Context, x: jax.Array) -> Step:
+        """`(x_t, states) -> (output, new_states)`, with weights and dropout masks bound."""
+        raise NotImplementedError(f"{self.where}: has no step_function.")
+
+
+class UnitCell(UnitStep):
+    """A cell: one call computes one step."""
+
+    keras_form: ClassVar[KerasForm] = KerasForm(input_names=("inputs", "states"))
+    #: the output of a step is its first new state
+    output_is_state: ClassVar[bool] = True
+
+    @property
+    def state_size(self) -> int | list[int]:
+        return self._state_sizes
+
+    @property
+    def output_size(self) -> int:
+        return self.units
+
+    def get_initial_state(self, batch_size: Any) -> list[jax.Array]:
+        """Zeros for a batch of this size."""
+        return zero_states(self._state_sizes, batch_size, self.policy.compute_dtype)
+
+    def forward(self, context: Context, x: jax.Array, states: Any) -> Output:
+        return Output(self.step_function(context, x)(x, states))
+
+
+class UnitRecurrent(UnitStep, Recurrent):
+    """A layer: one call computes all steps of a sequence."""
+
+    @property
+    def input_spec(self) -> InputSpec:
+        axes = {} if self.kernel is None else {-1: self.kernel.shape[0]}
+        return InputSpec(ndim=3, axes=axes)
+
+    def zero_states(self, batch: Any) -> list[jax.Array]:
+        return zero_states(self._state_sizes, batch, self.policy.compute_dtype)
