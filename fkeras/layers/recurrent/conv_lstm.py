@@ -18,7 +18,6 @@ import jax.numpy as jnp
 from fkeras import activations, constraints, initializers, regularizers
 from fkeras.engine import Context, InputSpec, Spec, option, subkey, weight
 from fkeras.engine.config.converters import boolean, choice, data_format_name, integer, probability
-<<<<<<< HEAD
 from fkeras.engine.config.field_types import (
     Activation,
     Constraint,
@@ -30,9 +29,6 @@ from fkeras.engine.config.field_types import (
     Regularizer,
     Sizes,
 )
-from fkeras.engine.values.random import ShapeKey
-=======
->>>>>>> 8fe73b8 (Share the fields of recurrent layers with their cells; document each argument of convolution, pooling and recurrence once)
 from fkeras.layers.convolution.sliding import check_kernel_fits, check_steps, known_channels
 from fkeras.layers.recurrent.base import Recurrent
 from fkeras.layers.recurrent.gates import open_forget_gate
