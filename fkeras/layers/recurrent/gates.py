@@ -8,6 +8,7 @@ from typing import Any
 import jax
 import jax.numpy as jnp
 import numpy as np
+from jax.core import Tracer
 
 from fkeras.engine import Context, subkey
 from fkeras.engine.config.converters import boolean, choice, either, integer
@@ -44,7 +45,7 @@ def dropout_masks(
 def open_forget_gate(key: jax.Array, bias: jax.Array, units: int) -> jax.Array:
     """Sets the second of the four parts of `bias`, that of the forget gate, to ones."""
     # a ShapeKey asks for shapes only: NumPy would allocate lanes of any declared size
-    lanes_of = jnp if isinstance(key, ShapeKey | jax.core.Tracer) else np
+    lanes_of = jnp if isinstance(key, ShapeKey | Tracer) else np
     return jnp.where(lanes_of.arange(4 * units) // units == 1, 1.0, bias)
 
 
