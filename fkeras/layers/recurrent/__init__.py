@@ -2,7 +2,7 @@
 
 from fkeras.layers.recurrent.bidirectional import Bidirectional
 from fkeras.layers.recurrent.cells import StackedRNNCells
-from fkeras.layers.recurrent.convolutional import ConvLSTM1D, ConvLSTM2D, ConvLSTM3D
+from fkeras.layers.recurrent.conv_lstm import ConvLSTM1D, ConvLSTM2D, ConvLSTM3D
 from fkeras.layers.recurrent.gru import GRU, GRUCell
 from fkeras.layers.recurrent.lstm import LSTM, LSTMCell
 from fkeras.layers.recurrent.rnn import RNN
