@@ -34,7 +34,8 @@ from fkeras.engine.network.network import Network
 from fkeras.engine.symbolic.input import Input, InputLayer
 from fkeras.engine.symbolic.operation import Op, Operation, lift
 from fkeras.engine.symbolic.operators import KerasTensor
-from fkeras.engine.tree.weights import constrain, subkey, sublayers, weight
+from fkeras.engine.tree.sublayers import sublayers
+from fkeras.engine.tree.weights import constrain, subkey, weight
 from fkeras.engine.values.frozen import ArrayConstant, FrozenDict
 from fkeras.engine.values.naming import snake_case
 from fkeras.engine.values.spec import Spec, as_spec, as_specs

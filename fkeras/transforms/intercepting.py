@@ -22,7 +22,8 @@ from fkeras.engine.call.context import Context, Output
 from fkeras.engine.config.configurable import option
 from fkeras.engine.config.converters import text
 from fkeras.engine.layer.layer import Layer
-from fkeras.engine.tree.skeleton import leaves_of, map_children, skeleton_of
+from fkeras.engine.tree.skeleton import leaves_of, skeleton_of
+from fkeras.engine.tree.sublayers import replace_children
 from fkeras.engine.values.frozen import is_array
 
 #: `(path, layer, context, inputs, options) -> Output`
@@ -97,8 +98,7 @@ def intercept(layer: Layer, around: Around, path: str = "") -> Layer:
         a takes (1, 3)
         dense takes (1, 2)
     """
-    changed = map_children(layer, lambda at, child: intercept(child, around, at), path)
-    inner = layer.replace(**changed) if changed else layer
+    inner = replace_children(layer, lambda at, child: intercept(child, around, at), path)
     return Intercepted(
         inner, around, path, name=layer.name, trainable=layer.trainable, dtype=layer.dtype
     )

@@ -8,8 +8,7 @@ from typing import Any
 
 from fkeras.engine.layer.layer import Layer
 from fkeras.engine.messages.errors import suggest
-from fkeras.engine.tree.skeleton import map_children
-from fkeras.engine.tree.weights import sublayers
+from fkeras.engine.tree.sublayers import replace_children, sublayers
 
 Pattern = str | tuple[str, ...] | list[str] | Callable[[str, Layer], bool]
 
@@ -53,11 +52,7 @@ def replace_layers(
         >>> other.layers["head"].units
         3
     """
-    found = change(path, layer)
-    if found is not None:
-        return found
-
-    changed = map_children(layer, lambda at, child: replace_layers(child, change, at), path)
-    if not changed:
-        return layer
-    return layer.replace(**changed)
+    other = change(path, layer)
+    if other is not None:
+        return other
+    return replace_children(layer, lambda at, child: replace_layers(child, change, at), path)

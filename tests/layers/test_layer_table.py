@@ -14,7 +14,7 @@ import pytest
 import fkeras as fk
 from fkeras import layers
 from fkeras.engine.tree.skeleton import holds_layer
-from fkeras.engine.tree.weights import sublayers
+from fkeras.engine.tree.sublayers import sublayers
 from tests.cases import all_cases, marked
 from tests.support.quick_keys import QUICK
 

@@ -9,7 +9,7 @@ import jax
 
 from fkeras.engine.call.input_spec import check_inputs
 from fkeras.engine.messages.errors import FKerasError
-from fkeras.engine.tree.skeleton import is_layer
+from fkeras.engine.tree.walk import is_layer
 from fkeras.engine.values.random import check_key
 from fkeras.engine.values.spec import Spec, as_specs
 

@@ -42,12 +42,12 @@ from fkeras.engine.tree.skeleton import (
     CACHES,
     WeightRoles,
     leaves_of,
-    map_children,
     register,
     same_leaf,
     skeleton_of,
 )
-from fkeras.engine.tree.weights import make_weights, reset_carries, sublayers, weight
+from fkeras.engine.tree.sublayers import map_children, sublayers
+from fkeras.engine.tree.weights import make_weights, reset_carries, weight
 from fkeras.engine.values.frozen import freeze_value
 
 _NO_MASK: Any = object()

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from typing import Any, ClassVar, Self
 
 import jax
@@ -20,8 +20,8 @@ from fkeras.engine.layer.layer import Layer
 from fkeras.engine.migration_hints.classes import model_without_graph
 from fkeras.engine.network.network import Network
 from fkeras.engine.symbolic.input import InputLayer, symbolic
-from fkeras.engine.tree.skeleton import map_children
-from fkeras.engine.values.frozen import FrozenDict
+from fkeras.engine.tree.sublayers import map_children
+from fkeras.engine.tree.walk import layers_in, map_layers
 from fkeras.engine.values.spec import Spec
 
 
@@ -112,7 +112,8 @@ class Model(Network):
         )
         # the graph's layers hold the weights; the fields keep only the configuration
         bare = {
-            name: _mapped(child, lambda _, one: one.unbuilt()) for name, child in children.items()
+            name: map_layers(child, lambda _, one: one.unbuilt())
+            for name, child in children.items()
         }
         made = composed.replace(**bare, graph=graph, layers=layers)
         return made if self.trainable else set_trainable(made, False)
@@ -155,14 +156,9 @@ def field_layers(model: Model) -> dict[str, Any]:
         >>> list(field_layers(Block(fk.layers.Dense(2), 3)))
         ['dense']
     """
-    own = ((f.name, getattr(model, f.name, None)) for f in dataclasses.fields(model))
-    return {n: value for n, value in own if n not in ("layers", "graph") and _holds_layers(value)}
-
-
-def _holds_layers(value: Any) -> bool:
-    if isinstance(value, Mapping):
-        value = tuple(value.values())
-    return any(map(_holds_layers, value)) if isinstance(value, tuple) else isinstance(value, Layer)
+    names = (f.name for f in dataclasses.fields(model) if f.name not in ("layers", "graph"))
+    values = {name: getattr(model, name, None) for name in names}
+    return {name: value for name, value in values.items() if any(layers_in(value))}
 
 
 def _named_children(model: Model) -> dict[str, Any]:
@@ -182,18 +178,7 @@ def _named_children(model: Model) -> dict[str, Any]:
             made[id(layer)] = layer if layer.name else layer.replace(name=name)
         return made[id(layer)]
 
-    return {field: _mapped(value, named, field) for field, value in field_layers(model).items()}
-
-
-def _mapped(value: Any, change: Callable[[str, Layer], Layer], path: str = "") -> Any:
-    """The value of a field with its layers changed; `change` gets "field_0" for a tuple's first."""
-    if isinstance(value, Layer):
-        return change(path, value)
-    if isinstance(value, Mapping):
-        return FrozenDict({k: _mapped(v, change, f"{path}_{k}") for k, v in value.items()})
-    if isinstance(value, tuple):
-        return tuple(_mapped(v, change, f"{path}_{i}") for i, v in enumerate(value))
-    return value
+    return {field: map_layers(value, named, field) for field, value in field_layers(model).items()}
 
 
 def symbolic_inputs(specs: Any) -> Any:
@@ -212,8 +197,5 @@ def freeze_all(layers: LayerDict) -> LayerDict:
 
 def set_trainable(layer: Layer, trainable: bool) -> Layer:
     """The layer, and all layers inside it, with `trainable` set."""
-    if isinstance(layer, Network):
-        inner = {n: set_trainable(one, trainable) for n, one in layer.layers.items()}
-        return layer.replace(layers=FrozenDict(inner), trainable=trainable)
     changed = map_children(layer, lambda _, child: set_trainable(child, trainable))
     return layer.replace(**{**changed, "trainable": trainable})

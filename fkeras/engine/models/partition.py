@@ -9,7 +9,7 @@ from fkeras.engine.layer.layer import Layer
 from fkeras.engine.messages.errors import suggest
 from fkeras.engine.migration_hints.keras_objects import check_not_keras
 from fkeras.engine.tree.skeleton import leaves_of, skeleton_of
-from fkeras.engine.tree.weights import sublayers
+from fkeras.engine.tree.sublayers import sublayers
 
 
 def require_layer(model: Any, call: str) -> None:

@@ -13,7 +13,8 @@ from typing import Any
 import numpy as np
 
 from fkeras.engine.messages.errors import FKerasError, suggest
-from fkeras.engine.tree.skeleton import is_layer, leaves_of, skeleton_of
+from fkeras.engine.tree.skeleton import leaves_of, skeleton_of
+from fkeras.engine.tree.walk import is_layer
 
 _KINDS = (str, bool, int, np.bool_)
 

@@ -9,8 +9,8 @@ training step that carries a model of 500 weights unflattens one object, not 500
 from __future__ import annotations
 
 import dataclasses
+import itertools
 import weakref
-from collections.abc import Callable, Iterator, Mapping
 from typing import Any
 
 import jax
@@ -18,7 +18,7 @@ import numpy as np
 from jax.core import Tracer
 
 from fkeras.engine.tree.skeleton_difference import first_difference
-from fkeras.engine.values.frozen import FrozenDict
+from fkeras.engine.tree.walk import layers_in, map_layers
 
 WEIGHT = "fkeras.weight"
 CACHES = ("_cut", "_leaves", "_opened", "_skeleton")
@@ -52,11 +52,12 @@ class Skeleton:
         trainable: for each leaf, whether it is trained: of a trainable layer, and no weight that is
             declared otherwise.
         own: how many of the leaves are its own weights.
+        spans: by field of children, the start and end of their leaves.
     """
 
     __slots__ = (
         *("__weakref__", "_derived", "_hash", "_unequal", "children", "cls", "names", "own"),
-        *("places", "static", "trainable", "weights"),
+        *("places", "spans", "static", "trainable", "weights"),
     )
 
     def __init__(self, cls: type, static: dict, weights: tuple, children: dict):
@@ -65,13 +66,22 @@ class Skeleton:
         names = list(weights)
         apart = (*cls.weight_roles.untrained, *cls.weight_roles.overwritten)
         trainable = [static["trainable"] and name not in apart for name in weights]
-        for prefix, child in walk(children, cls.transparent_field):
-            names.extend(f"{prefix}/{name}" for name in child.names)
-            trainable.extend(child.trainable)
+        self.spans: dict[str, tuple[int, int]] = {}
+        for field, tree in children.items():
+            start = len(names)
+            for path, child in layers_in(tree, "" if field == cls.transparent_field else field):
+                names.extend(f"{path}/{name}" for name in child.names)
+                trainable.extend(child.trainable)
+            self.spans[field] = start, len(names)
         self.names, self.trainable = tuple(names), tuple(trainable)
         self.places = {name: place for place, name in enumerate(self.names)}
         self._hash = self._unequal = None
         self._derived: dict[Any, Any] = {}
+
+    @property
+    def transparent_field(self) -> str | None:
+        """The field of children that adds nothing to paths."""
+        return self.cls.transparent_field
 
     def derive(self, function: Any) -> Any:
         """`function(self)`, computed once for each skeleton object.
@@ -133,94 +143,14 @@ class Skeleton:
         return layer
 
     def child(self, field: str, leaves: tuple) -> Any:
-        """The children in `field`, put together of `leaves`."""
-        start = self.own
-        for name, tree in self.children.items():
-            size = sum(len(s.names) for _, s in walk_tree(tree, ""))
-            if name == field:
-                return _join_tree(tree, iter(leaves[start : start + size]))
-            start += size
-        raise KeyError(field)
+        """Returns the value of a field of children, put together of the layer's leaves."""
+        start, end = self.spans[field]
+        remaining = iter(leaves[start:end])
 
+        def join(_: str, child: Skeleton) -> Any:
+            return child.join(tuple(itertools.islice(remaining, len(child.names))))
 
-def is_layer(value: Any) -> bool:
-    """Whether `value` is a layer; by its class, which this file does not know."""
-    return hasattr(type(value), "transparent_field")
-
-
-def walk_tree(tree: Any, path: str) -> Iterator[tuple[str, Any]]:
-    """The skeletons (or layers) in a child field, with their paths."""
-    if isinstance(tree, tuple):
-        for index, part in enumerate(tree):
-            yield from walk_tree(part, f"{path}/{index}" if path else str(index))
-    elif isinstance(tree, Mapping):
-        for key, part in tree.items():
-            yield from walk_tree(part, f"{path}/{key}" if path else str(key))
-    elif is_layer(tree) or isinstance(tree, Skeleton):
-        yield path, tree
-
-
-def walk(children: Mapping[str, Any], transparent: str | None) -> Iterator[tuple[str, Any]]:
-    """The skeletons (or layers) of all child fields; a transparent field adds nothing to paths."""
-    for field, tree in children.items():
-        yield from walk_tree(tree, "" if field == transparent else field)
-
-
-def _join_tree(tree: Any, leaves: Iterator) -> Any:
-    if isinstance(tree, Skeleton):
-        return tree.join(tuple(next(leaves) for _ in tree.names))
-    if isinstance(tree, tuple):
-        return tuple(_join_tree(t, leaves) for t in tree)
-    if isinstance(tree, Mapping):
-        return tree.like({k: _join_tree(t, leaves) for k, t in tree.items()})
-    return tree
-
-
-def _split_tree(value: Any) -> Any:
-    if isinstance(value, tuple):
-        return tuple(_split_tree(v) for v in value)
-    if isinstance(value, Mapping):
-        parts = {k: _split_tree(v) for k, v in value.items()}
-        return value.like(parts) if isinstance(value, FrozenDict) else FrozenDict(parts)
-    return skeleton_of(value) if is_layer(value) else value
-
-
-def holds_layer(value: Any) -> bool:
-    """Whether a field's value is a layer, or a tuple or dictionary with layers in it."""
-    return next(walk_tree(value, ""), None) is not None
-
-
-def map_children(layer: Any, change: Callable[[str, Any], Any], path: str = "") -> dict[str, Any]:
-    """The fields of children, with `change(path, child)` in the place of each child.
-
-    Args:
-        layer: the layer.
-        change: called with each child and its path.
-        path: the path of the layer.
-
-    Example:
-        >>> import fkeras as fk
-        >>> layer = fk.layers.TimeDistributed(fk.layers.Dense(2))
-        >>> map_children(layer, lambda path, child: child.replace(name=path))
-        {'layer': Dense(2, name='layer')}
-    """
-
-    def inside(value: Any, at: str) -> Any:
-        if is_layer(value):
-            return change(at, value)
-        if isinstance(value, tuple):
-            return tuple(inside(v, f"{at}/{i}" if at else str(i)) for i, v in enumerate(value))
-        if isinstance(value, Mapping):
-            made = {k: inside(v, f"{at}/{k}" if at else str(k)) for k, v in value.items()}
-            return FrozenDict(made)
-        return value
-
-    found = {}
-    for field in skeleton_of(layer).children:
-        prefix = "" if field == layer.transparent_field else field
-        at = f"{path}/{prefix}" if path and prefix else path or prefix
-        found[field] = inside(getattr(layer, field), at)
-    return found
+        return map_layers(self.children[field], join)
 
 
 def same_leaf(a: Any, b: Any) -> bool:
@@ -261,13 +191,17 @@ def skeleton_of(layer: Any) -> Skeleton:
             continue
         value = getattr(layer, field.name)
         allowed = type(layer).child_fields
-        if (allowed is None or field.name in allowed) and holds_layer(value):
-            children[field.name] = _split_tree(value)
+        if (allowed is None or field.name in allowed) and next(layers_in(value), None) is not None:
+            children[field.name] = map_layers(value, _skeleton_at)
         else:
             static[field.name] = value
     skeleton = Skeleton(type(layer), static, tuple(weights), children)
     layer.__dict__["_skeleton"] = skeleton
     return skeleton
+
+
+def _skeleton_at(_: str, layer: Any) -> Skeleton:
+    return skeleton_of(layer)
 
 
 def leaves_of(layer: Any) -> tuple:
@@ -277,8 +211,9 @@ def leaves_of(layer: Any) -> tuple:
         return known
     skeleton = skeleton_of(layer)
     leaves = [getattr(layer, name) for name in skeleton.weights]
-    for _, child in walk({f: getattr(layer, f) for f in skeleton.children}, None):
-        leaves.extend(leaves_of(child))
+    for field in skeleton.children:
+        for _, child in layers_in(getattr(layer, field)):
+            leaves.extend(leaves_of(child))
     layer.__dict__["_leaves"] = tuple(leaves)
     return layer.__dict__["_leaves"]
 

@@ -6,11 +6,14 @@ alone would not say where they differ.
 
 from __future__ import annotations
 
-import dataclasses
 from collections.abc import Iterator, Mapping
 from typing import Any
 
+from fkeras.engine.tree.walk import layers_in
+
 _WIDTH = 60
+# arguments before outputs: outputs differ as a consequence
+_CALL_FIELDS = ("layer", "args", "options", "training", "mask_rule", "value", "outputs", "masks")
 
 
 def first_difference(one: Any, two: Any, path: str = "") -> str | None:
@@ -66,19 +69,7 @@ def _in_children(mine: Mapping[str, Any], theirs: Mapping[str, Any], path: str) 
 
 def _children(skeleton: Any) -> Iterator[tuple[str, Any]]:
     for field, tree in skeleton.children.items():
-        prefix = "" if field == skeleton.cls.transparent_field else field
-        yield from _leaves(tree, prefix)
-
-
-def _leaves(tree: Any, path: str) -> Iterator[tuple[str, Any]]:
-    if isinstance(tree, tuple):
-        for index, part in enumerate(tree):
-            yield from _leaves(part, f"{path}/{index}" if path else str(index))
-    elif isinstance(tree, Mapping):
-        for key, part in tree.items():
-            yield from _leaves(part, f"{path}/{key}" if path else str(key))
-    elif hasattr(tree, "children"):
-        yield path, tree
+        yield from layers_in(tree, "" if field == skeleton.transparent_field else field)
 
 
 def _in_graphs(one: Any, two: Any, where: str) -> str | None:
@@ -89,11 +80,11 @@ def _in_graphs(one: Any, two: Any, where: str) -> str | None:
     if len(one.calls) != len(two.calls):
         return f"{where}a graph of {len(one.calls)} calls"
     for number, (mine, theirs) in enumerate(zip(one.calls, two.calls, strict=True)):
-        for field in dataclasses.fields(mine):
-            value = getattr(mine, field.name)
-            if value != getattr(theirs, field.name):
-                shown = ", ".join(map(str, value)) if field.name == "outputs" else _short(value)
-                return f"{where}call {number}, of {mine.layer!r}, with {field.name} {shown}"
+        for name in _CALL_FIELDS:
+            value = getattr(mine, name)
+            if value != getattr(theirs, name):
+                shown = ", ".join(map(str, value)) if name == "outputs" else _short(value)
+                return f"{where}call {number}, of {mine.layer!r}, with {name} {shown}"
     return f"{where}a graph with inputs {_short(one.inputs)} and outputs {_short(one.outputs)}"
 
 

@@ -8,7 +8,9 @@ from typing import Any
 import jax.numpy as jnp
 import numpy as np
 
-from fkeras.engine.tree.skeleton import leaves_of, skeleton_of, walk
+from fkeras.engine.tree.skeleton import leaves_of, skeleton_of
+from fkeras.engine.tree.sublayers import children
+from fkeras.engine.tree.walk import join_path
 from fkeras.engine.values.arrays import read_array
 
 Path = tuple[str, ...]
@@ -26,18 +28,16 @@ def _declared(layer: Any, state: Mapping[str, Any], path: str, at: Path) -> Iter
     for name in sorted(skeleton.weights, key=lambda name: name in layer.weight_roles.untrained):
         if getattr(layer, name) is not None:
             yield "weight", f"{path}/{name}" if path else name
-    fields = {name: getattr(layer, name) for name in skeleton.children}
-    children = list(walk(fields, layer.transparent_field))
-    inner = {name for name, _ in children}
+    below = list(children(layer))
+    inner = {name for name, _ in below}
     order = layer.keras_form.state_order
     for key in sorted(state, key=lambda k: (order.index(k) if k in order else len(order), k)):
         value = state[key]
         # Keras keeps the carries of recurrent layers out of its lists, as out of its files
         if layer.keras_form.stores_state and key not in inner and not isinstance(value, Mapping):
             yield "state", (*at, key)
-    for name, child in children:
-        below = state.get(name, {})
-        yield from _entries(child, below, f"{path}/{name}" if path else name, (*at, name))
+    for name, child in below:
+        yield from _entries(child, state.get(name, {}), join_path(path, name), (*at, name))
 
 
 def _lookup(state: Mapping[str, Any], path: Path) -> Any:

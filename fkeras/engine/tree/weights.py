@@ -13,7 +13,8 @@ from typing import Any, Literal
 import jax
 import numpy as np
 
-from fkeras.engine.tree.skeleton import WEIGHT, leaves_of, skeleton_of, walk
+from fkeras.engine.tree.skeleton import WEIGHT, leaves_of, skeleton_of
+from fkeras.engine.tree.sublayers import children, sublayers
 from fkeras.engine.values.random import ShapeKey, fold_in, shape_zeros
 
 
@@ -123,34 +124,10 @@ def own_weights(layer: Any, role: str) -> Iterator[tuple[str, Any, Any]]:
                 yield field.name, value, related
 
 
-def sublayers(layer: Any) -> Iterator[tuple[str, Any]]:
-    """Every layer inside `layer`, itself first with path "", parents before children.
-
-    Example:
-        >>> import fkeras as fk
-        >>> layer = fk.layers.TimeDistributed(fk.layers.Dense(2))
-        >>> [path for path, _ in sublayers(layer)]
-        ['', 'layer']
-    """
-    pending = [("", layer)]
-    while pending:
-        path, one = pending.pop()
-        yield path, one
-        fields = {name: getattr(one, name) for name in skeleton_of(one).children}
-        inner = [
-            (f"{path}/{name}" if path else name, child)
-            for name, child in walk(fields, one.transparent_field)
-        ]
-        pending.extend(reversed(inner))
-
-
 def reset_carries(layer: Any, state: Mapping[str, Any]) -> dict[str, Any]:
     """The state of `layer` with the carries inside it reset by the layers that own them."""
-    fields = {name: getattr(layer, name) for name in skeleton_of(layer).children}
     inner = {
-        name: child.reset_state(state[name])
-        for name, child in walk(fields, layer.transparent_field)
-        if name in state
+        name: child.reset_state(state[name]) for name, child in children(layer) if name in state
     }
     return {**state, **inner}
 

@@ -9,14 +9,15 @@ composed model of this package may stand for both.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping
 from typing import Any
 
-from fkeras.engine import Layer, Model
+from fkeras.engine import Model
 from fkeras.engine.models.model import field_layers
 from fkeras.engine.symbolic.input import InputLayer
 from fkeras.engine.symbolic.operation import Operation
-from fkeras.saving.weights.group_names import group_names
+from fkeras.engine.tree.walk import layers_in
+from fkeras.saving.weights.group_names import group_names, groups_in_field
 
 _LIST = "layers"
 
@@ -100,7 +101,8 @@ def _groups_of_model(network: Any, fields: Mapping[str, Any]) -> dict[str, str]:
     order = sorted(fields, key=_place)
     for field in (field for field in order if _place(field) < _LIST):
         _visit(fields[field], field, found)
-    by_name = {str(layer.name): layer for value in fields.values() for layer in _flat(value)}
+    in_fields = (layer for value in fields.values() for _, layer in layers_in(value))
+    by_name = {str(layer.name): layer for layer in in_fields}
     listed = list(by_name)
     # layers that `call` makes have no attribute; Keras has no such layers
     ignored = InputLayer | Operation
@@ -117,23 +119,7 @@ def _place(field: str) -> str:
     return f"~{field}" if field.startswith("_") else field
 
 
-def _flat(value: Any) -> Iterator[Layer]:
-    if isinstance(value, Layer):
-        yield value
-    elif isinstance(value, Mapping | tuple):
-        for part in value.values() if isinstance(value, Mapping) else value:
-            yield from _flat(part)
-
-
-def _visit(value: Any, path: str, found: dict[str, str]) -> None:
+def _visit(value: Any, path: str, groups: dict[str, str]) -> None:
     """Notes the groups of the layers in the value of an attribute, unless they have a group."""
-    if isinstance(value, Layer):
-        found.setdefault(str(value.name), path)
-        return
-    parts: Sequence[Any] = tuple(value.values() if isinstance(value, Mapping) else value)
-    layers = [part for part in parts if isinstance(part, Layer)]
-    for layer, group in zip(layers, group_names(layers), strict=True):
-        found.setdefault(str(layer.name), f"{path}/{group}")
-    nested = [part for part in parts if isinstance(part, Mapping | tuple)]
-    for number, part in enumerate(nested):
-        _visit(part, f"{path}/container{f'_{number}' if number else ''}", found)
+    for group, _, layer in groups_in_field(value, lambda _, layers: group_names(layers), path, ""):
+        groups.setdefault(str(layer.name), group)

@@ -12,7 +12,7 @@ import numpy as np
 from fkeras.engine import Layer, Model, Network
 from fkeras.engine.tree.shapes import build_shapes
 from fkeras.engine.tree.skeleton import skeleton_of
-from fkeras.engine.values.frozen import FrozenDict
+from fkeras.engine.tree.sublayers import replace_children
 from fkeras.saving.containers.errors import FileError, reading
 from fkeras.saving.weights.finite import is_finite, warn_not_finite
 from fkeras.saving.weights.old_layouts import OLD_LAYERS, path_in
@@ -108,25 +108,7 @@ def plain(layer: Any) -> Any:
     if isinstance(layer, Network):
         if isinstance(layer, Model) and type(layer) is not Model and layer.graph is not None:
             layer = layer.functional()
-        inner = {name: plain(one) for name, one in layer.layers.items()}
-        changed = any(inner[name] is not one for name, one in layer.layers.items())
-        return layer.replace(layers=FrozenDict(inner)) if changed else layer
-    fields = {name: getattr(layer, name) for name in skeleton_of(layer).children}
-    made = {name: _plain_in(value) for name, value in fields.items()}
-    changed = {name: value for name, value in made.items() if value is not fields[name]}
-    return layer.replace(**changed) if changed else layer
-
-
-def _plain_in(value: Any) -> Any:
-    if isinstance(value, Layer):
-        return plain(value)
-    if isinstance(value, tuple):
-        made = tuple(_plain_in(part) for part in value)
-        return made if any(a is not b for a, b in zip(made, value, strict=True)) else value
-    if isinstance(value, Mapping):
-        parts = {key: _plain_in(part) for key, part in value.items()}
-        return FrozenDict(parts) if any(parts[k] is not value[k] for k in value) else value
-    return value
+    return replace_children(layer, lambda _, child: plain(child))
 
 
 def noted_groups(store: Any, path: str) -> dict[str | None, str]:

@@ -1,11 +1,13 @@
-"""Names of the groups of layers that stand in a list, as Keras counts them."""
+"""Names of the groups of layers in lists and nested containers, as Keras counts them."""
 
 from __future__ import annotations
 
 import types
-from collections.abc import Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from typing import Any
 
 from fkeras.engine import Layer
+from fkeras.engine.tree.walk import entries
 from fkeras.engine.values.naming import snake_case
 
 # Keras's own name of a class, where the public name differs
@@ -28,3 +30,37 @@ def group_names(layers: Sequence[Layer]) -> list[str]:
         number = counts[name] = counts.get(name, -1) + 1
         groups.append(f"{name}_{number}" if number else name)
     return groups
+
+
+def groups_in_field(
+    value: Any, names: Callable[[str, Sequence[Layer]], Sequence[str]], group: str, path: str
+) -> Iterator[tuple[str, str, Layer]]:
+    """Yields `(group, path, layer)` for each layer in the value of a field.
+
+    Keras stores the layers of a container before the containers inside it, and numbers those.
+
+    Args:
+        value: a layer, or tuples and mappings with layers.
+        names: `(group of a container, layers in it) -> names of their groups`.
+        group: the group of the value.
+        path: the path of the value in the layer.
+
+    Example:
+        >>> import fkeras as fk
+        >>> value = ((fk.layers.ReLU(),), fk.layers.Dense(2))
+        >>> groups = groups_in_field(value, lambda _, layers: group_names(layers), "blocks", "blocks")
+        >>> [(group, path) for group, path, _ in groups]
+        [('blocks/dense', 'blocks/1'), ('blocks/container/re_lu', 'blocks/0/0')]
+    """
+    if isinstance(value, Layer):
+        yield group, path, value
+        return
+    parts = [(f"{path}/{key}", part) for key, part in entries(value)]
+    layers = [(at, part) for at, part in parts if isinstance(part, Layer)]
+    own_names = names(group, [layer for _, layer in layers])
+    for (at, layer), name in zip(layers, own_names, strict=True):
+        yield f"{group}/{name}", at, layer
+    containers = [(at, part) for at, part in parts if isinstance(part, Mapping | tuple)]
+    for number, (at, part) in enumerate(containers):
+        inner = f"{group}/container{f'_{number}' if number else ''}"
+        yield from groups_in_field(part, names, inner, at)

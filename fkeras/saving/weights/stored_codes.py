@@ -16,7 +16,7 @@ import jax
 import numpy as np
 
 from fkeras.engine import replace_layers
-from fkeras.engine.tree.weights import sublayers
+from fkeras.engine.tree.sublayers import sublayers
 from fkeras.layers.attention.projected import PROJECTIONS, ProjectedAttention
 from fkeras.layers.core.einsum_dense import EinsumDense
 from fkeras.layers.quantized import QuantizedDense

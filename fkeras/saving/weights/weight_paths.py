@@ -14,8 +14,9 @@ from typing import Any
 from fkeras.engine import Layer, Network, Sequential
 from fkeras.engine.symbolic.operation import Operation
 from fkeras.engine.tree.skeleton import leaves_of, skeleton_of
+from fkeras.engine.tree.walk import join_path
 from fkeras.saving.weights.attribute_groups import attribute_groups, second_groups
-from fkeras.saving.weights.group_names import group_names
+from fkeras.saving.weights.group_names import group_names, groups_in_field
 
 
 @dataclasses.dataclass(frozen=True)
@@ -133,7 +134,7 @@ def copied_groups(layer: Layer, groups: Groups = BY_CLASS) -> list[tuple[str, st
     found = []
     for group, _, one in walk_groups(layer, groups):
         if group:
-            found += [(_join(group, a), _join(group, b)) for a, b in second_groups(one)]
+            found += [(join_path(group, a), join_path(group, b)) for a, b in second_groups(one)]
     return found[::-1]
 
 
@@ -161,23 +162,19 @@ def _own(
 ) -> Iterator[Place]:
     """The arrays in the group `vars` of one layer."""
     name = "/".join(keys)
-    shared = [n for n in layer.keras_form.early_weights if _join(name, n) in leaves]
+    shared = [n for n in layer.keras_form.early_weights if join_path(name, n) in leaves]
     declared = [n for n in skeleton_of(layer).weights if getattr(layer, n) is not None]
-    at = _join(group, layer.keras_form.groups.get("", ""))
+    at = join_path(group, layer.keras_form.groups.get("", ""))
     for number, last in enumerate(shared + declared):
-        path = _join(name, last)
-        yield Place(_join(at, f"vars/{number}"), "weight", path, leaves[path])
+        path = join_path(name, last)
+        yield Place(join_path(at, f"vars/{number}"), "weight", path, leaves[path])
     inner = {field for _, field, _ in _children(layer, BY_CLASS, "")}
     mine = [k for k in state if k not in inner and not isinstance(state[k], Mapping)]
     order = layer.keras_form.state_order
     mine.sort(key=lambda k: (order.index(k) if k in order else len(order), k))
     for number, key in enumerate(mine, len(shared) + len(declared)):
-        path = _join(group, f"vars/{number}") if layer.keras_form.stores_state else None
-        yield Place(path, "state", _join(name, key), state[key])
-
-
-def _join(*parts: str) -> str:
-    return "/".join(part for part in parts if part)
+        path = join_path(group, f"vars/{number}") if layer.keras_form.stores_state else None
+        yield Place(path, "state", join_path(name, key), state[key])
 
 
 def _children(layer: Layer, groups: Groups, group: str) -> Iterator[tuple[str, str, Layer]]:
@@ -185,35 +182,17 @@ def _children(layer: Layer, groups: Groups, group: str) -> Iterator[tuple[str, s
     if isinstance(layer, Network):
         found = attribute_groups(layer, groups.has, groups.noted, group)
         if found is not None:
-            yield from ((_join(group, path), name, layer.layers[name]) for name, path in found)
+            yield from ((join_path(group, path), name, layer.layers[name]) for name, path in found)
             return
-        at = _join(group, "layers")
+        at = join_path(group, "layers")
         members = counted(layer)
         names = groups(at, [layer.layers[name] for name in members])
         for name, found in zip(members, names, strict=True):
-            yield _join(at, found), name, layer.layers[name]
+            yield join_path(at, found), name, layer.layers[name]
         return
     for field in skeleton_of(layer).children:
-        at = _join(group, layer.keras_form.groups.get(field, field))
-        yield from _in_field(getattr(layer, field), groups, at, field)
-
-
-def _in_field(value: Any, groups: Groups, at: str, field: str) -> Iterator[tuple[str, str, Layer]]:
-    if isinstance(value, Layer):
-        yield at, field, value
-        return
-    if isinstance(value, Mapping):
-        entries = [(f"{field}/{key}", part) for key, part in value.items()]
-    elif isinstance(value, tuple):
-        entries = [(f"{field}/{number}", part) for number, part in enumerate(value)]
-    else:
-        return
-    layers = [(path, part) for path, part in entries if isinstance(part, Layer)]
-    for (path, part), found in zip(layers, groups(at, [p for _, p in layers]), strict=True):
-        yield _join(at, found), path, part
-    nested = [(path, part) for path, part in entries if isinstance(part, Mapping | tuple)]
-    for number, (path, part) in enumerate(nested):
-        yield from _in_field(part, groups, f"{at}/container{f'_{number}' if number else ''}", path)
+        at = join_path(group, layer.keras_form.groups.get(field, field))
+        yield from groups_in_field(getattr(layer, field), groups, at, field)
 
 
 def counted(network: Network) -> list[str]:

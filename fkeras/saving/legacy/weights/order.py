@@ -11,7 +11,8 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from fkeras.engine import Layer, Network
-from fkeras.engine.tree.skeleton import skeleton_of, walk
+from fkeras.engine.tree.skeleton import skeleton_of
+from fkeras.engine.tree.sublayers import children
 
 Orders = Mapping[tuple[str, ...], Sequence[str]]
 
@@ -74,13 +75,12 @@ def _halves(
 ) -> tuple[list[Unit], list[Unit]]:
     own = _own(layer, state, path)
     if isinstance(layer, Network):
-        children = [(name, layer.layers[name]) for name in ordered(layer, path, orders)]
+        inner = [(name, layer.layers[name]) for name in ordered(layer, path, orders)]
     else:
-        fields = {name: getattr(layer, name) for name in skeleton_of(layer).children}
-        children = list(walk(fields, layer.transparent_field))
+        inner = list(children(layer))
     pairs = [
         _halves(child, _below(state, name), (*path, *name.split("/")), orders)
-        for name, child in children
+        for name, child in inner
     ]
     weights, others = own
     trained = [weights] if weights.names else []
@@ -100,8 +100,7 @@ def _below(state: Mapping[str, Any], name: str) -> Mapping[str, Any]:
 def _own(layer: Layer, state: Mapping[str, Any], path: tuple[str, ...]) -> tuple[Unit, Unit]:
     skeleton = skeleton_of(layer)
     names = [name for name in skeleton.weights if getattr(layer, name) is not None]
-    fields = {name: getattr(layer, name) for name in skeleton.children}
-    inner = {name for name, _ in walk(fields, layer.transparent_field)}
+    inner = {name for name, _ in children(layer)}
     kept = layer.keras_form.stores_state
     keys = [k for k, v in state.items() if kept and k not in inner and not isinstance(v, Mapping)]
     rank = layer.keras_form.state_order

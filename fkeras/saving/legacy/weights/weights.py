@@ -16,7 +16,7 @@ import numpy as np
 
 from fkeras.engine import Network
 from fkeras.engine.tree.skeleton import leaves_of, skeleton_of
-from fkeras.engine.tree.weights import sublayers
+from fkeras.engine.tree.sublayers import sublayers
 from fkeras.saving.containers.hdf5 import Store
 from fkeras.saving.legacy.files.graphs import safe_name
 from fkeras.saving.legacy.files.origin import Origin, origin_of

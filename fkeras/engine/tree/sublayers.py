@@ -1,0 +1,89 @@
+"""The layers inside a layer: as pairs of path and layer, and rebuilt with other layers."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from typing import Any
+
+from fkeras.engine.tree.skeleton import skeleton_of
+from fkeras.engine.tree.walk import join_path, layers_in, map_layers
+
+
+def children(layer: Any) -> Iterator[tuple[str, Any]]:
+    """Yields `(path, child)` for each layer in the fields of `layer`, in the order of its leaves.
+
+    Example:
+        >>> import fkeras as fk
+        >>> list(children(fk.layers.TimeDistributed(fk.layers.Dense(2))))
+        [('layer', Dense(2))]
+    """
+    for field in skeleton_of(layer).children:
+        # the names of a network's layers are paths already
+        prefix = "" if field == layer.transparent_field else field
+        yield from layers_in(getattr(layer, field), prefix)
+
+
+def sublayers(layer: Any) -> Iterator[tuple[str, Any]]:
+    """Every layer inside `layer`, itself first with path "", parents before children.
+
+    Example:
+        >>> import fkeras as fk
+        >>> layer = fk.layers.TimeDistributed(fk.layers.Dense(2))
+        >>> [path for path, _ in sublayers(layer)]
+        ['', 'layer']
+    """
+    pending = [("", layer)]
+    while pending:
+        path, parent = pending.pop()
+        yield path, parent
+        below = [(join_path(path, name), child) for name, child in children(parent)]
+        pending.extend(reversed(below))
+
+
+def map_children(layer: Any, change: Callable[[str, Any], Any], path: str = "") -> dict[str, Any]:
+    """Returns the fields of children with `change(path, child)` in the place of each child.
+
+    Args:
+        layer: the layer.
+        change: called with the path of each child and the child.
+        path: the path of the layer.
+
+    Example:
+        >>> import fkeras as fk
+        >>> layer = fk.layers.TimeDistributed(fk.layers.Dense(2))
+        >>> map_children(layer, lambda path, child: child.replace(name=path))
+        {'layer': Dense(2, name='layer')}
+    """
+    fields = {}
+    for field in skeleton_of(layer).children:
+        prefix = "" if field == layer.transparent_field else field
+        fields[field] = map_layers(getattr(layer, field), change, join_path(path, prefix))
+    return fields
+
+
+def replace_children(layer: Any, change: Callable[[str, Any], Any], path: str = "") -> Any:
+    """Returns the layer with `change(path, child)` in the place of each child.
+
+    The layer itself comes back where `change` returns every child unchanged.
+
+    Args:
+        layer: the layer.
+        change: called with the path of each child and the child.
+        path: the path of the layer.
+
+    Example:
+        >>> import fkeras as fk
+        >>> layer = fk.layers.TimeDistributed(fk.layers.Dense(2))
+        >>> replace_children(layer, lambda path, child: child) is layer
+        True
+    """
+    changed = False
+
+    def note(at: str, child: Any) -> Any:
+        nonlocal changed
+        other = change(at, child)
+        changed = changed or other is not child
+        return other
+
+    fields = map_children(layer, note, path)
+    return layer.replace(**fields) if changed else layer

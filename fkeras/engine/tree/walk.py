@@ -1,0 +1,85 @@
+"""The walker over the layers in a field: one order of layers, one way to write their paths.
+
+A field holds a layer alone, or layers in tuples and mappings in any nesting. `layers_in` yields the
+layers with their paths; `map_layers` rebuilds the value of the field with other layers. Both also
+take trees of skeletons, the static halves of layers. `fkeras.engine.tree.sublayers` applies them to
+all fields of a layer.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from typing import Any
+
+from fkeras.engine.values.frozen import FrozenDict
+
+
+def is_layer(value: Any) -> bool:
+    """Returns whether `value` is a layer.
+
+    The test is by a class variable, because this package comes before the class `Layer`.
+    """
+    return hasattr(type(value), "child_fields")
+
+
+def join_path(*parts: str) -> str:
+    """Returns the path of these parts; an empty part adds nothing.
+
+    Example:
+        >>> join_path("", "encoder", "dense")
+        'encoder/dense'
+    """
+    return "/".join(part for part in parts if part)
+
+
+def entries(value: Any) -> Iterable[tuple[Any, Any]]:
+    """Returns the `(key, part)` pairs of a tuple or mapping; none for any other value."""
+    if isinstance(value, tuple):
+        return enumerate(value)
+    return value.items() if isinstance(value, Mapping) else ()
+
+
+def layers_in(value: Any, path: str = "") -> Iterator[tuple[str, Any]]:
+    """Yields `(path, layer)` for each layer in the value of a field, but not the layers inside it.
+
+    Args:
+        value: a layer, or tuples and mappings with layers, or the same with skeletons.
+        path: the path of the value.
+
+    Example:
+        >>> import fkeras as fk
+        >>> dense = fk.layers.Dense(2)
+        >>> [path for path, _ in layers_in((dense, {"gate": dense}), "blocks")]
+        ['blocks/0', 'blocks/1/gate']
+    """
+    # skeletons have this attribute too
+    if hasattr(type(value), "transparent_field"):
+        yield path, value
+        return
+    for key, part in entries(value):
+        yield from layers_in(part, f"{path}/{key}" if path else str(key))
+
+
+def map_layers(value: Any, change: Callable[[str, Any], Any], path: str = "") -> Any:
+    """Returns the value of a field with `change(path, layer)` in the place of each layer.
+
+    Args:
+        value: a layer, or tuples and mappings with layers, or the same with skeletons.
+        change: called with the path of each layer and the layer.
+        path: the path of the value.
+
+    Example:
+        >>> map_layers((1, {"rate": 2}), lambda path, layer: None)
+        (1, {'rate': 2})
+    """
+    if hasattr(type(value), "transparent_field"):
+        return change(path, value)
+    if not isinstance(value, tuple | Mapping):
+        return value
+    parts = {
+        key: map_layers(part, change, f"{path}/{key}" if path else str(key))
+        for key, part in entries(value)
+    }
+    if isinstance(value, tuple):
+        return tuple(parts.values())
+    return value.like(parts) if isinstance(value, FrozenDict) else FrozenDict(parts)
