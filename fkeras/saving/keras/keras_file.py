@@ -1,4 +1,7 @@
-"""`.keras` files, read and written: configuration, weights and what was compiled, in one archive."""
+"""Reads and writes `.keras` files: one archive with the configuration and the weights of a model.
+
+Archives of Keras 3, of tf.keras 2.12 to 2.15 and of this library are read; Keras 3's form is written.
+"""
 
 from __future__ import annotations
 
@@ -21,11 +24,9 @@ from fkeras.saving.containers.errors import FileError, reading
 from fkeras.saving.containers.hdf5 import Store, Writer, new_store, open_store
 from fkeras.saving.containers.limits import Limits
 from fkeras.saving.containers.strict_json import check, field, parse
-from fkeras.saving.quirks.batch_sizes import made_for_any_batch
-from fkeras.saving.quirks.empty_attention import attention_as_in_keras
-from fkeras.saving.quirks.extension_keys import put_back, put_beside
-from fkeras.saving.quirks.four_bit_layers import quantized_as_in
-from fkeras.saving.quirks.merge_masks import merged_as_in
+from fkeras.saving.keras.extension_keys import put_back, put_beside
+from fkeras.saving.quirks.origin import Origin
+from fkeras.saving.quirks.table import make_model, with_quirks
 from fkeras.saving.trained.resource_limits import check_state
 from fkeras.saving.weights.filling import abstract_build, fill_from_store, plain
 from fkeras.saving.weights.vocabularies import stored_weights, with_vocabularies
@@ -34,21 +35,21 @@ from fkeras.saving.weights.weight_paths import copied_groups, places, walk_group
 CONFIG, METADATA, WEIGHTS = "config.json", "metadata.json", "model.weights.h5"
 # the version of Keras whose form is written
 _KERAS = "3.15.0"
-# in the metadata of files that are written here, which Keras passes over
+# key in the metadata of files that this library wrote; Keras ignores the key
 _MARK = "fkeras"
 
 
 @dataclasses.dataclass(frozen=True)
 class Opened:
-    """An archive whose model was read, for what reads more of the archive.
+    """An open archive and the model read from it, for readers of the training.
 
     Attributes:
-        model: the model.
+        model: the model with its weights.
         state: the state of the model.
-        config: the configuration as the file has it.
-        store: the weights of the file.
-        custom_objects: the user's own by name, and what models of Keras 1 and 2 bring along.
-        converter: what converted a configuration of Keras 2; None for an archive of Keras 3.
+        config: the configuration as the file holds it.
+        store: the open weight file.
+        custom_objects: the user's classes and functions by name, and those of old Keras versions.
+        converter: the converter of a configuration of Keras 2; None for an archive of Keras 3.
     """
 
     model: Any
@@ -65,80 +66,82 @@ def read(
     limits: Limits | None = None,
     finish: Callable[[Opened], Any] | None = None,
 ) -> Any:
-    """`(model, state)` of a `.keras` file, or what `finish` makes of it.
+    """Reads `(model, state)` from a `.keras` file, or the result of `finish`.
 
     Args:
-        path: the file.
-        custom_objects: classes and functions of your own by name.
-        limits: the greatest sizes.
+        path: path of the file.
+        custom_objects: the user's classes and functions by name.
+        limits: limits on sizes.
         finish: `opened -> result`, called while the file is open.
 
     Raises:
-        FileError: for a file that is no such model.
+        FileError: for a file that does not hold a model, or a damaged file.
     """
     limits = limits or Limits()
     custom_objects = CustomObjects({**legacy.OBJECTS, **(custom_objects or {})})
     with open_archive(path, limits) as archive:
-        stored, version = read_config(archive, limits)
+        stored, origin = read_config(archive, limits)
         with open_store(archive.open(WEIGHTS), archive.file, WEIGHTS, limits) as store:
             with reading(archive.file, CONFIG):
                 stored = with_vocabularies(stored, archive, store)
-                config, converter = _converted(stored, version, archive.file, custom_objects)
+                config, converter = _current_form(stored, origin, custom_objects)
                 if converter is not None:
                     custom_objects = converter.all_objects
-                model = _model(config, version is None, custom_objects, archive.file)
+                model = _model(config, origin, custom_objects, archive.file)
                 shapes = _shapes(model, stored, archive.file)
+                # before the weights are allocated: a few bytes can describe a state of any size
                 if shapes is not None:
                     check_state(*shapes, limits)
             with reading(archive.file, WEIGHTS):
                 groups = None if converter is None else legacy.archive_groups(stored, store)
-                found = (model, {}) if shapes is None else fill_from_store(*shapes, store, groups)
+                if shapes is None:
+                    state = {}
+                else:
+                    model, state = fill_from_store(*shapes, store, groups)
             if finish is None:
-                return found
-            return finish(Opened(*found, stored, store, custom_objects, converter))
+                return model, state
+            return finish(Opened(model, state, stored, store, custom_objects, converter))
 
 
-def read_config(archive: Archive, limits: Limits) -> tuple[Mapping[str, Any], str | None]:
-    """`(config, version)`: the configuration in an archive, and the version of Keras.
-
-    The version is None for a file that this library wrote.
+def read_config(archive: Archive, limits: Limits) -> tuple[Mapping[str, Any], Origin | None]:
+    """Reads `(config, origin)` from an archive; the origin is None where this library wrote the file.
 
     Args:
         archive: the archive.
-        limits: the greatest sizes.
+        limits: limits on sizes.
     """
-    metadata = parse(archive.read(METADATA), archive.file, METADATA, limits)
-    version = field(metadata, "keras_version", str, file=archive.file, member=METADATA)
-    config = parse(archive.read(CONFIG), archive.file, CONFIG, limits)
-    check(config, dict, "the configuration", file=archive.file, member=CONFIG)
-    if _MARK not in metadata:
-        return config, version
-    legacy.archive_origin(version, {}, archive.file, CONFIG)
-    with reading(archive.file, CONFIG):
-        return put_back(config, archive.file, CONFIG), None
+    file = archive.file
+    metadata = parse(archive.read(METADATA), file, METADATA, limits)
+    version = field(metadata, "keras_version", str, file=file, member=METADATA)
+    config = parse(archive.read(CONFIG), file, CONFIG, limits)
+    check(config, dict, "the configuration", file=file, member=CONFIG)
+    with reading(file, CONFIG):
+        if _MARK not in metadata:
+            return config, legacy.archive_origin(version, config, file, CONFIG)
+        legacy.archive_origin(version, {}, file, CONFIG)  # raises for a damaged version
+        return put_back(config, file, CONFIG), None
 
 
-def _converted(
-    config: Mapping[str, Any], version: str | None, file: str, custom_objects: Mapping[str, Any]
+def _current_form(
+    config: Mapping[str, Any], origin: Origin | None, custom_objects: Mapping[str, Any]
 ) -> tuple[Mapping[str, Any], legacy.Converter | None]:
-    """The configuration in today's form, and what converted a configuration of Keras 2."""
-    if version is None:
+    """Returns the configuration in Keras 3's form, and the converter of one of Keras 2."""
+    if origin is None:
         return config, None
-    origin = legacy.archive_origin(version, config, file, CONFIG)
-    if origin is not None:
+    if origin.major < 3:
         converter = legacy.Converter(origin, custom_objects)
         return converter.model(config), converter
-    config = attention_as_in_keras(merged_as_in(version, config, custom_objects), custom_objects)
-    return quantized_as_in(version, config), None
+    config = with_quirks(config, origin, custom_objects, "stored")
+    return with_quirks(config, origin, custom_objects), None
 
 
 def _model(
-    config: Mapping, ours: bool, custom_objects: Mapping[str, Any] | None, file: str
+    config: Mapping, origin: Origin | None, custom_objects: Mapping[str, Any] | None, file: str
 ) -> Network:
     def make(config: Mapping) -> Any:
         return deserialize(config, custom_objects)
 
-    model = make(config) if ours else made_for_any_batch(config, make)
+    model = make(config) if origin is None else make_model(config, origin, make)
     if not isinstance(model, Network):
         raise FileError(
             f"expected a model, received {type(model).__name__}. `.keras` files hold "
@@ -150,7 +153,7 @@ def _model(
 
 
 def _shapes(model: Network, config: Mapping, file: str) -> tuple[Any, dict] | None:
-    """The model of shapes and its state; None for one that has never met its inputs."""
+    """Returns a model of shapes and its state; None for a model without known inputs."""
     if model.graph is not None:
         return abstract_build(model)
     place = {"file": file, "member": CONFIG}
@@ -172,14 +175,14 @@ def write(
     compiled: Mapping[str, Any] | None = None,
     arrays: Mapping[str, Any] | None = None,
 ) -> None:
-    """Writes a `.keras` file that Keras 3 opens; a composed model goes in as its graph.
+    """Writes a `.keras` file that Keras 3 opens; a subclassed model is written as its graph.
 
     Args:
-        path: where it shall be.
+        path: path of the file.
         model: a built network.
-        state: its state.
-        compiled: the compile_config.
-        arrays: further arrays for the weight file, by path.
+        state: state of the model.
+        compiled: the compile_config: optimizer, losses and metrics.
+        arrays: more arrays for the weight file by path, such as the optimizer's.
     """
     if not isinstance(model, Network):
         check_not_keras(model, "save_model")
@@ -215,7 +218,7 @@ def write(
 
 
 def write_arrays(store: Writer, model: Any, state: Mapping[str, Any]) -> None:
-    """Puts weights and state into a store in Keras's layout."""
+    """Writes weights and state into an HDF5 file in Keras's layout."""
     copies = copied_groups(model)
     for group, _, layer in walk_groups(model):
         for path in with_copies(f"{group}/vars" if group else "vars", copies):

@@ -1,6 +1,6 @@
-"""`.keras` archives of tf.keras 2.12 to 2.15: Keras 2's configuration in Keras 3's kind of file.
+"""`.keras` archives of tf.keras 2.12 to 2.15: Keras 2's configuration in Keras 3's container.
 
-The weights lie as in Keras 3's archives; groups have no names of layers.
+The weight file has Keras 3's layout, but its groups do not note the names of the layers.
 """
 
 from __future__ import annotations
@@ -14,15 +14,15 @@ from fkeras.engine.values.naming import snake_case
 from fkeras.saving.containers.errors import FileError
 from fkeras.saving.containers.hdf5 import Store
 from fkeras.saving.legacy.files.graphs import has_argument_nodes, safe_name
-from fkeras.saving.legacy.files.origin import Origin
+from fkeras.saving.quirks.origin import Origin
 from fkeras.saving.weights.old_layouts import has_arrays, has_old_layers, path_in
 from fkeras.saving.weights.weight_paths import Groups, by_class
 
 
-def archive_origin(version: str, config: Any, file: str, member: str) -> Origin | None:
-    """The program that wrote an archive of Keras 2's form; None for an archive of Keras 3's form.
+def archive_origin(version: str, config: Any, file: str, member: str) -> Origin:
+    """Returns the program that wrote an archive; of Keras 3 exactly where the form is Keras 3's.
 
-    The calls of the layers tell the form: the version in a file may be of another program.
+    The calls of the layers decide on the form: a program may rewrite the version of a file.
 
     Args:
         version: the `keras_version` in the file.
@@ -36,8 +36,8 @@ def archive_origin(version: str, config: Any, file: str, member: str) -> Origin 
     Example:
         >>> archive_origin("2.15.0", {}, "m.keras", "config.json").version
         (2, 15, 0)
-        >>> archive_origin("3.0.0", {}, "m.keras", "config.json") is None
-        True
+        >>> archive_origin("3.0.0", {}, "m.keras", "config.json").major
+        3
     """
     found = re.match(r"[23](\.\d{1,4}){1,2}", version)
     if found is None:
@@ -49,7 +49,8 @@ def archive_origin(version: str, config: Any, file: str, member: str) -> Origin 
         )
     numbers = tuple(map(int, found[0].split(".")))
     if numbers[0] == 3 and not _has_list_calls(config):
-        return None
+        return Origin(numbers, file=file, member=member)
+    # the last Keras 2 that wrote archives stands for a version that does not match the form
     return Origin((2, 15, 0) if numbers[0] == 3 else numbers, True, "tensorflow", file, member)
 
 

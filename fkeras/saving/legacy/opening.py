@@ -13,10 +13,10 @@ from fkeras.saving.containers.hdf5 import Store
 from fkeras.saving.containers.limits import Limits
 from fkeras.saving.containers.strict_json import parse
 from fkeras.saving.legacy.configs.converter import Converter
-from fkeras.saving.legacy.files.origin import Origin, origin_of
 from fkeras.saving.legacy.weights.order import Orders
 from fkeras.saving.legacy.weights.weights import place_legacy_weights
-from fkeras.saving.quirks.batch_sizes import made_for_any_batch
+from fkeras.saving.quirks.origin import Origin, origin_of
+from fkeras.saving.quirks.table import make_model
 from fkeras.saving.trained.resource_limits import check_state
 from fkeras.saving.weights.filling import abstract_build
 
@@ -75,7 +75,7 @@ def opened(
     converter = Converter(origin, CustomObjects(custom_objects or {}))
     with reading(origin.file, origin.member):
         converted = converter.model(config)
-    model = made_for_any_batch(converted, lambda one: _made(one, converter))
+    model = make_model(converted, origin, lambda one: _made(one, converter))
     with reading(origin.file, "/model_weights"):
         shapes, state = abstract_build(model)
         check_state(shapes, state, limits)

@@ -14,11 +14,11 @@ from fkeras.optimizers import Optimizer
 from fkeras.saving.containers.errors import FileError, reading
 from fkeras.saving.containers.hdf5 import Store
 from fkeras.saving.containers.limits import Limits
-from fkeras.saving.legacy.files.origin import Origin, origin_of
 from fkeras.saving.legacy.opening import document, opened
 from fkeras.saving.legacy.trained.compiled import trainer_of
 from fkeras.saving.legacy.weights.order import Orders, listed, ordered, trained
 from fkeras.saving.legacy.weights.weights import stored_layers, words
+from fkeras.saving.quirks.origin import Origin, origin_of
 from fkeras.saving.trained.optimizer_slots import Entry, layout, restored, with_products
 from fkeras.saving.trained.resource_limits import check_training
 from fkeras.training import Trainer, TrainState

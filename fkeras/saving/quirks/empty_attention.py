@@ -1,30 +1,31 @@
-"""Attention in Keras's files: a query that may attend to no key gives what Keras computes there."""
+"""Quirk: in Keras a query that may attend to no key gets the mean of the values, here zeros."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from typing import Any
 
-from fkeras.saving.quirks.extension_keys import changed, is_attention
+from fkeras.saving.quirks.layer_configs import change_layers, is_attention
+from fkeras.saving.quirks.origin import Origin
 
 
-def attention_as_in_keras(config: Any, custom: Iterable[str] = ()) -> Any:
-    """The configuration of a model of Keras whose attention has `empty_rows="keras"`.
+def with_keras_rows(config: Any, origin: Origin, custom: frozenset[str] = frozenset()) -> Any:
+    """Sets `empty_rows="keras"` in all attention layers.
 
     Args:
-        config: the configuration.
-        custom: names of classes of the user's own.
+        config: configuration of the model.
+        origin: the program that wrote the file.
+        custom: names of the user's classes.
 
     Example:
         >>> layer = {"module": "keras.layers", "class_name": "Attention", "config": {}}
-        >>> attention_as_in_keras([layer])[0]["config"]
+        >>> with_keras_rows([layer], Origin((3, 15)))[0]["config"]
         {'empty_rows': 'keras'}
     """
-    custom = frozenset(custom)
 
     def change(item: Mapping[str, Any]) -> Mapping[str, Any]:
         if not is_attention(item, custom):
             return item
         return {**item, "config": {**item["config"], "empty_rows": "keras"}}
 
-    return changed(config, change)
+    return change_layers(config, change)

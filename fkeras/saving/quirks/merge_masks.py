@@ -1,60 +1,79 @@
-"""Merge layers of Keras 3 as they compute masks there, by the version that wrote a file.
+"""Quirk: the mask of a merging layer (`Add`, `Concatenate`, ...) depends on the version of Keras.
 
-| Keras | the mask of a sum, product, maximum ... | where one input has no mask |
+| Keras | mask of a sum, product, maximum ... | where one input has no mask |
 |---|---|---|
-| 3.0 to 3.3 | none: it is lost | none |
-| since 3.4 | valid where any input is | none; a concatenation's is True everywhere |
+| 3.0 to 3.3 | none: the mask is lost | none |
+| since 3.4 | valid where any input is valid | none; a concatenation's is True everywhere |
 
-What a layer gets as its mask is recorded in a file and is used as recorded. This is for the masks
-that nothing in the graph takes: those of the model's outputs, by which losses are weighed. Since 3.4
-products, maxima and minima leave masked steps of an input out, which is in no record either.
+A file records which mask each call received, and calls compute with the recorded mask. The quirk
+concerns masks that no call receives: the masks of the model's outputs, which weigh losses. Also,
+since 3.4 products, maxima and minima ignore masked steps of an input, which no file records.
 """
 
 from __future__ import annotations
 
-import re
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from typing import Any
 
 from fkeras.engine.call.mask_rules import makes_masks
-from fkeras.saving.quirks.extension_keys import changed, is_merge
+from fkeras.saving.quirks.layer_configs import change_layers, is_merge
+from fkeras.saving.quirks.origin import Origin
 
 
-def merged_as_in(version: str, config: Any, custom: Iterable[str] = ()) -> Any:
-    """The configuration of a model of Keras 3 whose merge layers compute masks as they did there.
+def with_lost_masks(config: Any, origin: Origin, custom: frozenset[str] = frozenset()) -> Any:
+    """Removes the masks of all calls of merging layers, as Keras 3.0 to 3.3 does.
 
-    A model without masks stays as it is.
+    A model without masks is returned unchanged.
 
     Args:
-        version: the version of Keras, such as "3.15.1".
-        config: the configuration.
-        custom: names of classes of the user's own.
+        config: configuration of the model.
+        origin: the program that wrote the file.
+        custom: names of the user's classes.
 
     Example:
         >>> add = {"module": "keras.layers", "class_name": "Add", "config": {}}
         >>> masking = {"module": "keras.layers", "class_name": "Masking", "config": {}}
-        >>> merged_as_in("3.15.1", [masking, add])[1]["config"]
-        {'masks': 'any'}
-        >>> merged_as_in("3.3.3", [masking, {**add, "inbound_nodes": [{}]}])[1]["inbound_nodes"]
+        >>> model = [masking, {**add, "inbound_nodes": [{}]}]
+        >>> with_lost_masks(model, Origin((3, 3, 3)))[1]["inbound_nodes"]
         [{'mask': None}]
     """
-    custom = frozenset(custom)
-    if not makes_masks(config, lambda item: item["class_name"] in custom):
-        return config
-    found = re.match(r"3\.(\d{1,4})", version)
-    merges = found is None or int(found[1]) >= 4
-    rule = {"masks": "any"} if merges else {}
+
+    def change(item: Mapping[str, Any]) -> Mapping[str, Any]:
+        nodes = item.get("inbound_nodes")
+        if not is_merge(item, custom) or not isinstance(nodes, list):
+            return item
+        # in fkeras's own files, too, null is a call without the masks of its inputs
+        unmasked = [{**node, "mask": None} if isinstance(node, Mapping) else node for node in nodes]
+        return {**item, "inbound_nodes": unmasked}
+
+    return change_layers(config, change) if _may_mask(config, custom) else config
+
+
+def with_merged_masks(config: Any, origin: Origin, custom: frozenset[str] = frozenset()) -> Any:
+    """Sets `masks="any"` in all merging layers, the rule of Keras since 3.4.
+
+    A model without masks is returned unchanged.
+
+    Args:
+        config: configuration of the model.
+        origin: the program that wrote the file.
+        custom: names of the user's classes.
+
+    Example:
+        >>> add = {"module": "keras.layers", "class_name": "Add", "config": {}}
+        >>> masking = {"module": "keras.layers", "class_name": "Masking", "config": {}}
+        >>> with_merged_masks([masking, add], Origin((3, 15, 1)))[1]["config"]
+        {'masks': 'any'}
+    """
 
     def change(item: Mapping[str, Any]) -> Mapping[str, Any]:
         if not is_merge(item, custom):
             return item
-        made = {**item, "config": {**rule, **item["config"]}}
-        if not merges and isinstance(item.get("inbound_nodes"), list):
-            # null in our own files too: a call without the masks of its inputs
-            made["inbound_nodes"] = [
-                {**node, "mask": None} if isinstance(node, Mapping) else node
-                for node in item["inbound_nodes"]
-            ]
-        return made
+        return {**item, "config": {"masks": "any", **item["config"]}}
 
-    return changed(config, change)
+    return change_layers(config, change) if _may_mask(config, custom) else config
+
+
+def _may_mask(config: Any, custom: frozenset[str]) -> bool:
+    # a custom class may make masks
+    return makes_masks(config, lambda item: item["class_name"] in custom)

@@ -8,7 +8,7 @@ from typing import Any
 
 from fkeras.engine.config.custom_objects import custom_code
 from fkeras.saving.containers.strict_json import check
-from fkeras.saving.legacy.files.origin import Origin
+from fkeras.saving.quirks.origin import Origin
 
 _CONVOLUTION = types.MappingProxyType(
     {"nb_filter": "filters", "subsample": "strides", "atrous_rate": "dilation_rate"}

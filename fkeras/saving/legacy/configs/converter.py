@@ -14,21 +14,18 @@ from typing import Any
 
 from fkeras import layers as catalogue
 from fkeras.engine import Layer, suggest
-from fkeras.engine.call.mask_rules import DROP, with_rule
 from fkeras.engine.config.custom_objects import CustomObjects, custom_code
 from fkeras.engine.config.quantized_policy import quantization
 from fkeras.engine.messages.key_paths import within
 from fkeras.engine.symbolic.operation_forms import operation_form
 from fkeras.saving.containers.strict_json import check, field
-from fkeras.saving.legacy.configs import arguments, freezing, merging, objects
+from fkeras.saving.legacy.configs import arguments, merging, objects
 from fkeras.saving.legacy.configs.functions import keras2_hard_sigmoid
 from fkeras.saving.legacy.configs.lambdas import lambda_layer
 from fkeras.saving.legacy.files.graphs import Graph, has_argument_nodes, is_network, safe_name
-from fkeras.saving.legacy.files.origin import Origin
 from fkeras.saving.legacy.tensorflow import is_function, operations
-from fkeras.saving.quirks.empty_attention import attention_as_in_keras
-from fkeras.saving.quirks.four_bit_layers import quantized_as_in
-from fkeras.saving.quirks.merge_masks import merged_as_in
+from fkeras.saving.quirks.origin import Origin
+from fkeras.saving.quirks.table import with_quirks
 
 _OLD_CLASSES = types.MappingProxyType(
     {
@@ -116,12 +113,8 @@ class Converter:
                 )
         if self.origin.major == 1:
             self.ordering = arguments.ordering(config)
-        made = freezing.only_frozen(self.layer(config, ()))
-        made = attention_as_in_keras(made, self.custom_objects)
-        if self.origin.major < 3:
-            return with_rule(made, DROP)
-        version = ".".join(map(str, self.origin.version))
-        return quantized_as_in(version, merged_as_in(version, made, self.custom_objects))
+        config = with_quirks(config, self.origin, self.custom_objects, "stored")
+        return with_quirks(self.layer(config, ()), self.origin, self.custom_objects)
 
     # -- layers -------------------------------------------------------------------------------
 
@@ -182,8 +175,6 @@ class Converter:
             made["threshold"] = made.pop("theta", 1.0)
         if today in arguments.UNORDERED and origin.major == 1:
             made.setdefault("data_format", arguments.FORMATS[self.ordering])
-        if today == "BatchNormalization" and freezing.by_batch(kind, made, origin):
-            made["frozen"] = "batch"
         made = arguments.adjusted(today, made, origin, name)
         fields = frozenset(f.name for f in dataclasses.fields(cls) if f.init) | {"layer", "cell"}
         if today == "Bidirectional":

@@ -7,7 +7,7 @@ from typing import Any
 
 from fkeras.engine import Layer
 from fkeras.saving.legacy.files.graphs import safe_name
-from fkeras.saving.legacy.files.origin import Origin
+from fkeras.saving.quirks.origin import Origin
 
 
 class _Given:

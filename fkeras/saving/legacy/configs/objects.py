@@ -14,7 +14,7 @@ from fkeras import activations, constraints, initializers, regularizers
 from fkeras.engine import Configurable, suggest
 from fkeras.engine.config.custom_objects import custom_code
 from fkeras.saving.containers.strict_json import check, field
-from fkeras.saving.legacy.files.origin import Origin
+from fkeras.saving.quirks.origin import Origin
 
 #: the word that stands for Keras 2's function in converted configurations
 HARD_SIGMOID = "keras2_hard_sigmoid"

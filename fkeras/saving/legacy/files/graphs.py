@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any
 
 from fkeras.saving.containers.strict_json import check
-from fkeras.saving.legacy.files.origin import Origin
+from fkeras.saving.quirks.origin import Origin
 
 _RECURRENT = frozenset(
     ["RNN", "SimpleRNN", "LSTM", "GRU", "Bidirectional", "ConvLSTM1D", "ConvLSTM2D", "ConvLSTM3D"]

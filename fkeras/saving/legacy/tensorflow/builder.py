@@ -13,7 +13,6 @@ import numpy as np
 from fkeras.engine.symbolic.operation_forms import operation_form
 from fkeras.engine.values.spec import canonical_dtype
 from fkeras.saving.containers.errors import FileError
-from fkeras.saving.legacy.files.origin import Origin
 from fkeras.saving.legacy.tensorflow.folding import (
     fold,
     folds,
@@ -23,6 +22,7 @@ from fkeras.saving.legacy.tensorflow.folding import (
     to_array,
 )
 from fkeras.saving.legacy.tensorflow.sizes import Dims, Sizes
+from fkeras.saving.quirks.origin import Origin
 
 _NUMPY = "keras.src.ops.numpy"
 #: operations of two arguments that do not go element by element, and of three that do

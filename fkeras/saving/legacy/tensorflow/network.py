@@ -10,11 +10,11 @@ from fkeras.engine.graph_json.items import reason
 from fkeras.saving.containers.errors import FileError
 from fkeras.saving.containers.strict_json import check, field
 from fkeras.saving.legacy.files.graphs import Graph, safe_name
-from fkeras.saving.legacy.files.origin import Origin
 from fkeras.saving.legacy.tensorflow import nodes, table
 from fkeras.saving.legacy.tensorflow.builder import Builder
 from fkeras.saving.legacy.tensorflow.custom import Given
 from fkeras.saving.legacy.tensorflow.sizes import Sizes, tensors_in
+from fkeras.saving.quirks.origin import Origin
 
 _CLASSES = ("TFOpLambda", "SlicingOpLambda", "TensorFlowOpLayer")
 _CONSTANT = "_CONSTANT_VALUE"

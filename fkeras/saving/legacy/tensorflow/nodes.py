@@ -9,7 +9,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from fkeras.saving.containers.strict_json import check, field, parse
-from fkeras.saving.legacy.files.origin import Origin
+from fkeras.saving.quirks.origin import Origin
 
 _TWO = "x y"
 _REDUCED = "input_tensor axis"

@@ -11,7 +11,7 @@ from collections.abc import Sequence
 import numpy as np
 
 from fkeras.engine import Layer
-from fkeras.saving.legacy.files.origin import Origin
+from fkeras.saving.quirks.origin import Origin
 
 _GATES = (("LSTM", (0, 2, 1, 3)), ("ConvLSTM2D", (0, 2, 1, 3)), ("GRU", (0, 1, 2)))
 _TURNED = ("Conv1D", "Conv2D", "Conv3D", "Conv2DTranspose", "ConvLSTM2D")

@@ -13,7 +13,6 @@ from fkeras.engine import Network
 from fkeras.engine.tree.skeleton import leaves_of, skeleton_of
 from fkeras.saving.containers.hdf5 import Store
 from fkeras.saving.legacy.files.graphs import safe_name
-from fkeras.saving.legacy.files.origin import Origin, origin_of
 from fkeras.saving.legacy.weights.order import Unit, listed
 from fkeras.saving.legacy.weights.weights import (
     base_name,
@@ -26,6 +25,7 @@ from fkeras.saving.legacy.weights.weights import (
     state_of,
     with_backend,
 )
+from fkeras.saving.quirks.origin import Origin, origin_of
 from fkeras.saving.weights.weight_source import Source, Stored, unread
 
 Key = tuple[str, str]

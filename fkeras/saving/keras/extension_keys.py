@@ -8,71 +8,22 @@ beside one. So in a file these options stand beside: `{"class_name": "Add", "con
 from __future__ import annotations
 
 import types
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Mapping
 from typing import Any
 
-from fkeras.engine.values.config_walk import PLAIN
 from fkeras.saving.containers.errors import FileError
 from fkeras.saving.containers.strict_json import check
+from fkeras.saving.quirks.layer_configs import ATTENTION, MERGES, change_layers, is_keras_layer
 
 _BESIDE = "fkeras"
-_MERGES = ("Add", "Subtract", "Multiply", "Average", "Maximum", "Minimum", "Concatenate")
-#: classes whose queries without a key give zeros here and a mean in Keras: layers, an operation
-ATTENTION = (
-    "Attention",
-    "AdditiveAttention",
-    "MultiHeadAttention",
-    "GroupQueryAttention",
-    "GroupedQueryAttention",
-    "DotProductAttention",
-)
-#: the options of each class, where Keras's file stays right without them for inference
+#: options of each class without which Keras's file stays right for inference
 _OPTIONS: Mapping[str, tuple[str, ...]] = types.MappingProxyType(
     {
         "BatchNormalization": ("frozen",),
-        **dict.fromkeys(_MERGES, ("masks",)),
+        **dict.fromkeys(MERGES, ("masks",)),
         **dict.fromkeys(ATTENTION, ("empty_rows",)),
     }
 )
-_LAYERS = ("keras.layers", "keras.src.layers")
-_OPERATIONS = ("keras.src.ops", "keras.ops")
-# large, and without configurations of layers in them
-_OTHER = ("inbound_nodes", "build_config", "compile_config", "input_layers", "output_layers")
-
-
-def changed(config: Any, change: Callable[[Mapping[str, Any]], Mapping[str, Any]]) -> Any:
-    """A configuration in which each object, `{"class_name": ..., "config": ...}`, is changed.
-
-    Args:
-        config: the configuration of a model.
-        change: called with an object whose parts are changed already.
-    """
-    if type(config) in PLAIN:
-        return config
-    if isinstance(config, list):
-        return [changed(part, change) for part in config]
-    if not isinstance(config, Mapping):
-        return config
-    made = {k: v if k in _OTHER else changed(v, change) for k, v in config.items()}
-    whole = isinstance(made.get("class_name"), str) and isinstance(made.get("config"), Mapping)
-    return change(made) if whole else made
-
-
-def is_merge(item: Mapping[str, Any], custom: Iterable[str] = ()) -> bool:
-    """Whether an object is one of Keras's layers that merge masks, and no class of the user's."""
-    return item["class_name"] in _MERGES and _is_layer(item, custom)
-
-
-def _is_layer(item: Mapping[str, Any], custom: Iterable[str]) -> bool:
-    # an operation, `x + y`, is an "Add" too, of another module
-    module = str(item.get("module", "keras.layers"))
-    home = _OPERATIONS if item["class_name"] == "DotProductAttention" else _LAYERS
-    return item["class_name"] not in custom and module.startswith(home)
-
-
-def is_attention(item: Mapping[str, Any], custom: Iterable[str] = ()) -> bool:
-    """Whether an object is one of Keras's attention layers, or the operation of attention."""
-    return item["class_name"] in ATTENTION and _is_layer(item, custom)
 
 
 def put_beside(config: Mapping[str, Any]) -> Any:
@@ -84,14 +35,14 @@ def put_beside(config: Mapping[str, Any]) -> Any:
     """
 
     def change(item: Mapping[str, Any]) -> Mapping[str, Any]:
-        names = _OPTIONS.get(item["class_name"], ()) if _is_layer(item, ()) else ()
+        names = _OPTIONS.get(item["class_name"], ()) if is_keras_layer(item) else ()
         found = {name: item["config"][name] for name in names if name in item["config"]}
         if not found:
             return item
         rest = {k: v for k, v in item["config"].items() if k not in found}
         return {**item, "config": rest, _BESIDE: found}
 
-    return changed(config, change)
+    return change_layers(config, change)
 
 
 def put_back(config: Mapping[str, Any], file: str | None = None, member: str | None = None) -> Any:
@@ -124,4 +75,4 @@ def put_back(config: Mapping[str, Any], file: str | None = None, member: str | N
         rest = {k: v for k, v in item.items() if k != _BESIDE}
         return {**rest, "config": {**item["config"], **beside}}
 
-    return changed(config, change)
+    return change_layers(config, change)

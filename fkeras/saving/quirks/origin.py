@@ -1,4 +1,4 @@
-"""Who wrote a file: the version and kind of Keras, its backend, and the file for messages."""
+"""The program that wrote a file: version and kind of Keras, its backend, and the file for messages."""
 
 from __future__ import annotations
 
@@ -12,15 +12,15 @@ from fkeras.saving.containers.hdf5 import Store
 
 @dataclasses.dataclass(frozen=True)
 class Origin:
-    """What a legacy file says about the program that wrote it.
+    """The program that wrote a file, as far as the file says.
 
     Attributes:
-        version: Keras's version as numbers, such as (2, 3, 1); (1,) where the file says nothing,
-            as Keras 1 did.
-        tensorflow: whether it is the Keras inside TensorFlow 1 and 2.
+        version: Keras's version as numbers, such as (2, 3, 1); (1,) for a file without a version,
+            as Keras 1 wrote.
+        tensorflow: whether the program is the Keras inside TensorFlow 1 or 2.
         backend: "tensorflow", "theano", "jax" and so on, or None.
-        file: the file's path, or None.
-        member: the part of the file that is read.
+        file: path of the file, or None.
+        member: part of the file that is read.
 
     Example:
         >>> Origin((2, 3, 1)).major
@@ -39,44 +39,45 @@ class Origin:
         return self.version[0]
 
     def at(self, member: str) -> Origin:
-        """The same for another part of the file."""
+        """Returns the origin of another part of the file."""
         return dataclasses.replace(self, member=member)
 
     def error(self, problem: str, layer: str | None = None) -> FileError:
-        """A refusal that names the file, the part and the layer."""
+        """Returns an error that names the file, the part and the layer."""
         return FileError(problem, file=self.file, member=self.member, layer=layer)
 
     def place(self, layer: str | None = None) -> dict[str, Any]:
-        """`file`, `member` and `layer`, as the accessors of JSON take them."""
+        """Returns `file`, `member` and `layer` as the functions of `strict_json` take them."""
         return {"file": self.file, "member": self.member, "layer": layer}
 
 
 def origin_of(store: Store, group: str = "", file: str | None = None) -> Origin:
-    """What the attributes of a group say about its origin.
+    """Reads the origin of a legacy HDF5 file from the attributes of a group.
 
     Args:
         store: the file.
-        group: the group with the attributes `keras_version` and `backend`.
-        file: the file's path, for messages.
+        group: group with the attributes `keras_version` and `backend`.
+        file: path of the file, for messages.
 
     Raises:
-        FileError: for a version that is none.
+        FileError: for an attribute that is not a version of Keras 1, 2 or 3.
     """
     attributes = store.attributes(group)
     written = attributes.get("keras_version", "1")
     backend = attributes.get("backend")
     origin = Origin(file=file or store.file, member=f"/{group}")
-    found = re.match(r"\d{1,4}(\.\d{1,4}){0,2}", written) if isinstance(written, str) else None
-    if found is None:
+    match = re.match(r"\d{1,4}(\.\d{1,4}){0,2}", written) if isinstance(written, str) else None
+    if match is None:
         raise origin.error(
             f"expected keras_version such as '2.3.1', received {written!r:.80}. The file is damaged."
         )
-    version = tuple(int(n) for n in found[0].split("."))
+    version = tuple(int(number) for number in match[0].split("."))
     if not 1 <= version[0] <= 3:
         raise origin.error(
             f"expected a file of Keras 1, 2 or 3, received one of Keras {written:.20}. Save it again "
             "with a version between these."
         )
+    # TensorFlow writes "2.2.4-tf", and from 2.4 on alone writes versions of Keras 2
     inside = "tf" in written or (version[0] == 2 and version >= (2, 4))
     backend = backend if isinstance(backend, str) else None
     return dataclasses.replace(origin, version=version, tensorflow=inside, backend=backend)

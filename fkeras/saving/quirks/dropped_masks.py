@@ -1,0 +1,24 @@
+"""Quirk: Keras 1, Keras 2 and tf.keras drop a mask that reaches a layer without mask support."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from fkeras.engine.call.mask_rules import DROP, with_rule
+from fkeras.saving.quirks.origin import Origin
+
+
+def with_dropped_masks(config: Any, origin: Origin, custom: frozenset[str] = frozenset()) -> Any:
+    """Gives the mask rule "drop" to all networks without a rule.
+
+    Args:
+        config: configuration of the model.
+        origin: the program that wrote the file.
+        custom: names of the user's classes.
+
+    Example:
+        >>> network = {"class_name": "Sequential", "config": {"layers": []}}
+        >>> with_dropped_masks(network, Origin((2, 3, 1)))["config"]
+        {'layers': [], 'mask_rule': 'drop'}
+    """
+    return with_rule(config, DROP)

@@ -1,0 +1,85 @@
+"""Quirk: in old files a frozen BatchNormalization may train on the statistics of the batch.
+
+| written by | statistics of a frozen layer in a training call |
+|---|---|
+| Keras 1, and 2 until 2.1.2 | the batch; the moving averages moved on, here they rest |
+| Keras 2.1.3 to 2.3.1 | the batch |
+| TensorFlow 1, and 2 with TensorFlow 1's behaviour | the batch |
+| TensorFlow 2 and Keras 3 | the moving averages |
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from fkeras.saving.quirks.origin import Origin
+
+_CLASSES = (
+    "BatchNormalization",
+    "BatchNormalizationV1",
+    "BatchNormalizationV2",
+    "SyncBatchNormalization",
+)
+_INITIALIZERS = ("beta", "gamma", "moving_mean", "moving_variance")
+
+
+def with_batch_statistics(config: Any, origin: Origin, custom: frozenset[str] = frozenset()) -> Any:
+    """Sets `frozen="batch"` in the frozen BatchNormalizations that trained on batch statistics.
+
+    Layers that are not frozen in the file keep the default: when the user freezes them later, they
+    behave as in Keras 3.
+
+    Args:
+        config: configuration of the model as the file holds it.
+        origin: the program that wrote the file.
+        custom: names of the user's classes.
+
+    Example:
+        >>> frozen = {"class_name": "BatchNormalization", "config": {"trainable": False}}
+        >>> with_batch_statistics(frozen, Origin((2, 3, 1)))["config"]
+        {'trainable': False, 'frozen': 'batch'}
+    """
+    return _change(config, origin, custom, frozen=False)
+
+
+def _change(item: Any, origin: Origin, custom: frozenset[str], frozen: bool) -> Any:
+    if isinstance(item, list):
+        return [_change(part, origin, custom, frozen) for part in item]
+    if not isinstance(item, Mapping):
+        return item
+    kind, config = item.get("class_name"), item.get("config")
+    if isinstance(kind, str) and kind in custom:  # reads its configuration itself
+        return item
+    if isinstance(kind, str) and isinstance(config, Mapping):
+        frozen = frozen or config.get("trainable") is False
+        if kind in _CLASSES:
+            by_batch = frozen and uses_batch(kind, config, origin)
+            return {**item, "config": {**config, "frozen": "batch"}} if by_batch else item
+    return {key: _change(value, origin, custom, frozen) for key, value in item.items()}
+
+
+def uses_batch(kind: str, config: Mapping[str, Any], origin: Origin) -> bool:
+    """Whether a frozen BatchNormalization of a file trains on the statistics of the batch.
+
+    TensorFlow 1.13 to 2.1 wrote one version and one class name for both behaviours. The initializers
+    tell: those of TensorFlow 1 hold a dtype, those of TensorFlow 2 do not.
+
+    Args:
+        kind: class of the layer by the file's name.
+        config: configuration of the layer as the file holds it.
+        origin: the program that wrote the file.
+
+    Example:
+        >>> uses_batch("BatchNormalization", {}, Origin((2, 3, 1)))
+        True
+        >>> uses_batch("BatchNormalization", {}, Origin((2, 11, 0), tensorflow=True))
+        False
+    """
+    if kind in ("BatchNormalizationV2", "SyncBatchNormalization"):
+        return False
+    if not origin.tensorflow or origin.version < (2, 2) or kind == "BatchNormalizationV1":
+        return True
+    initializers = [config.get(f"{name}_initializer") for name in _INITIALIZERS]
+    settings = [one.get("config") for one in initializers if isinstance(one, Mapping)]
+    return any(isinstance(one, Mapping) and "dtype" in one for one in settings)

@@ -1,0 +1,106 @@
+"""The table of quirks: behaviour of Keras that depends on its version and that no file states.
+
+A quirk is a function `(config, origin, custom) -> config` in a file of this folder, and a row of
+`QUIRKS`. Both readers, of `.keras` archives and of legacy HDF5 files, apply the rows. No row names a
+format: the program that wrote a file decides what the model computes, not the container.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import math
+from collections.abc import Callable, Iterable
+from typing import Any, Literal, TypeVar
+
+from fkeras.saving.quirks.batch_sizes import with_any_batch
+from fkeras.saving.quirks.dropped_masks import with_dropped_masks
+from fkeras.saving.quirks.empty_attention import with_keras_rows
+from fkeras.saving.quirks.four_bit_layers import with_quantized_inputs
+from fkeras.saving.quirks.frozen_normalization import with_batch_statistics
+from fkeras.saving.quirks.merge_masks import with_lost_masks, with_merged_masks
+from fkeras.saving.quirks.origin import Origin
+
+Model = TypeVar("Model")
+Stage = Literal["stored", "converted", "optional"]
+
+
+@dataclasses.dataclass(frozen=True)
+class Quirk:
+    """A change to the configurations that some versions of Keras wrote.
+
+    Attributes:
+        change: `(config, origin, custom) -> config`; `custom` holds the names of the user's classes,
+            which no quirk may change.
+        since: first version with the behaviour.
+        before: first version without the behaviour; None where the newest version has it.
+        stage: "stored": the configuration as the file holds it, with the class names of that
+            version. "converted": the configuration in Keras 3's form. "optional": as "converted",
+            but where the model cannot be made of the changed configuration, the change is left out.
+    """
+
+    change: Callable[[Any, Origin, frozenset[str]], Any]
+    since: tuple[int, ...] = (1,)
+    before: tuple[int, ...] | None = None
+    stage: Stage = "converted"
+
+    def concerns(self, version: tuple[int, ...]) -> bool:
+        """Whether programs of this version have the behaviour.
+
+        Example:
+            >>> Quirk(with_merged_masks, since=(3, 4)).concerns((3, 3, 1))
+            False
+        """
+        # a file that says "3" alone is read as the newest version of Keras 3
+        exact = (*version, math.inf) if version == (3,) else version
+        return self.since <= exact and (self.before is None or exact < self.before)
+
+
+QUIRKS = (
+    Quirk(with_batch_statistics, before=(3,), stage="stored"),
+    Quirk(with_keras_rows),
+    Quirk(with_dropped_masks, before=(3,)),
+    Quirk(with_lost_masks, since=(3,), before=(3, 4)),
+    Quirk(with_merged_masks, since=(3, 4)),
+    Quirk(with_quantized_inputs, since=(3,), before=(3, 14)),
+    Quirk(with_any_batch, stage="optional"),
+)
+
+
+def with_quirks(
+    config: Any, origin: Origin, custom: Iterable[str] = (), stage: Stage = "converted"
+) -> Any:
+    """Returns a configuration with the changes of all quirks of one stage.
+
+    Args:
+        config: configuration of the model.
+        origin: the program that wrote the file.
+        custom: names of the user's classes.
+        stage: which quirks are applied, see `Quirk`.
+
+    Example:
+        >>> layer = {"module": "keras.layers", "class_name": "Attention", "config": {}}
+        >>> with_quirks([layer], Origin((3, 15, 1)))[0]["config"]
+        {'empty_rows': 'keras'}
+    """
+    names = frozenset(custom)
+    for quirk in QUIRKS:
+        if quirk.stage == stage and quirk.concerns(origin.version):
+            config = quirk.change(config, origin, names)
+    return config
+
+
+def make_model(config: Any, origin: Origin, make: Callable[[Any], Model]) -> Model:
+    """Makes a model with the optional quirks, or else without them.
+
+    Args:
+        config: configuration of the model, changed by the other quirks.
+        origin: the program that wrote the file.
+        make: makes the model of a configuration.
+    """
+    changed = with_quirks(config, origin, stage="optional")
+    if changed != config:
+        try:
+            return make(changed)
+        except Exception:
+            pass  # a call depends on what the quirk changed; errors of the file are raised below
+    return make(config)
