@@ -17,9 +17,6 @@ def _data(*shape, seed=0):
     return np.random.default_rng(seed).normal(0.0, 1.0, shape).astype("float32")
 
 
-# -- spectral normalization ---------------------------------------------------------------------
-
-
 def test_the_estimate_becomes_the_largest_singular_value():
     x = _data(2, 6)
     layer = layers.SpectralNormalization(layers.Dense(4, use_bias=False), always=True)
@@ -108,9 +105,6 @@ def test_state_of_the_layer_inside_is_kept():
     assert layer.apply(_data(4, 5), state=state).updates == {}
 
 
-# -- pipelines ----------------------------------------------------------------------------------
-
-
 def test_a_pipeline_is_its_layers_in_a_row():
     x = _data(4, 3)
     parts = [layers.Dense(5), fk.Sequential([layers.Dense(4)]), layers.BatchNormalization()]
@@ -152,9 +146,6 @@ def test_a_mask_goes_through_a_pipeline():
     x = _data(2, 4, 3)
     x[:, 2:] = 0.0
     np.testing.assert_allclose(pipeline(x), pipeline(x[:, :2]), rtol=1e-6)
-
-
-# -- functions of other libraries ---------------------------------------------------------------
 
 
 def test_the_numbers_are_those_of_keras():
@@ -282,9 +273,6 @@ def test_a_state_that_changes_its_structure_is_refused():
     layer = layers.JaxLayer(grow, init_counter).build(KEY, x)
     with pytest.raises(ValueError, match=r"keep its structure.*'steps'.*'more'"):
         layer.apply(x, state=layer.init_state(x), training=True, key=KEY)
-
-
-# -- Flax ---------------------------------------------------------------------------------------
 
 
 def _network(nn):

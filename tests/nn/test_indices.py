@@ -113,9 +113,6 @@ def test_fractions_are_refused_where_they_are_known(kind):
         assert np.isfinite(layer(np.array([2.0, 1.0]))).all()
 
 
-# -- the training loops -----------------------------------------------------------------------------
-
-
 def nested(dtype):
     inner = fk.Sequential([fk.Input((2,), dtype=dtype), layers.Embedding(3, 2, name="table")])
     inputs, other = fk.Input((2,), dtype=dtype, name="ids"), fk.Input((1,), name="other")
@@ -217,8 +214,6 @@ def test_class_weights_need_classes():
     found = checks.class_weights({1: 2.0}, np.array([1, -1, 0]), model, ignore=-1)
     assert found.tolist() == [2, 1, 1]
 
-
-# -- scores of NaN ----------------------------------------------------------------------------------
 
 SCORES = np.array([[0.2, 0.8], [np.nan, 0.4], [0.3, 0.7]], "float32")
 ONE_HOT = np.array([[0, 1], [1, 0], [0, 1]], "float32")

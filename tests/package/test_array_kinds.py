@@ -146,9 +146,6 @@ def rejected(bits):
     return found
 
 
-# -- entry points: a function of one array ----------------------------------------------------------
-
-
 @functools.cache
 def dense():
     trainer = fk.Trainer("sgd", "mse", metrics=["mae"])
@@ -387,9 +384,6 @@ def test_empty_arrays_and_single_numbers():
     for name in ("loss", "accuracy"):
         with pytest.raises(ValueError, match="y_pred: expected predictions .* single number"):
             ENTRIES[name](number)
-
-
-# -- other places that take arrays ------------------------------------------------------------------
 
 
 def constant(array):

@@ -39,9 +39,6 @@ def shifted(model):
 MODEL, STATE = shifted(network())
 
 
-# -- both ways --------------------------------------------------------------------------------
-
-
 @pytest.mark.parametrize("suffix", SUFFIXES)
 def test_what_is_saved_is_loaded(tmp_path, suffix):
     path = tmp_path / "deep" / f"w{suffix}"
@@ -140,9 +137,6 @@ def test_a_layer_alone(tmp_path):
         fk.load_weights(tmp_path / "w.npz", layer)
 
 
-# -- Keras ------------------------------------------------------------------------------------
-
-
 def graph(kit, make):
     inner = make([kit.Input((4,)), kit.layers.Dense(3), kit.layers.BatchNormalization()])
     x = kit.Input((5, 4))
@@ -237,9 +231,6 @@ def test_legacy_weights_of_another_structure(tmp_path):
     np.testing.assert_array_equal(found.layers["a"].kernel, body.kernel)
     with pytest.raises(fk.FileError, match=r"missing in the file: .*dense/kernel \(3, 9\)"):
         fk.load_weights(tmp_path / "m.h5", other, skip="head")
-
-
-# -- another structure ------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize("suffix", [*SUFFIXES, ".keras"])

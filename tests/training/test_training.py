@@ -355,9 +355,6 @@ def test_steps_per_epoch_and_initial_epoch():
     assert int(run.step) == 4
 
 
-# -- the progress line --------------------------------------------------------------------------
-
-
 class Terminal(io.StringIO):
     def isatty(self):
         return True
@@ -390,9 +387,6 @@ def test_a_line_is_redrawn_on_a_terminal_and_shows_the_compile():
     assert text.count("\n") == 1
     with pytest.raises(ValueError, match="verbose"):
         Progress(7, epochs=1, steps=1)
-
-
-# -- bad input ----------------------------------------------------------------------------------
 
 
 def nan_at(row):

@@ -1,4 +1,4 @@
-"""Engine cases 29 to 48: calls, what is checked in them, and what they record."""
+"""Calls of layers: checks of the inputs, building, recording."""
 
 import ast
 import gc
@@ -20,7 +20,7 @@ KEY = jax.random.key(5)
 X = np.random.default_rng(0).normal(size=(8, 4)).astype("float32")
 
 
-def test_row_029_a_subclass_with_three_methods_trains():
+def test_a_subclass_with_three_methods_trains():
     class SimpleDense(fk.Layer):
         units: int = fk.option(default=1)
         kernel: jax.Array | None = fk.weight(initializer=fk.initializers.GlorotUniform())
@@ -48,7 +48,7 @@ def test_row_029_a_subclass_with_three_methods_trains():
     assert run.model != start.model
 
 
-def test_row_029_a_layer_without_a_call_says_what_to_write():
+def test_a_layer_without_call_names_the_method_to_write():
     class Empty(fk.Layer):
         pass
 
@@ -57,7 +57,7 @@ def test_row_029_a_layer_without_a_call_says_what_to_write():
 
 
 @pytest.mark.parametrize("seed", range(8))
-def test_row_030_a_call_extends_the_graph_and_changes_nothing(seed):
+def test_a_call_extends_the_graph_and_changes_no_value(seed):
     draw = random.Random(seed)
     x = fk.Input((4,), name="x")
     tensors = [x]
@@ -81,7 +81,7 @@ def test_row_030_a_call_extends_the_graph_and_changes_nothing(seed):
         tensors.append(y)
 
 
-def test_row_031_what_one_call_builds_binds_the_others():
+def test_weights_of_one_call_fix_the_sizes_of_the_others():
     a, b, c = fk.Input((16,)), fk.Input((16,)), fk.Input((8,))
     dense = layers.Dense(3, name="dense_1")
     outputs = [dense(a), dense(b), dense(c)]
@@ -98,7 +98,7 @@ def test_row_031_what_one_call_builds_binds_the_others():
         built(c)
 
 
-def test_row_031_also_where_no_spec_says_so():
+def test_sizes_are_fixed_without_an_input_spec_too():
     a, b = fk.Input((16,)), fk.Input((8,))
     affine = Affine(3, name="affine")
     outputs = [affine(a), affine(b)]
@@ -114,14 +114,14 @@ def test_row_031_also_where_no_spec_says_so():
 @pytest.mark.parametrize(
     "make", [lambda: layers.Dense(2), lambda: fk.Sequential([layers.Dense(2)])]
 )
-def test_row_032_a_layer_that_knows_no_shape(make):
+def test_a_layer_without_input_shape_cannot_be_built(make):
     with pytest.raises(
         fk.FKerasError, match=r"build needs .*build\(jax\.random\.key\(0\), \(None, 8\)\)"
     ):
         make().build(KEY)
 
 
-def test_row_032_weights_need_known_sizes():
+def test_weights_need_known_sizes():
     with pytest.raises(
         ValueError, match=r"'kernel' needs known sizes, received the shape \(None, 2\)"
     ):
@@ -132,7 +132,7 @@ def test_row_032_weights_need_known_sizes():
         layers.BatchNormalization().init_state()
 
 
-def test_row_033_build_is_a_pure_function_of_key_and_shape():
+def test_build_is_a_pure_function_of_key_and_shape():
     layer = layers.Dense(3)
     shapes = [jax.eval_shape(lambda k: layer.build(k, (None, 4)), KEY) for _ in range(2)]
     assert jax.tree.leaves(shapes[0]) == jax.tree.leaves(shapes[1])
@@ -147,7 +147,7 @@ def test_row_033_build_is_a_pure_function_of_key_and_shape():
         layer.build(0, (None, 4))
 
 
-def test_row_034_an_array_among_tensors_is_a_constant():
+def test_an_array_among_tensors_is_a_constant():
     x = fk.Input((4,), name="x")
     constant = np.arange(4, dtype="float32").reshape(1, 4)
     y = ops.add(x, constant)
@@ -188,11 +188,11 @@ WRONG = [
         1,
     ),
 ]
-ROWS = ["035", "036", "036_max", "036_min", "037", "038", "039", "040"]
+NAMES = ["count", "ndim", "max_ndim", "min_ndim", "dtype", "axes", "shape", "second_input"]
 
 
-@pytest.mark.parametrize(("spec", "inputs", "message", "index"), WRONG, ids=ROWS)
-def test_rows_035_to_040_an_input_that_does_not_fit(spec, inputs, message, index):
+@pytest.mark.parametrize(("spec", "inputs", "message", "index"), WRONG, ids=NAMES)
+def test_an_input_that_does_not_match_the_input_spec(spec, inputs, message, index):
     layer = Checked(spec, name="picky")
     arrays = [np.zeros([2 if d is None else d for d in x.shape], x.dtype) for x in inputs]
     for given in (inputs, arrays):
@@ -214,19 +214,19 @@ def test_rows_035_to_040_an_input_that_does_not_fit(spec, inputs, message, index
         (fk.InputSpec(shape=(None, 7)), (None,)),
         (fk.InputSpec(ndim=2, dtype="float32"), (4,)),
     ],
-    ids=["038_unknown_size", "038_any_size", "039_both_ways", "039_unknown_size", "036_exact"],
+    ids=["unknown_axis", "any_axis", "shape_both_ways", "unknown_shape", "exact"],
 )
-def test_rows_036_to_039_what_is_unknown_passes(spec, shape):
+def test_unknown_sizes_match_every_input_spec(spec, shape):
     x = fk.Input(shape)
     assert Checked(spec)(x).shape == x.shape
 
 
-def test_row_039_a_known_batch_size_must_be_the_one_that_is_asked_for():
+def test_a_known_batch_size_must_match_the_input_spec():
     with pytest.raises(fk.InputSpecError, match=r"shape=\(9, None\), received \(8, 4\)"):
         Checked(fk.InputSpec(shape=(9, None)))(X)
 
 
-def test_row_041_what_is_a_symbolic_tensor():
+def test_is_symbolic_is_true_for_symbolic_tensors_only():
     is_symbolic = fk.engine.is_symbolic
     x = fk.Input((4,))
     assert is_symbolic(x)
@@ -238,7 +238,7 @@ def test_row_041_what_is_a_symbolic_tensor():
     assert seen == [False]
 
 
-def test_row_042_there_is_no_variable():
+def test_the_package_has_no_class_variable():
     for path in pathlib.Path(fk.__file__).parent.rglob("*.py"):
         text = path.read_text()
         # parsing takes long: only what has the word
@@ -267,7 +267,7 @@ SHAPED = [
 
 
 @pytest.mark.parametrize(("make", "ndim"), SHAPED, ids=lambda v: "")
-def test_row_043_inferred_shapes_are_those_of_the_arrays(make, ndim):
+def test_inferred_shapes_equal_the_shapes_of_arrays(make, ndim):
     draw = random.Random(ndim)
     for _ in range(20):
         layer = make(draw)
@@ -286,7 +286,7 @@ def test_row_043_inferred_shapes_are_those_of_the_arrays(make, ndim):
         assert found[-1] == out.shape[-1] or None in unknown[1:]
 
 
-def test_row_044_a_layer_that_returns_its_input_has_an_output_of_its_own():
+def test_a_layer_that_returns_its_input_has_a_new_output():
     x = fk.Input((4,), name="x")
     y = layers.Identity(name="same")(x)
     assert y is not x
@@ -297,7 +297,7 @@ def test_row_044_a_layer_that_returns_its_input_has_an_output_of_its_own():
     np.testing.assert_array_equal(fk.Model(x, [x, y])(X)[0], X)
 
 
-def test_row_046_a_foreign_array_is_recorded_as_a_constant():
+def test_a_numpy_array_is_recorded_as_a_constant():
     x = fk.Input((4,), name="x")
     y = x + np.ones((1, 4), "float32")
     assert y.node.inputs == (x,)
@@ -309,7 +309,7 @@ def test_row_046_a_foreign_array_is_recorded_as_a_constant():
     assert None not in node.input_tensors
 
 
-def test_row_047_each_call_is_a_node():
+def test_repeated_calls_are_separate_nodes():
     inner = fk.Sequential([fk.Input((4,)), layers.Dense(4)], name="inner")
     xs = [fk.Input((4,)) for _ in range(5)]
     graph = fk.Model(xs, [inner(x) for x in xs]).graph
@@ -319,7 +319,7 @@ def test_row_047_each_call_is_a_node():
     assert sources == list(graph.input_names)
 
 
-def test_row_047_models_that_are_thrown_away_leave_nothing():
+def test_discarded_models_leave_no_memory():
     layer = layers.Dense(2).build(KEY, (None, 4))
     kinds = (fk.Graph, fk.Node, fk.KerasTensor, fk.Model)
 
@@ -340,7 +340,7 @@ def test_row_047_models_that_are_thrown_away_leave_nothing():
     assert set(vars(layer)) == attributes
 
 
-def test_row_048_programs_name_their_layers():
+def test_compiled_programs_name_their_layers():
     x = fk.Input((4,))
     inner = fk.Sequential([layers.Dense(3)], name="inner")
     model = fk.Model(x, layers.Dense(2, name="head")(inner(x)), name="model").build(KEY)
@@ -350,7 +350,7 @@ def test_row_048_programs_name_their_layers():
     assert "model/head/" in text
 
 
-def test_row_048_an_error_leaves_no_scope_behind():
+def test_an_error_leaves_no_name_scope():
     class Failing(fk.Layer):
         def call(self, x):
             raise RuntimeError("inside")

@@ -232,9 +232,6 @@ def test_unknown_rules_are_rejected():
         fk.Model.from_config(config)
 
 
-# -- batch sizes ----------------------------------------------------------------------------------
-
-
 @pytest.mark.parametrize("suffix", ["keras", "h5"])
 def test_a_stored_batch_size_is_no_constraint(suffix, tmp_path, monkeypatch):
     x, y = np.ones((16, 5), "float32"), np.ones((16, 2), "float32")

@@ -1,4 +1,4 @@
-"""Engine cases 74 to 82b: masks, and what training calls do."""
+"""Masks along the graph, and calls with training=True."""
 
 import chex
 import jax
@@ -41,7 +41,7 @@ def build(inputs, outputs):
     return fk.Model(inputs, outputs).build(jax.random.key(0))
 
 
-def test_row_074_mask_is_an_edge_value_of_the_graph():
+def test_a_mask_is_a_value_of_the_graph():
     ids, x = embedded()
     model = build(ids, Steps()(fk.ops.tanh(x * 2.0) + 1.0))
     expected = (IDS != 0).astype("float32")
@@ -56,14 +56,14 @@ def test_row_074_mask_is_an_edge_value_of_the_graph():
     assert (rows[1:6] > 0).all()
 
 
-def test_row_074_other_functions_refuse_a_masked_input():
+def test_functions_without_mask_support_reject_a_masked_input():
     _, x = embedded()
     with pytest.raises(fk.FKerasError, match=r"received a mask.*unmask"):
         fk.ops.mean(x, axis=1)
     assert fk.ops.mean(fk.ops.unmask(x), axis=1).shape == (None, 3)
 
 
-def test_row_075_explicit_mask_is_used_and_goes_on():
+def test_an_explicit_mask_is_used_and_propagated():
     ids, x = embedded()
     steps = Steps()
     other = fk.Input((4,), dtype="bool", name="other")
@@ -80,7 +80,7 @@ def test_row_075_explicit_mask_is_used_and_goes_on():
     np.testing.assert_array_equal(silent(IDS), np.zeros((2, 4)))
 
 
-def test_row_076_one_mask_serves_every_output():
+def test_one_mask_serves_every_output():
     ids, x = embedded()
     left, right = TwoOutputs()(x)
     view = fk.Model(ids, [left, right]).graph.layer("two_outputs")
@@ -90,7 +90,7 @@ def test_row_076_one_mask_serves_every_output():
         np.testing.assert_array_equal(mask, IDS != 0)
 
 
-def test_row_076_default_passes_the_mask_on_only_where_supported():
+def test_masks_propagate_only_through_layers_that_support_them():
     class Plain(fk.Layer):
         def call(self, x):
             return x
@@ -102,13 +102,13 @@ def test_row_076_default_passes_the_mask_on_only_where_supported():
     assert out.node.masks[0].shape == (None, 4)
 
 
-def test_row_077_number_of_masks_is_checked_when_the_node_is_made():
+def test_the_number_of_masks_is_checked_when_recording():
     _, x = embedded()
     with pytest.raises(fk.FKerasError, match=r"TwoOutputs.*2 outputs, received 3 masks"):
         TwoOutputs(masks=3)(x)
 
 
-def test_row_078_masked_lstm_is_the_lstm_of_the_real_steps():
+def test_a_masked_lstm_equals_the_lstm_of_the_unmasked_steps():
     ids, x = embedded()
     lstm = layers.LSTM(5, name="lstm")
     model = build(ids, lstm(x))
@@ -119,7 +119,7 @@ def test_row_078_masked_lstm_is_the_lstm_of_the_real_steps():
     np.testing.assert_array_equal(masked, cut(np.array([[1, 2]], "int32")))
 
 
-def test_row_078_a_subclass_masks_another_id():
+def test_a_subclass_of_embedding_masks_another_id():
     class MasksSeven(layers.Embedding):
         def compute_mask(self, ids):
             return ids != 7
@@ -129,14 +129,14 @@ def test_row_078_a_subclass_masks_another_id():
     np.testing.assert_array_equal(out.mask, [[False, True]])
 
 
-def test_row_079_masking_masks_and_zeroes():
+def test_masking_masks_and_zeroes():
     x = np.array([[[1.0, 2.0], [5.0, 5.0], [5.0, 1.0]]], "float32")
     out = layers.Masking(5.0).apply(x)
     np.testing.assert_array_equal(out.mask, [[True, False, True]])
     np.testing.assert_array_equal(out.value, [[[1, 2], [0, 0], [5, 1]]])
 
 
-def test_row_080_masks_of_a_recurrent_layer():
+def test_masks_of_a_recurrent_layer():
     ids, x = embedded()
     outputs = layers.LSTM(3, return_sequences=True, return_state=True, name="lstm")(x)
     masks = fk.Model(ids, outputs).graph.layer("lstm").output_mask
@@ -144,7 +144,7 @@ def test_row_080_masks_of_a_recurrent_layer():
     assert layers.LSTM(3)(x).node.masks == (None,)
 
 
-def test_row_081_merges_combine_masks():
+def test_merging_layers_combine_masks():
     ids, x = embedded()
     other = fk.Input((4,), dtype="int32", name="other")
     y = layers.Embedding(9, 3, mask_zero=True)(other)
@@ -160,7 +160,7 @@ def test_row_081_merges_combine_masks():
         layers.Add()([x, y], mask=[None])
 
 
-def test_row_082a_each_call_sees_its_own_mask():
+def test_each_call_uses_its_own_mask():
     x = fk.Input((4, 3), name="x")
     model = fk.Model(x, Steps()(x))
     array = np.ones((1, 4, 3), "float32")
@@ -174,7 +174,7 @@ def test_row_082a_each_call_sees_its_own_mask():
 
 @chex.variants(with_jit=True, without_jit=True)
 class TrainingCall(chex.TestCase):
-    def test_row_082b_training_is_the_same_compiled_or_not(self):
+    def test_training_computes_the_same_compiled_or_not(self):
         x = fk.Input((6,))
         h = layers.Dropout(0.5)(layers.BatchNormalization()(x))
         model = fk.Model(x, h).build(jax.random.key(0))
@@ -190,7 +190,7 @@ class TrainingCall(chex.TestCase):
         assert set(updates) == {"batch_normalization"}
 
 
-def test_row_082b_training_chooses_the_program_and_is_no_array():
+def test_training_is_static_and_not_an_array():
     layer = layers.Dropout(0.5)
     with pytest.raises(TypeError, match="training=True or False"):
         layer.apply(jnp.ones((1, 2)), training=jnp.array(True), key=jax.random.key(0))

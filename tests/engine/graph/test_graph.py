@@ -1,4 +1,4 @@
-"""Engine cases 83 to 104: nodes, coordinates, closed graphs, depths, order, disconnection."""
+"""Nodes and closed graphs: coordinates, depths, order, disconnected graphs."""
 
 import contextlib
 import gc
@@ -49,10 +49,7 @@ def chain(depth, units=4):
     return x, h
 
 
-# -- rows 83 to 95: nodes -------------------------------------------------------------------------
-
-
-def test_row_083_the_eleven_fields_of_a_node():
+def test_the_eleven_fields_of_a_node():
     ids = fk.Input((5,), dtype="int32", name="ids")
     words = layers.Embedding(9, 3, mask_zero=True, name="words")(ids)
     out = layers.LSTM(2, name="lstm")(words, training=False)
@@ -70,7 +67,7 @@ def test_row_083_the_eleven_fields_of_a_node():
     assert node.arguments == {"training": False}
 
 
-def test_row_083_nodes_cannot_change():
+def test_nodes_are_immutable():
     x = fk.Input((2,))
     with pytest.raises(AttributeError, match="Call the layer again"):
         x.node.layer = None
@@ -78,7 +75,7 @@ def test_row_083_nodes_cannot_change():
         x.index = 3
 
 
-def test_row_084_consumers_count_every_edge():
+def test_consumers_count_every_edge():
     x = fk.Input((3,), name="x")
     y = layers.Dense(3, name="y")(x)
     graph = fk.Model(x, layers.Add(name="sum")([y, y])).graph
@@ -88,7 +85,7 @@ def test_row_084_consumers_count_every_edge():
     assert graph.layer("sum").nodes[0].inbound_layers == ("y", "y")
 
 
-def test_row_085_one_node_a_call():
+def test_each_call_is_one_node():
     x = fk.Input((3,), name="x")
     layer, h = layers.Dense(3, name="d"), x
     for _ in range(4):
@@ -99,7 +96,7 @@ def test_row_085_one_node_a_call():
     assert graph.nodes == {"x_ib-0", "d_ib-0", "d_ib-1", "d_ib-2", "d_ib-3"}
 
 
-def test_row_086_tensor_coordinates():
+def test_tensor_coordinates():
     a, b = fk.Input((5, 2), name="a"), fk.Input((5, 2), name="b")
     lstm = layers.LSTM(3, return_state=True, name="lstm")
     first, second = lstm(a), lstm(b)
@@ -114,7 +111,7 @@ def test_row_086_tensor_coordinates():
         graph.slot("lstm", 1, 3)
 
 
-def test_row_086_a_model_called_twice_on_one_tensor_has_two_coordinates():
+def test_a_model_called_twice_on_one_tensor_has_two_coordinates():
     x = fk.Input((3,), name="x")
     model = fk.Model(x, layers.Dense(2)(x), name="inner")
     y = fk.Input((3,), name="y")
@@ -126,7 +123,7 @@ def test_row_086_a_model_called_twice_on_one_tensor_has_two_coordinates():
 
 
 @pytest.mark.parametrize("seed", range(12))
-def test_row_087_a_nodes_inputs_are_the_outputs_of_their_origin(seed):
+def test_inputs_of_a_node_are_outputs_of_their_origin(seed):
     rng = np.random.default_rng(seed)
     tensors = [fk.Input((3,), name="x")]
     lstm = layers.LSTM(3, return_state=True, name="rnn")
@@ -155,7 +152,7 @@ def test_row_087_a_nodes_inputs_are_the_outputs_of_their_origin(seed):
     assert edges > 0
 
 
-def test_row_088_an_input_is_its_own_output():
+def test_an_input_node_has_no_inputs():
     x = fk.Input((3,), name="x")
     graph = fk.Model(x, layers.Dense(2)(x)).graph
     node = graph.layer("x").nodes[0]
@@ -165,7 +162,7 @@ def test_row_088_an_input_is_its_own_output():
     assert not graph.calls[1].is_input
 
 
-def test_row_089_the_json_of_a_node():
+def test_the_json_of_a_node():
     x = fk.Input((4,), name="x")
     model = fk.Model(x, layers.Dense(2, name="d")(x, training=True))
     entry = model.get_config()["layers"][1]
@@ -188,7 +185,7 @@ def test_row_089_the_json_of_a_node():
     assert model.get_config()["output_layers"] == ["d", 0, 0]
 
 
-def test_row_089_json_round_trip_is_exact():
+def test_json_round_trip_is_exact():
     for model in (diamond(), shared_lstm()):
         text = json.dumps(model.get_config())
         again = fk.Model.from_config(json.loads(text))
@@ -208,7 +205,7 @@ class Opaque:
     """A hashable value that JSON cannot hold."""
 
 
-def test_row_090_an_option_without_json_form_is_named_at_save():
+def test_an_option_without_json_form_is_named_when_saving():
     x = fk.Input((4,), name="x")
     model = fk.Model(x, Scaled(name="scaled")(x, by=Opaque()))
     with pytest.raises(TypeError) as error:
@@ -218,14 +215,14 @@ def test_row_090_an_option_without_json_form_is_named_at_save():
     assert "Opaque" in str(error.value)
 
 
-def test_row_090_array_options_are_constants_and_round_trip():
+def test_array_options_are_constants_and_round_trip():
     x = fk.Input((2,), name="x")
     model = fk.Model(x, Scaled(name="scaled")(x, by=np.arange(2, dtype="float32")))
     config = json.loads(json.dumps(model.get_config()))
     assert fk.Model.from_config(config, {"Scaled": Scaled}) == model
 
 
-def test_row_091_a_raw_jnp_function_says_what_to_write():
+def test_a_jnp_function_on_a_symbolic_tensor_names_the_remedy():
     x = fk.Input((3,), name="pixels")
     with pytest.raises(fk.SymbolicValueError) as error:
         jnp.sin(x)
@@ -235,7 +232,7 @@ def test_row_091_a_raw_jnp_function_says_what_to_write():
         np.sin(x)
 
 
-def test_row_091_a_foreign_array_cannot_break_the_chain():
+def test_a_foreign_array_does_not_disconnect_the_graph():
     x = fk.Input((3,), name="x")
     for y in (x + jnp.ones((1, 3)), np.ones((1, 3), "float32") + x):
         assert fk.Model(x, y)(np.zeros((2, 3), "float32")).tolist() == [[1.0] * 3] * 2
@@ -250,7 +247,7 @@ class Mix(fk.Layer):
         return sum(jax.tree.leaves(trees))
 
 
-def test_row_092_inputs_may_be_any_tree():
+def test_inputs_may_be_any_pytree():
     a, b = fk.Input((3,), name="a"), fk.Input((3,), name="b")
     x, y = np.ones((2, 3), "float32"), np.full((2, 3), 2, "float32")
     trees = [
@@ -268,7 +265,7 @@ def test_row_092_inputs_may_be_any_tree():
         assert fk.Model.from_config(config, {"Mix": Mix}) == model
 
 
-def test_row_092_outputs_may_be_any_tree():
+def test_outputs_may_be_any_pytree():
     x = fk.Input((3,), name="x")
     y = layers.Dense(2, name="y")(x)
     model = fk.Model({"x": x}, {"head": y, "more": [x, (y,)]}).build(jax.random.key(0))
@@ -276,7 +273,7 @@ def test_row_092_outputs_may_be_any_tree():
     assert jax.tree.map(lambda v: v.shape, out) == {"head": (2, 2), "more": [(2, 3), ((2, 2),)]}
 
 
-def test_row_093_two_streams_through_one_lstm():
+def test_two_streams_through_one_lstm():
     model = shared_lstm()
     view = model.graph.layer("lstm")
     assert len(view.nodes) == 2
@@ -293,7 +290,7 @@ def test_row_093_two_streams_through_one_lstm():
         view.get_output_at(-1)
 
 
-def test_row_093_the_gradient_is_the_sum_over_both_uses():
+def test_the_gradient_is_the_sum_over_both_uses():
     a, b = fk.Input((3, 2)), fk.Input((3, 2))
     lstm = layers.LSTM(4, name="lstm")
     model = fk.Model([a, b], layers.Add()([lstm(a), lstm(b)])).build(jax.random.key(1))
@@ -312,7 +309,7 @@ def test_row_093_the_gradient_is_the_sum_over_both_uses():
         np.testing.assert_allclose(one, other, rtol=1e-5, atol=1e-6)
 
 
-def test_row_094_walks_in_both_directions():
+def test_ancestors_descendants_and_paths():
     graph = diamond().graph
     assert graph.ancestors("a") == ("x_ib-0", "b_ib-0")
     assert set(graph.ancestors("s")) == {"x_ib-0", "b_ib-0", "a_ib-0", "c_ib-0"}
@@ -326,7 +323,7 @@ def test_row_094_walks_in_both_directions():
         graph.ancestors("z")
 
 
-def test_row_095_symbolic_initial_states_are_edges():
+def test_symbolic_initial_states_are_edges():
     x, h, c = fk.Input((4, 2), name="x"), fk.Input((3,), name="h"), fk.Input((3,), name="c")
     out = layers.LSTM(3, name="lstm")(x, initial_state=[h, c])
     model = fk.Model([x, h, c], out).build(jax.random.key(0))
@@ -341,7 +338,7 @@ def test_row_095_symbolic_initial_states_are_edges():
     assert fk.Model.from_config(config).graph == model.graph
 
 
-def test_row_095_a_state_may_mix_tensors_and_arrays():
+def test_an_initial_state_may_mix_tensors_and_arrays():
     x, h = fk.Input((4, 2), 1, name="x"), fk.Input((3,), 1, name="h")
     out = layers.LSTM(3, name="lstm")(x, initial_state=[h, np.ones((1, 3), "float32")])
     model = fk.Model([x, h], out).build(jax.random.key(0))
@@ -351,10 +348,7 @@ def test_row_095_a_state_may_mix_tensors_and_arrays():
     np.testing.assert_allclose(model([xs, hs]), expected, rtol=1e-6)
 
 
-# -- rows 96 to 104: closing ----------------------------------------------------------------------
-
-
-def test_row_096_a_model_needs_no_optimizer():
+def test_a_model_imports_no_optimizer():
     sources = [*ROOT.glob("fkeras/engine/**/*.py"), *ROOT.glob("fkeras/layers/**/*.py")]
     assert len(sources) > 40
     for path in sources:
@@ -367,14 +361,14 @@ def test_row_096_a_model_needs_no_optimizer():
     assert isinstance(model.graph, fk.Graph)
 
 
-def test_row_097_node_keys():
+def test_node_keys():
     x = fk.Input((3,), name="x")
     shared = layers.Dense(3, name="sh")
     graph = fk.Model(x, shared(shared(x))).graph
     assert [graph.node_key(n) for n in range(3)] == ["x_ib-0", "sh_ib-0", "sh_ib-1"]
 
 
-def test_row_098_the_map_of_a_diamond():
+def test_calls_and_depths_of_a_diamond():
     graph = diamond().graph
     assert graph.nodes == {f"{n}_ib-0" for n in "xabcs"}
     assert graph.nodes_by_depth == {
@@ -387,7 +381,7 @@ def test_row_098_the_map_of_a_diamond():
     assert graph.layers_by_depth == {0: ("s",), 1: ("a", "c"), 2: ("b",), 3: ("x",)}
 
 
-def test_row_098_the_map_of_a_shared_layer():
+def test_calls_and_depths_of_a_shared_layer():
     x = fk.Input((3,), name="x")
     shared = layers.Dense(3, name="sh")
     graph = fk.Model(x, layers.Dense(3, name="top")(shared(shared(x)))).graph
@@ -397,7 +391,7 @@ def test_row_098_the_map_of_a_shared_layer():
     assert graph.node_indices == (0, 0, 1, 0)
 
 
-def test_row_099_a_chain_of_20_000_nodes_closes_without_recursion():
+def test_a_chain_of_20_000_nodes_closes_without_recursion():
     depth, spec = 20_000, Spec(("b", 2))
     layer = layers.Dense(2, name="d")
     source = InputLayer((None, 2), name="x")
@@ -414,7 +408,7 @@ def test_row_099_a_chain_of_20_000_nodes_closes_without_recursion():
     assert len(graph.ancestors("d", depth - 1)) == depth
 
 
-def test_row_100_a_cycle_in_a_file_is_an_error():
+def test_a_cycle_in_a_file_is_an_error():
     x = fk.Input((2,), name="x")
     a = layers.Dense(2, name="l1")(x)
     config = fk.Model(x, layers.Dense(2, name="l2")(a)).get_config()
@@ -426,7 +420,7 @@ def test_row_100_a_cycle_in_a_file_is_an_error():
     assert "l2" in str(error.value)
 
 
-def test_row_100_a_missing_origin_in_a_file_is_an_error():
+def test_a_missing_origin_in_a_file_is_an_error():
     x = fk.Input((2,), name="x")
     config = fk.Model(x, layers.Dense(2, name="l1")(x)).get_config()
     text = json.dumps(config).replace('["x", 0, 0]}}]', '["gone", 0, 0]}}]')
@@ -434,7 +428,7 @@ def test_row_100_a_missing_origin_in_a_file_is_an_error():
         fk.Model.from_config(json.loads(text))
 
 
-def test_row_101_calls_outside_the_graph_leave_no_trace():
+def test_calls_outside_the_graph_leave_no_trace():
     a, b, c = (fk.Input((2,), name=n) for n in "abc")
     shared = layers.Dense(2, name="shared")
     shared(a)
@@ -447,7 +441,7 @@ def test_row_101_calls_outside_the_graph_leave_no_trace():
     assert graph == fk.Model(fresh, layers.Dense(2, name="shared")(fresh)).graph
 
 
-def test_row_102_depths():
+def test_depths_of_nodes():
     graph = diamond().graph
     assert {call.layer: d for call, d in zip(graph.calls, graph.depths, strict=True)} == {
         "s": 0,
@@ -458,7 +452,7 @@ def test_row_102_depths():
     }
 
 
-def test_row_102_every_consumer_has_a_smaller_depth():
+def test_every_consumer_has_a_smaller_depth():
     x = fk.Input((3,), name="x")
     shared, tensors = layers.Dense(3, name="sh"), [x]
     for i in range(12):
@@ -474,7 +468,7 @@ def test_row_102_every_consumer_has_a_smaller_depth():
     assert seen == 16
 
 
-def test_row_103_the_order_of_layers():
+def test_the_order_of_layers():
     model = diamond()
     assert list(model.layers) == ["x", "b", "a", "c", "s"]
     assert diamond() == model
@@ -493,7 +487,7 @@ print(graph.layers, graph.nodes_by_depth)
 """
 
 
-def test_row_103_the_order_does_not_depend_on_hashes():
+def test_the_order_of_layers_does_not_depend_on_hashes():
     # the hashes of this process, and of one with another seed
     seed = "2" if os.environ.get("PYTHONHASHSEED") == "1" else "1"
     env = {**os.environ, "PYTHONHASHSEED": seed, "PYTHONPATH": str(ROOT)}
@@ -506,7 +500,7 @@ def test_row_103_the_order_does_not_depend_on_hashes():
     assert "dense_5" in done.stdout
 
 
-def test_row_104_a_disconnected_graph_names_what_was_reached():
+def test_a_disconnected_graph_names_the_reached_layers():
     i1, i2 = fk.Input((2,), name="i1"), fk.Input((2,), name="i2")
     h2 = layers.Dense(2, name="h2")(layers.Dense(2, name="h1")(i1))
     out = layers.Concatenate(name="join")([h2, i2])
@@ -519,7 +513,7 @@ def test_row_104_a_disconnected_graph_names_what_was_reached():
     assert error.value.layer == "i2"
 
 
-def test_row_104_an_output_that_no_input_reaches():
+def test_an_output_that_no_input_reaches_is_an_error():
     x, y = fk.Input((2,), name="x"), fk.Input((2,), name="y")
     with pytest.raises(fk.DisconnectedGraphError, match="'y'"):
         fk.Model(x, [layers.Dense(2)(x), layers.Dense(2)(y)])
@@ -527,10 +521,7 @@ def test_row_104_an_output_that_no_input_reaches():
         fk.Model(x, y)
 
 
-# -- scale ------------------------------------------------------------------------------------------
-
-
-def test_row_106_a_chain_of_5_000_layers_closes_in_2_seconds():
+def test_a_chain_of_5_000_layers_closes_in_2_seconds():
     x, h = chain(5000)
     start = time.process_time()
     model = fk.Model(x, h)
@@ -541,7 +532,7 @@ def test_row_106_a_chain_of_5_000_layers_closes_in_2_seconds():
     assert hash(model) == hash(model.replace())
 
 
-def test_row_047_throw_away_calls_leave_memory_flat():
+def test_discarded_calls_leave_memory_flat():
     gc.freeze()  # what other tests left need not be looked through
     x, layer = fk.Input((4,)), layers.Dense(4)
     before_hash = hash(layer)
@@ -562,7 +553,7 @@ def test_row_047_throw_away_calls_leave_memory_flat():
     assert not [o for o in gc.get_referrers(layer) if isinstance(o, Node)]
 
 
-def test_row_125_building_a_graph_of_1_000_layers_compiles_nothing():
+def test_building_a_graph_of_1_000_layers_compiles_nothing():
     with meter.count_compiles() as compiles:
         x, h = chain(1000)
         model = fk.Model(x, h)

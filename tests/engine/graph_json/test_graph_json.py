@@ -63,9 +63,6 @@ def check_both_ways(build, *arrays, custom_objects=None):
     return read
 
 
-# -- pins -----------------------------------------------------------------------------------------
-
-
 def test_the_default_of_training_and_the_names_of_inputs_are_keras_s():
     for name in layers.__all__:
         ours, theirs = getattr(layers, name), getattr(keras.layers, name, None)
@@ -157,9 +154,6 @@ def test_a_layer_of_the_user_s_own_has_the_usual_default():
     assert fk.Model.from_config(through_json(model.get_config()), {"Mine": Mine}) == model
 
 
-# -- masks and options ----------------------------------------------------------------------------
-
-
 def masked(k):
     L = k.layers
     ids = k.Input((5,), dtype="int32", name="ids")
@@ -249,9 +243,6 @@ def test_nested_arguments_and_constants_are_kept():
     assert fk.Model.from_config(config, {"Mix": Mix}) == model
 
 
-# -- structures -----------------------------------------------------------------------------------
-
-
 def _two(k):
     x, y = k.Input((4,), name="x"), k.Input((4,), name="y")
     return x, y, k.layers.Dense(2, name="d")(x), k.layers.Dense(2, name="e")(y)
@@ -311,9 +302,6 @@ def test_input_layers(batch):
         tensor = keras.Input(tensor=keras.KerasTensor((2, 3), name="t"), name="given")
         model = keras.Model(tensor, keras.layers.Dense(2)(tensor))
     assert fk.Model.from_config(through_json(model.get_config())).inputs.shape == (2, 3)
-
-
-# -- shared and nested ----------------------------------------------------------------------------
 
 
 def shared(k):

@@ -1,4 +1,4 @@
-"""Engine cases 1 to 28: what a layer is, its attributes, its construction."""
+"""Layers as values: construction, attributes, names, queries on their calls."""
 
 import dataclasses
 import pickle
@@ -41,7 +41,7 @@ def sequential():
 @pytest.mark.parametrize(
     "make", [lambda: layers.Dense(3), functional, sequential, lambda: Affine(3)]
 )
-def test_row_001_a_model_keeps_a_layers_contract(make):
+def test_models_follow_the_contract_of_layers(make):
     layer, spec = make(), (None, 4)
     assert isinstance(layer, fk.Layer)
     assert layer == make()
@@ -72,7 +72,7 @@ def test_row_001_a_model_keeps_a_layers_contract(make):
 
 
 @pytest.mark.parametrize("function", [ops.tanh, ops.lift(jnp.tanh)], ids=["ops", "lift"])
-def test_row_002_functions_of_arrays_make_one_node(function):
+def test_a_function_of_arrays_is_one_node(function):
     x = fk.Input((4,), name="x")
     model = fk.Model(x, function(x))
     assert len(model.graph.calls) == 2
@@ -95,7 +95,7 @@ def test_row_002_functions_of_arrays_make_one_node(function):
         ("random_uniform", 0.0, 0.05**2 / 3),
     ],
 )
-def test_row_003_initializers_draw_keras_distributions_by_key(initializer, mean, variance):
+def test_initializers_draw_from_the_distributions_of_keras(initializer, mean, variance):
     make = fk.initializers.get(initializer)
     w = make(KEY, (400, 400), "float32")
     np.testing.assert_array_equal(w, make(KEY, (400, 400), "float32"))
@@ -105,7 +105,7 @@ def test_row_003_initializers_draw_keras_distributions_by_key(initializer, mean,
     assert abs(np.mean(w) - mean) < 0.01 * np.std(w)
 
 
-def test_row_004_a_call_with_any_options_is_given_none_of_its_own_accord():
+def test_a_call_with_any_options_gets_no_option_unasked():
     seen = []
 
     class Greedy(fk.Layer):
@@ -123,7 +123,7 @@ def test_row_004_a_call_with_any_options_is_given_none_of_its_own_accord():
     assert all(options == {} for options in seen)
 
 
-def test_row_004_a_list_of_one_tensor_is_that_tensor():
+def test_a_list_of_one_tensor_equals_the_tensor():
     model = one_layer_model().build(KEY)
     np.testing.assert_array_equal(model([X]), model(X))
     x = fk.Input((4,))
@@ -131,7 +131,7 @@ def test_row_004_a_list_of_one_tensor_is_that_tensor():
     assert isinstance(several([X]), list)
 
 
-def test_row_005_a_constructor_that_raises_leaves_nothing_behind():
+def test_a_constructor_that_raises_changes_no_other_layer():
     class Broken(fk.Layer):
         def __post_init__(self):
             super().__post_init__()
@@ -145,7 +145,7 @@ def test_row_005_a_constructor_that_raises_leaves_nothing_behind():
     assert len(jax.tree.leaves(after.build(KEY, (None, 3)))) == 2
 
 
-def test_row_005_a_wrapped_cell_keeps_each_leaf_once():
+def test_a_wrapped_cell_has_each_weight_once():
     cell = layers.LSTMCell(3)
     rnn = layers.RNN(cell).build(KEY, (None, None, 2))
     leaves = jax.tree.leaves(rnn)
@@ -154,7 +154,7 @@ def test_row_005_a_wrapped_cell_keeps_each_leaf_once():
     assert cell == layers.LSTMCell(3), "the cell that was wrapped is as it was"
 
 
-def test_row_006_input_and_output_of_a_layer():
+def test_input_and_output_of_a_layer_in_a_graph():
     graph = one_layer_model().graph
     assert graph.layer("only").input.coord == ("x", 0, 0)
     assert graph.layer("only").output.coord == ("only", 0, 0)
@@ -167,7 +167,7 @@ def test_row_006_input_and_output_of_a_layer():
             getattr(shared_pair().layer("shared"), name)
 
 
-def test_row_007_masks_of_a_layer():
+def test_masks_of_a_layer_in_a_graph():
     ids = fk.Input((3,), dtype="int32", name="ids")
     relu = layers.Activation("relu", name="relu")
     words = layers.Embedding(5, 2, mask_zero=True, name="words")(ids)
@@ -184,7 +184,7 @@ def test_row_007_masks_of_a_layer():
         graph.layer("other").input_mask  # noqa: B018
 
 
-def test_row_008_shapes_of_a_shared_layer_where_its_calls_agree():
+def test_shapes_of_a_shared_layer_need_equal_calls():
     view = shared_pair().layer("shared")
     assert view.input_shape == (None, 4)
     assert view.output_shape == (None, 3)
@@ -201,7 +201,7 @@ def test_row_008_shapes_of_a_shared_layer_where_its_calls_agree():
     assert view.get_input_shape_at(1) == (None, 2, 4)
 
 
-def test_row_009_calls_that_are_not_there():
+def test_an_unknown_call_index_is_an_error():
     view = one_layer_model().graph.layer("only")
     for method in ("input", "output", "input_shape", "output_shape", "input_mask", "output_mask"):
         read = getattr(view, f"get_{method}_at")
@@ -217,7 +217,7 @@ def test_row_009_calls_that_are_not_there():
         one_layer_model().graph.layer("never").get_output_at(0)
 
 
-def test_row_010_the_two_streams_of_a_shared_lstm():
+def test_outputs_of_each_call_of_a_shared_lstm():
     a, b = fk.Input((3, 4), name="a"), fk.Input((3, 4), name="b")
     lstm = layers.LSTM(2, name="lstm")
     encoded_a, encoded_b = lstm(a), lstm(b)
@@ -234,14 +234,14 @@ def test_row_010_the_two_streams_of_a_shared_lstm():
     assert [t.coord.layer for t in merged.get_input_at(0)] == ["a", "b"], "several come as a list"
 
 
-def test_row_011_the_input_spec_of_a_layer_before_and_after_it_is_built():
+def test_input_spec_before_and_after_building():
     assert layers.Dense(2).input_spec == fk.InputSpec(min_ndim=2)
     built = layers.Dense(2).build(KEY, (None, 7))
     assert built.input_spec == fk.InputSpec(min_ndim=2, axes={-1: 7})
     assert Affine(2).input_spec is None
 
 
-def test_row_012_an_input_spec_is_a_value():
+def test_an_input_spec_is_a_value():
     spec = fk.InputSpec(min_ndim=2, axes={-1: 4})
     assert spec == fk.InputSpec(min_ndim=2, axes={-1: 4})
     assert spec != fk.InputSpec(min_ndim=2, axes={-1: 5})
@@ -254,7 +254,7 @@ def test_row_012_an_input_spec_is_a_value():
         fk.InputSpec(ndim=2, axes={2: 4})
 
 
-def test_row_013_names_differ_within_one_model_only():
+def test_names_are_unique_within_one_model():
     one, two = layers.Dense(2, name="same"), layers.Dense(2, name="same")
     x = fk.Input((4,))
     for layer in (one, two):
@@ -266,7 +266,7 @@ def test_row_013_names_differ_within_one_model_only():
 
 
 @pytest.mark.parametrize("cls", [layers.LSTM, layers.GRU, layers.SimpleRNN])
-def test_row_014_a_stateful_layer_goes_on_where_it_was(cls):
+def test_a_stateful_layer_continues_from_its_state(cls):
     x = np.random.default_rng(1).normal(size=(2, 6, 3)).astype("float32")
     plain = cls(4).build(KEY, (2, None, 3))
     layer = cls(4, stateful=True).build(KEY, (2, None, 3))
@@ -281,7 +281,7 @@ def test_row_014_a_stateful_layer_goes_on_where_it_was(cls):
     assert not layers.Dense(2).stateful
 
 
-def test_row_015_a_mask_that_a_layer_cannot_take_is_an_error():
+def test_a_mask_for_a_layer_without_mask_support_is_an_error():
     class Blind(fk.Layer):
         def call(self, x):
             return x
@@ -298,7 +298,7 @@ def test_row_015_a_mask_that_a_layer_cannot_take_is_an_error():
     assert layers.Activation("relu")(words).node.masks[0] is not None
 
 
-def test_row_016_freezing_in_the_middle_of_training():
+def test_freezing_in_the_middle_of_training():
     x = fk.Input((4,))
     model = fk.Model(x, layers.Dense(1, name="head")(layers.Dense(3, "tanh", name="body")(x)))
     trainer = fk.Trainer(fk.optimizers.SGD(0.1), "mse")
@@ -318,7 +318,7 @@ def test_row_016_freezing_in_the_middle_of_training():
     assert not np.array_equal(moved.model.layers["body"].kernel, after["body"].kernel)
 
 
-def test_row_017_whether_training_makes_a_difference():
+def test_uses_training_reports_layers_that_depend_on_it():
     x = fk.Input((4,))
     hidden = layers.Dense(3, "gelu")(x)
     assert not fk.Model(x, layers.Dense(2)(hidden)).uses_training
@@ -337,7 +337,7 @@ def test_row_017_whether_training_makes_a_difference():
         fk.Sequential([layers.Dense(1)]).uses_training  # noqa: B018
 
 
-def test_row_018_weights_and_state_come_layer_by_layer():
+def test_weights_and_state_are_ordered_layer_by_layer():
     x = fk.Input((2,))
     y = layers.BatchNormalization(name="bn")(layers.Dense(3, name="first")(x))
     model = fk.Model(x, layers.Dense(1, name="last")(y)).build(KEY)
@@ -357,7 +357,7 @@ def test_row_018_weights_and_state_come_layer_by_layer():
     assert [float(w.flat[0]) for w in model.get_weights(state)] == list(range(8))
 
 
-def test_row_019_a_dtype_policy_keeps_weights_and_computation_apart():
+def test_a_dtype_policy_separates_weights_from_computation():
     layer = layers.Dense(3, dtype="mixed_bfloat16").build(KEY, (None, 4))
     assert layer.kernel.dtype == jnp.float32
     assert layer(X).dtype == jnp.bfloat16
@@ -370,7 +370,7 @@ def test_row_019_a_dtype_policy_keeps_weights_and_computation_apart():
         layers.Dense(3, dtype="mixed_bfloat")
 
 
-def test_row_020_a_thousand_calls_leave_a_layer_as_it_was():
+def test_a_thousand_calls_do_not_change_a_layer():
     layer = layers.Dense(2).build(KEY, (None, 4))
     x, before, attributes = fk.Input((4,)), hash(layer), None
     for number in range(1000):
@@ -381,7 +381,7 @@ def test_row_020_a_thousand_calls_leave_a_layer_as_it_was():
     assert set(vars(layer)) == attributes
 
 
-def test_row_021_an_argument_that_does_not_exist():
+def test_an_unknown_argument_is_an_error():
     with pytest.raises(TypeError, match=r"Dense: there is no argument 'unit'.*mean 'units'"):
         layers.Dense(unit=3)
     with pytest.raises(TypeError, match=r"'kernel_initialiser'.*mean 'kernel_initializer'"):
@@ -400,14 +400,14 @@ def test_row_021_an_argument_that_does_not_exist():
         ("_Priv", "__priv"),
     ],
 )
-def test_row_022_names_of_classes(cls, name):
+def test_automatic_names_of_classes(cls, name):
     made = type(cls, (Affine,), {"__doc__": "A layer."})
     x = fk.Input((4,))
     model = fk.Model(x, made(2)(made(2)(x)))
     assert list(model.layers)[1:] == [name, f"{name}_1"]
 
 
-def test_row_022_automatic_names_belong_to_the_graph():
+def test_automatic_names_are_unique_per_graph():
     def make():
         x = fk.Input((4,))
         y = layers.Dense(2, name="dense_1")(layers.Dense(2)(x))
@@ -418,7 +418,7 @@ def test_row_022_automatic_names_belong_to_the_graph():
     assert hash(make()) == hash(make())
 
 
-def test_row_023_the_batch_size_stands_at_the_input():
+def test_the_batch_size_is_declared_at_the_input():
     x = fk.Input((3,), batch_size=5)
     assert x.shape == (5, 3)
     assert x.node.layer.batch_shape == (5, 3)
@@ -429,7 +429,7 @@ def test_row_023_the_batch_size_stands_at_the_input():
             layers.Dense(2, **{name: (3,)})
 
 
-def test_row_024_an_input_is_a_symbolic_leaf():
+def test_an_input_is_a_symbolic_leaf():
     x = fk.Input((3,), name="x")
     assert x.shape == (None, 3)
     assert x.dtype == "float32"
@@ -451,12 +451,12 @@ def test_row_024_an_input_is_a_symbolic_leaf():
         ({"shape": (-1,)}, r"sizes of 0 or more and None, received \(None, -1\)"),
     ],
 )
-def test_row_024_what_an_input_cannot_be(arguments, message):
+def test_wrong_arguments_of_an_input(arguments, message):
     with pytest.raises(ValueError, match=message):
         fk.Input(**arguments)
 
 
-def test_row_025_weights_of_ones_own():
+def test_initial_weights_from_arrays():
     kernel, bias = np.full((4, 2), 0.5, "float32"), np.ones(2, "float32")
     layer, _ = layers.Dense(2).build(KEY, (None, 4)).set_weights([kernel, bias])
     np.testing.assert_array_equal(layer(np.ones((1, 4), "float32")), [[3.0, 3.0]])
@@ -466,7 +466,7 @@ def test_row_025_weights_of_ones_own():
         layers.Dense(2, weights=[kernel, bias])
 
 
-def test_row_026_one_layer_built_for_two_shapes():
+def test_one_layer_built_for_two_shapes():
     layer = layers.Dense(2)
     small, large = layer.build(KEY, (None, 3)), layer.build(KEY, (None, 5))
     assert small.input_spec.axes == {-1: 3}
@@ -475,7 +475,7 @@ def test_row_026_one_layer_built_for_two_shapes():
     assert small(np.ones((1, 3), "float32")).shape == large(np.ones((1, 5), "float32")).shape
 
 
-def test_row_027_a_call_on_a_symbolic_tensor_changes_nothing():
+def test_a_symbolic_call_does_not_change_the_layer():
     layer, x = layers.Dense(2), fk.Input((4,))
     before, node = hash(layer), x.node
     y, z = layer(x), layer(x)
@@ -491,7 +491,7 @@ def test_row_027_a_call_on_a_symbolic_tensor_changes_nothing():
 
 
 @pytest.mark.parametrize("layer", [layers.Dense(2), Affine(2), fk.Sequential([layers.Dense(2)])])
-def test_row_028_an_unbuilt_layer_on_an_array_says_how_to_build(layer):
+def test_an_unbuilt_layer_on_an_array_names_build(layer):
     with pytest.raises(
         fk.FKerasError, match=r"no weights yet.*layer\.build\(jax\.random\.key\(0\)"
     ):
@@ -500,7 +500,7 @@ def test_row_028_an_unbuilt_layer_on_an_array_says_how_to_build(layer):
         jax.jit(layer)(X)
 
 
-def test_row_028_numbers_and_lists_of_numbers_are_no_tensors():
+def test_numbers_and_lists_are_not_tensors():
     layer = layers.Dense(2, name="dn").build(KEY, (None, 2))
     with pytest.raises(
         TypeError, match=r"'dn' \(Dense\).*symbolic tensors, received float.*asarray"

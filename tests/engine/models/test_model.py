@@ -19,9 +19,6 @@ def _dense(module):
     return [module.layers.Dense(6, activation=name) for name in ("tanh", "sigmoid", "relu", "elu")]
 
 
-# -- Keras ---------------------------------------------------------------------------------------
-
-
 class KerasBlock(keras.layers.Layer):
     def __init__(self, rate=0.1, name=None):
         super().__init__(name=name)
@@ -92,9 +89,6 @@ class KerasMixed(keras.Model):
     def call(self, x):
         x = self.tail(self.head(x))
         return self.within(self.inner(self.rnn(self.mixed(x, x))))
-
-
-# -- the same fields -----------------------------------------------------------------------------
 
 
 class Block(fk.Model):

@@ -84,9 +84,6 @@ def test_hdf5_without_the_vocabulary_is_refused(tmp_path):
     assert fk.load_model(path)[0](TEXTS).tolist() == [[2, 3, 3], [3, 0, 0], [1, 0, 0]]
 
 
-# -- recording ------------------------------------------------------------------------------------
-
-
 @pytest.mark.parametrize(
     ("layer", "shape", "expected", "dtype"),
     [
@@ -146,9 +143,6 @@ def test_strings_beside_what_the_device_computes():
     late = fk.Model([x, ids], crossing((x, ids + 1)))
     with pytest.raises(fk.FKerasError, match="beside them the output of 'add', which the device"):
         late([texts, numbers])
-
-
-# -- computing ------------------------------------------------------------------------------------
 
 
 def _numbers():

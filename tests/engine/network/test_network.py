@@ -1,4 +1,4 @@
-"""Engine cases 105 to 128: names, networks as layers, Sequential, the three modes of a call."""
+"""Models: names, nesting, Sequential, subclasses, the three modes of a call."""
 
 import dataclasses
 import gc
@@ -45,23 +45,20 @@ def ones(*shape):
     return np.ones(shape, "float32")
 
 
-# -- rows 105 to 108: names, depth, constructor checks ----------------------------------------------
-
-
-def test_row_105_explicit_names_must_differ():
+def test_explicit_names_must_differ():
     x = fk.Input((4,), name="x")
     h = layers.Dense(2, name="same")(layers.Dense(3, name="same")(x))
     with pytest.raises(ValueError, match=r"two layers are named 'same'.*replace\(name="):
         fk.Model(x, h)
 
 
-def test_row_105_automatic_names_are_unique_and_skip_taken_ones():
+def test_automatic_names_are_unique_and_skip_taken_ones():
     x = fk.Input((4,), name="x")
     h = layers.Dense(3)(layers.Dense(3, name="dense_1")(layers.Dense(3)(x)))
     assert list(fk.Model(x, h).layers) == ["x", "dense", "dense_1", "dense_2"]
 
 
-def test_row_105_two_pretrained_networks_merge_under_a_prefix(key):
+def test_two_pretrained_networks_merge_under_a_prefix(key):
     one, two = resnet().build(key), resnet().build(jax.random.key(7))
     with pytest.raises(ValueError, match="two layers are named"):
         fk.Model([one.inputs, two.inputs], layers.Add()([one.outputs, two.outputs]))
@@ -77,7 +74,7 @@ def test_row_105_two_pretrained_networks_merge_under_a_prefix(key):
     np.testing.assert_allclose(merged([x, y], state=state), expected, rtol=1e-6)
 
 
-def test_row_105_renaming_single_layers():
+def test_renaming_single_layers():
     model = resnet()
     renamed = fk.rename(model, {"a_body": "first"})
     assert list(renamed.layers) == [n.replace("a_body", "first") for n in model.layers]
@@ -88,7 +85,7 @@ def test_row_105_renaming_single_layers():
         fk.rename(model, {"a_body": "b_body"})
 
 
-def test_row_105_renaming_keeps_options_and_pinned_calls(key):
+def test_renaming_keeps_options_and_pinned_calls(key):
     x = fk.Input((4,), name="x")
     out = layers.Dropout(0.5, name="drop")(x, training=False) * np.float32(2.0)
     renamed = fk.rename(fk.Model(x, out), prefix="p_")
@@ -96,7 +93,7 @@ def test_row_105_renaming_keeps_options_and_pinned_calls(key):
     np.testing.assert_allclose(renamed.apply(ones(1, 4), training=True).value, 2 * ones(1, 4))
 
 
-def test_row_106_deep_networks_build_hash_and_pickle_without_recursion():
+def test_deep_networks_build_hash_and_pickle_without_recursion():
     import pickle
 
     x = h = fk.Input((2,), name="x")
@@ -108,13 +105,13 @@ def test_row_106_deep_networks_build_hash_and_pickle_without_recursion():
     assert len(model.graph.ancestors("activation_2999")) == 3000
 
 
-def test_row_107_an_input_given_twice():
+def test_an_input_given_twice_is_an_error():
     x = fk.Input((4,), name="x")
     with pytest.raises(ValueError, match="given twice"):
         fk.Model([x, x], layers.Dense(2)(x))
 
 
-def test_row_107_inputs_and_outputs_must_be_symbolic():
+def test_inputs_and_outputs_must_be_symbolic():
     x = fk.Input((4,), name="x")
     y = layers.Dense(2)(x)
     with pytest.raises(TypeError, match="symbolic tensors as inputs, received ndarray"):
@@ -125,7 +122,7 @@ def test_row_107_inputs_and_outputs_must_be_symbolic():
         fk.Model(x, [])
 
 
-def test_row_107_a_tensor_from_the_middle_cuts_the_graph(key):
+def test_a_tensor_from_the_middle_cuts_the_graph(key):
     x = fk.Input((4,), name="x")
     first, second = layers.Dense(3, name="first"), layers.Dense(2, name="second")
     h = first(x)
@@ -140,7 +137,7 @@ def test_row_107_a_tensor_from_the_middle_cuts_the_graph(key):
     np.testing.assert_allclose(top(values), whole(ones(2, 4)), rtol=1e-6)
 
 
-def test_row_108_an_unused_input_is_allowed(key):
+def test_an_unused_input_is_allowed(key):
     x, unused = fk.Input((4,), name="x"), fk.Input((7,), name="unused")
     model = fk.Model([x, unused], layers.Dense(2, name="d")(x)).build(key)
     assert model.input_names == ("x", "unused")
@@ -151,10 +148,7 @@ def test_row_108_an_unused_input_is_allowed(key):
         model(ones(2, 4))
 
 
-# -- rows 109 to 112: running, nesting, freezing, looking up -----------------------------------------
-
-
-def test_row_109_repeated_calls_leave_memory_flat(key):
+def test_repeated_calls_leave_memory_flat(key):
     model = resnet().build(key)
     state, x = model.init_state(), ones(2, 4)
     graph = model.graph
@@ -176,7 +170,7 @@ def test_row_109_repeated_calls_leave_memory_flat(key):
     assert model.graph is graph
 
 
-def test_row_109_every_call_is_computed_once(key):
+def test_every_call_is_computed_once(key):
     x = fk.Input((4,), name="x")
     h = layers.Dense(4, activation="tanh", name="h")(x)
     model = fk.Model(x, [h + h, layers.Add()([h, h]), h * 2.0]).build(key)
@@ -185,7 +179,7 @@ def test_row_109_every_call_is_computed_once(key):
     assert text.count(" tanh") == 1
 
 
-def test_row_110_a_nested_model_is_one_node_a_call(key):
+def test_a_nested_model_is_one_node_a_call(key):
     model = nested()
     assert len(model.graph.layer("enc").nodes) == 2
     inner = model.layers["enc"]
@@ -198,7 +192,7 @@ def test_row_110_a_nested_model_is_one_node_a_call(key):
     assert set(model.init_state()["enc"]) == {"norm"}
 
 
-def test_row_110_a_nested_model_is_an_ordinary_layer(key):
+def test_a_nested_model_is_an_ordinary_layer(key):
     model = nested().build(key)
     enc = model.layers["enc"]
     again = fk.Input((4,), name="again")
@@ -211,7 +205,7 @@ def test_row_110_a_nested_model_is_an_ordinary_layer(key):
     assert other.layers["enc"].layers["dense"].kernel is enc.layers["dense"].kernel
 
 
-def test_row_110_inlining_changes_no_value(key):
+def test_inlining_changes_no_value(key):
     model = nested().build(key)
     flat = fk.inline(model, "enc")
     assert list(flat.layers) == ["a", "b", "enc_dense", "enc_norm", "multiply", "head"]
@@ -226,7 +220,7 @@ def test_row_110_inlining_changes_no_value(key):
         np.testing.assert_allclose(flat_out.updates["enc_norm"][name], value, rtol=1e-6)
 
 
-def test_row_110_inlining_carries_a_pinned_mode_and_masks(key):
+def test_inlining_carries_a_pinned_mode_and_masks(key):
     ids = fk.Input((5,), dtype="int32", name="ids")
     words = fk.Input((5, 3), name="words")
     body = layers.LSTM(2, name="lstm")(layers.Dropout(0.5, name="drop")(words))
@@ -242,7 +236,7 @@ def test_row_110_inlining_carries_a_pinned_mode_and_masks(key):
     )
 
 
-def test_row_110_inlining_a_sequential_and_what_cannot_be_inlined():
+def test_inlining_a_sequential_and_what_cannot_be_inlined():
     x = fk.Input((4,), name="x")
     stack = fk.Sequential([layers.Dense(3), layers.Dense(2)], name="stack")
     model = fk.Model(x, stack(x))
@@ -253,7 +247,7 @@ def test_row_110_inlining_a_sequential_and_what_cannot_be_inlined():
         fk.inline(model, "stak")
 
 
-def test_row_111_freezing_a_sub_model(key):
+def test_freezing_a_sub_model(key):
     model = nested().build(key)
     frozen = fk.freeze(model, "enc")
     trainable, rest = fk.partition(frozen)
@@ -268,14 +262,14 @@ def test_row_111_freezing_a_sub_model(key):
     assert model.layers["enc"].trainable
 
 
-def test_row_111_trainable_of_the_constructor_reaches_all_inside(key):
+def test_trainable_of_the_constructor_reaches_all_inside(key):
     x = fk.Input((4,), name="x")
     model = fk.Model(x, encoder()(x), trainable=False).build(key)
     assert jax.tree.leaves(fk.partition(model)[0]) == []
     assert not model.layers["enc"].layers["dense"].trainable
 
 
-def test_row_112_looking_up_layers():
+def test_layers_by_name_and_index():
     model = resnet()
     assert model.get_layer("a_body").units == 4
     assert model.get_layer(index=1) is model.layers["a_body"]
@@ -288,9 +282,6 @@ def test_row_112_looking_up_layers():
         model.get_layer(index=99)
     with pytest.raises(ValueError, match="no layer 'zz' in this graph"):
         model.graph.layer("zz")
-
-
-# -- row 113: subclasses -----------------------------------------------------------------------------
 
 
 class Residual(fk.Model):
@@ -310,7 +301,7 @@ class WithoutCall(fk.Model):
     units: int = 2
 
 
-def test_row_113_a_subclass_is_recorded_and_goes_to_json(key):
+def test_a_subclass_is_recorded_and_goes_to_json(key):
     x = fk.Input((4,), name="x")
     model = fk.Model(x, Residual(4, name="second")(Residual(4, name="first")(x))).build(key)
     assert set(model.layers["first"].layers) == {"input_layer", "inner", "dropout", "add"}
@@ -326,7 +317,7 @@ def nested_free(model):
     return model.unbuilt()
 
 
-def test_row_113_a_subclass_as_a_plain_model(key):
+def test_a_subclass_as_a_plain_model(key):
     model = Residual(4).build(key, (None, 4))
     plain = model.functional()
     assert type(plain) is fk.Model
@@ -335,7 +326,7 @@ def test_row_113_a_subclass_as_a_plain_model(key):
     np.testing.assert_array_equal(again(ones(2, 4)), model(ones(2, 4)))
 
 
-def test_row_113_mistakes_in_subclasses():
+def test_mistakes_in_subclasses():
     x = fk.Input((4,))
     with pytest.raises(NotImplementedError, match="has no `call`"):
         WithoutCall()(x)
@@ -345,10 +336,7 @@ def test_row_113_mistakes_in_subclasses():
     assert Residual(4) != Residual(5)
 
 
-# -- rows 115, 117, 119: Sequential, paths, values -----------------------------------------------------
-
-
-def test_row_115_a_delayed_build(key):
+def test_sequential_models_build_later(key):
     model = fk.Sequential([layers.Dense(2), layers.Dense(3)])
     assert not model.built
     assert jax.tree.leaves(model) == []
@@ -360,7 +348,7 @@ def test_row_115_a_delayed_build(key):
         model(ones(2, 4))
 
 
-def test_row_115_add_pop_and_slices_are_new_values(key):
+def test_add_pop_and_slices_return_new_models(key):
     model = fk.Sequential([fk.Input((4,)), layers.Dense(3)])
     longer = model.add(layers.Dense(2)).add(layers.Activation("relu"))
     assert (len(model), len(longer)) == (1, 3)
@@ -383,7 +371,7 @@ class Two(fk.Layer):
         return x, x
 
 
-def test_row_115_mistakes():
+def test_mistakes_in_sequential_models():
     with pytest.raises(TypeError, match="expected layers, received int"):
         fk.Sequential([layers.Dense(2), 3])
     with pytest.raises(TypeError, match=r"It is a class: write Dense\("):
@@ -402,7 +390,7 @@ def test_row_115_mistakes():
         _ = fk.Sequential([layers.Dense(2)])[3]
 
 
-def test_row_115_json_round_trip():
+def test_json_round_trip_of_sequential_models():
     for model in (
         fk.Sequential([fk.Input((4,)), layers.Dense(3), layers.Dropout(0.5)], name="s"),
         fk.Sequential([layers.Dense(3), layers.Dense(3)]),
@@ -411,7 +399,7 @@ def test_row_115_json_round_trip():
         assert fk.Sequential.from_config(config) == model
 
 
-def test_row_117_key_paths_are_names(key):
+def test_paths_of_nested_weights_are_names(key):
     model = nested().build(key)
     paths = [jax.tree_util.keystr(p) for p, _ in jax.tree_util.tree_leaves_with_path(model)]
     assert [p.strip(".") for p in paths] == [
@@ -424,7 +412,7 @@ def test_row_117_key_paths_are_names(key):
     ]
 
 
-def test_row_119_nothing_can_be_set(key):
+def test_fields_cannot_be_set(key):
     layer = layers.Dense(2).build(key, (None, 3))
     model = resnet()
     for value, name in ((layer, "kernel"), (layer, "units"), (model, "graph"), (model, "new")):
@@ -438,9 +426,6 @@ def test_row_119_nothing_can_be_set(key):
         model.layers["a_body"] = layer
     with pytest.raises(dataclasses.FrozenInstanceError):
         model.graph.calls = ()
-
-
-# -- rows 120 to 127: three methods, three modes, values ------------------------------------------------
 
 
 class SimpleDense(fk.Layer):
@@ -457,7 +442,7 @@ class SimpleDense(fk.Layer):
         return x @ self.w + self.b.reshape(1, -1)
 
 
-def test_row_119_a_missing_attribute_says_what_to_write():
+def test_an_attribute_of_keras_names_its_replacement():
     with pytest.raises(AttributeError, match="Did you mean 'units'"):
         _ = layers.Dense(2).unit
     with pytest.raises(AttributeError, match="Trainer"):
@@ -465,7 +450,7 @@ def test_row_119_a_missing_attribute_says_what_to_write():
     assert getattr(layers.Dense(2), "unit", None) is None
 
 
-def test_row_120_a_layer_in_three_methods_trains(key):
+def test_a_layer_of_three_methods_trains(key):
     x = fk.Input((3,), name="x")
     model = fk.Model(x, SimpleDense(1)(SimpleDense(4)(x))).build(key)
     assert model.count_params() == 3 * 4 + 4 + 4 + 1
@@ -487,7 +472,7 @@ def test_row_120_a_layer_in_three_methods_trains(key):
     assert losses[-1] < 0.1 * losses[0]
 
 
-def test_row_122_a_billion_weights_cost_no_memory(key):
+def test_abstract_build_of_a_billion_weights_allocates_nothing(key):
     x = fk.Input((32_768,), name="x")
     model = fk.Model(x, layers.Dense(32_768)(x))
     before = {id(a) for a in jax.live_arrays()}
@@ -498,21 +483,21 @@ def test_row_122_a_billion_weights_cost_no_memory(key):
     assert sum(a.size for a in jax.live_arrays() if id(a) not in before) < 10_000
 
 
-def test_row_122_specs_are_checked_before_weights_are_made(key):
+def test_input_specs_are_checked_before_weights_are_made(key):
     with pytest.raises(fk.InputSpecError):
         layers.Dense(2).build(key, (4,))
     with pytest.raises(ValueError, match="needs known sizes"):
         layers.Dense(2).build(key, (None, None))
 
 
-def test_row_123_a_layer_on_a_numpy_array(key):
+def test_a_layer_on_a_numpy_array(key):
     layer = layers.Dense(15).build(key, (None, 10))
     assert layer(np.random.default_rng(0).random((20, 10), "float32")).shape == (20, 15)
     with pytest.raises(fk.FKerasError, match="no weights yet"):
         layers.Dense(15)(ones(20, 10))
 
 
-def test_row_124_one_layer_in_three_modes(key):
+def test_one_layer_in_three_modes(key):
     layer = layers.Dense(3, activation="tanh").build(key, (None, 4))
     x = jax.random.normal(jax.random.key(1), (2, 4))
     concrete = layer(x)
@@ -524,7 +509,7 @@ def test_row_124_one_layer_in_three_modes(key):
     np.testing.assert_allclose(fk.Model(symbol, recorded)(x), concrete, rtol=1e-6)
 
 
-def test_row_125_a_tensor_is_a_shape_and_an_origin():
+def test_a_symbolic_tensor_is_a_spec_and_an_origin():
     x = fk.Input((None, 4), name="x")
     y = layers.Dense(3)(x)
     assert y.shape == (None, None, 3)
@@ -539,7 +524,7 @@ def test_row_125_a_tensor_is_a_shape_and_an_origin():
         np.asarray(y)
 
 
-def test_row_127_graphs_are_values_to_search_over():
+def test_graphs_are_hashable_values():
     def candidate(width, depth):
         x = h = fk.Input((4,), name="x")
         for _ in range(depth):
@@ -553,7 +538,7 @@ def test_row_127_graphs_are_values_to_search_over():
     assert found[candidate(2, 1)] == [(2, 1), (2, 1)]
 
 
-def test_row_127_equal_networks_share_one_compiled_program(key):
+def test_equal_networks_share_one_compiled_program(key):
     one, two = resnet().build(key), resnet().build(jax.random.key(3))
     state, x = one.init_state(), ones(3, 4)
     one(x, state=state)
@@ -564,7 +549,7 @@ def test_row_127_equal_networks_share_one_compiled_program(key):
     assert one.unbuilt() == two.unbuilt()
 
 
-def test_row_128_a_graph_prints_step_by_step():
+def test_a_graph_prints_its_calls_in_order():
     model = nested()
     text = model.summary(show=False)
     assert [name for name in ("a (", "enc (", "multiply (", "head (") if name not in text] == []

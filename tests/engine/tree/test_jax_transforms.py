@@ -22,9 +22,6 @@ def build(units=4, activation=None, name="a"):
 MODEL = build()
 
 
-# -- optax ---------------------------------------------------------------------------------------
-
-
 def one_step(optimizer, params, grads):
     deltas, _ = optimizer.update(grads, optimizer.init(params), params)
     return optax.apply_updates(params, deltas)
@@ -87,9 +84,6 @@ def test_labels_of_another_model_and_calls_of_labels():
     assert "{'a/kernel': 'label', ...}" in error.value.__notes__[0]
 
 
-# -- structures ----------------------------------------------------------------------------------
-
-
 DIFFERENT = {
     "units": (lambda: build(5), "'a': units=4", "'a': units=5"),
     "activation": (lambda: build(activation="relu"), "activation=linear", "activation=relu"),
@@ -139,9 +133,6 @@ def test_trees_of_shapes_and_other_values_compare():
     for other in (pairs, structs, jax.tree.map(lambda a: None, MODEL)):
         assert (shapes(MODEL) == other) is False
         assert (MODEL == other) is False
-
-
-# -- donated arrays and keys -----------------------------------------------------------------------
 
 
 def test_a_donated_model_or_run_names_the_value_to_use():
@@ -206,9 +197,6 @@ def test_keys_of_other_generators_build_and_train():
     key = jax.random.key(0, impl="rbg")
     trainer = fk.Trainer("adam", "mse")
     assert trainer.init(MODEL.unbuilt(), key).model == MODEL.unbuilt().build(key)
-
-
-# -- calls on constants ----------------------------------------------------------------------------
 
 
 class Positions(fk.Model):

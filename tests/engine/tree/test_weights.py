@@ -1,4 +1,4 @@
-"""Engine cases 49 to 73: weights, losses, updates and metrics."""
+"""Weights, losses, updates and metrics of layers and models."""
 
 import chex
 import jax
@@ -45,7 +45,7 @@ def paths(tree):
     return [jax.tree_util.keystr(path, simple=True, separator="/") for path, _ in flat]
 
 
-def test_row_049_the_paths_of_weights():
+def test_paths_of_weights():
     x = fk.Input((4,))
     composite = Parent(Affine(3), name="comp")
     model = fk.Model(x, layers.Dense(2, name="d")(composite(x))).build(KEY)
@@ -56,7 +56,7 @@ def test_row_049_the_paths_of_weights():
     assert paths(outer)[:2] == ["functional/comp/kid/kernel", "functional/comp/kid/bias"]
 
 
-def test_row_050_children_in_lists_and_dictionaries_are_found(capsys):
+def test_child_layers_in_lists_and_dictionaries(capsys):
     parent = Parent(Affine(3), [Affine(3), Affine(3)], {"left": Affine(3)}).build(KEY, (None, 4))
     assert paths(parent) == [
         f"{child}/{name}"
@@ -71,7 +71,7 @@ def test_row_050_children_in_lists_and_dictionaries_are_found(capsys):
     assert capsys.readouterr().out == ""
 
 
-def test_row_051_setting_weights_makes_another_layer():
+def test_set_weights_returns_a_new_layer():
     layer = layers.Dense(2, name="d").build(KEY, (None, 3))
     before = layer.get_weights()
     new, state = layer.set_weights([np.ones((3, 2)), np.zeros(2)])
@@ -129,7 +129,7 @@ CONFIGURED = st.one_of(
 
 @given(CONFIGURED)
 @settings(max_examples=60, deadline=None, derandomize=True)
-def test_row_052_a_configuration_makes_the_same_layer(layer):
+def test_a_config_restores_an_equal_layer(layer):
     again = type(layer).from_config(layer.get_config())
     assert again == layer
     assert hash(again) == hash(layer)
@@ -137,7 +137,7 @@ def test_row_052_a_configuration_makes_the_same_layer(layer):
     assert layers.deserialize(layers.serialize(layer)) == layer
 
 
-def test_row_053_counting_parameters():
+def test_count_params_needs_no_arrays():
     assert layers.LSTM(32).build(KEY, (None, 28, 25)).count_params() == 7424
     x = fk.Input((9,))
     shared = layers.Dense(4)
@@ -168,7 +168,7 @@ class Three(fk.Layer):
         return fk.Output(x, updates={"b": context.state["b"] + 1} if context.training else {})
 
 
-def test_row_054_weights_and_state_of_a_layer():
+def test_declared_weights_and_state_of_a_layer():
     layer = Three(name="w").build(KEY, (None, 4))
     state = layer.init_state((None, 4))
     assert paths(layer) == ["a", "c"]
@@ -181,7 +181,7 @@ def test_row_054_weights_and_state_of_a_layer():
         layer.with_weights(KEY, d=(3,))
 
 
-def test_row_055_a_frozen_layer_has_no_penalty():
+def test_a_frozen_layer_has_no_penalty():
     layer = layers.Dense(2, kernel_regularizer="l2").build(KEY, (None, 4))
     assert len(layer.apply(X).losses) == 1
     assert fk.freeze(layer).apply(X).losses == ()
@@ -198,7 +198,7 @@ def noisy_graph(**fields):
     return [x1, x2, x3], outputs
 
 
-def test_row_056_losses_of_calls_and_losses_of_weights():
+def test_losses_of_calls_and_penalties_of_weights():
     inputs, outputs = noisy_graph()
     model = fk.Model(inputs, outputs).build(KEY)
     out = model.apply([X, 2 * X, X], state=model.init_state())
@@ -210,7 +210,7 @@ def test_row_056_losses_of_calls_and_losses_of_weights():
     assert fk.Output(X).losses == ()
 
 
-def test_row_057_a_call_changes_none_of_its_arguments():
+def test_apply_changes_none_of_its_arguments():
     model = fk.Sequential([fk.Input((4,)), layers.BatchNormalization(), layers.Dropout(0.5)])
     model = model.build(KEY)
     state = model.init_state()
@@ -223,7 +223,7 @@ def test_row_057_a_call_changes_none_of_its_arguments():
     assert model.apply(X, state=state).updates == {}
 
 
-def test_row_058_losses_and_updates_of_inputs():
+def test_losses_and_updates_that_depend_on_an_input():
     graph = fk.Model(*noisy_graph()).graph
     view = graph.layer("lay")
     x1, x2, x3 = (graph.layer(name).output for name in ("x1", "x2", "x3"))
@@ -240,7 +240,7 @@ def test_row_058_losses_and_updates_of_inputs():
 
 
 @pytest.mark.parametrize("when", ["before", "after", "whole"])
-def test_row_058_a_frozen_layer_has_no_updates(when):
+def test_a_frozen_layer_has_no_updates(when):
     inputs, outputs = noisy_graph(trainable=when != "before")
     model = fk.Model(inputs, outputs, trainable=when != "whole")
     if when == "after":
@@ -256,7 +256,7 @@ def test_row_058_a_frozen_layer_has_no_updates(when):
     assert graph == fk.freeze(fk.Model(*noisy_graph()), "lay").graph, "however it was frozen"
 
 
-def test_row_059_what_a_call_returns_is_the_callers_own():
+def test_results_do_not_share_mutable_objects_with_the_model():
     model = fk.Sequential([fk.Input((4,)), Noisy(name="lay")]).build(KEY)
     state = model.init_state()
     out = model.apply(X, state=state, training=True)
@@ -270,7 +270,7 @@ def test_row_059_what_a_call_returns_is_the_callers_own():
 
 
 @pytest.mark.parametrize(("count", "losses", "updates"), [(1, 2, 1), (2, 3, 2)])
-def test_row_060_only_the_calls_of_this_graph_count(count, losses, updates):
+def test_only_calls_of_the_graph_add_losses_and_updates(count, losses, updates):
     inputs, outputs = noisy_graph()
     model = fk.Model(inputs[:count], outputs[:count]).build(KEY)
     out = model.apply([X] * count, state=model.init_state(), training=True)
@@ -281,7 +281,7 @@ def test_row_060_only_the_calls_of_this_graph_count(count, losses, updates):
     assert float(out.updates["lay"]["calls"]) == updates
 
 
-def test_row_060_nested_updates_count_once():
+def test_updates_of_a_nested_model_count_once():
     inner = fk.Sequential([fk.Input((4,)), layers.BatchNormalization(name="bn")], name="inner")
     outer = fk.Sequential([fk.Input((4,)), inner, layers.Dense(1)]).build(KEY)
     out = outer.apply(X, state=outer.init_state(), training=True)
@@ -291,7 +291,7 @@ def test_row_060_nested_updates_count_once():
     assert fk.freeze(outer, "inner/bn").graph.updates == ()
 
 
-def test_row_061_the_loss_is_that_of_all_outputs_and_all_layers():
+def test_the_loss_sums_all_outputs_and_all_layers():
     x = fk.Input((4,))
     hidden = layers.Dense(3, "tanh", kernel_regularizer="l2", name="hidden")(x)
     early = layers.Dense(1, name="early")(hidden)
@@ -310,7 +310,7 @@ def test_row_061_the_loss_is_that_of_all_outputs_and_all_layers():
     assert float(logs["early_loss"]) == pytest.approx(mse["early"], rel=1e-6)
 
 
-def test_row_062_moving_statistics_are_updates():
+def test_moving_statistics_are_updates():
     x = np.arange(12, dtype="float32").reshape(4, 3)
     layer = layers.BatchNormalization(momentum=0.9).build(KEY, (None, 3))
     state = layer.init_state((None, 3))
@@ -323,7 +323,7 @@ def test_row_062_moving_statistics_are_updates():
         layer(x)
 
 
-def test_row_063_a_frozen_normalization_is_in_inference():
+def test_a_frozen_normalization_uses_moving_statistics():
     layer = layers.BatchNormalization().build(KEY, (None, 4))
     state = {"moving_mean": jnp.full(4, 2.0), "moving_variance": jnp.full(4, 0.25)}
     x = 3 * X + 1
@@ -335,7 +335,7 @@ def test_row_063_a_frozen_normalization_is_in_inference():
     assert abs(float(jnp.mean(trained.value))) < 1e-5 < abs(float(jnp.mean(frozen.value)))
 
 
-def test_row_063_a_frozen_normalization_by_the_batch_or_by_its_averages():
+def test_a_frozen_normalization_can_use_the_batch():
     """The pairs of a training's loss and a test's: two of Keras 2, one for both of Keras 3."""
     x = 3 * X + 1
     state = {"moving_mean": jnp.full(4, 2.0), "moving_variance": jnp.full(4, 0.25)}
@@ -351,7 +351,7 @@ def test_row_063_a_frozen_normalization_by_the_batch_or_by_its_averages():
     np.testing.assert_allclose(losses["moving"], [at_test, at_test], rtol=1e-5)
 
 
-def test_row_064_a_shared_layer_updates_its_state_in_call_order():
+def test_a_shared_layer_updates_its_state_in_call_order():
     a, b = fk.Input((1,)), fk.Input((1,))
     bn = layers.BatchNormalization(name="bn")
     model = fk.Model([a, b], [bn(a), bn(b)]).build(KEY)
@@ -369,7 +369,7 @@ def test_row_064_a_shared_layer_updates_its_state_in_call_order():
         chex.assert_trees_all_equal(step(state), updates)
 
 
-def test_row_065_a_step_is_one_program():
+def test_a_training_step_is_one_program():
     x = fk.Input((4,))
     y = layers.Dense(1, name="head")(layers.BatchNormalization()(layers.Dense(3, name="first")(x)))
     trainer = fk.Trainer("adam", "mse", metrics=["mae"])
@@ -394,7 +394,7 @@ def test_row_065_a_step_is_one_program():
     assert int(newer.step) == 2
 
 
-def test_row_066_inference_moves_carries_and_no_statistics():
+def test_inference_advances_carries_but_not_statistics():
     x = fk.Input((3, 4), batch_size=2)
     y = layers.SimpleRNN(2, stateful=True, name="rnn")(layers.BatchNormalization(name="bn")(x))
     trainer = fk.Trainer("sgd", "mse")
@@ -409,7 +409,7 @@ def test_row_066_inference_moves_carries_and_no_statistics():
 
 
 @pytest.mark.parametrize("wrap", [lambda m: m, lambda m: fk.Sequential([m], name="outer")])
-def test_row_067_carries_start_again_and_statistics_stay(wrap):
+def test_reset_state_resets_carries_and_keeps_statistics(wrap):
     inner = fk.Sequential(
         [
             layers.BatchNormalization(name="bn"),
@@ -432,7 +432,7 @@ def test_row_067_carries_start_again_and_statistics_stay(wrap):
     assert jax.tree.structure(again) == jax.tree.structure(state)
 
 
-def test_row_067_layers_without_a_carry_and_wrong_carries():
+def test_carries_of_the_wrong_shape_are_errors():
     assert layers.Dense(2).reset_state({}) == {}
     with pytest.raises(AttributeError, match=r"reset_states.*layer\.reset_state\(state\)"):
         layers.LSTM(2).reset_states()
@@ -450,7 +450,7 @@ def test_row_067_layers_without_a_carry_and_wrong_carries():
         layer.apply(np.ones((2, 5, 4), "float32"), state={"state_0": state["state_0"]})
 
 
-def test_row_068_freezing_takes_effect_at_the_next_step():
+def test_freezing_takes_effect_at_the_next_step():
     model = fk.Sequential(
         [fk.Input((4,)), layers.Dense(3, name="body"), layers.Dense(1, name="head")]
     )
@@ -471,7 +471,7 @@ def test_row_068_freezing_takes_effect_at_the_next_step():
     assert not np.array_equal(run.model.layers["head"].kernel, frozen.layers["head"].kernel)
 
 
-def test_row_069_metrics_come_in_the_order_of_declaration():
+def test_metrics_keep_the_order_of_declaration():
     trainer = fk.Trainer("sgd", "mse", metrics=["mae", "mape", fk.metrics.MeanSquaredError("last")])
     run = trainer.init(fk.Sequential([fk.Input((4,)), layers.Dense(1)]), KEY)
     logs = trainer.evaluate(run, X, X[:, :1], verbose=0)
@@ -484,7 +484,7 @@ def test_row_069_metrics_come_in_the_order_of_declaration():
     assert order == ["loss", *list(logs)[:0:-1]]
 
 
-def test_row_070_metrics_of_layers():
+def test_metrics_reported_by_layers():
     x = fk.Input((4,))
     y = layers.Dense(1)(Tally("mn")(Tally("s")(x) * 2.0))
     model = fk.Model(x, y)
@@ -513,7 +513,7 @@ METRICS = [
 
 
 @pytest.mark.parametrize("metric", METRICS, ids=lambda m: type(m).__name__)
-def test_row_071_merged_states_are_the_state_of_all_the_data(metric):
+def test_merged_metric_states_equal_the_state_of_all_data(metric):
     rng = np.random.default_rng(4)
     y = rng.integers(0, 2, size=(12, 1)).astype("float32")
     p = rng.random((12, 1)).astype("float32")
@@ -539,7 +539,7 @@ def test_row_071_merged_states_are_the_state_of_all_the_data(metric):
     chex.assert_trees_all_close(carried, whole, rtol=1e-5, atol=1e-6)
 
 
-def test_row_072_a_masked_loss_is_the_mean_of_what_is_kept():
+def test_a_masked_loss_is_the_mean_over_unmasked_steps():
     y_true = np.zeros((1, 3, 1), "float32")
     y_pred = np.sqrt(np.array([[[1.0], [4.0], [9.0]]], "float32"))
     mask = np.array([[True, True, False]])
@@ -555,7 +555,7 @@ def test_row_072_a_masked_loss_is_the_mean_of_what_is_kept():
     assert logs["loss"] == pytest.approx(2.5)
 
 
-def test_row_073_a_trainer_without_a_loss():
+def test_a_trainer_without_a_loss_is_an_error():
     model = fk.Sequential([fk.Input((4,)), layers.Dense(1)])
     with pytest.raises(ValueError, match=r"Trainer: there is no loss to optimize.*loss='mse'"):
         fk.Trainer("sgd").init(model, KEY)

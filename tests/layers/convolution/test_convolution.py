@@ -46,9 +46,6 @@ def _both(ours, theirs, *arrays):
     return jax.device_get(jax.jit(program)(*arrays))
 
 
-# -- the mathematics against Keras's operations ---------------------------------------------------
-
-
 @pytest.mark.parametrize("data_format", FORMATS)
 @pytest.mark.parametrize("padding", ["valid", "same"])
 @pytest.mark.parametrize(("stride", "rate", "groups"), [(1, 1, 1), (2, 1, 2), (1, 2, 4)])
@@ -130,9 +127,6 @@ def test_max_pooling_keeps_integers():
     np.testing.assert_array_equal(y.ravel(), [-5, 3])
 
 
-# -- masks ----------------------------------------------------------------------------------------
-
-
 @pytest.mark.parametrize("data_format", FORMATS)
 def test_the_masked_mean_is_that_of_keras(data_format):
     x = jnp.asarray(_images(1, data_format))
@@ -157,8 +151,6 @@ def test_a_mask_of_other_steps_is_an_error():
     with pytest.raises(ValueError, match=r"expected a mask of shape \(2, 7\).*received \(2, 4\)"):
         layers.GlobalAveragePooling1D().apply(jnp.ones((2, 7, 4)), mask=jnp.ones((2, 4), bool))
 
-
-# -- unknown sizes --------------------------------------------------------------------------------
 
 OPEN = (
     layers.Conv2D(4, 3, padding="same"),
@@ -202,9 +194,6 @@ def test_branches_of_one_unknown_size_meet_again():
     pooled = layers.MaxPooling2D(3, 1, "same")(x)
     y = layers.Add()([x, layers.Conv2D(3, 3, padding="same")(pooled)])
     assert y.shape == (None, None, None, 3)
-
-
-# -- values and configurations --------------------------------------------------------------------
 
 
 def test_strides_are_the_window_where_none_are_given():
@@ -251,9 +240,6 @@ def test_weights_have_the_shapes_and_order_of_keras():
     layer = layers.Conv2D(6, (3, 2), groups=3, data_format="channels_first")
     layer = layer.build(KEY, (None, 9, 8, 8))
     assert [w.shape for w in layer.get_weights()] == [(3, 2, 3, 6), (6,)]
-
-
-# -- errors ---------------------------------------------------------------------------------------
 
 
 def test_a_missing_axis_is_named():

@@ -44,9 +44,6 @@ def _both(ours, theirs, *arrays):
     return jax.device_get(jax.jit(program)(*arrays))
 
 
-# -- the mathematics against Keras's operations ---------------------------------------------------
-
-
 @pytest.mark.parametrize("data_format", FORMATS)
 @pytest.mark.parametrize("padding", ["valid", "same"])
 @pytest.mark.parametrize(("strides", "rates"), STEPS)
@@ -148,9 +145,6 @@ def test_adaptive_pooling_of_integers_and_infinities():
     np.testing.assert_array_equal(pooled(far, (2,), "average").ravel(), [-np.inf, 2])
     slopes = jax.grad(lambda x: pooled(x, (3,), "max").sum())(jnp.ones((1, 5, 1)))
     assert float(slopes.sum()) == pytest.approx(3)
-
-
-# -- unknown sizes and configurations -------------------------------------------------------------
 
 
 @pytest.mark.parametrize(

@@ -34,9 +34,6 @@ def _both(ours, theirs, *arrays):
     return jax.device_get(jax.jit(program)(*arrays))
 
 
-# -- the mathematics against Keras's operations ---------------------------------------------------
-
-
 @pytest.mark.parametrize("data_format", FORMATS)
 @pytest.mark.parametrize("padding", ["valid", "same"])
 @pytest.mark.parametrize(
@@ -93,8 +90,6 @@ def test_sizes_are_those_of_the_docstring(padding, extra, size):
     assert layer(fk.Input((5, 2))).shape == (None, size, 2)
 
 
-# -- precision ------------------------------------------------------------------------------------
-
 ALL = (
     layers.Conv2D(4, (3, 2), 2, "same", groups=2),
     layers.Conv2DTranspose(4, (3, 2), 2, "same"),
@@ -123,9 +118,6 @@ def test_low_precision_is_near(layer, dtype, tolerance):
     assert y.dtype == dtype
     _close(y.astype("float32"), wide, tolerance)
     assert all(np.isfinite(g).all() for g in grads)
-
-
-# -- unknown sizes and configurations -------------------------------------------------------------
 
 
 def test_unknown_sizes_grow_and_all_sizes_run():

@@ -45,9 +45,6 @@ VALUES = (
 each_value = pytest.mark.parametrize("layer", VALUES, ids=lambda layer: repr(layer)[:60])
 
 
-# -- what holds for every layer -----------------------------------------------------------------
-
-
 @each_value
 def test_configuration_round_trip(layer):
     written = json.loads(json.dumps(layers.serialize(layer)))
@@ -97,9 +94,6 @@ def test_strings_stay_on_the_host(layer):
 def test_layers_of_numbers_take_no_strings():
     with pytest.raises(TypeError, match=r"layers.StringLookup or layers.TextVectorization"):
         layers.Dense(2)(np.array([["a", "b"]]).astype("S4"))
-
-
-# -- StringLookup -------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize(
@@ -259,9 +253,6 @@ def test_string_lookup_refuses():
         Lookup(output_mode="count", sparse=True)
     with pytest.raises(TypeError, match="Did you mean 'vocabulary'"):
         Lookup(vocabulry=VOCABULARY)
-
-
-# -- TextVectorization --------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize(

@@ -83,9 +83,6 @@ def test_the_option_is_configuration_where_it_is_not_the_default():
         layers.Add(masks="some")
 
 
-# -- files ----------------------------------------------------------------------------------------
-
-
 def _keras_model(kind, both=True):
     """A compiled model of two masked inputs, whose output is their merge and has a loss a step."""
     L = keras.layers

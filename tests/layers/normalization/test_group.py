@@ -90,9 +90,6 @@ def test_the_scale_lies_along_its_axis():
         np.testing.assert_allclose(made(x), unscaled * [1.0, 2.0, 3.0], rtol=1e-5)
 
 
-# -- Normalization ------------------------------------------------------------------------------
-
-
 @pytest.mark.parametrize(
     ("axis", "shape"), [(-1, (20, 3)), (None, (20, 3)), ((1, -1), (10, 4, 3)), ((), (5,))]
 )

@@ -62,9 +62,6 @@ def _join(wide):
     return (np.asarray(wide.high).astype("uint64") << np.uint64(32)) | np.asarray(wide.low)
 
 
-# -- hashes -------------------------------------------------------------------------------------
-
-
 def test_hashes_of_strings_are_those_of_tensorflow():
     texts = [TEXT[:n].encode() for n in HASHES]
     for column, salt in enumerate((None, (133, 137))):
@@ -112,9 +109,6 @@ def test_wide_arithmetic_is_that_of_64_bits(a, b, places, divisor):
     assert int(_join((x ^ y) | (x >> places))[0]) == (a ^ b) | (a >> places)
     assert int(_join(x << places)[0]) == (a << places) & cut
     assert int(x.remainder(divisor)[0]) == a % divisor
-
-
-# -- Hashing and HashedCrossing -----------------------------------------------------------------
 
 
 def test_hashing_gives_the_bins_of_keras():
@@ -212,9 +206,6 @@ def test_crossing_refuses():
         cross([jnp.ones(1), jnp.ones(1)])
 
 
-# -- CategoryEncoding ---------------------------------------------------------------------------
-
-
 def test_ids_out_of_range_are_told_where_they_are_known():
     layer = layers.CategoryEncoding(3, "one_hot")
     for ids, found in (([0, 3], 3), (jnp.array([-1, 0]), -1), (np.array(7), 7)):
@@ -266,8 +257,6 @@ def test_a_sample_is_the_last_axis_at_every_rank():
     with pytest.raises(ValueError, match="the arrays of JAX are dense"):
         layers.CategoryEncoding(3, sparse=True)
 
-
-# -- Discretization -----------------------------------------------------------------------------
 
 DATA = np.array([[-1.5, 1.0, 3.4, 0.5], [0.0, 3.0, 1.3, 0.0]])
 
@@ -333,8 +322,6 @@ def test_discretization_refuses():
     with pytest.raises(ValueError, match="adapt received no numbers"):
         layers.Discretization(num_bins=3).adapt([])
 
-
-# -- JSON of Keras ------------------------------------------------------------------------------
 
 POLICY = {"module": "keras", "class_name": "DTypePolicy", "registered_name": None}
 SHARED = {"invert": False, "max_tokens": None, "num_oov_indices": 1, "mask_token": None}

@@ -26,9 +26,6 @@ def _close(one, other, tolerance=1e-5):
     np.testing.assert_allclose(one, other, rtol=tolerance, atol=tolerance)
 
 
-# -- numbers --------------------------------------------------------------------------------------
-
-
 def test_on_single_cells_it_is_an_lstm():
     rng = np.random.default_rng(1)
     x, h, c = (rng.normal(size=(2, n)).astype("float32") for n in (3, 4, 4))
@@ -136,9 +133,6 @@ def test_low_precision_is_near(dtype, tolerance):
     assert all(np.isfinite(g).all() for g in (y, *jax.tree.leaves(grads)))
 
 
-# -- dropout --------------------------------------------------------------------------------------
-
-
 def test_a_key_decides_what_is_dropped_and_inference_needs_none():
     layer = _layer(dropout=0.5, recurrent_dropout=0.5)
     _close(layer(X), _layer()(X))
@@ -167,9 +161,6 @@ def test_each_gate_drops_its_own_share():
 def test_all_dropped_is_as_zeros():
     full = _layer(dropout=1.0)
     _close(full(X, training=True, key=KEY), full(jnp.zeros_like(X)))
-
-
-# -- states, sizes, wrappers ----------------------------------------------------------------------
 
 
 def test_a_stateful_layer_goes_on():
@@ -217,9 +208,6 @@ def test_what_keras_writes_can_be_read():
             theirs = getattr(keras.layers, name)(4, 3, **options)
         ours = getattr(layers, name)(4, 3, **options)
         assert layers.deserialize(keras.layers.serialize(theirs)) == ours
-
-
-# -- errors ---------------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize(

@@ -36,9 +36,6 @@ def normal(seed, *shape):
     return np.random.default_rng(seed).normal(size=shape).astype("float32")
 
 
-# -- a process that imports JAX alone ---------------------------------------------------------
-
-
 CHILD = """
 import sys
 import jax
@@ -105,9 +102,6 @@ def test_a_process_that_imports_jax_alone_computes_the_same(tmp_path):
             np.testing.assert_allclose(ours, theirs, rtol=2e-5, atol=2e-6, err_msg=name)
 
 
-# -- what the files say -----------------------------------------------------------------------
-
-
 def test_the_description_names_what_the_artifact_does_not(tmp_path):
     left, right = fk.Input((3,), name="left"), fk.Input((None, 3), name="right")
     summed = layers.Dense(2, name="sum")(left + layers.GlobalMaxPooling1D()(right))
@@ -140,9 +134,6 @@ def test_an_older_calling_convention_is_jaxs_own_setting(tmp_path):
     assert about(tmp_path / "m.jax")["calling_convention_version"] == oldest < before
     x = normal(0, 2, 3)
     np.testing.assert_allclose(read(tmp_path / "m.jax").call(x), model(x), rtol=1e-6)
-
-
-# -- kinds of models --------------------------------------------------------------------------
 
 
 def test_sizes_are_open_fixed_or_constrained(tmp_path):
@@ -214,9 +205,6 @@ def test_a_step_of_bfloat16_weights_goes_as_integers(tmp_path):
     np.savez(tmp_path / "after.npz", **arrays)
     kernel = load_weights(tmp_path / "after.npz", run).model.layers["d"].kernel
     np.testing.assert_array_equal(kernel, after.model.layers["d"].kernel)
-
-
-# -- errors -----------------------------------------------------------------------------------
 
 
 def test_errors_name_the_layer_and_say_what_to_do(tmp_path):

@@ -37,8 +37,6 @@ def there_and_back(tmp_path, theirs, inputs, tolerance=1e-6):
     return model
 
 
-# -- gradients where the parts of an activation meet ---------------------------------------------
-
 RELU_OPTIONS = [
     {},
     {"negative_slope": 0.3},
@@ -81,9 +79,6 @@ def test_relu_layers_have_keras_slopes_at_0():
     slope = jax.grad(lambda x: layers.ReLU(negative_slope=0.3)(x).sum())
     assert slope(point) == 1 == jax.grad(lambda x: layers.LeakyReLU(0.3)(x).sum())(point)
     assert jax.grad(lambda x: layers.ReLU()(x).sum())(point) == 0
-
-
-# -- recurrent layers ----------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize(
@@ -152,9 +147,6 @@ def test_weight_lists_leave_the_carry_out(layer, shape):
     assert jax.tree.all(jax.tree.map(lambda a: (a == 7).all(), kept))
 
 
-# -- EinsumDense ---------------------------------------------------------------------------------
-
-
 @pytest.mark.parametrize("sizes", [(4, None), (4, 6), (4,), 4])
 @pytest.mark.parametrize("bias", [None, "c"])
 def test_output_shapes_may_name_the_axes_of_an_ellipsis(tmp_path, sizes, bias):
@@ -169,9 +161,6 @@ def test_output_shapes_may_name_the_axes_of_an_ellipsis(tmp_path, sizes, bias):
 def test_output_shapes_that_contradict_an_ellipsis_are_refused(sizes):
     with pytest.raises(ValueError, match="output_shape"):
         layers.EinsumDense("ab...,bc->ac...", sizes)(fk.Input((4, 6)))
-
-
-# -- optional inputs -----------------------------------------------------------------------------
 
 
 def test_optional_inputs_take_none(tmp_path):
@@ -202,9 +191,6 @@ def test_layers_that_need_an_optional_input_say_so():
     assert model != fk.Model([x, (new := fk.Input((2,)))], layers.Add()([x, new]))
 
 
-# -- Softmax -------------------------------------------------------------------------------------
-
-
 @pytest.mark.parametrize("shape", [(6,), (4, 6), (1, 6), (4, 1), (1, 4, 6), (3, 1, 6)])
 def test_softmax_lines_a_given_mask_up_with_the_last_axes(shape):
     mask = DRAW.random(shape) > 0.4
@@ -229,9 +215,6 @@ def test_softmax_passes_its_mask_on(tmp_path):
     assert layers.Softmax().apply(X, mask=np.ones((3, 1, 6), bool)).mask is None
     with pytest.raises(ValueError, match=r"expected a mask.*\(5,\)"):
         layers.Softmax()(X, mask=np.ones(5, bool))
-
-
-# -- maps of dtype policies ----------------------------------------------------------------------
 
 
 def _map(policies, default="float32"):
@@ -299,9 +282,6 @@ def test_maps_of_dtype_policies_that_are_refused():
         layers.deserialize(config([]))
     with pytest.raises(ValueError, match="projection_dtypes.*query_dense"):
         layers.MultiHeadAttention(2, 3, projection_dtypes={"query": "bfloat16"})
-
-
-# -- losses of a layer that is called twice -------------------------------------------------------
 
 
 def test_a_shared_layer_adds_its_activity_loss_in_every_call(tmp_path):

@@ -222,9 +222,6 @@ def test_what_models_of_keras_2_bring_along_needs_no_custom_objects(name, tmp_pa
     assert resumed.model == run.model
 
 
-# -- vocabularies -------------------------------------------------------------------------------
-
-
 def _rewritten(path, change):
     """The archive at `path` with its members changed by `change(members)`."""
     with zipfile.ZipFile(path) as archive:
@@ -262,9 +259,6 @@ def test_a_vocabulary_that_keras_learned_is_read_from_the_assets(tmp_path):
     _rewritten(path, lambda members: _without_vocabulary(members, b"-1\nx"))
     with pytest.raises(fk.FileError, match=r"integer_lookup_1/vocabulary.txt.*'second'.*whole"):
         fk.load_model(path)
-
-
-# -- errors -------------------------------------------------------------------------------------
 
 
 @pytest.fixture

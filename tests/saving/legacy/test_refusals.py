@@ -110,9 +110,6 @@ def test_unknown_versions_are_refused(version):
         load(model_file(_model(_input(), _dense()), {"a": {}, "d": KERNEL}, version))
 
 
-# -- code in files ----------------------------------------------------------------------------
-
-
 def _lambda(function, kind="lambda"):
     config = {"name": "d", "function": function, "function_type": kind, "arguments": {}}
     nodes = [[["a", 0, 0, {}]]]
@@ -176,9 +173,6 @@ def test_classes_of_the_users_own():
     assert outputs(model, state, np.ones((1, 3), "float32"))[0][0, 0] == 6
     with pytest.raises(fk.FileError, match="no layer 'Twice'.*custom_objects"):
         load(data)
-
-
-# -- weights ----------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize(
@@ -253,8 +247,6 @@ def test_damaged_files_are_refused(edit):
     with pytest.raises(fk.FileError):
         load(_edited(edit))
 
-
-# -- mutation ---------------------------------------------------------------------------------
 
 _WORST = st.sampled_from(
     [None, True, -1, 3, 10**9, 0.5, float("nan"), "", "x", [], {}, [[]], [None]]

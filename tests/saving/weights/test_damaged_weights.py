@@ -26,9 +26,6 @@ def load(path, **options):
     return fk.load_weights(path, MODEL, **options)
 
 
-# -- safetensors ------------------------------------------------------------------------------
-
-
 def table(rows, data=bytes(8), length=None):
     header = rows if isinstance(rows, bytes) else json.dumps(rows).encode()
     length = len(header) if length is None else length
@@ -95,9 +92,6 @@ def test_every_shortened_safetensors_is_refused(tmp_path):
             load(path)
 
 
-# -- .npz -------------------------------------------------------------------------------------
-
-
 def npz(path, entries, method=zipfile.ZIP_STORED):
     with zipfile.ZipFile(path, "w", method) as file:
         for name, data in entries.items():
@@ -158,9 +152,6 @@ def test_misleading_npz_is_refused(tmp_path):
         load(path)
 
 
-# -- shards -----------------------------------------------------------------------------------
-
-
 def test_shards_lie_beside_their_list(tmp_path):
     built = MODEL.build(jax.random.key(0))
     fk.save_weights(tmp_path / "other.h5", built)
@@ -199,8 +190,6 @@ def test_other_files_are_told_what_they_are(tmp_path, data, word):
     with pytest.raises(fk.FileError, match=word):
         load(tmp_path / "w.weights.h5")
 
-
-# -- kills ------------------------------------------------------------------------------------
 
 # the helper that all savers write with, without the seconds that importing JAX takes
 SAVES = """

@@ -94,9 +94,6 @@ def fit(*callbacks, run=RUN, epochs=2, **options):
 LOSSES = (1.0, 0.8, 0.81, 0.79, 0.9, 0.7, 0.72, 0.71, 0.7, 0.69, 0.8, 0.9, 1.0)
 
 
-# -- the base ------------------------------------------------------------------------------------
-
-
 class Counter(Callback):
     def on_epoch_end(self, epoch, run, logs):
         return self.remember(run, {"epochs": int(self.recall(run, {"epochs": 0})["epochs"]) + 1})
@@ -163,9 +160,6 @@ def test_hooks_are_called_with_what_they_say():
         LambdaCallback(on_epoch_ends=print)
 
 
-# -- what is monitored ---------------------------------------------------------------------------
-
-
 def test_directions_are_those_of_keras():
     for metric in (
         keras.metrics.BinaryAccuracy(),
@@ -226,9 +220,6 @@ def test_bad_arguments_are_told():
         ReduceLROnPlateau(factor=1.0)
     with pytest.raises(TypeError, match="EarlyStopping: there is no argument 'patients'"):
         EarlyStopping(patients=3)
-
-
-# -- EarlyStopping -------------------------------------------------------------------------------
 
 
 class Stub:
@@ -331,9 +322,6 @@ def test_the_best_state_comes_back_from_fit():
     frozen = RUN.replace(model=fk.freeze(RUN.model, "body"))
     run, _ = fit(stopping, run=frozen, epochs=3)
     assert not run.model.layers["body"].trainable
-
-
-# -- learning rates ------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize(
@@ -480,9 +468,6 @@ def test_rates_say_what_is_wrong():
     for value in (-1.0, math.nan, "fast"):
         with pytest.raises(ValueError, match="expected a number of 0 or more, received"):
             with_learning_rate(state, value)
-
-
-# -- ModelCheckpoint -----------------------------------------------------------------------------
 
 
 def test_models_and_weights_are_saved_in_keras_form(tmp_path):
@@ -675,9 +660,6 @@ def test_loading_says_what_is_wrong(tmp_path):
         load_weights(path, run_of(network(), "adam"))
 
 
-# -- CSVLogger -----------------------------------------------------------------------------------
-
-
 @pytest.mark.parametrize("append", [False, True])
 @pytest.mark.parametrize("separator", [",", ";"])
 def test_csv_files_are_those_of_keras(tmp_path, append, separator):
@@ -730,9 +712,6 @@ def test_csv_says_what_is_wrong(tmp_path):
         CSVLogger(path, "--")
     with pytest.raises(OSError, match="CSVLogger: expected filename as a folder"):
         CSVLogger(path / "a.csv").on_train_begin(RUN)
-
-
-# -- the other ones ------------------------------------------------------------------------------
 
 
 def test_terminate_on_nan(capsys):
@@ -925,9 +904,6 @@ def test_memory_of_a_run_too_large_to_keep_twice(monkeypatch, tmp_path):
     assert len(stream.getvalue().splitlines()) == 12
     assert int(run.memory["early_stopping"]["best_epoch"]) == 0
     fit(*given, run=pickled(run), epochs=4, initial_epoch=3)
-
-
-# -- TensorBoard ---------------------------------------------------------------------------------
 
 
 def read_events(folder):

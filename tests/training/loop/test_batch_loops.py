@@ -111,9 +111,6 @@ def _statistics(run):
     return run.state["batch_normalization"]
 
 
-# -- callbacks ----------------------------------------------------------------------------------
-
-
 class Recorder(Callback):
     write: object = fk.option()
 
@@ -176,9 +173,6 @@ def test_a_callback_may_return_another_run():
         TRAINER.fit(RUN, X, Y, batch_size=90, verbose=0, callbacks=[Wrong()])
     with pytest.raises(TypeError, match=r"Write Wrong\(\)"):
         TRAINER.fit(RUN, X, Y, verbose=0, callbacks=[Wrong])
-
-
-# -- Keras ---------------------------------------------------------------------------------------
 
 
 def _keras_pair():

@@ -48,9 +48,6 @@ def same(one, two):
     jax.tree.map(np.testing.assert_array_equal, one, two)
 
 
-# -- four trainings that no loss of targets and outputs describes ------------------------------
-
-
 def two_networks(one, two):
     """Two networks in one model: their layers are the networks, their weights go by both names."""
     first, second = (fk.Input(n.inputs.shape[1:]) for n in (one, two))
@@ -160,9 +157,6 @@ def test_reinforcement_of_the_rewarded_action():
     _, history = trainer.fit(run, lambda step: seen, steps_per_epoch=60, verbose=0, epochs=2)
     rewards = history.history["reward"]
     assert rewards[1] > max(rewards[0], 0.8)
-
-
-# -- what an objective keeps of a trainer --------------------------------------------------------
 
 
 def test_fit_of_arrays_streams_and_run_are_one_training():
@@ -315,9 +309,6 @@ def test_find_nan_names_the_layer_that_an_objective_calls():
     assert (found.phase, found.path) == ("backward", "dense/bias")
 
 
-# -- errors --------------------------------------------------------------------------------------
-
-
 def answer(**changes):
     def objective(model, state, batch, key, training):
         return dataclasses.replace(regress(model, state, batch, key, training), **changes)
@@ -399,9 +390,6 @@ def test_exported_step_and_pickled_run(tmp_path):
     assert sorted(logs) == ["loss", "mae"]
     copy = pickle.loads(pickle.dumps((TRAINER, RUN)))
     same(copy[0].step(copy[1], (X, Y))[1], TRAINER.step(RUN, (X, Y))[1])
-
-
-# -- models with their own losses ------------------------------------------------------------------
 
 
 class Reconstruct(fk.Layer):

@@ -1,0 +1,21 @@
+"""The documents name tests, files and folders that exist."""
+
+import re
+
+from tests.support.paths import ROOT
+
+
+def test_every_engine_case_has_tests():
+    document = (ROOT / "docs/engine_cases.md").read_text()
+    cases = re.findall(r"^\| (\d+[ab]?) \|[^|]*\|([^|]*)\|$", document, re.M)
+    numbers = [str(n) for n in range(1, 138) if n != 82]
+    assert [number for number, _ in cases] == [*numbers[:81], "82a", "82b", *numbers[81:]]
+    path = None
+    for number, tests in cases:
+        words = re.findall(r"`([^`]+)`", tests)
+        assert tests.startswith(" none: ") if not words else words[-1].startswith("test_"), number
+        for word in words:
+            if word.startswith("tests/"):
+                path = ROOT / word
+            else:
+                assert re.search(rf"def {word}\(", path.read_text()), f"case {number}: {word}"
