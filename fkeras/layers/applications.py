@@ -80,7 +80,7 @@ class LayerScale(Layer):
 
     init_values: Real = option(convert=real())
     projection_dim: Integer = option(convert=integer(minimum=1))
-    gamma: jax.Array | None = weight()
+    gamma: jax.Array = weight()
 
     keras_module: ClassVar[str] = "keras.src.applications.convnext"
 

@@ -89,7 +89,7 @@ class Layer(DeclaresWeights):
         >>> import jax, jax.numpy as jnp, fkeras as fk
         >>> class Scale(fk.Layer):
         ...     initial: float = fk.option(default=1.0)
-        ...     factor: jax.Array | None = fk.weight()
+        ...     factor: jax.Array = fk.weight()
         ...     @property
         ...     def factor_initializer(self):
         ...         return fk.initializers.Constant(self.initial)

@@ -55,10 +55,10 @@ _LAYER = MappingProxyType(
         "losses": f"a call returns the losses: {_OUT}; `out.losses`",
         "updates": f"a call returns the updates: {_OUT}; `state = state | out.updates`",
         "metrics": f"a call returns the metrics: {_OUT}; `out.metrics`",
-        "add_weight": "declare a field `kernel: jax.Array | None = fk.weight()` and create the "
+        "add_weight": "declare a field `kernel: jax.Array = fk.weight()` and create the "
         "array in build: `def build(self, key, x): return self.with_weights(key, "
         "kernel=(x.shape[-1], self.units))`",
-        "add_variable": "declare a field `kernel: jax.Array | None = fk.weight()` and create the "
+        "add_variable": "declare a field `kernel: jax.Array = fk.weight()` and create the "
         "array in build: `def build(self, key, x): return self.with_weights(key, "
         "kernel=(x.shape[-1], self.units))`",
         "add_loss": "return the loss from forward: `def forward(self, context, x): return "

@@ -27,7 +27,10 @@ def weight(
     dtype: str | None = None,
     init: Literal[False] = False,
 ) -> Any:
-    """Declares a field that holds an array, which is trained; None until the layer is built.
+    """Declares a field that holds a trained array.
+
+    Annotate the field with the type that a built layer has: `jax.Array`, or `jax.Array | None` for
+    a weight that some configurations omit, such as a bias. The value is None before `build`.
 
     Args:
         prefix: the weight's initializer, regularizer and constraint are the layer's fields
@@ -42,7 +45,7 @@ def weight(
     Example:
         >>> import jax, fkeras as fk
         >>> class Scale(fk.Layer):
-        ...     factor: jax.Array | None = fk.weight(initializer=jax.nn.initializers.ones)
+        ...     factor: jax.Array = fk.weight(initializer=jax.nn.initializers.ones)
         ...     def build(self, key, x):
         ...         return self.with_weights(key, factor=x.shape[-1:])
         ...     def call(self, x):

@@ -73,7 +73,7 @@ class PReLU(Layer):
     alpha_constraint: Constraint = option(default=None, convert=constraints.get)
     shared_axes: OptionalSizes = option(default=None, convert=_axes)
 
-    alpha: jax.Array | None = weight()
+    alpha: jax.Array = weight()
 
     supports_masking: ClassVar[bool] = True
 

@@ -51,7 +51,7 @@ class _Convolution(Layer):
     kernel_constraint: Constraint = option(default=None, convert=constraints.get)
     bias_constraint: Constraint = option(default=None, convert=constraints.get)
 
-    kernel: jax.Array | None = weight()
+    kernel: jax.Array = weight()
     bias: jax.Array | None = weight()
 
     rank: ClassVar[int]

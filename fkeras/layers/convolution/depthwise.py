@@ -46,7 +46,7 @@ class _DepthwiseConvolution(Layer):
     depthwise_constraint: Constraint = option(default=None, convert=constraints.get)
     bias_constraint: Constraint = option(default=None, convert=constraints.get)
 
-    kernel: jax.Array | None = weight(prefix="depthwise")
+    kernel: jax.Array = weight(prefix="depthwise")
     bias: jax.Array | None = weight()
 
     rank: ClassVar[int]

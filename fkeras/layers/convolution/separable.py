@@ -54,8 +54,8 @@ class _SeparableConvolution(Layer):
     pointwise_constraint: Constraint = option(default=None, convert=constraints.get)
     bias_constraint: Constraint = option(default=None, convert=constraints.get)
 
-    depthwise_kernel: jax.Array | None = weight(prefix="depthwise")
-    pointwise_kernel: jax.Array | None = weight(prefix="pointwise")
+    depthwise_kernel: jax.Array = weight(prefix="depthwise")
+    pointwise_kernel: jax.Array = weight(prefix="pointwise")
     bias: jax.Array | None = weight()
 
     rank: ClassVar[int]

@@ -50,7 +50,7 @@ class _TransposedConvolution(Layer):
     kernel_constraint: Constraint = option(default=None, convert=constraints.get)
     bias_constraint: Constraint = option(default=None, convert=constraints.get)
 
-    kernel: jax.Array | None = weight()
+    kernel: jax.Array = weight()
     bias: jax.Array | None = weight()
 
     rank: ClassVar[int]

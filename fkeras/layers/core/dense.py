@@ -87,7 +87,7 @@ class Dense(Layer):
     kernel_constraint: Constraint = option(default=None, convert=constraints.get)
     bias_constraint: Constraint = option(default=None, convert=constraints.get)
 
-    kernel: jax.Array | None = weight()
+    kernel: jax.Array = weight()
     bias: jax.Array | None = weight()
 
     supports_masking: ClassVar[bool] = True

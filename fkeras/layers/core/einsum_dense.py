@@ -247,7 +247,7 @@ class EinsumDense(Layer):
     bias_constraint: Constraint = option(default=None, convert=constraints.get)
     activity_regularizer: Regularizer = option(default=None, convert=regularizers.get, kw_only=True)
 
-    kernel: jax.Array | None = weight()
+    kernel: jax.Array = weight()
     bias: jax.Array | None = weight()
 
     def __post_init__(self) -> None:

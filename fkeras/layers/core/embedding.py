@@ -84,7 +84,7 @@ class Embedding(Layer):
     mask_zero: bool = option(default=False, convert=boolean)
     activity_regularizer: Regularizer = option(default=None, convert=regularizers.get, kw_only=True)
 
-    embeddings: jax.Array | None = weight()
+    embeddings: jax.Array = weight()
 
     supports_masking: ClassVar[bool] = True
     keras_form: ClassVar[KerasForm] = KerasForm(quantized_as="QuantizedEmbedding")

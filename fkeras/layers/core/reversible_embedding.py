@@ -99,7 +99,7 @@ class ReversibleEmbedding(Layer):
     logit_soft_cap: OptionalReal = option(default=None, convert=real(above=0, optional=True))
     activity_regularizer: Regularizer = option(default=None, convert=regularizers.get, kw_only=True)
 
-    embeddings: jax.Array | None = weight()
+    embeddings: jax.Array = weight()
     reverse_embeddings: jax.Array | None = weight()
 
     supports_masking: ClassVar[bool] = True

@@ -29,7 +29,7 @@ class Parameter(Layer):
         Array([1., 1.], dtype=float32)
     """
 
-    value: jax.Array | None = weight()
+    value: jax.Array = weight()
 
 
 def named_leaves(tree: Any, where: str) -> tuple[dict[str, Any], Any]:

@@ -57,7 +57,7 @@ class RMSNormalization(Layer):
     axis: Axes = option(default=-1, convert=_axis)
     epsilon: Real = option(default=1e-6, convert=real(minimum=0))
 
-    scale: jax.Array | None = weight(initializer=jax.nn.initializers.ones)
+    scale: jax.Array = weight(initializer=jax.nn.initializers.ones)
 
     supports_masking: ClassVar[bool] = True
 

@@ -69,7 +69,7 @@ class QuantizedDense(Quantized):
     kernel: jax.Array | None = weight(trainable=False, dtype="int8")
     bias: jax.Array | None = weight()
     quantized_kernel: jax.Array | None = weight(trainable=False, dtype="uint8")
-    kernel_scale: jax.Array | None = weight(trainable=False)
+    kernel_scale: jax.Array = weight(trainable=False)
     kernel_zero: jax.Array | None = weight(trainable=False, dtype="int8")
     awq_scales: jax.Array | None = weight(trainable=False)
     g_idx: jax.Array | None = weight(trainable=False, dtype="float32")

@@ -58,8 +58,8 @@ class QuantizedEmbedding(Quantized):
     # ids in a short float type would be rounded to other ids
     autocast: ClassVar[bool] = False
 
-    embeddings: jax.Array | None = weight(trainable=False, dtype="int8")
-    embeddings_scale: jax.Array | None = weight(trainable=False)
+    embeddings: jax.Array = weight(trainable=False, dtype="int8")
+    embeddings_scale: jax.Array = weight(trainable=False)
     embeddings_zero: jax.Array | None = weight(trainable=False, dtype="int8")
     g_idx: jax.Array | None = weight(trainable=False, dtype="float32")
     reverse_embeddings: jax.Array | None = weight(trainable=False, dtype="int8")

@@ -53,14 +53,14 @@ class Float8Dense(Quantized):
     twins: ClassVar[tuple[type, ...]] = (Dense, EinsumDense)
     modes: ClassVar[tuple[str, ...]] = ("float8",)
 
-    kernel: jax.Array | None = weight()
+    kernel: jax.Array = weight()
     bias: jax.Array | None = weight()
-    inputs_scale: jax.Array | None = _meter()
-    inputs_amax_history: jax.Array | None = _meter()
-    kernel_scale: jax.Array | None = _meter()
-    kernel_amax_history: jax.Array | None = _meter()
-    outputs_grad_scale: jax.Array | None = _meter()
-    outputs_grad_amax_history: jax.Array | None = _meter()
+    inputs_scale: jax.Array = _meter()
+    inputs_amax_history: jax.Array = _meter()
+    kernel_scale: jax.Array = _meter()
+    kernel_amax_history: jax.Array = _meter()
+    outputs_grad_scale: jax.Array = _meter()
+    outputs_grad_amax_history: jax.Array = _meter()
 
     @property
     def input_spec(self) -> Any:

@@ -70,8 +70,8 @@ class _ConvLSTM(Recurrent):
     recurrent_dropout: Real = option(default=0.0, convert=probability)
     seed: OptionalInteger = option(default=None, convert=integer(optional=True))
 
-    kernel: jax.Array | None = weight()
-    recurrent_kernel: jax.Array | None = weight(prefix="recurrent")
+    kernel: jax.Array = weight()
+    recurrent_kernel: jax.Array = weight(prefix="recurrent")
     bias: jax.Array | None = weight()
 
     rank: ClassVar[int]
@@ -99,7 +99,7 @@ class _ConvLSTM(Recurrent):
             recurrent_kernel=(*self.kernel_size, f, 4 * f),
             bias=(4 * f,) if self.use_bias else None,
         )
-        if not self.use_bias or not self.unit_forget_bias:
+        if made.bias is None or not self.unit_forget_bias:
             return made
         return made.replace(bias=open_forget_gate(key, made.bias, f))
 

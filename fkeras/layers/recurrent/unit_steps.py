@@ -27,8 +27,8 @@ class UnitStep(Layer):
     units: Integer = option(convert=integer(minimum=1))
     activation: Activation = option(default="tanh", convert=activations.get)
 
-    kernel: jax.Array | None = weight()
-    recurrent_kernel: jax.Array | None = weight(prefix="recurrent")
+    kernel: jax.Array = weight()
+    recurrent_kernel: jax.Array = weight(prefix="recurrent")
     bias: jax.Array | None = weight()
 
     @property
