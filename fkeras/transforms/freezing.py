@@ -1,25 +1,34 @@
-"""Marks layers as frozen or trainable, by patterns of their paths."""
+"""Marks layers as frozen or trainable, by patterns of their paths.
+
+A weight is trained if and only if every layer around it is trainable; `fkeras.engine.layer.trainable`
+has the rule.
+"""
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any
 
 from fkeras.engine.layer.layer import Layer
-from fkeras.engine.models.model import set_trainable
+from fkeras.engine.layer.trainable import set_trainable
 from fkeras.engine.models.partition import require_layer
-from fkeras.transforms.replacing import Pattern, matcher, replace_layers, require_match
+from fkeras.engine.tree.sublayers import children, map_children
+from fkeras.engine.tree.walk import layers_in
+from fkeras.transforms.replacing import Pattern, matcher, require_match
 
 
 def freeze(model: Layer, pattern: Pattern = "*") -> Any:
-    """A copy whose layers that match are not trainable, with all layers inside them.
+    """Returns a copy whose matching layers, and all layers inside them, are frozen.
+
+    `fk.freeze(model)` equals `model.replace(trainable=False)`.
 
     Args:
         model: a layer or model.
-        pattern: a pattern for layer paths such as "block1*" or "encoder/dense", a list of them, or
-            a function of path and layer.
+        pattern: a pattern for layer paths such as "block1*" or "encoder/dense", a list of patterns,
+            or a function of path and layer.
 
     Raises:
-        ValueError: where no layer matches.
+        ValueError: if no layer matches.
 
     Example:
         >>> import fkeras as fk
@@ -32,11 +41,27 @@ def freeze(model: Layer, pattern: Pattern = "*") -> Any:
 
 
 def unfreeze(model: Layer, pattern: Pattern = "*") -> Any:
-    """A copy whose layers that match are trainable again; the inverse of `freeze`.
+    """Returns a copy whose matching layers, and all layers inside them, are trainable.
+
+    The layers around a matching layer become trainable too, since a frozen layer freezes all layers
+    inside; other layers stay frozen. In Keras, by contrast, a layer inside a frozen model stays
+    frozen until `model.trainable = True`, which makes all layers trainable.
+
+    Args:
+        model: a layer or model.
+        pattern: as for `freeze`.
+
+    Raises:
+        ValueError: if no layer matches.
 
     Example:
         >>> import fkeras as fk
-        >>> fk.unfreeze(fk.freeze(fk.layers.Dense(2))).trainable
+        >>> x = fk.Input((4,))
+        >>> model = fk.Model(x, fk.layers.Dense(2, name="head")(fk.layers.Dense(3, name="body")(x)))
+        >>> model = fk.unfreeze(fk.freeze(model), "head")
+        >>> [(name, layer.trainable) for name, layer in model.layers.items()]
+        [('input_layer', False), ('body', False), ('head', True)]
+        >>> model.trainable
         True
     """
     return _mark(model, pattern, True)
@@ -44,12 +69,22 @@ def unfreeze(model: Layer, pattern: Pattern = "*") -> Any:
 
 def _mark(model: Layer, pattern: Pattern, trainable: bool) -> Any:
     require_layer(model, "freeze" if not trainable else "unfreeze")
-    matches = matcher(pattern)
     if pattern == "*":
         return set_trainable(model, trainable)
     require_match(model, pattern)
+    return _mark_inside(model, "", matcher(pattern), trainable)
 
-    def mark(path: str, layer: Layer) -> Layer | None:
-        return set_trainable(layer, trainable) if path and matches(path, layer) else None
 
-    return replace_layers(model, mark)
+def _mark_inside(
+    layer: Layer, path: str, matches: Callable[[str, Layer], bool], trainable: bool
+) -> Any:
+    if path and matches(path, layer):
+        return set_trainable(layer, trainable)
+    fields = map_children(
+        layer, lambda at, child: _mark_inside(child, at, matches, trainable), path
+    )
+    marked = [child for value in fields.values() for _, child in layers_in(value)]
+    if all(old is new for (_, old), new in zip(children(layer), marked, strict=True)):
+        return layer
+    # the fields are passed too, so a frozen layer around a match opens without its other layers
+    return layer.replace(**fields, trainable=trainable or layer.trainable)

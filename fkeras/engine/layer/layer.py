@@ -35,6 +35,7 @@ from fkeras.engine.config.field_types import Policy
 from fkeras.engine.config.policy import DTypePolicy, get_policy
 from fkeras.engine.layer.build_hooks import takes_specs
 from fkeras.engine.layer.keras_form import KerasForm
+from fkeras.engine.layer.trainable import pass_on_trainable
 from fkeras.engine.migration_hints.attributes import MissingAttributeError, refused_assignment
 from fkeras.engine.migration_hints.classes import check_class
 from fkeras.engine.tree import donated, labels, weight_lists
@@ -82,7 +83,7 @@ class Layer(DeclaresWeights):
 
     Args:
         name: the layer's name in graphs and states; a graph names it by its class otherwise.
-        trainable: whether `fk.partition` counts its weights as trainable.
+        trainable: False to freeze the layer's weights and all layers inside.
         dtype: a dtype policy: "float32", "mixed_bfloat16" and so on.
 
     Example:
@@ -133,6 +134,8 @@ class Layer(DeclaresWeights):
 
     def __post_init__(self) -> None:
         convert_fields(self)
+        if not self.trainable:
+            pass_on_trainable(self)
 
     # -- what authors write -------------------------------------------------------------------
 
@@ -317,6 +320,10 @@ class Layer(DeclaresWeights):
             else:  # converters of child layers would drop their weights
                 attributes[name] = freeze_value(value)
         copy.__dict__.update(attributes)
+        if not copy.trainable:
+            pass_on_trainable(copy)
+        elif not self.trainable:
+            pass_on_trainable(copy, explicit=fields)
         return copy
 
     def with_weights(self, key: jax.Array, **shapes: Any) -> Self:

@@ -12,15 +12,14 @@ from fkeras.engine.call.composition import compose
 from fkeras.engine.call.mask_rules import read_rule
 from fkeras.engine.config.configurable import convert_fields
 from fkeras.engine.graph.close import close
-from fkeras.engine.graph.layer_dict import LayerDict
 from fkeras.engine.graph_json.read import graph_from_config
 from fkeras.engine.graph_json.write import graph_config
 from fkeras.engine.layer.keras_form import KerasForm
 from fkeras.engine.layer.layer import Layer
+from fkeras.engine.layer.trainable import pass_on_trainable
 from fkeras.engine.migration_hints.classes import model_without_graph
 from fkeras.engine.network.network import Network
 from fkeras.engine.symbolic.input import InputLayer, symbolic
-from fkeras.engine.tree.sublayers import map_children
 from fkeras.engine.tree.walk import layers_in, map_layers
 from fkeras.engine.values.spec import Spec
 
@@ -79,8 +78,9 @@ class Model(Network):
         convert_fields(self)
         graph, layers = close(inputs, outputs, self.where)
         put(self, "graph", graph)
-        put(self, "layers", layers if trainable else freeze_all(layers))
-        if not trainable:
+        put(self, "layers", layers)
+        if not self.trainable:
+            pass_on_trainable(self)
             put(self, "graph", graph.bind(self.layers))
 
     def __init_subclass__(cls, **kwargs: Any) -> None:
@@ -115,8 +115,7 @@ class Model(Network):
             name: map_layers(child, lambda _, one: one.unbuilt())
             for name, child in children.items()
         }
-        made = composed.replace(**bare, graph=graph, layers=layers)
-        return made if self.trainable else set_trainable(made, False)
+        return composed.replace(**bare, graph=graph, layers=layers)
 
     def functional(self) -> Model:
         """The same graph and weights as a plain `fk.Model`, which needs no class to be read."""
@@ -188,14 +187,3 @@ def symbolic_inputs(specs: Any) -> Any:
         return symbolic(InputLayer(spec.dims, dtype=spec.dtype)) if isinstance(spec, Spec) else spec
 
     return jax.tree.map(make, specs, is_leaf=lambda v: isinstance(v, Spec))
-
-
-def freeze_all(layers: LayerDict) -> LayerDict:
-    """The layers, and all layers inside them, with trainable=False."""
-    return layers.like({name: set_trainable(layer, False) for name, layer in layers.items()})
-
-
-def set_trainable(layer: Layer, trainable: bool) -> Layer:
-    """The layer, and all layers inside it, with `trainable` set."""
-    changed = map_children(layer, lambda _, child: set_trainable(child, trainable))
-    return layer.replace(**{**changed, "trainable": trainable})

@@ -16,9 +16,10 @@ from fkeras.engine.config.serialization import deserialize, serialize
 from fkeras.engine.graph.close import close, layer_names
 from fkeras.engine.graph.layer_dict import LayerDict
 from fkeras.engine.layer.layer import Layer
+from fkeras.engine.layer.trainable import pass_on_trainable
 from fkeras.engine.messages.key_paths import within
 from fkeras.engine.migration_hints.keras_objects import check_not_keras
-from fkeras.engine.models.model import freeze_all, symbolic_inputs
+from fkeras.engine.models.model import symbolic_inputs
 from fkeras.engine.network.network import Network
 from fkeras.engine.symbolic.input import InputLayer, is_input, needs_batch_size, symbolic
 
@@ -82,8 +83,9 @@ class Sequential(Network):
         names = layer_names(list({id(e): e for e in entries}.values()), self.where)
         put(self, "order", tuple(names[id(e)] for e in entries))
         members = {names[id(e)]: e.replace(name=names[id(e)]) for e in entries}
-        members = LayerDict(members, self.order)
-        put(self, "layers", members if trainable else freeze_all(members))
+        put(self, "layers", LayerDict(members, self.order))
+        if not self.trainable:
+            pass_on_trainable(self)
         put(self, "graph", None)
         put(self, "mask_rule", STRICT)
         if start is not None:

@@ -89,7 +89,23 @@ def _halves(
         trained += [unit for first, _ in pairs for unit in first]
         rest += [unit for _, second in pairs for unit in second]
         return trained, rest
-    return [], [*trained, *rest, *(u for first, second in pairs for u in (*first, *second))]
+    units = [*trained, *rest, *(u for first, second in pairs for u in (*first, *second))]
+    return [], _early_first(layer, units, path)
+
+
+def _early_first(layer: Layer, units: list[Unit], path: tuple[str, ...]) -> list[Unit]:
+    """The units of a frozen layer, the weights first that Keras lists before the layer's own."""
+    early = {"/".join((*path, name)) for name in layer.keras_form.early_weights}
+    if not early:
+        return units
+    parts = [_part(unit, early, inside) for inside in (True, False) for unit in units]
+    return [unit for unit in parts if unit.names]
+
+
+def _part(unit: Unit, names: set[str], inside: bool) -> Unit:
+    pairs = zip(unit.names, unit.kinds, strict=True)
+    chosen = [(name, kind) for name, kind in pairs if (name in names) == inside]
+    return Unit(unit.layer, tuple(n for n, _ in chosen), tuple(k for _, k in chosen))
 
 
 def _below(state: Mapping[str, Any], name: str) -> Mapping[str, Any]:

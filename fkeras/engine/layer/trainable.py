@@ -1,0 +1,50 @@
+"""The rule for `trainable`: a weight is trained if and only if every layer around it is trainable.
+
+Each layer has a flag, and one invariant holds: a frozen layer contains frozen layers only. The
+constructor and `Layer.replace` keep the invariant, so the flag of the layer that owns a weight
+decides alone. `fk.partition`, `Trainer`, regularization losses, constraints and layers that compute
+differently when frozen, such as BatchNormalization, all read that flag.
+
+| change | layers inside |
+|---|---|
+| `Wrapper(layer, trainable=False)`, `layer.replace(trainable=False)`, `fk.freeze(layer)` | become frozen |
+| a frozen layer's `replace(trainable=True)` | become trainable, as with Keras's setter |
+| `replace` of a layer inside a frozen layer by a trainable layer | the new layer becomes frozen |
+| `fk.unfreeze(model, "block1")` | "block1" becomes trainable, and so do the layers around it |
+"""
+
+from __future__ import annotations
+
+from collections.abc import Container
+from typing import Any
+
+from fkeras.engine.tree.sublayers import map_children
+from fkeras.engine.tree.walk import layers_in, map_layers
+
+
+def pass_on_trainable(layer: Any, explicit: Container[str] = ()) -> None:
+    """Gives the layers inside a new layer its flag; called while the layer is under construction.
+
+    Args:
+        layer: the layer; its fields change in place.
+        explicit: names of fields whose layers keep their flags.
+    """
+    flag, child_fields = layer.trainable, type(layer).child_fields
+    for name, value in list(layer.__dict__.items()):
+        if name in explicit or (child_fields is not None and name not in child_fields):
+            continue
+        if any(child.trainable != flag for _, child in layers_in(value)):
+            layer.__dict__[name] = map_layers(value, lambda _, child: child.replace(trainable=flag))
+
+
+def set_trainable(layer: Any, trainable: bool) -> Any:
+    """The layer with this flag on the layer itself and on all layers inside.
+
+    Example:
+        >>> import fkeras as fk
+        >>> layer = fk.layers.TimeDistributed(fk.layers.Dense(2, trainable=False))
+        >>> layer.replace(trainable=True).layer.trainable, set_trainable(layer, True).layer.trainable
+        (False, True)
+    """
+    inside = map_children(layer, lambda _, child: set_trainable(child, trainable))
+    return layer.replace(**inside, trainable=trainable)
