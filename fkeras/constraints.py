@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import types
 from collections.abc import Mapping
 from typing import Any
 
@@ -12,6 +11,7 @@ import jax.numpy as jnp
 from fkeras.engine.config.configurable import Configurable, deserialize, lookup, option, serialize
 from fkeras.engine.config.converters import axes, probability, real
 from fkeras.engine.config.field_types import Axes, Real
+from fkeras.engine.values.registry import by_name, named
 
 __all__ = (
     "Constraint",
@@ -156,15 +156,13 @@ min_max_norm = MinMaxNorm
 non_neg = NonNeg
 unit_norm = UnitNorm
 
-_NAMES: Mapping[str, type] = types.MappingProxyType(
-    {
-        "max_norm": MaxNorm,
-        "non_neg": NonNeg,
-        "unit_norm": UnitNorm,
-        "min_max_norm": MinMaxNorm,
-        **{cls.__name__: cls for cls in (MaxNorm, NonNeg, UnitNorm, MinMaxNorm)},
-    }
+_REGISTERED = (
+    named(MaxNorm, "max_norm"),
+    named(NonNeg, "non_neg"),
+    named(UnitNorm, "unit_norm"),
+    named(MinMaxNorm, "min_max_norm"),
 )
+_NAMES = by_name(_REGISTERED)
 
 
 def get(identifier: Any, custom_objects: Mapping[str, Any] | None = None) -> Any:

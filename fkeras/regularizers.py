@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import types
 from collections.abc import Mapping
 from typing import Any
 
@@ -12,6 +11,7 @@ import jax.numpy as jnp
 from fkeras.engine.config.configurable import Configurable, deserialize, lookup, option, serialize
 from fkeras.engine.config.converters import choice, real
 from fkeras.engine.config.field_types import Real
+from fkeras.engine.values.registry import by_name, named
 
 __all__ = (
     "L1",
@@ -168,16 +168,13 @@ l2 = L2
 l1_l2 = L1L2
 orthogonal_regularizer = OrthogonalRegularizer
 
-_NAMES: Mapping[str, type] = types.MappingProxyType(
-    {
-        "l1": L1,
-        "l2": L2,
-        "l1_l2": L1L2,
-        "l1l2": L1L2,
-        "orthogonal_regularizer": OrthogonalRegularizer,
-        **{cls.__name__: cls for cls in (L1, L2, L1L2, OrthogonalRegularizer)},
-    }
+_REGISTERED = (
+    named(L1, "l1"),
+    named(L2, "l2"),
+    named(L1L2, "l1_l2", "l1l2"),
+    named(OrthogonalRegularizer, "orthogonal_regularizer"),
 )
+_NAMES = by_name(_REGISTERED)
 
 
 def get(identifier: Any, custom_objects: Mapping[str, Any] | None = None) -> Any:

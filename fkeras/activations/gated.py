@@ -5,6 +5,8 @@ from __future__ import annotations
 import jax
 import jax.numpy as jnp
 
+from fkeras.engine.values.registry import named
+
 
 def silu(x: jax.Array) -> jax.Array:
     """x * sigmoid(x), also called swish.
@@ -97,3 +99,12 @@ def mish(x: jax.Array) -> jax.Array:
         Misra 2019, Mish, https://arxiv.org/abs/1908.08681
     """
     return x * jnp.tanh(jax.nn.softplus(x))
+
+
+ACTIVATIONS = (
+    named(silu, "swish"),
+    named(hard_silu, "hard_swish"),
+    named(gelu),
+    named(glu),
+    named(mish),
+)

@@ -1,46 +1,21 @@
-"""Activations by name."""
+"""Activations by name, from the rows at the end of each family module."""
 
 from __future__ import annotations
 
-import types
 from collections.abc import Callable, Mapping
 from typing import Any
 
-from fkeras.activations.gated import gelu, glu, hard_silu, mish, silu
-from fkeras.activations.positive import exponential, softplus, sparse_plus, squareplus
-from fkeras.activations.rectified import (
-    celu,
-    elu,
-    leaky_relu,
-    linear,
-    relu,
-    relu6,
-    selu,
-    threshold,
-)
-from fkeras.activations.saturating import (
-    hard_sigmoid,
-    hard_tanh,
-    log_sigmoid,
-    sigmoid,
-    softsign,
-    sparse_sigmoid,
-    tanh,
-)
-from fkeras.activations.shares import log_softmax, softmax, sparsemax
-from fkeras.activations.shrinking import hard_shrink, soft_shrink, tanh_shrink
+from fkeras.activations import gated, positive, rectified, saturating, shares, shrinking
 from fkeras.engine.config.configurable import lookup
+from fkeras.engine.values.registry import by_name
 
-_NAMES: Mapping[str, Any] = types.MappingProxyType(
-    {
-        **{f.__name__: f for f in (linear, relu, leaky_relu, relu6, softmax, log_softmax, celu)},
-        **{f.__name__: f for f in (elu, selu, softplus, softsign, squareplus, soft_shrink, mish)},
-        **{f.__name__: f for f in (hard_shrink, tanh_shrink, sparse_plus, silu, gelu, glu, tanh)},
-        **{f.__name__: f for f in (threshold, sigmoid, exponential, hard_sigmoid, hard_silu)},
-        **{f.__name__: f for f in (hard_tanh, log_sigmoid, sparse_sigmoid, sparsemax)},
-        "swish": silu,
-        "hard_swish": hard_silu,
-    }
+_NAMES: Mapping[str, Callable[..., Any]] = by_name(
+    gated.ACTIVATIONS,
+    positive.ACTIVATIONS,
+    rectified.ACTIVATIONS,
+    saturating.ACTIVATIONS,
+    shares.ACTIVATIONS,
+    shrinking.ACTIVATIONS,
 )
 
 
@@ -62,7 +37,7 @@ def get(identifier: Any, custom_objects: Mapping[str, Any] | None = None) -> Cal
         3.0
     """
     if identifier is None:
-        return linear
+        return rectified.linear
     return lookup(identifier, "activation", _NAMES, custom_objects)
 
 

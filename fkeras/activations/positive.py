@@ -5,6 +5,8 @@ from __future__ import annotations
 import jax
 import jax.numpy as jnp
 
+from fkeras.engine.values.registry import named
+
 
 def exponential(x: jax.Array) -> jax.Array:
     """exp(x).
@@ -64,3 +66,11 @@ def sparse_plus(x: jax.Array) -> jax.Array:
         Array([0.  , 0.25, 2.  ], dtype=float32)
     """
     return jax.nn.sparse_plus(x)
+
+
+ACTIVATIONS = (
+    named(exponential),
+    named(softplus),
+    named(squareplus),
+    named(sparse_plus),
+)

@@ -5,6 +5,8 @@ from __future__ import annotations
 import jax
 import jax.numpy as jnp
 
+from fkeras.engine.values.registry import named
+
 
 def linear(x: jax.Array) -> jax.Array:
     """x.
@@ -160,3 +162,15 @@ def threshold(x: jax.Array, threshold: float, default_value: float) -> jax.Array
         Array([-1.,  2.], dtype=float32)
     """
     return jnp.where(x > threshold, x, jnp.asarray(default_value, x.dtype))
+
+
+ACTIVATIONS = (
+    named(linear),
+    named(relu),
+    named(leaky_relu),
+    named(relu6),
+    named(elu),
+    named(celu),
+    named(selu),
+    named(threshold),
+)

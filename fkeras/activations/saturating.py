@@ -5,6 +5,8 @@ from __future__ import annotations
 import jax
 import jax.numpy as jnp
 
+from fkeras.engine.values.registry import named
+
 
 def sigmoid(x: jax.Array) -> jax.Array:
     """1 / (1 + exp(-x)).
@@ -102,3 +104,14 @@ def softsign(x: jax.Array) -> jax.Array:
         Array([-0.5 ,  0.75], dtype=float32)
     """
     return jax.nn.soft_sign(x)
+
+
+ACTIVATIONS = (
+    named(sigmoid),
+    named(hard_sigmoid),
+    named(log_sigmoid),
+    named(sparse_sigmoid),
+    named(tanh),
+    named(hard_tanh),
+    named(softsign),
+)

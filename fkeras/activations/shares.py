@@ -5,6 +5,8 @@ from __future__ import annotations
 import jax
 import jax.numpy as jnp
 
+from fkeras.engine.values.registry import named
+
 
 def softmax(x: jax.Array, axis: int = -1) -> jax.Array:
     """exp(x) / sum(exp(x)) along an axis.
@@ -73,3 +75,10 @@ def sparsemax(x: jax.Array, axis: int = -1) -> jax.Array:
 
 def _above_lowest(x: jax.Array) -> jax.Array:
     return jnp.maximum(x, jnp.finfo(x.dtype).min) if jnp.issubdtype(x.dtype, jnp.floating) else x
+
+
+ACTIVATIONS = (
+    named(softmax),
+    named(log_softmax),
+    named(sparsemax),
+)

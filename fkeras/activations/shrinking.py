@@ -5,6 +5,8 @@ from __future__ import annotations
 import jax
 import jax.numpy as jnp
 
+from fkeras.engine.values.registry import named
+
 
 def soft_shrink(x: jax.Array, threshold: float = 0.5) -> jax.Array:
     """x moved towards 0 by the threshold, 0 within it.
@@ -49,3 +51,10 @@ def tanh_shrink(x: jax.Array) -> jax.Array:
         Array([0.   , 1.036], dtype=float32)
     """
     return x - jnp.tanh(x)
+
+
+ACTIVATIONS = (
+    named(soft_shrink),
+    named(hard_shrink),
+    named(tanh_shrink),
+)

@@ -12,6 +12,7 @@ import numpy as np
 from fkeras.engine.config.configurable import option
 from fkeras.engine.config.converters import numeric, real
 from fkeras.engine.config.field_types import Numbers, Real
+from fkeras.engine.values.registry import named
 from fkeras.initializers.initializer import Initializer, full
 
 
@@ -85,3 +86,11 @@ class Identity(Initializer):
                 "weights of two axes."
             )
         return jax.device_put((self.gain * np.eye(*shape)).astype(jnp.dtype(dtype)))
+
+
+INITIALIZERS = (
+    named(Zeros, "zeros", "zero"),
+    named(Ones, "ones", "one"),
+    named(Constant, "constant"),
+    named(Identity, "identity", "IdentityInitializer"),
+)

@@ -12,6 +12,7 @@ from fkeras.engine.config.configurable import option
 from fkeras.engine.config.converters import integer, real
 from fkeras.engine.config.field_types import OptionalInteger, Real
 from fkeras.engine.values.random import normal, truncated_normal, uniform
+from fkeras.engine.values.registry import named
 from fkeras.initializers.initializer import Initializer, moved, own_key
 
 
@@ -85,3 +86,10 @@ class TruncatedNormal(Initializer):
     def __call__(self, key: jax.Array, shape: Sequence[int], dtype: Any = "float32") -> jax.Array:
         drawn = truncated_normal(own_key(key, self.seed), tuple(shape))
         return moved(drawn, self.stddev, self.mean, dtype)
+
+
+INITIALIZERS = (
+    named(RandomUniform, "random_uniform", "uniform"),
+    named(RandomNormal, "random_normal", "normal"),
+    named(TruncatedNormal, "truncated_normal"),
+)

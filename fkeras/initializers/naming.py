@@ -1,56 +1,24 @@
-"""Initializers by name."""
+"""Initializers by name, from the rows at the end of each family module."""
 
 from __future__ import annotations
 
-import types
 from collections.abc import Mapping
 from typing import Any
 
 from fkeras.engine.config.configurable import lookup
-from fkeras.initializers.constant import Constant, Identity, Ones, Zeros
-from fkeras.initializers.distributions import RandomNormal, RandomUniform, TruncatedNormal
-from fkeras.initializers.orthogonal import Orthogonal
-from fkeras.initializers.scaling import (
-    GlorotNormal,
-    GlorotUniform,
-    HeNormal,
-    HeUniform,
-    LecunNormal,
-    LecunUniform,
-    VarianceScaling,
-)
-from fkeras.initializers.stft import STFT
+from fkeras.engine.values.registry import by_name
+from fkeras.initializers.constant import INITIALIZERS as CONSTANT_ROWS
+from fkeras.initializers.distributions import INITIALIZERS as DISTRIBUTIONS_ROWS
+from fkeras.initializers.orthogonal import INITIALIZERS as ORTHOGONAL_ROWS
+from fkeras.initializers.scaling import INITIALIZERS as SCALING_ROWS
+from fkeras.initializers.stft import INITIALIZERS as STFT_ROWS
 
-_CLASSES = (
-    ("zeros", Zeros),
-    ("ones", Ones),
-    ("constant", Constant),
-    ("identity", Identity),
-    ("random_uniform", RandomUniform),
-    ("random_normal", RandomNormal),
-    ("truncated_normal", TruncatedNormal),
-    ("variance_scaling", VarianceScaling),
-    ("glorot_uniform", GlorotUniform),
-    ("glorot_normal", GlorotNormal),
-    ("lecun_uniform", LecunUniform),
-    ("lecun_normal", LecunNormal),
-    ("he_uniform", HeUniform),
-    ("he_normal", HeNormal),
-    ("orthogonal", Orthogonal),
-    ("stft", STFT),
-)
-_NAMES: Mapping[str, type] = types.MappingProxyType(
-    {
-        **dict(_CLASSES),
-        **{cls.__name__: cls for _, cls in _CLASSES},
-        "uniform": RandomUniform,
-        "normal": RandomNormal,
-        "zero": Zeros,
-        "one": Ones,
-        "OrthogonalInitializer": Orthogonal,
-        "IdentityInitializer": Identity,
-        "STFTInitializer": STFT,
-    }
+_NAMES: Mapping[str, type] = by_name(
+    CONSTANT_ROWS,
+    DISTRIBUTIONS_ROWS,
+    ORTHOGONAL_ROWS,
+    SCALING_ROWS,
+    STFT_ROWS,
 )
 
 

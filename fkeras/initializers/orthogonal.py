@@ -15,6 +15,7 @@ from fkeras.engine.config.configurable import option
 from fkeras.engine.config.converters import integer, real
 from fkeras.engine.config.field_types import OptionalInteger, Real
 from fkeras.engine.values.random import normal
+from fkeras.engine.values.registry import named
 from fkeras.initializers.initializer import Initializer, own_key
 
 
@@ -66,3 +67,6 @@ class Orthogonal(Initializer):
         host = np.asarray(q).T if rows < columns else np.asarray(q)
         host = np.float32(self.gain) * np.reshape(host, shape)
         return jax.device_put(host.astype(jnp.dtype(dtype)))
+
+
+INITIALIZERS = (named(Orthogonal, "orthogonal", "OrthogonalInitializer"),)

@@ -12,6 +12,7 @@ from fkeras.engine.config.configurable import option
 from fkeras.engine.config.converters import choice, integer, real
 from fkeras.engine.config.field_types import OptionalInteger, Real
 from fkeras.engine.values.random import normal, truncated_normal, uniform
+from fkeras.engine.values.registry import named
 from fkeras.initializers.initializer import Initializer, moved, own_key
 
 # the standard deviation of a unit normal distribution cut off at two standard deviations
@@ -238,3 +239,14 @@ class HeUniform(Initializer):
 
     def __call__(self, key: jax.Array, shape: Sequence[int], dtype: Any = "float32") -> jax.Array:
         return scaled_by_fans(own_key(key, self.seed), shape, dtype, 2.0, "fan_in", "uniform")
+
+
+INITIALIZERS = (
+    named(VarianceScaling, "variance_scaling"),
+    named(GlorotUniform, "glorot_uniform"),
+    named(GlorotNormal, "glorot_normal"),
+    named(LecunNormal, "lecun_normal"),
+    named(LecunUniform, "lecun_uniform"),
+    named(HeNormal, "he_normal"),
+    named(HeUniform, "he_uniform"),
+)

@@ -14,6 +14,7 @@ import numpy as np
 from fkeras.engine.config.configurable import option, suggest
 from fkeras.engine.config.converters import boolean, choice, numeric
 from fkeras.engine.config.field_types import Window
+from fkeras.engine.values.registry import named
 from fkeras.initializers.initializer import Initializer
 
 # the coefficients of sums of cosines
@@ -143,3 +144,6 @@ class STFT(Initializer):
         if self.scaling == "spectrum":
             return window / np.sum(np.abs(window))
         return window
+
+
+INITIALIZERS = (named(STFT, "stft", "STFTInitializer"),)

@@ -1,51 +1,54 @@
-"""The layers, one family a room.
+"""The layers, and their public names.
 
-A new layer is one file in the room of its family, which names it in its `__init__` as this file
-does, and one row in `tests/cases`, which runs every test that all layers share.
+To add a layer: write its file in the folder of its family, import and list its class here, and add
+a row to `tests/cases`, which runs all tests that layers share. A class without a row fails a test.
 """
 
 from fkeras.engine.call.input_spec import InputSpec
 from fkeras.engine.config.configurable import deserialize, serialize
 from fkeras.engine.layer.layer import Layer
 from fkeras.engine.symbolic.input import Input, InputLayer
-from fkeras.layers.activation import ELU, Activation, LeakyReLU, PReLU, ReLU, Softmax
-from fkeras.layers.attention import (
-    AdditiveAttention,
-    Attention,
-    GroupQueryAttention,
-    MultiHeadAttention,
-)
-from fkeras.layers.convolution import (
+from fkeras.layers.activation.activation import Activation
+from fkeras.layers.activation.linear_units import ELU, LeakyReLU, ReLU
+from fkeras.layers.activation.prelu import PReLU
+from fkeras.layers.activation.softmax import Softmax
+from fkeras.layers.attention.additive import AdditiveAttention
+from fkeras.layers.attention.attention import Attention
+from fkeras.layers.attention.grouped_query import GroupQueryAttention
+from fkeras.layers.attention.multi_head import MultiHeadAttention
+from fkeras.layers.convolution.convolution import (
     Conv1D,
-    Conv1DTranspose,
     Conv2D,
-    Conv2DTranspose,
     Conv3D,
-    Conv3DTranspose,
     Convolution1D,
-    Convolution1DTranspose,
     Convolution2D,
-    Convolution2DTranspose,
     Convolution3D,
-    Convolution3DTranspose,
-    DepthwiseConv1D,
-    DepthwiseConv2D,
+)
+from fkeras.layers.convolution.depthwise import DepthwiseConv1D, DepthwiseConv2D
+from fkeras.layers.convolution.separable import (
     SeparableConv1D,
     SeparableConv2D,
     SeparableConvolution1D,
     SeparableConvolution2D,
 )
-from fkeras.layers.core import (
-    Dense,
-    EinsumDense,
-    Embedding,
-    Identity,
-    Lambda,
-    Masking,
-    ReversibleEmbedding,
-    Wrapper,
+from fkeras.layers.convolution.transposed import (
+    Conv1DTranspose,
+    Conv2DTranspose,
+    Conv3DTranspose,
+    Convolution1DTranspose,
+    Convolution2DTranspose,
+    Convolution3DTranspose,
 )
-from fkeras.layers.foreign import FlaxLayer, JaxLayer
+from fkeras.layers.core.dense import Dense
+from fkeras.layers.core.einsum_dense import EinsumDense
+from fkeras.layers.core.embedding import Embedding
+from fkeras.layers.core.identity import Identity
+from fkeras.layers.core.lambda_layer import Lambda
+from fkeras.layers.core.masking import Masking
+from fkeras.layers.core.reversible_embedding import ReversibleEmbedding
+from fkeras.layers.core.wrapper import Wrapper
+from fkeras.layers.foreign.flax_layer import FlaxLayer
+from fkeras.layers.foreign.jax_layer import JaxLayer
 from fkeras.layers.image.color.color_jitter import RandomColorJitter
 from fkeras.layers.image.color.colors import (
     RandomColorDegeneration,
@@ -77,22 +80,15 @@ from fkeras.layers.image.mixing.aug_mix import AugMix
 from fkeras.layers.image.mixing.erasing import RandomErasing
 from fkeras.layers.image.mixing.mixing import CutMix, MixUp
 from fkeras.layers.image.mixing.rand_augment import RandAugment
-from fkeras.layers.lookup import (
-    HashedCrossing,
-    Hashing,
-    IntegerLookup,
-    StringLookup,
-    TextVectorization,
-)
-from fkeras.layers.merging import (
-    Add,
-    Average,
-    Concatenate,
-    Dot,
-    Maximum,
-    Minimum,
-    Multiply,
-    Subtract,
+from fkeras.layers.lookup.hashed_crossing import HashedCrossing
+from fkeras.layers.lookup.hashing import Hashing
+from fkeras.layers.lookup.integer_lookup import IntegerLookup
+from fkeras.layers.lookup.string_lookup import StringLookup
+from fkeras.layers.lookup.text_vectorization import TextVectorization
+from fkeras.layers.merging.concatenate import Concatenate
+from fkeras.layers.merging.dot import Dot
+from fkeras.layers.merging.elementwise import Add, Average, Maximum, Minimum, Multiply, Subtract
+from fkeras.layers.merging.functions import (
     add,
     average,
     concatenate,
@@ -102,28 +98,22 @@ from fkeras.layers.merging import (
     multiply,
     subtract,
 )
-from fkeras.layers.normalization import (
-    BatchNormalization,
-    GroupNormalization,
-    LayerNormalization,
-    Normalization,
-    RMSNormalization,
-    SpectralNormalization,
-    UnitNormalization,
-)
-from fkeras.layers.pooling import (
+from fkeras.layers.normalization.batch import BatchNormalization
+from fkeras.layers.normalization.feature import Normalization
+from fkeras.layers.normalization.group import GroupNormalization
+from fkeras.layers.normalization.layer import LayerNormalization
+from fkeras.layers.normalization.rms import RMSNormalization
+from fkeras.layers.normalization.spectral import SpectralNormalization
+from fkeras.layers.normalization.unit import UnitNormalization
+from fkeras.layers.pooling.adaptive import (
     AdaptiveAveragePooling1D,
     AdaptiveAveragePooling2D,
     AdaptiveAveragePooling3D,
     AdaptiveMaxPooling1D,
     AdaptiveMaxPooling2D,
     AdaptiveMaxPooling3D,
-    AveragePooling1D,
-    AveragePooling2D,
-    AveragePooling3D,
-    AvgPool1D,
-    AvgPool2D,
-    AvgPool3D,
+)
+from fkeras.layers.pooling.global_pooling import (
     GlobalAveragePooling1D,
     GlobalAveragePooling2D,
     GlobalAveragePooling3D,
@@ -136,6 +126,14 @@ from fkeras.layers.pooling import (
     GlobalMaxPooling1D,
     GlobalMaxPooling2D,
     GlobalMaxPooling3D,
+)
+from fkeras.layers.pooling.windows import (
+    AveragePooling1D,
+    AveragePooling2D,
+    AveragePooling3D,
+    AvgPool1D,
+    AvgPool2D,
+    AvgPool3D,
     MaxPool1D,
     MaxPool2D,
     MaxPool3D,
@@ -143,55 +141,41 @@ from fkeras.layers.pooling import (
     MaxPooling2D,
     MaxPooling3D,
 )
-from fkeras.layers.preprocessing import (
-    CategoryEncoding,
-    Discretization,
-    MelSpectrogram,
-    Pipeline,
-    Rescaling,
-    STFTSpectrogram,
-)
-from fkeras.layers.quantized import Float8Dense, QuantizedDense, QuantizedEmbedding
-from fkeras.layers.recurrent import (
-    GRU,
-    LSTM,
-    RNN,
-    Bidirectional,
-    ConvLSTM1D,
-    ConvLSTM2D,
-    ConvLSTM3D,
-    GRUCell,
-    LSTMCell,
-    SimpleRNN,
-    SimpleRNNCell,
-    StackedRNNCells,
-    TimeDistributed,
-)
-from fkeras.layers.regularization import (
-    ActivityRegularization,
-    AlphaDropout,
-    Dropout,
-    GaussianDropout,
-    GaussianNoise,
+from fkeras.layers.preprocessing.category_encoding import CategoryEncoding
+from fkeras.layers.preprocessing.discretization import Discretization
+from fkeras.layers.preprocessing.pipeline import Pipeline
+from fkeras.layers.preprocessing.rescaling import Rescaling
+from fkeras.layers.preprocessing.spectrogram import MelSpectrogram, STFTSpectrogram
+from fkeras.layers.quantized.dense import QuantizedDense
+from fkeras.layers.quantized.embedding import QuantizedEmbedding
+from fkeras.layers.quantized.float8 import Float8Dense
+from fkeras.layers.recurrent.bidirectional import Bidirectional
+from fkeras.layers.recurrent.cells import StackedRNNCells
+from fkeras.layers.recurrent.conv_lstm import ConvLSTM1D, ConvLSTM2D, ConvLSTM3D
+from fkeras.layers.recurrent.gru import GRU, GRUCell
+from fkeras.layers.recurrent.lstm import LSTM, LSTMCell
+from fkeras.layers.recurrent.rnn import RNN
+from fkeras.layers.recurrent.simple_rnn import SimpleRNN, SimpleRNNCell
+from fkeras.layers.recurrent.time_distributed import TimeDistributed
+from fkeras.layers.regularization.activity import ActivityRegularization
+from fkeras.layers.regularization.alpha_dropout import AlphaDropout
+from fkeras.layers.regularization.dropout import Dropout
+from fkeras.layers.regularization.noise import GaussianDropout, GaussianNoise
+from fkeras.layers.regularization.spatial_dropout import (
     SpatialDropout1D,
     SpatialDropout2D,
     SpatialDropout3D,
 )
-from fkeras.layers.reshaping import (
+from fkeras.layers.reshaping.borders import (
     Cropping1D,
     Cropping2D,
     Cropping3D,
-    Flatten,
-    Permute,
-    RepeatVector,
-    Reshape,
-    UpSampling1D,
-    UpSampling2D,
-    UpSampling3D,
     ZeroPadding1D,
     ZeroPadding2D,
     ZeroPadding3D,
 )
+from fkeras.layers.reshaping.resampling import UpSampling1D, UpSampling2D, UpSampling3D
+from fkeras.layers.reshaping.shapes import Flatten, Permute, RepeatVector, Reshape
 
 __all__ = (
     "ELU",

@@ -9,6 +9,7 @@ import jax.numpy as jnp
 
 from fkeras.engine.config.configurable import option
 from fkeras.engine.config.converters import text
+from fkeras.engine.values.registry import named
 from fkeras.losses.loss import Loss
 from fkeras.losses.regression import floats
 from fkeras.nn.numerics.extremes import largest
@@ -143,3 +144,10 @@ class CategoricalHinge(Loss):
 
     def call(self, y_true: jax.Array, y_pred: jax.Array) -> jax.Array:
         return categorical_hinge(y_true, y_pred)
+
+
+LOSSES = (
+    named(Hinge, function=hinge),
+    named(SquaredHinge, function=squared_hinge),
+    named(CategoricalHinge, function=categorical_hinge),
+)

@@ -1,67 +1,25 @@
-"""Losses by name."""
+"""Losses by name, function or configuration, from the rows at the end of each family module."""
 
 from __future__ import annotations
 
-import types
 from collections.abc import Callable, Mapping
 from typing import Any
 
 from fkeras.engine.config.configurable import lookup
-from fkeras.losses import crossentropy as ce
-from fkeras.losses import margin as margins
-from fkeras.losses import probabilistic as probable
-from fkeras.losses import regression as numbers
-from fkeras.losses import segmentation as regions
-from fkeras.losses import sequence, similarity
+from fkeras.engine.values.registry import by_function, by_name
+from fkeras.losses import margin, probabilistic, regression, segmentation, sequence, similarity
 from fkeras.losses.loss import Loss, LossFunctionWrapper
 
-_CLASSES: Mapping[Callable, type[Loss]] = types.MappingProxyType(
-    {
-        numbers.mean_squared_error: numbers.MeanSquaredError,
-        numbers.mean_absolute_error: numbers.MeanAbsoluteError,
-        numbers.mean_absolute_percentage_error: numbers.MeanAbsolutePercentageError,
-        numbers.mean_squared_logarithmic_error: numbers.MeanSquaredLogarithmicError,
-        numbers.huber: numbers.Huber,
-        numbers.log_cosh: numbers.LogCosh,
-        numbers.cosine_similarity: numbers.CosineSimilarity,
-        ce.binary_crossentropy: probable.BinaryCrossentropy,
-        ce.binary_focal_crossentropy: probable.BinaryFocalCrossentropy,
-        ce.categorical_crossentropy: probable.CategoricalCrossentropy,
-        ce.categorical_focal_crossentropy: probable.CategoricalFocalCrossentropy,
-        ce.sparse_categorical_crossentropy: probable.SparseCategoricalCrossentropy,
-        ce.kl_divergence: probable.KLDivergence,
-        ce.poisson: probable.Poisson,
-        margins.hinge: margins.Hinge,
-        margins.squared_hinge: margins.SquaredHinge,
-        margins.categorical_hinge: margins.CategoricalHinge,
-        ce.categorical_generalized_cross_entropy: probable.CategoricalGeneralizedCrossEntropy,
-        regions.dice: regions.Dice,
-        regions.tversky: regions.Tversky,
-        similarity.circle: similarity.Circle,
-        sequence.ctc: sequence.CTC,
-    }
+_ROWS = (
+    *probabilistic.LOSSES,
+    *margin.LOSSES,
+    *regression.LOSSES,
+    *segmentation.LOSSES,
+    *sequence.LOSSES,
+    *similarity.LOSSES,
 )
-
-_ALIASES: Mapping[str, type[Loss]] = types.MappingProxyType(
-    {
-        "mse": numbers.MeanSquaredError,
-        "mae": numbers.MeanAbsoluteError,
-        "mape": numbers.MeanAbsolutePercentageError,
-        "msle": numbers.MeanSquaredLogarithmicError,
-        "bce": probable.BinaryCrossentropy,
-        "kld": probable.KLDivergence,
-        "logcosh": numbers.LogCosh,
-    }
-)
-
-NAMES: Mapping[str, type[Loss]] = types.MappingProxyType(
-    {
-        **{function.__name__: cls for function, cls in _CLASSES.items()},
-        **{cls.__name__: cls for cls in _CLASSES.values()},
-        **_ALIASES,
-        **{alias.upper(): cls for alias, cls in _ALIASES.items() if alias != "logcosh"},
-    }
-)
+NAMES: Mapping[str, type[Loss]] = by_name(_ROWS)
+_BY_FUNCTION: Mapping[Callable[..., Any], type[Loss]] = by_function(_ROWS)
 
 
 def get(identifier: Any, custom_objects: Mapping[str, Any] | None = None) -> Loss | None:
@@ -91,8 +49,8 @@ def get(identifier: Any, custom_objects: Mapping[str, Any] | None = None) -> Los
     loss = lookup(identifier, "loss", NAMES, custom_objects)
     if loss is None or isinstance(loss, Loss):
         return loss
-    if isinstance(loss, Callable) and loss in _CLASSES:
-        return _CLASSES[loss]()
+    if isinstance(loss, Callable) and loss in _BY_FUNCTION:
+        return _BY_FUNCTION[loss]()
     return LossFunctionWrapper(loss, name=getattr(loss, "__name__", None))
 
 
@@ -147,7 +105,7 @@ def resolve(identifier: Any, y_true: Any, y_pred: Any) -> Loss | None:
         return get(identifier)
     kind = kind_of_classes(y_true, y_pred)
     if kind == "binary":
-        return probable.BinaryCrossentropy()
+        return probabilistic.BinaryCrossentropy()
     if kind == "sparse":
-        return probable.SparseCategoricalCrossentropy()
-    return probable.CategoricalCrossentropy()
+        return probabilistic.SparseCategoricalCrossentropy()
+    return probabilistic.CategoricalCrossentropy()

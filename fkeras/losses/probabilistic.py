@@ -18,6 +18,7 @@ from fkeras.engine.config.converters import (
     text,
 )
 from fkeras.engine.config.field_types import Integer, OptionalInteger, Real, RealOrReals
+from fkeras.engine.values.registry import named
 from fkeras.losses import checks, crossentropy
 from fkeras.losses.loss import Loss
 from fkeras.nn.numerics.indices import equals
@@ -306,3 +307,18 @@ class Poisson(Loss):
 
     def call(self, y_true: jax.Array, y_pred: jax.Array) -> jax.Array:
         return crossentropy.poisson(y_true, y_pred)
+
+
+LOSSES = (
+    named(BinaryCrossentropy, "bce", "BCE", function=crossentropy.binary_crossentropy),
+    named(BinaryFocalCrossentropy, function=crossentropy.binary_focal_crossentropy),
+    named(CategoricalCrossentropy, function=crossentropy.categorical_crossentropy),
+    named(CategoricalFocalCrossentropy, function=crossentropy.categorical_focal_crossentropy),
+    named(SparseCategoricalCrossentropy, function=crossentropy.sparse_categorical_crossentropy),
+    named(
+        CategoricalGeneralizedCrossEntropy,
+        function=crossentropy.categorical_generalized_cross_entropy,
+    ),
+    named(KLDivergence, "kld", "KLD", function=crossentropy.kl_divergence),
+    named(Poisson, function=crossentropy.poisson),
+)

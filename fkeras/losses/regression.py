@@ -11,6 +11,7 @@ import jax.numpy as jnp
 from fkeras.engine.config.configurable import option
 from fkeras.engine.config.converters import integer, real, text
 from fkeras.engine.config.field_types import Integer, Real
+from fkeras.engine.values.registry import named
 from fkeras.losses.loss import Loss
 from fkeras.losses.reducing import align_pair, require_axis
 
@@ -336,3 +337,14 @@ class CosineSimilarity(Loss):
 
     def call(self, y_true: jax.Array, y_pred: jax.Array) -> jax.Array:
         return cosine_similarity(y_true, y_pred, self.axis)
+
+
+LOSSES = (
+    named(MeanSquaredError, "mse", "MSE", function=mean_squared_error),
+    named(MeanAbsoluteError, "mae", "MAE", function=mean_absolute_error),
+    named(MeanAbsolutePercentageError, "mape", "MAPE", function=mean_absolute_percentage_error),
+    named(MeanSquaredLogarithmicError, "msle", "MSLE", function=mean_squared_logarithmic_error),
+    named(Huber, function=huber),
+    named(LogCosh, "logcosh", function=log_cosh),
+    named(CosineSimilarity, function=cosine_similarity),
+)

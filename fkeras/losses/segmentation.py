@@ -10,6 +10,7 @@ import jax.numpy as jnp
 from fkeras.engine.config.configurable import option
 from fkeras.engine.config.converters import axes, real, text
 from fkeras.engine.config.field_types import OptionalAxes, Real
+from fkeras.engine.values.registry import named
 from fkeras.losses.loss import Loss
 from fkeras.losses.regression import EPSILON, floats
 
@@ -126,3 +127,9 @@ class Tversky(Loss):
 
     def call(self, y_true: jax.Array, y_pred: jax.Array) -> jax.Array:
         return tversky(y_true, y_pred, self.alpha, self.beta, self.axis)
+
+
+LOSSES = (
+    named(Dice, function=dice),
+    named(Tversky, function=tversky),
+)

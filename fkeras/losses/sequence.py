@@ -11,6 +11,7 @@ import numpy as np
 from fkeras.engine.config.configurable import option
 from fkeras.engine.config.converters import text
 from fkeras.engine.values.arrays import as_operand
+from fkeras.engine.values.registry import named
 from fkeras.losses import checks
 from fkeras.losses.loss import Loss
 from fkeras.losses.regression import widened
@@ -133,3 +134,6 @@ class CTC(Loss):
         classes = y_pred.shape[-1]
         if isinstance(classes, int):
             checks.check_range(self.label, labels, classes, None)
+
+
+LOSSES = (named(CTC, function=ctc),)

@@ -12,6 +12,7 @@ from fkeras.engine.config.configurable import option
 from fkeras.engine.config.converters import boolean, real, text
 from fkeras.engine.config.field_types import Real
 from fkeras.engine.values.arrays import as_operand
+from fkeras.engine.values.registry import named
 from fkeras.losses import removing
 from fkeras.losses.loss import Loss
 from fkeras.losses.regression import widened
@@ -129,3 +130,6 @@ class Circle(Loss):
             jnp.where(jnp.reshape(bad, labels.shape), _REMOVED, labels),
             jnp.where(jnp.reshape(bad, (-1, *(1,) * (y_pred.ndim - 1))), 0.0, y_pred),
         )
+
+
+LOSSES = (named(Circle, function=circle),)

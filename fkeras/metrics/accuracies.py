@@ -15,6 +15,7 @@ from fkeras.engine.config.configurable import option
 from fkeras.engine.config.converters import boolean, integer, real, text
 from fkeras.engine.config.field_types import DTypeName, Integer, Real
 from fkeras.engine.values.arrays import as_operand
+from fkeras.engine.values.registry import named
 from fkeras.losses.crossentropy import class_numbers
 from fkeras.losses.loss import dtype_name
 from fkeras.losses.reducing import align_pair, require_axis
@@ -294,3 +295,13 @@ class SparseTopKCategoricalAccuracy(MeanMetric):
 
     def values(self, y_true: jax.Array, y_pred: jax.Array) -> jax.Array:
         return sparse_top_k_categorical_accuracy(y_true, y_pred, self.k, self.from_sorted_ids)
+
+
+METRICS = (
+    named(Accuracy, "accuracy"),
+    named(BinaryAccuracy, "binary_accuracy"),
+    named(CategoricalAccuracy, "categorical_accuracy"),
+    named(SparseCategoricalAccuracy, "sparse_categorical_accuracy"),
+    named(TopKCategoricalAccuracy, "top_k_categorical_accuracy"),
+    named(SparseTopKCategoricalAccuracy, "sparse_top_k_categorical_accuracy"),
+)

@@ -12,6 +12,7 @@ from fkeras.engine.config.configurable import option
 from fkeras.engine.config.converters import boolean, choice, integer, real, several, text
 from fkeras.engine.config.field_types import DTypeName, Integer, OptionalInteger, OptionalReals
 from fkeras.engine.values.arrays import as_operand
+from fkeras.engine.values.registry import named
 from fkeras.losses.loss import dtype_name
 from fkeras.losses.reducing import divide_no_nan
 from fkeras.metrics import exact
@@ -180,3 +181,6 @@ class AUC(Metric):
             return jnp.mean(area)
         weights = jnp.asarray(self.label_weights, self.dtype)
         return divide_no_nan(jnp.sum(area * weights), jnp.sum(weights))
+
+
+METRICS = (named(AUC, "auc"),)

@@ -12,6 +12,7 @@ import numpy as np
 from fkeras.engine.config.configurable import option
 from fkeras.engine.config.converters import either, integer, probability, several, text
 from fkeras.engine.config.field_types import DTypeName, OptionalInteger, OptionalReals
+from fkeras.engine.values.registry import named
 from fkeras.losses.loss import dtype_name
 from fkeras.losses.reducing import align_pair, divide_no_nan
 from fkeras.metrics import exact
@@ -216,3 +217,9 @@ def _add_counts(
 ) -> State:
     found = decisions(y_true, y_pred, weight, mask, metric.dtype, metric.top_k, metric.class_id)
     return add_counts(state, found, _listed(metric.thresholds, metric.top_k))
+
+
+METRICS = (
+    named(Precision, "precision"),
+    named(Recall, "recall"),
+)

@@ -10,6 +10,7 @@ import jax.numpy as jnp
 from fkeras.engine.config.configurable import option
 from fkeras.engine.config.converters import axes, choice, integer, text
 from fkeras.engine.config.field_types import Axes, DTypeName, Integer
+from fkeras.engine.values.registry import named
 from fkeras.losses.loss import dtype_name
 from fkeras.losses.reducing import divide_no_nan
 from fkeras.losses.regression import EPSILON, floats
@@ -212,3 +213,10 @@ class R2Score(Metric):
         free = state["num_samples"] - self.num_regressors - 1.0
         adjusted = 1.0 - divide_no_nan((1.0 - score) * (state["num_samples"] - 1.0), free)
         return jnp.where(free > 0, adjusted, score)
+
+
+METRICS = (
+    named(PearsonCorrelation, "pearson_correlation"),
+    named(ConcordanceCorrelation, "concordance_correlation"),
+    named(R2Score, "r2_score"),
+)

@@ -9,6 +9,7 @@ import jax
 from fkeras.engine.config.configurable import option
 from fkeras.engine.config.converters import text
 from fkeras.engine.config.field_types import DTypeName, OptionalReals
+from fkeras.engine.values.registry import named
 from fkeras.losses.loss import dtype_name
 from fkeras.metrics import exact
 from fkeras.metrics.confusion import check_thresholds, count, decisions
@@ -156,3 +157,11 @@ class FalseNegatives(_Count):
         self, state: State, y_true: Any, y_pred: Any, sample_weight: Any = None, mask: Any = None
     ) -> State:
         return _add(self, "false_negatives", state, y_true, y_pred, sample_weight, mask)
+
+
+METRICS = (
+    named(TruePositives, "true_positives"),
+    named(FalsePositives, "false_positives"),
+    named(TrueNegatives, "true_negatives"),
+    named(FalseNegatives, "false_negatives"),
+)

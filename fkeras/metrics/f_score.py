@@ -11,6 +11,7 @@ from fkeras.engine.config.configurable import option
 from fkeras.engine.config.converters import choice, real, text
 from fkeras.engine.config.field_types import DTypeName, OptionalReal, Real
 from fkeras.engine.values.arrays import as_operand
+from fkeras.engine.values.registry import named
 from fkeras.losses.loss import dtype_name
 from fkeras.metrics import exact
 from fkeras.metrics.metric import Metric, State, weighted
@@ -143,3 +144,9 @@ class F1Score(Metric):
 
     def result(self, state: State) -> jax.Array:
         return _result(state, self.average, 1.0)
+
+
+METRICS = (
+    named(FBetaScore, "fbeta_score", "f_beta_score"),
+    named(F1Score, "f1_score"),
+)

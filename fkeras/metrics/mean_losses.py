@@ -10,6 +10,7 @@ import jax.numpy as jnp
 from fkeras.engine.config.configurable import option
 from fkeras.engine.config.converters import boolean, integer, probability, text
 from fkeras.engine.config.field_types import Integer, OptionalInteger, Real
+from fkeras.engine.values.registry import named
 from fkeras.losses import crossentropy, margin, regression
 from fkeras.metrics.metric import MeanMetric, Metric, State, add_to_mean, empty_mean, mean_of
 
@@ -342,3 +343,22 @@ class CategoricalHinge(MeanMetric):
 
     def values(self, y_true: jax.Array, y_pred: jax.Array) -> jax.Array:
         return margin.categorical_hinge(y_true, y_pred)
+
+
+METRICS = (
+    named(MeanSquaredError, "mean_squared_error", "mse", "MSE"),
+    named(MeanAbsoluteError, "mean_absolute_error", "mae", "MAE"),
+    named(MeanAbsolutePercentageError, "mean_absolute_percentage_error", "mape", "MAPE"),
+    named(MeanSquaredLogarithmicError, "mean_squared_logarithmic_error", "msle", "MSLE"),
+    named(RootMeanSquaredError, "root_mean_squared_error"),
+    named(LogCoshError, "log_cosh_error"),
+    named(CosineSimilarity, "cosine_similarity"),
+    named(BinaryCrossentropy, "binary_crossentropy", "bce", "BCE"),
+    named(CategoricalCrossentropy, "categorical_crossentropy"),
+    named(SparseCategoricalCrossentropy, "sparse_categorical_crossentropy"),
+    named(KLDivergence, "kl_divergence"),
+    named(Poisson, "poisson"),
+    named(Hinge, "hinge"),
+    named(SquaredHinge, "squared_hinge"),
+    named(CategoricalHinge, "categorical_hinge"),
+)

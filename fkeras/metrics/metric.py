@@ -19,6 +19,7 @@ from fkeras.engine.config.configurable import Configurable, option
 from fkeras.engine.config.converters import function, text
 from fkeras.engine.config.field_types import DTypeName
 from fkeras.engine.values.arrays import as_operand
+from fkeras.engine.values.registry import named
 from fkeras.losses.loss import Loss, dtype_name, with_function
 from fkeras.losses.reducing import align_pair, align_weight, divide_no_nan, merge_weights
 from fkeras.metrics import exact
@@ -295,3 +296,9 @@ class MeanMetricWrapper(MeanMetric):
         if isinstance(self.fn, Loss):  # knows how samples reach the values of others
             return self.fn.weighable(y_true, y_pred, sample_weight, mask)
         return super()._weighable(y_true, y_pred, sample_weight, mask)
+
+
+METRICS = (
+    named(Sum, "sum"),
+    named(Mean, "mean"),
+)

@@ -1,89 +1,43 @@
-"""Metrics by name, and what "accuracy" means for given shapes."""
+"""Metrics by name, and the meaning of "accuracy" for given shapes.
+
+The names stand in the rows at the end of each family module.
+"""
 
 from __future__ import annotations
 
 import dataclasses
-import types
 from collections.abc import Mapping
 from typing import Any
 
 from fkeras.engine.config.configurable import lookup
+from fkeras.engine.values.registry import by_name
 from fkeras.losses.loss import Loss
 from fkeras.losses.naming import kind_of_classes
-from fkeras.metrics import accuracies as right
-from fkeras.metrics import confusion, correlation, counts, mean_losses, overlap
-from fkeras.metrics import operating_points as points
-from fkeras.metrics.auc import AUC
-from fkeras.metrics.f_score import F1Score, FBetaScore
-from fkeras.metrics.metric import Mean, MeanMetricWrapper, Metric, Sum
-
-_CLASSES: Mapping[str, type[Metric]] = types.MappingProxyType(
-    {
-        "mean": Mean,
-        "sum": Sum,
-        "accuracy": right.Accuracy,
-        "binary_accuracy": right.BinaryAccuracy,
-        "categorical_accuracy": right.CategoricalAccuracy,
-        "sparse_categorical_accuracy": right.SparseCategoricalAccuracy,
-        "top_k_categorical_accuracy": right.TopKCategoricalAccuracy,
-        "sparse_top_k_categorical_accuracy": right.SparseTopKCategoricalAccuracy,
-        "mean_squared_error": mean_losses.MeanSquaredError,
-        "mean_absolute_error": mean_losses.MeanAbsoluteError,
-        "mean_absolute_percentage_error": mean_losses.MeanAbsolutePercentageError,
-        "mean_squared_logarithmic_error": mean_losses.MeanSquaredLogarithmicError,
-        "root_mean_squared_error": mean_losses.RootMeanSquaredError,
-        "log_cosh_error": mean_losses.LogCoshError,
-        "cosine_similarity": mean_losses.CosineSimilarity,
-        "binary_crossentropy": mean_losses.BinaryCrossentropy,
-        "categorical_crossentropy": mean_losses.CategoricalCrossentropy,
-        "sparse_categorical_crossentropy": mean_losses.SparseCategoricalCrossentropy,
-        "kl_divergence": mean_losses.KLDivergence,
-        "poisson": mean_losses.Poisson,
-        "hinge": mean_losses.Hinge,
-        "squared_hinge": mean_losses.SquaredHinge,
-        "categorical_hinge": mean_losses.CategoricalHinge,
-        "precision": confusion.Precision,
-        "recall": confusion.Recall,
-        "auc": AUC,
-        "f1_score": F1Score,
-        "f_beta_score": FBetaScore,
-        "true_positives": counts.TruePositives,
-        "true_negatives": counts.TrueNegatives,
-        "false_positives": counts.FalsePositives,
-        "false_negatives": counts.FalseNegatives,
-        "precision_at_recall": points.PrecisionAtRecall,
-        "recall_at_precision": points.RecallAtPrecision,
-        "sensitivity_at_specificity": points.SensitivityAtSpecificity,
-        "specificity_at_sensitivity": points.SpecificityAtSensitivity,
-        "binary_io_u": overlap.BinaryIoU,
-        "io_u": overlap.IoU,
-        "mean_io_u": overlap.MeanIoU,
-        "one_hot_io_u": overlap.OneHotIoU,
-        "one_hot_mean_io_u": overlap.OneHotMeanIoU,
-        "concordance_correlation": correlation.ConcordanceCorrelation,
-        "pearson_correlation": correlation.PearsonCorrelation,
-        "r2_score": correlation.R2Score,
-    }
+from fkeras.metrics import (
+    accuracies,
+    auc,
+    confusion,
+    correlation,
+    counts,
+    f_score,
+    mean_losses,
+    metric,
+    operating_points,
+    overlap,
 )
+from fkeras.metrics.metric import MeanMetricWrapper, Metric
 
-_ALIASES: Mapping[str, type[Metric]] = types.MappingProxyType(
-    {
-        "bce": mean_losses.BinaryCrossentropy,
-        "mse": mean_losses.MeanSquaredError,
-        "mae": mean_losses.MeanAbsoluteError,
-        "mape": mean_losses.MeanAbsolutePercentageError,
-        "msle": mean_losses.MeanSquaredLogarithmicError,
-    }
-)
-
-NAMES: Mapping[str, type[Metric]] = types.MappingProxyType(
-    {
-        **_CLASSES,
-        **{cls.__name__: cls for cls in _CLASSES.values()},
-        **_ALIASES,
-        **{alias.upper(): cls for alias, cls in _ALIASES.items()},
-        "fbeta_score": FBetaScore,
-    }
+NAMES: Mapping[str, type[Metric]] = by_name(
+    metric.METRICS,
+    accuracies.METRICS,
+    mean_losses.METRICS,
+    confusion.METRICS,
+    auc.METRICS,
+    f_score.METRICS,
+    counts.METRICS,
+    operating_points.METRICS,
+    overlap.METRICS,
+    correlation.METRICS,
 )
 
 
@@ -145,9 +99,9 @@ def resolve(identifier: Any, y_true: Any, y_pred: Any, loss: Any = None) -> Metr
     word, kind = identifier.lower(), kind_of_classes(y_true, y_pred)
     if word in ("accuracy", "acc"):
         chosen = {
-            "binary": right.BinaryAccuracy,
-            "sparse": right.SparseCategoricalAccuracy,
-            "categorical": right.CategoricalAccuracy,
+            "binary": accuracies.BinaryAccuracy,
+            "sparse": accuracies.SparseCategoricalAccuracy,
+            "categorical": accuracies.CategoricalAccuracy,
         }[kind]
         return chosen(name=identifier)
     if word in ("crossentropy", "ce"):

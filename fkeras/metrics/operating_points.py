@@ -10,6 +10,7 @@ import jax.numpy as jnp
 from fkeras.engine.config.configurable import option
 from fkeras.engine.config.converters import integer, probability, text
 from fkeras.engine.config.field_types import DTypeName, Integer, OptionalInteger, Real
+from fkeras.engine.values.registry import named
 from fkeras.losses.loss import dtype_name
 from fkeras.losses.reducing import divide_no_nan
 from fkeras.metrics import exact
@@ -197,3 +198,11 @@ class RecallAtPrecision(_OperatingPoint):
 
     def result(self, state: State) -> jax.Array:
         return best_under(precision(state), sensitivity(state), self.precision)
+
+
+METRICS = (
+    named(SensitivityAtSpecificity, "sensitivity_at_specificity"),
+    named(SpecificityAtSensitivity, "specificity_at_sensitivity"),
+    named(PrecisionAtRecall, "precision_at_recall"),
+    named(RecallAtPrecision, "recall_at_precision"),
+)

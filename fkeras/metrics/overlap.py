@@ -18,6 +18,7 @@ from fkeras.engine.config.field_types import (
     Real,
 )
 from fkeras.engine.values.arrays import as_operand
+from fkeras.engine.values.registry import named
 from fkeras.losses.loss import dtype_name
 from fkeras.losses.reducing import merge_weights
 from fkeras.metrics import exact
@@ -361,3 +362,12 @@ class OneHotMeanIoU(_Overlap):
         return _add(
             self, state, labels, found, sample_weight, mask, self.num_classes, self.ignore_class
         )
+
+
+METRICS = (
+    named(IoU, "io_u"),
+    named(BinaryIoU, "binary_io_u"),
+    named(MeanIoU, "mean_io_u"),
+    named(OneHotIoU, "one_hot_io_u"),
+    named(OneHotMeanIoU, "one_hot_mean_io_u"),
+)

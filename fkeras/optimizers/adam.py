@@ -10,6 +10,7 @@ import jax.numpy as jnp
 from fkeras.engine.config.configurable import option
 from fkeras.engine.config.converters import boolean, probability, real
 from fkeras.engine.config.field_types import LearningRate, Real
+from fkeras.engine.values.registry import named
 from fkeras.optimizers.optimizer import Optimizer
 from fkeras.optimizers.options import rate
 from fkeras.optimizers.updates.numeric import moving_mean, power, root, zeros
@@ -257,3 +258,12 @@ class Lamb(Optimizer):
         usable = (size > 0) & (length > 0)
         ratio = jnp.where(usable, size / jnp.where(usable, length, 1.0), 1.0)
         return -(ratio * rate * direction), {"momentum": m, "velocity": v}
+
+
+OPTIMIZERS = (
+    named(Adam, "adam"),
+    named(AdamW, "adamw"),
+    named(Adamax, "adamax"),
+    named(Nadam, "nadam"),
+    named(Lamb, "lamb"),
+)

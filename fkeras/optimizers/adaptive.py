@@ -10,6 +10,7 @@ import jax.numpy as jnp
 from fkeras.engine.config.configurable import option
 from fkeras.engine.config.converters import boolean, probability, real
 from fkeras.engine.config.field_types import LearningRate, Real
+from fkeras.engine.values.registry import named
 from fkeras.optimizers.optimizer import Optimizer
 from fkeras.optimizers.options import rate
 from fkeras.optimizers.updates.numeric import quotient, root, zeros
@@ -204,3 +205,11 @@ class Adafactor(Optimizer):
         update = gradient / jnp.sqrt(v)
         update = update / jnp.maximum(_rms(update) / self.clip_threshold, 1.0)
         return -alpha * update, new
+
+
+OPTIMIZERS = (
+    named(RMSprop, "rmsprop"),
+    named(Adagrad, "adagrad"),
+    named(Adadelta, "adadelta"),
+    named(Adafactor, "adafactor"),
+)

@@ -8,6 +8,7 @@ import jax.numpy as jnp
 from fkeras.engine.config.configurable import option
 from fkeras.engine.config.converters import boolean, probability
 from fkeras.engine.config.field_types import LearningRate, Real
+from fkeras.engine.values.registry import named
 from fkeras.optimizers.optimizer import Optimizer
 from fkeras.optimizers.options import rate
 from fkeras.optimizers.updates.numeric import zeros
@@ -81,3 +82,9 @@ class Lion(Optimizer):
         m = slots["momentum"]
         delta = -rate * jnp.sign(self.beta_1 * m + (1.0 - self.beta_1) * gradient)
         return delta, {"momentum": self.beta_2 * m + (1.0 - self.beta_2) * gradient}
+
+
+OPTIMIZERS = (
+    named(SGD, "sgd"),
+    named(Lion, "lion"),
+)

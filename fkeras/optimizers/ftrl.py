@@ -10,6 +10,7 @@ import jax.numpy as jnp
 from fkeras.engine.config.configurable import option
 from fkeras.engine.config.converters import real
 from fkeras.engine.config.field_types import LearningRate, Real
+from fkeras.engine.values.registry import named
 from fkeras.optimizers.optimizer import Optimizer
 from fkeras.optimizers.options import rate
 from fkeras.optimizers.updates.numeric import zeros
@@ -67,3 +68,6 @@ class Ftrl(Optimizer):
         limit = self.l1_regularization_strength
         best = (jnp.clip(linear, -limit, limit) - linear) / (after / rate + 2.0 * penalty)
         return best - weight, {"accumulator": total, "linear": linear}
+
+
+OPTIMIZERS = (named(Ftrl, "ftrl"),)

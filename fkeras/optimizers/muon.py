@@ -12,6 +12,7 @@ import jax.numpy as jnp
 from fkeras.engine.config.configurable import option
 from fkeras.engine.config.converters import boolean, integer, probability, real
 from fkeras.engine.config.field_types import Integer, LearningRate, OptionalReal, Real, Words
+from fkeras.engine.values.registry import named
 from fkeras.optimizers.adam import adam_rate, adam_step
 from fkeras.optimizers.optimizer import Optimizer
 from fkeras.optimizers.options import rate, words
@@ -151,3 +152,6 @@ class Muon(Optimizer):
         step = orthogonal(direction, self.muon_a, self.muon_b, self.muon_c, self.ns_steps)
         size = 1.0 if self.rms_rate is None else math.sqrt(max(step.shape)) * self.rms_rate
         return -(rate * step) * size, {"momentum": m}
+
+
+OPTIMIZERS = (named(Muon, "muon"),)

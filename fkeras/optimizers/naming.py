@@ -1,41 +1,25 @@
-"""Optimizers by name."""
+"""Optimizers by name, from the rows at the end of each family module."""
 
 from __future__ import annotations
 
-import types
 from collections.abc import Mapping
 from typing import Any
 
 import optax
 
 from fkeras.engine.config.configurable import lookup
-from fkeras.optimizers.adam import Adam, Adamax, AdamW, Lamb, Nadam
-from fkeras.optimizers.adaptive import Adadelta, Adafactor, Adagrad, RMSprop
+from fkeras.engine.values.registry import by_name
+from fkeras.optimizers import adam, adaptive, descent, ftrl, muon, schedule_free
 from fkeras.optimizers.base import BaseOptimizer
-from fkeras.optimizers.descent import SGD, Lion
-from fkeras.optimizers.ftrl import Ftrl
-from fkeras.optimizers.muon import Muon
 from fkeras.optimizers.optimizer import Optimizer
-from fkeras.optimizers.schedule_free import ScheduleFreeAdamW
 
-_CLASSES = (
-    SGD,
-    RMSprop,
-    Adam,
-    AdamW,
-    Adadelta,
-    Adagrad,
-    Adamax,
-    Adafactor,
-    Nadam,
-    Ftrl,
-    Lion,
-    Lamb,
-    Muon,
-    ScheduleFreeAdamW,
-)
-NAMES: Mapping[str, type[Optimizer]] = types.MappingProxyType(
-    {cls.__name__.lower(): cls for cls in _CLASSES} | {cls.__name__: cls for cls in _CLASSES}
+NAMES: Mapping[str, type[Optimizer]] = by_name(
+    descent.OPTIMIZERS,
+    adam.OPTIMIZERS,
+    adaptive.OPTIMIZERS,
+    ftrl.OPTIMIZERS,
+    muon.OPTIMIZERS,
+    schedule_free.OPTIMIZERS,
 )
 
 

@@ -10,6 +10,7 @@ import jax.numpy as jnp
 from fkeras.engine.config.configurable import option
 from fkeras.engine.config.converters import integer, probability, real
 from fkeras.engine.config.field_types import Integer, LearningRate, Real
+from fkeras.engine.values.registry import named
 from fkeras.optimizers.optimizer import Optimizer
 from fkeras.optimizers.options import rate
 from fkeras.optimizers.updates.numeric import moving_mean, power, root, working_dtype, zeros
@@ -67,3 +68,6 @@ class ScheduleFreeAdamW(Optimizer):
         mean = (1.0 - share) * mean + share * z
         new = (1.0 - self.beta_1) * z + self.beta_1 * mean
         return new - weight, {"momentum": z, "velocity": v}
+
+
+OPTIMIZERS = (named(ScheduleFreeAdamW, "schedulefreeadamw"),)

@@ -19,8 +19,8 @@ from fkeras.engine import replace_layers
 from fkeras.engine.tree.sublayers import sublayers
 from fkeras.layers.attention.projected import PROJECTIONS, ProjectedAttention
 from fkeras.layers.core.einsum_dense import EinsumDense
-from fkeras.layers.quantized import QuantizedDense
 from fkeras.layers.quantized.base import Quantized
+from fkeras.layers.quantized.dense import QuantizedDense
 from fkeras.layers.quantized.products import arrange, equation_of
 from fkeras.quantizers import (
     AbsMaxQuantizer,
