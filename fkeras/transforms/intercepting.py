@@ -22,6 +22,7 @@ from fkeras.engine.call.context import Context, Output
 from fkeras.engine.config.configurable import option
 from fkeras.engine.config.converters import text
 from fkeras.engine.layer.layer import Layer
+from fkeras.engine.tree.array_list import replace_leaves
 from fkeras.engine.tree.skeleton import leaves_of, skeleton_of
 from fkeras.engine.tree.sublayers import replace_children
 from fkeras.engine.values.frozen import is_array
@@ -239,8 +240,7 @@ def trace_gradients(
                 return out
             return dataclasses.replace(out, value=add_floating(out.value, outer))
 
-        pairs = zip(skeleton.names, leaves, strict=True)
-        whole = skeleton.join(tuple(trained.get(name, leaf) for name, leaf in pairs))
+        whole = replace_leaves(layer, trained)
         return loss(whole, intercept(whole, around).run(context, *inputs))
 
     with jax.disable_jit():

@@ -13,6 +13,7 @@ from typing import Any
 import jax.numpy as jnp
 import numpy as np
 
+from fkeras.engine.config.config_checks import expect
 from fkeras.engine.config.serialization import decode, encode
 from fkeras.engine.messages.errors import FKerasError
 from fkeras.engine.messages.key_paths import within
@@ -62,7 +63,7 @@ def write_tree(
 def read_kinds(containers: Any, where: str) -> Kinds:
     """What `write_tree` noted, by path."""
     kinds: dict[Path, str] = {}
-    for entry in expect(containers, list, where, "containers"):
+    for entry in checked_value(containers, list, where, "containers"):
         path, kind = entry if isinstance(entry, list) and len(entry) == 2 else (None, None)
         steps = path if isinstance(path, list) else [None]
         if kind not in ("list", "tuple") or not all(isinstance(s, str | int) for s in steps):
@@ -105,7 +106,7 @@ class TreeReader:
         if kind == "__keras_tensor__":
             return self.tensor(tree, self.where)
         if kind == "__tuple__":
-            items = expect(tree.get("items"), list, self.where, "items")
+            items = checked_value(tree.get("items"), list, self.where, "items")
             with within("items"):
                 return tuple(self._part(v, (*path, i)) for i, v in enumerate(items))
         return self._special(kind, tree)
@@ -119,7 +120,7 @@ class TreeReader:
         if kind == "__ellipsis__":
             return ...
         if kind == "__slice__":
-            config = expect(config, Mapping, self.where, "config")
+            config = checked_value(config, Mapping, self.where, "config")
             parts = [config.get(k) for k in ("start", "stop", "step")]
             if not all(p is None or type(p) is int for p in parts):
                 raise FKerasError(
@@ -129,10 +130,10 @@ class TreeReader:
                 )
             return slice(*parts)
         if kind in ("__numpy__", "__tensor__"):
-            return self._array(expect(config, Mapping, self.where, "config"))
+            return self._array(checked_value(config, Mapping, self.where, "config"))
         if kind == "__bytes__":
-            config = expect(config, Mapping, self.where, "config")
-            return expect(config.get("value"), str, self.where, "value").encode()
+            config = checked_value(config, Mapping, self.where, "config")
+            return checked_value(config.get("value"), str, self.where, "value").encode()
         if kind == "__lambda__":
             raise FKerasError(
                 f"{self.where}: an argument is a lambda, which files hold as code, and no code "
@@ -143,7 +144,7 @@ class TreeReader:
         return decode(tree, self.custom_objects)
 
     def _array(self, config: Mapping) -> np.ndarray:
-        dtype = expect(config.get("dtype"), str, self.where, "dtype")
+        dtype = checked_value(config.get("dtype"), str, self.where, "dtype")
         try:
             known = jnp.dtype(dtype)
             if known.kind in "OSUV" and known != jnp.bfloat16:
@@ -202,25 +203,28 @@ def checked_history(history: Any, where: str, what: str = "a tensor") -> tuple[s
     )
 
 
-def expect(value: Any, kind: Any, where: str, key: str) -> Any:
-    """`value`, which is a `kind`.
+def checked_value(value: Any, kind: Any, where: str, key: str) -> Any:
+    """Returns the value of a key of the configuration, if the value has the right type.
+
+    Args:
+        value: the value.
+        kind: a type, or several.
+        where: the layer or call, for the message.
+        key: the key.
 
     Raises:
-        FKerasError: where it is another.
+        FKerasError: for a value of another type.
 
     Example:
-        >>> expect([], list, "'dense'", "inbound_nodes")
+        >>> checked_value([], list, "'dense'", "inbound_nodes")
         []
     """
-    if not isinstance(value, kind):
-        words = {Mapping: "a dictionary", str: "a string"}
-        with within(key):
-            raise FKerasError(
-                f"{where}: expected {words.get(kind, 'a list')} as {key!r}, received {shown(value)}. Correct the "
-                "configuration.",
-                layer=where,
-            )
-    return value
+
+    def refuse(problem: str) -> FKerasError:
+        return FKerasError(f"{where}: {problem} Correct the configuration.", layer=where)
+
+    with within(key):
+        return expect(value, kind, repr(key), refuse=refuse)
 
 
 def shown(value: Any) -> str:

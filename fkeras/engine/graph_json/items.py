@@ -8,7 +8,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from fkeras.engine.config.serialization import deserialize
-from fkeras.engine.graph_json.arguments import expect, shown
+from fkeras.engine.graph_json.arguments import checked_value, shown
 from fkeras.engine.layer.layer import Layer
 from fkeras.engine.messages.errors import FKerasError
 from fkeras.engine.messages.key_paths import within
@@ -56,7 +56,7 @@ def read_items(config: Mapping, custom_objects: Any) -> dict[str, Item]:
         FKerasError: for a layer that cannot be made, or one that has another's name.
     """
     items: dict[str, Item] = {}
-    for place, data in enumerate(expect(config.get("layers"), list, "The model", "layers")):
+    for place, data in enumerate(checked_value(config.get("layers"), list, "The model", "layers")):
         with within("layers"), within(place):
             name = _name(data, f"The model, layer {place}", items)
             item = _read_item(name, data, custom_objects)
@@ -75,7 +75,7 @@ def _name(data: Any, where: str, items: Mapping[str, Item]) -> str:
     name = data.get("name")
     if name is None and isinstance(inner, Mapping):
         name = inner.get("name")
-    name = expect(name, str, where, "name")
+    name = checked_value(name, str, where, "name")
     if name in items:
         with within("name"):
             raise FKerasError(
@@ -88,13 +88,13 @@ def _name(data: Any, where: str, items: Mapping[str, Item]) -> str:
 
 def _read_item(name: str, data: Mapping, custom_objects: Any) -> Item:
     where = repr(name)
-    nodes = tuple(expect(data.get("inbound_nodes", []), list, where, "inbound_nodes"))
+    nodes = tuple(checked_value(data.get("inbound_nodes", []), list, where, "inbound_nodes"))
     module = data.get("module")
     if isinstance(module, str) and f"{module}.".startswith(_OPERATIONS):
         return _read_operation(name, data, nodes)
     if isinstance(module, str) and module.startswith("keras.src.activations"):
         kind, more = _ACTIVATIONS.get(str(data.get("class_name")), ("", {}))
-        inner = {**expect(data.get("config") or {}, Mapping, where, "config"), **more}
+        inner = {**checked_value(data.get("config") or {}, Mapping, where, "config"), **more}
         data = {"module": "keras.layers", "class_name": kind, "config": inner}
     if data.get("class_name") == "InputLayer":
         with within("config"):
@@ -131,10 +131,10 @@ def _read_item(name: str, data: Mapping, custom_objects: Any) -> Item:
 
 def _read_input(config: Any, where: str) -> dict[str, Any]:
     """The configuration of an input, whose shape older versions have under another key."""
-    config = dict(expect(config, Mapping, where, "config"))
+    config = dict(checked_value(config, Mapping, where, "config"))
     if config.get("batch_shape") is None and "batch_input_shape" in config:
         config["batch_shape"] = config.pop("batch_input_shape")
-    sizes = expect(config.get("batch_shape"), list | tuple, where, "batch_shape")
+    sizes = checked_value(config.get("batch_shape"), (list, tuple), where, "batch_shape")
     for size in sizes:
         named = isinstance(size, str) and size.isidentifier()
         if not (size is None or named or (type(size) is int and 0 <= size < 2**31)):
@@ -148,9 +148,9 @@ def _read_input(config: Any, where: str) -> dict[str, Any]:
 
 def _read_operation(name: str, data: Mapping, nodes: tuple) -> Item:
     where = repr(name)
-    class_name = expect(data.get("class_name"), str, where, "class_name")
+    class_name = checked_value(data.get("class_name"), str, where, "class_name")
     inner = data.get("config")
-    fixed = dict(expect({} if inner is None else inner, Mapping, where, "config"))
+    fixed = dict(checked_value({} if inner is None else inner, Mapping, where, "config"))
     fixed.pop("name", None)
     if class_name == "GetItem":
         form = OperationForm("", "GetItem", "getitem", (), ())

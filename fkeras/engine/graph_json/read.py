@@ -19,7 +19,7 @@ from fkeras.engine.graph_json.arguments import (
     MAX_DEPTH,
     TreeReader,
     checked_history,
-    expect,
+    checked_value,
     histories,
     history_of,
     read_kinds,
@@ -54,7 +54,7 @@ def graph_from_config(
         FKerasError: for data of another form, a layer that cannot be made, calls that wait for one
             another in a circle, or a tensor that nothing makes; it names the layer.
     """
-    config = expect(config, Mapping, "The model", "config")
+    config = checked_value(config, Mapping, "The model", "config")
     items = read_items(config, custom_objects)
     tensors = _record_calls(items, custom_objects, mask_rule)
     kinds = read_kinds(config.get("containers", []), "The model")
@@ -120,10 +120,10 @@ def _within_call(item: Item, index: int) -> Iterator[None]:
 def _needed(item: Item, index: int, node: Any, items: Mapping[str, Item]) -> set[Call]:
     """The calls whose outputs a call takes."""
     where = f"{item.name!r}, call {index}"
-    node = expect(node, Mapping, where, "inbound_nodes")
+    node = checked_value(node, Mapping, where, "inbound_nodes")
     trees = [
-        expect(node.get("args"), list, where, "args"),
-        expect(node.get("kwargs"), Mapping, where, "kwargs"),
+        checked_value(node.get("args"), list, where, "args"),
+        checked_value(node.get("kwargs"), Mapping, where, "kwargs"),
     ]
     needed = set()
     for name, number, _ in histories(trees, where):

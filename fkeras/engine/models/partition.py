@@ -8,6 +8,7 @@ from typing import Any
 from fkeras.engine.layer.layer import Layer
 from fkeras.engine.messages.errors import suggest
 from fkeras.engine.migration_hints.keras_objects import check_not_keras
+from fkeras.engine.tree.array_list import replace_leaves
 from fkeras.engine.tree.skeleton import leaves_of, skeleton_of
 from fkeras.engine.tree.sublayers import sublayers
 
@@ -118,7 +119,4 @@ def replace_weights(model: Any, weights: Mapping[str, Any]) -> Any:
             f"{model.where}: there is no weight {unknown!r}.{suggest(unknown, skeleton.names)} Its "
             f"weights are: {', '.join(skeleton.names[:12])}{', ...' * (len(skeleton.names) > 12)}."
         )
-    leaves = list(leaves_of(model))
-    for path, weight in weights.items():
-        leaves[skeleton.places[path]] = weight
-    return skeleton.join(tuple(leaves))
+    return replace_leaves(model, weights)

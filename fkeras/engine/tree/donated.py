@@ -8,7 +8,8 @@ from typing import Any
 import jax
 from jax.core import Tracer
 
-from fkeras.engine.tree.skeleton import leaves_of, skeleton_of
+from fkeras.engine.tree.array_list import weights_by_path
+from fkeras.engine.tree.skeleton import leaves_of
 
 SAVE_THE_NEW = "Save the value that the function returned."
 
@@ -97,14 +98,3 @@ def check_layer(layer: Any, error: Exception, others: Any = ()) -> None:
             f"{layer.where}: an array of the layer or of its arguments is gone. It was donated to "
             f"a compiled function (donate_argnums), or deleted. {remedy}"
         ) from error
-
-
-def weights_by_path(layer: Any) -> dict[str, Any]:
-    """All leaves of a layer by path.
-
-    Example:
-        >>> import fkeras as fk
-        >>> weights_by_path(fk.layers.Dense(2))
-        {'kernel': None, 'bias': None}
-    """
-    return dict(zip(skeleton_of(layer).names, leaves_of(layer), strict=True))

@@ -13,6 +13,7 @@ from typing import Any
 import numpy as np
 
 from fkeras.engine.messages.errors import FKerasError, suggest
+from fkeras.engine.tree.array_list import weights_by_path
 from fkeras.engine.tree.skeleton import leaves_of, skeleton_of
 from fkeras.engine.tree.walk import is_layer
 
@@ -56,7 +57,7 @@ def labels_for(layer: Any, weights: tuple) -> Any:
         >>> labels_for(labels, (fk.engine.trainable_weights(layer),))
         {'kernel': 'slow', 'bias': 'fast'}
     """
-    by_path = dict(zip(skeleton_of(layer).names, leaves_of(layer), strict=True))
+    by_path = weights_by_path(layer)
     tree = weights[0] if len(weights) == 1 else None
     if is_layer(tree):
         skeleton = skeleton_of(tree)

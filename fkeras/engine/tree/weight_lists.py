@@ -2,48 +2,38 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import jax.numpy as jnp
 import numpy as np
 
-from fkeras.engine.tree.skeleton import leaves_of, skeleton_of
-from fkeras.engine.tree.sublayers import children
+from fkeras.engine.tree.array_list import ArrayEntry, Keys, arrays_of, replace_leaves
 from fkeras.engine.tree.walk import join_path
 from fkeras.engine.values.arrays import read_array
 
-Path = tuple[str, ...]
 
-
-def _entries(layer: Any, state: Mapping[str, Any], path: str, at: Path) -> list[tuple]:
-    """`("weight", path)` and `("state", keys)` in Keras's order."""
-    found = list(_declared(layer, state, path, at))
-    early = [f"{path}/{name}" if path else name for name in layer.keras_form.early_weights]
-    return sorted(found, key=lambda entry: entry[1] not in early) if early else found
-
-
-def _declared(layer: Any, state: Mapping[str, Any], path: str, at: Path) -> Iterator[tuple]:
-    skeleton = skeleton_of(layer)
-    for name in sorted(skeleton.weights, key=lambda name: name in layer.weight_roles.untrained):
-        if getattr(layer, name) is not None:
-            yield "weight", f"{path}/{name}" if path else name
-    below = list(children(layer))
-    inner = {name for name, _ in below}
-    order = layer.keras_form.state_order
-    for key in sorted(state, key=lambda k: (order.index(k) if k in order else len(order), k)):
-        value = state[key]
+def _in_keras_order(layer: Any, state: Mapping[str, Any]) -> list[ArrayEntry]:
+    """Returns the arrays in Keras's order: trained weights of a layer, its other weights, its state."""
+    layers = list(arrays_of(layer, state))
+    listed: list[ArrayEntry] = []
+    spans = []
+    for keys, owner, arrays in layers:
+        untrained = owner.weight_roles.untrained
+        weights = [array for array in arrays if array.kind == "weight"]
+        spans.append((keys, owner, len(listed)))
+        listed += sorted(weights, key=lambda array: array.name in untrained)
         # Keras keeps the carries of recurrent layers out of its lists, as out of its files
-        if layer.keras_form.stores_state and key not in inner and not isinstance(value, Mapping):
-            yield "state", (*at, key)
-    for name, child in below:
-        yield from _entries(child, state.get(name, {}), join_path(path, name), (*at, name))
-
-
-def _lookup(state: Mapping[str, Any], path: Path) -> Any:
-    for key in path:
-        state = state[key]
-    return state
+        if owner.keras_form.stores_state:
+            listed += [array for array in arrays if array.kind == "state"]
+    # the innermost layers first: an outer layer may move what an inner layer has ordered
+    for keys, owner, start in reversed(spans):
+        early = {join_path(*keys, name) for name in owner.keras_form.early_weights}
+        if early:
+            inside = [array for array in listed[start:] if array.keys[: len(keys)] == keys]
+            inside.sort(key=lambda array: array.path not in early)
+            listed[start : start + len(inside)] = inside
+    return listed
 
 
 def weight_order(layer: Any) -> list[str]:
@@ -55,7 +45,7 @@ def weight_order(layer: Any) -> list[str]:
         >>> weight_order(model.build(jax.random.key(0)))
         ['dense/kernel', 'dense/bias']
     """
-    return list(dict.fromkeys(place for _, place in _entries(layer, {}, "", ())))
+    return list(dict.fromkeys(array.path for array in _in_keras_order(layer, {})))
 
 
 def get_weights(layer: Any, state: Mapping[str, Any] | None = None) -> list[np.ndarray]:
@@ -65,12 +55,7 @@ def get_weights(layer: Any, state: Mapping[str, Any] | None = None) -> list[np.n
     left out, as in Keras.
     """
     _require_built(layer, "get_weights")
-    state = state or {}
-    leaves = dict(zip(skeleton_of(layer).names, leaves_of(layer), strict=True))
-    return [
-        np.asarray(leaves[place] if kind == "weight" else _lookup(state, place))
-        for kind, place in _entries(layer, state, "", ())
-    ]
+    return [np.asarray(array.value) for array in _in_keras_order(layer, state or {})]
 
 
 def set_weights(
@@ -82,39 +67,36 @@ def set_weights(
         ValueError: for a list of another length, or an array of another shape.
     """
     _require_built(layer, "set_weights")
-    given, state = list(values), state or {}
-    entries = _entries(layer, state, "", ())
-    skeleton = skeleton_of(layer)
-    leaves = dict(zip(skeleton.names, leaves_of(layer), strict=True))
-    if len(given) != len(entries):
-        names = [p if kind == "weight" else "/".join(p) for kind, p in entries]
+    new_values, state = list(values), state or {}
+    arrays = _in_keras_order(layer, state)
+    if len(new_values) != len(arrays):
+        names = [array.path for array in arrays]
         shown = ", ".join(names[:8]) + (", ..." if len(names) > 8 else "")
         hint = "" if state else " A layer with state (moving statistics) needs state=state too."
         raise ValueError(
-            f"{layer.where}: set_weights expected {len(entries)} arrays ({shown}), received "
-            f"{len(given)}. Pass one array for each, in this order.{hint}"
+            f"{layer.where}: set_weights expected {len(arrays)} arrays ({shown}), received "
+            f"{len(new_values)}. Pass one array for each, in this order.{hint}"
         )
-    changes: dict[Path, Any] = {}
-    for value, (kind, place) in zip(given, entries, strict=True):
-        old = leaves[place] if kind == "weight" else _lookup(state, place)
-        name = place if kind == "weight" else "/".join(place)
-        if np.shape(value) != np.shape(old):
+    leaves: dict[str, Any] = {}
+    changes: dict[Keys, Any] = {}
+    for value, array in zip(new_values, arrays, strict=True):
+        if np.shape(value) != np.shape(array.value):
             raise ValueError(
-                f"{layer.where}: set_weights expected {name!r} of shape {np.shape(old)}, received "
-                f"shape {np.shape(value)}. Check the order of the list, or build the layer for "
-                "the other shape."
+                f"{layer.where}: set_weights expected {array.path!r} of shape "
+                f"{np.shape(array.value)}, received shape {np.shape(value)}. Check the order of the "
+                "list, or build the layer for the other shape."
             )
-        host = value if isinstance(value, list | tuple | int | float) else read_array(value, name)
-        array = jnp.asarray(np.asarray(host), dtype=old.dtype)
-        if kind == "weight":
-            leaves[place] = array
+        numbers = isinstance(value, list | tuple | int | float)
+        host = value if numbers else read_array(value, array.path)
+        new = jnp.asarray(np.asarray(host), dtype=array.value.dtype)
+        if array.kind == "weight":
+            leaves[array.path] = new
         else:
-            changes[place] = array
-    new = skeleton.join(tuple(leaves[name] for name in skeleton.names))
-    return new, _replaced(state, changes)
+            changes[(*array.keys, array.name)] = new
+    return replace_leaves(layer, leaves), _replaced(state, changes)
 
 
-def _replaced(state: Mapping[str, Any], changes: Mapping[Path, Any], at: Path = ()) -> dict:
+def _replaced(state: Mapping[str, Any], changes: Mapping[Keys, Any], at: Keys = ()) -> dict:
     return {
         key: _replaced(value, changes, (*at, key))
         if isinstance(value, Mapping)

@@ -13,8 +13,10 @@ from typing import Any, Literal
 import jax
 import numpy as np
 
-from fkeras.engine.tree.skeleton import WEIGHT, leaves_of, skeleton_of
+from fkeras.engine.tree.array_list import replace_leaves
+from fkeras.engine.tree.skeleton import WEIGHT
 from fkeras.engine.tree.sublayers import children, sublayers
+from fkeras.engine.tree.walk import join_path
 from fkeras.engine.values.random import ShapeKey, fold_in, shape_zeros
 
 
@@ -155,13 +157,10 @@ def constrain(layer: Any) -> Any:
         >>> bool((layer.kernel >= 0).all())
         True
     """
-    projected = {}
-    for path, one in sublayers(layer):
-        if one.trainable:
-            for name, value, constraint in own_weights(one, "constraint"):
-                projected[f"{path}/{name}" if path else name] = constraint(value)
-    if not projected:
-        return layer
-    skeleton = skeleton_of(layer)
-    pairs = zip(skeleton.names, leaves_of(layer), strict=True)
-    return skeleton.join(tuple(projected.get(name, leaf) for name, leaf in pairs))
+    projected = {
+        join_path(path, name): constraint(value)
+        for path, owner in sublayers(layer)
+        if owner.trainable
+        for name, value, constraint in own_weights(owner, "constraint")
+    }
+    return replace_leaves(layer, projected) if projected else layer

@@ -13,7 +13,8 @@ from typing import Any
 
 from fkeras.engine import Layer, Network, Sequential
 from fkeras.engine.symbolic.operation import Operation
-from fkeras.engine.tree.skeleton import leaves_of, skeleton_of
+from fkeras.engine.tree.array_list import layer_arrays, weights_by_path
+from fkeras.engine.tree.skeleton import skeleton_of
 from fkeras.engine.tree.walk import join_path
 from fkeras.saving.weights.attribute_groups import attribute_groups, second_groups
 from fkeras.saving.weights.group_names import group_names, groups_in_field
@@ -96,10 +97,10 @@ def places(layer: Layer, state: Mapping[str, Any], groups: Groups = BY_CLASS) ->
         >>> [place.path for place in places(model.build(jax.random.key(0)), {})][1:]
         ['layers/layer_normalization/vars/1', 'layers/dense/vars/0', 'layers/dense/vars/1']
     """
-    leaves = dict(zip(skeleton_of(layer).names, leaves_of(layer), strict=True))
+    leaves = weights_by_path(layer)
     found = []
-    for group, keys, one in walk_groups(layer, groups):
-        found.extend(_own(one, _lookup(state, keys), group, keys, leaves))
+    for group, keys, owner in walk_groups(layer, groups):
+        found.extend(_own(owner, _lookup(state, keys), group, keys, leaves))
     return found
 
 
@@ -161,20 +162,18 @@ def _own(
     layer: Layer, state: Mapping, group: str, keys: tuple[str, ...], leaves: Mapping
 ) -> Iterator[Place]:
     """The arrays in the group `vars` of one layer."""
-    name = "/".join(keys)
-    shared = [n for n in layer.keras_form.early_weights if join_path(name, n) in leaves]
-    declared = [n for n in skeleton_of(layer).weights if getattr(layer, n) is not None]
-    at = join_path(group, layer.keras_form.groups.get("", ""))
-    for number, last in enumerate(shared + declared):
-        path = join_path(name, last)
+    form, name = layer.keras_form, "/".join(keys)
+    arrays = layer_arrays(layer, state, keys)
+    early = (join_path(name, last) for last in form.early_weights)
+    weights = [path for path in early if path in leaves]
+    weights += [array.path for array in arrays if array.kind == "weight"]
+    at = join_path(group, form.groups.get("", ""))
+    for number, path in enumerate(weights):
         yield Place(join_path(at, f"vars/{number}"), "weight", path, leaves[path])
-    inner = {field for _, field, _ in _children(layer, BY_CLASS, "")}
-    mine = [k for k in state if k not in inner and not isinstance(state[k], Mapping)]
-    order = layer.keras_form.state_order
-    mine.sort(key=lambda k: (order.index(k) if k in order else len(order), k))
-    for number, key in enumerate(mine, len(shared) + len(declared)):
-        path = join_path(group, f"vars/{number}") if layer.keras_form.stores_state else None
-        yield Place(path, "state", join_path(name, key), state[key])
+    entries = [array for array in arrays if array.kind == "state"]
+    for number, array in enumerate(entries, len(weights)):
+        place = join_path(group, f"vars/{number}") if form.stores_state else None
+        yield Place(place, "state", array.path, array.value)
 
 
 def _children(layer: Layer, groups: Groups, group: str) -> Iterator[tuple[str, str, Layer]]:

@@ -168,7 +168,7 @@ def test_operations():
     entry = item(config, "mean")
     for key, value, match in (
         ("class_name", "System", "'mean': there is no operation 'System'"),
-        ("class_name", 3, "'mean': expected a string as 'class_name'"),
+        ("class_name", 3, "'mean': expected 'class_name' as a string"),
         ("config", [], "'mean'"),
         ("config", {"axis": "x"}, "'mean', call 0"),
         ("config", {"colour": 1}, "'mean', call 0"),
@@ -225,7 +225,7 @@ def test_shapes_of_inputs():
         entry["batch_shape"] = shape
         refused(config, "^'x': expected")
     del entry["batch_shape"]
-    refused(config, "^'x': expected a list as 'batch_shape'")
+    refused(config, "^'x': expected 'batch_shape' as a list or a tuple")
     entry["batch_input_shape"] = [None, 4]  # as older versions have it
     assert fk.Model.from_config(config) == _model()
 

@@ -11,7 +11,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from fkeras.engine import Layer, Network
-from fkeras.engine.tree.skeleton import skeleton_of
+from fkeras.engine.tree.array_list import layer_arrays
 from fkeras.engine.tree.sublayers import children
 
 Orders = Mapping[tuple[str, ...], Sequence[str]]
@@ -114,19 +114,13 @@ def _below(state: Mapping[str, Any], name: str) -> Mapping[str, Any]:
 
 
 def _own(layer: Layer, state: Mapping[str, Any], path: tuple[str, ...]) -> tuple[Unit, Unit]:
-    skeleton = skeleton_of(layer)
-    names = [name for name in skeleton.weights if getattr(layer, name) is not None]
-    inner = {name for name, _ in children(layer)}
-    kept = layer.keras_form.stores_state
-    keys = [k for k, v in state.items() if kept and k not in inner and not isinstance(v, Mapping)]
-    rank = layer.keras_form.state_order
-    keys.sort(key=lambda k: (rank.index(k) if k in rank else len(rank), k))
-    prefix = "/".join(path)
-    full = {name: f"{prefix}/{name}" if prefix else name for name in (*names, *keys)}
-    fixed = [name for name in names if name in layer.weight_roles.untrained]
-    trained = tuple(full[name] for name in names if name not in fixed)
-    rest = tuple(full[name] for name in (*fixed, *keys))
-    kinds = ("weight",) * len(fixed) + ("state",) * len(keys)
+    arrays = layer_arrays(layer, state, path)
+    weights = [array for array in arrays if array.kind == "weight"]
+    fixed = [array for array in weights if array.name in layer.weight_roles.untrained]
+    trained = tuple(array.path for array in weights if array not in fixed)
+    states = [a for a in arrays if a.kind == "state" and layer.keras_form.stores_state]
+    rest = tuple(array.path for array in (*fixed, *states))
+    kinds = ("weight",) * len(fixed) + ("state",) * len(states)
     return Unit(layer, trained, ("weight",) * len(trained)), Unit(layer, rest, kinds)
 
 

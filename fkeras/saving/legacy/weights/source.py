@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 
 from fkeras.engine import Network
-from fkeras.engine.tree.skeleton import leaves_of, skeleton_of
+from fkeras.engine.tree.array_list import weights_by_path
 from fkeras.saving.containers.hdf5 import Store
 from fkeras.saving.legacy.files.graphs import safe_name
 from fkeras.saving.legacy.weights.order import Unit, listed
@@ -52,7 +52,7 @@ def legacy_source(
     stored = {safe_name(name): found for name, found in file_layers(store).items()}
     paths = {name: found[1] for name, found in stored.items()}
     origin = with_backend(origin_of(store, group), [p for all_ in paths.values() for p in all_])
-    leaves = dict(zip(skeleton_of(model).names, leaves_of(model), strict=True))
+    leaves = weights_by_path(model)
     units = {
         name: listed(model.layers[name], state_of(state, name), (name,), {})
         for name in own_layers(model, state, {})

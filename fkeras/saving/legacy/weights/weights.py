@@ -15,7 +15,8 @@ import jax.numpy as jnp
 import numpy as np
 
 from fkeras.engine import Network
-from fkeras.engine.tree.skeleton import leaves_of, skeleton_of
+from fkeras.engine.tree.array_list import weights_by_path
+from fkeras.engine.tree.skeleton import skeleton_of
 from fkeras.engine.tree.sublayers import sublayers
 from fkeras.saving.containers.hdf5 import Store
 from fkeras.saving.legacy.files.graphs import safe_name
@@ -88,7 +89,7 @@ def place_legacy_weights(
         model = with_stored_codes(model, _find_in(store))
     pairs = stored_layers(store, model, state, orders)
     origin = with_backend(origin, [path for *_, paths in pairs for path in paths])
-    leaves = dict(zip(skeleton_of(model).names, leaves_of(model), strict=True))
+    leaves = weights_by_path(model)
     old = _old_codes(model)
     for own, stored, paths in pairs:
         units = listed(model.layers[own], state_of(state, own), (own,), orders)
