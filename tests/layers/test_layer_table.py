@@ -137,7 +137,7 @@ def test_jit_grad_and_vmap(case):
         assert values.shape == (2,)
     else:
         one, two = layer, build(jax.random.key(1))
-        # what is drawn eagerly is what vmap draws, says tests/test_values.py of each initializer
+        # what is drawn eagerly is what vmap draws, says tests/initializers/test_initializers.py
         both = jax.tree.map(lambda *weights: np.stack(weights), one, two)
         chex.assert_trees_all_equal_shapes_and_dtypes(both, built)
         values, grads = jax.jit(members)(*fk.partition(both), keys)

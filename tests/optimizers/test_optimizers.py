@@ -12,12 +12,16 @@ import optax
 import pytest
 
 from fkeras import optimizers
-from fkeras.engine.config.configurable import option
 from fkeras.optimizers import schedules
-from tests.support import keras_numpy
 from tests.support.keras_oracle import keras, keras_rules
-
-STEPS = 20
+from tests.support.optimizer_problem import (
+    STEPS,
+    assert_trees_close,
+    keras_optimizer,
+    keras_steps,
+    ours,
+    problem,
+)
 
 OPTIMIZERS = (
     optimizers.SGD(0.1),
@@ -69,6 +73,7 @@ OPTIMIZERS = (
     optimizers.SGD(schedules.CosineDecayRestarts(0.1, 4, t_mul=1.5, m_mul=0.9), clipnorm=0.5),
 )
 
+
 # what several steps, or none, have in common
 OPTIONS = (
     optimizers.SGD(0.1, momentum=0.9, use_ema=True, ema_momentum=0.8),
@@ -97,68 +102,9 @@ OPTIONS = (
 )
 
 
-SCHEDULE_FORMS = (
-    schedules.ExponentialDecay(0.1, 2, 0.5),
-    lambda step: 0.1 / (step + 1).astype("float32"),
-)
-
-
-def problem():
-    """Weights of one, two and three axes, the last of them zero, and a gradient for each step."""
-    rng = np.random.default_rng(0)
-    shapes = {"bias": (4,), "kernel": (3, 4), "zeros": (2, 3, 2)}
-    weights = {n: rng.normal(size=s).astype("float32") for n, s in shapes.items()}
-    weights["zeros"] *= 0
-    gradients = {n: rng.normal(size=(STEPS, *s)).astype("float32") for n, s in shapes.items()}
-    gradients["bias"][3] = 0
-    return jax.tree.map(jnp.asarray, (weights, gradients))
-
-
-def ours(optimizer, weights, gradients):
-    tx = optimizer.transformation()
-
-    def step(carry, gradient):
-        weights, state = carry
-        deltas, state = tx.update(gradient, state, weights)
-        return (optax.apply_updates(weights, deltas), state), None
-
-    return jax.jit(lambda c: jax.lax.scan(step, c, gradients)[0])((weights, tx.init(weights)))
-
-
 @functools.cache
 def ours_on_the_problem(optimizer):
     return ours(optimizer, *problem())
-
-
-def keras_optimizer(optimizer, keras=keras):
-    # Keras's own deserialize does not know Lamb
-    cls = getattr(keras.optimizers, type(optimizer).__name__)
-    with keras_rules():
-        return cls.from_config(optimizers.serialize(optimizer)["config"])
-
-
-def keras_steps(optimizer, weights, gradients, prepare=lambda made: None):
-    """Keras's weights after all steps, those it would keep at the end, and its own variables."""
-    names = sorted(weights)
-    made = keras_optimizer(optimizer, keras_numpy.keras)
-    variables = [keras_numpy.keras.Variable(np.asarray(weights[n]), name=n) for n in names]
-    prepare(made)
-    keras_numpy.quietly(made.build, variables)
-    gradients = [np.asarray(gradients[n]) for n in names]
-    for step in range(STEPS):
-        keras_numpy.quietly(made.apply, [gradient[step] for gradient in gradients])
-    values = [np.array(v.value) for v in variables]
-    made.finalize_variable_values(variables)
-    kept = [np.array(v.value) for v in variables]
-    own = {v.path: np.asarray(v.value) for v in made.variables}
-    return dict(zip(names, values, strict=True)), dict(zip(names, kept, strict=True)), own
-
-
-def assert_trees_close(mine, expected, **tolerances):
-    tolerances = {"rtol": 1e-5, "atol": 1e-5} | tolerances
-    assert sorted(mine) == sorted(expected)
-    for name, value in expected.items():
-        np.testing.assert_allclose(mine[name], value, err_msg=name, **tolerances)
 
 
 @pytest.mark.parametrize("optimizer", OPTIMIZERS, ids=repr)
@@ -330,30 +276,6 @@ def test_scalars_are_computed_once_for_all_weights():
         assert program.count(" pow ") == powers
 
 
-def test_the_count_costs_a_loop_nothing():
-    """XLA joins it with the loop's counter: a step of SGD is one fusion a weight and a sum."""
-    tx = optimizers.SGD().transformation()
-    weights = {"a": jnp.ones(3), "b": jnp.ones((2, 2))}
-
-    def step(carry, _):
-        deltas, state = tx.update(carry[0], carry[1], carry[0])
-        return (optax.apply_updates(carry[0], deltas), state), None
-
-    run = jax.jit(lambda carry: jax.lax.scan(step, carry, None, length=32)[0])
-    (_, state), text = (f((weights, tx.init(weights))) for f in (run, lambda c: run.lower(c)))
-    assert int(state.count) == 32
-    carried = next(line for line in text.compile().as_text().splitlines() if " while(" in line)
-    assert carried.split(" while(")[0].count("s32[]") == 1
-
-
-def test_the_count_stays_at_its_end():
-    state = optimizers.Adam(0.1).transformation().init(jnp.ones(2))
-    state = state._replace(count=jnp.int32(2**31 - 1))
-    for _ in range(2):
-        delta, state = optimizers.Adam(0.1).transformation().update(jnp.ones(2), state)
-        assert np.isfinite(delta).all()
-
-
 @pytest.mark.parametrize("patterns", ["bias", ("bias",), ["*ias", "nothing"]], ids=str)
 def test_weights_excluded_from_decay(patterns):
     optimizer = optimizers.AdamW(0.01, 0.3, exclude_from_weight_decay=patterns)
@@ -374,166 +296,6 @@ def test_exclusion_goes_by_paths_in_any_tree():
     deltas, _ = tx.update(jax.tree.map(jnp.zeros_like, tree), tx.init(tree), tree)
     found = [float(d[0]) for d in jax.tree.leaves(deltas)]
     assert found == [0.0, -0.5, 0.0]
-
-
-def test_muon_gives_embeddings_to_adamw():
-    weights = {"embedding_1/embeddings": jnp.ones((3, 2)), "dense/kernel": jnp.ones((3, 2))}
-    state = optimizers.Muon().transformation().init(weights)
-    assert list(jax.tree.leaves(state.slots["velocity"])[0].shape) == [3, 2]
-    assert state.slots["velocity"]["dense/kernel"] is None
-    state = optimizers.Muon(exclude_layers=["^dense"]).transformation().init(weights)
-    assert state.slots["velocity"]["dense/kernel"].shape == (3, 2)
-    changed = optimizers.Muon(exclude_embeddings=False).transformation().init(weights)
-    assert "velocity" not in changed.slots
-
-
-def test_accumulated_updates_wait_and_then_take_the_mean():
-    tx = optimizers.SGD(1.0, gradient_accumulation_steps=2).transformation()
-    state, weights = tx.init(jnp.zeros(1)), jnp.zeros(1)
-    first, state = tx.update(jnp.array([1.0]), state, weights)
-    second, state = tx.update(jnp.array([2.0]), state, weights)
-    np.testing.assert_allclose([first[0], second[0]], [0.0, -1.5])
-    assert int(state.count) == 2
-    assert float(state.slots["gradient_accumulator"][0]) == 0.0
-
-
-def test_the_average_of_the_weights():
-    weights = {"w": jnp.array([2.0], "bfloat16")}
-    optimizer = optimizers.SGD(1.0, use_ema=True, ema_momentum=0.5)
-    tx = optimizer.transformation()
-    state = tx.init(weights)
-    np.testing.assert_allclose(optimizers.ema_weights(state)["w"], 2.0)
-    for _ in range(2):
-        deltas, state = tx.update({"w": jnp.array([0.5], "bfloat16")}, state, weights)
-        weights = optax.apply_updates(weights, deltas)
-    np.testing.assert_allclose(optimizers.ema_weights(state)["w"], 1.25)
-    kept = optimizer.finalize(state, weights)
-    assert kept["w"].dtype == "bfloat16"
-    outer = optimizers.MultiOptimizer({"w": optimizer, "v": "sgd"})
-    state = outer.transformation().init(weights | {"v": jnp.ones(2)})
-    assert list(optimizers.ema_weights(state)) == ["w"]
-
-
-@pytest.mark.parametrize("overflows", [(), (2, 3, 9)], ids=str)
-def test_dynamic_loss_scale_equals_keras(overflows):
-    weights, gradients = problem()
-    for index in overflows:
-        gradients["bias"] = gradients["bias"].at[index, 1].set(jnp.inf if index % 2 else jnp.nan)
-    optimizer = optimizers.LossScaleOptimizer(optimizers.Adam(0.01), 8.0, dynamic_growth_steps=3)
-    mine, state = ours(optimizer, weights, gradients)
-    expected, _, own = keras_steps(optimizer, weights, gradients)
-    assert_trees_close(mine, expected)
-    theirs = {path.split("/")[-1]: value for path, value in own.items()}
-    assert float(state.scale) == theirs["dynamic_scale"] != 8.0
-    assert int(state.step_counter) == theirs["step_counter"]
-    assert int(state.inner.count) == STEPS - len(overflows)
-
-
-def test_a_dynamic_loss_scale_stays_a_power_of_two():
-    for scale, gradient in ((2.0**127, 1.0), (2.0**-126, jnp.nan)):
-        tx = optimizers.LossScaleOptimizer("sgd", scale, dynamic_growth_steps=1).transformation()
-        _, state = tx.update(jnp.float32(gradient), tx.init(jnp.float32(0.0)))
-        assert float(state.scale) == scale
-
-
-@pytest.mark.parametrize("dtype", ["float16", "float32"])
-def test_scaled_losses_and_gradients_cancel(dtype):
-    weights = {"w": jnp.array([2.0], dtype)}
-    for optimizer in (
-        optimizers.SGD(1.0, loss_scale_factor=512.0),
-        optimizers.LossScaleOptimizer(optimizers.SGD(1.0, loss_scale_factor=3.0)),
-        optimizers.LossScaleOptimizer(optax.sgd(1.0)),
-        optimizers.MultiOptimizer({"*": optimizers.SGD(1.0)}, loss_scale_factor=512.0),
-    ):
-        tx = optimizer.transformation()
-        state = tx.init(weights)
-
-        @jax.jit
-        def both(state, optimizer=optimizer, tx=tx):
-            def loss(weights):
-                return optimizer.scale_loss(jnp.sum(weights["w"] * 2.0**-14), state)
-
-            gradient = jax.grad(loss)(weights)
-            return [tx.update(gradient, state, given)[0] for given in (weights, None)]
-
-        for deltas in both(state):
-            assert deltas["w"].dtype == dtype
-            np.testing.assert_allclose(deltas["w"].astype("float32"), -(2.0**-14))
-    plain = optimizers.SGD().scale_loss(jnp.float32(2.0), None)
-    assert float(plain) == 2.0
-
-
-def test_optimizers_by_pattern():
-    multi = optimizers.MultiOptimizer(
-        {"encoder/*": "sgd", "re:.*/(bias|beta)": optax.sgd(0.5), "*": optimizers.Adam(1e-4)}
-    )
-    same = optimizers.MultiOptimizer(multi.optimizer_map)
-    weights = {
-        "encoder/bias": jnp.ones(2),
-        "head": {"bias": jnp.ones(2), "kernel": jnp.ones((2, 2)), "hole": None},
-    }
-    assert same == multi
-    assert hash(same) == hash(multi)
-    reordered = optimizers.MultiOptimizer(tuple(reversed(multi.optimizer_map)))
-    assert reordered != multi
-    tx = multi.transformation()
-    gradients = jax.tree.map(jnp.ones_like, weights)
-    deltas, state = tx.update(gradients, tx.init(weights), weights)
-    assert jax.tree.structure(deltas) == jax.tree.structure(weights)
-    found = [float(d.ravel()[0]) for d in jax.tree.leaves(deltas)]
-    np.testing.assert_allclose(found, [-0.01, -0.5, -1e-4], rtol=1e-5)
-    assert int(state.states["encoder/*"].count) == 1
-    assert list(tx.update(gradients, state)[1].states) == ["encoder/*", "re:.*/(bias|beta)", "*"]
-    kept = multi.finalize(state, weights)
-    assert kept["head"]["bias"] is weights["head"]["bias"]
-    for outer in (multi, optimizers.LossScaleOptimizer(optax.sgd(0.1))):
-        with pytest.raises(TypeError, match="optax has no JSON form"):
-            outer.get_config()
-    with pytest.raises(ValueError, match="two at 'a/b'"):
-        tx.init({"a": {"b": jnp.ones(1)}, "a/b": jnp.ones(1)})
-
-
-def test_a_map_of_keras_is_read():
-    with keras_rules():
-        made = keras.optimizers.MultiOptimizer(
-            keras.optimizers.OptimizerMap(
-                keras.optimizers.Adam(),
-                {"encoder/.*": keras.optimizers.SGD(0.1), "a/b": keras.optimizers.SGD(0.2)},
-            )
-        )
-        config = dict(made.get_config(), name=None)
-    read = optimizers.MultiOptimizer.from_config(config)
-    assert [pattern for pattern, _ in read.optimizer_map] == ["re:a/b", "re:encoder/.*", "*"]
-    assert read.optimizer_map[0][1].learning_rate == 0.2
-
-
-def test_maps_in_the_form_of_keras():
-    """As in Keras, an exact path goes first, then regular expressions of whole paths."""
-    parts = {"encoder/.*": optimizers.SGD(0.1), "encoder/bias": optimizers.SGD(0.2)}
-    chosen = optimizers.OptimizerMap("adam", parts)
-    assert (len(chosen), list(chosen)) == (2, list(parts))
-    paths = ("encoder/bias", "encoder/kernel", "head/kernel")
-    with keras_rules():
-        theirs = keras.optimizers.deserialize(optimizers.serialize(chosen))
-        names = [float(theirs[path].learning_rate) for path in paths]
-    np.testing.assert_allclose([chosen[path].learning_rate for path in paths], names, rtol=1e-6)
-    multi = optimizers.MultiOptimizer(chosen)
-    weights = {path: jnp.ones(2) for path in paths}
-    tx = multi.transformation()
-    deltas, _ = tx.update(weights, tx.init(weights), weights)
-    found = [float(deltas[path][0]) for path in paths]
-    np.testing.assert_allclose(found, [-0.2, -0.1, -1e-3], rtol=1e-4)
-    assert optimizers.deserialize(optimizers.serialize(chosen)) == chosen
-    assert hash(optimizers.MultiOptimizer(chosen)) == hash(multi)
-
-
-@pytest.mark.parametrize("rate", SCHEDULE_FORMS, ids=["schedule", "function"])
-def test_schedules_are_functions_and_parts_of_an_optimizer(rate):
-    tx = optimizers.SGD(rate).transformation()
-    state = tx.init(jnp.ones(1))
-    for step in range(3):
-        delta, state = tx.update(jnp.ones(1), state)
-        np.testing.assert_allclose(delta, -jnp.reshape(rate(jnp.int32(step)), 1), rtol=1e-6)
 
 
 def test_holes_in_the_tree_stay_holes():
@@ -686,88 +448,3 @@ def test_weights_are_asked_for():
         tx = optimizer.transformation()
         with pytest.raises(ValueError, match="expected the weights too"):
             tx.update(jnp.ones(2), tx.init(jnp.ones(2)))
-
-
-SCHEDULES = (
-    schedules.ExponentialDecay(0.1, 10, 0.9),
-    schedules.ExponentialDecay(0.1, 10, 0.9, staircase=True),
-    schedules.InverseTimeDecay(0.1, 10, 0.5),
-    schedules.InverseTimeDecay(0.1, 10, 0.5, staircase=True),
-    schedules.PiecewiseConstantDecay([10, 20, 25], [0.1, 0.2, 0.05, 0.01]),
-    schedules.PolynomialDecay(0.1, 12),
-    schedules.PolynomialDecay(0.1, 12, 0.01, power=2.0, cycle=True),
-    schedules.CosineDecay(0.1, 12),
-    schedules.CosineDecay(0.1, 12, alpha=0.1, warmup_target=0.3, warmup_steps=5),
-    schedules.CosineDecayRestarts(0.1, 5),
-    schedules.CosineDecayRestarts(0.1, 5, t_mul=1.0, m_mul=0.5, alpha=0.1),
-    schedules.CosineDecayRestarts(0.1, 7, t_mul=1.5, m_mul=0.9),
-)
-
-
-@functools.cache
-def rates():
-    """What every schedule says of sixty steps, by one compiled program."""
-    steps = jnp.arange(60)
-    found = jax.jit(lambda steps: [jax.vmap(schedule)(steps) for schedule in SCHEDULES])(steps)
-    return dict(zip(SCHEDULES, found, strict=True))
-
-
-@pytest.mark.parametrize("schedule", SCHEDULES, ids=repr)
-def test_schedules_equal_keras(schedule):
-    config = schedules.serialize(schedule)
-    assert config["module"] == "keras.optimizers.schedules"
-    assert schedules.deserialize(config) == schedule
-    mine = rates()[schedule]
-    assert mine.dtype == "float32"
-    theirs = keras_numpy.keras.optimizers.schedules.deserialize(config)
-    expected = [theirs(np.int32(step)) for step in range(60)]
-    np.testing.assert_allclose(mine, expected, rtol=1e-5, atol=1e-6)
-
-
-BEYOND = 2**24  # float32 holds every integer up to here
-
-
-def test_schedules_tell_steps_apart_beyond_2_to_the_24():
-    piecewise = schedules.PiecewiseConstantDecay([BEYOND, BEYOND + 2.5], [1.0, 0.5, 0.25])
-    stairs = schedules.ExponentialDecay(1.0, BEYOND + 1, 0.5, staircase=True)
-    inverse = schedules.InverseTimeDecay(1.0, BEYOND + 1, 1.0, staircase=True)
-    line = schedules.PolynomialDecay(1.0, BEYOND + 3, 0.0)
-    cycle = schedules.PolynomialDecay(1.0, BEYOND + 1, 0.0, cycle=True)
-    warm = schedules.CosineDecay(0.0, 2, warmup_target=1.0, warmup_steps=BEYOND + 1)
-    flat = schedules.CosineDecayRestarts(1.0, BEYOND + 1, t_mul=1.0, m_mul=0.5)
-    waves = schedules.CosineDecayRestarts(1.0, 2**22 - 1, t_mul=2.0)
-    every = (piecewise, stairs, inverse, line, cycle, warm, flat, waves)
-    compute = jax.jit(lambda steps: [schedule(steps) for schedule in every])
-    steps = jnp.asarray([BEYOND, BEYOND + 1, BEYOND + 2, BEYOND + 3], "int32")
-    found = dict(zip(every, np.asarray(compute(steps)), strict=True))
-    assert found[piecewise].tolist() == [1.0, 0.5, 0.5, 0.25]
-    assert found[stairs].tolist() == [1.0, 0.5, 0.5, 0.5]
-    assert found[inverse].tolist() == [1.0, 0.5, 0.5, 0.5]
-    np.testing.assert_allclose(found[line] * (BEYOND + 3), [3, 2, 1, 0], 1e-6)
-    np.testing.assert_allclose(found[cycle], [0, 0, 0.5, 0.5], 1e-6, 1e-7)
-    np.testing.assert_allclose(found[warm], [1, 1, 0.5, 0], 1e-6, 1e-6)
-    np.testing.assert_allclose(found[flat], [0, 0.5, 0.5, 0.5], 1e-6, 1e-6)
-    start = 7 * (2**22 - 1)
-    around = np.asarray(compute(jnp.asarray([start - 1, start, start + 1, 2**31 - 1], "int32"))[-1])
-    np.testing.assert_allclose(around[:3], [0, 1, 1], 1e-6, 1e-6)
-    assert 0 <= around[3] <= 1
-
-
-@pytest.mark.parametrize("step", [3, 3.0, np.int8(3), np.uint32(3), np.int64(3), jnp.float32(3)])
-def test_schedules_take_steps_of_every_dtype(step):
-    for schedule in SCHEDULES[::3]:
-        np.testing.assert_allclose(schedule(step), rates()[schedule][3], 1e-6)
-        assert np.isfinite(schedule(2**40))
-
-
-class Halving(schedules.LearningRateSchedule):
-    every: int = option(default=2)
-
-    def __call__(self, step):
-        return 0.1 * 0.5 ** (step // self.every)
-
-
-def test_a_schedule_of_ones_own():
-    optimizer = optimizers.SGD(Halving(3))
-    config = optimizers.serialize(optimizer)
-    assert optimizers.get(config, {"Halving": Halving}) == optimizer

@@ -1,0 +1,89 @@
+"""Initializers draw from Keras's distributions."""
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+
+import fkeras as fk
+from tests.support.keras_oracle import keras, keras_rules
+from tests.support.value_data import KEY
+
+INITIALIZERS = [
+    ("Zeros", {}),
+    ("Ones", {}),
+    ("Constant", {"value": 3.0}),
+    ("Identity", {"gain": 2.0}),
+    ("RandomUniform", {"minval": -0.1, "maxval": 0.3}),
+    ("RandomNormal", {"mean": 0.5, "stddev": 0.2}),
+    ("TruncatedNormal", {"stddev": 0.3}),
+    ("VarianceScaling", {"scale": 2.0, "mode": "fan_out", "distribution": "untruncated_normal"}),
+    ("GlorotUniform", {}),
+    ("GlorotNormal", {}),
+    ("LecunUniform", {}),
+    ("LecunNormal", {}),
+    ("HeUniform", {}),
+    ("HeNormal", {}),
+    ("Orthogonal", {"gain": 1.5}),
+]
+
+
+@pytest.mark.parametrize(("name", "options"), INITIALIZERS, ids=[n for n, _ in INITIALIZERS])
+def test_initializers_have_kerass_distribution(name, options):
+    ours = getattr(fk.initializers, name)(**options)
+    shape = (600, 400)
+    value = np.asarray(ours(KEY, shape))
+    with keras_rules():
+        theirs = np.asarray(getattr(keras.initializers, name)(**options)(shape))
+    assert value.dtype == np.float32
+    assert value.mean() == pytest.approx(theirs.mean(), abs=3e-3)
+    assert value.std() == pytest.approx(theirs.std(), rel=0.01, abs=1e-6)
+    assert value.max() == pytest.approx(theirs.max(), rel=0.25, abs=1e-6)
+    np.testing.assert_array_equal(value, ours(KEY, shape))
+    jitted = np.asarray(jax.jit(lambda key: ours(key, shape))(KEY))
+    mapped = np.asarray(jax.vmap(lambda key: ours(key, (4, 3)))(jax.random.split(KEY, 2)))
+    if name == "Orthogonal":
+        np.testing.assert_allclose(value, jitted, atol=1e-5)
+        np.testing.assert_allclose(value.T @ value, 1.5**2 * np.eye(400), atol=1e-4)
+    else:
+        np.testing.assert_array_equal(value, jitted)
+    alone = ours(jax.random.split(KEY, 2)[1], (4, 3))
+    np.testing.assert_allclose(mapped[1], alone, atol=1e-6)
+    assert ours(KEY, (3, 3), "bfloat16").dtype == jnp.bfloat16
+    again = fk.initializers.deserialize(fk.initializers.serialize(ours))
+    assert again == ours
+    assert hash(again) == hash(ours)
+
+
+def test_aliases_of_initializers_are_the_classes_of_keras():
+    for module in ("initializers", "regularizers", "constraints"):
+        ours, theirs = getattr(fk, module), getattr(keras, module)
+        for name in ours.__all__:
+            value = getattr(theirs, name, None)
+            if isinstance(value, type):
+                assert getattr(ours, name).__name__ == value.__name__, name
+                if name not in ("Initializer", "Regularizer", "Constraint"):
+                    assert ours.get(name) == getattr(ours, name)()
+
+
+def test_a_seed_of_its_own_changes_the_draw():
+    plain, seeded = fk.initializers.HeNormal(), fk.initializers.HeNormal(seed=1)
+    assert not np.array_equal(plain(KEY, (3, 3)), seeded(KEY, (3, 3)))
+
+
+def test_bad_initializers():
+    for call, message in (
+        (lambda: fk.initializers.get("glorot_unifrm"), "glorot_uniform"),
+        (lambda: fk.initializers.VarianceScaling(mode="fan"), "fan_in"),
+        (lambda: fk.initializers.VarianceScaling(scale=0), "above 0"),
+        (lambda: fk.initializers.VarianceScaling(distribution="flat"), "uniform"),
+        (lambda: fk.initializers.Orthogonal()(KEY, (3,)), "two axes"),
+        (lambda: fk.initializers.Identity()(KEY, (3,)), "matrix"),
+        (lambda: fk.initializers.STFT("both"), "side: expected 'real' or 'imag'"),
+        (lambda: fk.initializers.STFT(scaling="unit"), "scaling: expected"),
+        (lambda: fk.initializers.STFT(window="ham"), "Did you mean 'hamming'"),
+        (lambda: fk.initializers.STFT()(KEY, (3, 4)), "expected a kernel"),
+        (lambda: fk.initializers.STFT(window=[1.0, 2.0])(KEY, (3, 1, 4)), "a window of 3 numbers"),
+    ):
+        with pytest.raises(ValueError, match=message):
+            call()

@@ -1,0 +1,87 @@
+"""EarlyStopping decides as Keras does, resumes, and restores the best state."""
+
+import math
+
+import chex
+import keras
+import pytest
+
+import fkeras as fk
+from fkeras.training import callbacks as hooks
+from fkeras.training.callbacks import (
+    EarlyStopping,
+    LambdaCallback,
+)
+from tests.support.callback_runs import LOSSES, RUN, drive, drive_keras, fit, pickled, shifted
+from tests.support.keras_oracle import keras_rules
+
+
+@pytest.mark.parametrize(
+    "options",
+    [
+        {},
+        {"patience": 1},
+        {"patience": 2, "min_delta": 0.05},
+        {"patience": 3, "restore_best_weights": True},
+        {"patience": 20, "restore_best_weights": True},
+        {"patience": 2, "baseline": 0.5, "restore_best_weights": True},
+        {"patience": 2, "start_from_epoch": 4, "restore_best_weights": True},
+        {"patience": 1, "mode": "max", "restore_best_weights": True},
+    ],
+    ids=str,
+)
+def test_early_stopping_decides_as_keras_does(options):
+    sequence = [{"val_loss": value} for value in LOSSES]
+    with keras_rules():
+        model, epochs, _ = drive_keras(keras.callbacks.EarlyStopping(**options), sequence)
+    run, ours = drive(EarlyStopping(**options), sequence)
+    assert ours == epochs
+    chex.assert_trees_all_close(run.model, shifted(RUN, model.weights).model, rtol=1e-6)
+    chex.assert_trees_all_close(run.state, shifted(RUN, model.weights).state, rtol=1e-6)
+
+
+def test_early_stopping_goes_on_where_it_was():
+    sequence = [{"val_loss": value} for value in LOSSES]
+    stopping = EarlyStopping(patience=3, restore_best_weights=True)
+    whole, epochs = drive(stopping, sequence)
+    pieces, ours = drive(stopping, sequence, through=pickled)
+    assert ours == epochs
+    chex.assert_trees_all_equal(pieces.memory, whole.memory)
+    # interrupted after two epochs: the hooks before it, and those of another process
+    (named,) = hooks.check_callbacks(stopping)
+    run = RUN
+    for epoch in range(2):
+        run = named.on_epoch_end(epoch, shifted(run, 1.0), sequence[epoch])
+    run, after = drive(stopping, sequence[2:], run=pickled(run), first=2)
+    assert after + 2 == epochs
+    chex.assert_trees_all_equal(run.memory, whole.memory)
+    chex.assert_trees_all_equal(run.model, whole.model)
+    # a training from the beginning counts anew
+    again, ours = drive(stopping, sequence, run=run)
+    assert ours == epochs
+    assert int(again.memory["early_stopping"]["best_epoch"]) == 5
+
+
+def test_early_stopping_ignores_nan_and_tells(capsys):
+    sequence = [{"loss": v} for v in (math.nan, 2.0, 1.0, math.nan, 3.0)]
+    stopping = EarlyStopping("loss", patience=2, verbose=1, restore_best_weights=True)
+    run, epochs = drive(stopping, sequence)
+    assert epochs == 5
+    chex.assert_trees_all_close(run.model, shifted(RUN, 3.0).model, rtol=1e-6)
+    said = capsys.readouterr().out
+    assert "Epoch 5: stopped, loss has been no better since epoch 3." in said
+    assert "those of epoch 3, the best" in said
+
+
+def test_the_best_state_comes_back_from_fit():
+    kept = []
+    watch = LambdaCallback(on_epoch_end=lambda epoch, run, logs: kept.append(run))
+    stopping = EarlyStopping("loss", mode="max", patience=2, restore_best_weights=True)
+    run, history = fit(watch, stopping, epochs=9)
+    assert history.epoch == [0, 1, 2]
+    chex.assert_trees_all_equal((run.model, run.state), (kept[0].model, kept[0].state))
+    assert int(run.step) == int(kept[2].step)
+    # frozen weights come back too, and freezing does not confuse the paths
+    frozen = RUN.replace(model=fk.freeze(RUN.model, "body"))
+    run, _ = fit(stopping, run=frozen, epochs=3)
+    assert not run.model.layers["body"].trainable
