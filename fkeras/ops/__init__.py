@@ -14,11 +14,29 @@ from fkeras.ops.core import *  # noqa: F403
 from fkeras.ops.linalg import *  # noqa: F403
 from fkeras.ops.masks import *  # noqa: F403
 from fkeras.ops.math import *  # noqa: F403
-from fkeras.ops.nn import *  # noqa: F403
-from fkeras.ops.numpy import *  # noqa: F403
+from fkeras.ops.nn.activation import *  # noqa: F403
+from fkeras.ops.nn.attending import *  # noqa: F403
+from fkeras.ops.nn.convolving import *  # noqa: F403
+from fkeras.ops.nn.encoding import *  # noqa: F403
+from fkeras.ops.nn.normalizing import *  # noqa: F403
+from fkeras.ops.nn.spatial import *  # noqa: F403
+from fkeras.ops.numpy.arithmetic import *  # noqa: F403
+from fkeras.ops.numpy.comparison import *  # noqa: F403
+from fkeras.ops.numpy.creation import *  # noqa: F403
+from fkeras.ops.numpy.exponents import *  # noqa: F403
+from fkeras.ops.numpy.joining import *  # noqa: F403
+from fkeras.ops.numpy.nans import *  # noqa: F403
+from fkeras.ops.numpy.products import *  # noqa: F403
+from fkeras.ops.numpy.quantiles import *  # noqa: F403
+from fkeras.ops.numpy.reductions import *  # noqa: F403
+from fkeras.ops.numpy.searching import *  # noqa: F403
+from fkeras.ops.numpy.shaping import *  # noqa: F403
+from fkeras.ops.numpy.windows import *  # noqa: F403
 from fkeras.ops.rearranging import *  # noqa: F403
 
-__all__ = (
+# Names come from the files that define them, and `__all__` grows by `+=`: mypy evaluates no
+# other form of either.
+__all__: tuple[str, ...] = (
     "Op",
     "Operation",
     "getitem",
@@ -27,12 +45,12 @@ __all__ = (
     "linalg",
     "nn",
     "numpy",
-    *control.__all__,
-    *core.__all__,
-    *linalg.__all__,
-    *math.__all__,
-    *nn.__all__,
-    *numpy.__all__,
-    *rearranging.__all__,
-    *masks.__all__,
 )
+__all__ += control.__all__
+__all__ += core.__all__
+__all__ += linalg.__all__
+__all__ += math.__all__
+__all__ += nn.__all__
+__all__ += numpy.__all__
+__all__ += rearranging.__all__
+__all__ += masks.__all__

@@ -2,21 +2,25 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from typing import Any, ClassVar
+import os
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any, ClassVar, TypeAlias
 
 import jax
 import numpy as np
+import optax
 from jax.core import Tracer
 
-from fkeras import optimizers
-from fkeras.engine import Configurable, Layer, option, trainable_weights, unfreeze
+from fkeras import metrics, optimizers
+from fkeras.engine import Configurable, Layer, Output, option, trainable_weights, unfreeze
 from fkeras.engine.config.converters import choice
+from fkeras.engine.config.field_types import Converted
 from fkeras.engine.migration_hints.arguments import explains_arguments
 from fkeras.engine.migration_hints.keras_objects import check_not_keras
 from fkeras.engine.migration_hints.overrides import check_trainer_methods
 from fkeras.engine.values.random import check_key
 from fkeras.training import callbacks as hooks
+from fkeras.training.checkpoint.plan import Checkpoint
 from fkeras.training.inputs import arguments, checks, sources
 from fkeras.training.loop import batch_loops, fitting, predicting, pure
 from fkeras.training.loop.rescue import Current
@@ -25,6 +29,16 @@ from fkeras.training.records.progress import Progress
 from fkeras.training.records.state import M, TrainState, own_copy
 from fkeras.training.step import objective, objective_call, optimizer_state, outputs, sharding, step
 from fkeras.training.trainer_fields import as_loss, as_loss_weights, as_metrics, as_remat
+
+#: accepted arguments: names, configurations, functions and values of fkeras
+Optimizer: TypeAlias = optimizers.BaseOptimizer | optax.GradientTransformation
+OptimizerLike: TypeAlias = str | Mapping[str, Any] | Optimizer
+LossLike: TypeAlias = str | Callable[..., Any] | Mapping[str, Any] | None
+MetricLike: TypeAlias = str | metrics.Metric | Callable[..., Any] | Mapping[str, Any]
+Metrics: TypeAlias = (
+    MetricLike | Sequence[MetricLike | Sequence[MetricLike]] | Mapping[str, Any] | None
+)
+Factors: TypeAlias = float | Sequence[float | None] | Mapping[str, float | None] | None
 
 
 class Trainer(Configurable):
@@ -94,15 +108,25 @@ class Trainer(Configurable):
 
     keras_module: ClassVar[str] = "fkeras"
 
-    optimizer: Any = option(default="rmsprop", convert=optimizers.get)
-    loss: Any = option(default=None, convert=as_loss)
-    metrics: Any = option(default=(), convert=as_metrics)
-    loss_weights: Any = option(default=None, convert=as_loss_weights, kw_only=True)
-    weighted_metrics: Any = option(default=(), convert=as_metrics, kw_only=True)
-    mesh: Any = option(default=None, convert=sharding.as_mesh, kw_only=True)
-    sharding: Any = option(default=None, convert=sharding.as_rules, kw_only=True)
-    objective: Any = option(default=None, convert=objective_call.check_objective, kw_only=True)
-    remat: Any = option(default=None, convert=as_remat, kw_only=True)
+    optimizer: Converted[OptimizerLike, Optimizer] = option(
+        default="rmsprop", convert=optimizers.get
+    )
+    loss: Converted[LossLike | Sequence[LossLike] | Mapping[str, LossLike], Any] = option(
+        default=None, convert=as_loss
+    )
+    metrics: Converted[Metrics, Any] = option(default=(), convert=as_metrics)
+    loss_weights: Converted[Factors, Any] = option(
+        default=None, convert=as_loss_weights, kw_only=True
+    )
+    weighted_metrics: Converted[Metrics, Any] = option(default=(), convert=as_metrics, kw_only=True)
+    mesh: jax.sharding.Mesh | None = option(default=None, convert=sharding.as_mesh, kw_only=True)
+    sharding: Mapping[str, Any] | None = option(
+        default=None, convert=sharding.as_rules, kw_only=True
+    )
+    objective: Callable[..., Output] | None = option(
+        default=None, convert=objective_call.check_objective, kw_only=True
+    )
+    remat: str | Callable[..., Any] | None = option(default=None, convert=as_remat, kw_only=True)
     on_nonfinite: str = option(
         default="raise", convert=choice("raise", "skip", "ignore"), kw_only=True
     )
@@ -202,7 +226,7 @@ class Trainer(Configurable):
         y: Any = None,
         batch_size: int | None = None,
         epochs: int = 1,
-        verbose: Any = "auto",
+        verbose: int | str = "auto",
         callbacks: Sequence[hooks.Callback] = (),
         validation_split: float = 0.0,
         validation_data: Any = None,
@@ -215,7 +239,7 @@ class Trainer(Configurable):
         validation_batch_size: int | None = None,
         validation_freq: int = 1,
         steps_per_execution: int | None = None,
-        checkpoint: Any = None,
+        checkpoint: str | os.PathLike[str] | Checkpoint | None = None,
     ) -> Fitted[M]:
         """`(run, history)` after training, as a named tuple.
 
@@ -337,7 +361,7 @@ class Trainer(Configurable):
         x: Any,
         y: Any = None,
         batch_size: int | None = None,
-        verbose: Any = "auto",
+        verbose: int | str = "auto",
         sample_weight: Any = None,
         steps: int | None = None,
     ) -> dict[str, float]:
@@ -375,7 +399,7 @@ class Trainer(Configurable):
         run: TrainState,
         x: Any,
         batch_size: int | None = None,
-        verbose: Any = 0,
+        verbose: int | str = 0,
         steps: int | None = None,
     ) -> Any:
         """The model's outputs on arrays, as NumPy arrays in the outputs' structure.

@@ -7,7 +7,7 @@ has the rule.
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any
+from typing import Any, TypeVar
 
 from fkeras.engine.layer.layer import Layer
 from fkeras.engine.layer.trainable import set_trainable
@@ -16,8 +16,10 @@ from fkeras.engine.tree.sublayers import children, map_children
 from fkeras.engine.tree.walk import layers_in
 from fkeras.transforms.replacing import Pattern, matcher, require_match
 
+Model = TypeVar("Model", bound=Layer)
 
-def freeze(model: Layer, pattern: Pattern = "*") -> Any:
+
+def freeze(model: Model, pattern: Pattern = "*") -> Model:
     """Returns a copy whose matching layers, and all layers inside them, are frozen.
 
     `fk.freeze(model)` equals `model.replace(trainable=False)`.
@@ -40,7 +42,7 @@ def freeze(model: Layer, pattern: Pattern = "*") -> Any:
     return _mark(model, pattern, False)
 
 
-def unfreeze(model: Layer, pattern: Pattern = "*") -> Any:
+def unfreeze(model: Model, pattern: Pattern = "*") -> Model:
     """Returns a copy whose matching layers, and all layers inside them, are trainable.
 
     The layers around a matching layer become trainable too, since a frozen layer freezes all layers
@@ -67,7 +69,7 @@ def unfreeze(model: Layer, pattern: Pattern = "*") -> Any:
     return _mark(model, pattern, True)
 
 
-def _mark(model: Layer, pattern: Pattern, trainable: bool) -> Any:
+def _mark(model: Model, pattern: Pattern, trainable: bool) -> Model:
     require_layer(model, "freeze" if not trainable else "unfreeze")
     if pattern == "*":
         return set_trainable(model, trainable)

@@ -20,7 +20,7 @@ import functools
 import math
 import types
 from collections.abc import Callable, Mapping
-from typing import Any
+from typing import Any, TypeVar
 
 import jax
 
@@ -29,6 +29,8 @@ from fkeras.engine.graph.walk import crossing, segment
 from fkeras.transforms.intercepting import Intercepted
 
 Policy = Callable[..., Any]
+
+Model = TypeVar("Model", bound=Layer)
 
 
 def _products(primitive: Any, *args: Any, **params: Any) -> Any:
@@ -72,7 +74,7 @@ def get_policy(policy: Any) -> Policy | None:
     return _POLICIES[policy]
 
 
-def rematerialized(model: Layer, policy: Any) -> Any:
+def rematerialized(model: Model, policy: Any) -> Model:
     """The model with calls that keep fewer arrays for their gradient and compute the rest again.
 
     Its values are those of the model, its leaves are the model's, and random layers draw the same

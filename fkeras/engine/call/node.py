@@ -6,7 +6,8 @@ records is the graph while it is written; it lives as long as somebody holds a t
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING, Any, TypeAlias
 
 from fkeras.engine.call.inference import infer
 from fkeras.engine.call.signature import Effects, Signature, SignatureFields
@@ -143,50 +144,55 @@ class SymbolicTensor:
     def __repr__(self) -> str:
         return f"<KerasTensor {self.spec} {self.dtype} from {self.name}>"
 
-    if not TYPE_CHECKING:  # a type checker would accept every attribute
+    if not TYPE_CHECKING:  # a type checker would accept the attributes and conversions
+        # that these methods reject
 
         def __getattr__(self, name: str) -> Any:
             raise MissingAttributeError(self, name)
 
-    def __setitem__(self, index: Any, value: Any) -> None:
-        raise TypeError(
-            f"{self!r}: a symbolic tensor cannot change, so x[...] = value is not possible. Write "
-            "`x = fk.ops.slice_update(x, (0, 0), update)`, which returns a tensor with another "
-            "block, or `x = fk.ops.where(condition, value, x)`."
-        )
+        def __setitem__(self, index: Any, value: Any) -> None:
+            raise TypeError(
+                f"{self!r}: a symbolic tensor cannot change, so x[...] = value is not possible. Write "
+                "`x = fk.ops.slice_update(x, (0, 0), update)`, which returns a tensor with another "
+                "block, or `x = fk.ops.where(condition, value, x)`."
+            )
 
-    def __len__(self) -> int:
-        raise self._refuse("len(x)", "x.shape[0], which is None where the size is unknown")
+        def __len__(self) -> int:
+            raise self._refuse("len(x)", "x.shape[0], which is None where the size is unknown")
 
-    def __bool__(self) -> bool:
-        raise self._refuse("an if or a comparison", "fk.ops.where(condition, x, y)")
+        def __bool__(self) -> bool:
+            raise self._refuse("an if or a comparison", "fk.ops.where(condition, x, y)")
 
-    def __float__(self) -> float:
-        raise self._refuse("float(x)", "model(array) to compute numbers")
+        def __float__(self) -> float:
+            raise self._refuse("float(x)", "model(array) to compute numbers")
 
-    def __int__(self) -> int:
-        raise self._refuse("int(x)", "model(array) to compute numbers")
+        def __int__(self) -> int:
+            raise self._refuse("int(x)", "model(array) to compute numbers")
 
-    def __array__(self, *args: Any, **kwargs: Any) -> Any:
-        raise self._refuse("a NumPy function", "fk.ops.name(x), or fk.ops.lift(function)(x)")
+        def __array__(self, *args: Any, **kwargs: Any) -> Any:
+            raise self._refuse("a NumPy function", "fk.ops.name(x), or fk.ops.lift(function)(x)")
 
-    @property
-    def __jax_array__(self) -> Any:
-        # `array + tensor` must find no such attribute, so that Python calls the tensor's operator;
-        # functions such as `jnp.sin` get an error that names the remedy
-        if asked_by_an_operator():
-            raise AttributeError("__jax_array__")
-        raise self._refuse(
-            "a JAX function",
-            "fk.ops.name(x) where fk.ops has it, otherwise fk.ops.lift(jnp.name)(x); in the place of "
-            "keras.layers and keras.ops write fk.layers and fk.ops",
-        )
+        @property
+        def __jax_array__(self) -> Any:
+            # `array + tensor` must find no such attribute, so that Python calls the tensor's operator;
+            # functions such as `jnp.sin` get an error that names the remedy
+            if asked_by_an_operator():
+                raise AttributeError("__jax_array__")
+            raise self._refuse(
+                "a JAX function",
+                "fk.ops.name(x) where fk.ops has it, otherwise fk.ops.lift(jnp.name)(x); in the place of "
+                "keras.layers and keras.ops write fk.layers and fk.ops",
+            )
 
     def _refuse(self, place: str, remedy: str) -> SymbolicValueError:
         return SymbolicValueError(
             f"{place}: expected numbers, received the symbolic tensor {self!r}, which holds none "
             f"while a graph is recorded. Write {remedy}."
         )
+
+
+#: symbolic tensors in lists, tuples and dictionaries
+SymbolicTree: TypeAlias = "SymbolicTensor | Sequence[SymbolicTree] | Mapping[str, SymbolicTree]"
 
 
 def is_symbolic(value: Any) -> bool:

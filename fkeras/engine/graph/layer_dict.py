@@ -9,9 +9,10 @@ a layer.
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Iterator, Mapping
-from typing import Any
+from collections.abc import ItemsView, Iterator, KeysView, Mapping, ValuesView
+from typing import TYPE_CHECKING, Any, overload
 
+from fkeras.engine.layer.layer import Layer
 from fkeras.engine.messages.errors import suggest
 from fkeras.engine.values.frozen import FrozenDict
 
@@ -68,7 +69,7 @@ class MissingLayerError(KeyError):
         return str(self.args[0])
 
 
-class LayerDict(FrozenDict):
+class LayerDict(FrozenDict[Layer]):
     """Layers by name; an integer selects by position, a slice gives a list.
 
     Args:
@@ -88,17 +89,23 @@ class LayerDict(FrozenDict):
 
     __slots__ = ("_listed",)
 
-    def __init__(self, items: Mapping[str, Any] = FrozenDict(), listed: tuple | None = None):
+    def __init__(self, items: Mapping[str, Layer] = FrozenDict(), listed: tuple | None = None):
         super().__init__(items)
         object.__setattr__(self, "_listed", listed)
 
     def like(self, items: Mapping[str, Any]) -> LayerDict:
         return LayerDict(items, self._listed)
 
-    def in_order(self) -> list[Any]:
+    def in_order(self) -> list[Layer]:
         """The layers that positions count."""
         names = self._items if self._listed is None else self._listed
         return [self._items[name] for name in names]
+
+    @overload
+    def __getitem__(self, key: str | int) -> Layer: ...
+
+    @overload
+    def __getitem__(self, key: slice) -> list[Layer]: ...
 
     def __getitem__(self, key: Any) -> Any:
         if isinstance(key, str):
@@ -137,39 +144,41 @@ class LayerDict(FrozenDict):
     def __reversed__(self) -> Iterator[str]:
         return map(LayerName, reversed(self._items))
 
-    def keys(self) -> Any:
+    def keys(self) -> KeysView[str]:
         return self._items.keys()
 
-    def values(self) -> Any:
+    def values(self) -> ValuesView[Layer]:
         return self._items.values()
 
-    def items(self) -> Any:
+    def items(self) -> ItemsView[str, Layer]:
         return self._items.items()
 
-    def __setitem__(self, key: Any, value: Any) -> None:
-        raise TypeError(
-            "model.layers cannot change: a model is a value. Make a copy with another layer: "
-            "`model = fk.engine.replace_layers(model, lambda path, layer: other if path == "
-            f"{key!r} else None)`."
-        )
+    if not TYPE_CHECKING:  # a type checker reports both without these explanations
 
-    def __getattr__(self, name: str) -> Any:
-        if name in ("append", "extend", "insert", "pop", "remove", "clear", "sort", "reverse"):
-            instead = (
-                "build another model of `model.layers[:]`, or `fk.Model(model.inputs, outputs)`"
+        def __setitem__(self, key: Any, value: Any) -> None:
+            raise TypeError(
+                "model.layers cannot change: a model is a value. Make a copy with another layer: "
+                "`model = fk.engine.replace_layers(model, lambda path, layer: other if path == "
+                f"{key!r} else None)`."
             )
-        elif name in ("index", "count", "copy"):
-            instead = f"`model.layers[:].{name}`, of the list of layers"
-        elif not name.startswith("_") and name in self._items:
+
+        def __getattr__(self, name: str) -> Any:
+            if name in ("append", "extend", "insert", "pop", "remove", "clear", "sort", "reverse"):
+                instead = (
+                    "build another model of `model.layers[:]`, or `fk.Model(model.inputs, outputs)`"
+                )
+            elif name in ("index", "count", "copy"):
+                instead = f"`model.layers[:].{name}`, of the list of layers"
+            elif not name.startswith("_") and name in self._items:
+                raise AttributeError(
+                    f"model.layers: has no attribute {name!r}. Write `model.layers[{name!r}]`."
+                )
+            else:
+                raise AttributeError(f"model.layers: has no attribute {name!r}.")
             raise AttributeError(
-                f"model.layers: has no attribute {name!r}. Write `model.layers[{name!r}]`."
+                f"model.layers: has no attribute {name!r}, since it is a mapping by name that cannot "
+                f"change. Instead: {instead}."
             )
-        else:
-            raise AttributeError(f"model.layers: has no attribute {name!r}.")
-        raise AttributeError(
-            f"model.layers: has no attribute {name!r}, since it is a mapping by name that cannot "
-            f"change. Instead: {instead}."
-        )
 
     def __reduce__(self):
         return (LayerDict, (self._items, self._listed))

@@ -10,8 +10,8 @@ from __future__ import annotations
 import dataclasses
 import functools
 import json
-from collections.abc import Mapping, Sequence
-from typing import Any, ClassVar, Self, dataclass_transform
+from collections.abc import Iterator, Mapping, Sequence
+from typing import TYPE_CHECKING, Any, ClassVar, Self, TypeVar, dataclass_transform, overload
 
 import jax
 import jax.numpy as jnp
@@ -19,6 +19,7 @@ import numpy as np
 
 from fkeras.engine.call import calls, composition
 from fkeras.engine.call.context import Context, Output
+from fkeras.engine.call.node import SymbolicTensor
 from fkeras.engine.call.record import record
 from fkeras.engine.config.configurable import (
     configuration,
@@ -52,6 +53,10 @@ from fkeras.engine.tree.weights import make_weights, reset_carries, weight
 from fkeras.engine.values.frozen import freeze_value
 
 _NO_MASK: Any = object()
+
+# The class of the symbolic tensors is defined above layers. A type checker takes the class of the
+# result from the class of the inputs.
+Tensor = TypeVar("Tensor", bound=SymbolicTensor)
 
 
 def _check_name(name: Any) -> str | None:
@@ -139,18 +144,27 @@ class Layer(DeclaresWeights):
 
     # -- what authors write -------------------------------------------------------------------
 
-    def build(self, key: jax.Array, *specs: Any) -> Self:
-        """A copy that holds its weights.
+    if TYPE_CHECKING:
+        # Subclasses name the specs that they need, and only a signature with `*args: Any` and
+        # `**kwargs: Any` lets a type checker accept each of these overrides.
+        def build(self, key: jax.Array, *specs: Any, **named: Any) -> Self: ...
 
-        Args:
-            key: a PRNG key; each weight derives its own from it by name.
-            specs: a spec, array or shape for each input.
-        """
-        return self
+        def init_state(self, *specs: Any, **named: Any) -> dict[str, Any]: ...
 
-    def init_state(self, *specs: Any) -> dict[str, Any]:
-        """The state before the first call; `{}` for a layer without state."""
-        return {}
+    else:
+
+        def build(self, key: jax.Array, *specs: Any) -> Self:
+            """A copy that holds its weights.
+
+            Args:
+                key: a PRNG key; each weight derives its own from it by name.
+                specs: a spec, array or shape for each input.
+            """
+            return self
+
+        def init_state(self, *specs: Any) -> dict[str, Any]:
+            """The state before the first call; `{}` for a layer without state."""
+            return {}
 
     def call(self, *inputs: Any, **options: Any) -> Any:
         """Computes the output arrays; for layers without state, randomness or losses."""
@@ -189,6 +203,33 @@ class Layer(DeclaresWeights):
         return None
 
     # -- calls --------------------------------------------------------------------------------
+
+    @overload
+    def __call__(
+        self,
+        inputs: Tensor | Sequence[Tensor] | Mapping[str, Tensor] | Sequence[Sequence[Tensor]],
+        /,
+        *more: Any,
+        training: bool | None = None,
+        mask: Any = None,
+        **options: Any,
+    ) -> Tensor: ...
+
+    @overload
+    def __call__(
+        self, first: Any, second: Tensor, /, *more: Any, mask: Any = None, **options: Any
+    ) -> Tensor: ...
+
+    @overload
+    def __call__(
+        self,
+        *inputs: Any,
+        state: Mapping[str, Any] | None = None,
+        training: bool | None = None,
+        key: jax.Array | None = None,
+        mask: Any = None,
+        **options: Any,
+    ) -> jax.Array: ...
 
     def __call__(
         self,
@@ -421,13 +462,21 @@ class Layer(DeclaresWeights):
             f"`layer.replace({name}=...)`."
         )
 
-    def __getattr__(self, name: str) -> Any:
-        skeleton = self.__dict__.get("_skeleton")
-        if skeleton is not None and name in skeleton.children:
-            value = skeleton.child(name, self.__dict__["_leaves"])
-            self.__dict__[name] = value
-            return value
-        raise MissingAttributeError(self, name)
+    if TYPE_CHECKING:
+        # optax annotates parameters as arrays and nested iterables and mappings of arrays. This
+        # declaration makes a layer one of them for type checkers; at run time no layer but a
+        # Sequential is iterable.
+        def __iter__(self) -> Iterator[Any]: ...
+
+    else:  # a type checker would accept every attribute
+
+        def __getattr__(self, name: str) -> Any:
+            skeleton = self.__dict__.get("_skeleton")
+            if skeleton is not None and name in skeleton.children:
+                value = skeleton.child(name, self.__dict__["_leaves"])
+                self.__dict__[name] = value
+                return value
+            raise MissingAttributeError(self, name)
 
 
 def _join(skeleton: Any, leaves: tuple) -> Any:

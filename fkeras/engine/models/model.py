@@ -7,10 +7,13 @@ from collections.abc import Mapping
 from typing import Any, ClassVar, Self
 
 import jax
+from jax.typing import DTypeLike
 
 from fkeras.engine.call.composition import compose
 from fkeras.engine.call.mask_rules import read_rule
+from fkeras.engine.call.node import SymbolicTree
 from fkeras.engine.config.configurable import convert_fields
+from fkeras.engine.config.policy import DTypePolicy
 from fkeras.engine.graph.close import close
 from fkeras.engine.graph_json.read import graph_from_config
 from fkeras.engine.graph_json.write import graph_config
@@ -62,12 +65,12 @@ class Model(Network):
 
     def __init__(
         self,
-        inputs: Any = None,
-        outputs: Any = None,
+        inputs: SymbolicTree | None = None,
+        outputs: SymbolicTree | None = None,
         *,
         name: str | None = None,
         trainable: bool = True,
-        dtype: Any = "float32",
+        dtype: DTypeLike | DTypePolicy = "float32",
     ):
         if inputs is None or outputs is None:
             raise TypeError(model_without_graph(self))

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Any
+from typing import Any, TypeVar
 
 from fkeras.engine.layer.layer import Layer
 from fkeras.engine.messages.errors import suggest
@@ -11,6 +11,8 @@ from fkeras.engine.migration_hints.keras_objects import check_not_keras
 from fkeras.engine.tree.array_list import replace_leaves
 from fkeras.engine.tree.skeleton import leaves_of, skeleton_of
 from fkeras.engine.tree.sublayers import sublayers
+
+Part = TypeVar("Part", bound=Layer)
 
 
 def require_layer(model: Any, call: str) -> None:
@@ -23,7 +25,7 @@ def require_layer(model: Any, call: str) -> None:
         )
 
 
-def partition(model: Any) -> tuple[Any, Any]:
+def partition(model: Part) -> tuple[Part, Part]:
     """`(trainable, frozen)`: two copies of the model, each with None for the other's leaves.
 
     Gradients and optimizers see only the leaves that are there, so frozen weights cost neither.
@@ -45,7 +47,7 @@ def partition(model: Any) -> tuple[Any, Any]:
     return skeleton.join(trained), skeleton.join(frozen)
 
 
-def combine(trainable: Any, frozen: Any) -> Any:
+def combine(trainable: Part, frozen: Part) -> Part:
     """The model that `partition` split.
 
     Raises:
@@ -67,7 +69,7 @@ def combine(trainable: Any, frozen: Any) -> Any:
     return skeleton.join(tuple(b if a is None else a for a, b in pairs))
 
 
-def trainable_weights(model: Any) -> dict[str, Any]:
+def trainable_weights(model: Layer) -> dict[str, Any]:
     """The weights that are trained, by path: a plain dictionary for gradients and optimizers.
 
     Example:
@@ -81,7 +83,7 @@ def trainable_weights(model: Any) -> dict[str, Any]:
     return {name: leaf for name, leaf, trained in rows if trained and leaf is not None}
 
 
-def overwritten_weights(model: Any) -> dict[str, Any]:
+def overwritten_weights(model: Layer) -> dict[str, Any]:
     """The weights of trainable layers whose gradients are their next values, by path.
 
     No optimizer moves them: a step differentiates by them too, and puts what it gets in their
@@ -100,7 +102,7 @@ def overwritten_weights(model: Any) -> dict[str, Any]:
     return {path: value for path, value in found.items() if value is not None}
 
 
-def replace_weights(model: Any, weights: Mapping[str, Any]) -> Any:
+def replace_weights(model: Part, weights: Mapping[str, Any]) -> Part:
     """The model with other arrays in some places, by path; the inverse of `trainable_weights`.
 
     Raises:

@@ -4,13 +4,16 @@ from __future__ import annotations
 
 import dataclasses
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from typing import Any, ClassVar, Self
+from typing import Any, ClassVar, Self, overload
+
+from jax.typing import DTypeLike
 
 from fkeras.engine.call.mask_rules import STRICT, read_rule, written_rule
-from fkeras.engine.call.node import is_symbolic
+from fkeras.engine.call.node import SymbolicTensor, is_symbolic
 from fkeras.engine.call.record import record
 from fkeras.engine.config.config_checks import entry, expect, name_of, naming
 from fkeras.engine.config.configurable import convert_fields
+from fkeras.engine.config.policy import DTypePolicy
 from fkeras.engine.config.policy_maps import policy_at
 from fkeras.engine.config.serialization import deserialize, serialize
 from fkeras.engine.graph.close import close, layer_names
@@ -61,11 +64,11 @@ class Sequential(Network):
 
     def __init__(
         self,
-        layers: Sequence[Any] = (),
+        layers: Sequence[Layer | SymbolicTensor] = (),
         *,
         name: str | None = None,
         trainable: bool = True,
-        dtype: Any = "float32",
+        dtype: DTypeLike | DTypePolicy = "float32",
     ):
         put = object.__setattr__
         put(self, "name", name)
@@ -169,6 +172,12 @@ class Sequential(Network):
 
     def __iter__(self) -> Iterator[Layer]:
         return iter(self.members)
+
+    @overload
+    def __getitem__(self, index: int) -> Layer: ...
+
+    @overload
+    def __getitem__(self, index: slice) -> Self: ...
 
     def __getitem__(self, index: int | slice) -> Any:
         if isinstance(index, slice):

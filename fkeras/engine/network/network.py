@@ -24,6 +24,7 @@ from fkeras.engine.network.execution import Execution
 from fkeras.engine.network.host_split import on_host, read_inputs, run_on_host, split, split_after
 from fkeras.engine.network.summary import summary
 from fkeras.engine.network.tracing import uses_training
+from fkeras.engine.symbolic.operators import KerasTensor
 from fkeras.engine.tree.weights import subkey
 from fkeras.engine.values import structure
 from fkeras.engine.values.frozen import FrozenDict
@@ -58,7 +59,7 @@ class Network(Layer):
     child_fields: ClassVar[tuple[str, ...] | None] = ("layers",)
 
     graph: Graph = dataclasses.field(init=False)
-    layers: Mapping[str, Layer] = dataclasses.field(init=False)
+    layers: LayerDict = dataclasses.field(init=False)
 
     def __init_subclass__(cls, **kwargs: Any) -> None:
         check_model_methods(cls)
@@ -217,7 +218,7 @@ class Network(Layer):
             self.__dict__["_opened"] = tensors
         return tensors
 
-    def tensor(self, layer: str, node: int = 0, index: int = 0) -> Any:
+    def tensor(self, layer: str, node: int = 0, index: int = 0) -> KerasTensor:
         """A symbolic tensor inside the network, to go on from: `fk.Model(model.inputs, tensor)`.
 
         Args:

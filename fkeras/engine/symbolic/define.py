@@ -7,7 +7,14 @@ from typing import Any
 
 import jax.numpy as jnp
 
-from fkeras.engine.symbolic.operation import Op, binary, described, to_array, unary
+from fkeras.engine.symbolic.operation import (
+    Op,
+    Parameters,
+    binary,
+    described,
+    to_array,
+    unary,
+)
 
 __all__ = (
     "binary",
@@ -43,12 +50,12 @@ def few(count: int) -> int:
     return count
 
 
-def op(function: Callable) -> Op:
+def op(function: Callable[Parameters, Any]) -> Op[Parameters]:
     """The function as an operation that refuses a masked input, under its own name."""
     return Op(function.__name__, function)
 
 
-def elementwise(function: Callable) -> Op:
+def elementwise(function: Callable[Parameters, Any]) -> Op[Parameters]:
     """The function as an operation that works element by element and keeps masks."""
     return Op(function.__name__, function, elementwise=True)
 
@@ -59,6 +66,8 @@ def to_floats(x: Any) -> Any:
     return x if jnp.issubdtype(x.dtype, jnp.inexact) else x.astype("float32")
 
 
-def float_unary(name: str, function: Callable, doc: str, example: str = "", shown: str = "") -> Op:
+def float_unary(
+    name: str, function: Callable, doc: str, example: str = "", shown: str = ""
+) -> Op[...]:
     """The function of one array, element by element; integers become float32 first; see `unary`."""
     return unary(name, lambda x: function(to_floats(x)), doc, example, shown)

@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from typing import Any, ClassVar
 
 import numpy as np
+from jax.typing import DTypeLike
 
 from fkeras.engine.call.node import Node
 from fkeras.engine.call.signature import input_signature
@@ -90,12 +91,12 @@ class InputLayer(Layer):
 def Input(  # noqa: N802  (Keras's name)
     shape: Sequence[int | str | None] | None = None,
     batch_size: int | None = None,
-    dtype: Any = "float32",
+    dtype: DTypeLike = "float32",
     *,
     batch_shape: Sequence[int | str | None] | None = None,
     name: str | None = None,
     optional: bool = False,
-) -> Any:
+) -> KerasTensor:
     """A symbolic tensor of the given shape: where a graph starts.
 
     Args:
@@ -161,7 +162,7 @@ def _is_text(dtype: Any) -> bool:
         return False
 
 
-def symbolic(layer: InputLayer) -> Any:
+def symbolic(layer: InputLayer) -> KerasTensor:
     """The tensor that an input layer gives."""
     return KerasTensor(Node(layer, input_signature(layer.spec)), 0)
 

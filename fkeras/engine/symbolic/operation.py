@@ -9,21 +9,26 @@ from __future__ import annotations
 import dataclasses
 import types
 from collections.abc import Callable, Mapping, Sequence
-from typing import Any, ClassVar
+from typing import Any, ClassVar, Concatenate, Generic, ParamSpec, overload
 
+import jax
 import jax.numpy as jnp
 
 from fkeras.engine.call.calls import symbolic_arguments
 from fkeras.engine.config.configurable import option
 from fkeras.engine.config.serialization import encode, resolve
-from fkeras.engine.layer.layer import Layer
+from fkeras.engine.layer.layer import Layer, Tensor
 from fkeras.engine.symbolic.operation_forms import operation_form
 from fkeras.engine.values.arrays import as_argument
 from fkeras.engine.values.naming import snake_case
 
+#: parameters of the function of an operation, and the parameters after its tensors
+Parameters = ParamSpec("Parameters")
+Rest = ParamSpec("Rest")
+
 
 @dataclasses.dataclass(frozen=True)
-class Op:
+class Op(Generic[Parameters]):
     """A function of arrays that takes symbolic tensors too, and then records a node.
 
     Attributes:
@@ -41,7 +46,7 @@ class Op:
     """
 
     name: str
-    function: Callable = dataclasses.field(repr=False)
+    function: Callable[Parameters, Any] = dataclasses.field(repr=False)
     elementwise: bool = False
     builtin: bool = True
 
@@ -50,6 +55,36 @@ class Op:
         object.__setattr__(self, "__name__", self.name.rpartition(".")[2])
         # help() and inspect show the function's arguments
         object.__setattr__(self, "__wrapped__", self.function)
+
+    @overload
+    def __call__(
+        self: Op[Concatenate[Any, Rest]],
+        x: Tensor | Sequence[Tensor],
+        /,
+        *args: Rest.args,
+        **kwargs: Rest.kwargs,
+    ) -> Tensor: ...
+
+    @overload
+    def __call__(
+        self: Op[Concatenate[Any, Any, Rest]],
+        x1: Any,
+        x2: Tensor,
+        /,
+        *args: Rest.args,
+        **kwargs: Rest.kwargs,
+    ) -> Tensor: ...
+
+    @overload
+    def __call__(
+        self, x: Tensor | Sequence[Tensor], /, *args: Any, name: str, **kwargs: Any
+    ) -> Tensor: ...
+
+    @overload
+    def __call__(self, *args: Any, name: str, **kwargs: Any) -> Any: ...
+
+    @overload
+    def __call__(self, *args: Parameters.args, **kwargs: Parameters.kwargs) -> jax.Array: ...
 
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
         name = kwargs.pop("name", None)
@@ -148,7 +183,9 @@ class Operation(Layer):
         return cls(op, name=config.get("name"), trainable=config.get("trainable", True))
 
 
-def lift(function: Callable, *, elementwise: bool = False, name: str | None = None) -> Op:
+def lift(
+    function: Callable[Parameters, Any], *, elementwise: bool = False, name: str | None = None
+) -> Op[Parameters]:
     """Makes any function of arrays work on symbolic tensors too, as one node of the graph.
 
     Args:
@@ -214,7 +251,7 @@ def described(doc: str, arguments: str, example: str, shown: str) -> str:
     )
 
 
-def unary(name: str, function: Callable, doc: str, example: str = "", shown: str = "") -> Op:
+def unary(name: str, function: Callable, doc: str, example: str = "", shown: str = "") -> Op[...]:
     """The function of one array `x`, element by element, as an operation.
 
     Args:
@@ -245,7 +282,7 @@ def binary(
     shown: str = "",
     *,
     elementwise: bool = True,
-) -> Op:
+) -> Op[...]:
     """The function of two arrays `x1` and `x2` as an operation.
 
     Args:

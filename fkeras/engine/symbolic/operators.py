@@ -5,7 +5,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from types import MappingProxyType
 from typing import Any
 
@@ -198,96 +198,96 @@ class KerasTensor(SymbolicTensor):
             )
         return _UFUNCS[name](*inputs)
 
-    def __add__(self, other: Any) -> Any:
+    def __add__(self, other: Any) -> KerasTensor:
         return add(self, other)
 
-    def __radd__(self, other: Any) -> Any:
+    def __radd__(self, other: Any) -> KerasTensor:
         return add(other, self)
 
-    def __sub__(self, other: Any) -> Any:
+    def __sub__(self, other: Any) -> KerasTensor:
         return subtract(self, other)
 
-    def __rsub__(self, other: Any) -> Any:
+    def __rsub__(self, other: Any) -> KerasTensor:
         return subtract(other, self)
 
-    def __mul__(self, other: Any) -> Any:
+    def __mul__(self, other: Any) -> KerasTensor:
         return multiply(self, other)
 
-    def __rmul__(self, other: Any) -> Any:
+    def __rmul__(self, other: Any) -> KerasTensor:
         return multiply(other, self)
 
-    def __truediv__(self, other: Any) -> Any:
+    def __truediv__(self, other: Any) -> KerasTensor:
         return true_divide(self, other)
 
-    def __rtruediv__(self, other: Any) -> Any:
+    def __rtruediv__(self, other: Any) -> KerasTensor:
         return true_divide(other, self)
 
-    def __floordiv__(self, other: Any) -> Any:
+    def __floordiv__(self, other: Any) -> KerasTensor:
         return floor_divide(self, other)
 
-    def __rfloordiv__(self, other: Any) -> Any:
+    def __rfloordiv__(self, other: Any) -> KerasTensor:
         return floor_divide(other, self)
 
-    def __mod__(self, other: Any) -> Any:
+    def __mod__(self, other: Any) -> KerasTensor:
         return mod(self, other)
 
-    def __rmod__(self, other: Any) -> Any:
+    def __rmod__(self, other: Any) -> KerasTensor:
         return mod(other, self)
 
-    def __pow__(self, other: Any) -> Any:
+    def __pow__(self, other: Any) -> KerasTensor:
         return power(self, other)
 
-    def __rpow__(self, other: Any) -> Any:
+    def __rpow__(self, other: Any) -> KerasTensor:
         return power(other, self)
 
-    def __matmul__(self, other: Any) -> Any:
+    def __matmul__(self, other: Any) -> KerasTensor:
         return matmul(self, other)
 
-    def __rmatmul__(self, other: Any) -> Any:
+    def __rmatmul__(self, other: Any) -> KerasTensor:
         return matmul(other, self)
 
-    def __neg__(self) -> Any:
+    def __neg__(self) -> KerasTensor:
         return negative(self)
 
-    def __abs__(self) -> Any:
+    def __abs__(self) -> KerasTensor:
         return absolute(self)
 
-    def __invert__(self) -> Any:
+    def __invert__(self) -> KerasTensor:
         return logical_not(self)
 
-    def __and__(self, other: Any) -> Any:
+    def __and__(self, other: Any) -> KerasTensor:
         return logical_and(self, other)
 
-    def __rand__(self, other: Any) -> Any:
+    def __rand__(self, other: Any) -> KerasTensor:
         return logical_and(other, self)
 
-    def __or__(self, other: Any) -> Any:
+    def __or__(self, other: Any) -> KerasTensor:
         return logical_or(self, other)
 
-    def __ror__(self, other: Any) -> Any:
+    def __ror__(self, other: Any) -> KerasTensor:
         return logical_or(other, self)
 
-    def __xor__(self, other: Any) -> Any:
+    def __xor__(self, other: Any) -> KerasTensor:
         return logical_xor(self, other)
 
-    def __rxor__(self, other: Any) -> Any:
+    def __rxor__(self, other: Any) -> KerasTensor:
         return logical_xor(other, self)
 
-    def __lt__(self, other: Any) -> Any:
+    def __lt__(self, other: Any) -> KerasTensor:
         return less(self, other)
 
-    def __le__(self, other: Any) -> Any:
+    def __le__(self, other: Any) -> KerasTensor:
         return less_equal(self, other)
 
-    def __gt__(self, other: Any) -> Any:
+    def __gt__(self, other: Any) -> KerasTensor:
         return greater(self, other)
 
-    def __ge__(self, other: Any) -> Any:
+    def __ge__(self, other: Any) -> KerasTensor:
         return greater_equal(self, other)
 
-    def __getitem__(self, index: Any) -> Any:
+    def __getitem__(self, index: Any) -> KerasTensor:
         entries = index if isinstance(index, tuple) else (index,)
         return getitem(self, *(_to_entry(e) for e in entries))
 
-    def __iter__(self) -> Any:
+    def __iter__(self) -> Iterator[KerasTensor]:
         raise self._refuse("a loop", "[x[i] for i in range(n)] with a number n that you know")

@@ -7,7 +7,7 @@ tuples, dictionaries become `FrozenDict`, arrays become `ArrayConstant`.
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Set
-from typing import Any
+from typing import Any, TypeVar
 
 import jax
 import numpy as np
@@ -15,8 +15,10 @@ from jax.core import Tracer
 
 from fkeras.engine.values.arrays import plain
 
+Value = TypeVar("Value", covariant=True)
 
-class FrozenDict(Mapping):
+
+class FrozenDict(Mapping[str, Value]):
     """An immutable mapping that hashes; the order of its keys is kept but does not matter for `==`.
 
     Example:
@@ -26,18 +28,18 @@ class FrozenDict(Mapping):
 
     __slots__ = ("_hash", "_items")
 
-    def __init__(self, items: Mapping[str, Any] | tuple[tuple[str, Any], ...] = ()):
+    def __init__(self, items: Mapping[str, Value] | tuple[tuple[str, Value], ...] = ()):
         object.__setattr__(self, "_items", dict(items))
         object.__setattr__(self, "_hash", None)
 
     def __setattr__(self, name: str, value: Any) -> None:
         raise AttributeError("A FrozenDict cannot change. Make a new one: {**old, key: value}.")
 
-    def like(self, items: Mapping[str, Any]) -> FrozenDict:
+    def like(self, items: Mapping[str, Any]) -> FrozenDict[Any]:
         """A mapping of the same class with other values under the same keys."""
         return FrozenDict(items)
 
-    def __getitem__(self, key: str) -> Any:
+    def __getitem__(self, key: str) -> Value:
         return self._items[key]
 
     def __iter__(self) -> Iterator[str]:

@@ -10,7 +10,7 @@ from __future__ import annotations
 import dataclasses
 import re
 from collections.abc import Mapping, Sequence
-from typing import Any
+from typing import Any, TypeAlias
 
 import jax
 import jax.export
@@ -63,6 +63,11 @@ class Spec:
     def __str__(self) -> str:
         inner = ", ".join(map(str, self.dims))
         return f"({inner},)" if len(self.dims) == 1 else f"({inner})"
+
+
+#: the type of the specs of `build` and `init_state`: a caller passes a spec, an array or a shape, and
+#: the method receives a `Spec`
+SpecLike: TypeAlias = Spec | Any
 
 
 def name_axis(axis: int) -> str:

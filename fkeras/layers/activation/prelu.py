@@ -8,9 +8,10 @@ import jax
 import jax.numpy as jnp
 
 from fkeras import constraints, initializers, regularizers
-from fkeras.engine import InputSpec, Layer, Spec, option, weight
+from fkeras.engine import InputSpec, Layer, option, weight
 from fkeras.engine.config.converters import axes
 from fkeras.engine.config.field_types import Constraint, Initializer, OptionalSizes, Regularizer
+from fkeras.engine.values.spec import SpecLike
 from fkeras.nn.numerics.axes import format_shape
 
 
@@ -86,7 +87,7 @@ class PReLU(Layer):
         sizes = {a: self.alpha.shape[a - 1] for a in range(1, ndim) if a not in shared}
         return InputSpec(ndim=ndim, axes=sizes)
 
-    def build(self, key: jax.Array, x: Spec) -> Self:
+    def build(self, key: jax.Array, x: SpecLike) -> Self:
         axes = self.shared_axes or ()
         if any(not -x.ndim < a < x.ndim for a in axes):
             raise ValueError(

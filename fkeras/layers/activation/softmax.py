@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any, ClassVar
+from typing import TYPE_CHECKING, Any, ClassVar
 
 import jax
 import jax.numpy as jnp
@@ -52,13 +52,15 @@ class Softmax(Layer):
     supports_masking: ClassVar[bool] = True
     keras_form: ClassVar[KerasForm] = KerasForm(option_names=("mask",))
 
-    def __call__(self, *inputs: Any, **options: Any) -> Any:
-        """The softmax of the input, without the entries that `mask` leaves out."""
-        return super().__call__(*inputs, **self.complete_options(inputs, options))
+    if not TYPE_CHECKING:  # type checkers take the signatures of `Layer`
 
-    def apply(self, *inputs: Any, **options: Any) -> Output:
-        """The `Output` of the layer: the softmax and the mask."""
-        return super().apply(*inputs, **self.complete_options(inputs, options))
+        def __call__(self, *inputs: Any, **options: Any) -> Any:
+            """Computes the softmax of the input, without the entries that `mask` leaves out."""
+            return super().__call__(*inputs, **self.complete_options(inputs, options))
+
+        def apply(self, *inputs: Any, **options: Any) -> Output:
+            """Returns the `Output` of the layer: the softmax and the mask."""
+            return super().apply(*inputs, **self.complete_options(inputs, options))
 
     def complete_options(self, inputs: tuple, options: dict[str, Any]) -> dict[str, Any]:
         """The options with an array of a mask that lines up with the input's last axes.

@@ -5,7 +5,7 @@ from __future__ import annotations
 import dataclasses
 import string
 from collections.abc import Callable, Mapping, Sequence
-from typing import Any, ClassVar, Self
+from typing import TYPE_CHECKING, Any, ClassVar, Self, overload
 
 import jax
 import jax.numpy as jnp
@@ -14,6 +14,7 @@ from fkeras.engine import Context, Layer, Output, Spec, option, subkey
 from fkeras.engine.call.node import is_symbolic
 from fkeras.engine.config.converters import choice
 from fkeras.engine.layer.keras_form import KerasForm
+from fkeras.engine.layer.layer import Tensor
 from fkeras.engine.values.frozen import FrozenDict
 from fkeras.layers.attention.quantization import (
     dtypes_of,
@@ -123,18 +124,48 @@ class ProjectedAttention(Layer):
         """The layer that `get_config` described; classes of your own come by `custom_objects`."""
         return super().from_config(read_policy_map(cls.__name__, config), custom_objects)
 
-    def __call__(self, *inputs: Any, key: Any = None, **options: Any) -> Any:
-        """The value of the layer on query, value and (where it is another tensor) key.
+    if TYPE_CHECKING:
+        # Keras's call takes query, value and key by name; `key` is also the PRNG key of JAX.
+        @overload
+        def __call__(
+            self,
+            query: Tensor,
+            value: Any = None,
+            key: Any = None,
+            *more: Any,
+            mask: Any = None,
+            **options: Any,
+        ) -> Tensor: ...
 
-        The tensors may come by name; `key` is the PRNG key of the call where it is one.
-        """
-        inputs, key, options = _by_position(self.where, inputs, key, options)
-        return super().__call__(*inputs, key=key, **options)
+        @overload
+        def __call__(
+            self,
+            query: Any = None,
+            value: Any = None,
+            key: Any = None,
+            *more: Any,
+            mask: Any = None,
+            **options: Any,
+        ) -> jax.Array: ...
 
-    def apply(self, *inputs: Any, key: Any = None, **options: Any) -> Output:
-        """The `Output` of the layer on query, value and (where it is another tensor) key."""
-        inputs, key, options = _by_position(self.where, inputs, key, options)
-        return super().apply(*inputs, key=key, **options)
+        def __call__(self, *inputs: Any, **options: Any) -> Any: ...
+
+        def apply(self, *inputs: Any, key: Any = None, **options: Any) -> Output: ...
+
+    else:
+
+        def __call__(self, *inputs: Any, key: Any = None, **options: Any) -> Any:
+            """Computes the value of the layer on query, value and, where it differs, key.
+
+            The tensors may come by name; a `key` that is a PRNG key is the key of the call.
+            """
+            inputs, key, options = _by_position(self.where, inputs, key, options)
+            return super().__call__(*inputs, key=key, **options)
+
+        def apply(self, *inputs: Any, key: Any = None, **options: Any) -> Output:
+            """Returns the `Output` of the layer on query, value and, where it differs, key."""
+            inputs, key, options = _by_position(self.where, inputs, key, options)
+            return super().apply(*inputs, key=key, **options)
 
     def forward(
         self: Any,

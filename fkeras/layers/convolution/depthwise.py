@@ -7,7 +7,7 @@ from typing import ClassVar, Self
 import jax
 
 from fkeras import activations, constraints, initializers, regularizers
-from fkeras.engine import InputSpec, Layer, Spec, option, weight
+from fkeras.engine import InputSpec, Layer, option, weight
 from fkeras.engine.config.converters import boolean, choice, data_format_name, integer, sizes
 from fkeras.engine.config.field_types import (
     Activation,
@@ -18,6 +18,7 @@ from fkeras.engine.config.field_types import (
     Regularizer,
     Sizes,
 )
+from fkeras.engine.values.spec import SpecLike
 from fkeras.layers.convolution.sliding import (
     add_bias_and_activate,
     check_kernel_fits,
@@ -58,7 +59,7 @@ class _DepthwiseConvolution(Layer):
             axes = {channel_axis(self.data_format): self.kernel.shape[-2]}
         return InputSpec(ndim=self.rank + 2, axes=axes)
 
-    def build(self, key: jax.Array, x: Spec) -> Self:
+    def build(self, key: jax.Array, x: SpecLike) -> Self:
         channels = known_channels(self.where, x, channel_axis(self.data_format))
         bias = (channels * self.depth_multiplier,) if self.use_bias else None
         shape = (*self.kernel_size, channels, self.depth_multiplier)

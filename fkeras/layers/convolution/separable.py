@@ -11,7 +11,7 @@ from typing import ClassVar, Self
 import jax
 
 from fkeras import activations, constraints, initializers, regularizers
-from fkeras.engine import InputSpec, Layer, Spec, option, weight
+from fkeras.engine import InputSpec, Layer, option, weight
 from fkeras.engine.config.converters import boolean, choice, data_format_name, integer, sizes
 from fkeras.engine.config.field_types import (
     Activation,
@@ -22,6 +22,7 @@ from fkeras.engine.config.field_types import (
     Regularizer,
     Sizes,
 )
+from fkeras.engine.values.spec import SpecLike
 from fkeras.layers.convolution.sliding import (
     add_bias_and_activate,
     check_kernel_fits,
@@ -67,7 +68,7 @@ class _SeparableConvolution(Layer):
             axes = {channel_axis(self.data_format): self.depthwise_kernel.shape[-2]}
         return InputSpec(ndim=self.rank + 2, axes=axes)
 
-    def build(self, key: jax.Array, x: Spec) -> Self:
+    def build(self, key: jax.Array, x: SpecLike) -> Self:
         channels = known_channels(self.where, x, channel_axis(self.data_format))
         between = channels * self.depth_multiplier
         return self.with_weights(

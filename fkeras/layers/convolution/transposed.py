@@ -13,7 +13,7 @@ from typing import ClassVar, Self
 import jax
 
 from fkeras import activations, constraints, initializers, regularizers
-from fkeras.engine import InputSpec, Layer, Spec, option, weight
+from fkeras.engine import InputSpec, Layer, option, weight
 from fkeras.engine.config.converters import boolean, choice, data_format_name, integer, sizes
 from fkeras.engine.config.field_types import (
     Activation,
@@ -25,6 +25,7 @@ from fkeras.engine.config.field_types import (
     Regularizer,
     Sizes,
 )
+from fkeras.engine.values.spec import SpecLike
 from fkeras.layers.convolution.sliding import add_bias_and_activate, check_steps, known_channels
 from fkeras.nn.convolution import convolve_transpose
 from fkeras.nn.numerics.axes import channel_axis
@@ -73,7 +74,7 @@ class _TransposedConvolution(Layer):
             axes = {channel_axis(self.data_format): self.kernel.shape[-1]}
         return InputSpec(ndim=self.rank + 2, axes=axes)
 
-    def build(self, key: jax.Array, x: Spec) -> Self:
+    def build(self, key: jax.Array, x: SpecLike) -> Self:
         channels = known_channels(self.where, x, channel_axis(self.data_format))
         shape = (*self.kernel_size, self.filters, channels)
         return self.with_weights(key, kernel=shape, bias=(self.filters,) if self.use_bias else None)

@@ -8,7 +8,7 @@ import jax
 import jax.numpy as jnp
 
 from fkeras import activations, constraints, initializers, regularizers
-from fkeras.engine import InputSpec, Layer, Spec, align, option, weight
+from fkeras.engine import InputSpec, Layer, align, option, weight
 from fkeras.engine.config.converters import boolean, integer
 from fkeras.engine.config.field_types import (
     Activation,
@@ -18,6 +18,7 @@ from fkeras.engine.config.field_types import (
     Regularizer,
 )
 from fkeras.engine.layer.keras_form import KerasForm
+from fkeras.engine.values.spec import SpecLike
 
 
 def dense(x: jax.Array, kernel: jax.Array, bias: jax.Array | None = None) -> jax.Array:
@@ -97,7 +98,7 @@ class Dense(Layer):
         axes = {} if self.kernel is None else {-1: self.kernel.shape[0]}
         return InputSpec(min_ndim=2, axes=axes)
 
-    def build(self, key: jax.Array, x: Spec) -> Self:
+    def build(self, key: jax.Array, x: SpecLike) -> Self:
         bias = (self.units,) if self.use_bias else None
         return self.with_weights(key, kernel=(x.shape[-1], self.units), bias=bias)
 

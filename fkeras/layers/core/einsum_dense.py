@@ -14,10 +14,11 @@ import jax.numpy as jnp
 import numpy as np
 
 from fkeras import activations, constraints, initializers, regularizers
-from fkeras.engine import InputSpec, Layer, Spec, option, weight
+from fkeras.engine import InputSpec, Layer, option, weight
 from fkeras.engine.config.converters import integer, several, text
 from fkeras.engine.config.field_types import Activation, Constraint, Initializer, Regularizer, Shape
 from fkeras.engine.layer.keras_form import KerasForm
+from fkeras.engine.values.spec import SpecLike
 from fkeras.nn.numerics.axes import format_shape
 
 _LEFT = re.compile(r"\.\.\.([a-zA-Z]+),([a-zA-Z]+)->\.\.\.([a-zA-Z]+)")
@@ -284,7 +285,7 @@ class EinsumDense(Layer):
             return InputSpec(ndim=rank, axes=axes)
         return InputSpec(min_ndim=rank, axes=axes)
 
-    def build(self, key: jax.Array, x: Spec) -> Self:
+    def build(self, key: jax.Array, x: SpecLike) -> Self:
         parts = Equation.parse(self.equation)
         sizes = parts.sizes(x.shape, self.output_shape, self.where)
         kernel = tuple(sizes[letter] for letter in parts.kernel)

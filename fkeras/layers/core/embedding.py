@@ -9,10 +9,11 @@ import jax
 import jax.numpy as jnp
 
 from fkeras import constraints, initializers, regularizers
-from fkeras.engine import Context, Layer, Output, Spec, option, weight
+from fkeras.engine import Context, Layer, Output, option, weight
 from fkeras.engine.config.converters import boolean, integer
 from fkeras.engine.config.field_types import Constraint, Initializer, Integer, Regularizer
 from fkeras.engine.layer.keras_form import KerasForm
+from fkeras.engine.values.spec import SpecLike
 from fkeras.layers.common.id_checks import refuse_fractions
 from fkeras.layers.core.masking import both_masks
 from fkeras.nn.numerics.indices import unsigned_indices
@@ -102,7 +103,7 @@ class Embedding(Layer):
             refuse_fractions(ids, self.where)
         return super().apply(*inputs, **options)
 
-    def build(self, key: jax.Array, ids: Spec) -> Self:
+    def build(self, key: jax.Array, ids: SpecLike) -> Self:
         return self.with_weights(key, embeddings=(self.input_dim, self.output_dim))
 
     def compute_mask(self, ids: jax.Array) -> jax.Array | None:

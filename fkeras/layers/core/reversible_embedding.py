@@ -9,7 +9,7 @@ import jax
 import jax.numpy as jnp
 
 from fkeras import constraints, initializers, regularizers
-from fkeras.engine import Context, Layer, Output, Spec, option, weight
+from fkeras.engine import Context, Layer, Output, option, weight
 from fkeras.engine.config.converters import boolean, dtype_name, integer, real
 from fkeras.engine.config.field_types import (
     Constraint,
@@ -21,6 +21,7 @@ from fkeras.engine.config.field_types import (
 )
 from fkeras.engine.layer.keras_form import KerasForm
 from fkeras.engine.messages.errors import describe_value
+from fkeras.engine.values.spec import SpecLike
 from fkeras.layers.common.id_checks import refuse_fractions
 from fkeras.layers.core.embedding import embed
 from fkeras.layers.core.masking import both_masks
@@ -123,7 +124,7 @@ class ReversibleEmbedding(Layer):
             refuse_fractions(ids, self.where)
         return super().apply(*inputs, **options)
 
-    def build(self, key: jax.Array, x: Spec) -> Self:
+    def build(self, key: jax.Array, x: SpecLike) -> Self:
         reverse = None if self.tie_weights else (self.output_dim, self.input_dim)
         return self.with_weights(
             key, embeddings=(self.input_dim, self.output_dim), reverse_embeddings=reverse

@@ -26,6 +26,7 @@ from fkeras.engine import (
 from fkeras.engine.config.converters import boolean, choice, integer, probability, real
 from fkeras.engine.config.field_types import Constraint, Initializer, Integer, Real, Regularizer
 from fkeras.engine.layer.keras_form import KerasForm
+from fkeras.engine.values.spec import SpecLike
 from fkeras.nn.normalization import (
     batch_normalization,
     moments,
@@ -173,13 +174,13 @@ class BatchNormalization(Layer):
             axes={self.axis: known[0] if known else None},
         )
 
-    def build(self, key: jax.Array, x: Spec) -> Self:
+    def build(self, key: jax.Array, x: SpecLike) -> Self:
         shape = (self._features(x),)
         return self.with_weights(
             key, gamma=shape if self.scale else None, beta=shape if self.center else None
         )
 
-    def init_state(self, x: Spec) -> dict[str, jax.Array]:
+    def init_state(self, x: SpecLike) -> dict[str, jax.Array]:
         """The averages before training; a random initializer draws the same numbers every time."""
         size = self._features(x)
         dtype = wide_dtype(self.policy.variable_dtype)

@@ -11,11 +11,12 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from fkeras.engine import Context, Layer, Output, Spec, option
+from fkeras.engine import Context, Layer, Output, option
 from fkeras.engine.config.converters import axes, boolean, numeric
 from fkeras.engine.config.field_types import OptionalNumbers, Sizes
 from fkeras.engine.layer.keras_form import KerasForm
 from fkeras.engine.values.arrays import is_array_like, read_array
+from fkeras.engine.values.spec import SpecLike
 from fkeras.nn.numerics.axes import format_shape
 from fkeras.nn.numerics.dtypes import wide_dtype
 
@@ -231,7 +232,7 @@ class Normalization(Layer):
     def stateful(self) -> bool:
         return self.mean is None
 
-    def init_state(self, x: Spec) -> dict[str, jax.Array]:
+    def init_state(self, x: SpecLike) -> dict[str, jax.Array]:
         """What Keras's weights start with: mean 0, variance 1, count 0."""
         if self.mean is not None:
             return {}

@@ -8,9 +8,10 @@ import jax
 import jax.numpy as jnp
 
 from fkeras import constraints, initializers, regularizers
-from fkeras.engine import InputSpec, Layer, Spec, option, weight
+from fkeras.engine import InputSpec, Layer, option, weight
 from fkeras.engine.config.converters import boolean, either, integer, real
 from fkeras.engine.config.field_types import Constraint, Initializer, Integer, Real, Regularizer
+from fkeras.engine.values.spec import SpecLike
 from fkeras.nn.normalization import group_normalization
 
 _axis = either(
@@ -84,7 +85,7 @@ class GroupNormalization(Layer):
             axes={self.axis: known[0] if known else None},
         )
 
-    def build(self, key: jax.Array, x: Spec) -> Self:
+    def build(self, key: jax.Array, x: SpecLike) -> Self:
         size = x.shape[self.axis]
         if size is None:
             raise ValueError(

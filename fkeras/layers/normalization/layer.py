@@ -8,9 +8,10 @@ from typing import Any, ClassVar, Self
 import jax
 
 from fkeras import constraints, initializers, regularizers
-from fkeras.engine import Layer, Spec, option, weight
+from fkeras.engine import Layer, option, weight
 from fkeras.engine.config.converters import axes, boolean, real
 from fkeras.engine.config.field_types import Axes, Constraint, Initializer, Real, Regularizer
+from fkeras.engine.values.spec import SpecLike
 from fkeras.nn.normalization import layer_normalization
 from fkeras.nn.numerics.axes import format_shape
 
@@ -78,7 +79,7 @@ class LayerNormalization(Layer):
     supports_masking: ClassVar[bool] = True
     autocast: ClassVar[bool] = False
 
-    def build(self, key: jax.Array, x: Spec) -> Self:
+    def build(self, key: jax.Array, x: SpecLike) -> Self:
         shape = self._sizes(x.shape)
         scale, center = self.scale or self.rms_scaling, self.center and not self.rms_scaling
         return self.with_weights(

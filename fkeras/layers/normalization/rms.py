@@ -8,10 +8,11 @@ from typing import Any, ClassVar, Self
 import jax
 import jax.numpy as jnp
 
-from fkeras.engine import Layer, Spec, option, weight
+from fkeras.engine import Layer, option, weight
 from fkeras.engine.config.converters import axes, real
 from fkeras.engine.config.field_types import Axes, Real
 from fkeras.engine.layer.keras_form import KerasForm
+from fkeras.engine.values.spec import SpecLike
 from fkeras.nn.normalization import rms_normalization
 from fkeras.nn.numerics.axes import format_shape
 
@@ -67,7 +68,7 @@ class RMSNormalization(Layer):
     # scale and the mean squares stay in float32
     autocast: ClassVar[bool] = False
 
-    def build(self, key: jax.Array, x: Spec) -> Self:
+    def build(self, key: jax.Array, x: SpecLike) -> Self:
         return self.with_weights(key, scale=self._sizes(x.shape))
 
     def call(self, x: jax.Array) -> jax.Array:

@@ -10,7 +10,7 @@ import jax.numpy as jnp
 import numpy as np
 
 from fkeras import initializers
-from fkeras.engine import InputSpec, Layer, Spec, option, weight
+from fkeras.engine import InputSpec, Layer, option, weight
 from fkeras.engine.config.converters import boolean, choice, data_format_name, integer, real
 from fkeras.engine.config.field_types import (
     DataFormat,
@@ -20,6 +20,7 @@ from fkeras.engine.config.field_types import (
     Real,
     Window,
 )
+from fkeras.engine.values.spec import SpecLike
 from fkeras.initializers.stft import as_window
 from fkeras.nn.convolution import convolve_depthwise
 from fkeras.nn.numerics.axes import channel_axis, check_window
@@ -93,8 +94,8 @@ class STFTSpectrogram(Layer):
     expand_dims: bool = option(default=False, convert=boolean)
     data_format: DataFormat = option(default=None, convert=data_format_name)
 
-    real_kernel: jax.Array | None = weight()
-    imag_kernel: jax.Array | None = weight()
+    real_kernel: jax.Array = weight()
+    imag_kernel: jax.Array = weight()
 
     def __post_init__(self) -> None:
         super().__post_init__()
@@ -123,7 +124,7 @@ class STFTSpectrogram(Layer):
     def input_spec(self) -> InputSpec:
         return InputSpec(ndim=3)
 
-    def build(self, key: jax.Array, x: Spec) -> Self:
+    def build(self, key: jax.Array, x: SpecLike) -> Self:
         length = self.fft_length or 2 ** math.ceil(math.log2(self.frame_length))
         shape = (self.frame_length, 1, length // 2 + 1)
         return self.with_weights(

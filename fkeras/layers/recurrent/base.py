@@ -10,7 +10,7 @@ import jax
 import jax.numpy as jnp
 
 from fkeras import regularizers
-from fkeras.engine import Context, Layer, Output, Spec, option
+from fkeras.engine import Context, Layer, Output, option
 from fkeras.engine.config.configurable import decode
 from fkeras.engine.config.converters import boolean
 from fkeras.engine.config.field_types import Regularizer
@@ -20,6 +20,7 @@ from fkeras.engine.config.policy_maps import policy_at, policy_map
 from fkeras.engine.layer.keras_form import KerasForm
 from fkeras.engine.values.frozen import FrozenDict
 from fkeras.engine.values.naming import snake_case
+from fkeras.engine.values.spec import SpecLike
 from fkeras.layers.recurrent.states import as_state, from_state, given_states
 from fkeras.nn.recurrence import Step, scan_sequence
 
@@ -91,7 +92,7 @@ class Recurrent(Layer):
         """Reads the last output out of the states; None where it does not stand there."""
         return first_state
 
-    def init_state(self, x: Spec) -> dict[str, Any]:
+    def init_state(self, x: SpecLike) -> dict[str, Any]:
         if not self.stateful:
             return {}
         batch = x.shape[0]

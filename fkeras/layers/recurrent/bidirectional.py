@@ -14,7 +14,6 @@ from fkeras.engine import (
     InputSpec,
     Layer,
     Output,
-    Spec,
     option,
     serialize,
     snake_case,
@@ -26,6 +25,7 @@ from fkeras.engine.config.policy import cast_floats
 from fkeras.engine.config.policy_maps import policy_at
 from fkeras.engine.layer.keras_form import KerasForm
 from fkeras.engine.migration_hints.keras_objects import check_not_keras
+from fkeras.engine.values.spec import SpecLike
 
 _MODES = ("concat", "sum", "mul", "ave")
 _SHARED = ("stateful", "return_sequences", "return_state")
@@ -153,7 +153,7 @@ class Bidirectional(Layer):
     def input_spec(self) -> InputSpec | None:
         return self.forward_layer.input_spec
 
-    def build(self, key: jax.Array, x: Spec) -> Self:
+    def build(self, key: jax.Array, x: SpecLike) -> Self:
         layers = {
             name: getattr(self, name).build(subkey(key, name), x)
             for name in ("forward_layer", "backward_layer")
@@ -163,7 +163,7 @@ class Bidirectional(Layer):
             return built
         return built.set_weights([jnp.asarray(w) for w in self.weights])[0]
 
-    def init_state(self, x: Spec) -> dict[str, Any]:
+    def init_state(self, x: SpecLike) -> dict[str, Any]:
         states = {
             "forward_layer": self.forward_layer.init_state(x),
             "backward_layer": self.backward_layer.init_state(x),

@@ -15,6 +15,7 @@ import jax
 
 from fkeras.engine import Context, Layer, Output, Spec, option, subkey
 from fkeras.engine.layer.keras_form import KerasForm
+from fkeras.engine.values.spec import SpecLike
 from fkeras.layers.recurrent.states import zero_states
 
 
@@ -130,7 +131,7 @@ class StackedRNNCells(Layer):
         """The first states of each cell."""
         return [first_states(cell, batch_size) for cell in self.cells]
 
-    def build(self, key: jax.Array, x: Spec, states: Any = None) -> Self:
+    def build(self, key: jax.Array, x: SpecLike, states: Any = None) -> Self:
         built = []
         for index, cell in enumerate(self.cells):
             built.append(cell if cell.built else cell.build(subkey(key, f"cells/{index}"), x))

@@ -16,7 +16,7 @@ import jax
 import jax.numpy as jnp
 
 from fkeras import activations, constraints, initializers, regularizers
-from fkeras.engine import Context, InputSpec, Spec, option, subkey, weight
+from fkeras.engine import Context, InputSpec, option, subkey, weight
 from fkeras.engine.config.converters import (
     boolean,
     choice,
@@ -36,6 +36,7 @@ from fkeras.engine.config.field_types import (
     Regularizer,
     Sizes,
 )
+from fkeras.engine.values.spec import SpecLike
 from fkeras.layers.convolution.sliding import check_kernel_fits, check_steps, known_channels
 from fkeras.layers.recurrent.base import Recurrent
 from fkeras.layers.recurrent.gates import open_forget_gate
@@ -90,7 +91,7 @@ class _ConvLSTM(Recurrent):
         """The axis of the channels in the sequences, behind batch and time."""
         return -1 if self.data_format == "channels_last" else 2
 
-    def build(self, key: jax.Array, x: Spec) -> Self:
+    def build(self, key: jax.Array, x: SpecLike) -> Self:
         channels = known_channels(self.where, x, self._channel_axis)
         f = self.filters
         made = self.with_weights(

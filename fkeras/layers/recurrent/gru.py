@@ -8,7 +8,7 @@ from typing import Any, ClassVar, Self
 import jax
 
 from fkeras import activations, constraints, initializers, regularizers
-from fkeras.engine import Context, Spec, option
+from fkeras.engine import Context, option
 from fkeras.engine.config.converters import boolean, integer, probability
 from fkeras.engine.config.field_types import (
     Activation,
@@ -19,6 +19,7 @@ from fkeras.engine.config.field_types import (
     Real,
     Regularizer,
 )
+from fkeras.engine.values.spec import SpecLike
 from fkeras.layers.recurrent.gates import dropout_masks, implementation, use_cudnn, without_defaults
 from fkeras.layers.recurrent.unit_steps import UnitCell, UnitRecurrent, UnitStep
 from fkeras.nn.recurrence import Step, gru_step
@@ -41,7 +42,7 @@ class _GRU(UnitStep):
     dropout: Real = option(default=0.0, convert=probability)
     recurrent_dropout: Real = option(default=0.0, convert=probability)
 
-    def build(self, key: jax.Array, x: Spec, states: Any = None) -> Self:
+    def build(self, key: jax.Array, x: SpecLike, states: Any = None) -> Self:
         # both subclasses declare `reset_after`, at different positions of their arguments
         layer: Any = self
         u = self.units

@@ -8,7 +8,7 @@ from typing import Any, ClassVar, Self
 import jax
 
 from fkeras import activations, constraints, initializers, regularizers
-from fkeras.engine import Context, Spec, option
+from fkeras.engine import Context, option
 from fkeras.engine.config.converters import boolean, integer, probability
 from fkeras.engine.config.field_types import (
     Activation,
@@ -19,6 +19,7 @@ from fkeras.engine.config.field_types import (
     Real,
     Regularizer,
 )
+from fkeras.engine.values.spec import SpecLike
 from fkeras.layers.recurrent.gates import (
     dropout_masks,
     implementation,
@@ -52,7 +53,7 @@ class _LSTM(UnitStep):
     def _state_sizes(self) -> list[int]:
         return [self.units, self.units]
 
-    def build(self, key: jax.Array, x: Spec, states: Any = None) -> Self:
+    def build(self, key: jax.Array, x: SpecLike, states: Any = None) -> Self:
         u = self.units
         bias = (4 * u,) if self.use_bias else None
         made = self.with_weights(

@@ -8,6 +8,7 @@ from typing import Any, Self
 import jax
 
 from fkeras.engine import Context, Layer, Spec, option, subkey
+from fkeras.engine.values.spec import SpecLike
 from fkeras.layers.recurrent.base import Recurrent
 from fkeras.layers.recurrent.cells import (
     StackedRNNCells,
@@ -86,7 +87,7 @@ class RNN(Recurrent):
     def zero_states(self, batch: Any) -> list:
         return first_states(self.cell, batch)
 
-    def build(self, key: jax.Array, x: Spec) -> Self:
+    def build(self, key: jax.Array, x: SpecLike) -> Self:
         if self.cell.built:
             return self
         step = Spec((x.dims[0], *x.dims[2:]), x.dtype)

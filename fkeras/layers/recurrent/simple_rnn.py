@@ -8,7 +8,7 @@ from typing import Any, ClassVar, Self
 import jax
 
 from fkeras import constraints, initializers, regularizers
-from fkeras.engine import Context, Spec, option
+from fkeras.engine import Context, option
 from fkeras.engine.config.converters import boolean, integer, probability
 from fkeras.engine.config.field_types import (
     Constraint,
@@ -18,6 +18,7 @@ from fkeras.engine.config.field_types import (
     Regularizer,
 )
 from fkeras.engine.layer.keras_form import KerasForm
+from fkeras.engine.values.spec import SpecLike
 from fkeras.layers.recurrent.gates import dropout_masks
 from fkeras.layers.recurrent.unit_steps import UnitCell, UnitRecurrent, UnitStep
 from fkeras.nn.recurrence import Step, simple_rnn_step
@@ -39,7 +40,7 @@ class _SimpleRNN(UnitStep):
     dropout: Real = option(default=0.0, convert=probability)
     recurrent_dropout: Real = option(default=0.0, convert=probability)
 
-    def build(self, key: jax.Array, x: Spec, states: Any = None) -> Self:
+    def build(self, key: jax.Array, x: SpecLike, states: Any = None) -> Self:
         u = self.units
         bias = (u,) if self.use_bias else None
         return self.with_weights(key, kernel=(x.shape[-1], u), recurrent_kernel=(u, u), bias=bias)

@@ -27,17 +27,16 @@ from fkeras.ops.numpy.searching import *  # noqa: F403
 from fkeras.ops.numpy.shaping import *  # noqa: F403
 from fkeras.ops.numpy.windows import *  # noqa: F403
 
-__all__ = (
-    *arithmetic.__all__,
-    *comparison.__all__,
-    *creation.__all__,
-    *exponents.__all__,
-    *joining.__all__,
-    *nans.__all__,
-    *products.__all__,
-    *quantiles.__all__,
-    *reductions.__all__,
-    *searching.__all__,
-    *shaping.__all__,
-    *windows.__all__,
-)
+__all__: tuple[str, ...] = ()
+__all__ += arithmetic.__all__
+__all__ += comparison.__all__
+__all__ += creation.__all__
+__all__ += exponents.__all__
+__all__ += joining.__all__
+__all__ += nans.__all__
+__all__ += products.__all__
+__all__ += quantiles.__all__
+__all__ += reductions.__all__
+__all__ += searching.__all__
+__all__ += shaping.__all__
+__all__ += windows.__all__

@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Iterator
-from typing import Any, Generic, NamedTuple
+from collections.abc import Iterator, Sequence
+from typing import TYPE_CHECKING, Any, Generic, NamedTuple
 
 from fkeras.engine import suggest
 from fkeras.engine.messages.optional_packages import missing_package
 from fkeras.training.records.state import M, TrainState
+
+if TYPE_CHECKING:
+    from matplotlib.figure import Figure
 
 
 @dataclasses.dataclass(frozen=True)
@@ -43,7 +46,7 @@ class History:
     def __iter__(self) -> Iterator[str]:
         return iter(self.history)
 
-    def plot(self, names: Any = None) -> Any:
+    def plot(self, names: str | Sequence[str] | None = None) -> Figure:
         """A matplotlib figure of the logs over the epochs, validation's dashed.
 
         Args:
