@@ -10,8 +10,8 @@ from __future__ import annotations
 import dataclasses
 import functools
 import json
-from collections.abc import Iterator, Mapping, Sequence
-from typing import TYPE_CHECKING, Any, ClassVar, Self, TypeVar, dataclass_transform, overload
+from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING, Any, ClassVar, Self
 
 import jax
 import jax.numpy as jnp
@@ -19,7 +19,6 @@ import numpy as np
 
 from fkeras.engine.call import calls, composition
 from fkeras.engine.call.context import Context, Output
-from fkeras.engine.call.node import SymbolicTensor
 from fkeras.engine.call.record import record
 from fkeras.engine.config.configurable import (
     configuration,
@@ -36,6 +35,7 @@ from fkeras.engine.config.field_types import Policy
 from fkeras.engine.config.policy import DTypePolicy, get_policy
 from fkeras.engine.layer.build_hooks import takes_specs
 from fkeras.engine.layer.keras_form import KerasForm
+from fkeras.engine.layer.layer_types import LayerTypes
 from fkeras.engine.layer.trainable import pass_on_trainable
 from fkeras.engine.migration_hints.attributes import MissingAttributeError, refused_assignment
 from fkeras.engine.migration_hints.classes import check_class
@@ -49,14 +49,10 @@ from fkeras.engine.tree.skeleton import (
     skeleton_of,
 )
 from fkeras.engine.tree.sublayers import map_children, sublayers
-from fkeras.engine.tree.weights import make_weights, reset_carries, weight
+from fkeras.engine.tree.weights import make_weights, reset_carries
 from fkeras.engine.values.frozen import freeze_value
 
 _NO_MASK: Any = object()
-
-# The class of the symbolic tensors is defined above layers. A type checker takes the class of the
-# result from the class of the inputs.
-Tensor = TypeVar("Tensor", bound=SymbolicTensor)
 
 
 def _check_name(name: Any) -> str | None:
@@ -70,16 +66,7 @@ def _check_name(name: Any) -> str | None:
     return name
 
 
-@dataclass_transform(frozen_default=True, field_specifiers=(option, weight, dataclasses.field))
-class DeclaresWeights:
-    """Tells type checkers that the fields of `Layer` and its subclasses are constructor arguments.
-
-    `dataclass_transform` covers the subclasses of the class that it decorates, not the class itself.
-    An empty base therefore covers the fields of `Layer` too.
-    """
-
-
-class Layer(DeclaresWeights):
+class Layer(LayerTypes):
     """Maps arrays to arrays with weights that are its leaves: the base of every layer.
 
     A subclass declares its configuration and weights as fields, makes the weights in `build` and
@@ -144,14 +131,7 @@ class Layer(DeclaresWeights):
 
     # -- what authors write -------------------------------------------------------------------
 
-    if TYPE_CHECKING:
-        # Subclasses name the specs that they need, and only a signature with `*args: Any` and
-        # `**kwargs: Any` lets a type checker accept each of these overrides.
-        def build(self, key: jax.Array, *specs: Any, **named: Any) -> Self: ...
-
-        def init_state(self, *specs: Any, **named: Any) -> dict[str, Any]: ...
-
-    else:
+    if not TYPE_CHECKING:  # `LayerTypes` declares both
 
         def build(self, key: jax.Array, *specs: Any) -> Self:
             """A copy that holds its weights.
@@ -204,80 +184,55 @@ class Layer(DeclaresWeights):
 
     # -- calls --------------------------------------------------------------------------------
 
-    @overload
-    def __call__(
-        self,
-        inputs: Tensor | Sequence[Tensor] | Mapping[str, Tensor] | Sequence[Sequence[Tensor]],
-        /,
-        *more: Any,
-        training: bool | None = None,
-        mask: Any = None,
-        **options: Any,
-    ) -> Tensor: ...
+    if not TYPE_CHECKING:  # `LayerTypes` declares the types of the results
 
-    @overload
-    def __call__(
-        self, first: Any, second: Tensor, /, *more: Any, mask: Any = None, **options: Any
-    ) -> Tensor: ...
+        def __call__(
+            self,
+            *inputs: Any,
+            state: Mapping[str, Any] | None = None,
+            training: bool | None = None,
+            key: jax.Array | None = None,
+            mask: Any = _NO_MASK,
+            **options: Any,
+        ) -> Any:
+            """The value of the layer on these inputs.
 
-    @overload
-    def __call__(
-        self,
-        *inputs: Any,
-        state: Mapping[str, Any] | None = None,
-        training: bool | None = None,
-        key: jax.Array | None = None,
-        mask: Any = None,
-        **options: Any,
-    ) -> jax.Array: ...
+            On symbolic tensors the call is recorded and symbolic tensors come back; `training` and
+            `mask`, where they are given, are then part of the graph. On arrays the value is computed.
 
-    def __call__(
-        self,
-        *inputs: Any,
-        state: Mapping[str, Any] | None = None,
-        training: bool | None = None,
-        key: jax.Array | None = None,
-        mask: Any = _NO_MASK,
-        **options: Any,
-    ) -> Any:
-        """The value of the layer on these inputs.
-
-        On symbolic tensors the call is recorded and symbolic tensors come back; `training` and
-        `mask`, where they are given, are then part of the graph. On arrays the value is computed.
-
-        Raises:
-            ValueError: on arrays, where the call changes state that would be lost; use `apply`.
-        """
-        given = None if mask is _NO_MASK else mask
-        if calls.symbolic_arguments(inputs, options, given):
-            if state is not None or key is not None:
-                raise TypeError(
-                    f"{self.where}: a graph records neither state nor key. Give them to the "
-                    "model's apply, not to a call on symbolic tensors."
-                )
-            if mask is not _NO_MASK:
-                options["mask"] = mask
-            return record(self, inputs, options, training)
-        kind = None
-        if labels.holds_labels(self):
-            return labels.labels_for(self, inputs)
-        if state is None and key is None:
-            kind = composition.tensor_class(self, inputs, options)
-        if kind is not None:
-            if mask is not _NO_MASK:
-                options["mask"] = mask
-            return record(self, inputs, options, training, kind=kind)
-        out = self.apply(
-            *inputs, state=state, training=bool(training), key=key, mask=given, **options
-        )
-        if out.updates:
-            raise ValueError(
-                f"{self.where}: this call changes state ({calls.describe_state(out.updates)}), "
-                "and the layer's value alone would lose it. Write `out = layer.apply(x, "
-                "state=state, training=..., key=key)`; `out.value` is the value, `state | "
-                "out.updates` the next state."
+            Raises:
+                ValueError: on arrays, where the call changes state that would be lost; use `apply`.
+            """
+            given = None if mask is _NO_MASK else mask
+            if calls.symbolic_arguments(inputs, options, given):
+                if state is not None or key is not None:
+                    raise TypeError(
+                        f"{self.where}: a graph records neither state nor key. Give them to the "
+                        "model's apply, not to a call on symbolic tensors."
+                    )
+                if mask is not _NO_MASK:
+                    options["mask"] = mask
+                return record(self, inputs, options, training)
+            kind = None
+            if labels.holds_labels(self):
+                return labels.labels_for(self, inputs)
+            if state is None and key is None:
+                kind = composition.tensor_class(self, inputs, options)
+            if kind is not None:
+                if mask is not _NO_MASK:
+                    options["mask"] = mask
+                return record(self, inputs, options, training, kind=kind)
+            out = self.apply(
+                *inputs, state=state, training=bool(training), key=key, mask=given, **options
             )
-        return out.value
+            if out.updates:
+                raise ValueError(
+                    f"{self.where}: this call changes state ({calls.describe_state(out.updates)}), "
+                    "and the layer's value alone would lose it. Write `out = layer.apply(x, "
+                    "state=state, training=..., key=key)`; `out.value` is the value, `state | "
+                    "out.updates` the next state."
+                )
+            return out.value
 
     def apply(
         self,
@@ -462,13 +417,7 @@ class Layer(DeclaresWeights):
             f"`layer.replace({name}=...)`."
         )
 
-    if TYPE_CHECKING:
-        # optax annotates parameters as arrays and nested iterables and mappings of arrays. This
-        # declaration makes a layer one of them for type checkers; at run time no layer but a
-        # Sequential is iterable.
-        def __iter__(self) -> Iterator[Any]: ...
-
-    else:  # a type checker would accept every attribute
+    if not TYPE_CHECKING:  # a type checker would accept every attribute
 
         def __getattr__(self, name: str) -> Any:
             skeleton = self.__dict__.get("_skeleton")

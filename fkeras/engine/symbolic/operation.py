@@ -17,7 +17,8 @@ import jax.numpy as jnp
 from fkeras.engine.call.calls import symbolic_arguments
 from fkeras.engine.config.configurable import option
 from fkeras.engine.config.serialization import encode, resolve
-from fkeras.engine.layer.layer import Layer, Tensor
+from fkeras.engine.layer.layer import Layer
+from fkeras.engine.layer.layer_types import Tensor
 from fkeras.engine.symbolic.operation_forms import operation_form
 from fkeras.engine.values.arrays import as_argument
 from fkeras.engine.values.naming import snake_case

@@ -14,7 +14,7 @@ from fkeras.engine import Context, Layer, Output, Spec, option, subkey
 from fkeras.engine.call.node import is_symbolic
 from fkeras.engine.config.converters import choice
 from fkeras.engine.layer.keras_form import KerasForm
-from fkeras.engine.layer.layer import Tensor
+from fkeras.engine.layer.layer_types import Tensor
 from fkeras.engine.values.frozen import FrozenDict
 from fkeras.layers.attention.quantization import (
     dtypes_of,

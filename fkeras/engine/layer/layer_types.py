@@ -1,0 +1,78 @@
+"""Types of a layer's constructor and methods, for type checkers only.
+
+`Layer` implements the methods. Their types are declared in a base class, because the types that
+callers see differ from the code: one method returns tensors or arrays, and subclasses override
+`build` with parameters of their own.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Iterator, Mapping, Sequence
+from typing import TYPE_CHECKING, Any, Self, TypeVar, dataclass_transform, overload
+
+import jax
+
+from fkeras.engine.call.node import SymbolicTensor
+from fkeras.engine.config.configurable import option
+from fkeras.engine.tree.weights import weight
+
+#: the class of the symbolic inputs, which is the class of the outputs: `KerasTensor` is defined
+#: above layers
+Tensor = TypeVar("Tensor", bound=SymbolicTensor)
+
+
+@dataclass_transform(frozen_default=True, field_specifiers=(option, weight, dataclasses.field))
+class LayerTypes:
+    """Declares the types of `Layer` for type checkers; an empty class at run time.
+
+    `dataclass_transform` covers the subclasses of the class that it decorates, not the class itself.
+    A base class therefore covers the fields of `Layer` too.
+
+    Example:
+        >>> LayerTypes.__annotations__
+        {}
+    """
+
+    if TYPE_CHECKING:
+
+        @overload
+        def __call__(
+            self,
+            inputs: Tensor | Sequence[Tensor] | Mapping[str, Tensor] | Sequence[Sequence[Tensor]],
+            /,
+            *more: Any,
+            training: bool | None = None,
+            mask: Any = None,
+            **options: Any,
+        ) -> Tensor: ...
+
+        @overload
+        def __call__(
+            self, first: Any, second: Tensor, /, *more: Any, mask: Any = None, **options: Any
+        ) -> Tensor: ...
+
+        # A layer may return a list or a dictionary of arrays. `jax.Array` stands for these too:
+        # indexing and unpacking an array type-check, and a union would reject most programs.
+        @overload
+        def __call__(
+            self,
+            *inputs: Any,
+            state: Mapping[str, Any] | None = None,
+            training: bool | None = None,
+            key: jax.Array | None = None,
+            mask: Any = None,
+            **options: Any,
+        ) -> jax.Array: ...
+
+        def __call__(self, *inputs: Any, **options: Any) -> Any: ...
+
+        # Subclasses name the specs that they need. A type checker accepts each of these overrides
+        # only for a signature with `*args: Any` and `**kwargs: Any`.
+        def build(self, key: jax.Array, *specs: Any, **named: Any) -> Self: ...
+
+        def init_state(self, *specs: Any, **named: Any) -> dict[str, Any]: ...
+
+        # optax annotates parameters as arrays and as nested iterables and mappings of arrays. This
+        # declaration makes a layer an iterable; at run time only a Sequential is one.
+        def __iter__(self) -> Iterator[Any]: ...
