@@ -3,6 +3,13 @@
 `seed` is a typed key of JAX, `jax.random.key(0)`, from which you split one key for each draw; or
 an integer, which gives the numbers that `keras.random` gives for it on JAX, always the same. There
 is no `SeedGenerator`: a generator changes at each draw, and here nothing changes.
+
+Arguments that all functions share, documented here only:
+    shape: shape of the result.
+    dtype: dtype of the result; None for float32, or int32 for integers.
+    seed: a key, or an integer from 0 to 2**32 - 1.
+    x: array of any shape.
+    axis: the axis.
 """
 
 from __future__ import annotations
@@ -79,11 +86,8 @@ def normal(
     """Numbers of the normal distribution.
 
     Args:
-        shape: the shape.
         mean: their mean.
         stddev: their standard deviation.
-        dtype: float32 where it is None.
-        seed: a key, or an integer.
 
     Raises:
         ValueError: for a dtype of integers.
@@ -108,11 +112,8 @@ def truncated_normal(
     """Numbers of the normal distribution, cut off at two standard deviations from the mean.
 
     Args:
-        shape: the shape.
         mean: the mean before the cut.
         stddev: the standard deviation before the cut.
-        dtype: float32 where it is None.
-        seed: a key, or an integer.
 
     Raises:
         ValueError: for a dtype of integers.
@@ -137,11 +138,8 @@ def uniform(
     """Numbers spread evenly from `minval`, which is in, to `maxval`, which is not.
 
     Args:
-        shape: the shape.
         minval: the least.
         maxval: the bound above.
-        dtype: float32 where it is None.
-        seed: a key, or an integer.
 
     Raises:
         ValueError: for a dtype of integers.
@@ -161,11 +159,9 @@ def randint(
     """Integers from `minval`, which is in, to `maxval`, which is not.
 
     Args:
-        shape: the shape.
         minval: the least.
         maxval: the bound above.
         dtype: a dtype of integers.
-        seed: a key, or an integer.
 
     Raises:
         ValueError: for a dtype of floating point numbers.
@@ -193,7 +189,6 @@ def categorical(
         logits: scores, (b, classes).
         num_samples: how many draws an example.
         dtype: the dtype of the class numbers.
-        seed: a key, or an integer.
 
     Returns:
         An array of shape (b, num_samples).
@@ -244,11 +239,6 @@ def dropout(
 def shuffle(x: Any, axis: int = 0, seed: Seed = None) -> jax.Array:
     """The elements in another order along an axis, each row of the others in an order of its own.
 
-    Args:
-        x: an array.
-        axis: the axis.
-        seed: a key, or an integer.
-
     Example:
         >>> import jax, jax.numpy as jnp, fkeras as fk
         >>> sorted(fk.random.shuffle(jnp.arange(4), seed=jax.random.key(0)).tolist())
@@ -263,10 +253,7 @@ def gamma(shape: Sequence[int], alpha: Any, dtype: Any = None, seed: Seed = None
     """Numbers of the gamma distribution with scale 1.
 
     Args:
-        shape: the shape.
         alpha: the shape parameter, which is the mean.
-        dtype: float32 where it is None.
-        seed: a key, or an integer.
 
     Raises:
         ValueError: for a dtype of integers.
@@ -288,11 +275,8 @@ def beta(
     """Numbers of the beta distribution, from 0 to 1.
 
     Args:
-        shape: the shape.
         alpha: the first parameter.
         beta: the second; the mean is alpha / (alpha + beta).
-        dtype: float32 where it is None.
-        seed: a key, or an integer.
 
     Raises:
         ValueError: for a dtype of integers.
@@ -314,11 +298,8 @@ def binomial(
     """How many of `counts` trials succeed, as floating point numbers.
 
     Args:
-        shape: the shape.
         counts: how many trials.
         probabilities: the probability of a success.
-        dtype: float32 where it is None.
-        seed: a key, or an integer.
 
     Raises:
         ValueError: for a dtype of integers.

@@ -1,4 +1,8 @@
-"""Activation functions: plain functions of arrays, with Keras's names, arguments and numbers."""
+"""Activation functions: plain functions of arrays, with Keras's names, arguments and numbers.
+
+Argument that all functions share, documented here only:
+    x: array of any shape.
+"""
 
 from fkeras.activations.gated import gelu, glu, hard_silu, mish, silu
 from fkeras.activations.naming import deserialize, get

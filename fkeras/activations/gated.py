@@ -11,9 +11,6 @@ from fkeras.engine.values.registry import named
 def silu(x: jax.Array) -> jax.Array:
     """x * sigmoid(x), also called swish.
 
-    Args:
-        x: any shape.
-
     Example:
         >>> import jax.numpy as jnp, fkeras as fk
         >>> fk.activations.silu(jnp.array([0.0, 1.0])).round(3)
@@ -27,9 +24,6 @@ def silu(x: jax.Array) -> jax.Array:
 
 def hard_silu(x: jax.Array) -> jax.Array:
     """x * hard_sigmoid(x), also called hard swish.
-
-    Args:
-        x: any shape.
 
     Example:
         >>> import jax.numpy as jnp, fkeras as fk
@@ -46,7 +40,6 @@ def gelu(x: jax.Array, approximate: bool = False) -> jax.Array:
     """x times the normal distribution function at x; with `approximate` by a tanh.
 
     Args:
-        x: any shape.
         approximate: whether a tanh stands for the distribution function: faster, off by up to 5e-4.
 
     Example:
@@ -86,9 +79,6 @@ def glu(x: jax.Array, axis: int = -1) -> jax.Array:
 
 def mish(x: jax.Array) -> jax.Array:
     """x * tanh(softplus(x)).
-
-    Args:
-        x: any shape.
 
     Example:
         >>> import jax.numpy as jnp, fkeras as fk

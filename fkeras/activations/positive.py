@@ -11,9 +11,6 @@ from fkeras.engine.values.registry import named
 def exponential(x: jax.Array) -> jax.Array:
     """exp(x).
 
-    Args:
-        x: any shape.
-
     Example:
         >>> import jax.numpy as jnp, fkeras as fk
         >>> fk.activations.exponential(jnp.array([-1.0, 0.0])).round(2)
@@ -24,9 +21,6 @@ def exponential(x: jax.Array) -> jax.Array:
 
 def softplus(x: jax.Array) -> jax.Array:
     """log(1 + exp(x)).
-
-    Args:
-        x: any shape.
 
     Example:
         >>> import jax.numpy as jnp, fkeras as fk
@@ -40,7 +34,6 @@ def squareplus(x: jax.Array, b: float = 4.0) -> jax.Array:
     """(x + sqrt(x**2 + b)) / 2.
 
     Args:
-        x: any shape.
         b: how round the corner at 0 is: the value there is sqrt(b) / 2; 0 for relu(x).
 
     Example:
@@ -56,9 +49,6 @@ def squareplus(x: jax.Array, b: float = 4.0) -> jax.Array:
 
 def sparse_plus(x: jax.Array) -> jax.Array:
     """0 below -1, x above 1, (x + 1)**2 / 4 between.
-
-    Args:
-        x: any shape.
 
     Example:
         >>> import jax.numpy as jnp, fkeras as fk

@@ -11,9 +11,6 @@ from fkeras.engine.values.registry import named
 def linear(x: jax.Array) -> jax.Array:
     """x.
 
-    Args:
-        x: any shape.
-
     Example:
         >>> import jax.numpy as jnp, fkeras as fk
         >>> fk.activations.linear(jnp.array([-1.0, 2.0]))
@@ -34,7 +31,6 @@ def relu(
     `negative_slope` alone.
 
     Args:
-        x: any shape.
         negative_slope: the slope of `x - threshold` below the threshold.
         max_value: the largest value; None for no limit.
         threshold: where the two parts meet.
@@ -65,7 +61,6 @@ def leaky_relu(x: jax.Array, negative_slope: float = 0.2) -> jax.Array:
     """x where it is positive, negative_slope * x elsewhere.
 
     Args:
-        x: any shape.
         negative_slope: the slope below 0.
 
     Example:
@@ -83,9 +78,6 @@ def leaky_relu(x: jax.Array, negative_slope: float = 0.2) -> jax.Array:
 def relu6(x: jax.Array) -> jax.Array:
     """min(max(x, 0), 6).
 
-    Args:
-        x: any shape.
-
     Example:
         >>> import jax.numpy as jnp, fkeras as fk
         >>> fk.activations.relu6(jnp.array([-1.0, 2.0, 9.0]))
@@ -98,7 +90,6 @@ def elu(x: jax.Array, alpha: float = 1.0) -> jax.Array:
     """x where it is positive, alpha * (exp(x) - 1) elsewhere.
 
     Args:
-        x: any shape.
         alpha: minus the value far below 0.
 
     Example:
@@ -116,7 +107,6 @@ def celu(x: jax.Array, alpha: float = 1.0) -> jax.Array:
     """max(x, 0) + min(0, alpha * (exp(x / alpha) - 1)).
 
     Args:
-        x: any shape.
         alpha: minus the value far below 0; the slope at 0 is 1 whatever it is.
 
     Example:
@@ -134,9 +124,6 @@ def celu(x: jax.Array, alpha: float = 1.0) -> jax.Array:
 def selu(x: jax.Array) -> jax.Array:
     """1.0507 * elu(x, 1.6733): keeps mean 0 and variance 1 from layer to layer.
 
-    Args:
-        x: any shape.
-
     Example:
         >>> import jax.numpy as jnp, fkeras as fk
         >>> fk.activations.selu(jnp.array([-1.0, 1.0])).round(2)
@@ -152,7 +139,6 @@ def threshold(x: jax.Array, threshold: float, default_value: float) -> jax.Array
     """x above the threshold, default_value elsewhere.
 
     Args:
-        x: any shape.
         threshold: the largest number that is replaced.
         default_value: what stands in its place.
 

@@ -11,9 +11,6 @@ from fkeras.engine.values.registry import named
 def sigmoid(x: jax.Array) -> jax.Array:
     """1 / (1 + exp(-x)).
 
-    Args:
-        x: any shape.
-
     Example:
         >>> import jax.numpy as jnp, fkeras as fk
         >>> fk.activations.sigmoid(jnp.array([0.0, 1.0])).round(3)
@@ -24,9 +21,6 @@ def sigmoid(x: jax.Array) -> jax.Array:
 
 def hard_sigmoid(x: jax.Array) -> jax.Array:
     """relu6(x + 3) / 6.
-
-    Args:
-        x: any shape.
 
     Example:
         >>> import jax.numpy as jnp, fkeras as fk
@@ -39,9 +33,6 @@ def hard_sigmoid(x: jax.Array) -> jax.Array:
 def log_sigmoid(x: jax.Array) -> jax.Array:
     """-softplus(-x), the log of sigmoid(x).
 
-    Args:
-        x: any shape.
-
     Example:
         >>> import jax.numpy as jnp, fkeras as fk
         >>> fk.activations.log_sigmoid(jnp.array([0.0, 2.0])).round(3)
@@ -52,9 +43,6 @@ def log_sigmoid(x: jax.Array) -> jax.Array:
 
 def sparse_sigmoid(x: jax.Array) -> jax.Array:
     """0 below -1, 1 above 1, (x + 1) / 2 between.
-
-    Args:
-        x: any shape.
 
     Example:
         >>> import jax.numpy as jnp, fkeras as fk
@@ -67,9 +55,6 @@ def sparse_sigmoid(x: jax.Array) -> jax.Array:
 def tanh(x: jax.Array) -> jax.Array:
     """tanh(x).
 
-    Args:
-        x: any shape.
-
     Example:
         >>> import jax.numpy as jnp, fkeras as fk
         >>> fk.activations.tanh(jnp.array([0.0, 1.0])).round(3)
@@ -81,9 +66,6 @@ def tanh(x: jax.Array) -> jax.Array:
 def hard_tanh(x: jax.Array) -> jax.Array:
     """x between -1 and 1, these bounds outside.
 
-    Args:
-        x: any shape.
-
     Example:
         >>> import jax.numpy as jnp, fkeras as fk
         >>> fk.activations.hard_tanh(jnp.array([-2.0, 0.5, 2.0]))
@@ -94,9 +76,6 @@ def hard_tanh(x: jax.Array) -> jax.Array:
 
 def softsign(x: jax.Array) -> jax.Array:
     """x / (1 + |x|).
-
-    Args:
-        x: any shape.
 
     Example:
         >>> import jax.numpy as jnp, fkeras as fk

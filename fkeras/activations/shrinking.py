@@ -12,7 +12,6 @@ def soft_shrink(x: jax.Array, threshold: float = 0.5) -> jax.Array:
     """x moved towards 0 by the threshold, 0 within it.
 
     Args:
-        x: any shape.
         threshold: how far, 0 or more.
 
     Example:
@@ -28,7 +27,6 @@ def hard_shrink(x: jax.Array, threshold: float = 0.5) -> jax.Array:
     """x where |x| is above the threshold, 0 elsewhere.
 
     Args:
-        x: any shape.
         threshold: the largest |x| that becomes 0.
 
     Example:
@@ -41,9 +39,6 @@ def hard_shrink(x: jax.Array, threshold: float = 0.5) -> jax.Array:
 
 def tanh_shrink(x: jax.Array) -> jax.Array:
     """x - tanh(x).
-
-    Args:
-        x: any shape.
 
     Example:
         >>> import jax.numpy as jnp, fkeras as fk

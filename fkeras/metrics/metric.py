@@ -117,8 +117,7 @@ class Sum(Metric):
     """sum(weight * value) over all batches: `update(state, values)`.
 
     Args:
-        name: the key in logs.
-        dtype: the dtype of the state.
+        Arguments: those of `Metric`.
 
     Example:
         >>> import fkeras as fk
@@ -176,8 +175,7 @@ class Mean(Metric):
     """sum(weight * value) / sum(weight) over all batches: `update(state, values)`.
 
     Args:
-        name: the key in logs.
-        dtype: the dtype of the state.
+        Arguments: those of `Metric`.
 
     Example:
         >>> import fkeras as fk
@@ -208,8 +206,7 @@ class MeanMetric(Metric):
     Subclass it and write `values(y_true, y_pred)`, which returns one number a sample.
 
     Args:
-        name: the key in logs.
-        dtype: the dtype of the state.
+        Arguments: those of `Metric`.
 
     Example:
         >>> import fkeras as fk
@@ -262,8 +259,7 @@ class MeanMetricWrapper(MeanMetric):
 
     Args:
         fn: the function or the `Loss`.
-        name: the key in logs.
-        dtype: the dtype of the state.
+        Other arguments: those of `Metric`.
 
     Example:
         >>> import fkeras as fk

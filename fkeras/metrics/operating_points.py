@@ -76,8 +76,7 @@ class SensitivityAtSpecificity(_OperatingPoint):
         specificity: the least specificity, from 0 to 1.
         num_thresholds: how many thresholds, evenly from 0 to 1.
         class_id: the entry of the last axis that counts; None for all.
-        name: the key in logs.
-        dtype: the dtype of the state.
+        Other arguments: those of `Metric`.
 
     Raises:
         ValueError: for a rate outside of [0, 1], or no threshold at all.
@@ -109,8 +108,7 @@ class SpecificityAtSensitivity(_OperatingPoint):
         sensitivity: the least sensitivity, from 0 to 1.
         num_thresholds: how many thresholds, evenly from 0 to 1.
         class_id: the entry of the last axis that counts; None for all.
-        name: the key in logs.
-        dtype: the dtype of the state.
+        Other arguments: those of `Metric`.
 
     Raises:
         ValueError: for a rate outside of [0, 1], or no threshold at all.
@@ -142,8 +140,7 @@ class PrecisionAtRecall(_OperatingPoint):
         recall: the least recall, from 0 to 1.
         num_thresholds: how many thresholds, evenly from 0 to 1.
         class_id: the entry of the last axis that counts; None for all.
-        name: the key in logs.
-        dtype: the dtype of the state.
+        Other arguments: those of `Metric`.
 
     Raises:
         ValueError: for a rate outside of [0, 1], or no threshold at all.
@@ -175,8 +172,7 @@ class RecallAtPrecision(_OperatingPoint):
         precision: the least precision, from 0 to 1.
         num_thresholds: how many thresholds, evenly from 0 to 1.
         class_id: the entry of the last axis that counts; None for all.
-        name: the key in logs.
-        dtype: the dtype of the state.
+        Other arguments: those of `Metric`.
 
     Raises:
         ValueError: for a rate outside of [0, 1], or no threshold at all.

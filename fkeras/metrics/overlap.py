@@ -148,12 +148,12 @@ class IoU(_Overlap):
     Args:
         num_classes: how many classes there are.
         target_class_ids: the classes of the mean; those that do not occur are left out.
-        name: the key in logs.
         dtype: the dtype of the counts.
         ignore_class: a class number whose samples do not count.
         sparse_y_true: whether targets are class numbers, not one number a class.
         sparse_y_pred: whether predictions are class numbers, not one number a class.
         axis: the class axis of what is not sparse.
+        Other arguments: those of `Metric`.
 
     Raises:
         ValueError: for a class that `num_classes` excludes; for weights that are not whole
@@ -196,8 +196,7 @@ class BinaryIoU(_Overlap):
     Args:
         target_class_ids: the classes of the mean: 0, 1 or both.
         threshold: from which score on a prediction is 1.
-        name: the key in logs.
-        dtype: the dtype of the counts, as in `IoU`.
+        Other arguments: those of `Metric`.
 
     Raises:
         ValueError: for a class other than 0 and 1; for weights as in `IoU`.
@@ -240,12 +239,11 @@ class MeanIoU(_Overlap):
 
     Args:
         num_classes: how many classes there are.
-        name: the key in logs.
-        dtype: the dtype of the counts, as in `IoU`.
         ignore_class: a class number whose samples do not count.
         sparse_y_true: whether targets are class numbers, not one number a class.
         sparse_y_pred: whether predictions are class numbers, not one number a class.
         axis: the class axis of what is not sparse.
+        Other arguments: those of `Metric`.
 
     Raises:
         ValueError: for `num_classes` below 1; for weights as in `IoU`.
@@ -282,11 +280,10 @@ class OneHotIoU(_Overlap):
     Args:
         num_classes: how many classes there are.
         target_class_ids: the classes of the mean; those that do not occur are left out.
-        name: the key in logs.
-        dtype: the dtype of the counts, as in `IoU`.
         ignore_class: a class number whose samples do not count.
         sparse_y_pred: whether predictions are class numbers, not one number a class.
         axis: the class axis.
+        Other arguments: those of `Metric`.
 
     Raises:
         ValueError: for a class that `num_classes` excludes; for weights as in `IoU`.
@@ -327,11 +324,10 @@ class OneHotMeanIoU(_Overlap):
 
     Args:
         num_classes: how many classes there are.
-        name: the key in logs.
-        dtype: the dtype of the counts, as in `IoU`.
         ignore_class: a class number whose samples do not count.
         sparse_y_pred: whether predictions are class numbers, not one number a class.
         axis: the class axis.
+        Other arguments: those of `Metric`.
 
     Raises:
         ValueError: for `num_classes` below 1; for weights as in `IoU`.

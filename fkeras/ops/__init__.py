@@ -4,6 +4,18 @@ They have Keras's names, arguments and numbers. On arrays they compute, on symbo
 record a node. `lift` makes any other function such a one. Functions that work element by element
 keep the mask of their input; the others refuse a masked input, and `unmask` drops a mask where you
 mean to. `fk.ops.numpy`, `fk.ops.nn`, `fk.ops.linalg` and `fk.ops.image` are Keras's namespaces.
+
+Arguments that all functions share, documented here only:
+    x: array of any shape, a list of numbers, or a symbolic tensor.
+    x1, x2: two such arrays, which broadcast.
+    inputs: array of shape (b, *sizes, c), or (b, c, *sizes) with "channels_first".
+    axis, axes: one axis or several; None for all axes, or for the flat array where only one axis
+        makes sense.
+    keepdims: whether the reduced axes stay, with size 1.
+    shape: the sizes of the result, or one size.
+    dtype: dtype of the result; None for that of `x`, and float32 without an `x`.
+    k: number of the diagonal, 0 for the main one, positive above.
+    data_format: "channels_last" (also None) or "channels_first".
 """
 
 from fkeras.engine.symbolic.operation import Op, Operation, lift

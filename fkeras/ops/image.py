@@ -55,7 +55,6 @@ def elastic_transform(
         fill_mode: what lies outside of the image.
         fill_value: its value with the fill mode "constant".
         seed: a key, or an integer; see `fk.random`.
-        data_format: "channels_last" (None means the same) or "channels_first".
 
     Returns:
         An array like `images`.

@@ -53,7 +53,6 @@ def cholesky(x: Any, upper: bool = False) -> Any:
     """The triangular L with L @ L.T = x, for symmetric positive definite x; `upper`: L.T.
 
     Args:
-        x: matrices (..., n, n).
         upper: whether to return the upper factor.
 
     Raises:
@@ -111,9 +110,6 @@ def _triangular(a: jax.Array, b: jax.Array, lower: bool) -> jax.Array:
 def det(x: Any) -> Any:
     """The determinants of square matrices.
 
-    Args:
-        x: matrices (..., n, n).
-
     Raises:
         ValueError: for matrices that are not square.
 
@@ -146,9 +142,6 @@ def inv(x: Any) -> Any:
 @op
 def eig(x: Any) -> Any:
     """`(eigenvalues, eigenvectors)` of square matrices, complex; on CPUs alone.
-
-    Args:
-        x: matrices (..., n, n).
 
     Raises:
         ValueError: for matrices that are not square.
@@ -185,9 +178,6 @@ def eigh(x: Any) -> Any:
 def lu_factor(x: Any) -> Any:
     """`(lu, pivots)`: L below the diagonal and U on and above it, and the rows exchanged.
 
-    Args:
-        x: matrices (..., n, m).
-
     Example:
         >>> import fkeras as fk
         >>> factors, pivots = fk.ops.lu_factor([[1.0, 2.0], [2.0, 2.0]])
@@ -205,11 +195,9 @@ def norm(x: Any, ord: Any = None, axis: Any = None, keepdims: bool = False) -> A
     The gradient of a length is 0 where the length is 0.
 
     Args:
-        x: an array.
         ord: None for the root of the sum of squares; for vectors a number or infinity, for
             matrices "fro", "nuc", 1, 2, -1, -2 or infinity.
         axis: one axis of vectors, or two of matrices; all where it is None.
-        keepdims: whether the axes stay, with size 1.
 
     Example:
         >>> import fkeras as fk
@@ -236,7 +224,6 @@ def qr(x: Any, mode: str = "reduced") -> Any:
     """`(q, r)` with q @ r = x, q orthogonal and r upper triangular; mode "complete": q square.
 
     Args:
-        x: matrices (..., n, m).
         mode: "reduced" for q of min(n, m) columns, or "complete".
 
     Raises:
@@ -301,7 +288,6 @@ def svd(x: Any, full_matrices: bool = True, compute_uv: bool = True) -> Any:
     """`(u, s, vh)` with u @ diag(s) @ vh = x; s alone without `compute_uv`.
 
     Args:
-        x: matrices (..., n, m).
         full_matrices: whether u and vh are square.
         compute_uv: whether to return u and vh.
 
@@ -350,7 +336,6 @@ def matrix_rank(x: Any, tol: Any = None) -> Any:
     """How many singular values of the matrices are above the tolerance.
 
     Args:
-        x: matrices (..., n, m).
         tol: the share of the largest singular value that counts; None for the rounding error.
 
     Raises:
@@ -369,7 +354,6 @@ def pinv(x: Any, rcond: Any = None) -> Any:
     """The pseudo-inverse of matrices: singular values below `rcond` times the largest are 0.
 
     Args:
-        x: matrices (..., n, m).
         rcond: the share; None for the rounding error.
 
     Returns:

@@ -129,7 +129,6 @@ def top_k(x: Any, k: int, sorted: bool = True) -> Any:
     """`(values, indices)` of the k largest elements along the last axis, largest first.
 
     Args:
-        x: an array.
         k: how many.
         sorted: whether they are in order; they always are.
 
@@ -167,11 +166,6 @@ def logsumexp(x: Any, axis: Any = None, keepdims: bool = False) -> Any:
     """log(sum(exp(x))) along the axes, without overflow.
 
     Where all elements are minus infinity the result is that too, and its gradient is 0.
-
-    Args:
-        x: array of any shape.
-        axis: the axis, or several; all where it is None.
-        keepdims: whether the axes stay, with size 1.
 
     Example:
         >>> import fkeras as fk
@@ -224,9 +218,6 @@ def cdist(x: Any, y: Any) -> Any:
 @op
 def logdet(x: Any) -> Any:
     """The logarithm of the absolute determinant of square matrices.
-
-    Args:
-        x: matrices (..., n, n).
 
     Example:
         >>> import fkeras as fk

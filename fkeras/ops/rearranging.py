@@ -75,9 +75,7 @@ def unstack(x: Any, num: int | None = None, axis: int = 0) -> Any:
     """A list of the slices of x along an axis, which is left out of them.
 
     Args:
-        x: an array.
         num: their number; the axis's size where it is None.
-        axis: the axis.
 
     Example:
         >>> import fkeras as fk

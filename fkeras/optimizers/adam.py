@@ -90,12 +90,8 @@ class AdamW(Optimizer):
     The further arguments are those of `Optimizer`.
 
     Args:
-        learning_rate: a number, a schedule, or a function of the step.
         weight_decay: the part of a weight, times the rate, that each step takes away.
-        beta_1: how long the mean gradient remembers.
-        beta_2: how long the mean square remembers.
-        epsilon: keeps the divisor from 0.
-        amsgrad: whether v is the largest so far.
+        Other arguments: those of `Adam`.
 
     Example:
         >>> import jax.numpy as jnp, fkeras as fk
@@ -132,10 +128,8 @@ class Adamax(Optimizer):
     The further arguments are those of `Optimizer`.
 
     Args:
-        learning_rate: a number, a schedule, or a function of the step.
-        beta_1: how long the mean gradient remembers.
         beta_2: how long the largest gradient remembers.
-        epsilon: keeps the divisor from 0.
+        Other arguments: those of `Adam`.
 
     Example:
         >>> import jax.numpy as jnp, fkeras as fk
@@ -172,10 +166,8 @@ class Nadam(Optimizer):
     The further arguments are those of `Optimizer`.
 
     Args:
-        learning_rate: a number, a schedule, or a function of the step.
         beta_1: how long the mean gradient remembers in the end.
-        beta_2: how long the mean square remembers.
-        epsilon: keeps the divisor from 0.
+        Other arguments: those of `Adam`.
 
     Example:
         >>> import jax.numpy as jnp, fkeras as fk
@@ -219,10 +211,7 @@ class Lamb(Optimizer):
     The further arguments are those of `Optimizer`.
 
     Args:
-        learning_rate: a number, a schedule, or a function of the step.
-        beta_1: how long the mean gradient remembers.
-        beta_2: how long the mean square remembers.
-        epsilon: keeps the divisor from 0.
+        Arguments: those of `Adam`.
 
     Example:
         >>> import jax.numpy as jnp, fkeras as fk

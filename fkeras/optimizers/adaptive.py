@@ -22,11 +22,10 @@ class RMSprop(Optimizer):
     The further arguments are those of `Optimizer`.
 
     Args:
-        learning_rate: a number, a schedule, or a function of the step.
         rho: how long the mean square remembers.
         momentum: how much of the last update stays in the next.
-        epsilon: keeps the divisor from 0.
         centered: whether the squared mean gradient is taken from v.
+        Other arguments: those of `Adam`.
 
     Example:
         >>> import jax.numpy as jnp, fkeras as fk
@@ -70,9 +69,8 @@ class Adagrad(Optimizer):
     The further arguments are those of `Optimizer`.
 
     Args:
-        learning_rate: a number, a schedule, or a function of the step.
         initial_accumulator_value: the first value of s.
-        epsilon: keeps the divisor from 0.
+        Other arguments: those of `Adam`.
 
     Example:
         >>> import jax.numpy as jnp, fkeras as fk

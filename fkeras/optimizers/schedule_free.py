@@ -23,11 +23,9 @@ class ScheduleFreeAdamW(Optimizer):
     it is evaluated, as in Keras. The further arguments are those of `Optimizer`.
 
     Args:
-        learning_rate: a number, a schedule, or a function of the step.
         beta_1: how near w is to the mean, above 0.
-        beta_2: how long the mean square remembers.
-        epsilon: keeps the divisor from 0.
         warmup_steps: the rate rises from 0 over so many steps.
+        Other arguments: those of `Adam`.
 
     Raises:
         ValueError: for a `beta_1` of 0.

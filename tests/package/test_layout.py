@@ -289,3 +289,34 @@ def test_one_interpreter_runs_the_calls_of_graphs():
                 source = ast.unparse(node.iter)
                 loops = "graph.calls" in source or "run_order" in source
                 assert not loops, f"{_name(path)}:{node.lineno} loops over calls: use run_calls"
+
+
+def _documented_names(text):
+    """Names at the start of "name: ..." or "name, other: ..." lines."""
+    lines = re.findall(r"^\s+([*\w]+(?:, [*\w]+)*):", text, flags=re.MULTILINE)
+    return {name.lstrip("*") for line in lines for name in line.split(", ")}
+
+
+def _shared_names(path):
+    """Arguments that the package of a file, or the file, documents once for all its functions."""
+    names = set()
+    for owner in (path, *(folder / "__init__.py" for folder in path.parents)):
+        if owner in trees():
+            doc = ast.get_docstring(trees()[owner]) or ""
+            _, marker, block = doc.partition("documented here only:")
+            names |= _documented_names(block) if marker else set()
+    return names
+
+
+def test_arguments_are_documented_in_the_function_or_once_in_the_package():
+    for path, tree in trees().items():
+        for node in ast.walk(tree):
+            if not isinstance(node, ast.FunctionDef):
+                continue
+            doc = ast.get_docstring(node) or ""
+            if "Args:" not in doc or "rguments: those of `" in doc:
+                continue
+            arguments = [*node.args.posonlyargs, *node.args.args, *node.args.kwonlyargs]
+            names = {a.arg for a in arguments} - {"self", "cls"}
+            missing = names - _documented_names(doc) - _shared_names(path)
+            assert not missing, f"{_name(path)}: {node.name} does not document {sorted(missing)}"

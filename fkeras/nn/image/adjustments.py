@@ -22,7 +22,6 @@ def rescale(images: jax.Array, source: Range, target: Range) -> jax.Array:
     """Moves floating images from one scale to another, by a straight line.
 
     Args:
-        images: floating array of any shape.
         source: (lowest, highest) value before.
         target: (lowest, highest) value after.
 
@@ -49,7 +48,6 @@ def blend(images: jax.Array, degenerate: jax.Array, share: Any) -> jax.Array:
     """Mixes images with poorer ones: `images + share * (degenerate - images)`.
 
     Args:
-        images: floating array of any shape.
         degenerate: array that broadcasts against `images`.
         share: 0 for the images, 1 for the degenerate ones; beyond these it exaggerates.
 
@@ -68,9 +66,7 @@ def adjust_brightness(images: jax.Array, delta: Any, value_range: Range = _BYTE)
     """Adds to all pixels, and cuts off at the ends of the scale.
 
     Args:
-        images: floating array of any shape.
         delta: what to add, in the scale of the images.
-        value_range: (lowest, highest) value.
 
     Returns:
         An array like `images`.
@@ -89,10 +85,7 @@ def adjust_contrast(
     """Stretches the distance of each pixel from the mean of its channel, and cuts off.
 
     Args:
-        images: floating array (b, h, w, c) or (h, w, c), or with the channels before h.
         factor: 0 for images of one colour, 1 for no change.
-        value_range: (lowest, highest) value.
-        data_format: "channels_last" (None means the same) or "channels_first".
 
     Returns:
         An array like `images`.
@@ -116,8 +109,6 @@ def degenerate_colors(
         images: floating array (b, h, w, 3) or (h, w, 3), or with the channels before h; images of
             one channel stay as they are.
         share: 0 for no change, 1 for grey.
-        value_range: (lowest, highest) value.
-        data_format: "channels_last" (None means the same) or "channels_first".
 
     Returns:
         An array like `images`.
@@ -138,8 +129,6 @@ def adjust_saturation(
     Args:
         images: floating array (b, h, w, 3) or (h, w, 3), or with the channels before h.
         factor: 0 for grey images, 1 for no change.
-        value_range: (lowest, highest) value.
-        data_format: "channels_last" (None means the same) or "channels_first".
 
     Returns:
         An array like `images`.
@@ -164,8 +153,6 @@ def adjust_hue(
     Args:
         images: floating array (b, h, w, 3) or (h, w, 3), or with the channels before h.
         delta: how far, in turns: 1/3 makes red to green.
-        value_range: (lowest, highest) value.
-        data_format: "channels_last" (None means the same) or "channels_first".
 
     Returns:
         An array like `images`.
@@ -196,7 +183,6 @@ def invert(images: jax.Array, value_range: Range = _BYTE) -> jax.Array:
 
     Args:
         images: array of any shape.
-        value_range: (lowest, highest) value.
 
     Returns:
         An array like `images`.
@@ -216,7 +202,6 @@ def solarize(
     """Adds to all pixels, and inverts those that reach a threshold then.
 
     Args:
-        images: floating array of any shape.
         threshold: from 0 to 255, whatever the scale of the images.
         addition: what to add first, from 0 to 255 too.
         value_range: (lowest, highest) value of the images.
@@ -239,9 +224,7 @@ def posterize(images: jax.Array, bits: Any, value_range: Range = _BYTE) -> jax.A
     """Keeps the first bits of each pixel, which is written with 8 bits.
 
     Args:
-        images: floating array of any shape.
         bits: how many to keep, from 1 to 8: a number, or integers that broadcast.
-        value_range: (lowest, highest) value.
 
     Returns:
         An array like `images`; its gradient is 0.
@@ -263,9 +246,7 @@ def auto_contrast(
     """Stretches each channel of each image over the whole scale.
 
     Args:
-        images: floating array (b, h, w, c) or (h, w, c), or with the channels before h.
         value_range: (lowest, highest) value of the scale.
-        data_format: "channels_last" (None means the same) or "channels_first".
 
     Returns:
         An array like `images`; channels of one single value stay as they are.

@@ -43,14 +43,12 @@ def pad_images(
     Two of the three numbers of each direction are given, and the third follows.
 
     Args:
-        images: (b, h, w, c) or (h, w, c); the channels before h where they come first.
         top_padding: rows above.
         left_padding: columns before.
         bottom_padding: rows below.
         right_padding: columns behind.
         target_height: the new height.
         target_width: the new width.
-        data_format: "channels_last" (None means the same) or "channels_first".
 
     Returns:
         An array of the new size.
@@ -105,14 +103,12 @@ def crop_images(
     Two of the three numbers of each direction are given, and the third follows.
 
     Args:
-        images: (b, h, w, c) or (h, w, c); the channels before h where they come first.
         top_cropping: rows above.
         left_cropping: columns before.
         bottom_cropping: rows below.
         right_cropping: columns behind.
         target_height: the new height.
         target_width: the new width.
-        data_format: "channels_last" (None means the same) or "channels_first".
 
     Returns:
         An array of the new size.

@@ -36,8 +36,6 @@ def channels_of(
 
     Args:
         function: its name, for the message.
-        images: (b, h, w, c) or (h, w, c); the channels before h where they come first.
-        data_format: "channels_last" (None means the same) or "channels_first".
         *counts: the numbers of channels that are allowed.
 
     Raises:
@@ -74,7 +72,6 @@ def rgb_to_grayscale(images: Any, data_format: str | None = None) -> jax.Array:
     Args:
         images: (b, h, w, 3) or (h, w, 3), of any dtype; the channels before h where they come
             first. Images of one channel are grey already and are returned as they are.
-        data_format: "channels_last" (None means the same) or "channels_first".
 
     Returns:
         An array with one channel, of the dtype of `images`; integers are cut off.
@@ -108,7 +105,6 @@ def rgb_to_hsv(images: Any, data_format: str | None = None) -> jax.Array:
     Args:
         images: floating array (b, h, w, 3) or (h, w, 3) of any scale from 0; the channels before h
             where they come first.
-        data_format: "channels_last" (None means the same) or "channels_first".
 
     Returns:
         An array like `images`; the value has the scale of the images.
@@ -148,7 +144,6 @@ def hsv_to_rgb(images: Any, data_format: str | None = None) -> jax.Array:
     Args:
         images: floating array (b, h, w, 3) or (h, w, 3); the hue is counted in turns, and 1.25 is
             the same as 0.25. The channels before h where they come first.
-        data_format: "channels_last" (None means the same) or "channels_first".
 
     Returns:
         An array like `images`, from 0 to the value.

@@ -47,7 +47,6 @@ def correlate_line(images: jax.Array, weights: Any, axis: int, padding: str = "s
     """Weighted sums of neighbours along one axis.
 
     Args:
-        images: array of shape (b, h, w, c).
         weights: a sequence of k numbers, or an array of shape (k,) or (b, k).
         axis: 1 for columns of pixels, 2 for rows of them.
         padding: "same" with zeros around the images, or "valid" for full windows only.
@@ -100,7 +99,6 @@ def gaussian_blur(
             documents the other order, and computes this one.)
         sigma: the standard deviation along the width, and along the height, in pixels: two
             numbers, or an array (b, 2) for windows of each image's own.
-        data_format: "channels_last" (None means the same) or "channels_first".
 
     Returns:
         An array like `images`.
@@ -132,7 +130,6 @@ def sobel_edges(images: Any, data_format: str | None = None) -> jax.Array:
     Args:
         images: array (b, h, w, c) or (h, w, c); the channels before h where they come first.
             There are zeros around the image.
-        data_format: "channels_last" (None means the same) or "channels_first".
 
     Returns:
         An array of the shape of `images` and a last axis of two more: (dy, dx).
@@ -156,10 +153,6 @@ def sobel_edges(images: Any, data_format: str | None = None) -> jax.Array:
 def smooth(images: jax.Array, data_format: str | None = None) -> jax.Array:
     """Means of 3 by 3 pixels in which the middle counts five times; zeros around the image.
 
-    Args:
-        images: floating array (b, h, w, c) or (h, w, c), or with the channels before h.
-        data_format: "channels_last" (None means the same) or "channels_first".
-
     Returns:
         An array like `images`.
 
@@ -178,10 +171,8 @@ def sharpen(images: jax.Array, factor: Any, data_format: str | None = None) -> j
     """Mixes images with smoothed ones, or goes away from these.
 
     Args:
-        images: floating array (b, h, w, c) or (h, w, c), or with the channels before h.
         factor: 0 for the smoothed images, 1 for no change, more for sharper ones: a number, or an
             array that broadcasts.
-        data_format: "channels_last" (None means the same) or "channels_first".
 
     Returns:
         An array like `images`.

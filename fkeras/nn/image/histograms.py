@@ -48,10 +48,7 @@ def equalize(
     """Gives each level of a channel the share of its pixels that are darker.
 
     Args:
-        images: floating array (b, h, w, c) or (h, w, c), or with the channels before h.
         bins: the number of levels.
-        value_range: (lowest, highest) value.
-        data_format: "channels_last" (None means the same) or "channels_first".
 
     Returns:
         An array like `images`; channels of one single level stay as they are. The gradient is 0
@@ -93,13 +90,10 @@ def equalize_tiles(
     tables of the four tiles around say, weighted by nearness.
 
     Args:
-        images: floating array (b, h, w, c) or (h, w, c), or with the channels before h.
         clip_limit: no level counts for more than this multiple of the mean, which limits the
             amplification of noise where a tile is nearly flat; 0 for no limit.
         tile_grid_size: the number of tiles along the height and along the width. Images that do
             not fall into equal tiles are continued by their mirror image.
-        value_range: (lowest, highest) value.
-        data_format: "channels_last" (None means the same) or "channels_first".
 
     Returns:
         A float32 array of the shape of `images`, whose gradient is 0.

@@ -54,7 +54,6 @@ def image_axes(ndim: int, data_format: str | None = None) -> tuple[int, int, int
 
     Args:
         ndim: how many axes the images have: 3, or 4 with the batch.
-        data_format: "channels_last" (None means the same) or "channels_first".
 
     Raises:
         ValueError: where there are not three axes, or four with the batch.
@@ -77,10 +76,6 @@ def image_axes(ndim: int, data_format: str | None = None) -> tuple[int, int, int
 def image_size(images: jax.Array, data_format: str | None = None) -> tuple[int, int]:
     """Height and width.
 
-    Args:
-        images: (b, h, w, c) or (h, w, c); the channels before h where they come first.
-        data_format: "channels_last" (None means the same) or "channels_first".
-
     Example:
         >>> import jax.numpy as jnp
         >>> image_size(jnp.ones((2, 3, 4, 5)), "channels_first")
@@ -96,7 +91,6 @@ def as_batch(
     """Images as a batch with the channels last, and the way back.
 
     Args:
-        images: (b, h, w, c) or (h, w, c); the channels before h where they come first.
         data_format: "channels_last", "channels_first", or None for the former.
 
     Returns:

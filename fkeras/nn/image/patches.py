@@ -29,7 +29,6 @@ def extract_patches(
         dilation_rate: how far from one cell of a patch to the next.
         padding: "valid" for patches within the images, "same" for one at each stride with zeros
             around the images.
-        data_format: "channels_last" (None means the same) or "channels_first".
 
     Returns:
         An array (b, h2, w2, size[0] * size[1] * c), and so on for the other forms.
@@ -62,7 +61,6 @@ def extract_patches_3d(
         strides: how far from one patch to the next, None for one beside the other.
         dilation_rate: how far from one cell of a patch to the next.
         padding: "valid" or "same", as in `extract_patches`.
-        data_format: "channels_last" (None means the same) or "channels_first".
 
     Returns:
         An array (b, d2, h2, w2, size[0] * size[1] * size[2] * c), without b for one volume.

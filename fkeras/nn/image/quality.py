@@ -44,7 +44,6 @@ def ssim(
         filter_sigma: the standard deviation of that window.
         k1: keeps the comparison of means finite where images are dark.
         k2: keeps the comparison of variances finite where images are flat.
-        data_format: "channels_last" (None means the same) or "channels_first".
 
     Returns:
         An array of shape (b,), or a scalar for single images; floating also for integer images.

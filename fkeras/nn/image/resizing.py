@@ -72,7 +72,6 @@ def resize(
     """Gives images another size.
 
     Args:
-        images: (b, h, w, c) or (h, w, c); the channels before h where they come first.
         size: the new (height, width).
         interpolation: "bilinear", "nearest", "bicubic", "lanczos3" or "lanczos5".
         antialias: whether a smaller image is made of means over all of the larger one.
@@ -80,7 +79,6 @@ def resize(
         pad_to_aspect_ratio: whether the aspect ratio stays, and what is missing is filled.
         fill_mode: "constant" is the only one.
         fill_value: what `pad_to_aspect_ratio` fills with.
-        data_format: "channels_last" (None means the same) or "channels_first".
 
     Returns:
         An array of the new size and the old dtype; integers are rounded.

@@ -75,15 +75,11 @@ def elastic_transform(
     only moves along the diagonal.)
 
     Args:
-        images: (b, h, w, c) or (h, w, c); the channels before h where they come first.
         alpha: how far; the field has about the scale 0.3.
         sigma: how smooth, in pixels.
-        interpolation: "bilinear" or "nearest".
         fill_mode: how images go on outside: "constant", "nearest", "wrap", "mirror" or "reflect",
             as in `map_coordinates`.
-        fill_value: what stands outside for "constant".
         key: a PRNG key, which must be given.
-        data_format: "channels_last" (None means the same) or "channels_first".
 
     Returns:
         An array like `images`.
@@ -118,12 +114,9 @@ def displace(
     """Images that show at each pixel what the old ones have `(dy, dx)` further.
 
     Args:
-        images: array of shape (b, h, w, c).
         dy: how many rows further, (b, h, w).
         dx: how many columns further, (b, h, w).
-        interpolation: "bilinear" or "nearest".
         fill_mode: how images go on outside, as in `map_coordinates`.
-        fill_value: what stands outside for "constant".
 
     Returns:
         An array like `images`.

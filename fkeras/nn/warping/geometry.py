@@ -40,12 +40,9 @@ def warp(
     """Images that show at each pixel what the old ones have at a place of their own.
 
     Args:
-        images: array of shape (b, h, w, c).
         y: the rows of these places, (b, h2, w2).
         x: the columns of these places, (b, h2, w2).
-        interpolation: "bilinear" or "nearest".
         fill_mode: how images go on outside, as in `map_coordinates`.
-        fill_value: what stands outside for "constant".
 
     Returns:
         An array of shape (b, h2, w2, c).
@@ -74,11 +71,8 @@ def warp_by_matrix(
     """Images that show at the place (x, y, 1) what the old ones have at `matrix @ (x, y, 1)`.
 
     Args:
-        images: array of shape (b, h, w, c).
         matrix: array of shape (b, 3, 3).
-        interpolation: "bilinear" or "nearest".
         fill_mode: how images go on outside, as in `map_coordinates`.
-        fill_value: what stands outside for "constant".
 
     Returns:
         An array like `images`.
@@ -134,13 +128,9 @@ def affine_transform(
     documents this k, and on JAX leaves it out, which is the same wherever c0 and c1 are 0.
 
     Args:
-        images: (b, h, w, c) or (h, w, c); the channels before h where they come first.
         transform: array of shape (b, 8), or (8,) for all images.
-        interpolation: "bilinear" or "nearest".
         fill_mode: how images go on outside: "constant", "nearest", "wrap", "mirror" or "reflect",
             as in `map_coordinates`.
-        fill_value: what stands outside for "constant".
-        data_format: "channels_last" (None means the same) or "channels_first".
 
     Returns:
         An array like `images`.
@@ -221,12 +211,9 @@ def perspective_transform(
     """Moves four points of images to other places, and all else as straight lines demand.
 
     Args:
-        images: (b, h, w, c) or (h, w, c); the channels before h where they come first.
         start_points: four points (x, y) of the images, (b, 4, 2), or (4, 2) for all of them.
         end_points: where these come to lie, of the same shape.
-        interpolation: "bilinear" or "nearest".
         fill_value: what stands where the old image has nothing to show.
-        data_format: "channels_last" (None means the same) or "channels_first".
 
     Returns:
         An array like `images`.

@@ -48,7 +48,6 @@ def sample(
         coordinates: for each of the first axes a floating array of one common shape (...).
         order: 0 for the nearest cell, 1 for the weighted mean of the cells around.
         fill_mode: how the array goes on outside, as in `map_coordinates`.
-        fill_value: what stands outside for "constant".
 
     Returns:
         An array of shape (..., carried axes), of the dtype of `array`.

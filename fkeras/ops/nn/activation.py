@@ -155,7 +155,6 @@ def elu(x: Any, alpha: float = 1.0) -> Any:
     """x where it is positive, alpha * (exp(x) - 1) elsewhere.
 
     Args:
-        x: array of any shape.
         alpha: minus the value that large negative numbers come near to.
 
     Example:
@@ -175,7 +174,6 @@ def celu(x: Any, alpha: float = 1.0) -> Any:
     """max(x, 0) + min(0, alpha * (exp(x / alpha) - 1)).
 
     Args:
-        x: array of any shape.
         alpha: minus the value that large negative numbers come near to.
 
     Example:
@@ -195,7 +193,6 @@ def leaky_relu(x: Any, negative_slope: float = 0.2) -> Any:
     """x where it is positive, negative_slope * x elsewhere.
 
     Args:
-        x: array of any shape.
         negative_slope: the slope below 0.
 
     Example:
@@ -211,7 +208,6 @@ def gelu(x: Any, approximate: bool = True) -> Any:
     """x times the normal distribution function at x, by a tanh or exactly.
 
     Args:
-        x: array of any shape.
         approximate: whether to compute it by a tanh, which is off by less than 0.001.
 
     Example:
@@ -230,7 +226,6 @@ def squareplus(x: Any, b: float = 4) -> Any:
     """(x + sqrt(x**2 + b)) / 2.
 
     Args:
-        x: array of any shape.
         b: how round the bend at 0 is; 0 gives `relu`.
 
     Example:
@@ -249,7 +244,6 @@ def soft_shrink(x: Any, threshold: float = 0.5) -> Any:
     """x moved towards 0 by the threshold, 0 within it.
 
     Args:
-        x: array of any shape.
         threshold: how far.
 
     Example:
@@ -265,7 +259,6 @@ def hard_shrink(x: Any, threshold: float = 0.5) -> Any:
     """x where |x| is above the threshold, 0 elsewhere.
 
     Args:
-        x: array of any shape.
         threshold: the bound of the absolute values that become 0.
 
     Example:
@@ -281,7 +274,6 @@ def threshold(x: Any, threshold: float, default_value: float) -> Any:
     """x above the threshold, default_value elsewhere.
 
     Args:
-        x: array of any shape.
         threshold: the bound; the bound itself is replaced.
         default_value: what stands for all that is not above it.
 
@@ -298,7 +290,6 @@ def glu(x: Any, axis: int = -1) -> Any:
     """a * sigmoid(b) for the halves a, b of x along an axis.
 
     Args:
-        x: array of any shape.
         axis: the axis that is cut in two; its size is even.
 
     Example:
@@ -320,7 +311,6 @@ def softmax(x: Any, axis: int | tuple[int, ...] = -1) -> Any:
     A row of nothing but -inf counts as a row of equal scores, without a gradient (NaN in Keras).
 
     Args:
-        x: array of any shape.
         axis: the axis whose numbers come to sum to 1, or several.
 
     Example:
@@ -339,7 +329,6 @@ def log_softmax(x: Any, axis: int | tuple[int, ...] = -1) -> Any:
     A row of nothing but -inf counts as a row of equal scores, without a gradient (NaN in Keras).
 
     Args:
-        x: array of any shape.
         axis: the axis, or several.
 
     Example:
@@ -364,7 +353,6 @@ def sparsemax(x: Any, axis: int = -1) -> Any:
     """The nearest point to x on the probability simplex; see `fk.activations.sparsemax`.
 
     Args:
-        x: array of any shape.
         axis: the axis whose numbers come to sum to 1.
 
     Example:

@@ -36,12 +36,10 @@ def conv_transpose(
     """The sum of the kernels that each cell of the inputs scales, `strides` cells apart.
 
     Args:
-        inputs: (b, *sizes, c), or (b, c, *sizes) where the channels come first.
         kernel: (*kernel_size, f, c).
         strides: the distance of the windows of neighbouring cells.
         padding: "valid" or "same".
         output_padding: the cells to add to the smallest size that fits; None for the usual size.
-        data_format: "channels_last" (None means the same) or "channels_first".
         dilation_rate: the distance of the cells that the kernel writes to.
 
     Example:
@@ -77,11 +75,9 @@ def depthwise_conv(
     """The cross-correlation of each channel of the inputs with filters of its own.
 
     Args:
-        inputs: (b, *sizes, c), or (b, c, *sizes) where the channels come first.
         kernel: (*kernel_size, c, m).
         strides: the step of the window along each axis.
         padding: "valid" or "same".
-        data_format: "channels_last" (None means the same) or "channels_first".
         dilation_rate: the distance of the cells that the kernel sees.
 
     Example:
@@ -114,12 +110,10 @@ def separable_conv(
     """Each channel convolved alone, and then the channels of each cell mixed.
 
     Args:
-        inputs: (b, *sizes, c), or (b, c, *sizes) where the channels come first.
         depthwise_kernel: (*kernel_size, c, m).
         pointwise_kernel: (*ones, c * m, f).
         strides: the step of the window along each axis.
         padding: "valid" or "same".
-        data_format: "channels_last" (None means the same) or "channels_first".
         dilation_rate: the distance of the cells that the depthwise kernel sees.
 
     Example:
@@ -150,9 +144,7 @@ def adaptive_average_pool(inputs: Any, output_size: _Sizes, data_format: str | N
     """The mean of each of `output_size` windows along each axis; 0 for an axis of length 0.
 
     Args:
-        inputs: (b, *sizes, c), or (b, c, *sizes) where the channels come first.
         output_size: how many windows along each axis.
-        data_format: "channels_last" (None means the same) or "channels_first".
 
     Example:
         >>> import jax.numpy as jnp, fkeras as fk
@@ -168,9 +160,7 @@ def adaptive_max_pool(inputs: Any, output_size: _Sizes, data_format: str | None 
     """The largest value of each of `output_size` windows along each axis; 0 for an axis of length 0.
 
     Args:
-        inputs: (b, *sizes, c), or (b, c, *sizes) where the channels come first.
         output_size: how many windows along each axis.
-        data_format: "channels_last" (None means the same) or "channels_first".
 
     Example:
         >>> import jax.numpy as jnp, fkeras as fk

@@ -31,8 +31,6 @@ def moments(x: Any, axes: Any, keepdims: bool = False, synchronized: bool = Fals
     """`(mean, variance)` along the axes, computed in float32 at least.
 
     Args:
-        x: an array.
-        axes: the axes.
         keepdims: whether they stay, with size 1.
         synchronized: takes nothing but False: a sharded array is one array here, so its moments
             are over all devices anyway.
@@ -79,7 +77,6 @@ def batch_normalization(
     """(x - mean) / sqrt(variance + epsilon) * scale + offset, vectors along one axis.
 
     Args:
-        x: an array.
         mean: (c,).
         variance: (c,).
         axis: the axis of size c.
@@ -118,7 +115,6 @@ def layer_normalization(
     """(x - mean) / sqrt(variance + epsilon) * gamma + beta along the axes.
 
     Args:
-        x: an array.
         gamma: an array that fills the axes, or None for 1.
         beta: an array that fills them, or None for 0.
         axis: the axes.
@@ -157,7 +153,6 @@ def rms_normalization(
     """x / sqrt(mean(x**2) + epsilon) * scale along the axes.
 
     Args:
-        x: an array.
         scale: an array that fills the axes, or None for 1.
         axis: the axes.
         epsilon: added to the mean square; 1e-7 where it is None.
@@ -180,7 +175,6 @@ def normalize(x: Any, axis: Any = -1, order: int = 2, epsilon: float | None = No
     """x divided by its norm along the axes; zeros stay zeros, with finite gradients.
 
     Args:
-        x: an array.
         axis: the axes.
         order: the order p of the norm sum(|x|**p)**(1 / p).
         epsilon: the least norm that is divided by; 1e-7 where it is None.

@@ -44,11 +44,9 @@ def conv(
     """The cross-correlation of the inputs with each filter of a kernel.
 
     Args:
-        inputs: (b, *sizes, c), or (b, c, *sizes) where the channels come first.
         kernel: (*kernel_size, c / groups, f).
         strides: the step of the window along each axis.
         padding: "valid", "same", or "causal" for sequences.
-        data_format: "channels_last" (None means the same) or "channels_first".
         dilation_rate: the distance of the cells that the kernel sees.
 
     Raises:
@@ -92,11 +90,9 @@ def max_pool(
     """The largest value of each window.
 
     Args:
-        inputs: (b, *sizes, c), or (b, c, *sizes) where the channels come first.
         pool_size: the size of the window along each axis.
         strides: its step along each axis; None for windows that touch.
         padding: "valid" for windows inside the inputs, "same" for ceil(size / stride) of them.
-        data_format: "channels_last" (None means the same) or "channels_first".
 
     Raises:
         ValueError: for a window larger than the inputs, with the padding "valid".
@@ -121,11 +117,9 @@ def average_pool(
     """The mean of each window over those of its cells that lie in the inputs.
 
     Args:
-        inputs: (b, *sizes, c), or (b, c, *sizes) where the channels come first.
         pool_size: the size of the window along each axis.
         strides: its step along each axis; None for windows that touch.
         padding: "valid" for windows inside the inputs, "same" for ceil(size / stride) of them.
-        data_format: "channels_last" (None means the same) or "channels_first".
 
     Raises:
         ValueError: for a window larger than the inputs, with the padding "valid".

@@ -221,9 +221,6 @@ floor = float_unary(
 def fabs(x: Any) -> Any:
     """|x| of real numbers, as floats.
 
-    Args:
-        x: array of any shape.
-
     Raises:
         TypeError: for complex numbers.
 
@@ -245,9 +242,6 @@ def fabs(x: Any) -> Any:
 def trunc(x: Any) -> Any:
     """x without its fraction; integers stay as they are.
 
-    Args:
-        x: array of any shape.
-
     Example:
         >>> import fkeras as fk
         >>> print(fk.ops.trunc([-1.7, 1.7]))
@@ -262,7 +256,6 @@ def round(x: Any, decimals: int = 0) -> Any:
     """x to a number of decimals, halves to the even neighbour.
 
     Args:
-        x: array of any shape.
         decimals: how many; -1 rounds to tens.
 
     Example:
@@ -281,7 +274,6 @@ def clip(x: Any, x_min: Any, x_max: Any) -> Any:
     """x, at least x_min and at most x_max.
 
     Args:
-        x: array of any shape.
         x_min: the least value, a number or an array that broadcasts with x.
         x_max: the largest value, likewise.
 
@@ -299,10 +291,6 @@ def clip(x: Any, x_min: Any, x_max: Any) -> Any:
 def divide_no_nan(x1: Any, x2: Any) -> Any:
     """x1 / x2, and 0 where x2 is 0; gradients are finite there too.
 
-    Args:
-        x1: an array.
-        x2: an array; the two broadcast.
-
     Example:
         >>> import fkeras as fk
         >>> print(fk.ops.divide_no_nan([1.0, 2.0], [0.0, 4.0]))
@@ -318,7 +306,6 @@ def nan_to_num(x: Any, nan: Any = 0.0, posinf: Any = None, neginf: Any = None) -
     """x with numbers for NaN and the infinities; None means the largest and the least number.
 
     Args:
-        x: array of any shape.
         nan: what stands for NaN.
         posinf: what stands for infinity; the largest number of the dtype where it is None.
         neginf: what stands for minus infinity; the least number where it is None.

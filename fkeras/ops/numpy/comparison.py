@@ -141,8 +141,6 @@ def isclose(
     """Whether |x1 - x2| <= atol + rtol * |x2|, element by element.
 
     Args:
-        x1: an array.
-        x2: an array; the two broadcast.
         rtol: the distance allowed, as a share of |x2|.
         atol: the distance allowed in any case.
         equal_nan: whether NaN is close to NaN.
@@ -162,8 +160,6 @@ def allclose(
     """Whether |x1 - x2| <= atol + rtol * |x2| for all elements.
 
     Args:
-        x1: an array.
-        x2: an array; the two broadcast.
         rtol: the distance allowed, as a share of |x2|.
         atol: the distance allowed in any case.
         equal_nan: whether NaN is close to NaN.

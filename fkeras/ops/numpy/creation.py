@@ -56,10 +56,6 @@ def array(x: Any, dtype: Any = None) -> Any:
 def zeros(shape: Any, dtype: Any = None) -> Any:
     """An array of zeros, in float32 where no dtype is given.
 
-    Args:
-        shape: its shape, a number or several.
-        dtype: its dtype; float32 where it is None.
-
     Example:
         >>> import fkeras as fk
         >>> print(fk.ops.zeros(3))
@@ -72,10 +68,6 @@ def zeros(shape: Any, dtype: Any = None) -> Any:
 def ones(shape: Any, dtype: Any = None) -> Any:
     """An array of ones, in float32 where no dtype is given.
 
-    Args:
-        shape: its shape, a number or several.
-        dtype: its dtype; float32 where it is None.
-
     Example:
         >>> import fkeras as fk
         >>> print(fk.ops.ones(3))
@@ -87,10 +79,6 @@ def ones(shape: Any, dtype: Any = None) -> Any:
 @op
 def empty(shape: Any, dtype: Any = None) -> Any:
     """An array whose numbers do not matter: zeros, in float32 where no dtype is given.
-
-    Args:
-        shape: its shape, a number or several.
-        dtype: its dtype; float32 where it is None.
 
     Example:
         >>> import fkeras as fk
@@ -105,9 +93,7 @@ def full(shape: Any, fill_value: Any, dtype: Any = None) -> Any:
     """An array of one number, in float32 where no dtype is given.
 
     Args:
-        shape: its shape, a number or several.
         fill_value: the number.
-        dtype: its dtype; float32 where it is None.
 
     Example:
         >>> import fkeras as fk
@@ -121,10 +107,6 @@ def full(shape: Any, fill_value: Any, dtype: Any = None) -> Any:
 def zeros_like(x: Any, dtype: Any = None) -> Any:
     """Zeros in the shape of x.
 
-    Args:
-        x: array of any shape.
-        dtype: its dtype; that of x where it is None.
-
     Example:
         >>> import fkeras as fk
         >>> print(fk.ops.zeros_like([1, 2]))
@@ -137,10 +119,6 @@ def zeros_like(x: Any, dtype: Any = None) -> Any:
 def ones_like(x: Any, dtype: Any = None) -> Any:
     """Ones in the shape of x.
 
-    Args:
-        x: array of any shape.
-        dtype: its dtype; that of x where it is None.
-
     Example:
         >>> import fkeras as fk
         >>> print(fk.ops.ones_like([1, 2]))
@@ -152,10 +130,6 @@ def ones_like(x: Any, dtype: Any = None) -> Any:
 @elementwise
 def empty_like(x: Any, dtype: Any = None) -> Any:
     """Numbers that do not matter, zeros, in the shape of x.
-
-    Args:
-        x: array of any shape.
-        dtype: its dtype; that of x where it is None.
 
     Example:
         >>> import fkeras as fk
@@ -170,9 +144,7 @@ def full_like(x: Any, fill_value: Any, dtype: Any = None) -> Any:
     """One number in the shape of x.
 
     Args:
-        x: array of any shape.
         fill_value: the number.
-        dtype: its dtype; that of x where it is None.
 
     Example:
         >>> import fkeras as fk
@@ -290,8 +262,6 @@ def eye(N: int, M: int | None = None, k: int = 0, dtype: Any = None) -> Any:
     Args:
         N: how many rows.
         M: how many columns; N where it is None.
-        k: the diagonal; above the main one where positive.
-        dtype: its dtype; float32 where it is None.
 
     Example:
         >>> import fkeras as fk
@@ -307,7 +277,6 @@ def identity(n: int, dtype: Any = None) -> Any:
 
     Args:
         n: how many rows and columns.
-        dtype: its dtype; float32 where it is None.
 
     Example:
         >>> import fkeras as fk
@@ -324,8 +293,6 @@ def tri(N: int, M: int | None = None, k: int = 0, dtype: Any = None) -> Any:
     Args:
         N: how many rows.
         M: how many columns; N where it is None.
-        k: the diagonal; above the main one where positive.
-        dtype: its dtype; float32 where it is None.
 
     Example:
         >>> import fkeras as fk
@@ -361,9 +328,6 @@ def vander(x: Any, N: int | None = None, increasing: bool = False) -> Any:
 def ndim(x: Any) -> int:
     """How many axes x has.
 
-    Args:
-        x: array of any shape.
-
     Example:
         >>> import fkeras as fk
         >>> fk.ops.ndim(fk.Input((3,)))
@@ -374,9 +338,6 @@ def ndim(x: Any) -> int:
 
 def size(x: Any) -> Any:
     """How many elements x has; a symbolic scalar where an axis has no known size.
-
-    Args:
-        x: array of any shape.
 
     Example:
         >>> import fkeras as fk

@@ -29,9 +29,7 @@ def append(x1: Any, x2: Any, axis: int | None = None) -> Any:
     """x1 and then x2 along an axis; both flat where it is None.
 
     Args:
-        x1: an array.
         x2: an array; of the same shape but for the axis.
-        axis: the axis; None for the flat array.
 
     Example:
         >>> import fkeras as fk
@@ -47,7 +45,6 @@ def concatenate(xs: Sequence[Any], axis: int = 0) -> Any:
 
     Args:
         xs: the arrays, of the same shape but for the axis.
-        axis: the axis.
 
     Example:
         >>> import fkeras as fk
@@ -129,9 +126,7 @@ def split(x: Any, indices_or_sections: Any, axis: int = 0) -> Any:
     """A list of equal parts of x along an axis, or of the parts between indices.
 
     Args:
-        x: array of any shape.
         indices_or_sections: how many parts, or the indices at which new parts start.
-        axis: the axis.
 
     Example:
         >>> import fkeras as fk
@@ -146,9 +141,7 @@ def array_split(x: Any, indices_or_sections: int, axis: int = 0) -> Any:
     """A list of parts of x along an axis whose sizes differ by one at most.
 
     Args:
-        x: array of any shape.
         indices_or_sections: how many parts.
-        axis: the axis.
 
     Example:
         >>> import fkeras as fk
@@ -163,7 +156,6 @@ def hsplit(x: Any, indices_or_sections: Any) -> Any:
     """A list of parts of x along axis 1, of a vector along axis 0; see `split`.
 
     Args:
-        x: array of any shape.
         indices_or_sections: how many parts, or the indices at which new parts start.
 
     Example:
@@ -179,7 +171,6 @@ def vsplit(x: Any, indices_or_sections: Any) -> Any:
     """A list of parts of x along axis 0; see `split`.
 
     Args:
-        x: array of any shape.
         indices_or_sections: how many parts, or the indices at which new parts start.
 
     Example:
@@ -195,7 +186,6 @@ def dsplit(x: Any, indices_or_sections: Any) -> Any:
     """A list of parts of x along axis 2; see `split`.
 
     Args:
-        x: array of any shape.
         indices_or_sections: how many parts, or the indices at which new parts start.
 
     Example:

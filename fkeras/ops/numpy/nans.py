@@ -150,11 +150,8 @@ def nanquantile(
     """The quantile `q` of the numbers along the axes; see `quantile`.
 
     Args:
-        x: array of any shape.
         q: a share from 0 to 1, or an array of them.
-        axis: the axis, or several; all where it is None.
         method: what lies between elements; see `quantile`.
-        keepdims: whether the axes stay, with size 1.
 
     Example:
         >>> import fkeras as fk
@@ -173,11 +170,8 @@ def nanpercentile(
     """The percentile `q` of the numbers along the axes; see `quantile`.
 
     Args:
-        x: array of any shape.
         q: a number from 0 to 100, or an array of them.
-        axis: the axis, or several; all where it is None.
         method: what lies between elements; see `quantile`.
-        keepdims: whether the axes stay, with size 1.
 
     Example:
         >>> import fkeras as fk

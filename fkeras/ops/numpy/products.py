@@ -83,8 +83,6 @@ def tensordot(x1: Any, x2: Any, axes: Any = 2) -> Any:
     """The product over the last `axes` axes of x1 and the first of x2, or over axes by pairs.
 
     Args:
-        x1: an array.
-        x2: an array.
         axes: how many axes, or two lists of axes that are paired.
 
     Example:
@@ -152,7 +150,6 @@ def diag(x: Any, k: int = 0) -> Any:
 
     Args:
         x: a vector or a matrix.
-        k: the diagonal; above the main one where positive.
 
     Example:
         >>> import fkeras as fk
@@ -165,10 +162,6 @@ def diag(x: Any, k: int = 0) -> Any:
 @op
 def diagflat(x: Any, k: int = 0) -> Any:
     """The matrix with the elements of x on its diagonal `k`.
-
-    Args:
-        x: array of any shape.
-        k: the diagonal; above the main one where positive.
 
     Example:
         >>> import fkeras as fk
@@ -220,7 +213,6 @@ def tril(x: Any, k: int = 0) -> Any:
 
     Args:
         x: matrices, (..., n, m).
-        k: the diagonal; above the main one where positive.
 
     Example:
         >>> import fkeras as fk
@@ -236,7 +228,6 @@ def triu(x: Any, k: int = 0) -> Any:
 
     Args:
         x: matrices, (..., n, m).
-        k: the diagonal; above the main one where positive.
 
     Example:
         >>> import fkeras as fk
@@ -253,7 +244,6 @@ def diff(a: Any, n: int = 1, axis: int = -1) -> Any:
     Args:
         a: array of any shape.
         n: how many times.
-        axis: the axis.
 
     Example:
         >>> import fkeras as fk
@@ -271,7 +261,6 @@ def trapezoid(y: Any, x: Any = None, dx: Any = 1.0, axis: int = -1) -> Any:
         y: the heights, an array.
         x: the places; None for equal distances.
         dx: the distance, where x is None.
-        axis: the axis.
 
     Example:
         >>> import fkeras as fk

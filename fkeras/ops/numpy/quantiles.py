@@ -23,8 +23,6 @@ def average(x: Any, axis: Axes = None, weights: Any = None) -> Any:
     """The mean along the axes, weighted where weights are given.
 
     Args:
-        x: array of any shape.
-        axis: the axis, or several; all where it is None.
         weights: the share of each element, of the shape of x or of the axes; equal where None.
 
     Example:
@@ -44,11 +42,6 @@ def average(x: Any, axis: Axes = None, weights: Any = None) -> Any:
 def median(x: Any, axis: Axes = None, keepdims: bool = False) -> Any:
     """The middle of the ordered elements along the axes; the mean of two middle ones.
 
-    Args:
-        x: array of any shape.
-        axis: the axis, or several; all where it is None.
-        keepdims: whether the axes stay, with size 1.
-
     Example:
         >>> import fkeras as fk
         >>> print(fk.ops.median([1, 9, 2, 4]))
@@ -64,11 +57,9 @@ def quantile(
     """The element below which the share `q` of the elements along the axes lies.
 
     Args:
-        x: an array.
         q: a share from 0 to 1, or an array of shares, which is the first axis of the result.
         axis: the axes; None for all.
         method: "linear", "lower", "higher", "midpoint" or "nearest": what lies between elements.
-        keepdims: whether the axes stay, with size 1.
 
     Example:
         >>> import fkeras as fk
@@ -87,11 +78,8 @@ def percentile(
     """The element below which `q` percent of the elements along the axes lie; see `quantile`.
 
     Args:
-        x: array of any shape.
         q: a number from 0 to 100, or an array of them, which is the first axis of the result.
-        axis: the axis, or several; all where it is None.
         method: what lies between elements; see `quantile`.
-        keepdims: whether the axes stay, with size 1.
 
     Example:
         >>> import fkeras as fk

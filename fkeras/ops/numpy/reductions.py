@@ -43,11 +43,6 @@ def axes_of(axis: Axes) -> Any:
 def all(x: Any, axis: Axes = None, keepdims: bool = False) -> Any:
     """Whether all elements along the axes are not zero.
 
-    Args:
-        x: array of any shape.
-        axis: the axis, or several; all where it is None.
-        keepdims: whether the axes stay, with size 1.
-
     Example:
         >>> import fkeras as fk
         >>> print(fk.ops.all([[1, 2], [0, 4]], axis=1))
@@ -59,11 +54,6 @@ def all(x: Any, axis: Axes = None, keepdims: bool = False) -> Any:
 @op
 def any(x: Any, axis: Axes = None, keepdims: bool = False) -> Any:
     """Whether some element along the axes is not zero.
-
-    Args:
-        x: array of any shape.
-        axis: the axis, or several; all where it is None.
-        keepdims: whether the axes stay, with size 1.
 
     Example:
         >>> import fkeras as fk
@@ -78,9 +68,6 @@ def max(x: Any, axis: Axes = None, keepdims: bool = False, initial: Any = None) 
     """The largest element along the axes, at least `initial`.
 
     Args:
-        x: array of any shape.
-        axis: the axis, or several; all where it is None.
-        keepdims: whether the axes stay, with size 1.
         initial: what is counted in; an array without elements needs it.
 
     Example:
@@ -100,9 +87,6 @@ def min(x: Any, axis: Axes = None, keepdims: bool = False, initial: Any = None) 
     """The least element along the axes, at most `initial`.
 
     Args:
-        x: array of any shape.
-        axis: the axis, or several; all where it is None.
-        keepdims: whether the axes stay, with size 1.
         initial: what is counted in; an array without elements needs it.
 
     Example:
@@ -121,11 +105,6 @@ def min(x: Any, axis: Axes = None, keepdims: bool = False, initial: Any = None) 
 def amax(x: Any, axis: Axes = None, keepdims: bool = False) -> Any:
     """The largest element along the axes.
 
-    Args:
-        x: array of any shape.
-        axis: the axis, or several; all where it is None.
-        keepdims: whether the axes stay, with size 1.
-
     Example:
         >>> import fkeras as fk
         >>> print(fk.ops.amax([[1, 2], [3, 4]], axis=0))
@@ -137,11 +116,6 @@ def amax(x: Any, axis: Axes = None, keepdims: bool = False) -> Any:
 @op
 def amin(x: Any, axis: Axes = None, keepdims: bool = False) -> Any:
     """The least element along the axes.
-
-    Args:
-        x: array of any shape.
-        axis: the axis, or several; all where it is None.
-        keepdims: whether the axes stay, with size 1.
 
     Example:
         >>> import fkeras as fk
@@ -155,11 +129,6 @@ def amin(x: Any, axis: Axes = None, keepdims: bool = False) -> Any:
 def argmax(x: Any, axis: int | None = None, keepdims: bool = False) -> Any:
     """The index of the largest element along an axis, of all elements where it is None.
 
-    Args:
-        x: array of any shape.
-        axis: the axis; None for the flat array.
-        keepdims: whether the axes stay, with size 1.
-
     Example:
         >>> import fkeras as fk
         >>> print(fk.ops.argmax([[1, 9], [3, 2]], axis=1))
@@ -172,11 +141,6 @@ def argmax(x: Any, axis: int | None = None, keepdims: bool = False) -> Any:
 def argmin(x: Any, axis: int | None = None, keepdims: bool = False) -> Any:
     """The index of the least element along an axis, of all elements where it is None.
 
-    Args:
-        x: array of any shape.
-        axis: the axis; None for the flat array.
-        keepdims: whether the axes stay, with size 1.
-
     Example:
         >>> import fkeras as fk
         >>> print(fk.ops.argmin([[1, 9], [3, 2]], axis=1))
@@ -188,11 +152,6 @@ def argmin(x: Any, axis: int | None = None, keepdims: bool = False) -> Any:
 @op
 def sum(x: Any, axis: Axes = None, keepdims: bool = False) -> Any:
     """The sum along the axes.
-
-    Args:
-        x: array of any shape.
-        axis: the axis, or several; all where it is None.
-        keepdims: whether the axes stay, with size 1.
 
     Example:
         >>> import fkeras as fk
@@ -207,9 +166,6 @@ def prod(x: Any, axis: Axes = None, keepdims: bool = False, dtype: Any = None) -
     """The product along the axes.
 
     Args:
-        x: array of any shape.
-        axis: the axis, or several; all where it is None.
-        keepdims: whether the axes stay, with size 1.
         dtype: the dtype of the result; that of x where it is None.
 
     Example:
@@ -224,11 +180,6 @@ def prod(x: Any, axis: Axes = None, keepdims: bool = False, dtype: Any = None) -
 def mean(x: Any, axis: Axes = None, keepdims: bool = False) -> Any:
     """The mean along the axes; half-precision numbers are summed in float32.
 
-    Args:
-        x: array of any shape.
-        axis: the axis, or several; all where it is None.
-        keepdims: whether the axes stay, with size 1.
-
     Example:
         >>> import fkeras as fk
         >>> fk.ops.mean([[1, 2], [3, 4]], axis=1, keepdims=True)
@@ -242,11 +193,6 @@ def mean(x: Any, axis: Axes = None, keepdims: bool = False) -> Any:
 @op
 def var(x: Any, axis: Axes = None, keepdims: bool = False) -> Any:
     """The mean squared distance from the mean along the axes.
-
-    Args:
-        x: array of any shape.
-        axis: the axis, or several; all where it is None.
-        keepdims: whether the axes stay, with size 1.
 
     Example:
         >>> import fkeras as fk
@@ -264,11 +210,6 @@ def std(x: Any, axis: Axes = None, keepdims: bool = False) -> Any:
 
     The gradient is 0 where all elements are equal.
 
-    Args:
-        x: array of any shape.
-        axis: the axis, or several; all where it is None.
-        keepdims: whether the axes stay, with size 1.
-
     Example:
         >>> import fkeras as fk
         >>> print(fk.ops.std([1, 3]))
@@ -285,11 +226,6 @@ def _wide(x: jax.Array) -> jax.Array:
 def ptp(x: Any, axis: Axes = None, keepdims: bool = False) -> Any:
     """The largest minus the least element along the axes.
 
-    Args:
-        x: array of any shape.
-        axis: the axis, or several; all where it is None.
-        keepdims: whether the axes stay, with size 1.
-
     Example:
         >>> import fkeras as fk
         >>> print(fk.ops.ptp([[1, 9], [3, 2]], axis=1))
@@ -301,10 +237,6 @@ def ptp(x: Any, axis: Axes = None, keepdims: bool = False) -> Any:
 @op
 def count_nonzero(x: Any, axis: Axes = None) -> Any:
     """How many elements along the axes are not zero.
-
-    Args:
-        x: array of any shape.
-        axis: the axis, or several; all where it is None.
 
     Example:
         >>> import fkeras as fk
@@ -319,8 +251,6 @@ def cumsum(x: Any, axis: int | None = None, dtype: Any = None) -> Any:
     """The sum of all elements up to each along an axis, of the flat array where it is None.
 
     Args:
-        x: array of any shape.
-        axis: the axis; None for the flat array.
         dtype: the dtype of the sums; that of x where it is None.
 
     Example:
@@ -336,8 +266,6 @@ def cumprod(x: Any, axis: int | None = None, dtype: Any = None) -> Any:
     """The product of all elements up to each along an axis, of the flat array at None.
 
     Args:
-        x: array of any shape.
-        axis: the axis; None for the flat array.
         dtype: the dtype of the products; that of x where it is None.
 
     Example:

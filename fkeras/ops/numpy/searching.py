@@ -92,9 +92,7 @@ def take(x: Any, indices: Any, axis: int | None = None) -> Any:
     """The elements of x at indices of an axis, of the flat array where it is None.
 
     Args:
-        x: array of any shape.
         indices: integers of any shape; negative ones count from the end.
-        axis: the axis; None for the flat array.
 
     Example:
         >>> import fkeras as fk
@@ -109,9 +107,7 @@ def take_along_axis(x: Any, indices: Any, axis: int | None = None) -> Any:
     """The elements of x at indices that are given for each place along an axis.
 
     Args:
-        x: array of any shape.
         indices: integers, of the rank of x.
-        axis: the axis; None for the flat array.
 
     Example:
         >>> import fkeras as fk
@@ -125,7 +121,6 @@ def get_item(x: Any, key: Any) -> Any:
     """x[key], with everything that NumPy takes between the brackets.
 
     Args:
-        x: array of any shape.
         key: what stands between the brackets: a number, a slice, an array, or several.
 
     Example:
@@ -139,9 +134,6 @@ def get_item(x: Any, key: Any) -> Any:
 @op
 def nonzero(x: Any) -> Any:
     """The indices of the elements that are not zero, one array an axis; not under jit.
-
-    Args:
-        x: array of any shape.
 
     Example:
         >>> import fkeras as fk
@@ -171,10 +163,6 @@ def unravel_index(indices: Any, shape: Sequence[int]) -> Any:
 def sort(x: Any, axis: int = -1) -> Any:
     """The elements along an axis from the least to the largest.
 
-    Args:
-        x: array of any shape.
-        axis: the axis; None for the flat array.
-
     Example:
         >>> import fkeras as fk
         >>> print(fk.ops.sort([3, 1, 2]))
@@ -186,10 +174,6 @@ def sort(x: Any, axis: int = -1) -> Any:
 @op
 def argsort(x: Any, axis: int | None = -1) -> Any:
     """The indices that sort x along an axis, the flat array where it is None.
-
-    Args:
-        x: array of any shape.
-        axis: the axis; None for the flat array.
 
     Example:
         >>> import fkeras as fk
@@ -205,9 +189,7 @@ def argpartition(x: Any, kth: int, axis: int | None = -1) -> Any:
     """Indices that put the element `kth` in its sorted place, lesser ones before it.
 
     Args:
-        x: array of any shape.
         kth: the place in the sorted order, from 0.
-        axis: the axis; None for the flat array.
 
     Example:
         >>> import fkeras as fk
@@ -251,7 +233,6 @@ def unique(
     """The different elements of x, in order; each NaN counts as an element of its own.
 
     Args:
-        x: an array.
         sorted: whether they are sorted; they always are.
         return_index: whether to return where each is found first.
         return_inverse: whether to return which of them each element of x is.
@@ -286,7 +267,6 @@ def digitize(x: Any, bins: Any) -> Any:
     """In which interval between the sorted edges `bins` each element lies, 0 below the first.
 
     Args:
-        x: array of any shape.
         bins: the edges, a vector in order.
 
     Example:

@@ -40,7 +40,6 @@ def broadcast_to(x: Any, shape: Sequence[int]) -> Any:
     """x repeated along axes of size 1 and new first axes.
 
     Args:
-        x: array of any shape.
         shape: the shape of the result.
 
     Example:
@@ -56,7 +55,6 @@ def expand_dims(x: Any, axis: Any) -> Any:
     """x with new axes of size 1 at the given places of the result.
 
     Args:
-        x: array of any shape.
         axis: the place of the new axis, or several.
 
     Example:
@@ -72,7 +70,6 @@ def squeeze(x: Any, axis: Any = None) -> Any:
     """x without the given axes of size 1, without all of them where axis is None.
 
     Args:
-        x: array of any shape.
         axis: the axis, or several.
 
     Example:
@@ -88,7 +85,6 @@ def reshape(x: Any, newshape: Any) -> Any:
     """The elements of x in the same order in another shape, with one size -1 at most.
 
     Args:
-        x: array of any shape.
         newshape: the new shape; -1 is the size that is left.
 
     Example:
@@ -103,9 +99,6 @@ def reshape(x: Any, newshape: Any) -> Any:
 def ravel(x: Any) -> Any:
     """The elements of x as a vector.
 
-    Args:
-        x: array of any shape.
-
     Example:
         >>> import fkeras as fk
         >>> print(fk.ops.ravel([[1, 2], [3, 4]]))
@@ -119,7 +112,6 @@ def transpose(x: Any, axes: Sequence[int] | None = None) -> Any:
     """x with its axes in another order, turned round where it is None.
 
     Args:
-        x: array of any shape.
         axes: the axis of x for each axis of the result.
 
     Example:
@@ -135,7 +127,6 @@ def swapaxes(x: Any, axis1: int, axis2: int) -> Any:
     """x with two axes in each other's place.
 
     Args:
-        x: array of any shape.
         axis1: one axis.
         axis2: the other.
 
@@ -152,7 +143,6 @@ def moveaxis(x: Any, source: Any, destination: Any) -> Any:
     """x with axes moved to other places; the others keep their order.
 
     Args:
-        x: array of any shape.
         source: the axis, or several.
         destination: the place of each in the result.
 
@@ -169,7 +159,6 @@ def flip(x: Any, axis: Any = None) -> Any:
     """x from end to start along the axes, along all where it is None.
 
     Args:
-        x: array of any shape.
         axis: the axis, or several.
 
     Example:
@@ -198,9 +187,6 @@ def fliplr(x: Any) -> Any:
 @op
 def flipud(x: Any) -> Any:
     """x from end to start along axis 0.
-
-    Args:
-        x: array of any shape.
 
     Example:
         >>> import fkeras as fk
@@ -232,7 +218,6 @@ def roll(x: Any, shift: Any, axis: Any = None) -> Any:
     """x moved along the axes; what leaves at the end comes in at the start.
 
     Args:
-        x: array of any shape.
         shift: how many places, or one number for each axis.
         axis: the axis, or several; None for the flat array.
 
@@ -249,9 +234,7 @@ def repeat(x: Any, repeats: Any, axis: int | None = None) -> Any:
     """x with each element as often as told along an axis; flat where the axis is None.
 
     Args:
-        x: array of any shape.
         repeats: how often, a number or one for each element of the axis.
-        axis: the axis; None for the flat array.
 
     Example:
         >>> import fkeras as fk
@@ -270,7 +253,6 @@ def tile(x: Any, repeats: Any) -> Any:
     """x as a whole as often as told along each axis.
 
     Args:
-        x: array of any shape.
         repeats: how often, a number or one for each axis.
 
     Example:
@@ -286,7 +268,6 @@ def pad(x: Any, pad_width: Any, mode: str = "constant", constant_values: Any = N
     """x with more elements before and behind along each axis.
 
     Args:
-        x: an array.
         pad_width: pairs (before, behind) for the axes, one pair or one number for all.
         mode: "constant", "reflect", "symmetric", "edge", "wrap" and jax.numpy's others.
         constant_values: what is filled in with mode "constant"; None is 0.
@@ -336,7 +317,6 @@ def view(x: Any, dtype: Any = None) -> Any:
     """The bits of x read as another dtype.
 
     Args:
-        x: array of any shape.
         dtype: the dtype; where its size differs the last axis grows or shrinks.
 
     Example:

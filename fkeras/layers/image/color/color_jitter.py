@@ -34,14 +34,11 @@ class RandomColorJitter(RandomImageLayer):
     It changes nothing in inference.
 
     Args:
-        value_range: (lowest, highest) value of a pixel.
         brightness_factor: as in `RandomBrightness`; None for no change.
         contrast_factor: as in `RandomContrast`; None for no change.
         saturation_factor: as in `RandomSaturation`; None for no change.
         hue_factor: as in `RandomHue`; None for no change.
-        seed: folded into the key of each call; the key alone decides where it is None.
-        data_format: "channels_last" (None means the same) or "channels_first".
-        bounding_box_format: how boxes are written; this layer does not move them.
+        Other arguments: those of `RandomBrightness`.
 
     Shapes:
         (b, h, w, 3) -> (b, h, w, 3), the same without b.

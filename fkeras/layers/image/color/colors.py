@@ -25,10 +25,7 @@ class RandomHue(RandomImageLayer):
     Args:
         factor: the angle in half turns, in either direction with the same probability: two numbers
             from 0 to 1 between which each image draws, or one number f for (0, f).
-        value_range: (lowest, highest) value of a pixel.
-        data_format: "channels_last" (None means the same) or "channels_first".
-        seed: folded into the key of each call; the key alone decides where it is None.
-        bounding_box_format: how boxes are written; this layer does not move them.
+        Other arguments: those of `RandomBrightness`.
 
     Shapes:
         (b, h, w, 3) -> (b, h, w, 3), the same without b.
@@ -71,10 +68,7 @@ class RandomSaturation(RandomImageLayer):
         factor: 0 for grey images, 0.5 for no change, 1 for pure colours: two numbers between which
             each image draws, or one number f for (0, f). Draws below 0 give grey images. (Keras
             documents this too, but in its code one number f stands for (-f, f).)
-        value_range: (lowest, highest) value of a pixel.
-        data_format: "channels_last" (None means the same) or "channels_first".
-        seed: folded into the key of each call; the key alone decides where it is None.
-        bounding_box_format: how boxes are written; this layer does not move them.
+        Other arguments: those of `RandomBrightness`.
 
     Shapes:
         (b, h, w, 3) -> (b, h, w, 3), the same without b.
@@ -112,10 +106,7 @@ class RandomColorDegeneration(RandomImageLayer):
         factor: 0 for no change, 1 for grey: two numbers between which each image draws, or one
             number f for (0, f). Draws below 0 make colours stronger. (Keras documents this too, but
             in its code one number f stands for (-f, f).)
-        value_range: (lowest, highest) value of a pixel; results are cut off there.
-        data_format: "channels_last" (None means the same) or "channels_first".
-        seed: folded into the key of each call; the key alone decides where it is None.
-        bounding_box_format: how boxes are written; this layer does not move them.
+        Other arguments: those of `RandomBrightness`.
 
     Shapes:
         (b, h, w, 3) -> (b, h, w, 3), the same without b; images of one channel stay as they are.
@@ -150,9 +141,7 @@ class RandomGrayscale(RandomImageLayer):
 
     Args:
         factor: the probability for each image, from 0 to 1.
-        data_format: "channels_last" (None means the same) or "channels_first".
-        seed: folded into the key of each call; the key alone decides where it is None.
-        bounding_box_format: how boxes are written; this layer does not move them.
+        Other arguments: those of `RandomBrightness`.
 
     Shapes:
         (b, h, w, 3) -> (b, h, w, 3), the same without b; images of one channel stay as they are.

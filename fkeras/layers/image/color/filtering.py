@@ -39,10 +39,7 @@ class RandomGaussianBlur(RandomImageLayer):
         sigma: the standard deviation in pixels: two numbers from 0 to 1 between which each image
             draws one for the width and one for the height, or one number s for (0, s). (Keras
             documents this too, and draws once for a whole batch.)
-        value_range: (lowest, highest) value of a pixel; results are cut off there.
-        data_format: "channels_last" (None means the same) or "channels_first".
-        seed: folded into the key of each call; the key alone decides where it is None.
-        bounding_box_format: how boxes are written; this layer does not move them.
+        Other arguments: those of `RandomBrightness`.
 
     Shapes:
         (b, h, w, c) -> (b, h, w, c), the same without b.
@@ -87,10 +84,7 @@ class RandomSharpness(RandomImageLayer):
     Args:
         factor: 0 for a blurred image, 0.5 for no change, 1 for a sharper one: two numbers from 0 to
             1 between which each image draws, or one number f for (0, f).
-        value_range: (lowest, highest) value of a pixel; results are cut off there.
-        data_format: "channels_last" (None means the same) or "channels_first".
-        seed: folded into the key of each call; the key alone decides where it is None.
-        bounding_box_format: how boxes are written; this layer does not move them.
+        Other arguments: those of `RandomBrightness`.
 
     Shapes:
         (b, h, w, c) -> (b, h, w, c), the same without b.

@@ -21,10 +21,9 @@ class AutoContrast(ImageLayer):
     Channels of one single value stay as they are.
 
     Args:
-        value_range: (lowest, highest) value of a pixel.
         data_format: "channels_last" (None means the same) or "channels_first". (Keras takes the
             same axes for both, which mixes the channels of the latter.)
-        bounding_box_format: how boxes are written; this layer does not move them.
+        Other arguments: those of `RandomBrightness`.
 
     Shapes:
         (b, h, w, c) -> (b, h, w, c), the same without b.
@@ -49,10 +48,8 @@ class Equalization(ImageLayer):
     depends on its neighbours, and computes nothing where it is called with `training=False`.)
 
     Args:
-        value_range: (lowest, highest) value of a pixel.
         bins: the number of levels.
-        data_format: "channels_last" (None means the same) or "channels_first".
-        bounding_box_format: how boxes are written; this layer does not move them.
+        Other arguments: those of `RandomBrightness`.
 
     Shapes:
         (b, h, w, c) -> (b, h, w, c), the same without b.
@@ -78,11 +75,9 @@ class ContrastLimitedAdaptiveHistogramEqualization(ImageLayer):
     no more memory than the image, unlike a one-hot code of every pixel.
 
     Args:
-        value_range: (lowest, highest) value of a pixel.
         clip_limit: no level counts for more than this multiple of the mean; 0 for no limit.
         tile_grid_size: the number of tiles along the height and along the width.
-        data_format: "channels_last" (None means the same) or "channels_first".
-        bounding_box_format: how boxes are written; this layer does not move them.
+        Other arguments: those of `RandomBrightness`.
 
     Shapes:
         (b, h, w, c) -> (b, h, w, c), the same without b. Integer images stay integer, cut off.

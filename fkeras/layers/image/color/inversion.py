@@ -27,10 +27,7 @@ class RandomInvert(RandomImageLayer):
     Args:
         factor: the probability: two numbers from 0 to 1 between which each image draws its own,
             or one number f for (0, f); (1, 1) to invert all.
-        value_range: (lowest, highest) value of a pixel.
-        seed: folded into the key of each call; the key alone decides where it is None.
-        data_format: "channels_last" (None means the same) or "channels_first".
-        bounding_box_format: how boxes are written; this layer does not move them.
+        Other arguments: those of `RandomBrightness`.
 
     Shapes:
         (b, h, w, c) -> (b, h, w, c), the same without b.
@@ -68,10 +65,7 @@ class Solarization(RandomImageLayer):
             scales the upper number only, against its documentation.)
         threshold_factor: the threshold, in shares of the value range, given in the same way. With
             0 all pixels are inverted.
-        value_range: (lowest, highest) value of a pixel; results are cut off there.
-        seed: folded into the key of each call; the key alone decides where it is None.
-        data_format: "channels_last" (None means the same) or "channels_first".
-        bounding_box_format: how boxes are written; this layer does not move them.
+        Other arguments: those of `RandomBrightness`.
 
     Shapes:
         (b, h, w, c) -> (b, h, w, c), the same without b.
@@ -129,9 +123,7 @@ class RandomPosterization(RandomImageLayer):
         factor: the number of bits that are kept: two integers from 1 to 8 between which each image
             draws, or one integer n for (1, n). (Keras never draws the upper one.)
         value_range: (lowest, highest) value of a pixel, which is written with 8 bits.
-        data_format: "channels_last" (None means the same) or "channels_first".
-        seed: folded into the key of each call; the key alone decides where it is None.
-        bounding_box_format: how boxes are written; this layer does not move them.
+        Other arguments: those of `RandomBrightness`.
 
     Shapes:
         (b, h, w, c) -> (b, h, w, c), the same without b.

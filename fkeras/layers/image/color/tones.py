@@ -20,12 +20,13 @@ class RandomBrightness(RandomImageLayer):
     """Adds one random amount to all pixels of an image in training; changes nothing in inference.
 
     Args:
-        factor: the amount, in shares of the value range, from -1 (black) to 1 (white): two numbers
-            between which each image draws, or one number f for (-f, f).
-        value_range: (lowest, highest) value of a pixel; results are cut off there.
-        seed: folded into the key of each call; the key alone decides where it is None.
-        data_format: "channels_last" (None means the same) or "channels_first".
-        bounding_box_format: how boxes are written; this layer does not move them.
+        factor: brightness shift as a share of the value range, from -1 (black) to 1 (white): two
+            numbers between which each image draws, or one number f for (-f, f).
+        value_range: (lowest, highest) value of a pixel; results are clipped to this range.
+        seed: folded into the key of each call; None uses the key alone.
+        data_format: "channels_last" (also None) or "channels_first".
+        bounding_box_format: format of the boxes, for example "xyxy". Layers that change colors alone
+            leave boxes as they are.
 
     Shapes:
         (b, h, w, c) -> (b, h, w, c), the same without b.
@@ -73,10 +74,7 @@ class RandomContrast(RandomImageLayer):
             factor is (lower, upper), or one number for both, from 0 to 1. (Keras documents this
             too, but in its code one number f stands for (0, f), so that contrast never falls. It
             reads what this layer writes as this layer does.)
-        value_range: (lowest, highest) value of a pixel; results are cut off there.
-        seed: folded into the key of each call; the key alone decides where it is None.
-        data_format: "channels_last" (None means the same) or "channels_first".
-        bounding_box_format: how boxes are written; this layer does not move them.
+        Other arguments: those of `RandomBrightness`.
 
     Shapes:
         (b, h, w, c) -> (b, h, w, c), the same without b.

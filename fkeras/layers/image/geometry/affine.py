@@ -69,16 +69,16 @@ class RandomTranslation(MatrixLayer):
     """Moves each image up or down and left or right in training; nothing in inference.
 
     Args:
-        height_factor: (lower, upper), how far down as a share of the height, each from -1 to 1;
+        height_factor: (lower, upper): shift downwards as a share of the height, each from -1 to 1;
             one number f means (-f, f).
-        width_factor: (lower, upper), how far to the right as a share of the width.
-        fill_mode: how images go on outside: "reflect" (b a | a b c | c b), "wrap"
+        width_factor: (lower, upper): shift to the right as a share of the width.
+        fill_mode: values outside the image: "reflect" (b a | a b c | c b), "wrap"
             (b c | a b c | a b), "nearest" (a a | a b c | c c) or "constant" (k k | a b c | k k).
         interpolation: "bilinear" or "nearest".
-        seed: folded into the key of each call; the key alone decides where it is None.
+        seed: folded into the key of each call; None uses the key alone.
         fill_value: the k of "constant".
-        data_format: "channels_last" (None means the same) or "channels_first".
-        bounding_box_format: how boxes are written, for example "xyxy".
+        data_format: "channels_last" (also None) or "channels_first".
+        bounding_box_format: format of the boxes, for example "xyxy"; required for boxes.
 
     Shapes:
         (b, h, w, c) -> (b, h, w, c), the same without b.
@@ -122,12 +122,7 @@ class RandomRotation(MatrixLayer):
     Args:
         factor: (lower, upper), shares of a full turn against the clock, each from -1 to 1; one
             number f means (-f, f).
-        fill_mode: "reflect", "wrap", "constant" or "nearest", as in `RandomTranslation`.
-        interpolation: "bilinear" or "nearest".
-        seed: folded into the key of each call; the key alone decides where it is None.
-        fill_value: what stands outside for "constant".
-        data_format: "channels_last" (None means the same) or "channels_first".
-        bounding_box_format: how boxes are written, for example "xyxy".
+        Other arguments: those of `RandomTranslation`.
 
     Shapes:
         (b, h, w, c) -> (b, h, w, c), the same without b.
@@ -167,12 +162,7 @@ class RandomZoom(MatrixLayer):
         height_factor: (lower, upper), each above -1 and up to 1: how much more of the height is
             seen, so that above 0 the image shrinks; one number f means (-f, f).
         width_factor: the same for the width; None for the same factor as that of the height.
-        fill_mode: "reflect", "wrap", "constant" or "nearest", as in `RandomTranslation`.
-        interpolation: "bilinear" or "nearest".
-        seed: folded into the key of each call; the key alone decides where it is None.
-        fill_value: what stands outside for "constant".
-        data_format: "channels_last" (None means the same) or "channels_first".
-        bounding_box_format: how boxes are written, for example "xyxy".
+        Other arguments: those of `RandomTranslation`.
 
     Shapes:
         (b, h, w, c) -> (b, h, w, c), the same without b.
@@ -233,12 +223,7 @@ class RandomShear(MatrixLayer):
         x_factor: how far to the side a row goes for each row below the first: (lower, upper),
             both from 0 to 1, or one number f, which means (-f, f).
         y_factor: how far up or down a column goes for each column after the first.
-        interpolation: "bilinear" or "nearest".
-        fill_mode: "reflect", "wrap", "constant" or "nearest", as in `RandomTranslation`.
-        fill_value: what stands outside for "constant".
-        data_format: "channels_last" (None means the same) or "channels_first".
-        seed: folded into the key of each call; the key alone decides where it is None.
-        bounding_box_format: how boxes are written, for example "xyxy".
+        Other arguments: those of `RandomTranslation`.
 
     Shapes:
         (b, h, w, c) -> (b, h, w, c), the same without b.

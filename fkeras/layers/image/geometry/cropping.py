@@ -66,8 +66,7 @@ class CenterCrop(ImageLayer):
     Args:
         height: the new height.
         width: the new width.
-        data_format: "channels_last" (None means the same) or "channels_first".
-        bounding_box_format: how boxes are written, for example "xyxy".
+        Other arguments: those of `RandomTranslation`.
 
     Shapes:
         (b, h, w, c) -> (b, height, width, c), the same without b.
@@ -120,9 +119,7 @@ class RandomCrop(RandomImageLayer):
     Args:
         height: the new height.
         width: the new width.
-        seed: folded into the key of each call; the key alone decides where it is None.
-        data_format: "channels_last" (None means the same) or "channels_first".
-        bounding_box_format: how boxes are written, for example "xyxy".
+        Other arguments: those of `RandomTranslation`.
 
     Shapes:
         (b, h, w, c) -> (b, height, width, c), the same without b.

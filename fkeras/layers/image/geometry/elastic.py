@@ -66,14 +66,10 @@ class RandomElasticTransform(RandomImageLayer):
             its own, or one number f, which means (0, f).
         scale: (lower, upper) of the strength, which the batch draws, or one number f, which means
             (0, f); both from 0 to 1.
-        interpolation: "bilinear" or "nearest".
         fill_mode: "reflect", "wrap", "constant", "nearest" or "mirror" (c b | a b c | b a), and as
             in `RandomTranslation`.
-        fill_value: what stands outside for "constant".
         value_range: (low, high), the range of the pixels.
-        seed: folded into the key of each call; the key alone decides where it is None.
-        data_format: "channels_last" (None means the same) or "channels_first".
-        bounding_box_format: how boxes are written, for example "xyxy".
+        Other arguments: those of `RandomTranslation`.
 
     Shapes:
         (b, h, w, c) -> (b, h, w, c), the same without b.

@@ -24,9 +24,7 @@ class RandomFlip(RandomImageLayer):
     Args:
         mode: "horizontal" (left and right change places), "vertical" (top and bottom), or
             "horizontal_and_vertical".
-        seed: folded into the key of each call; the key alone decides where it is None.
-        data_format: "channels_last" (None means the same) or "channels_first".
-        bounding_box_format: how boxes are written, for example "xyxy".
+        Other arguments: those of `RandomTranslation`.
 
     Shapes:
         (b, h, w, c) -> (b, h, w, c), the same without b.

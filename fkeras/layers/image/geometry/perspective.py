@@ -27,11 +27,8 @@ class RandomPerspective(MatrixLayer):
         factor: the chance of an image to be changed: (lower, upper), from which each image draws
             its own, or one number f, which means (0, f).
         scale: twice the largest share by which a coordinate changes, from 0 to 1.
-        interpolation: "bilinear" or "nearest".
         fill_value: what stands where the old image has nothing to show.
-        seed: folded into the key of each call; the key alone decides where it is None.
-        data_format: "channels_last" (None means the same) or "channels_first".
-        bounding_box_format: how boxes are written, for example "xyxy".
+        Other arguments: those of `RandomTranslation`.
 
     Shapes:
         (b, h, w, c) -> (b, h, w, c), the same without b.

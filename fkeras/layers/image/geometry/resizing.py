@@ -31,8 +31,7 @@ class Resizing(ImageLayer):
         fill_mode: "constant" is the only one.
         fill_value: what `pad_to_aspect_ratio` fills with.
         antialias: whether a smaller image is made of means over all of the larger one.
-        data_format: "channels_last" (None means the same) or "channels_first".
-        bounding_box_format: how boxes are written, for example "xyxy".
+        Other arguments: those of `RandomTranslation`.
 
     Shapes:
         (b, h, w, c) -> (b, height, width, c), the same without b.

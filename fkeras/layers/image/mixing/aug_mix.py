@@ -45,7 +45,6 @@ class AugMix(RandomImageLayer):
     Labels and bounding boxes stay as they are. Segmentation masks are mixed like images.
 
     Args:
-        value_range: (lowest, highest) value of a pixel; results are cut off there.
         num_chains: how many chains.
         chain_depth: how many draws there are in a chain; a draw may be of no operation.
         factor: the strength: two numbers from 0 to 1 between which each operation draws, or one
@@ -56,9 +55,7 @@ class AugMix(RandomImageLayer):
             operations, beside shear, translation, rotation, posterization, solarization, auto
             contrast and equalization.
         interpolation: how moved images are read between pixels: "nearest" or "bilinear".
-        seed: folded into the key of each call; the key alone decides where it is None.
-        data_format: "channels_last" (None means the same) or "channels_first".
-        bounding_box_format: how boxes are written; this layer does not move them.
+        Other arguments: those of `RandomBrightness`.
 
     Shapes:
         (b, h, w, 3) -> (b, h, w, 3), the same without b; or one channel.

@@ -40,10 +40,9 @@ class RandomErasing(RandomImageLayer):
         fill_value: the paint: a number, three numbers for red, green and blue, or None for normal
             noise, whose standard deviation is the highest value of a pixel.
         value_range: (lowest, highest) value of a pixel; the paint is cut off there.
-        seed: folded into the key of each call; the key alone decides where it is None.
         data_format: "channels_last" (None means the same) or "channels_first". (Keras paints three
             numbers along the width of the latter.)
-        bounding_box_format: how boxes are written; this layer does not move them.
+        Other arguments: those of `RandomBrightness`.
 
     Shapes:
         (b, h, w, c) -> (b, h, w, c), the same without b.

@@ -32,9 +32,7 @@ class MixUp(RandomImageLayer):
 
     Args:
         alpha: both parameters of the Beta distribution: 0 for weights of 1, 1 for even ones.
-        data_format: "channels_last" (None means the same) or "channels_first".
-        seed: folded into the key of each call; the key alone decides where it is None.
-        bounding_box_format: how boxes are written; this layer does not move them.
+        Other arguments: those of `RandomBrightness`.
 
     Shapes:
         (b, h, w, c) -> (b, h, w, c), the same without b. Labels of any shape (b, ...): floating,
@@ -103,9 +101,8 @@ class CutMix(RandomImageLayer):
     Args:
         factor: both parameters of the Beta distribution of the rectangle's area: two numbers from
             0 to 1 between which each image draws, or one number f for (0, f).
-        seed: folded into the key of each call; the key alone decides where it is None.
-        data_format: "channels_last" (None means the same) or "channels_first".
         bounding_box_format: how boxes are written; this layer does not take any.
+        Other arguments: those of `RandomBrightness`.
 
     Shapes:
         (b, h, w, c) -> (b, h, w, c), the same without b. Labels of any shape (b, ...): floating,

@@ -40,14 +40,11 @@ class RandAugment(RandomImageLayer):
     and moves boxes by them in another order than images.)
 
     Args:
-        value_range: (lowest, highest) value of a pixel.
         num_ops: how many operations, one after the other.
         factor: the strength: two numbers from 0 to 1 between which each operation draws, or one
             number f for (0, f).
         interpolation: how moved images are read between pixels: "nearest" or "bilinear".
-        seed: folded into the key of each call; the key alone decides where it is None.
-        data_format: "channels_last" (None means the same) or "channels_first".
-        bounding_box_format: how boxes are written, for example "xyxy".
+        Other arguments: those of `RandomBrightness`.
 
     Shapes:
         (b, h, w, 3) -> (b, h, w, 3), the same without b; or one channel.
