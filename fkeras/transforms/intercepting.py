@@ -1,6 +1,6 @@
 """Every call inside a layer through one function, what every call computed, and the gradients.
 
-A graph runs its layers by `Layer.run`, and so do layers that hold layers. `intercept` makes a copy
+A graph calls its layers by `Context.run`, and so do layers that hold layers. `intercept` makes a copy
 of a layer in which a function stands in place of every such call: it may look at the call, change
 it, or make it in another way. The copy is as pure as the layer; `trace_values` is its first use.
 """
@@ -62,11 +62,11 @@ class Intercepted(Layer):
     def where(self) -> str:
         return self.layer.where
 
-    def run(self, context: Context, *inputs: Any, **options: Any) -> Output:
+    def _checked_forward(self, context: Context, *inputs: Any, **options: Any) -> Output:
         return self.around(self.path, self.layer, context, inputs, options)
 
     def forward(self, context: Context, *inputs: Any, **options: Any) -> Output:
-        return self.run(context, *inputs, **options)
+        return self._checked_forward(context, *inputs, **options)
 
     def __getattr__(self, name: str) -> Any:
         if name == "layer" or name.startswith("_"):
@@ -77,7 +77,7 @@ class Intercepted(Layer):
 def intercept(layer: Layer, around: Around, path: str = "") -> Layer:
     """A copy of a built layer in which `around` stands for its calls and all calls inside it.
 
-    The function gets the layer with the calls inside it intercepted too; `layer.run(context,
+    The function gets the layer with the calls inside it intercepted too; `context.run(layer,
     *inputs, **options)` makes the call.
 
     Args:
@@ -92,9 +92,9 @@ def intercept(layer: Layer, around: Around, path: str = "") -> Layer:
         >>> model = fk.Sequential([fk.Input((3,)), fk.layers.Dense(2, name="a"), fk.layers.Dense(1)])
         >>> def around(path, layer, context, inputs, options):
         ...     print(path or "model", "takes", inputs[0].shape)
-        ...     return layer.run(context, *inputs, **options)
+        ...     return context.run(layer, *inputs, **options)
         >>> copy = intercept(model.build(jax.random.key(0)), around)
-        >>> _ = copy.run(fk.Context(), jnp.ones((1, 3)))
+        >>> _ = fk.Context().run(copy, jnp.ones((1, 3)))
         model takes (1, 3)
         a takes (1, 3)
         dense takes (1, 2)
@@ -150,7 +150,7 @@ def trace_values(layer: Layer, context: Context, *inputs: Any) -> tuple[TracedCa
         >>> [(c.path, c.number) for c in trace_values(model, fk.Context(), jnp.ones((1, 3)))]
         [('shared', 0), ('shared', 1), ('', 0)]
     """
-    return trace_calls(layer, lambda traced: traced.run(context, *inputs))[0]
+    return trace_calls(layer, lambda traced: context.run(traced, *inputs))[0]
 
 
 def trace_calls(layer: Layer, compute: Callable[[Any], Any]) -> tuple[tuple[TracedCall, ...], Any]:
@@ -173,7 +173,7 @@ def trace_calls(layer: Layer, compute: Callable[[Any], Any]) -> tuple[tuple[Trac
 
     def around(path: str, layer: Layer, context: Context, inputs: tuple, options: Any) -> Output:
         ticket = next(tickets)
-        output = layer.run(context, *inputs, **options)
+        output = context.run(layer, *inputs, **options)
         numbers = jax.tree.leaves((inputs, dict(options), output))
         if not any(isinstance(a, Tracer) for a in numbers):
             found.append(TracedCall(path, seen[path], ticket, context, inputs, options, output))
@@ -235,13 +235,13 @@ def trace_gradients(
             outer, inner = zeros.get(next(tickets), (None, None))
             if inner is not None:
                 inputs, options = add_floating((inputs, dict(options)), inner)
-            out = one.run(context, *inputs, **options)
+            out = context.run(one, *inputs, **options)
             if outer is None:
                 return out
             return dataclasses.replace(out, value=add_floating(out.value, outer))
 
         whole = replace_leaves(layer, trained)
-        return loss(whole, intercept(whole, around).run(context, *inputs))
+        return loss(whole, context.run(intercept(whole, around), *inputs))
 
     with jax.disable_jit():
         return jax.grad(total, argnums=(0, 1))(trained, zeros)

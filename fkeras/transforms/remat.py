@@ -133,7 +133,7 @@ def _run(
 ) -> Output:
     if isinstance(layer, Network) and layer.graph is not None and not options:
         return _run_segments(keep, layer, context, inputs)
-    compute = jax.checkpoint(lambda *given: layer.run(context, *given, **options), policy=keep)
+    compute = jax.checkpoint(lambda *given: context.run(layer, *given, **options), policy=keep)
     return compute(*inputs)
 
 

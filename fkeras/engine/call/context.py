@@ -97,6 +97,25 @@ class Context:
             self._key = source  # derived once; the same key as deriving it again
         return self._key
 
+    def run(self, layer: Any, *inputs: Any, **options: Any) -> Output:
+        """Calls a layer in this context, inside the `forward` of another layer.
+
+        Args:
+            layer: a built layer.
+            inputs: arrays, already traced or not.
+            options: the layer's own options of a call.
+
+        Example:
+            >>> import jax, jax.numpy as jnp, fkeras as fk
+            >>> class Twice(fk.Layer):
+            ...     inner: fk.Layer
+            ...     def forward(self, context, x):
+            ...         return context.child("inner").run(self.inner, 2 * x)
+            >>> Twice(fk.layers.ReLU())(jnp.array([-1.0, 2.0]))
+            Array([0., 4.], dtype=float32)
+        """
+        return layer._checked_forward(self, *inputs, **options)
+
     def child(
         self,
         name: str,

@@ -122,7 +122,7 @@ def _infer(
             for tensor, mask in zip(tensors, tensor_masks, strict=True):
                 context.attached.attach(tensor, mask)
         context.mask = call_mask(layer, mask_rule, args, call_options, tensor_masks)
-        return layer.run(context, *inputs, **call_options), weight_losses(layer)
+        return context.run(layer, *inputs, **call_options), weight_losses(layer)
 
     def evaluate(make: Any) -> tuple[Output, tuple]:
         made = make([*weights, *specs, *masks])

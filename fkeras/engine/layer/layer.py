@@ -264,8 +264,8 @@ class Layer(LayerTypes):
             donated.check_layer(self, error, (state, inputs))
             raise
 
-    def run(self, context: Context, *inputs: Any, **options: Any) -> Output:
-        """`forward` with the engine's checks and casts; how a layer calls the layers inside it."""
+    def _checked_forward(self, context: Context, *inputs: Any, **options: Any) -> Output:
+        """`forward` with the engine's checks and casts; see `Context.run`."""
         return calls.run(self, context, inputs, options)
 
     # -- values -------------------------------------------------------------------------------

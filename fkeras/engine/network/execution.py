@@ -92,7 +92,7 @@ class Execution:
             mask=mask,
         )
         context.attached = self.attached if call.mask_rule == KERAS else None
-        return layer.run(context, *args, **options)
+        return context.run(layer, *args, **options)
 
     def _current_masks(self) -> list[Any]:
         """Returns the mask of each slot, which Keras 3's rule may have attached or detached."""

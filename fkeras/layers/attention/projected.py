@@ -241,7 +241,7 @@ class ProjectedAttention(Layer):
         return Output(last.value, losses=losses, mask=query_mask)
 
     def _project(self, context: Context, name: str, x: jax.Array) -> Output:
-        return getattr(self, name).run(context.child(name), x)
+        return context.child(name).run(getattr(self, name), x)
 
     def _drop(self: Any, context: Context) -> Callable[[jax.Array], jax.Array]:
         key = context.key if self.seed is None else subkey(context.key, self.seed)

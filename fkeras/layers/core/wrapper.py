@@ -80,6 +80,6 @@ class Wrapper(Layer):
         return {"layer": inner} if inner else {}
 
     def forward(self, context: Context, *inputs: Any, **options: Any) -> Output:
-        out = self.layer.run(context.child("layer", mask=context.mask), *inputs, **options)
+        out = context.child("layer", mask=context.mask).run(self.layer, *inputs, **options)
         updates = {**context.state, "layer": out.updates} if out.updates else {}
         return Output(out.value, updates, out.losses, out.metrics, out.mask)

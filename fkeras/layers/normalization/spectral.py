@@ -98,7 +98,7 @@ class SpectralNormalization(Wrapper):
         sigma = jnp.where(zero, jnp.ones_like(sigma), sigma)
         vector = jnp.where(zero, old, vector.astype(old.dtype))
         layer = self.layer.replace(**{name: kernel / sigma})
-        out = layer.run(context.child("layer", mask=context.mask), *inputs, **options)
+        out = context.child("layer", mask=context.mask).run(layer, *inputs, **options)
         updates = {**context.state, "layer": out.updates} if out.updates else {}
         if context.training and self.trainable:
             updates = {**context.state, **updates, "vector_u": vector}

@@ -115,7 +115,7 @@ class HostLayer(Layer):
 
     def _apply_on_host(self, inputs: tuple, mask: Any, options: Mapping[str, Any]) -> Output:
         if mask is not None:
-            self.run(Context(mask=mask), *inputs)  # raises: it says that no mask is taken
+            Context(mask=mask).run(self, *inputs)  # raises: it says that no mask is taken
         if len(inputs) != 1 or options:
             given = ", ".join((*("x" * len(inputs)), *(f"{name}=..." for name in options)))
             raise TypeError(

@@ -84,7 +84,7 @@ class Pipeline(Layer):
         changed = False
         for index, layer in enumerate(self.layers):
             name = f"layers/{index}"
-            out = layer.run(context.child(name, mask=mask), x)
+            out = context.child(name, mask=mask).run(layer, x)
             x, mask = out.value, out.mask
             losses.extend(out.losses)
             metrics.update(out.metrics)

@@ -178,7 +178,7 @@ class Bidirectional(Layer):
         first, second = self._halves(initial_state)
         mask = context.mask
         ahead, back = (
-            getattr(self, name).run(context.child(name, mask=context.step_mask), x, **states)
+            context.child(name, mask=context.step_mask).run(getattr(self, name), x, **states)
             for name, states in (("forward_layer", first), ("backward_layer", second))
         )
         y, states = _split(ahead.value, self.return_state)

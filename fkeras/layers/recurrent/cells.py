@@ -63,7 +63,7 @@ def run_cell(cell: Any, context: Context, x: jax.Array, states: list) -> tuple[j
     Raises:
         ValueError: where the cell returns something else, or has state or losses of its own.
     """
-    out = cell.run(context, x, states)
+    out = context.run(cell, x, states)
     if out.updates or out.losses or out.metrics:
         raise ValueError(
             f"{cell.where}: a cell is called inside of the loop over time, and returned updates, "

@@ -69,7 +69,7 @@ class TimeDistributed(Wrapper):
             if own.has_key:
                 key = jax.random.fold_in(own.key, index)
                 own = Context(state, context.training, key, mask_t, where=own.where)
-            return self.layer.run(own, x_t)
+            return own.run(self.layer, x_t)
 
         steps = (x, mask if self.layer.supports_masking else None)
         steps = (*steps, jnp.arange(time, dtype="uint32"))

@@ -190,7 +190,7 @@ class _Step:
 
     def _again(self, call: TracedCall) -> Output:
         layer = self.layers[call.path]
-        return layer.run(call.context, *call.inputs, **call.options)
+        return call.context.run(layer, *call.inputs, **call.options)
 
     def _finding(self, call: TracedCall, phase: str, found: str, name: str | None) -> Finding:
         layer = self.layers[call.path]
@@ -314,7 +314,7 @@ class _Step:
         def compute(*terms: list) -> list:
             layer = add_floating(self.layers[call.path], terms[0])
             inputs, options = add_floating(given, terms[1])
-            return floating(layer.run(call.context, *inputs, **options).value)
+            return floating(call.context.run(layer, *inputs, **options).value)
 
         layer = self.layers[call.path]
         zeros = [zeros_like(tree) for tree in (layer, given)]

@@ -32,11 +32,11 @@ class Parent(fk.Layer):
         )
 
     def forward(self, context, x):
-        y = self.kid.run(context.child("kid"), x).value
+        y = context.child("kid").run(self.kid, x).value
         for i, row in enumerate(self.rows):
-            y = y + row.run(context.child(f"rows/{i}"), x).value
+            y = y + context.child(f"rows/{i}").run(row, x).value
         for name, layer in self.named.items():
-            y = y + layer.run(context.child(f"named/{name}"), x).value
+            y = y + context.child(f"named/{name}").run(layer, x).value
         return fk.Output(y)
 
 

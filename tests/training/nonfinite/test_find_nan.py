@@ -301,7 +301,7 @@ class TestFine:
 
         def around(path, layer, context, inputs, options):
             seen.append(path)
-            return layer.run(context, *inputs, **options)
+            return context.run(layer, *inputs, **options)
 
         copy = intercept(model, around)
         out, again = model.apply(X), copy.apply(X)
