@@ -19,3 +19,13 @@ def test_every_engine_case_has_tests():
                 path = ROOT / word
             else:
                 assert re.search(rf"def {word}\(", path.read_text()), f"case {number}: {word}"
+
+
+def test_paths_in_the_documents_exist():
+    for name in ("CONTRIBUTING.md", "README.md", "SECURITY.md", "docs/architecture.md"):
+        text = (ROOT / name).read_text()
+        folders = "fkeras|tests|tools|docs|examples|benchmarks"
+        paths = re.findall(rf"[`(]((?:{folders})/[\w/.]*)[`)]", text)
+        assert paths or name == "SECURITY.md"
+        for path in paths:
+            assert (ROOT / path).exists(), f"{name}: {path}"
