@@ -1,4 +1,4 @@
-"""The arguments of a recorded call with values in the places of its tensors."""
+"""Arguments of a recorded call, with values in place of the tensors."""
 
 from __future__ import annotations
 
@@ -13,12 +13,12 @@ from fkeras.engine.values.structure import Ref
 
 
 def fill_arrays(template: Any, tensors: Any) -> Any:
-    """The tree with arrays in their places; constants become arrays."""
+    """The arguments with arrays in place of the references; constants become JAX arrays."""
     return _fill(template, tensors, jnp.asarray)
 
 
 def fill_tensors(template: Any, tensors: Any) -> Any:
-    """The tree as a call was written: symbolic tensors in their places, constants as given."""
+    """The arguments with symbolic tensors in place of the references; constants stay unchanged."""
     return _fill(template, tensors, lambda array: array)
 
 

@@ -1,9 +1,10 @@
 """Calls on constants while an `fk.Model` subclass composes its layers.
 
-`Embedding(n, d)(ops.arange(n))` inside `call` has no symbolic input, and the weights of the
-embedding must belong to the model all the same. Such a call is recorded with the array as a
-constant. Whether a call stands inside of a composition is read off the Python stack, the only place
-where a pure `call` method leaves a trace.
+`Embedding(n, d)(ops.arange(n))` inside `call` has no symbolic input, yet the weights of the embedding
+must belong to the model. The call is therefore recorded with the array as a constant. `tensor_class`
+finds out from the Python stack whether a call happens during a composition: the stack is the only
+trace of a pure `call` method, and a flag would be mutable state shared by threads. The search takes
+about 0.1 microseconds of each call on arrays for every frame of the caller's stack.
 """
 
 from __future__ import annotations
@@ -22,7 +23,7 @@ from fkeras.engine.values.frozen import is_array
 
 
 def compose(call: Callable[..., Any], inputs: tuple) -> Any:
-    """Calls the `call` method of a model on symbolic inputs; calls on constants inside are recorded.
+    """Calls the `call` method of a model on symbolic inputs; records calls on constants inside.
 
     Example:
         >>> import jax.numpy as jnp, fkeras as fk
@@ -35,38 +36,42 @@ def compose(call: Callable[..., Any], inputs: tuple) -> Any:
 
 
 def tensor_class(layer: Any, inputs: tuple, options: dict[str, Any]) -> type | None:
-    """The class of symbolic tensors that a call on constants returns; None where the call computes.
+    """The class of the symbolic tensors that a call on constants returns; None if the call computes.
 
-    Inside of a composition, layers with weights, state, random numbers or training behaviour are
-    recorded. Other layers compute their value, which becomes a constant.
+    During a composition, calls of layers with weights, state, random numbers or training behaviour
+    are recorded. Other layers compute their value, which becomes a constant of the graph.
 
     Args:
         layer: the layer.
-        inputs: its positional arguments, without symbolic tensors.
-        options: its options, likewise.
+        inputs: positional arguments, without symbolic tensors.
+        options: arguments by name, likewise.
     """
-    inside = _composed_inputs()
-    if inside is None or _is_constant_function(layer):
+    if _is_constant_function(layer):
+        return None
+    composed = _composed_inputs()
+    if composed is None:
         return None
     leaves = jax.tree.leaves((inputs, options))
     if any(isinstance(leaf, jax.core.Tracer) for leaf in leaves):
         return None
     if not leaves or not all(map(is_array, jax.tree.leaves(inputs))):
         return None
-    return next((type(leaf) for leaf in jax.tree.leaves(inside) if is_symbolic(leaf)), None)
+    return next((type(leaf) for leaf in jax.tree.leaves(composed) if is_symbolic(leaf)), None)
 
 
 def _is_constant_function(layer: Any) -> bool:
+    """Whether a call on constants is a constant: the layer has no weights, state or randomness."""
     if layer.reads_strings or layer.makes_strings:
         return True
-    if not layer.built or leaves_of(layer) or skeleton_of(layer).children:
+    # `built` comes last: a network asks all of its layers
+    if leaves_of(layer) or skeleton_of(layer).children or not layer.built:
         return False
-    # a layer that draws numbers or differs in training implements `forward`
+    # a layer that draws random numbers or behaves differently in training implements `forward`
     return type(layer).forward.__qualname__ == "Layer.forward"
 
 
 def _composed_inputs() -> tuple | None:
-    """The inputs of the innermost composition on the stack; None while shapes are inferred."""
+    """The inputs of the innermost composition on the stack; None during an inference inside it."""
     frame: FrameType | None = inspect.currentframe()
     composing, inferring = compose.__code__, infer.__code__
     while frame is not None:

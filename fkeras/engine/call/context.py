@@ -1,8 +1,8 @@
-"""What a call is given beside its inputs, and what it gives back.
+"""`Context` and `Output`: the environment of a call and its result.
 
-`Context` stands in for Keras's learning phase, call context and seed generators, `Output` for
-`add_update`, `add_loss`, `add_metric` and `compute_mask`. Both are records that pass through
-calls; nothing is kept anywhere else.
+`Context` replaces Keras's learning phase, call context and seed generators; `Output` replaces
+`add_update`, `add_loss`, `add_metric` and `compute_mask`. Both are passed along explicitly: no scope,
+registry or thread-local value holds a part of a call.
 """
 
 from __future__ import annotations
@@ -19,16 +19,17 @@ _SAME: Any = object()
 
 
 class Context:
-    """What a layer's `forward` is given beside its inputs.
+    """The environment of a layer's `forward`: state, mode, PRNG key and mask.
 
     Attributes:
-        state: the layer's own state; `{}` where it has none.
+        state: the layer's own state; `{}` for a layer without state.
         training: whether this is a training call.
-        mask: the mask of the input: an array, None, or for a list of inputs a list of those; a
-            tuple of such where the layer takes several positional inputs.
-        step_mask: the mask with which a layer that takes further tensors by name (a recurrent layer
-            with `initial_state`) computes: `mask`, or None where Keras 3 computes without it.
-        attached: the masks of arrays where Keras 3's rule holds, otherwise None.
+        mask: the mask of the input: an array or None, a list of them for a list of inputs, a tuple of
+            them for a layer with several positional inputs.
+        step_mask: the mask for the steps of a layer that takes more tensors by name, such as a
+            recurrent layer with `initial_state`: equals `mask`, or is None where Keras 3 computes
+            without the mask.
+        attached: masks by array under Keras 3's mask rule, otherwise None.
         where: the caller's name for the layer, for messages.
 
     Example:
@@ -57,6 +58,7 @@ class Context:
 
     @property
     def step_mask(self) -> Any:
+        # unset means "the mask", which `receive_masks` may still change after construction
         return self.mask if self._step_mask is _SAME else self._step_mask
 
     @step_mask.setter
@@ -64,14 +66,14 @@ class Context:
         self._step_mask = mask
 
     def detach_masks(self, *arrays: Any) -> None:
-        """Detaches the masks of arrays where Keras 3's rule holds; otherwise nothing happens."""
+        """Detaches the masks of arrays under Keras 3's mask rule; no effect under other rules."""
         if self.attached is not None:
             for array in arrays:
                 self.attached.attach(array, None)
 
     @property
     def has_key(self) -> bool:
-        """Whether a PRNG key was given."""
+        """Whether the call has a PRNG key."""
         source = self._key
         while isinstance(source, tuple):
             source = source[0]
@@ -82,19 +84,20 @@ class Context:
         """The PRNG key of this call.
 
         Raises:
-            ValueError: where none was given.
+            ValueError: if the call has no key.
         """
         if not self.has_key:
             raise ValueError(
-                f"{self.where or 'This layer'}: draws random numbers in this call, and no key was "
-                "given. Pass one: `.apply(x, training=True, key=jax.random.key(0))`, and another "
-                "one for each step."
+                f"{self.where or 'This layer'}: draws random numbers in this call and needs a key. "
+                "Pass a key, `.apply(x, training=True, key=jax.random.key(0))`, and another key at "
+                "each step."
             )
+        # Keys are derived at first use: most layers draw nothing, and each `fold_in` is traced.
         if isinstance(self._key, tuple):
             source, salts = self._key
             for salt in salts:
                 source = fold_in(source, salt)
-            self._key = source  # derived once; the same key as deriving it again
+            self._key = source
         return self._key
 
     def run(self, layer: Any, *inputs: Any, **options: Any) -> Output:
@@ -125,13 +128,13 @@ class Context:
         training: Any = _SAME,
         mask: Any = None,
     ) -> Context:
-        """The context of call `index` of the child layer `name`: its part of the state, its own key.
+        """The context of call number `index` of the child `name`, with the child's state and key.
 
         Args:
             name: the child's name in this layer.
-            index: which call of that child this is; every call draws its own random numbers.
-            state: another state than `self.state[name]`.
-            training: another mode than this context's.
+            index: number of the call among the child's calls; each call draws other random numbers.
+            state: the child's state; `self.state[name]` by default.
+            training: the mode; that of this context by default.
             mask: the mask of the child's inputs.
         """
         salt = f"{name}:{index}"
@@ -139,28 +142,28 @@ class Context:
             key = (self._key[0], (*self._key[1], salt))
         else:
             key = None if self._key is None else (self._key, (salt,))
-        made = Context(
+        context = Context(
             state=self.state.get(name, {}) if state is _SAME else state,
             training=self.training if training is _SAME else training,
             key=key,
             mask=mask,
             where=f"{self.where}/{name}" if self.where else name,
         )
-        made.attached = self.attached
-        return made
+        context.attached = self.attached
+        return context
 
 
 @dataclasses.dataclass(frozen=True)
 class Output:
-    """What a call returns.
+    """The result of a call.
 
     Attributes:
-        value: the output array, or a list, tuple or dictionary of them.
-        updates: `{}` where no state changed, otherwise the layer's whole new state, so that
+        value: the output array, or a list, tuple or dictionary of arrays.
+        updates: `{}` if no state changed, otherwise the layer's complete new state, so that
             `state | updates` is the next state.
         losses: scalars to add to the loss.
         metrics: scalars to report, by name.
-        mask: the mask of `value`: an array, None, or for several values a list of those.
+        mask: the mask of `value`: an array or None, a list of them for several values.
 
     Example:
         >>> import jax, jax.numpy as jnp, fkeras as fk

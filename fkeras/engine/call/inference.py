@@ -29,9 +29,10 @@ from fkeras.engine.values.structure import Branch
 
 Inference = tuple[Signature, Effects]
 
-# two sizes that the usual kernels, strides and splits divide; axes that follow them are unknown
+# Two sizes for unknown axes where JAX cannot compute with symbolic sizes. Common kernels, strides and
+# splits divide both; an axis of the output that differs between the two is unknown too.
 _PROBES = (32, 48)
-# it moved between the versions of jax that are supported
+# the class moved between the supported versions of JAX
 if hasattr(jax.errors, "InconclusiveDimensionOperation"):
     _Inconclusive = jax.errors.InconclusiveDimensionOperation
 else:
@@ -89,7 +90,8 @@ def _noting(layer: Any, args: Branch, specs: tuple[Spec, ...]) -> Iterator[None]
         raise
 
 
-# A memo of a pure function of hashable values: a deep network repeats the same few calls.
+# A memo of a pure function of hashable values, no mutable state in effect: a deep network repeats the
+# same few calls, and each inference traces the layer.
 @functools.lru_cache(maxsize=1024)
 def _infer(
     skeleton: Skeleton,
@@ -179,19 +181,20 @@ def _common(a: Any, b: Any, inputs: tuple[Spec, ...]) -> Spec | None:
         return one
     pairs = enumerate(zip(one.dims, two.dims, strict=True))
     return Spec(
-        tuple(x if x == y else _word(axis, (x, y), inputs) for axis, (x, y) in pairs), one.dtype
+        tuple(x if x == y else _axis_name(axis, (x, y), inputs) for axis, (x, y) in pairs),
+        one.dtype,
     )
 
 
-def _word(axis: int, sizes: tuple, inputs: tuple[Spec, ...]) -> str:
-    """The word of an output's unknown axis: an input's where it kept its size, else a new one."""
-    here = [s.dims[axis] for s in inputs if s.ndim > axis and isinstance(s.dims[axis], str)]
-    kept = [word for word in here if word.isidentifier()]
-    if sizes == _PROBES and kept:
-        return str(kept[0])
+def _axis_name(axis: int, sizes: tuple, inputs: tuple[Spec, ...]) -> str:
+    """The name of an output's unknown axis: that of an input axis with the same size, or a new name."""
+    names = [s.dims[axis] for s in inputs if s.ndim > axis and isinstance(s.dims[axis], str)]
+    plain_names = [name for name in names if name.isidentifier()]
+    if sizes == _PROBES and plain_names:
+        return str(plain_names[0])
     taken = {word for s in inputs for word in s.words}
-    names = (f"{name_axis(axis)}_{number}" for number in itertools.count(2))
-    return next(name for name in names if name not in taken)
+    new_names = (f"{name_axis(axis)}_{number}" for number in itertools.count(2))
+    return next(name for name in new_names if name not in taken)
 
 
 def _key_spec() -> jax.ShapeDtypeStruct:

@@ -1,6 +1,6 @@
-"""What a layer asks of its inputs, and the check of it.
+"""`InputSpec`: a layer's requirements on its inputs, and their check.
 
-Every violation is an `InputSpecError` that names the layer, what it expected and what came.
+Every violation is an `InputSpecError` that names the layer, the requirement and the input.
 """
 
 from __future__ import annotations
@@ -31,28 +31,29 @@ def _axes(axes: Any) -> dict[int, int | None]:
 
 
 def _dtype(dtype: Any) -> str | None:
-    known = dtype is None or dtype == STRING or dtype_name(dtype) is not None
-    if not known and not isinstance(dtype, np.dtype):
+    is_name = dtype is None or dtype == STRING or dtype_name(dtype) is not None
+    if not is_name and not isinstance(dtype, np.dtype):
         raise ValueError(f"expected the name of a dtype, received {describe_value(dtype)}.")
     return None if dtype is None else canonical_dtype(dtype)
 
 
 class InputSpec(Configurable):
-    """The number of axes, sizes and dtype that an input must have; None leaves a part unchecked.
+    """Number of axes, sizes and dtype of a valid input; None leaves a property unchecked.
 
     Args:
-        dtype: the dtype's name.
-        shape: sizes, None where any will do; sets `ndim`.
-        ndim: the number of axes.
-        max_ndim: the largest number of axes.
-        min_ndim: the smallest number of axes.
+        dtype: name of the dtype.
+        shape: sizes, None for an axis of any size; sets `ndim`.
+        ndim: number of axes.
+        max_ndim: largest number of axes.
+        min_ndim: smallest number of axes.
         axes: sizes by axis, such as `{-1: 16}`.
-        allow_last_axis_squeeze: whether a last axis of size 1 may be missing or be there.
-        name: the key of this input where inputs come in a dictionary.
+        allow_last_axis_squeeze: whether `shape` also admits inputs with a last axis of size 1 more or
+            less.
+        name: the input's key in a dictionary of inputs.
         optional: whether the input may be None.
 
     Raises:
-        ValueError: for an axis that `ndim` or `max_ndim` does not have.
+        ValueError: for an axis beyond `ndim` or `max_ndim`.
 
     Example:
         >>> import fkeras as fk
@@ -88,13 +89,13 @@ def check_inputs(spec: Any, inputs: Sequence[Any], where: str, call: int | None 
     """Checks the tensors of one call against a layer's `input_spec`.
 
     Args:
-        spec: None, an `InputSpec`, or one for each input.
-        inputs: the specs of the inputs, None where an optional input is missing.
+        spec: None, an `InputSpec`, or an `InputSpec` for each input.
+        inputs: spec of each input, None for a missing optional input.
         where: the layer, for messages.
         call: the index of the call, for messages.
 
     Raises:
-        InputSpecError: for an input that does not fit.
+        InputSpecError: for an input that violates its spec.
     """
     if spec is None:
         return
@@ -107,10 +108,10 @@ def check_inputs(spec: Any, inputs: Sequence[Any], where: str, call: int | None 
             layer=where,
             node=call,
         )
-    for index, (one, received) in enumerate(zip(specs, inputs, strict=True)):
-        if one is None:
+    for index, (input_spec, received) in enumerate(zip(specs, inputs, strict=True)):
+        if input_spec is None:
             continue
-        problem = _problem(one, received)
+        problem = _problem(input_spec, received)
         if problem is not None:
             place = where if len(specs) == 1 else f"{where}, input {index}"
             raise InputSpecError(f"{place}: {problem}", layer=where, node=call, input_index=index)
@@ -121,6 +122,7 @@ def _count(n: int) -> str:
 
 
 def _problem(spec: InputSpec, received: Spec | None) -> str | None:
+    """The message for an input that violates its spec; None for a valid input."""
     if received is None:
         if spec.optional:
             return None
@@ -136,21 +138,22 @@ def _problem(spec: InputSpec, received: Spec | None) -> str | None:
         return _ndim_problem(f"min_ndim={spec.min_ndim}", spec.min_ndim, received)
     if spec.dtype is not None and received.dtype != spec.dtype:
         return (
-            f"expected dtype={spec.dtype}, received dtype={received.dtype}. Convert it: "
+            f"expected dtype={spec.dtype}, received dtype={received.dtype}. Convert the input: "
             f"x.astype({spec.dtype!r})."
         )
     for axis, size in spec.axes.items():
         if not -ndim <= axis < ndim:
             return f"expected an axis {axis}, received {received}. Reshape the input."
-        found = received.dims[axis]
-        if size is not None and isinstance(found, int) and found != size:
+        actual = received.dims[axis]
+        # axes of unknown size pass; the check runs again on arrays
+        if size is not None and isinstance(actual, int) and actual != size:
             return (
                 f"expected axis {axis} of size {size}, received {received}. Its weights are for "
-                f"inputs of size {size} on that axis; use another layer for size {found}."
+                f"inputs of size {size} on that axis; use another layer for size {actual}."
             )
     if spec.shape is not None:
-        for size, found in zip(spec.shape, received.dims, strict=True):
-            if isinstance(size, int) and isinstance(found, int) and size != found:
+        for size, actual in zip(spec.shape, received.dims, strict=True):
+            if isinstance(size, int) and isinstance(actual, int) and size != actual:
                 return (
                     f"expected shape={tuple(spec.shape)}, received {received}. Reshape the input, "
                     "or build another layer for this shape."
@@ -159,8 +162,8 @@ def _problem(spec: InputSpec, received: Spec | None) -> str | None:
 
 
 def _squeezes(spec: InputSpec, received: Spec) -> bool:
-    want, got = tuple(spec.shape or ()), received.dims
-    shorter, longer = sorted((want, got), key=len)
+    """Whether the input fits `spec.shape` after a last axis of size 1 is added or removed."""
+    shorter, longer = sorted((tuple(spec.shape or ()), received.dims), key=len)
     if len(longer) != len(shorter) + 1 or longer[-1] != 1:
         return False
     pairs = zip(shorter, longer[:-1], strict=True)
@@ -174,5 +177,5 @@ def _ndim_problem(expected: str, ndim: int, received: Spec) -> str:
             "axis at the end."
         )
     else:
-        remedy = "There is an axis too many: reshape, or index it away."
+        remedy = "The input has too many axes: reshape it, or index an axis away."
     return f"expected {expected}, received ndim={received.ndim}, shape {received}. {remedy}"

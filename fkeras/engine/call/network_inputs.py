@@ -1,4 +1,4 @@
-"""What a network is called with, matched with the inputs of its graph and checked."""
+"""Inputs and masks of a network's call: matched with the inputs of the graph, checked and cast."""
 
 from __future__ import annotations
 
@@ -19,7 +19,11 @@ from fkeras.engine.values.structure import Branch, Ref
 
 
 def match_inputs(network: Any, given: tuple, what: str = "inputs") -> list[Any]:
-    """The leaves of a call's inputs in the order of the graph's inputs."""
+    """The inputs of a call in the order of the graph's inputs.
+
+    Raises:
+        FKerasError: for inputs in another structure.
+    """
     template = network.graph.inputs
     if isinstance(template, Ref):
         if len(given) == 1 and isinstance(given[0], list | tuple) and len(given[0]) == 1:
@@ -28,11 +32,11 @@ def match_inputs(network: Any, given: tuple, what: str = "inputs") -> list[Any]:
             return list(given)
     else:
         tree = given[0] if len(given) == 1 else list(given)
-        found = structure.match(template, tree)
-        if found is None and not isinstance(tree, list | tuple | Mapping):
-            found = structure.match(template, [tree])  # a list of one takes it alone
-        if found is not None:
-            return found
+        leaves = structure.match(template, tree)
+        if leaves is None and not isinstance(tree, list | tuple | Mapping):
+            leaves = structure.match(template, [tree])  # one array serves a list of one input
+        if leaves is not None:
+            return leaves
         if template.kind == "dict" and isinstance(tree, Mapping):
             _raise_keys(network, template, tree, what)
     names = network.graph.input_names
@@ -58,31 +62,38 @@ def _raise_keys(network: Any, template: Branch, tree: Mapping, what: str) -> Non
 
 
 def match_masks(network: Any, mask: Any) -> list[Any]:
-    """The masks of a call's inputs in the order of the graph's inputs."""
+    """The masks of a call's inputs in the order of the graph's inputs.
+
+    Raises:
+        FKerasError: for masks in another structure.
+    """
     count = len(network.graph.input_slots)
     if mask is None:
         return [None] * count
     if hasattr(mask, "shape"):
         if count == 1:
             return [mask]
-        found = None
+        masks = None
     else:
-        found = structure.match(network.graph.inputs, mask)
-        if found is None and isinstance(mask, list | tuple) and len(mask) == count:
-            found = list(mask)
-    if found is None:
+        masks = structure.match(network.graph.inputs, mask)
+        if masks is None and isinstance(mask, list | tuple) and len(mask) == count:
+            masks = list(mask)
+    if masks is None:
         raise FKerasError(
             f"{network.where}: expected a mask (or None) for each of {count} inputs, received "
             f"{type(mask).__name__}. Pass them in the structure of the inputs.",
             layer=network.where,
         )
-    return found
+    return masks
 
 
 def check_input(network: Any, slot: int, value: Any) -> jax.Array | None:
-    """An input as the array that the graph takes: of its shape, floats in its dtype.
+    """An input as the array that the graph takes; None for a missing optional input.
 
-    None stays None for an optional input.
+    Casts that lose no information happen silently: between floats, and from integers to floats.
+
+    Raises:
+        FKerasError: for another shape, or a dtype whose values the graph's dtype cannot hold.
     """
     spec = network.graph.specs[slot]
     name = network.graph.coords[slot].layer
@@ -97,66 +108,66 @@ def check_input(network: Any, slot: int, value: Any) -> jax.Array | None:
         )
     if spec.dtype == STRING:
         raise FKerasError(
-            f"{place}: strings are on the host only, and this call is inside another program. Cut "
-            "the model in two, `host, model = fk.split_host(model)`, and map the data: host(texts).",
+            f"{place}: strings exist on the host only, and this call is part of a compiled program. "
+            "Split the model, `host, model = fk.split_host(model)`, and map the data: host(texts).",
             layer=network.where,
         )
-    found = as_spec(value)
-    check_shape(network, slot, found)
-    kinds = jnp.issubdtype(spec.dtype, jnp.integer), jnp.issubdtype(found.dtype, jnp.floating)
-    if all(kinds):
+    received = as_spec(value)
+    check_shape(network, slot, received)
+    receives_floats = jnp.issubdtype(received.dtype, jnp.floating)
+    if receives_floats and jnp.issubdtype(spec.dtype, jnp.integer):
         raise FKerasError(
-            f"{place}: expected {spec.dtype}, received {found.dtype}, and fractions would be "
-            f"cut off. Convert it where you mean to: x.astype({spec.dtype!r}).",
+            f"{place}: expected {spec.dtype}, received {received.dtype}, and fractions would be "
+            f"cut off. To cut them off, write x.astype({spec.dtype!r}).",
             layer=network.where,
         )
-    if jnp.issubdtype(found.dtype, jnp.complexfloating):
+    if jnp.issubdtype(received.dtype, jnp.complexfloating):
         raise FKerasError(
-            f"{place}: expected {spec.dtype}, received {found.dtype}, and the imaginary parts would "
+            f"{place}: expected {spec.dtype}, received {received.dtype}, and the imaginary parts would "
             "be lost. Pass the parts as real numbers: np.stack([x.real, x.imag], axis=-1).",
             layer=network.where,
         )
-    if jnp.issubdtype(spec.dtype, jnp.floating) and kinds[1]:
+    if receives_floats and jnp.issubdtype(spec.dtype, jnp.floating):
         return cast_floats(value, spec.dtype)
     return jnp.asarray(value, dtype=spec.dtype)
 
 
 def alone(graph: Any, x: Any) -> Any:
-    """`x`; a list of one array serves a graph of one input."""
-    one = isinstance(graph.inputs, Ref) and isinstance(x, list | tuple) and len(x) == 1
-    return x[0] if one else x
+    """`x`, or its only entry: a list of one array serves a graph of one input."""
+    unwraps = isinstance(graph.inputs, Ref) and isinstance(x, list | tuple) and len(x) == 1
+    return x[0] if unwraps else x
 
 
 def inputs_of(graph: Any, x: Any) -> tuple:
-    """The arrays of `x` in the order of the graph's inputs; none where the structure differs."""
+    """The arrays of `x` in the order of the graph's inputs; empty for another structure."""
     return tuple(structure.match(graph.inputs, alone(graph, x)) or ())
 
 
 def check_ranges(network: Any, x: Any, where: str) -> None:
-    """Raises where integers do not fit the dtype of an integer input: a cast would wrap them.
+    """Checks that integers fit the dtype of an integer input, since a cast would wrap them around.
 
     Args:
-        network: a network of a graph.
-        x: arrays in the structure of its inputs; traced arrays pass.
-        where: the place for messages.
+        network: a network with a graph.
+        x: arrays in the structure of the inputs; traced arrays are not checked.
+        where: the caller, for messages.
 
     Raises:
-        FKerasError: naming the input, the row and the number.
+        FKerasError: names the input, the row and the number.
     """
     graph = network.graph
     for slot, array in zip(graph.input_slots, inputs_of(graph, x), strict=False):
         dtype = graph.specs[slot].dtype
         if is_array_like(array) and not is_array(array):  # a table of pandas, for example
             array = read_array(array, where)
-        given = getattr(array, "dtype", None)
-        if given == dtype or dtype == STRING or isinstance(array, jax.core.Tracer):
+        received = getattr(array, "dtype", None)
+        if received == dtype or dtype == STRING or isinstance(array, jax.core.Tracer):
             continue
-        if not isinstance(given, np.dtype) or given.kind not in "iu" or array.size == 0:
+        if not isinstance(received, np.dtype) or received.kind not in "iu" or array.size == 0:
             continue
-        kind = np.dtype(dtype)
-        if kind.kind not in "iu" or np.can_cast(given, kind):
+        expected = np.dtype(dtype)
+        if expected.kind not in "iu" or np.can_cast(received, expected):
             continue
-        limits = np.iinfo(kind)
+        limits = np.iinfo(expected)
         if limits.min <= int(array.min()) and int(array.max()) <= limits.max:
             continue
         numbers = np.asarray(array)
@@ -170,21 +181,21 @@ def check_ranges(network: Any, x: Any, where: str) -> None:
         )
 
 
-def check_shape(network: Any, slot: int, found: Spec) -> None:
-    """Checks that what is given for an input has the shape that it was recorded with."""
+def check_shape(network: Any, slot: int, received: Spec) -> None:
+    """Checks an input against the shape in the graph; raises FKerasError for another shape."""
     spec = network.graph.specs[slot]
     place = f"{network.where}, input {network.graph.coords[slot].layer!r}"
-    fits = len(spec.dims) == len(found.dims) and all(
+    fits = len(spec.dims) == len(received.dims) and all(
         not isinstance(a, int) or not isinstance(b, int) or a == b
-        for a, b in zip(spec.dims, found.dims, strict=True)
+        for a, b in zip(spec.dims, received.dims, strict=True)
     )
     if not fits:
-        remedy = "Reshape it, or make the model for this shape."
-        if spec.ndim == found.ndim + 1:
-            if spec.dims[-1] == 1 and found.ndim == spec.ndim - 1:
+        remedy = "Reshape the input, or make the model for this shape."
+        if spec.ndim == received.ndim + 1:
+            if spec.dims[-1] == 1:
                 remedy = "A channel axis is missing: pass x[..., None]."
-            if spec.dims[1:] == found.dims:
+            if spec.dims[1:] == received.dims:
                 remedy = "The batch axis is missing: pass x[None]."
         raise FKerasError(
-            f"{place}: expected shape {spec}, received {found}. {remedy}", layer=network.where
+            f"{place}: expected shape {spec}, received {received}. {remedy}", layer=network.where
         )

@@ -1,4 +1,4 @@
-"""What a call on strings returns: found by computing on texts of two sizes, as nothing traces them."""
+"""Inference for calls on strings, by computing on sample texts: JAX cannot trace strings."""
 
 from __future__ import annotations
 
@@ -17,16 +17,16 @@ _TEXTS = ("", "a b c")
 
 
 def probe(layer: Any, args: Any, specs: tuple[Spec, ...], sizes: tuple[int, int]) -> list[Output]:
-    """What a layer that reads or makes strings returns for two sizes and texts, or their specs.
+    """The outputs of a layer that reads or makes strings, for two sizes of the unknown axes.
 
     Args:
         layer: the layer that is called.
-        args: the frozen tree of its positional arguments.
-        specs: the specs of the tensors among them.
-        sizes: two numbers for the axes of unknown size.
+        args: frozen tree of the positional arguments.
+        specs: spec of each tensor among the arguments.
+        sizes: two sizes for the axes of unknown size.
 
     Raises:
-        FKerasError: for a layer that reads none.
+        FKerasError: for strings at a layer that reads no strings.
     """
     if any(spec.dtype == STRING for spec in specs) and not layer.reads_strings:
         raise FKerasError(
@@ -35,12 +35,13 @@ def probe(layer: Any, args: Any, specs: tuple[Spec, ...], sizes: tuple[int, int]
             layer=layer.where,
         )
     if getattr(layer, "graph", None) is not None:
-        return [_promised(layer, structure.fill(args, specs))] * 2
-    made = []
+        return [_output_specs(layer, structure.fill(args, specs))] * 2
+    outputs = []
+    # two texts of different lengths show which axes of the output depend on the text
     for size, text in zip(sizes, _TEXTS, strict=True):
         arrays = [_array(spec, size, text) for spec in specs]
-        made.append(layer.apply(*fill_tensors(args, arrays)))
-    return made
+        outputs.append(layer.apply(*fill_tensors(args, arrays)))
+    return outputs
 
 
 def _array(spec: Spec, size: int, text: str) -> np.ndarray:
@@ -48,8 +49,8 @@ def _array(spec: Spec, size: int, text: str) -> np.ndarray:
     return np.full(shape, text if spec.dtype == STRING else np.zeros((), spec.dtype))
 
 
-def _promised(network: Any, args: tuple) -> Output:
-    """The specs that a network's graph has for its outputs, with the sizes of these inputs."""
+def _output_specs(network: Any, args: tuple) -> Output:
+    """The `Output` of a network as specs, with the sizes of these inputs."""
     graph = network.graph
     for slot, spec in zip(graph.input_slots, match_inputs(network, args), strict=True):
         check_shape(network, slot, spec)
