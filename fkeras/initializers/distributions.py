@@ -68,9 +68,8 @@ class TruncatedNormal(Initializer):
     """Numbers of a normal distribution, those beyond two standard deviations left out.
 
     Args:
-        mean: its mean.
         stddev: its standard deviation before the cut.
-        seed: folded into the key.
+        Other arguments: those of `RandomNormal`.
 
     Example:
         >>> import jax, fkeras as fk

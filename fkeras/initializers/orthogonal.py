@@ -33,7 +33,7 @@ class Orthogonal(Initializer):
 
     Args:
         gain: the factor.
-        seed: folded into the key.
+        Other arguments: those of `RandomNormal`.
 
     Raises:
         ValueError: for a weight of fewer than two axes.

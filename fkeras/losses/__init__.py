@@ -2,6 +2,11 @@
 
 Each is there twice: as a plain function of two arrays that gives the losses of single samples,
 and as a value with a reduction, `loss(y_true, y_pred, sample_weight=None, mask=None)`.
+
+Arguments that all functions share, documented here only:
+    y_true: targets of shape (b, ..., d); one-hot targets of shape (b, ..., classes).
+    y_pred: predictions of the same shape: values, probabilities or scores.
+    axis: the axis of the classes.
 """
 
 from fkeras.engine.config.configurable import deserialize, serialize

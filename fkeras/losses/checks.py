@@ -63,7 +63,6 @@ def check_labels(
         where: the loss's name, for messages.
         y_true: class numbers, of the predictions' shape without the class axis or with 1 there.
         shape: the predictions' shape.
-        axis: the class axis.
         ignore_class: a number that stands for no class.
 
     Raises:

@@ -147,7 +147,6 @@ def categorical_crossentropy(
         y_pred: probabilities, scaled here to sum to 1, or scores, (b, ..., classes).
         from_logits: whether `y_pred` are scores, before a softmax.
         label_smoothing: the share of each target that is spread evenly over the classes.
-        axis: the class axis.
 
     Returns:
         The losses of samples, (b, ...).
@@ -174,13 +173,11 @@ def categorical_focal_crossentropy(
     """-sum(alpha * (1 - p)**gamma * y * log(p)) over the classes.
 
     Args:
-        y_true: one-hot targets, (b, ..., classes).
         y_pred: probabilities, scaled here to sum to 1, or scores, (b, ..., classes).
         alpha: the weight of all classes, or one number a class for classes on the last axis.
         gamma: how much easy samples count less.
         from_logits: whether `y_pred` are scores, before a softmax.
         label_smoothing: the share of each target that is spread evenly over the classes.
-        axis: the class axis.
 
     Returns:
         The losses of samples, (b, ...).
@@ -229,7 +226,6 @@ def sparse_categorical_crossentropy(
         y_pred: probabilities, scaled here to sum to 1, or scores, (b, ..., classes).
         from_logits: whether `y_pred` are scores, before a softmax.
         ignore_class: a class number whose losses are 0.
-        axis: the class axis.
 
     Returns:
         The losses of samples, (b, ...).

@@ -66,7 +66,6 @@ def categorical_hinge(y_true: Any, y_pred: Any) -> jax.Array:
     """max(best wrong score - right score + 1, 0) for one-hot targets.
 
     Args:
-        y_true: one-hot targets, (b, ..., classes).
         y_pred: scores, (b, ..., classes); the best wrong one is at least 0.
 
     Returns:

@@ -149,10 +149,7 @@ class CategoricalFocalCrossentropy(Loss):
     Args:
         alpha: the weight of all classes, or one number a class.
         gamma: how much easy samples count less; 0 for the plain crossentropy.
-        from_logits: whether predictions are scores, before a softmax.
-        label_smoothing: the share of each target that is spread evenly over the classes,
-            from 0 to 1.
-        axis: the class axis.
+        Other arguments: those of `CategoricalCrossentropy`.
 
     Raises:
         ValueError: for a `label_smoothing` outside of [0, 1], or an axis that is no whole number.
@@ -198,9 +195,8 @@ class SparseCategoricalCrossentropy(Loss):
     `sparse_categorical_crossentropy` as a loss. See `Loss` for `reduction`, `name` and `dtype`.
 
     Args:
-        from_logits: whether predictions are scores, before a softmax.
         ignore_class: a class number that takes its prediction out of the loss and of the mean.
-        axis: the class axis.
+        Other arguments: those of `CategoricalCrossentropy`.
 
     Raises:
         ValueError: for an axis that is no whole number; in a call, for targets of another shape.

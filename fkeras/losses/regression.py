@@ -40,10 +40,6 @@ def floats(y_true: Any, y_pred: Any) -> tuple[jax.Array, jax.Array]:
 def mean_squared_error(y_true: Any, y_pred: Any) -> jax.Array:
     """mean((y_true - y_pred)**2) over the last axis.
 
-    Args:
-        y_true: targets, (b, ..., d).
-        y_pred: predictions, (b, ..., d).
-
     Returns:
         The losses of samples, (b, ...).
 
@@ -59,10 +55,6 @@ def mean_squared_error(y_true: Any, y_pred: Any) -> jax.Array:
 def mean_absolute_error(y_true: Any, y_pred: Any) -> jax.Array:
     """mean(|y_true - y_pred|) over the last axis.
 
-    Args:
-        y_true: targets, (b, ..., d).
-        y_pred: predictions, (b, ..., d).
-
     Returns:
         The losses of samples, (b, ...).
 
@@ -77,10 +69,6 @@ def mean_absolute_error(y_true: Any, y_pred: Any) -> jax.Array:
 
 def mean_absolute_percentage_error(y_true: Any, y_pred: Any) -> jax.Array:
     """100 * mean(|y_true - y_pred| / |y_true|) over the last axis, |y_true| at least 1e-7.
-
-    Args:
-        y_true: targets, (b, ..., d).
-        y_pred: predictions, (b, ..., d).
 
     Returns:
         The losses of samples in percent, (b, ...).
@@ -120,8 +108,6 @@ def huber(y_true: Any, y_pred: Any, delta: float = 1.0) -> jax.Array:
     """mean(e**2 / 2 where |e| <= delta, else delta * |e| - delta**2 / 2) for e = y_pred - y_true.
 
     Args:
-        y_true: targets, (b, ..., d).
-        y_pred: predictions, (b, ..., d).
         delta: the error at which the square becomes a line, above 0, in the unit of the targets.
 
     Returns:
@@ -147,10 +133,6 @@ def log_cosh(y_true: Any, y_pred: Any) -> jax.Array:
     """mean(log(cosh(y_pred - y_true))) over the last axis, without overflow.
 
     Half the square of a small error, |error| - log(2) of a large one.
-
-    Args:
-        y_true: targets, (b, ..., d).
-        y_pred: predictions, (b, ..., d).
 
     Returns:
         The losses of samples, (b, ...).

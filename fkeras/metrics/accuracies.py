@@ -76,10 +76,6 @@ def binary_accuracy(y_true: Any, y_pred: Any, threshold: float = 0.5) -> jax.Arr
 def categorical_accuracy(y_true: Any, y_pred: Any) -> jax.Array:
     """1 where the largest prediction is that of the true class.
 
-    Args:
-        y_true: one-hot targets, (b, ..., classes).
-        y_pred: probabilities or scores, (b, ..., classes).
-
     Returns:
         Zeros and ones, float32, (b, ...).
 
@@ -98,7 +94,6 @@ def sparse_categorical_accuracy(y_true: Any, y_pred: Any) -> jax.Array:
 
     Args:
         y_true: class numbers, (b, ...) or (b, ..., 1).
-        y_pred: probabilities or scores, (b, ..., classes).
 
     Returns:
         Zeros and ones, float32, (b, ...).
@@ -121,7 +116,6 @@ def sparse_top_k_categorical_accuracy(
 
     Args:
         y_true: class numbers, (b, ...).
-        y_pred: probabilities or scores, (b, ..., classes).
         k: how many guesses are allowed.
         from_sorted_ids: whether `y_pred` are class numbers, best first, instead.
 
@@ -148,8 +142,6 @@ def top_k_categorical_accuracy(y_true: Any, y_pred: Any, k: int = 5) -> jax.Arra
     """1 where fewer than k predictions are larger than that of the true class.
 
     Args:
-        y_true: one-hot targets, (b, ..., classes).
-        y_pred: probabilities or scores, (b, ..., classes).
         k: how many guesses are allowed.
 
     Returns:

@@ -49,7 +49,7 @@ def decisions(
         mask: booleans that broadcast to the scores.
         dtype: the dtype of all three.
         top_k: how many of the largest scores along the last axis may be positive; None for all.
-        class_id: the entry of the last axis that counts; None for all.
+        Other arguments: those of `Precision`.
     """
     y_true, y_pred = align_pair(y_true, y_pred)
     labels, scores = (y_true != 0).astype(dtype), y_pred.astype(dtype)
@@ -178,10 +178,7 @@ class Recall(Metric):
     See `Metric` for `name` and `dtype`.
 
     Args:
-        thresholds: above which score a prediction is positive: a number from 0 to 1, or several
-            for as many results; 0.5 where there is no `top_k`.
-        top_k: how many of the largest scores of a sample may be positive.
-        class_id: the entry of the last axis that counts; None for all.
+        Arguments: those of `Precision`.
 
     Raises:
         ValueError: for a threshold outside of [0, 1].

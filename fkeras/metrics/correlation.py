@@ -26,8 +26,6 @@ def pearson_correlation(y_true: Any, y_pred: Any, axis: int = -1) -> jax.Array:
     """cov(y_true, y_pred) / (std(y_true) * std(y_pred)) along `axis`.
 
     Args:
-        y_true: targets, (b, ..., d).
-        y_pred: predictions, (b, ..., d).
         axis: the axis of what is correlated.
 
     Returns:
@@ -57,8 +55,6 @@ def concordance_correlation(y_true: Any, y_pred: Any, axis: int = -1) -> jax.Arr
     Unlike the correlation it is 1 only where predictions equal targets.
 
     Args:
-        y_true: targets, (b, ..., d).
-        y_pred: predictions, (b, ..., d).
         axis: the axis of what is correlated.
 
     Returns:

@@ -74,9 +74,7 @@ class SensitivityAtSpecificity(_OperatingPoint):
 
     Args:
         specificity: the least specificity, from 0 to 1.
-        num_thresholds: how many thresholds, evenly from 0 to 1.
-        class_id: the entry of the last axis that counts; None for all.
-        Other arguments: those of `Metric`.
+        Other arguments: those of `PrecisionAtRecall`.
 
     Raises:
         ValueError: for a rate outside of [0, 1], or no threshold at all.
@@ -106,9 +104,7 @@ class SpecificityAtSensitivity(_OperatingPoint):
 
     Args:
         sensitivity: the least sensitivity, from 0 to 1.
-        num_thresholds: how many thresholds, evenly from 0 to 1.
-        class_id: the entry of the last axis that counts; None for all.
-        Other arguments: those of `Metric`.
+        Other arguments: those of `PrecisionAtRecall`.
 
     Raises:
         ValueError: for a rate outside of [0, 1], or no threshold at all.
@@ -170,9 +166,7 @@ class RecallAtPrecision(_OperatingPoint):
 
     Args:
         precision: the least precision, from 0 to 1.
-        num_thresholds: how many thresholds, evenly from 0 to 1.
-        class_id: the entry of the last axis that counts; None for all.
-        Other arguments: those of `Metric`.
+        Other arguments: those of `PrecisionAtRecall`.
 
     Raises:
         ValueError: for a rate outside of [0, 1], or no threshold at all.

@@ -196,7 +196,7 @@ class BinaryIoU(_Overlap):
     Args:
         target_class_ids: the classes of the mean: 0, 1 or both.
         threshold: from which score on a prediction is 1.
-        Other arguments: those of `Metric`.
+        Other arguments: those of `IoU`.
 
     Raises:
         ValueError: for a class other than 0 and 1; for weights as in `IoU`.
@@ -238,12 +238,7 @@ class MeanIoU(_Overlap):
     """The mean of intersection / union over all classes that occur.
 
     Args:
-        num_classes: how many classes there are.
-        ignore_class: a class number whose samples do not count.
-        sparse_y_true: whether targets are class numbers, not one number a class.
-        sparse_y_pred: whether predictions are class numbers, not one number a class.
-        axis: the class axis of what is not sparse.
-        Other arguments: those of `Metric`.
+        Arguments: those of `IoU`.
 
     Raises:
         ValueError: for `num_classes` below 1; for weights as in `IoU`.
@@ -278,12 +273,8 @@ class OneHotIoU(_Overlap):
     """The mean over classes of intersection / union: `IoU` for targets with one number a class.
 
     Args:
-        num_classes: how many classes there are.
-        target_class_ids: the classes of the mean; those that do not occur are left out.
-        ignore_class: a class number whose samples do not count.
-        sparse_y_pred: whether predictions are class numbers, not one number a class.
         axis: the class axis.
-        Other arguments: those of `Metric`.
+        Other arguments: those of `IoU`.
 
     Raises:
         ValueError: for a class that `num_classes` excludes; for weights as in `IoU`.
@@ -323,11 +314,8 @@ class OneHotMeanIoU(_Overlap):
     """The mean of intersection / union over all classes, for targets with one number a class.
 
     Args:
-        num_classes: how many classes there are.
-        ignore_class: a class number whose samples do not count.
-        sparse_y_pred: whether predictions are class numbers, not one number a class.
         axis: the class axis.
-        Other arguments: those of `Metric`.
+        Other arguments: those of `IoU`.
 
     Raises:
         ValueError: for `num_classes` below 1; for weights as in `IoU`.

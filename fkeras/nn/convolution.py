@@ -73,13 +73,9 @@ def convolve_depthwise(
     """Computes the cross-correlation of each channel of `x` with filters of its own.
 
     Args:
-        x: array of shape (b, *sizes, c), or (b, c, *sizes) where the channels come first;
-            integers are converted to the kernel's dtype.
         kernel: array of shape (*kernel_size, c, m), m filters for each channel.
-        strides: the step of the window along each axis.
         padding: as in `convolve`.
-        data_format: "channels_last" or "channels_first".
-        dilation_rate: the distance of the cells that the kernel sees along each axis.
+        Other arguments: those of `convolve`.
 
     Returns:
         An array of shape (b, *new_sizes, c * m), or (b, c * m, *new_sizes); the m outputs of a
@@ -111,10 +107,9 @@ def convolve_separable(
             integers are converted to the kernels' dtype.
         depthwise_kernel: array of shape (*kernel_size, c, m), m filters for each channel.
         pointwise_kernel: array of shape (*ones, c * m, f).
-        strides: the step of the window along each axis.
         padding: as in `convolve`.
-        data_format: "channels_last" or "channels_first".
         dilation_rate: the distance of the cells that the depthwise kernel sees along each axis.
+        Other arguments: those of `convolve`.
 
     Returns:
         An array of shape (b, *new_sizes, f), or (b, f, *new_sizes).
@@ -151,15 +146,13 @@ def convolve_transpose(
         =======  =======================  =======================
 
     Args:
-        x: array of shape (b, *sizes, c), or (b, c, *sizes) where the channels come first;
-            integers are converted to the kernel's dtype.
         kernel: array of shape (*kernel_size, f, c).
         strides: the distance of the windows of neighbouring cells along each axis.
         padding: "valid" for all that the windows cover, "same" for `strides` times the sizes.
         output_padding: the cells to add to the smallest size that fits, along each axis; None
             for the sizes above.
-        data_format: "channels_last" or "channels_first".
         dilation_rate: the distance of the cells that the kernel writes to along each axis.
+        Other arguments: those of `convolve`.
 
     Returns:
         An array of shape (b, *new_sizes, f), or (b, f, *new_sizes).

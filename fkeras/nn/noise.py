@@ -53,10 +53,9 @@ def alpha_dropout(
     An input of mean 0 and variance 1 keeps both.
 
     Args:
-        key: a PRNG key.
-        x: array of any shape.
         rate: the share to drop, from 0 and below 1.
         shape: the shape of what is drawn, repeated over the axes of size 1; None for that of `x`.
+        Other arguments: those of `dropout`.
 
     Returns:
         An array like `x`.
@@ -80,10 +79,10 @@ def spatial_dropout(
     """Zeroes each channel of each example with probability `rate`, divides the rest by `1 - rate`.
 
     Args:
-        key: a PRNG key.
         x: array of shape (b, ..., c), or (b, c, ...) with "channels_first".
         rate: the share of channels to drop, from 0 to 1.
         data_format: where the channels are.
+        Other arguments: those of `dropout`.
 
     Returns:
         An array like `x`.
@@ -103,9 +102,9 @@ def gaussian_noise(key: jax.Array, x: jax.Array, stddev: float) -> jax.Array:
     """Computes `x + stddev * n` with n drawn from the standard normal distribution.
 
     Args:
-        key: a PRNG key.
         x: floating-point array of any shape.
         stddev: the standard deviation of what is added.
+        Other arguments: those of `dropout`.
 
     Returns:
         An array like `x`.
@@ -124,9 +123,9 @@ def gaussian_dropout(key: jax.Array, x: jax.Array, rate: float) -> jax.Array:
     The mean is x, and the variance that of dropout at this rate.
 
     Args:
-        key: a PRNG key.
         x: floating-point array of any shape.
         rate: the rate of the dropout that has this variance, from 0 and below 1.
+        Other arguments: those of `dropout`.
 
     Returns:
         An array like `x`.

@@ -65,7 +65,7 @@ def batch_normalization(
         gamma: array of shape (c,), or None for 1.
         beta: array of shape (c,), or None for 0.
         axis: the axis of `x` with size c.
-        epsilon: added to the variance.
+        Other arguments: those of `layer_normalization`.
 
     Returns:
         An array like `x`.
@@ -194,10 +194,10 @@ def rms_normalization(
     """Computes `x / sqrt(mean(x²) + epsilon) * scale`, the mean over the axes `axis`.
 
     Args:
-        x: array of shape (b, ...).
         scale: an array that fills the axes `axis` of `x`, or None for 1.
         axis: the axis, or the axes, that are normalized together.
         epsilon: added to the mean square.
+        Other arguments: those of `layer_normalization`.
 
     Returns:
         An array of the shape and dtype of `x`. The computation is in float32 at least.
@@ -237,7 +237,7 @@ def group_normalization(
         gamma: array of shape (c,), or None for 1.
         beta: array of shape (c,), or None for 0.
         axis: the axis of the channels.
-        epsilon: added to the variance.
+        Other arguments: those of `layer_normalization`.
 
     Returns:
         An array of the shape and dtype of `x`. The computation is in float32 at least.

@@ -65,10 +65,7 @@ def average_pool(
 
     Args:
         x: array of floats of shape (b, *sizes, c), or (b, c, *sizes) where the channels come first.
-        pool_size: the window's size along each axis.
-        strides: its step along each axis.
-        padding: "valid" for windows inside `x`, "same" for ceil(size / stride) of them.
-        data_format: "channels_last" or "channels_first".
+        Other arguments: those of `max_pool`.
 
     Returns:
         An array of shape (b, *new_sizes, c), or (b, c, *new_sizes).
@@ -102,7 +99,7 @@ def adaptive_pool(
             floats, or with "max" of any numbers.
         output_size: the number of windows along each axis.
         mode: "average" or "max".
-        data_format: "channels_last" or "channels_first".
+        Other arguments: those of `max_pool`.
 
     Returns:
         An array of shape (b, *output_size, c), or (b, c, *output_size); 0 where an axis of `x` has
@@ -187,10 +184,9 @@ def masked_mean(
     """Takes the mean over the axes between batch and channels, of the kept steps only.
 
     Args:
-        x: array of shape (b, *sizes, c), or (b, c, *sizes) where the channels come first.
         mask: array of shape (b, *sizes), true where a step counts; None counts all.
-        data_format: "channels_last" or "channels_first".
         keepdims: whether the axes stay, with size 1.
+        Other arguments: those of `max_pool`.
 
     Returns:
         An array of shape (b, c), 0 in rows that keep no step, or have none.

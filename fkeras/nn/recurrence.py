@@ -157,14 +157,13 @@ def simple_rnn_step(
     """Computes `h = activation(x @ kernel + h @ recurrent_kernel + bias)`.
 
     Args:
-        x: the step's input (b, d).
         states: `[h]`, with h (b, u).
         kernel: array (d, u).
         recurrent_kernel: array (u, u).
         bias: array (u,) or None.
-        activation: a function of arrays.
         input_mask: a dropout mask for `x`, or None.
         recurrent_mask: a dropout mask for `h`, or None.
+        Other arguments: those of `lstm_step`.
 
     Returns:
         `(h, [h])`.
@@ -253,16 +252,14 @@ def gru_step(
     gate multiplies g's recurrent part after that product, or h before it.
 
     Args:
-        x: the step's input (b, d).
         states: `[h]`, with h (b, u).
         kernel: array (d, 3u).
         recurrent_kernel: array (u, 3u).
         bias: array (2, 3u) for inputs and state with `reset_after`, otherwise (3u,); or None.
-        activation: a function of arrays.
-        recurrent_activation: a function of arrays, for the gates.
         reset_after: whether the reset gate comes after the product.
         input_mask: dropout masks for `x`, (b, d) or (3, b, d), or None.
         recurrent_mask: dropout masks for `h`, (3, b, u), or None.
+        Other arguments: those of `lstm_step`.
 
     Returns:
         `(h, [h])`.
@@ -331,8 +328,6 @@ def conv_lstm_step(
         kernel: array (*kernel_size, c, 4f).
         recurrent_kernel: array (*kernel_size, f, 4f).
         bias: array (4f,) or None.
-        activation: a function of arrays.
-        recurrent_activation: a function of arrays, for the gates.
         strides: the step of the kernel over `x` along each axis.
         padding: "valid" or "same", of `x`.
         data_format: "channels_last" or "channels_first".
@@ -340,6 +335,7 @@ def conv_lstm_step(
         input_mask: dropout masks for `x`, those of the four gates joined along the channels
             (b, *sizes, 4c), or None.
         recurrent_mask: the same for `h`, or None.
+        Other arguments: those of `lstm_step`.
 
     Returns:
         `(h, [h, c])`.

@@ -40,10 +40,9 @@ def resize(
     """Enlarges images, with new cells interpolated between the old ones.
 
     Args:
-        x: array of shape (b, *sizes, c), or (b, c, *sizes) where the channels come first.
         times: the factor along each axis.
         interpolation: "bilinear", "bicubic", "lanczos3" or "lanczos5".
-        data_format: "channels_last" or "channels_first".
+        Other arguments: those of `repeat`.
 
     Returns:
         An array of shape (b, *larger_sizes, c), or (b, c, *larger_sizes).
@@ -65,9 +64,8 @@ def zero_pad(x: jax.Array, pairs: Pairs, data_format: str = "channels_last") -> 
     """Adds zeros before and after each axis between batch and channels.
 
     Args:
-        x: array of shape (b, *sizes, c), or (b, c, *sizes) where the channels come first.
         pairs: for each axis how many cells before and after.
-        data_format: "channels_last" or "channels_first".
+        Other arguments: those of `repeat`.
 
     Returns:
         An array of shape (b, *larger_sizes, c), or (b, c, *larger_sizes).
@@ -85,9 +83,8 @@ def crop(x: jax.Array, pairs: Pairs, data_format: str = "channels_last") -> jax.
     """Removes cells before and after each axis between batch and channels.
 
     Args:
-        x: array of shape (b, *sizes, c), or (b, c, *sizes) where the channels come first.
         pairs: for each axis how many cells before and after.
-        data_format: "channels_last" or "channels_first".
+        Other arguments: those of `repeat`.
 
     Returns:
         An array of shape (b, *smaller_sizes, c), or (b, c, *smaller_sizes).

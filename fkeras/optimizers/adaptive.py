@@ -104,7 +104,7 @@ class Adadelta(Optimizer):
     Args:
         learning_rate: a number, a schedule, or a function of the step; 1 as in the paper.
         rho: how long the means remember.
-        epsilon: keeps the divisor from 0.
+        Other arguments: those of `Adam`.
 
     Example:
         >>> import jax.numpy as jnp, fkeras as fk
@@ -143,12 +143,12 @@ class Adafactor(Optimizer):
     The further arguments are those of `Optimizer`.
 
     Args:
-        learning_rate: a number, a schedule, or a function of the step.
         beta_2_decay: the mean square of step t remembers 1 - t**beta_2_decay.
         epsilon_1: added to squared gradients.
         epsilon_2: the least root mean square of a weight that scales its steps.
         clip_threshold: the largest root mean square of an update.
         relative_step: kept for Keras's configurations: the rate is at most 1 / sqrt(t) either way.
+        Other arguments: those of `Adam`.
 
     Example:
         >>> import jax.numpy as jnp, fkeras as fk

@@ -20,10 +20,10 @@ class SGD(Optimizer):
     The further arguments are those of `Optimizer`.
 
     Args:
-        learning_rate: a number, a schedule, or a function of the step.
         momentum: how much of the last update stays in the next.
         nesterov: whether the gradient counts as that of the next place:
             w += momentum * m - rate * g.
+        Other arguments: those of `Adam`.
 
     Example:
         >>> import jax.numpy as jnp, fkeras as fk

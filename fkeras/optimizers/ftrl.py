@@ -22,13 +22,13 @@ class Ftrl(Optimizer):
     The further arguments are those of `Optimizer`.
 
     Args:
-        learning_rate: a number, a schedule, or a function of the step.
         learning_rate_power: how the rate falls with the sum of squared gradients; 0 not at all.
         initial_accumulator_value: the first value of that sum.
         l1_regularization_strength: a penalty that makes weights 0.
         l2_regularization_strength: a penalty that makes weights small.
         l2_shrinkage_regularization_strength: a penalty on the weights as they are.
         beta: a further penalty, divided by the rate.
+        Other arguments: those of `Adam`.
 
     Raises:
         ValueError: for a `learning_rate_power` above 0, or a first value or a strength below 0.

@@ -70,7 +70,6 @@ class Muon(Optimizer):
     AdamW; name the layer of the outputs there. The further arguments are those of `Optimizer`.
 
     Args:
-        learning_rate: a number, a schedule, or a function of the step.
         adam_beta_1: how long AdamW's mean gradient remembers.
         adam_beta_2: how long AdamW's mean square remembers.
         adam_weight_decay: the weight decay of AdamW's weights; None for none.
@@ -86,6 +85,7 @@ class Muon(Optimizer):
         ns_steps: the steps of `orthogonal`.
         nesterov: whether the gradient counts as that of the next place.
         rms_rate: the root mean square of an entry of a step; None for steps that are orthogonal.
+        Other arguments: those of `Adam`.
 
     Example:
         >>> import jax.numpy as jnp, fkeras as fk

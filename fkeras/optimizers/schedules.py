@@ -96,11 +96,9 @@ class InverseTimeDecay(LearningRateSchedule):
     """initial_learning_rate / (1 + decay_rate * step / decay_steps).
 
     Args:
-        initial_learning_rate: the rate of step 0.
         decay_steps: the unit of time.
         decay_rate: how fast the rate falls.
-        staircase: whether the rate changes only every `decay_steps` steps.
-        name: a word of your own.
+        Other arguments: those of `ExponentialDecay`.
 
     Example:
         >>> InverseTimeDecay(0.1, decay_steps=10, decay_rate=1.0)(10)
@@ -126,7 +124,7 @@ class PiecewiseConstantDecay(LearningRateSchedule):
     Args:
         boundaries: steps in rising order; a rate holds up to and with its boundary.
         values: rates, one more than boundaries.
-        name: a word of your own.
+        Other arguments: those of `ExponentialDecay`.
 
     Raises:
         ValueError: where there is not one rate more than boundaries.
@@ -161,13 +159,12 @@ class PolynomialDecay(LearningRateSchedule):
     """(initial - end) * (1 - step / decay_steps)**power + end.
 
     Args:
-        initial_learning_rate: the rate of step 0.
         decay_steps: the steps until the end.
         end_learning_rate: the rate at the end.
         power: 1 for a straight line.
         cycle: whether it starts again, each time for a longer stretch, instead of staying at
             the end.
-        name: a word of your own.
+        Other arguments: those of `ExponentialDecay`.
 
     Example:
         >>> PolynomialDecay(0.1, decay_steps=10, end_learning_rate=0.0)(5)
@@ -198,12 +195,11 @@ class CosineDecay(LearningRateSchedule):
     """Half a cosine wave from the first rate down to alpha times it, after a linear warmup.
 
     Args:
-        initial_learning_rate: the rate of step 0.
         decay_steps: the steps of the fall, warmup not counted.
         alpha: the last rate as a part of the highest.
-        name: a word of your own.
         warmup_target: the rate that the warmup ends with; None for no warmup.
         warmup_steps: the steps of the warmup.
+        Other arguments: those of `ExponentialDecay`.
 
     References:
         Loshchilov and Hutter 2016, SGDR, https://arxiv.org/abs/1608.03983
@@ -241,12 +237,11 @@ class CosineDecayRestarts(LearningRateSchedule):
     """Half cosine waves one after the other, each `t_mul` times as long and `m_mul` times as high.
 
     Args:
-        initial_learning_rate: the rate of step 0.
         first_decay_steps: the steps of the first wave.
         t_mul: the factor of the length.
         m_mul: the factor of the height.
         alpha: the lowest rate as a part of the first.
-        name: a word of your own.
+        Other arguments: those of `ExponentialDecay`.
 
     References:
         Loshchilov and Hutter 2016, SGDR, https://arxiv.org/abs/1608.03983

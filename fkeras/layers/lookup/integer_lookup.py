@@ -41,23 +41,14 @@ class IntegerLookup(LookupLayer):
     device.
 
     Args:
-        max_tokens: the most tokens that `adapt` learns, with the special ones; None for no limit.
         num_oov_indices: how many indices unknown integers share; 0 refuses them.
         mask_token: the integer of padding: index 0 in the output mode "int", left out in others.
-        oov_token: what `invert` gives for an unknown index.
-        vocabulary: the tokens, with or without the special ones in front, or the path of a text
-            file with a token a line, which is read at once.
         vocabulary_dtype: "int64", as in Keras.
-        idf_weights: a weight for each token, in the output mode "tf_idf".
         invert: whether to map indices to integers of the vocabulary.
-        output_mode: "int" for indices; "one_hot" for a vector for each, "multi_hot", "count" and
-            "tf_idf" for one a sample: 1, how often, or how often times the weight for each token
-            that occurs.
-        sparse: only False: arrays are dense.
-        pad_to_max_tokens: whether vectors have the size `max_tokens`, whatever the vocabulary.
         oov_method: how several indices are shared: "floormod" by the remainder, "farmhash" by a
             hash of the decimal form.
         salt: one or two integers, the key of SipHash in the place of FarmHash; with "farmhash".
+        Other arguments: those of `StringLookup`.
 
     Shapes:
         (...) -> (...) of int32; "one_hot": (b, n) -> (b, n, v), and (b, 1) -> (b, v); otherwise

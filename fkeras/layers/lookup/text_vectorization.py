@@ -60,7 +60,6 @@ class TextVectorization(LookupLayer):
     it.
 
     Args:
-        max_tokens: the most tokens that `adapt` learns, with the special ones; None for no limit.
         standardize: "lower", "strip_punctuation", "lower_and_strip_punctuation", None, or a
             function from a NumPy array of texts to one of its shape. The words concern ASCII
             alone, as in Keras.
@@ -72,13 +71,8 @@ class TextVectorization(LookupLayer):
             a vector a word.
         output_sequence_length: the length that sequences are cut or filled up to, in the mode
             "int"; None for that of the longest.
-        pad_to_max_tokens: whether vectors have the size `max_tokens`, whatever the vocabulary.
-        vocabulary: the tokens, with or without the special ones in front, or the path of a text
-            file with a token a line, which is read at once.
-        idf_weights: a weight for each token, in the output mode "tf_idf".
-        sparse: only False: arrays are dense.
         ragged: only False: arrays are dense.
-        encoding: the encoding of bytes.
+        Other arguments: those of `StringLookup`.
 
     Shapes:
         (b,) or (b, 1) -> (b, t) of int32, or (b, v). Without splitting an axis of tokens is there

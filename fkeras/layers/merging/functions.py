@@ -35,7 +35,7 @@ def subtract(inputs: Any, **options: Any) -> Any:
 
     Args:
         inputs: a list of two tensors (b, ...), arrays or symbolic ones; see `Merge`.
-        options: `masks`, `name` and `dtype` of the layer.
+        Other arguments: those of `add`.
 
     Shapes:
         list of (b, ...) -> (b, ...).
@@ -52,8 +52,7 @@ def multiply(inputs: Any, **options: Any) -> Any:
     """The product of tensors, element by element, by a new `Multiply(**options)`.
 
     Args:
-        inputs: a list of tensors (b, ...), arrays or symbolic ones; see `Merge`.
-        options: `masks`, `name` and `dtype` of the layer.
+        Arguments: those of `add`.
 
     Shapes:
         list of (b, ...) -> (b, ...).
@@ -70,8 +69,7 @@ def average(inputs: Any, **options: Any) -> Any:
     """The mean of tensors, element by element, by a new `Average(**options)`.
 
     Args:
-        inputs: a list of tensors (b, ...), arrays or symbolic ones; see `Merge`.
-        options: `masks`, `name` and `dtype` of the layer.
+        Arguments: those of `add`.
 
     Shapes:
         list of (b, ...) -> (b, ...).
@@ -88,8 +86,7 @@ def maximum(inputs: Any, **options: Any) -> Any:
     """The largest of tensors, element by element, by a new `Maximum(**options)`.
 
     Args:
-        inputs: a list of tensors (b, ...), arrays or symbolic ones; see `Merge`.
-        options: `masks`, `name` and `dtype` of the layer.
+        Arguments: those of `add`.
 
     Shapes:
         list of (b, ...) -> (b, ...).
@@ -106,8 +103,7 @@ def minimum(inputs: Any, **options: Any) -> Any:
     """The smallest of tensors, element by element, by a new `Minimum(**options)`.
 
     Args:
-        inputs: a list of tensors (b, ...), arrays or symbolic ones; see `Merge`.
-        options: `masks`, `name` and `dtype` of the layer.
+        Arguments: those of `add`.
 
     Shapes:
         list of (b, ...) -> (b, ...).
@@ -126,7 +122,7 @@ def concatenate(inputs: Any, axis: int = -1, **options: Any) -> Any:
     Args:
         inputs: a list of tensors of equal sizes on all other axes, arrays or symbolic ones.
         axis: the axis along which they are joined.
-        options: `masks`, `name` and `dtype` of the layer.
+        Other arguments: those of `add`.
 
     Shapes:
         list of (b, ..., c_i) -> (b, ..., sum of c_i).
