@@ -1,1 +1,1 @@
-"""Layers as pytrees: leaves, static structure, weights by path and weights as lists."""
+"""Layers as pytrees: leaves, static structure, weights by path, lists of weights."""

@@ -1,4 +1,4 @@
-"""Messages about arrays that were donated: which value to use instead."""
+"""Errors about donated arrays, which name the value to use instead."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ class DonatedError(RuntimeError):
 
 
 def gone_arrays(tree: Any) -> Iterator[str]:
-    """The paths of the arrays in a tree that were donated or deleted.
+    """Yields the paths of the arrays in a tree that were donated or deleted.
 
     Example:
         >>> list(gone_arrays({"a": jax.numpy.ones(2)}))
@@ -49,18 +49,19 @@ def _traced(leaf: Any) -> bool:
 
 
 def check_donated(tree: Any, where: str, remedy: str) -> None:
-    """Raises where an array of a tree was donated.
+    """Raises an error for a tree with a donated array.
 
     Args:
-        tree: what is used.
-        where: the place, for the message.
-        remedy: what to use instead, as code.
+        tree: a model, run or other pytree that is about to be used.
+        where: the location, for the message.
+        remedy: the value to use instead, as code.
 
     Raises:
-        DonatedError: naming the first such array.
+        DonatedError: for the first donated array; the message has its path.
     """
     leaves = jax.tree.leaves(tree)
     path = None
+    # the paths are computed only after a first look: this check runs at every training call
     if any(
         leaf.is_deleted() for leaf in leaves if isinstance(leaf, jax.Array) and not _traced(leaf)
     ):
@@ -73,15 +74,15 @@ def check_donated(tree: Any, where: str, remedy: str) -> None:
 
 
 def check_layer(layer: Any, error: Exception, others: Any = ()) -> None:
-    """Explains an error of JAX where the cause is a donated weight of a layer; otherwise returns.
+    """Replaces an error of JAX that is due to a donated array; returns for any other error.
 
     Args:
-        layer: the layer that was used.
-        error: what JAX raised.
+        layer: the layer that was called.
+        error: the exception that JAX raised.
         others: the other arguments of the call.
 
     Raises:
-        DonatedError: where a weight or another argument was donated.
+        DonatedError: for a donated weight or argument.
     """
     if "deleted" not in str(error) and "donated" not in str(error):
         return
@@ -93,7 +94,7 @@ def check_layer(layer: Any, error: Exception, others: Any = ()) -> None:
     check_donated(weights_by_path(layer), layer.where, remedy)
     check_donated(others, f"{layer.where}: its arguments", remedy.replace(name, "state"))
     if any(isinstance(leaf, Tracer) for leaf in leaves_of(layer)):
-        # jax.grad and its like hide the array behind a tracer
+        # under jax.grad a tracer hides the array, so the path of the array is not known
         raise DonatedError(
             f"{layer.where}: an array of the layer or of its arguments is gone. It was donated to "
             f"a compiled function (donate_argnums), or deleted. {remedy}"

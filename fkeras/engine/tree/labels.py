@@ -1,8 +1,8 @@
-"""Layers whose leaves are labels: what `jax.tree.map` makes of a model for optax.
+"""Layers whose leaves are labels, made by `jax.tree.map` for optax.
 
-`optax.multi_transform` and `optax.masked` take a tree of labels or booleans. A layer can be called,
-so optax takes a layer of labels for a function of the weights. Such a layer answers that call with
-its labels, in the structure of the weights that are passed in.
+`optax.multi_transform` and `optax.masked` take a tree of labels or booleans, or a function from
+weights to such a tree. A layer is callable, so optax mistakes a layer of labels for a function. The
+call of a layer of labels therefore returns the labels in the structure of the weights it receives.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ _KINDS = (str, bool, int, np.bool_)
 
 
 def holds_labels(layer: Any) -> bool:
-    """Whether the leaves of a layer are strings, booleans or integers of Python instead of arrays.
+    """Returns whether the leaves of a layer are Python strings, booleans or integers.
 
     Example:
         >>> import jax, fkeras as fk
@@ -29,7 +29,7 @@ def holds_labels(layer: Any) -> bool:
         >>> holds_labels(layer), holds_labels(jax.tree.map(lambda a: a.ndim > 1, layer))
         (False, True)
     """
-    # only what JAX put together has its leaves at hand
+    # labels come from jax.tree.map, and JAX joins layers with their leaves
     leaves = layer.__dict__.get("_leaves")
     if not leaves:
         return False
@@ -40,15 +40,15 @@ def holds_labels(layer: Any) -> bool:
 
 
 def labels_for(layer: Any, weights: tuple) -> Any:
-    """The labels of a layer in the structure of weights.
+    """Returns the labels of a layer in the structure of some weights.
 
     Args:
         layer: a layer of labels.
-        weights: the positional arguments of the call: one tree of weights, a layer of the same
-            paths or a dictionary by path, as a `Trainer` passes to its optimizer.
+        weights: the positional arguments of the call: one layer with the same paths, or one
+            dictionary by path, the form in which a `Trainer` passes weights to its optimizer.
 
     Raises:
-        FKerasError: for other arguments, or weights that have no label.
+        FKerasError: for other arguments, or weights without a label.
 
     Example:
         >>> import jax, fkeras as fk
@@ -68,8 +68,8 @@ def labels_for(layer: Any, weights: tuple) -> Any:
         _check(layer, tuple(tree), by_path)
         return {path: by_path[path] for path in tree}
     raise FKerasError(
-        f"{layer.where}: its leaves are labels, so it computes nothing. Call the model whose weights "
-        "they label; optax takes the labels as they are, or as `lambda _: labels`.",
+        f"{layer.where}: its leaves are labels, so the layer computes nothing. Call the model whose weights "
+        "are labelled; optax takes the labels directly, or as `lambda _: labels`.",
         layer=layer.where,
     )
 

@@ -1,4 +1,4 @@
-"""Layers of shapes: built without drawing, tracing or computing a single weight."""
+"""Layers of shapes: built without drawing, tracing or computing any weight."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from fkeras.engine.values.spec import canonical_dtype
 
 
 def shapes_of(tree: Any) -> Any:
-    """The tree with a `jax.ShapeDtypeStruct` in the place of each array."""
+    """Returns the tree with a `jax.ShapeDtypeStruct` in the place of each array."""
 
     def struct(array: Any) -> jax.ShapeDtypeStruct:
         return jax.ShapeDtypeStruct(array.shape, jax.numpy.dtype(canonical_dtype(array.dtype)))
@@ -20,26 +20,26 @@ def shapes_of(tree: Any) -> Any:
 
 
 def build_shapes(layer: Any, *specs: Any, state: bool = False) -> tuple[Any, dict[str, Any]]:
-    """`(layer, state)` as `build` and `init_state` make them, of shapes.
+    """Returns `(layer, state)` as `build` and `init_state` make them, with shapes for arrays.
 
     Args:
         layer: a layer or network.
         specs: a spec for each input.
-        state: whether to make the state too; it is `{}` otherwise.
+        state: whether to make the state; the state is `{}` otherwise.
 
     Example:
         >>> import fkeras as fk
         >>> build_shapes(fk.layers.Dense(2), (None, 3))[0].kernel
         ShapeDtypeStruct(shape=(3, 2), dtype=float32)
     """
-    found: list[Any] = []
+    shapes: list[Any] = []
 
-    def build(one: Any, key: Any) -> None:
-        built = one.build(key, *specs)
-        found[:] = [shapes_of((built, built.init_state(*specs) if state else {}))]
+    def build(layer: Any, key: Any) -> None:
+        built = layer.build(key, *specs)
+        shapes[:] = [shapes_of((built, built.init_state(*specs) if state else {}))]
 
-    try:  # under a trace, where what a layer computes beside its weights costs nothing either
+    try:  # under a trace, so that other computations in `build` cost nothing either
         jax.eval_shape(lambda: build(layer, ShapeKey()))
-    except Exception:  # somebody else's layer may compute with its key, or with weights it has
+    except Exception:  # a user's layer may compute with the key, or with weights of children
         jax.eval_shape(build, layer, jax.eval_shape(lambda: jax.random.key(0)))
-    return found[0]
+    return shapes[0]

@@ -1,9 +1,9 @@
 """A layer as a pytree: a flat tuple of leaves, and everything else as one static value.
 
-The leaves of a layer are its own weights and then those of its children, in order. The static
-half is a `Skeleton`, which hashes once and compares by identity first, because JAX compares it at
-every dispatch. A layer with children is put together again only when somebody asks for them: a
-training step that carries a model of 500 weights unflattens one object, not 500.
+The leaves of a layer are its own weights, then those of its children, in order. The static half is
+a `Skeleton`. JAX compares skeletons at every dispatch, so a skeleton caches its hash and compares by
+identity first. Child layers are joined on first access: a training step that carries a model of 500
+weights unflattens one object, not 500.
 """
 
 from __future__ import annotations
@@ -43,16 +43,15 @@ class Skeleton:
     """The static half of a layer.
 
     Attributes:
-        cls: the layer's class.
-        static: its configuration by field.
-        weights: the names of its own weights.
-        children: by field, the tree of its children's skeletons.
-        names: a path for each leaf, such as "cell/kernel".
-        places: the number of each leaf by its path.
-        trainable: for each leaf, whether it is trained: of a trainable layer, and no weight that is
-            declared otherwise.
-        own: how many of the leaves are its own weights.
-        spans: by field of children, the start and end of their leaves.
+        cls: the class of the layer.
+        static: the configuration by field.
+        weights: the names of the layer's own weights.
+        children: the skeletons of child layers by field, in the tree of the field's value.
+        names: the path of each leaf, such as "cell/kernel".
+        places: the position of each leaf by path.
+        trainable: whether each leaf is trained.
+        own: the number of leaves that are the layer's own weights.
+        spans: the start and end of the leaves of each child field.
     """
 
     __slots__ = (
@@ -84,12 +83,12 @@ class Skeleton:
         return self.cls.transparent_field
 
     def derive(self, function: Any) -> Any:
-        """`function(self)`, computed once for each skeleton object.
+        """Returns `function(self)`, computed once for each skeleton object.
 
-        A cache that compares skeletons would cost each lookup a comparison of all their fields.
+        The cache belongs to the object: a cache by value would compare all fields at each lookup.
 
         Args:
-            function: a function of a module; every new function object is computed again.
+            function: a function defined at module level; a new function object is computed anew.
         """
         if function not in self._derived:
             self._derived[function] = function(self)
@@ -113,7 +112,7 @@ class Skeleton:
             and self.weights == other.weights
             and self.children == other.children
         )
-        if not equal:  # JAX compares two, and then prints both
+        if not equal:  # JAX prints both after the comparison: each message shows the difference
             self._unequal, other._unequal = weakref.ref(other), weakref.ref(self)
         return equal
 
@@ -129,7 +128,7 @@ class Skeleton:
         )
 
     def join(self, leaves: tuple) -> Any:
-        """The layer of these leaves."""
+        """Returns the layer with these leaves."""
         layer = object.__new__(self.cls)
         attributes = layer.__dict__
         attributes.update(self.static)
@@ -138,7 +137,7 @@ class Skeleton:
         for name, leaf in zip(self.weights, leaves, strict=False):
             attributes[name] = leaf
         for name in self.children:
-            if hasattr(self.cls, name):  # a class default would hide that it is still missing
+            if hasattr(self.cls, name):  # a class default would keep __getattr__ from joining
                 attributes[name] = self.child(name, leaves)
         return layer
 
@@ -154,14 +153,17 @@ class Skeleton:
 
 
 def same_leaf(a: Any, b: Any) -> bool:
-    """Whether two leaves are equal arrays of one dtype, or both None; a tracer equals itself."""
+    """Returns whether two leaves are equal arrays of one dtype, or both None.
+
+    A tracer equals only itself.
+    """
     if a is b:
         return True
     arrays = (
         isinstance(a, jax.Array | np.ndarray | np.generic),
         isinstance(b, jax.Array | np.ndarray | np.generic),
     )
-    if not all(arrays):  # shapes, labels: what jax.tree.map made of the arrays
+    if not all(arrays):  # shapes, labels and other results of jax.tree.map
         return not any(arrays) and _same_other(a, b)
     if a is None or b is None or isinstance(a, Tracer) or isinstance(b, Tracer):
         return False
@@ -180,10 +182,10 @@ def _same_other(a: Any, b: Any) -> bool:
 
 
 def skeleton_of(layer: Any) -> Skeleton:
-    """The static half of `layer`, made once for each object."""
-    known = layer.__dict__.get("_skeleton")
-    if known is not None:
-        return known
+    """Returns the static half of `layer`, made once for each object."""
+    cached = layer.__dict__.get("_skeleton")
+    if cached is not None:
+        return cached
     static, weights, children = {"_built": layer.__dict__.get("_built", False)}, [], {}
     for field in dataclasses.fields(layer):
         if WEIGHT in field.metadata:
@@ -205,10 +207,10 @@ def _skeleton_at(_: str, layer: Any) -> Skeleton:
 
 
 def leaves_of(layer: Any) -> tuple:
-    """The leaves of `layer`: a slot for each weight, None where there is none."""
-    known = layer.__dict__.get("_leaves")
-    if known is not None:
-        return known
+    """Returns the leaves of `layer`; None for a weight that the layer does not have."""
+    cached = layer.__dict__.get("_leaves")
+    if cached is not None:
+        return cached
     skeleton = skeleton_of(layer)
     leaves = [getattr(layer, name) for name in skeleton.weights]
     for field in skeleton.children:
@@ -219,16 +221,20 @@ def leaves_of(layer: Any) -> tuple:
 
 
 def flatten(layer: Any) -> tuple[tuple, Skeleton]:
+    """Returns the leaves and the static half of a layer, for JAX."""
     return leaves_of(layer), skeleton_of(layer)
 
 
 def flatten_with_keys(layer: Any) -> tuple[list, Skeleton]:
+    """Returns the same as `flatten` with a key for each leaf."""
     skeleton = skeleton_of(layer)
+    # one key with the whole path: layers are one level of the pytree
     keys = (jax.tree_util.GetAttrKey(name) for name in skeleton.names)
     return list(zip(keys, leaves_of(layer), strict=True)), skeleton
 
 
 def unflatten(skeleton: Skeleton, leaves: Any) -> Any:
+    """Returns the layer with these leaves, for JAX."""
     return skeleton.join(tuple(leaves))
 
 

@@ -1,7 +1,7 @@
-"""The first difference between the static halves of two layers, for messages of JAX.
+"""The first difference between the static halves of two layers, for error messages of JAX.
 
-JAX rejects two pytrees of different structure with the representations of both static halves, which
-alone would not say where they differ.
+JAX rejects pytrees of different structure with a message that prints both static halves. The printed
+form of a skeleton therefore contains the first difference.
 """
 
 from __future__ import annotations
@@ -17,12 +17,12 @@ _CALL_FIELDS = ("layer", "args", "options", "training", "mask_rule", "value", "o
 
 
 def first_difference(one: Any, two: Any, path: str = "") -> str | None:
-    """The first difference of two skeletons as seen from `one`; None where they are equal.
+    """Returns the first difference of two skeletons, described for `one`; None for equal ones.
 
     Args:
         one: a `Skeleton`.
-        two: another one.
-        path: the path of both in the whole, for the message.
+        two: another `Skeleton`.
+        path: the path of both in the outermost layer, for the message.
 
     Example:
         >>> import fkeras as fk
@@ -61,9 +61,9 @@ def _missing(mine: Mapping[str, Any], theirs: Mapping[str, Any]) -> str:
 def _in_children(mine: Mapping[str, Any], theirs: Mapping[str, Any], path: str) -> str | None:
     for name, child in mine.items():
         below = f"{path}/{name}" if path else name
-        found = first_difference(child, theirs[name], below)
-        if found is not None:
-            return found
+        difference = first_difference(child, theirs[name], below)
+        if difference is not None:
+            return difference
     return None
 
 

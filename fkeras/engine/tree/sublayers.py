@@ -24,7 +24,7 @@ def children(layer: Any) -> Iterator[tuple[str, Any]]:
 
 
 def sublayers(layer: Any) -> Iterator[tuple[str, Any]]:
-    """Every layer inside `layer`, itself first with path "", parents before children.
+    """Yields `(path, layer)` for `layer`, whose path is "", and every layer inside, parents first.
 
     Example:
         >>> import fkeras as fk
@@ -32,6 +32,7 @@ def sublayers(layer: Any) -> Iterator[tuple[str, Any]]:
         >>> [path for path, _ in sublayers(layer)]
         ['', 'layer']
     """
+    # a stack instead of recursion: the depth of nested models is no limit
     pending = [("", layer)]
     while pending:
         path, parent = pending.pop()

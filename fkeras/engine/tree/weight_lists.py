@@ -1,4 +1,4 @@
-"""Weights as NumPy lists in Keras's order: each layer's own weights, its state, then its children."""
+"""Lists of NumPy arrays in Keras's order: a layer's own weights, its state, then its children."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ def _in_keras_order(layer: Any, state: Mapping[str, Any]) -> list[ArrayEntry]:
 
 
 def weight_order(layer: Any) -> list[str]:
-    """The paths of a built layer's weights in Keras's order, which need not be that of its leaves.
+    """Returns the paths of a built layer's weights in Keras's order, which may differ from its leaves.
 
     Example:
         >>> import jax, fkeras as fk
@@ -49,10 +49,10 @@ def weight_order(layer: Any) -> list[str]:
 
 
 def get_weights(layer: Any, state: Mapping[str, Any] | None = None) -> list[np.ndarray]:
-    """The layer's weights and state as NumPy arrays in Keras's order.
+    """Returns the layer's weights and state as NumPy arrays in Keras's order.
 
-    Without `state` the list has only the weights. The carries of stateful recurrent layers are
-    left out, as in Keras.
+    Without `state` the list has only the weights. The list omits the carries of stateful recurrent
+    layers, as in Keras.
     """
     _require_built(layer, "get_weights")
     return [np.asarray(array.value) for array in _in_keras_order(layer, state or {})]
@@ -61,7 +61,9 @@ def get_weights(layer: Any, state: Mapping[str, Any] | None = None) -> list[np.n
 def set_weights(
     layer: Any, values: Sequence[Any], state: Mapping[str, Any] | None = None
 ) -> tuple[Any, dict[str, Any]]:
-    """`(layer, state)` with `values` in their places; carries of recurrent layers stay as they are.
+    """Returns `(layer, state)` with the arrays of `values`, in the order of `get_weights`.
+
+    The carries of recurrent layers stay unchanged.
 
     Raises:
         ValueError: for a list of another length, or an array of another shape.
@@ -105,9 +107,9 @@ def _replaced(state: Mapping[str, Any], changes: Mapping[Keys, Any], at: Keys = 
     }
 
 
-def _require_built(layer: Any, what: str) -> None:
+def _require_built(layer: Any, method: str) -> None:
     if not layer.built:
         raise ValueError(
-            f"{layer.where}: {what} needs a built layer, and this one has no weights. Build it: "
+            f"{layer.where}: {method} needs a built layer, and this layer has no weights. Build it: "
             "`layer.build(jax.random.key(0), (None, 8))`."
         )

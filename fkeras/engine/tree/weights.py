@@ -1,7 +1,7 @@
-"""Weights of a layer: declared as fields, made by its initializers, regularized and constrained.
+"""Weights of a layer: declared as fields, drawn by initializers, regularized and constrained.
 
-A weight `kernel` goes by the layer's own `kernel_initializer`, `kernel_regularizer` and
-`kernel_constraint`, where it has fields of these names.
+The fields `kernel_initializer`, `kernel_regularizer` and `kernel_constraint` of a layer, if they
+exist, apply to the weight `kernel`.
 """
 
 from __future__ import annotations
@@ -35,13 +35,13 @@ def weight(
     a weight that some configurations omit, such as a bias. The value is None before `build`.
 
     Args:
-        prefix: the weight's initializer, regularizer and constraint are the layer's fields
-            `<prefix>_initializer` and so on; the field's own name where it is not given.
+        prefix: the initializer, regularizer and constraint are the layer's fields
+            `<prefix>_initializer` and so on; defaults to the name of the field.
         initializer: `(key, shape, dtype) -> array`, for a layer without such a field.
-        trainable: False for an array that no optimizer moves, such as one of integers.
-        overwritten: whether what stands for the gradient is the next value, which `Trainer` puts
-            in its place; nobody else trains it.
-        dtype: its dtype, which no policy changes; None for that of the policy.
+        trainable: False for an array that no optimizer updates, such as an array of integers.
+        overwritten: whether the gradient of the weight is its next value. `Trainer` puts the
+            gradient in the place of the weight; optimizers skip the weight.
+        dtype: a dtype that no dtype policy changes; None for the dtype of the policy.
         init: always False: tells type checkers that the constructor does not take the weight.
 
     Example:
@@ -61,7 +61,7 @@ def weight(
 
 
 def subkey(key: jax.Array, name: str | int | jax.Array) -> jax.Array:
-    """The key that a name derives from `key`; other names derive unrelated keys.
+    """Returns the key that a name derives from `key`; other names derive unrelated keys.
 
     Example:
         >>> import jax
@@ -73,21 +73,21 @@ def subkey(key: jax.Array, name: str | int | jax.Array) -> jax.Array:
 
 
 def make_weights(layer: Any, key: jax.Array, shapes: Mapping[str, Any]) -> dict[str, Any]:
-    """An array for each declared weight in `shapes`; a shape of None makes no weight.
+    """Returns an array for each declared weight in `shapes`; a shape of None makes no weight.
 
     Raises:
         ValueError: for an undeclared name, an unknown size, or a weight without an initializer.
     """
     declared = {f.name: f.metadata[WEIGHT] for f in dataclasses.fields(layer) if _is_weight(f)}
-    made: dict[str, Any] = {}
+    arrays: dict[str, Any] = {}
     for name, shape in shapes.items():
         if name not in declared:
             raise ValueError(
-                f"{layer.where}: with_weights got {name!r}, which is no declared weight (declared: "
+                f"{layer.where}: with_weights received {name!r}, which is no declared weight (declared: "
                 f"{', '.join(declared) or 'none'}). Declare it: `{name}: Array = weight()`."
             )
         if shape is None:
-            made[name] = None
+            arrays[name] = None
             continue
         if any(not isinstance(size, int | np.integer) for size in shape):
             raise ValueError(
@@ -104,10 +104,11 @@ def make_weights(layer: Any, key: jax.Array, shapes: Mapping[str, Any]) -> dict[
             )
         dtype = declared[name]["dtype"] or layer.policy.variable_dtype
         if isinstance(key, ShapeKey):
-            made[name] = shape_zeros(shape, dtype)
+            arrays[name] = shape_zeros(shape, dtype)
             continue
-        made[name] = initializer(fold_in(key, name), tuple(map(int, shape)), dtype)
-    return made
+        # a key by name: another weight in the layer changes no draw
+        arrays[name] = initializer(fold_in(key, name), tuple(map(int, shape)), dtype)
+    return arrays
 
 
 def _is_weight(field: dataclasses.Field) -> bool:
@@ -120,7 +121,12 @@ def _related(layer: Any, declared: Mapping, name: str, role: str) -> Any:
 
 
 def own_weights(layer: Any, role: str) -> Iterator[tuple[str, Any, Any]]:
-    """`(name, array, object)` for each own weight that has a regularizer or constraint."""
+    """Yields `(name, array, object)` for each own weight with a regularizer or constraint.
+
+    Args:
+        layer: a built layer.
+        role: "regularizer" or "constraint".
+    """
     for field in dataclasses.fields(layer):
         if _is_weight(field) and field.name not in layer.weight_roles.untrained:
             value = getattr(layer, field.name)
@@ -130,7 +136,7 @@ def own_weights(layer: Any, role: str) -> Iterator[tuple[str, Any, Any]]:
 
 
 def reset_carries(layer: Any, state: Mapping[str, Any]) -> dict[str, Any]:
-    """The state of `layer` with the carries inside it reset by the layers that own them."""
+    """Returns the state of `layer` with the carries inside reset by the layers that own them."""
     inner = {
         name: child.reset_state(state[name]) for name, child in children(layer) if name in state
     }
@@ -148,7 +154,9 @@ def weight_losses(layer: Any) -> tuple:
 
 
 def constrain(layer: Any) -> Any:
-    """The layer with every trainable weight projected by its constraint; `Trainer` calls it a step.
+    """Returns the layer with every trainable weight projected by its constraint.
+
+    `Trainer` calls this function after each update.
 
     Example:
         >>> import jax, fkeras as fk

@@ -1,10 +1,10 @@
-"""Arrays of users as arrays that JAX computes with.
+"""Conversion of the user's arrays to arrays that JAX computes with.
 
-Every entry point (calls of layers, losses, metrics, the Trainer) takes its arrays through this
-module. `read_array` gives an array of numbers in its own dtype, so that checks of labels and ids
-see the original values; `narrow` casts to the dtype that JAX computes in and rejects integers that
-this dtype cannot hold. Without both steps JAX would compute with wrapped integers, with the bytes
-of the other byte order, or without the mask of a masked array.
+Every entry point (calls of layers, losses, metrics, the Trainer) converts its arrays with this
+module. `read_array` returns an array of numbers in its original dtype, so that checks of labels and
+ids see the original values. `narrow` casts to the dtype that JAX computes in and rejects integers
+that this dtype cannot hold. Without these steps JAX would wrap integers around, misread the other
+byte order, or drop the mask of a masked array.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ import numpy as np
 from fkeras.engine.messages.errors import FKerasError
 from fkeras.engine.migration_hints.keras_objects import check_not_keras
 
-# dtypes that JAX takes unchanged, for a quick answer in calls on single rows
+# dtypes that JAX takes unchanged: the fast path for calls on single rows
 _TAKEN = frozenset(
     np.dtype(name)
     for name in ("float32", "int32", "bool", "uint8", "int8", "uint16", "int16", "float16")
@@ -38,7 +38,7 @@ _REMEDIES = (
 
 
 def plain(array: np.ndarray, where: str) -> np.ndarray:
-    """A NumPy array of any dtype, strings included, without a mask and in the native byte order.
+    """Returns a NumPy array of any dtype in the native byte order; rejects masked arrays.
 
     Raises:
         TypeError: for a masked array.
@@ -59,7 +59,7 @@ def plain(array: np.ndarray, where: str) -> np.ndarray:
 
 
 def is_array_like(value: Any) -> bool:
-    """Whether `value` is an array, or an object that converts itself to one.
+    """Returns whether `value` is an array or an object with a conversion to an array.
 
     Example:
         >>> is_array_like(np.ones(2)), is_array_like([1.0, 2.0])
@@ -69,19 +69,19 @@ def is_array_like(value: Any) -> bool:
 
 
 def read_array(value: Any, where: str, complex_numbers: bool = False) -> Any:
-    """The array of numbers that `value` is, or converts itself to, in its own dtype.
+    """Returns `value` as an array of numbers in its original dtype.
 
-    A JAX array (a traced one included) and a memory-mapped array come back unchanged; the latter
-    may have the other byte order, which `narrow` changes in the rows that are read. Objects of
-    other libraries convert themselves by `__array__` or `__dlpack__`.
+    JAX arrays, tracers included, and memory-mapped arrays come back unchanged. A memory-mapped array
+    may have the other byte order; `narrow` converts the rows that are read. Objects of other
+    libraries are converted through `__array__` or `__dlpack__`.
 
     Args:
         value: an array, or an object with `__array__` or `__dlpack__`.
-        where: the place for messages.
+        where: the location, for messages.
         complex_numbers: whether complex numbers are allowed.
 
     Raises:
-        TypeError: for a value that is no array, and for an array of anything but numbers.
+        TypeError: for a value that is no array, and for an array without numbers.
 
     Example:
         >>> read_array(np.array([1, 2], ">i8"), "x").dtype
@@ -116,7 +116,7 @@ def read_array(value: Any, where: str, complex_numbers: bool = False) -> Any:
 
 
 def _is_number(dtype: np.dtype) -> bool:
-    # short floats and integers of ml_dtypes have the kind of structured arrays
+    # the dtypes of ml_dtypes (bfloat16, int4) have the kind of structured arrays
     return dtype.kind in "biufc" or (dtype.kind == "V" and jnp.issubdtype(dtype, np.number))
 
 
@@ -140,7 +140,7 @@ def _convert(value: Any, where: str) -> Any:
             continue
         try:
             return convert(value)
-        except FKerasError:  # a symbolic tensor says what to do
+        except FKerasError:  # the message of a symbolic tensor has the remedy
             raise
         except Exception as error:
             first = first or error
@@ -154,7 +154,7 @@ def _convert(value: Any, where: str) -> Any:
 
 
 def _unboxed(array: np.ndarray) -> np.ndarray:
-    """An array of Python numbers, as tables with columns of several types give, as numbers."""
+    """Returns an object array of Python numbers, as tables with mixed columns give, as numbers."""
     values = array.ravel().tolist()
     if not all(isinstance(v, bool | int | float | np.number | np.bool) for v in values):
         return array
@@ -164,14 +164,14 @@ def _unboxed(array: np.ndarray) -> np.ndarray:
 def _share(value: Any) -> Any:
     try:
         return np.from_dlpack(value)
-    except (BufferError, RuntimeError, TypeError, ValueError):  # dtypes and devices of JAX alone
+    except (BufferError, RuntimeError, TypeError, ValueError):  # NumPy lacks the dtype or device
         return jnp.from_dlpack(value, copy=True)
 
 
 def as_argument(value: Any, where: str) -> Any:
-    """An argument of an operation: a NumPy array that JAX would misread as JAX takes it.
+    """Returns the argument of an operation; converts NumPy arrays that JAX would misread.
 
-    JAX takes integers of 64 bits modulo 2**32, and neither the other byte order nor `longdouble`.
+    JAX wraps integers of 64 bits modulo 2**32 and rejects the other byte order and `longdouble`.
     """
     if not isinstance(value, np.ndarray) or value.dtype in _TAKEN:
         return plain(value, where) if isinstance(value, np.ma.MaskedArray) else value
@@ -181,14 +181,14 @@ def as_argument(value: Any, where: str) -> Any:
 
 
 def computed_dtype(dtype: np.dtype) -> np.dtype:
-    """The dtype that JAX computes in for arrays of a dtype of numbers.
+    """Returns the dtype in which JAX computes for arrays of a dtype of numbers.
 
     Example:
         >>> computed_dtype(np.dtype(">i8")), computed_dtype(np.dtype("longdouble"))
         (dtype('int32'), dtype('float32'))
     """
     if dtype.isbuiltin == 2 and dtype != jnp.bfloat16:
-        # floats of 8 bits and integers of 4 are for weights: not every device computes with them
+        # floats of 8 bits and integers of 4 are storage formats: not every device computes in them
         whole = jnp.issubdtype(dtype, jnp.integer)
         return np.dtype("int8" if whole else "float32")
     if dtype.kind == "f" and dtype.itemsize > 8:
@@ -199,10 +199,10 @@ def computed_dtype(dtype: np.dtype) -> np.dtype:
 
 
 def check_fits(array: Any, where: str) -> None:
-    """Raises where an array holds integers that the dtype JAX computes in cannot hold.
+    """Rejects integers that do not fit the dtype in which JAX computes.
 
     Raises:
-        ValueError: naming the row and the number.
+        ValueError: for the first such integer, with its row.
 
     Example:
         >>> check_fits(np.array([2**31 - 1]), "x")
@@ -224,15 +224,15 @@ def check_fits(array: Any, where: str) -> None:
 
 
 def narrow(array: Any, where: str, checked: bool = False) -> Any:
-    """The array in the dtype that JAX computes in; the same array where it has this dtype.
+    """Returns the array in the dtype in which JAX computes, without a copy where possible.
 
     Args:
-        array: an array that `read_array` gave, or some of its rows.
-        where: the place for messages.
+        array: a result of `read_array`, or some of its rows.
+        where: the location, for messages.
         checked: whether `check_fits` ran before.
 
     Raises:
-        ValueError: for integers that the dtype cannot hold, naming the row.
+        ValueError: for integers that do not fit the dtype, with the row.
 
     Example:
         >>> narrow(np.array([1.0, 2.0]), "x").dtype
@@ -244,22 +244,22 @@ def narrow(array: Any, where: str, checked: bool = False) -> Any:
     target = dtype if dtype in _TAKEN else computed_dtype(dtype)
     if not checked:
         check_fits(array, where)
-    with np.errstate(over="ignore"):  # infinity is what the check of finite numbers looks for
+    with np.errstate(over="ignore"):  # the check for infinities reports an overflow later
         return np.asarray(array) if dtype == target else np.asarray(array).astype(target)
 
 
 def as_array(value: Any, where: str, complex_numbers: bool = False) -> Any:
-    """`read_array`, then `narrow`."""
+    """Applies `read_array`, then `narrow`."""
     if type(value) is np.ndarray and value.dtype in _TAKEN:
         return value
     return narrow(read_array(value, where, complex_numbers), where)
 
 
 def as_operand(value: Any, where: str) -> jax.Array:
-    """A JAX array of an array, a number, or a list of numbers; what losses and metrics compute on.
+    """Returns an array, a number or a list of numbers as a JAX array, for losses and metrics.
 
     Raises:
-        TypeError: for anything else, and for complex numbers.
+        TypeError: for other values, and for complex numbers.
 
     Example:
         >>> as_operand([1, 2], "y_true")

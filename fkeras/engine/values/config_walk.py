@@ -1,11 +1,11 @@
-"""One walk over the nested mappings of a configuration."""
+"""The walker over the nested mappings of a configuration."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 from typing import Any
 
-# most parts of a configuration: a check against an abstract class would be slow for them
+# most parts of a configuration have these types, and a check against Mapping is slow
 PLAIN = frozenset((bool, float, int, str, type(None)))
 
 

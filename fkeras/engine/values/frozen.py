@@ -1,7 +1,7 @@
-"""Immutable, hashable forms of what users write as configuration.
+"""Immutable, hashable forms of configuration values.
 
-A layer is a value, so everything in it that is not an array must hash and compare. Lists become
-tuples, dictionaries become `FrozenDict`, arrays become `ArrayConstant`.
+A layer is a value, so all its fields except weights must hash and compare. Lists become tuples,
+dictionaries become `FrozenDict`, arrays become `ArrayConstant`.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ Value = TypeVar("Value", covariant=True)
 
 
 class FrozenDict(Mapping[str, Value]):
-    """An immutable mapping that hashes; the order of its keys is kept but does not matter for `==`.
+    """Immutable mapping with a hash; keeps the order of keys, which `==` ignores.
 
     Example:
         >>> FrozenDict({"a": 1}) == FrozenDict({"a": 1})
@@ -33,10 +33,10 @@ class FrozenDict(Mapping[str, Value]):
         object.__setattr__(self, "_hash", None)
 
     def __setattr__(self, name: str, value: Any) -> None:
-        raise AttributeError("A FrozenDict cannot change. Make a new one: {**old, key: value}.")
+        raise AttributeError("A FrozenDict cannot change. Make a new mapping: {**old, key: value}.")
 
     def like(self, items: Mapping[str, Any]) -> FrozenDict[Any]:
-        """A mapping of the same class with other values under the same keys."""
+        """Returns a mapping of the same class with other values under the same keys."""
         return FrozenDict(items)
 
     def __getitem__(self, key: str) -> Value:
@@ -64,27 +64,27 @@ class FrozenDict(Mapping[str, Value]):
 
 
 class ArrayConstant:
-    """The numbers of an array as a value: compares by dtype, shape and bytes.
+    """An array as a configuration value: compares by dtype, shape and bytes.
 
     Example:
-            >>> import numpy as np
-
-    from fkeras.engine.arrays import plain
-            >>> ArrayConstant(np.ones(2)) == ArrayConstant(np.ones(2))
-            True
+        >>> import numpy as np
+        >>> ArrayConstant(np.ones(2)) == ArrayConstant(np.ones(2))
+        True
     """
 
     __slots__ = ("_hash", "array")
 
     def __init__(self, array: Any):
-        # a copy: the caller's own array may change later, a constant must not
+        # a copy: the caller may change the array later
         frozen = np.array(array if isinstance(array, jax.Array) else plain(array, "A constant"))
         frozen.setflags(write=False)
         object.__setattr__(self, "array", frozen)
         object.__setattr__(self, "_hash", None)
 
     def __setattr__(self, name: str, value: Any) -> None:
-        raise AttributeError("An ArrayConstant cannot change. Make a new one of the new array.")
+        raise AttributeError(
+            "An ArrayConstant cannot change. Make another constant from the new array."
+        )
 
     @property
     def shape(self) -> tuple[int, ...]:
@@ -119,15 +119,15 @@ class ArrayConstant:
 
 
 def is_array(value: Any) -> bool:
-    """Whether `value` is a NumPy or JAX array (a traced one included)."""
+    """Returns whether `value` is a NumPy array, a JAX array or a tracer."""
     return isinstance(value, (jax.Array, np.ndarray, np.generic))
 
 
 def freeze_value(value: Any) -> Any:
-    """The immutable form of a configuration value.
+    """Returns the immutable form of a configuration value.
 
     Raises:
-        TypeError: where a value has no immutable form and does not hash.
+        TypeError: for a traced value, and for an unhashable value without an immutable form.
     """
     if isinstance(value, list | tuple) and not hasattr(value, "_fields"):
         return tuple(freeze_value(v) for v in value)
@@ -138,7 +138,7 @@ def freeze_value(value: Any) -> Any:
     if isinstance(value, Tracer):
         raise TypeError(
             "A configuration value is being traced by a JAX transformation, and configuration "
-            "is static. Pass it as an input of the call, or give a plain Python or NumPy value."
+            "is static. Pass the value as an input of the call, or as a plain Python or NumPy value."
         )
     if isinstance(value, np.generic):
         return value.item()

@@ -1,4 +1,4 @@
-"""Names of layers out of names of classes."""
+"""Default names of layers, derived from the names of classes."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ import re
 
 
 def snake_case(name: str) -> str:
-    """A class's name as a layer's name: `MyHTTPLayer2D` is `my_http_layer2d`.
+    """Returns the name of a class in Keras's snake case: `MyHTTPLayer2D` is `my_http_layer2d`.
 
     Example:
         >>> snake_case("BatchNormalization")

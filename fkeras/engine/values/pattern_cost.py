@@ -1,4 +1,8 @@
-"""Bounds on the time that `re` takes for a regular expression out of a file."""
+"""Bounds on the time that `re` spends on a regular expression from a file.
+
+A pattern with nested quantifiers, such as `(a+)+$`, backtracks for a time exponential in the length
+of the text. Files hold patterns for weight paths, so their cost is bounded before `re` runs them.
+"""
 
 from __future__ import annotations
 
@@ -9,7 +13,7 @@ from typing import Any
 
 
 def trials(pattern: str, length: int) -> float:
-    """How many characters `re` looks at, at most, before it knows whether a text fits a pattern.
+    """Returns an upper bound on the characters that `re` examines to match one text.
 
     Args:
         pattern: a regular expression.
@@ -26,7 +30,7 @@ def trials(pattern: str, length: int) -> float:
 
 
 def _counted(parsed: Any, length: int) -> tuple[float, float]:
-    """`(in how many ways a part of a pattern can fit at one place, the trials of all of them)`."""
+    """Returns `(ways, cost)`: the ways in which parts match at one position, and their total cost."""
     ways, cost = 1.0, 0.0
     for kind, value in parsed:
         own, trial = _of_one(str(kind), value, length)
@@ -39,25 +43,25 @@ def _of_one(kind: str, value: Any, length: int) -> tuple[float, float]:
     if kind in ("MAX_REPEAT", "MIN_REPEAT", "POSSESSIVE_REPEAT"):
         least, most, part = value
         narrow = part.getwidth()[0]
-        # a turn that fits nothing is the last one, beyond those that must be
+        # `re` stops repeating after an empty match, except for the required repetitions
         most = min(int(most), max(length // narrow, 1) if narrow else int(least) + length)
         ways, cost = _repeated(*_counted(part, length), min(int(least), most), most)
         return (1.0 if kind == "POSSESSIVE_REPEAT" else ways), cost
     if kind == "BRANCH":
-        found = [_counted(part, length) for part in value[1]]
-        return sum(w for w, _ in found), sum(c for _, c in found)
+        counts = [_counted(part, length) for part in value[1]]
+        return sum(ways for ways, _ in counts), sum(cost for _, cost in counts)
     if kind == "SUBPATTERN":
         return _counted(value[3], length)
-    if kind in ("ATOMIC_GROUP", "ASSERT", "ASSERT_NOT"):  # what fits once is not tried again
+    if kind in ("ATOMIC_GROUP", "ASSERT", "ASSERT_NOT"):  # no backtracking into a match
         return 1.0, _counted(value if kind == "ATOMIC_GROUP" else value[1], length)[1]
     if kind == "GROUPREF_EXISTS":
-        found = [_counted(part, length) for part in value[1:] if part is not None]
-        return sum(w for w, _ in found), sum(c for _, c in found)
+        counts = [_counted(part, length) for part in value[1:] if part is not None]
+        return sum(ways for ways, _ in counts), sum(cost for _, cost in counts)
     return 1.0, float(length) if kind.startswith("GROUPREF") else 1.0
 
 
 def _repeated(ways: float, cost: float, least: int, most: int) -> tuple[float, float]:
-    """The ways and trials of from `least` to `most` times what has these."""
+    """Returns `(ways, cost)` of `least` to `most` repetitions of a part with these values."""
     if ways <= 1:
         return float(most - least + 1), max(cost, 1.0) * most
     if most * math.log2(ways) > 100:

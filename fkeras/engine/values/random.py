@@ -1,8 +1,8 @@
-"""Random numbers for weights, without one compiled program a shape.
+"""Random numbers for weights, without a compiled program for each shape.
 
-The bits are those of JAX's threefry generator. For a concrete key they are drawn on the host with
-NumPy, for a traced key with `jax.random.bits`; what follows (one rounding, or one fixed program)
-is the same on both ways, so a key gives the same weights eagerly, under `jit` and under `vmap`.
+The bits are those of JAX's threefry generator. A concrete key draws the bits on the host with NumPy, a
+traced key with `jax.random.bits`. The steps after that (one rounding, or one fixed program) are the
+same, so a key gives equal weights eagerly, under `jit` and under `vmap`.
 """
 
 from __future__ import annotations
@@ -19,13 +19,13 @@ from jax.core import Tracer
 
 _ROTATIONS = ((13, 15, 26, 6), (17, 29, 16, 24))
 _PARITY = np.uint32(0x1BD11BDA)
-# elements a piece: the dozen passes over a piece stay in the cache
+# elements per piece: small enough that the dozen passes over a piece stay in the CPU's cache
 _PIECE = 1 << 15
 _HALF = 23  # bits of a draw: an odd integer below 2**23 is exact in float32
 
 
 def _threefry(k0: Any, k1: Any, x0: np.ndarray, x1: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    """Threefry-2x32 with 20 rounds, on arrays of uint32 that it overwrites.
+    """Computes Threefry-2x32 with 20 rounds in place, on arrays of uint32.
 
     References:
         Salmon et al., Parallel random numbers: as easy as 1, 2, 3 (2011).
@@ -48,19 +48,19 @@ def _threefry(k0: Any, k1: Any, x0: np.ndarray, x1: np.ndarray) -> tuple[np.ndar
 
 
 def _host_key(key: Any) -> tuple[np.uint32, np.uint32] | None:
-    """The words of a key that can be worked with on the host, None for any other."""
+    """Returns the two words of a concrete threefry key; None for any other key."""
     check_key(key)
     if isinstance(key, Tracer) or str(key.dtype) != "key<fry>" or key.shape != ():
         return None
     if not jax.config.jax_threefry_partitionable:
         return None
-    with jax.ensure_compile_time_eval():  # a concrete key stays concrete inside somebody's trace
+    with jax.ensure_compile_time_eval():  # a concrete key stays concrete under a user's trace
         words = np.asarray(jax.random.key_data(key))
     return words[0], words[1]
 
 
 class ShapeKey:
-    """A key for shapes alone: weights that are built with it are zeros that take no memory.
+    """A key for shapes alone: weights built with this key are zeros that take no memory.
 
     Example:
         >>> import fkeras as fk
@@ -74,7 +74,7 @@ class ShapeKey:
 
 
 def shape_zeros(shape: Any, dtype: Any) -> np.ndarray:
-    """Zeros that take no memory.
+    """Returns zeros that take no memory: one element with strides of 0.
 
     Example:
         >>> shape_zeros((1000, 1000), "int8").strides
@@ -84,7 +84,7 @@ def shape_zeros(shape: Any, dtype: Any) -> np.ndarray:
 
 
 def check_key(key: Any, where: str = "") -> None:
-    """Raises for anything but one typed PRNG key, with the line to write.
+    """Rejects values other than one typed PRNG key; the message has the line to write.
 
     Args:
         key: the key.
@@ -117,17 +117,17 @@ def check_key(key: Any, where: str = "") -> None:
 
 
 def fold_in(key: Any, data: int | str | jax.Array) -> Any:
-    """The key that `data` derives from `key`; a name derives the key of its checksum.
+    """Returns the key that `data` derives from `key`; a name is folded in by its checksum.
 
     Args:
         key: a typed PRNG key.
-        data: an integer, of which the lowest 32 bits count, or a name.
+        data: an integer, whose lowest 32 bits count, or a name.
 
     Returns:
-        What `jax.random.fold_in` returns for these bits.
+        The key that `jax.random.fold_in` returns for these bits.
 
     Raises:
-        TypeError: for a key of the old form, or something else.
+        TypeError: for an untyped key or another value.
 
     Example:
         >>> import jax
@@ -140,7 +140,7 @@ def fold_in(key: Any, data: int | str | jax.Array) -> Any:
     number = zlib.crc32(data.encode()) if isinstance(data, str) else data
     words = _host_key(key) if isinstance(number, int) else None
     if words is None:
-        # as TensorFlow, whose files have seeds below 0, and as for the keys of the host below
+        # the lowest 32 bits, as below: seeds in TensorFlow's files may be negative
         whole = isinstance(number, int)
         return jax.random.fold_in(key, jnp.uint32(number & 0xFFFFFFFF) if whole else number)
     high, low = _threefry(
@@ -151,7 +151,7 @@ def fold_in(key: Any, data: int | str | jax.Array) -> Any:
 
 
 def _host_pieces(words: tuple, size: int) -> Any:
-    """The bits of `jax.random.bits(key, (size,))`, in pieces."""
+    """Yields `(slice, bits)`: the bits of `jax.random.bits(key, (size,))` in pieces."""
     for start in range(0, size, _PIECE):
         count = np.arange(start, min(start + _PIECE, size), dtype=np.uint64)
         high = (count >> np.uint64(32)).astype(np.uint32)
@@ -161,7 +161,10 @@ def _host_pieces(words: tuple, size: int) -> Any:
 
 
 def _odd_integers(bits: Any, xp: Any) -> Any:
-    """Odd integers between -2**23 and 2**23, exact as float32."""
+    """Returns odd integers between -2**23 and 2**23, exact in float32.
+
+    Odd integers exclude 0 and both ends, so the inverse error function stays finite.
+    """
     top = (bits >> np.uint32(32 - _HALF)).astype(xp.int32)
     return (top * 2 + (1 - (1 << _HALF))).astype(xp.float32)
 
@@ -169,13 +172,13 @@ def _odd_integers(bits: Any, xp: Any) -> Any:
 def uniform(
     key: jax.Array, shape: tuple[int, ...], limit: float = 1.0, dtype: Any = "float32"
 ) -> jax.Array:
-    """Numbers spread evenly over (-limit, limit), both ends excluded.
+    """Draws samples from a uniform distribution over (-limit, limit), both ends excluded.
 
     Args:
         key: a typed PRNG key.
         shape: the shape.
         limit: the bound.
-        dtype: the dtype; the draw itself is in float32.
+        dtype: the dtype of the result; samples are drawn in float32.
 
     Example:
         >>> import jax
@@ -217,19 +220,19 @@ def _drawn(key: jax.Array, shape: tuple[int, ...], transform: Any, dtype: Any) -
     words = _host_key(key)
     if words is None:
         drawn = transform(jax.random.bits(key, tuple(shape), "uint32"))
-        # else XLA folds the factors of the transform into those of the caller: another rounding
+        # without the barrier XLA merges factors of the transform with the caller's: other rounding
         return jax.lax.optimization_barrier(drawn).astype(dtype)
     out = np.empty(math.prod(shape), np.float32)
     padded = np.zeros(_PIECE, np.uint32)
     for place, bits in _host_pieces(words, out.size):
         padded[: len(bits)] = bits  # one program for every shape
-        with jax.ensure_compile_time_eval():  # inside somebody's trace too
+        with jax.ensure_compile_time_eval():  # concrete under a user's trace too
             out[place] = np.asarray(_piece(transform, padded))[: len(bits)]
     return jax.device_put(out.reshape(shape).astype(jnp.dtype(dtype)))
 
 
 def normal(key: jax.Array, shape: tuple[int, ...], dtype: Any = "float32") -> jax.Array:
-    """Numbers of the standard normal distribution.
+    """Draws samples from the standard normal distribution.
 
     Example:
         >>> import jax
@@ -240,7 +243,7 @@ def normal(key: jax.Array, shape: tuple[int, ...], dtype: Any = "float32") -> ja
 
 
 def truncated_normal(key: jax.Array, shape: tuple[int, ...], dtype: Any = "float32") -> jax.Array:
-    """Numbers of the standard normal distribution cut off at two standard deviations.
+    """Draws samples from the standard normal distribution truncated at two standard deviations.
 
     Example:
         >>> import jax

@@ -1,8 +1,8 @@
-"""Shapes and dtypes of symbolic values, with names for the axes that are not known yet.
+"""Shapes and dtypes of symbolic values, with names for unknown axes.
 
-An unknown axis is a word ("b" for the batch, "d1" for axis 1) or an expression of such words
-("2*d1"), so a spec is a plain value: it compares, hashes and pickles. They become dimensions of
-`jax.export` only while a layer's output is inferred.
+The size of an unknown axis is a word ("b" for the batch, "d1" for axis 1) or an expression of words
+("2*d1"). A spec is therefore a plain value that compares, hashes and pickles. Words become dimensions
+of `jax.export` only during shape inference.
 """
 
 from __future__ import annotations
@@ -23,18 +23,18 @@ from fkeras.engine.values.frozen import is_array
 
 Dimension = int | str
 _WORD = re.compile(r"[A-Za-z_]\w*")
-#: the dtype of texts, which are on the host only
+#: the dtype of texts, which exist on the host only
 STRING = "string"
 SHAPED = (jax.ShapeDtypeStruct, ShapedArray)
 
 
 @dataclasses.dataclass(frozen=True)
 class Spec:
-    """Shape and dtype of an array that is not there yet.
+    """Shape and dtype of an array.
 
     Attributes:
-        dims: sizes; a string where a size is unknown.
-        dtype: the dtype's name.
+        dims: the size of each axis; a string for an unknown size.
+        dtype: the name of the dtype.
 
     Example:
         >>> spec = as_spec((None, 8))
@@ -47,7 +47,7 @@ class Spec:
 
     @property
     def shape(self) -> tuple[int | None, ...]:
-        """The sizes as Keras shows them: None where unknown."""
+        """The sizes in Keras's form: None for an unknown size."""
         return tuple(d if isinstance(d, int) else None for d in self.dims)
 
     @property
@@ -56,7 +56,7 @@ class Spec:
 
     @property
     def words(self) -> tuple[str, ...]:
-        """The names in its unknown sizes, each once."""
+        """The distinct words in the unknown sizes."""
         found = (w for d in self.dims if isinstance(d, str) for w in _WORD.findall(d))
         return tuple(dict.fromkeys(w for w in found if w not in FUNCTION_NAMES))
 
@@ -71,12 +71,12 @@ SpecLike: TypeAlias = Spec | Any
 
 
 def name_axis(axis: int) -> str:
-    """The word for an unknown axis: "b" for the batch, "d1" for axis 1."""
+    """Returns the word for an unknown axis: "b" for the batch, "d1" for axis 1."""
     return "b" if axis == 0 else f"d{axis}"
 
 
 def as_dims(shape: Sequence[Any]) -> tuple[Dimension, ...]:
-    """Sizes with a word in the place of each None."""
+    """Returns sizes with a word in the place of each None."""
     dims = []
     for axis, size in enumerate(shape):
         if size is None:
@@ -85,7 +85,7 @@ def as_dims(shape: Sequence[Any]) -> tuple[Dimension, ...]:
             dims.append(size)
         elif isinstance(size, int | np.integer):
             dims.append(int(size))
-        else:  # a dimension of jax.export, while an outer call is inferred
+        else:  # a dimension of jax.export, during the inference of an outer call
             dims.append(str(size))
     return tuple(dims)
 
@@ -97,12 +97,12 @@ def _is_size(value: Any) -> bool:
 
 
 def is_shape(value: Any) -> bool:
-    """Whether `value` is a shape: a tuple or list of sizes, names and None."""
+    """Returns whether `value` is a shape: a tuple or list of sizes, names and None."""
     return isinstance(value, tuple | list) and all(_is_size(v) for v in value)
 
 
 def as_spec(value: Any) -> Spec:
-    """The spec of an array, a `ShapeDtypeStruct`, a symbolic tensor or a shape (then float32).
+    """Returns the spec of an array, `ShapeDtypeStruct`, symbolic tensor or shape (then float32).
 
     Example:
         >>> as_spec((None, 3)).shape
@@ -123,12 +123,12 @@ def as_spec(value: Any) -> Spec:
         return Spec((), str(jnp.result_type(type(value))))
     raise TypeError(
         f"Expected a spec of an input, received {type(value).__name__}. Give a shape such as "
-        "(None, 8), a jax.ShapeDtypeStruct or an array, one for each input."
+        "(None, 8), a jax.ShapeDtypeStruct or an array for each input."
     )
 
 
 def as_specs(tree: Any) -> Any:
-    """`as_spec` over lists, tuples and dictionaries of specs; a tuple of sizes is one shape.
+    """Applies `as_spec` to lists, tuples and dictionaries of specs; a tuple of sizes is one shape.
 
     Example:
         >>> [spec.shape for spec in as_specs([(None, 3), (None, 4)])]
@@ -142,9 +142,9 @@ def as_specs(tree: Any) -> Any:
 
 
 def canonical_dtype(dtype: Any) -> str:
-    """The name of the dtype that JAX computes in: float64 is float32 unless x64 is enabled.
+    """Returns the name of the dtype in which JAX computes: float32 for float64, unless x64 is enabled.
 
-    That of NumPy's texts is "string", in which nothing computes.
+    The dtypes of NumPy's texts are "string".
     """
     if isinstance(dtype, np.dtype) and dtype.kind in "SUT":
         return STRING
@@ -156,18 +156,18 @@ def canonical_dtype(dtype: Any) -> str:
 def as_structs(
     specs: Sequence[Spec | None], constraints: Sequence[str] | None = None
 ) -> list[jax.ShapeDtypeStruct | None]:
-    """Specs as JAX takes them, unknown axes as dimensions of one `jax.export` scope.
+    """Returns `ShapeDtypeStruct`s with the unknown axes as dimensions of one `jax.export` scope.
 
     Args:
         specs: the specs.
-        constraints: what is known of the unknown sizes, such as "b >= 8"; that all are 2 or more
-            where it is None.
+        constraints: bounds on the unknown sizes, such as "b >= 8"; None for "at least 2".
     """
     unknown = sorted({d for s in specs if s is not None for d in s.dims if isinstance(d, str)})
     known = {}
     if unknown:
         words = sorted({w for s in specs if s is not None for w in s.words})
         if constraints is None:
+            # with sizes of 0 and 1 JAX could not decide broadcasts
             constraints = [f"{w} >= 2" for w in words]
         scope = jax.export.SymbolicScope(constraints)
         parsed = jax.export.symbolic_shape(", ".join(unknown), scope=scope)
@@ -179,7 +179,7 @@ def as_structs(
 
 
 def as_probes(specs: Sequence[Spec | None], fill: int) -> list[jax.ShapeDtypeStruct | None]:
-    """Specs as JAX takes them, with the number `fill` (and its successors) for unknown words."""
+    """Returns `ShapeDtypeStruct`s with the size `fill` for every word."""
     values = {w: fill for s in specs if s is not None for w in s.words}
     return [
         None if s is None else jax.ShapeDtypeStruct([evaluate(d, values) for d in s.dims], s.dtype)
@@ -188,7 +188,7 @@ def as_probes(specs: Sequence[Spec | None], fill: int) -> list[jax.ShapeDtypeStr
 
 
 def evaluate(dim: Dimension, values: Mapping[str, int]) -> int:
-    """The size that an expression of axis names has for given sizes of the names."""
+    """Returns the size of an expression of words, for these sizes of the words."""
     if isinstance(dim, int):
         return dim
     return int(evaluate_expression(dim, values))

@@ -1,6 +1,8 @@
-"""Nested lists, tuples and dictionaries as hashable values with numbered places for tensors.
+"""Nested lists, tuples and dictionaries as hashable templates with numbered places for tensors.
 
-`jax.tree` flattens such trees too, but its treedefs go neither to JSON nor into an error message.
+`jax.tree` flattens such trees too, but a treedef can be written neither to JSON nor in an error message.
+`FrozenDict` and tuples, the frozen configuration values, cannot serve as templates: they lose the
+difference between lists and tuples and ignore the order of keys.
 """
 
 from __future__ import annotations
@@ -14,14 +16,20 @@ import jax
 
 @dataclasses.dataclass(frozen=True)
 class Ref:
-    """The place of tensor number `index`."""
+    """The place of tensor number `index` in a template."""
 
     index: int
 
 
 @dataclasses.dataclass(frozen=True)
 class Branch:
-    """A list, tuple or dictionary whose children are references, branches or static values."""
+    """A list, tuple or dictionary in a template; children are references, branches or static values.
+
+    Attributes:
+        kind: "list", "tuple" or "dict".
+        keys: the keys of a dictionary.
+        children: the parts, for a dictionary in the order of `keys`.
+    """
 
     kind: str
     keys: tuple
@@ -29,11 +37,7 @@ class Branch:
 
 
 def freeze(tree: Any, leaf: Callable[[Any], Any]) -> Any:
-    """The hashable form of `tree`; each leaf is replaced by `leaf(value)`.
-
-    Raises:
-        TypeError: for a pytree that is no list, tuple, dictionary or None.
-    """
+    """Returns the template of `tree`; each leaf is replaced by `leaf(value)`."""
     if isinstance(tree, Mapping):
         keys = tuple(tree)
         return Branch("dict", keys, tuple(freeze(tree[k], leaf) for k in keys))
@@ -45,7 +49,7 @@ def freeze(tree: Any, leaf: Callable[[Any], Any]) -> Any:
 
 
 def thaw(template: Any, leaf: Callable[[Any], Any]) -> Any:
-    """The tree that `freeze` froze; each leaf is replaced by `leaf(value)`."""
+    """Returns the tree of a template, the inverse of `freeze`; each leaf is replaced by `leaf(value)`."""
     if not isinstance(template, Branch):
         return leaf(template)
     children = [thaw(c, leaf) for c in template.children]
@@ -55,7 +59,7 @@ def thaw(template: Any, leaf: Callable[[Any], Any]) -> Any:
 
 
 def map_leaves(template: Any, leaf: Callable[[Any], Any]) -> Any:
-    """Returns a frozen tree of the same structure; each leaf is replaced by `leaf(value)`.
+    """Returns a template of the same structure; each leaf is replaced by `leaf(value)`.
 
     Example:
         >>> map_leaves(freeze([Ref(0), 2], lambda v: v), lambda v: v if v == 2 else Ref(1)).children
@@ -68,7 +72,7 @@ def map_leaves(template: Any, leaf: Callable[[Any], Any]) -> Any:
 
 
 def leaves(template: Any) -> Iterator[Any]:
-    """The leaves of a frozen tree, from left to right."""
+    """Yields the leaves of a template from left to right."""
     if isinstance(template, Branch):
         for child in template.children:
             yield from leaves(child)
@@ -77,9 +81,9 @@ def leaves(template: Any) -> Iterator[Any]:
 
 
 def visits(template: Any) -> list[int]:
-    """The numbers of a frozen tree's tensors in Keras's order: the keys of dictionaries sorted.
+    """Returns the numbers of a template's tensors in Keras's order: dictionaries by sorted keys.
 
-    Its files number outputs and order layers so.
+    Keras's files number outputs and order layers in this order.
     """
     if isinstance(template, Ref):
         return [template.index]
@@ -93,12 +97,12 @@ def visits(template: Any) -> list[int]:
 
 
 def fill(template: Any, values: Any) -> Any:
-    """The tree with `values[i]` in the place of each `Ref(i)`."""
+    """Returns the tree of a template with `values[i]` in the place of each `Ref(i)`."""
     return thaw(template, lambda v: values[v.index] if isinstance(v, Ref) else v)
 
 
 def renumber(template: Any, numbers: Sequence[int]) -> Any:
-    """The frozen tree with `Ref(numbers[i])` in the place of each `Ref(i)`.
+    """Returns the template with `Ref(numbers[i])` in the place of each `Ref(i)`.
 
     Example:
         >>> renumber(Branch("tuple", (), (Ref(0), "axis")), [7])
@@ -110,20 +114,23 @@ def renumber(template: Any, numbers: Sequence[int]) -> Any:
 
 
 def number(tree: Any) -> tuple[Any, list[Any]]:
-    """`(template, leaves)`: the tree with its leaves numbered; None is no leaf."""
-    found: list[Any] = []
+    """Returns `(template, leaves)`: the template with numbered leaves; None is no leaf."""
+    numbered: list[Any] = []
 
     def place(value: Any) -> Any:
         if value is None:
             return None
-        found.append(value)
-        return Ref(len(found) - 1)
+        numbered.append(value)
+        return Ref(len(numbered) - 1)
 
-    return freeze(tree, place), found
+    return freeze(tree, place), numbered
 
 
 def match(template: Any, tree: Any) -> list[Any] | None:
-    """The leaves of `tree` in the order of `template`'s references, None where they differ."""
+    """Returns the leaves of `tree` in the order of the template's references.
+
+    Returns None if the structures differ; a list matches a tuple of the same length.
+    """
     if not isinstance(template, Branch):
         return [tree] if isinstance(template, Ref) else []
     if template.kind == "dict":
@@ -134,17 +141,17 @@ def match(template: Any, tree: Any) -> list[Any] | None:
         items = list(tree)
     else:
         return None
-    found: list[Any] = []
+    matched: list[Any] = []
     for child, item in zip(template.children, items, strict=True):
         part = match(child, item)
         if part is None:
             return None
-        found.extend(part)
-    return found
+        matched.extend(part)
+    return matched
 
 
 def draw(template: Any, name: Callable[[int], str] = str) -> str:
-    """The tree as text, for messages: `[b, c]`, `{'left': b}`."""
+    """Returns a template as text, for messages: `[b, c]`, `{'left': b}`."""
     if not isinstance(template, Branch):
         return name(template.index) if isinstance(template, Ref) else repr(template)
     parts = [draw(c, name) for c in template.children]
@@ -155,5 +162,5 @@ def draw(template: Any, name: Callable[[int], str] = str) -> str:
 
 
 def any_leaf(tree: Any, test: Callable[[Any], bool]) -> bool:
-    """Whether some leaf of the pytree passes `test`."""
+    """Returns whether a leaf of the pytree passes `test`."""
     return any(test(leaf) for leaf in jax.tree.leaves(tree))
