@@ -26,6 +26,6 @@ def test_paths_in_the_documents_exist():
         text = (ROOT / name).read_text()
         folders = "fkeras|tests|tools|docs|examples|benchmarks"
         paths = re.findall(rf"[`(]((?:{folders})/[\w/.]*)[`)]", text)
-        assert paths or name == "SECURITY.md"
+        assert paths
         for path in paths:
             assert (ROOT / path).exists(), f"{name}: {path}"
