@@ -29,3 +29,18 @@ def test_paths_in_the_documents_exist():
         assert paths
         for path in paths:
             assert (ROOT / path).exists(), f"{name}: {path}"
+
+
+def test_functions_of_the_walkthroughs_exist():
+    text = (ROOT / "docs/architecture.md").read_text().partition("## Walkthroughs")[2]
+    steps = re.findall(r"^\d+\. (.*(?:\n {3,}.*)*)", text, re.M)
+    assert len(steps) > 60
+    for step in steps:
+        words = re.findall(r"`([\w./]+)`", step)
+        paths = [word for word in words if word.startswith("fkeras/") and word.endswith(".py")]
+        assert words[0] in paths, step
+        source = "\n".join((ROOT / path).read_text() for path in paths)
+        for word in words:
+            if not word.startswith(("fkeras/", "jax.", "error.")):
+                name = word.rpartition(".")[2]
+                assert re.search(rf"(def|class) {name}\b", source), f"{paths}: {word}"
