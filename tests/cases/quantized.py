@@ -25,7 +25,7 @@ CASES = (
     Case(
         layers.QuantizedDense(_dense(use_bias=False), _WEIGHTS_ALONE),
         ((2, 5),),
-        exhaustive=True,  # what Keras's files of it compute is compared in tests/saving/weights/test_stored_codes.py
+        exhaustive=True,  # what Keras's files of it compute is compared in tests/saving/weights/test_quantized_codes.py
     ),
     Case(layers.QuantizedDense(_dense(), "int4"), ((2, 5),)),
     Case(layers.QuantizedDense(_dense(bias_constraint="non_neg"), _BLOCKS), ((2, 4, 5),)),

@@ -16,15 +16,15 @@ from fkeras.engine.config.converters import choice
 from fkeras.engine.layer.keras_form import KerasForm
 from fkeras.engine.layer.layer_types import Tensor
 from fkeras.engine.values.frozen import FrozenDict
-from fkeras.layers.attention.quantization import (
+from fkeras.layers.attention.scored import without_default_rows
+from fkeras.layers.core.einsum_dense import EinsumDense
+from fkeras.layers.quantized.dense import QuantizedDense
+from fkeras.layers.quantized.projections import (
     dtypes_of,
     policy_map,
     quantization_of,
     read_policy_map,
 )
-from fkeras.layers.attention.scored import without_default_rows
-from fkeras.layers.core.einsum_dense import EinsumDense
-from fkeras.layers.quantized.dense import QuantizedDense
 from fkeras.nn.attention import (
     attend,
     attend_with_weights,

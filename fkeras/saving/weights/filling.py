@@ -16,7 +16,7 @@ from fkeras.engine.tree.sublayers import replace_children
 from fkeras.saving.containers.errors import FileError, reading
 from fkeras.saving.weights.finite import is_finite, warn_not_finite
 from fkeras.saving.weights.old_layouts import OLD_LAYERS, path_in
-from fkeras.saving.weights.stored_codes import find_in, moved, with_stored_codes
+from fkeras.saving.weights.quantized_codes import find_in, moved, with_stored_codes
 from fkeras.saving.weights.vocabularies import IDF_WEIGHTS
 from fkeras.saving.weights.weight_paths import (
     BY_CLASS,

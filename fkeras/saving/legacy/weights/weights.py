@@ -24,7 +24,7 @@ from fkeras.saving.legacy.weights import arrays
 from fkeras.saving.legacy.weights.order import Orders, Unit, listed, ordered
 from fkeras.saving.quirks.origin import Origin, origin_of
 from fkeras.saving.weights.finite import is_finite, warn_not_finite
-from fkeras.saving.weights.stored_codes import Find, old_shapes, renewed, with_stored_codes
+from fkeras.saving.weights.quantized_codes import Find, old_shapes, renewed, with_stored_codes
 from fkeras.saving.weights.weight_source import Stored, fits, unread
 
 

@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 
 import fkeras as fk
-from fkeras.saving.weights.stored_codes import old_shapes, renewed
+from fkeras.saving.weights.quantized_codes import old_shapes, renewed
 from tests.support.keras_oracle import keras, keras_rules
 from tests.support.legacy_files import array, kept
 from tests.support.paths import DATA
