@@ -1,70 +1,313 @@
-"""Bounds on the time that `re` spends on a regular expression from a file.
+"""Bounds the time that `re` takes for a regular expression from a file.
 
-A pattern with nested quantifiers, such as `(a+)+$`, backtracks for a time exponential in the length
-of the text. Files hold patterns for weight paths, so their cost is bounded before `re` runs them.
+`re` backtracks: `(a+)+$` takes 2^n steps on n letters. The bound counts, for each part of a pattern,
+in how many ways the part can fit at one position, and the steps of trying all of them. The parser of
+`re` is private, so a scanner here reads the pattern; a construct that the scanner does not know has
+an infinite cost.
 """
 
 from __future__ import annotations
 
+import dataclasses
 import math
 import re
-from re import _parser  # pyright: ignore[reportAttributeAccessIssue]
-from typing import Any
+import types
+import unicodedata
+from typing import Literal
+
+_DIGITS = "0123456789"
+# after the backslash: "0" and up to two octal digits, or three; fewer are the number of a group
+_OCTAL_CODE = re.compile(r"0[0-7]{0,2}|[1-3][0-7]{2}")
+_QUANTIFIER = re.compile(r"\{(?P<least>[0-9]*)(?P<comma>,(?P<most>[0-9]*))?\}")
+_GROUP_NAME = re.compile(r"P<\w+>")
+_REFERENCE_NAME = re.compile(r"P=\w+\)")
+_CONDITION = re.compile(r"\(\w+\)")
+_FLAGS = re.compile(r"[aiLmsu]*(-[ims]+)?:")
+_GLOBAL_FLAGS = re.compile(r"[aiLmsu]+\)")
+# escapes that fit between characters
+_POSITIONS = "AZbB"
+# hexadecimal digits after the letter of an escape for one character
+_CODE_LENGTHS = types.MappingProxyType({"x": 2, "u": 4, "U": 8})
+_CONTROLS = types.MappingProxyType(dict(zip("abfnrtv", "\a\b\f\n\r\t\v", strict=True)))
+_CLASSES = "dDsSwW"
+
+
+@dataclasses.dataclass(frozen=True)
+class Part:
+    """A part of a pattern.
+
+    Attributes:
+        kind: "character": fits one character. "position": fits between characters. "reference":
+            fits the text of a group. "once": `parts[0]` is tried until it fits for the first time,
+            as in look-arounds and atomic groups. "branch": fits as any of `parts`. "sequence": the
+            `parts` one after the other. "repeat": `parts[0]` from `least` to `most` times.
+        text: the character or class: "a", "[ab]" or "any". In a sequence "group" marks a group that
+            captures or sets flags, which `re` does not merge with the parts around the group.
+        parts: the parts inside.
+        least: fewest repetitions.
+        most: most repetitions.
+        possessive: whether a repetition gives back nothing.
+        width: number of characters that the part fits at least.
+    """
+
+    kind: Literal["character", "position", "reference", "once", "branch", "sequence", "repeat"]
+    text: str = ""
+    parts: tuple[Part, ...] = ()
+    least: int = 1
+    most: float = 1
+    possessive: bool = False
+    width: int = 0
 
 
 def trials(pattern: str, length: int) -> float:
-    """Returns an upper bound on the characters that `re` examines to match one text.
+    """Counts the characters that `re` reads, at most, to tell whether a text fits a pattern.
 
     Args:
         pattern: a regular expression.
-        length: the length of the text.
+        length: number of characters in the text.
+
+    Returns:
+        The count; infinity for an expression that is invalid or that the scanner does not know.
 
     Example:
         >>> trials("abc", 9), trials("(a+)+$", 50)
         (3.0, inf)
     """
     try:
-        return _counted(_parser.parse(pattern), length)[1]
-    except (re.error, OverflowError, RecursionError):
+        re.compile(pattern)  # the scanner reads valid expressions only
+        return _count(_Scanner(pattern).scan(), length)[1]
+    except (re.error, OverflowError, RecursionError, _UnknownError):
         return math.inf
 
 
-def _counted(parsed: Any, length: int) -> tuple[float, float]:
-    """Returns `(ways, cost)`: the ways in which parts match at one position, and their total cost."""
-    ways, cost = 1.0, 0.0
-    for kind, value in parsed:
-        own, trial = _of_one(str(kind), value, length)
-        cost += ways * trial
-        ways *= own
-    return ways, cost
-
-
-def _of_one(kind: str, value: Any, length: int) -> tuple[float, float]:
-    if kind in ("MAX_REPEAT", "MIN_REPEAT", "POSSESSIVE_REPEAT"):
-        least, most, part = value
-        narrow = part.getwidth()[0]
-        # `re` stops repeating after an empty match, except for the required repetitions
-        most = min(int(most), max(length // narrow, 1) if narrow else int(least) + length)
-        ways, cost = _repeated(*_counted(part, length), min(int(least), most), most)
-        return (1.0 if kind == "POSSESSIVE_REPEAT" else ways), cost
-    if kind == "BRANCH":
-        counts = [_counted(part, length) for part in value[1]]
+def _count(part: Part, length: int) -> tuple[float, float]:
+    """Returns `(ways, cost)`: the ways in which a part can fit at one position, and their steps."""
+    if part.kind == "sequence":
+        ways, cost = 1.0, 0.0
+        for inner in part.parts:  # each way of the first parts tries the next part anew
+            inner_ways, inner_cost = _count(inner, length)
+            cost += ways * inner_cost
+            ways *= inner_ways
+        return ways, cost
+    if part.kind == "branch":
+        counts = [_count(inner, length) for inner in part.parts]
         return sum(ways for ways, _ in counts), sum(cost for _, cost in counts)
-    if kind == "SUBPATTERN":
-        return _counted(value[3], length)
-    if kind in ("ATOMIC_GROUP", "ASSERT", "ASSERT_NOT"):  # no backtracking into a match
-        return 1.0, _counted(value if kind == "ATOMIC_GROUP" else value[1], length)[1]
-    if kind == "GROUPREF_EXISTS":
-        counts = [_counted(part, length) for part in value[1:] if part is not None]
-        return sum(ways for ways, _ in counts), sum(cost for _, cost in counts)
-    return 1.0, float(length) if kind.startswith("GROUPREF") else 1.0
+    if part.kind == "once":
+        return 1.0, _count(part.parts[0], length)[1]
+    if part.kind == "repeat":
+        return _count_repeated(part, length)
+    return 1.0, float(length) if part.kind == "reference" else 1.0
 
 
-def _repeated(ways: float, cost: float, least: int, most: int) -> tuple[float, float]:
-    """Returns `(ways, cost)` of `least` to `most` repetitions of a part with these values."""
+def _count_repeated(part: Part, length: int) -> tuple[float, float]:
+    (inner,) = part.parts
+    # a repetition of no characters is the last one, beyond the required number
+    longest = max(length // inner.width, 1) if inner.width else part.least + length
+    most = int(min(part.most, longest))
+    least = min(part.least, most)
+    ways, cost = _count(inner, length)
     if ways <= 1:
-        return float(most - least + 1), max(cost, 1.0) * most
-    if most * math.log2(ways) > 100:
+        ways, cost = float(most - least + 1), max(cost, 1.0) * most
+    elif most * math.log2(ways) > 100:  # before the powers overflow
         return math.inf, math.inf
-    total = sum(ways**n for n in range(least, most + 1))
-    return total, cost * sum(ways**n for n in range(most))
+    else:
+        cost *= sum(ways**n for n in range(most))
+        ways = sum(ways**n for n in range(least, most + 1))
+    return (1.0 if part.possessive else ways), cost
+
+
+class _UnknownError(Exception):
+    """A construct of a pattern that the scanner does not know."""
+
+
+class _Scanner:
+    """Reads the structure of a valid regular expression."""
+
+    def __init__(self, pattern: str):
+        self.pattern, self.at = pattern, 0
+
+    def scan(self) -> Part:
+        part = self.branches()
+        if self.at < len(self.pattern):
+            raise _UnknownError
+        return part
+
+    def take(self, *texts: str) -> str:
+        """Moves past the first of these texts that comes next, and returns the text, or ""."""
+        for text in texts:
+            if self.pattern.startswith(text, self.at):
+                self.at += len(text)
+                return text
+        return ""
+
+    def match(self, expression: re.Pattern[str]) -> re.Match[str] | None:
+        """Moves past the match of an expression at this position."""
+        match = expression.match(self.pattern, self.at)
+        if match is not None:
+            self.at = match.end()
+        return match
+
+    def move(self, count: int) -> None:
+        self.at += count
+        if self.at > len(self.pattern):
+            raise _UnknownError
+
+    def branches(self) -> Part:
+        """Reads alternatives up to a closing bracket or the end."""
+        sequences = [self.sequence()]
+        while self.take("|"):
+            sequences.append(self.sequence())
+        return sequences[0] if len(sequences) == 1 else _branch(sequences)
+
+    def sequence(self) -> Part:
+        """Reads parts up to the end of an alternative."""
+        parts: list[Part] = []
+        while self.at < len(self.pattern) and self.pattern[self.at] not in "|)":
+            part = self.atom()
+            if part is not None:
+                parts.append(self.quantified(part))
+        return _sequence(parts)
+
+    def quantified(self, part: Part) -> Part:
+        """Reads the quantifier after a part, if there is one."""
+        least, most = 0, math.inf
+        mark = self.take("*", "+", "?")
+        if not mark:
+            # other braces are characters: "{}", "{a}"
+            match = None if self.pattern.startswith("{}", self.at) else self.match(_QUANTIFIER)
+            if match is None:
+                return part
+            least = int(match["least"] or 0)
+            most = least if match["comma"] is None else int(match["most"] or 0) or math.inf
+            if match["most"] and not int(match["most"]):
+                most = 0
+        elif mark != "*":
+            least, most = (1, math.inf) if mark == "+" else (0, 1)
+        possessive = self.take("?", "+") == "+"
+        width = least * part.width
+        return Part("repeat", "", (part,), least, most, possessive, width)
+
+    def atom(self) -> Part | None:
+        """Reads a part without its quantifier; None for a comment or flags."""
+        start = self.at
+        first = self.pattern[start]
+        self.at += 1
+        if first == "(":
+            return self.group()
+        if first == "\\":
+            return self.escape()
+        if first == "[":
+            self.take("^")
+            self.take("]")  # a bracket at the start is a member
+            while not self.take("]"):
+                self.move(2 if self.pattern.startswith("\\", self.at) else 1)
+        elif first in "^$":
+            return Part("position", first)
+        elif first == ".":
+            return _character("any")
+        text = self.pattern[start : self.at]
+        return _character(text[1] if len(text) == 3 else text)  # `[a]` is the character
+
+    def escape(self) -> Part:
+        """Reads an escape after its backslash."""
+        start = self.at
+        letter = self.pattern[start]
+        self.at += 1
+        if letter in _POSITIONS:
+            return Part("position", letter)
+        if letter in _DIGITS:
+            octal = _OCTAL_CODE.match(self.pattern, start)
+            if octal is None:
+                self.take(*_DIGITS)
+                return Part("reference", self.pattern[start : self.at])
+            self.at = octal.end()
+            return _character(chr(int(octal[0], 8)))
+        if letter == "N":
+            while not self.take("}"):
+                self.move(1)
+            return _character(unicodedata.lookup(self.pattern[start + 2 : self.at - 1]))
+        if letter in _CODE_LENGTHS:
+            self.move(_CODE_LENGTHS[letter])
+            return _character(chr(int(self.pattern[start + 1 : self.at], 16)))
+        return _character(f"\\{letter}" if letter in _CLASSES else _CONTROLS.get(letter, letter))
+
+    def group(self) -> Part | None:
+        """Reads a group after its opening bracket; None for a comment or flags."""
+        kind, plain = "", False
+        if self.take("?"):
+            if self.take("#"):
+                while not self.take(")"):
+                    self.move(1)
+                return None
+            if self.match(_GLOBAL_FLAGS):
+                return None
+            if self.match(_REFERENCE_NAME):
+                return Part("reference", "name")
+            if self.match(_CONDITION):
+                return self.condition()
+            plain = bool(self.take(":"))
+            kind = self.take("=", "!", "<=", "<!", ">")
+            # `x`, which ignores spaces, and other flags are unknown
+            if not (plain or kind or self.match(_GROUP_NAME) or self.match(_FLAGS)):
+                raise _UnknownError
+        inner = self.branches()
+        self.close()
+        if kind:
+            return Part("once", kind, (inner,), width=inner.width if kind == ">" else 0)
+        return inner if plain else Part("sequence", "group", (inner,), width=inner.width)
+
+    def condition(self) -> Part:
+        """Reads the alternatives of `(?(group)yes|no)` after the condition."""
+        sequences = [self.sequence()]
+        if self.take("|"):
+            sequences.append(self.sequence())
+        self.close()
+        width = min(part.width for part in sequences) if len(sequences) > 1 else 0
+        return Part("branch", "", tuple(sequences), width=width)
+
+    def close(self) -> None:
+        if not self.take(")"):
+            raise _UnknownError
+
+
+def _character(text: str) -> Part:
+    return Part("character", text, width=1)
+
+
+def _sequence(parts: list[Part]) -> Part:
+    parts = [inner for part in parts for inner in _listed(part)]
+    if len(parts) == 1:
+        return parts[0]
+    return Part("sequence", "", tuple(parts), width=sum(part.width for part in parts))
+
+
+def _listed(part: Part) -> tuple[Part, ...]:
+    return part.parts if part.kind == "sequence" and part.text != "group" else (part,)
+
+
+def _branch(sequences: list[Part]) -> Part:
+    """Joins alternatives as `re` does: the common start once, then characters as one class."""
+    lists = [list(_listed(part)) for part in sequences]
+    common: list[Part] = []
+    while all(lists) and all(_joins_start(parts[0], lists[0][0]) for parts in lists):
+        common.append(lists[0][0])
+        lists = [parts[1:] for parts in lists]
+    if all(len(parts) == 1 and _joins_class(parts[0]) for parts in lists):
+        rest = _character(f"any of {' '.join(parts[0].text for parts in lists)}")
+    else:
+        alternatives = tuple(_sequence(parts) for parts in lists)
+        width = min(part.width for part in alternatives)
+        rest = Part("branch", "", alternatives, width=width)
+    return _sequence([*common, rest])
+
+
+def _joins_start(part: Part, other: Part) -> bool:
+    return part.kind in ("character", "position") and part == other
+
+
+def _joins_class(part: Part) -> bool:
+    if part.kind != "character" or part.text.startswith("any"):
+        return False
+    # a class with an escape may be one character, and equal to another alternative: `]|[\\]]`
+    is_class = len(part.text) > 2
+    return not (is_class and (part.text.startswith("[^") or "\\" in part.text))
