@@ -2,6 +2,7 @@
 
 import base64
 import copy
+import importlib
 import io
 import json
 import marshal
@@ -152,12 +153,15 @@ def test_the_users_function_takes_the_place_of_a_lambda(tmp_path):
 
 @pytest.mark.parametrize("module", ["os", "fkeras.saving.files", "subprocess", "keras.layers"])
 def test_modules_that_a_file_names_are_not_looked_at(module, monkeypatch):
+    import_module = importlib.import_module
+
     def refuse(name, package=None):
+        if name != module and name.startswith("fkeras"):
+            return import_module(name)  # the package's own parts are imported late
         raise AssertionError(f"imported {name}")
 
     item = {**_dense(), "module": module, "class_name": "system", "registered_name": "system"}
     initializer = {"module": module, "class_name": "system", "config": {}}
-    assert issubclass(fk.FileError, ValueError)  # imports fkeras.saving, which is late
     monkeypatch.setattr("importlib.import_module", refuse)
     _refused(_model(_input(), item), "no layer 'system'")
     _refused(_model(_input(), _dense(kernel_initializer=initializer)), "initializer")
