@@ -1,24 +1,23 @@
-"""Mask rules: how the mask of a call's inputs reaches the call, and which mask the outputs get.
+"""Mask rules: how masks of inputs reach a call, and how its outputs get masks.
 
 Every call in a graph has a rule:
 
-| rule | where | a mask that reaches a layer without mask support | masks belong to |
+| rule | origin of the call | a mask that reaches a layer without mask support | masks belong to |
 |---|---|---|---|
 | "strict" | models written with this library | is an error | outputs of calls |
 | "drop" | files of Keras 1, Keras 2 and tf.keras | is dropped | outputs of calls |
 | "keras" | files of Keras 3 | is dropped | arrays |
 
-Keras 3 attaches a mask to an array when the model runs, and looks the mask up when a layer is called
-on the array. Nested models, wrappers and shared layers need nothing else: a mask that a layer inside
-a nested model attached is found by every later call on that array. Four consequences follow, which
-`AttachedMasks` reproduces:
+Keras 3 attaches masks to arrays while a model runs: a layer attaches a mask to its output, and every
+later call on that array finds the mask, across the borders of nested models and wrappers. Four
+consequences follow, which `AttachedMasks` reproduces:
 
 - A layer without mask support drops the mask, unless the layer returns its input itself (`Permute`
   by the identity, `Reshape` to the same shape, `Dropout` in inference): the mask stays attached.
 - A call with several tensors, such as `LSTM(...)(x, initial_state=[h, c])`, computes without the mask
   of `x`, although the mask is attached to the outputs.
 - `MultiHeadAttention` detaches the masks of its query, value and key.
-- An explicit mask of a call takes the place of the attached one.
+- An explicit mask of a call replaces the attached mask.
 
 The rule also decides the order of calls at one depth of the graph, see `Graph.run_order`: a shared
 layer with state updates the state call by call.
@@ -49,7 +48,7 @@ _NETWORKS = ("Functional", "Sequential", "Model")
 
 
 class AttachedMasks:
-    """The masks of the arrays of a running model, as Keras 3 attaches them.
+    """Masks by array during one run of a model, as Keras 3 attaches them.
 
     Example:
         >>> import jax.numpy as jnp
@@ -60,37 +59,37 @@ class AttachedMasks:
     """
 
     def __init__(self) -> None:
-        # holds the arrays too: the id of an array that is gone may be given to another one
+        # the arrays stay referenced, since Python reuses the id of a freed array
         self._masks: dict[int, tuple[Any, Any]] = {}
 
     def attach(self, array: Any, mask: Any) -> None:
-        """Attaches a mask in the place of the one that the array has; None detaches."""
+        """Attaches a mask to an array instead of its previous mask; None detaches."""
         if mask is None:
             self._masks.pop(id(array), None)
         else:
             self._masks[id(array)] = (array, mask)
 
     def of_array(self, array: Any) -> Any:
-        """The mask of an array; None for none."""
-        found = self._masks.get(id(array))
-        return None if found is None else found[1]
+        """The mask of an array, or None."""
+        entry = self._masks.get(id(array))
+        return None if entry is None else entry[1]
 
     def of(self, tree: Any) -> Any:
-        """The masks of a tree of arrays in the same structure; None where no array has one."""
+        """The masks of a tree of arrays in the same structure; None if no array has a mask."""
         masks = jax.tree.map(self.of_array, tree)
         return masks if jax.tree.leaves(masks) else None
 
     def follow(self, old: Any, new: Any) -> None:
-        """Attaches the masks of a tree of arrays to the arrays that were cast from them."""
+        """Attaches the masks of the arrays in `old` to the arrays in `new`, cast from them."""
         pairs = zip(jax.tree.leaves(old), jax.tree.leaves(new), strict=True)
         for before, after in pairs:
             if after is not before and self.of_array(before) is not None:
                 self.attach(after, self.of_array(before))
 
     def separate(self, array: Any, mask: Any) -> Any:
-        """The array with this mask alone, which a call by another rule computed for its output.
+        """The output of a call that follows another rule, with the mask that the call computed.
 
-        A copy where the array has another mask, since the array may be an input of the call too.
+        A copy if the array has another mask: the array may be an input too, whose mask must stay.
         """
         if self.of_array(array) is mask:
             return array
@@ -99,11 +98,11 @@ class AttachedMasks:
         return copy
 
     def complete(self, value: Any, mask: Any) -> Any:
-        """Attaches computed masks to the outputs of a call that have none yet.
+        """Attaches computed masks to those outputs of a call that have no mask yet.
 
         Args:
             value: the outputs.
-            mask: the mask that the layer computed for each of them, in the same structure.
+            mask: the masks that the layer computed, in the same structure.
 
         Returns:
             The masks of the outputs.
@@ -133,7 +132,7 @@ def call_mask(layer: Any, rule: str, args: Branch, options: dict[str, Any], mask
 
 
 def masks_of(args: Branch, masks: Any) -> Any:
-    """`Context.mask` for a call: the inputs' masks in the tree of the positional arguments."""
+    """The masks of a call's inputs in the structure of `Context.mask`; None if no input has a mask."""
     refs = [leaf for leaf in structure.leaves(args) if isinstance(leaf, Ref)]
     if all(masks[r.index] is None for r in refs):
         return None
@@ -142,7 +141,11 @@ def masks_of(args: Branch, masks: Any) -> Any:
 
 
 def mask_leaves(value: Any, mask: Any) -> list[Any]:
-    """One mask (or None) for each output of the frozen tree `value`; a single mask serves all."""
+    """The mask (or None) of each output in the frozen tree `value`; a single mask counts for all.
+
+    Raises:
+        FKerasError: for masks in another structure.
+    """
     count = sum(isinstance(leaf, Ref) for leaf in structure.leaves(value))
     if mask is None:
         return [None] * count
@@ -159,9 +162,9 @@ def mask_leaves(value: Any, mask: Any) -> list[Any]:
 
 
 def take_mask(layer: Any, options: dict[str, Any]) -> tuple[bool, Any]:
-    """`(explicit, mask)`: the mask that a call gives for its inputs, taken out of the options.
+    """`(explicit, mask)`: whether the options hold a mask for the inputs, and that mask, removed.
 
-    The argument `mask` of an operation, such as `dot_product_attention`, stays an option.
+    An argument `mask` with another meaning, such as that of `dot_product_attention`, stays an option.
     """
     if "mask" in options and layer.masks_inputs(options["mask"]):
         return True, options.pop("mask")
@@ -201,17 +204,17 @@ def receive_masks(layer: Any, context: Any, inputs: tuple, options: Mapping[str,
 
 
 def loses(layer: Any, mask: Any) -> bool:
-    """Whether Keras calls the layer without this mask, or this tree of masks."""
+    """Whether Keras drops this mask, or tree of masks, before it calls the layer."""
     if mask is None:
         return False
     return layer.loses_masks(jax.tree.leaves(mask, is_leaf=lambda m: m is None))
 
 
 def check_rule(rule: Any, where: str) -> str:
-    """The rule of a configuration.
+    """Returns the rule of a configuration.
 
     Raises:
-        FKerasError: for anything but a rule.
+        FKerasError: for any other value.
     """
     if rule not in RULES:
         raise FKerasError(
@@ -224,13 +227,13 @@ def check_rule(rule: Any, where: str) -> str:
 def read_rule(config: Mapping[str, Any], custom: Any, where: str) -> tuple[str, Mapping[str, Any]]:
     """`(rule, config)`: the rule of a network's calls, and the configuration with rules inside.
 
-    A configuration without a rule is Keras 3's. Where it can make masks or calls a layer twice, its
-    calls and those of all networks inside it follow the rule "keras"; otherwise all rules compute
-    the same.
+    A configuration without a rule comes from Keras 3. If the network can make masks or calls a layer
+    twice, its calls and those of all nested networks follow the rule "keras". In all other networks
+    the rules compute the same, and "strict" keeps files free of the extra key.
 
     Args:
         config: the configuration of a network.
-        custom: the user's own classes by name, or None.
+        custom: user classes by name, or None.
         where: the network, for messages.
     """
     if KEY in config:
@@ -242,18 +245,18 @@ def read_rule(config: Mapping[str, Any], custom: Any, where: str) -> tuple[str, 
 
 
 def written_rule(config: Mapping[str, Any], rule: str) -> dict[str, str]:
-    """The entry for the rule in the configuration of a network; none where rules do not differ."""
+    """The entry for the rule in a network's configuration; empty if all rules compute the same."""
     return {KEY: rule} if rule != STRICT or _rules_differ(config, _is_foreign) else {}
 
 
 def with_rule(config: Any, rule: str) -> Any:
-    """The configuration of a model in which every network without a rule has this one.
+    """The configuration of a model, with this rule for every network that has none.
 
     Example:
         >>> with_rule({"class_name": "Sequential", "config": {"layers": []}}, "drop")
         {'class_name': 'Sequential', 'config': {'layers': [], 'mask_rule': 'drop'}}
     """
-    # no recursion: a file decides how deep the configuration is
+    # no recursion: the depth of the configuration comes from a file
     holder: list[Any] = [config]
     waiting: list[tuple[Any, Any]] = [(holder, 0)]
     while waiting:
@@ -276,17 +279,17 @@ def with_rule(config: Any, rule: str) -> Any:
 
 
 def makes_masks(config: Any, is_maker: Callable[[Mapping[str, Any]], bool]) -> bool:
-    """Whether something in a model may make masks: a layer that does, or an explicit mask.
+    """Whether a model may have masks: from a layer that makes masks, or from an explicit mask.
 
     Args:
         config: the configuration of a model.
-        is_maker: tells of further objects, `{"class_name": ..., "config": ...}`, that may.
+        is_maker: returns whether any other object, `{"class_name": ..., "config": ...}`, may make masks.
     """
     return any(_makes_masks(item, is_maker) for item in mappings(config, _NO_LAYERS))
 
 
 def _rules_differ(config: Any, is_maker: Callable[[Mapping[str, Any]], bool]) -> bool:
-    """Whether something may make masks, or a layer is called twice, where the order matters."""
+    """Whether the rules may differ: with masks, or by the order of the calls of a shared layer."""
     return any(
         _makes_masks(item, is_maker) or _is_shared(item) for item in mappings(config, _NO_LAYERS)
     )
@@ -307,7 +310,7 @@ def _is_shared(item: Mapping[str, Any]) -> bool:
 
 
 def _is_foreign(item: Mapping[str, Any]) -> bool:
-    """Whether an object is of a class that neither Keras nor this library has."""
+    """Whether an object's class is in neither Keras nor this library."""
     module = item.get("module")
     return isinstance(module, str) and not f"{module}.".startswith(
         ("keras.", "fkeras.", "builtins.")
@@ -315,5 +318,5 @@ def _is_foreign(item: Mapping[str, Any]) -> bool:
 
 
 def _is_given(mask: Any) -> bool:
-    """Whether a mask, or one of several, is there; files hold None for a missing one."""
+    """Whether at least one mask is present; files hold None for a missing mask."""
     return any(map(_is_given, mask)) if isinstance(mask, list) else mask is not None

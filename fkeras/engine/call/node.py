@@ -1,7 +1,7 @@
-"""Nodes and the symbolic tensors that point at them: the open graph.
+"""Nodes and symbolic tensors: the open graph, before `fk.Model` closes it.
 
-A tensor knows the node that made it, a node knows its input tensors. This chain of immutable
-records is the graph while it is written; it lives as long as somebody holds a tensor of it.
+A tensor refers to the node that made it, and a node to its input tensors. These immutable records are
+the whole graph, so Python frees a graph when the last reference to its tensors is gone.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ class Node(SignatureFields):
         signature: arguments, mode and outputs; their fields are attributes of the node too.
         inputs: the symbolic tensors among the arguments.
         resolved: the layer with everything settled that depends on the shapes of its inputs.
-        location: "file:line" of the user's call.
+        location: file and line of the user's call, "file:line", for messages.
 
     Example:
         >>> import fkeras as fk
@@ -102,9 +102,9 @@ class Node(SignatureFields):
 
 
 class SymbolicTensor:
-    """A value that a graph will compute: shape, dtype, the node that makes it and which output.
+    """A value that a graph will compute: output number `index` of a node.
 
-    `fkeras.engine.KerasTensor` adds the operators.
+    `fkeras.engine.KerasTensor` adds the operators, which need layers and are defined above them.
     """
 
     __slots__ = ("__weakref__", "index", "node")
@@ -120,12 +120,12 @@ class SymbolicTensor:
 
     @property
     def spec(self) -> Spec:
-        """Shape and dtype, unknown axes by name."""
+        """Shape and dtype; unknown axes have names."""
         return self.node.outputs[self.index]
 
     @property
     def shape(self) -> tuple[int | None, ...]:
-        """The sizes, None where unknown."""
+        """The sizes; None for unknown sizes."""
         return self.spec.shape
 
     @property
@@ -138,7 +138,7 @@ class SymbolicTensor:
 
     @property
     def name(self) -> str:
-        """The name of the layer that made it, or of its class where it has none."""
+        """The name of the layer that made the tensor, or the class of an unnamed layer."""
         return self.node.layer.name or type(self.node.layer).__name__
 
     def __repr__(self) -> str:
@@ -158,7 +158,7 @@ class SymbolicTensor:
             )
 
         def __len__(self) -> int:
-            raise self._refuse("len(x)", "x.shape[0], which is None where the size is unknown")
+            raise self._refuse("len(x)", "x.shape[0], which is None for an unknown size")
 
         def __bool__(self) -> bool:
             raise self._refuse("an if or a comparison", "fk.ops.where(condition, x, y)")
@@ -180,14 +180,14 @@ class SymbolicTensor:
                 raise AttributeError("__jax_array__")
             raise self._refuse(
                 "a JAX function",
-                "fk.ops.name(x) where fk.ops has it, otherwise fk.ops.lift(jnp.name)(x); in the place of "
-                "keras.layers and keras.ops write fk.layers and fk.ops",
+                "fk.ops.name(x) if fk.ops has the function, otherwise fk.ops.lift(jnp.name)(x); instead "
+                "of keras.layers and keras.ops use fk.layers and fk.ops",
             )
 
     def _refuse(self, place: str, remedy: str) -> SymbolicValueError:
         return SymbolicValueError(
-            f"{place}: expected numbers, received the symbolic tensor {self!r}, which holds none "
-            f"while a graph is recorded. Write {remedy}."
+            f"{place}: expected numbers, received the symbolic tensor {self!r}, which holds no "
+            f"numbers while a graph is recorded. Write {remedy}."
         )
 
 
@@ -196,7 +196,7 @@ SymbolicTree: TypeAlias = "SymbolicTensor | Sequence[SymbolicTree] | Mapping[str
 
 
 def is_symbolic(value: Any) -> bool:
-    """Whether `value` is a symbolic tensor; False for arrays, tracers and everything else.
+    """Whether `value` is a symbolic tensor; False for arrays, tracers and all other values.
 
     Example:
         >>> import fkeras as fk

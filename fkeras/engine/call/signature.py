@@ -60,8 +60,9 @@ def input_signature(spec: Spec) -> Signature:
 class Effects:
     """Results of a training call besides its value.
 
-    Effects depend on the layer's `trainable` and regularizers, which can change after recording, so
-    neither a signature nor a graph stores them: `Node.effects` and `Graph.effects` compute them.
+    Effects depend on the layer's `trainable` and regularizers, which differ between networks of one
+    graph. Signatures and graphs therefore store no effects: `Node.effects` and `Graph.effects` compute
+    them.
 
     Attributes:
         losses: number of losses that the call adds.

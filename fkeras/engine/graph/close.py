@@ -1,7 +1,8 @@
-"""Closing: from the history of some tensors to a `Graph` and its layers by name.
+"""Closing: from the history of symbolic tensors to a `Graph` and its layers by name.
 
-The walk uses an explicit stack, so depth is no limit. Depths, order and names follow from the
-graph alone, from the outputs backwards and from left to right; no counter is kept anywhere.
+The walk uses an explicit stack, since graphs can be deeper than Python's recursion limit. Depths,
+order and names follow from the graph alone, from the outputs backwards and from left to right: no
+global counter numbers the layers, so two equal builds get equal names.
 """
 
 from __future__ import annotations
@@ -31,15 +32,15 @@ def close(inputs: Any, outputs: Any, where: str = "Model") -> tuple[Graph, Layer
     """The graph that computes `outputs` from `inputs`, and its layers by name.
 
     Args:
-        inputs: symbolic tensors in any nesting of lists, tuples and dictionaries. A tensor from
-            the middle of a graph cuts it there.
-        outputs: symbolic tensors likewise.
+        inputs: symbolic tensors in any nesting of lists, tuples and dictionaries. A tensor from the
+            middle of a graph cuts the graph there.
+        outputs: symbolic tensors, likewise.
         where: the model, for messages.
 
     Raises:
-        DisconnectedGraphError: where an output needs an input that was not given.
-        TypeError: for something that is no symbolic tensor.
-        ValueError: for a tensor given twice, or two layers of one name.
+        DisconnectedGraphError: if an output needs a tensor that is not among the inputs.
+        TypeError: for a value that is not a symbolic tensor.
+        ValueError: for an input that is listed twice, or two layers with the same name.
 
     Example:
         >>> import fkeras as fk
@@ -55,7 +56,7 @@ def close(inputs: Any, outputs: Any, where: str = "Model") -> tuple[Graph, Layer
         [out_tensors[i] for i in structure.visits(out_tree)], starts, where
     )
     for node in starts.values():
-        if node not in order:  # an input that no output needs comes first among the outputs
+        if node not in order:  # an input that no output needs counts as an output, at depth 0
             order[node] = len(order)
             seen_layers.setdefault(id(node.layer), (-1, node.layer))
     edges = {node: _producers(node, starts) for node in order}
@@ -113,25 +114,25 @@ def _numbered(tree: Any, what: str, where: str) -> tuple[Any, list]:
 
 
 def _input_nodes(tensors: list, where: str) -> dict[Key, Node]:
-    """The input node that stands for each input tensor."""
+    """The input node for each input tensor."""
     nodes: dict[Key, Node] = {}
     for tensor in tensors:
         key = (id(tensor.node), tensor.index)
         if key in nodes:
             raise ValueError(
                 f"{where}: the input {tensor!r} is given twice. List every input once; the graph "
-                "may use it in several places."
+                "may use an input several times."
             )
         if is_input(tensor):
             nodes[key] = tensor.node
-        else:  # cut the graph: the tensor becomes an input of its own
+        else:  # cut the graph: a new input replaces the tensor
             layer = InputLayer(tensor.spec.dims, dtype=tensor.dtype)
             nodes[key] = Node(layer, input_signature(tensor.spec))
     return nodes
 
 
 def _producers(node: Node, starts: Mapping[Key, Node]) -> list[Node]:
-    """The nodes that make a node's inputs, from left to right, then those of its options."""
+    """The nodes that make a node's inputs: those of the arguments from left to right, then options."""
     places = (*structure.visits(node.args), *structure.visits(node.options))
     return [starts.get((id(t.node), t.index), t.node) for t in (node.inputs[i] for i in places)]
 
@@ -139,7 +140,7 @@ def _producers(node: Node, starts: Mapping[Key, Node]) -> list[Node]:
 def _post_order(
     outputs: list, starts: Mapping[Key, Node], where: str
 ) -> tuple[dict[Node, int], dict[int, tuple[int, Any]]]:
-    """Nodes after all that they depend on, and layers in the order of their first visit."""
+    """Nodes in topological order with their positions, and layers in the order of their first visit."""
     order: dict[Node, int] = {}
     layers: dict[int, tuple[int, Any]] = {}
     entered: set[Node] = set()
@@ -155,7 +156,7 @@ def _post_order(
             if node in entered:
                 continue
             entered.add(node)
-            # a call on constants needs no input either, but has arguments
+            # a call on constants has no inputs either, but has arguments
             if node not in given and not node.inputs and node.args is None:
                 _raise_disconnected(node, consumer, layers, where)
             layers.setdefault(id(node.layer), (len(layers), node.layer))
@@ -187,7 +188,10 @@ def _label(layer: Any) -> str:
 def _depths(
     order: list[Node], edges: Mapping[Node, list[Node]]
 ) -> tuple[dict[Node, int], dict[int, int]]:
-    """How far each call, and each layer's deepest call, lies from the outputs."""
+    """The depth of each node and layer: the longest distance from the outputs.
+
+    As in Keras, all calls of a shared layer are at least as deep as its calls nearer to the outputs.
+    """
     depths: dict[Node, int] = {}
     layer_depths: dict[int, int] = {}
     for node in reversed(order):
@@ -200,7 +204,7 @@ def _depths(
 
 
 def layer_names(layers: list[Any], where: str) -> dict[int, str]:
-    """A name for each layer: its own, or its class's with the first free number."""
+    """A name for each layer, by the layer's id: its own, or that of its class with a free number."""
     taken: dict[str, Any] = {}
     for layer in layers:
         if layer.name is None:
@@ -231,9 +235,9 @@ def layer_names(layers: list[Any], where: str) -> dict[int, str]:
 
 
 def _check_shared(graph: Graph, layers: Mapping[str, Any]) -> None:
-    """Checks that the weights that its first call builds serve all calls of a layer.
+    """Checks that the weights built for a layer's first call fit its other calls.
 
-    Each call was inferred by itself, with the weights that it would build.
+    Recording cannot check this: each call was inferred with the weights that it would build.
     """
     for name, numbers in graph.calls_of.items():
         layer = layers[name]

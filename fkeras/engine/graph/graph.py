@@ -1,7 +1,7 @@
-"""`Graph`: the closed form of what was recorded, a table of calls over slots and layer names.
+"""`Graph`: the closed form of recorded calls, a table of calls over slots and layer names.
 
-Objects are gone from it: a layer is its name, a tensor is the number of a slot. Two equal builds
-give equal graphs that hash equal.
+A graph holds no layers and no tensors: a layer is a name, a tensor is the number of a slot. Two equal
+builds therefore give equal graphs with equal hashes.
 """
 
 from __future__ import annotations
@@ -11,6 +11,7 @@ import functools
 from collections.abc import Mapping
 from typing import Any
 
+from fkeras.engine.call.mask_rules import KERAS, STRICT
 from fkeras.engine.call.signature import Effects, Signature, SignatureFields
 from fkeras.engine.graph.effects import Shapes, effects_of, shapes_of_layers
 from fkeras.engine.graph.views import Coord, LayerView
@@ -70,16 +71,16 @@ class Call(SignatureFields):
 
 @dataclasses.dataclass(frozen=True)
 class Graph:
-    """Calls in the order in which they run, and which slots are inputs and outputs.
+    """Calls by depth, and the slots of inputs and outputs.
 
     Attributes:
         calls: the calls, deepest first.
-        inputs: the frozen tree of the inputs' slots.
-        outputs: the frozen tree of the outputs' slots.
-        depths: for each call how many calls lie between it and the outputs.
-        layers: the names of the layers, deepest first.
-        shapes: the layers by name as shapes, for the queries about effects; see `effects`. Graphs
-            compare without them.
+        inputs: frozen tree of the inputs' slots.
+        outputs: frozen tree of the outputs' slots.
+        depths: for each call, the number of calls between the call and the outputs.
+        layers: names of the layers, deepest first.
+        shapes: the layers as shapes, for queries about effects; see `effects`. Comparisons and hashes
+            leave the shapes out.
 
     Example:
         >>> import fkeras as fk
@@ -104,12 +105,12 @@ class Graph:
         return self._hash
 
     def __getstate__(self) -> dict:
-        # strings hash differently in another process
+        # cached properties stay behind: the hash of a string differs between processes
         return {f.name: getattr(self, f.name) for f in dataclasses.fields(self)}
 
     @functools.cached_property
     def first_slots(self) -> tuple[int, ...]:
-        """For each call the slot of its first output."""
+        """The slot of each call's first output."""
         slots, total = [], 0
         for call in self.calls:
             slots.append(total)
@@ -127,7 +128,7 @@ class Graph:
 
     @functools.cached_property
     def node_indices(self) -> tuple[int, ...]:
-        """For each call, how many calls of the same layer come before it."""
+        """The index of each call among the calls of its layer."""
         seen: dict[str, int] = {}
         indices = []
         for call in self.calls:
@@ -148,19 +149,19 @@ class Graph:
     @functools.cached_property
     def attaches_masks(self) -> bool:
         """Whether a call follows Keras 3's mask rule."""
-        return any(call.mask_rule == "keras" for call in self.calls if not call.is_input)
+        return any(call.mask_rule == KERAS for call in self.calls if not call.is_input)
 
     @functools.cached_property
     def run_order(self) -> tuple[int, ...]:
-        """The numbers of the calls, inputs excepted, in the order in which they run.
+        """The numbers of the calls in running order, without inputs.
 
-        The deepest calls run first. A shared layer with state updates the state call by call, so
-        the order at one depth matters. In a graph written here, calls of one depth run in the order
-        of `calls`, from left to right. With calls that follow another mask rule than "strict", read
-        from a file of Keras, they run in Keras's order, in which a walk from the outputs meets them.
+        The deepest calls run first. A shared layer with state updates the state call by call, so the
+        order within a depth matters. In a graph made with this library, calls of one depth run in
+        the order of `calls`, from left to right. In a graph from a file of Keras, recognizable by
+        another mask rule than "strict", they run in Keras's order, that of a walk from the outputs.
         """
         running = [n for n, call in enumerate(self.calls) if not call.is_input]
-        if all(self.calls[n].mask_rule == "strict" for n in running):
+        if all(self.calls[n].mask_rule == STRICT for n in running):
             return tuple(running)
         places = [(*structure.visits(c.args), *structure.visits(c.options)) for c in self.calls]
         parents = [[self.producer(slot)[0] for slot in slots] for slots in places]
@@ -185,24 +186,24 @@ class Graph:
     @functools.cached_property
     def calls_of(self) -> Mapping[str, tuple[int, ...]]:
         """The numbers of the calls of each layer."""
-        found: dict[str, list[int]] = {name: [] for name in self.layers}
+        by_layer: dict[str, list[int]] = {name: [] for name in self.layers}
         for number, call in enumerate(self.calls):
-            found.setdefault(call.layer, []).append(number)
-        return {name: tuple(numbers) for name, numbers in found.items()}
+            by_layer.setdefault(call.layer, []).append(number)
+        return {name: tuple(numbers) for name, numbers in by_layer.items()}
 
     @functools.cached_property
     def reads_strings(self) -> bool:
-        """Whether an input of the graph is of strings."""
+        """Whether an input of the graph holds strings."""
         return any(self.specs[slot].dtype == STRING for slot in self.input_slots)
 
     @functools.cached_property
     def takes_integers(self) -> bool:
-        """Whether an input of the graph is of integers."""
+        """Whether an input of the graph holds integers."""
         return any(self.specs[slot].dtype.startswith(("int", "uint")) for slot in self.input_slots)
 
     @functools.cached_property
     def makes_strings(self) -> bool:
-        """Whether an output of the graph is of strings that a call made."""
+        """Whether an output of the graph holds strings that a call made."""
         made = (s for s in self.output_slots if s not in self.input_slots)
         return any(self.specs[slot].dtype == STRING for slot in made)
 
@@ -216,7 +217,7 @@ class Graph:
 
     @property
     def input_names(self) -> tuple[str, ...]:
-        """The name of each input, in the order in which they are passed."""
+        """The name of each input, in the order of the arguments."""
         return tuple(self.coords[slot].layer for slot in self.input_slots)
 
     @property
@@ -226,11 +227,11 @@ class Graph:
 
     @functools.cached_property
     def calls_by_depth(self) -> Mapping[int, tuple[int, ...]]:
-        """The numbers of the calls at each depth; outputs stand at depth 0."""
-        found: dict[int, list[int]] = {}
+        """The numbers of the calls at each depth; outputs have depth 0."""
+        by_depth: dict[int, list[int]] = {}
         for number, depth in enumerate(self.depths):
-            found.setdefault(depth, []).append(number)
-        return {depth: tuple(found[depth]) for depth in sorted(found)}
+            by_depth.setdefault(depth, []).append(number)
+        return {depth: tuple(by_depth[depth]) for depth in sorted(by_depth)}
 
     @property
     def nodes_by_depth(self) -> dict[int, tuple[str, ...]]:
@@ -242,17 +243,17 @@ class Graph:
 
     @functools.cached_property
     def layers_by_depth(self) -> Mapping[int, tuple[str, ...]]:
-        """The names of the layers at each depth; a layer stands at its deepest call."""
+        """The names of the layers at each depth, that of their deepest call."""
         deepest = {
             name: max(self.depths[n] for n in numbers)
             for name, numbers in self.calls_of.items()
             if numbers
         }
-        found: dict[int, list[str]] = {}
+        by_depth: dict[int, list[str]] = {}
         for name in self.layers:
             if name in deepest:
-                found.setdefault(deepest[name], []).append(name)
-        return {depth: tuple(found[depth]) for depth in sorted(found)}
+                by_depth.setdefault(deepest[name], []).append(name)
+        return {depth: tuple(by_depth[depth]) for depth in sorted(by_depth)}
 
     def node_key(self, number: int) -> str:
         """The key of a call: its layer and its index among that layer's calls."""
@@ -267,7 +268,7 @@ class Graph:
         """The number of call `node` of a layer.
 
         Raises:
-            ValueError: for a layer or call that the graph does not have.
+            ValueError: for an unknown layer or call.
         """
         numbers = self.calls_of.get(layer)
         if numbers is None:
@@ -294,7 +295,12 @@ class Graph:
         return self.first_slots[number] + tensor
 
     def call_specs(self, number: int, specs: Any = None) -> tuple:
-        """The specs of the positional arguments of a call, in their tree."""
+        """The specs of a call's positional arguments, in their structure.
+
+        Args:
+            number: the number of the call.
+            specs: spec of each slot; the graph's own by default.
+        """
         specs = self.specs if specs is None else specs
         return structure.fill(self.calls[number].args, specs)
 
@@ -304,12 +310,12 @@ class Graph:
         return range(first, first + len(self.calls[number].outputs))
 
     def producer(self, slot: int) -> tuple[int, int]:
-        """`(call, output)`: which call makes the tensor in a slot."""
+        """`(call, output)` of the tensor in a slot: number of the call, index of the output."""
         coord = self.coords[slot]
         return self.calls_of[coord.layer][coord.node], coord.tensor
 
     def consumers(self, layer: str, node: int = 0, tensor: int = 0) -> tuple[str, ...]:
-        """The keys of the calls that take a tensor, once for each place in which they take it."""
+        """The keys of the calls that take a tensor, one entry for each use."""
         slot = self.slot(layer, node, tensor)
         return tuple(
             self.node_key(n) for n, call in enumerate(self.calls) for s in call.inputs if s == slot
@@ -336,15 +342,15 @@ class Graph:
         return tuple(self.node_key(n) for n in sorted(seen))
 
     def path(self, start: str, end: str) -> tuple[str, ...]:
-        """The keys of a shortest chain of calls from layer `start` to layer `end`; () for none."""
+        """The keys of a shortest chain of calls from layer `start` to layer `end`; () if unconnected."""
         targets = set(self.calls_of[self.layer(end).name])
         chains = {n: (n,) for n in self.calls_of[self.layer(start).name]}
         for number, call in enumerate(self.calls):
             before = [chains[p] for s in call.inputs if (p := self.producer(s)[0]) in chains]
             if before and number not in chains:
                 chains[number] = (*min(before, key=len), number)
-        found = [chains[n] for n in targets if n in chains]
-        return tuple(self.node_key(n) for n in min(found, key=len)) if found else ()
+        paths = [chains[n] for n in targets if n in chains]
+        return tuple(self.node_key(n) for n in min(paths, key=len)) if paths else ()
 
     def bind(self, layers: Mapping[str, Any]) -> Graph:
         """The graph of a network with these layers, on which `effects` then depend."""

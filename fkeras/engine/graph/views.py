@@ -1,7 +1,7 @@
-"""Queries on a closed graph, in the words of Keras's layer attributes.
+"""Queries on a closed graph, named like the attributes of Keras's layers.
 
-`graph.layer("lstm")` answers `input`, `output_shape`, `get_output_at(1)` and the others. Nothing is
-stored on a layer: the answers are read off the graph.
+`graph.layer("lstm")` has `input`, `output_shape`, `get_output_at(1)` and so on. All answers come from
+the graph: a layer stores nothing about its calls.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from fkeras.engine.values.spec import Spec
 
 
 class Coord(NamedTuple):
-    """Where a tensor comes from: output `tensor` of call number `node` of `layer`.
+    """The origin of a tensor: output number `tensor` of call number `node` of `layer`.
 
     Example:
         >>> from fkeras.engine import Coord
@@ -57,7 +57,7 @@ def _single(values: list) -> Any:
 
 @dataclasses.dataclass(frozen=True)
 class NodeView:
-    """One call in a closed graph, by the field names of Keras's nodes."""
+    """One call in a closed graph, with the field names of Keras's nodes."""
 
     outbound_layer: str
     inbound_layers: tuple[str, ...]
@@ -88,8 +88,8 @@ class NodeView:
 class LayerView:
     """The calls of one layer in a graph.
 
-    `input` and `output` belong to a layer that is called once; one that is called several times
-    answers `get_input_at(i)` and `get_output_at(i)`.
+    `input` and `output` exist for a layer with one call. For a layer with several calls, use
+    `get_input_at(i)` and `get_output_at(i)`.
 
     Example:
         >>> import fkeras as fk
@@ -152,7 +152,7 @@ class LayerView:
         if count != 1:
             raise FKerasError(
                 f"{self.name!r}: is called {count} times in this graph, so it has no single "
-                f"{what}. Say which call: get_{what.replace(' ', '_')}_at(0).",
+                f"{what}. Name the call: get_{what.replace(' ', '_')}_at(0).",
                 layer=self.name,
             )
         return self._at(0, attribute, what)
@@ -162,18 +162,19 @@ class LayerView:
         if any(v != values[0] for v in values):
             shown = ", ".join(map(str, values[:4]))
             raise FKerasError(
-                f"{self.name!r}: its calls have different {what}s: {shown}. Say which call: "
+                f"{self.name!r}: its calls have different {what}s: {shown}. Name the call: "
                 f"get_{what.replace(' ', '_')}_at(0).",
                 layer=self.name,
             )
         return values[0]
 
     def get_losses_for(self, inputs: Any) -> tuple[str, ...]:
-        """What adds a loss for these inputs, once for each loss.
+        """The sources of losses for these inputs, one entry for each loss.
 
         Args:
-            inputs: a tensor (or coordinates) of this graph or a list of them: the calls on exactly
-                these. None: the layer itself, for its penalties on weights, which no call decides.
+            inputs: a tensor of this graph, its coordinates, or a list of them: selects the calls on
+                exactly these tensors. None selects the layer itself, whose penalties on weights do
+                not depend on inputs.
         """
         if inputs is None:
             return (self.name,) * self.graph.effects[self._numbers[0]].penalties
@@ -187,7 +188,7 @@ class LayerView:
         """The calls on exactly these inputs that change the layer's state in training.
 
         Args:
-            inputs: as for `get_losses_for`; without inputs there are no updates.
+            inputs: as for `get_losses_for`; no updates for None.
         """
         calls = () if inputs is None else self._calls_on(inputs)
         return tuple(self.graph.node_key(n) for n in calls if self.graph.effects[n].updates)
@@ -202,12 +203,12 @@ class LayerView:
 
     @property
     def input(self) -> Any:
-        """The input tensor (or a list of them) of the only call."""
+        """The input tensor, or list of input tensors, of the only call."""
         return self._only("input_tensors", "input")
 
     @property
     def output(self) -> Any:
-        """The output tensor (or a list of them) of the only call."""
+        """The output tensor, or list of output tensors, of the only call."""
         return self._only("output_tensors", "output")
 
     @property
@@ -222,20 +223,20 @@ class LayerView:
 
     @property
     def input_shape(self) -> Any:
-        """The input's shape, where all calls agree on it."""
+        """The input's shape, if all calls have the same."""
         return self._agreed("input_shapes", "input shape")
 
     @property
     def output_shape(self) -> Any:
-        """The output's shape, where all calls agree on it."""
+        """The output's shape, if all calls have the same."""
         return self._agreed("output_shapes", "output shape")
 
     def get_input_at(self, index: int) -> Any:
-        """The input tensor (or a list of them) of call `index`."""
+        """The input tensor, or list of input tensors, of call `index`."""
         return self._at(index, "input_tensors", "input")
 
     def get_output_at(self, index: int) -> Any:
-        """The output tensor (or a list of them) of call `index`."""
+        """The output tensor, or list of output tensors, of call `index`."""
         return self._at(index, "output_tensors", "output")
 
     def get_input_shape_at(self, index: int) -> Any:

@@ -1,4 +1,4 @@
-"""What stands around the `build` and `init_state` that authors write: specs made, results checked."""
+"""Wrappers of the authors' `build` and `init_state`: convert arguments to specs, check results."""
 
 from __future__ import annotations
 
@@ -15,11 +15,11 @@ from fkeras.engine.values.spec import Spec, as_specs
 
 
 def takes_specs(hook: Any, kind: str) -> Any:
-    """`build` or `init_state` of a layer, taking specs, arrays and shapes alike; checks the key.
+    """Wraps `build` or `init_state` to accept specs, arrays and shapes, and to check the key.
 
     Args:
-        hook: the method that the author wrote.
-        kind: its name.
+        hook: the author's method.
+        kind: the method's name.
 
     Example:
         >>> import jax, fkeras as fk
@@ -30,23 +30,24 @@ def takes_specs(hook: Any, kind: str) -> Any:
 
         @functools.wraps(hook)
         def init_state(self: Any, *specs: Any) -> dict[str, Any]:
-            made_specs = (None if s is None else as_specs(s) for s in specs)
-            return _with_specs(self, kind, functools.partial(hook, self), *made_specs)
+            inputs = (None if s is None else as_specs(s) for s in specs)
+            return _with_specs(self, kind, functools.partial(hook, self), *inputs)
 
         return init_state
 
     @functools.wraps(hook)
     def build(self: Any, key: Any, *specs: Any) -> Any:
         check_key(key, f"{self.where}: build")
-        made_specs = tuple(None if s is None else as_specs(s) for s in specs)
-        _check_inputs(self, made_specs)
-        made = _with_specs(self, kind, functools.partial(hook, self, key), *made_specs)
-        if not is_layer(made):
+        inputs = tuple(None if s is None else as_specs(s) for s in specs)
+        _check_inputs(self, inputs)
+        layer = _with_specs(self, kind, functools.partial(hook, self, key), *inputs)
+        if not is_layer(layer):
             raise TypeError(
-                f"{self.where}: build returned {type(made).__name__}. Return a copy that holds the "
+                f"{self.where}: build returned {type(layer).__name__}. Return a copy that holds the "
                 "weights: `return self.with_weights(key, kernel=shape)`."
             )
-        return made if made.built else made.replace(_built=True)
+        # a layer that needs no weights for its configuration counts as built too
+        return layer if layer.built else layer.replace(_built=True)
 
     return build
 
@@ -55,20 +56,22 @@ def _with_specs(layer: Any, kind: str, hook: Any, *specs: Any) -> Any:
     try:
         return hook(*specs)
     except TypeError as error:
+        # only a call without specs is explained below; other errors are the author's
         if specs or "positional argument" not in str(error):
             raise
     shown = "(jax.random.key(0), (None, 8))" if kind == "build" else "((None, 8))"
     raise FKerasError(
-        f"{layer.where}: {kind} needs the shape of every input, and was given none. Write "
+        f"{layer.where}: {kind} needs the shape of every input, received no shape. Write "
         f"`layer.{kind}{shown}`: a shape, spec or array for each input.",
         layer=layer.where,
     )
 
 
 def _check_inputs(layer: Any, specs: tuple) -> None:
-    """Checks specs against what the layer asks of its inputs before its weights depend on them."""
+    """Checks specs against the layer's `input_spec`, before weights depend on them."""
     if layer.input_spec is not None and specs:
         tree = specs[0] if len(specs) == 1 else specs
         leaves = jax.tree.leaves(tree, is_leaf=lambda v: isinstance(v, Spec))
+        # `input_spec` of a built layer depends on its weights, which `build` replaces
         bare = layer.unbuilt() if layer.built else layer
         check_inputs(bare.input_spec, leaves, layer.where)

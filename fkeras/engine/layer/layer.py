@@ -1,8 +1,8 @@
 """`Layer`: a frozen dataclass that is a pytree.
 
-Declared weights and child layers are its leaves, every other field is static configuration. A
-layer holds no state and remembers no call: calling it on symbolic tensors records a Node, calling
-it on arrays computes.
+The leaves are the declared weights and those of child layers; all other fields are static
+configuration. A layer holds no state and stores nothing about its calls: a call on symbolic tensors
+records a Node, a call on arrays computes.
 """
 
 from __future__ import annotations
@@ -67,14 +67,14 @@ def _check_name(name: Any) -> str | None:
 
 
 class Layer(LayerTypes):
-    """Maps arrays to arrays with weights that are its leaves: the base of every layer.
+    """Maps arrays to arrays, with its weights as leaves: the base class of all layers.
 
-    A subclass declares its configuration and weights as fields, makes the weights in `build` and
-    computes in `call`. One with state, randomness, masks, losses or another behaviour in training
-    writes `forward` instead, which receives the `Context` and returns an `Output`.
+    A subclass declares configuration and weights as fields, makes the weights in `build` and computes
+    in `call`. A layer with state, randomness, masks, losses or training behaviour overrides `forward`
+    instead, which receives the `Context` and returns an `Output`.
 
     Args:
-        name: the layer's name in graphs and states; a graph names it by its class otherwise.
+        name: the layer's name in graphs and states; a graph names an unnamed layer by its class.
         trainable: False to freeze the layer's weights and all layers inside.
         dtype: a dtype policy: "float32", "mixed_bfloat16" and so on.
 
@@ -129,15 +129,15 @@ class Layer(LayerTypes):
         if not self.trainable:
             pass_on_trainable(self)
 
-    # -- what authors write -------------------------------------------------------------------
+    # -- methods that authors override --------------------------------------------------------
 
     if not TYPE_CHECKING:  # `LayerTypes` declares both
 
         def build(self, key: jax.Array, *specs: Any) -> Self:
-            """A copy that holds its weights.
+            """A copy of the layer that holds weights.
 
             Args:
-                key: a PRNG key; each weight derives its own from it by name.
+                key: a PRNG key; each weight derives its own key by name.
                 specs: a spec, array or shape for each input.
             """
             return self
@@ -154,7 +154,7 @@ class Layer(LayerTypes):
         )
 
     def forward(self, context: Context, *inputs: Any, **options: Any) -> Output:
-        """Computes the `Output` of a call; passes the mask of the input on as it is."""
+        """Computes the `Output` of a call; passes on the mask of the input, the "and" of several masks."""
         mask = context.mask
         if isinstance(mask, list | tuple | dict):
             present = [m for m in jax.tree.leaves(mask) if m is not None]
@@ -162,11 +162,11 @@ class Layer(LayerTypes):
         return Output(self.call(*inputs, **options), mask=mask)
 
     def resolve(self, *specs: Any) -> Layer:
-        """The layer with what depends on the inputs' shapes but is no weight; used in recording."""
+        """The layer with all configuration that depends on shapes of inputs; called when recording."""
         return self
 
     def loses_masks(self, masks: Sequence[Any]) -> bool:
-        """Whether Keras's layer goes without the masks (or None) of its inputs; for its files."""
+        """Whether Keras's layer drops the masks (or None) of its inputs; used for Keras's files."""
         return not self.supports_masking
 
     def masks_inputs(self, mask: Any) -> bool:
@@ -174,12 +174,12 @@ class Layer(LayerTypes):
         return True
 
     def complete_options(self, inputs: tuple, options: dict[str, Any]) -> dict[str, Any]:
-        """The options of a call in the form that the layer computes with; here unchanged."""
+        """The options of a call in the layer's canonical form; by default unchanged."""
         return options
 
     @property
     def input_spec(self) -> Any:
-        """What the layer asks of its inputs: None, an `InputSpec`, or a tuple of them."""
+        """Requirements on the inputs: None, an `InputSpec`, or an `InputSpec` for each input."""
         return None
 
     # -- calls --------------------------------------------------------------------------------
@@ -272,7 +272,7 @@ class Layer(LayerTypes):
 
     @property
     def built(self) -> bool:
-        """Whether the layer has its weights; always true of a layer that needs none."""
+        """Whether the layer holds its weights; always true for a layer without weights."""
         if self.__dict__.get("_built"):
             return True
         return type(self).build is Layer.build and all(
@@ -291,18 +291,21 @@ class Layer(LayerTypes):
 
     @property
     def where(self) -> str:
-        """The layer in a message: its name, where it has one, and its class."""
+        """The layer in messages: name (if any) and class."""
         kind = type(self).__name__
         return f"{self.name!r} ({kind})" if self.name else kind
 
     def replace(self, **fields: Any) -> Self:
-        """A copy with other values in some fields, weights included."""
-        known = {f.name: f for f in dataclasses.fields(self)}
-        unknown = next((f for f in fields if f not in known and f != "_built"), None)
+        """A copy with other values in some fields, weights included.
+
+        `trainable` reaches all layers inside; see `fkeras.engine.layer.trainable`.
+        """
+        declared = {f.name: f for f in dataclasses.fields(self)}
+        unknown = next((f for f in fields if f not in declared and f != "_built"), None)
         if unknown is not None:
             raise TypeError(
                 f"{self.where}: there is no field {unknown!r} to replace. Its fields: "
-                f"{', '.join(sorted(known))}."
+                f"{', '.join(sorted(declared))}."
             )
         skeleton = skeleton_of(self)
         copy = object.__new__(type(self))
@@ -311,19 +314,19 @@ class Layer(LayerTypes):
         for name, value in fields.items():
             if name in skeleton.weights:
                 attributes[name] = value
-            elif name in known and (name in ("name", "dtype") or declares_rule(known[name])):
-                attributes[name] = convert_value(type(self).__name__, known[name], value)
-            else:  # converters of child layers would drop their weights
+            elif name in declared and (name in ("name", "dtype") or declares_rule(declared[name])):
+                attributes[name] = convert_value(type(self).__name__, declared[name], value)
+            else:  # converters of child layers would drop the children's weights
                 attributes[name] = freeze_value(value)
         copy.__dict__.update(attributes)
         if not copy.trainable:
             pass_on_trainable(copy)
-        elif not self.trainable:
+        elif not self.trainable:  # from frozen to trainable
             pass_on_trainable(copy, explicit=fields)
         return copy
 
     def with_weights(self, key: jax.Array, **shapes: Any) -> Self:
-        """A copy with weights of these shapes, drawn by their initializers; None for no weight."""
+        """A copy with weights of these shapes, drawn by their initializers; None leaves out a weight."""
         return self.replace(**make_weights(self, key, shapes), _built=True)
 
     def unbuilt(self) -> Self:
@@ -333,18 +336,18 @@ class Layer(LayerTypes):
         return self.replace(**bare, **inner, _built=False)
 
     def state_spec(self, *specs: Any) -> dict[str, Any]:
-        """Shapes and dtypes of the state, without making it."""
+        """Shapes and dtypes of the state, without allocating the state."""
         return jax.eval_shape(lambda: self.init_state(*specs))
 
     def reset_state(self, state: Mapping[str, Any]) -> dict[str, Any]:
-        """The state with the carries of stateful layers at their start, and all else as it is."""
+        """The state with the carries of stateful layers at their initial values; the rest unchanged."""
         return reset_carries(self, state)
 
     def count_params(self) -> int:
-        """The number of trainable and frozen weights.
+        """The number of scalars in all weights, trainable and frozen.
 
         Raises:
-            ValueError: where the layer is not built.
+            ValueError: for a layer that is not built.
         """
         if not self.built:
             raise ValueError(
@@ -364,7 +367,7 @@ class Layer(LayerTypes):
     def set_weights(
         self, values: list[Any], state: Mapping[str, Any] | None = None
     ) -> tuple[Self, dict[str, Any]]:
-        """`(layer, state)` with the arrays of a list in Keras's order in their places."""
+        """`(layer, state)` with other arrays, from a list in Keras's order."""
         return weight_lists.set_weights(self, values, state)
 
     def get_config(self) -> dict[str, Any]:
@@ -377,11 +380,11 @@ class Layer(LayerTypes):
     def from_config(
         cls, config: Mapping[str, Any], custom_objects: Mapping[str, Any] | None = None
     ) -> Self:
-        """The layer that `get_config` described; classes of your own come by `custom_objects`."""
+        """The layer of a configuration from `get_config`; `custom_objects` maps names to user classes."""
         return from_configuration(cls, config, custom_objects)
 
     def to_json(self, **options: Any) -> str:
-        """`get_config` as text."""
+        """`get_config` as JSON text."""
         return json.dumps(self.get_config(), **options)
 
     def __eq__(self, other: object) -> bool:
@@ -389,6 +392,7 @@ class Layer(LayerTypes):
             return True
         if type(other) is not type(self):
             return NotImplemented
+        # static data first: comparing arrays may wait for the device
         if skeleton_of(self) != skeleton_of(other):
             return False
         pairs = zip(leaves_of(self), leaves_of(other), strict=True)
@@ -400,12 +404,14 @@ class Layer(LayerTypes):
             raise
 
     def __hash__(self) -> int:
+        # static data only: arrays have no hash, and equal layers have equal static data
         return hash(skeleton_of(self))
 
     def __repr__(self) -> str:
         return describe(self)
 
     def __reduce__(self):
+        # without caches, and through `Skeleton.join`, which runs no constructor
         return (_join, (skeleton_of(self), leaves_of(self)))
 
     def __setattr__(self, name: str, value: Any) -> None:
@@ -420,6 +426,7 @@ class Layer(LayerTypes):
     if not TYPE_CHECKING:  # a type checker would accept every attribute
 
         def __getattr__(self, name: str) -> Any:
+            # children of an unflattened layer are joined at first use; see `skeleton`
             skeleton = self.__dict__.get("_skeleton")
             if skeleton is not None and name in skeleton.children:
                 value = skeleton.child(name, self.__dict__["_leaves"])

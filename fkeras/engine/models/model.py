@@ -1,4 +1,4 @@
-"""`fk.Model`: a network over symbolic tensors, and the base of layers that are made of layers."""
+"""`fk.Model`: a network of symbolic tensors, and the base class of layers composed of layers."""
 
 from __future__ import annotations
 
@@ -28,21 +28,21 @@ from fkeras.engine.values.spec import Spec
 
 
 class Model(Network):
-    """Computes `outputs` from `inputs`, symbolic tensors that layers were called on.
+    """Computes `outputs` from `inputs`, which are symbolic tensors.
 
-    A subclass is a layer that is made of layers: it declares fields and writes `call` over
-    symbolic tensors. The call is recorded into a graph of its own when the layer meets its
-    inputs, so the layer builds, nests and goes to JSON like any other.
+    A subclass is a layer composed of layers: it declares fields and writes `call` for symbolic
+    tensors. `call` is recorded into a graph when the shapes of the inputs are known, so the layer
+    builds, nests and serializes like any other layer.
 
     Args:
-        inputs: tensors from `fk.Input` (or from the middle of a graph, which cuts it there), alone
-            or in lists, tuples and dictionaries.
-        outputs: tensors computed from them, likewise.
+        inputs: tensors from `fk.Input`, alone or in lists, tuples and dictionaries. A tensor from the
+            middle of a graph cuts the graph there.
+        outputs: tensors computed from the inputs, likewise.
         name: the model's name.
-        trainable: False to freeze every layer of it.
+        trainable: False to freeze all layers of the model.
 
     Raises:
-        DisconnectedGraphError: where an output needs an input that was not given.
+        DisconnectedGraphError: if an output needs a tensor that is not among the inputs.
 
     Example:
         >>> import jax, jax.numpy as jnp, fkeras as fk
@@ -96,7 +96,7 @@ class Model(Network):
         return "functional" if type(self) is Model else None
 
     def call(self, *inputs: Any, **options: Any) -> Any:
-        """Composes layers over symbolic tensors; a subclass writes it."""
+        """Composes layers on symbolic tensors; for subclasses to override."""
         raise NotImplementedError(
             f"{self.where}: has no `call`. A subclass of fk.Model writes `def call(self, x)`, "
             "which calls layers on the symbolic tensor x and returns the outputs."
@@ -121,7 +121,7 @@ class Model(Network):
         return composed.replace(**bare, graph=graph, layers=layers)
 
     def functional(self) -> Model:
-        """The same graph and weights as a plain `fk.Model`, which needs no class to be read."""
+        """A plain `fk.Model` with the same graph and weights, which loads without the subclass."""
         plain = object.__new__(Model)
         graph = self._require_graph("functional")
         values = {"name": self.name, "trainable": self.trainable, "dtype": self.dtype}
@@ -129,7 +129,7 @@ class Model(Network):
         return plain
 
     def get_config(self) -> dict[str, Any]:
-        """The graph and its layers as JSON data; for a subclass its constructor's arguments."""
+        """The graph and its layers as JSON data; for a subclass, its constructor's arguments."""
         if type(self) is not Model:
             return super().get_config()
         return {"name": self.name, "trainable": self.trainable, **graph_config(self)}
@@ -138,7 +138,7 @@ class Model(Network):
     def from_config(
         cls, config: Mapping[str, Any], custom_objects: Mapping[str, Any] | None = None
     ) -> Self:
-        """The model that `get_config` described, without weights."""
+        """The model of a configuration from `get_config`, without weights."""
         if cls is not Model:
             return super().from_config(config, custom_objects)
         rule, config = read_rule(config, custom_objects, cls.__name__)
@@ -148,7 +148,7 @@ class Model(Network):
 
 
 def field_layers(model: Model) -> dict[str, Any]:
-    """The fields of a composed model that hold layers, alone or in tuples and dictionaries.
+    """The fields of a `Model` subclass that hold layers, alone or in tuples and dictionaries.
 
     Example:
         >>> import fkeras as fk
@@ -164,21 +164,22 @@ def field_layers(model: Model) -> dict[str, Any]:
 
 
 def _named_children(model: Model) -> dict[str, Any]:
-    """The fields that hold layers, with names for the layers: "dense", "blocks_0".
+    """The fields that hold layers, with names for unnamed layers: "dense", "blocks_0".
 
-    A layer that stands in several fields stays one layer, under the name of the first.
+    A layer in several fields stays one layer, named after the first field.
     """
-    made: dict[int, Layer] = {}
+    # by identity: two equal layers in two fields are two layers
+    named_layers: dict[int, Layer] = {}
     taken: set[str] = set()
 
     def named(path: str, layer: Layer) -> Layer:
-        if id(layer) not in made:
+        if id(layer) not in named_layers:
             name = layer.name or path.replace("/", "_")
             while layer.name is None and name in taken:
                 name += "_"
             taken.add(name)
-            made[id(layer)] = layer if layer.name else layer.replace(name=name)
-        return made[id(layer)]
+            named_layers[id(layer)] = layer if layer.name else layer.replace(name=name)
+        return named_layers[id(layer)]
 
     return {field: map_layers(value, named, field) for field, value in field_layers(model).items()}
 

@@ -1,4 +1,4 @@
-"""Splits a model into trainable and frozen weights, and puts the parts together again."""
+"""Splits a model into trainable and frozen weights, and joins the parts again."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ Part = TypeVar("Part", bound=Layer)
 
 
 def require_layer(model: Any, call: str) -> None:
-    """Raises a TypeError that names `call` for a value that is no layer."""
+    """Raises a TypeError that names the function `call` for a value that is not a layer."""
     if not isinstance(model, Layer):
         check_not_keras(model, call)
         raise TypeError(
@@ -26,9 +26,9 @@ def require_layer(model: Any, call: str) -> None:
 
 
 def partition(model: Part) -> tuple[Part, Part]:
-    """`(trainable, frozen)`: two copies of the model, each with None for the other's leaves.
+    """`(trainable, frozen)`: two copies of the model, each with None in place of the other's leaves.
 
-    Gradients and optimizers see only the leaves that are there, so frozen weights cost neither.
+    `jax.grad` and optimizers skip None, so frozen weights cost no gradient and no optimizer memory.
 
     Example:
         >>> import jax, fkeras as fk
@@ -48,10 +48,10 @@ def partition(model: Part) -> tuple[Part, Part]:
 
 
 def combine(trainable: Part, frozen: Part) -> Part:
-    """The model that `partition` split.
+    """Joins the two halves from `partition`.
 
     Raises:
-        ValueError: where the two are not halves of one model.
+        ValueError: for halves of different models.
 
     Example:
         >>> import jax, fkeras as fk
@@ -63,14 +63,14 @@ def combine(trainable: Part, frozen: Part) -> Part:
     if skeleton != skeleton_of(frozen):
         raise ValueError(
             f"combine: expected the two halves of one model, received {trainable.where} and "
-            f"{frozen.where}, which differ in structure. Pass what fk.partition(model) returned."
+            f"{frozen.where}, which differ in structure. Pass both results of fk.partition(model)."
         )
     pairs = zip(leaves_of(trainable), leaves_of(frozen), strict=True)
     return skeleton.join(tuple(b if a is None else a for a, b in pairs))
 
 
 def trainable_weights(model: Layer) -> dict[str, Any]:
-    """The weights that are trained, by path: a plain dictionary for gradients and optimizers.
+    """The trained weights by path: a plain dictionary for gradients and optimizers.
 
     Example:
         >>> import jax, fkeras as fk
@@ -86,8 +86,8 @@ def trainable_weights(model: Layer) -> dict[str, Any]:
 def overwritten_weights(model: Layer) -> dict[str, Any]:
     """The weights of trainable layers whose gradients are their next values, by path.
 
-    No optimizer moves them: a step differentiates by them too, and puts what it gets in their
-    places, as `Trainer` does.
+    No optimizer updates these weights, such as the scales of float8 training. A training step takes
+    gradients with respect to them and stores the gradients as their new values, as `Trainer` does.
 
     Example:
         >>> import jax, fkeras as fk
@@ -103,10 +103,10 @@ def overwritten_weights(model: Layer) -> dict[str, Any]:
 
 
 def replace_weights(model: Part, weights: Mapping[str, Any]) -> Part:
-    """The model with other arrays in some places, by path; the inverse of `trainable_weights`.
+    """The model with other arrays for some weights, by path; the inverse of `trainable_weights`.
 
     Raises:
-        ValueError: for a path that the model does not have, with the nearest one.
+        ValueError: for an unknown path; names the most similar path.
 
     Example:
         >>> import jax, jax.numpy as jnp, fkeras as fk

@@ -1,4 +1,4 @@
-"""`fk.Sequential`: layers in a row, as an immutable list."""
+"""`fk.Sequential`: a chain of layers, as an immutable list."""
 
 from __future__ import annotations
 
@@ -32,18 +32,18 @@ def _is_listed(layers: Any) -> bool:
 
 
 class Sequential(Network):
-    """Applies layers one after the other.
+    """Applies layers one after another.
 
-    `add`, `pop` and slices return new values. Where the first entry is `fk.Input(...)` the shapes
-    are known at once, otherwise when the network is built or called.
+    `add`, `pop` and slices return new values. If the first entry is `fk.Input(...)`, the shapes are
+    known at once, otherwise when the network is built or called.
 
     Args:
         layers: the layers; the first entry may be a tensor from `fk.Input`.
         name: the network's name.
-        trainable: False to freeze every layer of it.
+        trainable: False to freeze all layers of the network.
 
     Raises:
-        TypeError: for an entry that is no layer.
+        TypeError: for an entry that is not a layer.
 
     Example:
         >>> import jax, fkeras as fk
@@ -57,9 +57,9 @@ class Sequential(Network):
 
     keras_module: ClassVar[str] = "keras"
 
-    #: the names of the layers in the order of their calls
+    #: names of the layers in the order of their calls; a shared layer occurs several times
     order: tuple[str, ...] = dataclasses.field(init=False)
-    #: how masks reach the layers, see `mask_rules`; a file of Keras says it
+    #: how masks reach the layers, see `mask_rules`; depends on the file that the network came from
     mask_rule: str = dataclasses.field(init=False)
 
     def __init__(
@@ -97,7 +97,7 @@ class Sequential(Network):
             put(self, "layers", LayerDict(closed, self.order))
 
     def _close(self, x: Any) -> tuple:
-        """The graph from the symbolic input `x` on, and its layers."""
+        """The graph that starts from the symbolic input `x`, and its layers."""
         start = x
         for index, name in enumerate(self.order):
             x = record(self.layers[name], (x,), {}, None, self.mask_rule)
@@ -126,7 +126,7 @@ class Sequential(Network):
         return self._begun(symbolic_inputs(specs)[0])
 
     def _begun(self, x: Any) -> Self:
-        """The network with the graph from the symbolic input `x` on."""
+        """The network with the graph that starts from the symbolic input `x`."""
         graph, layers = self._close(x)
         return self.replace(graph=graph, layers=LayerDict(layers, self.order))
 
@@ -137,18 +137,18 @@ class Sequential(Network):
 
     @property
     def members(self) -> tuple[Layer, ...]:
-        """The layers in a row, the input excepted."""
+        """The layers in the order of their calls, without the input."""
         return tuple(self.layers[name] for name in self.order)
 
     def _with(self, members: Sequence[Layer], first: int | None = 0) -> Self:
-        """The network of these members, of which the first one takes what member `first` took."""
+        """The network of these members, the first of which takes the inputs of member `first`."""
         start = []
         if self.graph is not None and first == 0:
             start = [self._input_layer()]
         elif self.graph is not None and first is not None:
             spec = self.graph.calls[first].outputs[0]
             start = [InputLayer(spec.dims, dtype=spec.dtype)]
-        # weights stay with their layers; the network is closed again around them
+        # the layers keep their weights; only the graph around them is new
         options = {"name": self.name, "trainable": self.trainable, "dtype": self.dtype}
         made = type(self)(members, **options).replace(mask_rule=self.mask_rule)
         return made._begun(symbolic(start[0])) if start else made
@@ -164,7 +164,7 @@ class Sequential(Network):
     def pop(self) -> Self:
         """A network without the last layer: `model = model.pop()`."""
         if not self.order:
-            raise IndexError(f"{self.where}: has no layers to take away.")
+            raise IndexError(f"{self.where}: has no layer to remove.")
         return self._with(self.members[:-1])
 
     def __len__(self) -> int:
@@ -204,7 +204,7 @@ class Sequential(Network):
     def from_config(
         cls, config: Mapping[str, Any], custom_objects: Mapping[str, Any] | None = None
     ) -> Self:
-        """The network that `get_config` (or Keras) described, without weights."""
+        """The network of a configuration from `get_config` or Keras, without weights."""
         rule, config = read_rule(config, custom_objects, cls.__name__)
         known: dict[str, Layer] = {}
         entries = []
@@ -229,9 +229,10 @@ class Sequential(Network):
 
 
 def _with_input_dtype(entries: list[Any]) -> list[Any]:
-    """The entries of a configuration, with the dtype of the ids that a network inside takes.
+    """The entries of a configuration, with an integer input before a nested network that takes ids.
 
-    Keras gives a row that its first batch builds an input of floats, which a nested network casts.
+    A Sequential that Keras built from its first batch has an input of floats, and Keras's nested
+    network casts them. Floats cannot hold large ids, so the input gets the nested network's dtype.
     """
     first, second = (*entries, None, None)[:2]
     if not isinstance(first, InputLayer) or not isinstance(second, Network) or not second.graph:
@@ -243,7 +244,7 @@ def _with_input_dtype(entries: list[Any]) -> list[Any]:
 
 
 def _start(entries: list[Any]) -> tuple[Any, list[Any]]:
-    """The input tensor that a list of entries begins with, if it does, and the rest."""
+    """`(input, rest)`: the input tensor at the start of a list of entries, or None, and the layers."""
     if not entries:
         return None, entries
     first = entries[0]

@@ -1,4 +1,4 @@
-"""How an operation is declared: a plain function with Keras's arguments becomes an `Op`."""
+"""Declarations of operations: a plain function with Keras's arguments becomes an `Op`."""
 
 from __future__ import annotations
 
@@ -28,15 +28,16 @@ __all__ = (
     "unary",
 )
 
-# each turn of a loop in Python, and each part of a result, is a step of the program
+# Python loops are unrolled: each iteration, and each part of a result, is a step of the program.
+# Larger programs take minutes to compile.
 _STEPS = 1 << 14
 
 
 def few(count: int) -> int:
-    """`count`, where a program of as many steps can be made.
+    """Returns `count`, the number of steps of an unrolled program.
 
     Raises:
-        ValueError: where it is too large.
+        ValueError: for too many steps.
 
     Example:
         >>> few(3)
@@ -51,17 +52,17 @@ def few(count: int) -> int:
 
 
 def op(function: Callable[Parameters, Any]) -> Op[Parameters]:
-    """The function as an operation that refuses a masked input, under its own name."""
+    """The function as an operation with the function's name that rejects masked inputs."""
     return Op(function.__name__, function)
 
 
 def elementwise(function: Callable[Parameters, Any]) -> Op[Parameters]:
-    """The function as an operation that works element by element and keeps masks."""
+    """The function as an elementwise operation with the function's name, which keeps masks."""
     return Op(function.__name__, function, elementwise=True)
 
 
 def to_floats(x: Any) -> Any:
-    """x as an array of floating point numbers; integers and Booleans become float32."""
+    """`x` as an array of floats; integers and Booleans become float32."""
     x = jnp.asarray(x)
     return x if jnp.issubdtype(x.dtype, jnp.inexact) else x.astype("float32")
 
@@ -69,5 +70,5 @@ def to_floats(x: Any) -> Any:
 def float_unary(
     name: str, function: Callable, doc: str, example: str = "", shown: str = ""
 ) -> Op[...]:
-    """The function of one array, element by element; integers become float32 first; see `unary`."""
+    """An elementwise operation of one array that casts integers to float32 first; see `unary`."""
     return unary(name, lambda x: function(to_floats(x)), doc, example, shown)

@@ -1,4 +1,4 @@
-"""`Input`: the symbolic tensors that a graph starts from."""
+"""`Input`: the symbolic tensors at the start of a graph."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ def _batch_shape(shape: Any) -> tuple:
 
 
 def needs_batch_size(config: Any) -> bool:
-    """Whether a model of this configuration has stateful layers, whose state has a row a sample.
+    """Whether a model of this configuration has stateful layers, whose state has one row per sample.
 
     Example:
         >>> needs_batch_size({"layers": [{"config": {"stateful": True}}]})
@@ -44,11 +44,11 @@ def needs_batch_size(config: Any) -> bool:
 
 
 class InputLayer(Layer):
-    """Gives an input of the graph as it is; what `fk.Input` records.
+    """Returns its input unchanged; the layer of a tensor from `fk.Input`.
 
     Args:
-        batch_shape: the shape with the batch axis, None (or a name) for unknown sizes.
-        dtype: the dtype of the values.
+        batch_shape: shape with the batch axis, None (or a name) for unknown sizes.
+        dtype: dtype of the values.
         optional: whether a call may pass None for the input.
 
     Example:
@@ -74,13 +74,13 @@ class InputLayer(Layer):
 
     def get_config(self) -> dict[str, Any]:
         shape = [d if isinstance(d, int) else None for d in self.batch_shape]
-        if as_dims(shape) != self.batch_shape:  # names of the user's own
+        if as_dims(shape) != self.batch_shape:  # axes that the user named
             shape = list(self.batch_shape)
         return {**super().get_config(), "batch_shape": shape}
 
     @classmethod
     def from_config(cls, config: Any, custom_objects: Any = None) -> InputLayer:
-        # Keras writes these of its own; they say nothing here
+        # keys of Keras without a meaning here
         ignored = ("sparse", "ragged", "trainable")
         kept = {k: v for k, v in config.items() if k not in ignored or v not in (False, None, True)}
         if isinstance(kept.get("dtype"), str):
@@ -97,22 +97,22 @@ def Input(  # noqa: N802  (Keras's name)
     name: str | None = None,
     optional: bool = False,
 ) -> KerasTensor:
-    """A symbolic tensor of the given shape: where a graph starts.
+    """A symbolic tensor of the given shape, at the start of a graph.
 
     Args:
-        shape: the shape of one example. None for an unknown size; a string names one, so that
-            `("time", 8)` and `("words", 8)` are two lengths.
-        batch_size: the batch size where it is fixed, as stateful layers need it.
-        dtype: the dtype of the values: "int32" for ids, "string" for texts, which text and lookup
-            layers make numbers of, on the host (`fk.split_host`).
-        batch_shape: the shape with the batch axis, in the place of `shape` and `batch_size`.
-        name: the name of the input.
-        optional: whether a call of the model may pass None for the input. The layers that take
-            the input are then called with None.
+        shape: shape of one sample. None for an unknown size; a string names an unknown size, so that
+            `("time", 8)` and `("words", 8)` are different lengths.
+        batch_size: fixed batch size, which stateful layers need.
+        dtype: dtype of the values: "int32" for ids, "string" for texts, which text and lookup layers
+            convert to numbers on the host (`fk.split_host`).
+        batch_shape: shape with the batch axis, instead of `shape` and `batch_size`.
+        name: name of the input.
+        optional: whether a call of the model may pass None for the input. The layers that take the
+            input are then called with None.
 
     Raises:
-        ValueError: without a shape, or with both forms of it.
-        TypeError: for a dtype that is none.
+        ValueError: without a shape, or with both `shape` and `batch_shape`.
+        TypeError: for an unknown dtype.
 
     Example:
         >>> import fkeras as fk
@@ -163,7 +163,7 @@ def _is_text(dtype: Any) -> bool:
 
 
 def symbolic(layer: InputLayer) -> KerasTensor:
-    """The tensor that an input layer gives."""
+    """The symbolic tensor of an input layer."""
     return KerasTensor(Node(layer, input_signature(layer.spec)), 0)
 
 

@@ -1,7 +1,7 @@
 """Functions of arrays as layers.
 
-`Op` is a function that also takes symbolic tensors: there it records a call of an `Operation`, a
-layer without weights. `unary` and `binary` make one out of a function of jax.numpy.
+`Op` is a function that also takes symbolic tensors: it then records a call of an `Operation`, a layer
+without weights. `unary` and `binary` make an `Op` from a function of jax.numpy.
 """
 
 from __future__ import annotations
@@ -30,15 +30,15 @@ Rest = ParamSpec("Rest")
 
 @dataclasses.dataclass(frozen=True)
 class Op(Generic[Parameters]):
-    """A function of arrays that takes symbolic tensors too, and then records a node.
+    """A function of arrays that also takes symbolic tensors, for which it records a node.
 
     Attributes:
-        name: its name in `fkeras.ops`, with the namespace where it is in one ("image.resize");
-            the node is named after it.
+        name: name in `fkeras.ops`, such as "tanh" or "image.resize"; default name of the node.
         function: the function of arrays.
-        elementwise: whether output element i depends on input elements i alone, so that the mask
-            of the input is the mask of the output. Other functions refuse a masked input.
-        builtin: whether it is found again in `fkeras.ops` by its name.
+        elementwise: whether output element i depends on input elements i only, so that the mask of
+            the input is the mask of the output. Other functions reject masked inputs.
+        builtin: whether `fkeras.ops` has the function under this name, so that files and pickles
+            hold the name only.
 
     Example:
         >>> import fkeras as fk
@@ -97,7 +97,7 @@ class Op(Generic[Parameters]):
         return self.function(*args, **kwargs)
 
     def __reduce__(self):
-        if self.builtin:  # the functions of jax.numpy do not pickle by themselves
+        if self.builtin:  # functions of jax.numpy cannot be pickled
             return (_builtin, (self.name,))
         return (Op, (self.name, self.function, self.elementwise, self.builtin))
 
@@ -125,10 +125,10 @@ def _as_op(value: Any) -> Op:
 
 
 class Operation(Layer):
-    """Applies a function of arrays; what `fk.ops` functions record.
+    """Applies a function of arrays; the layer that functions of `fk.ops` record.
 
     Args:
-        op: the function.
+        op: the function, or its name in `fk.ops`.
 
     Example:
         >>> import fkeras as fk
@@ -145,7 +145,7 @@ class Operation(Layer):
         return True
 
     def masks_inputs(self, mask: Any) -> bool:
-        # None is the mask of the inputs where no function of that name has a parameter `mask`
+        # mask=None is the mask of the inputs, unless the function has a parameter `mask`
         if mask is not None or not self.op.builtin:
             return False
         form = operation_form(op=self.op.name)
@@ -178,21 +178,21 @@ class Operation(Layer):
     ) -> Operation:
         op = config["op"]
         if isinstance(op, Mapping):
-            found = resolve(op["config"], op.get("module"), custom_objects)
+            function = resolve(op["config"], op.get("module"), custom_objects)
             elementwise = config.get("elementwise", False)
-            op = lift(found, elementwise=elementwise, name=config.get("op_name"))
+            op = lift(function, elementwise=elementwise, name=config.get("op_name"))
         return cls(op, name=config.get("name"), trainable=config.get("trainable", True))
 
 
 def lift(
     function: Callable[Parameters, Any], *, elementwise: bool = False, name: str | None = None
 ) -> Op[Parameters]:
-    """Makes any function of arrays work on symbolic tensors too, as one node of the graph.
+    """Returns an operation of any function of arrays, which is one node on symbolic tensors.
 
     Args:
         function: maps arrays to an array, or to a list, tuple or dictionary of arrays.
-        elementwise: whether it keeps masks; see `Op`.
-        name: the node's name; the function's own where it is not given.
+        elementwise: whether the function keeps masks; see `Op`.
+        name: the node's name; the function's name by default.
 
     Example:
         >>> import jax.numpy as jnp, fkeras as fk
@@ -205,9 +205,9 @@ def lift(
             f"lift: expected a function of arrays, received {type(function).__name__}. Write "
             "fk.ops.lift(jnp.cumsum)(x, axis=1)."
         )
-    found = name or getattr(function, "__name__", "function")
-    found = "lambda_function" if found == "<lambda>" else found
-    return Op(found, function, elementwise, builtin=False)
+    op_name = name or getattr(function, "__name__", "function")
+    op_name = "lambda_function" if op_name == "<lambda>" else op_name
+    return Op(op_name, function, elementwise, builtin=False)
 
 
 def _count_elements(x: Any) -> Any:
@@ -218,26 +218,26 @@ def _count_axes(x: Any) -> Any:
     return jnp.asarray(x.ndim, "int32")
 
 
-#: operations whose name in `fk.ops` is a plain function, which returns an integer where the sizes of
-#: the axes are known; graphs and files hold the operations
+#: operations behind plain functions of `fk.ops` with the same names, which return a Python integer for
+#: known sizes; graphs and files hold the operations
 BEHIND_FUNCTIONS = types.MappingProxyType(
     {op.name: op for op in (Op("size", _count_elements), Op("ndim", _count_axes))}
 )
 
 
 def to_array(x: Any) -> Any:
-    """x, as an array where it is a list; a number keeps its weak type."""
+    """`x`, lists and tuples as arrays; a Python number stays a number, whose dtype is weak."""
     return jnp.asarray(x) if isinstance(x, list | tuple) else x
 
 
 def described(doc: str, arguments: str, example: str, shown: str) -> str:
-    """The docstring of an operation: what it computes, its arguments, a call and what it prints.
+    """The docstring of an operation.
 
     Args:
-        doc: the first line.
+        doc: first line.
         arguments: a line for each argument, "x: an array."
-        example: a call of a function of `fk.ops`, without that.
-        shown: what it prints.
+        example: call of a function of `fk.ops`, without the prefix "fk.ops.".
+        shown: output of the example.
 
     Example:
         >>> text = described("-x.", "x: an array.", "negative(3)", "-3")
@@ -253,14 +253,14 @@ def described(doc: str, arguments: str, example: str, shown: str) -> str:
 
 
 def unary(name: str, function: Callable, doc: str, example: str = "", shown: str = "") -> Op[...]:
-    """The function of one array `x`, element by element, as an operation.
+    """An elementwise operation of one array, `x`.
 
     Args:
-        name: its name in `fk.ops`.
+        name: name in `fk.ops`.
         function: the function of an array.
-        doc: the whole docstring, or its first line where an example follows.
-        example: a call, as `described` takes it.
-        shown: what it prints.
+        doc: the docstring; only its first line if `example` is passed.
+        example: call for the docstring; see `described`.
+        shown: output of the example.
 
     Example:
         >>> unary("double", lambda x: 2 * x, "2 * x.")(x=3)
@@ -284,15 +284,15 @@ def binary(
     *,
     elementwise: bool = True,
 ) -> Op[...]:
-    """The function of two arrays `x1` and `x2` as an operation.
+    """An operation of two arrays, `x1` and `x2`.
 
     Args:
-        name: its name in `fk.ops`.
+        name: name in `fk.ops`.
         function: the function of two arrays.
-        doc: the whole docstring, or its first line where an example follows.
-        example: a call, as `described` takes it.
-        shown: what it prints.
-        elementwise: whether it works element by element; see `Op`.
+        doc: the docstring; only its first line if `example` is passed.
+        example: call for the docstring; see `described`.
+        shown: output of the example.
+        elementwise: whether the operation keeps masks; see `Op`.
 
     Example:
         >>> binary("both", lambda a, b: a + b, "x1 + x2.")(x1=1, x2=2)

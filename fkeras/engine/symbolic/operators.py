@@ -1,6 +1,6 @@
-"""The operators of symbolic tensors: `x + y`, `x @ w`, `x[:, 0]` record nodes.
+"""`KerasTensor`: a symbolic tensor whose operators record functions of `fkeras.ops`.
 
-`KerasTensor` is a symbolic tensor whose operators are the functions of `fkeras.ops`.
+The operators' functions live here, below the package `fkeras.ops`, which exports them.
 """
 
 from __future__ import annotations
@@ -45,12 +45,11 @@ def _to_entry(entry: Any) -> Any:
 
 
 def _matmul(a: Any, b: Any) -> Any:
-    # 8-bit integers overflow at once: Keras sums them in 32 bits
+    # sums of products of 8-bit integers overflow 8 bits: Keras sums them in 32 bits
     bytes_only = all(getattr(x, "dtype", None) == jnp.int8 for x in (a, b))
     return jnp.matmul(a, b, preferred_element_type="int32" if bytes_only else None)
 
 
-# the functions behind the operators; fkeras.ops has them under the same names
 add = binary("add", jnp.add, "x1 + x2, element by element.", "add([1, 2], 3)", "[4 5]")
 subtract = binary(
     "subtract", jnp.subtract, "x1 - x2, element by element.", "subtract([1, 2], 3)", "[-2 -1]"
@@ -153,7 +152,7 @@ logical_not = unary(
     "[ True False False]",
 )
 getitem = Op("getitem", _getitem)
-# NumPy's names of the operators, as it asks for them in `array + tensor`
+# by NumPy's names: `array + tensor` calls `tensor.__array_ufunc__(np.add, ...)`
 _UFUNCS = MappingProxyType(
     {
         "add": add,
@@ -178,7 +177,8 @@ _UFUNCS = MappingProxyType(
 class KerasTensor(SymbolicTensor):
     """A symbolic value with operators: `x + y`, `x @ w`, `x[:, 0]` record nodes.
 
-    `==` and `!=` compare identity, as the hash does; `fk.ops.equal` compares elements.
+    `==` and `!=` compare identity, so tensors can be keys of dictionaries; `fk.ops.equal` compares
+    elements.
 
     Example:
         >>> import fkeras as fk

@@ -382,7 +382,7 @@ def test_mistakes_in_sequential_models():
         fk.Sequential(layers.Dense(2))
     with pytest.raises(ValueError, match="returns tuple"):
         fk.Sequential([fk.Input((2,)), Two()])
-    with pytest.raises(IndexError, match="no layers to take away"):
+    with pytest.raises(IndexError, match="no layer to remove"):
         fk.Sequential([]).pop()
     with pytest.raises(ValueError, match="has no layers"):
         fk.Sequential([]).build(jax.random.key(0), (None, 2))
