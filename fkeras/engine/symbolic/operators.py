@@ -194,7 +194,7 @@ class KerasTensor(SymbolicTensor):
         if name not in _UFUNCS or method != "__call__" or options:
             raise self._refuse(
                 f"np.{name}",
-                f"fk.ops.{name}(x) where fk.ops has it, otherwise fk.ops.lift(jnp.{name})(x)",
+                f"fk.ops.{name}(x) if fk.ops has the function, otherwise fk.ops.lift(jnp.{name})(x)",
             )
         return _UFUNCS[name](*inputs)
 

@@ -132,7 +132,7 @@ HABITS = (
     ("INPUT.get_shape()", "`x.shape`"),
     ("INPUT.meen()", "has no attribute 'meen'"),
     ("np.sin(INPUT)", "fk.ops"),
-    ("keras.layers.Dense(2)(INPUT)", "in the place of keras.layers"),
+    ("keras.layers.Dense(2)(INPUT)", "instead of keras.layers"),
     # optimizers, metrics, callbacks, trainers
     ("fk.optimizers.Adam(lr=0.1)", "learning_rate"),
     ("fk.optimizers.SGD(lr=0.1)", "learning_rate"),
