@@ -5,7 +5,7 @@ from functools import partial
 
 import jax
 import numpy as np
-import optax
+import optax  # type: ignore[import-untyped]
 from digits_cnn import make_model
 from digits_data import load_digits
 

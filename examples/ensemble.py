@@ -5,7 +5,7 @@ import argparse
 import jax
 import jax.numpy as jnp
 import numpy as np
-import optax
+import optax  # type: ignore[import-untyped]
 from digits_data import load_digits
 
 import fkeras as fk

@@ -6,6 +6,7 @@ import os
 from collections.abc import Mapping
 from typing import Any
 
+from fkeras.engine import Layer, Network
 from fkeras.engine.migration_hints.arguments import check_path_first, explains_arguments
 from fkeras.engine.tree.donated import SAVE_THE_NEW, check_donated
 from fkeras.files import atomic
@@ -21,11 +22,11 @@ from fkeras.training import Trainer, TrainState
 
 @explains_arguments
 def load_model(
-    path: Any,
+    path: str | os.PathLike[str],
     *,
     custom_objects: Mapping[str, Any] | None = None,
     limits: Limits | None = None,
-) -> tuple[Any, dict[str, Any]]:
+) -> tuple[Network, dict[str, Any]]:
     """`(model, state)` of a file that Keras 3 or `save_model` wrote.
 
     The weights go straight from the file to the device; nothing is initialised first. Nothing in
@@ -86,8 +87,8 @@ def content(path: Any) -> str:
 
 @explains_arguments
 def save_model(
-    path: Any,
-    model: Any,
+    path: str | os.PathLike[str],
+    model: Layer,
     state: Mapping[str, Any] | None = None,
     *,
     trainer: Trainer | None = None,

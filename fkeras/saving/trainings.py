@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import functools
+import os
 from collections.abc import Mapping
 from typing import Any
 
@@ -21,7 +22,7 @@ from fkeras.training import Trainer, TrainState
 
 
 def load_training(
-    path: Any,
+    path: str | os.PathLike[str],
     *,
     custom_objects: Mapping[str, Any] | None = None,
     limits: Limits | None = None,

@@ -5,7 +5,7 @@ from __future__ import annotations
 import fnmatch
 import os
 from collections.abc import Mapping, Sequence
-from typing import Any
+from typing import Any, TypeVar
 
 import jax
 import numpy as np
@@ -31,15 +31,17 @@ from fkeras.saving.weights.weight_source import Source, Stored, fits, own_path, 
 
 _SUFFIXES = (".h5", ".hdf5", ".safetensors", ".npz")
 
+Model = TypeVar("Model", bound=Layer)
+
 
 def load_weights(
-    path: Any,
-    model: Any,
+    path: str | os.PathLike[str],
+    model: Model,
     state: Mapping[str, Any] | None = None,
     *,
     skip: Sequence[str] | str = (),
     limits: Limits | None = None,
-) -> tuple[Any, dict[str, Any]]:
+) -> tuple[Model, dict[str, Any]]:
     """`(model, state)` with the weights and statistics of a file in their places.
 
     All that the model has must be in the file, in the same shapes, and all that the file has must
@@ -241,7 +243,9 @@ def _with_arrays(state: Mapping[str, Any], arrays: Mapping[str, Any], at: str) -
     return made
 
 
-def save_weights(path: Any, model: Any, state: Mapping[str, Any] | None = None) -> None:
+def save_weights(
+    path: str | os.PathLike[str], model: Layer, state: Mapping[str, Any] | None = None
+) -> None:
     """Writes a model's weights and state into a file, whole or not at all.
 
     Args:

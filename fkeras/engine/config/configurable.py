@@ -234,7 +234,8 @@ def _decode_field(value: Any, custom_objects: Mapping[str, Any] | None) -> Any:
     return decode(value, custom_objects)
 
 
-@dataclass_transform(frozen_default=True, field_specifiers=(option, dataclasses.field))
+# TYPE_CHECKING: see `LayerTypes`
+@dataclass_transform(frozen_default=TYPE_CHECKING, field_specifiers=(option, dataclasses.field))
 class DeclaresFields:
     """Tells type checkers that the annotated fields of subclasses are constructor arguments.
 

@@ -22,7 +22,12 @@ from fkeras.engine.tree.weights import weight
 Tensor = TypeVar("Tensor", bound=SymbolicTensor)
 
 
-@dataclass_transform(frozen_default=True, field_specifiers=(option, weight, dataclasses.field))
+# pyright evaluates TYPE_CHECKING and reports assignments to fields. mypy takes an expression that
+# it does not evaluate for False: in its frozen classes an inherited field with a converter has the
+# type of the constructor's argument.
+@dataclass_transform(
+    frozen_default=TYPE_CHECKING, field_specifiers=(option, weight, dataclasses.field)
+)
 class LayerTypes:
     """Declares the types of `Layer` for type checkers; an empty class at run time.
 

@@ -5,14 +5,41 @@ Keyword arguments go to the layer, which documents them.
 
 from __future__ import annotations
 
-from typing import Any
+import typing
+from collections.abc import Callable, Sequence
+from typing import Any, ParamSpec, Protocol, cast, overload
 
+import jax
+
+from fkeras.engine.layer.layer_types import Tensor
 from fkeras.layers.merging.concatenate import Concatenate
 from fkeras.layers.merging.dot import Dot
 from fkeras.layers.merging.elementwise import Add, Average, Maximum, Minimum, Multiply, Subtract
 
+Options = ParamSpec("Options")
 
-def add(inputs: Any, **options: Any) -> Any:
+
+class MergeFunction(Protocol[Options]):
+    """A function that returns a symbolic tensor for symbolic tensors, and an array for arrays."""
+
+    @overload
+    def __call__(
+        self, inputs: Sequence[Tensor], *args: Options.args, **kwargs: Options.kwargs
+    ) -> Tensor: ...
+
+    @overload
+    def __call__(
+        self, inputs: Sequence[Any], *args: Options.args, **kwargs: Options.kwargs
+    ) -> jax.Array: ...
+
+
+def typed(function: Callable[typing.Concatenate[Any, Options], Any]) -> MergeFunction[Options]:
+    """Returns the function itself, with the types of a `MergeFunction`."""
+    return cast("MergeFunction[Options]", function)
+
+
+@typed
+def add(inputs: Sequence[Any], **options: Any) -> Any:
     """The sum of tensors, element by element, by a new `Add(**options)`.
 
     Args:
@@ -30,7 +57,8 @@ def add(inputs: Any, **options: Any) -> Any:
     return Add(**options)(inputs)
 
 
-def subtract(inputs: Any, **options: Any) -> Any:
+@typed
+def subtract(inputs: Sequence[Any], **options: Any) -> Any:
     """The first tensor minus the second, element by element, by a new `Subtract(**options)`.
 
     Args:
@@ -48,7 +76,8 @@ def subtract(inputs: Any, **options: Any) -> Any:
     return Subtract(**options)(inputs)
 
 
-def multiply(inputs: Any, **options: Any) -> Any:
+@typed
+def multiply(inputs: Sequence[Any], **options: Any) -> Any:
     """The product of tensors, element by element, by a new `Multiply(**options)`.
 
     Args:
@@ -65,7 +94,8 @@ def multiply(inputs: Any, **options: Any) -> Any:
     return Multiply(**options)(inputs)
 
 
-def average(inputs: Any, **options: Any) -> Any:
+@typed
+def average(inputs: Sequence[Any], **options: Any) -> Any:
     """The mean of tensors, element by element, by a new `Average(**options)`.
 
     Args:
@@ -82,7 +112,8 @@ def average(inputs: Any, **options: Any) -> Any:
     return Average(**options)(inputs)
 
 
-def maximum(inputs: Any, **options: Any) -> Any:
+@typed
+def maximum(inputs: Sequence[Any], **options: Any) -> Any:
     """The largest of tensors, element by element, by a new `Maximum(**options)`.
 
     Args:
@@ -99,7 +130,8 @@ def maximum(inputs: Any, **options: Any) -> Any:
     return Maximum(**options)(inputs)
 
 
-def minimum(inputs: Any, **options: Any) -> Any:
+@typed
+def minimum(inputs: Sequence[Any], **options: Any) -> Any:
     """The smallest of tensors, element by element, by a new `Minimum(**options)`.
 
     Args:
@@ -116,7 +148,8 @@ def minimum(inputs: Any, **options: Any) -> Any:
     return Minimum(**options)(inputs)
 
 
-def concatenate(inputs: Any, axis: int = -1, **options: Any) -> Any:
+@typed
+def concatenate(inputs: Sequence[Any], axis: int = -1, **options: Any) -> Any:
     """Tensors joined along `axis`, by a new `Concatenate(axis, **options)`.
 
     Args:
@@ -135,7 +168,8 @@ def concatenate(inputs: Any, axis: int = -1, **options: Any) -> Any:
     return Concatenate(axis, **options)(inputs)
 
 
-def dot(inputs: Any, axes: int | tuple[int, int] = -1, **options: Any) -> Any:
+@typed
+def dot(inputs: Sequence[Any], axes: int | tuple[int, int] = -1, **options: Any) -> Any:
     """The dot product of two tensors, by a new `Dot(axes, **options)`.
 
     Args:

@@ -1,0 +1,59 @@
+"""Mistakes in users' programs that type checkers must find: one in each line marked `mistake`."""
+
+from typing import Any
+
+import jax
+import numpy as np
+
+import fkeras as fk
+from fkeras import layers
+
+x, key = fk.Input((4,)), jax.random.key(0)
+images, labels = np.zeros((2, 4), "float32"), np.zeros((2, 1), "float32")
+model = fk.Model(x, layers.Dense(1)(x)).build(key)
+trainer = fk.Trainer("adam", "mse")
+run = trainer.init(model, key)
+
+layers.Dense(4, activatoin="relu")  # mistake
+layers.Dense("ten")  # mistake
+layers.Dense()  # mistake
+layers.Conv2D(16)  # mistake
+layers.Conv2D(16, "3")  # mistake
+layers.Dropout(rate="0.5")  # mistake
+layers.LSTM(4, return_sequence=True)  # mistake
+layers.BatchNormalization(momentum=0.9, trainabel=False)  # mistake
+fk.Input(4)  # mistake
+fk.Input((4,), dtpye="int32")  # mistake
+fk.Model(inputs=x, output=layers.Dense(1)(x))  # mistake
+fk.Model(x, layers.Dense(1))  # mistake
+fk.Sequential([layers.Dense(1), "dense"])  # mistake
+fk.optimizers.Adam(lr=1e-3)  # mistake
+fk.losses.MeanSquaredError(form_logits=True)  # mistake
+fk.Trainer("adam", los="mse")  # mistake
+trainer.fit(images, labels)  # mistake
+trainer.fit(run, images, labels, epoch=3)  # mistake
+trainer.evaluate(images, labels)  # mistake
+trainer.init(model)  # mistake
+run.modell  # mistake
+model.aply(images)  # mistake
+model.apply(images, key="0")  # mistake
+layers.Dense(4).unit  # mistake
+layers.Dense(4).units = 5  # mistake
+fk.ops.mean(x, axes=1)  # mistake
+fk.ops.meen(x)  # mistake
+jax.numpy.sin(x)  # mistake
+float(x)  # mistake
+fk.freeze("conv*")  # mistake
+fk.save_model("m.keras")  # mistake
+fk.callbacks.EarlyStopping(patience="3")  # mistake
+fk.layers.Dens(4)  # mistake
+
+
+class Scale(fk.Layer):
+    factor: float = fk.option(default=1.0)
+
+    def call(self, x: Any) -> Any:
+        return x * self.faktor  # mistake
+
+
+Scale(facter=2.0)  # mistake

@@ -1,0 +1,288 @@
+"""A user's program, which type checkers must accept: the public contract, with exact types.
+
+`test_typing.py` checks the file with pyright and mypy in a folder of its own, at default settings,
+and runs it once. `assert_type` states the type that both checkers infer.
+"""
+
+from __future__ import annotations
+
+import tempfile
+from collections.abc import Mapping
+from functools import partial
+from pathlib import Path
+from typing import Any, assert_type
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import optax  # type: ignore[import-untyped]
+
+import fkeras as fk
+from fkeras import layers
+
+# -- networks ----------------------------------------------------------------------------------
+
+inputs = fk.Input((8, 8, 1), name="image")
+assert_type(inputs, fk.KerasTensor)
+x = layers.Conv2D(4, 3, strides=(2, 2), activation="relu", padding="same")(inputs)
+assert_type(x, fk.KerasTensor)
+x = layers.BatchNormalization(momentum=0.9)(x)
+x = layers.Activation("gelu")(x)
+x = layers.MaxPooling2D()(x)
+x = layers.Dropout(0.2, seed=1)(x)
+features = layers.GlobalAveragePooling2D(name="features")(x)
+h = layers.Dense(
+    np.int64(8),
+    activation=layers.LeakyReLU(0.1),
+    kernel_initializer=fk.initializers.HeNormal(seed=1),
+    kernel_regularizer="l2",
+    bias_constraint=fk.constraints.NonNeg(),
+    dtype="mixed_bfloat16",
+)(features)
+assert_type(h + 1, fk.KerasTensor)
+assert_type(2 * h, fk.KerasTensor)
+print(np.ones(8, "float32") + h)  # NumPy declares the result of its operators, as Any
+assert_type(-h @ jnp.ones((8, 8)), fk.KerasTensor)
+assert_type(h[:, 0], fk.KerasTensor)
+assert_type(h > 0, fk.KerasTensor)
+assert_type(fk.ops.mean(h), fk.KerasTensor)
+assert_type(fk.ops.mean(h, axis=1, keepdims=True), fk.KerasTensor)
+assert_type(fk.ops.add(1.0, h), fk.KerasTensor)
+assert_type(fk.ops.where(h > 0, h, 0.0), fk.KerasTensor)
+assert_type(fk.ops.concatenate([h, h], axis=-1), fk.KerasTensor)
+assert_type(fk.ops.mean(jnp.ones((2, 3)), axis=1), jax.Array)
+assert_type(fk.ops.relu([1.0, -1.0]), jax.Array)
+assert_type(fk.ops.lift(jnp.cumsum)(h, axis=1), fk.KerasTensor)
+assert_type(layers.Add()([h, h]), fk.KerasTensor)
+assert_type(layers.concatenate([h, h]), fk.KerasTensor)
+assert_type(layers.MultiHeadAttention(2, 4)(x, x), fk.KerasTensor)
+outputs = layers.Dense(3, name="scores")(h)
+assert_type(outputs.shape, tuple[int | None, ...])
+model = fk.Model(inputs, outputs, name="small")
+assert_type(model, fk.Model)
+
+words = fk.Input((None,), dtype="int32")
+embedded = layers.Embedding(100, 8, mask_zero=True)(words)
+sequence, last, carry = layers.LSTM(4, return_sequences=True, return_state=True)(embedded)
+assert_type(carry, fk.KerasTensor)
+both = layers.Bidirectional(layers.GRU(4))(sequence)
+encoder = fk.Model(words, {"both": both, "last": last})
+sequential = fk.Sequential([fk.Input((4,)), layers.Dense(8, activation="tanh"), layers.Dense(2)])
+assert_type(sequential[0], fk.Layer)
+assert_type(sequential[:1], fk.Sequential)
+assert_type(sequential.add(layers.Dense(1)), fk.Sequential)
+
+# -- values ------------------------------------------------------------------------------------
+
+model = model.build(jax.random.key(0))
+state = model.init_state()
+images = np.zeros((6, 8, 8, 1), "float32")
+labels = np.array([0, 1, 2, 0, 1, 2])
+assert_type(model(images, state=state), jax.Array)
+key = jax.random.key(1)
+out = model.apply(images, state=state, training=True, key=key)
+assert_type(out, fk.Output)
+assert_type(out.updates, dict[str, Any])
+state = state | out.updates
+assert_type(model.layers["features"], fk.Layer)
+assert_type(model.layers[-1], fk.Layer)
+assert_type(model.layers[1:3], list[fk.Layer])
+assert_type(model.tensor("features"), fk.KerasTensor)
+assert_type([layer.count_params() for layer in model.layers.values()], list[int])
+assert_type(fk.freeze(model, "conv*"), fk.Model)
+trainable, frozen = fk.partition(fk.freeze(model, "conv*"))
+assert_type(fk.combine(trainable, frozen), fk.Model)
+print(model.graph.layer("features").get_output_at(0).shape, model.summary(show=False))
+encoded = encoder.build(key)(np.ones((2, 5), "int32"))
+print(encoded["both"].shape)
+
+layer = layers.Dense(4, use_bias=False).build(key, jax.ShapeDtypeStruct((None, 8), "float32"))
+assert_type(layer, layers.Dense)
+assert_type(layer.units, int)
+assert_type(layer.kernel, jax.Array)
+assert_type(layers.Conv1D(4, 3).kernel_size, tuple[int, ...])
+print(layer.bias is None, layer.activation(jnp.ones(2)), layer.dtype.compute_dtype)
+print(layers.Dense(4).build(key, (None, 8))(np.ones((1, 8), "float32")).shape)
+layer, layer_state = layer.set_weights(layer.get_weights({}), {})
+assert_type(layer, layers.Dense)
+assert_type(layers.Dense.from_config(layer.get_config()), layers.Dense)
+print(layers.deserialize(layers.serialize(layer)), layer.replace(trainable=False))
+
+
+# -- a training step by hand -------------------------------------------------------------------
+
+optimizer = optax.adam(1e-3)
+opt_state = optimizer.init(model)
+
+
+def cross_entropy(y: jax.Array, scores: jax.Array) -> jax.Array:
+    return optax.softmax_cross_entropy_with_integer_labels(scores, y).mean()
+
+
+@partial(jax.jit, donate_argnums=(0, 1, 2))
+def step(model, state, opt_state, x, y, key):
+    def loss_fn(model):
+        out = model.apply(x, state=state, training=True, key=key)
+        return cross_entropy(y, out.value) + sum(out.losses), out.updates
+
+    (value, updates), grads = jax.value_and_grad(loss_fn, has_aux=True)(model)
+    deltas, opt_state = optimizer.update(grads, opt_state, model)
+    return optax.apply_updates(model, deltas), state | updates, opt_state, value
+
+
+def annotated_loss(
+    model: fk.Model, state: Mapping[str, Any], x: jax.Array, y: jax.Array, key: jax.Array
+) -> tuple[jax.Array, dict[str, Any]]:
+    out = model.apply(x, state=state, training=True, key=key)
+    return cross_entropy(y, out.value) + sum(out.losses), out.updates
+
+
+# a step consumes its arguments: `model` is used again below
+copy, copy_state = jax.tree.map(jnp.array, (model, state))
+copy, copy_state, opt_state, value = step(
+    copy, copy_state, opt_state, jnp.asarray(images), jnp.asarray(labels), key
+)
+grads = jax.grad(annotated_loss, has_aux=True)(
+    model, state, jnp.asarray(images), jnp.asarray(labels), key
+)[0]
+deltas, opt_state = optimizer.update(grads, optimizer.init(model), model)
+moved = optax.apply_updates(model, deltas)
+
+
+# -- the high-level loop -----------------------------------------------------------------------
+
+
+class Log(fk.Callback):
+    """Collects the losses."""
+
+    every: int = fk.option(default=1)
+
+    def on_epoch_end(
+        self, epoch: int, run: fk.TrainState, logs: Mapping[str, float]
+    ) -> fk.TrainState | fk.Stop | None:
+        if epoch % self.every == 0:
+            print(epoch, logs["loss"], int(run.step))
+        return fk.Stop() if logs["loss"] > 1e6 else None
+
+
+schedule = fk.optimizers.schedules.CosineDecay(3e-3, decay_steps=100)
+trainer = fk.Trainer(
+    optimizer=fk.optimizers.Adam(schedule, weight_decay=1e-4),
+    loss=fk.losses.SparseCategoricalCrossentropy(from_logits=True),
+    metrics=["accuracy", fk.metrics.SparseTopKCategoricalAccuracy(2)],
+)
+run = trainer.init(model, jax.random.key(0))
+assert_type(run, fk.TrainState[fk.Model])
+assert_type(run.model, fk.Model)
+assert_type(run.state, dict[str, Any])
+assert_type(run.step, jax.Array)
+run, logs = trainer.step(run, (images, labels))
+assert_type(logs, dict[str, jax.Array])
+run, history = trainer.fit(
+    run,
+    images,
+    labels,
+    epochs=2,
+    batch_size=2,
+    validation_data=(images, labels),
+    callbacks=[Log(every=2), fk.callbacks.EarlyStopping("val_loss", patience=1)],
+    class_weight={0: 2.0},
+    verbose=0,
+)
+assert_type(run.model, fk.Model)
+assert_type(history.history, dict[str, list[float]])
+fitted = trainer.fit(run, images, labels, epochs=3, initial_epoch=2, verbose=0)
+assert_type(fitted.run, fk.TrainState[fk.Model])
+assert_type(fitted.history["loss"], list[float])
+assert_type(trainer.evaluate(run, images, labels, verbose=0), dict[str, float])
+print(trainer.predict(run, images).argmax(-1))
+print(fk.Trainer(optax.sgd(0.1), "mse"), fk.Trainer("adam", loss={"a": "mse", "b": "mae"}))
+
+
+def objective(
+    model: fk.Model, state: Mapping[str, Any], batch: Any, key: jax.Array, training: bool
+) -> fk.Output:
+    out = model.apply(batch, state=state, training=training, key=key)
+    return fk.Output(jnp.mean(out.value**2), out.updates, out.losses, metrics={"size": 1.0})
+
+
+print(fk.Trainer("adam", objective=objective))
+print(fk.losses.MeanSquaredError()(np.ones((2, 1)), np.zeros((2, 1))).item())
+
+# -- files -------------------------------------------------------------------------------------
+
+with tempfile.TemporaryDirectory() as folder:
+    path = Path(folder) / "model.keras"
+    fk.save_model(path, run.model, run.state)
+    loaded, loaded_state = fk.load_model(path)
+    assert_type(loaded, fk.Network)
+    assert_type(loaded_state, dict[str, Any])
+    print(loaded(images, state=loaded_state).shape, loaded.layers["features"].name)
+    fk.save_weights(Path(folder) / "model.weights.h5", model, state)
+    model, state = fk.load_weights(Path(folder) / "model.weights.h5", model, state)
+    assert_type(model, fk.Model)
+
+
+# -- layers by users ---------------------------------------------------------------------------
+
+
+class Scale(fk.Layer):
+    """Multiplies the last axis by a weight."""
+
+    initial: float = fk.option(default=1.0)
+    factor: jax.Array = fk.weight()
+
+    @property
+    def factor_initializer(self) -> fk.initializers.Constant:
+        return fk.initializers.Constant(self.initial)
+
+    def build(self, key: jax.Array, x: Any) -> Scale:
+        return self.with_weights(key, factor=x.shape[-1:])
+
+    def call(self, x: jax.Array) -> jax.Array:
+        return x * fk.engine.align(self.factor, x.ndim)
+
+
+class Affine(fk.Layer):
+    units: int
+    use_bias: bool = True
+    kernel: jax.Array | None = fk.weight(initializer=jax.nn.initializers.lecun_normal())
+    bias: jax.Array | None = fk.weight(initializer=jax.nn.initializers.zeros)
+
+    def build(self, key, x):
+        bias = (self.units,) if self.use_bias else None
+        return self.with_weights(key, kernel=(x.shape[-1], self.units), bias=bias)
+
+    def call(self, x):
+        y = x @ self.kernel
+        return y if self.bias is None else y + self.bias
+
+
+class Counted(fk.Layer):
+    """Counts its training calls."""
+
+    def init_state(self, x: Any) -> dict[str, Any]:
+        return {"count": jnp.zeros((), "int32")}
+
+    def forward(self, context: fk.Context, x: jax.Array) -> fk.Output:
+        if not context.training:
+            return fk.Output(x)
+        return fk.Output(x, {"count": context.state["count"] + 1}, losses=(jnp.mean(x),))
+
+
+class Block(fk.Model):
+    units: int
+    activation: str = "relu"
+
+    def call(self, x):
+        return x + layers.Dense(self.units, activation=self.activation)(x)
+
+
+scale = Scale(2.0, name="scale")
+assert_type(scale, Scale)
+assert_type(scale.build(key, (None, 3)), Scale)
+assert_type(scale(fk.Input((3,))), fk.KerasTensor)
+assert_type(Affine(4, use_bias=False)(fk.Input((3,))), fk.KerasTensor)
+assert_type(Counted()(fk.Input((3,))), fk.KerasTensor)
+assert_type(Block(3, activation="tanh")(fk.Input((3,))), fk.KerasTensor)
+print(Affine(units=4).build(key, (None, 3))(jnp.ones((1, 3))).shape)
