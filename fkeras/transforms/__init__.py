@@ -1,6 +1,6 @@
 """Functions from model to model: freezing, replacing, renaming, quantizing, rematerializing.
 
-Each transform returns a new model; weights that a transform does not concern are the same arrays.
+Each transform returns a new model and keeps all arrays that it does not change.
 """
 
 from fkeras.transforms.freezing import freeze, unfreeze

@@ -1,8 +1,8 @@
-"""Every call inside a layer through one function, what every call computed, and the gradients.
+"""Intercepts the calls inside a layer; traces their values and gradients.
 
-A graph calls its layers by `Context.run`, and so do layers that hold layers. `intercept` makes a copy
-of a layer in which a function stands in place of every such call: it may look at the call, change
-it, or make it in another way. The copy is as pure as the layer; `trace_values` is its first use.
+Graphs and layers that hold layers call their layers by `Context.run`. `intercept` returns a copy of a
+layer in which a function handles every such call: the function may record the call, change it, or
+compute something else. The copy is as pure as the layer.
 """
 
 from __future__ import annotations
@@ -32,14 +32,14 @@ Around = Callable[[str, Layer, Context, tuple, Mapping[str, Any]], Output]
 
 
 class Intercepted(Layer):
-    """Computes what a function makes of each call of a layer.
+    """Passes each call of a layer to a function, which computes the output.
 
-    Its leaves are the layer's weights, and it answers questions as the layer does.
+    The leaves are the layer's weights; other attributes are read from the layer.
 
     Args:
         layer: the layer.
         around: `(path, layer, context, inputs, options) -> Output`.
-        path: the layer's path in the whole.
+        path: the path of the layer in the outermost layer.
     """
 
     layer: Layer
@@ -75,10 +75,10 @@ class Intercepted(Layer):
 
 
 def intercept(layer: Layer, around: Around, path: str = "") -> Layer:
-    """A copy of a built layer in which `around` stands for its calls and all calls inside it.
+    """Returns a copy of a built layer in which `around` handles its calls and all calls inside.
 
-    The function gets the layer with the calls inside it intercepted too; `context.run(layer,
-    *inputs, **options)` makes the call.
+    The function receives the layer with the calls inside intercepted too; `context.run(layer,
+    *inputs, **options)` computes the call.
 
     Args:
         layer: the layer.
@@ -107,17 +107,17 @@ def intercept(layer: Layer, around: Around, path: str = "") -> Layer:
 
 @dataclasses.dataclass(frozen=True)
 class TracedCall:
-    """One call that was computed.
+    """One call with its inputs and output.
 
     Attributes:
-        path: the layer's path, "" for the layer that was traced.
-        number: how many calls of the same path were computed before it.
-        ticket: how many calls of any path were begun before it, those without numbers included:
-            the same in every run of the same layer.
-        context: what the call was given beside its inputs.
-        inputs: its positional inputs.
-        options: its inputs by name.
-        output: what it returned.
+        path: the path of the layer; "" for the layer that was traced.
+        number: the number of earlier calls with the same path.
+        ticket: the number of calls begun earlier with any path, including calls under `vmap`: equal
+            in every run of the same layer, so a ticket identifies a call.
+        context: the context of the call.
+        inputs: the positional inputs.
+        options: the inputs by name.
+        output: the output.
     """
 
     path: str
@@ -130,11 +130,11 @@ class TracedCall:
 
 
 def trace_values(layer: Layer, context: Context, *inputs: Any) -> tuple[TracedCall, ...]:
-    """Every call inside a layer with its numbers, in the order in which they are finished.
+    """Returns every call inside a layer with its values, in the order in which the calls finish.
 
-    So a call stands behind the calls inside it, and the last one is that of `layer`. It computes
-    outside of jit, one operation after the other, and loops over time step by step. A call that a
-    layer maps over an axis by `jax.vmap` has no numbers of its own and is left out.
+    A call follows the calls inside it; the last call is the call of `layer`. The computation runs
+    outside of jit, one operation after the other, and loops over time step by step. The result omits
+    calls under `jax.vmap`, whose arrays are tracers.
 
     Args:
         layer: a built layer or model.
@@ -154,7 +154,7 @@ def trace_values(layer: Layer, context: Context, *inputs: Any) -> tuple[TracedCa
 
 
 def trace_calls(layer: Layer, compute: Callable[[Any], Any]) -> tuple[tuple[TracedCall, ...], Any]:
-    """`(calls, value)`: every call inside a layer during a computation, and what it returns.
+    """Returns `(calls, value)`: every call inside a layer during a computation, and its result.
 
     Args:
         layer: a built layer or model.
@@ -168,7 +168,7 @@ def trace_calls(layer: Layer, compute: Callable[[Any], Any]) -> tuple[tuple[Trac
         >>> [call.inputs[0].shape for call in calls], value
         ([(2, 3)], (2, 1))
     """
-    found: list[TracedCall] = []
+    traced_calls: list[TracedCall] = []
     tickets, seen = itertools.count(), collections.Counter[str]()
 
     def around(path: str, layer: Layer, context: Context, inputs: tuple, options: Any) -> Output:
@@ -176,13 +176,16 @@ def trace_calls(layer: Layer, compute: Callable[[Any], Any]) -> tuple[tuple[Trac
         output = context.run(layer, *inputs, **options)
         numbers = jax.tree.leaves((inputs, dict(options), output))
         if not any(isinstance(a, Tracer) for a in numbers):
-            found.append(TracedCall(path, seen[path], ticket, context, inputs, options, output))
+            traced_calls.append(
+                TracedCall(path, seen[path], ticket, context, inputs, options, output)
+            )
             seen[path] += 1
         return output
 
+    # without jit and scan, so that the arrays are concrete
     with jax.disable_jit():
         value = compute(intercept(layer, around))
-    return tuple(found), value
+    return tuple(traced_calls), value
 
 
 def trace_gradients(
@@ -192,21 +195,21 @@ def trace_gradients(
     calls: tuple[TracedCall, ...],
     loss: Callable[[Layer, Output], jax.Array],
 ) -> tuple[dict[str, jax.Array], dict[int, tuple[list, list]]]:
-    """`(weights, calls)`: the gradients of a loss for weights and for the tensors of every call.
+    """Returns `(weights, calls)`: gradients of a loss for weights and for the tensors of every call.
 
-    They are gradients of zeros added to what a call takes and returns, so a tensor that several
-    calls take has one for each of them.
+    The function differentiates by zeros that are added to the inputs and outputs of each call. A
+    tensor that is an input of several calls therefore has a gradient for each of these calls.
 
     Args:
         layer: a built layer or model.
-        context: what `trace_values` was given, as `inputs` are.
-        inputs: arrays.
-        calls: what `trace_values` returned.
-        loss: a scalar of the layer and its output.
+        context: the context that was passed to `trace_values`.
+        inputs: the inputs that were passed to `trace_values`.
+        calls: the result of `trace_values`.
+        loss: a scalar function of the layer and its output.
 
     Returns:
-        The gradients of the trainable weights by path, and by a call's ticket those of its outputs
-        and those of its inputs, one for each array of floating point numbers in them.
+        The gradients of the trainable weights by path, and by ticket the gradients of the outputs and
+        inputs of each call, one for each floating-point array in them.
 
     Example:
         >>> import jax, jax.numpy as jnp, fkeras as fk
@@ -248,27 +251,27 @@ def trace_gradients(
 
 
 def is_floating(value: Any) -> bool:
-    """Whether `value` is an array of floating point numbers."""
+    """Returns whether `value` is a floating-point array."""
     return is_array(value) and jnp.issubdtype(value.dtype, jnp.floating)
 
 
 def floating(tree: Any) -> list[Any]:
-    """The arrays of floating point numbers in a tree."""
+    """Returns the floating-point arrays in a tree."""
     return [leaf for leaf in jax.tree.leaves(tree) if is_floating(leaf)]
 
 
 def zeros_like(tree: Any) -> list[np.ndarray]:
-    """Zeros for the arrays of floating point numbers in a tree; those of NumPy compile nothing."""
+    """Returns zeros for the floating-point arrays in a tree; NumPy's zeros compile nothing."""
     return [np.zeros(a.shape, a.dtype) for a in floating(tree)]
 
 
 def put_floating(tree: Any, values: list[Any]) -> Any:
-    """The tree with `values` in place of its arrays of floating point numbers."""
+    """Returns the tree with `values` in the place of its floating-point arrays."""
     remaining = iter(values)
     return jax.tree.map(lambda a: next(remaining) if is_floating(a) else a, tree)
 
 
 def add_floating(tree: Any, terms: list[Any]) -> Any:
-    """The tree with `terms` added to its arrays of floating point numbers."""
+    """Returns the tree with `terms` added to its floating-point arrays."""
     pairs = zip(floating(tree), terms, strict=True)
     return put_floating(tree, [array + term for array, term in pairs])

@@ -1,4 +1,4 @@
-"""Models with layers of codes in the place of layers of floats, and back."""
+"""Quantizes models: layers with integer or float8 codes instead of floats, and back."""
 
 from __future__ import annotations
 
@@ -22,22 +22,22 @@ _CALIBRATED = ("gptq", "awq")
 
 
 def quantize(model: Layer, quantization: Any = "int8", pattern: Pattern = "*") -> Any:
-    """A copy with codes in the place of the kernels and vectors of all layers that have such.
+    """Returns a copy with quantized weights.
 
-    Those are `Dense`, `EinsumDense`, `Embedding`, `ReversibleEmbedding` and the projections of
-    `MultiHeadAttention` and `GroupQueryAttention`; classes of your own stay as they are, and with
-    "float8" embeddings too. State is as before. Build the model first; one without weights is
-    quantized when it is built.
+    The function quantizes `Dense`, `EinsumDense`, `Embedding`, `ReversibleEmbedding` and the
+    projections of `MultiHeadAttention` and `GroupQueryAttention`. User-defined classes stay
+    unchanged, and with "float8" embeddings too. The state stays the same. Build the model first; a
+    model without weights is quantized when it is built.
 
     Args:
         model: a layer or model.
         quantization: "int8", "int4", "float8", "int4/64" with the size of a block, or a
             configuration of `fk.quantizers`.
-        pattern: which layers, as for `fk.freeze`, with all layers inside them.
+        pattern: selects layers, with all layers inside, as for `fk.freeze`.
 
     Raises:
-        ValueError: where nothing matches or nothing can be quantized, for a layer that is
-            quantized already, and for modes that choose their codes with examples.
+        ValueError: if no layer matches or can be quantized, for a layer that is quantized already,
+            and for modes that calibrate codes with samples.
 
     Example:
         >>> import jax, jax.numpy as jnp, fkeras as fk
@@ -50,7 +50,7 @@ def quantize(model: Layer, quantization: Any = "int8", pattern: Pattern = "*") -
     if config.mode in _CALIBRATED:
         raise ValueError(
             f"quantize: expected 'int8', 'int4' or 'float8', received {config.policy_mode!r}, which "
-            "chooses its codes with examples. Quantize in Keras, save, and open the file with "
+            "calibrates codes with samples. Quantize in Keras, save, and open the file with "
             "fk.load_model."
         )
     made: list[str] = []
@@ -59,8 +59,8 @@ def quantize(model: Layer, quantization: Any = "int8", pattern: Pattern = "*") -
         if isinstance(layer, Quantized):
             raise ValueError(
                 f"quantize: {path or layer.where!r} is quantized already, "
-                f"{layer.quantization.policy_mode!r}. Make floats of it first: fk.dequantize("
-                f"model, {path or '*'!r}); or name others by `pattern`."
+                f"{layer.quantization.policy_mode!r}. Convert the layer to floats first: fk.dequantize("
+                f"model, {path or '*'!r}); or select other layers by `pattern`."
             )
         kind = _KINDS.get(type(layer))
         if kind is None:
@@ -74,22 +74,22 @@ def quantize(model: Layer, quantization: Any = "int8", pattern: Pattern = "*") -
     found = _replaced(model, one, pattern, made, config)
     if not made:
         raise ValueError(
-            f"{model.where}: quantize found no layer for {config.mode!r} (pattern {pattern!r}). "
-            "Quantized are Dense, EinsumDense, the projections of attention and, but for "
+            f"{model.where}: quantize found no layer for {config.mode!r} (pattern {pattern!r}). It "
+            "quantizes Dense, EinsumDense, the projections of attention and, except for "
             "'float8', embeddings."
         )
     return found
 
 
 def dequantize(model: Layer, pattern: Pattern = "*") -> Any:
-    """A copy with floats in the place of codes: the layers that were quantized, as they compute.
+    """Returns a copy with floats in the place of codes, with the values that the codes represent.
 
     Args:
         model: a layer or model.
-        pattern: which layers, as for `fk.freeze`, with all layers inside them.
+        pattern: selects layers, with all layers inside, as for `fk.freeze`.
 
     Raises:
-        ValueError: where no layer matches.
+        ValueError: if no layer matches.
 
     Example:
         >>> import jax, fkeras as fk
@@ -113,16 +113,20 @@ def _replaced(
     made: list[str],
     config: Any,
 ) -> Any:
-    """The model with what `one` returns for each layer that matches, or is inside one.
+    """Returns the model with the result of `one` for each matching layer and each layer inside.
 
-    An attention without weights has no layers inside yet: it notes `config` for them, and its path
-    is put into `made`.
+    Args:
+        model: a layer or model.
+        one: returns the new layer, or None to visit the layers inside.
+        pattern: selects layers.
+        made: receives the paths of projections that are quantized when their attention is built.
+        config: the quantization of these projections.
     """
     if not isinstance(model, Layer):
         check_not_keras(model, "quantize")
         raise TypeError(
-            f"quantize: expected a layer or model, received {type(model).__name__}. Weights alone "
-            "are coded by fk.quantizers.AbsMaxQuantizer()."
+            f"quantize: expected a layer or model, received {type(model).__name__}. For single weights "
+            "use fk.quantizers.AbsMaxQuantizer()."
         )
     matches = matcher(pattern)
     if pattern != "*":

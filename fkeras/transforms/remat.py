@@ -1,11 +1,12 @@
-"""Rematerialization: a step that keeps fewer intermediate arrays and computes them again.
+"""Rematerialization: a training step that stores fewer intermediate arrays and recomputes them.
 
-A backward pass needs what the forward pass computed. One `jax.checkpoint` around a whole loss saves
-nothing: all of it is computed again at once. Here the calls of a graph are cut into segments;
-between them tensors are kept, inside of them they are computed again when the gradient arrives
-there. The cuts are chosen so that what is kept between segments and what the largest of them holds
-are least together: n equal layers in a row make about sqrt(n) segments (Chen et al., Training deep
-nets with sublinear memory cost, 2016), and a row of blocks is cut between the blocks.
+A backward pass needs the intermediate arrays of the forward pass. One `jax.checkpoint` around a whole
+loss saves nothing, because the backward pass recomputes all arrays at once. This module divides the
+calls of a graph into segments. The step stores the tensors between segments and recomputes the tensors
+inside a segment when the gradient arrives there. The division minimizes the stored arrays between
+segments plus the arrays of the largest segment: n equal layers in a row make about sqrt(n) segments
+(Chen et al., Training deep nets with sublinear memory cost, 2016), and a row of blocks is divided
+between the blocks.
 
 Twelve Dense(256) with 4096 rows, temporary bytes of a compiled step: 100.9 M without, 100.9 M with
 one checkpoint around the loss, 54.8 M with one for each layer, 38.0 M in segments ("full"). Eight
@@ -34,8 +35,8 @@ Model = TypeVar("Model", bound=Layer)
 
 
 def _products(primitive: Any, *args: Any, **params: Any) -> Any:
-    # products with weights cost most and keep little; those with batch axes, such as the scores of
-    # attention, grow with the square of the length and are computed again
+    # products with weights are expensive and small; products with batch axes, such as attention
+    # scores, grow with the square of the length and are recomputed
     if primitive.name == "conv_general_dilated":
         return True
     keep = jax.checkpoint_policies.dots_with_no_batch_dims_saveable
@@ -48,7 +49,7 @@ _POLICIES = types.MappingProxyType(
 
 
 def get_policy(policy: Any) -> Policy | None:
-    """The policy of `jax.checkpoint` by its name: which arrays a segment keeps.
+    """Returns the policy of `jax.checkpoint` with a name; a policy selects the stored arrays.
 
     Args:
         policy: None, "full", "dots", or a policy of `jax.checkpoint_policies`.
@@ -69,27 +70,27 @@ def get_policy(policy: Any) -> Policy | None:
         name = policy if own else "dots_saveable"
         raise ValueError(
             f"remat: expected None, {', '.join(map(repr, _POLICIES))} or a policy of JAX, received "
-            f"{policy!r}.{hint} JAX's own go as functions: remat=jax.checkpoint_policies.{name}."
+            f"{policy!r}.{hint} Pass JAX's policies as functions: remat=jax.checkpoint_policies.{name}."
         )
     return _POLICIES[policy]
 
 
 def rematerialized(model: Model, policy: Any) -> Model:
-    """The model with calls that keep fewer arrays for their gradient and compute the rest again.
+    """Returns a model that stores fewer arrays for its gradient and recomputes the others.
 
-    Its values are those of the model, its leaves are the model's, and random layers draw the same
-    numbers, since the keys are the same. A network that holds more than half of the
-    numbers of the network around it is cut into segments itself.
+    Values and leaves equal those of the model, and random layers draw the same numbers from the same
+    keys. A nested network with more than half of the numbers of the network around it is divided
+    into segments too.
 
-    On GPUs and TPUs any compiled function saves the memory. XLA's CPU compiler undoes it, unless
-    the function is compiled with `compiler_options()`.
+    On GPUs and TPUs every compiled function saves memory. XLA's CPU compiler undoes the
+    rematerialization unless the function is compiled with `compiler_options()`.
 
     Args:
         model: a built model; a layer that is no network is one segment.
-        policy: "full" keeps only what stands between the segments, about one more forward pass of
-            computing; "dots" keeps the products with weights too, convolutions included, and
-            computes the cheap rest again: activations, normalization, the scores of attention. None
-            changes nothing. Any policy of `jax.checkpoint_policies` says for itself what is kept.
+        policy: "full" stores only the tensors between segments and costs about one more forward
+            pass; "dots" also stores the products with weights, convolutions included, and
+            recomputes cheap operations: activations, normalization, attention scores. None changes
+            nothing. A policy of `jax.checkpoint_policies` selects the stored arrays itself.
 
     Raises:
         ValueError: for an unknown name.
@@ -112,10 +113,10 @@ def rematerialized(model: Model, policy: Any) -> Model:
 
 
 def compiler_options() -> dict[str, str]:
-    """What `jax.jit(..., compiler_options=...)` needs so that the backend does not undo it.
+    """Returns the `compiler_options` of `jax.jit` with which the backend keeps rematerialization.
 
-    The CPU compiler drops the barriers between first and second computing and then merges the two;
-    other backends need nothing. JAX takes these options at the outermost jit alone.
+    The CPU compiler removes the barriers between the first and the second computation and then merges
+    the two; other backends need no options. JAX accepts these options at the outermost jit alone.
 
     Example:
         >>> import jax
@@ -155,7 +156,7 @@ def _run_segments(keep: Policy, network: Network, context: Context, inputs: tupl
             return piece.forward(own, *given)
 
         if not last and not large.intersection(part):
-            # the last segment is needed at once, so it would be computed twice for nothing
+            # the backward pass starts in the last segment: recomputing it would save nothing
             compute = jax.checkpoint(compute, policy=keep)
         state = {**context.state, **updates}
         out = compute(state, out.mask, *(inputs if index == 0 else (out.value,)))
@@ -169,7 +170,7 @@ def _size(specs: Any) -> int:
 
 
 def _held(network: Any, number: int) -> int:
-    """How many numbers a row of the batch leaves behind in a call."""
+    """Returns how many numbers a call stores for each row of the batch."""
     call = network.graph.calls[number]
     layer = network.layers[call.layer]
     if not isinstance(layer, Network) or layer.graph is None:
@@ -178,7 +179,7 @@ def _held(network: Any, number: int) -> int:
 
 
 def _large(network: Network) -> frozenset[int]:
-    """The calls of a network inside that holds more than half of all numbers."""
+    """Returns the calls of a nested network with more than half of all numbers."""
     held = [_held(network, number) for number in range(len(network.graph.calls))]
     return frozenset(
         number
@@ -188,13 +189,20 @@ def _large(network: Network) -> frozenset[int]:
 
 
 def _segments(network: Network, large: frozenset[int]) -> list[list[int]]:
-    """The numbers of the calls in segments, for which kept and held numbers are least together."""
+    """Returns the calls in segments that minimize the stored numbers.
+
+    The cost is the size of the tensors between segments plus the size of the largest segment.
+
+    Args:
+        network: a network with a graph.
+        large: calls that are segments of their own.
+    """
     graph = network.graph
     numbers = graph.run_order
     held = {number: 0 if number in large else _held(network, number) for number in numbers}
-    specs, given = graph.specs, set(graph.input_slots)
+    specs, inputs = graph.specs, set(graph.input_slots)
     kept = {
-        number: _size(specs[s] for s in crossing(graph, place) if s not in given)
+        number: _size(specs[s] for s in crossing(graph, place) if s not in inputs)
         for place, number in enumerate(numbers)
     }
 
@@ -214,5 +222,5 @@ def _segments(network: Network, large: frozenset[int]) -> list[list[int]]:
         return between + max(sum(held[n] for n in part) for part in parts)
 
     choices = [cut(sum(held.values()) / count) for count in range(1, len(numbers) + 1)]
-    # of equal choices the one with shorter segments: a call holds more than its outputs
+    # among equal costs prefer shorter segments: a call stores more than its outputs
     return min(reversed(choices), key=cost)

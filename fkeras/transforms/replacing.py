@@ -1,4 +1,4 @@
-"""Models with other layers in the places of some, and patterns that say which."""
+"""Replaces layers inside a model, and matches layers by patterns of their paths."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ Pattern = str | tuple[str, ...] | list[str] | Callable[[str, Layer], bool]
 
 
 def matcher(pattern: Pattern) -> Callable[[str, Layer], bool]:
-    """Whether a path and its layer match a pattern, as a function of both."""
+    """Returns a function of path and layer that tells whether both match a pattern."""
     if callable(pattern):
         return pattern
     patterns = (pattern,) if isinstance(pattern, str) else tuple(pattern)
@@ -22,7 +22,7 @@ def matcher(pattern: Pattern) -> Callable[[str, Layer], bool]:
 
 
 def require_match(model: Layer, pattern: Pattern) -> None:
-    """Raises where no layer inside `model` matches."""
+    """Raises an error if no layer inside `model` matches."""
     matches = matcher(pattern)
     paths = [path for path, layer in sublayers(model) if path]
     if not any(matches(path, layer) for path, layer in sublayers(model) if path):
@@ -36,12 +36,12 @@ def require_match(model: Layer, pattern: Pattern) -> None:
 def replace_layers(
     layer: Layer, change: Callable[[str, Layer], Layer | None], path: str = ""
 ) -> Any:
-    """A copy in which other layers stand for some.
+    """Returns a copy with other layers in the places of some.
 
     Args:
         layer: a layer or model.
-        change: called with a path and its layer, `layer` itself first; what it returns stands in
-            its place. Where it returns None, the layers inside are looked at.
+        change: called with a path and the layer, `layer` itself first; returns the new layer, or
+            None to visit the layers inside.
         path: the path of `layer`.
 
     Example:

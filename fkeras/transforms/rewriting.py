@@ -1,6 +1,6 @@
-"""Networks rewritten: layers renamed, nested networks opened, what strings need cut off.
+"""Rewrites networks: renames layers, opens nested networks, separates layers of strings.
 
-All record the calls of a closed graph once more; the weights are the same arrays.
+Each function records the calls of a closed graph again and keeps the weights.
 """
 
 from __future__ import annotations
@@ -28,18 +28,18 @@ def rename(
     *,
     prefix: str = "",
 ) -> Model:
-    """The same graph and weights with other layer names, so that two models can be merged.
+    """Returns the model with other layer names, so that two models can be merged.
 
-    Names of layers inside nested networks stay: they are apart already. A state goes by the layers'
-    names: `{new_name(k): v for k, v in state.items()}`.
+    Layers inside nested networks keep their names, which are unique already. A state has the
+    layers' names as keys: rename them too, `{new_name(k): v for k, v in state.items()}`.
 
     Args:
-        model: a model or Sequential that has met its inputs.
+        model: a model, or a Sequential with a graph.
         names: new names by old name, or a function from old to new names.
-        prefix: what is put before every name, new or old.
+        prefix: a prefix for every name, new or old.
 
     Raises:
-        ValueError: for a name that the model does not have, or names that are no longer unique.
+        ValueError: for an unknown name, and for names that are not unique.
 
     Example:
         >>> import fkeras as fk
@@ -64,18 +64,18 @@ def rename(
 
 
 def inline(model: Network, name: str) -> Model:
-    """The model with the calls of the nested network `name` put into its own graph.
+    """Returns the model with the calls of the nested network `name` in the graph of the model.
 
-    Its layers are then called "name_dense" and so on, and their state stands beside the others'.
-    Values are the same; layers that draw random numbers draw others.
+    The layers of the network get names such as "name_dense", and their state moves to the model's
+    level. Values stay the same, except that layers draw other random numbers.
 
     Args:
-        model: a model that has met its inputs.
-        name: the name of a network among its layers.
+        model: a model with a graph.
+        name: the name of a network among the layers of the model.
 
     Raises:
-        TypeError: where that layer is no network.
-        ValueError: where there is no such layer.
+        TypeError: for a layer that is no network.
+        ValueError: for an unknown name.
 
     Example:
         >>> import fkeras as fk
@@ -88,7 +88,7 @@ def inline(model: Network, name: str) -> Model:
     if not isinstance(nested, Network):
         raise TypeError(
             f"{model.where}: inline expected the name of a network, received {nested.where}, which "
-            "has no graph. Name a fk.Model or fk.Sequential among its layers."
+            "has no graph. Pass the name of a fk.Model or fk.Sequential among the layers."
         )
     inner = {
         key: layer.replace(name=f"{name}_{key}")
@@ -99,24 +99,24 @@ def inline(model: Network, name: str) -> Model:
 
 
 def split_host(model: Network) -> tuple[Model, Model]:
-    """`(host, device)`: a model that begins with strings as two, `model(x)` being `device(host(x))`.
+    """Splits a model that begins with strings: `model(x)` equals `device(host(x))`.
 
-    A model of strings computes as it is: its text and lookup layers run with NumPy, the rest is one
-    program. Cut in two, the data are mapped once and before, and the rest goes wherever a model of
-    numbers goes: into `jax.jit`, a `Trainer`, an export. `fk.Model(host.inputs,
-    device(host.outputs))` puts them together again.
+    A model with strings can be called without a split: its text and lookup layers run with NumPy, the
+    rest is one compiled program. The split allows to map the data once in advance, and to use the
+    rest in `jax.jit`, a `Trainer` or an export. `fk.Model(host.inputs, device(host.outputs))` joins
+    the two models again.
 
     Args:
         model: a model with inputs of the dtype "string".
 
     Returns:
-        Two models. `host` takes what `model` takes and gives NumPy arrays, one alone or several in a
-        dictionary by the names of the layers and inputs that they come from; `device` takes that and
-        holds all weights. The state of `model` is that of `device`.
+        Two models. `host` takes the inputs of `model` and returns NumPy arrays: a single array, or
+        several in a dictionary by the names of the layers and inputs that they come from. `device`
+        takes these arrays, holds all weights, and has the state of `model`.
 
     Raises:
-        FKerasError: where the model has no strings, computes on the host alone, or a layer needs
-            strings and, beside them, what the device computed.
+        FKerasError: for a model without strings, for a model that runs entirely on the host, and for
+            a layer that takes both strings and arrays computed on the device.
 
     Example:
         >>> import jax, fkeras as fk
@@ -132,20 +132,20 @@ def split_host(model: Network) -> tuple[Model, Model]:
     """
     if isinstance(model, Network) and model.makes_strings:
         raise FKerasError(
-            f"{model.where}: returns strings, which are made on the host after the device. Leave "
-            "them out: fk.Model(model.inputs, model.tensor(name_of_a_layer)).",
+            f"{model.where}: returns strings, which are made on the host after the device. Leave the "
+            "strings out: fk.Model(model.inputs, model.tensor(name_of_a_layer)).",
             layer=model.where,
         )
     if not isinstance(model, Network) or not model.reads_strings:
         where = model.where if isinstance(model, Layer) else type(model).__name__
         raise FKerasError(
             f"{where}: split_host expected a model with an input of strings, received one without. "
-            'Such a one begins with fk.Input((), dtype="string"); others run as they are.'
+            'A model of strings begins with fk.Input((), dtype="string"); other models need no split.'
         )
     if on_host(model):
         raise FKerasError(
-            f"{model.where}: computes on the host alone, so there is nothing for the device. Call "
-            "it on the data as it is.",
+            f"{model.where}: computes on the host alone, so there is nothing for the device. Call the "
+            "model on the data.",
             layer=model.where,
         )
     host, device = split(model, lambda x, y, name: Model(x, y, name=name))
@@ -156,22 +156,30 @@ def _rerecord(model: Network, layers: Mapping[str, Layer], opened: tuple) -> Mod
     graph = model.graph
     if graph is None:
         raise FKerasError(
-            f"{model.where}: has met no inputs, so it has no graph to rewrite. Start it with "
-            "fk.Input, or build it.",
+            f"{model.where}: has no graph to rewrite, since its input shapes are not known. Start the "
+            "list of layers with fk.Input, or build the model.",
             layer=model.where,
         )
     tensors = [symbolic(layers[name]) for name in graph.input_names]
     slots = new_slots(graph, tensors)
     outputs = _replay(graph, layers, slots, dict(opened), None)
     inputs = structure.fill(graph.inputs, slots)
-    # replaced, not passed: layers inside keep their own marks
+    # replace keeps the marks of the layers inside
     return Model(inputs, outputs, name=model.name).replace(trainable=model.trainable)
 
 
 def _replay(
     graph: Graph, layers: Mapping[str, Layer], slots: list, opened: Mapping, training: bool | None
 ) -> Any:
-    """Records the calls of a graph again, on the tensors in `slots`; returns the outputs."""
+    """Records the calls of a graph again, on the tensors in `slots`, and returns the outputs.
+
+    Args:
+        graph: a closed graph.
+        layers: the layers to call, by their names in the graph.
+        slots: a table with a tensor for each input.
+        opened: the layers of nested networks whose calls join this graph, by network.
+        training: the pin of the outer call, for calls without a pin.
+    """
 
     def record_again(_: int, call: Call) -> Any:
         layer = layers[call.layer]
@@ -182,7 +190,7 @@ def _replay(
         if options:
             raise FKerasError(
                 f"{layer.where}: is called with {', '.join(options)}, which its layers would "
-                "not receive. Keep it nested.",
+                "not receive. Keep the network nested.",
                 layer=layer.where,
             )
         return _open_call(layer, opened[call.layer], args, pinned)
@@ -198,8 +206,8 @@ def _open_call(
     for slot, tensor in zip(graph.input_slots, tensors, strict=True):
         if tensor.dtype != graph.specs[slot].dtype:
             raise FKerasError(
-                f"{network.where}: expects {graph.specs[slot].dtype} and is called on "
-                f"{tensor.dtype}, which it casts. Keep it nested, or cast before it.",
+                f"{network.where}: expects {graph.specs[slot].dtype} and casts its input of "
+                f"{tensor.dtype}. Keep the network nested, or cast before the network.",
                 layer=network.where,
             )
     return _replay(graph, layers, new_slots(graph, tensors), {}, training)

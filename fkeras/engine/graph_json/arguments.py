@@ -1,7 +1,7 @@
-"""The arguments of a call as JSON data, in the form that Keras 3 writes, and back.
+"""The arguments of a call as JSON data in Keras 3's form, written and read.
 
-Keras's form has no tuples: they become lists. Where a container is another one than a reader of
-the plain form would make of it, its path and kind are noted in `containers`, beside that form.
+Keras's form has no tuples: tuples become lists. The additional key `containers` lists the path and
+kind of every container that a reader of Keras's form would read as another kind.
 """
 
 from __future__ import annotations
@@ -21,21 +21,21 @@ from fkeras.engine.values.structure import Branch, Ref
 
 Path = tuple[str | int, ...]
 Kinds = Mapping[Path, str]
-#: how deep arguments may be nested
+#: resource limit: the depth of nested arguments
 MAX_DEPTH = 64
 
 
 def write_tree(
     template: Any, tensor: Callable[[int], Any], where: str, path: Path, containers: list
 ) -> Any:
-    """A frozen tree as JSON data; `tensor` gives the data of the tensor in a slot.
+    """Returns a template as JSON data.
 
     Args:
-        template: the frozen tree.
-        tensor: the data of `Ref(i)`.
+        template: the template.
+        tensor: returns the data of `Ref(i)`.
         where: the call, for messages.
-        path: the place of the tree in the call.
-        containers: gets `[path, kind]` of containers that the data does not tell.
+        path: the path of the template in the call.
+        containers: receives `[path, kind]` of each container whose kind the data loses.
     """
     if isinstance(template, Ref):
         return tensor(template.index)
@@ -43,7 +43,7 @@ def write_tree(
         if isinstance(template, type) and issubclass(template, np.generic):
             return np.dtype(template).name
         if hasattr(jnp, getattr(template, "__name__", "")) and isinstance(template, type):
-            return jnp.dtype(template).name  # jnp.float32, which is a class of JAX's own
+            return jnp.dtype(template).name  # jnp.float32 is a class of JAX, not of NumPy
         return encode(template, where)
     if template.kind == "dict":
         pairs = zip(template.keys, template.children, strict=True)
@@ -51,6 +51,7 @@ def write_tree(
             str(k): write_tree(v, tensor, f"{where}, {k!r}", (*path, str(k)), containers)
             for k, v in pairs
         }
+    # a constructor of Keras takes tuples, a call lists
     plain = "tuple" if path[:1] == ("config",) else "list"
     if template.kind != plain:
         containers.append([list(path), template.kind])
@@ -61,7 +62,7 @@ def write_tree(
 
 
 def read_kinds(containers: Any, where: str) -> Kinds:
-    """What `write_tree` noted, by path."""
+    """Returns the kinds that `write_tree` listed, by path."""
     kinds: dict[Path, str] = {}
     for entry in checked_value(containers, list, where, "containers"):
         path, kind = entry if isinstance(entry, list) and len(entry) == 2 else (None, None)
@@ -82,9 +83,9 @@ class TreeReader:
 
     Attributes:
         where: the call, for messages.
-        tensor: the tensor with some history.
-        kinds: the kinds of containers that the data does not tell.
-        custom_objects: the user's own classes and functions by name.
+        tensor: returns the tensor for the data of a tensor.
+        kinds: kinds of containers that Keras's form loses, by path.
+        custom_objects: classes and functions of the user by name.
     """
 
     where: str
@@ -93,7 +94,7 @@ class TreeReader:
     custom_objects: Mapping[str, Any] | None
 
     def read(self, tree: Any, path: Path) -> Any:
-        """The argument that a tree of JSON data holds."""
+        """Returns the argument for a tree of JSON data."""
         if isinstance(tree, list | tuple):
             values = [self._part(v, (*path, i)) for i, v in enumerate(tree)]
             plain = "tuple" if path[:1] == ("config",) else "list"
@@ -136,8 +137,8 @@ class TreeReader:
             return checked_value(config.get("value"), str, self.where, "value").encode()
         if kind == "__lambda__":
             raise FKerasError(
-                f"{self.where}: an argument is a lambda, which files hold as code, and no code "
-                "of a file is run. Save the model with a named function, and pass that by its "
+                f"{self.where}: an argument is a lambda. Files hold lambdas as code, and fkeras runs no "
+                "code of a file. Save the model with a named function, and pass the function by its "
                 "name in custom_objects.",
                 layer=self.where,
             )
@@ -160,8 +161,9 @@ class TreeReader:
 
 
 def histories(tree: Any, where: str) -> list[Any]:
-    """The histories of all tensors in a tree of JSON data, from left to right."""
-    found: list[Any] = []
+    """Returns the histories of all tensors in a tree of JSON data, from left to right."""
+    tensors: list[Any] = []
+    # a stack instead of recursion: a file decides the depth
     stack: list[tuple[Any, int]] = [(tree, 0)]
     while stack:
         value, depth = stack.pop()
@@ -172,26 +174,26 @@ def histories(tree: Any, where: str) -> list[Any]:
             )
         if isinstance(value, Mapping):
             if value.get("class_name") == "__keras_tensor__":
-                found.append(history_of(value, where))
+                tensors.append(history_of(value, where))
             else:
                 stack.extend((v, depth + 1) for v in reversed(list(value.values())))
         elif isinstance(value, list | tuple):
             stack.extend((v, depth + 1) for v in reversed(value))
-    return found
+    return tensors
 
 
 def history_of(tree: Mapping, where: str) -> tuple[str, int, int]:
-    """The layer, call and output of which a stored tensor comes."""
+    """Returns the layer, call and output that produced a stored tensor."""
     config = tree.get("config")
     history = config.get("keras_history") if isinstance(config, Mapping) else None
     return checked_history(history, where, "'keras_history' in the 'config' of a tensor")
 
 
 def checked_history(history: Any, where: str, what: str = "a tensor") -> tuple[str, int, int]:
-    """`(layer, call, output)`, of the right types.
+    """Returns `(layer, call, output)` after a check of the types.
 
     Raises:
-        FKerasError: for anything else.
+        FKerasError: for a history of another form.
     """
     right = isinstance(history, list | tuple) and len(history) == 3
     if right and isinstance(history[0], str) and all(type(n) is int for n in history[1:]):
@@ -228,6 +230,6 @@ def checked_value(value: Any, kind: Any, where: str, key: str) -> Any:
 
 
 def shown(value: Any) -> str:
-    """A value in a message, cut where it is long."""
+    """Returns a value as text for a message, truncated."""
     text = "null" if value is None else f"{type(value).__name__} {value!r:.60}"
     return text

@@ -1,4 +1,4 @@
-"""The layers of a graph in JSON data: each is made of its configuration, under its name."""
+"""The layers of a graph in JSON data, each made from its configuration."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from fkeras.engine.symbolic.operation import Operation
 from fkeras.engine.symbolic.operation_forms import OperationForm, operation_form
 
 _OPERATIONS = ("keras.src.ops.", "keras.ops.")
-# operations of Keras that are layers here
+# classes that Keras saves as operations and that are layers here
 _ACTIVATIONS = types.MappingProxyType(
     {"ReLU": ("ReLU", {}), "Mish": ("Activation", {"activation": "mish"})}
 )
@@ -25,15 +25,15 @@ _ACTIVATIONS = types.MappingProxyType(
 
 @dataclasses.dataclass(frozen=True)
 class Item:
-    """A layer of the data.
+    """One entry of "layers".
 
     Attributes:
-        name: its name.
-        layer: the layer, made of its configuration.
-        nodes: the data of its calls.
-        form: for an operation, how Keras's class holds its calls.
-        fixed: for an operation, the arguments that its class holds.
-        place: the place of the layer in the data.
+        name: the name of the layer.
+        layer: the layer, made from its configuration.
+        nodes: the data of the layer's calls.
+        form: for an operation, the form of its calls in Keras's files.
+        fixed: for an operation, the arguments of the constructor of Keras's class.
+        place: the index of the entry.
     """
 
     name: str
@@ -45,15 +45,15 @@ class Item:
 
     @property
     def calls(self) -> int:
-        """How many calls it has; an input is called once."""
+        """The number of calls; an input counts as one call."""
         return 1 if isinstance(self.layer, InputLayer) else len(self.nodes)
 
 
 def read_items(config: Mapping, custom_objects: Any) -> dict[str, Item]:
-    """The layers of a model's configuration by name.
+    """Returns the layers of a model's configuration by name.
 
     Raises:
-        FKerasError: for a layer that cannot be made, or one that has another's name.
+        FKerasError: for a layer that cannot be made, and for a name that occurs twice.
     """
     items: dict[str, Item] = {}
     for place, data in enumerate(checked_value(config.get("layers"), list, "The model", "layers")):
@@ -65,7 +65,7 @@ def read_items(config: Mapping, custom_objects: Any) -> dict[str, Item]:
 
 
 def _name(data: Any, where: str, items: Mapping[str, Item]) -> str:
-    """The name of the layer that an entry of the list describes."""
+    """Returns the name of the layer in an entry of "layers"."""
     if not isinstance(data, Mapping):
         raise FKerasError(
             f"{where}: expected a dictionary with 'class_name' and 'config' in 'layers', received "
@@ -79,8 +79,8 @@ def _name(data: Any, where: str, items: Mapping[str, Item]) -> str:
     if name in items:
         with within("name"):
             raise FKerasError(
-                f"{name!r}: two layers have this name, and calls say by the name which they mean. "
-                "Rename one.",
+                f"{name!r}: two layers have this name, and calls refer to layers by name. Rename one "
+                "of the two.",
                 layer=name,
             )
     return name
@@ -105,11 +105,12 @@ def _read_item(name: str, data: Mapping, custom_objects: Any) -> Item:
         raise FKerasError(f"{where}: {error}", layer=name) from error
     except RecursionError:
         raise FKerasError(
-            f"{where}: models are nested deeper than Python can follow. Flatten them.", layer=name
+            f"{where}: models are nested deeper than Python's recursion limit. Flatten them.",
+            layer=name,
         ) from None
     except Exception as error:
         raise FKerasError(
-            f"{where}: the layer cannot be made of its configuration: {reason(error)}", layer=name
+            f"{where}: the layer cannot be made from its configuration: {reason(error)}", layer=name
         ) from error
     if not isinstance(layer, Layer):
         raise FKerasError(
@@ -130,7 +131,7 @@ def _read_item(name: str, data: Mapping, custom_objects: Any) -> Item:
 
 
 def _read_input(config: Any, where: str) -> dict[str, Any]:
-    """The configuration of an input, whose shape older versions have under another key."""
+    """Returns the configuration of an input; older versions have the shape under another key."""
     config = dict(checked_value(config, Mapping, where, "config"))
     if config.get("batch_shape") is None and "batch_input_shape" in config:
         config["batch_shape"] = config.pop("batch_input_shape")
@@ -158,8 +159,8 @@ def _read_operation(name: str, data: Mapping, nodes: tuple) -> Item:
         found = operation_form(class_name=class_name)
         if found is None:
             raise FKerasError(
-                f"{where}: there is no operation {class_name!r} that a file can hold. Replace it "
-                "in the model by one of fk.ops or by a layer.",
+                f"{where}: there is no operation {class_name!r} that a file can hold. Replace the "
+                "operation by an operation of fk.ops or by a layer.",
                 layer=name,
             )
         form = found
@@ -168,7 +169,7 @@ def _read_operation(name: str, data: Mapping, nodes: tuple) -> Item:
 
 
 def reason(error: Exception) -> str:
-    """What an error says, for the message of another.
+    """Returns the message of an error, for the message of another error.
 
     Example:
         >>> reason(KeyError("units")), reason(ValueError("expected 3"))

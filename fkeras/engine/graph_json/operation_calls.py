@@ -1,4 +1,4 @@
-"""Calls of operations in Keras's files: some arguments in a constructor, the rest in the call."""
+"""Calls of operations in Keras's files: some arguments belong to a constructor, the rest to the call."""
 
 from __future__ import annotations
 
@@ -15,14 +15,14 @@ Layout = tuple[tuple[str, ...], tuple[str, ...]]
 
 @dataclasses.dataclass(frozen=True)
 class SplitCall:
-    """A call as Keras holds it.
+    """A call in Keras's form.
 
     Attributes:
-        fixed: the constructor's arguments.
-        args: the call's arguments by position.
-        kwargs: those by name.
-        layout: which parameters our call had by position and which by name, or None where that is
-            what `joined` makes of it anyway.
+        fixed: the arguments of the constructor.
+        args: the arguments of the call by position.
+        kwargs: the arguments of the call by name.
+        layout: the names of the arguments that the recorded call passed by position, and by name;
+            None if `joined` restores them without the layout.
     """
 
     fixed: dict[str, Any]
@@ -32,7 +32,7 @@ class SplitCall:
 
 
 def split(form: OperationForm, args: Branch, options: Branch) -> SplitCall | None:
-    """The frozen arguments of our call, as Keras holds them; None where it has no place for them.
+    """Returns a recorded call in Keras's form; None for a call that Keras's form cannot hold.
 
     Example:
         >>> from fkeras.engine.symbolic.operation_forms import operation_form
@@ -41,7 +41,7 @@ def split(form: OperationForm, args: Branch, options: Branch) -> SplitCall | Non
         >>> split(operation_form(op="sum"), args, options).fixed
         {'axis': -1}
     """
-    given = dict(zip(options.keys, options.children, strict=True))
+    named = dict(zip(options.keys, options.children, strict=True))
     values: dict[str, Any] = {}
     rest: tuple | None = None
     names = form.parameters
@@ -54,9 +54,9 @@ def split(form: OperationForm, args: Branch, options: Branch) -> SplitCall | Non
         else:
             return None
     by_position = (*values, *((form.variadic,) if rest is not None else ()))
-    if any(name in values or name == form.variadic for name in given):
+    if any(name in values or name == form.variadic for name in named):
         return None
-    values |= given
+    values |= named
     fixed = {name: value for name, value in values.items() if name in form.fixed}
     called: list[Any] = []
     for name in names:
@@ -70,18 +70,19 @@ def split(form: OperationForm, args: Branch, options: Branch) -> SplitCall | Non
         called.append(values.pop(name))
     kwargs = {name: value for name, value in values.items() if name not in form.fixed}
     order = _order(form, fixed, called, kwargs)
-    layout = (tuple(by_position), tuple(given))
-    told = None if _layout(form, order) == layout else layout
+    layout = (tuple(by_position), tuple(named))
+    stored_layout = None if _layout(form, order) == layout else layout
+    # Keras writes null for a missing argument too, so an explicit None needs the layout
     if any(value is None and name in form.nullable for name, value in kwargs.items()):
-        told = layout
+        stored_layout = layout
     kwargs |= {name: None for name in form.nullable if name not in order}
-    return SplitCall(fixed, tuple(called), kwargs, told)
+    return SplitCall(fixed, tuple(called), kwargs, stored_layout)
 
 
 def _order(
     form: OperationForm, fixed: Mapping, args: Sequence[Any], kwargs: Mapping
 ) -> tuple[str, ...]:
-    """The names of a stored call's arguments: the constructor's, those by position, by name."""
+    """Returns the names of a stored call's arguments: constructor, by position, by name."""
     called = [name for name in form.parameters if name not in form.fixed]
     limit = called.index(form.variadic) if form.variadic else len(called)
     names = called[: min(limit, len(args))]
@@ -90,7 +91,7 @@ def _order(
 
 
 def _layout(form: OperationForm, order: Sequence[str]) -> Layout:
-    """How `joined` calls our function with arguments of these names."""
+    """Returns the layout of a call with arguments of these names, for a file without a layout."""
     first: list[str] = []
     for name in form.parameters:
         if name not in order or (name in form.fixed and form.variadic not in order):
@@ -109,12 +110,20 @@ def joined(
     layout: Any,
     where: str,
 ) -> tuple[list, dict[str, Any]]:
-    """`(args, options)` of our call, of the arguments of Keras's constructor and call.
+    """Returns `(args, options)` of the call to record, from a call in Keras's form.
+
+    Args:
+        form: the form of the operation.
+        fixed: the arguments of the constructor.
+        args: the arguments of the call by position.
+        kwargs: the arguments of the call by name.
+        layout: the layout in the file, or None.
+        where: the call, for messages.
 
     Raises:
         FKerasError: for arguments that the operation does not take.
     """
-    # what the constructor of some version has besides, and is not used
+    # constructors of some versions have further arguments, which are off by default
     fixed = {k: v for k, v in fixed.items() if k in form.fixed or v not in (None, False)}
     named = layout if isinstance(layout, list) else []
     kept = [name for part in named if isinstance(part, list) for name in part]
@@ -149,6 +158,6 @@ def _checked(form: OperationForm, order: Sequence[str], layout: Any, where: str)
             return first, second
     raise FKerasError(
         f"{where}: expected in 'layout' the names of the arguments by position and by name, which "
-        f"are {', '.join(order)}, received {layout!r:.80}. Leave the key out.",
+        f"are {', '.join(order)}, received {layout!r:.80}. Remove the key.",
         layer=where,
     )

@@ -1,8 +1,8 @@
-"""A graph from JSON data in the form that Keras 3 writes functional models in.
+"""Reads a graph from JSON data in Keras 3's form of functional models.
 
-The data may come from anybody: every key is checked before it is used, and what is wrong is told
-with the layer that it stands at. Calls are recorded again as soon as their inputs are there, from
-a work list, so the order of the layers in the data costs nothing.
+The data is not trusted: every key is checked before use, and error messages name the layer. A work
+list records each call as soon as its inputs are recorded, so the time is linear in the number of calls
+for any order of the layers in the data.
 """
 
 from __future__ import annotations
@@ -43,16 +43,16 @@ def graph_from_config(
     custom_objects: Mapping[str, Any] | None = None,
     mask_rule: str = STRICT,
 ) -> tuple[Any, Any]:
-    """`(inputs, outputs)`: the calls of a configuration, recorded again.
+    """Records the calls of a configuration and returns `(inputs, outputs)`.
 
     Args:
         config: the configuration.
         custom_objects: classes and functions of the user by name.
-        mask_rule: the rule of calls that have none in the configuration.
+        mask_rule: the mask rule of calls without a rule in the configuration.
 
     Raises:
-        FKerasError: for data of another form, a layer that cannot be made, calls that wait for one
-            another in a circle, or a tensor that nothing makes; it names the layer.
+        FKerasError: for data of another form, a layer that cannot be made, a cycle of calls, or an
+            unknown tensor; the message names the layer.
     """
     config = checked_value(config, Mapping, "The model", "config")
     items = read_items(config, custom_objects)
@@ -61,13 +61,15 @@ def graph_from_config(
     ends = []
     for key in ("input_layers", "output_layers"):
         if key not in config:
-            raise FKerasError(f"The model: its configuration has no {key!r}. It is not complete.")
+            raise FKerasError(
+                f"The model: the configuration has no {key!r}, so it is not complete."
+            )
         with within(key):
             ends.append(_read_ends(config[key], (key,), items, tensors, kinds))
     inputs, outputs = ends
     single = isinstance(outputs, list | tuple) and len(outputs) == 1
     if single and ("output_layers",) not in kinds:
-        outputs = outputs[0]  # what a model of Keras returns then
+        outputs = outputs[0]  # Keras's models return a single output without its list
     return inputs, outputs
 
 
@@ -77,7 +79,7 @@ def graph_from_config(
 def _record_calls(
     items: Mapping[str, Item], custom_objects: Any, mask_rule: str
 ) -> dict[tuple, Any]:
-    """The tensors by layer, call and output."""
+    """Returns the tensors by layer, call and output."""
     tensors: dict[tuple, Any] = {}
     ready: collections.deque[Call] = collections.deque()
     missing: dict[Call, set[Call]] = {}
@@ -112,13 +114,13 @@ def _record_calls(
 
 @contextlib.contextmanager
 def _within_call(item: Item, index: int) -> Iterator[None]:
-    """Notes the keys of a call on exceptions from the block."""
+    """Adds the keys of a call to exceptions from the block."""
     with within("layers"), within(item.place), within("inbound_nodes"), within(index):
         yield
 
 
 def _needed(item: Item, index: int, node: Any, items: Mapping[str, Item]) -> set[Call]:
-    """The calls whose outputs a call takes."""
+    """Returns the calls whose outputs a call takes."""
     where = f"{item.name!r}, call {index}"
     node = checked_value(node, Mapping, where, "inbound_nodes")
     trees = [
@@ -146,7 +148,7 @@ def _needed(item: Item, index: int, node: Any, items: Mapping[str, Item]) -> set
 
 
 def _record(item: Item, index: int, tensors: Mapping, custom_objects: Any, mask_rule: str) -> Any:
-    """The outputs of one call, recorded again."""
+    """Records one call and returns its outputs."""
     where, node, layer = f"{item.name!r}, call {index}", item.nodes[index], item.layer
     kinds = read_kinds(node.get("containers", []), where)
 
@@ -187,7 +189,10 @@ def _record(item: Item, index: int, tensors: Mapping, custom_objects: Any, mask_
 
 
 def _check_called_on_arrays(arguments: tuple) -> None:
-    """Raises for a call without tensors, unless a layer was called on a constant in an `fk.Model`."""
+    """Rejects a call without tensors and arrays.
+
+    A layer may be called on a constant array, inside `call` of an `fk.Model`.
+    """
     if not structure.any_leaf(arguments, lambda leaf: is_symbolic(leaf) or is_array(leaf)):
         raise FKerasError(
             "expected a symbolic tensor, {'class_name': '__keras_tensor__', ...}, in its 'args' or "
@@ -206,7 +211,10 @@ def _tensor(history: tuple[str, int, int], tensors: Mapping, where: str) -> Any:
 
 
 def _pin(layer: Any, node: Mapping, kwargs: dict[str, Any], where: str) -> bool | None:
-    """What the call pins `training` to; Keras writes the layer's default where nothing does."""
+    """Returns the value to which a call pins `training`; None for a call without a pin.
+
+    Keras writes the layer's default for a call without a pin.
+    """
     beside = node.get("training")
     stored = kwargs.pop("training", None)
     for value in (beside, stored):
@@ -224,10 +232,10 @@ def _pin(layer: Any, node: Mapping, kwargs: dict[str, Any], where: str) -> bool 
 def _read_mask(
     layer: Any, node: Mapping, kwargs: dict[str, Any], mask_rule: str, where: str
 ) -> str:
-    """The rule of a call; its option `mask` stays in `kwargs` only where the mask is explicit.
+    """Returns the mask rule of a call, and removes `mask` from `kwargs` unless the mask is explicit.
 
-    Keras writes null, or nothing, where the inputs bring the mask. An explicit None of a call that
-    was recorded here stands beside the arguments.
+    Keras writes null, or nothing, for a mask that comes with the inputs. An explicit None of a call
+    recorded by this package is a key of the call itself.
     """
     absent = all(mask is None for mask in _flat(kwargs.get("mask")))
     if absent and layer.masks_inputs(None):
@@ -239,7 +247,7 @@ def _read_mask(
 
 
 def _by_position(layer: Any, args: list, kwargs: dict[str, Any]) -> None:
-    """Moves inputs that Keras was given by name to their positions, and options to their names."""
+    """Moves inputs passed by name to their positions, and options passed by position to their names."""
     input_names, option_names = layer.keras_form.input_names, layer.keras_form.option_names
     count = len(input_names)
     if option_names and len(args) > count:
@@ -252,7 +260,7 @@ def _by_position(layer: Any, args: list, kwargs: dict[str, Any]) -> None:
 
 
 def _entries(args: list, kwargs: dict[str, Any], where: str) -> list:
-    """The arguments of `x[key]`: x and what stands between the brackets."""
+    """Returns the arguments of `x[key]`: x and the entries of the key."""
     if len(args) == 1 and set(kwargs) == {"key"}:
         args = [*args, kwargs.pop("key")]
     if len(args) != 2 or kwargs:
@@ -274,23 +282,23 @@ def _entries(args: list, kwargs: dict[str, Any], where: str) -> list:
 
 
 def _flat(value: Any) -> list[Any]:
-    """The leaves of a tree as Keras counts them: by the sorted keys of dictionaries."""
+    """Returns the leaves of a tree in Keras's order: dictionaries by sorted keys."""
     if isinstance(value, Mapping):
         return [t for key in sorted(value, key=str) for t in _flat(value[key])]
     return [t for v in value for t in _flat(v)] if isinstance(value, list | tuple) else [value]
 
 
 def _raise_cycle(missing: Mapping[Call, set[Call]]) -> None:
-    """Tells of a circle among calls that wait for others."""
+    """Raises an error that names a cycle among calls that wait for others."""
     call, seen = next(iter(missing)), {}
     while call not in seen:
         seen[call] = len(seen)
         call = min(missing[call])
-    circle = list(seen)[seen[call] :]
-    chain = ", ".join(dict.fromkeys(name for name, _ in circle[:8]))
+    cycle = list(seen)[seen[call] :]
+    chain = ", ".join(dict.fromkeys(name for name, _ in cycle[:8]))
     raise FKerasError(
         f"{call[0]!r}, call {call[1]}: the calls of {chain} wait for one another, so they are part "
-        "of a cycle. A graph has none: correct the inbound_nodes.",
+        "of a cycle. A graph must have no cycle: correct the inbound_nodes.",
         layer=call[0],
         node=call[1],
     )
@@ -318,7 +326,7 @@ def _read_ends(tree: Any, path: tuple, items: Mapping, tensors: Mapping, kinds: 
     if len(tree) == 3 and isinstance(tree[0], str):
         name, number, output = checked_history(tree, where)
         if name in items and starts_at_one(items[name].layer):
-            # 0 is the last call then, as it is for Keras
+            # Keras reads 0 as index -1, the last call
             number = number - 1 if number else items[name].calls - 1
         if (name, number, output) not in tensors:
             raise FKerasError(

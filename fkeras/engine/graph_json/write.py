@@ -1,15 +1,15 @@
-"""A graph as JSON data, in the form that Keras 3 writes functional models in.
+"""Writes a graph as JSON data in Keras 3's form of functional models.
 
-Beside Keras's own keys, which Keras reads, stand a few that it passes over: they hold what its form
-does not tell, so that a model that went to JSON and back here is equal to what it was.
+Keras's form loses some properties of a graph. Additional keys, which Keras ignores, hold them, so that a
+model read from its own configuration equals the original.
 
-| key | where | what |
+| key | where | meaning |
 |---|---|---|
-| `training` | call | a pin, where it equals the value that Keras writes for none |
-| `mask` | call | null: the call was given `mask=None` |
-| `mask_rule` | call, model | how masks reach calls, see `mask_rules`; that of the model for the others |
+| `training` | call | a pin that equals the value Keras writes for a call without a pin |
+| `mask` | call | null: the call has an explicit `mask=None` |
+| `mask_rule` | call, model | how masks reach calls, see `mask_rules`; the model's rule is the default |
 | `containers` | call, model | tuples, which are lists in JSON, and outputs that are a list of one |
-| `layout` | call | which arguments of an operation stood by position and which by name |
+| `layout` | call | arguments of an operation by position and by name |
 | `trainable` | layer | false for a frozen operation |
 """
 
@@ -29,14 +29,14 @@ from fkeras.engine.values.structure import Branch, Ref, leaves, visits
 
 
 def graph_config(network: Any) -> dict[str, Any]:
-    """Layers, calls, inputs and outputs of a network."""
+    """Returns the layers, calls, inputs and outputs of a network as JSON data."""
     graph, rule = network.graph, main_rule(network.graph)
     layers = [_layer_config(network, name, rule) for name in graph.layers]
     config: dict[str, Any] = {"layers": layers}
     containers: list = []
     for key, template in (("input_layers", graph.inputs), ("output_layers", graph.outputs)):
         config[key] = write_tree(template, lambda i: _end(network, i), key, (key,), containers)
-    # Keras's models give an output that stands alone in a list as it is
+    # Keras's models return a single output without its list
     if isinstance(graph.outputs, Branch) and graph.outputs.kind == "list":
         if len(graph.outputs.children) == 1:
             containers.append([["output_layers"], "list"])
@@ -45,13 +45,13 @@ def graph_config(network: Any) -> dict[str, Any]:
 
 
 def main_rule(graph: Any) -> str:
-    """The mask rule of most calls, which stands in the configuration of the model."""
+    """Returns the mask rule of most calls, which becomes the rule of the model."""
     rules = [call.mask_rule for call in graph.calls if not call.is_input]
     return max(RULES, key=rules.count)
 
 
 def starts_at_one(layer: Any) -> bool:
-    """Whether outputs of a model count the calls of this layer from 1, as Keras does for models."""
+    """Returns whether `output_layers` counts the calls of a layer from 1, as Keras does for models."""
     return layer.keras_form.class_name == "Functional"
 
 
@@ -61,7 +61,7 @@ def _end(network: Any, slot: int) -> list[Any]:
 
 
 def _history(graph: Any, slot: int) -> list[Any]:
-    """The layer, call and output that a tensor comes from; Keras counts outputs by sorted keys."""
+    """Returns the layer, call and output of a tensor; Keras counts outputs by sorted keys."""
     coord = graph.coords[slot]
     value = graph.calls[graph.calls_of[coord.layer][coord.node]].value
     return [coord.layer, coord.node, visits(value).index(coord.tensor)]
@@ -99,7 +99,7 @@ def _node_config(
         place = f"{where}, option {path[1]!r}" if path[0] == "kwargs" else where
         return write_tree(value, lambda slot: _tensor(graph, slot), place, path, containers)
 
-    # Keras computes a mask that is None
+    # Keras reads an option `mask` of null as a mask that comes with the inputs
     if "mask" in options and options["mask"] is None and layer.masks_inputs(None):
         beside["mask"] = options.pop("mask")
     kwargs = {str(k): write(v, "kwargs", str(k)) for k, v in options.items()}
@@ -115,7 +115,7 @@ def _node_config(
 
 
 def _rule_beside(call: Any, rule: str) -> dict[str, str]:
-    """The rule of a call that has another one than most calls of the model."""
+    """Returns the entry for a mask rule that differs from the model's rule."""
     return {} if call.mask_rule == rule else {KEY: call.mask_rule}
 
 
@@ -134,7 +134,7 @@ def _tensor(graph: Any, slot: int) -> dict[str, Any]:
 def _operation_config(
     graph: Any, layer: Operation, name: str, calls: list, rule: str
 ) -> dict[str, Any] | None:
-    """An operation as Keras's class of it; None where that cannot hold its calls."""
+    """Returns an operation in Keras's form; None for calls that Keras's form cannot hold."""
     if layer.op.name == "getitem":
         form = OperationForm("keras.src.ops.numpy", "GetItem", "getitem", (), ())
         parts: list[SplitCall | None] = [_split_getitem(call) for call in calls]
@@ -169,7 +169,7 @@ def _operation_config(
 
 
 def _split_getitem(call: Any) -> SplitCall | None:
-    """`x[...]` with its entries in one list, as Keras has them."""
+    """Returns a call of `x[...]` with the entries in one list, as in Keras."""
     if not call.args.children or call.options.keys:
         return None
     x, *entries = call.args.children
@@ -177,7 +177,7 @@ def _split_getitem(call: Any) -> SplitCall | None:
 
 
 def _key(entry: Any) -> Any:
-    """An entry between brackets, which graphs hold as a dictionary, in Keras's form."""
+    """Returns an entry of a key in Keras's form; graphs hold slices as dictionaries."""
     if not isinstance(entry, Branch) or entry.kind != "dict":
         return entry
     if entry.keys == ("slice",):

@@ -1,4 +1,4 @@
-"""A network as a picture in text form: Graphviz DOT and Mermaid."""
+"""Drawings of networks as text: Graphviz DOT and Mermaid."""
 
 from __future__ import annotations
 
@@ -8,12 +8,12 @@ from typing import Any
 
 
 def to_dot(network: Any, *, shapes: bool = True, nested: bool = True) -> str:
-    """The graph in Graphviz's language: a box a layer, an arrow a tensor.
+    """Returns the graph in Graphviz's language: a box for each layer, an arrow for each tensor.
 
     Args:
-        network: a network that has met its inputs.
+        network: a network with a graph.
         shapes: whether the boxes show output shapes.
-        nested: whether networks inside are drawn as clusters.
+        nested: whether nested networks are drawn as clusters.
 
     Example:
         >>> import fkeras as fk
@@ -50,12 +50,12 @@ def _dot_lines(network: Any, path: str, shapes: bool, nested: bool, level: int) 
 
 
 def to_mermaid(network: Any, *, shapes: bool = True, nested: bool = True) -> str:
-    """The graph in Mermaid's language, which Markdown viewers draw.
+    """Returns the graph in Mermaid's language, which Markdown viewers draw.
 
     Args:
-        network: a network that has met its inputs.
+        network: a network with a graph.
         shapes: whether the boxes show output shapes.
-        nested: whether networks inside are drawn as subgraphs.
+        nested: whether nested networks are drawn as subgraphs.
 
     Example:
         >>> import fkeras as fk
@@ -110,5 +110,5 @@ def _quote(text: str) -> str:
 
 
 def _identifier(text: str) -> str:
-    # an escape that keeps different names different: a-b and a_b are two boxes
-    return "n_" + re.sub(r"\W", lambda found: f"_{ord(found[0]):x}_", text)
+    # an escape for each character: the names a-b and a_b stay two boxes
+    return "n_" + re.sub(r"\W", lambda match: f"_{ord(match[0]):x}_", text)

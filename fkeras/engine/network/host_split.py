@@ -1,9 +1,9 @@
-"""Graphs that begin or end with strings: what is for the host, and what is left for the device.
+"""Graphs with strings: split into a part on the host and a part on the device.
 
-XLA has no strings. A graph may have inputs of the dtype "string", which only layers that read them
-take (text, lookup and hashing layers): these calls run with NumPy, and everything after them is a
-graph of numbers, one compiled program as any other. `split` is the cut between the two. What a
-graph returns may be strings again, of lookups that are inverted: `split_after` cuts these off.
+XLA has no strings. Inputs of the dtype "string" go only to text, lookup and hashing layers. The calls
+of these layers run on the host with NumPy; all other calls are a graph of numbers, which JAX compiles.
+`split` separates the two. Inverted lookups return strings: `split_after` cuts them off behind the
+compiled part.
 """
 
 from __future__ import annotations
@@ -30,12 +30,12 @@ Make = Callable[[Any, Any, str | None], Any]
 
 
 def on_host(network: Any) -> bool:
-    """Whether every call of a network takes strings, so that nothing is left for the device."""
+    """Returns whether every call of a network takes strings, so the device has nothing to compute."""
     return all(_stays(network, call) for call in network.graph.calls)
 
 
 def _stays(network: Any, call: Call) -> bool:
-    """Whether a call, or an input, is on the host as a whole."""
+    """Returns whether a call, or an input, is entirely on the host."""
     if call.is_input:
         return True
     layer = network.layers[call.layer]
@@ -51,17 +51,17 @@ def _takes_strings(graph: Any, call: Call) -> bool:
 
 
 def split(network: Any, make: Make) -> tuple[Any, Any]:
-    """`(host, device)`: a network as two, of which the second takes what the first one gives.
+    """Returns `(host, device)`: two networks of which the second takes the outputs of the first.
 
-    An array alone is handed over as it is, several in a dictionary by the names of the layers and
+    A single array is passed directly, several arrays in a dictionary by the names of the layers and
     inputs that they come from.
 
     Args:
-        network: a network with inputs of strings that does not end on the host.
-        make: makes a network of symbolic inputs, outputs and a name.
+        network: a network with inputs of strings and at least one call for the device.
+        make: makes a network from symbolic inputs, outputs and a name.
 
     Raises:
-        FKerasError: where a layer needs strings and, beside them, what the device computed.
+        FKerasError: for a layer that takes both strings and arrays computed on the device.
     """
     cut = _Cut(network, make)
     outputs = run_calls(network.graph, cut.device, cut.record_call)
@@ -69,14 +69,14 @@ def split(network: Any, make: Make) -> tuple[Any, Any]:
 
 
 def split_after(network: Any, make: Make) -> tuple[Any, Any]:
-    """`(front, after)`: a network as two, of which the second makes the strings that it returns.
+    """Returns `(front, after)`: two networks of which the second makes the returned strings.
 
     Args:
         network: a network that returns strings.
-        make: makes a network of symbolic inputs, outputs and a name.
+        make: makes a network from symbolic inputs, outputs and a name.
 
     Raises:
-        FKerasError: where a call takes strings that the network made.
+        FKerasError: for a call that takes strings made inside the network.
     """
     graph, tensors = network.graph, network._open()
     border: dict[str, tuple[Any, Any]] = {}
@@ -96,8 +96,8 @@ def split_after(network: Any, make: Make) -> tuple[Any, Any]:
         layer = network.layers[call.layer]
         if strings.intersection(call.inputs):
             raise FKerasError(
-                f"{layer.where}: takes strings that the model made, which are "
-                "on the host. Look them up outside of the model.",
+                f"{layer.where}: takes strings that the model made. Such strings exist on the host only, "
+                "after the device. Look them up outside of the model.",
                 layer=call.layer,
             )
         if not layer.makes_strings:
@@ -110,14 +110,22 @@ def split_after(network: Any, make: Make) -> tuple[Any, Any]:
     run_calls(graph, slots, record_call)
     for slot in graph.output_slots:
         hand_over(slot)
-    given, taken = ({k: pair[i] for k, pair in border.items()} for i in (0, 1))
-    front = make(network.inputs, given, network.name)
+    front_outputs, after_inputs = ({k: pair[i] for k, pair in border.items()} for i in (0, 1))
+    front = make(network.inputs, front_outputs, network.name)
     name = None if network.name is None else f"{network.name}_after"
-    return front, make(taken, structure.fill(graph.outputs, slots), name)
+    return front, make(after_inputs, structure.fill(graph.outputs, slots), name)
 
 
 class _Cut:
-    """Records the calls of a network in two graphs, with a border where arrays are handed over."""
+    """Records the calls of a network in two graphs and collects the tensors at the border.
+
+    Attributes:
+        host: the tensor of each slot in the graph for the host; None for a slot of the device.
+        device: the tensor of each slot in the graph for the device; None for strings.
+        border: by name the tensor that the host returns and the tensor that the device takes.
+        used: the slots that the device needs.
+        taken: names that a tensor at the border cannot have.
+    """
 
     def __init__(self, network: Any, make: Make):
         self.network, self.graph, self.make = network, network.graph, make
@@ -128,12 +136,12 @@ class _Cut:
         self.device = new_slots(self.graph, on_device)
         self.border: dict[str, tuple[Any, Any]] = {}
         self.used = set(self.graph.output_slots)
-        # names that an array at the border cannot have: of inputs, and of what is on the device
+        # layers of the device keep their names, so that states and weights keep their paths
         self.taken = set(self.graph.input_names)
         self.taken |= {call.layer for call in self.graph.calls if not _stays(network, call)}
 
     def record_call(self, number: int, call: Call) -> Any:
-        """Records a call where the call belongs; returns the outputs for the device."""
+        """Records a call on the host or the device; returns the outputs for the device."""
         if _takes_strings(self.graph, call):
             return self._call_on_host(number, call)
         self.used.update(call.inputs)
@@ -147,8 +155,8 @@ class _Cut:
         if lacking is not None:
             raise FKerasError(
                 f"{layer.where}: takes strings, which are on the host, and beside them the output "
-                f"of {self.graph.coords[lacking].layer!r}, which the device computes. Give it "
-                "inputs of the model alone.",
+                f"of {self.graph.coords[lacking].layer!r}, which the device computes. Call the layer "
+                "on inputs of the model alone.",
                 layer=layer.where,
             )
         args = fill_tensors(call.args, self.host)
@@ -157,14 +165,14 @@ class _Cut:
             put_outputs(self.graph, self.host, number, value)
             return self._hand_over(call.layer, value)
         host, device = split(layer, self.make)
-        handed = self._hand_over(call.layer, host(*args))
-        return record(device, (handed,), {}, call.training, call.mask_rule)
+        arrays = self._hand_over(call.layer, host(*args))
+        return record(device, (arrays,), {}, call.training, call.mask_rule)
 
     def _layer(self, call: Call) -> Any:
         return self.network.layers[call.layer]
 
     def _hand_over(self, name: str, tree: Any) -> Any:
-        """The tensors of the host as inputs of the device."""
+        """Returns inputs of the device for the tensors that the host returns."""
         template, tensors = structure.number(tree)
         return structure.fill(template, [self._pass(name, tensor) for tensor in tensors])
 
@@ -178,23 +186,23 @@ class _Cut:
         graph, network = self.graph, self.network
         if any(self.device[slot] is None for slot in graph.output_slots):
             raise FKerasError(
-                f"{network.where}: returns an input of strings as it is, which no device can. "
-                "Leave it out of the outputs.",
+                f"{network.where}: a string input is also an output; devices hold no strings. "
+                "Leave the input out of the outputs.",
                 layer=network.where,
             )
         for slot in graph.input_slots:
             if slot in self.used and self.device[slot] is not None:
                 self.border[graph.coords[slot].layer] = (self.host[slot], self.device[slot])
-        given, taken = ({k: pair[i] for k, pair in self.border.items()} for i in (0, 1))
+        returned, taken = ({k: pair[i] for k, pair in self.border.items()} for i in (0, 1))
         if len(self.border) == 1:
-            (given,), (taken,) = given.values(), taken.values()
+            (returned,), (taken,) = returned.values(), taken.values()
         name = None if network.name is None else f"{network.name}_host"
-        host = self.make(structure.fill(graph.inputs, self.host), given, name)
+        host = self.make(structure.fill(graph.inputs, self.host), returned, name)
         return host, self.make(taken, outputs, network.name)
 
 
 def _free(name: str, taken: Container[str]) -> str:
-    """The name, or the first one after it that is free."""
+    """Returns the name, or the name with the first number that makes it free."""
     free, number = name, 1
     while free in taken:
         free, number = f"{name}_{number}", number + 1
@@ -204,35 +212,47 @@ def _free(name: str, taken: Container[str]) -> str:
 # -- running --------------------------------------------------------------------------------------
 
 
-def read_inputs(network: Any, given: tuple, mask: Any, options: Mapping[str, Any]) -> list[Any]:
-    """The inputs of a call in the order of the graph's, with strings as NumPy arrays.
+def read_inputs(network: Any, inputs: tuple, mask: Any, options: Mapping[str, Any]) -> list[Any]:
+    """Returns the inputs of a call in the order of the graph's inputs, with strings as NumPy arrays.
+
+    Args:
+        network: a network with inputs of strings.
+        inputs: the inputs as they were passed.
+        mask: the mask that was passed, which must be None.
+        options: the options that were passed, which must be empty.
 
     Raises:
-        TypeError: for a mask or options, which strings do not have.
-        FKerasError: for inputs of another structure or shape, and numbers in the place of strings.
+        TypeError: for a mask or options.
+        FKerasError: for inputs of another structure or shape, and for numbers instead of strings.
     """
     if mask is not None or options:
         names = ", ".join([*options, *(["mask"] if mask is not None else [])])
         raise TypeError(
             f"{network.where}: a model of strings takes its inputs by position alone, received "
-            f"{names}. Leave it out."
+            f"{names}. Leave {names} out."
         )
     graph = network.graph
-    if isinstance(graph.inputs, Ref) and len(given) == 1 and _is_text(given[0]):
-        given = (np.asarray(given[0]),)
-    found = []
-    for slot, value in zip(graph.input_slots, match_inputs(network, given), strict=True):
+    if isinstance(graph.inputs, Ref) and len(inputs) == 1 and _is_text(inputs[0]):
+        # before the inputs are matched: a list of texts is one array, not a list of inputs
+        inputs = (np.asarray(inputs[0]),)
+    arrays = []
+    for slot, value in zip(graph.input_slots, match_inputs(network, inputs), strict=True):
         if graph.specs[slot].dtype == STRING:
             value = _as_text(value, f"{network.where}, input {graph.coords[slot].layer!r}")
             check_shape(network, slot, Spec(as_dims(value.shape), STRING))
-        elif is_array(value):  # what is none is told where the device's part is called
+        elif is_array(value):  # non-arrays are rejected later, when the device half runs
             check_shape(network, slot, as_spec(value))
-        found.append(value)
-    return found
+        arrays.append(value)
+    return arrays
 
 
 def run_on_host(network: Any, arrays: list[Any]) -> Any:
-    """The value of a network whose calls all take strings, computed with NumPy."""
+    """Computes the value of a network whose calls all run on the host.
+
+    Args:
+        network: the network.
+        arrays: an array for each input, in the order of the graph's inputs.
+    """
     graph = network.graph
     slots = new_slots(graph, arrays)
 
@@ -245,13 +265,13 @@ def run_on_host(network: Any, arrays: list[Any]) -> Any:
 
 def _on_host(tree: Any) -> Any:
     template, leaves = structure.number(tree)
-    traced = (jax.core.Tracer,)  # which a layer of strings refuses in its own words
+    traced = (jax.core.Tracer,)  # a layer of strings rejects tracers with its own message
     leaves = [leaf if isinstance(leaf, traced) else np.asarray(leaf) for leaf in leaves]
     return structure.fill(template, leaves)
 
 
 def _is_text(value: Any) -> bool:
-    """Whether a value is a text, or lists of texts."""
+    """Returns whether a value is a text or nested lists of texts."""
     while isinstance(value, list | tuple) and value:
         value = value[0]
     return isinstance(value, str | bytes)
@@ -261,7 +281,7 @@ def _as_text(value: Any, place: str) -> np.ndarray:
     array = np.asarray(value.numpy() if hasattr(value, "numpy") else value)
     if array.dtype.kind not in "OSUT":
         raise FKerasError(
-            f"{place}: expected strings, received {array.dtype}. Give a list or a NumPy array of "
+            f"{place}: expected strings, received {array.dtype}. Pass a list or a NumPy array of "
             "texts."
         )
     return array

@@ -1,4 +1,4 @@
-"""`Network`: a layer whose children are layers by name and whose call is the run of a graph."""
+"""`Network`: a layer whose children are layers by name and whose call runs a graph."""
 
 from __future__ import annotations
 
@@ -32,13 +32,13 @@ from fkeras.engine.values.spec import Spec, as_spec, evaluate
 
 
 class Network(Layer):
-    """Runs a graph: computes its outputs from its inputs, call by call.
+    """Runs a graph: computes the outputs from the inputs, call by call.
 
-    `fk.Model` closes one over symbolic tensors; `fk.Sequential` makes one of a list of layers.
+    `fk.Model` closes a graph over symbolic tensors; `fk.Sequential` makes a graph from a list of layers.
 
     Attributes:
-        graph: the graph; None in a Sequential that has not met its inputs, although the declared
-            type says `Graph`: every other network, and a built Sequential, has one.
+        graph: the graph; None in a Sequential without known input shapes, although the declared
+            type says `Graph`: every other network, and a built Sequential, has a graph.
         layers: the layers by name, deepest first; an integer or a slice selects by position, as in
             Keras, and iteration gives names.
 
@@ -102,13 +102,13 @@ class Network(Layer):
         return self.graph is None or any(layer.stateful for layer in self.layers.values())
 
     def build(self, key: jax.Array, *specs: Any) -> Self:
-        """A copy whose layers all hold their weights; a layer that holds its own keeps them.
+        """Returns a copy whose layers all hold weights; built layers keep their weights.
 
-        Each layer's key is derived from its name, so adding a layer changes no other's weights.
+        The key of each layer derives from its name, so adding a layer changes no other weights.
 
         Args:
             key: a PRNG key.
-            specs: a spec for each input, where the network has not met its inputs yet.
+            specs: a spec for each input; needed for a network without a graph.
         """
         network = self.resolve(*specs) if self.graph is None else self
         graph = network.graph
@@ -121,11 +121,11 @@ class Network(Layer):
         return network.replace(layers=FrozenDict(built))
 
     def init_state(self, *specs: Any) -> dict[str, Any]:
-        """The state of every layer that has one, by the layer's name.
+        """Returns the state of every layer with state, by the layer's name.
 
         Args:
-            specs: the inputs' specs; without them those that the graph was recorded with. Give
-                them to fix a batch size that the graph leaves open.
+            specs: a spec for each input, to fix a batch size that the graph leaves open; defaults
+                to the specs with which the graph was recorded.
         """
         graph = self._require_graph("init_state")
         slots = self.bound_specs(specs)
@@ -133,19 +133,19 @@ class Network(Layer):
         for name, layer in self.layers.items():
             if not layer.stateful:
                 continue
-            made = layer.init_state(*graph.call_specs(graph.call_number(name), slots))
-            if made:
-                state[name] = made
+            layer_state = layer.init_state(*graph.call_specs(graph.call_number(name), slots))
+            if layer_state:
+                state[name] = layer_state
         return state
 
     def bound_specs(self, specs: tuple) -> tuple[Spec, ...]:
-        """The spec of each slot of the graph, with the sizes that inputs of these specs settle."""
+        """Returns the spec of each slot, with unknown sizes fixed by the specs of the inputs."""
         graph = self.graph
         if not specs:
             return graph.specs
-        given = match_inputs(self, specs, "specs")
+        input_specs = match_inputs(self, specs, "specs")
         values: dict[str, int] = {}
-        for slot, spec in zip(graph.input_slots, given, strict=True):
+        for slot, spec in zip(graph.input_slots, input_specs, strict=True):
             spec = as_spec(spec)
             for word, size in zip(graph.specs[slot].dims, spec.dims, strict=False):
                 if isinstance(word, str) and isinstance(size, int):
@@ -161,14 +161,14 @@ class Network(Layer):
         mask: Any = None,
         **options: Any,
     ) -> Output:
-        """The `Output` of the network; strings are read and made on the host, before and after."""
+        """Computes the `Output` of the network; calls that take or return strings run on the host."""
         call = super().apply
-        given = {"state": state, "training": training, "key": key, "mask": mask, **options}
+        arguments = {"state": state, "training": training, "key": key, "mask": mask, **options}
         if symbolic_arguments(inputs, options, mask):
-            return call(*inputs, **given)
+            return call(*inputs, **arguments)
         if self.makes_strings:
             front, after = self._halves(split_after)
-            out = front.apply(*inputs, **given)
+            out = front.apply(*inputs, **arguments)
             value = run_on_host(after, match_inputs(after, (out.value,)))
             return dataclasses.replace(out, value=value, mask=None)
         if self.reads_strings:
@@ -178,11 +178,12 @@ class Network(Layer):
             host, device = self._halves(split)
             inputs, call = (run_on_host(host, arrays),), device.apply
         if self.graph is not None and self.graph.takes_integers:
+            # before the cast to the dtype of the input, which would wrap integers around
             check_ranges(self, inputs[0] if len(inputs) == 1 else inputs, self.where)
-        return call(*inputs, **given)
+        return call(*inputs, **arguments)
 
     def _halves(self, cut: Any) -> tuple[Network, Network]:
-        """The parts for host and device, cut once for each network object."""
+        """Returns the parts for host and device, made once for each network object."""
         if "_cut" not in self.__dict__:
             self.__dict__["_cut"] = cut(self, _network)
         return self.__dict__["_cut"]
@@ -192,8 +193,8 @@ class Network(Layer):
             names = ", ".join(options)
             raise TypeError(
                 f"{self.where}: a model takes its inputs by position (or in one list or "
-                f"dictionary); received {names} by name. A layer's option belongs into the call "
-                "that the graph records."
+                f"dictionary); received {names} by name. Pass an option of a layer where the layer is "
+                "called in the graph."
             )
         self._require_graph("A call")
         return Execution(self, context, inputs).output()
@@ -201,17 +202,20 @@ class Network(Layer):
     def _require_graph(self, what: str) -> Graph:
         if self.graph is None:
             raise FKerasError(
-                f"{self.where}: {what} needs to know the inputs, and this network has met none. "
-                "Build it for a shape: `model.build(jax.random.key(0), (None, 8))`, or start it "
-                "with fk.Input.",
+                f"{self.where}: {what} needs input shapes; this network has not been built or called. "
+                "Build it for a shape: `model.build(jax.random.key(0), (None, 8))`, or start the "
+                "list of layers with fk.Input.",
                 layer=self.where,
             )
         return self.graph
 
-    # -- the graph, opened again --------------------------------------------------------------
+    # -- symbolic tensors of the graph --------------------------------------------------------
 
     def _open(self) -> tuple:
-        """A symbolic tensor for each slot, made once for each network object."""
+        """Returns a symbolic tensor for each slot, made once for each network object.
+
+        Always the same objects: two calls of `tensor` must give tensors of one open graph.
+        """
         tensors = self.__dict__.get("_opened")
         if tensors is None:
             tensors = open_graph(self._require_graph("The symbolic view"), self.layers)
@@ -219,23 +223,23 @@ class Network(Layer):
         return tensors
 
     def tensor(self, layer: str, node: int = 0, index: int = 0) -> KerasTensor:
-        """A symbolic tensor inside the network, to go on from: `fk.Model(model.inputs, tensor)`.
+        """Returns a symbolic tensor inside the network, for `fk.Model(model.inputs, tensor)`.
 
         Args:
-            layer: the layer's name.
-            node: which of its calls.
-            index: which output of the call.
+            layer: the name of the layer.
+            node: the index of the call among the calls of the layer.
+            index: the index of the output of the call.
         """
         return self._open()[self._require_graph("tensor").slot(layer, node, index)]
 
     @property
     def inputs(self) -> Any:
-        """The symbolic inputs, in the structure in which the network takes them."""
+        """The symbolic inputs, in the structure that the network takes."""
         return structure.fill(self._require_graph("inputs").inputs, self._open())
 
     @property
     def outputs(self) -> Any:
-        """The symbolic outputs, in the structure in which the network returns them."""
+        """The symbolic outputs, in the structure that the network returns."""
         return structure.fill(self._require_graph("outputs").outputs, self._open())
 
     @property
@@ -245,17 +249,17 @@ class Network(Layer):
 
     @property
     def output_names(self) -> tuple[str, ...]:
-        """The name of the layer that makes each output."""
+        """The name of the layer that computes each output."""
         return self._require_graph("output_names").output_names
 
     @property
     def uses_training(self) -> bool:
-        """Whether a training call computes something else than an inference call."""
+        """Whether a training call and an inference call compute different programs."""
         self._require_graph("uses_training")
         return uses_training(self)
 
     def get_layer(self, name: str | None = None, index: int | None = None) -> Layer:
-        """A layer by name or by its place in `layers`."""
+        """Returns a layer by name or by its position in `layers`."""
         if (name is None) == (index is None):
             raise ValueError(
                 f"{self.where}: get_layer expected a name or an index, received "
@@ -279,11 +283,11 @@ class Network(Layer):
 
     @explains_arguments
     def summary(self, *, nested: bool = True, show: bool = True) -> str:
-        """The layers as a table: outputs, parameters, state, bytes and connections.
+        """Returns the layers as a table: outputs, parameters, state, bytes and connections.
 
         Args:
-            nested: whether networks inside are listed too.
-            show: whether to print it; the text is returned in any case.
+            nested: whether the table lists the layers of nested networks.
+            show: whether to print the table.
         """
         text = summary(self, nested=nested)
         if show:

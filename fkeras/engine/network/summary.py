@@ -1,4 +1,4 @@
-"""A network as a text table, before and after it is built."""
+"""The summary of a network as a text table, before and after building."""
 
 from __future__ import annotations
 
@@ -14,13 +14,13 @@ _HEADINGS = ("Layer (type)", "Output shape", "Params", "State", "Connected to")
 
 
 def summary(network: Any, *, nested: bool = True) -> str:
-    """One row a layer: name and class, output shapes, parameters, state and connections.
+    """Returns a table with a row for each layer: output shapes, parameters, state and connections.
 
-    Names are never cut. A network that has not met its inputs lists its layers alone.
+    Names are never truncated. Without a graph the table has only names and classes.
 
     Args:
         network: a network, built or not.
-        nested: whether the layers of networks inside follow in rows of their own.
+        nested: whether the table lists the layers of nested networks.
     """
     abstract = _abstract(network)
     rows = list(_rows(abstract, nested, 0))
@@ -47,7 +47,7 @@ def _join(cells: Sequence[str], widths: Sequence[int]) -> str:
 
 
 def _abstract(network: Any) -> Any:
-    """The network with shapes in the place of weights: nothing is drawn or allocated."""
+    """Returns the network with shapes in the place of weights, without allocating weights."""
     if network.graph is None or network.built:
         return network
     key = jax.eval_shape(jax.random.key, jax.ShapeDtypeStruct((), "uint32"))
@@ -108,9 +108,7 @@ def _size(count: int) -> str:
 
 def _totals(network: Any, abstract: Any) -> list[str]:
     if abstract.graph is None:
-        return [
-            "Shapes follow when the network meets its inputs: build it, or start with fk.Input."
-        ]
+        return ["Shapes need known inputs: build the network, or start with fk.Input."]
     leaves = leaves_of(abstract)
     flags = skeleton_of(abstract).trainable
     trained = [leaf for leaf, flag in zip(leaves, flags, strict=True) if flag]

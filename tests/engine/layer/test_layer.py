@@ -333,7 +333,7 @@ def test_uses_training_reports_layers_that_depend_on_it():
     assert nested.build(KEY, (None, 4)).uses_training
     several = fk.Model([x, y := fk.Input((4,))], {"sum": layers.Dropout(0.1)(x) + y})
     assert several.uses_training
-    with pytest.raises(fk.FKerasError, match="needs to know the inputs"):
+    with pytest.raises(fk.FKerasError, match="needs input shapes"):
         fk.Sequential([layers.Dense(1)]).uses_training  # noqa: B018
 
 
