@@ -124,7 +124,10 @@ def test_dtypes_of_texts(dtype):
         (lambda x: layers.Dense(2, dtype="string"), "no dtype of strings"),
         (lambda x: fk.Input((2,), dtype="strings"), "no dtype 'strings'. Did you mean 'string'"),
         (lambda x: fk.split_host(fk.Model(x, WORDS(x))), "on the host alone"),
-        (lambda x: fk.split_host(fk.Model(x, [x, _model()(x)])), "a string input is also an output"),
+        (
+            lambda x: fk.split_host(fk.Model(x, [x, _model()(x)])),
+            "a string input is also an output",
+        ),
         (lambda x: fk.split_host(_numbers()), "expected a model with an input of strings"),
         (lambda x: fk.split_host(3), "int: split_host expected a model"),
     ],
