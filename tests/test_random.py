@@ -65,7 +65,7 @@ def test_a_key_gives_its_own_numbers(name, args, options):
         assert (draw(0) != draw(1)).any()
 
 
-def test_none_is_told_how_to_make_a_key():
+def test_a_missing_key_names_jax_random_key():
     with pytest.raises(TypeError, match=r"fk.random.normal: seed: .* received None.*key\(0\)"):
         fk.random.normal((2,))
     with pytest.raises(TypeError, match="received -1"):

@@ -11,7 +11,7 @@ import pytest
 from fkeras.files.atomic import as_path, replacing
 
 
-def test_what_is_written_replaces_what_stood_there(tmp_path):
+def test_a_new_file_replaces_the_old_one(tmp_path):
     place = tmp_path / "a" / "b.bin"
     for text in (b"first", b"second"):
         with replacing(place) as file:

@@ -66,7 +66,7 @@ def test_aliases_of_initializers_are_the_classes_of_keras():
                     assert ours.get(name) == getattr(ours, name)()
 
 
-def test_a_seed_of_its_own_changes_the_draw():
+def test_an_explicit_seed_changes_the_draw():
     plain, seeded = fk.initializers.HeNormal(), fk.initializers.HeNormal(seed=1)
     assert not np.array_equal(plain(KEY, (3, 3)), seeded(KEY, (3, 3)))
 

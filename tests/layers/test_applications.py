@@ -19,7 +19,7 @@ SMALLEST = {
 
 
 @pytest.mark.parametrize("name", SMALLEST)
-def test_the_smallest_models_go_there_and_back(name, tmp_path):
+def test_the_smallest_models_round_trip(name, tmp_path):
     with keras_rules():
         errors = applications.check(name, tmp_path, **SMALLEST[name])
     assert max(errors) <= applications.LIMIT, errors

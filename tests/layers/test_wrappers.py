@@ -293,7 +293,7 @@ def _network(nn):
     return Network
 
 
-def test_a_flax_module_computes_what_it_computes():
+def test_a_flax_layer_computes_the_outputs_of_its_module():
     nn = pytest.importorskip("flax.linen")
     x = jnp.asarray(_data(8, 5))
     module = _network(nn)(4)

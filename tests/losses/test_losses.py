@@ -178,7 +178,7 @@ def test_reductions_equal_keras(loss, reduction, weighted, masked):
         np.testing.assert_allclose(numerator / denominator, expected, rtol=1e-5)
 
 
-def test_a_masked_mean_is_that_of_what_is_valid():
+def test_a_masked_mean_covers_valid_entries_only():
     y_true, y_pred = np.zeros((3, 1)), np.array([[1.0], [2.0], [3.0]])
     mask = np.array([True, True, False])
     loss = losses.MeanSquaredError()
@@ -307,7 +307,7 @@ def test_crossentropy_is_resolved_from_shapes():
         assert losses.resolve("mse", *shapes) == losses.MeanSquaredError()
 
 
-def test_ranks_are_brought_together():
+def test_targets_and_predictions_are_brought_to_one_rank():
     loss = losses.MeanSquaredError()
     y = np.array([1.0, 2.0])
     for y_true, y_pred in ((y, y[:, None] + 1), (y[:, None], y + 1), (y, y + 1)):
@@ -421,7 +421,7 @@ def test_ctc_is_the_sum_over_all_alignments():
     np.testing.assert_allclose(jax.jit(losses.ctc)(labels, scores), expected, rtol=1e-5)
 
 
-def test_ctc_of_what_cannot_be_is_large_and_finite():
+def test_ctc_of_impossible_labels_is_large_and_finite():
     """-log(0) is infinite: here it is about 1e5, as in Keras, and the gradient is finite."""
     labels, scores = sequence_data(frames=2)
     hopeless = scores.copy()

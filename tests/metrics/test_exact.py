@@ -58,7 +58,7 @@ def repeated(numbers):
     + [pytest.param(n, "others", marks=pytest.mark.exhaustive) for n in OTHERS],
     ids=lambda v: repr(CASES[v][0]) if isinstance(v, int) else "",
 )
-def test_states_of_2_to_the_26_batches_tell_one_more_apart(number, group):
+def test_states_of_2_to_the_26_batches_count_one_more(number, group):
     metric = CASES[number][0]
     found = repeated(tuple(NUMBERS if group == "quick" else OTHERS))
     one, many, result, result_of_many = found[number]

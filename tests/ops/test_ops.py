@@ -188,7 +188,7 @@ def test_every_operation_of_keras_has_a_row():
 
 
 @pytest.mark.parametrize("name", NAMESPACES)
-def test_namespaces_have_what_keras_has(name):
+def test_namespaces_have_the_names_of_keras(name):
     ours, theirs = getattr(fk.ops, name), getattr(keras.ops, name)
     assert sorted(_names(theirs) - set(ours.__all__)) == []
     if name != "image":

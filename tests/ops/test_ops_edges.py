@@ -252,7 +252,7 @@ def test_decibels_are_cut_below_the_maximum_of_each_signal():
     np.testing.assert_allclose(both, second, atol=1e-4)
 
 
-def test_spectrograms_refuse_what_cannot_be():
+def test_spectrograms_reject_impossible_arguments():
     with pytest.raises(ValueError, match="frame_step"):
         fk.layers.STFTSpectrogram(frame_length=4, frame_step=5)
     with pytest.raises(ValueError, match="fft_length"):

@@ -261,7 +261,7 @@ def test_hypergradients(optimizer):
         np.testing.assert_allclose(slope, (ahead - behind) / 2e-3, rtol=0.02, atol=2e-3)
 
 
-def test_weight_decay_is_a_leaf_only_where_there_is_some():
+def test_weight_decay_is_a_leaf_only_if_set():
     for optimizer, leaves in ((optimizers.Adam(), 1), (optimizers.AdamW(), 2)):
         state = optimizer.transformation().init({})
         assert len(jax.tree.leaves(state._replace(count=None))) == leaves
@@ -298,7 +298,7 @@ def test_exclusion_goes_by_paths_in_any_tree():
     assert found == [0.0, -0.5, 0.0]
 
 
-def test_holes_in_the_tree_stay_holes():
+def test_none_leaves_stay_none():
     tx = optimizers.Adam().transformation()
     weights = {"a": jnp.ones(2), "b": None}
     deltas, _ = tx.update(weights, tx.init(weights), weights)

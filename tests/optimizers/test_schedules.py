@@ -41,7 +41,7 @@ def test_schedules_equal_keras(schedule):
 BEYOND = 2**24  # float32 holds every integer up to here
 
 
-def test_schedules_tell_steps_apart_beyond_2_to_the_24():
+def test_schedules_distinguish_steps_beyond_2_to_the_24():
     piecewise = schedules.PiecewiseConstantDecay([BEYOND, BEYOND + 2.5], [1.0, 0.5, 0.25])
     stairs = schedules.ExponentialDecay(1.0, BEYOND + 1, 0.5, staircase=True)
     inverse = schedules.InverseTimeDecay(1.0, BEYOND + 1, 1.0, staircase=True)
@@ -81,7 +81,7 @@ class Halving(schedules.LearningRateSchedule):
         return 0.1 * 0.5 ** (step // self.every)
 
 
-def test_a_schedule_of_ones_own():
+def test_a_custom_schedule():
     optimizer = optimizers.SGD(Halving(3))
     config = optimizers.serialize(optimizer)
     assert optimizers.get(config, {"Halving": Halving}) == optimizer

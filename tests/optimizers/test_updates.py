@@ -33,7 +33,7 @@ def test_accumulated_gradients_are_those_of_larger_batches():
     chex.assert_trees_all_close(small.model, large.model, rtol=1e-5, atol=1e-6)
 
 
-def test_the_average_is_what_a_training_ends_with():
+def test_a_training_ends_with_the_average():
     plain, _ = fit(optimizers.SGD(0.1))
     run, _ = fit(optimizers.SGD(0.1, use_ema=True, ema_momentum=0.5))
     average = optimizers.ema_weights(run.opt_state)
@@ -41,7 +41,7 @@ def test_the_average_is_what_a_training_ends_with():
     assert np.any(run.model.layers["head"].kernel != plain.model.layers["head"].kernel)
 
 
-def test_loss_scaling_changes_no_step_and_leaves_out_what_overflows():
+def test_loss_scaling_changes_no_step_and_skips_overflows():
     plain, history = fit(optimizers.SGD(0.1))
     scaled, same = fit(optimizers.LossScaleOptimizer(optimizers.SGD(0.1), initial_scale=1024.0))
     chex.assert_trees_all_close(scaled.model, plain.model, rtol=1e-4, atol=1e-6)

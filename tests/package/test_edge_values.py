@@ -230,7 +230,7 @@ def test_metrics_of_nothing_and_of_constants(metric, y_true):
     assert np.all(np.asarray(results(y_true, constant + np.nan)[2]) == 0)
 
 
-def test_correlations_of_what_does_not_vary():
+def test_correlations_of_constant_values():
     still, moving = np.ones((1, 4), "float32"), np.arange(4.0, dtype="float32")[None]
     for function in (metrics.pearson_correlation, metrics.concordance_correlation):
         run = jax.jit(jax.value_and_grad(lambda p, t, f=function: f(t, p)[0]))

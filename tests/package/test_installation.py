@@ -124,7 +124,7 @@ def test_export_without_flatbuffers(tmp_path, monkeypatch):
         fk.export(_model(), {}, tmp_path / "m.jax")
 
 
-def test_the_version_stands_in_one_place():
+def test_the_version_is_defined_once():
     assert "version" in PROJECT["dynamic"] and "version" not in PROJECT
     assert re.fullmatch(r"\d+\.\d+\.\d+", fk.__version__)
     for path in (ROOT / "pyproject.toml", ROOT / "README.md"):

@@ -102,7 +102,7 @@ def test_layers_that_use_keys_and_weights_themselves_have_shapes(key):
     assert LooksAtWeights(2)(OwnDraws()(x)).shape == (None, 2)
 
 
-def test_an_error_of_build_is_told_as_it_is():
+def test_errors_of_build_are_raised_unchanged():
     layer = fk.layers.Dense(2)
     try:
         build_shapes(layer, (None, None))

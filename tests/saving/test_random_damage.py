@@ -26,7 +26,7 @@ def test_damaged_files_open_or_are_refused(corpus, number):
     assert found is None, f"{what}, number {number}: {found}"
 
 
-def test_what_the_parent_tells_of_its_children(capsys):
+def test_findings_of_child_processes_are_reported(capsys):
     """A loop in C hears no signal: the parent ends it, and tells the number."""
 
     def watch(program, patience=60):

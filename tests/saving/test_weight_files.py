@@ -297,7 +297,7 @@ def test_a_save_that_fails_leaves_the_old_file(tmp_path, suffix, monkeypatch):
     assert fk.load_weights(path, network())[0] == MODEL
 
 
-def test_wrong_calls_say_what_to_do(tmp_path):
+def test_wrong_calls_name_a_remedy(tmp_path):
     with pytest.raises(ValueError, match="'w.safetensor'. Did you mean '.safetensors'"):
         fk.save_weights("w.safetensor", MODEL, STATE)
     with pytest.raises(ValueError, match="has no weights yet"):

@@ -239,7 +239,7 @@ def two_layers():
     ],
     ids=["adam", "sgd", "momentum", "optax"],
 )
-def test_freezing_in_the_middle_of_a_run_keeps_the_optimizer_of_what_is_trained(optimizer, model):
+def test_freezing_in_the_middle_of_a_run_keeps_the_remaining_optimizer_state(optimizer, model):
     trainer = fk.Trainer(optimizer, "sparse_categorical_crossentropy")
     run, _ = trainer.fit(trainer.init(model(), KEY), X, Y, batch_size=25, verbose=0)
     frozen = run.replace(model=fk.freeze(run.model, "dense"))
@@ -276,7 +276,7 @@ def test_a_callback_may_freeze_and_unfreeze():
     assert np.any(kernels[1] != kernels[2])
 
 
-def test_the_optimizer_state_of_another_model_or_optimizer_is_told():
+def test_the_optimizer_state_of_another_model_is_reported():
     other = fk.Trainer("adam", "mse").init(linear(), KEY)
     with pytest.raises(fk.FKerasError, match=r"(?s)expected the state of .*trainer.init"):
         TRAINER.fit(RUN.replace(opt_state=other.opt_state), X, Y, verbose=0)
@@ -360,7 +360,7 @@ class Terminal(io.StringIO):
         return True
 
 
-def test_one_plain_line_an_epoch_where_there_is_no_terminal(capsys):
+def test_one_line_for_each_epoch_without_a_terminal(capsys):
     TRAINER.fit(RUN, X, Y, epochs=2, batch_size=16)
     lines = capsys.readouterr().out.splitlines()
     assert len(lines) == 2
@@ -438,14 +438,14 @@ BAD = [
 
 
 @pytest.mark.parametrize(("call", "message"), BAD, ids=[m[:40] for _, m in BAD])
-def test_bad_input_is_told_before_the_first_step(call, message):
+def test_wrong_input_is_reported_before_the_first_step(call, message):
     with pytest.raises((ValueError, TypeError), match=message) as error, count_compiles() as made:
         call()
     assert len(str(error.value).splitlines()) <= 8
     assert "compiled_train" not in str(made)
 
 
-def test_missing_channel_axis_says_so():
+def test_a_missing_channel_axis_is_reported():
     x = fk.Input((8, 8, 1))
     model = fk.Model(x, layers.Dense(2)(layers.Flatten()(x)))
     trainer = fk.Trainer("adam", "mse")

@@ -122,7 +122,7 @@ def test_a_compiled_step_needs_less_memory(key):
     assert bytes_of(None, whole=True) > 0.9 * none
 
 
-def test_segments_stand_between_blocks():
+def test_segments_between_blocks():
     from fkeras.transforms.remat import _large, _segments
 
     x = h = fk.Input((8,))

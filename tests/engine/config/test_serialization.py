@@ -196,7 +196,7 @@ def plain(config):
 
 
 @pytest.mark.parametrize(("kind", "row"), ROWS, ids=IDS)
-def test_keras_reads_what_we_write(kind, row):
+def test_keras_reads_our_json(kind, row):
     ours, keras_kind = row(fk), namespace(keras, kind)
     config = through_json(namespace(fk, kind).serialize(ours))
     assert config["module"] == f"keras.{kind}"
@@ -219,7 +219,7 @@ def serialized(config):
 
 
 @pytest.mark.parametrize(("kind", "row"), ROWS, ids=IDS)
-def test_we_read_what_keras_writes(kind, row):
+def test_we_read_the_json_of_keras(kind, row):
     ours, fk_kind = row(fk), namespace(fk, kind)
     with keras_rules():
         config = through_json(namespace(keras, kind).serialize(row(keras)))
@@ -352,7 +352,7 @@ def test_bases_of_keras_are_bases(base, value):
 
 
 @pytest.mark.parametrize("base", [Ramp, Spread, Box])
-def test_bases_ask_for_what_is_missing(base):
+def test_base_classes_name_missing_methods(base):
     arguments = (None, (2,)) if base is Ramp else (jnp.ones(2),)
     with pytest.raises(NotImplementedError, match=f"{base.__name__}: .* needs its own __call__"):
         base()(*arguments)

@@ -561,7 +561,7 @@ def test_building_a_graph_of_1_000_layers_compiles_nothing():
     assert len(compiles) == 0
 
 
-def test_an_axis_that_only_numbers_can_tell_has_a_word_of_its_own():
+def test_an_axis_of_data_dependent_size_has_a_new_name():
     def shorten(a):
         if not isinstance(a.shape[1], int):
             raise TypeError("needs a number")

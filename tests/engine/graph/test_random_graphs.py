@@ -149,7 +149,7 @@ def test_opening_and_closing_again_gives_the_same_graph(recipe):
     assert again == model
 
 
-def test_a_random_graph_computes_what_its_layers_compute():
+def test_a_random_graph_equals_its_layers_called_one_by_one():
     import jax
 
     recipe = (2, (("shared", (0, 0)), ("shared", (2, 2)), ("add", (3, 1)), ("op", (4, 2))), (5, 3))

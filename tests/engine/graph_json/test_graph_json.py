@@ -110,7 +110,7 @@ def test_a_default_of_keras_is_no_pin_and_any_other_value_is():
     assert fk.Model.from_config(written) == ours
 
 
-def test_a_pin_to_the_default_is_kept_beside_what_keras_reads():
+def test_a_pin_to_the_default_is_stored_beside_the_config_of_keras():
     x = fk.Input((4,), name="x")
     y = layers.Dropout(0.5, name="drop")(x, training=False)
     model = fk.Model(

@@ -88,7 +88,7 @@ def theirs_without_operations(model):
 
 
 @pytest.mark.parametrize("seed", range(24))
-def test_layers_stand_in_keras_s_order(seed):
+def test_layers_are_in_the_order_of_keras(seed):
     with keras_rules():
         theirs = Drawn(keras, seed).model()
         data = through_json(theirs.get_config())

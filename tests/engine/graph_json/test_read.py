@@ -213,7 +213,7 @@ def test_the_worst_order_of_layers_is_read_in_linear_time():
     assert large < 30 * small + 1  # a quadratic reader takes a hundred times as long
 
 
-def test_a_circle_among_thousands_of_calls_is_told():
+def test_a_cycle_among_thousands_of_calls_is_reported():
     error = refused(_chain(3000, last="d2999"), "wait for one another, so they are part of a cycle")
     assert len(str(error)) < 400
 

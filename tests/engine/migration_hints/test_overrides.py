@@ -49,7 +49,7 @@ def test_the_shown_objective_trains():
     assert list(trainer.fit(run, x, x[:, :1], verbose=0).history.history) == ["loss", "mse"]
 
 
-def test_a_property_of_metrics_and_what_stays_allowed():
+def test_overriding_the_metrics_property_and_allowed_overrides():
     with pytest.raises(TypeError, match="property metrics is never read"):
         type("Mine", (fk.Model,), {"metrics": property(anything)})
 

@@ -205,7 +205,7 @@ def _drawn(theirs):
     "name",
     [pytest.param(n, marks=pytest.mark.exhaustive if n == "mixed" else ()) for n in PAIRS],
 )
-def test_weights_go_there_and_back(tmp_path, name):
+def test_weights_round_trip(tmp_path, name):
     theirs, ours = PAIRS[name]
     source = _drawn(theirs)
     with keras_rules():
@@ -229,7 +229,7 @@ def _resolved(model):
     return model.build(KEY, (None, *X.shape[1:]))
 
 
-def test_fields_in_another_order_are_told_by_the_names_of_layers(tmp_path):
+def test_fields_in_another_order_match_by_layer_names(tmp_path):
     class Named(keras.Model):
         def __init__(self):
             super().__init__()
@@ -255,7 +255,7 @@ def test_fields_in_another_order_are_told_by_the_names_of_layers(tmp_path):
     np.testing.assert_allclose(model(X), expected, rtol=2e-5)
 
 
-def test_layers_of_ones_own_inside_a_functional_model(tmp_path):
+def test_custom_layers_inside_a_functional_model(tmp_path):
     with keras_rules():
         x = keras.Input(X.shape[1:])
         theirs = keras.Model(x, KerasBlock(name="b")(KerasInner()(x)))

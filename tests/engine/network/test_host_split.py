@@ -98,12 +98,12 @@ def test_hdf5_without_the_vocabulary_is_refused(tmp_path):
         (layers.Hashing(3, output_mode="one_hot"), (1,), (None, 3), "float32"),
     ],
 )
-def test_shapes_of_what_reads_strings(layer, shape, expected, dtype):
+def test_shapes_of_layers_that_read_strings(layer, shape, expected, dtype):
     out = layer(fk.Input(shape, dtype="string"))
     assert (out.shape, out.dtype) == (expected, dtype)
 
 
-def test_a_length_that_is_open_has_a_word_of_its_own():
+def test_an_unknown_length_has_an_axis_name():
     out = WORDS(fk.Input((), dtype="string"))
     assert out.spec.dims[0] == "b"
     assert out.spec.dims[1] != "b"
@@ -132,12 +132,12 @@ def test_dtypes_of_texts(dtype):
         (lambda x: fk.split_host(3), "int: split_host expected a model"),
     ],
 )
-def test_what_cannot_be_recorded_or_cut(call, words):
+def test_calls_that_cannot_be_recorded_or_split(call, words):
     with pytest.raises((fk.FKerasError, TypeError, ValueError), match=words):
         call(fk.Input((), dtype="string"))
 
 
-def test_strings_beside_what_the_device_computes():
+def test_strings_beside_outputs_of_the_device():
     x, ids = fk.Input((1,), dtype="string"), fk.Input((1,), dtype="int32")
     crossing = layers.HashedCrossing(5)
     model = fk.Model([x, ids], crossing((x, ids)))
@@ -321,7 +321,7 @@ def test_cut_trained_and_put_together(model, tmp_path, key):
         fk.export(whole, None, tmp_path / "whole.jax")
 
 
-def test_a_compiled_model_of_strings_goes_on(model, tmp_path, key):
+def test_a_compiled_model_of_strings_resumes(model, tmp_path, key):
     trainer = fk.Trainer(optimizer=fk.optimizers.Adam(0.1), loss="mse")
     host, device = fk.split_host(model)
     x, y = host(TEXTS), np.ones((3, 2), "float32")

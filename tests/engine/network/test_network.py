@@ -236,7 +236,7 @@ def test_inlining_carries_a_pinned_mode_and_masks(key):
     )
 
 
-def test_inlining_a_sequential_and_what_cannot_be_inlined():
+def test_inlining_a_sequential_and_models_that_cannot_be_inlined():
     x = fk.Input((4,), name="x")
     stack = fk.Sequential([layers.Dense(3), layers.Dense(2)], name="stack")
     model = fk.Model(x, stack(x))

@@ -354,7 +354,7 @@ def test_masks_travel_through_a_graph():
     np.testing.assert_allclose(shorter.value[0], out.value[0][:, :2], atol=1e-6)
 
 
-def test_a_padding_mask_with_an_axis_of_attention_of_its_own():
+def test_a_padding_mask_with_an_attention_axis():
     """The mask (b, n, t) of axes that are not attended over and of one that is."""
     x = _draw(2, 3, 4, 5)
     layer = layers.MultiHeadAttention(2, 3, attention_axes=-2).build(KEY, x, x)
@@ -411,7 +411,7 @@ def test_dropout_drops_weights_and_keeps_their_sums():
     assert bool((drawn[0] != plain[0]).any())
 
 
-def test_flash_is_refused_where_it_cannot_be():
+def test_unsupported_flash_attention_is_rejected():
     x = _draw(1, 4, 6)
     with pytest.raises(ValueError, match="expected dropout=0 beside flash_attention=True"):
         layers.MultiHeadAttention(2, 3, dropout=0.1, flash_attention=True)

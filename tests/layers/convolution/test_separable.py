@@ -224,6 +224,6 @@ def test_weights_have_the_shapes_and_order_of_keras():
         (lambda: adaptive_pool(jnp.ones((1, 4, 1)), (2,), "mean"), "'average' or 'max'"),
     ],
 )
-def test_errors_say_what_to_do(make, message):
+def test_errors_name_a_remedy(make, message):
     with pytest.raises(ValueError, match=message):
         make()

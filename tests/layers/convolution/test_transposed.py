@@ -168,6 +168,6 @@ def test_the_long_names_are_the_same_classes():
         ),
     ],
 )
-def test_errors_say_what_to_do(make, message):
+def test_errors_name_a_remedy(make, message):
     with pytest.raises(ValueError, match=message):
         make()

@@ -82,7 +82,7 @@ def drawn(made, layer, images):
     [v for v in RANDOM if not isinstance(v, layers.RandomElasticTransform)],
     ids=repr,
 )
-def test_given_what_keras_drew_images_are_those_of_keras(layer):
+def test_images_equal_keras_for_the_same_draws(layer):
     images = IMAGES if layer.data_format == "channels_last" else IMAGES.transpose(0, 3, 1, 2)
     made = oracle(layer)
 
@@ -330,7 +330,7 @@ def test_random_crop_of_small_images_and_in_inference():
     assert len(seen) > 3
 
 
-def test_elastic_boxes_cover_what_is_seen():
+def test_elastic_boxes_cover_the_visible_region():
     layer = layers.RandomElasticTransform((1, 1), bounding_box_format="xyxy")
     boxes = {"boxes": np.array([[1.0, 1, 4, 5], [2, 2, 2.1, 2.1]]), "labels": np.array([4, 5])}
     data = {"images": IMAGES[0], "bounding_boxes": boxes}

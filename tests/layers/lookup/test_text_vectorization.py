@@ -277,7 +277,7 @@ def test_string_lookup_refuses():
         ({"ngrams": (3, 1)}, [[1, 4, 1, 3], [1, 2, 0, 0]]),
     ],
 )
-def test_texts_become_what_keras_makes_of_them(options, expected):
+def test_texts_are_vectorized_as_in_keras(options, expected):
     layer = layers.TextVectorization(**options).adapt(TEXTS)
     for queries in (QUERIES, np.array(QUERIES)[:, 0], np.array(QUERIES).astype("S")):
         np.testing.assert_allclose(layer(queries), expected, rtol=1e-6)

@@ -37,7 +37,7 @@ MERGES = [(kind, g) for kind in KINDS for g in GIVEN if len(g) == 2 or kind != "
 
 
 @pytest.mark.parametrize(("kind", "given"), MERGES, ids=str)
-def test_any_is_what_keras_computes(kind, given):
+def test_masks_any_computes_as_keras(kind, given):
     inputs = list(PARTS[: len(given)])
     masks = [None if i is None else MASKS[i] for i in given]
     out = getattr(layers, kind)(masks="any").apply(inputs, mask=masks)
@@ -62,7 +62,7 @@ def test_any_with_inputs_that_repeat_or_have_fewer_axes():
     assert out.mask is None
 
 
-def test_no_gradient_reaches_what_is_left_out():
+def test_no_gradient_reaches_masked_entries():
     def score(x, layer):
         return layer.apply([x, PARTS[1]], mask=[MASKS[0], MASKS[1]]).value.sum()
 
@@ -225,7 +225,7 @@ def test_a_model_without_masks_stays_as_it_is(tmp_path):
     json.loads(model.to_json())
 
 
-def test_what_stands_beside_a_configuration_is_checked(tmp_path):
+def test_keys_beside_a_config_are_checked(tmp_path):
     path, bad = tmp_path / "m.keras", tmp_path / "bad.keras"
     fk.save_model(path, _own("Add", masks="any"), {})
 

@@ -91,7 +91,7 @@ def test_a_layer_frozen_by_the_batch_computes_as_one_that_trains_and_moves_nothi
     np.testing.assert_array_equal(found.value, expected.value)
 
 
-def test_what_trains_does_not_heed_by_what_it_would_be_frozen():
+def test_trainable_layers_ignore_the_frozen_option():
     x = _data(4, 3)
     layer = layers.BatchNormalization(frozen="batch").build(KEY, x)
     state = layer.init_state(x)

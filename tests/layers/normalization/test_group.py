@@ -76,7 +76,7 @@ def test_one_group_is_layer_normalization():
     np.testing.assert_allclose(one, two, rtol=1e-5, atol=1e-6)
 
 
-def test_the_scale_lies_along_its_axis():
+def test_the_scale_has_the_size_of_its_axis():
     x = _data(2, 3, 3)
     layer = layers.RMSNormalization(axis=1).build(KEY, x)
     layer, _ = layer.set_weights([np.array([1.0, 2.0, 3.0])])

@@ -206,7 +206,7 @@ def test_crossing_refuses():
         cross([jnp.ones(1), jnp.ones(1)])
 
 
-def test_ids_out_of_range_are_told_where_they_are_known():
+def test_known_ids_out_of_range_are_reported():
     layer = layers.CategoryEncoding(3, "one_hot")
     for ids, found in (([0, 3], 3), (jnp.array([-1, 0]), -1), (np.array(7), 7)):
         with pytest.raises(ValueError, match=f"ids from 0 to 2, received {found}"):

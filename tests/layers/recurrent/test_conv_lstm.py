@@ -104,7 +104,7 @@ def test_channels_first_is_the_same_with_other_axes():
     _close(one, np.moveaxis(other, -1, 2))
 
 
-def test_keras_goes_on_from_given_states_as_we_do():
+def test_keras_computes_the_same_from_given_states():
     layer = _layer(return_state=True)
     start = [np.full((2, 4, 5, 2), 0.5, "float32"), np.full((2, 4, 5, 2), -0.5, "float32")]
     with keras_rules():
@@ -133,7 +133,7 @@ def test_low_precision_is_near(dtype, tolerance):
     assert all(np.isfinite(g).all() for g in (y, *jax.tree.leaves(grads)))
 
 
-def test_a_key_decides_what_is_dropped_and_inference_needs_none():
+def test_the_key_determines_dropout_and_inference_needs_no_key():
     layer = _layer(dropout=0.5, recurrent_dropout=0.5)
     _close(layer(X), _layer()(X))
     train = jax.jit(lambda key: layer(X, training=True, key=key))
@@ -163,7 +163,7 @@ def test_all_dropped_is_as_zeros():
     _close(full(X, training=True, key=KEY), full(jnp.zeros_like(X)))
 
 
-def test_a_stateful_layer_goes_on():
+def test_a_stateful_layer_resumes_from_its_state():
     layer = _layer(stateful=True)
     state = layer.init_state(SHAPE)
     first = layer.apply(X[:, :2], state=state)
@@ -227,6 +227,6 @@ def test_what_keras_writes_can_be_read():
         (lambda: _layer(dropout=0.5)(X, training=True), "key"),
     ],
 )
-def test_errors_say_what_to_do(make, message):
+def test_errors_name_a_remedy(make, message):
     with pytest.raises(ValueError, match=message):
         make()

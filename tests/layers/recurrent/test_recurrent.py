@@ -323,7 +323,7 @@ def _raises(pattern, function, *args, **kwargs):
         function(*args, **kwargs)
 
 
-def test_errors_say_what_to_do():
+def test_errors_name_a_remedy():
     x = fk.Input((None, 3))
     lstm = layers.LSTM(4).build(KEY, X)
     four, three = np.zeros((2, 4), "float32"), np.zeros((2, 3), "float32")

@@ -63,7 +63,7 @@ def test_rates_of_a_population():
         with_learning_rate(state, [1.0, 2.0])
 
 
-def test_rates_say_what_is_wrong():
+def test_wrong_rates_are_reported():
     plain = optax.adam(0.1).init(WEIGHTS)
     with pytest.raises(ValueError, match=r"holds none: .*optax.inject_hyperparams\(optax.adam\)"):
         learning_rate(plain)

@@ -91,7 +91,7 @@ def test_links_are_refused(tmp_path):
 
 
 @pytest.mark.filterwarnings("ignore:Duplicate name")
-def test_a_name_that_stands_twice_is_refused(tmp_path):
+def test_duplicate_names_are_rejected(tmp_path):
     _refused(_zip(tmp_path / "a.zip", ("x", b"1"), ("x", b"2")), "twice", "x")
 
 
@@ -100,7 +100,7 @@ def test_other_packings_are_refused(tmp_path, method):
     _refused(_zip(tmp_path / "a.zip", ("x", b"1"), compression=method), "method")
 
 
-def test_bombs_are_refused_by_ratio_and_by_what_they_unpack_to(tmp_path):
+def test_decompression_bombs_are_rejected_by_ratio_and_size(tmp_path):
     data = bytes(3_000_000)
     path = _zip(tmp_path / "a.zip", ("x", data), compression=zipfile.ZIP_DEFLATED)
     _refused(path, "become 3000000", "ratio")
@@ -199,7 +199,7 @@ def test_folders_and_pipes_are_refused(tmp_path):
         pass
 
 
-def test_a_window_is_a_file_of_its_own():
+def test_a_member_is_read_as_a_separate_file():
     window = Window(io.BytesIO(b"0123456789"), 2, 5)
     assert window.read() == b"23456" and window.read() == b""
     assert window.seek(-2, os.SEEK_END) == 3 and window.read(9) == b"56"
@@ -228,7 +228,7 @@ def test_json_without_surprises(text, word):
     assert word in str(error.value) and error.value.member == "config.json"
 
 
-def test_json_reads_what_keras_writes():
+def test_strict_json_reads_files_of_keras():
     value = {"a": [1, 2.5, None, True, float("inf")], "b": {"c": "ü"}}
     assert parse(json.dumps(value).encode()) == value
     place = {"file": "f", "member": "m", "layer": "l"}

@@ -129,7 +129,7 @@ def test_circles_and_arrays_with_two_names_are_refused():
 
 
 @pytest.mark.parametrize("name", ["a\tb", "\u2028"])
-def test_names_that_cannot_be_seen_are_refused(name):
+def test_invisible_names_are_rejected(name):
     _refused(_stored(lambda f: f.create_group(name)), "name")
 
 

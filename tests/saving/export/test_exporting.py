@@ -102,7 +102,7 @@ def test_a_process_that_imports_jax_alone_computes_the_same(tmp_path):
             np.testing.assert_allclose(ours, theirs, rtol=2e-5, atol=2e-6, err_msg=name)
 
 
-def test_the_description_names_what_the_artifact_does_not(tmp_path):
+def test_the_description_names_inputs_and_outputs(tmp_path):
     left, right = fk.Input((3,), name="left"), fk.Input((None, 3), name="right")
     summed = layers.Dense(2, name="sum")(left + layers.GlobalMaxPooling1D()(right))
     model, state = built(fk.Model([left, right], [summed], name="pair"))
@@ -160,7 +160,7 @@ def test_a_mask_of_the_inputs_goes_by_name(tmp_path):
     np.testing.assert_allclose(read(path).call(x, mask=mask), expected, rtol=1e-5, atol=1e-6)
 
 
-def test_training_mode_takes_a_key_as_two_words_and_can_return_the_state(tmp_path):
+def test_training_mode_takes_key_data_and_returns_the_state(tmp_path):
     head = [layers.BatchNormalization(), layers.Dropout(0.5)]
     model, state = built(fk.Sequential([fk.Input((3,)), *head]))
     path, x, key = tmp_path / "m.jax", normal(0, 6, 3), jax.random.key(5)
@@ -207,7 +207,7 @@ def test_a_step_of_bfloat16_weights_goes_as_integers(tmp_path):
     np.testing.assert_array_equal(kernel, after.model.layers["d"].kernel)
 
 
-def test_errors_name_the_layer_and_say_what_to_do(tmp_path):
+def test_errors_name_the_layer_and_a_remedy(tmp_path):
     path = tmp_path / "m.jax"
 
     def sort_on_the_host(x):

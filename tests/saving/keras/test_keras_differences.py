@@ -182,7 +182,7 @@ def test_optional_inputs_take_none(tmp_path):
         model([None, causal])
 
 
-def test_layers_that_need_an_optional_input_say_so():
+def test_layers_that_need_an_optional_input_name_it():
     x, other = fk.Input((2,)), fk.Input((2,), optional=True)
     model = fk.Model([x, other], layers.Add()([x, other]))
     with pytest.raises(fk.FKerasError, match=r"'add'.*received None"):

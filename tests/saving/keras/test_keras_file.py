@@ -196,7 +196,7 @@ def test_a_sequential_that_was_built_late(tmp_path):
         np.testing.assert_array_equal(one, other)
 
 
-def test_the_carry_of_a_stateful_layer_begins_anew(tmp_path):
+def test_the_carry_of_a_stateful_layer_is_reset(tmp_path):
     x = fk.Input((3, 2), batch_size=2)
     model = fk.Model(x, layers.LSTM(2, stateful=True, name="lstm")(x)).build(KEY)
     state = jax.tree.map(lambda leaf: leaf + 1, model.init_state())
@@ -349,7 +349,7 @@ REFUSALS = [
 
 
 @pytest.mark.parametrize(("change", "message"), REFUSALS, ids=range(len(REFUSALS)))
-def test_a_file_that_is_no_such_model_is_refused_with_its_part_and_layer(saved, change, message):
+def test_a_malformed_model_file_is_rejected_with_member_and_layer(saved, change, message):
     _rewritten(saved, change)
     with pytest.raises(fk.FileError, match=message) as caught:
         fk.load_model(saved)
@@ -364,7 +364,7 @@ def test_arrays_without_names_of_layers_are_found_as_keras_counts(saved):
     _close(same, state)
 
 
-def test_saving_says_what_it_needs(tmp_path):
+def test_saving_names_missing_arguments(tmp_path):
     path = tmp_path / "m.keras"
     x = fk.Input((3,))
     model = fk.Model(x, layers.BatchNormalization(name="norm")(x))

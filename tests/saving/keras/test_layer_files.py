@@ -61,7 +61,7 @@ def _same(one, other):
 
 
 @pytest.mark.parametrize("part", range(PARTS))
-def test_what_we_write_keras_opens_and_what_keras_writes_we_open(part, tmp_path):
+def test_files_open_in_both_directions(part, tmp_path):
     cases = CASES[part::PARTS]
     model, state = _model(cases)
     ours, theirs = tmp_path / "ours.keras", tmp_path / "theirs.keras"

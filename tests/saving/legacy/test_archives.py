@@ -63,7 +63,7 @@ def test_models_compute_the_numbers_of_tensorflow(tmp_path, version, name):
 
 
 @pytest.mark.parametrize("name", TRAINED)
-def test_trainings_go_on_as_in_tensorflow(tmp_path, name):
+def test_trainings_resume_as_in_tensorflow(tmp_path, name):
     case = cases("tf215")[name]
     trainer, run = fk.load_training(_written(tmp_path, name))
     assert int(run.step) == 2
@@ -73,7 +73,7 @@ def test_trainings_go_on_as_in_tensorflow(tmp_path, name):
     _check(run.model, run.state, case, "later")
 
 
-def test_the_old_optimizers_begin_anew(tmp_path):
+def test_old_optimizers_start_with_a_new_state(tmp_path):
     trainer, run = fk.load_training(_written(tmp_path, "legacy"))
     assert type(trainer.optimizer).__name__ == "Adam"
     assert int(run.step) == 0
@@ -93,7 +93,7 @@ def test_the_product_of_nadam_is_that_of_the_steps(tmp_path):
 
 
 @pytest.mark.parametrize("version", ["3.0.0", "2.12.0"])
-def test_the_calls_tell_the_form_and_not_the_version(tmp_path, version):
+def test_the_form_of_the_calls_counts_and_not_the_version(tmp_path, version):
     model, state = fk.load_model(_written(tmp_path, "nested", keras_version=version))
     _check(model, state, cases("tf215")["nested"])
 
@@ -207,7 +207,7 @@ NO_TRAINING = {
 
 
 @pytest.mark.parametrize("name", NO_TRAINING)
-def test_trainings_that_cannot_go_on(tmp_path, name):
+def test_trainings_that_cannot_resume(tmp_path, name):
     changes, message = NO_TRAINING[name]
     path = _written(tmp_path, "SGD", **changes)
     with pytest.raises(fk.FileError, match=message):

@@ -53,7 +53,7 @@ NEW_ZEROS = {"beta_initializer": {"class_name": "Zeros", "config": {}}}
         ("3.5.0", "BatchNormalization", NEW_ZEROS, "moving"),
     ],
 )
-def test_by_what_a_frozen_layer_of_a_file_normalizes(version, kind, config, frozen):
+def test_frozen_layers_of_files_normalize_as_in_their_version(version, kind, config, frozen):
     model, state, layer = _norm(_file(version, kind, **config))
     assert (layer.frozen, layer.trainable) == (frozen, False)
     out = model.apply(X, state=state, training=True)
@@ -75,7 +75,7 @@ def test_a_layer_inside_a_frozen_model_is_frozen():
     assert (layer.frozen, layer.trainable) == ("moving", True)
 
 
-def test_a_class_of_the_users_own_is_given_what_the_file_has():
+def test_a_custom_class_receives_the_config_of_the_file():
     class Mine(layers.BatchNormalization):
         @classmethod
         def from_config(cls, config, custom_objects=None):
@@ -117,7 +117,7 @@ def test_renormalization_of_a_file_keeps_its_bounds_frozen_or_not(kind):
     )
 
 
-def test_settings_of_a_renormalization_that_is_off_say_nothing():
+def test_settings_of_a_disabled_renormalization_are_ignored():
     _, _, layer = _norm(_file("2.4.0", renorm=False, renorm_clipping=None, renorm_momentum=None))
     assert layer == layer.replace(renorm_momentum=0.99, renorm_clipping={})
 

@@ -91,7 +91,7 @@ def test_outputs_are_those_of_keras_3(make, shapes, tmp_path):
     ],
     ids=["adam", "rmsprop", "nadam", "sgd"],
 )
-def test_training_goes_on_as_in_keras_3(make, tmp_path):
+def test_training_resumes_as_in_keras_3(make, tmp_path):
     rng = np.random.default_rng(2)
     x, y = rng.normal(size=(8, 3)).astype("float32"), rng.normal(size=(8, 1)).astype("float32")
     with keras_rules():

@@ -89,7 +89,7 @@ def test_calls_in_a_circle_are_refused():
     _refused(_model(*layers), "wait for one another|cycle")
 
 
-def test_a_subclass_is_refused_with_what_to_do():
+def test_a_subclass_is_rejected_with_a_remedy():
     _refused({"class_name": "MyModel", "config": {}}, "'MyModel'.*custom_objects")
 
 
@@ -100,7 +100,7 @@ def test_what_is_no_configuration_is_refused(config):
     _refused(config, "model_config")
 
 
-def test_a_file_without_a_model_says_how_to_load_weights():
+def test_a_file_without_a_model_names_load_weights():
     with pytest.raises(fk.FileError, match="no model.*load_weights"):
         load(write({"attributes": {"": {"layer_names": []}}, "arrays": {}}))
 

@@ -141,7 +141,7 @@ REFUSED = {
 
 
 @pytest.mark.parametrize("name", REFUSED)
-def test_what_is_refused_says_where_and_why(name):
+def test_rejections_name_location_and_reason(name):
     layer, words = REFUSED[name]
     mask = _function("math.greater", _x(y=0.0), name="g")
     with pytest.raises(FileError, match=words) as found:
@@ -163,7 +163,7 @@ def test_a_function_of_the_users_takes_the_arguments_of_the_file():
     np.testing.assert_allclose(outputs(model, state, x)[0], expected, rtol=1e-6)
 
 
-def test_a_function_of_the_users_stands_for_an_operation_of_a_graph():
+def test_a_custom_function_replaces_an_operation_of_a_graph():
     node = {"op": "Betainc", "input": ["x", "c"]}
     layer = _function("x", [_x()], kind="TensorFlowOpLayer", node_def=node, constants={"1": 2.0})
     model, state = _open(layer, custom_objects={"Betainc": lambda x: 2 * x})
@@ -199,7 +199,7 @@ def test_a_layer_and_an_output_take_a_constant():
         np.testing.assert_array_equal(got, expected)
 
 
-def test_a_size_that_only_the_run_tells_is_refused():
+def test_a_size_known_only_at_run_time_is_rejected():
     shape = _function("compat.v1.shape", _x(), name="s")
     wanted = [["s1", 0, 0], 2, ["s2", 0, 0]]
     parts = [

@@ -79,7 +79,7 @@ def test_tensorflows_optimizers_and_their_state():
     assert int(run.step) == 8
 
 
-def test_words_that_tensorflows_optimizers_have_of_their_own():
+def test_options_that_only_optimizers_of_tensorflow_have():
     config = {"name": "Nadam", "learning_rate": 0.5, "decay": 0.25, "beta_1": 0.9, "beta_2": 0.99}
     trainer, _ = load_training(_file("2.5.0", _optimizer("Nadam", **config, epsilon=1e-7)))
     assert trainer.optimizer.learning_rate == 0.5
@@ -89,7 +89,7 @@ def test_words_that_tensorflows_optimizers_have_of_their_own():
     assert trainer.optimizer == optimizers.Adam(0.5)
 
 
-def test_a_nadam_of_tensorflow_2_11_goes_on_with_the_product_that_its_file_lacks():
+def test_nadam_of_tensorflow_2_11_resumes_without_the_stored_product():
     """What TensorFlow 2.11 computed, eagerly, three steps after ones; opening the file it starts anew.
 
     Compiled into a graph it multiplies its product at other times: a single weight becomes nan.

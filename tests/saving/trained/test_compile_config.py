@@ -112,7 +112,7 @@ def check_equal(model, run):
 
 
 @pytest.mark.parametrize("row", ROWS)
-def test_a_training_goes_on_in_both_directions(row, tmp_path):
+def test_a_training_resumes_in_both_directions(row, tmp_path):
     path, back = tmp_path / "keras.keras", tmp_path / "ours.keras"
     with keras_rules():
         model = keras_trained(ROWS[row](keras.optimizers))
@@ -232,7 +232,7 @@ def test_what_was_compiled_measures_the_same(row, tmp_path):
     assert found == pytest.approx(expected, rel=1e-5)
 
 
-def test_a_fit_goes_on_where_keras_stopped(tmp_path):
+def test_fit_resumes_a_training_of_keras(tmp_path):
     path, back = tmp_path / "keras.keras", tmp_path / "ours.keras"
     options = {"batch_size": 4, "shuffle": False, "verbose": 0}
     with keras_rules():
@@ -289,7 +289,7 @@ def test_each_weight_of_a_nested_model_has_its_own_slots(tmp_path):
             np.testing.assert_array_equal(2.0 * np.asarray(variable.value), slot.value)
 
 
-def test_keras_wraps_the_optimizer_of_a_half_precision_model_by_itself(tmp_path):
+def test_keras_wraps_the_optimizer_of_a_half_precision_model(tmp_path):
     path = tmp_path / "half.keras"
     with keras_rules():
         before = keras.config.dtype_policy()

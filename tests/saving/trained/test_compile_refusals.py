@@ -30,7 +30,7 @@ def trained(optimizer="adam", **options):
     return trainer, trainer.init(model, jax.random.key(1))
 
 
-def test_a_file_says_so_where_there_is_no_training(tmp_path):
+def test_a_file_without_training_raises_a_clear_error(tmp_path):
     trainer, run = trained()
     path = tmp_path / "m.keras"
     fk.save_model(path, run.model)
@@ -44,7 +44,7 @@ def test_a_file_says_so_where_there_is_no_training(tmp_path):
         fk.save_model(path, run.model, run=run)
 
 
-def test_what_changes_numbers_is_refused_and_what_does_not_is_left_out(tmp_path):
+def test_options_that_change_numbers_are_rejected_and_others_ignored(tmp_path):
     path = tmp_path / "m.keras"
     for optimizer, word in (
         (optax.adam(0.1), "optax"),

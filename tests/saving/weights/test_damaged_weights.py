@@ -152,7 +152,7 @@ def test_misleading_npz_is_refused(tmp_path):
         load(path)
 
 
-def test_shards_lie_beside_their_list(tmp_path):
+def test_shards_are_read_beside_their_index(tmp_path):
     built = MODEL.build(jax.random.key(0))
     fk.save_weights(tmp_path / "other.h5", built)
     (tmp_path / "inner").mkdir()
@@ -185,7 +185,7 @@ def test_shards_lie_beside_their_list(tmp_path):
         (b"PK\x05\x06" + bytes(18), "an empty zip archive"),
     ],
 )
-def test_other_files_are_told_what_they_are(tmp_path, data, word):
+def test_other_file_types_are_named(tmp_path, data, word):
     (tmp_path / "w.weights.h5").write_bytes(data)
     with pytest.raises(fk.FileError, match=word):
         load(tmp_path / "w.weights.h5")

@@ -153,7 +153,7 @@ def test_legacy_files_of_keras(weights, mode, tmp_path):
 
 
 @pytest.mark.parametrize("mode", ["float8", "int8"])
-def test_trainings_go_on(mode, tmp_path):
+def test_trainings_resume(mode, tmp_path):
     x, y = RNG.normal(size=(8, 6)).astype("float32"), RNG.normal(size=(8, 3)).astype("float32")
     with keras_rules():
         made = [keras.layers.Dense(5, activation="tanh", kernel_regularizer="l2")]

@@ -45,7 +45,7 @@ def test_the_average_is_that_of_keras():
     chex.assert_trees_all_close(dict(kept["weights"]), trained, rtol=1e-5, atol=1e-7)
 
 
-def test_the_average_stands_in_where_it_should():
+def test_the_average_replaces_the_weights_for_evaluation():
     seen = {}
     early = LambdaCallback(on_epoch_begin=lambda e, run: seen.__setitem__(("begin", e), run))
     late = LambdaCallback(on_epoch_end=lambda e, run, logs: seen.__setitem__(("end", e), run))
@@ -103,7 +103,7 @@ def test_the_average_of_half_precision():
     assert "weights" not in swap.on_train_begin(run).memory["s"]
 
 
-def test_average_says_what_is_wrong():
+def test_wrong_arguments_of_average():
     with pytest.raises(ValueError, match="momentum: expected a number from 0 to 1, received 1.5"):
         SwapEMAWeights(1.5)
     with pytest.raises(

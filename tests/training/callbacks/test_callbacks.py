@@ -46,7 +46,7 @@ def test_callbacks_are_values():
     assert ReduceLROnPlateau.from_config(config) == ReduceLROnPlateau("loss", 0.5)
 
 
-def test_hooks_are_called_with_what_they_say():
+def test_hooks_receive_the_documented_arguments():
     seen = []
     tell = LambdaCallback(
         on_train_begin=lambda run: seen.append("begin"),
@@ -73,7 +73,7 @@ def test_hooks_are_called_with_what_they_say():
     "make",
     [EarlyStopping, ReduceLROnPlateau, lambda m: ModelCheckpoint("a.npz", m, save_best_only=True)],
 )
-def test_unknown_logs_are_told(make, tmp_path, monkeypatch):
+def test_unknown_logs_are_reported(make, tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     with pytest.raises(ValueError, match="no log named 'los'. Did you mean 'loss'. The logs are"):
         drive(make("los"), [{"loss": 1.0, "val_loss": 1.0}])
@@ -92,7 +92,7 @@ def test_unknown_logs_are_told(make, tmp_path, monkeypatch):
     drive(make("val_loss"), [{"loss": 1.0}, {"loss": 1.0, "val_loss": 1.0}])
 
 
-def test_bad_arguments_are_told():
+def test_wrong_arguments_are_reported():
     with pytest.raises(ValueError, match="patience: expected an integer of 0 or more"):
         EarlyStopping(patience=-1)
     with pytest.raises(ValueError, match="mode: expected 'auto', 'min' or 'max', received 'low'"):

@@ -126,7 +126,7 @@ def test_checkpoints_after_steps(tmp_path):
     assert int(load_weights(tmp_path / "1-2.npz", RUN).step) == 0
 
 
-def test_a_file_is_whole_or_not_there(tmp_path, monkeypatch):
+def test_a_failed_save_leaves_no_partial_file(tmp_path, monkeypatch):
     path = tmp_path / "w.npz"
     save_weights(path, RUN)
     before = path.read_bytes()
@@ -153,7 +153,7 @@ def test_dtypes_that_numpy_lacks(tmp_path):
     )
 
 
-def test_checkpoints_say_what_is_wrong(tmp_path):
+def test_wrong_arguments_of_model_checkpoint(tmp_path):
     with pytest.raises(ValueError, match=r"ends in .keras, .weights.h5 or .npz.*Write 'a.keras'"):
         ModelCheckpoint("a.h5")
     with pytest.raises(ValueError, match="save_weights_only: expected True for a .weights.h5 file"):

@@ -29,7 +29,7 @@ def test_csv_files_are_those_of_keras(tmp_path, append, separator):
 
 
 @pytest.mark.parametrize("append", [False, True])
-def test_a_csv_file_goes_on_below_its_own_rows(tmp_path, append):
+def test_a_resumed_run_appends_to_its_csv_file(tmp_path, append):
     path = tmp_path / "log.csv"
     path.write_text("epoch,loss,val_loss\r\n0,9.0,NA\r\n")
     runs = []
@@ -55,7 +55,7 @@ def test_a_csv_file_goes_on_below_its_own_rows(tmp_path, append):
     assert path.read_text().splitlines() == ["epoch,loss,val_loss", "2,2.0,NA"]
 
 
-def test_csv_says_what_is_wrong(tmp_path):
+def test_wrong_arguments_of_csv_logger(tmp_path):
     path = tmp_path / "log.csv"
     drive(CSVLogger(path), [{"loss": 1.0, "f1": [0.5, 0.25]}])
     assert path.read_text().splitlines()[1] == '0,"[0.5, 0.25]",1.0,NA,NA'

@@ -40,7 +40,7 @@ def test_early_stopping_decides_as_keras_does(options):
     chex.assert_trees_all_close(run.state, shifted(RUN, model.weights).state, rtol=1e-6)
 
 
-def test_early_stopping_goes_on_where_it_was():
+def test_early_stopping_resumes():
     sequence = [{"val_loss": value} for value in LOSSES]
     stopping = EarlyStopping(patience=3, restore_best_weights=True)
     whole, epochs = drive(stopping, sequence)
@@ -62,7 +62,7 @@ def test_early_stopping_goes_on_where_it_was():
     assert int(again.memory["early_stopping"]["best_epoch"]) == 5
 
 
-def test_early_stopping_ignores_nan_and_tells(capsys):
+def test_early_stopping_ignores_and_reports_nan(capsys):
     sequence = [{"loss": v} for v in (math.nan, 2.0, 1.0, math.nan, 3.0)]
     stopping = EarlyStopping("loss", patience=2, verbose=1, restore_best_weights=True)
     run, epochs = drive(stopping, sequence)

@@ -40,7 +40,7 @@ def test_reduce_lr_on_plateau_decides_as_keras_does(options):
     assert len(set(rates)) > 1
 
 
-def test_plateau_in_fit_and_what_it_says(capsys):
+def test_plateau_in_fit_and_its_messages(capsys):
     run, _ = fit(ReduceLROnPlateau("loss", mode="max", patience=1, verbose=1), epochs=2)
     assert "Epoch 2: the learning rate is 0.01 from now on, 0.1 before." in capsys.readouterr().out
     np.testing.assert_allclose(run.opt_state.learning_rate, 0.01, rtol=1e-6)

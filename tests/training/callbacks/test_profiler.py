@@ -34,7 +34,7 @@ def test_profiler(tmp_path, monkeypatch):
     assert calls == [folder, "stop"]
 
 
-def test_profiler_says_what_is_wrong(tmp_path, monkeypatch):
+def test_wrong_arguments_of_profiler(tmp_path, monkeypatch):
     with pytest.raises(ValueError, match="Write first=5, last=9"):
         Profiler("a", 9, 5)
     with pytest.raises(ValueError, match="first: expected a positive integer, received 0"):

@@ -48,7 +48,7 @@ def test_a_schedule_must_return_a_rate(value):
         LearningRateScheduler(lambda epoch, lr: value).on_epoch_begin(0, RUN)
 
 
-def test_scheduler_says_what_is_wrong(capsys):
+def test_wrong_arguments_of_scheduler(capsys):
     with pytest.raises(ValueError, match="schedule: expected a function, received 0.1"):
         LearningRateScheduler(0.1)
     LearningRateScheduler(lambda epoch, lr: 1, verbose=1).on_epoch_begin(0, RUN)

@@ -36,7 +36,7 @@ def tags(found):
     return [(value.tag, event.step) for event in found for value in event.summary.value]
 
 
-def test_tensorboard_writes_what_keras_writes(tmp_path):
+def test_tensorboard_writes_the_events_of_keras(tmp_path):
     pytest.importorskip("tensorboardX")
     board = TensorBoard(tmp_path, histogram_freq=2, update_freq=2)
     _, history = fit(board, epochs=2, validation_split=0.25, steps_per_execution=1)
@@ -57,7 +57,7 @@ def test_tensorboard_writes_what_keras_writes(tmp_path):
     assert tags(read_events(tmp_path / "validation")) == [("epoch_loss", 0), ("epoch_loss", 1)]
 
 
-def test_tensorboard_goes_on_in_its_file(tmp_path):
+def test_tensorboard_appends_to_its_file(tmp_path):
     pytest.importorskip("tensorboardX")
     board = TensorBoard(tmp_path, write_graph=False)
     drive(board, [{"loss": 1.0, "f1": [0.5, 0.25]}, {"loss": 2.0}])
@@ -77,7 +77,7 @@ def test_tensorboard_goes_on_in_its_file(tmp_path):
     drive(TensorBoard(tmp_path / "b", histogram_freq=1), [{"loss": 1.0}], run=broken)
 
 
-def test_tensorboard_says_what_is_wrong(tmp_path, monkeypatch):
+def test_wrong_arguments_of_tensorboard(tmp_path, monkeypatch):
     assert TensorBoard(update_freq="batch").update_freq == 1
     assert not TensorBoard().watches_batches
     with pytest.raises(

@@ -190,7 +190,7 @@ def test_orbax_alone_reads_the_arrays(tmp_path):
     assert set(found) == {"w", "n/step"}
 
 
-def test_the_manifest_says_what_there_is(tmp_path):
+def test_the_manifest_lists_the_arrays(tmp_path):
     write(tmp_path, 4)
     body = json.loads((tmp_path / "latest/4/manifest.json").read_text())
     assert body["step"] == 4 and body["info"] == {"epoch": 4}
@@ -306,7 +306,7 @@ def test_any_damaged_file_is_named_and_the_save_before_is_used(tmp_path, damage)
     assert restore(tmp_path, small()).step == 2
 
 
-def test_arrays_that_orbax_reads_otherwise_are_found_out(tmp_path, monkeypatch):
+def test_arrays_that_orbax_reads_differently_are_detected(tmp_path, monkeypatch):
     write(tmp_path, 1, 2)
     real = orbax_files.read_arrays
     calls = []
@@ -398,7 +398,7 @@ def test_another_structure_is_listed_by_path(tmp_path):
         restore(tmp_path, many)
 
 
-def test_another_fingerprint_is_told_before_the_structure(tmp_path):
+def test_a_different_fingerprint_is_reported_before_the_structure(tmp_path):
     facts = {"optimizer": optimizer_fingerprint(fk.optimizers.SGD(0.001))}
     with open_store(Checkpoint(tmp_path)) as store:
         store.save(1, small(), {"fingerprint": facts})
@@ -491,7 +491,7 @@ def test_an_error_of_a_save_in_the_foreground_is_raised_by_it(tmp_path, monkeypa
             store.save(2, small(), {})
 
 
-def test_what_cannot_be_saved_is_refused_by_name(tmp_path):
+def test_values_that_cannot_be_saved_are_named(tmp_path):
     gone = jnp.ones(3)
     gone.delete()
     with open_store(Checkpoint(tmp_path)) as store:
@@ -517,7 +517,7 @@ def test_what_cannot_be_saved_is_refused_by_name(tmp_path):
         store.restore({})
 
 
-def test_a_folder_that_cannot_be(tmp_path):
+def test_unusable_checkpoint_folders_are_errors(tmp_path):
     (tmp_path / "file").write_text("")
     with pytest.raises(CheckpointError, match=r"folder that can be written to.*Choose another"):
         open_store(Checkpoint(tmp_path / "file"))
@@ -797,7 +797,7 @@ def test_the_lock_of_a_killed_run_is_free_though_its_children_live(printed):
     assert printed("orphan") == ["free"]
 
 
-def test_a_real_limit_of_the_system_is_told_as_no_room(printed):
+def test_a_limit_of_the_system_is_reported_as_no_space(printed):
     assert printed("full") == ["went", "on"]
 
 
@@ -958,7 +958,7 @@ def test_data_are_known_again(tmp_path):
     assert data_fingerprint(np.asfortranarray(x)) == data_fingerprint(x)
 
 
-def test_sources_say_what_they_can():
+def test_sources_declare_their_abilities():
     class Loader:
         def __init__(self, seed):
             self.seed = seed

@@ -120,7 +120,7 @@ def test_the_missing_channel_axis_names_its_remedy_for_one_of_two_inputs():
         pair(x)
 
 
-def test_what_fits_is_let_through():
+def test_valid_data_pass():
     assert checks.check_lengths(PX, PY) == 40
     checks.check_finite(np.full((4, 2), 3e38, "float32"), "x")  # the sum overflows
     checks.check_finite(jnp.ones(3, "bfloat16").__array__(), "x")

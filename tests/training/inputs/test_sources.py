@@ -52,7 +52,7 @@ def test_batches_train_as_arrays_do(source, steps):
     assert history.params["steps"] == 6
 
 
-def test_an_iterator_goes_on_where_the_epoch_before_ended():
+def test_an_iterator_continues_after_the_previous_epoch():
     one, _ = TRAINER.fit(RUN, iter(batches()), epochs=2, steps_per_epoch=3, verbose=0)
     whole, _ = TRAINER.fit(RUN, batches(), epochs=1, verbose=0)
     chex.assert_trees_all_close(one.model, whole.model, rtol=1e-6)
@@ -130,18 +130,18 @@ def changed(**new):
         (lambda: changed(y=np.asarray([["a"]] * 8)), {}, "batch 2: y: expected numbers"),
     ],
 )
-def test_bad_sources_are_told(source, options, message):
+def test_wrong_sources_are_reported(source, options, message):
     with pytest.raises((ValueError, TypeError), match=message):
         TRAINER.fit(RUN, source(), verbose=0, **options)
 
 
-def test_an_error_of_the_source_says_which_batch():
+def test_an_error_of_the_source_names_the_batch():
     with pytest.raises(OSError, match="the disk is gone") as caught:
         TRAINER.fit(RUN, raising(), verbose=0)
     assert caught.value.__notes__ == ["while batch 2 of Trainer.fit was read"]
 
 
-def test_labels_and_ids_out_of_range_are_told_in_later_batches():
+def test_labels_and_ids_out_of_range_are_reported_in_later_batches():
     model = fk.Sequential([fk.Input((2,), dtype="int32"), layers.Embedding(5, 3), layers.Flatten()])
     trainer = fk.Trainer("sgd", "sparse_categorical_crossentropy")
     run = trainer.init(model, KEY)
@@ -209,7 +209,7 @@ def test_datasets_of_grain_are_sources():
     assert history.params["steps"] == 6
 
 
-def test_a_loader_of_grain_goes_on_where_it_was_left(tmp_path):
+def test_a_grain_loader_resumes_at_its_position(tmp_path):
     grain = pytest.importorskip("grain")
 
     def made():

@@ -31,7 +31,7 @@ def with_rate(run, rate):
 
 
 @pytest.mark.parametrize("shuffle", [True, False])
-def test_a_run_computes_what_fit_computes(shuffle):
+def test_run_computes_the_same_as_fit(shuffle):
     fitted, history = TRAINER.fit(RUN, X, Y, 8, epochs=2, shuffle=shuffle, verbose=0)
     run, logs = jax.jit(lambda run: TRAINER.run(run, (X, Y), 2, 8, shuffle))(RUN)
     chex.assert_trees_all_close(run.model, fitted.model, rtol=1e-4, atol=1e-6)

@@ -78,7 +78,7 @@ def test_kills_leave_no_trace():
 
 
 @pytest.mark.parametrize("every", [None, 2])
-def test_the_same_call_goes_on_where_it_was_left(tmp_path, every):
+def test_the_same_call_resumes(tmp_path, every):
     plan = fk.Checkpoint(str(tmp_path), every=every)
     for step in (1, 4, 7, 13):
         with pytest.raises(OSError, match="power cut"):
@@ -96,7 +96,7 @@ def test_the_same_call_goes_on_where_it_was_left(tmp_path, every):
     assert (int(longer.step), more.epoch) == (20, [0, 1, 2, 3])
 
 
-def test_a_training_that_was_left_at_the_last_batch_of_an_epoch_goes_on(tmp_path):
+def test_a_training_that_stopped_at_the_last_batch_of_an_epoch_resumes(tmp_path):
     class Cut(fk.Callback):
         def on_test_begin(self, run):
             raise OSError("power cut")
@@ -159,7 +159,7 @@ class Loader:
     ],
     ids=["list", "list with steps", "loader with a state", "function of the step"],
 )
-def test_sources_of_batches_go_on_too(tmp_path, source, steps):
+def test_sources_of_batches_resume_too(tmp_path, source, steps):
     options = {"epochs": 3, "steps_per_epoch": steps, "verbose": 0, **SINGLE}
     expected, logs = TRAINER.fit(RUN, source(), **options)
     plan = fk.Checkpoint(str(tmp_path), every=2)
@@ -181,7 +181,7 @@ def test_sources_of_batches_go_on_too(tmp_path, source, steps):
     ],
     ids=["model", "optimizer", "numbers", "rows"],
 )
-def test_another_training_in_the_folder_is_told(tmp_path, change, message):
+def test_another_training_in_the_folder_is_reported(tmp_path, change, message):
     fit(tmp_path, epochs=1)
     trainer = change.get("trainer", lambda: TRAINER)()
     run = trainer.init(change.get("model", noisy)(), KEY)

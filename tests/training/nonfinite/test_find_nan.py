@@ -140,7 +140,7 @@ class TestForward:
         found = find_nan(run.replace(model=leaf, state={}), X)
         _check(found, "forward", "", "Lambda", "log")
 
-    def test_dropout_draws_what_the_step_drew(self, x):
+    def test_dropout_repeats_the_draw_of_the_step(self, x):
         drop = layers.Dropout(0.5)
         h = layers.Lambda(lambda v: 1 / v, name="inverse")(drop(x))
         run, trainer = _run(layers.Dense(1)(h), x)
@@ -209,7 +209,7 @@ class TestBackward:
         _check(found, "backward", "root", "call 0", "gradient for its input", "sqrt(x + 1e-7)")
         assert "it takes numbers from 0 to 0" in found.message
 
-    def test_only_what_reaches_a_trainable_weight(self, x):
+    def test_only_gradients_of_trainable_weights_count(self, x):
         run, trainer = self._root(jnp.sqrt, x, trainable=False)
         assert find_nan(run, (X, Y), trainer) is None
         _check(find_nan(run, (X, Y)), "backward", "root")

@@ -71,7 +71,7 @@ def test_a_terminal_is_redrawn_ten_times_a_second_at_most(clock):
 
 
 @pytest.mark.parametrize("verbose", ["auto", 1, 2])
-def test_elsewhere_there_is_one_plain_line(clock, verbose):
+def test_without_a_terminal_progress_is_one_line(clock, verbose):
     stream = io.StringIO()
     an_epoch(Progress(verbose, epochs=3, steps=50, stream=stream), clock, 50, 0.5)
     assert stream.getvalue().count("\n") == 1
@@ -86,7 +86,7 @@ def test_silence(clock):
 
 
 @pytest.mark.parametrize("verbose", [3, -1, "loud", None, [1]])
-def test_another_word_is_refused(verbose):
+def test_an_unknown_value_is_rejected(verbose):
     with pytest.raises(ValueError, match="verbose: expected 0, 1, 2 or 'auto'"):
         Progress(verbose, epochs=1, steps=1)
 

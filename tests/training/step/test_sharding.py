@@ -83,7 +83,7 @@ def test_one_step_is_split_over_the_devices():
     assert float(logs["loss"]) == pytest.approx(float(expected["loss"]), rel=1e-5)
 
 
-def test_batches_that_do_not_divide_are_told():
+def test_batches_that_do_not_divide_are_reported():
     many = sharded("data")
     run = many.init(model(), KEY)
     with pytest.raises(ValueError, match="received 30 rows. Use a batch size of 32"):
@@ -111,7 +111,7 @@ def mesh(**options):
         (lambda: {"mesh": mesh(), "sharding": {"*/kernel": ("data",)}}, "into 8 parts"),
     ],
 )
-def test_bad_meshes_and_rules_are_told(options, message):
+def test_wrong_meshes_and_rules_are_reported(options, message):
     with pytest.raises((ValueError, TypeError), match=message):
         trainer(**options()).init(model(), KEY)
 

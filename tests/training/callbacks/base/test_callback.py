@@ -10,7 +10,7 @@ from fkeras.training.callbacks import (
 from tests.support.callback_runs import RUN, Counter, fit
 
 
-def test_the_base_says_what_is_wrong():
+def test_mistakes_in_subclasses_are_reported():
     with pytest.raises(ValueError, match=r"two named 'a'. Rename one: Counter\(..., name='a_1'\)"):
         hooks.check_callbacks([Counter(name="a"), Counter(name="a")])
     with pytest.raises(TypeError, match="Write Counter\\(\\)"):

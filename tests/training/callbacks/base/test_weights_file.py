@@ -12,7 +12,7 @@ from fkeras.training.callbacks import (
 from tests.support.callback_runs import KEY, RUN, network
 
 
-def test_loading_says_what_is_wrong(tmp_path):
+def test_wrong_weights_files_are_reported(tmp_path):
     path = tmp_path / "best.npz"
     save_weights(path, RUN, weights_only=False)
     with pytest.raises(FileNotFoundError, match="Did you mean 'best.npz'. In its folder: best.npz"):
