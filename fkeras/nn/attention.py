@@ -1,4 +1,4 @@
-"""Dot-product attention as a plain function: means of values, weighted by query times key."""
+"""Dot-product attention of arrays: means of values, weighted by a softmax of query times key."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from fkeras.nn.numerics.dtypes import wide_dtype
 from fkeras.nn.numerics.slopes import divide
 from fkeras.nn.softmax import exponentials
 
-#: what flash attention computes in
+#: dtypes that cuDNN's fused kernel supports
 _SHORT = (jnp.dtype("bfloat16"), jnp.dtype("float16"))
 
 
@@ -123,10 +123,10 @@ def attend(
     wide = parts.weights.dtype
     weights = parts.weights.astype(value.dtype)
     y = jnp.einsum(f"{scores},{keys}->{queries}", weights, value, preferred_element_type=wide)
-    # divided after the sum over keys: of all arrays the result is the smallest to divide
+    # divide after the sum over keys: the result is the smallest array
     total = jnp.squeeze(parts.total, tuple(range(-len(axes), 0)))
     order = tuple(scores.index(letter) for letter in queries[:-1])
-    # large logits differ from their maximum by its rounding: the square of a small total would be 0
+    # `divide` avoids the square of a small total in the gradient, which would underflow to 0
     y = divide(y, jnp.transpose(total, order)[..., None]).astype(value.dtype)
     return jnp.reshape(y, (*query.shape[:-1], value.shape[-1])) if parts.grouped else y
 
@@ -151,7 +151,7 @@ def attend_with_weights(
         bias: as for `attend`.
         scale: as for `attend`.
         axes: as for `attend`.
-        drop: what is done to the weights before the product with the values.
+        drop: function of the weights before the product with the values, such as dropout.
 
     Returns:
         The means of the values, and the weights before `drop`: (b, others, heads, axes of the
@@ -189,7 +189,7 @@ def _exponentials(
     scale: float,
     axes: Sequence[int],
 ) -> _Exponentials:
-    """The weights before they are divided by their sums, and these sums, in float32 at least."""
+    """Computes the weights before normalization and their sums, in float32 at least."""
     heads, groups = query.shape[-2], key.shape[-2]
     if heads % groups:
         raise ValueError(
@@ -197,13 +197,13 @@ def _exponentials(
             f"{groups} of keys. Give as many heads, or a divisor of {heads}."
         )
     grouped = heads != groups
-    if grouped:  # a group is one more axis of queries, so that no key is repeated in memory
+    if grouped:  # one more axis for the groups of queries, so that no key is copied
         query = jnp.reshape(query, (*query.shape[:-2], groups, heads // groups, query.shape[-1]))
         mask, bias = (_split_heads(x, groups, 2 * len(axes)) for x in (mask, bias))
     scores, keys, queries = equations(key.ndim, axes, grouped)
     wide = wide_dtype(query.dtype)
     logits = jnp.einsum(f"{queries},{keys}->{scores}", query, key, preferred_element_type=wide)
-    # the compiler multiplies in the loop of the exponentials; on the query it would be a loop more
+    # XLA fuses this product into the loop of the exponentials; scaling the query would add a loop
     logits = logits * scale
     if bias is not None:
         logits = logits + bias.astype(wide)
@@ -212,7 +212,7 @@ def _exponentials(
 
 
 def equations(rank: int, axes: Sequence[int], grouped: bool = False) -> tuple[str, str, str]:
-    """The letters of scores, keys (and values) and queries (and results), keys of `rank` axes.
+    """Returns the einsum letters of scores, keys (and values), and queries (and results).
 
     Example:
         >>> equations(4, (1,))
@@ -228,7 +228,7 @@ def equations(rank: int, axes: Sequence[int], grouped: bool = False) -> tuple[st
 
 
 def causal_mask(queries: Any, keys: Any) -> jax.Array:
-    """A mask of shape (queries, keys): step t sees the steps up to t.
+    """Returns the mask (queries, keys) in which step t sees the steps up to t.
 
     Example:
         >>> causal_mask(2, 3)
@@ -239,7 +239,7 @@ def causal_mask(queries: Any, keys: Any) -> jax.Array:
 
 
 def window_mask(queries: Any, keys: Any, window: int) -> jax.Array:
-    """A mask of shape (queries, keys): step t sees the steps less than `window` away from it.
+    """Returns the mask (queries, keys) in which step t sees the steps less than `window` away.
 
     Example:
         >>> window_mask(2, 3, 2)
@@ -250,18 +250,18 @@ def window_mask(queries: Any, keys: Any, window: int) -> jax.Array:
 
 
 def both(one: jax.Array | None, other: jax.Array | None) -> jax.Array | None:
-    """True where both masks are; None stands for True."""
+    """Returns the conjunction of two masks; None is True everywhere."""
     if one is None or other is None:
         return other if one is None else one
     return jnp.logical_and(one, other)
 
 
 def check_flash_applies(query: jax.Array) -> None:
-    """Raises where cuDNN's fused kernel cannot compute: off a GPU, or in float32."""
+    """Raises an error where cuDNN's fused kernel is not available: off a GPU, or in float32."""
     if jax.default_backend() != "gpu" or query.dtype not in _SHORT:
         raise ValueError(
             f"flash_attention: expected a GPU and bfloat16 or float16, received {query.dtype} on "
-            f"{jax.default_backend()}. Leave flash_attention at None, which computes everywhere, "
+            f"{jax.default_backend()}. Leave flash_attention at None, which runs everywhere, "
             "or give the layer dtype='mixed_bfloat16'."
         )
 
@@ -271,7 +271,7 @@ def _four_axes(x: jax.Array) -> jax.Array:
 
 
 def clear_empty_rows(y: jax.Array, mask: jax.Array) -> jax.Array:
-    """`y` with zeros where a query may attend to no key.
+    """Replaces `y` by zeros where a query may attend to no key.
 
     Args:
         y: array of shape (b, t, heads, f).
@@ -290,7 +290,7 @@ def _rows_with_keys(mask: jax.Array) -> jax.Array:
 
 
 def fill_empty_rows(y: jax.Array, value: jax.Array, mask: jax.Array) -> jax.Array:
-    """`y` with the mean of all values where a query may attend to nothing.
+    """Replaces `y` by the mean of all values where a query may attend to no key.
 
     Args:
         y: array of shape (b, t, heads, f).
@@ -312,7 +312,7 @@ def fill_empty_rows(y: jax.Array, value: jax.Array, mask: jax.Array) -> jax.Arra
 
 
 def _split_heads(x: jax.Array | None, groups: int, behind: int) -> jax.Array | None:
-    """The axis of heads of a mask or bias as two axes, groups and heads in a group."""
+    """Splits the axis of heads of a mask or bias into groups and heads in a group."""
     if x is None:
         return None
     at = x.ndim - behind - 1

@@ -21,7 +21,7 @@ def convolve(
 ) -> jax.Array:
     """Computes the cross-correlation of `x` with each filter of `kernel`.
 
-    The channels fall into as many groups as `c` is a multiple of the kernel's input channels.
+    The number of groups is `c` divided by the kernel's input channels.
 
     Args:
         x: array of shape (b, *sizes, c), or (b, c, *sizes) where the channels come first;
@@ -31,7 +31,7 @@ def convolve(
         padding: "valid" for windows inside `x`; "same" pads with zeros so that stride 1 keeps the
             sizes; "causal" pads the start only, so that no output sees a later step.
         data_format: "channels_last" or "channels_first".
-        dilation_rate: the distance of the cells that the kernel sees along each axis.
+        dilation_rate: distance between the cells that the kernel sees, along each axis.
 
     Returns:
         An array of shape (b, *new_sizes, f), or (b, f, *new_sizes).
@@ -70,7 +70,7 @@ def convolve_depthwise(
     data_format: str = "channels_last",
     dilation_rate: Sequence[int] | None = None,
 ) -> jax.Array:
-    """Computes the cross-correlation of each channel of `x` with filters of its own.
+    """Computes the cross-correlation of each channel of `x` with separate filters.
 
     Args:
         kernel: array of shape (*kernel_size, c, m), m filters for each channel.
@@ -79,7 +79,7 @@ def convolve_depthwise(
 
     Returns:
         An array of shape (b, *new_sizes, c * m), or (b, c * m, *new_sizes); the m outputs of a
-        channel stand side by side.
+        channel are adjacent.
 
     Example:
         >>> import jax.numpy as jnp
@@ -133,7 +133,7 @@ def convolve_transpose(
     data_format: str = "channels_last",
     dilation_rate: Sequence[int] | None = None,
 ) -> jax.Array:
-    """Adds up the kernels that each cell of `x` scales, `strides` cells apart.
+    """Adds copies of the kernel, scaled by the cells of `x`, at distances of `strides`.
 
     An axis of n cells becomes one of this size, where e is the kernel's extent
     (k - 1) * dilation_rate + 1, s the stride and p the output padding:
@@ -190,7 +190,7 @@ def convolve_transpose(
 
 
 def _pads(extent: int, stride: int, padding: str, output_padding: int | None) -> tuple[int, int]:
-    """The zeros before and after an axis whose cells already stand a stride apart."""
+    """Returns the padding before and after an axis whose cells are already a stride apart."""
     if padding == "valid":
         more = max(stride - extent, 0) if output_padding is None else output_padding
         return extent - 1, extent - 1 + more
@@ -198,6 +198,6 @@ def _pads(extent: int, stride: int, padding: str, output_padding: int | None) ->
         total = extent + stride - 2
     else:
         total = extent + extent % 2 - 2 + output_padding
-    # the odd zero stands in front, but a zero that no window of the kernel reaches stands behind
+    # as in Keras, the odd zero goes in front, unless no window of the kernel would reach it there
     before = min(total - total // 2, extent - 1)
     return before, total - before

@@ -78,7 +78,7 @@ def greedy_decode(
     if merge_repeated:
         same = classes[:, 1:] == classes[:, :-1]
         kept &= ~jnp.pad(same, ((0, 0), (1, 0)))
-    # a stable sort moves what is kept to the front
+    # a stable sort moves the labels that are no blanks to the front
     order = jnp.argsort(~kept, axis=-1, stable=True)
     labels = jnp.take_along_axis(jnp.where(kept, classes, _NONE), order, axis=-1)
     return labels[None], -jnp.sum(scores, axis=1, keepdims=True)

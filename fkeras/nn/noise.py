@@ -18,8 +18,7 @@ def dropout(
         key: a PRNG key.
         x: array of any shape.
         rate: the share to drop, from 0 to 1.
-        noise_shape: the shape of what is drawn, which is repeated over the axes of size 1; None
-            for the size of `x`.
+        noise_shape: shape of the draw, repeated over axes of size 1; None for the shape of `x`.
 
     Returns:
         An array like `x`.
@@ -41,7 +40,7 @@ def dropout(
     return jnp.where(keep, x / (1.0 - rate), jnp.zeros_like(x))
 
 
-#: what selu tends to far below zero: minus its scale times its alpha
+#: limit of selu far below zero: minus its scale times its alpha
 _LOWEST = -1.0507009873554805 * 1.6732632423543772
 
 
@@ -54,7 +53,7 @@ def alpha_dropout(
 
     Args:
         rate: the share to drop, from 0 and below 1.
-        shape: the shape of what is drawn, repeated over the axes of size 1; None for that of `x`.
+        shape: shape of the draw, repeated over axes of size 1; None for the shape of `x`.
         Other arguments: those of `dropout`.
 
     Returns:
@@ -103,7 +102,7 @@ def gaussian_noise(key: jax.Array, x: jax.Array, stddev: float) -> jax.Array:
 
     Args:
         x: floating-point array of any shape.
-        stddev: the standard deviation of what is added.
+        stddev: standard deviation of the noise.
         Other arguments: those of `dropout`.
 
     Returns:

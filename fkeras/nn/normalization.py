@@ -39,11 +39,11 @@ def moments(
         mean = jnp.mean(x, axes)
         # two passes: the mean of squares minus the squared mean loses all digits far from zero
         return mean, jnp.mean(jnp.square(x - align(mean, x.ndim, axis)), axes)
-    kept = jnp.broadcast_to(mask.astype(bool)[..., None], x.shape)
-    count = jnp.sum(kept, axes, dtype=x.dtype) + _EPSILON
+    counted = jnp.broadcast_to(mask.astype(bool)[..., None], x.shape)
+    count = jnp.sum(counted, axes, dtype=x.dtype) + _EPSILON
     zero = jnp.zeros_like(x)
-    mean = jnp.sum(jnp.where(kept, x, zero), axes) / count
-    centred = jnp.where(kept, x - align(mean, x.ndim, axis), zero)
+    mean = jnp.sum(jnp.where(counted, x, zero), axes) / count
+    centred = jnp.where(counted, x - align(mean, x.ndim, axis), zero)
     return mean, jnp.sum(jnp.square(centred), axes) / count
 
 
@@ -83,7 +83,7 @@ def batch_normalization(
 
 
 def inverse_root(square: jax.Array) -> jax.Array:
-    """Computes `1 / sqrt(square)`; 0 with the gradient 0 where the square has overflowed.
+    """Computes `1 / sqrt(square)`; value and gradient are 0 where the square has overflowed.
 
     The gradient of `rsqrt` there is 0 times the gradient of the result, which may be infinite.
 
@@ -264,7 +264,7 @@ def group_normalization(
 
 
 def unit_normalization(x: jax.Array, axis: int | Sequence[int] = -1) -> jax.Array:
-    """Computes `x / |x|`, the length over the axes `axis`; a zero vector stays what it is.
+    """Computes `x / |x|`, the length over the axes `axis`; a zero vector stays zero.
 
     Its gradient there is 0: a vector of length 0 points nowhere.
 
@@ -293,7 +293,7 @@ def unit_normalization(x: jax.Array, axis: int | Sequence[int] = -1) -> jax.Arra
     return y.astype(dtype) if jnp.issubdtype(dtype, jnp.inexact) else y
 
 
-# so many turns of a loop, at most, become straight code
+# loops of at most this many iterations are unrolled
 _STRAIGHT = 8
 
 

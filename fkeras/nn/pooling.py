@@ -13,11 +13,11 @@ from jax import lax
 from fkeras.nn.numerics.axes import align, full_rank, spatial_axes
 from fkeras.nn.numerics.extremes import largest
 
-# more windows than this, and than cells, are a mistake, or made to fill the memory
+# more windows than this, and than cells, are a mistake or an attempt to exhaust memory
 _WINDOWS = 1 << 14
 
 
-# the numbers of cells in all windows of an axis, which stand in the program
+# limit of the indices of all windows of an axis, which are compiled in as constants
 _CELLS = 1 << 25
 
 
@@ -80,7 +80,7 @@ def average_pool(
     sums = lax.reduce_window(x, zero, lax.add, *windows, padding.upper())
     if padding == "valid":
         return sums / np.array(np.prod(pool_size), x.dtype)
-    # a window's cells are counted axis by axis: a few numbers, whatever the image
+    # counted axis by axis: an array of the size of one axis, not of the image
     counts = jnp.ones((1,) * x.ndim, x.dtype)
     for axis, size, step in zip(spatial_axes(x.ndim, data_format), pool_size, strides, strict=True):
         ones = jnp.ones((x.shape[axis],), x.dtype)
@@ -121,7 +121,7 @@ def adaptive_pool(
             f"adaptive_pool: mode: expected 'average' or 'max', received {mode!r}. Use 'average' for "
             "the mean of each window."
         )
-    # windows are products of windows along the axes: one axis after the other gives the same
+    # windows are products of windows along the axes, so pooling one axis after another is exact
     for axis, count in zip(spatial_axes(x.ndim, data_format), output_size, strict=True):
         x = _pool_axis(x, axis, count, mode)
     return x
@@ -158,22 +158,22 @@ def _check_count(size: int, count: int) -> None:
 
 
 def _windows(size: Any, count: int) -> tuple[Any, Any]:
-    """The cells of each window (count, width), and how many of them differ (count,).
+    """Returns the cells of each window (count, width), and the number of distinct cells (count,).
 
-    NumPy where the size is known: the indices are constants of the program then.
+    Static sizes use NumPy, so that the indices are compiled in as constants.
     """
-    known = isinstance(size, int)
-    _check_count(size if known else 0, count)
-    if known and size + count > _CELLS:
+    static = isinstance(size, int)
+    _check_count(size if static else 0, count)
+    if static and size + count > _CELLS:
         raise ValueError(
-            f"adaptive pooling: an axis of {size} cells in {count} windows, of which more than "
-            f"{_CELLS} cells would have to be named. Give a number of windows that divides the "
+            f"adaptive pooling: an axis of {size} cells in {count} windows, whose "
+            f"indices are more than {_CELLS} numbers. Give a number of windows that divides the "
             "axis, or cut it first."
         )
-    xp = np if known else jnp
+    xp = np if static else jnp
     index = xp.arange(count)
     start, stop = index * size // count, -(-(index + 1) * size // count)
-    width = int(np.max(stop - start)) if known else -(-size // count) + 1
+    width = int(np.max(stop - start)) if static else -(-size // count) + 1
     cells = start.reshape(-1, 1) + xp.arange(width).reshape(1, -1)
     return xp.minimum(cells, stop.reshape(-1, 1) - 1), stop - start
 
@@ -181,7 +181,7 @@ def _windows(size: Any, count: int) -> tuple[Any, Any]:
 def masked_mean(
     x: jax.Array, mask: jax.Array | None, data_format: str = "channels_last", keepdims: bool = False
 ) -> jax.Array:
-    """Takes the mean over the axes between batch and channels, of the kept steps only.
+    """Computes the mean over the axes between batch and channels, of the unmasked steps only.
 
     Args:
         mask: array of shape (b, *sizes), true where a step counts; None counts all.
@@ -201,7 +201,7 @@ def masked_mean(
     if mask is None and 0 not in (x.shape[axis] for axis in axes):
         return jnp.mean(x, axis=axes, keepdims=keepdims)
     mask = jnp.ones((x.shape[0], *(x.shape[a] for a in axes)), bool) if mask is None else mask
-    kept = jnp.expand_dims(mask.astype(bool), -1 if data_format == "channels_last" else 1)
-    sums = jnp.sum(jnp.where(kept, x, jnp.zeros_like(x)), axis=axes, keepdims=keepdims)
-    counts = jnp.sum(kept.astype(x.dtype), axis=axes, keepdims=keepdims)
+    counted = jnp.expand_dims(mask.astype(bool), -1 if data_format == "channels_last" else 1)
+    sums = jnp.sum(jnp.where(counted, x, jnp.zeros_like(x)), axis=axes, keepdims=keepdims)
+    counts = jnp.sum(counted.astype(x.dtype), axis=axes, keepdims=keepdims)
     return sums / jnp.maximum(counts, 1)

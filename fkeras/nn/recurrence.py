@@ -107,7 +107,7 @@ def scan_sequence(
 
 
 def draw_mask(key: jax.Array, rate: float, shape: tuple, dtype: Any) -> jax.Array:
-    """Zeros with probability `rate`, and `1 / (1 - rate)` elsewhere.
+    """Draws a dropout mask: 0 with probability `rate`, and `1 / (1 - rate)` otherwise.
 
     Example:
         >>> import jax
@@ -122,7 +122,7 @@ def draw_mask(key: jax.Array, rate: float, shape: tuple, dtype: Any) -> jax.Arra
 
 
 def masked_matmul(x: jax.Array, kernel: jax.Array, mask: jax.Array | None) -> jax.Array:
-    """Computes `(x * mask) @ kernel`; a mask (gates, b, d) has an own entry for each gate.
+    """Computes `(x * mask) @ kernel`; a mask (gates, b, d) has one entry for each gate.
 
     Args:
         x: array of shape (b, d).
@@ -293,8 +293,8 @@ def gru_step(
         inner = masked_matmul(h, recurrent_kernel[:, : 2 * u], gate_mask)
         h_z, h_r = jnp.split(inner, 2, axis=-1)
         r = recurrent_activation(x_r + h_r)
-        kept = h if recurrent_mask is None else h * recurrent_mask[2]
-        h_g = (r * kept) @ recurrent_kernel[:, 2 * u :]
+        dropped_h = h if recurrent_mask is None else h * recurrent_mask[2]
+        h_g = (r * dropped_h) @ recurrent_kernel[:, 2 * u :]
     z = recurrent_activation(x_z + h_z)
     h = z * h + (1 - z) * activation(x_g + h_g)
     return h, [h]
@@ -365,5 +365,5 @@ def conv_lstm_step(
 
 
 def _masked(x: jax.Array, mask: jax.Array | None, axis: int) -> jax.Array:
-    # four masked copies side by side: `convolve` then takes its filters in four groups
+    # four masked copies along the channels: `convolve` then uses its filters in four groups
     return x if mask is None else jnp.concatenate([x] * 4, axis=axis) * mask

@@ -26,7 +26,7 @@ __all__ = (
 )
 
 Pair = tuple[jax.Array, jax.Array]
-# the numbers of a window, which stand in the program
+# limit of the length of a window, which is compiled in as a constant
 _LONGEST = 1 << 24
 # how often a signal is mirrored at its ends: each is a step of the program
 _MIRRORED = 1 << 10
@@ -98,7 +98,7 @@ def fft(x: Pair) -> Pair:
         Real and imaginary parts, each (..., n).
 
     Raises:
-        ValueError: for what is no pair of floating arrays of one shape.
+        ValueError: for anything but a pair of floating arrays of one shape.
 
     Example:
         >>> import jax.numpy as jnp
@@ -119,7 +119,7 @@ def fft2(x: Pair) -> Pair:
         Real and imaginary parts, each (..., h, w).
 
     Raises:
-        ValueError: for what is no pair of floating arrays of one shape.
+        ValueError: for anything but a pair of floating arrays of one shape.
 
     Example:
         >>> import jax.numpy as jnp
@@ -139,7 +139,7 @@ def ifft2(x: Pair) -> Pair:
         Real and imaginary parts, each (..., h, w).
 
     Raises:
-        ValueError: for what is no pair of floating arrays of one shape.
+        ValueError: for anything but a pair of floating arrays of one shape.
 
     Example:
         >>> import jax.numpy as jnp
@@ -179,7 +179,7 @@ def irfft(x: Pair, fft_length: int | None = None) -> jax.Array:
         An array of shape (..., fft_length).
 
     Raises:
-        ValueError: for what is no pair of floating arrays of one shape.
+        ValueError: for anything but a pair of floating arrays of one shape.
 
     Example:
         >>> import jax.numpy as jnp
@@ -211,7 +211,7 @@ def window_of(window: Any, sequence_length: int, fft_length: int, dtype: Any) ->
     if sequence_length > _LONGEST:
         raise ValueError(
             f"window: expected at most {_LONGEST} steps in a sequence, received {sequence_length}. "
-            "Its numbers stand in the program: give shorter sequences, or window=None."
+            "Its numbers are compiled in as constants: give shorter sequences, or window=None."
         )
     if isinstance(window, str):
         offsets = {"hann": 0.5, "hamming": 0.54}
@@ -310,7 +310,7 @@ def istft(
         sequence_length: how many steps the window sees.
         sequence_stride: how far each frame is from the one before.
         fft_length: the length of the transform.
-        length: the length of the signal; what the frames cover where it is None.
+        length: length of the signal; None for the length that the frames cover.
         window: the window that made the frames.
         center: whether the frames lie around their steps.
 

@@ -14,7 +14,7 @@ from fkeras.nn.numerics.slopes import divide
 def exponentials(
     x: jax.Array, mask: jax.Array | None, axes: Sequence[int]
 ) -> tuple[jax.Array, jax.Array]:
-    """Computes `exp(x)` times a factor of each row, and what to divide by for sums of 1.
+    """Computes `exp(x)` up to one factor for each row, and the sums that normalize the rows.
 
     Args:
         x: array of a floating-point dtype.
@@ -34,8 +34,8 @@ def exponentials(
     lowest = float(jnp.finfo(x.dtype).min)
     if mask is not None:
         x = jnp.where(mask, x, jnp.asarray(lowest, x.dtype))
-    # half of the lowest number bounds the maximum from below: what is masked stays far under it,
-    # and exp is 0 even where all of a row is masked; no -inf comes up that would have no gradient
+    # the maximum is at least half of the lowest number: masked entries stay far below, so exp is 0
+    # even in a row that is masked entirely, and no -inf appears, which would have no gradient
     highest = jax.lax.stop_gradient(jnp.max(x, axes, keepdims=True, initial=lowest / 2))
     y = jnp.exp(x - highest)
     total = jnp.sum(y, axes, keepdims=True)
@@ -47,7 +47,7 @@ def masked_softmax(
 ) -> jax.Array:
     """Computes `exp(x) / sum(exp(x))` over `axis`, with 0 where `mask` is False.
 
-    Where nothing of a row is left, all of it is 0, and its gradient too.
+    A row that is masked entirely is 0, and so is its gradient.
 
     Args:
         x: array of any shape.

@@ -129,14 +129,17 @@ class GroupQueryAttention(ProjectedAttention):
         heads, groups = (
             (n, self.head_dim) for n in (self.num_query_heads, self.num_key_value_heads)
         )
-        made = {
+        layers_and_inputs = {
             "query_dense": (projection(3, 1, heads, name="query", **options), query),
             "key_dense": (projection(3, 1, groups, name="key", **options), key),
         }
         if self.use_gate:
             gate = projection(3, 1, heads, name="gate", activation="sigmoid", **options)
-            made["gate_dense"] = (gate, query)
-        made["value_dense"] = (projection(3, 1, groups, name="value", **options), value)
+            layers_and_inputs["gate_dense"] = (gate, query)
+        layers_and_inputs["value_dense"] = (
+            projection(3, 1, groups, name="value", **options),
+            value,
+        )
         last = projection(4, 2, query.shape[-1:], name="attention_output", **options)
-        made["output_dense"] = (last, Spec((*query.dims[:-1], *heads), query.dtype))
-        return made
+        layers_and_inputs["output_dense"] = (last, Spec((*query.dims[:-1], *heads), query.dtype))
+        return layers_and_inputs

@@ -45,8 +45,8 @@ _axes = axes(
 
 
 def _attention_axes(value: Any) -> tuple[int, ...] | None:
-    found = _axes(value)
-    return (found,) if isinstance(found, int) else found
+    axes_or_axis = _axes(value)
+    return (axes_or_axis,) if isinstance(axes_or_axis, int) else axes_or_axis
 
 
 class MultiHeadAttention(ProjectedAttention):
@@ -166,16 +166,19 @@ class MultiHeadAttention(ProjectedAttention):
         inner = {**options, "activity_regularizer": self.activity_regularizer}
         rank = query.ndim
         keys, values = (self.num_heads, self.key_dim), (self.num_heads, self.value_dim)
-        made = {
+        layers_and_inputs = {
             "query_dense": (projection(rank, 1, keys, name="query", **inner), query),
             "key_dense": (projection(rank, 1, keys, name="key", **inner), key),
         }
         if self.use_gate:
             gate = projection(rank, 1, values, name="gate", activation="sigmoid", **inner)
-            made["gate_dense"] = (gate, query)
-        made["value_dense"] = (projection(rank, 1, values, name="value", **inner), value)
+            layers_and_inputs["gate_dense"] = (gate, query)
+        layers_and_inputs["value_dense"] = (
+            projection(rank, 1, values, name="value", **inner),
+            value,
+        )
         sizes = self.output_shape or query.shape[-1:]
         # the activity of the last projection is that of the layer, which the engine penalizes
         last = projection(rank + 1, 2, sizes, name="attention_output", **options)
-        made["output_dense"] = (last, Spec((*query.dims[:-1], *values), query.dtype))
-        return made
+        layers_and_inputs["output_dense"] = (last, Spec((*query.dims[:-1], *values), query.dtype))
+        return layers_and_inputs

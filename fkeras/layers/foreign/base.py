@@ -42,9 +42,9 @@ def named_leaves(tree: Any, where: str) -> tuple[dict[str, Any], Any]:
         >>> named_leaves({"dense": {"bias": 1.0}}, "model")[0]
         {'dense.bias': 1.0}
     """
-    found, structure = jax.tree.flatten_with_path(tree)
+    leaves_by_path, structure = jax.tree.flatten_with_path(tree)
     named: dict[str, Any] = {}
-    for path, leaf in found:
+    for path, leaf in leaves_by_path:
         name = jax.tree_util.keystr(path, simple=True, separator=".").replace("/", ".") or "value"
         if not is_array(leaf) and not isinstance(leaf, int | float):
             raise TypeError(

@@ -259,5 +259,5 @@ class LookupLayer(HostLayer):
                 f"{cls.__name__}.from_config: the vocabulary is the path {config['vocabulary']!r}, "
                 "and a configuration opens no files. Read it yourself: layer.set_vocabulary(path)."
             )
-        kept = {key: value for key, value in config.items() if key not in _WRITTEN}
-        return super().from_config(kept, custom_objects)
+        own_config = {key: value for key, value in config.items() if key not in _WRITTEN}
+        return super().from_config(own_config, custom_objects)

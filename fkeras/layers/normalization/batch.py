@@ -168,10 +168,10 @@ class BatchNormalization(Layer):
 
     @property
     def input_spec(self) -> InputSpec:
-        known = [w.shape[0] for w in (self.gamma, self.beta) if w is not None]
+        sizes = [w.shape[0] for w in (self.gamma, self.beta) if w is not None]
         return InputSpec(
             min_ndim=max(2, self.axis + 1, -self.axis),
-            axes={self.axis: known[0] if known else None},
+            axes={self.axis: sizes[0] if sizes else None},
         )
 
     def build(self, key: jax.Array, x: SpecLike) -> Self:

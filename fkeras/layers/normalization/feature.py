@@ -61,7 +61,7 @@ def data_moments(batches: Iterable[Any], axes: Sequence[int]) -> tuple[np.ndarra
         >>> data_moments([np.array([[1.0], [3.0]]), np.array([[5.0]])], (-1,))
         (array([3.]), array([2.66666667]))
     """
-    count, mean, squares, kept = 0, np.zeros(()), np.zeros(()), None
+    count, mean, squares, first_sizes = 0, np.zeros(()), np.zeros(()), None
     for batch in batches:
         x = batch[0] if isinstance(batch, tuple) else batch
         if not is_array_like(x):
@@ -71,13 +71,13 @@ def data_moments(batches: Iterable[Any], axes: Sequence[int]) -> tuple[np.ndarra
             )
         x = read_array(x, "Normalization: adapt")
         sizes = _kept_sizes(x.shape, axes)
-        if kept is not None and sizes != kept:
+        if first_sizes is not None and sizes != first_sizes:
             raise ValueError(
-                f"Normalization: adapt: expected batches with sizes {kept} on axis {tuple(axes)}, "
+                f"Normalization: adapt: expected batches with sizes {first_sizes} on axis {tuple(axes)}, "
                 f"as in the first one, received {format_shape(x.shape)}. Give every batch the same "
                 "features."
             )
-        kept = sizes
+        first_sizes = sizes
         others = tuple(a for a in range(x.ndim) if a not in {b % x.ndim for b in axes})
         number = math.prod(x.shape[a] for a in others)
         if number == 0:

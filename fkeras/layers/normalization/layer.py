@@ -19,8 +19,12 @@ _axes = axes(hint="For the last axis give -1, for an image's features (1, 2, 3).
 
 
 def _axis(value: Any) -> int | tuple[int, ...]:
-    found = _axes(value)
-    return found[0] if isinstance(found, tuple) and len(found) == 1 else found
+    axes_or_axis = _axes(value)
+    return (
+        axes_or_axis[0]
+        if isinstance(axes_or_axis, tuple) and len(axes_or_axis) == 1
+        else axes_or_axis
+    )
 
 
 class LayerNormalization(Layer):

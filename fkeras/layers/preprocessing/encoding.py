@@ -91,9 +91,9 @@ def encode_on_host(ids: np.ndarray, depth: int, mode: str, dtype: str) -> np.nda
     ids = _as_samples(ids, mode)
     lead = ids.shape if mode == "one_hot" else ids.shape[:-1]
     counts = np.zeros((int(np.prod(lead, dtype=np.int64)), depth), np.int64)
-    known = (ids >= 0) & (ids < depth)
+    in_range = (ids >= 0) & (ids < depth)
     rows = np.arange(len(counts)).reshape(lead if mode == "one_hot" else (*lead, 1))
-    np.add.at(counts, (np.broadcast_to(rows, ids.shape)[known], ids[known]), 1)
+    np.add.at(counts, (np.broadcast_to(rows, ids.shape)[in_range], ids[in_range]), 1)
     if mode == "multi_hot":
         counts = np.minimum(counts, 1)
     return counts.astype(canonical_dtype(dtype)).reshape((*lead, depth))

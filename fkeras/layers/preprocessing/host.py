@@ -60,14 +60,14 @@ def read_strings(array: np.ndarray, encoding: str, where: str) -> list[str]:
     texts = array.ravel().tolist()
     if all(type(text) is str for text in texts):
         return texts
-    found = [text.decode(encoding) if isinstance(text, bytes) else text for text in texts]
-    others = [text for text in found if not isinstance(text, str)]
+    decoded = [text.decode(encoding) if isinstance(text, bytes) else text for text in texts]
+    others = [text for text in decoded if not isinstance(text, str)]
     if others:
         raise TypeError(
             f"{where}: expected strings, received {others[0]!r} ({type(others[0]).__name__}). Numbers go "
             "through IntegerLookup, or as text: x.astype(str)."
         )
-    return found
+    return decoded
 
 
 def refuse_sparse(sparse: bool, where: str, word: str = "sparse") -> None:

@@ -24,8 +24,8 @@ def summarize(values: np.ndarray, epsilon: float) -> np.ndarray:
     ordered = np.sort(np.ravel(values))
     # 1 / epsilon first: the quotient decides about rounding
     step = max(ordered.size / (1.0 / epsilon), 1)
-    kept = ordered[int(step - 1) :: int(step)]
-    return np.stack([kept, np.full_like(kept, step)])
+    sampled = ordered[int(step - 1) :: int(step)]
+    return np.stack([sampled, np.full_like(sampled, step)])
 
 
 def compress(summary: np.ndarray, epsilon: float) -> np.ndarray:

@@ -41,9 +41,9 @@ def arrange(array: Any, have: str, want: str) -> Any:
         (1, 3, 4)
     """
     sizes = dict(zip(have, array.shape, strict=True))
-    kept = [letter for letter in have if letter in want]
-    array = array.reshape([sizes[letter] for letter in kept])
-    array = array.transpose([kept.index(letter) for letter in want if letter in kept])
+    shared = [letter for letter in have if letter in want]
+    array = array.reshape([sizes[letter] for letter in shared])
+    array = array.transpose([shared.index(letter) for letter in want if letter in shared])
     return array.reshape([sizes.get(letter, 1) for letter in want])
 
 

@@ -38,14 +38,14 @@ def quantization_of(value: Any) -> FrozenDict | None:
     """
     if value is None:
         return None
-    given = value if isinstance(value, Mapping) else dict.fromkeys(_NAMES, value)
-    unknown = next((name for name in given if name not in _NAMES), None)
+    modes = value if isinstance(value, Mapping) else dict.fromkeys(_NAMES, value)
+    unknown = next((name for name in modes if name not in _NAMES), None)
     if unknown is not None:
         raise ValueError(
             f"quantization: expected projections among {', '.join(_NAMES)}, received {unknown!r}. "
             "Give a mode for each, such as {'query_dense': 'int8'}, or one for all: 'int8'."
         )
-    return FrozenDict({name: get(config) for name, config in given.items()})
+    return FrozenDict({name: get(config) for name, config in modes.items()})
 
 
 def dtypes_of(value: Any) -> FrozenDict | None:

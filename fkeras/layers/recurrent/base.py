@@ -80,12 +80,15 @@ class Recurrent(Layer):
         if get_policy(own) == get_policy(inner):
             return super().from_config({**config, "dtype": own}, custom_objects)
         cell = find(cell, "keras.layers")
-        parts = {f.name for f in dataclasses.fields(cell) if f.init}
-        of_cell = {k: v for k, v in config.items() if k in parts} | {"name": name, "dtype": inner}
-        kept = {f.name for f in dataclasses.fields(Recurrent)}
-        rest = {k: v for k, v in config.items() if k in kept} | {"dtype": own}
-        made = cell.from_config(of_cell, custom_objects=custom_objects)
-        return find("RNN", "keras.layers")(made, **decode(rest, custom_objects))
+        cell_fields = {f.name for f in dataclasses.fields(cell) if f.init}
+        cell_config = {k: v for k, v in config.items() if k in cell_fields} | {
+            "name": name,
+            "dtype": inner,
+        }
+        own_fields = {f.name for f in dataclasses.fields(Recurrent)}
+        own_config = {k: v for k, v in config.items() if k in own_fields} | {"dtype": own}
+        cell_layer = cell.from_config(cell_config, custom_objects=custom_objects)
+        return find("RNN", "keras.layers")(cell_layer, **decode(own_config, custom_objects))
 
     @property
     def output_of(self) -> Callable[[Any], jax.Array] | None:

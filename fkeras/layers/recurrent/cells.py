@@ -34,11 +34,11 @@ def check_cell(cell: Any, where: str) -> Layer:
 
 def first_states(cell: Any, batch: Any) -> list:
     """The states of a cell before the first step."""
-    own = getattr(cell, "get_initial_state", None)
-    if own is None:
+    initial_state_of = getattr(cell, "get_initial_state", None)
+    if initial_state_of is None:
         return zero_states(cell.state_size, batch, cell.policy.compute_dtype)
-    made = own(batch_size=batch)
-    return list(made) if isinstance(made, list | tuple) else [made]
+    states = initial_state_of(batch_size=batch)
+    return list(states) if isinstance(states, list | tuple) else [states]
 
 
 def output_size(cell: Any) -> int:

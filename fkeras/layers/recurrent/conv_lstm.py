@@ -94,15 +94,15 @@ class _ConvLSTM(Recurrent):
     def build(self, key: jax.Array, x: SpecLike) -> Self:
         channels = known_channels(self.where, x, self._channel_axis)
         f = self.filters
-        made = self.with_weights(
+        layer = self.with_weights(
             key,
             kernel=(*self.kernel_size, channels, 4 * f),
             recurrent_kernel=(*self.kernel_size, f, 4 * f),
             bias=(4 * f,) if self.use_bias else None,
         )
-        if made.bias is None or not self.unit_forget_bias:
-            return made
-        return made.replace(bias=open_forget_gate(key, made.bias, f))
+        if layer.bias is None or not self.unit_forget_bias:
+            return layer
+        return layer.replace(bias=open_forget_gate(key, layer.bias, f))
 
     def first_states(self, x: Any) -> list[jax.Array]:
         """Zeros of the shape that a step's convolution gives, for h and c."""

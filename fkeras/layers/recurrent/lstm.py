@@ -56,12 +56,12 @@ class _LSTM(UnitStep):
     def build(self, key: jax.Array, x: SpecLike, states: Any = None) -> Self:
         u = self.units
         bias = (4 * u,) if self.use_bias else None
-        made = self.with_weights(
+        layer = self.with_weights(
             key, kernel=(x.shape[-1], 4 * u), recurrent_kernel=(u, 4 * u), bias=bias
         )
         if bias is None or not self.unit_forget_bias:
-            return made
-        return made.replace(bias=open_forget_gate(key, made.bias, u))
+            return layer
+        return layer.replace(bias=open_forget_gate(key, layer.bias, u))
 
     def step_function(self, context: Context, x: jax.Array) -> Step:
         input_mask, recurrent_mask = dropout_masks(self, context, x, 4)

@@ -66,7 +66,7 @@ def adjust_brightness(images: jax.Array, delta: Any, value_range: Range = _BYTE)
     """Adds to all pixels, and cuts off at the ends of the scale.
 
     Args:
-        delta: what to add, in the scale of the images.
+        delta: number to add, in the scale of the images.
 
     Returns:
         An array like `images`.
@@ -103,7 +103,7 @@ def adjust_contrast(
 def degenerate_colors(
     images: jax.Array, share: Any, value_range: Range = _BYTE, data_format: str | None = None
 ) -> jax.Array:
-    """Mixes images with what they are in grey, and cuts off.
+    """Mixes images with their grey versions, and clips.
 
     Args:
         images: floating array (b, h, w, 3) or (h, w, 3), or with the channels before h; images of
@@ -152,7 +152,7 @@ def adjust_hue(
 
     Args:
         images: floating array (b, h, w, 3) or (h, w, 3), or with the channels before h.
-        delta: how far, in turns: 1/3 makes red to green.
+        delta: rotation of the hue, in turns: 1/3 turns red into green.
 
     Returns:
         An array like `images`.
@@ -203,7 +203,7 @@ def solarize(
 
     Args:
         threshold: from 0 to 255, whatever the scale of the images.
-        addition: what to add first, from 0 to 255 too.
+        addition: number to add first, also from 0 to 255.
         value_range: (lowest, highest) value of the images.
 
     Returns:

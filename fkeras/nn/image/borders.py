@@ -1,4 +1,4 @@
-"""Images with rows and columns added or taken away."""
+"""Padding and cropping of images by rows and columns."""
 
 from __future__ import annotations
 
@@ -46,7 +46,7 @@ def pad_images(
         top_padding: rows above.
         left_padding: columns before.
         bottom_padding: rows below.
-        right_padding: columns behind.
+        right_padding: columns on the right.
         target_height: the new height.
         target_width: the new width.
 
@@ -72,7 +72,7 @@ def pad_images(
     height, width = batch.shape[1] + top + bottom, batch.shape[2] + left + right
     if min(top, bottom, left, right) < 0:
         raise ValueError(
-            f"pad_images: expected a target of at least the size of the images with what is "
+            f"pad_images: expected a target of at least the size of the images with the padding that is "
             f"padded, received images of {batch.shape[1]} x {batch.shape[2]} and a target of "
             f"{height} x {width}. Crop them with crop_images, or pad less."
         )
@@ -106,7 +106,7 @@ def crop_images(
         top_cropping: rows above.
         left_cropping: columns before.
         bottom_cropping: rows below.
-        right_cropping: columns behind.
+        right_cropping: columns on the right.
         target_height: the new height.
         target_width: the new width.
 

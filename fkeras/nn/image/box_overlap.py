@@ -1,4 +1,4 @@
-"""How boxes lie to each other: overlaps, and boxes written as differences from anchors."""
+"""Overlaps of boxes, and boxes encoded as differences from anchors."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ def compute_iou(
         bounding_box_format: how both are written.
         use_masking: whether pairs with a box of negative numbers only, which stands for no box,
             give `mask_val`.
-        mask_val: what they give.
+        mask_val: the result for these boxes.
         image_shape: (h, w, c), needed for relative formats.
 
     Returns:

@@ -12,7 +12,7 @@ import jax.numpy as jnp
 
 from fkeras.nn.image.layout import image_axes
 
-# how much red, green and blue add to what the eye takes for brightness (ITU-R BT.601)
+# weights of red, green and blue in perceived brightness (ITU-R BT.601)
 _LUMA = (0.2989, 0.5870, 0.1140)
 
 
@@ -87,7 +87,7 @@ def rgb_to_grayscale(images: Any, data_format: str | None = None) -> jax.Array:
     images, axis = channels_of("rgb_to_grayscale", images, data_format, 1, 3)
     if images.shape[axis] == 1:
         return images
-    # half precision would lose what the three products differ in
+    # in half precision the differences of the three products would vanish
     compute = precise(images.dtype)
     red, green, blue = (
         jax.lax.slice_in_dim(images, i, i + 1, axis=axis).astype(compute) for i in range(3)

@@ -65,7 +65,7 @@ def equalize(
     levels = jnp.clip((pixels.astype("float32") * ((bins - 1) / 255)).astype("int32"), 0, bins - 1)
     counts = count_levels(levels.reshape((*levels.shape[:2], -1)), bins)
     below = jnp.cumsum(counts, axis=-1)
-    # what is below the first level that occurs is 0, which the counting does not start from
+    # levels below the first level that occurs map to 0, and the count excludes them
     first = jnp.min(jnp.where(below > 0, below, below[..., -1:]), axis=-1, keepdims=True)
     total = below[..., -1:] - first
     share = (below - first).astype("float32") * 255 / jnp.maximum(total, 1).astype("float32")

@@ -1,4 +1,4 @@
-"""Where the axes of images lie: one helper for both data formats, single images and batches."""
+"""Layout of images: one helper for both data formats, single images and batches."""
 
 from __future__ import annotations
 
@@ -31,8 +31,8 @@ def one_of(argument: str, value: object, *words: str) -> str:
 
     Args:
         argument: its name, for the message.
-        value: what was given.
-        *words: what may be given.
+        value: the argument's value.
+        *words: the accepted words.
 
     Raises:
         ValueError: where it is none of them.

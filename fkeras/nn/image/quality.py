@@ -1,4 +1,4 @@
-"""How much images are alike: `ssim` and `psnr`."""
+"""Similarity of images: `ssim` and `psnr`."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Images of another size: resizing with what becomes of the aspect ratio, scaling and moving."""
+"""Resizing of images, with rules for the aspect ratio; scaling and translation."""
 
 from __future__ import annotations
 
@@ -75,10 +75,10 @@ def resize(
         size: the new (height, width).
         interpolation: "bilinear", "nearest", "bicubic", "lanczos3" or "lanczos5".
         antialias: whether a smaller image is made of means over all of the larger one.
-        crop_to_aspect_ratio: whether the aspect ratio stays, and what is too much is cut away.
-        pad_to_aspect_ratio: whether the aspect ratio stays, and what is missing is filled.
+        crop_to_aspect_ratio: whether to keep the aspect ratio and crop the excess.
+        pad_to_aspect_ratio: whether to keep the aspect ratio and pad.
         fill_mode: "constant" is the only one.
-        fill_value: what `pad_to_aspect_ratio` fills with.
+        fill_value: value of the padding.
 
     Returns:
         An array of the new size and the old dtype; integers are rounded.
@@ -127,7 +127,7 @@ def cut(batch: jax.Array, part: tuple[int, int, int, int], fill_value: Any = 0.0
     Args:
         batch: array of shape (b, h, w, c).
         part: `(top, left, height, width)` in pixels.
-        fill_value: what stands outside of the images.
+        fill_value: value outside the images.
 
     Returns:
         An array of shape (b, height, width, c).

@@ -1,1 +1,1 @@
-"""Numerics that JAX leaves out: gradients at edges, valid indices, wide dtypes, positions of axes."""
+"""Numerics missing in JAX: gradients at edges, valid indices, wide dtypes, positions of axes."""

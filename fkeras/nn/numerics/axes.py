@@ -10,13 +10,13 @@ import jax.numpy as jnp
 
 
 def format_shape(shape: Any) -> str:
-    """A shape as text, with the names of its unknown axes: `(b, 8)`."""
+    """Formats a shape for messages, with the names of unknown axes: `(b, 8)`."""
     inner = ", ".join(map(str, shape))
     return f"({inner},)" if len(shape) == 1 else f"({inner})"
 
 
 def spatial_axes(ndim: int, data_format: str) -> tuple[int, ...]:
-    """The axes between batch and channels.
+    """Returns the axes between batch and channels.
 
     Example:
         >>> spatial_axes(4, "channels_last"), spatial_axes(4, "channels_first")
@@ -26,12 +26,12 @@ def spatial_axes(ndim: int, data_format: str) -> tuple[int, ...]:
 
 
 def channel_axis(data_format: str) -> int:
-    """-1, or 1 where the channels come first."""
+    """Returns the channel axis: -1, or 1 with "channels_first"."""
     return -1 if data_format == "channels_last" else 1
 
 
 def full_rank(per_axis: Sequence, data_format: str, fill: object) -> tuple:
-    """One entry an axis out of one a spatial axis, `fill` for batch and channels.
+    """Extends entries of spatial axes by `fill` for batch and channels.
 
     Example:
         >>> full_rank((2, 3), "channels_last", 1)
@@ -45,22 +45,22 @@ def full_rank(per_axis: Sequence, data_format: str, fill: object) -> tuple:
 def check_window(
     where: str, x: jax.Array, window: Sequence[int], argument: str, data_format: str
 ) -> None:
-    """Checks that a window lies inside the input somewhere; unknown sizes pass.
+    """Checks that a window fits into the input; unknown sizes pass.
 
     Args:
-        where: the layer, for the message.
-        x: the input.
-        window: the window's size along each spatial axis, dilation included.
-        argument: the layer's argument that sets the window.
-        data_format: where the channels are.
+        where: name of the layer, for the message.
+        x: input array or spec.
+        window: size of the window along each spatial axis, including dilation.
+        argument: argument of the layer that sets the window.
+        data_format: "channels_last" or "channels_first".
 
     Raises:
         ValueError: where the window is larger than the input.
     """
     axes = spatial_axes(x.ndim, data_format)
     for axis, size in zip(axes, window, strict=True):
-        found = x.shape[axis]
-        if isinstance(found, int) and found < size:
+        extent = x.shape[axis]
+        if isinstance(extent, int) and extent < size:
             raise ValueError(
                 f"{where}: expected at least {size} cells on axis {axis}, the extent of "
                 f"{argument} with padding='valid', received {format_shape(x.shape)}. Give "
@@ -69,7 +69,7 @@ def check_window(
 
 
 def align(vector: jax.Array, ndim: int, axis: int = -1) -> jax.Array:
-    """`vector` of shape (c,) with `ndim` axes, its values along `axis`: what broadcasting needs.
+    """Reshapes a vector (c,) to `ndim` axes, with its values along `axis`, for broadcasting.
 
     Example:
         >>> import jax.numpy as jnp

@@ -1,4 +1,4 @@
-"""The largest and the smallest elements along axes, with gradients that survive recomputation."""
+"""Maximum and minimum along axes, with gradients that survive recomputation."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Class numbers and ids inside compiled programs: which are valid.
+"""Validity of class numbers and ids inside compiled programs.
 
 A compiled program cannot raise for a value. An index out of range, negative, fractional or NaN is
 marked here, and its result becomes NaN; JAX by default counts negative indices from the end, cuts

@@ -1,4 +1,4 @@
-"""Functions of numbers where JAX's have no gradient, or lose the smallest."""
+"""Functions with finite gradients and full range where JAX's functions have neither."""
 
 from __future__ import annotations
 

@@ -77,7 +77,7 @@ def elastic_transform(
     Args:
         alpha: how far; the field has about the scale 0.3.
         sigma: how smooth, in pixels.
-        fill_mode: how images go on outside: "constant", "nearest", "wrap", "mirror" or "reflect",
+        fill_mode: values outside the image: "constant", "nearest", "wrap", "mirror" or "reflect",
             as in `map_coordinates`.
         key: a PRNG key, which must be given.
 
@@ -111,12 +111,12 @@ def displace(
     fill_mode: str = "reflect",
     fill_value: Any = 0.0,
 ) -> jax.Array:
-    """Images that show at each pixel what the old ones have `(dy, dx)` further.
+    """Samples images at a distance of `(dy, dx)` from each output pixel.
 
     Args:
         dy: how many rows further, (b, h, w).
         dx: how many columns further, (b, h, w).
-        fill_mode: how images go on outside, as in `map_coordinates`.
+        fill_mode: values outside the image, as in `map_coordinates`.
 
     Returns:
         An array like `images`.

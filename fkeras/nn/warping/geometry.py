@@ -1,4 +1,4 @@
-"""Affine and perspective transforms of images: each place of the new image shows one of the old."""
+"""Affine and perspective transforms of images: each pixel of the output samples the input."""
 
 from __future__ import annotations
 
@@ -37,12 +37,12 @@ def warp(
     fill_mode: str = "constant",
     fill_value: Any = 0.0,
 ) -> jax.Array:
-    """Images that show at each pixel what the old ones have at a place of their own.
+    """Samples images at one place for each output pixel.
 
     Args:
         y: the rows of these places, (b, h2, w2).
         x: the columns of these places, (b, h2, w2).
-        fill_mode: how images go on outside, as in `map_coordinates`.
+        fill_mode: values outside the image, as in `map_coordinates`.
 
     Returns:
         An array of shape (b, h2, w2, c).
@@ -68,11 +68,11 @@ def warp_by_matrix(
     fill_mode: str = "constant",
     fill_value: Any = 0.0,
 ) -> jax.Array:
-    """Images that show at the place (x, y, 1) what the old ones have at `matrix @ (x, y, 1)`.
+    """Samples images at `matrix @ (x, y, 1)` for each output place (x, y).
 
     Args:
         matrix: array of shape (b, 3, 3).
-        fill_mode: how images go on outside, as in `map_coordinates`.
+        fill_mode: values outside the image, as in `map_coordinates`.
 
     Returns:
         An array like `images`.
@@ -129,7 +129,7 @@ def affine_transform(
 
     Args:
         transform: array of shape (b, 8), or (8,) for all images.
-        fill_mode: how images go on outside: "constant", "nearest", "wrap", "mirror" or "reflect",
+        fill_mode: values outside the image: "constant", "nearest", "wrap", "mirror" or "reflect",
             as in `map_coordinates`.
 
     Returns:
@@ -213,7 +213,7 @@ def perspective_transform(
     Args:
         start_points: four points (x, y) of the images, (b, 4, 2), or (4, 2) for all of them.
         end_points: where these come to lie, of the same shape.
-        fill_value: what stands where the old image has nothing to show.
+        fill_value: value of pixels that map outside the input image.
 
     Returns:
         An array like `images`.

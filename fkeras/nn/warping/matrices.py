@@ -1,4 +1,4 @@
-"""Matrices of affine transforms: each takes a place (x, y, 1) of the new image to one of the old."""
+"""Matrices of affine transforms, from places (x, y, 1) of the output to places of the input."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Reading arrays between their cells: the interpolation under every geometric transform."""
+"""Interpolation between the cells of arrays, for all geometric transforms."""
 
 from __future__ import annotations
 
@@ -47,7 +47,7 @@ def sample(
         array: the first axes are those that `coordinates` go along; further ones are carried.
         coordinates: for each of the first axes a floating array of one common shape (...).
         order: 0 for the nearest cell, 1 for the weighted mean of the cells around.
-        fill_mode: how the array goes on outside, as in `map_coordinates`.
+        fill_mode: values outside the array, as in `map_coordinates`.
 
     Returns:
         An array of shape (..., carried axes), of the dtype of `array`.
@@ -105,7 +105,7 @@ def map_coordinates(
         inputs: array of any shape with n axes.
         coordinates: array of shape (n, ...), or n arrays; places in cells from 0.
         order: 0 for the nearest cell, 1 for linear interpolation.
-        fill_mode: how the array goes on beyond its ends: "constant" (k k | a b c | k k),
+        fill_mode: values beyond the ends of the array: "constant" (k k | a b c | k k),
             "nearest" (a a | a b c | c c), "wrap" (b c | a b c | a b), "mirror"
             (c b | a b c | b a) or "reflect" (b a | a b c | c b).
         fill_value: the k of "constant".
