@@ -1,4 +1,4 @@
-"""`AdditiveAttention`: means of values, weighted by the sum of query and key."""
+"""`AdditiveAttention`: means of values, weighted by a function of query plus key."""
 
 from __future__ import annotations
 
@@ -27,17 +27,11 @@ class AdditiveAttention(Layer):
     in the output. A query that may attend to no key gives zeros, without a gradient.
 
     Args:
-        use_scale: whether the features of the sum are multiplied with learned numbers.
-        dropout: the share of the weights that is dropped in training.
-        seed: by keyword only: folded into the key of each call; the key alone decides where it is
-            None.
-        empty_rows: by keyword only: the result of a query that may attend to no key: "zeros", or
-            "keras" for Keras's, the mean of all values. Layers of Keras's files have "keras".
+        use_scale: whether to multiply the features of the sum by learned numbers.
+        Other arguments: those of `Attention`, without `score_mode`; `seed` by keyword only.
 
     Call:
-        mask: [query_mask, value_mask], of shapes (b, t) and (b, s).
-        return_attention_scores: whether the weights (b, t, s) are returned too.
-        use_causal_mask: whether step t attends to the steps up to t only.
+        Arguments: those of `Attention`.
 
     Shapes:
         [(b, t, d), (b, s, f)] or [(b, t, d), (b, s, f), (b, s, d)], which are query, value and

@@ -48,12 +48,7 @@ class GroupQueryAttention(ProjectedAttention):
         Other arguments: those of `MultiHeadAttention`.
 
     Call:
-        query_mask, value_mask, key_mask: masks of shapes (b, t), (b, s), (b, s); those that came
-            with the inputs, where they are None.
-        attention_mask: a mask (t, s), (b, t, s) or (b, heads, t, s).
-        return_attention_scores: whether the weights (b, heads, t, s) are returned too, as they are
-            before dropout.
-        use_causal_mask: whether step t attends to the steps up to t only.
+        Arguments: those of `MultiHeadAttention`.
 
     Shapes:
         query (b, t, d), value (b, s, f), key (b, s, e), the value if none is given -> (b, t, d);

@@ -1,4 +1,4 @@
-"""`MultiHeadAttention`: several attentions side by side, each with projections of its own."""
+"""`MultiHeadAttention`: parallel attention heads, each with separate projections."""
 
 from __future__ import annotations
 
@@ -52,7 +52,7 @@ def _attention_axes(value: Any) -> tuple[int, ...] | None:
 class MultiHeadAttention(ProjectedAttention):
     """Computes `softmax(q @ k^T / sqrt(key_dim)) @ v` for each head, and mixes the heads.
 
-    Each head has its own projections q, k, v of query, key and value. A masked value or key is
+    Each head projects query, key and value to q, k, v. A masked value or key is
     attended to by no query, and a masked query attends to no key. A query that may attend to no key
     has weights of zero and no gradient, and gives the bias of the last projection. (Keras gives the
     projected mean of all values there, but for calls that return scores, with a dropout, or over
@@ -70,12 +70,12 @@ class MultiHeadAttention(ProjectedAttention):
         sliding_window: how many steps to either side, itself included, a step attends to; None
             for all.
         flash_attention: whether cuDNN's fused kernel computes, on a GPU in a short float type;
-            None is False. (Keras takes it by itself where it can.)
+            None is False. (Keras uses the kernel wherever possible.)
         kernel_initializer: makes the kernels.
         bias_initializer: makes the biases.
         kernel_regularizer: a penalty on each kernel.
         bias_regularizer: a penalty on each bias.
-        activity_regularizer: a penalty on what each projection returns, divided by the batch size.
+        activity_regularizer: penalty on the output of each projection, divided by the batch size.
         kernel_constraint: projects the kernels after an update.
         bias_constraint: projects the biases after an update.
         use_gate: whether the means are multiplied with a sigmoid of a further projection of the

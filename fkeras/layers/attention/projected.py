@@ -1,4 +1,4 @@
-"""What attention with heads shares: projections, masks, and the call."""
+"""`ProjectedAttention`: base of attention with heads: projections, masks, the call."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ PROJECTIONS = ("query_dense", "key_dense", "gate_dense", "value_dense", "output_
 class ProjectedAttention(Layer):
     """Projects query, key and value to heads, attends, and projects back.
 
-    A subclass says in `projections` which layers do this, and has the fields `dropout`, `seed`,
+    A subclass returns these layers from `projections`, and declares the fields `dropout`, `seed`,
     `sliding_window`, `flash_attention` and `use_gate`.
     """
 
@@ -53,9 +53,9 @@ class ProjectedAttention(Layer):
         groups=FrozenDict({"gate_dense": "_gate_dense"}),
     )
 
-    #: a configuration of `fk.quantizers` for projections by their fields, or one for all
+    #: configurations of `fk.quantizers` by field of the projection, or one for all projections
     quantization: Any = option(default=None, convert=quantization_of, kw_only=True)
-    #: dtype policies of projections by their fields, where they are not the layer's
+    #: dtype policies of projections by field, where they differ from the layer's
     projection_dtypes: Any = option(default=None, convert=dtypes_of, kw_only=True)
     #: the result of a query that may attend to no key: zeros, or as Keras computes
     empty_rows: str = option(default="zeros", convert=choice("zeros", "keras"), kw_only=True)
@@ -121,7 +121,7 @@ class ProjectedAttention(Layer):
     def from_config(
         cls, config: Mapping[str, Any], custom_objects: Mapping[str, Any] | None = None
     ) -> Self:
-        """The layer that `get_config` described; classes of your own come by `custom_objects`."""
+        """Reads the configuration that `get_config` wrote; `custom_objects` holds user classes."""
         return super().from_config(read_policy_map(cls.__name__, config), custom_objects)
 
     if TYPE_CHECKING:
@@ -182,20 +182,20 @@ class ProjectedAttention(Layer):
         use_causal_mask: bool = False,
     ) -> Output:
         self._check_inputs(query, value)
-        found = context.mask if isinstance(context.mask, list | tuple) else (context.mask,)
-        found = (*found, None, None)
+        masks = context.mask if isinstance(context.mask, list | tuple) else (context.mask,)
+        masks = (*masks, None, None)
         if self.detaches_masks and context.attached is not None:
             query_mask = None  # Keras's layer computes with the attached mask in its place
-        query_mask = found[0] if query_mask is None else query_mask
-        value_mask = found[1] if value_mask is None else value_mask
-        key_mask = (None if key is None else found[2]) if key_mask is None else key_mask
+        query_mask = masks[0] if query_mask is None else query_mask
+        value_mask = masks[1] if value_mask is None else value_mask
+        key_mask = (None if key is None else masks[2]) if key_mask is None else key_mask
         key = value if key is None else key
         if self.detaches_masks:
             context.detach_masks(query, value, key)
         if self.flash_attention and return_attention_scores:
             raise ValueError(
                 f"{self.where}: expected flash_attention=None or False where scores are returned, "
-                "received True. The fused kernel never makes the scores: turn one of both off."
+                "received True. The fused kernel does not compute the scores: turn off one of the two."
             )
         axes = self.axes_of_attention(query.ndim)
         sides = (query.shape, value.shape, axes)
@@ -248,7 +248,7 @@ class ProjectedAttention(Layer):
         return lambda weights: dropout(key, weights, self.dropout)
 
     def _order(self: Any, use_causal_mask: bool, sides: tuple) -> jax.Array | None:
-        """What the order of steps hides: later ones, and those outside of the window."""
+        """Returns the mask of the order of steps: causal, and limited to the window."""
         query, value, axes = sides
         if not use_causal_mask and self.sliding_window is None:
             return None
@@ -280,7 +280,7 @@ class ProjectedAttention(Layer):
 
 
 def projection(rank: int, summed: int, sizes: Sequence[Any], **options: Any) -> EinsumDense:
-    """The layer that turns the last `summed` of `rank` axes into axes of `sizes`.
+    """Returns the layer that maps the last `summed` of `rank` axes to axes of `sizes`.
 
     Example:
         >>> projection(3, 1, (2, 4)).equation
@@ -296,7 +296,7 @@ def projection(rank: int, summed: int, sizes: Sequence[Any], **options: Any) -> 
 
 
 def check_flash(where: str, flash_attention: bool | None, dropout: float) -> None:
-    """Raises where the fused kernel is asked for beside dropout, which it does not have."""
+    """Raises an error for flash attention with dropout, which the fused kernel does not support."""
     if flash_attention and dropout > 0:
         raise ValueError(
             f"{where}: expected dropout=0 beside flash_attention=True, received {dropout}. The "

@@ -1,4 +1,4 @@
-"""What attention by a list of tensors shares: its inputs, its masks, and scores to means."""
+"""Inputs, masks and weighted means that `Attention` and `AdditiveAttention` share."""
 
 from __future__ import annotations
 
@@ -15,10 +15,10 @@ from fkeras.nn.softmax import masked_softmax
 
 
 def query_value_key(where: str, inputs: Any) -> tuple[Any, Any, Any]:
-    """Query, value and key of a list of two or three; the value is the key where there is none.
+    """Unpacks a list of two or three inputs; the value serves as a missing key.
 
     Raises:
-        ValueError: for something else.
+        ValueError: for anything else.
 
     Example:
         >>> query_value_key("attention", ["q", "v"])
@@ -34,10 +34,10 @@ def query_value_key(where: str, inputs: Any) -> tuple[Any, Any, Any]:
 
 
 def query_value_masks(where: str, mask: Any) -> tuple[Any, Any]:
-    """The masks of query and value of a list of two or three masks, either of which may be None.
+    """Unpacks the masks of query and value, each of which may be None.
 
     Raises:
-        ValueError: for something else.
+        ValueError: for anything else.
     """
     if mask is None:
         return None, None
@@ -57,7 +57,7 @@ def attend_by_scores(
     return_attention_scores: bool,
     use_causal_mask: bool,
 ) -> Output:
-    """The output of `layer`: means of values, weighted by a softmax of scores.
+    """Computes the output of `layer`: means of values, weighted by a softmax of scores.
 
     Args:
         layer: has `where`, `dropout`, `seed` and `empty_rows`.
@@ -76,7 +76,7 @@ def attend_by_scores(
         mask = both(mask, jnp.reshape(steps, (*(1,) * (logits.ndim - 2), *steps.shape)))
     weights = masked_softmax(logits, mask)
     if layer.empty_rows == "keras" and mask is not None and value.shape[-2] != 0:
-        # Keras lowers masked scores by a number: where all are masked, all are alike
+        # Keras subtracts a constant from masked scores: a row masked entirely gives equal weights
         nothing = jnp.logical_not(jnp.any(mask, axis=-1, keepdims=True))
         weights = jnp.where(nothing, jnp.asarray(1 / value.shape[-2], weights.dtype), weights)
     if context.training and layer.dropout > 0:
@@ -91,7 +91,7 @@ def attend_by_scores(
 
 
 def check_widths(where: str, shapes: Sequence[Sequence[Any]]) -> None:
-    """Raises where query and key have known last axes of different sizes."""
+    """Raises an error for query and key with different known sizes of the last axis."""
     query, key = shapes[0][-1], shapes[-1][-1]
     if isinstance(query, int) and isinstance(key, int) and query != key:
         raise ValueError(
@@ -101,7 +101,7 @@ def check_widths(where: str, shapes: Sequence[Sequence[Any]]) -> None:
 
 
 def without_default_rows(config: dict[str, Any]) -> dict[str, Any]:
-    """The configuration without `empty_rows` at its default: Keras has no such argument."""
+    """Drops `empty_rows` at its default from a configuration: Keras has no such argument."""
     if config.get("empty_rows") == "zeros":
         del config["empty_rows"]
     return config

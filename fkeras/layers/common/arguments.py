@@ -1,4 +1,4 @@
-"""Checks of arguments that several layer families share, as converters of their fields."""
+"""Field converters and checks that several layer families share."""
 
 from __future__ import annotations
 
@@ -16,10 +16,10 @@ noise_shape = several(
 
 
 def drawn_shape(where: str, noise_shape: Any, shape: Any) -> tuple:
-    """The shape to draw in for an input of `shape`: `noise_shape` with its Nones filled in.
+    """Returns the shape of a draw for an input of `shape`: `noise_shape` without None.
 
     Raises:
-        ValueError: where the two differ in their number of axes; `where` names the layer.
+        ValueError: for different numbers of axes; `where` names the layer.
 
     Example:
         >>> drawn_shape("dropout", (None, 1, None), (2, 5, 3))

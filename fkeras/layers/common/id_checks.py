@@ -1,4 +1,4 @@
-"""Checks of ids outside of compiled programs, where the values are known."""
+"""Checks of ids outside of compiled programs, where values are concrete."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from fkeras.engine.values.arrays import is_array_like, read_array
 
 
 def refuse_fractions(ids: Any, where: str) -> None:
-    """Raises where ids are numbers that are not whole; traced arrays and other values pass.
+    """Rejects ids with fractions; traced arrays and other values pass.
 
     Raises:
         TypeError: for complex numbers.

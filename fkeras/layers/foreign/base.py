@@ -1,9 +1,8 @@
-"""What layers of other libraries have in common: weights and state are any pytrees.
+"""Base class of layers around other libraries: weights and state are any pytrees.
 
-A layer's weights are declared one by one, and those of a foreign model are known only once it was
-initialized. So each array becomes a child, a `Parameter`, by its path in the pytree, and what
-remains of the pytree is static: partitions, freezing, weight lists and checkpoints see ordinary
-layers. State is a flat dictionary of arrays by path for the same reason.
+The weights of a foreign model are unknown before it is initialized, so they cannot be declared. Each
+array becomes a child layer, a `Parameter`, named by its path in the pytree; the rest of the pytree is
+static. Partitions, freezing, weight lists and checkpoints then see ordinary layers. State is a flat dictionary of arrays by path for the same reason.
 """
 
 from __future__ import annotations
@@ -33,7 +32,7 @@ class Parameter(Layer):
 
 
 def named_leaves(tree: Any, where: str) -> tuple[dict[str, Any], Any]:
-    """The arrays of a pytree by path, such as "dense.kernel", and the rest of it.
+    """Returns the arrays of a pytree by path, such as "dense.kernel", and the rest of the pytree.
 
     Raises:
         TypeError: for a leaf that is no array and no number.
@@ -49,7 +48,7 @@ def named_leaves(tree: Any, where: str) -> tuple[dict[str, Any], Any]:
         if not is_array(leaf) and not isinstance(leaf, int | float):
             raise TypeError(
                 f"{where}: expected a pytree of arrays, received {type(leaf).__name__} at "
-                f"{name!r}. Keep what is no array out of it, in a closure for example."
+                f"{name!r}. Keep other values out of the pytree, in a closure for example."
             )
         while name in named:  # a key with a dot in it
             name += "_"
@@ -58,7 +57,7 @@ def named_leaves(tree: Any, where: str) -> tuple[dict[str, Any], Any]:
 
 
 class ForeignLayer(Layer):
-    """A model of another library: a subclass says how it is initialized and computed."""
+    """A model of another library; a subclass defines its initialization and computation."""
 
     params: Mapping[str, Parameter] = dataclasses.field(default=FrozenDict(), init=False)
     params_structure: Any = dataclasses.field(default=None, init=False)
@@ -67,7 +66,7 @@ class ForeignLayer(Layer):
 
     child_fields: ClassVar[tuple[str, ...] | None] = ("params",)
 
-    # -- what a subclass says -----------------------------------------------------------------
+    # -- methods of subclasses -----------------------------------------------------------------
 
     def initialize(self, key: jax.Array, inputs: Any) -> tuple[Any, Any]:
         """`(params, state)` of a new model for arrays like these."""
@@ -81,13 +80,13 @@ class ForeignLayer(Layer):
 
     @property
     def draws(self) -> bool:
-        """Whether a training call is given a key."""
+        """Whether a training call receives a key."""
         raise NotImplementedError
 
-    # -- what the engine asks of a layer ------------------------------------------------------
+    # -- methods that the engine calls ------------------------------------------------------
 
     def _start(self, fields: Mapping[str, Any], params: Any, state: Any) -> None:
-        """Fills the fields of a new layer; `params` and `state` are its first ones, or None."""
+        """Sets the fields of a new layer; `params` and `state` are the initial values, or None."""
         put = object.__setattr__
         for name, value in fields.items():
             put(self, name, value)
@@ -136,7 +135,7 @@ class ForeignLayer(Layer):
         return self.replace(**self._held(params, state), _built=True)
 
     def unbuilt(self) -> Self:
-        """A copy without weights; what `initialize` makes is forgotten."""
+        """Returns a copy without weights and state."""
         return self.replace(
             params={}, params_structure=None, state=None, state_structure=None, _built=False
         )

@@ -81,7 +81,7 @@ class FlaxLayer(ForeignLayer):
     on) its state. The module is given a key for each name in `rngs` in training, and none in
     inference.
 
-    What the module sows into "intermediates" is dropped. What it sows elsewhere is state, which
+    Values sown into "intermediates" are dropped. Values sown elsewhere are state, which
     has to keep its structure: give `sow` a `reduce_fn` and an `init_fn`, as its tuples grow
     otherwise. Floating outputs are cast to the compute dtype, whatever dtype the module has; Keras
     leaves them as they are.
@@ -104,7 +104,7 @@ class FlaxLayer(ForeignLayer):
         those of the module.
 
     Raises:
-        TypeError: for what is no module, or on saving one whose fields have no JSON form.
+        TypeError: for anything but a module, and on saving a module whose fields have no JSON form.
 
     Example:
         >>> import dataclasses, jax, jax.numpy as jnp, fkeras as fk
@@ -206,7 +206,7 @@ class FlaxLayer(ForeignLayer):
         return {name.removeprefix("not "): training != opposite}
 
     def get_config(self) -> dict[str, Any]:
-        """The module's class and fields, and what is not as Keras takes it for granted."""
+        """Returns the module's class and fields, and deviations from Keras's defaults."""
         fields = {f.name: getattr(self, f.name) for f in dataclasses.fields(self) if f.init}
         where = type(self).__name__
         config = {
@@ -224,7 +224,7 @@ class FlaxLayer(ForeignLayer):
     def from_config(
         cls, config: Mapping[str, Any], custom_objects: Mapping[str, Any] | None = None
     ) -> Self:
-        """The layer that `get_config` described; classes of your own come by `custom_objects`."""
+        """Reads the configuration that `get_config` wrote; `custom_objects` holds user classes."""
         config = dict(config)
         module = _decode(config.pop("module"), custom_objects)
         rest = {name: decode(value, custom_objects) for name, value in config.items()}
@@ -274,7 +274,7 @@ def _decode(value: Any, custom_objects: Mapping[str, Any] | None) -> Any:
     if name not in (custom_objects or {}) and home.startswith("flax.linen"):
         linen = _linen()
         found = getattr(linen, name, None) if isinstance(name, str) else None
-        # nothing else of Flax may be called with what a file says
+        # security: a file may name modules of Flax, but no other callable of the package
         if isinstance(found, type) and issubclass(found, linen.Module):
             custom_objects = {**(custom_objects or {}), name: found}
     cls = resolve(name, home, custom_objects)

@@ -40,7 +40,7 @@ def _arguments(allowed: tuple[str, ...]) -> Callable[[Any], tuple[str, ...]]:
             if name not in allowed:
                 raise ValueError(
                     f"expected names of {', '.join(allowed)}, received "
-                    f"{name!r}.{suggest(str(name), allowed)} Name what the function takes, in its "
+                    f"{name!r}.{suggest(str(name), allowed)} Name the function's arguments, in their "
                     "order."
                 )
         if "inputs" not in names or len(set(names)) != len(names):
@@ -57,7 +57,7 @@ class JaxLayer(ForeignLayer):
     """Computes `call_fn(params, state, rng, inputs, training)`, a function of any JAX library.
 
     The arrays of `params` are the layer's weights, those of `state` its state, both pytrees of any
-    kind. `call_arguments` names what `call_fn` takes, in its order; it is called with them by
+    kind. `call_arguments` names the arguments of `call_fn`, in order; `call_fn` receives them by
     position. (Keras reads the names off the function.) Without "state" it returns the outputs
     alone, with "state" `(outputs, new_state)`; `init_fn` then returns `(params, state)`, and
     `params` otherwise.
@@ -92,7 +92,7 @@ class JaxLayer(ForeignLayer):
 
     Raises:
         ValueError: for names that are unknown, or where weights can come from nowhere.
-        TypeError: for what is no function, or a call with other arguments than the function has.
+        TypeError: for anything but a function, and for arguments that the function lacks.
 
     Example:
         >>> import jax, jax.numpy as jnp, fkeras as fk
@@ -190,7 +190,7 @@ class JaxLayer(ForeignLayer):
             arguments = f"{field.removesuffix('_fn')}_arguments"
             raise TypeError(
                 f"{self.where}: {field} was called with ({', '.join(names)}), as {arguments} says: "
-                f"{error}. Name what it takes, in its order: {arguments}=('params', 'inputs')."
+                f"{error}. Name its arguments, in order: {arguments}=('params', 'inputs')."
             ) from error
 
     def _pair(self, field: str, made: Any) -> tuple[Any, Any]:
@@ -203,7 +203,7 @@ class JaxLayer(ForeignLayer):
         )
 
     def get_config(self) -> dict[str, Any]:
-        """The functions' names, and what is not as Keras takes it for granted."""
+        """Returns the functions' names, and deviations from Keras's defaults."""
         config = super().get_config()
         plain = (("seed", None), ("call_arguments", _CALL), ("init_arguments", _INIT_DEFAULT))
         for name, default in plain:

@@ -1,4 +1,4 @@
-"""`HashedCrossing`: several features as one, by a hash of their values together."""
+"""`HashedCrossing`: a crossing of several features, by a hash of their values."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from fkeras.nn.hashing.decimals import as_int32, widen
 from fkeras.nn.hashing.fingerprints import cross, hash_strings
 from fkeras.nn.hashing.wide import Wide
 
-# what TensorFlow starts a crossing from, so that bins agree
+# TensorFlow's initial value of a crossing, for equal bins
 _START = 0xDECAFCAFFE
 
 

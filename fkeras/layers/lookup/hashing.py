@@ -1,4 +1,4 @@
-"""`Hashing`: strings and integers to bins, by a hash."""
+"""`Hashing`: strings and integers hashed to bins."""
 
 from __future__ import annotations
 

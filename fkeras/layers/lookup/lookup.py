@@ -1,8 +1,8 @@
-"""`LookupLayer`: what the layers with a vocabulary share.
+"""`LookupLayer`: base class of layers with a vocabulary.
 
 The vocabulary and its weights are static configuration: `adapt` and `set_vocabulary` return copies,
-and JSON carries the tokens. In front of them stand the mask token, in the output mode "int", and
-the tokens for what is out of the vocabulary.
+and JSON carries the tokens. The mask token (in the output mode "int") and the out-of-vocabulary
+tokens come first.
 """
 
 from __future__ import annotations
@@ -24,9 +24,9 @@ from fkeras.layers.preprocessing.encoding import encode, encode_on_host
 from fkeras.layers.preprocessing.host import HostLayer, refuse_sparse
 
 MODES = ("int", "one_hot", "multi_hot", "count", "tf_idf")
-# what Keras writes beside the constructor's arguments
-# more shared indices than this are a mistake, or made to fill the memory
+# more shared indices than this are a mistake or an attempt to exhaust memory
 _OOV = 1 << 20
+# keys of Keras's configuration that are no constructor arguments
 _WRITTEN = ("vocabulary_size", "has_input_vocabulary")
 
 
@@ -54,11 +54,11 @@ _numbers = numeric(optional=True)
 
 def floats(value: Any) -> tuple[float, ...] | None:
     """Converts weights of tokens: numbers in a list or an array, or None."""
-    found = _numbers(value)
-    array = np.asarray(getattr(found, "array", found))
-    if found is not None and array.ndim != 1:
+    numbers = _numbers(value)
+    array = np.asarray(getattr(numbers, "array", numbers))
+    if numbers is not None and array.ndim != 1:
         raise ValueError(f"expected a list of numbers, received {describe_value(value)}.")
-    return None if found is None else tuple(map(float, array.tolist()))
+    return None if numbers is None else tuple(map(float, array.tolist()))
 
 
 class LookupLayer(HostLayer):
@@ -211,11 +211,11 @@ class LookupLayer(HostLayer):
             vocabulary=tokens, idf_weights=weights if self.output_mode == "tf_idf" else None
         )
 
-    # -- indices and what is made of them -------------------------------------------------------
+    # -- indices and their encodings -------------------------------------------------------
 
     @property
     def _no_index(self) -> int:
-        """What masked tokens are mapped to: index 0, or none where they are dropped."""
+        """Index of masked tokens: 0, or -1 where they are dropped."""
         return 0 if self.output_mode == "int" else -1
 
     @property
@@ -257,7 +257,7 @@ class LookupLayer(HostLayer):
         if isinstance(config.get("vocabulary"), str):
             raise ValueError(
                 f"{cls.__name__}.from_config: the vocabulary is the path {config['vocabulary']!r}, "
-                "and a configuration opens no files. Read it yourself: layer.set_vocabulary(path)."
+                "and a configuration opens no files. Read the file: layer.set_vocabulary(path)."
             )
         own_config = {key: value for key, value in config.items() if key not in _WRITTEN}
         return super().from_config(own_config, custom_objects)

@@ -79,7 +79,7 @@ class StringLookup(LookupLayer):
         num_oov_indices: how many indices unknown strings share; 0 refuses them. A hash chooses one
             of several.
         mask_token: the string of padding: index 0 in the output mode "int", left out in others.
-        oov_token: what `invert` gives for an unknown index.
+        oov_token: result of `invert` for an unknown index.
         vocabulary: the tokens, with or without the special ones in front, or the path of a text
             file with a token a line, which is read at once.
         idf_weights: a weight for each token, in the output mode "tf_idf".
@@ -141,7 +141,7 @@ class StringLookup(LookupLayer):
 
     def read(self, value: Any) -> Any:
         data = as_data(value, self.where)
-        # indices of the device may be read: what comes of them is on the host anyhow
+        # reading device indices is fine here: the resulting strings live on the host
         on_device = isinstance(data, jax.Array) and not isinstance(data, Tracer)
         return np.asarray(data) if self.invert and on_device else data
 

@@ -1,4 +1,4 @@
-"""`TextVectorization`: texts to sequences of indices, or to vectors over a vocabulary."""
+"""`TextVectorization`: texts mapped to sequences of indices, or to vectors over a vocabulary."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Vocabularies: where the special tokens stand, what is learned of data, how tokens are found."""
+"""Vocabularies: positions of special tokens, learning from data, searching for tokens."""
 
 from __future__ import annotations
 
@@ -142,7 +142,7 @@ def find(ids: Any, keys: Any, places: Any, xp: Any) -> tuple[Any, Any]:
     return keys[at] == ids, places[at]
 
 
-# -- what a vocabulary is learned of ------------------------------------------------------------
+# -- learning a vocabulary from data ------------------------------------------------------------
 
 
 def learn(

@@ -1,4 +1,4 @@
-"""`BatchNormalization`: features normalized over the batch in training, by moving averages after.
+"""`BatchNormalization`: features normalized by the batch in training, by moving averages in inference.
 
 The averages are state: training returns new ones in its updates, and nothing else changes them.
 """

@@ -47,7 +47,7 @@ def standardize(
 
 
 def data_moments(batches: Iterable[Any], axes: Sequence[int]) -> tuple[np.ndarray, np.ndarray]:
-    """Computes mean and biased variance of data that comes in batches, on one walk through it.
+    """Computes mean and biased variance of data in batches, in one pass.
 
     Args:
         batches: arrays of one rank; the first entry counts where a batch is a tuple.
@@ -233,7 +233,7 @@ class Normalization(Layer):
         return self.mean is None
 
     def init_state(self, x: SpecLike) -> dict[str, jax.Array]:
-        """What Keras's weights start with: mean 0, variance 1, count 0."""
+        """Returns the initial values of Keras's weights: mean 0, variance 1, count 0."""
         if self.mean is not None:
             return {}
         sizes = _kept_sizes(x.shape, self.axis)

@@ -1,4 +1,4 @@
-"""`LayerNormalization`: every example normalized over its own features."""
+"""`LayerNormalization`: each example normalized over its features."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""`RMSNormalization`: every example divided by the root of its mean square."""
+"""`RMSNormalization`: each example divided by its root mean square."""
 
 from __future__ import annotations
 

@@ -27,7 +27,7 @@ class SpectralNormalization(Wrapper):
 
     As in Keras, inference computes with the bare kernel. Keras means it to be a divided one, which
     it writes over the trained kernel in training calls; where a training step keeps its values
-    apart, as on JAX, what is written is lost, there and here. `always=True` divides in inference
+    apart, as on JAX, the update is lost, there and here. `always=True` divides in inference
     too, by the vector in the state, so that a model computes as it was trained.
 
     A kernel of zeros is not divided.

@@ -1,4 +1,4 @@
-"""`UnitNormalization`: every vector divided by its length."""
+"""`UnitNormalization`: vectors divided by their length."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from fkeras.nn.numerics.axes import format_shape
 class UnitNormalization(Layer):
     """Divides each vector by its length: `x / |x|` over `axis`.
 
-    A zero vector stays what it is, and its gradient is 0 (in Keras 3.15 it is not a number).
+    A zero vector stays zero, and its gradient is 0 (in Keras 3.15 NaN).
     Squares are summed in float32 under a shorter compute dtype.
 
     Args:

@@ -1,4 +1,4 @@
-"""`Discretization`: numbers as the indices of the bins that they fall in."""
+"""`Discretization`: numbers mapped to indices of bins."""
 
 from __future__ import annotations
 

@@ -13,7 +13,7 @@ from fkeras.engine import align
 from fkeras.engine.config.converters import choice
 from fkeras.engine.values.spec import canonical_dtype
 
-#: the index of what has none, such as a masked token: it adds nothing to a vector
+#: index of entries without an index, such as masked tokens: they add nothing to a vector
 NOTHING = -1
 #: the index of a value that must not occur: its vector is NaN
 INVALID = -2
@@ -48,7 +48,7 @@ def encode(
         mode: "one_hot" for a vector for each index, "multi_hot" for one a sample (the last axis)
             with a 1 for each index that occurs, "count" for how often it occurs.
         dtype: the dtype of the result.
-        count_weights: array like `ids`: what each index counts in the mode "count".
+        count_weights: array like `ids`: weight of each index in the mode "count".
 
     Returns:
         An array of shape (..., depth), in the mode "one_hot" (..., n, depth), or (..., depth)

@@ -1,8 +1,8 @@
-"""`HostLayer`: a layer that computes on the host where its data are there.
+"""`HostLayer`: base class of layers that compute on the host for host data.
 
 XLA has no strings, and JAX by default no 64-bit integers, so layers that read words and raw ids
-compute with NumPy on what is on the host: lists, strings, NumPy arrays. What is on the device (a
-`jax.Array`, a traced value, a symbolic tensor) goes the usual way through `call`.
+compute host data with NumPy: lists, strings, NumPy arrays. Device data (a `jax.Array`, a traced
+value, a symbolic tensor) goes through `call` as in other layers.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from fkeras.engine.values.arrays import is_array_like, plain
 
 
 def as_data(value: Any, where: str) -> Any:
-    """Lists, numbers and strings as a NumPy array; an array or a symbolic tensor as it is.
+    """Converts lists, numbers and strings to a NumPy array; arrays and symbolic tensors pass.
 
     Arrays of the other byte order are converted.
 
@@ -52,10 +52,10 @@ def as_data(value: Any, where: str) -> Any:
 
 
 def read_strings(array: np.ndarray, encoding: str, where: str) -> list[str]:
-    """The elements of an array of strings in order, with bytes decoded.
+    """Returns the elements of an array of strings in order, with bytes decoded.
 
     Raises:
-        TypeError: where they are no strings.
+        TypeError: for elements that are no strings.
     """
     texts = array.ravel().tolist()
     if all(type(text) is str for text in texts):

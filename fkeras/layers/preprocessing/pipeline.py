@@ -1,4 +1,4 @@
-"""`Pipeline`: layers one after the other, as one layer."""
+"""`Pipeline`: a sequence of layers as one layer."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ class Pipeline(Layer):
     Arrays, and lists and dictionaries of arrays, go through as the layers take and return them.
     `training` is that of the call, False where none is given (in Keras it is True there: here a
     call that draws random numbers needs a key, so it says that it trains). Each layer draws
-    random numbers of its own, and a mask goes from layer to layer.
+    separate random numbers, and a mask passes from layer to layer.
 
     Args:
         layers: the layers.
@@ -93,7 +93,7 @@ class Pipeline(Layer):
         return Output(x, state if changed else {}, tuple(losses), metrics, mask)
 
     def _spec_at(self, index: int, x: Any) -> Any:
-        """What layer `index` receives where the first one receives `x`."""
+        """Returns the input of layer `index` for the pipeline's input `x`."""
         if index == 0:
             return x
         symbols = jax.tree.map(

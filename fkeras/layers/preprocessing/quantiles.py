@@ -1,4 +1,4 @@
-"""Approximate quantiles of data that come in batches: a weighted summary that stays small."""
+"""Approximate quantiles of data in batches, from a weighted summary of bounded size."""
 
 from __future__ import annotations
 

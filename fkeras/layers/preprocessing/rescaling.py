@@ -1,4 +1,4 @@
-"""`Rescaling`: numbers of one range brought to another one."""
+"""`Rescaling`: a linear map between ranges of numbers."""
 
 from __future__ import annotations
 

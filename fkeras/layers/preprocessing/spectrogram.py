@@ -29,7 +29,7 @@ from fkeras.nn.numerics.extremes import largest
 from fkeras.nn.signal import stft
 
 _EPSILON = 1e-7
-# a matrix of more numbers than this is a mistake, or made to fill the memory
+# a matrix of more numbers than this is a mistake or an attempt to exhaust memory
 _MATRIX = 1 << 26
 _MODES = ("log", "magnitude", "psd", "real", "imag", "angle", "stft")
 
@@ -55,7 +55,7 @@ class STFTSpectrogram(Layer):
         fft_length: the length of the transform; None for the next power of two.
         window: the name of a window, its numbers, or None for none.
         periodic: whether a window of a name is periodic, and not symmetric.
-        scaling: "density", "spectrum" or None: what the window is divided by.
+        scaling: "density", "spectrum" or None: normalization of the window.
         padding: "valid" for frames inside the signal, "same" for ceil(t / frame_step) of them.
         expand_dims: whether frequencies have an axis of their own.
         data_format: "channels_last" (None means the same) for signals (b, t, c), or
@@ -226,8 +226,8 @@ class MelSpectrogram(Layer):
         max_freq: where the highest ends; half the sampling rate where it is None.
         power_to_db: whether the powers are given in decibels.
         top_db: how many decibels below the maximum of a signal its other numbers may be.
-        mag_exp: to what power magnitudes are raised: 2 for powers, 1 for magnitudes.
-        min_power: the least power that is told apart, in decibels.
+        mag_exp: exponent of the magnitudes: 2 for powers, 1 for magnitudes.
+        min_power: lower limit of the power, in decibels.
         ref_power: the power of 0 decibels.
 
     Shapes:

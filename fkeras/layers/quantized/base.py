@@ -1,4 +1,4 @@
-"""What quantized layers share: the layer that they stand for, and how both go to Keras's JSON."""
+"""`Quantized`: base class of quantized layers, with the float layer as configuration."""
 
 from __future__ import annotations
 
@@ -24,19 +24,19 @@ def _placed(array: Any) -> Any:
 
 def _bare(value: Any) -> Any:
     if not isinstance(value, Layer):
-        found = value.__name__ if isinstance(value, type) else type(value).__name__
+        received = value.__name__ if isinstance(value, type) else type(value).__name__
         raise ValueError(
-            f"quantization: layer: expected a layer, received {found}. Pass one: "
+            f"quantization: layer: expected a layer, received {received}. Pass one: "
             "layers.Dense(8), or quantize a whole model: fk.quantize(model, 'int8')."
         )
     return value.unbuilt()
 
 
 class Quantized(Layer):
-    """A layer whose weights are codes: the base of the quantized layers.
+    """Base class of layers whose weights are quantized codes.
 
     Args:
-        layer: the layer of floats that it stands for, of which the configuration is kept.
+        layer: the float layer to quantize; only its configuration is stored.
         quantization: a mode such as "int8", or a configuration of `fk.quantizers`.
     """
 
@@ -45,7 +45,7 @@ class Quantized(Layer):
 
     # the layer inside is configuration: its weights are here, as codes
     child_fields: ClassVar[tuple[str, ...] | None] = ()
-    #: the classes that it stands for, and the modes that it has
+    #: classes of float layers, and supported modes
     twins: ClassVar[tuple[type, ...]] = ()
     modes: ClassVar[tuple[str, ...]] = ()
     #: other classes for the same layers, with other modes
@@ -57,8 +57,8 @@ class Quantized(Layer):
         if type(self.layer) not in self.twins:
             raise ValueError(
                 f"{kind}: layer: expected {' or '.join(t.__name__ for t in self.twins)} itself, "
-                f"received {type(self.layer).__name__}. What a class of your own computes is not "
-                "known here."
+                f"received {type(self.layer).__name__}. The computation of a subclass is "
+                "unknown here."
             )
         if self.quantization.mode not in self.modes:
             raise ValueError(
@@ -79,7 +79,7 @@ class Quantized(Layer):
         put(self, "name", self.layer.name if self.name is None else self.name)
         put(self, "trainable", self.trainable and self.layer.trainable)
         put(self, "dtype", self.layer.dtype)
-        # so that equal layers of other names share what is compiled
+        # layers that differ only in name share compiled code
         put(self, "layer", self.layer.replace(name=None, trainable=True))
 
     @property
@@ -103,7 +103,7 @@ class Quantized(Layer):
 
     @property
     def kernel_regularizer(self) -> Any:
-        """The penalty on the kernel, where it is floats."""
+        """The penalty on the kernel, for float kernels."""
         return self.layer.kernel_regularizer
 
     @property
@@ -113,12 +113,12 @@ class Quantized(Layer):
 
     @property
     def kernel_constraint(self) -> Any:
-        """What projects the kernel after an update, where it is floats."""
+        """The projection of the kernel after each update, for float kernels."""
         return self.layer.kernel_constraint
 
     @property
     def bias_constraint(self) -> Any:
-        """What projects the bias after an update."""
+        """The projection of the bias after each update."""
         return self.layer.bias_constraint
 
     def build(self, key: jax.Array, *specs: Any) -> Self:
@@ -130,35 +130,35 @@ class Quantized(Layer):
         )
 
     def encode(self, layer: Any) -> Self:
-        """A copy with the codes of the weights of a built layer."""
+        """Returns a copy with the codes of a built layer's weights."""
         raise NotImplementedError
 
     def dequantize(self) -> Layer:
-        """The layer of floats that the codes stand for."""
+        """Returns the float layer with the weights that the codes represent."""
         raise NotImplementedError
 
     def _coded(self, **weights: Any) -> Any:
-        """A copy with these weights, on the device."""
+        """Returns a copy with these weights, on the device."""
         return self.replace(**jax.tree.map(_placed, weights), _built=True)
 
     @classmethod
     def of(cls, layer: Any, quantization: Any) -> Any:
-        """The quantized layer of a built one."""
+        """Quantizes a built layer."""
         return cls.kind_for(quantization)(layer, quantization).encode(layer)
 
     @classmethod
     def kind_for(cls, quantization: Any) -> Any:
-        """The class that has the mode: this one, or a sibling."""
+        """Returns the class that supports the mode: this class or a sibling."""
         kinds = (cls, *cls.siblings)
         return next((k for k in kinds if quantization.mode in k.modes), cls)
 
     def floating(self, **weights: Any) -> Any:
-        """The layer of floats by the name and the mark of this one, with weights where given."""
+        """Returns the float layer with this layer's name, trainability and dtype, and the weights."""
         marks = {"name": self.name, "trainable": self.trainable, "dtype": self.dtype}
         return self.layer.replace(**weights, **marks, _built=bool(weights))
 
     def get_config(self) -> dict[str, Any]:
-        """The configuration of the layer of floats, with the quantized policy, as Keras has it."""
+        """Returns the float layer's configuration with the quantized policy, as Keras does."""
         head = {"name": self.name, "trainable": self.trainable}
         return {
             **self.layer.get_config(),
@@ -180,22 +180,22 @@ class Quantized(Layer):
     def quantized(
         cls, layer: type, config: Mapping[str, Any], custom_objects: Mapping[str, Any] | None = None
     ) -> Self:
-        """The layer that Keras describes as one of class `layer` with a quantized policy.
+        """Reads Keras's configuration of a `layer` with a quantized policy.
 
         Raises:
-            ValueError: where policy and configuration are of different modes.
+            ValueError: for a policy and a configuration with different modes.
         """
         policy = quantization_of(config.get("dtype")) or {}
         mode = policy_config(policy)
         inner = {**config, "dtype": get_policy(policy.get("source_name")).name}
-        found = decode(inner.pop("quantization_config", None), custom_objects)
-        found = mode if found is None else get(found)
-        if found.policy_mode.partition("/")[0] != mode.mode:
+        scheme = decode(inner.pop("quantization_config", None), custom_objects)
+        scheme = mode if scheme is None else get(scheme)
+        if scheme.policy_mode.partition("/")[0] != mode.mode:
             raise ValueError(
                 f"{layer.__name__}.from_config: expected a quantization_config of the policy's "
-                f"mode {mode.mode!r}, received {found!r}. The file is damaged."
+                f"mode {mode.mode!r}, received {scheme!r}. The file is damaged."
             )
         if isinstance(mode, Float8QuantizationConfig):
-            found = mode  # Keras keeps the length of the history in the policy alone
-        kind = cls.kind_for(found)
-        return kind(layer.from_config(inner, custom_objects=custom_objects), found)
+            scheme = mode  # Keras keeps the length of the history in the policy alone
+        kind = cls.kind_for(scheme)
+        return kind(layer.from_config(inner, custom_objects=custom_objects), scheme)

@@ -1,4 +1,4 @@
-"""`QuantizedDense`: `Dense` and `EinsumDense` whose kernel is kept as small integers."""
+"""`QuantizedDense`: `Dense` and `EinsumDense` with a kernel of small integers."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ _CALIBRATED = ("gptq", "awq")
 
 
 class QuantizedDense(Quantized):
-    """Computes what `Dense` and `EinsumDense` do, with a kernel of 2, 3, 4 or 8 bits a number.
+    """Computes `Dense` and `EinsumDense` with a kernel of 2, 3, 4 or 8 bits per number.
 
     With "int8", inputs are rounded to 8 bits too, and the product is one of integers; gradients
     pass as if nothing were rounded. Otherwise the kernel becomes floats at each call. Biases are

@@ -1,4 +1,4 @@
-"""`QuantizedEmbedding`: `Embedding` and `ReversibleEmbedding` whose vectors are small integers."""
+"""`QuantizedEmbedding`: `Embedding` and `ReversibleEmbedding` with vectors of small integers."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ from fkeras.quantizers.codes import dequantize_groups
 
 
 class QuantizedEmbedding(Quantized):
-    """Computes what `Embedding` and `ReversibleEmbedding` do, with vectors of 4 or 8 bits a number.
+    """Computes `Embedding` and `ReversibleEmbedding` with vectors of 4 or 8 bits per number.
 
     A vector becomes floats where its id is looked up. Scores, in reverse, are a product of
     integers with "int8". Nothing in it is trained.

@@ -1,4 +1,4 @@
-"""`Float8Dense`: `Dense` and `EinsumDense` whose products are those of floats of 8 bits."""
+"""`Float8Dense`: `Dense` and `EinsumDense` with products of float8 numbers."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ def _meter() -> Any:
 
 
 class Float8Dense(Quantized):
-    """Computes what `Dense` and `EinsumDense` do with inputs, kernel and gradients of 8 bits.
+    """Computes `Dense` and `EinsumDense` with float8 inputs, kernel and gradients.
 
     Kernel and bias are floats and are trained. Each of the three has a scale, which follows the
     greatest magnitudes of the last steps: what stands for the gradients of scales and histories
@@ -88,5 +88,5 @@ class Float8Dense(Quantized):
         y = round_gradients(y, self.outputs_grad_scale, self.outputs_grad_amax_history)
         bias = self.bias
         if bias is not None and self.policy.compute_dtype == "float32":
-            bias = bias.astype("bfloat16").astype(bias.dtype)  # what the fused addition takes
+            bias = bias.astype("bfloat16").astype(bias.dtype)  # the dtype of the fused addition
         return Output(finished(self.layer, y, bias), mask=context.mask)

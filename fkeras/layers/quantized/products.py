@@ -1,4 +1,4 @@
-"""Products with coded kernels: inputs are coded at each call, and gradients pass all the same."""
+"""Products with quantized kernels: inputs are quantized in each call; gradients pass through."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from fkeras.quantizers import AbsMaxQuantizer
 
 
 def equation_of(layer: Any) -> Equation:
-    """The equation of a `Dense` or `EinsumDense`.
+    """Returns the equation of a `Dense` or `EinsumDense`.
 
     Example:
         >>> import fkeras as fk
@@ -25,15 +25,15 @@ def equation_of(layer: Any) -> Equation:
 
 
 def finished(layer: Any, y: jax.Array, bias: jax.Array | None) -> jax.Array:
-    """What is left of a call of `layer` when the product is there: bias and activation."""
+    """Adds the bias to a product and applies the activation of `layer`."""
     y = add_bias(y, bias)
     return y if layer.activation is None else layer.activation(y)
 
 
 def arrange(array: Any, have: str, want: str) -> Any:
-    """An array with the axes `have` as one with the axes `want`, to broadcast against such.
+    """Reorders the axes `have` of an array to `want`, for broadcasting.
 
-    Axes that are not wanted have size 1; wanted ones that are not there come with size 1.
+    Axes missing in `want` must have size 1; axes missing in `have` get size 1.
 
     Example:
         >>> import jax.numpy as jnp
@@ -48,7 +48,7 @@ def arrange(array: Any, have: str, want: str) -> Any:
 
 
 def dequantize(codes: jax.Array, scale: jax.Array, equation: Equation) -> jax.Array:
-    """Computes `codes / scale`, the floats that a kernel of codes stands for.
+    """Computes `codes / scale`, the float kernel that the codes represent.
 
     Args:
         codes: the kernel.
@@ -67,7 +67,7 @@ def dequantize(codes: jax.Array, scale: jax.Array, equation: Equation) -> jax.Ar
 def rounded_product(
     equation: Equation, quantizer: AbsMaxQuantizer, x: jax.Array, kernel: jax.Array
 ) -> jax.Array:
-    """`einsum` with `x` as its codes stand for it; gradients pass as if it were not rounded."""
+    """Computes `einsum` with `x` rounded to its codes; gradients ignore the rounding."""
     summed = tuple(i for i, n in enumerate(equation.input) if n not in equation.output)
     codes, scale = quantizer(x, axis=summed)
     rounded = x + jax.lax.stop_gradient(codes.astype(x.dtype) / scale - x)

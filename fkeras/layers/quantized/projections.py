@@ -1,4 +1,4 @@
-"""Which projections of an attention are quantized, and how Keras's files say it.
+"""Quantized projections of attention layers, and their form in Keras's files.
 
 Keras gives such a layer a map of dtype policies by the paths of the layers inside.
 """
@@ -76,7 +76,7 @@ def policy_map(
     """The policies of an attention and those of its projections as Keras writes them.
 
     Raises:
-        ValueError: where a configuration is not what its policy alone would mean.
+        ValueError: for a configuration that differs from the default of its policy.
     """
     policies = {}
     for field, config in found.items():

@@ -1,4 +1,4 @@
-"""`Recurrent`: what SimpleRNN, LSTM, GRU and RNN have in common."""
+"""`Recurrent`: base class of SimpleRNN, LSTM, GRU, RNN and ConvLSTM."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ from fkeras.nn.recurrence import Step, scan_sequence
 
 
 class Recurrent(Layer):
-    """Applies a step along time; a subclass says which step and which states.
+    """Applies a step along time; a subclass defines the step and the states.
 
     Args:
         Arguments: those of `RNN`, without `cell`.
@@ -53,7 +53,7 @@ class Recurrent(Layer):
     cell_class: ClassVar[str | None] = None
 
     def zero_states(self, batch: Any) -> list:
-        """The states before the first step, in the compute dtype."""
+        """Returns the states before the first step, in the compute dtype."""
         raise NotImplementedError(f"{self.where}: has no zero_states. Use RNN(cell).")
 
     def first_states(self, x: Any) -> list:
@@ -61,16 +61,16 @@ class Recurrent(Layer):
         return self.zero_states(x.shape[0])
 
     def step_function(self, context: Context, x: jax.Array) -> Step:
-        """`(x_t, states) -> (output, new_states)`, with what stays constant over time in it."""
+        """Returns `(x_t, states) -> (output, new_states)`, which binds weights and dropout masks."""
         raise NotImplementedError(f"{self.where}: has no step_function. Use RNN(cell).")
 
     @classmethod
     def from_config(
         cls, config: Mapping[str, Any], custom_objects: Mapping[str, Any] | None = None
     ) -> Any:
-        """The layer that `get_config` described; an `RNN` where its cell has another dtype policy.
+        """Reads a configuration; returns an `RNN` if the cell has another dtype policy.
 
-        Keras's maps of dtype policies tell the layer from the cell in it.
+        Keras's maps of dtype policies name the layer and the cell separately.
         """
         dtype, cell = config.get("dtype"), cls.__dict__.get("cell_class")
         if cell is None or policy_map(dtype) is None:
@@ -92,7 +92,7 @@ class Recurrent(Layer):
 
     @property
     def output_of(self) -> Callable[[Any], jax.Array] | None:
-        """Reads the last output out of the states; None where it does not stand there."""
+        """Function that reads the last output from the states; None if the states lack the output."""
         return first_state
 
     def init_state(self, x: SpecLike) -> dict[str, Any]:
@@ -108,7 +108,7 @@ class Recurrent(Layer):
         return as_state(self.first_states(x), self.policy.variable_dtype)
 
     def reset_state(self, state: Any) -> dict[str, Any]:
-        """The state before the first call, of the same shapes as `state`: zeros."""
+        """Returns the state before the first call: zeros of the same shapes as `state`."""
         return jax.tree.map(jnp.zeros_like, state)
 
     def forward(self, context: Context, x: jax.Array, *, initial_state: Any = None) -> Output:
@@ -132,7 +132,7 @@ class Recurrent(Layer):
             output_of=self.output_of,
         )
         updates = as_state(states, self.policy.variable_dtype) if self.stateful else {}
-        # a cell inside may compute in another dtype
+        # the cell may compute in another dtype
         output, *states = cast_floats((output, *states), self.policy.compute_dtype)
         mask = context.mask if self.return_sequences else None
         if not self.return_state:
@@ -155,5 +155,5 @@ class Recurrent(Layer):
 
 
 def first_state(states: Any) -> jax.Array:
-    """The first state, which is the last output in SimpleRNN, LSTM and GRU."""
+    """Returns the first state, which equals the last output in SimpleRNN, LSTM and GRU."""
     return states[0]

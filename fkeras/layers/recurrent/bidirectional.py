@@ -70,7 +70,7 @@ class Bidirectional(Layer):
         forward states and the backward states.
 
     Raises:
-        ValueError: for layers of one direction, or layers that differ in what they return.
+        ValueError: for layers of one direction, or layers with different return values.
 
     Example:
         >>> import jax, jax.numpy as jnp, fkeras as fk

@@ -1,4 +1,4 @@
-"""What a cell is, and `StackedRNNCells`, which makes one cell of several.
+"""Protocol of cells, and `StackedRNNCells`, which combines several cells into one.
 
 A cell is a layer called as `cell(x_t, states) -> (output, new_states)` with a list of states, and
 with a `state_size`: an integer, or a list of one for each state. It may have an `output_size` (the
@@ -20,7 +20,7 @@ from fkeras.layers.recurrent.states import zero_states
 
 
 def check_cell(cell: Any, where: str) -> Layer:
-    """The cell itself, where it has what a cell needs."""
+    """Returns the cell, after checking that it follows the protocol."""
     if not isinstance(cell, Layer) or getattr(cell, "state_size", None) is None:
         kind = type(cell).__name__
         what = "has no state_size" if isinstance(cell, Layer) else "is no layer"
@@ -33,7 +33,7 @@ def check_cell(cell: Any, where: str) -> Layer:
 
 
 def first_states(cell: Any, batch: Any) -> list:
-    """The states of a cell before the first step."""
+    """Returns the states of a cell before the first step."""
     initial_state_of = getattr(cell, "get_initial_state", None)
     if initial_state_of is None:
         return zero_states(cell.state_size, batch, cell.policy.compute_dtype)
@@ -42,7 +42,7 @@ def first_states(cell: Any, batch: Any) -> list:
 
 
 def output_size(cell: Any) -> int:
-    """The size of a cell's output."""
+    """Returns the size of a cell's output."""
     size = getattr(cell, "output_size", None)
     if size is None:
         size = cell.state_size if isinstance(cell.state_size, int) else cell.state_size[0]
@@ -50,7 +50,7 @@ def output_size(cell: Any) -> int:
 
 
 def output_reader(cell: Any) -> Callable[[Any], jax.Array] | None:
-    """Reads a cell's last output out of its states; None where it does not stand there."""
+    """Returns the function that reads a cell's last output from its states, or None."""
     if isinstance(cell, StackedRNNCells):
         inner = output_reader(cell.cells[-1])
         return None if inner is None else lambda states: inner(states[-1])
@@ -58,16 +58,16 @@ def output_reader(cell: Any) -> Callable[[Any], jax.Array] | None:
 
 
 def run_cell(cell: Any, context: Context, x: jax.Array, states: list) -> tuple[jax.Array, list]:
-    """One step of a cell: `(output, new_states)`, the new states in the structure of the old.
+    """Runs one step of a cell; the new states have the structure of the old states.
 
     Raises:
-        ValueError: where the cell returns something else, or has state or losses of its own.
+        ValueError: for other return values, and for cells with state, losses or metrics.
     """
     out = context.run(cell, x, states)
     if out.updates or out.losses or out.metrics:
         raise ValueError(
             f"{cell.where}: a cell is called inside of the loop over time, and returned updates, "
-            "losses or metrics there. Let it keep what it carries in its states, and put "
+            "losses or metrics there. Keep carried values in the cell's states, and put "
             "regularizers on the layer around it."
         )
     if not isinstance(out.value, tuple | list) or len(out.value) != 2:

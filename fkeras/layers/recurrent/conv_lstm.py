@@ -88,7 +88,7 @@ class _ConvLSTM(Recurrent):
 
     @property
     def _channel_axis(self) -> int:
-        """The axis of the channels in the sequences, behind batch and time."""
+        """Returns the channel axis of the sequences, after batch and time."""
         return -1 if self.data_format == "channels_last" else 2
 
     def build(self, key: jax.Array, x: SpecLike) -> Self:
@@ -123,7 +123,7 @@ class _ConvLSTM(Recurrent):
 
     @property
     def _sliding(self) -> tuple[Any, ...]:
-        """How the kernel goes over a step, as `convolve` takes it."""
+        """Arguments of `convolve` for the kernel over a step."""
         return self.strides, self.padding, self.data_format, self.dilation_rate
 
     def step_function(self, context: Context, x: jax.Array) -> Step:

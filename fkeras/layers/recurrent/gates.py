@@ -1,4 +1,4 @@
-"""What the steps of the gated cells share: dropout masks, and products gate by gate."""
+"""Dropout masks, the forget gate's bias and argument rules of gated cells."""
 
 from __future__ import annotations
 
@@ -19,13 +19,13 @@ from fkeras.nn.recurrence import draw_mask
 def dropout_masks(
     layer: Any, context: Context, x: jax.Array, gates: int
 ) -> tuple[jax.Array | None, jax.Array | None]:
-    """The dropout masks of a cell for inputs and state, constant over time; None for no dropout.
+    """Draws the dropout masks of inputs and state, constant over time; None without dropout.
 
     Args:
         layer: has `units`, `dropout`, `recurrent_dropout`, `seed` and, with gates, `implementation`.
-        context: the call's; its key is read only where something is drawn.
+        context: context of the call; the key is read only for a draw.
         x: the input, of shape (b, ..., d).
-        gates: the number of gates; with `implementation` 1 each gate has masks of its own.
+        gates: the number of gates; with `implementation` 1 each gate has separate masks.
     """
     if not context.training or (layer.dropout == 0 and layer.recurrent_dropout == 0):
         return None, None

@@ -27,7 +27,7 @@ def _cell(cell: Any) -> Layer:
 
 
 class RNN(Recurrent):
-    """Applies a cell along time and hands its states on.
+    """Applies a cell along time, and passes its states from step to step.
 
     A masked step leaves states and output as they were before it.
 
@@ -37,7 +37,7 @@ class RNN(Recurrent):
         return_sequences: whether the outputs of all steps are returned, or the last one.
         return_state: whether the last states are returned beside the output.
         go_backwards: whether the sequence is read from its end; outputs come in that order.
-        stateful: whether a call goes on from the states of the call before it. The carry is the
+        stateful: whether a call continues from the states of the call before it. The carry is the
             layer's state, and comes back in `updates`, in training and in inference.
         unroll: whether the loop over time becomes straight code: longer to compile, for short
             sequences of known length.

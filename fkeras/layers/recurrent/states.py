@@ -1,4 +1,4 @@
-"""The states of a recurrent layer: a list of arrays with the batch first, one or more a cell."""
+"""States of recurrent layers: lists of arrays with the batch as first axis."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from fkeras.engine.values.spec import as_spec
 
 
 def zero_states(sizes: int | Sequence[int], batch: Any, dtype: str) -> list[jax.Array]:
-    """Zeros of shape (b, size) for each size.
+    """Returns zeros of shape (b, size) for each size.
 
     Example:
         >>> [s.shape for s in zero_states((4, 4), 2, "float32")]
@@ -24,10 +24,10 @@ def zero_states(sizes: int | Sequence[int], batch: Any, dtype: str) -> list[jax.
 
 
 def given_states(where: str, given: Any, like: Any) -> Any:
-    """The caller's `initial_state` in the structure and dtypes of the layer's own states.
+    """Converts the caller's `initial_state` to the structure and dtypes of the layer's states.
 
     Raises:
-        ValueError: for another number of states, or another shape.
+        ValueError: for a different number of states, or a different shape.
     """
     expected, structure = jax.tree.flatten(like)
     received = jax.tree.leaves(given)
@@ -49,29 +49,29 @@ def given_states(where: str, given: Any, like: Any) -> Any:
 
 
 def as_state(states: Any, dtype: str) -> dict[str, jax.Array]:
-    """The carry of a stateful layer as its state: a dictionary of arrays in the variables' dtype."""
+    """Stores the carry of a stateful layer as its state: a dictionary of arrays."""
     leaves = jax.tree.leaves(states)
     return {f"state_{i}": leaf.astype(dtype) for i, leaf in enumerate(leaves)}
 
 
 def from_state(where: str, state: Mapping[str, jax.Array], like: Any) -> Any:
-    """The states that `as_state` kept, in the structure and dtypes of `like`."""
+    """Restores the states that `as_state` stored, in the structure and dtypes of `like`."""
     expected, structure = jax.tree.flatten(like)
-    kept = [state[f"state_{i}"] for i in range(len(expected))]
-    for have, want in zip(kept, expected, strict=True):
+    stored = [state[f"state_{i}"] for i in range(len(expected))]
+    for have, want in zip(stored, expected, strict=True):
         _check_batch(where, "the state", have, want)
     return jax.tree.unflatten(
-        structure, [h.astype(w.dtype) for h, w in zip(kept, expected, strict=True)]
+        structure, [h.astype(w.dtype) for h, w in zip(stored, expected, strict=True)]
     )
 
 
 def _check_batch(where: str, what: str, have: Any, want: Any) -> None:
     b, n = have.shape[0], want.shape[0]
     if isinstance(b, int) != isinstance(n, int):
-        known, unknown = (b, "the sequences") if isinstance(b, int) else (n, what)
+        known_size, unknown_part = (b, "the sequences") if isinstance(b, int) else (n, what)
         raise ValueError(
             f"{where}: {what} is for {b} samples, received {n} samples; the batch size of "
-            f"{unknown} is not known yet. Give it: fk.Input(..., batch_size={known}); or leave "
+            f"{unknown_part} is not known yet. Give it: fk.Input(..., batch_size={known_size}); or leave "
             "both unknown, with the state an fk.Input of its own."
         )
     if isinstance(b, int) and b != n:

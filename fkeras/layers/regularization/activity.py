@@ -1,4 +1,4 @@
-"""`ActivityRegularization`: a penalty on what passes."""
+"""`ActivityRegularization`: a penalty on the activations."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""`AlphaDropout`: dropout that keeps mean and variance of what `selu` returns."""
+"""`AlphaDropout`: dropout that preserves mean and variance of the outputs of `selu`."""
 
 from __future__ import annotations
 

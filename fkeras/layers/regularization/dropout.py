@@ -16,7 +16,7 @@ from fkeras.nn.noise import dropout
 class Dropout(Layer):
     """Zeroes each element with probability `rate` in training; computes nothing in inference.
 
-    What remains is divided by `1 - rate`, so that expected sums stay. Training draws from the key
+    The remaining elements are divided by `1 - rate`, which preserves expected sums. Training draws from the key
     of the call, and two calls of one layer in a graph draw differently.
 
     Args:

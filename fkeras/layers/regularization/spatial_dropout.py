@@ -46,7 +46,7 @@ class _SpatialDropout(Layer):
 class SpatialDropout1D(_SpatialDropout):
     """Zeroes features of a sequence at all steps at once in training; nothing in inference.
 
-    What remains is divided by `1 - rate`. Neighbouring steps are alike, so that dropping single
+    The remaining channels are divided by `1 - rate`. Neighbouring steps are alike, so that dropping single
     elements would hide little. Training draws from the key of the call.
 
     Args:
@@ -82,7 +82,7 @@ class SpatialDropout1D(_SpatialDropout):
 class SpatialDropout2D(_SpatialDropout):
     """Zeroes channels of an image at all places at once in training; nothing in inference.
 
-    What remains is divided by `1 - rate`. Neighbouring places are alike, so that dropping single
+    The remaining channels are divided by `1 - rate`. Neighbouring places are alike, so that dropping single
     elements would hide little. Training draws from the key of the call.
 
     Args:
@@ -119,7 +119,7 @@ class SpatialDropout2D(_SpatialDropout):
 class SpatialDropout3D(_SpatialDropout):
     """Zeroes channels of a volume at all places at once in training; nothing in inference.
 
-    What remains is divided by `1 - rate`. Neighbouring places are alike, so that dropping single
+    The remaining channels are divided by `1 - rate`. Neighbouring places are alike, so that dropping single
     elements would hide little. Training draws from the key of the call.
 
     Args:

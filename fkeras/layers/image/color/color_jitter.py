@@ -1,4 +1,4 @@
-"""`RandomColorJitter`: brightness, contrast, saturation and hue, one after the other."""
+"""`RandomColorJitter`: random brightness, contrast, saturation and hue in sequence."""
 
 from __future__ import annotations
 

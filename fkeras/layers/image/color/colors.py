@@ -1,4 +1,4 @@
-"""Random changes of colour: `RandomHue`, `RandomSaturation`, `RandomGrayscale`, and less colour."""
+"""Random changes of color: hue, saturation, color degeneration, grayscale."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Layers that spread the levels of images: contrast and histograms, without random draws."""
+"""Deterministic contrast and histogram layers."""
 
 from __future__ import annotations
 

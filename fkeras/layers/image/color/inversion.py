@@ -1,4 +1,4 @@
-"""`RandomInvert`, `Solarization` and `RandomPosterization`: other values for levels."""
+"""`RandomInvert`, `Solarization` and `RandomPosterization`: maps of pixel values."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""`RandomBrightness` and `RandomContrast`: light and dark."""
+"""`RandomBrightness` and `RandomContrast`: brightness and contrast."""
 
 from __future__ import annotations
 

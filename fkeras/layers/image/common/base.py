@@ -1,20 +1,20 @@
-"""`ImageLayer` and `RandomImageLayer`: what every layer of images is made of.
+"""`ImageLayer` and `RandomImageLayer`: base classes of image layers.
 
-The input is an array of images, (b, h, w, c) or one image (h, w, c), or a dictionary of what is
-known about them:
+The input is an array of images, (b, h, w, c) or one image (h, w, c), or a dictionary with more
+entries:
 
-- "images": as above; the only entry that must be there;
+- "images": as above, required;
 - "labels": (b, ...), of any dtype;
 - "bounding_boxes": {"boxes": (b, n, 4), "labels": (b, n) or (b, n, k)};
 - "segmentation_masks": (b, h, w, k), of any dtype.
 
-The output has the same form, other entries pass through, and what is not there costs nothing. The
-base adds the batch axis of a single image to each entry and takes it away again, so the hooks below
-always see batches. Images are cast to the compute dtype first (a class with `casts_images = False`
+The output has the same form. Other entries pass through; missing entries cost nothing. The base
+class adds a batch axis to single images and removes the axis afterwards, so the hooks below always
+see batches. Images are cast to the compute dtype first (a class with `casts_images = False`
 keeps integer images), boxes to float32; labels and masks keep their dtype.
 
-A layer overrides what it changes; each hook computes on whole batches and by default changes
-nothing:
+A layer overrides the hooks of the entries that it changes; a hook receives a whole batch, and
+returns it unchanged by default:
 
     transform_images(images, transformation) -> images
     transform_labels(labels, transformation) -> labels
@@ -72,7 +72,7 @@ _box_format = choice(*FORMATS, optional=True)
 
 
 class ImageLayer(Layer):
-    """Changes images, and their labels, boxes and masks with them: the base of such layers.
+    """Base class of layers that change images with their labels, boxes and masks.
 
     Args:
         bounding_box_format: how boxes are written, for example "xyxy"; needed only where boxes
@@ -137,15 +137,15 @@ class ImageLayer(Layer):
         return ImageShape(b, h, w, c)
 
     def box_format(self) -> str:
-        """The format of the boxes, where they are needed.
+        """Returns the format of the boxes.
 
         Raises:
-            ValueError: where the layer was not told.
+            ValueError: for a layer without `bounding_box_format`.
         """
         if self.bounding_box_format is None:
             raise ValueError(
-                f"{self.where}: expected to know how boxes are written, received 'bounding_boxes' "
-                "without it. Write bounding_box_format='xyxy', or the format of your boxes, in "
+                f"{self.where}: expected a bounding_box_format, received 'bounding_boxes' without "
+                "this argument. Write bounding_box_format='xyxy', or the format of your boxes, in "
                 "the layer's constructor."
             )
         return self.bounding_box_format

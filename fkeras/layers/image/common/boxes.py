@@ -1,4 +1,4 @@
-"""What layers that move images do with bounding boxes."""
+"""Bounding boxes in layers that move images."""
 
 from __future__ import annotations
 

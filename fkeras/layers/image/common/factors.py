@@ -1,4 +1,4 @@
-"""Ranges to draw from, as converters of the fields of random layers."""
+"""Field converters for ranges of random draws."""
 
 from __future__ import annotations
 
@@ -19,9 +19,9 @@ def factor_range(low: float, high: float, *, above: bool = False, optional: bool
     Where `low` forbids -f the single number stands for (low, f).
 
     Args:
-        low: the least that a number may be.
-        high: the most that a number may be.
-        above: whether `low` itself is too little.
+        low: least accepted number.
+        high: greatest accepted number.
+        above: whether `low` itself is rejected.
         optional: whether None is allowed, and stays None.
 
     Example:
@@ -49,7 +49,7 @@ def factor_range(low: float, high: float, *, above: bool = False, optional: bool
 
 
 def uniform(key: jax.Array, shape: tuple[int, ...], ends: tuple[float, float]) -> jax.Array:
-    """Draws evenly between the ends of a range, in float32.
+    """Draws uniformly between the ends of a range, in float32.
 
     Example:
         >>> import jax
@@ -60,7 +60,7 @@ def uniform(key: jax.Array, shape: tuple[int, ...], ends: tuple[float, float]) -
 
 
 def applied(key: jax.Array, batch: int, chance: tuple[float, float]) -> jax.Array:
-    """Which images of a batch are to be changed: each draws its chance from a range first.
+    """Draws the images of a batch to change; each image first draws its probability from a range.
 
     Example:
         >>> import jax

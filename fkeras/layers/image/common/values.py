@@ -1,4 +1,4 @@
-"""Arguments of layers of colours: scales of pixels, shares, and what may be mixed."""
+"""Arguments of color layers: ranges of pixel values, shares, and mixed values."""
 
 from __future__ import annotations
 

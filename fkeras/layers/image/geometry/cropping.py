@@ -1,4 +1,4 @@
-"""Layers that cut a part of a fixed size out of images: `CenterCrop`, `RandomCrop`."""
+"""`CenterCrop` and `RandomCrop`: parts of images of a given size."""
 
 from __future__ import annotations
 

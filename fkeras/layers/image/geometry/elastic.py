@@ -1,4 +1,4 @@
-"""`RandomElasticTransform`: images distorted like rubber."""
+"""`RandomElasticTransform`: random elastic distortion."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""`RandomFlip`: mirror images of images."""
+"""`RandomFlip`: random reflections of images."""
 
 from __future__ import annotations
 

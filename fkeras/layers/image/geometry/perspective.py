@@ -1,4 +1,4 @@
-"""`RandomPerspective`: images seen from another side."""
+"""`RandomPerspective`: random perspective transforms."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""`Resizing`: images of another size."""
+"""`Resizing`: images resized to a given size."""
 
 from __future__ import annotations
 

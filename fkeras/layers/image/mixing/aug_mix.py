@@ -1,4 +1,4 @@
-"""`AugMix`: a mixture of images that went through several chains of changes."""
+"""`AugMix`: mixtures of several augmentation chains."""
 
 from __future__ import annotations
 

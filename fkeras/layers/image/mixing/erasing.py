@@ -1,4 +1,4 @@
-"""`RandomErasing`: rectangles of images are painted over."""
+"""`RandomErasing`: random rectangles of images filled with a color or noise."""
 
 from __future__ import annotations
 

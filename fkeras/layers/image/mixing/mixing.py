@@ -1,4 +1,4 @@
-"""`MixUp` and `CutMix`: each image takes something of another one of its batch, and its label too."""
+"""`MixUp` and `CutMix`: images and labels mixed with others of the batch."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The eleven changes among which `RandAugment` and `AugMix` choose."""
+"""The eleven operations of `RandAugment` and `AugMix`."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""`RandAugment`: a few changes out of eleven for each image."""
+"""`RandAugment`: a few of eleven operations for each image."""
 
 from __future__ import annotations
 
