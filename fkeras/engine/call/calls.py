@@ -1,7 +1,8 @@
-"""Calls on arrays: the checks around a layer's `forward`, and one compiled program a call.
+"""Calls on arrays: the checks around a layer's `forward`, and one compiled program per call.
 
-Arrays that are not traced run through `jax.jit` of the whole call, so that `model(images)` is one
-program. Traced arrays (inside somebody's own jit, grad or vmap) run in place.
+A call on concrete arrays runs through `jax.jit` as a whole, so `model(images)` is one program. A call
+on traced arrays, inside the caller's jit, grad or vmap, runs in place and becomes a part of the
+caller's program.
 """
 
 from __future__ import annotations
@@ -16,7 +17,7 @@ import jax.numpy as jnp
 
 from fkeras.engine.call.context import Context, Output
 from fkeras.engine.call.input_spec import check_inputs
-from fkeras.engine.call.mask_rules import mask_leaves, receive_masks
+from fkeras.engine.call.mask_rules import receive_masks, with_output_masks
 from fkeras.engine.call.node import is_symbolic
 from fkeras.engine.config.policy import cast_floats
 from fkeras.engine.messages.errors import FKerasError
@@ -31,32 +32,34 @@ from fkeras.engine.values.spec import as_spec, as_specs
 
 
 def run(layer: Any, context: Context, inputs: tuple, options: Mapping[str, Any]) -> Output:
-    """One call of a built layer on arrays: checks, casts, `forward`, and checks of its output."""
+    """One call of a built layer on arrays: checks and casts the inputs, checks the output."""
     if not layer.built:
         raise FKerasError(
             f"{layer.where}: has no weights yet, and was called on arrays. Build it first: "
-            f"`layer = layer.build(jax.random.key(0), x)`. In a layer made of layers, subclass "
-            "fk.Model: its `call` composes them on symbolic tensors.",
+            f"`layer = layer.build(jax.random.key(0), x)`. To compose layers inside a layer, "
+            "subclass fk.Model: its `call` receives symbolic tensors.",
             layer=layer.where,
         )
-    if layer.input_spec is not None:
+    input_spec = layer.input_spec
+    if input_spec is not None:
         leaves = jax.tree.leaves(inputs[0] if len(inputs) == 1 else inputs)
-        check_inputs(layer.input_spec, [as_spec(x) for x in leaves], layer.where)
+        check_inputs(input_spec, [as_spec(x) for x in leaves], layer.where)
     attached = context.attached
     keeps_mask = receive_masks(layer, context, inputs, options)
     if context.state == {} and layer.stateful:
         _require_state(layer, inputs)
     policy = layer.policy
     if layer.autocast:
-        given, inputs = inputs, cast_floats(inputs, policy.compute_dtype)
+        uncast, inputs = inputs, cast_floats(inputs, policy.compute_dtype)
         if attached is not None:
-            attached.follow(given, inputs)
+            attached.follow(uncast, inputs)
         options = cast_floats(dict(options), policy.compute_dtype)
         if policy.variable_dtype != policy.compute_dtype:
             layer = cast_own_weights(layer, policy.compute_dtype)
     with jax.named_scope(layer.name or type(layer).__name__):
         try:
             out = layer.forward(context, *inputs, **options)
+        # checked after a failure only: a valid call pays nothing for these messages
         except (AttributeError, TypeError, ValueError) as error:
             _check_optional(layer, inputs, error)
             raise
@@ -66,13 +69,14 @@ def run(layer: Any, context: Context, inputs: tuple, options: Mapping[str, Any])
     if not isinstance(out, Output):
         raise TypeError(
             f"{layer.where}: forward returned {type(out).__name__}. Return fk.Output(value), or "
-            "write `call` where the layer only computes a value."
+            "write `call` for a layer that only computes a value."
         )
     regularizer = getattr(layer, "activity_regularizer", None)
     if regularizer is not None:
+        # the sum of the penalties over the batch divided by the batch size, as in Keras
         losses = tuple(_activity_loss(regularizer, y) for y in jax.tree.leaves(out.value))
         out = dataclasses.replace(out, losses=(*out.losses, *losses))
-    out = _with_mask_tree(layer, out)
+    out = with_output_masks(layer, out)
     if attached is None:
         return out
     return dataclasses.replace(
@@ -87,21 +91,8 @@ def _activity_loss(regularizer: Any, y: jax.Array) -> jax.Array:
     return loss / jnp.asarray(y.shape[0]).astype(loss.dtype)
 
 
-def _with_mask_tree(layer: Any, out: Output) -> Output:
-    if out.mask is None:
-        return out
-    template, _ = structure.number(out.value)
-    try:
-        masks = mask_leaves(template, out.mask)
-    except FKerasError as error:
-        raise FKerasError(f"{layer.where}: {error}", layer=layer.where) from None
-    if all(m is None for m in masks):
-        return dataclasses.replace(out, mask=None)
-    return dataclasses.replace(out, mask=structure.fill(template, masks))
-
-
 def cast_own_weights(layer: Any, dtype: str) -> Any:
-    """The layer with its own weights in `dtype`, but for those of a declared one, and its children."""
+    """The layer with its own weights in `dtype`, except weights with a declared dtype."""
     skeleton, leaves = skeleton_of(layer), leaves_of(layer)
     own = [
         w if w is None or name in layer.weight_roles.fixed_dtype else jnp.asarray(w, dtype)
@@ -117,33 +108,33 @@ def _require_state(layer: Any, inputs: tuple) -> None:
     raise FKerasError(
         f"{layer.where}: has state and was called without it. It needs state="
         f"{describe_state(expected)}. Make it with `state = layer.init_state(x)` (a model: "
-        "`model.init_state()`), pass state=state, and go on with `state | out.updates`.",
+        "`model.init_state()`), pass state=state, and continue with `state | out.updates`.",
         layer=layer.where,
     )
 
 
 def _check_state_keys(layer: Any, context: Context, inputs: tuple) -> None:
-    """Raises where the state lacks entries or has others; called when an entry was missed."""
+    """Raises for a state with missing or unexpected entries; called after a KeyError."""
     if not layer.stateful:
         return
     expected = layer.state_spec(*(_spec_tree(x) for x in inputs))
     if jax.tree.structure(expected) != jax.tree.structure(dict(context.state)):
         raise FKerasError(
             f"{layer.where}: expected the state {describe_state(expected)}, received "
-            f"{describe_state(context.state)}. Pass what init_state returned, or a later "
+            f"{describe_state(context.state)}. Pass the state from init_state, or a later "
             "`state | out.updates`.",
             layer=layer.where,
         ) from None
 
 
 def _check_optional(layer: Any, inputs: tuple, error: Exception) -> None:
-    """Raises where a call failed because an optional input of the model was None."""
+    """Raises if a call may have failed because an optional input of the model was None."""
     missing = any(x is None for x in jax.tree.leaves(inputs, is_leaf=lambda x: x is None))
-    # operations take None for parts of a slice
+    # None is a valid argument of operations, such as a missing bound of a slice
     if missing and not hasattr(layer, "op") and not isinstance(error, FKerasError):
         raise FKerasError(
             f"{layer.where}: expected an array for each of its inputs, received None, and the layer "
-            "cannot compute without the value. Pass an array for the optional input, or take the "
+            "cannot compute without the value. Pass an array for the optional input, or connect the "
             "input to an argument that may be None, such as attention_mask.",
             layer=layer.where,
         ) from error
@@ -154,7 +145,7 @@ def _spec_tree(tree: Any) -> Any:
 
 
 def describe_state(state: Any, limit: int = 6) -> str:
-    """A nested state as text: its keys and shapes."""
+    """The keys and shapes of a nested state as text, at most `limit` entries per level."""
     if not isinstance(state, Mapping):
         return str(as_spec(state))
     parts = [f"{k!r}: {describe_state(v, limit)}" for k, v in list(state.items())[:limit]]
@@ -213,7 +204,7 @@ def _apply(
 
 
 def _as_arrays(layer: Any, tree: Any) -> Any:
-    """The tree with arrays that JAX takes for its leaves; complex numbers may go to single layers."""
+    """The inputs as arrays that JAX accepts; complex numbers are valid for single layers."""
 
     def convert(value: Any) -> Any:
         if is_array(value) or is_array_like(value):
@@ -221,14 +212,14 @@ def _as_arrays(layer: Any, tree: Any) -> Any:
         check_not_keras(value, layer.where)
         raise TypeError(
             f"{layer.where}: expected arrays or symbolic tensors, received "
-            f"{type(value).__name__}. Convert it: jnp.asarray(x). Options of the call go by name."
+            f"{type(value).__name__}. Convert it: jnp.asarray(x). Pass options of the call by name."
         )
 
     return jax.tree.map(convert, tree)
 
 
 def _as_options(layer: Any, tree: Any) -> Any:
-    """Options of a call or masks: their arrays as JAX takes them, all else unchanged."""
+    """Options or masks with arrays that JAX accepts; other values stay unchanged."""
 
     def convert(value: Any) -> Any:
         return as_array(value, layer.where) if is_array_like(value) else value
@@ -240,17 +231,17 @@ def _check_call(layer: Any, state: Any, training: Any, key: Any) -> None:
     if state is not None and not isinstance(state, Mapping):
         raise TypeError(
             f"{layer.where}: expected state as a dictionary, received {type(state).__name__}. "
-            "Pass what init_state returned: `layer.apply(x, state=state)`."
+            "Pass the state from init_state: `layer.apply(x, state=state)`."
         )
     if not isinstance(training, bool):
         raise TypeError(
             f"{layer.where}: expected training=True or False, received "
-            f"{type(training).__name__}. It chooses the program, so it cannot be an array."
+            f"{type(training).__name__}. The mode selects the program, so it cannot be an array."
         )
     if key is not None:
         check_key(key, f"{layer.where}: the call")
 
 
 def symbolic_arguments(inputs: tuple, options: Mapping[str, Any], mask: Any) -> bool:
-    """Whether a symbolic tensor stands anywhere among a call's arguments."""
+    """Whether the arguments of a call contain a symbolic tensor."""
     return structure.any_leaf((inputs, dict(options), mask), is_symbolic)

@@ -25,6 +25,7 @@ layer with state updates the state call by call.
 
 from __future__ import annotations
 
+import dataclasses
 from collections.abc import Callable, Mapping
 from typing import Any
 
@@ -159,6 +160,24 @@ def mask_leaves(value: Any, mask: Any) -> list[Any]:
             "mask (or None) an output in Output.mask, in the structure of the value."
         )
     return matched
+
+
+def with_output_masks(layer: Any, out: Any) -> Any:
+    """The `Output` with its mask in the structure of the value; None if no output has a mask.
+
+    Raises:
+        FKerasError: for masks in another structure.
+    """
+    if out.mask is None:
+        return out
+    template, _ = structure.number(out.value)
+    try:
+        masks = mask_leaves(template, out.mask)
+    except FKerasError as error:
+        raise FKerasError(f"{layer.where}: {error}", layer=layer.where) from None
+    if all(mask is None for mask in masks):
+        return dataclasses.replace(out, mask=None)
+    return dataclasses.replace(out, mask=structure.fill(template, masks))
 
 
 def take_mask(layer: Any, options: dict[str, Any]) -> tuple[bool, Any]:

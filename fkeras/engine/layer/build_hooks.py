@@ -69,9 +69,9 @@ def _with_specs(layer: Any, kind: str, hook: Any, *specs: Any) -> Any:
 
 def _check_inputs(layer: Any, specs: tuple) -> None:
     """Checks specs against the layer's `input_spec`, before weights depend on them."""
-    if layer.input_spec is not None and specs:
+    # the spec of a built layer depends on its weights, which `build` replaces
+    input_spec = layer.unbuilt().input_spec if layer.built else layer.input_spec
+    if input_spec is not None and specs:
         tree = specs[0] if len(specs) == 1 else specs
         leaves = jax.tree.leaves(tree, is_leaf=lambda v: isinstance(v, Spec))
-        # `input_spec` of a built layer depends on its weights, which `build` replaces
-        bare = layer.unbuilt() if layer.built else layer
-        check_inputs(bare.input_spec, leaves, layer.where)
+        check_inputs(input_spec, leaves, layer.where)
