@@ -46,8 +46,10 @@ class Intercepted(Layer):
     around: Around
     path: str = option(default="", convert=text(empty=True))
 
+    # masks and casts are the business of the layer inside, which `around` calls with all checks
     supports_masking: ClassVar[bool] = True
     autocast: ClassVar[bool] = False
+    # `around` may hold layers too, in a closure or as a bound method
     child_fields: ClassVar[tuple[str, ...] | None] = ("layer",)
 
     @property
@@ -69,6 +71,7 @@ class Intercepted(Layer):
         return self._checked_forward(context, *inputs, **options)
 
     def __getattr__(self, name: str) -> Any:
+        # `layer` may not be joined yet, and private names such as `_leaves` belong to this object
         if name == "layer" or name.startswith("_"):
             return super().__getattr__(name)
         return getattr(self.layer, name)
@@ -172,6 +175,7 @@ def trace_calls(layer: Layer, compute: Callable[[Any], Any]) -> tuple[tuple[Trac
     tickets, seen = itertools.count(), collections.Counter[str]()
 
     def around(path: str, layer: Layer, context: Context, inputs: tuple, options: Any) -> Output:
+        # before the call: an outer call gets a lower ticket than the calls inside
         ticket = next(tickets)
         output = context.run(layer, *inputs, **options)
         numbers = jax.tree.leaves((inputs, dict(options), output))

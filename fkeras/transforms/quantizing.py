@@ -66,6 +66,7 @@ def quantize(model: Layer, quantization: Any = "int8", pattern: Pattern = "*") -
         if kind is None:
             return None
         kind = kind.kind_for(config)
+        # as in Keras, embeddings have no float8 form
         if config.mode not in kind.modes:
             return layer
         made.append(path)
@@ -139,6 +140,7 @@ def _replaced(
             if (name == "gate_dense" and not layer.use_gate) or not matches(at, child):
                 continue
             if not layer.built:
+                # projections are made in `build`, so the attention keeps their quantization
                 made.append(at)
                 kept[name] = config
                 continue

@@ -90,6 +90,7 @@ def inline(model: Network, name: str) -> Model:
             f"{model.where}: inline expected the name of a network, received {nested.where}, which "
             "has no graph. Pass the name of a fk.Model or fk.Sequential among the layers."
         )
+    # inputs of the nested network disappear: the tensors of the outer graph take their place
     inner = {
         key: layer.replace(name=f"{name}_{key}")
         for key, layer in nested.layers.items()
@@ -204,6 +205,7 @@ def _open_call(
     graph = network.graph
     tensors = match_inputs(network, args)
     for slot, tensor in zip(graph.input_slots, tensors, strict=True):
+        # the opened calls would receive the tensor without the network's cast
         if tensor.dtype != graph.specs[slot].dtype:
             raise FKerasError(
                 f"{network.where}: expects {graph.specs[slot].dtype} and casts its input of "

@@ -148,6 +148,7 @@ class TreeReader:
         dtype = checked_value(config.get("dtype"), str, self.where, "dtype")
         try:
             known = jnp.dtype(dtype)
+            # objects and texts cannot be traced; bfloat16 has the kind "V" of structured arrays
             if known.kind in "OSUV" and known != jnp.bfloat16:
                 raise TypeError(f"{dtype} is no dtype of numbers")
             return np.asarray(config.get("value"), dtype=known)

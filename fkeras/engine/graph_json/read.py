@@ -91,6 +91,7 @@ def _record_calls(
             call = (item.name, index)
             with _within_call(item, index):
                 needed = _needed(item, index, node, items)
+            # inputs are recorded already
             missing[call] = {c for c in needed if not isinstance(items[c[0]].layer, InputLayer)}
             for producer in missing[call]:
                 consumers.setdefault(producer, []).append(call)
@@ -176,6 +177,7 @@ def _record(item: Item, index: int, tensors: Mapping, custom_objects: Any, mask_
         options = layer.complete_options(tuple(args), {**kwargs, **options})
         return record(layer, tuple(args), options, training, mask_rule, kind=KerasTensor)
     except FKerasError as error:
+        # a nested reader has named the call already
         if str(error).startswith(where):
             raise
         raise FKerasError(f"{where}: {error}", layer=item.name, node=index) from error
@@ -309,6 +311,7 @@ def _raise_cycle(missing: Mapping[Call, set[Call]]) -> None:
 
 def _read_ends(tree: Any, path: tuple, items: Mapping, tensors: Mapping, kinds: Mapping) -> Any:
     where = f"The model's {path[0]}"
+    # before the recursion, whose depth a file decides
     if len(path) > MAX_DEPTH:
         raise FKerasError(f"{where}: are nested deeper than {MAX_DEPTH} lists. Flatten them.")
     if isinstance(tree, Mapping):

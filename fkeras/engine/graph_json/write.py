@@ -106,6 +106,7 @@ def _node_config(
     if call.training is not None:
         if not isinstance(layer, Operation):
             kwargs["training"] = call.training
+        # Keras's operations take no `training`, and the default would read as no pin
         if isinstance(layer, Operation) or call.training == layer.keras_form.training_default:
             beside["training"] = call.training
     node = {"args": [write(v, "args", i) for i, v in enumerate(args)], "kwargs": kwargs, **beside}
@@ -144,9 +145,11 @@ def _operation_config(
             return None
         form, parts = found, [split(found, call.args, call.options) for call in calls]
     kept = [part for part in parts if part is not None]
+    # all calls of one layer share the arguments of its constructor
     if len(kept) < len(parts) or any(part.fixed != kept[0].fixed for part in kept):
         return None
     fixed = kept[0].fixed
+    # a constructor's arguments are configuration: Keras cannot hold tensors there
     if any(isinstance(v, Ref | ArrayConstant) for value in fixed.values() for v in leaves(value)):
         return None
     nodes = []

@@ -108,6 +108,7 @@ def split_after(network: Any, make: Make) -> tuple[Any, Any]:
         return record(layer, fill_tensors(call.args, slots), {}, None, call.mask_rule)
 
     run_calls(graph, slots, record_call)
+    # outputs without strings pass through the second network unchanged
     for slot in graph.output_slots:
         hand_over(slot)
     front_outputs, after_inputs = ({k: pair[i] for k, pair in border.items()} for i in (0, 1))

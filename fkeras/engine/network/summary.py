@@ -50,6 +50,7 @@ def _abstract(network: Any) -> Any:
     """Returns the network with shapes in the place of weights, without allocating weights."""
     if network.graph is None or network.built:
         return network
+    # a summary must be cheap for a model that does not fit into memory
     key = jax.eval_shape(jax.random.key, jax.ShapeDtypeStruct((), "uint32"))
     return jax.eval_shape(network.build, key)
 

@@ -64,7 +64,7 @@ def layer_arrays(layer: Any, state: Mapping[str, Any], keys: Keys = ()) -> list[
         for name, value in values.items()
         if value is not None
     ]
-    if not state:
+    if not state:  # most layers: without state their children need no walk
         return arrays
     inner = {name for name, _ in children(layer)}
     own = [key for key in state if key not in inner and not isinstance(state[key], Mapping)]

@@ -63,6 +63,7 @@ def labels_for(layer: Any, weights: tuple) -> Any:
         skeleton = skeleton_of(tree)
         _check(layer, skeleton.names, by_path)
         pairs = zip(skeleton.names, leaves_of(tree), strict=True)
+        # None where a weight is missing, so that optax sees trees of equal structure
         return skeleton.join(tuple(None if w is None else by_path[name] for name, w in pairs))
     if isinstance(tree, Mapping) and not _is_empty(tree):
         _check(layer, tuple(tree), by_path)

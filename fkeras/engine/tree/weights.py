@@ -103,7 +103,7 @@ def make_weights(layer: Any, key: jax.Array, shapes: Mapping[str, Any]) -> dict[
                 "weight(initializer=...)."
             )
         dtype = declared[name]["dtype"] or layer.policy.variable_dtype
-        if isinstance(key, ShapeKey):
+        if isinstance(key, ShapeKey):  # shape inference: no draws, no memory
             arrays[name] = shape_zeros(shape, dtype)
             continue
         # a key by name: another weight in the layer changes no draw
@@ -116,6 +116,7 @@ def _is_weight(field: dataclasses.Field) -> bool:
 
 
 def _related(layer: Any, declared: Mapping, name: str, role: str) -> Any:
+    # a field of the layer goes before the declaration, which holds for all layers of the class
     own = getattr(layer, f"{declared['prefix'] or name}_{role}", None)
     return own if own is not None else declared.get(role)
 
@@ -144,12 +145,12 @@ def reset_carries(layer: Any, state: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def weight_losses(layer: Any) -> tuple:
-    """The regularization losses of all weights inside `layer`, frozen layers excepted."""
+    """Returns the regularization losses of all trainable layers inside `layer`, itself included."""
     return tuple(
         regularizer(value)
-        for _, one in sublayers(layer)
-        if one.trainable
-        for _, value, regularizer in own_weights(one, "regularizer")
+        for _, owner in sublayers(layer)
+        if owner.trainable
+        for _, value, regularizer in own_weights(owner, "regularizer")
     )
 
 

@@ -98,6 +98,7 @@ class ArrayConstant:
         return np.asarray(self.array, dtype)
 
     def __hash__(self) -> int:
+        # lazily: hashing copies all bytes of the array
         if self._hash is None:
             parts = (self.array.shape, str(self.array.dtype), self.array.tobytes())
             object.__setattr__(self, "_hash", hash(parts))

@@ -43,6 +43,7 @@ def freeze(tree: Any, leaf: Callable[[Any], Any]) -> Any:
         return Branch("dict", keys, tuple(freeze(tree[k], leaf) for k in keys))
     if isinstance(tree, list):
         return Branch("list", (), tuple(freeze(v, leaf) for v in tree))
+    # a named tuple is a leaf: JSON and Keras's files have no form for its class
     if isinstance(tree, tuple) and not hasattr(tree, "_fields"):
         return Branch("tuple", (), tuple(freeze(v, leaf) for v in tree))
     return leaf(tree)
@@ -91,6 +92,7 @@ def visits(template: Any) -> list[int]:
         return []
     children: Any = template.children
     if template.kind == "dict":
+        # by text, since keys of several types do not compare
         places = sorted(range(len(children)), key=lambda i: str(template.keys[i]))
         children = [children[i] for i in places]
     return [index for child in children for index in visits(child)]
