@@ -1,4 +1,4 @@
-"""Quantizers: weights as small integers, and the configurations that say how."""
+"""Quantization of numbers: quantizers, codes and scales, and configurations of quantization."""
 
 from fkeras.engine.config.configurable import deserialize, serialize
 from fkeras.quantizers.abs_max import AbsMaxQuantizer

@@ -1,9 +1,9 @@
 """Models in files: `.keras`, HDF5, weights alone, and exported programs.
 
-No file is trusted. Nothing that a file holds is run, imported or used as a path; what it claims to
-hold is compared with what it stores before memory is taken for it; and every refusal is a
-`FileError` that names the part of the file and the layer. Files are written beside their place and
-then renamed, so that there is always a whole one.
+No file is trusted. Nothing in a file is executed, imported or used as a path; sizes that a file
+claims are compared with its bytes before memory is allocated; and every rejected file raises a
+`FileError` that names the part of the file and the layer. A file is written under a temporary name
+and then renamed, so a crash leaves the old file whole.
 """
 
 from fkeras.saving.containers.errors import FileError

@@ -1,4 +1,4 @@
-"""`load_model` and `save_model`: whole models in files, told apart by their content."""
+"""`load_model` and `save_model`; the content of a file, not its suffix, decides on the reader."""
 
 from __future__ import annotations
 
@@ -27,26 +27,25 @@ def load_model(
     custom_objects: Mapping[str, Any] | None = None,
     limits: Limits | None = None,
 ) -> tuple[Network, dict[str, Any]]:
-    """`(model, state)` of a file that Keras 3 or `save_model` wrote.
+    """Loads `(model, state)` from a file of Keras or of `save_model`.
 
-    The weights go straight from the file to the device; nothing is initialised first. Nothing in
-    the file is run: classes and functions that are not part of the library come from
-    `custom_objects` alone.
+    The weights go from the file to the device without running initializers. Nothing in the file is
+    executed: classes and functions that are not part of the library come from `custom_objects` only.
 
     Args:
         path: a `.keras` file (Keras 3, tf.keras 2.12 to 2.15), or an HDF5 file of a whole model (Keras 1 to
             3).
-        custom_objects: classes and functions of your own by the names that the file has for them.
-        limits: the greatest sizes that a file may ask for.
+        custom_objects: your own classes and functions by their names in the file.
+        limits: limits on the sizes that a file may need.
 
     Returns:
-        The built model, and its state (moving statistics), `{}` where it has none.
+        The built model and its state, such as moving statistics; `{}` for a model without state.
 
     Raises:
-        FileNotFoundError: where there is no such file.
-        FileError: for a file that is no model, that is damaged, or that asks for what no file may
-            ask for; it names the part of the file and the layer.
-        ImportError: without h5py.
+        FileNotFoundError: for a missing file.
+        FileError: for a file that holds no model, is damaged or exceeds a limit; the error names the
+            part of the file and the layer.
+        ImportError: if h5py is not installed.
 
     Example:
         >>> import jax, jax.numpy as jnp, pathlib, tempfile, fkeras as fk
@@ -67,10 +66,10 @@ def load_model(
 
 
 def content(path: Any) -> str:
-    """What a file holds by its first bytes: "archive" or "hdf5".
+    """Returns the type of a file by its first bytes: "archive" or "hdf5".
 
     Raises:
-        FileError: for anything else.
+        FileError: for another type.
     """
     with file_type.open_regular(path) as file:
         start = file.read(file_type.LENGTH)
@@ -94,25 +93,25 @@ def save_model(
     trainer: Trainer | None = None,
     run: TrainState | None = None,
 ) -> None:
-    """Writes a `.keras` file that Keras 3 opens, and that computes the same numbers there.
+    """Writes a `.keras` file that Keras 3 opens with the same outputs.
 
-    The file is written beside its place and then renamed: at any moment the old one or the new one
-    is there, whole. A composed model (a subclass of `fk.Model`) goes in as its graph, so that
-    nothing but the library is needed to open it.
+    The file is written under a temporary name and then renamed: an interrupted save leaves the old
+    file whole. A subclass of `fk.Model` is written as its graph, so that the file opens without the
+    class.
 
     Args:
-        path: where it shall be.
+        path: path of the file, ending in ".keras".
         model: a built `fk.Model` or `fk.Sequential`.
-        state: its state.
-        trainer: what it is trained by; Keras then opens it compiled, and `load_training` too.
-        run: how far it was trained, for the optimizer's state; without it that of the beginning.
+        state: state of the model.
+        trainer: trainer of the model, for `load_training`; Keras then opens the model compiled.
+        run: the training run, for the optimizer's state; the initial state by default.
 
     Raises:
-        TypeError: for anything that is no model, or a configuration that JSON cannot hold, such
-            as an optimizer of optax.
-        ValueError: for a model without weights, or without the state that it needs, and for a run
-            of another model or without its trainer.
-        OSError: where the file cannot be written; what stood there still stands.
+        TypeError: for an object that is not a model, or a configuration without JSON form, such as
+            an optimizer of optax.
+        ValueError: for a model without weights or without its state, and for a run of another model
+            or without its trainer.
+        OSError: if the file cannot be written; an existing file stays unchanged.
 
     Example:
         >>> import jax, pathlib, tempfile, fkeras as fk
@@ -127,8 +126,8 @@ def save_model(
     check_donated((model, state, run), "save_model", SAVE_THE_NEW)
     if not path.endswith(".keras"):
         raise ValueError(
-            f"save_model: expected a path that ends in .keras, received {path!r}. Keras tells "
-            "files by their names. Weights alone are saved by fk.save_weights."
+            f"save_model: expected a path that ends in .keras, received {path!r}. Keras "
+            "chooses the format by the suffix. fk.save_weights saves weights alone."
         )
     if trainer is None and run is None:
         keras_file.write(path, model, state)

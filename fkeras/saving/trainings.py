@@ -1,4 +1,4 @@
-"""`load_training`: what was compiled and how far it was trained, as a `Trainer` and its run."""
+"""`load_training`: a saved training as a `Trainer` and a run to resume."""
 
 from __future__ import annotations
 
@@ -27,24 +27,24 @@ def load_training(
     custom_objects: Mapping[str, Any] | None = None,
     limits: Limits | None = None,
 ) -> tuple[Trainer, TrainState]:
-    """`(trainer, run)` of a model that was compiled when it was saved; the training goes on.
+    """Loads `(trainer, run)` of a model that was compiled when it was saved, to resume training.
 
-    Optimizer, losses and metrics come as a `Trainer`; weights, state, the optimizer's own arrays,
-    its learning rate and the number of steps as a `TrainState`. The next steps on the same batches
-    are those that Keras would take. The key of the run, which draws the order of the rows and
-    what is dropped, is `jax.random.key(0)`: `run.replace(key=...)` gives it another.
+    The `Trainer` holds optimizer, losses and metrics; the `TrainState` holds weights, state, the
+    optimizer's arrays, the learning rate and the number of steps. The next steps on the same batches
+    equal those of Keras. The run's key, which shuffles rows and draws dropout masks, is
+    `jax.random.key(0)`; `run.replace(key=...)` sets another key.
 
     Args:
         path: a file of `save_model` or of Keras.
-        custom_objects: classes and functions of your own by the names that the file has for them,
-            losses and metrics among them.
-        limits: the greatest sizes that a file may ask for.
+        custom_objects: your own classes and functions, losses and metrics included, by their names
+            in the file.
+        limits: limits on the sizes that a file may need.
 
     Raises:
-        FileNotFoundError: where there is no such file.
-        FileError: as `load_model`, and for a model that was never compiled, or an optimizer's
-            state that does not fit its weights.
-        ImportError: without h5py.
+        FileNotFoundError: for a missing file.
+        FileError: as `load_model`; also for a model that was not compiled, and for optimizer state
+            that does not fit the weights.
+        ImportError: if h5py is not installed.
 
     Example:
         >>> import jax, pathlib, tempfile, numpy as np, fkeras as fk
@@ -77,9 +77,9 @@ def _training(limits: Limits, opened: keras_file.Opened) -> tuple[Trainer, Train
     if trainer is None or not model.built:
         word = "compiled" if trainer is None else "built"
         raise FileError(
-            f"the model was never {word} (its 'compile_config' is empty, or it knows no input), so "
-            "there is no training to go on with. Open it with "
-            "model, state = fk.load_model(path), and train it with a Trainer of your own.",
+            f"the model was never {word} ('compile_config' is empty, or the input is unknown), so "
+            "the file holds no training to resume. Load the model with "
+            "model, state = fk.load_model(path), and train it with your own Trainer.",
             **place,
         )
     with reading(store.file, f"{CONFIG}: compile_config"):

@@ -1,6 +1,6 @@
 """Quantized projections of attention layers, and their form in Keras's files.
 
-Keras gives such a layer a map of dtype policies by the paths of the layers inside.
+Keras describes the quantization by a map of dtype policies, by the paths of the layers inside.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from fkeras.engine.config.quantized_policy import quantization
 from fkeras.engine.config.serialization import serialize
 from fkeras.quantizers import get, policy_config
 
-# the fields of the projections, and Keras's names of the layers in them
+# fields of the projections, and the names of their layers in Keras
 _NAMES: Mapping[str, str] = types.MappingProxyType(
     {
         "query_dense": "query",
@@ -30,7 +30,7 @@ _NAMES: Mapping[str, str] = types.MappingProxyType(
 
 
 def quantization_of(value: Any) -> FrozenDict | None:
-    """A converter: configurations by projection, out of such a dictionary or one for all.
+    """Converts a configuration for all projections, or a dictionary, to configurations by projection.
 
     Example:
         >>> sorted(quantization_of("int8"))[:2]
@@ -49,7 +49,7 @@ def quantization_of(value: Any) -> FrozenDict | None:
 
 
 def dtypes_of(value: Any) -> FrozenDict | None:
-    """A converter: dtype policies by projection.
+    """Converts a dictionary to dtype policies by projection.
 
     Example:
         >>> dtypes_of({"query_dense": "bfloat16"})["query_dense"].name
@@ -73,7 +73,7 @@ def policy_map(
     found: Mapping[str, Any],
     dtypes: Mapping[str, DTypePolicy],
 ) -> dict:
-    """The policies of an attention and those of its projections as Keras writes them.
+    """Returns the dtype policies of an attention layer and its projections in Keras's form.
 
     Raises:
         ValueError: for a configuration that differs from the default of its policy.
@@ -89,7 +89,7 @@ def policy_map(
                 f"itself, received {config!r}. Keras writes only the mode of these: quantize with "
                 f"{config.policy_mode!r}, or leave them floats by `pattern`."
             )
-        # a pattern, as the path begins with the names of the models around
+        # a pattern: the path begins with the names of the models around the layer
         own = "[^/]+" if name is None else re.escape(name)
         source = dtypes.get(field, dtype).name
         policies[f"(.*/)?{own}/{_NAMES[field]}"] = config.policy(source)
@@ -106,10 +106,10 @@ def policy_map(
 
 
 def read_policy_map(kind: str, config: Mapping[str, Any]) -> Mapping[str, Any]:
-    """A configuration in which a map of quantized policies has become `quantization`.
+    """Returns a configuration with `quantization` instead of a map of quantized policies.
 
     Raises:
-        ValueError: for a policy of something else than a projection.
+        ValueError: for a policy of a layer that is not a projection.
     """
     dtype = config.get("dtype")
     inner = dtype.get("config") if isinstance(dtype, Mapping) else None
@@ -141,7 +141,7 @@ def read_policy_map(kind: str, config: Mapping[str, Any]) -> Mapping[str, Any]:
 
 
 def _read_float_map(config: Mapping[str, Any]) -> Mapping[str, Any]:
-    """A configuration in which a map of float policies has become `projection_dtypes`."""
+    """Returns a configuration with `projection_dtypes` instead of a map of float policies."""
     dtype, name = config["dtype"], config.get("name")
     own = policy_at(dtype, name)
     found = {field: policy_at(dtype, f"{name}/{last}") for field, last in _NAMES.items()}

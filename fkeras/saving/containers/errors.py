@@ -1,4 +1,4 @@
-"""The refusal of a file: one exception that says which file, which part of it and which layer."""
+"""`FileError`, which names the file, its part and the layer, and the context that raises it."""
 
 from __future__ import annotations
 
@@ -11,21 +11,20 @@ from fkeras.engine.messages.key_paths import key_path
 
 
 class FileError(ValueError):
-    """A file that is damaged, is no model, or asks for what no file may ask for.
+    """A file is damaged, holds no model, or exceeds a resource limit.
 
     Args:
-        problem: what was expected, what was received and what to do.
-        file: the file's path, or None where there is none.
-        member: the part of the file: a name in the archive, or a path in an HDF5 file.
-        layer: the name of the layer concerned.
-        key: the path of the key concerned in the configuration, such as
-            "config.layers[1].config.units".
+        problem: expected and received values, and a remedy.
+        file: path of the file; None for an open stream.
+        member: part of the file: a name in the archive, or a path in an HDF5 file.
+        layer: name of the layer that the error concerns.
+        key: path of a key in the configuration, such as "config.layers[1].config.units".
 
     Attributes:
-        file: the file's path, or None.
-        member: the part of the file, or None.
-        layer: the name of the layer concerned, or None.
-        key: the path of the key concerned, or None.
+        file: path of the file, or None.
+        member: part of the file, or None.
+        layer: name of the layer, or None.
+        key: path of the key, or None.
 
     Example:
         >>> import fkeras as fk, pathlib, tempfile
@@ -73,19 +72,19 @@ def _again(problem: str, file: str | None, member: str | None, layer: str | None
 def reading(
     file: str | None = None, member: str | None = None, layer: str | None = None
 ) -> Iterator[None]:
-    """Turns whatever the content of a file raises in the block into a `FileError`.
+    """Converts exceptions from the block into a `FileError`.
 
-    The first exception stays as the cause, so a fault of our own shows its traceback. Inner blocks
-    say more than outer ones: what a `FileError` already names is kept, what it lacks is added.
-    A missing package, an interrupt and a file that is not there pass through unchanged.
+    The first exception is the cause, so a bug of this library shows its traceback. An inner block
+    knows the place better than an outer block: outer blocks only add what a `FileError` lacks.
+    Exceptions for a missing package, a missing file and interrupts pass unchanged.
 
     Args:
-        file: the file's path.
-        member: the part that is being read.
-        layer: the layer that is being made.
+        file: path of the file.
+        member: part of the file that is read.
+        layer: layer that is made.
 
     Raises:
-        FileError: for any exception that the block raises, but for those above.
+        FileError: for all other exceptions.
 
     Example:
         >>> try:
@@ -120,13 +119,13 @@ def reading(
 
 
 def _layer_name(layer: Any) -> str | None:
-    """The name in the place of an error: "'dense' (Dense)" and "'dense', call 0" are of 'dense'."""
+    """Returns the layer's name from an error's place: "'dense' (Dense)" and "'dense', call 0"."""
     found = re.match(r"'([^']+)'", layer) if isinstance(layer, str) else None
     return found[1] if found else layer
 
 
 def _named_layer(error: Exception) -> str | None:
-    """The name of the layer that a message begins with, as `Layer.where` writes it."""
+    """Returns the layer's name at the start of a message, as `Layer.where` writes it."""
     found = re.match(r"(?:deserialize: )?'([^']+)' \(", str(error))
     return found[1] if found else None
 
@@ -135,14 +134,14 @@ def _described(error: Exception) -> str:
     text = str(error).strip()
     if isinstance(error, RecursionError):
         return (
-            "objects inside objects, deeper than can be read. Limits(depth=...) bounds it; a model "
-            "has a few dozen levels at most."
+            "objects are nested too deeply to be read; a model has a few dozen levels at most. "
+            "Limits(depth=...) bounds the depth."
         )
     if isinstance(error, MemoryError):
-        return f"it asks for more memory than there is ({text or 'no size given'}). Do not open it."
+        return f"the file needs more memory than is available ({text or 'size unknown'}). Do not open it."
     if isinstance(error, ValueError | TypeError | NotImplementedError) and text:
         return text
     return (
-        f"what it holds cannot be read ({type(error).__name__}: {text[:300]}). It is damaged, or "
-        "something that no Keras wrote; save it again. If Keras opens it, please report it."
+        f"the content cannot be read ({type(error).__name__}: {text[:300]}). The file is damaged, or "
+        "not written by Keras; save the model again. If Keras opens the file, please report a bug."
     )

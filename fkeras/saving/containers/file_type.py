@@ -1,4 +1,4 @@
-"""What a file is by its first bytes, for those that are not what they were taken for."""
+"""The type of a file by its first bytes, and messages for files of an unexpected type."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from fkeras.saving.containers.errors import FileError
 
 HDF5 = b"\x89HDF\r\n\x1a\n"
 ZIP = b"PK\x03\x04"
-# so many first bytes tell the kinds apart
+# number of first bytes that tell all types apart
 LENGTH = 512
 
 _KINDS = (
@@ -33,11 +33,11 @@ _KINDS = (
 
 
 def describe(start: bytes, size: int | None = None) -> str:
-    """What a file looks like, and what to do about it, in one phrase.
+    """Describes the type of a file, with a remedy.
 
     Args:
-        start: its first bytes.
-        size: its length, where known.
+        start: first bytes of the file.
+        size: length of the file, if known.
 
     Example:
         >>> describe(b"<!DOCTYPE html><html>")
@@ -63,10 +63,10 @@ def describe(start: bytes, size: int | None = None) -> str:
 
 
 def open_regular(path: Any) -> io.FileIO:
-    """A file on the disk, open for reading.
+    """Opens a file on the disk for reading.
 
     Raises:
-        FileNotFoundError: where there is none.
+        FileNotFoundError: for a missing file.
         FileError: for a folder, a pipe or a device.
     """
     file = os.fsdecode(os.fspath(path))

@@ -1,4 +1,4 @@
-"""How much a file may ask for before anything is allocated for it."""
+"""Upper bounds on sizes, checked before memory is allocated for a file."""
 
 from __future__ import annotations
 
@@ -7,9 +7,9 @@ import dataclasses
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class Limits:
-    """Upper bounds for what one file may hold; the defaults let every honest model through.
+    """Upper bounds on the contents of one file; the defaults accept every model in normal use.
 
-    What a file claims is always compared with what it really stores, whatever these bounds are.
+    Sizes that a file claims are also compared with the bytes of the file, whatever the bounds are.
 
     Args:
         members: entries of the archive.
@@ -18,10 +18,10 @@ class Limits:
         array_bytes: size of one array.
         attribute_bytes: size of one attribute of an HDF5 file.
         ratio: how many times larger than in the file compressed data may become.
-        depth: objects inside objects, in JSON and in HDF5 groups.
+        depth: levels of nesting in JSON and in HDF5 groups.
         objects: groups and arrays of an HDF5 file.
-        made_bytes: size of what opening makes without its being in the file: the sums of metrics,
-            the state of stateful layers.
+        made_bytes: size of arrays that are not in the file but that opening allocates: the sums of
+            metrics, the state of stateful layers.
 
     Example:
         >>> import fkeras as fk
@@ -44,6 +44,6 @@ class Limits:
             value = getattr(self, field.name)
             if not isinstance(value, int) or isinstance(value, bool) or value < 1:
                 raise ValueError(
-                    f"Limits: expected {field.name} as a whole number of at least 1, received "
+                    f"Limits: expected {field.name} as an integer of at least 1, received "
                     f"{value!r}. Leave it out for the default, {field.default}."
                 )

@@ -1,6 +1,6 @@
 """Legacy HDF5 files (`.h5`, `.hdf5`) of Keras 1, 2 and 3 and `.keras` files of Keras 2.
 
-They are read without Keras and TensorFlow.
+Neither Keras nor TensorFlow is needed to read these files.
 """
 
 import types
@@ -16,7 +16,7 @@ from fkeras.saving.legacy.training import load_training
 from fkeras.saving.legacy.weights.source import legacy_source
 from fkeras.saving.legacy.weights.weights import place_legacy_weights
 
-#: what a model of Keras 1 or 2 brings along that Keras 3 has no name for, by the names in files
+#: functions and optimizers of Keras 1 and 2 that Keras 3 does not have, by their names in files
 OBJECTS = types.MappingProxyType(
     {
         "keras2_hard_sigmoid": keras2_hard_sigmoid,

@@ -1,1 +1,1 @@
-"""Behaviour of Keras that depends on the version and is not in the file."""
+"""Quirks: behaviour of Keras that depends on its version and that no file states; see `table`."""

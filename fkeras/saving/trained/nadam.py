@@ -1,9 +1,9 @@
-"""The product of Nadam's momenta so far, which several files leave out.
+"""The product of Nadam's momenta, for files that do not store it.
 
-The files of TensorFlow 2.11's optimizers have no place for it, and TensorFlow starts it again at 1
-where it opens one: its next steps are others than those of the run that it saved. Here a run is
-resumed, so the product is what so many steps made of it. That is what TensorFlow computes where it
-runs eagerly; compiled into a graph, its 2.11 multiplies once for each weight in a step.
+Files of TensorFlow 2.11's optimizers have no entry for the product, and TensorFlow restarts it at 1
+when it opens a file: the next steps differ from those of the saved run. Here a run is resumed, so
+the product is computed from the number of steps. TensorFlow computes the same when it runs eagerly;
+in a compiled graph TensorFlow 2.11 multiplies once per weight and step.
 """
 
 from __future__ import annotations
@@ -13,16 +13,16 @@ import numpy as np
 from fkeras.optimizers import Optimizer
 
 _MANY = 4096
-# below it processors flush to 0
+# smaller numbers are flushed to 0 by processors
 _SMALLEST = np.finfo(np.float32).tiny
 
 
 def product_after(optimizer: Optimizer, count: int) -> np.float32:
-    """The product of `beta_1 * (1 - 0.5 * 0.96**t)`, t from 1 to `count`, in float32 as steps do.
+    """Returns the product of `beta_1 * (1 - 0.5 * 0.96**t)`, t from 1 to `count`, in float32 as steps do.
 
     Args:
-        optimizer: a Nadam of today's, or of Keras 2, where t grows as `schedule_decay` says.
-        count: the number of steps that were taken.
+        optimizer: Nadam of Keras 3, or of Keras 2, whose `schedule_decay` scales t.
+        count: number of steps taken.
 
     Example:
         >>> from fkeras.optimizers import Nadam

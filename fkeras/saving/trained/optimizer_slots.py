@@ -1,8 +1,8 @@
-"""The arrays of an optimizer in the order of Keras's files, and its state out of them.
+"""Optimizer state in Keras's files: the order of the arrays, and conversion to and from our state.
 
-Keras numbers what an optimizer keeps: iterations, learning rate, then an array for each trainable
-weight, in an order that each optimizer has for itself. Here a state is a tree by names. A `layout`
-is the list that tells which is which; reading and writing both go by it.
+Keras numbers the variables of an optimizer: iterations, learning rate, then arrays for the trainable
+weights, in an order specific to the optimizer. Here the state is a tree with names. A `layout` lists
+the variables with their places in the tree; the reader and the writer both use it.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ from fkeras.saving.trained.nadam import product_after
 from fkeras.saving.weights.filling import plain
 
 STEP = "step"
-# slots that stand in a row of their own, after what stands together weight by weight
+# slots stored slot by slot, after the slots that are stored weight by weight
 _APART = types.MappingProxyType(
     {
         Adam: ("velocity_hat",),
@@ -50,13 +50,13 @@ class Entry:
     """One array of an optimizer in a file.
 
     Attributes:
-        what: its name for messages, such as "momentum".
-        weight: the path of the weight that it belongs to, or None.
-        shape: its shape.
-        keys: the leaves of our state that it is, as `jax.tree_util.keystr` names them, and "step";
-            none where our state has no place for it.
-        value: what is written where there is none.
-        whole: whether it counts something.
+        what: name for messages, such as "momentum".
+        weight: path of the weight that the array belongs to, or None.
+        shape: shape of the array.
+        keys: leaves of our state that hold the array, as `jax.tree_util.keystr` names them, or
+            "step"; empty for an array without a leaf here.
+        value: number that is written for an array without a leaf.
+        whole: whether the array is an integer count.
     """
 
     what: str
@@ -79,19 +79,19 @@ def layout(
     at: str = "",
     scaled: bool = False,
 ) -> Groups:
-    """The groups that a file has for an optimizer; the first holds everything.
+    """Returns the groups of an optimizer in a file; the first group holds all arrays.
 
     Args:
-        optimizer: one of `fk.optimizers`.
-        config: its JSON form as in the file, which gives the order inside a MultiOptimizer.
-        weights: what it trains, arrays or their shapes by path in Keras's order.
-        built: whether it has seen its weights: before that Keras keeps only the scalars.
-        at: where its state is in that of the optimizer around it.
-        scaled: whether a LossScaleOptimizer is around it, where Keras loses sight of the variables
-            that optimizers make by themselves.
+        optimizer: an optimizer of `fk.optimizers`.
+        config: JSON form of the optimizer in the file, which orders the parts of a MultiOptimizer.
+        weights: trained arrays, or their shapes, by path in Keras's order.
+        built: whether the optimizer has been built; before, Keras stores only the scalars.
+        at: path of the state in the state of an outer optimizer.
+        scaled: whether the optimizer is inside a LossScaleOptimizer, where Keras does not store
+            the variables that optimizers add to their slots.
 
     Raises:
-        TypeError: for an optimizer of another kind, whose state has no order.
+        TypeError: for an optimizer of another library, whose state has no known order.
 
     Example:
         >>> import jax, fkeras as fk
@@ -128,7 +128,7 @@ def _number(what: str, *keys: str) -> Entry:
 
 
 def _around(own: list[Entry], members: list[tuple[str, Groups]]) -> Groups:
-    """The groups of an optimizer that holds others: their arrays follow its own, and come again."""
+    """Returns the groups of an outer optimizer, whose first group repeats the inner arrays."""
     everything = [*own, *(entry for _, groups in members for entry in groups[0][1])]
     below = [
         (f"{name}/{group}" if group else name, entries)

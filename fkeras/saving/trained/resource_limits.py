@@ -1,8 +1,8 @@
-"""What opening a file would compute or allocate though no byte of the file holds it.
+"""Resource limits: rejects files that would make the loader allocate or compute far more than their size.
 
-A file pays for its arrays with their bytes. A few words of it can ask for more than that: a metric
-for a table of a million classes, a stateful layer for the carry of a billion rows, a regular
-expression for more trials than anyone waits for. These are refused before they are begun.
+The arrays of a file need as much memory as the file has bytes. A few words of the configuration can
+need more: a metric with a table of a million classes, a stateful layer with a carry of a billion
+rows, a regular expression that backtracks for hours. These are rejected before they are built.
 """
 
 from __future__ import annotations
@@ -23,60 +23,60 @@ from fkeras.saving.weights.weight_paths import places
 from fkeras.training import Trainer
 from fkeras.training.step import objective
 
-# how often, at most, `re` may look at a character while all patterns meet all paths: some seconds
+# most characters that `re` may read to match all patterns on all paths: some seconds
 _TRIALS = 3e8
 
 
 def check_training(trainer: Trainer, model: Any, paths: Sequence[str], limits: Limits) -> None:
-    """Refuses metrics whose sums are too large, and patterns that would be tried for ever.
+    """Rejects metrics with too large sums, and patterns that backtrack catastrophically.
 
     Args:
-        trainer: what a file describes.
-        model: the model that it trains.
-        paths: the paths of the weights that its optimizer is to keep apart.
-        limits: the greatest sizes.
+        trainer: trainer that the file describes.
+        model: model that the trainer trains.
+        paths: paths of the weights that the optimizer's patterns are matched with.
+        limits: limits on sizes.
 
     Raises:
-        FileError: where there is such a metric or pattern.
+        FileError: for such a metric or pattern.
     """
     sums = jax.eval_shape(lambda: objective.empty(trainer, model))
-    _check_size(jax.tree.leaves(sums), "metrics whose sums take", limits)
+    _check_size(jax.tree.leaves(sums), "the sums of the metrics need", limits)
     check_patterns(trainer.optimizer, paths)
 
 
 def check_state(model: Any, state: Mapping[str, Any], limits: Limits) -> None:
-    """Refuses state that no file keeps, such as the carry of a stateful layer, beyond the limit.
+    """Rejects models whose unsaved state, such as the carry of a stateful RNN, exceeds the limit.
 
     Args:
-        model: the model, of shapes.
-        state: its state, of shapes.
-        limits: the greatest sizes.
+        model: a model of shapes.
+        state: state of the model, of shapes.
+        limits: limits on sizes.
 
     Raises:
-        FileError: where it would be larger.
+        FileError: for a state beyond the limit.
     """
-    made = [place.value for place in places(model, state) if place.path is None]
-    _check_size(made, "layers whose state, which no file keeps, takes", limits)
+    unsaved = [place.value for place in places(model, state) if place.path is None]
+    _check_size(unsaved, "this model's unsaved state (RNN carries) needs", limits)
 
 
 def _check_size(arrays: Sequence[Any], what: str, limits: Limits) -> None:
     size = sum(math.prod(array.shape) * array.dtype.itemsize for array in arrays)
     if size > limits.made_bytes:
         raise FileError(
-            f"{what} {size} bytes, expected at most {limits.made_bytes}. If you trust the file, "
-            "pass limits=fk.Limits(made_bytes=...)."
+            f"{what} {size} bytes; the limit is {limits.made_bytes}. If you trust the file, pass "
+            "limits=fk.Limits(made_bytes=...)."
         )
 
 
 def check_patterns(optimizer: Any, paths: Sequence[str]) -> None:
-    """Refuses an optimizer whose patterns `re` could try on these paths for longer than seconds.
+    """Rejects an optimizer whose patterns `re` could match for longer than seconds.
 
     Args:
-        optimizer: one that was made, and has met no path yet.
-        paths: the paths of the weights.
+        optimizer: an optimizer whose patterns have not been matched yet.
+        paths: paths of the weights.
 
     Raises:
-        FileError: where it could.
+        FileError: for patterns that may take longer.
 
     Example:
         >>> import fkeras as fk
@@ -94,14 +94,14 @@ def check_patterns(optimizer: Any, paths: Sequence[str]) -> None:
             total += count * starts * trials(pattern, length)
         if total > _TRIALS:
             raise FileError(
-                f"a pattern of weights, {pattern[:80]!r}, that Python may try for ever on paths "
-                f"of {max(lengths)} characters, as what it repeats can fit in many ways. Write it "
-                "without repetitions inside of repetitions; fk.load_model opens the model alone."
+                f"the pattern {pattern[:80]!r} can backtrack catastrophically on weight paths of "
+                f"{max(lengths)} characters. Avoid nested quantifiers; fk.load_model opens the "
+                "model without the optimizer."
             )
 
 
 def _patterns(optimizer: Any) -> Iterator[tuple[str, bool]]:
-    """The regular expressions of an optimizer, and whether each is tried at every place of a path."""
+    """Yields the regular expressions of an optimizer, and whether `re` searches or only matches."""
     if isinstance(optimizer, LossScaleOptimizer):
         yield from _patterns(optimizer.inner_optimizer)
     elif isinstance(optimizer, MultiOptimizer):

@@ -1,4 +1,8 @@
-"""A model of shapes, made without computing a weight, and the same model with arrays from a file."""
+"""Models of shapes, and the same models filled with the arrays of a file.
+
+A model is first made of shapes and dtypes, so that a damaged file is rejected before memory is
+allocated and no initializer runs.
+"""
 
 from __future__ import annotations
 
@@ -31,11 +35,11 @@ from fkeras.saving.weights.weight_source import fits
 
 
 def abstract_build(model: Layer, *specs: Any) -> tuple[Any, dict[str, Any]]:
-    """`(model, state)` with the shape and dtype of each array in its place; nothing is initialised.
+    """Returns `(model, state)` of shapes and dtypes; no initializer runs.
 
     Args:
         model: a layer or network.
-        specs: a spec for each input, where the network has not met its inputs.
+        specs: a spec for each input of a network without known inputs.
 
     Example:
         >>> import fkeras as fk
@@ -53,20 +57,20 @@ def fill(
     groups: Groups = BY_CLASS,
     file: str | None = None,
 ) -> tuple[Any, dict[str, Any]]:
-    """`(model, state)` with an array for each place, handed to the device in one go.
+    """Returns `(model, state)` with an array for each place, moved to the device in one call.
 
-    NaN and infinite numbers are reported in one warning.
+    One warning reports NaN and infinite numbers.
 
     Args:
         model: a model of shapes or arrays.
-        state: its state.
-        read: gives the array of a place. It is asked once for each weight.
+        state: state of the model.
+        read: returns the array of a place; called once for each weight.
         groups: finds the groups of layers in a list.
-        file: the path of the file, for the warning.
+        file: path of the file, for the warning.
     """
     wanted: dict[tuple[str, str], Place] = {}
     for place in places(model, state, groups):
-        # a weight that Keras keeps twice is read where its own layer keeps it, which comes later
+        # Keras stores some weights twice; the later place, of the weight's own layer, is read
         wanted[place.kind, place.name] = place
     found = {key: _fitted(place, read(place)) for key, place in wanted.items() if place.path}
     warn_not_finite([name for (_, name), array in found.items() if not is_finite(array)], file)
@@ -75,7 +79,7 @@ def fill(
     # a weight that the configuration leaves out (use_bias=False) is None
     model = skeleton.join(tuple(device.get(("weight", name)) for name in skeleton.names))
     if any(place.path is None for place in wanted.values()):
-        state = model.init_state()  # what no file keeps begins as it always does
+        state = model.init_state()  # state that no file stores starts anew
     return model, _with_arrays(state, device, ())
 
 
@@ -94,7 +98,7 @@ def _with_arrays(state: Mapping[str, Any], arrays: Mapping, keys: tuple[str, ...
 
 
 def plain(layer: Any) -> Any:
-    """The layer with every composed model in it as its graph, which needs no class to be read.
+    """Replaces each subclassed model in a layer by its graph, which is read without the class.
 
     Example:
         >>> import jax, fkeras as fk
@@ -112,7 +116,7 @@ def plain(layer: Any) -> Any:
 
 
 def noted_groups(store: Any, path: str) -> dict[str | None, str]:
-    """The groups in a group by the names of layers that the file notes in them; None for no name."""
+    """Returns the groups inside a group by the layer names noted in the file; None for no name."""
     noted: dict[str | None, str] = {}
     for group in store.groups(path):
         inner = f"{path}/{group}/vars"
@@ -138,7 +142,7 @@ def stored_groups(store: Any) -> Groups:
 
 
 def stored_arrays(store: Any, path: str = "") -> Iterator[str]:
-    """The paths of all arrays of a store."""
+    """Yields the paths of all arrays of a store."""
     for name in store.datasets(path):
         yield f"{path}/{name}" if path else name
     for name in store.groups(path):
@@ -148,17 +152,17 @@ def stored_arrays(store: Any, path: str = "") -> Iterator[str]:
 def fill_from_store(
     model: Any, state: Mapping[str, Any], store: Any, groups: Groups | None = None
 ) -> tuple[Any, dict]:
-    """`(model, state)` with the arrays of a store in Keras's layout.
+    """Returns `(model, state)` with the arrays of a store in Keras's layout.
 
     Args:
         model: a model of shapes.
-        state: its state.
+        state: state of the model.
         store: the file.
         groups: finds the groups of layers in a list; by default by the names in the store.
 
     Raises:
-        FileError: where an array is missing, of another shape, or where the store has arrays of
-            layers that the model has no place for.
+        FileError: for a missing array, an array of another shape or kind of dtype, and unexpected
+            arrays of layers.
     """
     used: set[str] = set()
 

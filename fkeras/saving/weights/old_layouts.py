@@ -1,4 +1,4 @@
-"""Paths in weight files that Keras 2 laid out: groups that Keras 3 calls by other names."""
+"""Layout of Keras 2's weight files: groups that have other names in Keras 3."""
 
 from __future__ import annotations
 
@@ -7,12 +7,12 @@ from typing import Any
 
 from fkeras.layers.attention.projected import PROJECTIONS
 
-#: the word of Keras 2.12 and 2.13 for the layers of a model
+#: group of a model's layers in Keras 2.12 and 2.13
 OLD_LAYERS = "_layer_checkpoint_dependencies"
 
 
 def has_old_layers(store: Any) -> bool:
-    """Whether a weight file has the layers of the model under the word of Keras 2.12 and 2.13."""
+    """Whether the layers of the model are in the group of Keras 2.12 and 2.13."""
     return not store.has("layers") and store.has(OLD_LAYERS)
 
 
@@ -25,9 +25,9 @@ def has_arrays(store: Any, path: str) -> bool:
 
 
 def path_in(store: Any) -> Callable[[str], str]:
-    """Finds the path in a store for a path in Keras 3's layout.
+    """Returns a function from a path in Keras 3's layout to the path in a store.
 
-    Keras 2.12 and 2.13 have another word for the layers of a model, and Keras 2 keeps the
+    Keras 2.12 and 2.13 name the group of a model's layers differently, and Keras 2 stores the
     projections of MultiHeadAttention in groups such as "_query_dense".
 
     Args:

@@ -1,9 +1,13 @@
-"""What files of Keras do not say of quantized layers, told from the arrays in them.
+"""Quantization in weight files: facts that the configuration omits, inferred from the arrays.
 
-Keras quantizes the projections of an attention and notes nothing of it in the attention's
-configuration, so that it cannot open such a file itself. Keras 3.15 leaves the zeros out where it
-saves what GPTQ and AWQ made, which it cannot open either. And Keras 3.11 to 3.13 packed codes of
-4 bits along the first axis that is summed over, later versions along the last one.
+- Keras quantizes the projections of attention layers and does not note the quantization in their
+  configuration, so Keras itself cannot open the file.
+- Keras 3.15 leaves out the zero points of GPTQ and AWQ, and cannot open the file either.
+- Keras 3.11 to 3.13 packed 4-bit codes along the first contracted axis, later versions along the
+  last axis.
+
+Quantization by purpose: numbers in `fkeras.quantizers`, layers in `layers/quantized`, models in
+`transforms/quantizing`, configurations of old files in `saving/quirks/quantized_inputs`.
 """
 
 from __future__ import annotations
@@ -42,22 +46,22 @@ _METERS = tuple(
     for name in ("inputs", "kernel", "outputs_grad")
     for kind in ("scale", "amax_history")
 )
-# finds the arrays of a projection by their names: of the keys and groups that lead to an attention,
-# the attention, and the field of the projection
+# `(keys that lead to an attention layer, the layer, field of the projection) -> arrays by name`
 Find = Callable[[tuple[str, ...], Any, str], Mapping[str, Stored]]
 
 
 def with_stored_codes(model: Any, find: Find) -> Any:
-    """A model of shapes whose attentions have quantized projections where the file has codes.
+    """Quantizes the attention projections for which the file holds codes.
 
     Args:
-        model: the model of shapes.
-        find: the arrays of a projection in the file, by their names.
+        model: a model of shapes.
+        find: returns the arrays of a projection in the file, by name.
     """
     inside = [layer for _, layer in sublayers(model)]
     if not any(isinstance(layer, ProjectedAttention) for layer in inside):
         return model
-    told = {  # Keras quantizes all layers of a model alike
+    # Keras quantizes all layers of a model alike: other layers complete the configuration
+    told = {
         layer.quantization.policy_mode: layer.quantization
         for layer in inside
         if isinstance(layer, Quantized)
@@ -91,7 +95,7 @@ def with_stored_codes(model: Any, find: Find) -> Any:
 
 
 def find_in(store: Any, model: Any, groups: Groups) -> Find:
-    """Finds the arrays of projections in a store in Keras 3's layout, where they are numbered."""
+    """Returns a function that finds the numbered arrays of projections in Keras 3's layout."""
 
     @functools.cache
     def at() -> dict[tuple[str, ...], str]:
@@ -111,7 +115,7 @@ def find_in(store: Any, model: Any, groups: Groups) -> Find:
 
 
 def _config_of(layer: Any, arrays: Mapping[str, Stored]) -> Any:
-    """How a projection was quantized, by its arrays; None where it was not."""
+    """Infers the quantization of a projection from its arrays; None for a float projection."""
     kernel, history = arrays.get("kernel"), arrays.get("inputs_amax_history")
     if kernel is None or "kernel_scale" not in arrays:
         return None
@@ -133,14 +137,14 @@ def _config_of(layer: Any, arrays: Mapping[str, Stored]) -> Any:
 
 
 def _old_shape(layer: Any, shape: tuple[int, ...]) -> tuple[int, ...]:
-    """The shape in which Keras 3.11 to 3.13 keep a kernel of 4 bits."""
+    """Returns the shape of a 4-bit kernel in files of Keras 3.11 to 3.13."""
     equation = equation_of(layer)
     axis = next((i for i, n in enumerate(equation.kernel) if n not in equation.output), 0)
     return tuple((n + 1) // 2 if i == axis else n for i, n in enumerate(shape))
 
 
 def old_shapes(layer: Any) -> dict[str, tuple[int, ...]]:
-    """The shapes of kernel and scale as Keras 3.11 to 3.13 keep them, where they are other ones."""
+    """Returns the shapes of kernel and scale in files of Keras 3.11 to 3.13, if they differ."""
     if not isinstance(layer, QuantizedDense) or layer.quantization.policy_mode != "int4/-1":
         return {}
     assert layer.kernel_shape is not None  # the layer is built
@@ -154,18 +158,18 @@ def old_shapes(layer: Any) -> dict[str, tuple[int, ...]]:
 
 
 def renewed(layer: Any, name: str, array: np.ndarray) -> np.ndarray:
-    """A kernel of 4 bits or its scale, as Keras 3.11 to 3.13 keep it, in today's form.
+    """Converts a 4-bit kernel, or its scale, from the form of Keras 3.11 to 3.13.
 
     Raises:
-        ValueError: where the axes that are summed over are not the kernel's first ones.
+        ValueError: for an equation whose contracted axes are not the first axes of the kernel.
     """
     equation, shape = equation_of(layer.layer), layer.kernel_shape
     summed = [n not in equation.output for n in equation.kernel]
     if summed != sorted(summed, reverse=True):
         raise ValueError(
             f"{layer.where}: expected an equation that sums over the first axes of its kernel, "
-            f"received {layer.layer.equation!r} with codes of 4 bits of Keras 3.11 to 3.13, which "
-            "has no such form today. Quantize to 8 bits, or with a newer version."
+            f"received {layer.layer.equation!r} with 4-bit codes of Keras 3.11 to 3.13, which cannot "
+            "be converted. Quantize to 8 bits, or with a newer version."
         )
     if name == "kernel_scale":
         return np.asarray(arrange(array, equation.output, equation.kernel)).reshape(-1)
@@ -177,16 +181,16 @@ def renewed(layer: Any, name: str, array: np.ndarray) -> np.ndarray:
 def moved(
     model: Any, store: Any, groups: Groups, find: Callable[[str], str]
 ) -> dict[str, str | np.ndarray]:
-    """By the path of a place, where its array stands instead, or what it is.
+    """Returns, by the path of a place, another path for its array, or the array itself.
 
     Args:
-        model: the model of shapes.
+        model: a model of shapes.
         store: the file.
         groups: finds the groups of layers in a list.
-        find: the path in the file of a place.
+        find: returns the path in the file for a path of Keras 3's layout.
 
     Raises:
-        FileError: where the zeros of codes are gone.
+        FileError: for asymmetric codes without zero points.
     """
     found: dict[str, str | np.ndarray] = {}
     if not any(isinstance(layer, QuantizedDense) for _, layer in sublayers(model)):
@@ -208,15 +212,15 @@ def moved(
 def _lost_zeros(
     layer: Any, name: str, own: Mapping[str, str], store: Any, find: Callable[[str], str]
 ) -> dict[str, str | np.ndarray]:
-    """The zeros of symmetric codes, which are the middle, and the places of what follows them."""
+    """Returns the zero points of symmetric codes, and the shifted paths of the arrays behind them."""
     config, paths = layer.quantization, list(own.values())
     if store.has(find(paths[-1])) or not store.has(find(paths[-2])):
         return {}
     if not getattr(config, "symmetric", False):
         raise FileError(
-            f"expected the zeros of the codes of {config.policy_mode!r}, received a file of a "
-            "version of Keras that leaves them out (3.15), without which nobody can tell the "
-            "weights. Quantize with symmetric=True, or save with another version.",
+            f"expected the zero points of the codes of {config.policy_mode!r}, received a file of "
+            "Keras 3.15, which leaves them out; the weights cannot be restored. Quantize with "
+            "symmetric=True, or save with another version.",
             file=store.file,
             member=store.member,
             layer=name or None,

@@ -1,8 +1,8 @@
-"""Vocabularies that Keras keeps beside a configuration: texts among the assets of a `.keras` file.
+"""Vocabularies of lookup layers in the assets of a `.keras` file.
 
-A lookup that learned its tokens with `adapt` has none in its configuration. They stand in
-`assets/<group of the layer>/vocabulary.txt`, a line each, the special ones first, and their
-weights for "tf_idf" in the weight file.
+The configuration of a layer that learned its tokens with `adapt` holds no vocabulary. The tokens are
+in `assets/<group of the layer>/vocabulary.txt`, one per line, special tokens first; the "tf_idf"
+weights of the tokens are in the weight file.
 """
 
 from __future__ import annotations
@@ -22,21 +22,21 @@ from fkeras.saving.weights.old_layouts import OLD_LAYERS, has_arrays
 from fkeras.saving.weights.weight_paths import walk_groups
 
 _LOOKUPS = ("IntegerLookup", "StringLookup", "TextVectorization")
-#: where Keras keeps the weights of "tf_idf", which are configuration here, in a layer's group
+#: path of the "tf_idf" weights in a layer's group; here these weights are configuration
 IDF_WEIGHTS = "vars/idf_weights"
 _OPERATIONS = "keras.src.ops"
 
 
 def with_vocabularies(config: Mapping[str, Any], archive: Archive, store: Store) -> Mapping:
-    """The configuration of a model with the vocabularies of its lookups in it.
+    """Returns the configuration of a model with the vocabularies of its lookup layers.
 
     Args:
-        config: a model's `class_name` and `config`.
+        config: `class_name` and `config` of the model.
         archive: the file.
-        store: its weights.
+        store: weights of the file.
 
     Raises:
-        FileError: for a vocabulary that is no text, or not of whole numbers where it must be.
+        FileError: for a vocabulary that is not text, or for an `IntegerLookup` not integers.
     """
     if not any(name.endswith("/vocabulary.txt") for name in archive.names):
         return config
@@ -44,7 +44,7 @@ def with_vocabularies(config: Mapping[str, Any], archive: Archive, store: Store)
 
 
 def stored_weights(model: Layer) -> Iterator[tuple[str, np.ndarray]]:
-    """`(path, array)` for the weights of "tf_idf" that Keras looks for in the weight file.
+    """Yields `(path, array)` for the "tf_idf" weights that Keras reads from the weight file.
 
     Example:
         >>> import fkeras as fk
@@ -79,16 +79,16 @@ def _in_model(item: Any, group: str, archive: Archive, store: Store) -> Any:
             made.append(_in_model(layer, at, archive, store))
             continue
         name = snake_case(name)
-        number = counts.get(name, 0)  # as in "integer_lookup", "integer_lookup_1"
+        number = counts.get(name, 0)  # "integer_lookup", "integer_lookup_1"
         place = posixpath.join(at, f"{name}_{number}" if number else name)
-        # layers with weights or learned tokens counted twice in Keras 2.12 and 2.13
+        # Keras 2.12 and 2.13 count layers with weights or learned tokens twice
         counts[name] = number + (2 if old and _holds(place, archive, store) else 1)
         made.append(_in_model(layer, place, archive, store))
     return {**item, "config": {**inner, "layers": made}}
 
 
 def _holds(group: str, archive: Archive, store: Store) -> bool:
-    """Whether a file has arrays or texts of the layer of a group."""
+    """Whether a file has arrays or assets of the layer of a group."""
     if any(name.startswith(f"assets/{group}/") for name in archive.names):
         return True
     return has_arrays(store, group)
@@ -106,9 +106,9 @@ def _filled(kind: str, config: Mapping, group: str, archive: Archive, store: Sto
     except ValueError as error:
         if isinstance(error, FileError):
             raise
-        expected = "whole numbers" if kind == "IntegerLookup" else "text in UTF-8"
+        expected = "integers" if kind == "IntegerLookup" else "text in UTF-8"
         raise FileError(
-            f"expected {expected}, a line each: {error}. Save the model again.",
+            f"expected {expected}, one per line: {error}. Save the model again.",
             file=archive.file,
             member=member,
             layer=str(config.get("name")),

@@ -1,6 +1,6 @@
-"""Where weights come from: the arrays of a file by key, whatever kind of file it is.
+"""The arrays of a weight file by key, for all formats.
 
-A kind of file has a key for each place of a model: Keras's path in HDF5, the model's own path in
+Each format has a key for each array of a model: Keras's path in HDF5, the model's own path in
 safetensors and `.npz`.
 """
 
@@ -15,18 +15,18 @@ import numpy as np
 
 from fkeras.saving.weights.weight_paths import BY_CLASS, Groups, Place
 
-# a file may give its numbers to a place of the same kind; real floats also to a complex one
+# kinds of dtypes: an array may fill a place of the same kind; real floats also a complex place
 _KINDS = ("b", "iu", "f", "c")
 
 
 @dataclasses.dataclass(frozen=True)
 class Stored:
-    """An array in a file that was found to be whole, and is not read yet.
+    """An array in a file: its bytes are complete, and not read yet.
 
     Attributes:
-        shape: its shape.
-        dtype: its dtype.
-        read: reads it.
+        shape: shape of the array.
+        dtype: dtype of the array.
+        read: reads the array.
     """
 
     shape: tuple[int, ...]
@@ -39,12 +39,12 @@ class Source:
     """The arrays of an open file.
 
     Attributes:
-        file: the path of the file, for messages.
-        arrays: the arrays by key.
-        key: the key of a place; None where such files do not keep it.
+        file: path of the file, for messages.
+        arrays: arrays by key.
+        key: returns the key of a place; None for an array that the format does not store.
         groups: finds the groups of layers in a list, for files with Keras's paths.
-        member: the part of the file that holds them all, or None.
-        label: the path that a key stands for, by the names of the file's own layers.
+        member: part of the file that holds the arrays, or None.
+        label: returns the path of a key with the names of the file's layers, for messages.
     """
 
     file: str
@@ -56,12 +56,12 @@ class Source:
 
 
 def unread(store: Any, path: str) -> Stored:
-    """An array of a store that is not read yet."""
+    """Returns an array of a store without reading its numbers."""
     return Stored(store.shape(path), store.dtype(path), functools.partial(store.read, path))
 
 
 def own_path(place: Place) -> str:
-    """The key of a place in files that go by the model's own paths.
+    """Returns the key of a place in formats with the model's own paths.
 
     Example:
         >>> own_path(Place("layers/dense/vars/0", "weight", "dense/kernel", None))
@@ -71,14 +71,14 @@ def own_path(place: Place) -> str:
 
 
 def own_path_by_kind(place: Place) -> str:
-    """The key of a place in `.npz` files: "weights/" or "state/", and the model's own path."""
+    """Returns the key of a place in `.npz` files: "weights/" or "state/" and the model's own path."""
     return f"{'weights' if place.kind == 'weight' else 'state'}/{place.name}"
 
 
 def fits(stored: np.dtype, wanted: Any) -> bool:
-    """Whether numbers of one dtype can stand for those of another, which is of the same kind.
+    """Whether a stored array may fill a place of another dtype: the kinds must be equal.
 
-    Integers and booleans are no weights of floats: they are codes, counts or masks.
+    Integers and booleans never become float weights: such arrays are codes, counts or masks.
 
     Example:
         >>> fits(np.dtype("float16"), "float32"), fits(np.dtype("int8"), "float32")

@@ -257,5 +257,5 @@ def test_foreign_exceptions_are_turned_into_one_and_kept_as_the_cause():
     for kind in (ImportError, FileNotFoundError, KeyboardInterrupt):
         with pytest.raises(kind), reading("f"):
             raise kind("x")
-    with pytest.raises(ValueError, match="members as a whole number"):
+    with pytest.raises(ValueError, match="members as an integer"):
         Limits(members=0)
