@@ -927,7 +927,7 @@ def test_optimizers_are_known_again():
         "it: learning_rate.decay_steps was 10, is 20"
     ]
     [line] = differences(optimizer_fingerprint, optimizers.SGD(lambda s: 0.1), optimizers.SGD(0.1))
-    assert "<lambda>', is 0.1" in line
+    assert line.startswith("it: learning_rate was 'tests.") and line.endswith("..., is 0.1")
     assert optimizer_fingerprint(optax.adam(1e-3)) == optimizer_fingerprint(optax.adam(1e-3))
     [line] = differences(optimizer_fingerprint, optax.adam(1e-3), optax.sgd(0.1))
     assert "ScaleByAdamState" in line
