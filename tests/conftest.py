@@ -1,4 +1,4 @@
-"""What all tests share: strict promotion, Keras on JAX, no progress on the screen."""
+"""Configuration of all tests: strict promotion, Keras on JAX, scheduling for xdist."""
 
 import gc
 import os

@@ -1,4 +1,4 @@
-"""Random numbers: those of Keras for integers, those of their distributions for keys."""
+"""`fk.random`: Keras's numbers for integer seeds, the right distributions for keys."""
 
 import inspect
 

@@ -1,6 +1,6 @@
-"""The layer table: one row a configuration; every cross-cutting test runs over all rows.
+"""The layer table: each row is a configuration of a layer, and runs all tests that layers share.
 
-A new layer gets all of these tests by a row in one of the modules beside this file.
+To test a new layer, add a row to one of the modules in this folder.
 """
 
 import dataclasses

@@ -1,4 +1,4 @@
-"""Rows of the layer table: activations with settings of their own."""
+"""Rows of the layer table: activation layers with parameters."""
 
 from fkeras import layers
 from tests.cases import Case

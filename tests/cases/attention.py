@@ -1,4 +1,4 @@
-"""Rows of the layer table: attention, without and with heads."""
+"""Rows of the layer table: attention with one head and with several."""
 
 from fkeras import layers
 from tests.cases import Case

@@ -1,7 +1,7 @@
 """Rows of the layer table: convolutional LSTMs.
 
-Keras broadcasts the mask of a scanned step along wrong axes, and fails; unrolled it does not. The
-rows with a mask that Keras checks are unrolled, and tests/layers/recurrent/test_conv_lstm.py has scans equal them.
+Keras broadcasts the mask of a scanned step along wrong axes and fails; the unrolled form works. Rows with
+a mask are therefore unrolled. tests/layers/recurrent/test_conv_lstm.py checks that scans equal them.
 """
 
 from fkeras import layers

@@ -1,4 +1,4 @@
-"""Rows of the layer table: layers of colours, filters, histograms and mixtures of images."""
+"""Rows of the layer table: colors, filters, histograms and mixtures of images."""
 
 from fkeras import layers
 from tests.cases import Case

@@ -1,6 +1,6 @@
-"""Rows of the layer table: images of other sizes, cropped, mirrored, moved, distorted.
+"""Rows of the layer table: resizing, cropping, flipping, moving and distorting images.
 
-The random ones are compared with Keras in tests/layers/image/test_geometry.py, given what they drew.
+tests/layers/image/test_geometry.py compares the random layers with Keras for the same draws.
 """
 
 from fkeras import layers

@@ -1,4 +1,4 @@
-"""Rows of the layer table: noise and the relatives of dropout."""
+"""Rows of the layer table: noise and variants of dropout."""
 
 from fkeras import layers
 from tests.cases import Case

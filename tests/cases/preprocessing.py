@@ -1,8 +1,8 @@
 """Rows of the layer table: encodings of categories, bins, hashes, lookups of integers.
 
-`StringLookup` and `TextVectorization` work on strings, which no array of JAX holds: tests/layers/lookup/test_text_vectorization.py
-has what holds for them. The other layers with `keras=False` need TensorFlow in Keras; numbers that it
-gave are in tests/layers/preprocessing/test_preprocessing.py.
+`StringLookup` and `TextVectorization` work on strings, which JAX arrays cannot hold; their tests are in
+tests/layers/lookup/test_text_vectorization.py. The other layers with `keras=False` need TensorFlow in
+Keras; tests/layers/preprocessing/test_preprocessing.py has numbers that Keras computed.
 """
 
 from fkeras import layers

@@ -1,4 +1,4 @@
-"""Layers whose weights are codes, and those whose products are of short floats."""
+"""Rows of the layer table: layers with quantized weights or float8 products."""
 
 from fkeras import layers, quantizers
 from tests.cases import Case

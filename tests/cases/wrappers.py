@@ -1,4 +1,4 @@
-"""Rows of the layer table: layers around layers, and models of other libraries."""
+"""Rows of the layer table: wrappers, and models of other libraries as layers."""
 
 import jax
 import jax.numpy as jnp

@@ -1,4 +1,4 @@
-"""Files are whole or not there: what `fkeras.files.atomic.replacing` leaves behind, also after a kill."""
+"""`fkeras.files.atomic.replacing` writes files completely or not at all, also after a kill."""
 
 import os
 import pathlib

@@ -1,4 +1,4 @@
-"""The smallest models of `keras.applications`, there and back; a script checks all."""
+"""Round trips of the smallest models of `keras.applications`; `tools/stress/applications.py` tests all."""
 
 import importlib
 

@@ -1,4 +1,4 @@
-"""The JSON of every layer in both directions: what Keras writes we read, what we write Keras reads."""
+"""Keras's JSON of every layer, in both directions."""
 
 import pytest
 

@@ -1,4 +1,4 @@
-"""Values, gradients, losses and state of every layer against Keras 3, over the table."""
+"""Outputs, gradients, losses and state of every row of the layer table, against Keras 3."""
 
 import jax
 import jax.numpy as jnp

@@ -1,4 +1,4 @@
-"""What holds for every layer, over the rows of the table."""
+"""Properties that hold for every layer, checked on each row of the layer table."""
 
 import dataclasses
 import functools

@@ -1,4 +1,4 @@
-"""Layers around layers, and models of other libraries, beyond the table."""
+"""Wrappers, and models of other libraries as layers, beyond the layer table."""
 
 import jax
 import jax.numpy as jnp

@@ -1,4 +1,4 @@
-"""Samples of weight 0, or outside of a mask, may hold NaN: no loss, metric or gradient shows them."""
+"""Samples of weight 0 or outside the mask may hold NaN: losses, metrics and gradients stay finite."""
 
 import functools
 import inspect

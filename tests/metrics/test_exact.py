@@ -1,4 +1,4 @@
-"""Counts and sums of metrics beyond 2**24, up to which float32 holds every integer."""
+"""Exact counts and sums of metrics beyond 2**24, the limit of exact integers in float32."""
 
 import functools
 

@@ -1,7 +1,7 @@
-"""Properties of metrics, on data that hypothesis makes: parts merge to the whole.
+"""Properties of metrics on data from hypothesis: states of parts merge to the state of the whole.
 
-`merge(a, b)` is the state of the concatenation, in any order and cut, for every metric; the few
-exceptions, where a batch itself decides what a number means, are named with their reasons.
+`merge(a, b)` is the state of the concatenation, for every metric, order and split. The exceptions, whose
+numbers depend on the batch itself, are listed with reasons.
 """
 
 import functools

@@ -1,4 +1,4 @@
-"""Gradients of maxima and minima where a compiler computes the operand twice, with other rounding."""
+"""Gradients of maxima and minima if a compiler computes the operand twice with different rounding."""
 
 import jax
 import jax.numpy as jnp

@@ -1,4 +1,4 @@
-"""Ids and class numbers that are none: an error that names the row, and NaN in compiled programs."""
+"""Ids and labels out of range: an error that names the row, and NaN in compiled programs."""
 
 import jax
 import jax.numpy as jnp

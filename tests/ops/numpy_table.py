@@ -1,4 +1,4 @@
-"""Rows of the table of operations: those of numpy."""
+"""Rows of the table of operations: the operations of `keras.ops.numpy`."""
 
 import numpy as np
 

@@ -1,7 +1,7 @@
-"""A row of the table of operations, what is checked of it, and the arrays that rows share.
+"""A row of the table of operations, and the arrays that rows share.
 
-Arrays among the arguments are what becomes symbolic in `test_ops.py`, and what gradients are
-taken for; everything else is passed on as it is.
+The tests replace arrays among the arguments by symbolic tensors and compute gradients with respect to
+them. Other arguments are passed unchanged.
 """
 
 import dataclasses

@@ -1,4 +1,4 @@
-"""One row or more for every operation of `keras.ops`, those of numpy in a file of their own."""
+"""The table of operations: at least one row for every operation of `keras.ops`."""
 
 import jax.numpy as jnp
 import numpy as np

@@ -1,4 +1,4 @@
-"""Functions of images against keras.ops.image, and their edges.
+"""Functions of images against `keras.ops.image`, and their edges.
 
 Each test computes in one compiled program.
 """

@@ -1,4 +1,4 @@
-"""Every operation against Keras's: values, dtypes, arguments, symbolic tensors, gradients."""
+"""Every operation against Keras: values, dtypes, arguments, symbolic tensors, gradients."""
 
 import contextlib
 import inspect

@@ -1,4 +1,4 @@
-"""Operations at their edges: zeros, infinities, nothing at all, half precision, messages, graphs."""
+"""Operations at edges: zeros, infinities, empty arrays, half precision, messages, graphs."""
 
 import inspect
 import json

@@ -1,4 +1,4 @@
-"""What optimizers do besides their rule, through the Trainer: averages, accumulation, scales."""
+"""Options of optimizers in training: averages, accumulation, loss scaling, patterns."""
 
 import chex
 import jax

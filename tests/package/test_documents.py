@@ -1,4 +1,4 @@
-"""The documents name tests, files and folders that exist."""
+"""Tests, files and functions that the documents name exist."""
 
 import re
 

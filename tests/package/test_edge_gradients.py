@@ -1,4 +1,4 @@
-"""Gradients where functions have corners, ends or overflows: finite wherever the value is finite."""
+"""Gradients at corners, ends and overflows of functions: finite wherever the value is finite."""
 
 import functools
 

@@ -1,6 +1,6 @@
-"""Numbers at the edges: finite values and gradients of losses, metrics, activations, constraints.
+"""Finite values and gradients at edges: losses, metrics, activations, constraints.
 
-Where mathematics says infinity or nothing at all, the number that is given is pinned here.
+Where mathematics gives infinity or no value, the tests fix the returned number.
 """
 
 import functools

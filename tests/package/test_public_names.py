@@ -1,4 +1,4 @@
-"""Every public name of Keras's catalogue has its counterpart here, or a reason beside it."""
+"""Every public name of Keras's catalogue is in fkeras, or has a reason for its absence."""
 
 import importlib
 import types

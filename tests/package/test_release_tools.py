@@ -1,4 +1,4 @@
-"""The tools of CI: exact versions, lower bounds, the dependency audit."""
+"""Programs of CI: exact versions, lower bounds, the audit of dependencies."""
 
 import re
 import subprocess

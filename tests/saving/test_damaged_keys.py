@@ -1,4 +1,4 @@
-"""Each key of a good file is damaged in turn: a file that is refused names the key."""
+"""Each key of a valid file is damaged in turn: an error names the key."""
 
 import functools
 import io

@@ -1,4 +1,4 @@
-"""What opening a file costs: no program is compiled, and the first prediction compiles one."""
+"""Cost of opening a file: no program is compiled, and the first prediction compiles one."""
 
 import contextlib
 

@@ -1,7 +1,7 @@
-"""The published weaknesses of Keras's loader, each as a file that would leave a trace.
+"""Published vulnerabilities of Keras's loader, each as a file that would leave a trace.
 
-Each test writes by hand the file that an attacker would, opens it, and sees that it is refused with
-the part of the file and the layer named, and that nothing was run, imported, read or written.
+Each test writes the attacker's file and opens it. The file is rejected with its member and layer, and
+nothing is run, imported, read or written.
 """
 
 import base64

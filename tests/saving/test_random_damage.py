@@ -1,6 +1,6 @@
-"""Good files, damaged at random: each opens or is refused with one clear error.
+"""Valid files, damaged at random: each opens or raises one clear error.
 
-A short look at what `tools/stress/fuzz_files.py` does for as long as one likes.
+A short run of `tools/stress/fuzz_files.py`.
 """
 
 import random

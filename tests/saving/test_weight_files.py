@@ -1,4 +1,4 @@
-"""Weights alone, in every kind of file, both ways; Keras is the oracle of its own."""
+"""Weights in every kind of file, in both directions; Keras is the oracle for its own files."""
 
 import os
 

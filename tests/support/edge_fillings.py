@@ -1,4 +1,4 @@
-"""Arguments of the tables of operations and layers, filled with edge values, and their gradients."""
+"""Rows of the tables of operations and layers with edge values as arguments, and their gradients."""
 
 import functools
 

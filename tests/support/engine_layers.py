@@ -1,4 +1,4 @@
-"""Small layers that the engine's tests share."""
+"""Small layers for the tests of the engine."""
 
 import jax
 import jax.numpy as jnp

@@ -1,4 +1,4 @@
-"""Good model files and every damage of one key in them, with what the refusal has to name."""
+"""Valid model files, every damage of one key in them, and the text that the error must contain."""
 
 import copy
 import io

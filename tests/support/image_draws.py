@@ -1,4 +1,4 @@
-"""What tests of random layers of images share: images, draws, Keras's layers, one program a test."""
+"""Helpers for random image layers: images, draws, Keras's layers, one program for each test."""
 
 import functools
 

@@ -1,8 +1,8 @@
 """Random compositions of Keras layers: nested, shared, masked, recurrent, wrapped, of several inputs.
 
-`compose` draws a model from a `random.Random`. A tensor is a sequence (b, t, d) or a vector (b, d);
-each step takes one, and sometimes a second one that was made before, and gives another. Layers that
-draw random numbers in training have rate 0, so that one step of training is the same everywhere.
+`compose` draws a model from a `random.Random`. A tensor is a sequence (b, t, d) or a vector (b, d). Each
+step takes one tensor, sometimes a second earlier one, and makes a new one. Layers that are random in
+training have rate 0, so that both packages compute the same training step.
 """
 
 import dataclasses

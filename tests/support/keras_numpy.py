@@ -1,4 +1,4 @@
-"""A second Keras 3, which computes by NumPy: an oracle of numbers that compiles nothing."""
+"""A second Keras 3 with the NumPy backend: an oracle that compiles nothing."""
 
 import os
 import sys

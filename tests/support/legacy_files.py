@@ -1,4 +1,4 @@
-"""Files of Keras for the tests, out of JSON: written by h5py as Keras lays them out."""
+"""Keras's files for the tests, written by h5py from JSON in Keras's form."""
 
 import functools
 import io

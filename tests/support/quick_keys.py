@@ -1,7 +1,7 @@
-"""Keys whose bits cost a few operations, for programs that are compiled for one run.
+"""A cheap generator of random bits, for programs that run once.
 
-JAX's own generator is most of what XLA compiles of a layer that draws. What is tested with these
-keys does not ask how well they spread; tests of distributions draw from JAX's.
+JAX's own generator is most of the compile time of a random layer. Tests with these keys do not depend on
+the quality of the bits; tests of distributions use JAX's generator.
 """
 
 import math

@@ -1,4 +1,4 @@
-"""Data that the tests of activations, initializers, regularizers and constraints share."""
+"""Inputs and tables that the tests of activations, regularizers and constraints share."""
 
 import jax
 import numpy as np

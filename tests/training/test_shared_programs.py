@@ -1,4 +1,4 @@
-"""Equal trainers over equal models share their compiled programs across processes too."""
+"""Equal trainers over equal models share compiled programs across processes."""
 
 import os
 import subprocess

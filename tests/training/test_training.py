@@ -1,4 +1,4 @@
-"""The Trainer: pure steps, the loops, padding, sharing of compiled programs, bad input."""
+"""The Trainer: pure steps, loops, padding, shared programs, wrong input."""
 
 import io
 import re

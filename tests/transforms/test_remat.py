@@ -1,4 +1,4 @@
-"""Rematerialization: the same numbers out of less memory."""
+"""Rematerialization: the same numbers with less memory."""
 
 import functools
 

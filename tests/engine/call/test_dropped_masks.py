@@ -1,4 +1,4 @@
-"""Masks that meet a call which takes none: lost in a file of Keras, refused in what is written here."""
+"""Masks for layers without mask support: dropped in Keras's files, an error in user code."""
 
 import warnings
 

@@ -1,4 +1,4 @@
-"""Masks that a call names: arguments of operations, and masks of the inputs of layers."""
+"""Explicit masks: arguments of operations, and masks for the inputs of layers."""
 
 import jax.numpy as jnp
 import numpy as np

@@ -1,7 +1,7 @@
-"""Masks that Keras supplies when a model runs: nested models, wrappers, slices, initial states.
+"""Masks that Keras computes at run time: nested models, wrappers, slices, initial states.
 
-Each opened model computes as Keras's, keeps its mask rule through every change of the model, and
-takes batches of any size.
+Each opened model computes as in Keras, keeps its mask rule through every change of the model, and
+accepts batches of any size.
 """
 
 import pickle

@@ -1,4 +1,4 @@
-"""`custom_objects`: one rule for the names of classes and functions, and suggestions that are Python."""
+"""`custom_objects`: one rule for the names of classes and functions; suggestions are valid Python."""
 
 import ast
 import re

@@ -1,7 +1,7 @@
-"""Every value goes to Keras as JSON and comes back from it: a row a configuration.
+"""Keras's JSON of every public value, in both directions.
 
-A row is one expression for both packages: their names and arguments are the same. A public class
-without a row fails.
+Each row is one expression that both packages evaluate, since names and arguments are the same. A public
+class without a row fails a test.
 """
 
 import json

@@ -1,4 +1,4 @@
-"""Graphs as Keras's JSON, both ways: pins, masks, options, structures, shared and nested layers."""
+"""Graphs as Keras's JSON: pinned arguments, masks, options, structures, shared and nested layers."""
 
 import inspect
 import json

@@ -1,4 +1,4 @@
-"""The layers of a model stand in Keras's order: it numbers the weights in Keras's files."""
+"""The order of a model's layers equals Keras's order, which numbers the weights in Keras's files."""
 
 import json
 import random

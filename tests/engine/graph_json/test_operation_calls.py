@@ -1,4 +1,4 @@
-"""Operations in Keras's files: every class of Keras is one of ours, in both directions."""
+"""Operations in Keras's files: every class of Keras maps to an operation, in both directions."""
 
 import importlib
 import inspect

@@ -1,4 +1,4 @@
-"""Data of the wrong form is refused with one clear error that names the layer; nothing is slow."""
+"""Malformed graph configs raise one clear error that names the layer, in bounded time."""
 
 import copy
 import json

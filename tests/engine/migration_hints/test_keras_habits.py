@@ -1,4 +1,4 @@
-"""Habits of Keras that do not carry over, threads, and other processes."""
+"""Keras code that does not carry over; models in threads and in other processes."""
 
 import dataclasses
 import pickle

@@ -1,4 +1,4 @@
-"""Habits of Keras users: the message names the code to write, and that code compiles and runs."""
+"""Migration hints: messages name the code to write instead of Keras code, and this code runs."""
 
 import dataclasses
 import json

@@ -1,4 +1,4 @@
-"""Methods in Keras's form that nothing would call are rejected where the class is defined."""
+"""Classes that override Keras's methods are rejected if fkeras would never call the method."""
 
 import functools
 

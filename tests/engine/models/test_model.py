@@ -1,4 +1,4 @@
-"""Weights of subclassed models of Keras: into `fk.Model` with the same fields, and back."""
+"""Weights of subclassed Keras models, loaded into `fk.Model` with the same fields and back."""
 
 import typing
 

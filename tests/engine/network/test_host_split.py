@@ -1,4 +1,4 @@
-"""Graphs that begin with strings: recorded, computed, cut in two, trained, and read from Keras's files."""
+"""Models with string inputs: recording, computing, splitting, training, and Keras's files."""
 
 import functools
 import json

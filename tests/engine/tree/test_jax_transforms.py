@@ -1,4 +1,4 @@
-"""Models under optax and JAX's own functions: labels, donated arrays, structures, keys, constants."""
+"""Models under optax and JAX's functions: labels, donated arrays, structures, keys, constants."""
 
 import jax
 import jax.numpy as jnp

@@ -1,4 +1,4 @@
-"""Activations with settings, as layers: their edges."""
+"""Activation layers with parameters: edge values."""
 
 import jax
 import jax.numpy as jnp

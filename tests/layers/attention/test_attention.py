@@ -1,4 +1,4 @@
-"""Attention: masks, order, empty rows, precision, flash, and what differs from Keras."""
+"""Attention: masks, order, empty rows, precision, flash, and differences from Keras."""
 
 import json
 

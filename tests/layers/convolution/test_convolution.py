@@ -1,4 +1,4 @@
-"""Convolution, pooling and resampling: what a row of the layer table cannot say."""
+"""Convolution, pooling and resampling: behavior that the layer table does not cover."""
 
 import jax
 import jax.numpy as jnp

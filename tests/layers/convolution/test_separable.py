@@ -1,4 +1,4 @@
-"""Depthwise and separable convolutions and adaptive pooling: what a row of the table cannot say."""
+"""Depthwise and separable convolutions and adaptive pooling: behavior beyond the layer table."""
 
 import jax
 import jax.numpy as jnp

@@ -1,4 +1,4 @@
-"""Transposed convolutions: what a row of the layer table cannot say."""
+"""Transposed convolutions: behavior that the layer table does not cover."""
 
 import jax
 import jax.numpy as jnp

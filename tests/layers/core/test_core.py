@@ -1,4 +1,4 @@
-"""Core and merge layers beyond the table: masks, keys, losses, Dot against Keras, messages."""
+"""Core and merging layers beyond the layer table: masks, keys, losses, Dot against Keras, messages."""
 
 import jax
 import jax.numpy as jnp

@@ -1,4 +1,4 @@
-"""EinsumDense, ReversibleEmbedding, Softmax: sizes, masks, edges, and what differs from Keras."""
+"""EinsumDense, ReversibleEmbedding, Softmax: sizes, masks, edges, and differences from Keras."""
 
 import json
 

@@ -1,6 +1,6 @@
-"""Layers of colours and histograms: Keras's numbers, draws, edges, departures.
+"""Layers of colors and histograms: Keras's numbers, draws, edges, differences from Keras.
 
-Each test computes in one compiled program, or takes the draws that another one has made.
+Each test computes in one compiled program, or reuses the draws of another test.
 """
 
 import jax

@@ -1,6 +1,6 @@
-"""Layers that move images: against Keras given the same draws, what they draw, and their edges.
+"""Layers that move pixels: Keras's numbers for the same draws, distributions of draws, edges.
 
-Each test computes in one compiled program, Keras's draws included.
+Each test computes in one compiled program, which includes Keras's draws.
 """
 
 import jax

@@ -1,6 +1,6 @@
-"""Layers that mix images and choose among operations: Keras's numbers, what they draw, labels.
+"""Layers that mix images or choose among operations: Keras's numbers, draws, labels.
 
-They draw from distributions that take long to compile, eagerly, so that they share the programs.
+These layers draw eagerly from distributions that take long to compile, so that all tests share the programs.
 """
 
 import jax

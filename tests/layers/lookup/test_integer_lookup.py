@@ -1,7 +1,6 @@
-"""`IntegerLookup`, on the host and on the device.
+"""`IntegerLookup` on the host and on the device.
 
-Numbers marked with "Keras" were computed once by Keras 3.15.1 with TensorFlow 2, which this suite
-does not need.
+Keras 3.15.1 with TensorFlow 2 computed the numbers marked with "Keras"; the tests do not need TensorFlow.
 """
 
 import json

@@ -1,7 +1,6 @@
-"""`StringLookup` and `TextVectorization`, which work on strings and so have no rows in the table.
+"""`StringLookup` and `TextVectorization`, which work on strings and have no rows in the layer table.
 
-Numbers marked with "Keras" were computed once by Keras 3.15.1 with TensorFlow 2, which this suite
-does not need.
+Keras 3.15.1 with TensorFlow 2 computed the numbers marked with "Keras"; the tests do not need TensorFlow.
 """
 
 import copy

@@ -1,4 +1,4 @@
-"""Masks of merged tensors by Keras's rule: layers, losses of models whose output is a merge, files."""
+"""Masks of merged tensors by Keras's rule: layers, losses of models that end in a merge, files."""
 
 import io
 import json

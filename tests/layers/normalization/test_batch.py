@@ -1,4 +1,4 @@
-"""Batch and layer normalization beyond the table: moving statistics, masks, freezing, precision."""
+"""Batch and layer normalization beyond the layer table: moving statistics, masks, freezing, precision."""
 
 import jax
 import jax.numpy as jnp

@@ -1,4 +1,4 @@
-"""Groups, mean squares, unit vectors and data sets: edges, and where Keras is left."""
+"""Group, RMS and unit normalization, and Normalization: edges, and differences from Keras."""
 
 import jax
 import jax.numpy as jnp

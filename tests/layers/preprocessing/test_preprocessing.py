@@ -1,8 +1,8 @@
-"""Categories, bins and hashes; the configurations that Keras wrote.
+"""Categories, bins and hashes; configs that Keras wrote.
 
-Numbers marked with "Keras" were computed once by Keras 3.15.1 with TensorFlow 2, which this suite
-does not need: their hashes are TensorFlow's `to_hash_bucket_fast`, `to_hash_bucket_strong` (modulo
-2**63 - 1) and `sparse.cross_hashed`.
+Keras 3.15.1 with TensorFlow 2 computed the numbers marked with "Keras"; the tests do not need TensorFlow.
+The hashes are TensorFlow's `to_hash_bucket_fast`, `to_hash_bucket_strong` (modulo 2**63 - 1) and
+`sparse.cross_hashed`.
 """
 
 import json

@@ -1,4 +1,4 @@
-"""Codes and their floats, quantized layers as values, and what is refused."""
+"""Codes and scales, quantized layers as values, and rejected arguments."""
 
 import functools
 

@@ -1,4 +1,4 @@
-"""Convolutional LSTMs: what a row of the layer table cannot say."""
+"""Convolutional LSTMs: behavior that the layer table does not cover."""
 
 import jax
 import jax.numpy as jnp

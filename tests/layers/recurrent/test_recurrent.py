@@ -1,4 +1,4 @@
-"""Recurrent layers: what the layer table cannot say."""
+"""Recurrent layers: behavior that the layer table does not cover."""
 
 import jax
 import jax.numpy as jnp

@@ -1,4 +1,4 @@
-"""Noise and the relatives of dropout: distributions, keys, and what is refused."""
+"""Noise and variants of dropout: distributions, keys, and rejected arguments."""
 
 import functools
 

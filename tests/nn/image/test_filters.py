@@ -1,4 +1,4 @@
-"""Plain functions of colours, filters, histograms and quality: Keras's numbers, and edges.
+"""Functions of colors, filters, histograms and image quality: Keras's numbers, and edges.
 
 Each test computes in one compiled program.
 """

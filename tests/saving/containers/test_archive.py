@@ -1,4 +1,4 @@
-"""Archives and JSON that are made to mislead are refused, with the entry's name."""
+"""Malicious archives and JSON are rejected with the name of the entry."""
 
 import io
 import json

@@ -1,4 +1,4 @@
-"""HDF5 files that send their reader elsewhere, in circles or to an empty memory are refused."""
+"""HDF5 files with external links, cycles or unallocated data are rejected."""
 
 import io
 import os

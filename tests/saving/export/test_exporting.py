@@ -1,4 +1,4 @@
-"""Models and training steps as artifacts that JAX alone runs."""
+"""Exported models and training steps, which need only JAX to run."""
 
 import hashlib
 import json

@@ -1,7 +1,7 @@
-"""Random compositions that Keras builds, trains and saves compute here as in Keras.
+"""Random compositions that Keras builds, trains and saves compute the same in fkeras.
 
 Keras takes a step, saves a `.keras` or `.h5` file, predicts with two batch sizes, takes another step
-and predicts again. The file, opened here with its training, does the same.
+and predicts again. fkeras opens the file with its training and repeats this.
 """
 
 import logging

@@ -1,4 +1,4 @@
-"""Frozen layers in files: the trained weights here are those of Keras, in both directions."""
+"""Frozen layers in files: the trainable weights equal those of Keras, in both directions."""
 
 import json
 

@@ -1,4 +1,4 @@
-"""Behaviour of Keras that is easy to miss: compared with Keras run, there and back through files."""
+"""Behavior of Keras that is easy to miss, compared with Keras in calls and in files."""
 
 import jax
 import jax.numpy as jnp

@@ -1,4 +1,4 @@
-"""Whole models in `.keras` files: what Keras wrote opens here, what we write opens in Keras."""
+"""Whole models in `.keras` files, in both directions."""
 
 import io
 import json

@@ -1,4 +1,4 @@
-"""Every layer of the table goes into a `.keras` file, through Keras, and comes back the same."""
+"""Every row of the layer table survives a `.keras` file, opened and saved by Keras."""
 
 import dataclasses
 

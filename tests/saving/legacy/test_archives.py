@@ -1,4 +1,4 @@
-"""`.keras` archives of tf.keras 2.13 and 2.15: models, weights and trainings are those of TensorFlow."""
+"""`.keras` archives of tf.keras 2.13 and 2.15: outputs, weights and trainings equal TensorFlow's."""
 
 import copy
 import functools

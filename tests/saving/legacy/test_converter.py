@@ -1,4 +1,4 @@
-"""Files of Keras 2.3.1: the models in them compute what Keras 2.3.1 computed."""
+"""Files of Keras 2.3.1: outputs equal those of Keras 2.3.1."""
 
 import io
 import json

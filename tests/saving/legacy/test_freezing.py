@@ -1,4 +1,4 @@
-"""Frozen BatchNormalization of old files, which trained on the batch; and our files of it."""
+"""Frozen BatchNormalization in files of Keras 1 and 2, which normalized by the batch."""
 
 import jax
 import numpy as np

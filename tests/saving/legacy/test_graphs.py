@@ -1,4 +1,4 @@
-"""HDF5 files whose calls have another form than their version says: the form of the calls counts."""
+"""HDF5 files whose calls have the form of another version: the form of the calls counts."""
 
 import io
 

@@ -1,4 +1,4 @@
-"""Files of Keras 1.2.2 on Theano: other words, other axes, a matrix for each gate."""
+"""Files of Keras 1.2.2 on Theano: other names, other axes, one matrix for each gate."""
 
 import json
 

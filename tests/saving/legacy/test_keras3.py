@@ -1,4 +1,4 @@
-"""`model.save("m.h5")` of Keras 3: the same outputs, and the same training from there on."""
+"""`model.save("m.h5")` of Keras 3: the same outputs, and the same training afterwards."""
 
 import keras
 import numpy as np

@@ -1,4 +1,4 @@
-"""Two models that others trained, out of the packages that carry them."""
+"""Two published models, from the packages that contain them."""
 
 import io
 

@@ -1,4 +1,4 @@
-"""Legacy files that mislead, lie or carry code: each is one clear refusal."""
+"""Malicious legacy files are rejected with one clear error."""
 
 import base64
 import copy

@@ -1,4 +1,4 @@
-"""Functions of TensorFlow in the graphs of tf.keras 2: their operations compute the same numbers."""
+"""TensorFlow functions in the graphs of tf.keras 2: operations compute the same numbers."""
 
 import functools
 import gzip

@@ -1,4 +1,4 @@
-"""Compiled models of Keras 2.3.1: training goes on as it went on there."""
+"""Compiled models of Keras 2.3.1: the training resumes with the same losses."""
 
 import io
 

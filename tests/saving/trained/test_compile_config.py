@@ -1,4 +1,4 @@
-"""What a `.keras` file keeps of training: Keras goes on with ours, and we with Keras's."""
+"""Training in `.keras` files: Keras resumes ours, and fkeras resumes Keras's."""
 
 import functools
 import warnings

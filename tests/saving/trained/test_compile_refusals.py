@@ -1,4 +1,4 @@
-"""Files of trainings that are refused, and trainings that no file can hold."""
+"""Rejected files of trainings, and trainings that no file can hold."""
 
 import dataclasses
 import json

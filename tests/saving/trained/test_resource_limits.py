@@ -1,4 +1,4 @@
-"""A few words of a file that ask for much: refused, or done in no more time than others."""
+"""Short files that ask for much computation or memory are rejected, or open as quickly as others."""
 
 import json
 import math

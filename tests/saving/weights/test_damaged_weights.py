@@ -1,4 +1,4 @@
-"""Files with weights that are damaged or made to mislead, and kills in the middle of saving."""
+"""Damaged and malicious files of weights, and kills while saving."""
 
 import io
 import json

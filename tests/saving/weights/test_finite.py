@@ -1,4 +1,4 @@
-"""Numbers in files: the kind of each array, and one warning for NaN and infinity."""
+"""Arrays in files: dtypes, and one warning for NaN and infinity."""
 
 import io
 import warnings

@@ -1,4 +1,4 @@
-"""Quantized models in files: what Keras wrote opens and computes the same, and Keras opens ours."""
+"""Quantized models in files: Keras's open and compute the same, and Keras opens ours."""
 
 import functools
 import json

@@ -1,4 +1,4 @@
-"""ProgressBar."""
+"""ProgressBar writes one line for each epoch."""
 
 import io
 

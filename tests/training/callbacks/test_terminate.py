@@ -1,4 +1,4 @@
-"""TerminateOnNaN."""
+"""TerminateOnNaN ends a training with NaN or infinity in its logs."""
 
 import math
 

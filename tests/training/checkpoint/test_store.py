@@ -1,4 +1,4 @@
-"""Saves on disk: bit-identical, whole or absent, passed over where damaged, one writer at a time."""
+"""Checkpoints on disk: bit-identical, atomic, skipped if damaged, one writer at a time."""
 
 import collections
 import doctest

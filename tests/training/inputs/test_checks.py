@@ -1,4 +1,4 @@
-"""What is wrong with data is told before the first step, with the row and the remedy."""
+"""Wrong data are reported before the first step, with the row and a remedy."""
 
 import jax
 import jax.numpy as jnp

@@ -1,4 +1,4 @@
-"""Where batches come from: iterables, generators, functions of the step, mapped files, bad ones."""
+"""Sources of batches: iterables, generators, functions of the step, mapped files, wrong sources."""
 
 import chex
 import jax

@@ -1,4 +1,4 @@
-"""Many steps a call, callbacks, and Keras's own fit as the oracle of the logs."""
+"""Several steps in one call, callbacks, and Keras's fit as the oracle of the logs."""
 
 import dataclasses
 

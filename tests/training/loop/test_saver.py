@@ -1,4 +1,4 @@
-"""Saved trainings: killed, told to end, resumed bit for bit; what does not fit is told."""
+"""Trainings with checkpoints: killed or interrupted, resumed bit for bit; mismatches are reported."""
 
 import functools
 import json

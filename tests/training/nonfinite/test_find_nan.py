@@ -1,4 +1,4 @@
-"""The first numbers that are not finite are found where they are made."""
+"""`fk.find_nan` names the layer that computes the first NaN or infinity."""
 
 import jax
 import jax.numpy as jnp

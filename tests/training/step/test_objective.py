@@ -1,4 +1,4 @@
-"""Objectives and models with their own losses: four kinds of training, batches, errors, evaluation."""
+"""Objectives, and models with their own losses: four kinds of training, batches, errors, evaluation."""
 
 import dataclasses
 import functools

@@ -1,4 +1,4 @@
-"""Several devices: the numbers of one, batches that do not divide, rules that fit nothing."""
+"""Several devices: the numbers of one device, batches that do not divide, wrong rules."""
 
 import chex
 import jax
