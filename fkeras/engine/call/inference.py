@@ -70,9 +70,8 @@ def infer(
             inference = _infer(skeleton_of(layer.replace(name=None)), weights, call, specs, masks)
         except Exception:
             inference = None  # raised again below, by the layer with its name
-        if (
-            inference is not None and not inference[1].metrics
-        ):  # names of metrics may hold the layer's
+        # names of metrics may contain the layer's name
+        if inference is not None and not inference[1].metrics:
             return inference
     with _noting(layer, args, specs):
         return _infer(skeleton_of(layer), weights, call, specs, masks)
@@ -104,6 +103,7 @@ def _infer(
     shapes = structure.fill(args, specs)
     layer = skeleton.join(weights)
     if not layer.built:
+        # each call is inferred with the weights that it would build; `close` compares shared layers
         bare = tuple(None if w is None else jax.ShapeDtypeStruct(w.shape, w.dtype) for w in weights)
         layer, _ = build_shapes(skeleton.join(bare), *shapes)
         skeleton = skeleton_of(layer)
@@ -114,6 +114,7 @@ def _infer(
         inputs = fill_arrays(args, tensors)
         context = Context(
             state=layer.init_state(*shapes),
+            # only a training call shows updates, and most losses
             training=True if training is None else training,
             key=key,
             where=layer.where,
@@ -133,6 +134,8 @@ def _infer(
         return jax.eval_shape(compute, _key_spec(), *parts)
 
     unknown = any(isinstance(d, str) for s in specs for d in s.dims)
+    # First with symbolic sizes. Some operations, such as a comparison of two sizes, have no answer for
+    # them; then the results for two sizes show which axes of the outputs vary.
     try:
         out = evaluate(as_structs)
     except FKerasError:
@@ -143,7 +146,7 @@ def _infer(
         try:
             low, high = (evaluate(lambda s, fill=fill: as_probes(s, fill)) for fill in _PROBES)
         except Exception:
-            raise error from None
+            raise error from None  # the first error shows the shapes that the user wrote
         return _describe(call, low, high, specs)
     return _describe(call, out, out, specs)
 
@@ -198,4 +201,5 @@ def _axis_name(axis: int, sizes: tuple, inputs: tuple[Spec, ...]) -> str:
 
 
 def _key_spec() -> jax.ShapeDtypeStruct:
+    # the dtype of a key depends on JAX's configured PRNG implementation
     return jax.eval_shape(jax.random.key, jax.ShapeDtypeStruct((), "uint32"))

@@ -38,7 +38,7 @@ def record(
         options: the arguments by name.
         training: True or False where the call pins it.
         mask_rule: how masks reach the call; see `mask_rules`.
-        kind: the class of the outputs; that of the inputs, unless the call has only constants.
+        kind: class of the outputs, required for a call on constants; the inputs' class by default.
     """
     tensors: list[Any] = []
 
@@ -49,19 +49,20 @@ def record(
         if isinstance(value, jax.core.Tracer):
             raise FKerasError(
                 f"{layer.where}: expected symbolic tensors and constants, received a traced array "
-                "beside them. A graph holds no traced values: make it an fk.Input of the graph.",
+                "too. A graph holds no traced values: make the array an fk.Input of the graph.",
                 layer=layer.where,
             )
         return ArrayConstant(value) if is_array(value) else freeze_value(value)
 
+    # arguments before options: both share one numbering of the tensors
     template = structure.freeze(args, place)
     frozen_options = structure.freeze(options, place)
     specs = tuple(t.spec for t in tensors)
     masks = tuple(t.node.masks[t.index] for t in tensors)
-    first_args = structure.fill(template, specs)
-    resolved = layer.resolve(*first_args)
+    resolved = layer.resolve(*structure.fill(template, specs))
     signature, _ = infer(resolved, template, frozen_options, specs, masks, training, mask_rule)
     node = Node(layer, signature, tuple(tensors), resolved, _user_line())
+    # `KerasTensor` is defined above this package, so the inputs tell the class of the outputs
     kind = type(tensors[0]) if kind is None else kind
     return structure.fill(signature.value, [kind(node, i) for i in range(len(signature.outputs))])
 

@@ -59,6 +59,7 @@ def close(inputs: Any, outputs: Any, where: str = "Model") -> tuple[Graph, Layer
         if node not in order:  # an input that no output needs counts as an output, at depth 0
             order[node] = len(order)
             seen_layers.setdefault(id(node.layer), (-1, node.layer))
+    # the history of an input tensor is no part of the graph: its input node has no producers
     edges = {node: _producers(node, starts) for node in order}
     depths, layer_depths = _depths(list(order), edges)
     calls = sorted(order, key=lambda node: (-depths[node], order[node]))
@@ -83,6 +84,7 @@ def close(inputs: Any, outputs: Any, where: str = "Model") -> tuple[Graph, Layer
         depths=tuple(depths[node] for node in calls),
         layers=tuple(names[key] for key, _ in ranked),
     )
+    # the first call settles the configuration that depends on shapes, as it will build the weights
     resolved: dict[int, Any] = {}
     for node in calls:
         resolved.setdefault(id(node.layer), node.resolved)
@@ -194,6 +196,7 @@ def _depths(
     """
     depths: dict[Node, int] = {}
     layer_depths: dict[int, int] = {}
+    # consumers come first, so the depth of a node is final when its producers are visited
     for node in reversed(order):
         key = id(node.layer)
         depth = max(depths.get(node, 0), layer_depths.get(key, 0))
@@ -205,6 +208,7 @@ def _depths(
 
 def layer_names(layers: list[Any], where: str) -> dict[int, str]:
     """A name for each layer, by the layer's id: its own, or that of its class with a free number."""
+    # names that users chose come first: automatic names avoid all of them
     taken: dict[str, Any] = {}
     for layer in layers:
         if layer.name is None:
@@ -244,6 +248,7 @@ def _check_shared(graph: Graph, layers: Mapping[str, Any]) -> None:
         specs = [graph.call_specs(n) for n in numbers] if len(numbers) > 1 else []
         if layer.built or all(s == specs[0] for s in specs):
             continue
+        # shapes only: no weight is drawn or allocated
         built = jax.eval_shape(lambda: layer.build(jax.random.key(0), *specs[0]))  # noqa: B023
         for index, number in enumerate(numbers):
             if specs[index] == specs[0]:

@@ -99,6 +99,7 @@ class Graph:
 
     @functools.cached_property
     def _hash(self) -> int:
+        # JAX hashes static data at every dispatch; depths and layers follow from the calls
         return hash((self.calls, self.inputs, self.outputs))
 
     def __hash__(self) -> int:
@@ -163,6 +164,7 @@ class Graph:
         running = [n for n, call in enumerate(self.calls) if not call.is_input]
         if all(self.calls[n].mask_rule == STRICT for n in running):
             return tuple(running)
+        # Keras's order: a depth-first walk from the outputs, then ranks from its end backwards
         places = [(*structure.visits(c.args), *structure.visits(c.options)) for c in self.calls]
         parents = [[self.producer(slot)[0] for slot in slots] for slots in places]
         finished: list[int] = []
@@ -323,6 +325,7 @@ class Graph:
 
     def ancestors(self, layer: str, node: int = 0) -> tuple[str, ...]:
         """The keys of all calls that a call depends on, in running order."""
+        # an explicit stack: graphs can be deeper than Python's recursion limit
         pending, seen = [self.call_number(layer, node)], set()
         while pending:
             for slot in self.calls[pending.pop()].inputs:
@@ -334,6 +337,7 @@ class Graph:
 
     def descendants(self, layer: str, node: int = 0) -> tuple[str, ...]:
         """The keys of all calls that depend on a call, in running order."""
+        # one pass is enough, since producers come before consumers
         seen = {self.call_number(layer, node)}
         for number, call in enumerate(self.calls):
             if any(self.producer(slot)[0] in seen for slot in call.inputs):

@@ -1,9 +1,8 @@
-"""`LayerDict`: the layers of a network by name, which positions and slices select too.
+"""`LayerDict`: the layers of a network by name, position or slice.
 
-Keras's `model.layers` is a list. Here a mapping by name holds the layers, since names are what
-states, files and patterns use; an integer or a slice selects by Keras's order all the same.
-Iteration gives names, as of every mapping, so a name explains itself where a program takes it for
-a layer.
+Keras's `model.layers` is a list. Here it is a mapping, since states, files and patterns use names;
+integers and slices select by Keras's order. Iteration yields names, as for every mapping, and a name
+explains the difference to a program that treats the name as a layer.
 """
 
 from __future__ import annotations
@@ -20,7 +19,7 @@ _VALUES = "`for layer in model.layers.values(): ...`, or `model.layers[:]` for a
 
 
 class LayerName(str):
-    """A layer's name out of an iteration over `model.layers`; its missing attributes explain that.
+    """A layer's name from an iteration over `model.layers`; its missing attributes name the remedy.
 
     Example:
         >>> LayerName("dense") == "dense"
@@ -58,7 +57,7 @@ class LayerName(str):
 
 
 class MissingLayerError(KeyError):
-    """A name that no layer of a network has.
+    """An unknown layer name.
 
     Example:
         >>> print(MissingLayerError("model.layers: there is no layer 'dens'."))
@@ -70,12 +69,12 @@ class MissingLayerError(KeyError):
 
 
 class LayerDict(FrozenDict[Layer]):
-    """Layers by name; an integer selects by position, a slice gives a list.
+    """Layers by name; an integer selects by position, a slice returns a list.
 
     Args:
         items: the layers by name, in Keras's order.
-        listed: the names that positions count; None for all. Positions of a Sequential leave out
-            its input.
+        listed: names of the layers that positions count; None for all. Positions in a Sequential skip
+            the input layer.
 
     Example:
         >>> import fkeras as fk

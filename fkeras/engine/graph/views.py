@@ -159,6 +159,7 @@ class LayerView:
 
     def _agreed(self, attribute: str, what: str) -> Any:
         values = [self._at(i, attribute, what) for i in range(len(self._numbers))]
+        # Keras's `output_shape` too exists for a shared layer only if its calls agree
         if any(v != values[0] for v in values):
             shown = ", ".join(map(str, values[:4]))
             raise FKerasError(

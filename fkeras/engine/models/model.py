@@ -74,7 +74,8 @@ class Model(Network):
     ):
         if inputs is None or outputs is None:
             raise TypeError(model_without_graph(self))
-        put = object.__setattr__
+        put = object.__setattr__  # layers are frozen
+        # before the graph is closed, whose error messages name the model
         put(self, "name", name)
         put(self, "trainable", trainable)
         put(self, "dtype", dtype)
@@ -105,6 +106,7 @@ class Model(Network):
     def resolve(self, *specs: Any) -> Self:
         if self.graph is not None:
             return self
+        # named after their fields, so that states and files do not depend on the order of calls
         children = _named_children(self)
         composed = self.replace(**children)
         inputs = symbolic_inputs(specs)

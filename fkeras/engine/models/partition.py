@@ -41,6 +41,7 @@ def partition(model: Part) -> tuple[Part, Part]:
     """
     require_layer(model, "partition")
     skeleton, leaves = skeleton_of(model), leaves_of(model)
+    # flags of leaves, static data: the same structure for every step of a training
     flags = skeleton.trainable
     trained = tuple(leaf if flag else None for leaf, flag in zip(leaves, flags, strict=True))
     frozen = tuple(None if flag else leaf for leaf, flag in zip(leaves, flags, strict=True))

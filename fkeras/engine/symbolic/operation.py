@@ -88,7 +88,7 @@ class Op(Generic[Parameters]):
     def __call__(self, *args: Parameters.args, **kwargs: Parameters.kwargs) -> jax.Array: ...
 
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
-        name = kwargs.pop("name", None)
+        name = kwargs.pop("name", None)  # of the node; without effect on arrays
         if symbolic_arguments(args, kwargs, None):
             return Operation(self, name=name)(*args, **kwargs)
         where = f"fk.ops.{self.name}"
