@@ -55,8 +55,9 @@ def key_of(name: str, seed: Seed) -> jax.Array:
     """
     if isinstance(seed, int | np.integer) and not isinstance(seed, bool) and 0 <= seed < 2**32:
         # the two words that Keras makes of an integer
-        return jax.random.wrap_key_data(np.array([seed, 0], "uint32"), impl="threefry2x32")
-    if hasattr(seed, "dtype") and jnp.issubdtype(seed.dtype, jax.dtypes.prng_key):
+        words: Any = np.array([seed, 0], "uint32")
+        return jax.random.wrap_key_data(words, impl="threefry2x32")
+    if isinstance(seed, jax.Array) and jnp.issubdtype(seed.dtype, jax.dtypes.prng_key):
         return seed
     received = "None" if seed is None else f"{seed!r} ({type(seed).__name__})"
     raise TypeError(
@@ -232,7 +233,7 @@ def dropout(
         [0.0, 2.0]
     """
     inputs = jnp.asarray(inputs)
-    key = None if rate in (0, 1) else key_of("random.dropout", seed)
+    key: Any = None if rate in (0, 1) else key_of("random.dropout", seed)
     return _dropout(key, inputs, rate, noise_shape)
 
 
@@ -288,8 +289,8 @@ def beta(
         (0.4, True)
     """
     dtype = _floats(dtype, "beta")
-    parameters = (jnp.asarray(p, dtype) for p in (alpha, beta))
-    return jax.random.beta(key_of("random.beta", seed), *parameters, tuple(shape), dtype)
+    a, b = (jnp.asarray(p, dtype) for p in (alpha, beta))
+    return jax.random.beta(key_of("random.beta", seed), a, b, tuple(shape), dtype)
 
 
 def binomial(
@@ -310,5 +311,5 @@ def binomial(
         Array([5., 5., 5.], dtype=float32)
     """
     dtype = _floats(dtype, "binomial")
-    parameters = (jnp.asarray(p, dtype) for p in (counts, probabilities))
-    return jax.random.binomial(key_of("random.binomial", seed), *parameters, tuple(shape), dtype)
+    n, p = (jnp.asarray(value, dtype) for value in (counts, probabilities))
+    return jax.random.binomial(key_of("random.binomial", seed), n, p, tuple(shape), dtype)

@@ -85,7 +85,7 @@ class Identity(Initializer):
                 f"Identity: expected a matrix, received the shape {tuple(shape)}. Use it for "
                 "weights of two axes."
             )
-        return jax.device_put((self.gain * np.eye(*shape)).astype(jnp.dtype(dtype)))
+        return jax.device_put((self.gain * np.eye(shape[0], shape[1])).astype(jnp.dtype(dtype)))
 
 
 INITIALIZERS = (

@@ -197,10 +197,10 @@ def _both(own: jax.Array | None, mask: Any) -> jax.Array | None:
     """True where both are; None stands for True everywhere."""
     if own is None or mask is None:
         return own if mask is None else mask
-    own, mask = own.astype(bool), as_operand(mask, "mask").astype(bool)
-    if mask.ndim > own.ndim:
-        own, mask = mask, own
-    return reducing.align_weight(mask, own, "mask") & own
+    small, large = own.astype(bool), as_operand(mask, "mask").astype(bool)
+    if small.ndim > large.ndim:
+        small, large = large, small
+    return reducing.align_weight(small, large, "mask") & large
 
 
 def with_function(

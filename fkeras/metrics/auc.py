@@ -159,7 +159,7 @@ class AUC(Metric):
                 weights = weights * own.reshape((1,) * (weights.ndim - 1) + (-1,))
             return add_counts(state, (labels, scores, weights), self.all_thresholds)
         columns = [y.reshape(-1, y.shape[-1]) for y in (labels, scores, weights)]
-        each = jax.vmap(lambda *c: count(*c, self.all_thresholds), in_axes=1, out_axes=1)
+        each = jax.vmap(lambda y, s, w: count(y, s, w, self.all_thresholds), in_axes=1, out_axes=1)
         for part in exact.chunks(*columns):
             state = exact.add(state, each(*part))
         return state

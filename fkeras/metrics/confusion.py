@@ -109,8 +109,8 @@ def add_counts(
         found: labels, scores and weights, as from `decisions`.
         thresholds: rising.
     """
-    for part in exact.chunks(*(y.reshape(-1) for y in found)):
-        counts = count(*part, thresholds)
+    for labels, scores, weights in exact.chunks(*(y.reshape(-1) for y in found)):
+        counts = count(labels, scores, weights, thresholds)
         state = exact.add(state, {name: counts[name] for name in COUNTS if name in state})
     return state
 

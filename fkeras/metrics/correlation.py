@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any
 
 import jax
@@ -22,7 +23,7 @@ def _centred(y: jax.Array, axis: int) -> jax.Array:
     return y - jnp.mean(y, axis=axis, keepdims=True)
 
 
-def pearson_correlation(y_true: Any, y_pred: Any, axis: int = -1) -> jax.Array:
+def pearson_correlation(y_true: Any, y_pred: Any, axis: int | Sequence[int] = -1) -> jax.Array:
     """cov(y_true, y_pred) / (std(y_true) * std(y_pred)) along `axis`.
 
     Args:
@@ -49,7 +50,7 @@ def pearson_correlation(y_true: Any, y_pred: Any, axis: int = -1) -> jax.Array:
     return jnp.mean(y_true * y_pred, axis=axis)
 
 
-def concordance_correlation(y_true: Any, y_pred: Any, axis: int = -1) -> jax.Array:
+def concordance_correlation(y_true: Any, y_pred: Any, axis: int | Sequence[int] = -1) -> jax.Array:
     """2 * cov / (var(y_true) + var(y_pred) + (mean(y_true) - mean(y_pred))**2 + 1e-7).
 
     Unlike the correlation it is 1 only where predictions equal targets.

@@ -23,20 +23,27 @@ def _listed(thresholds: Any) -> tuple[float, ...]:
 
 
 def _add(
-    metric: Metric, kind: str, state: State, y_true: Any, y_pred: Any, weight: Any, mask: Any
+    metric: _Count, kind: str, state: State, y_true: Any, y_pred: Any, weight: Any, mask: Any
 ) -> State:
     found = decisions(y_true, y_pred, weight, mask, metric.dtype)
-    thresholds = _listed(metric.thresholds)
-    for part in exact.chunks(*(y.reshape(-1) for y in found)):
-        state = exact.add(state, {"accumulator": count(*part, thresholds)[kind]})
+    thresholds = metric.all_thresholds
+    for labels, scores, weights in exact.chunks(*(y.reshape(-1) for y in found)):
+        counts = count(labels, scores, weights, thresholds)
+        state = exact.add(state, {"accumulator": counts[kind]})
     return state
 
 
 class _Count(Metric):
-    """What the metrics of this module share: one sum for each threshold."""
+    """Base class of metrics with one sum for each threshold."""
+
+    @property
+    def all_thresholds(self) -> tuple[float, ...]:
+        """The thresholds as a tuple; 0.5 alone by default."""
+        metric: Any = self  # each subclass declares the field `thresholds`
+        return _listed(metric.thresholds)
 
     def init(self, y_pred: Any = None) -> State:
-        return exact.zeros(["accumulator"], (len(_listed(self.thresholds)),), self.dtype)
+        return exact.zeros(["accumulator"], (len(self.all_thresholds),), self.dtype)
 
     def result(self, state: State) -> jax.Array:
         counts = state["accumulator"]

@@ -268,9 +268,9 @@ class MeanMetricWrapper(MeanMetric):
         Array(2.5, dtype=float32)
     """
 
-    fn: Callable[[jax.Array, jax.Array], jax.Array] | Loss = option(convert=function())
     name: str | None = option(default=None, convert=text(optional=True), kw_only=True)
     dtype: DTypeName = option(default="float32", convert=dtype_name, kw_only=True)
+    fn: Callable[[jax.Array, jax.Array], jax.Array] | Loss = option(convert=function())
 
     @classmethod
     def from_config(

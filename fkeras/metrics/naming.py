@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import dataclasses
 from collections.abc import Mapping
-from typing import Any
+from typing import Any, overload
 
 from fkeras.engine.config.configurable import lookup
 from fkeras.engine.values.registry import by_name
@@ -39,6 +39,14 @@ NAMES: Mapping[str, type[Metric]] = by_name(
     overlap.METRICS,
     correlation.METRICS,
 )
+
+
+@overload
+def get(identifier: None, custom_objects: Mapping[str, Any] | None = None) -> None: ...
+
+
+@overload
+def get(identifier: Any, custom_objects: Mapping[str, Any] | None = None) -> Metric: ...
 
 
 def get(identifier: Any, custom_objects: Mapping[str, Any] | None = None) -> Metric | None:

@@ -48,24 +48,37 @@ def precision(state: State) -> jax.Array:
 
 
 class _OperatingPoint(Metric):
-    """What the metrics of this module share: counts at thresholds evenly from 0 to 1."""
+    """Base class of metrics with counts at thresholds evenly from 0 to 1."""
+
+    @property
+    def _counting(self) -> tuple[int, int | None]:
+        """The number of thresholds and the class to count."""
+        metric: Any = self  # each subclass declares these two fields after its own
+        return metric.num_thresholds, metric.class_id
 
     @property
     def all_thresholds(self) -> tuple[float, ...]:
         """The thresholds: 0.5 alone, or from just below 0, where all is positive, to 1."""
-        if self.num_thresholds == 1:
+        number, _ = self._counting
+        if number == 1:
             return (0.5,)
-        last = self.num_thresholds - 1
-        inner = tuple((i + 1) / last for i in range(self.num_thresholds - 2))
+        inner = tuple((i + 1) / (number - 1) for i in range(number - 2))
         return (-1e-7, *inner, 1.0)
 
     def init(self, y_pred: Any = None) -> State:
-        return exact.zeros(COUNTS, (self.num_thresholds,), self.dtype)
+        return exact.zeros(COUNTS, (self._counting[0],), self.dtype)
 
     def update(
-        self, state: State, y_true: Any, y_pred: Any, sample_weight: Any = None, mask: Any = None
+        self,
+        state: State,
+        y_true: Any,
+        y_pred: Any,
+        sample_weight: Any = None,
+        mask: Any = None,
     ) -> State:
-        found = decisions(y_true, y_pred, sample_weight, mask, self.dtype, class_id=self.class_id)
+        found = decisions(
+            y_true, y_pred, sample_weight, mask, self.dtype, class_id=self._counting[1]
+        )
         return add_counts(state, found, self.all_thresholds)
 
 
@@ -87,13 +100,13 @@ class SensitivityAtSpecificity(_OperatingPoint):
         Array(0.5, dtype=float32)
     """
 
-    specificity: Real = option(convert=probability)
-    num_thresholds: Integer = option(default=200, convert=integer(minimum=1, maximum=1 << 20))
-    class_id: OptionalInteger = option(default=None, convert=integer(minimum=0, optional=True))
     name: str | None = option(
         default="sensitivity_at_specificity", convert=text(optional=True), kw_only=True
     )
     dtype: DTypeName = option(default="float32", convert=dtype_name, kw_only=True)
+    specificity: Real = option(convert=probability)
+    num_thresholds: Integer = option(default=200, convert=integer(minimum=1, maximum=1 << 20))
+    class_id: OptionalInteger = option(default=None, convert=integer(minimum=0, optional=True))
 
     def result(self, state: State) -> jax.Array:
         return best_under(specificity(state), sensitivity(state), self.specificity)
@@ -117,13 +130,13 @@ class SpecificityAtSensitivity(_OperatingPoint):
         Array(0.6667, dtype=float32)
     """
 
-    sensitivity: Real = option(convert=probability)
-    num_thresholds: Integer = option(default=200, convert=integer(minimum=1, maximum=1 << 20))
-    class_id: OptionalInteger = option(default=None, convert=integer(minimum=0, optional=True))
     name: str | None = option(
         default="specificity_at_sensitivity", convert=text(optional=True), kw_only=True
     )
     dtype: DTypeName = option(default="float32", convert=dtype_name, kw_only=True)
+    sensitivity: Real = option(convert=probability)
+    num_thresholds: Integer = option(default=200, convert=integer(minimum=1, maximum=1 << 20))
+    class_id: OptionalInteger = option(default=None, convert=integer(minimum=0, optional=True))
 
     def result(self, state: State) -> jax.Array:
         return best_under(sensitivity(state), specificity(state), self.sensitivity)
@@ -149,13 +162,13 @@ class PrecisionAtRecall(_OperatingPoint):
         Array(0.5, dtype=float32)
     """
 
-    recall: Real = option(convert=probability)
-    num_thresholds: Integer = option(default=200, convert=integer(minimum=1, maximum=1 << 20))
-    class_id: OptionalInteger = option(default=None, convert=integer(minimum=0, optional=True))
     name: str | None = option(
         default="precision_at_recall", convert=text(optional=True), kw_only=True
     )
     dtype: DTypeName = option(default="float32", convert=dtype_name, kw_only=True)
+    recall: Real = option(convert=probability)
+    num_thresholds: Integer = option(default=200, convert=integer(minimum=1, maximum=1 << 20))
+    class_id: OptionalInteger = option(default=None, convert=integer(minimum=0, optional=True))
 
     def result(self, state: State) -> jax.Array:
         return best_under(sensitivity(state), precision(state), self.recall)
@@ -178,13 +191,13 @@ class RecallAtPrecision(_OperatingPoint):
         Array(0.5, dtype=float32)
     """
 
-    precision: Real = option(convert=probability)
-    num_thresholds: Integer = option(default=200, convert=integer(minimum=1, maximum=1 << 20))
-    class_id: OptionalInteger = option(default=None, convert=integer(minimum=0, optional=True))
     name: str | None = option(
         default="recall_at_precision", convert=text(optional=True), kw_only=True
     )
     dtype: DTypeName = option(default="float32", convert=dtype_name, kw_only=True)
+    precision: Real = option(convert=probability)
+    num_thresholds: Integer = option(default=200, convert=integer(minimum=1, maximum=1 << 20))
+    class_id: OptionalInteger = option(default=None, convert=integer(minimum=0, optional=True))
 
     def result(self, state: State) -> jax.Array:
         return best_under(precision(state), sensitivity(state), self.precision)

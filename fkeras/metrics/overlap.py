@@ -114,7 +114,8 @@ class _Overlap(Metric):
 
     @property
     def _number(self) -> int:
-        return self.num_classes
+        metric: Any = self  # each subclass but BinaryIoU declares the field `num_classes`
+        return metric.num_classes
 
     def init(self, y_pred: Any = None) -> State:
         return exact.zeros([_TABLE], (self._number, self._number), self.dtype)
@@ -166,9 +167,9 @@ class IoU(_Overlap):
         Array(0.3333, dtype=float32)
     """
 
+    name: str | None = option(default="io_u", convert=text(optional=True), kw_only=True)
     num_classes: Integer = option(convert=integer(minimum=1))
     target_class_ids: Integers = option(convert=several(integer(), "class numbers such as [0, 2]"))
-    name: str | None = option(default="io_u", convert=text(optional=True), kw_only=True)
     ignore_class: OptionalInteger = option(
         default=None, convert=integer(optional=True), kw_only=True
     )
@@ -250,8 +251,8 @@ class MeanIoU(_Overlap):
         Array(0.3333, dtype=float32)
     """
 
-    num_classes: Integer = option(convert=integer(minimum=1))
     name: str | None = option(default="mean_io_u", convert=text(optional=True), kw_only=True)
+    num_classes: Integer = option(convert=integer(minimum=1))
     ignore_class: OptionalInteger = option(
         default=None, convert=integer(optional=True), kw_only=True
     )
@@ -287,9 +288,9 @@ class OneHotIoU(_Overlap):
         Array(0.5, dtype=float32)
     """
 
+    name: str | None = option(default="one_hot_io_u", convert=text(optional=True), kw_only=True)
     num_classes: Integer = option(convert=integer(minimum=1))
     target_class_ids: Integers = option(convert=several(integer(), "class numbers such as [0, 2]"))
-    name: str | None = option(default="one_hot_io_u", convert=text(optional=True), kw_only=True)
     ignore_class: OptionalInteger = option(
         default=None, convert=integer(optional=True), kw_only=True
     )
@@ -328,10 +329,10 @@ class OneHotMeanIoU(_Overlap):
         Array(0.5, dtype=float32)
     """
 
-    num_classes: Integer = option(convert=integer(minimum=1))
     name: str | None = option(
         default="one_hot_mean_io_u", convert=text(optional=True), kw_only=True
     )
+    num_classes: Integer = option(convert=integer(minimum=1))
     ignore_class: OptionalInteger = option(
         default=None, convert=integer(optional=True), kw_only=True
     )

@@ -74,18 +74,19 @@ def dot_product_attention(
     scale = 1.0 / math.sqrt(query.shape[-1]) if scale is None else scale
     mask, bias = (None if x is None else _four_axes(x) for x in (mask, bias))
     order = causal_mask(query.shape[1], key.shape[1])[None, None] if is_causal else None
+    combined = both(mask, order)
     if flash_attention:
         check_flash_applies(query)
         y = jax.nn.dot_product_attention(
             query, key, value, bias, mask, scale=scale, is_causal=is_causal, implementation="cudnn"
         )
     else:
-        y = attend(query, key, value, both(mask, order), bias, scale)
-    if mask is None:
+        y = attend(query, key, value, combined, bias, scale)
+    if mask is None or combined is None:
         return y
     if empty_rows == "keras":
-        return fill_empty_rows(y, value, both(mask, order))
-    return clear_empty_rows(y, both(mask, order)) if flash_attention else y
+        return fill_empty_rows(y, value, combined)
+    return clear_empty_rows(y, combined) if flash_attention else y
 
 
 def attend(

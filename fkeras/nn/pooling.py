@@ -50,8 +50,8 @@ def max_pool(
         lowest = np.array(-np.inf, dtype)
     else:
         lowest = np.array(False if dtype.kind == "b" else jnp.iinfo(dtype).min, dtype)
-    windows = (full_rank(sizes, data_format, 1) for sizes in (pool_size, strides))
-    return lax.reduce_window(x, lowest, lax.max, *windows, padding.upper())
+    window, steps = (full_rank(sizes, data_format, 1) for sizes in (pool_size, strides))
+    return lax.reduce_window(x, lowest, lax.max, window, steps, padding.upper())
 
 
 def average_pool(
@@ -76,8 +76,8 @@ def average_pool(
         Array([0.5, 2. ], dtype=float32)
     """
     zero = np.array(0, x.dtype)
-    windows = (full_rank(sizes, data_format, 1) for sizes in (pool_size, strides))
-    sums = lax.reduce_window(x, zero, lax.add, *windows, padding.upper())
+    window, steps = (full_rank(sizes, data_format, 1) for sizes in (pool_size, strides))
+    sums = lax.reduce_window(x, zero, lax.add, window, steps, padding.upper())
     if padding == "valid":
         return sums / np.array(np.prod(pool_size), x.dtype)
     # counted axis by axis: an array of the size of one axis, not of the image

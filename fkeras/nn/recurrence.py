@@ -95,8 +95,9 @@ def scan_sequence(
         body, (initial, previous), (xs, masks), reverse=go_backwards, unroll=True if unroll else 1
     )
     if not return_sequences:
-        last = last if output_of is None else output_of(states)
-        if zeros:
+        # without `output_of` the loop carries the output
+        last: Any = last if output_of is None else output_of(states)
+        if zeros and masks is not None:
             # a slice and not an index: a sequence may have no steps
             kept = jnp.any(masks[:1] if go_backwards else masks[-1:], axis=0)
             last = keep_steps(kept, last, jnp.zeros_like(last))
@@ -275,8 +276,9 @@ def gru_step(
     """
     h = states[0]
     u = h.shape[-1]
-    two = reset_after and bias is not None
-    input_bias, recurrent_bias = (bias[0], bias[1]) if two else (bias, None)
+    input_bias, recurrent_bias = bias, None
+    if reset_after and bias is not None:
+        input_bias, recurrent_bias = bias[0], bias[1]
     x = masked_matmul(x, kernel, input_mask)
     if input_bias is not None:
         x = x + align(input_bias, x.ndim)

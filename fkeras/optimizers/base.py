@@ -35,7 +35,10 @@ class BaseOptimizer(Configurable):
             >>> optimizer.update({"w": jnp.ones(2)}, state)[0]
             {'w': Array([-0.5, -0.5], dtype=float32)}
         """
-        return optax.GradientTransformation(self._init, self._update)
+        # optax calls both by position; its protocols also fix the names of their parameters
+        init: Any = self._init
+        update: Any = self._update
+        return optax.GradientTransformation(init, update)
 
     def scale_loss(self, loss: jax.Array, opt_state: Any) -> jax.Array:
         """The loss to differentiate: `update` takes its gradients and divides the factor out.

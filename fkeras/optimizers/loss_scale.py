@@ -50,7 +50,7 @@ class LossScaleState(NamedTuple):
 
 
 def _inner(value: Any) -> Any:
-    optimizer = get(value)
+    optimizer: Any = get(value)
     if optimizer is None or isinstance(optimizer, LossScaleOptimizer):
         raise TypeError(
             f"LossScaleOptimizer: expected an optimizer inside that does not scale the loss "

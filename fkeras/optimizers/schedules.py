@@ -312,7 +312,7 @@ def deserialize(config: Any, custom_objects: Mapping[str, Any] | None = None) ->
         >>> deserialize(serialize(CosineDecay(0.1, 10)))
         CosineDecay(0.1, 10)
     """
-    known = _NAMES.get(config.get("class_name")) if isinstance(config, Mapping) else None
+    known = _NAMES.get(str(config.get("class_name"))) if isinstance(config, Mapping) else None
     if known is None or known.__name__ in (custom_objects or ()):
         return configurable.deserialize(config, custom_objects)
     return known.from_config(dict(config.get("config") or {}), custom_objects)

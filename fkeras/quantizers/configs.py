@@ -316,17 +316,17 @@ def get(value: Any) -> QuantizationConfig:
     """
     if isinstance(value, QuantizationConfig):
         return value
-    name, *numbers = value.split("/") if isinstance(value, str) else (None,)
-    made = _MODES.get(name)
+    name, *numbers = value.split("/") if isinstance(value, str) else ("",)
+    kind: Any = _MODES.get(name)
     sizes = ("weight_bits", "group_size")
     fields = {"int4": ("block_size",), "gptq": sizes, "awq": sizes}.get(name, ())
-    if made is None or len(numbers) not in (0, len(fields)):
+    if kind is None or len(numbers) not in (0, len(fields)):
         raise ValueError(
             f"quantization: expected a mode or a configuration, received {value!r:.60}."
-            f"{suggest(str(name), _MODES)} Modes: {', '.join(_MODES)}; with numbers as in "
+            f"{suggest(name, _MODES)} Modes: {', '.join(_MODES)}; with numbers as in "
             "'int4/128'; or fk.quantizers.Int8QuantizationConfig(...)."
         )
     try:
-        return made(**dict(zip(fields, map(int, numbers), strict=False)))
+        return kind(**dict(zip(fields, map(int, numbers), strict=False)))
     except ValueError as error:
         raise ValueError(f"quantization: received {value!r:.60}. {error}") from None

@@ -6,7 +6,7 @@ Each function records the calls of a closed graph again and keeps the weights.
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from typing import Any
+from typing import Any, cast
 
 from fkeras.engine.call.call_arguments import fill_tensors
 from fkeras.engine.call.network_inputs import match_inputs
@@ -18,7 +18,7 @@ from fkeras.engine.messages.errors import FKerasError, suggest
 from fkeras.engine.models.model import Model
 from fkeras.engine.network.host_split import on_host, split
 from fkeras.engine.network.network import Network
-from fkeras.engine.symbolic.input import symbolic
+from fkeras.engine.symbolic.input import InputLayer, symbolic
 from fkeras.engine.values import structure
 
 
@@ -56,7 +56,7 @@ def rename(
                 f"{model.where}: there is no layer {unknown!r} to rename."
                 f"{suggest(unknown, model.layers)} Existing layers are: {', '.join(model.layers)}."
             )
-    new_name = names if callable(names) else lambda name: (names or {}).get(name, name)
+    new_name = names if callable(names) else lambda name: str((names or {}).get(name, name))
     renamed = {
         name: layer.replace(name=prefix + new_name(name)) for name, layer in model.layers.items()
     }
@@ -161,7 +161,7 @@ def _rerecord(model: Network, layers: Mapping[str, Layer], opened: tuple) -> Mod
             "list of layers with fk.Input, or build the model.",
             layer=model.where,
         )
-    tensors = [symbolic(layers[name]) for name in graph.input_names]
+    tensors = [symbolic(cast(InputLayer, layers[name])) for name in graph.input_names]
     slots = new_slots(graph, tensors)
     outputs = _replay(graph, layers, slots, dict(opened), None)
     inputs = structure.fill(graph.inputs, slots)

@@ -14,6 +14,7 @@ from typing import Any
 
 import jax
 import jax.numpy as jnp
+from jax.core import Tracer
 
 from fkeras.engine.call.context import Context, Output
 from fkeras.engine.call.input_spec import check_inputs
@@ -169,7 +170,7 @@ def apply(
     _check_call(layer, state, training, key)
     arguments = (layer, inputs, state, key, mask, options)
     leaves, treedef = jax.tree.flatten(arguments)
-    if any(isinstance(leaf, jax.core.Tracer) for leaf in leaves):
+    if any(isinstance(leaf, Tracer) for leaf in leaves):
         return _apply(layer, inputs, state, training, key, mask, options)
     if not layer.built:
         run(layer, Context(), inputs, {})  # raises: it says how to build

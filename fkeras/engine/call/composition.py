@@ -15,6 +15,7 @@ from types import FrameType
 from typing import Any
 
 import jax
+from jax.core import Tracer
 
 from fkeras.engine.call.inference import infer
 from fkeras.engine.call.node import is_symbolic
@@ -52,7 +53,7 @@ def tensor_class(layer: Any, inputs: tuple, options: dict[str, Any]) -> type | N
     if composed is None:
         return None
     leaves = jax.tree.leaves((inputs, options))
-    if any(isinstance(leaf, jax.core.Tracer) for leaf in leaves):
+    if any(isinstance(leaf, Tracer) for leaf in leaves):
         return None
     if not leaves or not all(map(is_array, jax.tree.leaves(inputs))):
         return None

@@ -13,6 +13,7 @@ from collections.abc import Iterator
 from typing import Any
 
 import jax
+from jax import core, errors
 
 from fkeras.engine.call.call_arguments import fill_arrays
 from fkeras.engine.call.context import Context, Output
@@ -32,11 +33,9 @@ Inference = tuple[Signature, Effects]
 # Two sizes for unknown axes where JAX cannot compute with symbolic sizes. Common kernels, strides and
 # splits divide both; an axis of the output that differs between the two is unknown too.
 _PROBES = (32, 48)
-# the class moved between the supported versions of JAX
-if hasattr(jax.errors, "InconclusiveDimensionOperation"):
-    _Inconclusive = jax.errors.InconclusiveDimensionOperation
-else:
-    _Inconclusive = jax.core.InconclusiveDimensionOperation
+# the class moved to jax.errors between the versions of JAX that are supported
+_home = errors if hasattr(errors, "InconclusiveDimensionOperation") else core
+_Inconclusive: type[Exception] = getattr(_home, "InconclusiveDimensionOperation")  # noqa: B009
 
 
 def infer(
@@ -191,10 +190,10 @@ def _common(a: Any, b: Any, inputs: tuple[Spec, ...]) -> Spec | None:
 
 def _axis_name(axis: int, sizes: tuple, inputs: tuple[Spec, ...]) -> str:
     """The name of an output's unknown axis: that of an input axis with the same size, or a new name."""
-    names = [s.dims[axis] for s in inputs if s.ndim > axis and isinstance(s.dims[axis], str)]
-    plain_names = [name for name in names if name.isidentifier()]
+    names = [s.dims[axis] for s in inputs if s.ndim > axis]
+    plain_names = [name for name in names if isinstance(name, str) and name.isidentifier()]
     if sizes == _PROBES and plain_names:
-        return str(plain_names[0])
+        return plain_names[0]
     taken = {word for s in inputs for word in s.words}
     new_names = (f"{name_axis(axis)}_{number}" for number in itertools.count(2))
     return next(name for name in new_names if name not in taken)

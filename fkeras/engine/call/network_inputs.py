@@ -8,6 +8,7 @@ from typing import Any
 import jax
 import jax.numpy as jnp
 import numpy as np
+from jax.core import Tracer
 
 from fkeras.engine.config.policy import cast_floats
 from fkeras.engine.messages.errors import FKerasError, suggest
@@ -160,7 +161,7 @@ def check_ranges(network: Any, x: Any, where: str) -> None:
         if is_array_like(array) and not is_array(array):  # a table of pandas, for example
             array = read_array(array, where)
         received = getattr(array, "dtype", None)
-        if received == dtype or dtype == STRING or isinstance(array, jax.core.Tracer):
+        if received == dtype or dtype == STRING or isinstance(array, Tracer):
             continue
         if not isinstance(received, np.dtype) or received.kind not in "iu" or array.size == 0:
             continue

@@ -9,7 +9,7 @@ import inspect
 import os
 from typing import Any
 
-import jax
+from jax.core import Tracer
 
 from fkeras.engine.call.inference import infer
 from fkeras.engine.call.mask_rules import STRICT
@@ -46,7 +46,7 @@ def record(
         if is_symbolic(value):
             tensors.append(value)
             return Ref(len(tensors) - 1)
-        if isinstance(value, jax.core.Tracer):
+        if isinstance(value, Tracer):
             raise FKerasError(
                 f"{layer.where}: expected symbolic tensors and constants, received a traced array "
                 "too. A graph holds no traced values: make the array an fk.Input of the graph.",

@@ -132,7 +132,7 @@ class _Signature:
         parameters = [
             inspect.Parameter(
                 f.name,
-                kinds[f.kw_only],
+                kinds[bool(f.kw_only)],
                 default=inspect.Parameter.empty if f.default is dataclasses.MISSING else f.default,
             )
             for f in dataclasses.fields(owner)
@@ -318,7 +318,7 @@ def describe(obj: Any) -> str:
     parts = []
     positional = True
     fields = [f for f in dataclasses.fields(obj) if f.init]
-    for field in sorted(fields, key=lambda f: f.kw_only):
+    for field in sorted(fields, key=lambda f: bool(f.kw_only)):
         value = getattr(obj, field.name)
         default = field.default
         convert = field.metadata.get(_CONVERT)

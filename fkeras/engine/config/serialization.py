@@ -165,7 +165,8 @@ def deserialize(config: Any, custom_objects: Mapping[str, Any] | None = None) ->
         )
     if name == "function":
         with within("config"):
-            return resolve(config.get("config"), config.get("module"), custom_objects)
+            function: Any = config.get("config")
+            return resolve(function, config.get("module"), custom_objects)
     with within("config"):
         inner = expect(config.get("config"), (Mapping, type(None)), f"the 'config' of {name!s:.80}")
         if name == "SeedGenerator":  # it draws by mutation; here the key of the call draws

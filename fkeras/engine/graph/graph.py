@@ -348,7 +348,9 @@ class Graph:
     def path(self, start: str, end: str) -> tuple[str, ...]:
         """The keys of a shortest chain of calls from layer `start` to layer `end`; () if unconnected."""
         targets = set(self.calls_of[self.layer(end).name])
-        chains = {n: (n,) for n in self.calls_of[self.layer(start).name]}
+        chains: dict[int, tuple[int, ...]] = {
+            n: (n,) for n in self.calls_of[self.layer(start).name]
+        }
         for number, call in enumerate(self.calls):
             before = [chains[p] for s in call.inputs if (p := self.producer(s)[0]) in chains]
             if before and number not in chains:

@@ -66,7 +66,7 @@ def read_kinds(containers: Any, where: str) -> Kinds:
     kinds: dict[Path, str] = {}
     for entry in checked_value(containers, list, where, "containers"):
         path, kind = entry if isinstance(entry, list) and len(entry) == 2 else (None, None)
-        steps = path if isinstance(path, list) else [None]
+        steps: list[Any] = path if isinstance(path, list) else [None]
         if kind not in ("list", "tuple") or not all(isinstance(s, str | int) for s in steps):
             raise FKerasError(
                 f"{where}: expected pairs of a path and 'list' or 'tuple' in 'containers', "

@@ -53,7 +53,9 @@ def split(form: OperationForm, args: Branch, options: Branch) -> SplitCall | Non
             rest = (*(rest or ()), value)
         else:
             return None
-    by_position = (*values, *((form.variadic,) if rest is not None else ()))
+    by_position = tuple(values)
+    if rest is not None and form.variadic:
+        by_position = (*by_position, form.variadic)
     if any(name in values or name == form.variadic for name in named):
         return None
     values |= named
@@ -70,7 +72,7 @@ def split(form: OperationForm, args: Branch, options: Branch) -> SplitCall | Non
         called.append(values.pop(name))
     kwargs = {name: value for name, value in values.items() if name not in form.fixed}
     order = _order(form, fixed, called, kwargs)
-    layout = (tuple(by_position), tuple(named))
+    layout: Layout = (tuple(by_position), tuple(named))
     stored_layout = None if _layout(form, order) == layout else layout
     # Keras writes null for a missing argument too, so an explicit None needs the layout
     if any(value is None and name in form.nullable for name, value in kwargs.items()):
@@ -151,7 +153,7 @@ def joined(
 
 
 def _checked(form: OperationForm, order: Sequence[str], layout: Any, where: str) -> Layout:
-    parts = layout if isinstance(layout, list) and len(layout) == 2 else [None]
+    parts: list[Any] = layout if isinstance(layout, list) and len(layout) == 2 else [None]
     if all(isinstance(part, list) and all(isinstance(n, str) for n in part) for part in parts):
         first, second = tuple(parts[0]), tuple(parts[1])
         if first == form.parameters[: len(first)] and sorted(first + second) == sorted(order):

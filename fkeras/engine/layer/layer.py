@@ -161,7 +161,7 @@ class Layer(LayerTypes):
             mask = functools.reduce(jnp.logical_and, present) if present else None
         return Output(self.call(*inputs, **options), mask=mask)
 
-    def resolve(self, *specs: Any) -> Layer:
+    def resolve(self, *specs: Any) -> Self:
         """The layer with all configuration that depends on shapes of inputs; called when recording."""
         return self
 

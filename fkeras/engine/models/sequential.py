@@ -154,7 +154,9 @@ class Sequential(Network):
         return made._begun(symbolic(start[0])) if start else made
 
     def _input_layer(self) -> InputLayer:
-        return self.layers[self.graph.input_names[0]]
+        layer = self.layers[self.graph.input_names[0]]
+        assert isinstance(layer, InputLayer)  # a Sequential closes its graph over one fk.Input
+        return layer
 
     def add(self, layer: Layer) -> Self:
         """A network with one more layer at the end: `model = model.add(layer)`."""

@@ -11,8 +11,8 @@ from __future__ import annotations
 from collections.abc import Callable, Container, Mapping
 from typing import Any
 
-import jax
 import numpy as np
+from jax.core import Tracer
 
 from fkeras.engine.call.call_arguments import fill_tensors
 from fkeras.engine.call.network_inputs import check_shape, match_inputs
@@ -266,7 +266,7 @@ def run_on_host(network: Any, arrays: list[Any]) -> Any:
 
 def _on_host(tree: Any) -> Any:
     template, leaves = structure.number(tree)
-    traced = (jax.core.Tracer,)  # a layer of strings rejects tracers with its own message
+    traced = (Tracer,)  # a layer of strings rejects tracers with its own message
     leaves = [leaf if isinstance(leaf, traced) else np.asarray(leaf) for leaf in leaves]
     return structure.fill(template, leaves)
 

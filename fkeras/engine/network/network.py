@@ -274,9 +274,9 @@ class Network(Layer):
                     f"layers. Existing layers are: {', '.join(names)}."
                 )
             return self.layers[index]
-        if name not in self.layers:
+        if name is None or name not in self.layers:
             raise ValueError(
-                f"{self.where}: there is no layer {name!r}.{suggest(name, names)} Existing layers "
+                f"{self.where}: there is no layer {name!r}.{suggest(str(name), names)} Existing layers "
                 f"are: {', '.join(names)}."
             )
         return self.layers[name]

@@ -12,13 +12,13 @@ from fkeras.engine.call.node import Node
 from fkeras.engine.call.signature import input_signature
 from fkeras.engine.config.configurable import option
 from fkeras.engine.config.converters import boolean, integer
-from fkeras.engine.config.field_types import Policy, Shape
+from fkeras.engine.config.field_types import AnyInteger, Converted, Policy
 from fkeras.engine.config.policy import NAMES, any_policy
 from fkeras.engine.layer.layer import Layer
 from fkeras.engine.messages.errors import describe_value, suggest
 from fkeras.engine.symbolic.operators import KerasTensor
 from fkeras.engine.values.config_walk import mappings
-from fkeras.engine.values.spec import STRING, Spec, as_dims, canonical_dtype, is_shape
+from fkeras.engine.values.spec import STRING, Dimension, Spec, as_dims, canonical_dtype, is_shape
 
 _batch_size = integer(minimum=0, optional=True)
 
@@ -60,7 +60,9 @@ class InputLayer(Layer):
     keras_module: ClassVar[str] = "keras.layers"
     autocast: ClassVar[bool] = False
     supports_masking: ClassVar[bool] = True
-    batch_shape: Shape = option(convert=_batch_shape)
+    batch_shape: Converted[Sequence[AnyInteger | str | None], tuple[Dimension, ...]] = option(
+        convert=_batch_shape
+    )
     dtype: Policy = option(default="float32", convert=any_policy, kw_only=True)
     optional: bool = option(default=False, convert=boolean, kw_only=True)
 
@@ -93,7 +95,7 @@ def Input(  # noqa: N802  (Keras's name)
     batch_size: int | None = None,
     dtype: DTypeLike = "float32",
     *,
-    batch_shape: Sequence[int | str | None] | None = None,
+    batch_shape: Sequence[AnyInteger | str | None] | None = None,
     name: str | None = None,
     optional: bool = False,
 ) -> KerasTensor:

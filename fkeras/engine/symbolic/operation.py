@@ -16,6 +16,7 @@ import jax.numpy as jnp
 
 from fkeras.engine.call.calls import symbolic_arguments
 from fkeras.engine.config.configurable import option
+from fkeras.engine.config.field_types import Converted
 from fkeras.engine.config.serialization import encode, resolve
 from fkeras.engine.layer.layer import Layer
 from fkeras.engine.layer.layer_types import Tensor
@@ -139,7 +140,7 @@ class Operation(Layer):
 
     keras_module: ClassVar[str] = "fkeras.ops"
     autocast: ClassVar[bool] = False
-    op: Op = option(convert=_as_op)
+    op: Converted[Op | str | Callable, Op] = option(convert=_as_op)
 
     def loses_masks(self, masks: Sequence[Any]) -> bool:
         return True
@@ -161,7 +162,7 @@ class Operation(Layer):
 
     @property
     def default_name(self) -> str:
-        return snake_case(self.op.__name__) or "operation"
+        return snake_case(self.op.name.rpartition(".")[2]) or "operation"
 
     def call(self, *args: Any, **options: Any) -> Any:
         return self.op.function(*args, **options)

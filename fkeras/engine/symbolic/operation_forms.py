@@ -54,7 +54,7 @@ class OperationForm:
 
 def operation_form(*, class_name: str | None = None, op: str | None = None) -> OperationForm | None:
     """Returns the form of Keras's class, or of the operation, of this name; None if there is none."""
-    return forms_by_class().get(class_name) if op is None else _forms_by_op().get(op)
+    return _forms_by_op().get(op) if op is not None else forms_by_class().get(str(class_name))
 
 
 _ROWS = (

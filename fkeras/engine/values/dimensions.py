@@ -8,7 +8,7 @@ import operator
 from collections.abc import Mapping
 from typing import Any
 
-import jax
+from jax.core import max_dim, min_dim
 
 _BINARY = (
     (ast.Add, operator.add),
@@ -20,8 +20,8 @@ _BINARY = (
 _FUNCTIONS = (
     ("floordiv", operator.floordiv),
     ("mod", operator.mod),
-    ("max", jax.core.max_dim),
-    ("min", jax.core.min_dim),
+    ("max", max_dim),
+    ("min", min_dim),
 )
 FUNCTION_NAMES = tuple(name for name, _ in _FUNCTIONS)
 

@@ -28,6 +28,8 @@ class FrozenDict(Mapping[str, Value]):
 
     __slots__ = ("_hash", "_items")
 
+    _hash: int | None
+
     def __init__(self, items: Mapping[str, Value] | tuple[tuple[str, Value], ...] = ()):
         object.__setattr__(self, "_items", dict(items))
         object.__setattr__(self, "_hash", None)
@@ -49,9 +51,11 @@ class FrozenDict(Mapping[str, Value]):
         return len(self._items)
 
     def __hash__(self) -> int:
-        if self._hash is None:
-            object.__setattr__(self, "_hash", hash(frozenset(self._items.items())))
-        return self._hash
+        value = self._hash
+        if value is None:
+            value = hash(frozenset(self._items.items()))
+            object.__setattr__(self, "_hash", value)
+        return value
 
     def __eq__(self, other: object) -> bool:
         return isinstance(other, Mapping) and dict(other) == self._items
@@ -73,6 +77,8 @@ class ArrayConstant:
     """
 
     __slots__ = ("_hash", "array")
+
+    _hash: int | None
 
     def __init__(self, array: Any):
         # a copy: the caller may change the array later
@@ -99,10 +105,12 @@ class ArrayConstant:
 
     def __hash__(self) -> int:
         # lazily: hashing copies all bytes of the array
-        if self._hash is None:
+        value = self._hash
+        if value is None:
             parts = (self.array.shape, str(self.array.dtype), self.array.tobytes())
-            object.__setattr__(self, "_hash", hash(parts))
-        return self._hash
+            value = hash(parts)
+            object.__setattr__(self, "_hash", value)
+        return value
 
     def __eq__(self, other: object) -> bool:
         return (

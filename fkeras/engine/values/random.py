@@ -52,7 +52,8 @@ def _host_key(key: Any) -> tuple[np.uint32, np.uint32] | None:
     check_key(key)
     if isinstance(key, Tracer) or str(key.dtype) != "key<fry>" or key.shape != ():
         return None
-    if not jax.config.jax_threefry_partitionable:
+    config: Any = jax.config
+    if not config.jax_threefry_partitionable:
         return None
     with jax.ensure_compile_time_eval():  # a concrete key stays concrete under a user's trace
         words = np.asarray(jax.random.key_data(key))
@@ -138,19 +139,20 @@ def fold_in(key: Any, data: int | str | jax.Array) -> Any:
     if isinstance(key, ShapeKey):
         return key
     number = zlib.crc32(data.encode()) if isinstance(data, str) else data
-    words = _host_key(key) if isinstance(number, int) else None
+    if not isinstance(number, int):
+        return jax.random.fold_in(key, number)
+    # the lowest 32 bits: seeds in TensorFlow's files may be negative
+    number &= 0xFFFFFFFF
+    words = _host_key(key)
     if words is None:
-        # the lowest 32 bits, as below: seeds in TensorFlow's files may be negative
-        whole = isinstance(number, int)
-        return jax.random.fold_in(key, jnp.uint32(number & 0xFFFFFFFF) if whole else number)
-    high, low = _threefry(
-        *words, np.zeros(1, np.uint32), np.array([number & 0xFFFFFFFF], np.uint32)
-    )
+        return jax.random.fold_in(key, jnp.uint32(number))
+    high, low = _threefry(*words, np.zeros(1, np.uint32), np.array([number], np.uint32))
+    bits: Any = np.concatenate([high, low])
     with jax.ensure_compile_time_eval():
-        return jax.random.wrap_key_data(np.concatenate([high, low]), impl="threefry2x32")
+        return jax.random.wrap_key_data(bits, impl="threefry2x32")
 
 
-def _host_pieces(words: tuple, size: int) -> Any:
+def _host_pieces(words: tuple[np.uint32, np.uint32], size: int) -> Any:
     """Yields `(slice, bits)`: the bits of `jax.random.bits(key, (size,))` in pieces."""
     for start in range(0, size, _PIECE):
         count = np.arange(start, min(start + _PIECE, size), dtype=np.uint64)

@@ -39,13 +39,13 @@ def named(value: T, *names: str, function: Callable[..., Any] | None = None) -> 
     return Row(value, (*own, *names), function)
 
 
-def by_name(*tables: Iterable[Row[T]]) -> Mapping[str, T]:
+def by_name(*tables: Iterable[Row[Any]]) -> Mapping[str, Any]:
     """The values of all rows by each of their names.
 
     Raises:
         ValueError: for a name in two rows.
     """
-    values: dict[str, T] = {}
+    values: dict[str, Any] = {}
     for row in (row for table in tables for row in table):
         for name in row.names:
             if name in values:
@@ -54,7 +54,7 @@ def by_name(*tables: Iterable[Row[T]]) -> Mapping[str, T]:
     return types.MappingProxyType(values)
 
 
-def by_function(*tables: Iterable[Row[T]]) -> Mapping[Callable[..., Any], T]:
+def by_function(*tables: Iterable[Row[Any]]) -> Mapping[Callable[..., Any], Any]:
     """The values of the rows that have a function, by this function."""
     rows = (row for table in tables for row in table)
     return types.MappingProxyType({r.function: r.value for r in rows if r.function is not None})

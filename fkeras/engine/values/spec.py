@@ -163,7 +163,7 @@ def as_structs(
         constraints: bounds on the unknown sizes, such as "b >= 8"; None for "at least 2".
     """
     unknown = sorted({d for s in specs if s is not None for d in s.dims if isinstance(d, str)})
-    known = {}
+    known: dict[Any, Any] = {}
     if unknown:
         words = sorted({w for s in specs if s is not None for w in s.words})
         if constraints is None:

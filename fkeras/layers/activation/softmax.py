@@ -70,7 +70,13 @@ class Softmax(Layer):
         """
         mask = options.get("mask")
         x = inputs[0] if len(inputs) == 1 else None
-        if not is_array(mask) or not hasattr(x, "shape") or np.ndim(mask) >= len(x.shape):
+        if (
+            mask is None
+            or not is_array(mask)
+            or x is None
+            or not hasattr(x, "shape")
+            or np.ndim(mask) >= len(x.shape)
+        ):
             return options
         pairs = zip(reversed(mask.shape), reversed(x.shape), strict=False)
         if any(m != 1 and n is not None and m != n for m, n in pairs):

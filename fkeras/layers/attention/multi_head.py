@@ -163,9 +163,10 @@ class MultiHeadAttention(ProjectedAttention):
 
     def projections(self, query: Spec, value: Spec, key: Spec) -> Mapping[str, tuple]:
         options = projection_options(self)
+        value_dim = self.key_dim if self.value_dim is None else self.value_dim
         inner = {**options, "activity_regularizer": self.activity_regularizer}
         rank = query.ndim
-        keys, values = (self.num_heads, self.key_dim), (self.num_heads, self.value_dim)
+        keys, values = (self.num_heads, self.key_dim), (self.num_heads, value_dim)
         layers_and_inputs = {
             "query_dense": (projection(rank, 1, keys, name="query", **inner), query),
             "key_dense": (projection(rank, 1, keys, name="key", **inner), key),

@@ -207,21 +207,24 @@ class ProjectedAttention(Layer):
             self._project(context, name, x)
             for name, x in (("query_dense", query), ("key_dense", key), ("value_dense", value))
         ]
-        arrays = [out.value for out in projected]
+        arrays: list[jax.Array] = [out.value for out in projected]
         if self.projection_dtypes:
             with jax.numpy_dtype_promotion("standard"):
                 common = jnp.result_type(*(array.dtype for array in arrays))
             arrays = [array.astype(common) for array in arrays]
+        q, k, v = arrays
         dropped = self.dropout > 0 and context.training
         scores = None
         if return_attention_scores or dropped:
             mask = both(mask, self._order(use_causal_mask, sides))
             drop = self._drop(context) if dropped else None
-            y, scores = attend_with_weights(*arrays, mask, None, self.query_scale, axes, drop)
+            y, scores = attend_with_weights(q, k, v, mask, None, self.query_scale, axes, drop)
         elif query.ndim == 3 and self.dropout == 0:
             window = self._order(False, sides)
             y = dot_product_attention(
-                *arrays,
+                q,
+                k,
+                v,
                 mask=both(mask, window),
                 scale=self.query_scale,
                 is_causal=use_causal_mask,
@@ -230,7 +233,7 @@ class ProjectedAttention(Layer):
             )
         else:
             mask = both(mask, self._order(use_causal_mask, sides))
-            y = attend(*arrays, mask, None, self.query_scale, axes)
+            y = attend(q, k, v, mask, None, self.query_scale, axes)
         if self.gate_dense is not None:
             gate = self._project(context, "gate_dense", query)
             y, projected = y * gate.value, [*projected, gate]

@@ -61,7 +61,8 @@ class Equation:
         for form, ellipsis in forms:
             found = form.fullmatch(text) if isinstance(text, str) else None
             if found:
-                parts = cls(*found.groups(), ellipsis)
+                inputs, kernel, output = found.groups()
+                parts = cls(inputs, kernel, output, ellipsis)
                 parts._check(text)
                 return parts
         raise ValueError(

@@ -157,10 +157,10 @@ class Lambda(Layer):
         return super().from_config(config, custom_objects)
 
     def _check(self, y: jax.Array) -> None:
-        sizes = y.shape[1:]
-        pairs = zip(self.output_shape, sizes, strict=False)
+        sizes, expected = y.shape[1:], self.output_shape or ()
+        pairs = zip(expected, sizes, strict=False)
         fits = all(not isinstance(d, int) or want is None or want == d for want, d in pairs)
-        if len(sizes) != len(self.output_shape) or not fits:
+        if len(sizes) != len(expected) or not fits:
             raise ValueError(
                 f"{self.where}: expected a result of shape (b, *{self.output_shape}), as "
                 f"output_shape says, received {format_shape(y.shape)}. Leave output_shape out; "

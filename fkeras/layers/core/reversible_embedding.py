@@ -152,7 +152,7 @@ class ReversibleEmbedding(Layer):
         self.check_vectors(x)
         dtype = self.policy.compute_dtype if self.reverse_dtype is None else self.reverse_dtype
         weights, axis = self.embeddings, 1
-        if not self.tie_weights:
+        if self.reverse_embeddings is not None:
             weights, axis = self.reverse_embeddings, 0
         # in the dtype of the layer first, as whatever enters it
         x, weights = (w.astype(self.policy.compute_dtype).astype(dtype) for w in (x, weights))

@@ -129,7 +129,7 @@ class Hashing(HostLayer):
         if apart:
             ids = ids + 1
             value = self.mask_value
-            if not isinstance(value, str) and _INT32.min <= value <= _INT32.max:
+            if isinstance(value, int) and _INT32.min <= value <= _INT32.max:
                 ids = jnp.where(x == value, jnp.zeros_like(ids), ids)
         if self.output_mode == "int":
             return ids.astype(index_dtype(self))

@@ -129,6 +129,7 @@ class IntegerLookup(LookupLayer):
         return self._encode_on_host(indices)
 
     def _invert(self, ids: Any, xp: Any) -> Any:
+        assert self.oov_token is not None  # `__post_init__` requires the token with invert=True
         values = np.array(self._tokens and self.get_vocabulary(), "int64")
         every = np.append(values, self.oov_token)
         narrow = every.min() >= _INT32.min and every.max() <= _INT32.max

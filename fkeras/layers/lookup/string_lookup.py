@@ -171,6 +171,7 @@ class StringLookup(LookupLayer):
                 f"{self.where}: invert=True maps integers to strings, received {ids.dtype}. Give "
                 "the indices that the layer without invert returned."
             )
+        assert self.oov_token is not None  # `__post_init__` requires the token with invert=True
         names = as_array((*self._special, *self._tokens))
         known = (ids >= 0) & (ids < len(names))
         return np.where(known, names[np.where(known, ids, 0)], self.oov_token)

@@ -160,8 +160,9 @@ class TextVectorization(LookupLayer):
         rows = self._split(found, array.shape)
         if self.ngrams is None:
             return rows
-        whole = isinstance(self.ngrams, int)
-        widths = tuple(range(1, self.ngrams + 1)) if whole else self.ngrams
+        widths = self.ngrams
+        if isinstance(widths, int):
+            widths = tuple(range(1, widths + 1))
         return [join_words(row, widths) for row in rows]
 
     def _split(self, texts: list[str], shape: tuple[int, ...]) -> list[list[str]]:

@@ -102,7 +102,8 @@ class Dot(Layer):
 
     def forward(self, context: Context, *inputs: Any) -> Output:
         x, y = tensors = check_list(self.where, inputs, 2)
-        axes = self.axes if isinstance(self.axes, tuple) else (self.axes, self.axes)
+        first, second = self.axes if isinstance(self.axes, tuple) else (self.axes, self.axes)
+        axes = (first, second)
         self._check(tensors, axes)
         x, y = with_common_dtype(tensors)
         if self.normalize:

@@ -24,7 +24,14 @@ from fkeras.engine import (
     weight,
 )
 from fkeras.engine.config.converters import boolean, choice, integer, probability, real
-from fkeras.engine.config.field_types import Constraint, Initializer, Integer, Real, Regularizer
+from fkeras.engine.config.field_types import (
+    Constraint,
+    Converted,
+    Initializer,
+    Integer,
+    Real,
+    Regularizer,
+)
 from fkeras.engine.layer.keras_form import KerasForm
 from fkeras.engine.values.spec import SpecLike
 from fkeras.nn.normalization import (
@@ -154,7 +161,9 @@ class BatchNormalization(Layer):
     beta_constraint: Constraint = option(default=None, convert=constraints.get)
     gamma_constraint: Constraint = option(default=None, convert=constraints.get)
     renorm: bool = option(default=False, convert=boolean)
-    renorm_clipping: Mapping[str, float] | None = option(default=FrozenDict(), convert=_clipping)
+    renorm_clipping: Converted[Mapping[str, float] | None, Mapping[str, float]] = option(
+        default=FrozenDict(), convert=_clipping
+    )
     renorm_momentum: Real = option(default=0.99, convert=probability)
     synchronized: bool = option(default=False, convert=_unsynchronized)
     frozen: str = option(default="moving", convert=choice("moving", "batch"), kw_only=True)

@@ -13,10 +13,12 @@ from fkeras import initializers
 from fkeras.engine import InputSpec, Layer, option, weight
 from fkeras.engine.config.converters import boolean, choice, data_format_name, integer, real
 from fkeras.engine.config.field_types import (
+    AnyInteger,
+    AnyReal,
+    Converted,
     DataFormat,
     Integer,
     OptionalInteger,
-    OptionalReal,
     Real,
     Window,
 )
@@ -168,7 +170,8 @@ class STFTSpectrogram(Layer):
         magnitude = jnp.sqrt(jnp.maximum(power, _EPSILON))
         return magnitude if self.mode == "magnitude" else jnp.log(jnp.maximum(magnitude, _EPSILON))
 
-    def _convolve(self, x: jax.Array, kernel: jax.Array) -> jax.Array:
+    def _convolve(self, x: jax.Array, kernel: jax.Array | None) -> jax.Array:
+        assert kernel is not None  # `build` makes the kernels that the mode reads
         channels = x.shape[-1]
         each = jnp.broadcast_to(kernel, (kernel.shape[0], channels, kernel.shape[2]))
         step = self.frame_step or self.frame_length // 2
@@ -250,14 +253,16 @@ class MelSpectrogram(Layer):
 
     fft_length: Integer = option(default=2048, convert=integer(minimum=1))
     sequence_stride: Integer = option(default=512, convert=integer(minimum=1))
-    sequence_length: OptionalInteger = option(
+    sequence_length: Converted[AnyInteger | None, int] = option(
         default=None, convert=integer(minimum=1, optional=True)
     )
     window: Window = option(default="hann", convert=as_window)
     sampling_rate: Real = option(default=16000, convert=real(above=0))
     num_mel_bins: Integer = option(default=128, convert=integer(minimum=1))
     min_freq: Real = option(default=20.0, convert=real(minimum=0))
-    max_freq: OptionalReal = option(default=None, convert=real(above=0, optional=True))
+    max_freq: Converted[AnyReal | None, float] = option(
+        default=None, convert=real(above=0, optional=True)
+    )
     power_to_db: bool = option(default=True, convert=boolean)
     top_db: Real = option(default=80.0, convert=real(above=0))
     mag_exp: Real = option(default=2.0, convert=real(above=0))

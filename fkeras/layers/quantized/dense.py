@@ -145,20 +145,26 @@ class QuantizedDense(Quantized):
 
     def floats(self) -> jax.Array:
         """The kernel that the codes stand for."""
-        shape, scale = self.kernel_shape, self.kernel_scale
+        # the mode decides which weights a built layer has
+        shape, scale, zero = self.kernel_shape, self.kernel_scale, self.kernel_zero
+        assert shape is not None
         columns = self._matrix(shape)[1]
         if self.quantization.mode == "int8":
+            assert self.kernel is not None
             return dequantize(self.kernel, scale, equation_of(self.layer))
         if self.quantization.mode == "int4":
             codes = unpack_int4(self.kernel, columns, axis=1)
-            if self.g_idx is None:
+            if self.g_idx is None or zero is None:
                 return jnp.reshape(codes.astype(scale.dtype) / scale[None], shape)
-            kernel = dequantize_groups(codes, scale, self.kernel_zero, self.g_idx, axis=0)
+            kernel = dequantize_groups(codes, scale, zero, self.g_idx, axis=0)
             return jnp.reshape(kernel, shape)
         codes = self.quantized_kernel
+        assert codes is not None
+        assert zero is not None
+        assert self.g_idx is not None
         if self.quantization.weight_bits == 4:
             codes = unpack_int4(codes, columns, axis=0)
-        kernel = dequantize_groups(codes, scale, self.kernel_zero, self.g_idx, axis=1).T
+        kernel = dequantize_groups(codes, scale, zero, self.g_idx, axis=1).T
         if self.awq_scales is not None:
             kernel = kernel / self.awq_scales[:, None]
         return jnp.reshape(kernel, shape)

@@ -107,6 +107,7 @@ class QuantizedEmbedding(Quantized):
         if self.quantization.mode == "int4":
             codes = unpack_int4(codes, self.layer.output_dim, axis=-1)
         if zero is not None:
+            assert self.g_idx is not None  # zeros and groups come together
             return dequantize_groups(codes, scale.astype(dtype), zero, self.g_idx, axis=-1)
         return codes.astype(dtype) / scale.astype(dtype)[..., None]
 
@@ -114,8 +115,9 @@ class QuantizedEmbedding(Quantized):
         codes, scale, zero = self.embeddings, self.embeddings_scale, self.embeddings_zero
         made = {"embeddings": self._floats(codes, scale, zero)}
         if self.reverse_embeddings is not None:
-            back = self.reverse_embeddings_scale, self.reverse_embeddings_zero
-            scale, zero = (None if part is None else part.T for part in back)
+            scale, zero = self.reverse_embeddings_scale, self.reverse_embeddings_zero
+            assert scale is not None
+            scale, zero = scale.T, None if zero is None else zero.T
             made["reverse_embeddings"] = self._floats(self.reverse_embeddings.T, scale, zero).T
         dtype = self.policy.variable_dtype
         made = {name: value.astype(dtype) for name, value in made.items()}
@@ -132,8 +134,9 @@ class QuantizedEmbedding(Quantized):
     def _scores(self, x: jax.Array) -> jax.Array:
         self.layer.check_vectors(x)
         x = x.astype(self.policy.compute_dtype)
-        back, tied = self.reverse_embeddings, self.reverse_embeddings is None
-        scale = self.embeddings_scale if tied else self.reverse_embeddings_scale
+        back, back_scale = self.reverse_embeddings, self.reverse_embeddings_scale
+        tied = back is None
+        scale = self.embeddings_scale if back_scale is None else back_scale
         quantizer = self.quantization.activation_quantizer
         equation = Equation.parse("...x,xy->...y").spelled(x.ndim)
         if self.quantization.mode == "int8" and quantizer is not None:

@@ -114,7 +114,7 @@ def read_policy_map(kind: str, config: Mapping[str, Any]) -> Mapping[str, Any]:
     dtype = config.get("dtype")
     inner = dtype.get("config") if isinstance(dtype, Mapping) else None
     policies = inner.get("policy_map") if isinstance(inner, Mapping) else None
-    if not isinstance(policies, Mapping):
+    if inner is None or not isinstance(policies, Mapping):
         return config
     if not any(map(quantization, policies.values())):
         return _read_float_map(config)

@@ -21,6 +21,7 @@ from fkeras.engine import (
 )
 from fkeras.engine.config.configurable import decode
 from fkeras.engine.config.converters import choice, numeric, several
+from fkeras.engine.config.field_types import Converted
 from fkeras.engine.config.policy import cast_floats
 from fkeras.engine.config.policy_maps import policy_at
 from fkeras.engine.layer.keras_form import KerasForm
@@ -47,6 +48,10 @@ def merge_directions(mode: str | None, forward: jax.Array, backward: jax.Array) 
         return forward * backward
     total = forward + backward
     return total / 2 if mode == "ave" else total
+
+
+# the constructor, which is written out below, sets the field
+_SET_LATER: Any = None
 
 
 class Bidirectional(Layer):
@@ -89,12 +94,12 @@ class Bidirectional(Layer):
         training_default=None,
     )
 
-    forward_layer: Layer = dataclasses.field(default=None, init=False)
+    forward_layer: Layer = dataclasses.field(default=_SET_LATER, init=False)
     merge_mode: str | None = option(default="concat", convert=choice(*_MODES, optional=True))
     weights: tuple | None = option(
         default=None, convert=several(numeric(), "a list of arrays", least=0, optional=True)
     )
-    backward_layer: Layer | None = option(default=None)
+    backward_layer: Converted[Layer | None, Layer] = option(default=None)
 
     supports_masking: ClassVar[bool] = True
 

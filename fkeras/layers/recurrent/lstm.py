@@ -59,7 +59,7 @@ class _LSTM(UnitStep):
         layer = self.with_weights(
             key, kernel=(x.shape[-1], 4 * u), recurrent_kernel=(u, 4 * u), bias=bias
         )
-        if bias is None or not self.unit_forget_bias:
+        if layer.bias is None or not self.unit_forget_bias:
             return layer
         return layer.replace(bias=open_forget_gate(key, layer.bias, u))
 

@@ -22,7 +22,9 @@ from fkeras.nn.recurrence import Step
 
 def _cell(cell: Any) -> Layer:
     return (
-        StackedRNNCells(cell) if isinstance(cell, list | tuple) else check_cell(cell, "RNN: cell")
+        StackedRNNCells(tuple(cell))
+        if isinstance(cell, list | tuple)
+        else check_cell(cell, "RNN: cell")
     )
 
 

@@ -77,7 +77,8 @@ class TimeDistributed(Wrapper):
             return self._merge(context, self._map(step, steps, state), mask)
 
         def body(state: Any, inputs: Any) -> Any:
-            out = step(*inputs, state)
+            x_t, mask_t, index = inputs
+            out = step(x_t, mask_t, index, state)
             return {**state, **out.updates}, (out.value, out.mask, out.losses, out.metrics)
 
         first = jax.tree.map(lambda v: jnp.swapaxes(v, 0, 1), steps[:2])

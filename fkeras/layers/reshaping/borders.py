@@ -8,7 +8,7 @@ import jax
 
 from fkeras.engine import InputSpec, Layer, option
 from fkeras.engine.config.converters import data_format_name, integer, sizes
-from fkeras.engine.config.field_types import Borders, DataFormat, Sizes
+from fkeras.engine.config.field_types import Borders, DataFormat, Pair
 from fkeras.engine.config.rules import REJECTED, Rule
 from fkeras.nn.numerics.axes import format_shape, spatial_axes
 from fkeras.nn.resampling import Pairs, crop, zero_pad
@@ -49,7 +49,8 @@ class _ZeroPadding(_Border):
     data_format: DataFormat = option(default=None, convert=data_format_name)
 
     def call(self, x: jax.Array) -> jax.Array:
-        pairs = (self.padding,) if self.rank == 1 else self.padding
+        # ZeroPadding1D stores one pair, the others a pair for each axis
+        pairs: Any = (self.padding,) if self.rank == 1 else self.padding
         return zero_pad(x, pairs, self.data_format)
 
 
@@ -94,7 +95,7 @@ class ZeroPadding1D(_ZeroPadding):
         Array([0., 1., 1., 0., 0.], dtype=float32)
     """
 
-    padding: Sizes = option(default=1, convert=sizes(2, minimum=0))
+    padding: Pair = option(default=1, convert=sizes(2, minimum=0))
 
     rank: ClassVar[int] = 1
 
@@ -168,7 +169,7 @@ class Cropping1D(_Border):
         Array([1.], dtype=float32)
     """
 
-    cropping: Sizes = option(default=1, convert=sizes(2, minimum=0))
+    cropping: Pair = option(default=1, convert=sizes(2, minimum=0))
 
     rank: ClassVar[int] = 1
 

@@ -18,7 +18,7 @@ from fkeras.engine.config.field_types import Integer, Sizes
 from fkeras.nn.numerics.axes import format_shape
 
 
-def flatten(x: jax.Array, data_format: str = "channels_last") -> jax.Array:
+def flatten(x: jax.Array, data_format: str | None = "channels_last") -> jax.Array:
     """Reads all axes but the first as one.
 
     Args:

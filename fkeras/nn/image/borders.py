@@ -80,12 +80,14 @@ def pad_images(
 
 
 def _filled(size: int, before: int | None, after: int | None, target: int | None) -> tuple:
-    """How many pixels to add before and after; the one that is None follows from the target."""
-    if before is None:
-        return target - after - size, after
-    if after is None:
+    """Returns the padding before and after; `_edges` checked that two of the three are given."""
+    if before is not None and after is not None:
+        return before, after
+    assert target is not None
+    if before is not None:
         return before, target - before - size
-    return before, after
+    assert after is not None
+    return target - after - size, after
 
 
 def crop_images(
@@ -141,7 +143,11 @@ def crop_images(
 
 
 def _part(size: int, before: int | None, after: int | None, target: int | None) -> tuple[int, int]:
-    """Where the part begins and how long it is."""
-    if before is None:
-        return size - target - after, target
-    return before, size - before - after if target is None else target
+    """Returns the part's start and length; `_edges` checked that two of the three are given."""
+    if before is not None and target is not None:
+        return before, target
+    assert after is not None
+    if before is not None:
+        return before, size - before - after
+    assert target is not None
+    return size - target - after, target

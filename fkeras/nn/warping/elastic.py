@@ -99,7 +99,8 @@ def elastic_transform(
             "key=jax.random.key(0), and another one for each call."
         )
     batch, back = as_batch(images, data_format)
-    dy, dx = smooth_fields(key, batch.shape[:3], sigma)
+    count, height, width, _ = batch.shape
+    dy, dx = smooth_fields(key, (count, height, width), sigma)
     return back(displace(batch, alpha * dy, alpha * dx, interpolation, fill_mode, fill_value))
 
 

@@ -77,7 +77,7 @@ def sample(
     def spread(x: jax.Array) -> jax.Array:
         return jnp.reshape(x, x.shape + (1,) * carried)
 
-    total = None
+    terms = []
     for corner in itertools.product(*nodes):
         indices, valid, weights = zip(*corner, strict=True)
         values = array[indices].astype(compute)
@@ -86,7 +86,8 @@ def sample(
             values = jnp.where(within, values, jnp.asarray(fill_value, compute))
         if order == 1:
             values = values * spread(functools.reduce(jnp.multiply, weights))
-        total = values if total is None else total + values
+        terms.append(values)
+    total = functools.reduce(jnp.add, terms)
     if not exact:
         total = lax.round(total)
     return total.astype(dtype)

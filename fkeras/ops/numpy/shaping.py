@@ -210,7 +210,8 @@ def rot90(array: Any, k: int = 1, axes: Sequence[int] = (0, 1)) -> Any:
         >>> fk.ops.rot90([[1, 2], [3, 4]]).tolist()
         [[2, 4], [1, 3]]
     """
-    return jnp.rot90(to_array(array), k=k, axes=tuple(axes))
+    first, second = axes
+    return jnp.rot90(to_array(array), k=k, axes=(first, second))
 
 
 @op

@@ -82,7 +82,7 @@ def _pattern(pattern: str) -> str:
 
 
 def _single(pattern: str, value: Any) -> Any:
-    optimizer = get(value)
+    optimizer: Any = get(value)
     if optimizer is None or isinstance(optimizer, MultiOptimizer | LossScaleOptimizer):
         raise TypeError(
             f"MultiOptimizer: {pattern!r}: expected an optimizer of single weights, received "
@@ -169,14 +169,16 @@ class MultiOptimizer(BaseOptimizer):
         held = None
         if weights is not None:
             held = dict(zip(paths, structure.flatten_up_to(weights), strict=True))
-        inner, deltas, states = dict(self.optimizer_map), {}, {}
+        inner, states = dict(self.optimizer_map), {}
+        by_path: dict[str, Any] = {}
         for pattern, own in self._groups(paths).items():
             mine = None if held is None else {path: held[path] for path in own}
+            moved: Any
             moved, states[pattern] = transformation(inner[pattern]).update(
                 {path: given[path] for path in own}, state.states[pattern], mine
             )
-            deltas |= moved
-        deltas = [deltas[path] for path in paths]
+            by_path |= moved
+        deltas = [by_path[path] for path in paths]
         return jax.tree.unflatten(structure, deltas), MultiOptimizerState(states)
 
     def _groups(self, paths: Sequence[str]) -> dict[str, list[str]]:

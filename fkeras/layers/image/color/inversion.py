@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any
 
 import jax
@@ -10,7 +11,13 @@ import numpy as np
 
 from fkeras.engine import option
 from fkeras.engine.config.converters import data_format_name, integer, several
-from fkeras.engine.config.field_types import DataFormat, OptionalInteger, Range
+from fkeras.engine.config.field_types import (
+    AnyInteger,
+    Converted,
+    DataFormat,
+    OptionalInteger,
+    Range,
+)
 from fkeras.engine.messages.errors import describe_value
 from fkeras.layers.image.common.base import ImageShape, RandomImageLayer
 from fkeras.layers.image.common.factors import applied, factor_range, uniform
@@ -138,7 +145,7 @@ class RandomPosterization(RandomImageLayer):
         Array([ 64., 192.], dtype=float32)
     """
 
-    factor: tuple[int, int] = option(convert=_bits)
+    factor: Converted[AnyInteger | Sequence[AnyInteger], tuple[int, int]] = option(convert=_bits)
     value_range: Range = option(default=(0, 255), convert=value_range)
     data_format: DataFormat = option(default=None, convert=data_format_name)
     seed: OptionalInteger = option(default=None, convert=integer(optional=True))

@@ -209,7 +209,9 @@ class ImageLayer(Layer):
         good = isinstance(value, Mapping) and "boxes" in value and "labels" in value
         boxes = jnp.asarray(value["boxes"]) if good else None
         if boxes is None or boxes.ndim != 3 or boxes.shape[-1] != 4:
-            found = f"boxes of shape {format_shape(boxes.shape)}" if good else repr(type(value))
+            found = repr(type(value))
+            if boxes is not None:
+                found = f"boxes of shape {format_shape(boxes.shape)}"
             raise ValueError(
                 f"{self.where}: expected bounding_boxes={{'boxes': (b, n, 4), 'labels': (b, n)}}, "
                 f"without b for one image, received {found}. Fill up images with fewer boxes by "

@@ -197,8 +197,8 @@ class RandomZoom(MatrixLayer):
         return {"height_zoom": height, "width_zoom": width}
 
     def matrix(self, transformation: Any, shape: ImageShape) -> jax.Array:
-        zooms = (transformation[name][:, 0] for name in ("height_zoom", "width_zoom"))
-        return zoom_matrix(*zooms, shape.height, shape.width)
+        down, across = (transformation[name][:, 0] for name in ("height_zoom", "width_zoom"))
+        return zoom_matrix(down, across, shape.height, shape.width)
 
 
 _shear_range = factor_range(0, 1)
