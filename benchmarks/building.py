@@ -3,8 +3,8 @@
     python benchmarks/building.py [rounds]
 
 Goals: at most one compiled program, and at most 0.3 of Keras's CPU time; a graph of 5,000 layers
-closes in under 10 s; 10,000 throw-away calls of one layer leave memory flat. Every contender of a
-round runs in a fresh process, since both sides remember compiled programs.
+closes in under 10 s; memory stays constant over 10,000 discarded calls of one layer. Every contender
+of a round runs in a new process, since both packages cache compiled programs.
 """
 
 import gc

@@ -1,7 +1,7 @@
-"""Timing side by side: process CPU time, all contenders in turn in one process, ratios a round.
+"""Side-by-side timing: CPU time of the process, contenders in turn, one ratio for each round.
 
-On a machine that others use wall time measures the neighbours; CPU time does not count waiting.
-Import this before jax, so that XLA computes on one thread and CPU time is work.
+On a shared machine wall time depends on other processes; CPU time does not. Import this module before
+jax, so that XLA uses one thread and CPU time equals work.
 """
 
 import os
@@ -53,7 +53,7 @@ def report(title, times, limit=None):
 
 @contextlib.contextmanager
 def count_compiles():
-    """A list whose length is the number of programs that XLA compiled inside the block."""
+    """Yields a list with one entry for each program that XLA compiles inside the block."""
     import jax.monitoring
 
     events = []

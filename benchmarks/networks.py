@@ -1,4 +1,4 @@
-"""The networks of the benchmarks, each as an fkeras model, in raw JAX and, where asked, in Keras."""
+"""Networks of the benchmarks: as fkeras models, in raw JAX and, on request, in Keras."""
 
 import dataclasses
 import math

@@ -3,9 +3,8 @@
     python benchmarks/opening.py [rounds]
 
 Two models that Keras saved: 20 million parameters in 14 layers, and ResNet50. Each side opens them
-in processes of its own, in turn, twice in a row: the first time is what a program pays once it has
-imported what it needs, the second what is left when compiled programs are remembered. Goals: the
-first at most 0.1 of Keras's CPU time, no program compiled by opening and one by the first
+in separate processes, in turn, twice in a row: the first time is the cost in a program that has
+imported its packages, the second the cost with cached compiled programs. Goals: the first at most 0.1 of Keras's CPU time, no program compiled by opening and one by the first
 prediction, and the growth of the peak memory close to the size of the file.
 """
 

@@ -1,4 +1,4 @@
-"""Quantized models against Keras 3's, and against floats: size, and one call.
+"""Size and one call of quantized models, against Keras 3 and against float models.
 
     python benchmarks/quantized.py [rounds]
 

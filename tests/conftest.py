@@ -8,15 +8,15 @@ import signal
 os.environ.setdefault("KERAS_BACKEND", "jax")
 os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "3")
 os.environ.setdefault("MPLBACKEND", "agg")
-# the suite compiles some thousand small programs that run once: compiling quickly is what counts
+# the tests compile thousands of small programs that run once: compile time matters, not speed
 os.environ.setdefault(
     "XLA_FLAGS",
     "--xla_backend_optimization_level=0 --xla_llvm_disable_expensive_passes=true "
-    # its MLIR pipeline makes quicker loops and takes half of the time to compile them
+    # the MLIR pipeline makes faster loops but doubles the compile time
     "--xla_cpu_use_fusion_emitters=false "
-    # one piece of code a program: cutting it up for several threads costs more than it saves here
+    # splitting small programs for parallel compilation costs more than it saves
     "--xla_cpu_parallel_codegen_split_count=1 "
-    # eight devices, of which tests use the first unless they ask for more
+    # eight devices; tests use the first unless they ask for more
     "--xla_force_host_platform_device_count=8",
 )
 
@@ -30,7 +30,7 @@ jax.config.update("jax_numpy_dtype_promotion", "strict")
 jax.config.update("jax_numpy_rank_promotion", "raise")
 share_mlir_contexts()
 
-# a shell that starts the suite in the background makes it ignore Ctrl-C
+# processes that a shell starts in the background ignore Ctrl-C, which some tests send
 signal.signal(signal.SIGINT, signal.default_int_handler)
 
 
@@ -41,26 +41,26 @@ def key():
 
 @pytest.fixture(autouse=True)
 def _same_weights_of_keras():
-    random.seed(0)  # Keras draws the seeds of its initializers from Python's generator
+    random.seed(0)  # Keras takes the seeds of initializers from Python's generator
 
 
 def pytest_collection_finish(session):
-    gc.freeze()  # what is imported stays: collections need not look through it again and again
-    gc.set_threshold(200_000, 20, 50)  # tracing makes many small objects: rare collections do
+    gc.freeze()  # imported modules stay alive: collections can skip them
+    gc.set_threshold(200_000, 20, 50)  # tracing makes many short-lived objects: collect rarely
 
 
 class ByPrograms(LoadScopeScheduling):
-    """Tests that share compiled programs run in one worker: those of a file, or of a table's row."""
+    """Runs tests that share compiled programs in one worker: those of a file or of a table row."""
 
     def _split_scope(self, nodeid):
         file, _, test = nodeid.partition("::")
         if file.endswith(("test_layer_table.py", "test_keras_parity.py")) and "[" in test:
             return test.partition("[")[2]
-        # scopes of many tests begin first. Early are processes of their own, which take long, and
-        # what throws all programs away, while there are few
+        # xdist starts scopes of many tests first. Tests with long child processes join such a scope,
+        # and so do tests that clear JAX's caches, while these are small
         if "kills_leave_no_trace" in test or file.endswith("test_opening.py"):
             return "tests/layers/test_keras_json.py"
-        # last are single tests that take seconds: one worker need not wait for the other
+        # single tests that take seconds are scopes of one, so that workers finish together
         spread = "test_applications.py", "keras/test_layer_files.py", "keras/test_compositions.py"
         if file.endswith(spread):
             return nodeid

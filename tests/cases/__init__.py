@@ -61,13 +61,13 @@ class Case:
         return mask
 
     def build(self) -> tuple[Layer, dict]:
-        """The built layer and its first state, made once for all tests of the row."""
+        """The built layer and its first state, computed once for all tests of the row."""
         if "built" not in self.__dict__:
             object.__setattr__(self, "built", self.build_again())
         return self.__dict__["built"]
 
     def build_again(self) -> tuple[Layer, dict]:
-        """The built layer and its first state, made anew."""
+        """A newly built layer and its first state."""
         inputs = self.arrays()
         layer = self.layer.build(jax.random.key(0), *inputs)
         return layer, layer.init_state(*inputs)
@@ -87,7 +87,7 @@ def _shape(shape: tuple, batch: int | None) -> tuple:
 
 
 def marked(cases: Iterable[Case], value: Callable = lambda case: case) -> list[Any]:
-    """Parameters of a test, one a row; those of exhaustive rows are marked so."""
+    """Test parameters, one for each row; exhaustive rows are marked `exhaustive`."""
     return [
         pytest.param(value(case), marks=pytest.mark.exhaustive if case.exhaustive else ())
         for case in cases

@@ -18,7 +18,7 @@ def is_float(array):
 
 
 def fillings(groups):
-    """Every way to fill one group of arrays, or all, beside arrays of their own numbers or zeros.
+    """Fills one group of arrays, or all, with each edge value; other groups keep their numbers or are 0.
 
     Args:
         groups: lists of floating arrays; arrays of a group are filled together.
@@ -45,7 +45,7 @@ def fillings(groups):
 
 
 def has_nan_slope(function, groups):
-    """Whether the values of the function are all finite, and a gradient is NaN."""
+    """Whether all values of the function are finite and a gradient is NaN."""
     values, pull = jax.vjp(function, groups)
     values = [value for value in values if is_float(value)]
     ones = [jnp.ones_like(value) for value in jax.eval_shape(function, groups)]
@@ -58,14 +58,14 @@ def has_nan_slope(function, groups):
 
 
 def nan_slopes(functions):
-    """The fillings of each function at which a finite value has a gradient of NaN: one program.
+    """Finds fillings at which a finite value has a NaN gradient, in one program for all functions.
 
     Args:
-        functions: by name a function of groups of arrays, which returns a list of floating arrays,
-            and the groups.
+        functions: for each name a function of groups of arrays, which returns a list of floating
+            arrays, and its groups.
 
     Returns:
-        By name the descriptions of these fillings.
+        For each name the descriptions of these fillings.
     """
     described, filled, failures = {}, {}, {}
     functions = {name: made for name, made in functions.items() if any(made[1])}

@@ -7,7 +7,7 @@ import fkeras as fk
 
 
 class Affine(fk.Layer):
-    """x @ kernel + bias; all of a layer that an author writes."""
+    """x @ kernel + bias: a complete layer as an author writes it."""
 
     units: int = fk.option()
     kernel: jax.Array | None = fk.weight(initializer=fk.initializers.GlorotUniform())
@@ -22,7 +22,7 @@ class Affine(fk.Layer):
 
 
 class Checked(fk.Layer):
-    """Returns its input; asks for what `spec` says."""
+    """Returns twice the first input; `spec` is the input spec."""
 
     spec: fk.InputSpec | tuple | None = fk.option(default=None)
 
@@ -35,7 +35,7 @@ class Checked(fk.Layer):
 
 
 class Noisy(fk.Layer):
-    """One loss and one update a call, and one penalty on its weight."""
+    """Adds one loss and one update in each call, and a penalty on the weight."""
 
     scale_regularizer: fk.regularizers.L2 | None = fk.option(default=fk.regularizers.L2(0.5))
     scale: jax.Array | None = fk.weight(initializer=fk.initializers.Ones())

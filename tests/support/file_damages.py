@@ -7,9 +7,9 @@ import zipfile
 
 import h5py
 
-# these hold values of several types, which may contradict another part of the file
+# keys with values of several types, where a wrong value may contradict another part of the file
 OPEN = ("batch_shape", "kernel_size", "output_shape", "gradient_accumulation_steps", "args")
-# wrong types and wrong values; a damage that leaves the file valid is no finding
+# wrong types and values; some damages leave the file valid
 VALUES = (
     None,
     True,
@@ -34,28 +34,28 @@ def entries(tree, path=()):
 
 
 def at(tree, path):
-    """What stands at a path."""
+    """The value at a path."""
     for key in path:
         tree = tree[key]
     return tree
 
 
 def without(tree, path):
-    """A copy that lacks what stands at a path."""
-    made = copy.deepcopy(tree)
-    del at(made, path[:-1])[path[-1]]
-    return made
+    """A copy without the value at a path."""
+    damaged = copy.deepcopy(tree)
+    del at(damaged, path[:-1])[path[-1]]
+    return damaged
 
 
 def changed(tree, path, value):
     """A copy with another value at a path."""
-    made = copy.deepcopy(tree)
-    at(made, path[:-1])[path[-1]] = value
-    return made
+    damaged = copy.deepcopy(tree)
+    at(damaged, path[:-1])[path[-1]] = value
+    return damaged
 
 
 def damages(tree):
-    """`(path, what, damaged copy)` for every key: missing, and each wrong value in its place."""
+    """`(path, damage, damaged copy)` for every key: the key missing, and each wrong value."""
     for path in entries(tree):
         yield path, "missing", without(tree, path)
         for value in VALUES:
@@ -64,12 +64,12 @@ def damages(tree):
 
 
 def key_of(path):
-    """The innermost name on a path; entries of lists go by the name of the list."""
+    """The innermost key of a path; the key of the list for entries of lists."""
     return next(key for key in reversed(path) if isinstance(key, str))
 
 
 def layer_of(tree, path):
-    """The name of the innermost layer around a path, where there is one."""
+    """The name of the innermost layer around a path, or None."""
     name = None
     for length in range(len(path)):
         item = at(tree, path[:length])
@@ -111,10 +111,10 @@ def with_attribute(data, name, content):
 
 
 def is_named(error, path, whole, what):
-    """Whether a refusal names the key that was damaged.
+    """Whether an error names the damaged key.
 
-    A value of the right type, or a key that has a default, may contradict another part of the file:
-    the refusal names the layer then.
+    A value of the right type, or a missing key with a default, may contradict another part of the
+    file. The error then names the layer.
     """
     key = key_of(path)
     if key in error.problem or key in (error.key or "").replace("]", "").replace("[", ".").split(
@@ -131,21 +131,21 @@ def is_named(error, path, whole, what):
 
 
 def findings(load, data, read, write, where, every=1):
-    """`(path, damage, message)` of refusals that do not name the key; `load` takes bytes.
+    """`(path, damage, message)` of the errors that do not name the damaged key.
 
     Args:
-        load: opens the bytes of a file; raises FileError for a refusal.
-        data: a good file.
+        load: opens the bytes of a file; returns the `FileError`, or None.
+        data: a valid file.
         read: `(data, where) -> JSON data`.
         write: `(data, where, JSON data) -> bytes`.
-        where: the member or attribute that is damaged.
-        every: takes one of so many damages.
+        where: the member or attribute to damage.
+        every: use one of this many damages.
     """
-    whole, found = read(data, where), []
-    for number, (path, what, made) in enumerate(damages(whole)):
+    whole, unnamed = read(data, where), []
+    for number, (path, what, damaged) in enumerate(damages(whole)):
         if number % every:
             continue
-        error = load(write(data, where, made))
+        error = load(write(data, where, damaged))
         if error is not None and not is_named(error, path, whole, what):
-            found.append((".".join(map(str, path)), what, str(error)))
-    return found
+            unnamed.append((".".join(map(str, path)), what, str(error)))
+    return unnamed

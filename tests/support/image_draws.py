@@ -25,15 +25,15 @@ def channels_first(x):
 
 
 def compiled(function, *args):
-    """The numbers of a function, as one program."""
+    """The values of a function, computed by one compiled program."""
     return jax.device_get(jax.jit(function)(*args))
 
 
 @functools.cache
 def drawing(layer, shape):
-    """What a layer draws from the key of a seed."""
+    """A function from a seed to the draws of a layer."""
     draw = functools.partial(layer.draw, shape=ImageShape(*shape))
-    # eagerly, these take the programs of their distributions from one another
+    # eager draws share the compiled programs of their distributions
     kinds = layers.MixUp | layers.CutMix | layers.AugMix | layers.RandAugment
     if isinstance(layer, kinds):
         return lambda seed: draw(jax.random.key(seed))
@@ -47,7 +47,9 @@ def drawn_once(layer, shape, seed):
 
 
 def fresh_draw(layer, shape=SHAPE, seed=6):
-    return jax.tree.map(lambda v: v, drawn_once(layer, shape, seed))  # dictionaries of their own
+    return jax.tree.map(
+        lambda v: v, drawn_once(layer, shape, seed)
+    )  # a new dictionary for each test
 
 
 def oracle(layer):

@@ -10,7 +10,7 @@ from tests.support.keras_oracle import keras as keras_on_jax
 
 
 def _take():
-    """Keras's modules, which are then unknown to Python."""
+    """Removes Keras's modules from `sys.modules` and returns them."""
     names = [name for name in sys.modules if name.partition(".")[0] == "keras"]
     return {name: sys.modules.pop(name) for name in names}
 
@@ -34,7 +34,7 @@ keras = _second()
 
 
 def quietly(call, *args):
-    """NumPy warns of divisions by zero whose results Keras does not take."""
+    """Calls a function of Keras without NumPy's warnings about values that Keras discards."""
     with np.errstate(all="ignore"), warnings.catch_warnings():
         warnings.simplefilter("ignore")
         return call(*args)

@@ -17,7 +17,7 @@ with warnings.catch_warnings():
 
 @contextlib.contextmanager
 def keras_rules():
-    """Keras relies on JAX's usual promotion, and warns of its own accord."""
+    """Runs Keras with JAX's standard promotion, which Keras relies on, and without warnings."""
     promotion = jax.numpy_dtype_promotion("standard"), jax.numpy_rank_promotion("allow")
     with promotion[0], promotion[1], warnings.catch_warnings():
         warnings.simplefilter("ignore")
@@ -25,13 +25,13 @@ def keras_rules():
 
 
 def mask_option(made, mask):
-    """The mask as an option of Keras's call, where the call takes one; others pass it on as it is."""
+    """The `mask` option of Keras's call; empty if the layer's call has no such argument."""
     takes = mask is not None and "mask" in inspect.signature(made.call).parameters
     return {"mask": mask} if takes else {}
 
 
 def host_weights():
-    """Keras's weights are constants of NumPy at first: drawing what tests replace would compile."""
+    """Initializes Keras's weights with constants: the tests replace them, and drawing would compile."""
     drawn = keras.Variable._initialize_with_initializer
 
     def initialize(variable, initializer):
@@ -46,7 +46,7 @@ def host_weights():
 
 
 def _no_outputs():
-    """Recording a call builds the layer, then traces it for the outputs' shapes: that takes longer."""
+    """Skips the inference of output shapes after building, which takes longer than building."""
 
     def first(layer, *symbols, **options):
         return jax.tree.leaves(symbols)[0]
@@ -55,7 +55,7 @@ def _no_outputs():
 
 
 def keras_layer(layer, inputs, options=None):
-    """Keras's layer of the same configuration, built for these inputs; its weights are yet to set."""
+    """Keras's layer of the same config, built for these inputs, with constant weights."""
     with keras_rules(), host_weights(), _no_outputs():
         made = keras.layers.deserialize(layers.serialize(layer))
 

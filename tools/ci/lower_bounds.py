@@ -2,10 +2,9 @@
 
     python tools/ci/lower_bounds.py
 
-looks for Python 3.13, installs every requirement of the package and of its extras at its lower
-bound into `.venv-lowest`, and runs the sample there. FKERAS_PYTHON313 names the interpreter, where
-it is not found by itself. Without Python 3.13 the program says so; it then fails if CI=true, unless
-FKERAS_SKIP_LOWER_BOUNDS=1.
+finds Python 3.13, installs the lowest allowed version of every requirement into `.venv-lowest`, and
+runs the sample there. FKERAS_PYTHON313 may name the interpreter. Without Python 3.13 the program
+reports this; it then fails if CI=true, unless FKERAS_SKIP_LOWER_BOUNDS=1.
 """
 
 import argparse

@@ -1,4 +1,4 @@
-"""Runs the examples of every function in `fk.ops`: doctest finds functions and classes, not `Op` objects.
+"""Runs the docstring examples of `fk.ops`, which doctest misses because `Op` objects are no functions.
 
 python tools/ci/op_examples.py
 """

@@ -1,16 +1,16 @@
-"""Opens all 40 models of `keras.applications` that Keras wrote, and has Keras open what we write.
+"""Opens Keras's files of all 40 models of `keras.applications`, and opens ours in Keras.
 
     python tools/stress/applications.py [--part I/N] [names...]
 
-Each model comes with drawn weights and statistics and the smallest pictures it takes. Keras's file
-is opened with `fk.load_model`, and outputs and statistics are compared in inference and in
-training, where all rates of dropout are 0 on both sides, as the two draw differently. The model is
-then saved with `fk.save_model`, Keras opens that, and what it computes must be the same again.
+Each model has random weights and statistics and the smallest images that it accepts. `fk.load_model`
+opens Keras's file; outputs and moving statistics are compared in inference and in training, with all
+dropout rates 0, since the two packages draw differently. `fk.save_model` then saves the model, Keras
+opens the file, and its outputs are compared too.
 
-Prints a line a model: the greatest difference relative to the greatest number in inference, of
-Keras's output from our file, in training, and in the statistics after that; then the CPU seconds.
-Ends with 1 where one is over 1e-4. All of them take long: CI runs parts, `--part 1/8` to
-`--part 8/8`.
+Prints a line for each model: the largest difference, relative to the largest number, of the outputs
+in inference, of Keras's outputs from our file, of the outputs in training and of the statistics; then
+the CPU seconds. Exits with 1 if a difference exceeds 1e-4. All models take long: CI runs parts,
+`--part 1/8` to `--part 8/8`.
 """
 
 import argparse

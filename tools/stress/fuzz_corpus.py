@@ -1,4 +1,4 @@
-"""Good files of every kind that the library opens, and what they hold."""
+"""Valid files of every kind that fkeras opens, with their content."""
 
 from __future__ import annotations
 

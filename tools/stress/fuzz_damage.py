@@ -1,4 +1,4 @@
-"""Good files made into damaged ones: bytes, JSON, HDF5 trees, members of archives."""
+"""Random damages of valid files: of bytes, JSON, HDF5 trees and members of archives."""
 
 from __future__ import annotations
 

@@ -1,13 +1,13 @@
-"""Damages good files at random, opens them, and tells what was neither opened nor refused.
+"""Damages valid files at random, opens them, and reports those that neither open nor are rejected.
 
     python tools/stress/fuzz_files.py [seconds] [seed]
 
-Models (`.keras`, legacy `.h5`), trainings and weights of every kind are opened by what the library
-has for them. Every load must give what the file holds or raise `fk.FileError`. Anything else is a
-finding: another exception, a crash, a load that asks for memory that the file does not hold or
-takes long, or, where the damage is under a checksum, something else than was saved. Files are
-opened in child processes: a crash, or a loop in C that hears no signal, ends one of them only.
-Each finding is printed with the number that makes it again:
+The files are models (`.keras`, legacy `.h5`), trainings and weights of every kind. Each load must return
+the file's content or raise `fk.FileError`. Everything else is a finding: another exception, a crash, a
+load that takes long or allocates more memory than the file justifies, and, for damages that a
+checksum covers, other values than the saved ones. Files are opened in child processes, so that a
+crash or an endless loop in C ends only one process. Each finding is printed with a number that
+reproduces it:
 
     python tools/stress/fuzz_files.py --again SEED:NUMBER
 """

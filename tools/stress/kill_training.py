@@ -1,11 +1,11 @@
-"""Kills a training again and again and checks that it ends as if nothing had happened.
+"""Kills a training repeatedly and checks that the resumed training ends with identical results.
 
     python tools/stress/kill_training.py [--kills 100] [--seed 0] [--folder DIR] [--quiet]
 
-A training with Dropout, BatchNormalization, shuffling and saves in the middle of its epochs runs in
-a child process and is killed (SIGKILL) at a random moment, inside of a save too. The same call then
-goes on, until it is done; then the next training begins. Each must end with weights, optimizer,
-statistics, key and logs that are bit for bit those of a training that nobody disturbed.
+A training with Dropout, BatchNormalization, shuffling and checkpoints within epochs runs in a child
+process and is killed (SIGKILL) at random moments, also while saving. The same call resumes until the
+training is complete. Weights, optimizer state, statistics, key and logs must be bit-identical to those
+of an uninterrupted training.
 """
 
 import argparse
