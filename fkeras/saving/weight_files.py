@@ -1,4 +1,4 @@
-"""`load_weights` and `save_weights`: weights and state alone, for a model that is there."""
+"""`load_weights` and `save_weights`: weights and state without the model's configuration."""
 
 from __future__ import annotations
 
@@ -42,33 +42,32 @@ def load_weights(
     skip: Sequence[str] | str = (),
     limits: Limits | None = None,
 ) -> tuple[Model, dict[str, Any]]:
-    """`(model, state)` with the weights and statistics of a file in their places.
+    """Returns `(model, state)` with the weights and statistics of a file.
 
-    All that the model has must be in the file, in the same shapes, and all that the file has must
-    be in the model; otherwise nothing is loaded, and one error lists every difference. Frozen
-    layers are loaded like others. Numbers take the dtypes of the model, as in Keras. The arrays go
-    from the file to the device; a model that is not built is not initialised first.
+    Model and file must have the same arrays with the same shapes; otherwise nothing is loaded, and
+    one error lists all differences. Frozen layers are loaded too. Arrays are cast to the dtypes of
+    the model, as in Keras. A model that is not built is loaded without running initializers.
 
     Args:
         path: a file by Keras 3 (`.weights.h5`, `.weights.json` with its shards, `.keras`), by
             Keras 1 or 2 (`.h5`, weights alone or a whole model), by `save_weights` or
-            `ModelCheckpoint` (`.npz`), or safetensors with names such as "dense/kernel". What it
-            is, is told by its content.
-        model: the model; where it is not built, one that knows its inputs. For weights of a
-            subclassed model of Keras, an `fk.Model` with fields of the same names in the order in
-            which Keras's constructor assigns them.
-        state: its state, of which entries that no file keeps stay as they are.
-        skip: patterns, as `fk.freeze` takes them, of the layers or weights to leave as they are:
-            "head", "head/*", "*/bias". They hold for names in the file as well.
-        limits: the greatest sizes that the file may ask for.
+            `ModelCheckpoint` (`.npz`), or safetensors with names such as "dense/kernel". The content
+            decides on the format.
+        model: the model, built or with known inputs. For weights of a subclassed model of Keras, an
+            `fk.Model` with fields of the same names in the order in which Keras's constructor
+            assigns them.
+        state: state of the model; entries that no file stores stay unchanged.
+        skip: patterns, as in `fk.freeze`, of layers or weights to leave unchanged: "head", "head/*",
+            "*/bias". The patterns apply to names in the file too.
+        limits: limits on the sizes that the file may need.
 
     Returns:
-        A new model, and a new state, `{}` where the model has none.
+        A new model and a new state; `{}` for a model without state.
 
     Raises:
-        FileNotFoundError: where there is no such file.
-        FileError: where the file is damaged, or does not fit the model.
-        ValueError: where a pattern fits nothing, or what is skipped has no value yet.
+        FileNotFoundError: for a missing file.
+        FileError: for a damaged file, and for a file that does not fit the model.
+        ValueError: for a pattern that matches nothing, and for a skipped weight without a value.
 
     Example:
         >>> import jax, pathlib, tempfile, fkeras as fk
@@ -118,7 +117,7 @@ def load_weights(
 
 
 def _shapes(model: Any, state: Mapping[str, Any] | None) -> tuple[Any, Mapping[str, Any]]:
-    """The model and its state, or shapes in their places where they are not there yet."""
+    """Returns the model and its state, or shapes of both for a model that is not built."""
     if not isinstance(model, Layer):
         check_not_keras(model, "load_weights")
         raise TypeError(
@@ -155,7 +154,7 @@ def _check_patterns(patterns: Sequence[str], wanted: Sequence[Place], source: So
 def _matched(
     model: Layer, wanted: Sequence[Place], source: Source, skips: Any, copies: Sequence
 ) -> dict[tuple[str, str], tuple[Place, Stored]]:
-    """The array of each place that is not skipped, where model and file have the same."""
+    """Returns the stored array of each place that is not skipped; raises for any difference."""
     taken: dict[tuple[str, str], tuple[Place, Stored]] = {}
     used: set[str] = set()
     missing, misfits = [], []
@@ -217,7 +216,7 @@ def _difference(
 
 
 def _read(taken: Mapping, source: Source) -> dict[tuple[str, str], jax.Array]:
-    """The arrays on the device, in the dtypes of their places, laid out as what they replace."""
+    """Returns the arrays on the device, with the dtypes and shardings of the arrays they replace."""
     whole, split, unusual = {}, {}, []
     for key, (place, stored) in taken.items():
         with reading(source.file, source.member, place.name.rpartition("/")[0] or None):
@@ -246,20 +245,20 @@ def _with_arrays(state: Mapping[str, Any], arrays: Mapping[str, Any], at: str) -
 def save_weights(
     path: str | os.PathLike[str], model: Layer, state: Mapping[str, Any] | None = None
 ) -> None:
-    """Writes a model's weights and state into a file, whole or not at all.
+    """Writes a model's weights and state to a file, completely or not at all.
 
     Args:
-        path: the file; its folder is made. `.weights.h5` (or `.h5`) is Keras 3's form, which
-            `keras_model.load_weights` opens; `.safetensors` and `.npz` go by the model's own
-            paths and keep all of the state. bfloat16 stays bfloat16 in all of them; `.npz` keeps
-            it as integers and says so, see `fkeras.files.npz`.
+        path: path of the file; missing folders are created. `.weights.h5` (or `.h5`) is Keras 3's
+            format, which `keras_model.load_weights` opens; `.safetensors` and `.npz` use the model's
+            own paths and hold the whole state. All formats preserve bfloat16; `.npz` stores bfloat16
+            as marked integers, see `fkeras.files.npz`.
         model: a built model or layer.
-        state: its state.
+        state: state of the model.
 
     Raises:
-        ValueError: for another suffix, a model that is not built, or one whose state is missing.
-        OSError: where the file cannot be written; what stood there still stands.
-        ImportError: without h5py for `.h5`, without safetensors for `.safetensors`.
+        ValueError: for another suffix, a model that is not built, and a missing state.
+        OSError: if the file cannot be written; an existing file stays unchanged.
+        ImportError: if h5py is not installed, for `.h5`; safetensors, for `.safetensors`.
 
     Example:
         >>> import jax, pathlib, tempfile, numpy as np, fkeras as fk

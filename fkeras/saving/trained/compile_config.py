@@ -1,9 +1,9 @@
-"""What a file keeps of training besides the weights: a `Trainer` as Keras's `compile_config`.
+"""Conversion between a `Trainer` and the `compile_config` in Keras's files.
 
-What changes the numbers goes through, or is refused: optimizer, losses, metrics, their weights.
-What only says how they are computed is not the model's: Keras's `run_eagerly`,
-`steps_per_execution` and `jit_compile` are not read, and a trainer's `mesh`, `sharding`, `remat`
-and `on_nonfinite` are left out with a warning.
+Options that change the numbers (optimizer, losses, metrics, their weights) are converted, or rejected
+with an error. Options that only say how to compute are not: Keras's `run_eagerly`,
+`steps_per_execution` and `jit_compile` are ignored, and a trainer's `mesh`, `sharding`, `remat` and
+`on_nonfinite` are left out with a warning.
 """
 
 from __future__ import annotations
@@ -51,18 +51,18 @@ def read_trainer(
     file: str | None = None,
     store: Store | None = None,
 ) -> Trainer | None:
-    """The `Trainer` that a `compile_config` describes; None for a model that was not compiled.
+    """Returns the `Trainer` of a `compile_config`; None for a model that was not compiled.
 
     Args:
-        compiled: the configuration, out of a file.
+        compiled: the configuration from a file.
         custom_objects: your own losses, metrics, optimizers and functions by name.
-        file: the file, for messages.
-        store: its arrays, which tell whether Keras put a LossScaleOptimizer around the optimizer,
-            as it does by itself for a model of the policy "mixed_float16".
+        file: path of the file, for messages.
+        store: arrays of the file. Their groups show whether Keras wrapped the optimizer in a
+            LossScaleOptimizer, as it does for a model of the policy "mixed_float16".
 
     Raises:
-        FileError: for what is no optimizer, loss or metric, and for functions that
-            `custom_objects` lacks.
+        FileError: for an object that is not an optimizer, loss or metric, and for functions missing
+            in `custom_objects`.
     """
     place = {"file": file, "member": CONFIG}
     if not check(compiled, (dict, type(None)), "'compile_config'", **place):
@@ -91,11 +91,13 @@ def read_trainer(
 
 
 def _tree(value: Any, one: Callable[[Any], Any], what: str, depth: int = 0) -> Any:
-    """Lists and dictionaries by output, with `one` of what is in them; None stays."""
+    """Applies `one` to the entries of lists and dictionaries by output; None stays None."""
     if value is None:
         return None
     if depth > 2:
-        raise FileError(f"lists inside lists in {what!r}, deeper than outputs go. It is damaged.")
+        raise FileError(
+            f"the lists in {what!r} are nested deeper than outputs. The file is damaged."
+        )
     if isinstance(value, list):
         single = what != "loss" and any(isinstance(part, str | Mapping) for part in value)
         for place, part in enumerate(value if single else ()):
@@ -124,14 +126,14 @@ def _weight(value: Any) -> float:
 def _optimizer(value: Any, given: Mapping[str, Any]) -> Any:
     if value is None:
         raise FileError(
-            "the model was compiled without an optimizer. Open it with fk.load_model, and train "
-            "it with a Trainer of your own."
+            "the model was compiled without an optimizer. Load the model with fk.load_model, and "
+            "train it with your own Trainer."
         )
     made = optimizers.get(value, given)
     if not isinstance(made, optimizers.BaseOptimizer):
         raise FileError(
-            f"expected an optimizer, received {type(made).__name__}. Pass a class of your own in "
-            "custom_objects; it is a subclass of fk.optimizers.Optimizer."
+            f"expected an optimizer, received {type(made).__name__}. Pass your own class in "
+            "custom_objects, as a subclass of fk.optimizers.Optimizer."
         )
     return made
 
@@ -157,7 +159,7 @@ def _metric(value: Any, given: Mapping[str, Any]) -> Any:
 
 
 def _function(value: Any, given: Mapping[str, Any], kind: str, room: Any) -> Any:
-    """`value`, or where it stands for a function its name, or what `custom_objects` has for it."""
+    """Returns `value`; for a function the entry of `custom_objects`, or the name in the library."""
     check(value, (str, dict), f"a {kind}")
     if isinstance(value, str):
         return value
@@ -171,9 +173,9 @@ def _function(value: Any, given: Mapping[str, Any], kind: str, room: Any) -> Any
     if name in room.__all__ or (hasattr(room, "get") and _is_known(room, name)):
         return name
     raise FileError(
-        f"the {kind} {name[:80]!r} is a function of the file's author, which no file carries. "
-        f"Pass it: {custom_code(name, 'function')}; or open the model alone, fk.load_model, and "
-        "make a Trainer."
+        f"the {kind} {name[:80]!r} is a custom function, and files hold no code. Pass the function: "
+        f"{custom_code(name, 'function')}; or load the model alone with fk.load_model, and make a "
+        "Trainer."
     )
 
 
@@ -190,19 +192,19 @@ def _checked(found: Any, kind: type, what: str, value: Any, given: Mapping[str, 
         return found
     raise FileError(
         f"expected {what}, received {type(found).__name__}. The file is damaged; fk.load_model "
-        "opens the model alone."
+        "loads the model alone."
     )
 
 
 def write_compile_config(trainer: Trainer) -> dict[str, Any]:
-    """The `compile_config` that Keras compiles a model by, to the numbers of a trainer.
+    """Returns the `compile_config` with which Keras computes the same numbers as a trainer.
 
     Args:
         trainer: the trainer.
 
     Raises:
-        TypeError: where Keras has no word for something that changes the numbers: a
-            transformation of optax, a function without a name, weights that do not decay by name.
+        TypeError: for options that change the numbers and have no form in Keras: a transformation of
+            optax, a function without a name, weights excluded from weight decay by name.
 
     Example:
         >>> import fkeras as fk
@@ -214,8 +216,8 @@ def write_compile_config(trainer: Trainer) -> dict[str, Any]:
     left = [name for name in _LEFT_OUT if getattr(trainer, name) != getattr(plain, name)]
     if left:
         warnings.warn(
-            f"save_model: {', '.join(left)} of the trainer cannot be kept in the file, which says "
-            "what is computed, not how. After loading write dataclasses.replace(trainer, "
+            f"save_model: {', '.join(left)} of the trainer cannot be stored in the file. "
+            "After loading write dataclasses.replace(trainer, "
             f"{left[0]}=...).",
             stacklevel=4,
         )
@@ -228,7 +230,7 @@ def write_compile_config(trainer: Trainer) -> dict[str, Any]:
         "run_eagerly": False,
         "steps_per_execution": 1,
         "jit_compile": "auto",
-        # a Trainer scales no loss by itself, whatever the policy
+        # a Trainer scales the loss only with a LossScaleOptimizer, whatever the dtype policy
         "auto_scale_loss": False,
     }
 
@@ -269,18 +271,18 @@ def _json(value: Any) -> Any:
 def read_optimizer(
     store: Store, compiled: Mapping, trainer: Trainer, run: TrainState
 ) -> TrainState:
-    """The run with the optimizer's state and the step of a weight file.
+    """Returns the run with the optimizer's state and the step of a weight file.
 
-    A learning rate that was changed in training is in the state, and counts.
+    A learning rate that was changed in training is part of the state, and overrides the optimizer's.
 
     Args:
         store: the weight file.
-        compiled: the `compile_config` beside it.
-        trainer: what `read_trainer` made of that.
-        run: a run of the loaded model; its own optimizer's state is not looked at.
+        compiled: the `compile_config` of the same file.
+        trainer: the trainer that `read_trainer` returned.
+        run: a run of the loaded model; its optimizer state is ignored.
 
     Raises:
-        FileError: where the file has arrays of another optimizer or model.
+        FileError: for arrays of another optimizer or model.
     """
     config, optimizer = compiled.get("optimizer"), trainer.optimizer
     if "inner_optimizer" in store.groups("optimizer") and not _is_loss_scale(config):
@@ -323,16 +325,16 @@ def _check_numbers(store: Store, optimizer: Any, entries: Sequence[Entry], weigh
     missing = next((n for n in range(len(entries)) if str(n) not in names), None)
     if missing is None and len(names) == len(entries):
         return
-    lacks = f"; {_GROUP}/{missing} is not there" if missing is not None else ""
+    lacks = f"; {_GROUP}/{missing} is missing" if missing is not None else ""
     raise FileError(
         f"expected {len(entries)} arrays of {type(optimizer).__name__} for {weights} trainable "
-        f"weights, received {len(names)}{lacks}. It is the state of another optimizer, or of "
-        "other weights than are trainable; fk.load_model opens the model alone."
+        f"weights, received {len(names)}{lacks}. The state belongs to another optimizer or to other "
+        "trainable weights; fk.load_model loads the model alone."
     )
 
 
 def optimizer_arrays(trainer: Trainer, run: TrainState) -> list[tuple[str, np.ndarray]]:
-    """`(path, array)` for what Keras's weight file has of an optimizer.
+    """Returns `(path, array)` for the arrays of an optimizer in Keras's weight file.
 
     Args:
         trainer: the trainer of the run.
@@ -340,7 +342,7 @@ def optimizer_arrays(trainer: Trainer, run: TrainState) -> list[tuple[str, np.nd
 
     Raises:
         FKerasError: for the state of another model or optimizer, or of several runs at once.
-        TypeError: for an optimizer whose state has no order.
+        TypeError: for an optimizer of another library, whose state has no known order.
     """
     opt_state = follow(trainer.optimizer, run.opt_state, run.model)
     groups = layout(trainer.optimizer, serialize(trainer.optimizer), trained(run.model))
@@ -350,11 +352,11 @@ def optimizer_arrays(trainer: Trainer, run: TrainState) -> list[tuple[str, np.nd
 def compiled_parts(
     trainer: Trainer | None, run: TrainState | None, model: Any
 ) -> tuple[dict[str, Any], dict[str, np.ndarray]]:
-    """`(compile_config, arrays by path)` of a training, for a file of `model`.
+    """Returns `(compile_config, arrays by path)` of a training, for a file of `model`.
 
     Raises:
         ValueError: for a run without its trainer, or of another model.
-        TypeError: for what no file can hold.
+        TypeError: for a trainer that Keras's format cannot hold.
     """
     if not isinstance(trainer, Trainer) or not isinstance(run, TrainState | None):
         raise ValueError(
@@ -364,8 +366,8 @@ def compiled_parts(
         )
     if trainer.objective is not None:
         raise TypeError(
-            "save_model: the trainer has an objective, a function of your own, which no file "
-            "carries. Save the model alone, fk.save_model(path, run.model, run.state), or the "
+            "save_model: the trainer has an objective, a custom function, and files hold no code. "
+            "Save the model alone, fk.save_model(path, run.model, run.state), or the "
             "whole run with fit(checkpoint=...)."
         )
     _check_optimizer(trainer.optimizer)

@@ -149,7 +149,7 @@ def _members(
     chosen = config["optimizer_map"]["config"]
     inner = dict(optimizer.optimizer_map)
     patterns = [pattern for pattern, _ in optimizer.optimizer_map]
-    if "patterns" not in chosen:  # what Keras wrote: in its order, and the default last
+    if "patterns" not in chosen:  # written by Keras: in its order, the default last
         patterns = [f"re:{key}" for key in chosen["optimizer_map"]] + ["*"]
     known = [pattern for pattern, _ in optimizer.optimizer_map]
     first = {path: next((p for p in known if keras_map.fits(p, path)), None) for path in weights}
@@ -159,7 +159,7 @@ def _members(
         own = f"{at}.states[{pattern!r}]"
         members.append(layout(inner[pattern], None, mine, built and bool(mine), own, scaled))
         names.append(snake_case(type(inner[pattern]).__name__))
-    if "patterns" in chosen:  # for Keras the last pattern's optimizer is the default too, unused
+    if "patterns" in chosen:  # Keras uses the last optimizer as the default too, without weights
         idle = layout(inner[patterns[-1]], None, {}, False, at="-")[0][1]
         members.append([("", [dataclasses.replace(entry, keys=()) for entry in idle])])
         names.append(snake_case(type(inner[patterns[-1]]).__name__))
@@ -181,7 +181,7 @@ def _own(optimizer: Optimizer, weights: Mapping[str, Any], at: str, scaled: bool
     def one(name: str, path: str) -> Entry:
         leaf, key = slots[name][path], f"{at}.slots[{name!r}][{path!r}]"
         if isinstance(optimizer, Adafactor) and name == "velocity" and len(weights[path].shape) > 1:
-            # Keras computes it anew at each step, before it reads it
+            # Keras overwrites this array at each step before reading it
             return Entry(name, path, tuple(weights[path].shape))
         return Entry(name, path, tuple(leaf.shape), (key,))
 
@@ -197,20 +197,20 @@ def _own(optimizer: Optimizer, weights: Mapping[str, Any], at: str, scaled: bool
             names = ["velocity"]
         entries += [one(name, path) for name in names]
     rows = [[one(name, path) for path in weights] for name in apart if name in slots]
-    if isinstance(optimizer, Nadam) and rows:  # one for all weights, where ours has one for each
+    if isinstance(optimizer, Nadam) and rows:  # Keras has one product, we have one per weight
         keys = tuple(key for entry in rows[0] for key in entry.keys)
         return entries if scaled else [*entries, Entry("product", None, (), keys)]
     return entries + [entry for row in rows for entry in row]
 
 
 def _slots(optimizer: Optimizer, weights: Mapping[str, Any]) -> dict[str, Any]:
-    """The slots as shapes, in the order in which the optimizer names them."""
+    """Returns the shapes of the slots, in the order in which the optimizer names them."""
     names: list[str] = []
 
     def init(weights: dict[str, Any]) -> dict[str, Any]:
         state: Any = optimizer.transformation().init(weights)
         slots = state.slots
-        names.extend(slots)  # what is traced comes back sorted
+        names.extend(slots)  # eval_shape returns dictionaries with sorted keys
         return slots
 
     found = jax.eval_shape(init, dict(weights))
@@ -218,7 +218,7 @@ def _slots(optimizer: Optimizer, weights: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def trained(model: Any) -> dict[str, Any]:
-    """What is trainable in a model, by path, in the order of Keras's `model.trainable_variables`.
+    """Returns the trainable weights by path, in the order of Keras's `trainable_variables`.
 
     Example:
         >>> import jax, fkeras as fk
@@ -232,7 +232,7 @@ def trained(model: Any) -> dict[str, Any]:
 
 
 def as_trained(optimizer: Any, opt_state: Any) -> Any:
-    """The optimizer with the weight decay that its state has, which a file keeps nowhere else.
+    """Returns the optimizer with the weight decay of its state, which files store only there.
 
     Example:
         >>> import jax.numpy as jnp, fkeras as fk
@@ -254,7 +254,7 @@ def as_trained(optimizer: Any, opt_state: Any) -> Any:
 
 
 def with_products(optimizer: Any, opt_state: Any, scaled: bool = False) -> Any:
-    """The state with the products of Nadam that a file lacks, as its count tells them.
+    """Returns the state with Nadam's products, computed from the step count, for files without them.
 
     Example:
         >>> import jax.numpy as jnp, fkeras as fk
@@ -280,18 +280,18 @@ def with_products(optimizer: Any, opt_state: Any, scaled: bool = False) -> Any:
 
 
 def leaves_of_state(opt_state: Any, step: Any) -> dict[str, Any]:
-    """The leaves of an optimizer's state by the keys of a layout."""
+    """Returns the leaves of an optimizer's state by the keys of a layout."""
     pairs = jax.tree_util.tree_flatten_with_path(opt_state)[0]
     return {jax.tree_util.keystr(path): leaf for path, leaf in pairs} | {STEP: step}
 
 
 def written(groups: Groups, opt_state: Any, step: Any) -> list[tuple[str, np.ndarray]]:
-    """`(path, array)` for everything that Keras's file has of an optimizer.
+    """Returns `(path, array)` for all arrays of an optimizer in Keras's file.
 
     Args:
         groups: the layout.
-        opt_state: the state, of the weights of the layout.
-        step: the number of steps that were taken.
+        opt_state: state for the weights of the layout.
+        step: number of steps taken.
     """
     leaves = leaves_of_state(opt_state, step)
     host = dict(zip(leaves, jax.device_get(list(leaves.values())), strict=True))
@@ -312,17 +312,17 @@ def restored(
     shape: Callable[[int], tuple[int, ...]],
     read: Callable[[int, tuple[int, ...]], np.ndarray],
 ) -> tuple[Any, int]:
-    """`(state, step)` with the arrays of a file, all of them or none.
+    """Returns `(state, step)` with the arrays of a file.
 
     Args:
-        entries: the layout's first group.
+        entries: first group of the layout.
         init: makes the state before the first step.
-        weights: what is trained, by path.
-        shape: the shape of the array of a number in the file.
-        read: the array of that number, checked for its shape.
+        weights: trained weights by path.
+        shape: returns the shape of the array with a number in the file.
+        read: returns the array with a number, after a check of its shape.
 
     Raises:
-        FileError: for an array of another shape, or numbers that are none of an optimizer.
+        FileError: for an array of another shape or dtype, and for an invalid step count.
     """
     found: dict[str, Any] = {}
     for number, entry in enumerate(entries):
@@ -350,7 +350,7 @@ def restored(
 def _first(
     keys: Sequence[str], init: Callable[[Any], Any], weights: Mapping[str, Any]
 ) -> dict[str, Any]:
-    """The leaves of a first state that no file keeps; only these are computed."""
+    """Computes the leaves of an initial state that no file stores, and no others."""
 
     def some(weights: dict[str, Any]) -> dict[str, Any]:
         leaves = leaves_of_state(init(weights), None)
@@ -362,7 +362,7 @@ def _first(
 def _refused(entry: Entry, problem: str) -> FileError:
     of = f" of {entry.weight!r}" if entry.weight else ""
     return FileError(
-        f"expected the {entry.what}{of} {problem}. It is the state of another optimizer or model, "
-        "or damaged; fk.load_model opens the model alone.",
+        f"expected the {entry.what}{of} {problem}. The state belongs to another optimizer or model, "
+        "or is damaged; fk.load_model loads the model alone.",
         layer=entry.weight.rpartition("/")[0] or None if entry.weight else None,
     )

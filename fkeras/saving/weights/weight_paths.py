@@ -1,8 +1,8 @@
-"""Where Keras's weight files keep what a model holds: a path for each weight and statistic.
+"""Paths of weights and statistics in Keras's weight files.
 
-Keras names a group after the attribute that leads to a layer (`layers`, `cell`, `forward_layer`),
-after the class where layers stand in a list (`dense`, `dense_1`), and numbers a layer's own arrays
-in a group `vars`. Names of layers are no part of it.
+Keras names a group after the attribute that holds a layer (`layers`, `cell`, `forward_layer`), or
+after the class for layers in a list (`dense`, `dense_1`), and numbers a layer's own arrays in a
+group `vars`. The paths do not contain the names of layers.
 """
 
 from __future__ import annotations
@@ -22,13 +22,13 @@ from fkeras.saving.weights.group_names import group_names, groups_in_field
 
 @dataclasses.dataclass(frozen=True)
 class Place:
-    """One array of a model, and where a file keeps it.
+    """One array of a model, and its path in a file.
 
     Attributes:
-        path: the path in the file, such as "layers/dense/vars/0"; None for state that Keras's
-            files leave out (the carry of a stateful LSTM).
-        kind: "weight" for a leaf of the model, "state" for an entry of its state.
-        name: the leaf's path, such as "dense/kernel", or the keys of the state with "/".
+        path: path in the file, such as "layers/dense/vars/0"; None for state that Keras's files
+            leave out (the carry of a stateful LSTM).
+        kind: "weight" for a leaf of the model, "state" for an entry of the state.
+        name: path of the leaf, such as "dense/kernel", or the keys of the state joined by "/".
         value: the array, or its shape and dtype.
     """
 

@@ -1,4 +1,4 @@
-"""Files with weights as sources of arrays: HDF5, `.keras`, shards, safetensors, `.npz`."""
+"""Opens weight files of all formats: HDF5, `.keras`, shards, safetensors and `.npz`."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ Skips = Callable[[str], bool]
 
 @contextlib.contextmanager
 def open_source(path: str, limits: Limits, skips: Skips) -> Iterator[Source | Store]:
-    """A file with weights, told by its content; a `Store` where it is a legacy HDF5 file.
+    """Opens a weight file of the format that its content shows; a `Store` for legacy HDF5.
 
     Args:
         path: the file.
@@ -79,15 +79,15 @@ def _whole(path: str, size: int, limits: Limits) -> bytes:
 
 
 def _keras(store: Store, skips: Skips) -> Source:
-    """The arrays of a store in Keras's layout, the optimizer's left out."""
+    """Returns the arrays of a store in Keras's layout, without the optimizer's."""
     found = {path: unread(store, path) for path in stored_arrays(store) if _is_weight(path)}
     label = functools.partial(_noted, store)
     return Source(str(store.file), found, _key(store), _groups(store, skips), store.member, label)
 
 
 def _is_weight(path: str) -> bool:
-    # a random generator has its own place in no file of a run of ours: keys are arguments
-    if path.endswith(IDF_WEIGHTS):  # configuration of a lookup here, as its vocabulary is
+    # states of random generators are ignored: keys are arguments of calls here
+    if path.endswith(IDF_WEIGHTS):  # part of a lookup layer's configuration here
         return False
     return not path.startswith("optimizer/") and "/seed_generator/" not in f"/{path}"
 
@@ -102,7 +102,7 @@ def _key(store: Store) -> Callable[[Place], str | None]:
 
 
 def _noted(store: Store, path: str) -> str:
-    """The path of an array with the names of the file's own layers: "encoder/dense/0"."""
+    """Returns the path of an array with the layer names noted in the file: "encoder/dense/0"."""
     parts = path.split("/")
     names = []
     for number, part in enumerate(parts):
@@ -116,7 +116,7 @@ def _noted(store: Store, path: str) -> str:
 
 
 def _groups(store: Store, skips: Skips) -> Groups:
-    """As `stored_groups`; layers that are skipped need not be in the file."""
+    """Returns `stored_groups` in which skipped layers may be missing."""
     find = stored_groups(store)
 
     def groups(path: str, layers: Sequence[Layer]) -> Sequence[str]:
@@ -134,7 +134,7 @@ def _groups(store: Store, skips: Skips) -> Groups:
 
 
 def _npz(archive: Archive, limits: Limits) -> dict[str, Stored]:
-    """The weights and the state in a `.npz` file."""
+    """Returns the weights and the state in a `.npz` file."""
     names = [name for name in archive.names if name.endswith(".npy")]
     dtypes = {}
     if f"{npz.ABOUT}.npy" in archive:
@@ -182,7 +182,7 @@ def _read_npz(archive: Archive, member: str, size: int, dtype: Any) -> Any:
 def _shards(
     path: str, text: bytes, limits: Limits, skips: Skips, stack: contextlib.ExitStack
 ) -> Source:
-    """The arrays of the files that Keras's `weights.json` lists, which lie beside it."""
+    """Returns the arrays of the files listed in Keras's `weights.json`, in the same folder."""
     table = parse(text, path, None, limits)
     listed: dict[str, None] = {}
     for group, names in field(table, "weight_map", dict, file=path).items():
@@ -222,7 +222,7 @@ def _shards(
 
 
 def _over(stores: Sequence[Store], skips: Skips) -> Groups:
-    """The groups of layers over several stores, by name where one store has them all."""
+    """Returns the groups of layers in several stores, by name if one store has all of them."""
 
     def groups(path: str, layers: Sequence[Layer]) -> Sequence[str]:
         whole = max(stores, key=lambda store: len(store.groups(path)))

@@ -101,7 +101,7 @@ def put(group, name, value):
 
 ARRAYS = {
     "too few": (lambda g: g.__delitem__("9"), "expected 10 arrays of Adam.*received 9"),
-    "another name": (lambda g: g.move("4", "x"), "optimizer/vars/4 is not there"),
+    "another name": (lambda g: g.move("4", "x"), "optimizer/vars/4 is missing"),
     "another shape": (
         lambda g: put(g, "4", np.zeros((3, 2), "float32")),
         r"momentum of 'zeta/bias' of shape \(3,\), received shape \(3, 2\)",

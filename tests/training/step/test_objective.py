@@ -371,7 +371,7 @@ BAD_CALLS = [
     (lambda: TRAINER.fit(RUN, iter([])), "the source gave none"),
     (
         lambda: fk.save_model("x.keras", RUN.model, RUN.state, trainer=TRAINER, run=RUN),
-        "function of your own, which no file carries",
+        "custom function, and files hold no code",
     ),
 ]
 
