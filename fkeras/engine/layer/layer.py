@@ -178,6 +178,11 @@ class Layer(LayerTypes):
         return options
 
     @property
+    def overrides_apply(self) -> bool:
+        """Whether `apply` on plain arrays does more than `Layer.apply`, such as checks of values."""
+        return type(self).apply is not Layer.apply
+
+    @property
     def input_spec(self) -> Any:
         """Requirements on the inputs: None, an `InputSpec`, or an `InputSpec` for each input."""
         return None
@@ -204,7 +209,8 @@ class Layer(LayerTypes):
                 ValueError: on arrays, where the call changes state that would be lost; use `apply`.
             """
             given = None if mask is _NO_MASK else mask
-            if calls.symbolic_arguments(inputs, options, given):
+            plain = calls.is_plain(self, inputs, state, key, given, options)
+            if not plain and calls.symbolic_arguments(inputs, options, given):
                 if state is not None or key is not None:
                     raise TypeError(
                         f"{self.where}: a graph records neither state nor key. Give them to the "
@@ -213,26 +219,24 @@ class Layer(LayerTypes):
                 if mask is not _NO_MASK:
                     options["mask"] = mask
                 return record(self, inputs, options, training)
-            kind = None
-            if labels.holds_labels(self):
+            if not plain and labels.holds_labels(self):
                 return labels.labels_for(self, inputs)
-            if state is None and key is None:
-                kind = composition.tensor_class(self, inputs, options)
+            stateless = state is None and key is None
+            kind = composition.tensor_class(self, inputs, options) if stateless else None
             if kind is not None:
                 if mask is not _NO_MASK:
                     options["mask"] = mask
                 return record(self, inputs, options, training, kind=kind)
-            out = self.apply(
-                *inputs, state=state, training=bool(training), key=key, mask=given, **options
-            )
-            if out.updates:
-                raise ValueError(
-                    f"{self.where}: this call changes state ({calls.describe_state(out.updates)}), "
-                    "and the layer's value alone would lose it. Write `out = layer.apply(x, "
-                    "state=state, training=..., key=key)`; `out.value` is the value, `state | "
-                    "out.updates` the next state."
+            if plain and stateless and not self.overrides_apply:
+                value, updates = calls.value_and_updates(self, inputs, bool(training))
+            else:
+                out = self.apply(
+                    *inputs, state=state, training=bool(training), key=key, mask=given, **options
                 )
-            return out.value
+                value, updates = out.value, out.updates
+            if updates:
+                raise calls.lost_updates(self, updates)
+            return value
 
     def apply(
         self,
@@ -253,13 +257,14 @@ class Layer(LayerTypes):
             mask: the inputs' mask.
             options: the layer's own options of a call.
         """
-        if calls.symbolic_arguments(inputs, options, mask):
+        plain = calls.is_plain(self, inputs, state, key, mask, options)
+        if not plain and calls.symbolic_arguments(inputs, options, mask):
             raise TypeError(
                 f"{self.where}: apply computes on arrays, received a symbolic tensor. Call the "
                 "layer instead: `y = layer(x)` records it."
             )
         try:
-            return calls.apply(self, inputs, state, training, key, mask, options)
+            return calls.apply(self, inputs, state, training, key, mask, options, plain)
         except (RuntimeError, ValueError) as error:  # JAX raises either for a donated array
             donated.check_layer(self, error, (state, inputs))
             raise

@@ -8,7 +8,7 @@ from typing import Any, ClassVar, Self
 
 import jax
 
-from fkeras.engine.call.calls import symbolic_arguments
+from fkeras.engine.call.calls import is_plain, symbolic_arguments
 from fkeras.engine.call.context import Context, Output
 from fkeras.engine.call.network_inputs import check_ranges, match_inputs
 from fkeras.engine.graph.close import close
@@ -94,6 +94,11 @@ class Network(Layer):
         return self.graph is not None and self.graph.makes_strings
 
     @property
+    def overrides_apply(self) -> bool:
+        checked = self.graph is not None and self.graph.takes_integers
+        return checked or type(self).apply is not Network.apply
+
+    @property
     def built(self) -> bool:
         return self.graph is not None and all(layer.built for layer in self.layers.values())
 
@@ -163,6 +168,10 @@ class Network(Layer):
     ) -> Output:
         """Computes the `Output` of the network; calls that take or return strings run on the host."""
         call = super().apply
+        if is_plain(self, inputs, state, key, mask, options):
+            if self.graph is not None and self.graph.takes_integers:
+                check_ranges(self, inputs[0] if len(inputs) == 1 else inputs, self.where)
+            return call(*inputs, state=state, training=training, key=key)
         arguments = {"state": state, "training": training, "key": key, "mask": mask, **options}
         if symbolic_arguments(inputs, options, mask):
             return call(*inputs, **arguments)

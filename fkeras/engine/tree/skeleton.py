@@ -21,7 +21,7 @@ from fkeras.engine.tree.skeleton_difference import first_difference
 from fkeras.engine.tree.walk import layers_in, map_layers
 
 WEIGHT = "fkeras.weight"
-CACHES = ("_cut", "_leaves", "_opened", "_skeleton")
+CACHES = ("_cut", "_leaves", "_opened", "_plain", "_skeleton")
 
 
 @dataclasses.dataclass(frozen=True)

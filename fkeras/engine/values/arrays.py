@@ -19,7 +19,7 @@ from fkeras.engine.messages.errors import FKerasError
 from fkeras.engine.migration_hints.keras_objects import check_not_keras
 
 # dtypes that JAX takes unchanged: the fast path for calls on single rows
-_TAKEN = frozenset(
+TAKEN = frozenset(
     np.dtype(name)
     for name in ("float32", "int32", "bool", "uint8", "int8", "uint16", "int16", "float16")
 )
@@ -108,7 +108,7 @@ def read_array(value: Any, where: str, complex_numbers: bool = False) -> Any:
             f"{where}: expected arrays, received {kind.__name__}. Convert it: np.asarray(x)."
         )
     dtype = array.dtype
-    if dtype in _TAKEN:
+    if dtype in TAKEN:
         return array
     if not _is_number(dtype) or (dtype.kind == "c" and not complex_numbers):
         _refuse(value, dtype, where)
@@ -173,7 +173,7 @@ def as_argument(value: Any, where: str) -> Any:
 
     JAX wraps integers of 64 bits modulo 2**32 and rejects the other byte order and `longdouble`.
     """
-    if not isinstance(value, np.ndarray) or value.dtype in _TAKEN:
+    if not isinstance(value, np.ndarray) or value.dtype in TAKEN:
         return plain(value, where) if isinstance(value, np.ma.MaskedArray) else value
     dtype = value.dtype
     wide = dtype.kind in "iu" or (dtype.kind in "fc" and dtype.itemsize > 8)
@@ -241,7 +241,7 @@ def narrow(array: Any, where: str, checked: bool = False) -> Any:
     dtype = array.dtype
     if isinstance(array, jax.Array):
         return array
-    target = dtype if dtype in _TAKEN else computed_dtype(dtype)
+    target = dtype if dtype in TAKEN else computed_dtype(dtype)
     if not checked:
         check_fits(array, where)
     with np.errstate(over="ignore"):  # the check for infinities reports an overflow later
@@ -250,7 +250,7 @@ def narrow(array: Any, where: str, checked: bool = False) -> Any:
 
 def as_array(value: Any, where: str, complex_numbers: bool = False) -> Any:
     """Applies `read_array`, then `narrow`."""
-    if type(value) is np.ndarray and value.dtype in _TAKEN:
+    if type(value) is np.ndarray and value.dtype in TAKEN:
         return value
     return narrow(read_array(value, where, complex_numbers), where)
 

@@ -22,6 +22,8 @@ from fkeras.training.data import host_arrays
 CHUNK, CHUNK_BYTES = 32, 1 << 22
 #: the device memory that is counted on where the device does not say how much it has
 MEMORY = 1 << 32
+#: how many bytes of NumPy arrays a call of a compiled step takes along at most
+SENT_BYTES = 1 << 16
 
 
 def device_bytes() -> int:
@@ -47,7 +49,8 @@ class Feed:
         tree: arrays with the same number of rows, on the host.
         size: the number of rows of a batch.
         steps: how many batches an epoch has.
-        resident: the same arrays on the device; None where they do not fit.
+        resident: the same arrays as a compiled step gathers from them, on the device but for a single
+            small batch; None where they do not fit.
         exact: whether the last batch has its own size, in a call of its own, because objectives
             and losses of layers cannot leave out rows that fill a batch up.
         sums: empty sums of the losses and metrics that are computed on these rows.
@@ -196,15 +199,19 @@ def feed_of(tree: Any, size: int, steps: int | None = None) -> Feed:
 
 def placed(feed: Feed, mesh: Any = None) -> Feed:
     """The feed with its arrays on every device, where they take a quarter of its memory at most."""
-    arrays = jax.tree.leaves(feed.tree)
-    if sum(a.nbytes for a in arrays) > device_bytes() // 4:
+    size = sum(array.nbytes for array in jax.tree.leaves(feed.tree))
+    if size > device_bytes() // 4:
         return feed
     layout = None if mesh is None else NamedSharding(mesh, PartitionSpec())
-    resident = jax.tree.map(lambda array: _place(array, layout), feed.tree)
+    resident = jax.tree.map(_with_room, feed.tree)
+    # a single small batch goes along with the call of the step: `device_put` costs more than a step
+    # of a small model
+    if feed.steps > 1 or size > SENT_BYTES or mesh is not None:
+        resident = jax.device_put(resident, layout)
     return dataclasses.replace(feed, resident=resident)
 
 
-def _place(array: np.ndarray, layout: Any) -> jax.Array:
+def _with_room(array: np.ndarray) -> np.ndarray:
     count = len(array)
     room = host_arrays.room_for(count)
     array = host_arrays.canonical(np.asarray(array))
@@ -212,4 +219,4 @@ def _place(array: np.ndarray, layout: Any) -> jax.Array:
         filled = np.zeros((room, *array.shape[1:]), array.dtype)
         filled[:count] = array
         array = filled
-    return jax.device_put(array, layout)
+    return array

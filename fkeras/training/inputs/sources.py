@@ -62,11 +62,15 @@ def training_feeds(
 
 
 def with_sums(trainer: Any, run: Any, feed: Any, training: bool) -> Any:
-    """The feed with empty sums for the losses and metrics of its batches."""
+    """The feed with empty sums for the losses and metrics of its batches.
+
+    The sums are NumPy arrays, which the first call of a compiled step takes along: sending them
+    before would cost more than a step of a small model.
+    """
     if trainer.objective is None:
-        return dataclasses.replace(feed, sums=objective.empty(trainer, run.model))
+        return dataclasses.replace(feed, sums=objective.empty_on_host(trainer, run.model))
     example = feed.example(int(run.step))
-    sums = objective.empty(trainer, run.model, run.state, example, training)
+    sums = objective.empty_on_host(trainer, run.model, run.state, example, training)
     return dataclasses.replace(feed, sums=sums)
 
 

@@ -57,15 +57,21 @@ class Pace:
         self.calls += 1
         self.began = now
 
-    def choose(self, large: bool, function: Any, *arguments: Any) -> str:
-        """The mode of `step.compiled_train`: single steps where a loop would make them slow."""
+    def choose(self, large: bool, function: Any, static: tuple, arguments: tuple) -> str:
+        """The mode of `step.compiled_train`: single steps where a loop would make them slow.
+
+        Args:
+            large: whether the run is so large that its arrays are overwritten.
+            function: the compiled function of the call.
+            static: the static arguments of the call.
+            arguments: the other arguments.
+        """
         if self.mode is None:
-            # the trace is kept by JAX: the call that follows does not make it again
-            slow = (
-                self.fixed is None
-                and jax.default_backend() == "cpu"
-                and step.convolves(function.trace(*arguments).jaxpr)
-            )
+            slow = self.fixed is None and jax.default_backend() == "cpu"
+            if slow:
+                leaves, treedef = jax.tree.flatten(arguments)
+                specs = tuple((leaf.shape, leaf.dtype) for leaf in leaves)
+                slow = step.call_convolves(function, static, treedef, specs)
             single = slow or large or self.fixed == 1
             self.mode = "once" if single else "loop"
         return self.mode
@@ -99,7 +105,7 @@ def evaluate(
             progress.compile_starts()
         static = (trainer, structure)
         arguments = (leaves, carry, rows, np.int32(number))
-        mode = pace.choose(False, step.compiled_test, *static, "loop", *arguments)
+        mode = pace.choose(False, step.compiled_test, (*static, "loop"), arguments)
         steps = np.int32(number if mode == "loop" else 0)
         carry, logs = step.compiled_test(*static, mode, leaves, carry, rows, steps)
         if pace.fresh:

@@ -116,10 +116,11 @@ def _begin(
     trainer: Any, run: TrainState, callbacks: tuple, options: Options, current: Current
 ) -> TrainState:
     """The run after `on_train_begin`, which becomes the current one."""
-    given = run
+    run_of_fit = run
     run, stop = hooks.call(callbacks, "on_train_begin", run)
-    changed = run is not given
-    run = ready(trainer, run).replace(metrics=objective.emptied(trainer, run))
+    changed = run is not run_of_fit
+    sums = objective.emptied(trainer, run) if changed else run.metrics  # `fit` passes empty sums
+    run = ready(trainer, run).replace(metrics=sums)
     run = run.replace(position=np.asarray([options.initial_epoch, 0], "int32"))
     current.begin(Point(run, stopped=stop), changed)
     return run
@@ -171,7 +172,8 @@ def _epochs(
         run, begin = point.run, int(point.run.position[1])
         if begin == 0:
             run, _ = hooks.call(callbacks, "on_epoch_begin", run, epoch)
-            run = ready(trainer, run).replace(metrics=empty)
+            run = run if run is point.run else ready(trainer, run)
+            run = run.replace(metrics=empty)
             run = run.replace(position=np.asarray([epoch, 0], "int32"))
         batches = feed.epoch(run if options.shuffle else None, int(run.step) - begin, begin)
         if saver is not None:

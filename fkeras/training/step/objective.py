@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import functools
 from collections.abc import Mapping
 from typing import Any
@@ -31,19 +32,24 @@ def _several(all_heads: tuple[Head, ...]) -> bool:
 
 
 def init_metrics(all_heads: tuple[Head, ...], layer_metrics: tuple[str, ...]) -> dict[str, Any]:
-    """Empty sums for the losses, the metrics and what layers report."""
-    mean = _empty_mean()
-    sums = {"loss": mean}
-    if _several(all_heads):
-        sums |= {f"{h.name}_loss": mean for h in all_heads if h.loss is not None}
-    sums |= {name: metric.init(spec) for name, metric, spec in named_metrics(all_heads)}
-    sums |= {name: mean for name in layer_metrics if name not in sums}
-    # every entry owns its buffers, so that a step may donate them
-    return jax.tree.map(_owned, sums)
+    """Empty sums for the losses, the metrics and what layers report, as NumPy arrays."""
+    return _empty_sums(all_heads, layer_metrics, jax.config.jax_enable_x64)
 
 
-def _owned(array: Any) -> Any:
-    return array if isinstance(array, Tracer) else jax.device_put(np.array(array))
+# A memo of a pure function of hashable values: each call of `fit` asks twice, and making an array
+# by an operation of JAX costs more than a step of a small model. The default dtype depends on x64.
+@functools.lru_cache(maxsize=64)
+def _empty_sums(all_heads: tuple[Head, ...], layer_metrics: tuple[str, ...], x64: bool) -> Any:
+    # No tracer may enter the memo. Outside of a trace the context would compile operations again.
+    traced = isinstance(jnp.zeros(()), Tracer)
+    with jax.ensure_compile_time_eval() if traced else contextlib.nullcontext():
+        mean = _empty_mean()
+        sums = {"loss": mean}
+        if _several(all_heads):
+            sums |= {f"{h.name}_loss": mean for h in all_heads if h.loss is not None}
+        sums |= {name: metric.init(spec) for name, metric, spec in named_metrics(all_heads)}
+        sums |= {name: mean for name in layer_metrics if name not in sums}
+        return jax.tree.map(np.asarray, sums)
 
 
 def empty(
@@ -53,7 +59,25 @@ def empty(
     batch: Any = None,
     training: bool = True,
 ) -> dict[str, Any]:
-    """Empty sums for a trainer and a model.
+    """Empty sums for a trainer and a model, on the device.
+
+    The arguments are those of `empty_on_host`. A step may donate the arrays: each is a copy.
+    """
+    return _on_device(empty_on_host(trainer, model, state, batch, training))
+
+
+def _on_device(sums: dict[str, Any]) -> dict[str, Any]:
+    return jax.device_put(jax.tree.map(np.array, sums))
+
+
+def empty_on_host(
+    trainer: Any,
+    model: Any,
+    state: Any = None,
+    batch: Any = None,
+    training: bool = True,
+) -> dict[str, Any]:
+    """Empty sums for a trainer and a model, as NumPy arrays that cannot be written.
 
     Args:
         trainer: the trainer.
@@ -76,7 +100,7 @@ def emptied(trainer: Any, run: Any) -> dict[str, Any]:
     """Empty sums with the names of a run's sums."""
     if trainer.objective is None:
         return empty(trainer, run.model)
-    return init_metrics((), tuple(run.metrics))
+    return _on_device(init_metrics((), tuple(run.metrics)))
 
 
 def compute(

@@ -35,7 +35,7 @@ def follow(optimizer: Any, opt_state: Any, model: Any) -> Any:
         ['dense_1/bias', 'dense_1/kernel']
     """
     trainable = trainable_weights(model)
-    specs = tuple((path, _spec(weight)) for path, weight in trainable.items())
+    specs = tuple((path, weight.shape, weight.dtype) for path, weight in trainable.items())
     wanted = _wanted(optimizer, specs)
     if jax.tree.structure(wanted) == jax.tree.structure(opt_state):
         if _shapes(wanted) != _shapes(opt_state):
@@ -95,11 +95,8 @@ def finalized(optimizer: Any, run: Any) -> Any:
 @functools.lru_cache(maxsize=64)
 def _wanted(optimizer: Any, specs: tuple) -> Any:
     """The state that an optimizer makes for weights of these shapes, as shapes."""
-    return jax.eval_shape(transformation(optimizer).init, dict(specs))
-
-
-def _spec(weight: Any) -> jax.ShapeDtypeStruct:
-    return jax.ShapeDtypeStruct(weight.shape, weight.dtype)
+    weights = {path: jax.ShapeDtypeStruct(shape, dtype) for path, shape, dtype in specs}
+    return jax.eval_shape(transformation(optimizer).init, weights)
 
 
 def _by_path(tree: Any) -> dict[str, Any]:

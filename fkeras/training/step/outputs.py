@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import functools
 from collections.abc import Mapping
 from typing import Any
 
@@ -69,24 +70,35 @@ def heads(trainer: Any, model: Any, y: Any = None) -> tuple[Head, ...]:
     if trainer.objective is not None:
         return ()
     specs = output_specs(model)
+    if y is None:
+        return _heads_of_specs(trainer, tuple(specs.items()))
+    return _heads(trainer, specs, by_output(y, list(specs), "targets"))
+
+
+# a memo of a pure function of hashable values: a call of `fit` asks seven times
+@functools.lru_cache(maxsize=64)
+def _heads_of_specs(trainer: Any, specs: tuple) -> tuple[Head, ...]:
+    return _heads(trainer, dict(specs), [None] * len(specs))
+
+
+def _heads(trainer: Any, specs: dict[str, Spec], targets: list) -> tuple[Head, ...]:
     names = list(specs)
     loss = spread(trainer.loss, names, "loss")
     weights = spread(trainer.loss_weights, names, "loss_weights")
     plain = spread_lists(trainer.metrics, names, "metrics")
     weighted = spread_lists(trainer.weighted_metrics, names, "weighted_metrics")
-    targets = [None] * len(names) if y is None else by_output(y, names, "targets")
-    made = []
+    heads_by_output = []
     for (name, spec), target in zip(specs.items(), targets, strict=True):
         known = spec if target is None else target
-        found = losses.resolve(loss[name], known, spec) if loss[name] is not None else None
-        target = _target_spec(spec, found) if target is None else target
+        resolved = losses.resolve(loss[name], known, spec) if loss[name] is not None else None
+        target = _target_spec(spec, resolved) if target is None else target
         chosen = [
-            tuple(metrics.resolve(m, target, spec, found) for m in each[name])
+            tuple(metrics.resolve(m, target, spec, resolved) for m in each[name])
             for each in (plain, weighted)
         ]
-        weight = weights[name]
-        made.append(Head(name, spec, found, 1.0 if weight is None else float(weight), *chosen))
-    return tuple(made)
+        weight = 1.0 if weights[name] is None else float(weights[name])
+        heads_by_output.append(Head(name, spec, resolved, weight, *chosen))
+    return tuple(heads_by_output)
 
 
 def _target_spec(spec: Spec, loss: Any) -> Spec:

@@ -215,6 +215,21 @@ def _repeat(body: Any, carry: Any, steps: jax.Array, mode: str) -> Any:
     return jax.lax.fori_loop(jnp.zeros((), steps.dtype), steps, body, carry)
 
 
+# a memo of a pure function of hashable values: every call of `fit` asks the same
+@functools.lru_cache(maxsize=64)
+def call_convolves(function: Any, static: tuple, treedef: Any, specs: tuple) -> bool:
+    """`convolves` for a call of a compiled function, whose trace JAX keeps for the call itself.
+
+    Args:
+        function: the compiled function.
+        static: its static arguments, which come first.
+        treedef: the structure of its other arguments.
+        specs: the shape and dtype of each leaf of these.
+    """
+    leaves = [jax.ShapeDtypeStruct(shape, dtype) for shape, dtype in specs]
+    return convolves(function.trace(*static, *jax.tree.unflatten(treedef, leaves)).jaxpr)
+
+
 def convolves(program: Any) -> bool:
     """Whether a traced program has a convolution, which XLA runs far slower in loops on CPUs.
 
@@ -253,5 +268,5 @@ def batch_at(rows: tuple, number: jax.Array | np.int32) -> tuple[Any, jax.Array]
     arrays, order, places, first, total = rows
     start = (first + number) * places.shape[0]
     index = jax.lax.dynamic_slice_in_dim(order, start, places.shape[0])
-    batch = jax.tree.map(lambda a: a.at[index].get(mode="promise_in_bounds"), arrays)
+    batch = jax.tree.map(lambda a: jnp.asarray(a).at[index].get(mode="promise_in_bounds"), arrays)
     return batch, start + places < total

@@ -84,9 +84,9 @@ def test_convolutions_run_without_a_loop_on_a_cpu():
     feed = array_feed.placed(array_feed.feed_of((images, images[:, 0, 0], None), 4))
     structure, leaves = split(run)
     rows, _ = feed.epoch(run, 0).take(1)
-    program = (trainer, structure, "loop", leaves, rows, np.int32(1))
-    assert batch_loops.Pace().choose(False, step.compiled_train, *program) == "once"
-    assert batch_loops.Pace(2).choose(False, step.compiled_train, *program) == "loop"
+    call = (step.compiled_train, (trainer, structure, "loop"), (leaves, rows, np.int32(1)))
+    assert batch_loops.Pace().choose(False, *call) == "once"
+    assert batch_loops.Pace(2).choose(False, *call) == "loop"
 
 
 def test_the_key_is_plain_where_it_crosses_a_dispatch():
