@@ -44,9 +44,11 @@ def convolve(
     """
     rank = x.ndim - 2
     dilation_rate = (1,) * rank if dilation_rate is None else tuple(dilation_rate)
+    # letters of the spatial axes, as `dimension_numbers` names axes
     axes = "DHW"[-rank:]
     images = f"N{axes}C" if data_format == "channels_last" else f"NC{axes}"
     if padding == "causal":
+        # zeros before the start only: no output depends on a later cell
         extents = zip(kernel.shape, dilation_rate, strict=False)
         pads = [((size - 1) * rate, 0) for size, rate in extents]
     else:
@@ -58,6 +60,7 @@ def convolve(
         pads,
         rhs_dilation=dilation_rate,
         dimension_numbers=(images, f"{axes}IO", images),
+        # follows from the shapes, so depthwise and grouped convolutions need no argument
         feature_group_count=x.shape[channel_axis(data_format)] // kernel.shape[-2],
     )
 
@@ -87,6 +90,7 @@ def convolve_depthwise(
         >>> convolve_depthwise(x, kernel, (1,))
         Array([[[ 1.,  2., 30., 40.]]], dtype=float32)
     """
+    # one input channel per filter: `convolve` then computes c groups
     apart = kernel.reshape(*kernel.shape[:-2], 1, -1)
     return convolve(x, apart, strides, padding, data_format, dilation_rate)
 
@@ -180,6 +184,7 @@ def convolve_transpose(
     images = f"N{axes}C" if data_format == "channels_last" else f"NC{axes}"
     return lax.conv_general_dilated(
         x.astype(kernel.dtype),
+        # a transposed convolution is a correlation of the dilated input with the flipped kernel
         jnp.flip(kernel, range(rank)),
         (1,) * rank,
         pads,

@@ -31,6 +31,7 @@ def dropout(
     """
     if rate == 0:
         return x
+    # 1 / (1 - rate) would be infinite
     if rate == 1:
         return jnp.zeros_like(x)
     shape = x.shape
@@ -67,6 +68,7 @@ def alpha_dropout(
         (0.0, 1.0)
     """
     keep = jax.random.bernoulli(key, 1.0 - rate, x.shape if shape is None else tuple(shape))
+    # restores mean 0 and variance 1 of an input that has both
     scale = ((1.0 - rate) * (1.0 + rate * _LOWEST**2)) ** -0.5
     shift = -scale * _LOWEST * rate
     return scale * jnp.where(keep, x, jnp.full_like(x, _LOWEST)) + shift
@@ -134,5 +136,6 @@ def gaussian_dropout(key: jax.Array, x: jax.Array, rate: float) -> jax.Array:
         >>> gaussian_dropout(jax.random.key(0), jnp.zeros(2), 0.5)
         Array([0., 0.], dtype=float32)
     """
+    # the standard deviation of the factors of dropout at this rate
     stddev = math.sqrt(rate / (1.0 - rate))
     return x * (1.0 + stddev * jax.random.normal(key, x.shape, x.dtype))

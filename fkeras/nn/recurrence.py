@@ -276,6 +276,7 @@ def gru_step(
     """
     h = states[0]
     u = h.shape[-1]
+    # cuDNN's variant: separate biases for inputs and state
     input_bias, recurrent_bias = bias, None
     if reset_after and bias is not None:
         input_bias, recurrent_bias = bias[0], bias[1]
@@ -291,6 +292,7 @@ def gru_step(
         r = recurrent_activation(x_r + h_r)
         h_g = r * h_g
     else:
+        # the third mask is for the candidate, whose product follows the reset gate
         gate_mask = None if recurrent_mask is None else recurrent_mask[:2]
         inner = masked_matmul(h, recurrent_kernel[:, : 2 * u], gate_mask)
         h_z, h_r = jnp.split(inner, 2, axis=-1)

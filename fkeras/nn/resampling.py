@@ -29,6 +29,7 @@ def repeat(x: jax.Array, times: Sequence[int], data_format: str = "channels_last
     """
     factors = full_rank(times, data_format, 1)
     wide = tuple(size for pair in zip(x.shape, factors, strict=True) for size in pair)
+    # broadcasting new axes and merging them copies once, where `jnp.repeat` copies per axis
     cells = jnp.expand_dims(x, range(1, 2 * x.ndim, 2))
     shape = tuple(size * n for size, n in zip(x.shape, factors, strict=True))
     return jnp.reshape(jnp.broadcast_to(cells, wide), shape)
@@ -54,6 +55,7 @@ def resize(
     """
     factors = full_rank(times, data_format, 1)
     shape = tuple(size * n for size, n in zip(x.shape, factors, strict=True))
+    # Keras enlarges without antialiasing
     return jax.image.resize(x, shape, interpolation, antialias=False)
 
 
@@ -94,5 +96,6 @@ def crop(x: jax.Array, pairs: Pairs, data_format: str = "channels_last") -> jax.
         >>> crop(jnp.arange(4.0).reshape(1, 4, 1), ((1, 0),)).ravel()
         Array([1., 2., 3.], dtype=float32)
     """
+    # a stop of -0 would leave nothing
     inner = [slice(low, -high if high else None) for low, high in pairs]
     return x[full_rank(inner, data_format, slice(None))]

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import math
 import numbers
+from collections.abc import Callable
 from typing import Any
 
 import jax
@@ -240,6 +241,22 @@ def axes(*, batch: bool = True, optional: bool = False, hint: str = "") -> Rule:
 
     words = f"an integer or different integers{'' if batch else ' other than 0'}"
     return Rule("integers", words, parse, optional=optional, limits=(None, None), hint=hint)
+
+
+def axis_or_axes(*, hint: str = "") -> Callable[[Any], int | tuple[int, ...]]:
+    """Accepts what `axes` accepts, and returns a single axis in a list as an integer.
+
+    Example:
+        >>> axis_or_axes()([-1]), axis_or_axes()([1, 2])
+        (-1, (1, 2))
+    """
+    rule = axes(hint=hint)
+
+    def convert(value: Any) -> int | tuple[int, ...]:
+        result = rule(value)
+        return result[0] if isinstance(result, tuple) and len(result) == 1 else result
+
+    return convert
 
 
 def several(

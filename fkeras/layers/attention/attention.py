@@ -113,6 +113,7 @@ class Attention(Layer):
         return not self.use_scale and self.score_mode == "dot"
 
     def build(self, key: jax.Array, inputs: Any) -> Self:
+        # checks the form of the inputs only
         query_value_key(self.where, inputs)
         scale = () if self.use_scale else None
         concat = () if self.score_mode == "concat" else None

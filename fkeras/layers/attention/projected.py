@@ -209,6 +209,7 @@ class ProjectedAttention(Layer):
         ]
         arrays: list[jax.Array] = [out.value for out in projected]
         if self.projection_dtypes:
+            # projections with different policies meet here, and strict promotion would reject them
             with jax.numpy_dtype_promotion("standard"):
                 common = jnp.result_type(*(array.dtype for array in arrays))
             arrays = [array.astype(common) for array in arrays]

@@ -84,6 +84,7 @@ def attend_by_scores(
         weights = dropout(key_of_call, weights, layer.dropout)
     y = jnp.einsum("...ts,...sd->...td", weights, value)
     if query_mask is not None:
+        # Keras multiplies by the mask here; `where` also stops NaN of masked steps
         y = jnp.where(_boolean(query_mask)[..., None], y, jnp.zeros_like(y))
     if return_attention_scores:
         return Output((y, weights), mask=(query_mask, None))

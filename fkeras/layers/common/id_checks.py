@@ -21,6 +21,7 @@ def refuse_fractions(ids: Any, where: str) -> None:
     Example:
         >>> refuse_fractions(jnp.array([1.0, 2.0]), "embedding")
     """
+    # a compiled program cannot raise for values; there such ids give NaN
     if not is_array_like(ids) or isinstance(ids, Tracer):
         return
     ids = read_array(ids, where, complex_numbers=True)
@@ -31,6 +32,7 @@ def refuse_fractions(ids: Any, where: str) -> None:
         )
     if not jnp.issubdtype(ids.dtype, jnp.floating):
         return
+    # copies to the host: reached only for float ids outside of jit
     numbers = np.asarray(ids)
     whole = np.isfinite(numbers) & (numbers == np.floor(numbers))
     if not whole.all():

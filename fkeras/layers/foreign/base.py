@@ -50,6 +50,7 @@ def named_leaves(tree: Any, where: str) -> tuple[dict[str, Any], Any]:
                 f"{where}: expected a pytree of arrays, received {type(leaf).__name__} at "
                 f"{name!r}. Keep other values out of the pytree, in a closure for example."
             )
+        # paths must be unique, and "a.b" is the path of two different trees
         while name in named:  # a key with a dot in it
             name += "_"
         named[name] = leaf

@@ -9,22 +9,16 @@ import jax
 
 from fkeras import constraints, initializers, regularizers
 from fkeras.engine import Layer, option, weight
-from fkeras.engine.config.converters import axes, boolean, real
+from fkeras.engine.config.converters import boolean, real
 from fkeras.engine.config.field_types import Axes, Constraint, Initializer, Real, Regularizer
 from fkeras.engine.values.spec import SpecLike
+from fkeras.layers.normalization.axes import (
+    as_tuple,
+    check_axes,
+    check_weight_sizes,
+    normalized_axes,
+)
 from fkeras.nn.normalization import layer_normalization
-from fkeras.nn.numerics.axes import format_shape
-
-_axes = axes(hint="For the last axis give -1, for an image's features (1, 2, 3).")
-
-
-def _axis(value: Any) -> int | tuple[int, ...]:
-    axes_or_axis = _axes(value)
-    return (
-        axes_or_axis[0]
-        if isinstance(axes_or_axis, tuple) and len(axes_or_axis) == 1
-        else axes_or_axis
-    )
 
 
 class LayerNormalization(Layer):
@@ -65,7 +59,7 @@ class LayerNormalization(Layer):
         Ba, Kiros and Hinton, 2016, Layer normalization, https://arxiv.org/abs/1607.06450
     """
 
-    axis: Axes = option(default=-1, convert=_axis)
+    axis: Axes = option(default=-1, convert=normalized_axes)
     epsilon: Real = option(default=1e-3, convert=real(minimum=0))
     center: bool = option(default=True, convert=boolean)
     scale: bool = option(default=True, convert=boolean)
@@ -93,28 +87,14 @@ class LayerNormalization(Layer):
     def call(self, x: jax.Array) -> jax.Array:
         sizes = self._sizes(x.shape)
         for w in (self.gamma, self.beta):
-            if w is not None and w.shape != sizes:
-                raise ValueError(
-                    f"{self.where}: expected sizes {w.shape} on axis {self.axis}, received "
-                    f"{format_shape(x.shape)}. Its weights are for these sizes; use another layer "
-                    "for other ones."
-                )
-        axes = self._axes
+            if w is not None:
+                check_weight_sizes(self, self.axis, w, sizes, x.shape)
+        axes = as_tuple(self.axis)
         y = layer_normalization(x, self.gamma, self.beta, axes, self.epsilon, self.rms_scaling)
         return y.astype(self.policy.compute_dtype)
 
-    @property
-    def _axes(self) -> tuple[int, ...]:
-        return self.axis if isinstance(self.axis, tuple) else (self.axis,)
-
     def _sizes(self, shape: Sequence[Any]) -> tuple[Any, ...]:
         """The shape of the weights for an input of this shape."""
-        ndim = len(shape)
-        front = {a % ndim for a in self._axes if -ndim <= a < ndim}
-        if len(front) != len(self._axes):
-            raise ValueError(
-                f"{self.where}: expected an input with the axes {self.axis}, each once, received "
-                f"{format_shape(shape)}. Use axes from {-ndim} to {ndim - 1}."
-            )
+        check_axes(self, self.axis, shape)
         # sorted as given, negative ones first: the layout of the weights in Keras's files
-        return tuple(shape[a] for a in sorted(self._axes))
+        return tuple(shape[a] for a in sorted(as_tuple(self.axis)))

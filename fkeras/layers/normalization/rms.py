@@ -9,23 +9,16 @@ import jax
 import jax.numpy as jnp
 
 from fkeras.engine import Layer, option, weight
-from fkeras.engine.config.converters import axes, real
+from fkeras.engine.config.converters import real
 from fkeras.engine.config.field_types import Axes, Real
 from fkeras.engine.layer.keras_form import KerasForm
 from fkeras.engine.values.spec import SpecLike
+from fkeras.layers.normalization.axes import (
+    check_axes,
+    check_weight_sizes,
+    normalized_axes,
+)
 from fkeras.nn.normalization import rms_normalization
-from fkeras.nn.numerics.axes import format_shape
-
-_axes = axes(hint="For the last axis give -1, for an image's features (1, 2, 3).")
-
-
-def _axis(value: Any) -> int | tuple[int, ...]:
-    axes_or_axis = _axes(value)
-    return (
-        axes_or_axis[0]
-        if isinstance(axes_or_axis, tuple) and len(axes_or_axis) == 1
-        else axes_or_axis
-    )
 
 
 class RMSNormalization(Layer):
@@ -59,7 +52,7 @@ class RMSNormalization(Layer):
 
     keras_form: ClassVar[KerasForm] = KerasForm(input_names=("x",))
 
-    axis: Axes = option(default=-1, convert=_axis)
+    axis: Axes = option(default=-1, convert=normalized_axes)
     epsilon: Real = option(default=1e-6, convert=real(minimum=0))
 
     scale: jax.Array = weight(initializer=jax.nn.initializers.ones)
@@ -77,27 +70,12 @@ class RMSNormalization(Layer):
 
     def call(self, x: jax.Array) -> jax.Array:
         sizes = self._sizes(x.shape)
-        if self.scale.shape != sizes:
-            raise ValueError(
-                f"{self.where}: expected sizes {self.scale.shape} on axis {self.axis}, received "
-                f"{format_shape(x.shape)}. Its weights are for these sizes; use another layer "
-                "for other ones."
-            )
+        check_weight_sizes(self, self.axis, self.scale, sizes, x.shape)
         dtype = self.policy.compute_dtype
+        # rounds as Keras does, before the statistics in float32
         if jnp.issubdtype(x.dtype, jnp.floating):
             x = x.astype(dtype)
-        return rms_normalization(x, self.scale, self._axes, self.epsilon).astype(dtype)
-
-    @property
-    def _axes(self) -> tuple[int, ...]:
-        return self.axis if isinstance(self.axis, tuple) else (self.axis,)
+        return rms_normalization(x, self.scale, self.axis, self.epsilon).astype(dtype)
 
     def _sizes(self, shape: Sequence[Any]) -> tuple[Any, ...]:
-        ndim = len(shape)
-        front = {a % ndim for a in self._axes if -ndim <= a < ndim}
-        if len(front) != len(self._axes):
-            raise ValueError(
-                f"{self.where}: expected an input with the axes {self.axis}, each once, received "
-                f"{format_shape(shape)}. Use axes from {-ndim} to {ndim - 1}."
-            )
-        return tuple(shape[a] for a in sorted(front))
+        return tuple(shape[a] for a in sorted(check_axes(self, self.axis, shape)))

@@ -70,6 +70,7 @@ def rounded_product(
     """Computes `einsum` with `x` rounded to its codes; gradients ignore the rounding."""
     summed = tuple(i for i, n in enumerate(equation.input) if n not in equation.output)
     codes, scale = quantizer(x, axis=summed)
+    # straight-through estimator: the value is rounded, the gradient is that of `x`
     rounded = x + jax.lax.stop_gradient(codes.astype(x.dtype) / scale - x)
     return jnp.einsum(equation.text, rounded, kernel)
 
@@ -98,6 +99,7 @@ def integer_product(
     """
     summed = tuple(i for i, n in enumerate(equation.input) if n not in equation.output)
     x_codes, x_scale = quantizer(x, axis=summed)
+    # int8 sums overflow: accumulate in int32
     y = jnp.einsum(equation.text, x_codes, codes, preferred_element_type="int32")
     x_scale = arrange(x_scale, equation.input, equation.output)
     return y.astype(x.dtype) / (x_scale * scale)

@@ -72,6 +72,7 @@ class Recurrent(Layer):
 
         Keras's maps of dtype policies name the layer and the cell separately.
         """
+        # Keras's LSTM contains an LSTMCell with a dtype policy; here the layer has one policy
         dtype, cell = config.get("dtype"), cls.__dict__.get("cell_class")
         if cell is None or policy_map(dtype) is None:
             return super().from_config(config, custom_objects)
@@ -114,6 +115,7 @@ class Recurrent(Layer):
     def forward(self, context: Context, x: jax.Array, *, initial_state: Any = None) -> Output:
         self._check_length(context, x)
         zeros = self.first_states(x)
+        # an explicit initial state takes precedence over a stored carry, as in Keras
         if initial_state is not None:
             first = given_states(self.where, initial_state, zeros)
         elif self.stateful:
@@ -134,6 +136,7 @@ class Recurrent(Layer):
         updates = as_state(states, self.policy.variable_dtype) if self.stateful else {}
         # the cell may compute in another dtype
         output, *states = cast_floats((output, *states), self.policy.compute_dtype)
+        # a mask of steps has no meaning for the last output alone
         mask = context.mask if self.return_sequences else None
         if not self.return_state:
             return Output(output, updates=updates, mask=mask)

@@ -115,6 +115,7 @@ class Bidirectional(Layer):
         dtype: Any = "float32",
     ):
         _check_layer("layer", layer)
+        # Keras stores the two layers under these prefixed names
         own = layer.name or snake_case(type(layer).__name__)
         if backward_layer is None:
             back = layer.replace(
@@ -126,6 +127,7 @@ class Bidirectional(Layer):
         ahead = layer.replace(name=f"forward_{own.removeprefix('forward_')}")
         _check_pair(ahead, back)
         fields = {
+            # weights of a built argument would be shared by both directions
             "forward_layer": _zero_masked(ahead).unbuilt(),
             "merge_mode": merge_mode,
             "weights": weights,
@@ -166,6 +168,7 @@ class Bidirectional(Layer):
         built = self.replace(**layers, weights=None, _built=True)
         if self.weights is None:
             return built
+        # Keras's `weights` argument lists the forward layer's arrays first
         return built.set_weights([jnp.asarray(w) for w in self.weights])[0]
 
     def init_state(self, x: SpecLike) -> dict[str, Any]:
@@ -188,8 +191,10 @@ class Bidirectional(Layer):
         )
         y, states = _split(ahead.value, self.return_state)
         y_back, states_back = _split(back.value, self.return_state)
+        # the backward layer returns its outputs in the order of its steps, the last step first
         if self.return_sequences:
             y_back = jnp.flip(y_back, axis=1)
+        # the two layers may have different dtype policies
         y, y_back = cast_floats((y, y_back), self.policy.compute_dtype)
         merged = merge_directions(self.merge_mode, y, y_back)
         value = merged if self.merge_mode is None else (merged,)
@@ -201,6 +206,7 @@ class Bidirectional(Layer):
             value, masks = merged, masks[0]
         updates = {}
         if ahead.updates or back.updates:
+            # an update replaces the whole entry of a child: keep the state that did not change
             updates = {
                 "forward_layer": context.state.get("forward_layer", {}) | ahead.updates,
                 "backward_layer": context.state.get("backward_layer", {}) | back.updates,

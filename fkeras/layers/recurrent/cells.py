@@ -64,6 +64,7 @@ def run_cell(cell: Any, context: Context, x: jax.Array, states: list) -> tuple[j
         ValueError: for other return values, and for cells with state, losses or metrics.
     """
     out = context.run(cell, x, states)
+    # tracers of the scan's body must not escape through a side result
     if out.updates or out.losses or out.metrics:
         raise ValueError(
             f"{cell.where}: a cell is called inside of the loop over time, and returned updates, "
@@ -135,6 +136,7 @@ class StackedRNNCells(Layer):
         built = []
         for index, cell in enumerate(self.cells):
             built.append(cell if cell.built else cell.build(subkey(key, f"cells/{index}"), x))
+            # the next cell receives this cell's output
             x = Spec((x.dims[0], output_size(cell)), x.dtype)
         return self.replace(cells=tuple(built))
 

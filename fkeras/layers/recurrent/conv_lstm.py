@@ -118,6 +118,7 @@ class _ConvLSTM(Recurrent):
         kernel = jax.ShapeDtypeStruct(
             (*self.kernel_size, step.shape[channel_axis(self.data_format)], self.filters), dtype
         )
+        # the convolution itself is the only reliable source of its output's shape
         shape = jax.eval_shape(lambda x, k: convolve(x, k, *self._sliding), step, kernel).shape
         return [jnp.zeros(shape, dtype), jnp.zeros(shape, dtype)]
 
@@ -156,6 +157,7 @@ class _ConvLSTM(Recurrent):
             if rate == 0:
                 return None
             axis = channel_axis(self.data_format) % len(shape)
+            # the masks of the four gates lie side by side along the channels
             wide = (*shape[:axis], 4 * shape[axis], *shape[axis + 1 :])
             return draw_mask(subkey(key, name), rate, wide, x.dtype)
 

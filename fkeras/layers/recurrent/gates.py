@@ -29,7 +29,9 @@ def dropout_masks(
     """
     if not context.training or (layer.dropout == 0 and layer.recurrent_dropout == 0):
         return None, None
+    # drawn once per sequence, outside of the loop: the same entries drop at every step
     key = context.key if layer.seed is None else subkey(context.key, layer.seed)
+    # Keras's rule: recurrent dropout always draws for each gate apart
     apart = gates > 1 and (layer.implementation == 1 or layer.recurrent_dropout > 0)
     lead = (gates, x.shape[0]) if apart else (x.shape[0],)
 

@@ -61,6 +61,7 @@ class _LSTM(UnitStep):
         )
         if layer.bias is None or not self.unit_forget_bias:
             return layer
+        # Jozefowicz et al.: a forget gate that starts open keeps gradients over long sequences
         return layer.replace(bias=open_forget_gate(key, layer.bias, u))
 
     def step_function(self, context: Context, x: jax.Array) -> Step:

@@ -51,6 +51,7 @@ def given_states(where: str, given: Any, like: Any) -> Any:
 def as_state(states: Any, dtype: str) -> dict[str, jax.Array]:
     """Stores the carry of a stateful layer as its state: a dictionary of arrays."""
     leaves = jax.tree.leaves(states)
+    # numbered keys: the states of nested cells have no names
     return {f"state_{i}": leaf.astype(dtype) for i, leaf in enumerate(leaves)}
 
 

@@ -67,12 +67,14 @@ class TimeDistributed(Wrapper):
         def step(x_t: Any, mask_t: Any, index: Any, state: Any) -> Output:
             own = context.child("layer", mask=mask_t, state=state)
             if own.has_key:
+                # the step's index separates the draws of the steps
                 key = jax.random.fold_in(own.key, index)
                 own = Context(state, context.training, key, mask_t, where=own.where)
             return own.run(self.layer, x_t)
 
         steps = (x, mask if self.layer.supports_masking else None)
         steps = (*steps, jnp.arange(time, dtype="uint32"))
+        # a scan runs step after step, so it serves only layers whose state changes
         if not _changes_state(step, steps, state):
             return self._merge(context, self._map(step, steps, state), mask)
 
@@ -81,6 +83,7 @@ class TimeDistributed(Wrapper):
             out = step(x_t, mask_t, index, state)
             return {**state, **out.updates}, (out.value, out.mask, out.losses, out.metrics)
 
+        # `lax.scan` runs over the first axis
         first = jax.tree.map(lambda v: jnp.swapaxes(v, 0, 1), steps[:2])
         state, parts = lax.scan(body, state, (*first, steps[2]))
         value, out_mask = jax.tree.map(lambda v: jnp.swapaxes(v, 0, 1), parts[:2])
@@ -147,6 +150,7 @@ def _changes_state(step: Any, steps: tuple, state: Any) -> bool:
     if not state:
         return False
     x, mask, index = steps
+    # traced abstractly: the first step's structure of updates is that of all steps
     one = jax.eval_shape(
         lambda x, mask, index: step(*jax.tree.map(lambda v: v[:, 0], (x, mask)), index[0], state),
         x,

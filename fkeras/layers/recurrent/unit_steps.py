@@ -31,6 +31,7 @@ class UnitStep(Layer):
     recurrent_kernel: jax.Array = weight(prefix="recurrent")
     bias: jax.Array | None = weight()
 
+    # private: a public `state_size` marks cells, see `check_cell`
     @property
     def _state_sizes(self) -> int | list[int]:
         return self.units

@@ -59,6 +59,7 @@ def compute_iou(
             f"and {pair[1].shape}. Give every image the same number of boxes."
         )
     rank = max(b.ndim for b in pair)
+    # boxes without a batch axis are compared with each image of the batch
     one, two = (b if b.ndim == rank else b[None] for b in pair)
     ax1, ay1, ax2, ay2 = (one[..., :, None, i] for i in range(4))
     bx1, by1, bx2, by2 = (two[..., None, :, i] for i in range(4))
@@ -69,6 +70,7 @@ def compute_iou(
     result = shared / (covered + _EPSILON)
     if not use_masking:
         return result
+    # boxes with only negative numbers are padding
     none = (one.max(-1) < 0)[..., :, None] | (two.max(-1) < 0)[..., None, :]
     return jnp.where(none, jnp.asarray(mask_val).astype(result.dtype), result)
 
@@ -106,6 +108,7 @@ def compute_ciou(
     pair = [convert_format(b, bounding_box_format, "xyxy", height, width) for b in (boxes1, boxes2)]
     (ax1, ay1, ax2, ay2), (bx1, by1, bx2, by2) = ([b[..., i] for i in range(4)] for b in pair)
     widths = ax2 - ax1, bx2 - bx1
+    # the terms and their epsilons are those of Keras, for equal losses
     heights = ay2 - ay1 + _EPSILON, by2 - by1 + _EPSILON
     shared = jnp.maximum(jnp.minimum(ax2, bx2) - jnp.maximum(ax1, bx1), 0) * jnp.maximum(
         jnp.minimum(ay2, by2) - jnp.maximum(ay1, by1), 0
@@ -161,8 +164,10 @@ def encode_box_to_deltas(
     anchors = convert_format(anchors, anchor_format, encoding_format, height, width)
     boxes = convert_format(boxes, box_format, encoding_format, height, width)
     anchors = jnp.reshape(anchors, (1,) * (boxes.ndim - anchors.ndim) + anchors.shape)
+    # padding has anchors of size 0, and 0 / 0 would spread NaN into the loss
     sizes = jnp.maximum(anchors[..., 2:], _EPSILON)
     moved = (boxes[..., :2] - anchors[..., :2]) / sizes
+    # logarithms, so that equal factors of size give equal deltas
     grown = jnp.log(jnp.maximum(boxes[..., 2:], _EPSILON) / sizes)
     deltas = jnp.concatenate((moved, grown), axis=-1)
     return deltas if variance is None else deltas / _variance(variance, deltas)

@@ -81,6 +81,7 @@ def convert_format(
     corners = _to_corners(boxes, source.removeprefix("rel_"))
     if relative[0] != relative[1]:
         h, w = (jnp.asarray(size).astype(dtype) for size in (height, width))
+        # one size for all images, or one size per image, which must align with the batch
         h, w = (s if s.ndim else jnp.reshape(s, (1,) * boxes.ndim) for s in (h, w))
         x1, y1, x2, y2 = _split(corners)
         parts = (
@@ -154,6 +155,7 @@ def clip_to_image_size(
     one_of("bounding_box_format", bounding_box_format, "xyxy", "rel_xyxy")
     boxes = jnp.asarray(bounding_boxes["boxes"])
     if bounding_box_format == "rel_xyxy":
+        # relative coordinates end at 1
         height = width = 1
     elif height is None or width is None:
         raise ValueError(
@@ -166,6 +168,7 @@ def clip_to_image_size(
         return {**bounding_boxes, "boxes": clipped}
     labels = jnp.asarray(labels)
     x1, y1, x2, y2 = (part[..., 0] for part in _split(clipped))
+    # boxes without an area lie outside: label -1 marks them as padding
     left = (x2 - x1) * (y2 - y1) > 0
     left = jnp.reshape(left, left.shape + (1,) * (labels.ndim - left.ndim))
     return {
@@ -248,8 +251,11 @@ def follow(boxes: jax.Array, matrix: jax.Array) -> jax.Array:
     """
     x1, y1, x2, y2 = (boxes[..., i] for i in range(4))
     x, y = jnp.stack((x1, x2, x1, x2), axis=-1), jnp.stack((y1, y1, y2, y2), axis=-1)
+    # `matrix` maps output places to input places, and boxes move the other way; the adjugate is the
+    # inverse up to a factor, which cancels in x / k and y / k
     rows = _adjugate(matrix.astype(boxes.dtype))
     x, y, k = (r[0] * x + r[1] * y + r[2] for r in rows)
+    # points at infinity must not become 0 / 0
     k = jnp.where(k == 0, jnp.finfo(k.dtype).eps, k)
     x, y = x / k, y / k
     corners = (x.min(-1), y.min(-1), x.max(-1), y.max(-1))

@@ -36,9 +36,11 @@ def smooth_fields(
         >>> dy.shape, bool((dy == dx).any())
         ((2, 8, 8), False)
     """
+    # the window must be static under jit, hence the upper bound `largest` for a traced sigma
     radius = int(6 * (sigma if largest is None else largest)) // 2
     sigma = jnp.asarray(sigma).astype("float32")
     steps = jnp.arange(-radius, radius + 1, dtype="float32")
+    # no division by 0 where the branch is not taken: its gradient would be NaN
     safe = jnp.where(sigma > 0, sigma, 1.0)
     weights = jnp.exp(-0.5 * jnp.square(steps / safe))
     weights = jnp.where(jnp.abs(steps) <= jnp.floor(6 * sigma) // 2, weights, 0.0)

@@ -196,6 +196,7 @@ def homography(start_points: jax.Array, end_points: jax.Array) -> jax.Array:
         axis=1,
     )
     both = jnp.concatenate((end_points, end_points), axis=1)
+    # eight linear equations in the eight entries; the ninth entry is fixed at 1
     system = jnp.concatenate((linear, -target[..., None] * both), axis=-1)
     return jnp.linalg.solve(system, target[..., None])[..., 0]
 

@@ -32,6 +32,7 @@ def translation_matrix(dx: jax.Array, dy: jax.Array) -> jax.Array:
         >>> translation_matrix(jnp.array([2.0]), jnp.array([0.0]))[0, 0]
         Array([ 1.,  0., -2.], dtype=float32)
     """
+    # negative: the matrix maps output places to input places
     return _matrices(((1.0, 0.0, -dx), (0.0, 1.0, -dy)), dx)
 
 
@@ -52,6 +53,7 @@ def rotation_matrix(angle: jax.Array, height: int, width: int) -> jax.Array:
         Array([2., 0., 1.], dtype=float32)
     """
     cos, sin = jnp.cos(angle * (math.pi / 180)), jnp.sin(angle * (math.pi / 180))
+    # the center of the pixel grid stays in place
     x, y = (width - 1) / 2, (height - 1) / 2
     return _matrices(((cos, -sin, x - x * cos + y * sin), (sin, cos, y - x * sin - y * cos)), angle)
 
@@ -75,6 +77,7 @@ def zoom_matrix(
         >>> zoom_matrix(jnp.array([1.0]), jnp.array([2.0]), 3, 3)[0, 0]
         Array([ 2.,  0., -1.], dtype=float32)
     """
+    # the center of the pixel grid stays in place
     x, y = (width - 1) / 2 * (1 - width_zoom), (height - 1) / 2 * (1 - height_zoom)
     return _matrices(((width_zoom, 0.0, x), (0.0, height_zoom, y)), width_zoom)
 

@@ -62,6 +62,7 @@ def sample(
     compute = dtype if dtype == jnp.float64 else jnp.dtype("float32")
     nodes = []
     for place, size in zip(coordinates, array.shape, strict=False):
+        # float32 at least: bfloat16 counts pixels up to 256 only
         place = jnp.clip(place.astype(compute), -_FAR, _FAR)
         if order == 0:
             parts = [(lax.round(place).astype(jnp.int32), None)]
@@ -78,6 +79,7 @@ def sample(
         return jnp.reshape(x, x.shape + (1,) * carried)
 
     terms = []
+    # linear interpolation sums over the corners of the cell around each place
     for corner in itertools.product(*nodes):
         indices, valid, weights = zip(*corner, strict=True)
         values = array[indices].astype(compute)
@@ -89,6 +91,7 @@ def sample(
         terms.append(values)
     total = functools.reduce(jnp.add, terms)
     if not exact:
+        # casts to integers truncate
         total = lax.round(total)
     return total.astype(dtype)
 

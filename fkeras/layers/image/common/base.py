@@ -155,6 +155,7 @@ class ImageLayer(Layer):
         single = self._is_single(entries)
         given = {name: entries[name] for name in _ENTRIES if entries.get(name) is not None}
         if single:
+            # hooks see batches only
             given = jax.tree.map(lambda x: jnp.asarray(x)[None], given)
         images = given["images"] = self._cast(jnp.asarray(given["images"]))
         shape = self.image_shape(images)
@@ -252,6 +253,7 @@ class RandomImageLayer(ImageLayer):
         )
 
     def forward(self, context: Context, data: Any) -> Output:
+        # inference still casts the images, so that both modes return one dtype
         if not context.training:
             return Output(self._transformed(data, lambda shape: (False, None)))
         key = context.key if self.seed is None else subkey(context.key, self.seed)

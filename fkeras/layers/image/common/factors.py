@@ -67,5 +67,6 @@ def applied(key: jax.Array, batch: int, chance: tuple[float, float]) -> jax.Arra
         >>> applied(jax.random.key(0), 3, (1.0, 1.0))
         Array([ True,  True,  True], dtype=bool)
     """
+    # each image has its own probability, so the batch needs two draws
     chances, threshold = jax.random.split(key)
     return uniform(threshold, (batch,), (0.0, 1.0)) < uniform(chances, (batch,), chance)
