@@ -238,11 +238,11 @@ def trace_gradients(
     def total(trained: dict, zeros: dict) -> jax.Array:
         tickets = itertools.count()
 
-        def around(_: str, one: Layer, context: Context, inputs: tuple, options: Any) -> Output:
+        def around(_: str, layer: Layer, context: Context, inputs: tuple, options: Any) -> Output:
             outer, inner = zeros.get(next(tickets), (None, None))
             if inner is not None:
                 inputs, options = add_floating((inputs, dict(options)), inner)
-            out = context.run(one, *inputs, **options)
+            out = context.run(layer, *inputs, **options)
             if outer is None:
                 return out
             return dataclasses.replace(out, value=add_floating(out.value, outer))

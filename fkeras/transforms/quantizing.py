@@ -53,7 +53,7 @@ def quantize(model: Layer, quantization: Any = "int8", pattern: Pattern = "*") -
             "calibrates codes with samples. Quantize in Keras, save, and open the file with "
             "fk.load_model."
         )
-    made: list[str] = []
+    paths: list[str] = []
 
     def one(path: str, layer: Layer) -> Layer | None:
         if isinstance(layer, Quantized):
@@ -69,17 +69,17 @@ def quantize(model: Layer, quantization: Any = "int8", pattern: Pattern = "*") -
         # as in Keras, embeddings have no float8 form
         if config.mode not in kind.modes:
             return layer
-        made.append(path)
+        paths.append(path)
         return kind.of(layer, config) if layer.built else kind(layer, config)
 
-    found = _replaced(model, one, pattern, made, config)
-    if not made:
+    quantized = _replaced(model, one, pattern, paths, config)
+    if not paths:
         raise ValueError(
             f"{model.where}: quantize found no layer for {config.mode!r} (pattern {pattern!r}). It "
             "quantizes Dense, EinsumDense, the projections of attention and, except for "
             "'float8', embeddings."
         )
-    return found
+    return quantized
 
 
 def dequantize(model: Layer, pattern: Pattern = "*") -> Any:
@@ -111,7 +111,7 @@ def _replaced(
     model: Layer,
     one: Callable[[str, Layer], Layer | None],
     pattern: Pattern,
-    made: list[str],
+    paths: list[str],
     config: Any,
 ) -> Any:
     """Returns the model with the result of `one` for each matching layer and each layer inside.
@@ -120,7 +120,7 @@ def _replaced(
         model: a layer or model.
         one: returns the new layer, or None to visit the layers inside.
         pattern: selects layers.
-        made: receives the paths of projections that are quantized when their attention is built.
+        paths: receives the paths of projections that are quantized when their attention is built.
         config: the quantization of these projections.
     """
     if not isinstance(model, Layer):
@@ -134,21 +134,21 @@ def _replaced(
         require_match(model, pattern)
 
     def attention(path: str, layer: Any, matches: Callable) -> Layer:
-        children, kept = {}, dict(layer.quantization or {})
+        children, configs = {}, dict(layer.quantization or {})
         for name in PROJECTIONS:
             child, at = getattr(layer, name), f"{path}/{name}" if path else name
             if (name == "gate_dense" and not layer.use_gate) or not matches(at, child):
                 continue
             if not layer.built:
                 # projections are made in `build`, so the attention keeps their quantization
-                made.append(at)
-                kept[name] = config
+                paths.append(at)
+                configs[name] = config
                 continue
             children[name] = one(at, child) or child
             coded = isinstance(children[name], Quantized)
-            kept[name] = children[name].quantization if coded else None
-        kept = {name: found for name, found in kept.items() if found is not None}
-        return layer.replace(quantization=kept or None, **children)
+            configs[name] = children[name].quantization if coded else None
+        configs = {name: value for name, value in configs.items() if value is not None}
+        return layer.replace(quantization=configs or None, **children)
 
     def all_of(path: str, layer: Layer) -> Layer | None:
         if isinstance(layer, ProjectedAttention):

@@ -134,7 +134,7 @@ def _run(
 ) -> Output:
     if isinstance(layer, Network) and layer.graph is not None and not options:
         return _run_segments(keep, layer, context, inputs)
-    compute = jax.checkpoint(lambda *given: context.run(layer, *given, **options), policy=keep)
+    compute = jax.checkpoint(lambda *arrays: context.run(layer, *arrays, **options), policy=keep)
     return compute(*inputs)
 
 
@@ -150,10 +150,10 @@ def _run_segments(keep: Policy, network: Network, context: Context, inputs: tupl
         last = index == len(parts) - 1
         piece = network.replace(graph=segment(graph, part, first=index == 0, last=last))
 
-        def compute(state: Any, mask: Any, *given: Any, piece: Network = piece) -> Output:
+        def compute(state: Any, mask: Any, *arrays: Any, piece: Network = piece) -> Output:
             own = copy.copy(context)
             own.state, own.mask = state, mask
-            return piece.forward(own, *given)
+            return piece.forward(own, *arrays)
 
         if not last and not large.intersection(part):
             # the backward pass starts in the last segment: recomputing it would save nothing
@@ -201,7 +201,7 @@ def _segments(network: Network, large: frozenset[int]) -> list[list[int]]:
     numbers = graph.run_order
     held = {number: 0 if number in large else _held(network, number) for number in numbers}
     specs, inputs = graph.specs, set(graph.input_slots)
-    kept = {
+    crossing_sizes = {
         number: _size(specs[s] for s in crossing(graph, place) if s not in inputs)
         for place, number in enumerate(numbers)
     }
@@ -218,7 +218,7 @@ def _segments(network: Network, large: frozenset[int]) -> list[list[int]]:
         return parts
 
     def cost(parts: list[list[int]]) -> int:
-        between = sum(kept[part[0]] for part in parts[1:])
+        between = sum(crossing_sizes[part[0]] for part in parts[1:])
         return between + max(sum(held[n] for n in part) for part in parts)
 
     choices = [cut(sum(held.values()) / count) for count in range(1, len(numbers) + 1)]

@@ -147,11 +147,11 @@ class TreeReader:
     def _array(self, config: Mapping) -> np.ndarray:
         dtype = checked_value(config.get("dtype"), str, self.where, "dtype")
         try:
-            known = jnp.dtype(dtype)
+            numbers = jnp.dtype(dtype)
             # objects and texts cannot be traced; bfloat16 has the kind "V" of structured arrays
-            if known.kind in "OSUV" and known != jnp.bfloat16:
+            if numbers.kind in "OSUV" and numbers != jnp.bfloat16:
                 raise TypeError(f"{dtype} is no dtype of numbers")
-            return np.asarray(config.get("value"), dtype=known)
+            return np.asarray(config.get("value"), dtype=numbers)
         except (TypeError, ValueError) as error:
             raise FKerasError(
                 f"{self.where}: expected nested lists of numbers and their dtype as a constant, "

@@ -157,14 +157,14 @@ def _read_operation(name: str, data: Mapping, nodes: tuple) -> Item:
     if class_name == "GetItem":
         form = OperationForm("", "GetItem", "getitem", (), ())
     else:
-        found = operation_form(class_name=class_name)
-        if found is None:
+        named_form = operation_form(class_name=class_name)
+        if named_form is None:
             raise FKerasError(
                 f"{where}: there is no operation {class_name!r} that a file can hold. Replace the "
                 "operation by an operation of fk.ops or by a layer.",
                 layer=name,
             )
-        form = found
+        form = named_form
     layer = Operation(form.op, name=name, trainable=data.get("trainable") is not False)
     return Item(name, layer, nodes, form, fixed)
 

@@ -128,8 +128,9 @@ def joined(
     # constructors of some versions have further arguments, which are off by default
     fixed = {k: v for k, v in fixed.items() if k in form.fixed or v not in (None, False)}
     named = layout if isinstance(layout, list) else []
-    kept = [name for part in named if isinstance(part, list) for name in part]
-    absent = [k for k in form.nullable if kwargs.get(k, 0) is None and k not in kept]
+    # null is Keras's form of a missing argument, unless the layout lists the name
+    in_layout = [name for part in named if isinstance(part, list) for name in part]
+    absent = [k for k in form.nullable if kwargs.get(k, 0) is None and k not in in_layout]
     kwargs = {k: v for k, v in kwargs.items() if k not in absent}
     order = _order(form, fixed, args, kwargs)
     called = [name for name in form.parameters if name not in form.fixed]

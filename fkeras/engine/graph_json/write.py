@@ -140,20 +140,22 @@ def _operation_config(
         form = OperationForm("keras.src.ops.numpy", "GetItem", "getitem", (), ())
         parts: list[SplitCall | None] = [_split_getitem(call) for call in calls]
     else:
-        found = operation_form(op=layer.op.name)
-        if found is None:
+        named_form = operation_form(op=layer.op.name)
+        if named_form is None:
             return None
-        form, parts = found, [split(found, call.args, call.options) for call in calls]
-    kept = [part for part in parts if part is not None]
+        form, parts = named_form, [split(named_form, call.args, call.options) for call in calls]
+    split_calls = [part for part in parts if part is not None]
     # all calls of one layer share the arguments of its constructor
-    if len(kept) < len(parts) or any(part.fixed != kept[0].fixed for part in kept):
+    if len(split_calls) < len(parts) or any(
+        part.fixed != split_calls[0].fixed for part in split_calls
+    ):
         return None
-    fixed = kept[0].fixed
+    fixed = split_calls[0].fixed
     # a constructor's arguments are configuration: Keras cannot hold tensors there
     if any(isinstance(v, Ref | ArrayConstant) for value in fixed.values() for v in leaves(value)):
         return None
     nodes = []
-    for number, (part, call) in enumerate(zip(kept, calls, strict=True)):
+    for number, (part, call) in enumerate(zip(split_calls, calls, strict=True)):
         where = f"{layer.where}, call {number}"
         node = _node_config(graph, layer, where, part.args, dict(part.kwargs), call, fixed)
         if part.layout is not None:

@@ -14,9 +14,9 @@ from fkeras.engine.values import structure
 
 
 class Execution:
-    """Computes the calls of a network and collects what they add to the `Output`.
+    """Computes the calls of a network and collects updates, losses and metrics.
 
-    Lives as long as one call of the network; the network itself stays a value.
+    An execution lives as long as one call of the network, which itself stays a value.
 
     Args:
         network: a built network.

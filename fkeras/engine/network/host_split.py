@@ -80,7 +80,7 @@ def split_after(network: Any, make: Make) -> tuple[Any, Any]:
     """
     graph, tensors = network.graph, network._open()
     border: dict[str, tuple[Any, Any]] = {}
-    # only the calls that make strings, and what they take, get tensors in `slots`
+    # only calls that make strings, and their inputs, get tensors in `slots`
     slots: list[Any] = [None] * len(graph.specs)
 
     def hand_over(slot: int) -> None:

@@ -83,7 +83,7 @@ class Network(Layer):
         """The names that positions in `layers` count; None for all."""
         return None
 
-    # -- what the engine asks of a layer ------------------------------------------------------
+    # -- building -----------------------------------------------------------------------------
 
     @property
     def reads_strings(self) -> bool:  # type: ignore[override]
@@ -208,10 +208,10 @@ class Network(Layer):
         self._require_graph("A call")
         return Execution(self, context, inputs).output()
 
-    def _require_graph(self, what: str) -> Graph:
+    def _require_graph(self, use: str) -> Graph:
         if self.graph is None:
             raise FKerasError(
-                f"{self.where}: {what} needs input shapes; this network has not been built or called. "
+                f"{self.where}: {use} needs input shapes; this network has not been built or called. "
                 "Build it for a shape: `model.build(jax.random.key(0), (None, 8))`, or start the "
                 "list of layers with fk.Input.",
                 layer=self.where,

@@ -113,8 +113,8 @@ def check_key(key: Any, where: str = "") -> None:
             "jax.random.key(0) instead of jax.random.PRNGKey(0), or convert it: "
             "jax.random.wrap_key_data(key)."
         )
-    made = f"jax.random.key({key})" if isinstance(key, int) else "jax.random.key(0)"
-    raise TypeError(f"{start} a typed PRNG key, received {type(key).__name__}. Make one: {made}.")
+    code = f"jax.random.key({key})" if isinstance(key, int) else "jax.random.key(0)"
+    raise TypeError(f"{start} a typed PRNG key, received {type(key).__name__}. Make a key: {code}.")
 
 
 def fold_in(key: Any, data: int | str | jax.Array) -> Any:

@@ -57,8 +57,8 @@ class Spec:
     @property
     def words(self) -> tuple[str, ...]:
         """The distinct words in the unknown sizes."""
-        found = (w for d in self.dims if isinstance(d, str) for w in _WORD.findall(d))
-        return tuple(dict.fromkeys(w for w in found if w not in FUNCTION_NAMES))
+        words = (w for d in self.dims if isinstance(d, str) for w in _WORD.findall(d))
+        return tuple(dict.fromkeys(w for w in words if w not in FUNCTION_NAMES))
 
     def __str__(self) -> str:
         inner = ", ".join(map(str, self.dims))
@@ -163,7 +163,7 @@ def as_structs(
         constraints: bounds on the unknown sizes, such as "b >= 8"; None for "at least 2".
     """
     unknown = sorted({d for s in specs if s is not None for d in s.dims if isinstance(d, str)})
-    known: dict[Any, Any] = {}
+    sizes: dict[Any, Any] = {}
     if unknown:
         words = sorted({w for s in specs if s is not None for w in s.words})
         if constraints is None:
@@ -171,9 +171,9 @@ def as_structs(
             constraints = [f"{w} >= 2" for w in words]
         scope = jax.export.SymbolicScope(constraints)
         parsed = jax.export.symbolic_shape(", ".join(unknown), scope=scope)
-        known = dict(zip(unknown, parsed, strict=True))
+        sizes = dict(zip(unknown, parsed, strict=True))
     return [
-        None if s is None else jax.ShapeDtypeStruct([known.get(d, d) for d in s.dims], s.dtype)
+        None if s is None else jax.ShapeDtypeStruct([sizes.get(d, d) for d in s.dims], s.dtype)
         for s in specs
     ]
 

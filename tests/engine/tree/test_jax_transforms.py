@@ -168,7 +168,7 @@ def test_a_donated_model_or_run_names_the_value_to_use():
 
 KEYS = {
     "untyped": (lambda: jax.random.PRNGKey(0), "instead of jax.random.PRNGKey"),
-    "number": (lambda: 3, r"received int. Make one: jax.random.key\(3\)"),
+    "number": (lambda: 3, r"received int. Make a key: jax.random.key\(3\)"),
     "none": (lambda: None, "received NoneType"),
     "several": (lambda: jax.random.split(KEY), r"array of keys of shape \(2,\)"),
     "data": (lambda: np.zeros(4, "uint32"), r"uint32\[4\]"),
