@@ -151,6 +151,7 @@ def _run_segments(keep: Policy, network: Network, context: Context, inputs: tupl
         piece = network.replace(graph=segment(graph, part, first=index == 0, last=last))
 
         def compute(state: Any, mask: Any, *arrays: Any, piece: Network = piece) -> Output:
+            # the segments share the key and the mode of the context, not its state
             own = copy.copy(context)
             own.state, own.mask = state, mask
             return piece.forward(own, *arrays)
@@ -158,6 +159,7 @@ def _run_segments(keep: Policy, network: Network, context: Context, inputs: tupl
         if not last and not large.intersection(part):
             # the backward pass starts in the last segment: recomputing it would save nothing
             compute = jax.checkpoint(compute, policy=keep)
+        # a layer called in two segments continues with its new state
         state = {**context.state, **updates}
         out = compute(state, out.mask, *(inputs if index == 0 else (out.value,)))
         updates = {**updates, **out.updates}

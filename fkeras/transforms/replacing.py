@@ -18,6 +18,7 @@ def matcher(pattern: Pattern) -> Callable[[str, Layer], bool]:
     if callable(pattern):
         return pattern
     patterns = (pattern,) if isinstance(pattern, str) else tuple(pattern)
+    # fnmatchcase: paths are case-sensitive on every system
     return lambda path, layer: any(fnmatch.fnmatchcase(path, p) for p in patterns)
 
 

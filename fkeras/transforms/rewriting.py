@@ -57,6 +57,7 @@ def rename(
                 f"{suggest(unknown, model.layers)} Existing layers are: {', '.join(model.layers)}."
             )
     new_name = names if callable(names) else lambda name: str((names or {}).get(name, name))
+    # the weights stay the same arrays: only names change
     renamed = {
         name: layer.replace(name=prefix + new_name(name)) for name, layer in model.layers.items()
     }

@@ -106,6 +106,7 @@ class Skeleton:
         if not isinstance(other, Skeleton):
             return False
         equal = (
+            # hashes are cached, so most unequal skeletons need no comparison of fields
             hash(self) == hash(other)
             and self.cls is other.cls
             and self.static == other.static
@@ -134,6 +135,7 @@ class Skeleton:
         attributes.update(self.static)
         attributes["_skeleton"] = self
         attributes["_leaves"] = leaves
+        # the leaves of children follow the own weights
         for name, leaf in zip(self.weights, leaves, strict=False):
             attributes[name] = leaf
         for name in self.children:

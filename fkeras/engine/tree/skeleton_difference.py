@@ -36,6 +36,7 @@ def first_difference(one: Any, two: Any, path: str = "") -> str | None:
     where = f"{path!r}: " if path else ""
     if one.cls is not two.cls:
         return f"{where}a {one.cls.__name__}"
+    # missing children before fields: a model's graph differs whenever its layers do
     mine, theirs = (dict(_children(skeleton)) for skeleton in (one, two))
     if set(mine) != set(theirs):
         return where + _missing(mine, theirs)

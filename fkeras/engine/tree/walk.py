@@ -82,4 +82,5 @@ def map_layers(value: Any, change: Callable[[str, Any], Any], path: str = "") ->
     }
     if isinstance(value, tuple):
         return tuple(parts.values())
+    # `like` keeps the class: the layers of a network stay a LayerDict with its positions
     return value.like(parts) if isinstance(value, FrozenDict) else FrozenDict(parts)
