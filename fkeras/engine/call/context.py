@@ -137,6 +137,7 @@ class Context:
             training: the mode; that of this context by default.
             mask: the mask of the child's inputs.
         """
+        # by name: the numbers of a layer do not depend on the layers around it
         salt = f"{name}:{index}"
         if isinstance(self._key, tuple):
             key = (self._key[0], (*self._key[1], salt))

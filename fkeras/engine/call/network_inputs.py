@@ -25,6 +25,7 @@ def match_inputs(network: Any, given: tuple, what: str = "inputs") -> list[Any]:
     Raises:
         FKerasError: for inputs in another structure.
     """
+    # as in Keras, a list of one array serves a single input, and one array a list of one input
     template = network.graph.inputs
     if isinstance(template, Ref):
         if len(given) == 1 and isinstance(given[0], list | tuple) and len(given[0]) == 1:

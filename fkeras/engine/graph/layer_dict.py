@@ -96,7 +96,7 @@ class LayerDict(FrozenDict[Layer]):
         return LayerDict(items, self._listed)
 
     def in_order(self) -> list[Layer]:
-        """The layers that positions count."""
+        """The layers in the order of positions."""
         names = self._items if self._listed is None else self._listed
         return [self._items[name] for name in names]
 

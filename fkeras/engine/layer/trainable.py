@@ -11,6 +11,10 @@ differently when frozen, such as BatchNormalization, all read that flag.
 | a frozen layer's `replace(trainable=True)` | become trainable, as with Keras's setter |
 | `replace` of a layer inside a frozen layer by a trainable layer | the new layer becomes frozen |
 | `fk.unfreeze(model, "block1")` | "block1" becomes trainable, and so do the layers around it |
+
+Keras 3 keeps the rule for `layer.trainable = False`, but not for the constructor: a wrapper made with
+`trainable=False` lists no trained weights, yet a model around the wrapper trains them. Here, also in
+files, such weights are frozen.
 """
 
 from __future__ import annotations

@@ -46,7 +46,7 @@ _LAYER = MappingProxyType(
         "metrics_names": "the logs have the names: `names = list(trainer.evaluate(run, x, y))`",
         "history": "`run, history = trainer.fit(run, x, y)`",
         "stop_training": "a callback returns `fk.Stop()` from `on_epoch_end`",
-        "run": "inside forward: `out = context.child(name).run(layer, x)`; elsewhere: `layer.apply(x)`",
+        "run": "inside forward: `out = context.child(name).run(self.layer, x)`; elsewhere: `layer.apply`",
         "weights": "`arrays = jax.tree.leaves(layer)`, or `layer.get_weights(state)` with the state",
         "variables": "`arrays = jax.tree.leaves(layer)`; the state is a dictionary beside the layer",
         "trainable_weights": _PARTITION,

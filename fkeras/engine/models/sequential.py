@@ -104,7 +104,7 @@ class Sequential(Network):
             if not is_symbolic(x):
                 raise ValueError(
                     f"{self.where}: layer {index}, {self.layers[name].where}, returns "
-                    f"{type(x).__name__}, and layers in a row hand on one tensor. Compose this "
+                    f"{type(x).__name__}, and a Sequential passes on one tensor. Compose this "
                     "network with fk.Model(inputs, outputs)."
                 )
         return close(start, x, self.where)
@@ -114,14 +114,14 @@ class Sequential(Network):
             return self
         if not self.order:
             raise ValueError(
-                f"{self.where}: has no layers. Make it of some: fk.Sequential([layers.Dense(2)])."
+                f"{self.where}: has no layers. Pass layers: fk.Sequential([layers.Dense(2)])."
             )
         if not specs:
             self._require_graph("build")
         if len(specs) != 1:
             raise TypeError(
-                f"{self.where}: expected one input, received {len(specs)}. Layers in a row hand on "
-                "one tensor; compose with fk.Model(inputs, outputs) for several."
+                f"{self.where}: expected one input, received {len(specs)}. A Sequential passes on "
+                "one tensor; compose networks of several with fk.Model(inputs, outputs)."
             )
         return self._begun(symbolic_inputs(specs)[0])
 
@@ -255,7 +255,7 @@ def _start(entries: list[Any]) -> tuple[Any, list[Any]]:
     if is_symbolic(first):
         if not is_input(first):
             raise TypeError(
-                "Sequential: the first entry is a tensor that layers made. Start with fk.Input, or "
+                "Sequential: the first entry is the output of a layer. Start with fk.Input, or "
                 "compose with fk.Model(inputs, outputs)."
             )
         return first, entries[1:]
@@ -269,7 +269,7 @@ def _check_entry(entry: Any, where: str) -> None:
         if isinstance(entry, type) and issubclass(entry, Layer):
             hint = f" It is a class: write {entry.__name__}(...)."
         elif callable(entry):
-            hint = " For a function write layers.Lambda(function)."
+            hint = " Wrap a function: layers.Lambda(function)."
         raise TypeError(
             f"{where}: expected layers, received {type(entry).__name__}.{hint or ' Pass a list of '}"
             f"{'' if hint else 'layer objects, such as layers.Dense(2).'}"

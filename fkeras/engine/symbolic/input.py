@@ -75,6 +75,7 @@ class InputLayer(Layer):
         return x
 
     def get_config(self) -> dict[str, Any]:
+        # Keras's files have None for unknown sizes; generated axis names need no place in a file
         shape = [d if isinstance(d, int) else None for d in self.batch_shape]
         if as_dims(shape) != self.batch_shape:  # axes that the user named
             shape = list(self.batch_shape)

@@ -192,6 +192,7 @@ class KerasTensor(SymbolicTensor):
     def __array_ufunc__(self, ufunc: Any, method: str, *inputs: Any, **options: Any) -> Any:
         name = ufunc.__name__
         if name not in _UFUNCS or method != "__call__" or options:
+            # methods such as np.add.reduce, and options such as `out`, have no symbolic form
             raise self._refuse(
                 f"np.{name}",
                 f"fk.ops.{name}(x) if fk.ops has the function, otherwise fk.ops.lift(jnp.{name})(x)",
@@ -290,4 +291,4 @@ class KerasTensor(SymbolicTensor):
         return getitem(self, *(_to_entry(e) for e in entries))
 
     def __iter__(self) -> Iterator[KerasTensor]:
-        raise self._refuse("a loop", "[x[i] for i in range(n)] with a number n that you know")
+        raise self._refuse("a loop", "[x[i] for i in range(n)] with a known number n")

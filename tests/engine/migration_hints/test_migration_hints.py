@@ -423,6 +423,9 @@ def test_the_code_of_every_hint_runs(tmp_path, monkeypatch):
         **{"grads": model, "loss_fn": lambda m: m(X).sum(), "labels": np.zeros(4, int)},
         **{"inputs": INPUT, "outputs": INPUT * 2, "mesh": MESH},
         **{"metric": AUC, "y_true": Y, "y_pred": Y, "Name": Counting},
+        # inside the `forward` of a layer
+        **{"context": fk.Context(), "name": "dense"},
+        "self": types.SimpleNamespace(layer=layers.Dense(2).build(KEY, X.shape)),
     }
     scopes = {
         "_METRIC": {"state": AUC.init(), "other": AUC.init()},
