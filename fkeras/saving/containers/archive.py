@@ -1,8 +1,8 @@
-"""Zip archives read with suspicion, without unpacking anything to the disk, and written whole.
+"""Reads zip archives without trusting them, and without unpacking to the disk.
 
-What an archive lists and what it holds are two things that two readers may take differently. Here
-they must agree: each entry is listed once, under a plain name, lies in a place of its own, and has
-the size and the checksum that it is listed with.
+The directory of a zip archive and its content can contradict each other, so two readers may see two
+archives. Here both must agree: each entry is listed once, under a plain name, overlaps no other
+entry, and has the listed size and checksum.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ _SMALL = 1 << 16
 
 @contextlib.contextmanager
 def open_archive(path: Any, limits: Limits | None = None) -> Iterator[Archive]:
-    """A zip archive, open for reading for as long as the block runs.
+    """Opens a zip archive for reading during the block.
 
     Args:
         path: the file.
@@ -64,7 +64,7 @@ def open_archive(path: Any, limits: Limits | None = None) -> Iterator[Archive]:
 
 
 class Archive:
-    """The entries of a zip archive whose list was found to agree with its content.
+    """The entries of a zip archive whose directory agrees with its content.
 
     Attributes:
         file: the archive's path.

@@ -1,4 +1,4 @@
-"""Zip archives written whole: entries as they are, none packed, and no times in them."""
+"""Writes zip archives: entries uncompressed and without times, so equal models give equal files."""
 
 from __future__ import annotations
 

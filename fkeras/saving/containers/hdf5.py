@@ -1,9 +1,9 @@
-"""HDF5 read with suspicion: the tree is checked first, and memory is taken for what is stored.
+"""Reads HDF5 files without trusting them: the tree is checked before memory is allocated.
 
-An HDF5 file can send its reader elsewhere (external links and storage, virtual arrays), in circles
-(hard links to a group above) and to sleep (an array of 10^12 numbers of which none is stored).
-Models need none of that. `open_store` walks the file once, without opening what it names, and
-keeps the names of its groups and arrays; a `Store` answers from those.
+An HDF5 file can redirect its reader to other files (external links and storage, virtual arrays),
+into cycles (hard links to an outer group), and to huge allocations (an array of 10^12 numbers, none
+of them stored). Models need none of these. `open_store` walks the file once without following links
+and collects the names of groups and arrays; a `Store` serves only these.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ _GROUP, _ARRAY = 0, 1
 def open_store(
     source: Any, file: str | None = None, member: str | None = None, limits: Limits | None = None
 ) -> Iterator[Store]:
-    """An HDF5 file, open for reading for as long as the block runs.
+    """Opens an HDF5 file for reading during the block.
 
     Args:
         source: a path, the bytes of the file, or a binary file that can seek.

@@ -1,7 +1,7 @@
-"""The numbers of one array of an HDF5 file, where all of them are really stored.
+"""Reads one array of an HDF5 file, provided that all its numbers are stored.
 
-Plain arrays are read by the HDF5 library in one copy. Packed ones are unpacked here, piece by
-piece: the library would unpack a piece to whatever size its data asks for.
+The HDF5 library reads plain arrays in one copy. Compressed arrays are decompressed here, chunk by
+chunk: the library would decompress a chunk to any size that its data claims.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ Take = Callable[[int, int], None]
 
 
 def aligned(shape: tuple[int, ...], dtype: np.dtype) -> np.ndarray:
-    """An array of unset numbers whose memory begins on a boundary that devices like.
+    """Returns an uninitialized array whose memory starts at a multiple of `_ALIGNMENT` bytes.
 
     Example:
         >>> aligned((3, 5), np.dtype("float32")).ctypes.data % 64
@@ -41,7 +41,7 @@ def aligned(shape: tuple[int, ...], dtype: np.dtype) -> np.ndarray:
 def read_array(
     item: Any, dims: tuple[int, ...], dtype: np.dtype, size: int, limits: Limits, take: Take
 ) -> np.ndarray:
-    """The numbers of an open HDF5 array.
+    """Returns the numbers of an open HDF5 array.
 
     Args:
         item: the array, opened.

@@ -1,4 +1,4 @@
-"""Which types of numbers an array in an HDF5 file may have."""
+"""The dtypes that an array in an HDF5 file may have."""
 
 from __future__ import annotations
 

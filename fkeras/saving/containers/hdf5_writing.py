@@ -1,4 +1,4 @@
-"""HDF5 written as Keras writes it: groups, plain arrays and attributes, no times in them."""
+"""Writes HDF5 files as Keras does: groups, plain arrays and attributes, without times."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""JSON out of a file: parsed without surprises, and read key by key with the types it must have."""
+"""Parses JSON from a file strictly, and reads keys with checks of their types."""
 
 from __future__ import annotations
 

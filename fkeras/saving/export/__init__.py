@@ -1,1 +1,1 @@
-"""Models and training steps as programs that JAX alone runs."""
+"""Exports models and training steps as programs that run with JAX alone."""

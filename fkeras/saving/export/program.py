@@ -1,8 +1,7 @@
 """Functions as `jax.export` artifacts: traced, checked, lowered for platforms, written.
 
-The artifact is a file that `jax.export.deserialize` reads. Beside it stands its description,
-`<path>.json`, with the names that the artifact does not know and the digest of the artifact that
-it describes.
+The artifact is a file that `jax.export.deserialize` reads. A second file, `<path>.json`, describes
+the artifact: names that the artifact does not hold, and the digest of the artifact.
 """
 
 from __future__ import annotations

@@ -1,8 +1,8 @@
-"""A training out of a `.keras` archive of tf.keras 2.12 to 2.15, at the step of the archive.
+"""Resumes the training of a `.keras` archive of tf.keras 2.12 to 2.15.
 
-The optimizer's state is that of Keras 3's archives without the learning rate, which is in the
-configuration, and without variables that an optimizer makes by itself: Nadam's product, and
-Adafactor's rows and columns of weights with one axis. SGD has momentums also where none are used.
+The optimizer's state has the layout of Keras 3's archives, with three differences: the learning rate
+is in the configuration; variables beyond the slots are missing (Nadam's product, Adafactor's rows
+and columns of weights with one axis); and SGD stores momentums even if it uses none.
 """
 
 from __future__ import annotations

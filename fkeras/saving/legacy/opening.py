@@ -1,4 +1,4 @@
-"""A whole model out of a legacy HDF5 file: configuration, weights and state."""
+"""Loads a model from a legacy HDF5 file: configuration, weights and state."""
 
 from __future__ import annotations
 
@@ -22,10 +22,10 @@ from fkeras.saving.weights.filling import abstract_build
 
 
 def document(store: Store, name: str, origin: Origin, limits: Limits) -> Any:
-    """The JSON in an attribute of the root; None where there is none.
+    """Returns the JSON in an attribute of the root; None for a missing attribute.
 
     Raises:
-        FileError: where the attribute holds no JSON.
+        FileError: for an attribute that is not JSON.
     """
     text = store.attributes("").get(name)
     if text is None:
@@ -41,7 +41,7 @@ def load(
     custom_objects: Mapping[str, Any] | None = None,
     limits: Limits | None = None,
 ) -> tuple[Layer, dict[str, Any]]:
-    """`(model, state)` of a legacy HDF5 file of Keras 1, 2 or 3.
+    """Loads `(model, state)` from a legacy HDF5 file of Keras 1, 2 or 3.
 
     Args:
         store: the file.
@@ -63,7 +63,7 @@ def opened(
     custom_objects: Mapping[str, Any] | None = None,
     limits: Limits | None = None,
 ) -> tuple[Network, dict[str, Any], Orders]:
-    """As `load`, with the order of the layers of each network in the file."""
+    """Returns `load` with the order of each network's layers in the file."""
     limits = limits or Limits()
     origin = origin_of(store, "", file).at("/model_config")
     config = document(store, "model_config", origin, limits)

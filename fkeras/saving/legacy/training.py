@@ -1,4 +1,4 @@
-"""A training out of a legacy file, where it stopped: optimizer, losses, metrics and their state."""
+"""Resumes the training of a legacy HDF5 file: optimizer, losses, metrics and their state."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ from fkeras.training import Trainer, TrainState
 from fkeras.training.step.outputs import output_specs
 
 _GROUP = "optimizer_weights"
-#: the names that files give to what is kept for each weight, and ours
+#: our names of the slots of optimizers, and their names in files
 _SLOTS = (
     ("velocity_hat", ("vhat", "velocity_hat", "v_hat")),
     ("accumulated_grad", ("accum_grad", "accumulated_grad")),
@@ -48,11 +48,11 @@ def load_training(
     custom_objects: Mapping[str, Any] | None = None,
     limits: Limits | None = None,
 ) -> tuple[Trainer, TrainState]:
-    """`(trainer, run)` of a legacy file of a compiled model; the next step is the one Keras takes.
+    """Returns `(trainer, run)` of a compiled model in a legacy file, at the step of the file.
 
-    It is that of the run that was saved. Where a file lacks a part of the optimizer's state that the
-    number of steps tells, as TensorFlow 2.11's lack Nadam's product, it is computed: Keras itself,
-    opening that file, starts it anew.
+    The next step equals that of the saved run. State that a file lacks and that follows from the
+    number of steps, such as Nadam's product in files of TensorFlow 2.11, is computed; Keras itself
+    restarts such state when it opens the file.
 
     Args:
         store: the file.

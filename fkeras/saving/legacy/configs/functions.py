@@ -1,4 +1,4 @@
-"""Functions of Keras 1 and 2 that Keras 3 computes otherwise under the same name."""
+"""Activations of Keras 1 and 2 with the name, but not the values, of an activation of Keras 3."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""`Lambda` layers of old files: the function is the user's, never the file's."""
+"""`Lambda` layers of old files: the user passes the function; bytecode in a file is never run."""
 
 from __future__ import annotations
 

@@ -1,7 +1,7 @@
-"""Initializers, regularizers, constraints, activations and dtypes of old configurations.
+"""Converts initializers, regularizers, constraints, activations and dtypes of old configurations.
 
-Each comes out in Keras 3's form, with the module written here: what a file calls a module is never
-looked at.
+The result is Keras 3's form with module names from this package: module names in a file are ignored,
+so a file cannot name code to import.
 """
 
 from __future__ import annotations
@@ -57,7 +57,7 @@ _SILENT = ("dtype", "partitioner", "verify_shape")
 def part(
     kind: str, value: Any, origin: Origin, layer: str | None, custom_objects: Mapping[str, Any]
 ) -> Any:
-    """An initializer, regularizer or constraint in Keras 3's form.
+    """Returns an initializer, regularizer or constraint in Keras 3's form.
 
     Args:
         kind: "initializer", "regularizer" or "constraint".
@@ -101,7 +101,7 @@ def part(
 
 
 def _by_word(room: Any, name: str) -> Any:
-    """The class that a word such as "glorot_uniform" stands for."""
+    """Returns the class of a name such as "glorot_uniform"."""
     word = name.replace("_", "").lower()
     for public in room.__all__:
         found = getattr(room, public)

@@ -1,4 +1,4 @@
-"""Calls in the form of Keras 1 and 2, `[["name", node, tensor, kwargs], ...]`, in Keras 3's form."""
+"""Converts calls of Keras 1 and 2, `[["name", node, tensor, kwargs], ...]`, to Keras 3's form."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Operation nodes in Keras 3's form, made for one call of a function of TensorFlow."""
+"""Builds the operation nodes, in Keras 3's form, of one call of a TensorFlow function."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A function of the user's in the place of one of TensorFlow's."""
+"""Replaces a TensorFlow function by a function that the user passes in `custom_objects`."""
 
 from __future__ import annotations
 

@@ -1,7 +1,7 @@
-"""Functions of TensorFlow that are one operation of Keras 3, argument by argument.
+"""Table of TensorFlow functions that equal one operation of Keras 3, argument by argument.
 
-A row has TensorFlow's parameters, Keras's class and the functions. The parameters stand in the
-order of those of Keras's operation; `axis?` may be left out, and `name~` changes nothing.
+A row has TensorFlow's parameters, Keras's class and the functions. The parameters have the order of
+the parameters of Keras's operation; `axis?` is optional, and `name~` is ignored.
 """
 
 from __future__ import annotations

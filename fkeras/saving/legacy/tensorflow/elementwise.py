@@ -1,4 +1,4 @@
-"""Functions of TensorFlow as several operations of Keras 3: arithmetic, reductions, products."""
+"""Converts TensorFlow functions to several operations of Keras 3: arithmetic, reductions, products."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Arithmetic on sizes and constants, which is done while a file is read."""
+"""Constant-folds arithmetic on sizes and constants while a file is read."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A network of tf.keras with functions of TensorFlow in it: each call becomes operations."""
+"""Converts a network of tf.keras with calls of TensorFlow functions to Keras 3's operations."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""`TensorFlowOpLayer` of tf.keras 2.0 to 2.3: an operation of TensorFlow's graph with constants."""
+"""`TensorFlowOpLayer` of tf.keras 2.0 to 2.3: an operation of TensorFlow's graph and constants."""
 
 from __future__ import annotations
 

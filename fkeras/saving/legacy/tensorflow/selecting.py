@@ -1,4 +1,4 @@
-"""Functions of TensorFlow as operations of Keras 3: slices, elements at indices, images, windows."""
+"""Converts TensorFlow functions to Keras 3: slices, gathering by index, images, windows."""
 
 from __future__ import annotations
 

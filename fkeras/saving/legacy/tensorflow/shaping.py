@@ -1,4 +1,4 @@
-"""Functions of TensorFlow as operations of Keras 3: shapes, joining and taking apart, new tensors."""
+"""Converts TensorFlow functions to Keras 3: reshaping, joining, splitting, creation of tensors."""
 
 from __future__ import annotations
 

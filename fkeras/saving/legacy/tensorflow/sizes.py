@@ -1,7 +1,7 @@
-"""Shapes of tensors in a graph that is being read, as far as functions of sizes need them.
+"""Shapes of tensors in a graph while the graph is read, for functions of sizes.
 
-An unknown size is a dimension of `jax.export`: "b" for the batch, and a word of its own for each
-other axis, so that equal sizes are equal values and sums of them can be written.
+An unknown size is a symbolic dimension of `jax.export`: "b" for the batch and a distinct name for
+each other axis. Equal sizes thus compare equal, and sums of sizes have a symbolic form.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ Dims = tuple[Any, ...]
 
 @dataclasses.dataclass
 class Sizes:
-    """What is known of the tensors' shapes.
+    """The known shapes of the tensors in a graph.
 
     Attributes:
         calls: the layer and the call that make tensors, by the layer's name and the call's number.
@@ -39,7 +39,7 @@ class Sizes:
         self._words = (f"n{number}" for number in itertools.count())
 
     def of(self, tensor: Mapping) -> tuple[Dims, str]:
-        """`(dims, dtype)` of a tensor; its unknown dims are `jax.export`'s.
+        """Returns `(dims, dtype)` of a tensor; unknown sizes are symbolic dimensions.
 
         Each call is recorded once, whatever is asked.
         """

@@ -1,4 +1,4 @@
-"""The fixed table of the functions of TensorFlow that can be read, by their names in files."""
+"""Table of the TensorFlow functions that can be read, by their names in files."""
 
 from __future__ import annotations
 

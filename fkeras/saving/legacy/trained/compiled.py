@@ -1,4 +1,4 @@
-"""The `training_config` of legacy files: optimizer, losses and metrics as a `Trainer`."""
+"""Converts the `training_config` of legacy files (optimizer, losses, metrics) to a `Trainer`."""
 
 from __future__ import annotations
 

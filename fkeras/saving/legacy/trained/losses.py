@@ -1,4 +1,4 @@
-"""Losses of Keras before 2.3 that Keras 3 computes otherwise under the same name."""
+"""Losses of Keras before 2.3 with the name, but not the values, of a loss of Keras 3."""
 
 from __future__ import annotations
 

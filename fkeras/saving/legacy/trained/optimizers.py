@@ -1,7 +1,7 @@
-"""Optimizers of Keras 2 whose steps are other than those of today's of the same name.
+"""Optimizers of Keras 2 whose steps differ from Keras 3's optimizer of the same name.
 
-Keras 2 added epsilon to the root of a mean square, where Keras 3 takes the root of the sum, and its
-Nadam's momentum grows 250 times more slowly. SGD, Adam, Adamax and Adadelta are what they were.
+Keras 2 adds epsilon to the root of the mean square; Keras 3 adds epsilon before the root. The
+momentum of Keras 2's Nadam grows 250 times more slowly. SGD, Adam, Adamax and Adadelta are unchanged.
 """
 
 from __future__ import annotations

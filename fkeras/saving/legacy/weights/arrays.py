@@ -1,7 +1,7 @@
-"""Arrays of old layers in the form that today's layers hold them in.
+"""Converts the arrays of old layers to the layout of today's layers.
 
-Keras 1 kept a matrix for each gate of a recurrent layer and Theano's order of the axes of kernels;
-Theano turned kernels round; cuDNN keeps kernels transposed and two biases.
+Keras 1 stored one matrix per gate of a recurrent layer, and kernels with Theano's order of axes;
+Theano's convolutions flip kernels; cuDNN layers store transposed kernels and two biases.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ Shape = tuple[int, ...]
 
 
 def stored_count(layer: Layer, count: int, origin: Origin, apart: bool) -> int:
-    """How many arrays a file has for `count` arrays of a layer.
+    """Returns the number of arrays in a file for `count` arrays of a layer.
 
     Args:
         layer: the layer.
@@ -37,7 +37,7 @@ def stored_count(layer: Layer, count: int, origin: Origin, apart: bool) -> int:
 def converted(
     layer: Layer, arrays: Sequence[np.ndarray], shapes: Sequence[Shape], origin: Origin
 ) -> list[np.ndarray]:
-    """A layer's arrays as it holds them here.
+    """Converts a layer's arrays to the layout of this package.
 
     Args:
         layer: the layer.

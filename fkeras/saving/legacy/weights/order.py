@@ -1,4 +1,4 @@
-"""The order in which Keras 1 and 2 list a layer's arrays: what is trained first, then the rest.
+"""The order of a layer's arrays in Keras 1 and 2: trainable arrays first, then the others.
 
 Unlike in `fkeras.engine.tree.weight_lists`, a network's list is not that of its layers one after the
 other: all trainable arrays inside it come before all others.
@@ -19,7 +19,7 @@ Orders = Mapping[tuple[str, ...], Sequence[str]]
 
 @dataclasses.dataclass(frozen=True)
 class Unit:
-    """Arrays of one layer that stand together in a list.
+    """Arrays of one layer that are adjacent in a list.
 
     Attributes:
         layer: the layer that owns them.
@@ -33,7 +33,7 @@ class Unit:
 
 
 def listed(layer: Layer, state: Mapping[str, Any], path: tuple[str, ...], orders: Orders) -> list:
-    """The units of `layer` in the order of a legacy file.
+    """Returns the units of `layer` in the order of a legacy file.
 
     Args:
         layer: a built layer, or one of shapes in the place of arrays.
@@ -56,15 +56,15 @@ def listed(layer: Layer, state: Mapping[str, Any], path: tuple[str, ...], orders
 
 
 def trained(layer: Layer, path: tuple[str, ...], orders: Orders) -> list[str]:
-    """The paths of the trainable weights inside `layer`, in the order of a legacy file."""
+    """Returns the paths of the trainable weights in `layer`, in the order of a legacy file."""
     return [name for unit in _halves(layer, {}, path, orders)[0] for name in unit.names]
 
 
 def ordered(network: Network, path: tuple[str, ...], orders: Orders) -> list[str]:
-    """The names of the layers of a network in the file's order; in its own where there is none."""
+    """Returns the names of a network's layers in the order of the file, or else of the network."""
     names = list(network.layers)
     known = {name: i for i, name in enumerate(orders.get(path, ()))}
-    if not set(known) <= set(names):  # unnamed layers, whose names were given here
+    if not set(known) <= set(names):  # layers without names in the file were named here
         return list(getattr(network, "order", names))
     own = list(getattr(network, "order", names))
     return sorted(own, key=lambda name: known.get(name, -1)) if known else own

@@ -1,4 +1,4 @@
-"""A legacy file as a source of arrays by name, for a model that need not be the one it is of."""
+"""A legacy file as a source of arrays by name, for `load_weights` into any model."""
 
 from __future__ import annotations
 

@@ -1,7 +1,7 @@
-"""Arrays of a legacy file into a model of shapes: a group for each layer, a list in each group.
+"""Fills a model of shapes with the arrays of a legacy file: a group per layer, a list per group.
 
-Nothing is initialised: every weight comes from the file. What no file of this kind holds, the
-carry of a stateful layer, begins with zeros.
+No initializer runs: every weight comes from the file. Legacy files do not store the carry of a
+stateful layer, which starts with zeros.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ from fkeras.saving.weights.weight_source import Stored, fits, unread
 
 
 def words(store: Store, group: str, name: str, origin: Origin) -> list[str]:
-    """A list of strings in the attributes of a group, which may be split: `name0`, `name1`...
+    """Returns a list of strings from a group's attributes, possibly split: `name0`, `name1`...
 
     Raises:
         FileError: where it is no list of strings.
@@ -61,14 +61,14 @@ def words(store: Store, group: str, name: str, origin: Origin) -> list[str]:
 
 
 def group_of(store: Store) -> str:
-    """The group with the weights: "model_weights" in a whole model's file, else the root."""
+    """Returns the group with the weights: "model_weights" in the file of a model, else the root."""
     return "model_weights" if "model_weights" in store.groups() else ""
 
 
 def place_legacy_weights(
     store: Store, model: Network, state: Mapping[str, Any], orders: Orders | None = None
 ) -> tuple[Network, dict[str, Any]]:
-    """`(model, state)` with the weights of a legacy file, as Keras 1, 2 and 3 write `.h5`.
+    """Returns `(model, state)` with the weights of a legacy file, as Keras 1, 2 and 3 write `.h5`.
 
     Layers are found by name where the file has the names of the model, otherwise one by one in
     the order of both.
