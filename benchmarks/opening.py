@@ -4,8 +4,9 @@
 
 Two models that Keras saved: 20 million parameters in 14 layers, and ResNet50. Each side opens them
 in separate processes, in turn, twice in a row: the first time is the cost in a program that has
-imported its packages, the second the cost with cached compiled programs. Goals: the first at most 0.1 of Keras's CPU time, no program compiled by opening and one by the first
-prediction, and the growth of the peak memory close to the size of the file.
+imported its packages, the second the cost with cached compiled programs. Goals: the first at most
+0.1 of Keras's CPU time, no program compiled by opening and one by the first prediction, and the
+growth of the peak memory close to the size of the file.
 """
 
 import json

@@ -1,4 +1,4 @@
-"""The digits again, by a training step written by hand: nothing of fkeras around JAX's transforms."""
+"""Handwritten digits with a hand-written training step under JAX's own transforms."""
 
 import argparse
 from functools import partial

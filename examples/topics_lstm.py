@@ -1,6 +1,6 @@
-"""A masked LSTM on real text: which chapter of Python's own documentation is a sentence from?
+"""A masked LSTM on text: predicts the chapter of Python's documentation from which a sentence comes.
 
-The text is `pydoc_data.topics`, which the standard library carries.
+The text is `pydoc_data.topics` of the standard library.
 """
 
 import argparse
@@ -52,7 +52,7 @@ def main():
     words_in = fk.Input((40,), dtype="int32", name="words")
     x = layers.Embedding(len(vocabulary) + 2, 32, mask_zero=True)(words_in)
     x = layers.Dropout(0.3)(x)
-    x = layers.Bidirectional(layers.LSTM(32))(x)  # padding is masked on the way
+    x = layers.Bidirectional(layers.LSTM(32))(x)  # steps of padding are masked
     x = layers.Dropout(0.3)(x)
     model = fk.Model(words_in, layers.Dense(len(CHAPTERS), activation="softmax")(x))
     trainer = fk.Trainer(

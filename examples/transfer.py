@@ -1,4 +1,4 @@
-"""A trained layer moves into a new graph: features of the digits 0 to 4 serve for 5 to 9."""
+"""Transfer learning: layers trained on the digits 0 to 4 serve in a new graph for 5 to 9."""
 
 import argparse
 
@@ -31,7 +31,7 @@ trainer = fk.Trainer("adam", "sparse_categorical_crossentropy", metrics=["accura
 run = trainer.init(first, jax.random.key(0))
 run, _ = trainer.fit(run, *part(x_train, y_train, 0), epochs=epochs, batch_size=64)
 
-# the trained layers are ordinary layers that hold their weights: call them in another graph
+# trained layers hold their weights: a call records them in another graph
 trained = run.model
 body = fk.Model(trained.inputs, trained.tensor("features"), name="body")
 head = layers.Dense(5, activation="softmax", name="head")
