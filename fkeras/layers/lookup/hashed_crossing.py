@@ -87,6 +87,7 @@ class HashedCrossing(HostLayer):
     def _word(self, feature: np.ndarray) -> np.ndarray:
         flat = feature.ravel()
         if feature.dtype.kind in "iu":
+            # integers are their own fingerprint in TensorFlow's crossing
             return flat.astype("uint64")
         if feature.dtype.kind in "fb":
             raise TypeError(
@@ -98,8 +99,8 @@ class HashedCrossing(HostLayer):
     def on_host(self, x: Sequence[np.ndarray]) -> np.ndarray:
         self._check_shapes(x)
         start = np.full(x[0].size, _START, np.uint64)
-        found = functools.reduce(cross, map(self._word, x), start)
-        ids = (found % np.uint64(self.num_bins)).astype("int64").reshape(x[0].shape)
+        crossed = functools.reduce(cross, map(self._word, x), start)
+        ids = (crossed % np.uint64(self.num_bins)).astype("int64").reshape(x[0].shape)
         if self.output_mode == "int":
             return ids.astype(index_dtype(self))
         return encode_on_host(ids, self.num_bins, self.output_mode, self.policy.compute_dtype)

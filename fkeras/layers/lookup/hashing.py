@@ -37,6 +37,7 @@ def index_dtype(layer: Any) -> str:
 
 def write_dtype(layer: Any, config: dict[str, Any]) -> dict[str, Any]:
     """The configuration with the dtype that Keras has for layers that give indices."""
+    # Keras writes int64 for layers with integer outputs
     plain = layer.output_mode == "int" and layer.dtype.name == "float32"
     return {**config, "dtype": "int64"} if plain else config
 
@@ -100,6 +101,7 @@ class Hashing(HostLayer):
     @property
     def _buckets(self) -> tuple[int, bool]:
         """The number of bins that the hash chooses from, and whether bin 0 is kept apart."""
+        # bin 0 is reserved for the masked value, as in Keras
         apart = self.mask_value is not None and self.num_bins > 1
         return self.num_bins - apart, apart
 
@@ -123,6 +125,7 @@ class Hashing(HostLayer):
         return encode_on_host(ids, self.num_bins, self.output_mode, self.policy.compute_dtype)
 
     def call(self, x: jax.Array) -> jax.Array:
+        # JAX has no 64-bit integers by default; the decimal form of an int32 is hashed
         numbers = as_int32(x, self.where)
         buckets, apart = self._buckets
         ids = hash_integers(numbers, self.salt).remainder(buckets)

@@ -145,19 +145,19 @@ class TextVectorization(LookupLayer):
             [['to', 'be', 'to be']]
         """
         array = np.asarray(as_data(texts, self.where))
-        found = read_strings(array, self.encoding, self.where)
+        strings = read_strings(array, self.encoding, self.where)
         if callable(self.standardize):
-            given = np.array(found, dtype=np.str_).reshape(array.shape)
-            result = np.asarray(self.standardize(given))
+            shaped = np.array(strings, dtype=np.str_).reshape(array.shape)
+            result = np.asarray(self.standardize(shaped))
             if result.shape != array.shape:
                 raise ValueError(
                     f"{self.where}: standardize returned the shape {result.shape} for texts of "
                     f"{array.shape}. It maps each text to one: return an array of the same shape."
                 )
-            found = read_strings(result, self.encoding, self.where)
+            strings = read_strings(result, self.encoding, self.where)
         elif self.standardize is not None:
-            found = standardize(found, self.standardize)
-        rows = self._split(found, array.shape)
+            strings = standardize(strings, self.standardize)
+        rows = self._split(strings, array.shape)
         if self.ngrams is None:
             return rows
         widths = self.ngrams
@@ -192,6 +192,7 @@ class TextVectorization(LookupLayer):
         lead = x.shape if self.split is not None and x.ndim < 2 else x.shape[:-1]
         counts = [len(row) for row in rows]
         flat = [token for row in rows for token in row]
+        # padding and empty tokens share an index
         special = {self.mask_token: self._no_index}
         ids = find_strings(
             flat, self._tokens, self._token_start, special, self.num_oov_indices, self._oov_start

@@ -60,7 +60,7 @@ def pad_rows(rows: Sequence[np.ndarray], size: int, value: int) -> np.ndarray:
         array([[1, 2],
                [4, 0]])
     """
-    found = np.full((len(rows), size), value, np.int64)
+    padded = np.full((len(rows), size), value, np.int64)
     for place, row in enumerate(rows):
-        found[place, : len(row)] = row[:size]
-    return found
+        padded[place, : len(row)] = row[:size]
+    return padded

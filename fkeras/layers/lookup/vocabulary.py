@@ -74,8 +74,8 @@ def integers_of(where: str) -> Callable[[Any], tuple[int, ...] | None]:
             return None
         try:
             tokens = _tokens(value, where)
-            found = tuple(int(t) for t in tokens)
-            if any(f != t for f, t in zip(found, tokens, strict=True) if not isinstance(t, str)):
+            numbers = tuple(int(t) for t in tokens)
+            if any(f != t for f, t in zip(numbers, tokens, strict=True) if not isinstance(t, str)):
                 raise ValueError
         except ValueError as error:
             if str(error).startswith(where):
@@ -83,7 +83,7 @@ def integers_of(where: str) -> Callable[[Any], tuple[int, ...] | None]:
             raise ValueError(
                 f"{where}: expected integers, received {value!r:.80}. Strings have StringLookup."
             ) from None
-        return found
+        return numbers
 
     return convert
 
@@ -138,6 +138,7 @@ def find(ids: Any, keys: Any, places: Any, xp: Any) -> tuple[Any, Any]:
         >>> find(np.array([5, 6]), np.array([3, 5]), np.array([1, 0]), np)
         (array([ True, False]), array([0, 0]))
     """
+    # an id above all keys has no place of its own: compare with the last key
     at = xp.minimum(xp.searchsorted(keys, ids), len(keys) - 1)
     return keys[at] == ids, places[at]
 
@@ -166,17 +167,20 @@ def learn(
         ('a', 'b')
     """
     counts: collections.Counter = collections.Counter()
-    spread: collections.Counter = collections.Counter()
-    number = 0
+    document_counts: collections.Counter = collections.Counter()
+    document_count = 0
     for document in documents:
         counts.update(document)
-        spread.update(set(document))
-        number += 1
+        document_counts.update(set(document))
+        document_count += 1
     for token in special:
         if token is not None:
             counts.pop(token, None)
-    kept = sorted(counts, key=lambda token: (counts[token], token), reverse=True)[:limit]
-    return tuple(kept), tuple(math.log(1 + number / (1 + spread[token])) for token in kept)
+    # ties in reverse alphabetical order, as in Keras, for equal indices
+    by_frequency = sorted(counts, key=lambda token: (counts[token], token), reverse=True)[:limit]
+    return tuple(by_frequency), tuple(
+        math.log(1 + document_count / (1 + document_counts[token])) for token in by_frequency
+    )
 
 
 def document_weights(
@@ -194,9 +198,10 @@ def document_weights(
         >>> document_weights((1.0, 3.0), False, 1, 4).tolist()
         [2.0, 1.0, 3.0, 0.0]
     """
-    found = np.asarray(weights, "float64")
+    all_weights = np.asarray(weights, "float64")
     if not led:
-        found = np.concatenate([np.full(front, found.mean()), found])
+        # Keras gives unknown tokens the mean weight
+        all_weights = np.concatenate([np.full(front, all_weights.mean()), all_weights])
     if size is not None:
-        found = np.concatenate([found, np.zeros(size - len(found))])
-    return found.astype("float32")
+        all_weights = np.concatenate([all_weights, np.zeros(size - len(all_weights))])
+    return all_weights.astype("float32")
