@@ -47,10 +47,9 @@ def tensor_class(layer: Any, inputs: tuple, options: dict[str, Any]) -> type | N
         inputs: positional arguments, without symbolic tensors.
         options: arguments by name, likewise.
     """
-    if _is_constant_function(layer):
-        return None
+    # the stack first: outside of compositions, the other tests would cost a model's call more
     composed = _composed_inputs()
-    if composed is None:
+    if composed is None or _is_constant_function(layer):
         return None
     leaves = jax.tree.leaves((inputs, options))
     if any(isinstance(leaf, Tracer) for leaf in leaves):
