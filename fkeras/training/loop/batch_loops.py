@@ -130,9 +130,8 @@ def predict(run: TrainState, feed: Any, put: Callable[[Any], Any]) -> Any:
     """The model's outputs on a feed, as NumPy arrays; `put` takes each batch to the devices."""
     state, pending, parts = run.state, [], []
     for start in range(feed.steps):
-        leaves, structure = jax.tree.flatten((run.model, state))
         batch = put(feed.batch(start))
-        updates, value = step.compiled_predict(structure, tuple(leaves), batch)
+        updates, value = step.compiled_predict(run.model, state, batch)
         state = {**state, **updates}
         pending.append((value, int(feed.counts(start, 1)[0])))
         if len(pending) > 2:
@@ -145,8 +144,7 @@ def predict(run: TrainState, feed: Any, put: Callable[[Any], Any]) -> Any:
 
 def predict_batch(run: TrainState, x: np.ndarray) -> Any:
     """The model's outputs on one batch, as NumPy arrays."""
-    leaves, structure = jax.tree.flatten((run.model, run.state))
-    _, value = step.compiled_predict(structure, tuple(leaves), x)
+    _, value = step.compiled_predict(run.model, run.state, x)
     return np.asarray(value) if isinstance(value, jax.Array) else jax.tree.map(np.asarray, value)
 
 

@@ -201,10 +201,10 @@ def compiled_test(
     return carry, objective.results(outputs.heads(trainer, model), carry[1])
 
 
-@functools.partial(jax.jit, static_argnums=0)
-def compiled_predict(structure: Any, leaves: tuple, x: Any) -> tuple[Any, Any]:
+@jax.jit
+def compiled_predict(model: Any, state: Any, x: Any) -> tuple[Any, Any]:
     """`(updates, value)` of one batch."""
-    model, state = jax.tree.unflatten(structure, leaves)
+    # the model is an argument: a dispatch hashes its structure as a static argument more slowly
     out = model.apply(x, state=state)
     return out.updates, out.value
 
