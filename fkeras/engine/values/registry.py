@@ -10,7 +10,7 @@ import types
 from collections.abc import Callable, Iterable, Mapping
 from typing import Any, Generic, NamedTuple, TypeVar
 
-T = TypeVar("T", bound=Callable[..., Any])
+T = TypeVar("T", bound=Callable[..., Any], covariant=True)
 
 
 class Row(NamedTuple, Generic[T]):

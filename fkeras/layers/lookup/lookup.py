@@ -8,7 +8,7 @@ tokens come first.
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from typing import Any, ClassVar, Self
+from typing import TYPE_CHECKING, Any, ClassVar, Self
 
 import jax
 import jax.numpy as jnp
@@ -65,6 +65,20 @@ class LookupLayer(HostLayer):
     """Finds tokens in a vocabulary; a subclass declares the fields and reads the inputs."""
 
     convert_vocabulary: ClassVar[Any] = None
+
+    if TYPE_CHECKING:
+        # Subclasses declare these as fields, each class in Keras's order of its arguments. A field
+        # here would change the order; a class variable is no field.
+        vocabulary: ClassVar[tuple[Any, ...] | None]
+        idf_weights: ClassVar[tuple[float, ...] | None]
+        max_tokens: ClassVar[int | None]
+        num_oov_indices: ClassVar[int]
+        mask_token: ClassVar[Any]
+        oov_token: ClassVar[Any]
+        output_mode: ClassVar[str]
+        invert: ClassVar[bool]
+        sparse: ClassVar[bool]
+        pad_to_max_tokens: ClassVar[bool]
 
     def __post_init__(self) -> None:
         super().__post_init__()
