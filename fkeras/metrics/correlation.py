@@ -19,7 +19,7 @@ from fkeras.metrics import exact
 from fkeras.metrics.metric import MeanMetric, Metric, State, weighted
 
 
-def _centred(y: jax.Array, axis: int) -> jax.Array:
+def _centred(y: jax.Array, axis: int | Sequence[int]) -> jax.Array:
     return y - jnp.mean(y, axis=axis, keepdims=True)
 
 

@@ -73,7 +73,8 @@ class Intercepted(Layer):
     def __getattr__(self, name: str) -> Any:
         # `layer` may not be joined yet, and private names such as `_leaves` belong to this object
         if name == "layer" or name.startswith("_"):
-            return super().__getattr__(name)
+            layer: Any = super()  # `Layer` hides `__getattr__` from type checkers
+            return layer.__getattr__(name)
         return getattr(self.layer, name)
 
 

@@ -109,7 +109,11 @@ def rematerialized(model: Model, policy: Any) -> Model:
     if keep is None:
         return model
     around = functools.partial(_run, keep)
-    return Intercepted(model, around, name=model.name, trainable=model.trainable, dtype=model.dtype)
+    # typed as the model: the wrapper passes all attributes on
+    wrapped: Any = Intercepted(
+        model, around, name=model.name, trainable=model.trainable, dtype=model.dtype
+    )
+    return wrapped
 
 
 def compiler_options() -> dict[str, str]:

@@ -163,7 +163,8 @@ def _describe(
     _, others = structure.number(high.value)
     masks = mask_leaves(value, low.mask)
     other_masks = mask_leaves(value, high.mask)
-    specs = tuple(_common(a, b, inputs) for a, b in zip(outputs, others, strict=True))
+    common = (_common(a, b, inputs) for a, b in zip(outputs, others, strict=True))
+    specs = tuple(spec for spec in common if spec is not None)  # every output has a spec
     mask_specs = tuple(_common(a, b, inputs) for a, b in zip(masks, other_masks, strict=True))
     signature = Signature(args, options, training, mask_rule, value, specs, mask_specs)
     return signature, Effects(

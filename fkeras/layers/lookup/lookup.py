@@ -61,7 +61,22 @@ def floats(value: Any) -> tuple[float, ...] | None:
     return None if numbers is None else tuple(map(float, array.tolist()))
 
 
-class LookupLayer(HostLayer):
+class LookupFields:
+    """The types of the fields that each lookup layer declares, in its own order and with its defaults."""
+
+    max_tokens: int | None
+    num_oov_indices: int
+    mask_token: Any
+    oov_token: Any
+    vocabulary: Any
+    idf_weights: tuple[float, ...] | None
+    invert: bool
+    output_mode: str
+    sparse: bool
+    pad_to_max_tokens: bool
+
+
+class LookupLayer(HostLayer, LookupFields):
     """Finds tokens in a vocabulary; a subclass declares the fields and reads the inputs."""
 
     convert_vocabulary: ClassVar[Any] = None
@@ -167,7 +182,9 @@ class LookupLayer(HostLayer):
 
     @property
     def _depth(self) -> int:
-        return self.max_tokens if self.pad_to_max_tokens else self.vocabulary_size()
+        if self.pad_to_max_tokens and self.max_tokens is not None:
+            return self.max_tokens
+        return self.vocabulary_size()
 
     def get_vocabulary(self, include_special_tokens: bool = True) -> list[Any]:
         """The tokens by index; without the special ones in front where these are not wanted."""

@@ -40,7 +40,8 @@ class Quantized(Layer):
         quantization: a mode such as "int8", or a configuration of `fk.quantizers`.
     """
 
-    layer: Layer = option(convert=_bare)
+    # a layer of one of the classes in `twins`
+    layer: Any = option(convert=_bare)
     quantization: Any = option(default="int8", convert=get)
 
     # the layer inside is configuration: its weights are here, as codes

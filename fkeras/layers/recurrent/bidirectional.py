@@ -94,7 +94,7 @@ class Bidirectional(Layer):
         training_default=None,
     )
 
-    forward_layer: Layer = dataclasses.field(default=_SET_LATER, init=False)
+    forward_layer: Any = dataclasses.field(default=_SET_LATER, init=False)
     merge_mode: str | None = option(default="concat", convert=choice(*_MODES, optional=True))
     weights: tuple | None = option(
         default=None, convert=several(numeric(), "a list of arrays", least=0, optional=True)

@@ -122,7 +122,8 @@ class StackedRNNCells(Layer):
 
     @property
     def state_size(self) -> list[Any]:
-        return [cell.state_size for cell in self.cells]
+        cells: tuple[Any, ...] = self.cells  # `check_cell` requires the attribute
+        return [cell.state_size for cell in cells]
 
     @property
     def output_size(self) -> int:

@@ -79,7 +79,8 @@ class RNN(Recurrent):
 
     @property
     def state_size(self) -> list:
-        size = self.cell.state_size
+        cell: Any = self.cell  # `check_cell` requires the attribute
+        size = cell.state_size
         return [size] if isinstance(size, int) else list(size)
 
     @property

@@ -54,7 +54,7 @@ class _ZeroPadding(_Border):
         return zero_pad(x, pairs, self.data_format)
 
 
-def _cropped(layer: Layer, x: jax.Array, pairs: Pairs, data_format: str) -> jax.Array:
+def _cropped(layer: Any, x: jax.Array, pairs: Pairs, data_format: str) -> jax.Array:
     for axis, (low, high) in zip(spatial_axes(x.ndim, data_format), pairs, strict=True):
         size = x.shape[axis]
         if isinstance(size, int) and size <= low + high:

@@ -91,7 +91,7 @@ def _resumed(store: Store, trainer: Trainer, run: TrainState, paths: list[str]) 
     """The run with the optimizer's state and the step of the file."""
     optimizer, held = trainer.optimizer, trainable_weights(run.model)
     weights = {path: held[path] for path in paths}
-    init = optimizer.transformation().init
+    init = optimizers.transformation(optimizer).init
     if "optimizer" not in store.groups():
         return run.replace(opt_state=init(weights))
     with reading(store.file, f"{store.member}:/{_OPTIMIZER}"):

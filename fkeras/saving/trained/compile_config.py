@@ -295,7 +295,7 @@ def read_optimizer(
         if count != len(entries) and count == len(unbuilt):
             entries = unbuilt  # compiled, and never trained
         _check_numbers(store, optimizer, entries, len(weights))
-    init = optimizer.transformation().init
+    init = optimizers.transformation(optimizer).init
 
     def path(number: int) -> str:
         return f"{_GROUP}/{number}"
@@ -372,7 +372,7 @@ def compiled_parts(
         )
     _check_optimizer(trainer.optimizer)
     if run is None:
-        start = trainer.optimizer.transformation().init(trainable_weights(model))
+        start = optimizers.transformation(trainer.optimizer).init(trainable_weights(model))
         run = TrainState(model, {}, start, {}, np.zeros((), "int32"), jax.random.key(0))
     optimizer = as_trained(trainer.optimizer, run.opt_state)
     trainer = dataclasses.replace(trainer, optimizer=optimizer)

@@ -33,7 +33,14 @@ _fill_mode = choice(*FILL_MODES)
 _interpolation = choice(*INTERPOLATIONS)
 
 
-class MatrixLayer(RandomImageLayer):
+class WarpingFields:
+    """The types of the fields that each layer with a matrix declares, in its own order."""
+
+    interpolation: str
+    fill_value: float
+
+
+class MatrixLayer(RandomImageLayer, WarpingFields):
     """Moves images, masks and boxes by the matrices of `matrix`: the base of such layers.
 
     The fields `fill_mode`, `interpolation`, `fill_value`, `seed` and `data_format` are those of the
