@@ -254,6 +254,7 @@ class LookupLayer(HostLayer, LookupFields):
         """The weight of each index, in the output mode "tf_idf"."""
         led = vocabularies.split_special(self.vocabulary, self._special)[0]
         size = self.max_tokens if self.pad_to_max_tokens else None
+        assert self.idf_weights is not None  # `_check_vocabulary` requires them in this mode
         return vocabularies.document_weights(self.idf_weights, led, self._token_start, size)
 
     def _encode_on_host(self, ids: np.ndarray) -> np.ndarray:

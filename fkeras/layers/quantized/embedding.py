@@ -144,7 +144,7 @@ class QuantizedEmbedding(Quantized):
             scale = arrange(scale.astype(x.dtype), "y", equation.output)
             y = integer_product(equation, quantizer, x, codes, scale)
         else:
-            floats = self.dequantize()
+            floats: Any = self.dequantize()
             kernel = floats.embeddings.T if tied else floats.reverse_embeddings
             kernel = kernel.astype(x.dtype)
             if quantizer is None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from fkeras.engine import Layer, deserialize
+from fkeras.engine import deserialize
 from fkeras.engine.config.custom_objects import CustomObjects
 from fkeras.engine.network.network import Network
 from fkeras.saving.containers.errors import reading
@@ -40,7 +40,7 @@ def load(
     file: str | None = None,
     custom_objects: Mapping[str, Any] | None = None,
     limits: Limits | None = None,
-) -> tuple[Layer, dict[str, Any]]:
+) -> tuple[Network, dict[str, Any]]:
     """Loads `(model, state)` from a legacy HDF5 file of Keras 1, 2 or 3.
 
     Args:

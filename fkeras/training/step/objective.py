@@ -33,7 +33,8 @@ def _several(all_heads: tuple[Head, ...]) -> bool:
 
 def init_metrics(all_heads: tuple[Head, ...], layer_metrics: tuple[str, ...]) -> dict[str, Any]:
     """Empty sums for the losses, the metrics and what layers report, as NumPy arrays."""
-    return _empty_sums(all_heads, layer_metrics, jax.config.jax_enable_x64)
+    config: Any = jax.config  # JAX declares its flags at run time
+    return _empty_sums(all_heads, layer_metrics, config.jax_enable_x64)
 
 
 # A memo of a pure function of hashable values: each call of `fit` asks twice, and making an array
