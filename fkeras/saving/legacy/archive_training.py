@@ -39,21 +39,21 @@ def archive_training(
     converter: Converter,
     limits: Limits,
 ) -> tuple[Trainer, TrainState]:
-    """`(trainer, run)` of a compiled model in an archive of tf.keras 2.12 to 2.15.
+    """Returns `(trainer, run)` of a compiled model in an archive of tf.keras 2.12 to 2.15.
 
-    An optimizer of `tf.keras.optimizers.legacy` begins anew, as it does in Keras: archives hold
-    nothing of its state.
+    The state of a `tf.keras.optimizers.legacy` optimizer starts from its initial values, as in
+    Keras, because archives do not store this state.
 
     Args:
         model: the model with its weights.
-        state: its state.
-        config: the configuration as the file has it.
-        store: the weights of the file.
-        converter: what converted the configuration.
-        limits: the greatest sizes.
+        state: state of the model.
+        config: the unconverted configuration in the file.
+        store: the weight file in the archive.
+        converter: the converter that converted the model.
+        limits: resource limits of the loader.
 
     Raises:
-        FileError: where the model was not compiled, or the optimizer cannot be made.
+        FileError: if the model was not compiled, or the optimizer cannot be built.
     """
     origin = converter.origin
     compiled = field(config, "compile_config", (dict, type(None)), None, **origin.place())
@@ -67,6 +67,7 @@ def archive_training(
         with within("optimizer"):
             optimizer = _described(compiled.get("optimizer"), converter)
         names = [str(name) for name in output_specs(model)]
+        # Archives use the key "optimizer" where HDF5 files use "optimizer_config".
         document = {**compiled, "optimizer_config": optimizer}
         trainer = trainer_of(document, names, origin, converter.all_objects)
         run = first_run(trainer, model, state, list(trainable_weights(model)), limits)
@@ -75,8 +76,10 @@ def archive_training(
 
 
 def _described(value: Any, converter: Converter) -> Any:
-    """The configuration of an optimizer, also where the model was compiled with its name."""
+    """Returns the optimizer's configuration, also if the model was compiled with a name."""
     if isinstance(value, str) and value not in converter.custom_objects:
+        # `is_legacy_optimizer: False` selects the arguments and epsilon of the new optimizers,
+        # which a name means since Keras 2.11.
         kind = type(optimizers.get(value)).__name__
         return {"class_name": kind, "config": {"name": value, "is_legacy_optimizer": False}}
     if value is None:
@@ -88,7 +91,7 @@ def _described(value: Any, converter: Converter) -> Any:
 
 
 def _resumed(store: Store, trainer: Trainer, run: TrainState, paths: list[str]) -> TrainState:
-    """The run with the optimizer's state and the step of the file."""
+    """Returns the run with the optimizer state and the step count of the file."""
     optimizer, held = trainer.optimizer, trainable_weights(run.model)
     weights = {path: held[path] for path in paths}
     init = optimizers.transformation(optimizer).init
@@ -102,8 +105,10 @@ def _resumed(store: Store, trainer: Trainer, run: TrainState, paths: list[str]) 
             )
         names = set(store.datasets(_OPTIMIZER))
         entries = _entries(optimizer, weights)
-        if len(names) == 1:  # compiled, and never trained
+        # Keras creates the slots at the first step; before, the file holds only the step count.
+        if len(names) == 1:
             entries = entries[:1]
+        # Arrays have numbers instead of names, so a wrong count would assign slots silently.
         if names != {str(number) for number in range(len(entries))}:
             raise FileError(
                 f"expected {len(entries)} arrays of {type(optimizer).__name__} for {len(weights)} "
@@ -122,8 +127,8 @@ def _resumed(store: Store, trainer: Trainer, run: TrainState, paths: list[str]) 
 
 
 def _entries(optimizer: optimizers.Optimizer, weights: Mapping[str, Any]) -> list[Entry]:
-    """The arrays of the optimizer in the order of the archive."""
-    # inside a LossScaleOptimizer Keras 3 loses sight of the same variables
+    """Returns the optimizer's arrays in the archive's order."""
+    # Archives lack the same variables as Keras 3's files do inside a LossScaleOptimizer.
     entries = layout(optimizer, None, weights, scaled=True)[0][1]
     entries = [entry for entry in entries if entry.what != "learning rate"]
     if isinstance(optimizer, optimizers.SGD) and not any(e.what == "momentum" for e in entries):

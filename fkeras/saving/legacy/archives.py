@@ -20,18 +20,18 @@ from fkeras.saving.weights.weight_paths import Groups, by_class
 
 
 def archive_origin(version: str, config: Any, file: str, member: str) -> Origin:
-    """Returns the program that wrote an archive; of Keras 3 exactly where the form is Keras 3's.
+    """Returns the program that wrote an archive: Keras 3 only if the calls have Keras 3's form.
 
-    The calls of the layers decide on the form: a program may rewrite the version of a file.
+    A version 3 with calls in Keras 2's form counts as 2.15: other programs may rewrite the version.
 
     Args:
         version: the `keras_version` in the file.
         config: the configuration of the model.
-        file: the path of the file, for messages.
-        member: the member of the archive that holds the configuration.
+        file: path of the file, for messages.
+        member: archive member that holds the configuration.
 
     Raises:
-        FileError: for a version that is not of Keras 2 or 3.
+        FileError: if the version is not one of Keras 2 or 3.
 
     Example:
         >>> archive_origin("2.15.0", {}, "m.keras", "config.json").version
@@ -50,12 +50,13 @@ def archive_origin(version: str, config: Any, file: str, member: str) -> Origin:
     numbers = tuple(map(int, found[0].split(".")))
     if numbers[0] == 3 and not _has_list_calls(config):
         return Origin(numbers, file=file, member=member)
-    # the last Keras 2 that wrote archives stands for a version that does not match the form
+    # The version contradicts the form: assume 2.15, the last Keras 2 that wrote archives.
     return Origin((2, 15, 0) if numbers[0] == 3 else numbers, True, "tensorflow", file, member)
 
 
 def _has_list_calls(config: Any) -> bool:
-    """Whether a network in a configuration has calls in Keras 2's form."""
+    """Whether any network in a configuration has calls in Keras 2's list form."""
+    # Networks can be nested in networks, and a wrapper's configuration holds its layer.
     waiting = [config]
     while waiting:
         item = waiting.pop()
@@ -73,14 +74,15 @@ def _has_list_calls(config: Any) -> bool:
 
 
 def archive_groups(config: Mapping[str, Any], store: Store) -> Groups:
-    """Finds the groups of layers by the names and classes in the configuration of the file.
+    """Finds the HDF5 group of each layer from the names and classes in the file's configuration.
 
-    Keras 2 numbers the groups of a list by the classes of the file, which may have other names
-    here, in the order of the file. Keras 2.12 and 2.13 count layers with weights twice.
+    Keras 2 names the groups in a list after the file's class names and numbers them in the file's
+    order; classes may have other names in fkeras. Keras 2.12 and 2.13 count each layer with
+    weights twice.
 
     Args:
-        config: the configuration as the file has it.
-        store: the weights of the file.
+        config: the unconverted configuration in the file.
+        store: the weight file in the archive.
     """
     known = dict(_named_groups(config, "", _steps(store)))
 
@@ -89,14 +91,17 @@ def archive_groups(config: Mapping[str, Any], store: Store) -> Groups:
         found = [names.get(layer.name) for layer in layers]
         if all(group is not None for group in found):
             return [str(group) for group in found]
+        # The configuration names only the layers of networks. Keras numbers other lists, such as
+        # the cells of a stacked RNN, by class.
         return by_class(path, layers)
 
     return Groups(find, store.has)
 
 
 def _steps(store: Store) -> Callable[[str], int]:
-    """How often Keras counted the layer of a group."""
+    """Returns a function from a group to the number of times Keras counted the group's layer."""
     if not has_old_layers(store):
+        # Keras 2.14 and later, like Keras 3, count each layer once.
         return lambda group: 1
     in_file = path_in(store)
 
@@ -109,7 +114,7 @@ def _steps(store: Store) -> Callable[[str], int]:
 def _named_groups(
     item: Any, group: str, steps: Callable[[str], int]
 ) -> Iterator[tuple[str, dict[Any, str]]]:
-    """`(path of a list, group by name of the layer)` for each network in a configuration."""
+    """Yields `(path of a layer list, group by layer name)` for each network in a configuration."""
     inner = item.get("config") if isinstance(item, Mapping) else None
     if not isinstance(inner, Mapping):
         return
@@ -125,6 +130,7 @@ def _named_groups(
     for layer in layers:
         if not isinstance(layer, Mapping) or not isinstance(layer.get("class_name"), str):
             continue
+        # Registered classes are written as "package>Class"; only the class is in the group name.
         word = snake_case(layer["class_name"].rpartition(">")[2])
         number = counts.get(word, 0)
         own = f"{word}_{number}" if number else word

@@ -22,10 +22,10 @@ from fkeras.saving.weights.filling import abstract_build
 
 
 def document(store: Store, name: str, origin: Origin, limits: Limits) -> Any:
-    """Returns the JSON in an attribute of the root; None for a missing attribute.
+    """Returns the parsed JSON of an attribute of the root group, or None for a missing attribute.
 
     Raises:
-        FileError: for an attribute that is not JSON.
+        FileError: if the attribute is not JSON text.
     """
     text = store.attributes("").get(name)
     if text is None:
@@ -41,17 +41,18 @@ def load(
     custom_objects: Mapping[str, Any] | None = None,
     limits: Limits | None = None,
 ) -> tuple[Network, dict[str, Any]]:
-    """Loads `(model, state)` from a legacy HDF5 file of Keras 1, 2 or 3.
+    """Loads `(model, state)` from a legacy HDF5 file that Keras 1, 2 or 3 wrote.
 
     Args:
-        store: the file.
-        file: its path, for messages.
-        custom_objects: the user's own classes and functions by name; the functions of `Lambda`
-            layers also by the layer's name, those of TensorFlow's functions by TensorFlow's name.
-        limits: the greatest sizes.
+        store: the open HDF5 file.
+        file: path of the file, for messages.
+        custom_objects: the user's classes and functions by name. The function of a `Lambda` layer
+            may also be under the layer's name; a replacement of a TensorFlow function is under
+            TensorFlow's name.
+        limits: resource limits of the loader.
 
     Raises:
-        FileError: where it holds no model, or one that cannot be made.
+        FileError: if the file holds no model, or the model cannot be built.
     """
     model, state, _ = opened(store, file, custom_objects, limits)
     return model, state
@@ -63,7 +64,7 @@ def opened(
     custom_objects: Mapping[str, Any] | None = None,
     limits: Limits | None = None,
 ) -> tuple[Network, dict[str, Any], Orders]:
-    """Returns `load` with the order of each network's layers in the file."""
+    """Loads `(model, state, orders)`: like `load`, plus the layer order of each network."""
     limits = limits or Limits()
     origin = origin_of(store, "", file).at("/model_config")
     config = document(store, "model_config", origin, limits)
@@ -77,6 +78,8 @@ def opened(
         converted = converter.model(config)
     model = make_model(converted, origin, lambda one: _made(one, converter))
     with reading(origin.file, "/model_weights"):
+        # Shapes alone are enough to check the limits before anything is allocated, and no
+        # initializer needs to run because the file holds every weight.
         shapes, state = abstract_build(model)
         check_state(shapes, state, limits)
         model, state = place_legacy_weights(store, shapes, state, converter.orders)
@@ -91,6 +94,7 @@ def _made(config: Any, converter: Converter) -> Network:
             raise origin.error(
                 f"expected a model, received {type(model).__name__}. Make it an fk.Model."
             )
+        # Without input shapes the layers have no weight shapes to compare with the file.
         if model.graph is None:
             raise origin.error(
                 "a Sequential that was saved before it knew its input: its 'config' has no layers, "

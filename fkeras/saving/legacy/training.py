@@ -25,7 +25,7 @@ from fkeras.training import Trainer, TrainState
 from fkeras.training.step.outputs import output_specs
 
 _GROUP = "optimizer_weights"
-#: our names of the slots of optimizers, and their names in files
+#: slot names in fkeras, and the names of the same slots in files of different Keras versions
 _SLOTS = (
     ("velocity_hat", ("vhat", "velocity_hat", "v_hat")),
     ("accumulated_grad", ("accum_grad", "accumulated_grad")),
@@ -48,20 +48,20 @@ def load_training(
     custom_objects: Mapping[str, Any] | None = None,
     limits: Limits | None = None,
 ) -> tuple[Trainer, TrainState]:
-    """Returns `(trainer, run)` of a compiled model in a legacy file, at the step of the file.
+    """Returns `(trainer, run)` of a compiled model in a legacy file, at the file's step count.
 
-    The next step equals that of the saved run. State that a file lacks and that follows from the
-    number of steps, such as Nadam's product in files of TensorFlow 2.11, is computed; Keras itself
-    restarts such state when it opens the file.
+    The next step equals the next step of the saved run. State that the file lacks but that follows
+    from the step count, such as Nadam's product in files of TensorFlow 2.11, is computed from the
+    step count; Keras resets this state when it opens the file.
 
     Args:
-        store: the file.
-        file: its path, for messages.
-        custom_objects: the user's own classes and functions by name.
-        limits: the greatest sizes.
+        store: the open HDF5 file.
+        file: path of the file, for messages.
+        custom_objects: the user's classes and functions by name.
+        limits: resource limits of the loader.
 
     Raises:
-        FileError: where the model was not compiled, or its optimizer cannot be made.
+        FileError: if the model was not compiled, or the optimizer cannot be built.
     """
     limits = limits or Limits()
     model, state, orders = opened(store, file, custom_objects, limits)
@@ -75,6 +75,7 @@ def load_training(
     with reading(origin.file, origin.member):
         names = [str(name) for name in output_specs(model)]
         trainer = trainer_of(config, names, origin, CustomObjects(custom_objects or {}))
+        # `init` allocates the metrics' sums and matches patterns, both of which the file controls.
         check_training(trainer, model, list(trainable_weights(model)), limits)
         run = trainer.init(model, jax.random.key(0), state=state)
     if _GROUP in store.groups():
@@ -94,6 +95,7 @@ def _resumed(
             f"the state of an optimizer that is not known here, {type(optimizer).__name__}. "
             "Load the model with fk.load_model, and make a Trainer of your own."
         )
+    # Keras 3 writes its optimizer arrays in a fixed order; older versions changed the order.
     arrays = [(name, store.read(f"{_GROUP}/{name}")) for name in names]
     with reading(origin.file, origin.member):
         held = trainable_weights(run.model)
@@ -114,15 +116,15 @@ def _resumed(
 
 
 def trainable_paths(store: Store, run: TrainState, orders: Orders, origin: Origin) -> list[str]:
-    """The paths of the trainable weights in the order in which the file's optimizer has them.
+    """Returns the paths of the trainable weights in the order of the file's optimizer.
 
-    Until 2.0.5 Keras sorted them by the names of their variables, such as "dense_10/bias:0".
+    Until version 2.0.5, Keras sorted the weights by variable name, such as "dense_10/bias:0".
 
     Args:
-        store: the file.
-        run: the run with its model.
-        orders: the names of the layers of networks in the file's order.
-        origin: who wrote the file.
+        store: the open HDF5 file.
+        run: the run, with the loaded model.
+        orders: layer names of each network in the file's order, by path.
+        origin: the program that wrote the file.
     """
     model = run.model
     if not model.trainable:
@@ -138,25 +140,27 @@ def trainable_paths(store: Store, run: TrainState, orders: Orders, origin: Origi
         layer, below = model.layers[name], run.state.get(name, {})
         names = [n for unit in listed(layer, below, (name,), orders) for n in unit.names]
         wanted = set(trained(layer, (name,), orders))
+        # Sort by the names in the file: the same layer has another variable name in fkeras.
         pairs = zip((path.removeprefix(f"{group}/") for path in stored), names, strict=False)
         found += [(word, path) for word, path in pairs if path in wanted]
     return [path for _, path in sorted(found)]
 
 
 def _in_order(entries: Sequence[Entry], arrays: _Arrays, paths: Sequence[str]) -> _Found:
-    """The arrays of Keras 3, which lie here as in its own files."""
+    """Pairs entries with arrays of Keras 3, which have the order of its `.keras` files."""
     if len(arrays) != len(entries):
         raise _other(f"{len(entries)} arrays for {len(paths)} weights", arrays)
     return [(entry, array) for entry, (_, array) in zip(entries, arrays, strict=True)]
 
 
 def _by_name(entries: Sequence[Entry], arrays: _Arrays, paths: Sequence[str]) -> _Found:
-    """The arrays of Keras 1 and 2, whose order changed from version to version."""
+    """Pairs entries with arrays of Keras 1 and 2 by slot name, because their order varies."""
     scalars, rest = _split(arrays, len(paths))
     count = scalars[0] if scalars else 0.0
     if not 0 <= count < 2**31 - 1:
         raise FileError(f"expected a number of steps, received {count}. The file is damaged.")
     found = [(entry, np.asarray(int(count))) for entry in entries if entry.whole]
+    # A second scalar is Nadam's momentum product, the only other scalar besides the step count.
     products = [entry for entry in entries if entry.what == "product"]
     if len(scalars) > 1:
         found += [(entry, np.asarray(scalars[1], "float32")) for entry in products]
@@ -164,6 +168,7 @@ def _by_name(entries: Sequence[Entry], arrays: _Arrays, paths: Sequence[str]) ->
     slots = list(dict.fromkeys(entry.what for entry in kept))
     groups = _groups(rest, len(paths))
     for number, slot in enumerate(slots):
+        # Positions are the fallback for files whose names contain no known slot.
         group = groups.get(slot, groups.get(number))
         if group is None:
             each = f"{len(slots)} arrays for each of {len(paths)} weights"
@@ -181,10 +186,12 @@ def _other(expected: str, arrays: _Arrays) -> FileError:
 
 
 def _split(arrays: _Arrays, weights: int) -> tuple[list[float], list[tuple[str, np.ndarray]]]:
-    """The numbers at the start, such as the count of steps, and the arrays of the weights."""
+    """Splits off the leading scalars, such as the step count, from the slots of the weights."""
     scalars: list[float] = []
     rest = list(arrays)
     known = ("iter", "learning_rate", "m_schedule", "momentum_cache", "variable")
+    # A slot of a scalar weight has shape () too: a leading scalar counts as a scalar of the
+    # optimizer only if its name says so, or if the rest does not divide into whole slots.
     while (
         rest
         and rest[0][1].shape == ()
@@ -198,12 +205,12 @@ def _split(arrays: _Arrays, weights: int) -> tuple[list[float], list[tuple[str, 
         if "learning_rate" not in name.lower():
             scalars.append(float(value))
     if rest and rest[-1][1].shape == () and weights and len(rest) % weights == 1:
-        scalars.append(float(rest.pop()[1]))  # where Nadam keeps its product at the end
+        scalars.append(float(rest.pop()[1]))  # some versions of Nadam store the product last
     return scalars, rest
 
 
 def _groups(rest: _Arrays, weights: int) -> dict[Any, list[np.ndarray]]:
-    """Arrays by slot: by the words in their names, and by number where they stand in groups."""
+    """Groups arrays by slot name, and by position if the file lists one slot after another."""
     made: dict[Any, list[np.ndarray]] = {}
     if weights and len(rest) % weights == 0:
         for number in range(len(rest) // weights):
@@ -213,18 +220,20 @@ def _groups(rest: _Arrays, weights: int) -> dict[Any, list[np.ndarray]]:
         slot = _slot(name)
         if slot is not None:
             named.setdefault(slot, []).append(value)
+    # Use names only if every array has a known slot name; otherwise the positions decide.
     if sum(map(len, named.values())) == len(rest):
         made |= {slot: found for slot, found in named.items() if len(found) == weights}
     return made
 
 
 def _slot(name: str) -> str | None:
-    """The slot that a name such as "Adam/m/dense/kernel:0" or "adam/dense_kernel_momentum" tells."""
+    """Returns the slot in a name like "Adam/m/dense/kernel:0" or "adam/dense_kernel_momentum"."""
     parts = name.split(":")[0].split("/")
     for slot, marks in _SLOTS:
         if parts[-1] in marks or (len(parts) > 2 and parts[1] in marks):
             return slot
     for slot, marks in _SLOTS:
+        # Short marks such as "m" are too ambiguous as suffixes of a weight's name.
         if any(parts[-1].endswith(f"_{mark}") for mark in marks if len(mark) > 3):
             return slot
     return None

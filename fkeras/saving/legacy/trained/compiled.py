@@ -27,7 +27,7 @@ _OLD_WORDS = types.MappingProxyType(
         "kullback_leibler_divergence": "kl_divergence",
     }
 )
-#: of Keras before 2.3, whose hinges take targets as they are
+#: hinge losses of Keras before 2.3, which do not convert targets of 0 and 1 to -1 and 1
 _HINGES = types.MappingProxyType(
     {
         "hinge": keras2_hinge,
@@ -39,25 +39,27 @@ _HINGES = types.MappingProxyType(
 _OLD_CLASSES = types.MappingProxyType(
     {"Huber": "Huber", "LogCosh": "LogCosh", "Logcosh": "LogCosh"}
 )
-#: names of Keras 2's arguments of optimizers
+#: optimizer arguments of Keras 2 by their names in Keras 3
 _ARGUMENTS = types.MappingProxyType({"lr": "learning_rate", "beta1": "beta_1", "beta2": "beta_2"})
+#: keys of optimizer configurations that do not change the steps
 _SILENT = frozenset(["jit_compile", "is_legacy_optimizer", "name", "slot_names", "carry_on"])
+#: classes that only wrap a function; the configuration holds the function's name
 _PLAIN = ("function", "MeanMetricWrapper", "LossFunctionWrapper")
 
 
 def trainer_of(
     config: Any, names: list[str], origin: Origin, custom_objects: Mapping[str, Any]
 ) -> Trainer:
-    """The `Trainer` that a training configuration describes.
+    """Returns the `Trainer` for a training configuration.
 
     Args:
-        config: the configuration.
-        names: the names of the model's outputs.
-        origin: who wrote the file.
-        custom_objects: the user's own losses, metrics and optimizers by name.
+        config: the training configuration.
+        names: names of the model's outputs.
+        origin: the program that wrote the file.
+        custom_objects: the user's losses, metrics and optimizers by name.
 
     Raises:
-        FileError: for an optimizer, loss or metric that is none.
+        FileError: for an unknown optimizer, loss or metric.
     """
     where = origin.place()
     made = field(config, "optimizer_config", dict, **where)
@@ -79,7 +81,7 @@ def trainer_of(
 
 
 def family(config: Mapping[str, Any], origin: Origin) -> str:
-    """Which optimizers a configuration is of: "keras" (2), "tensorflow" (2.0 to 2.10) or "today".
+    """Returns the optimizer family: "keras" (1 and 2), "tensorflow" (2.0 to 2.10) or "today".
 
     Example:
         >>> family({"lr": 0.1, "decay": 0.0}, Origin((2, 3, 1)))
@@ -87,14 +89,15 @@ def family(config: Mapping[str, Any], origin: Origin) -> str:
     """
     if origin.major == 3 or config.get("is_legacy_optimizer") is False or "use_ema" in config:
         return "today"
+    # Optimizers of tf.keras write a name, those of multi-backend Keras do not.
     return "tensorflow" if "name" in config else "keras"
 
 
 def optimizer_of(config: Mapping[str, Any], origin: Origin, custom_objects: Mapping) -> Any:
-    """The optimizer that takes the same steps as the one that a file describes.
+    """Returns an optimizer that takes the same steps as the optimizer in the file.
 
     Raises:
-        FileError: for an optimizer, or an argument of one, that is not known.
+        FileError: for an unknown optimizer or argument.
     """
     where = origin.place()
     kind = field(config, "class_name", str, **where)
@@ -102,22 +105,26 @@ def optimizer_of(config: Mapping[str, Any], origin: Origin, custom_objects: Mapp
     if kind in custom_objects:
         with reading(origin.file, origin.member):
             return custom_objects[kind].from_config(dict(config))
-    kind = kind.removeprefix("Custom>")  # as TensorFlow 2.11 and later write their own
+    kind = kind.removeprefix("Custom>")  # TensorFlow 2.11 and later write the prefix
     source = family(config, origin)
     made = {_ARGUMENTS.get(k, k): v for k, v in config.items() if k not in _SILENT}
     decay = made.pop("decay", 0.0)
-    if kind == "Nadam" and source == "tensorflow":  # there the word is that of its momentum
+    # tf.keras's Nadam calls its momentum schedule "decay"; elsewhere this is the rate's decay.
+    if kind == "Nadam" and source == "tensorflow":
         made["schedule_decay"], decay = decay, 0.0
     with within("config"), within("learning_rate"):
         made["learning_rate"] = _rate(made.get("learning_rate"), decay, origin, custom_objects)
     if source != "today":
+        # Keras 2 means the default by None for epsilon, and no clipping by 0.
         for key in ("epsilon", "clipnorm", "clipvalue"):
             if made.get(key) is None or (key != "epsilon" and not made[key]):
                 made.pop(key, None)
-    if source == "keras" and "clipnorm" in made:  # the norm of all gradients together
+    # Keras clips by the norm of all gradients together, tf.keras by the norm of each gradient.
+    if source == "keras" and "clipnorm" in made:
         made["global_clipnorm"] = made.pop("clipnorm")
     with within("class_name"):
         cls = _class(kind, made, source, origin)
+    # Values come from the file: reject objects before a constructor sees them.
     for key, value in made.items():
         if key not in ("learning_rate", "exclude_from_weight_decay"):
             check(value, (float, bool, str, type(None)), f"the optimizer's {key!r}", **where)
@@ -127,6 +134,7 @@ def optimizer_of(config: Mapping[str, Any], origin: Origin, custom_objects: Mapp
 
 def _class(kind: str, made: dict[str, Any], source: str, origin: Origin) -> Any:
     if source != "today":
+        # With momentum, tf.keras adds epsilon before the root, as Keras 3 does.
         if kind == "RMSprop" and not made.get("momentum"):
             made.pop("momentum", None)
             return Keras2RMSprop
@@ -144,6 +152,7 @@ def _class(kind: str, made: dict[str, Any], source: str, origin: Origin) -> Any:
     return known[kind]
 
 
+#: names in `optimizers` that no legacy file means: bases, states, wrappers, later optimizers
 _ABSTRACT = frozenset(
     [
         "Optimizer",
@@ -160,7 +169,7 @@ _ABSTRACT = frozenset(
 
 
 def _rate(value: Any, decay: Any, origin: Origin, custom_objects: Mapping[str, Any]) -> Any:
-    """The learning rate: a number, or a schedule as a value."""
+    """Returns the learning rate: a number or a schedule."""
     where = origin.place()
     if isinstance(value, Mapping):
         name = field(value, "class_name", str, **where)
@@ -177,6 +186,7 @@ def _rate(value: Any, decay: Any, origin: Origin, custom_objects: Mapping[str, A
     number = float(check(0.001 if value is None else value, float, "the learning rate", **where))
     decay = float(check(decay or 0.0, float, "the decay of the learning rate", **where))
     if decay > 0:
+        # Keras 2's argument `decay`: rate / (1 + decay * step).
         return schedules.InverseTimeDecay(number, 1, decay)
     return number
 
@@ -185,14 +195,14 @@ def _rate(value: Any, decay: Any, origin: Origin, custom_objects: Mapping[str, A
 
 
 class _Reader:
-    """Losses and metrics by name, each in the room that it belongs to."""
+    """Converts losses and metrics of a training configuration to those of this package."""
 
     def __init__(self, origin: Origin, custom_objects: Mapping[str, Any]):
         self.origin = origin
         self.custom_objects = custom_objects
 
     def tree(self, value: Any, kind: str) -> Any:
-        """A loss or metric, or lists and dictionaries of them."""
+        """Converts a loss or metric, or lists and dictionaries of losses or metrics."""
         if value is None:
             return None
         if isinstance(value, list):
@@ -208,11 +218,12 @@ class _Reader:
             return self.tree(value, kind)
 
     def metrics(self, value: Any, names: list[str]) -> Any:
-        """Metrics; a plain list counts for every output."""
+        """Converts metrics; a flat list of metrics applies to every output."""
         found = self.tree(value, "metric")
         if found is None:
             return ()
         if isinstance(found, list) and any(isinstance(v, list) for v in found):
+            # A nested list has one inner list for each output, in the order of the outputs.
             if len(names) == 1 and len(found) == 1:
                 return found[0]
             if len(found) == len(names):
@@ -230,7 +241,7 @@ class _Reader:
         return [found]
 
     def one(self, value: Any, kind: str) -> Any:
-        """A single loss or metric."""
+        """Converts a single loss or metric."""
         origin, room = self.origin, losses if kind == "loss" else metrics
         name, config = value, {}
         if isinstance(value, Mapping):
@@ -246,6 +257,7 @@ class _Reader:
             return self._made(self.custom_objects[name], config)
         if kind == "loss" and origin.version < (2, 3) and not origin.tensorflow and name in _HINGES:
             return _HINGES[name]
+        # The trainer chooses the variant of accuracy from the shapes, as Keras does.
         if kind == "metric" and name.lower() in ("accuracy", "acc", "crossentropy", "ce"):
             return name
         name = _OLD_WORDS.get(_OLD_CLASSES.get(name, name), name)
@@ -265,9 +277,11 @@ class _Reader:
         if not isinstance(found, type):
             return found
         config = dict(config) if isinstance(config, Mapping) else {}
+        # Keras 2's "auto" means the default reduction, for which Keras 3 has no word.
         if config.get("reduction") in ("auto", None):
             config.pop("reduction", None)
-        config.pop("fn", None)  # the function that the class stands for
+        config.pop("fn", None)  # the wrapped function, which the class name implies
+        # An axis of None or -1 is the default; classes without an argument `axis` would reject it.
         config = {k: v for k, v in config.items() if k != "axis" or v is not None}
         if config.get("axis") == -1:
             del config["axis"]

@@ -7,12 +7,12 @@ import jax.numpy as jnp
 
 
 def keras2_hinge(targets: jax.Array, predictions: jax.Array) -> jax.Array:
-    """The mean of `max(1 - targets * predictions, 0)` over the last axis.
+    """Returns the mean of `max(1 - targets * predictions, 0)` over the last axis.
 
-    Since Keras 2.3 targets of 0 and 1 become -1 and 1 first; before they were taken as they are.
+    Keras 2.3 and later convert targets of 0 and 1 to -1 and 1 first; this function does not.
 
     Args:
-        targets: an array, -1 or 1.
+        targets: array of -1 and 1.
         predictions: an array of the same shape.
 
     Returns:
@@ -27,10 +27,10 @@ def keras2_hinge(targets: jax.Array, predictions: jax.Array) -> jax.Array:
 
 
 def keras2_squared_hinge(targets: jax.Array, predictions: jax.Array) -> jax.Array:
-    """The mean of `max(1 - targets * predictions, 0) ** 2` over the last axis.
+    """Returns the mean of `max(1 - targets * predictions, 0) ** 2` over the last axis.
 
     Args:
-        targets: an array, -1 or 1; taken as they are.
+        targets: array of -1 and 1; targets of 0 and 1 are not converted.
         predictions: an array of the same shape.
 
     Returns:

@@ -18,15 +18,15 @@ from fkeras.optimizers.updates.numeric import moving_mean, power, root, zeros
 
 
 class Keras2RMSprop(Optimizer):
-    """w -= rate * g / (sqrt(v) + epsilon), v a moving mean of the squared gradient.
+    """RMSprop of Keras 2: w -= rate * g / (sqrt(v) + epsilon), v a moving mean of g ** 2.
 
-    The further arguments are those of `Optimizer`.
+    Other arguments are those of `Optimizer`.
 
     Args:
         learning_rate: a number, a schedule, or a function of the step.
-        rho: how long the mean square remembers.
-        epsilon: keeps the divisor from 0.
-        centered: whether the squared mean gradient is taken from v.
+        rho: decay rate of the mean square, from 0 to 1.
+        epsilon: added to the root, against division by zero.
+        centered: whether to divide by the root of the variance, v minus the squared mean gradient.
 
     Example:
         >>> import jax.numpy as jnp
@@ -55,14 +55,14 @@ class Keras2RMSprop(Optimizer):
 
 
 class Keras2Adagrad(Optimizer):
-    """w -= rate * g / (sqrt(s) + epsilon), s the sum of all squared gradients.
+    """Adagrad of Keras 2: w -= rate * g / (sqrt(s) + epsilon), s the sum of squared gradients.
 
-    The further arguments are those of `Optimizer`.
+    Other arguments are those of `Optimizer`.
 
     Args:
         learning_rate: a number, a schedule, or a function of the step.
-        initial_accumulator_value: the first value of s.
-        epsilon: keeps the divisor from 0.
+        initial_accumulator_value: initial value of s.
+        epsilon: added to the root, against division by zero.
 
     Example:
         >>> import jax.numpy as jnp
@@ -85,16 +85,17 @@ class Keras2Adagrad(Optimizer):
 
 
 class Keras2Nadam(Optimizer):
-    """Adam with Nesterov's momentum, whose beta_1 grows as slowly as `schedule_decay` says.
+    """Nadam of Keras 2: Adam with Nesterov momentum, with a momentum schedule for beta_1.
 
-    The further arguments are those of `Optimizer`.
+    The momentum of step t is beta_1 * (1 - 0.5 * 0.96 ** (schedule_decay * t)). Other arguments are
+    those of `Optimizer`.
 
     Args:
         learning_rate: a number, a schedule, or a function of the step.
-        beta_1: how long the mean gradient remembers in the end.
-        beta_2: how long the mean square remembers.
-        epsilon: keeps the divisor from 0.
-        schedule_decay: how fast beta_1 grows: 0.96**(schedule_decay * t) of its half is missing.
+        beta_1: decay rate of the mean gradient, and limit of the momentum schedule.
+        beta_2: decay rate of the mean square.
+        epsilon: added to the root, against division by zero.
+        schedule_decay: speed of the momentum schedule.
 
     Example:
         >>> import jax.numpy as jnp
@@ -111,6 +112,7 @@ class Keras2Nadam(Optimizer):
     schedule_decay: Real = option(default=0.004, convert=real(minimum=0))
 
     def slots(self, weight: jax.Array) -> dict[str, jax.Array]:
+        # A scalar for each weight: `step` sees one weight at a time and has no shared state.
         product = jnp.ones_like(zeros(weight), shape=())
         return {"momentum": zeros(weight), "velocity": zeros(weight), "product": product}
 
@@ -118,6 +120,7 @@ class Keras2Nadam(Optimizer):
         return self.beta_1 * (1.0 - 0.5 * power(0.96, count * self.schedule_decay))
 
     def prepare(self, rate, count):
+        # The schedule depends only on the step: weights of one dtype share the result.
         now, later = self._momentum(count), self._momentum(count + 1.0)
         return rate, now, later, 1.0 - power(self.beta_2, count)
 
