@@ -1,4 +1,4 @@
-"""Dot-product attention of arrays: means of values, weighted by a softmax of query times key."""
+"""Dot-product attention on arrays: means of values, weighted by a softmax of query times key."""
 
 from __future__ import annotations
 
@@ -31,30 +31,30 @@ def dot_product_attention(
 ) -> jax.Array:
     """Computes `softmax(scale * query @ key + bias) @ value` for each head.
 
-    A query that may attend to no key, because its row of the mask is all False, gives zeros, and
-    no gradient. (`jax.nn.dot_product_attention` and Keras give the mean of all values.)
+    A query whose row of the mask is all False attends to no key: its result and its gradient are
+    0. (`jax.nn.dot_product_attention` and Keras return the mean of all values.)
 
     Args:
         query: array of shape (b, t, heads, d).
-        key: array of shape (b, s, groups, d), where heads are a multiple of groups: so many heads
-            in a row share one key.
+        key: array of shape (b, s, groups, d). The number of heads is a multiple of the number of
+            groups; heads // groups adjacent heads share one key.
         value: array of shape (b, s, groups, f).
         mask: a Boolean array that broadcasts to (b, heads, t, s), True where a query may attend to
             a key.
-        bias: an array that broadcasts to the same shape and is added before the softmax.
-        scale: the factor; 1 / sqrt(d) where it is None.
-        is_causal: whether step t attends to the steps up to t only.
-        flash_attention: whether cuDNN's fused kernel computes, on a GPU in a short float type;
-            None is False.
-        empty_rows: the result of a query that may attend to no key: "zeros", or "keras" for the
-            mean of all values.
+        bias: array that broadcasts to (b, heads, t, s), added before the softmax.
+        scale: factor of the logits; None for 1 / sqrt(d).
+        is_causal: whether step t attends only to the steps up to t.
+        flash_attention: whether to use cuDNN's fused kernel, which needs a GPU and a 16-bit float
+            type; None is False.
+        empty_rows: result for queries that attend to no key: "zeros", or "keras" for the mean of
+            all values.
 
     Returns:
         An array of shape (b, t, heads, f).
 
     Raises:
-        ValueError: where an array has not four axes, heads are no multiple of groups, or there is
-            no fused kernel for the call.
+        ValueError: if an array does not have four axes, if the number of heads is not a multiple
+            of the number of groups, or if the fused kernel does not support the call.
 
     Example:
         >>> import jax.numpy as jnp
@@ -73,6 +73,7 @@ def dot_product_attention(
             )
     scale = 1.0 / math.sqrt(query.shape[-1]) if scale is None else scale
     mask, bias = (None if x is None else _four_axes(x) for x in (mask, bias))
+    # the fused kernel applies is_causal itself; `combined` also finds the empty rows below
     order = causal_mask(query.shape[1], key.shape[1])[None, None] if is_causal else None
     combined = both(mask, order)
     if flash_attention:
@@ -82,10 +83,12 @@ def dot_product_attention(
         )
     else:
         y = attend(query, key, value, combined, bias, scale)
+    # a causal mask without a user mask leaves no row empty: each step attends to the first key
     if mask is None or combined is None:
         return y
     if empty_rows == "keras":
         return fill_empty_rows(y, value, combined)
+    # `attend` already gives zeros for empty rows; the fused kernel does not
     return clear_empty_rows(y, combined) if flash_attention else y
 
 
@@ -98,17 +101,17 @@ def attend(
     scale: float = 1.0,
     axes: Sequence[int] = (1,),
 ) -> jax.Array:
-    """Computes attention over one axis or several, in products of whole arrays.
+    """Computes attention over one or more axes with one einsum over whole arrays per product.
 
     Args:
         query: array of shape (b, ..., heads, d).
-        key: array of shape (b, ..., groups, d), which has the query's sizes but on `axes`.
+        key: array of shape (b, ..., groups, d), with the query's sizes except on `axes`.
         value: array of shape (b, ..., groups, f).
-        mask: a Boolean array that broadcasts to (b, others, heads, axes of the query, axes of the
-            key), with as many axes; None for all True.
-        bias: an array of such a shape that is added before the softmax.
-        scale: the factor.
-        axes: the axes over which is attended.
+        mask: Boolean array that broadcasts to (b, other axes, heads, query's attended axes, key's
+            attended axes), with as many axes; None for all True.
+        bias: array of the shape that `mask` has, added before the softmax.
+        scale: factor of the logits.
+        axes: the axes that attention runs over.
 
     Returns:
         An array of shape (b, ..., heads, f).
@@ -142,21 +145,21 @@ def attend_with_weights(
     axes: Sequence[int] = (1,),
     drop: Callable[[jax.Array], jax.Array] | None = None,
 ) -> tuple[jax.Array, jax.Array]:
-    """Computes attention as `attend`, and returns its weights too.
+    """Computes attention like `attend`, and also returns the attention weights.
 
     Args:
-        query: as for `attend`, with the others.
+        query: as for `attend`.
         key: as for `attend`.
         value: as for `attend`.
         mask: as for `attend`.
         bias: as for `attend`.
         scale: as for `attend`.
         axes: as for `attend`.
-        drop: function of the weights before the product with the values, such as dropout.
+        drop: function applied to the weights before the product with the values, e.g. dropout.
 
     Returns:
-        The means of the values, and the weights before `drop`: (b, others, heads, axes of the
-        query, axes of the key).
+        The means of the values, and the weights before `drop`, of shape (b, other axes, heads,
+        query's attended axes, key's attended axes).
 
     Example:
         >>> import jax.numpy as jnp
@@ -190,7 +193,7 @@ def _exponentials(
     scale: float,
     axes: Sequence[int],
 ) -> _Exponentials:
-    """Computes the weights before normalization and their sums, in float32 at least."""
+    """Computes the unnormalized weights and their sums, in float32 or float64."""
     heads, groups = query.shape[-2], key.shape[-2]
     if heads % groups:
         raise ValueError(
@@ -198,7 +201,8 @@ def _exponentials(
             f"{groups} of keys. Give as many heads, or a divisor of {heads}."
         )
     grouped = heads != groups
-    if grouped:  # one more axis for the groups of queries, so that no key is copied
+    # splitting the query's heads into (groups, heads per group) avoids copying the keys
+    if grouped:
         query = jnp.reshape(query, (*query.shape[:-2], groups, heads // groups, query.shape[-1]))
         mask, bias = (_split_heads(x, groups, 2 * len(axes)) for x in (mask, bias))
     scores, keys, queries = equations(key.ndim, axes, grouped)
@@ -213,7 +217,9 @@ def _exponentials(
 
 
 def equations(rank: int, axes: Sequence[int], grouped: bool = False) -> tuple[str, str, str]:
-    """Returns the einsum letters of scores, keys (and values), and queries (and results).
+    """Returns the einsum subscripts of scores, keys (and values), and queries (and results).
+
+    Upper-case letters are the key's attended axes.
 
     Example:
         >>> equations(4, (1,))
@@ -229,7 +235,7 @@ def equations(rank: int, axes: Sequence[int], grouped: bool = False) -> tuple[st
 
 
 def causal_mask(queries: Any, keys: Any) -> jax.Array:
-    """Returns the mask (queries, keys) in which step t sees the steps up to t.
+    """Returns the mask (queries, keys) that lets step t attend to the steps up to t.
 
     Example:
         >>> causal_mask(2, 3)
@@ -240,7 +246,7 @@ def causal_mask(queries: Any, keys: Any) -> jax.Array:
 
 
 def window_mask(queries: Any, keys: Any, window: int) -> jax.Array:
-    """Returns the mask (queries, keys) in which step t sees the steps less than `window` away.
+    """Returns the mask (queries, keys) that lets step t attend to steps less than `window` away.
 
     Example:
         >>> window_mask(2, 3, 2)
@@ -251,14 +257,14 @@ def window_mask(queries: Any, keys: Any, window: int) -> jax.Array:
 
 
 def both(one: jax.Array | None, other: jax.Array | None) -> jax.Array | None:
-    """Returns the conjunction of two masks; None is True everywhere."""
+    """Returns the logical and of two masks; None means True everywhere."""
     if one is None or other is None:
         return other if one is None else one
     return jnp.logical_and(one, other)
 
 
 def check_flash_applies(query: jax.Array) -> None:
-    """Raises an error where cuDNN's fused kernel is not available: off a GPU, or in float32."""
+    """Raises an error if cuDNN's fused kernel is not available: without a GPU, or in float32."""
     if jax.default_backend() != "gpu" or query.dtype not in _SHORT:
         raise ValueError(
             f"flash_attention: expected a GPU and bfloat16 or float16, received {query.dtype} on "
@@ -272,7 +278,7 @@ def _four_axes(x: jax.Array) -> jax.Array:
 
 
 def clear_empty_rows(y: jax.Array, mask: jax.Array) -> jax.Array:
-    """Replaces `y` by zeros where a query may attend to no key.
+    """Replaces `y` by zeros for queries that attend to no key.
 
     Args:
         y: array of shape (b, t, heads, f).
@@ -291,7 +297,7 @@ def _rows_with_keys(mask: jax.Array) -> jax.Array:
 
 
 def fill_empty_rows(y: jax.Array, value: jax.Array, mask: jax.Array) -> jax.Array:
-    """Replaces `y` by the mean of all values where a query may attend to no key.
+    """Replaces `y` by the mean of all values for queries that attend to no key.
 
     Args:
         y: array of shape (b, t, heads, f).
@@ -304,6 +310,7 @@ def fill_empty_rows(y: jax.Array, value: jax.Array, mask: jax.Array) -> jax.Arra
         >>> fill_empty_rows(jnp.zeros((1, 1, 1, 1)), value, jnp.zeros((1, 1, 1, 2), bool)).ravel()
         Array([3.], dtype=float32)
     """
+    # the mean of no values would be NaN
     if value.shape[1] == 0:
         return y
     wide = wide_dtype(value.dtype)
@@ -313,7 +320,7 @@ def fill_empty_rows(y: jax.Array, value: jax.Array, mask: jax.Array) -> jax.Arra
 
 
 def _split_heads(x: jax.Array | None, groups: int, behind: int) -> jax.Array | None:
-    """Splits the axis of heads of a mask or bias into groups and heads in a group."""
+    """Splits the head axis of a mask or bias into groups and heads per group."""
     if x is None:
         return None
     at = x.ndim - behind - 1

@@ -1,4 +1,4 @@
-"""Convolutions of arrays: plain, depthwise, separable, transposed."""
+"""Convolutions of arrays: standard, depthwise, separable, transposed."""
 
 from __future__ import annotations
 
@@ -24,14 +24,14 @@ def convolve(
     The number of groups is `c` divided by the kernel's input channels.
 
     Args:
-        x: array of shape (b, *sizes, c), or (b, c, *sizes) where the channels come first;
+        x: array of shape (b, *sizes, c), or (b, c, *sizes) with "channels_first";
             integers are converted to the kernel's dtype.
         kernel: array of shape (*kernel_size, c / groups, f).
         strides: the step of the window along each axis.
         padding: "valid" for windows inside `x`; "same" pads with zeros so that stride 1 keeps the
             sizes; "causal" pads the start only, so that no output sees a later step.
         data_format: "channels_last" or "channels_first".
-        dilation_rate: distance between the cells that the kernel sees, along each axis.
+        dilation_rate: distance between the input cells that the kernel reads, along each axis.
 
     Returns:
         An array of shape (b, *new_sizes, f), or (b, f, *new_sizes).
@@ -48,7 +48,7 @@ def convolve(
     axes = "DHW"[-rank:]
     images = f"N{axes}C" if data_format == "channels_last" else f"NC{axes}"
     if padding == "causal":
-        # zeros before the start only: no output depends on a later cell
+        # zeros before the start only: an output depends on no later cell
         extents = zip(kernel.shape, dilation_rate, strict=False)
         pads = [((size - 1) * rate, 0) for size, rate in extents]
     else:
@@ -60,7 +60,7 @@ def convolve(
         pads,
         rhs_dilation=dilation_rate,
         dimension_numbers=(images, f"{axes}IO", images),
-        # follows from the shapes, so depthwise and grouped convolutions need no argument
+        # the shapes determine the groups, so grouped convolutions need no argument
         feature_group_count=x.shape[channel_axis(data_format)] // kernel.shape[-2],
     )
 
@@ -104,15 +104,15 @@ def convolve_separable(
     data_format: str = "channels_last",
     dilation_rate: Sequence[int] | None = None,
 ) -> jax.Array:
-    """Convolves each channel of `x` alone, and then mixes the channels of each cell.
+    """Convolves each channel of `x` separately, then mixes the channels of each cell.
 
     Args:
-        x: array of shape (b, *sizes, c), or (b, c, *sizes) where the channels come first;
+        x: array of shape (b, *sizes, c), or (b, c, *sizes) with "channels_first";
             integers are converted to the kernels' dtype.
         depthwise_kernel: array of shape (*kernel_size, c, m), m filters for each channel.
         pointwise_kernel: array of shape (*ones, c * m, f).
         padding: as in `convolve`.
-        dilation_rate: the distance of the cells that the depthwise kernel sees along each axis.
+        dilation_rate: distance between the cells that the depthwise kernel reads, along each axis.
         Other arguments: those of `convolve`.
 
     Returns:
@@ -137,10 +137,11 @@ def convolve_transpose(
     data_format: str = "channels_last",
     dilation_rate: Sequence[int] | None = None,
 ) -> jax.Array:
-    """Adds copies of the kernel, scaled by the cells of `x`, at distances of `strides`.
+    """Computes a transposed convolution: adds the kernel, scaled by each cell of `x`.
 
-    An axis of n cells becomes one of this size, where e is the kernel's extent
-    (k - 1) * dilation_rate + 1, s the stride and p the output padding:
+    The copies of the kernel are `strides` cells apart. An axis of n cells grows to the following
+    size, where e is the kernel's extent (k - 1) * dilation_rate + 1, s the stride and p the output
+    padding:
 
         =======  =======================  =======================
         padding  without p                with p
@@ -151,11 +152,11 @@ def convolve_transpose(
 
     Args:
         kernel: array of shape (*kernel_size, f, c).
-        strides: the distance of the windows of neighbouring cells along each axis.
-        padding: "valid" for all that the windows cover, "same" for `strides` times the sizes.
-        output_padding: the cells to add to the smallest size that fits, along each axis; None
-            for the sizes above.
-        dilation_rate: the distance of the cells that the kernel writes to along each axis.
+        strides: distance between the windows of adjacent cells, along each axis.
+        padding: "valid" keeps all cells that the windows cover, "same" `strides` times the sizes.
+        output_padding: number of cells to add to the smallest size that fits, along each axis;
+            None for the sizes above.
+        dilation_rate: distance between the cells that the kernel writes to, along each axis.
         Other arguments: those of `convolve`.
 
     Returns:
@@ -195,7 +196,7 @@ def convolve_transpose(
 
 
 def _pads(extent: int, stride: int, padding: str, output_padding: int | None) -> tuple[int, int]:
-    """Returns the padding before and after an axis whose cells are already a stride apart."""
+    """Returns the padding before and after an axis whose cells are already `stride` apart."""
     if padding == "valid":
         more = max(stride - extent, 0) if output_padding is None else output_padding
         return extent - 1, extent - 1 + more
@@ -203,6 +204,7 @@ def _pads(extent: int, stride: int, padding: str, output_padding: int | None) ->
         total = extent + stride - 2
     else:
         total = extent + extent % 2 - 2 + output_padding
-    # as in Keras, the odd zero goes in front, unless no window of the kernel would reach it there
+    # as in Keras, the extra zero of an odd total goes in front; a window must still reach a cell,
+    # so at most extent - 1 zeros precede the axis
     before = min(total - total // 2, extent - 1)
     return before, total - before

@@ -1,4 +1,4 @@
-"""Label sequences out of the scores of a CTC model: greedy decoding and beam search."""
+"""Decoding of label sequences from the scores of a CTC model: greedy and beam search."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ import jax.numpy as jnp
 
 __all__ = ("beam_search_decode", "ctc_decode", "greedy_decode")
 
-_NONE = -1  # fills up label sequences
+_NONE = -1  # pads label sequences
 
 
 def ctc_decode(
@@ -21,25 +21,26 @@ def ctc_decode(
     merge_repeated: bool = True,
     mask_index: int | None = 0,
 ) -> tuple[jax.Array, jax.Array]:
-    """`(labels, scores)`: the likeliest label sequences of scores over time.
+    """Returns the most likely label sequences, and their scores.
 
     Args:
-        inputs: scores of classes, (b, t, classes); logarithms of probabilities for the greedy
-            strategy, any scores for beam search, which normalizes them.
-        sequence_lengths: how many steps of each example count, (b,).
-        strategy: "greedy" takes the best class of each step; "beam_search" adds up all ways to
-            write the same labels, over the `beam_width` best beginnings.
-        beam_width: how many beginnings beam search keeps.
-        top_paths: how many sequences beam search returns.
-        merge_repeated: whether greedy decoding makes one label out of equal classes in a row.
-        mask_index: the class of the blank; the last class where it is None.
+        inputs: class scores, (b, t, classes); log-probabilities for the greedy strategy, any
+            scores for beam search, which normalizes them.
+        sequence_lengths: number of valid steps of each sample, (b,).
+        strategy: "greedy" takes the best class of each step; "beam_search" sums the
+            probabilities of all alignments of a label sequence, over the `beam_width` best
+            prefixes.
+        beam_width: number of prefixes that beam search keeps.
+        top_paths: number of sequences that beam search returns.
+        merge_repeated: whether greedy decoding merges equal adjacent classes into one label.
+        mask_index: class of the blank; None for the last class.
 
     Returns:
-        Labels (paths, b, t), filled up with -1, and their scores (b, paths): the negative sum of
-        the best scores for the greedy strategy, the logarithm of the probability for beam search.
+        Labels (paths, b, t), padded with -1, and scores (b, paths): the negative sum of the best
+        scores for the greedy strategy, the log-probability for beam search.
 
     Raises:
-        ValueError: for another strategy.
+        ValueError: if the strategy is unknown.
 
     Example:
         >>> import jax, jax.numpy as jnp
@@ -69,7 +70,7 @@ def ctc_decode(
 def greedy_decode(
     inputs: jax.Array, lengths: jax.Array, merge_repeated: bool = True, blank: int = 0
 ) -> tuple[jax.Array, jax.Array]:
-    """The best class of each step without blanks; see `ctc_decode`."""
+    """Returns the best class of each step without blanks; see `ctc_decode`."""
     steps = inputs.shape[1]
     ended = jnp.arange(steps, dtype="int32")[None, :] >= lengths[:, None]
     classes = jnp.where(ended, blank, jnp.argmax(inputs, axis=-1).astype("int32"))
@@ -78,7 +79,7 @@ def greedy_decode(
     if merge_repeated:
         same = classes[:, 1:] == classes[:, :-1]
         kept &= ~jnp.pad(same, ((0, 0), (1, 0)))
-    # a stable sort moves the labels that are no blanks to the front
+    # a stable sort moves the labels that are not blanks to the front and keeps their order
     order = jnp.argsort(~kept, axis=-1, stable=True)
     labels = jnp.take_along_axis(jnp.where(kept, classes, _NONE), order, axis=-1)
     return labels[None], -jnp.sum(scores, axis=1, keepdims=True)
@@ -91,7 +92,7 @@ def beam_search_decode(
     top_paths: int = 1,
     blank: int = 0,
 ) -> tuple[jax.Array, jax.Array]:
-    """The sequences of the highest probability by prefix beam search; see `ctc_decode`."""
+    """Returns the most probable sequences by prefix beam search; see `ctc_decode`."""
     if top_paths > beam_width:
         raise ValueError(
             f"ctc_decode: expected top_paths of {beam_width} or less, the beam_width, received "
@@ -104,6 +105,7 @@ def beam_search_decode(
         def step(beam: tuple, now: tuple) -> tuple[tuple, None]:
             scores, counts = now
             moved = _advance(beam, scores, blank)
+            # steps after the end of a sample leave its beam unchanged: scan has a static length
             return jax.tree.map(lambda a, b: jnp.where(counts, a, b), moved, beam), None
 
         (paths, _, ends, others), _ = jax.lax.scan(step, _start(logs, beam_width), (logs, live))
@@ -115,19 +117,24 @@ def beam_search_decode(
 
 
 def _start(logs: jax.Array, width: int) -> tuple:
-    """A beam that holds the empty sequence alone: paths, lengths, scores with and without blank."""
+    """Returns a beam with only the empty sequence: paths, lengths, log-probabilities.
+
+    The two log-probabilities are those of alignments that end in a blank, and of the others.
+    """
     steps = logs.shape[0]
+    # -inf marks unused slots: the shapes of a scan's carry cannot grow with the beam
     nothing = jnp.full((width,), -jnp.inf, logs.dtype)
     paths = jnp.full((width, steps), _NONE, "int32")
     return paths, jnp.zeros((width,), "int32"), nothing.at[0].set(0), nothing
 
 
 def _advance(beam: tuple, scores: jax.Array, blank: int) -> tuple:
-    """The beam one step later.
+    """Advances the beam by one step.
 
-    A sequence stays as it is by a blank, or by its last label once more; it grows by any label,
-    by its last one only after a blank. Sequences of a beam differ, so one that has grown can only
-    meet one that stays: the one whose beginning it was.
+    A blank, or a repetition of the last label, leaves a sequence unchanged. Any other label
+    extends the sequence; the last label extends it only after a blank. The sequences of a beam
+    are distinct, but an extended sequence may equal another sequence of the beam that remains
+    unchanged: `parent` finds these pairs, and their probabilities are added.
     """
     paths, sizes, ends, others = beam  # ends: the last step was a blank
     width, steps = paths.shape
@@ -143,7 +150,7 @@ def _advance(beam: tuple, scores: jax.Array, blank: int) -> tuple:
     grow = jnp.where(repeats, ends[:, None], total[:, None]) + scores[None, :]
     grow = jnp.where((labels == blank)[None, :], -jnp.inf, grow)
 
-    # parent[i, j]: sequence j is sequence i and one label more
+    # parent[i, j]: sequence j is sequence i plus one label
     places = jnp.arange(steps, dtype="int32")
     before = jnp.where(places[None, :] < (sizes - 1)[:, None], paths, _NONE)
     parent = jnp.all(paths[:, None, :] == before[None, :, :], axis=-1)
@@ -151,9 +158,11 @@ def _advance(beam: tuple, scores: jax.Array, blank: int) -> tuple:
     parent &= (sizes[None, :] == sizes[:, None] + 1) & alive[:, None] & alive[None, :]
     met = jnp.where(parent, grow[:, jnp.maximum(last, 0)], -jnp.inf)
     stay_label = jnp.logaddexp(stay_label, jnp.max(met, axis=0))
+    # extensions that were merged above must not compete as separate candidates
     taken = parent[:, :, None] & (last[None, :, None] == labels[None, None, :])
     grow = jnp.where(jnp.any(taken, axis=1), -jnp.inf, grow)
 
+    # index < width: an unchanged sequence; otherwise width + source * classes + label
     candidates = jnp.concatenate([jnp.logaddexp(stay_blank, stay_label), jnp.ravel(grow)])
     _, chosen = jax.lax.top_k(candidates, width)
     grown = chosen >= width

@@ -1,1 +1,1 @@
-"""Hashes of integers and texts, bit for bit as TensorFlow computes hashes."""
+"""Hashes of integers and strings, bit-identical to TensorFlow's."""

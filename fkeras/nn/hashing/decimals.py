@@ -1,7 +1,7 @@
 """Hashes of the decimal form of integers, on the device.
 
-Keras hashes an integer as the string of its digits. An int32 has at most 11 characters, which two
-words of 64 bits hold, so the strings need not exist.
+Keras hashes an integer as the string of its digits. An int32 has at most 11 characters, which fit
+into two 64-bit words. The device therefore computes the hash without creating strings.
 """
 
 from __future__ import annotations
@@ -22,15 +22,16 @@ from fkeras.nn.hashing.fingerprints import (
 )
 from fkeras.nn.hashing.wide import Wide
 
+# characters of -2147483648
 _LONGEST = 11
 _SIGN, _ZERO = 45, 48
 
 
 def as_int32(x: jax.Array, where: str) -> jax.Array:
-    """The integers as int32; floats lose their fraction.
+    """Casts integers to int32; floats lose their fraction.
 
     Raises:
-        TypeError: for dtypes whose values int32 cannot hold.
+        TypeError: if int32 cannot hold the values of the dtype.
     """
     if jnp.issubdtype(x.dtype, jnp.floating) or x.dtype.name in (
         "int8",
@@ -48,13 +49,13 @@ def as_int32(x: jax.Array, where: str) -> jax.Array:
 
 
 def write_decimals(x: jax.Array) -> tuple[jax.Array, jax.Array, jax.Array]:
-    """The decimal form of int32 numbers: characters from the left, from the right, and lengths.
+    """Returns the decimal characters of int32 values from the left, from the right, and lengths.
 
     Args:
         x: array of int32 of shape (...).
 
     Returns:
-        Two arrays of uint32 of shape (..., 11) with zeros for no character, and one of (...).
+        Two arrays of uint32 of shape (..., 11), padded with zeros, and one of shape (...).
 
     Example:
         >>> import jax.numpy as jnp
@@ -63,6 +64,7 @@ def write_decimals(x: jax.Array) -> tuple[jax.Array, jax.Array, jax.Array]:
         ([45, 50, 55, 0], [55, 50, 45, 0], 3)
     """
     negative = x < 0
+    # as uint32 the negation of the lowest int32 does not overflow
     bits = x.astype("uint32")
     size = jnp.where(negative, jnp.zeros_like(bits) - bits, bits)
     powers = [10**k for k in range(_LONGEST - 1)]
@@ -83,7 +85,7 @@ def write_decimals(x: jax.Array) -> tuple[jax.Array, jax.Array, jax.Array]:
 
 
 def _word(characters: Sequence[jax.Array]) -> jax.Array:
-    """Four bytes as one little-endian uint32."""
+    """Packs four bytes into one little-endian uint32."""
     a, b, c, d = characters
     return a | (b << 8) | (c << 16) | (d << 24)
 
@@ -93,13 +95,14 @@ def _number(low: jax.Array) -> Wide:
 
 
 def farm_integers(x: jax.Array) -> Wide:
-    """FarmHash's Fingerprint64 of the decimal form of int32 numbers."""
+    """Computes FarmHash's Fingerprint64 of the decimal form of int32 values."""
     left_array, right_array, length = write_decimals(x)
     left = [left_array[..., k] for k in range(_LONGEST)]
     right = [right_array[..., k] for k in range(_LONGEST)]
     size = _number(length.astype("uint32"))
     head, tail = _word(left[:4]), _word(right[3::-1])
     middle = jnp.where(length == 1, left[0], left[1])
+    # FarmHash branches on the length; a compiled program computes all branches and selects
     few = farm_bytes(_number(left[0]), _number(middle), _number(right[0]), size)
     some = farm_halves(_number(head), _number(tail), size)
     many = farm_words(Wide(_word(left[4:8]), head), Wide(tail, _word(right[7:3:-1])), size)
@@ -107,22 +110,24 @@ def farm_integers(x: jax.Array) -> Wide:
 
 
 def sip_integers(x: jax.Array, salt: Sequence[int]) -> Wide:
-    """SipHash-2-4 of the decimal form of int32 numbers."""
+    """Computes SipHash-2-4 of the decimal form of int32 values."""
     left_array, _, length = write_decimals(x)
     left = [left_array[..., k] for k in range(_LONGEST)]
     none = jnp.zeros_like(left[0])
     start = sip_start(salt, Wide(none, none))
     first = Wide(_word(left[4:8]), _word(left[:4]))
     long = length >= 8
+    # strings of 8 or more characters have a full block before the last
     after = sip_block(start, first)
     state = tuple(Wide.where(long, a, b) for a, b in zip(after, start, strict=True))
     rest = Wide.where(long, Wide(none, _word([*left[8:], none])), first)
+    # the last block holds the remaining bytes, and the length in its highest byte
     end = Wide(rest.high | (length.astype("uint32") << 24), rest.low)
     return sip_end(sip_block(state, end))
 
 
 def hash_integers(x: jax.Array, salt: Sequence[int] | None = None) -> Any:
-    """The hash of the decimal form of int32 numbers: SipHash-2-4 under a salt, else FarmHash.
+    """Hashes the decimal form of int32 values: SipHash-2-4 with a salt, otherwise FarmHash.
 
     Example:
         >>> import jax.numpy as jnp
@@ -133,5 +138,5 @@ def hash_integers(x: jax.Array, salt: Sequence[int] | None = None) -> Any:
 
 
 def widen(x: jax.Array) -> Wide:
-    """int32 numbers as 64-bit words, with their sign in the upper halves."""
+    """Sign-extends int32 values to 64-bit words."""
     return Wide((x >> 31).astype("uint32"), x.astype("uint32"))

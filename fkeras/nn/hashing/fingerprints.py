@@ -1,8 +1,8 @@
 """Hashes of strings: FarmHash's Fingerprint64, SipHash-2-4, and the crossing of fingerprints.
 
-They are the hashes behind TensorFlow's string ops, so bins agree with those of Keras's layers. The
-mixing steps are written once, on whatever has the operators of unsigned 64-bit integers: NumPy
-arrays of uint64 for strings on the host, `Wide` pairs for integers on the device.
+TensorFlow's string ops use these hashes, so bin numbers agree with Keras's layers. The mixing steps
+accept any type with the operators of unsigned 64-bit integers: NumPy arrays of uint64 for strings
+on the host, `Wide` pairs for integers on the device.
 
 References:
     FarmHash, Google, 2014, https://github.com/google/farmhash; SipHash: a fast short-input PRF,
@@ -16,16 +16,19 @@ from typing import Any
 
 import numpy as np
 
+# FarmHash's constants
 K0 = 0xC3A5C85C97CB3127
 K1 = 0xB492B66FBE98F273
 K2 = 0x9AE16A3B2F90404F
+# factor of TensorFlow's FingerprintCat64
 _CROSS = 0xC6A4A7935BD1E995
 _MASK = 0xFFFFFFFFFFFFFFFF
+# SipHash's initial state, the ASCII string "somepseudorandomlygeneratedbytes"
 _INITIAL = (0x736F6D6570736575, 0x646F72616E646F6D, 0x6C7967656E657261, 0x7465646279746573)
 
 
 def turn(x: Any, places: int) -> Any:
-    """Rotates 64 bits to the right."""
+    """Rotates 64-bit words to the right."""
     return (x >> places) | (x << (64 - places))
 
 
@@ -40,21 +43,21 @@ def mix(u: Any, v: Any, factor: Any) -> Any:
     return fold((a ^ v) * factor) * factor
 
 
-# -- FarmHash, by the length of the string ------------------------------------------------------
+# FarmHash uses a different function for each range of lengths
 
 
 def farm_bytes(first: Any, middle: Any, last: Any, length: Any) -> Any:
-    """The hash of 1 to 3 bytes, from three of them."""
+    """Hashes a string of 1 to 3 bytes, given its first, middle and last byte."""
     return fold(((first + (middle << 8)) * K2) ^ ((length + (last << 2)) * K0)) * K2
 
 
 def farm_halves(head: Any, tail: Any, length: Any) -> Any:
-    """The hash of 4 to 7 bytes, from the first and the last 4."""
+    """Hashes a string of 4 to 7 bytes, given its first and last 4 bytes."""
     return mix(length + (head << 3), tail, length * 2 + K2)
 
 
 def farm_words(head: Any, tail: Any, length: Any) -> Any:
-    """The hash of 8 to 16 bytes, from the first and the last 8."""
+    """Hashes a string of 8 to 16 bytes, given its first and last 8 bytes."""
     factor = length * 2 + K2
     a = head + K2
     return mix(turn(tail, 37) * factor + a, (turn(a, 25) + tail) * factor, factor)
@@ -77,7 +80,7 @@ def _farm_33_to_64(word: Callable, n: int) -> Any:
 
 
 def _weak(word: Callable, at: int, a: Any, b: Any) -> tuple[Any, Any]:
-    """Mixes 32 bytes into two words, fast and weakly."""
+    """Mixes 32 bytes into two words with FarmHash's fast, weak hash."""
     last = word(at + 24)
     a = a + word(at)
     b = turn(b + a + last, 21)
@@ -86,6 +89,7 @@ def _weak(word: Callable, at: int, a: Any, b: Any) -> tuple[Any, Any]:
 
 
 def _farm_long(word: Callable, n: int) -> Any:
+    # arrays of zeros, because Python integers would not wrap at 64 bits
     zero = word(0) * 0
     x = word(0) + (81 * K2 & _MASK)
     y = zero + ((81 * K1 + 113) & _MASK)
@@ -108,15 +112,13 @@ def _farm_long(word: Callable, n: int) -> Any:
     w = (w[0] + rest, w[1])
     v = (v[0] + w[0], v[1])
     w = (w[0] + v[0], w[1])
+    # the last block overlaps the one before: 64 bytes up to the end of the string
     x, y, z, v, w = block(last + rest - 63, factor, (9, 9), x, y, z, v, w)
     return mix(mix(v[0], w[0], factor) + fold(y) * K0 + z, mix(v[1], w[1], factor) + x, factor)
 
 
-# -- SipHash ------------------------------------------------------------------------------------
-
-
 def sip_start(key: Sequence[int], zero: Any) -> tuple:
-    """The four words of the state before the first block."""
+    """Returns the four words of SipHash's state before the first block."""
     return tuple(zero ^ (start ^ (key[i % 2] & _MASK)) for i, start in enumerate(_INITIAL))
 
 
@@ -131,13 +133,13 @@ def _sip_round(state: tuple) -> tuple:
 
 
 def sip_block(state: tuple, word: Any) -> tuple:
-    """The state after one more block of 8 bytes."""
+    """Returns the state after one more block of 8 bytes."""
     a, b, c, d = _sip_round(_sip_round((*state[:3], state[3] ^ word)))
     return a ^ word, b, c, d
 
 
 def sip_end(state: tuple) -> Any:
-    """The hash, of the state after the last block."""
+    """Returns the hash, given the state after the last block."""
     a, b, c, d = state
     state = (a, b, c ^ 0xFF, d)
     for _ in range(4):
@@ -146,11 +148,8 @@ def sip_end(state: tuple) -> Any:
     return a ^ b ^ c ^ d
 
 
-# -- strings on the host ------------------------------------------------------------------------
-
-
 def _of_one_length(rows: np.ndarray, salt: Sequence[int] | None) -> np.ndarray:
-    """The hashes of the rows of an array of bytes."""
+    """Hashes the rows of an array of bytes, all of one length."""
     n = rows.shape[1]
 
     def word(at: int, size: int = 8) -> np.ndarray:
@@ -163,6 +162,7 @@ def _of_one_length(rows: np.ndarray, salt: Sequence[int] | None) -> np.ndarray:
         state = sip_start(salt, np.zeros(len(rows), np.uint64))
         for at in range(0, n - 7, 8):
             state = sip_block(state, word(at))
+        # the last block holds the remaining bytes, and the length in its highest byte
         return sip_end(sip_block(state, word(n // 8 * 8) | np.uint64((n % 256) << 56)))
     length = np.full(len(rows), n, np.uint64)
     if n == 0:
@@ -179,11 +179,11 @@ def _of_one_length(rows: np.ndarray, salt: Sequence[int] | None) -> np.ndarray:
 
 
 def hash_strings(texts: Sequence[bytes], salt: Sequence[int] | None = None) -> np.ndarray:
-    """The 64-bit hash of each string: FarmHash's Fingerprint64, or SipHash-2-4 under a salt.
+    """Computes the 64-bit hash of each string: FarmHash's Fingerprint64, or salted SipHash-2-4.
 
     Args:
         texts: the strings, as bytes.
-        salt: two integers, the key of SipHash; None for FarmHash.
+        salt: two integers, the key of SipHash-2-4; None for FarmHash.
 
     Returns:
         An array of uint64 of shape (len(texts),).
@@ -193,6 +193,7 @@ def hash_strings(texts: Sequence[bytes], salt: Sequence[int] | None = None) -> n
         [11160318154034397263, 16915294056622060564]
     """
     found = np.zeros(len(texts), np.uint64)
+    # strings of equal length are hashed together, in vectorized NumPy operations
     places: dict[int, list[int]] = {}
     for place, text in enumerate(texts):
         places.setdefault(len(text), []).append(place)
@@ -203,7 +204,7 @@ def hash_strings(texts: Sequence[bytes], salt: Sequence[int] | None = None) -> n
 
 
 def cross(fingerprint: Any, other: Any) -> Any:
-    """Joins a fingerprint to the hash of the features before it: `fingerprint`, then `other`.
+    """Combines two fingerprints, as TensorFlow's FingerprintCat64(fingerprint, other).
 
     Example:
         >>> import numpy as np

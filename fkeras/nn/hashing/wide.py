@@ -1,4 +1,4 @@
-"""`Wide`: unsigned 64-bit arithmetic on pairs of 32-bit arrays, as JAX has no uint64 by default."""
+"""`Wide`: unsigned 64-bit arithmetic on pairs of 32-bit arrays; JAX disables uint64 by default."""
 
 from __future__ import annotations
 
@@ -13,10 +13,10 @@ _HALF = 0xFFFF
 
 @dataclasses.dataclass(frozen=True, eq=False)
 class Wide:
-    """An array of unsigned 64-bit integers, `high * 2**32 + low`, that wraps as uint64 does.
+    """An array of unsigned 64-bit integers, `high * 2**32 + low`, that wraps like uint64.
 
-    It has the operators of a NumPy array of uint64 that hash functions use, so one text of a
-    hash function serves for both.
+    The class has the operators that hash functions need, so one implementation of a hash function
+    serves both NumPy arrays of uint64 and `Wide`.
 
     Args:
         high: the upper halves, an array of uint32.
@@ -34,7 +34,7 @@ class Wide:
 
     @staticmethod
     def of(number: int, like: jax.Array) -> Wide:
-        """The number in every place of an array of the shape of `like`."""
+        """Returns an array of the shape of `like`, filled with the number."""
         return Wide(
             jnp.full_like(like, number >> 32, dtype="uint32"),
             jnp.full_like(like, number & 0xFFFFFFFF, dtype="uint32"),
@@ -42,7 +42,7 @@ class Wide:
 
     @staticmethod
     def where(condition: jax.Array, one: Wide, other: Wide) -> Wide:
-        """Picks from `one` where the condition holds, else from `other`."""
+        """Selects from `one` where the condition holds, otherwise from `other`."""
         return Wide(
             jnp.where(condition, one.high, other.high), jnp.where(condition, one.low, other.low)
         )
@@ -53,6 +53,7 @@ class Wide:
     def __add__(self, other: Any) -> Wide:
         other = self._wide(other)
         low = self.low + other.low
+        # an unsigned sum is below its summands exactly where it wrapped
         carry = (low < self.low).astype("uint32")
         return Wide(self.high + other.high + carry, low)
 
@@ -60,7 +61,7 @@ class Wide:
         other = self._wide(other)
         a1, a0 = self.low >> 16, self.low & _HALF
         b1, b0 = other.low >> 16, other.low & _HALF
-        # four products of 16-bit digits; the sums below stay under 2**32
+        # schoolbook multiplication with 16-bit digits, so that no sum below exceeds 2**32
         middle = a1 * b0 + ((a0 * b0) >> 16)
         inner = a0 * b1 + (middle & _HALF)
         upper = a1 * b1 + (middle >> 16) + (inner >> 16)
@@ -86,9 +87,9 @@ class Wide:
         return Wide(self.high >> places, (self.low >> places) | (self.high << (32 - places)))
 
     def remainder(self, divisor: int) -> jax.Array:
-        """The remainder of the division by an integer below 2**31, as int32."""
+        """Returns the remainder of division by an integer below 2**31, as int32."""
         rest = self.high % divisor
-        # long division, by as many bits at a time as fit beside the rest
+        # long division; each step takes as many bits as fit into 32 bits beside the remainder
         width = 32 - divisor.bit_length()
         for place in range(32, 0, -width):
             bits = min(width, place)
