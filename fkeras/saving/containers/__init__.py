@@ -1,1 +1,1 @@
-"""File formats that hold arrays and JSON: zip archives, HDF5, and limits on what they may ask for."""
+"""Readers and writers of zip archives, HDF5 and JSON, with resource limits for untrusted files."""

@@ -1,8 +1,9 @@
-"""Reads zip archives without trusting them, and without unpacking to the disk.
+"""Reads untrusted zip archives without unpacking them to disk.
 
-The directory of a zip archive and its content can contradict each other, so two readers may see two
-archives. Here both must agree: each entry is listed once, under a plain name, overlaps no other
-entry, and has the listed size and checksum.
+A zip archive describes each entry twice: in the directory at the end of the file, and in a header
+before the data. Readers differ in the description that they use, so a crafted archive can show two
+readers different contents. `Archive` requires that both descriptions agree, that each entry is
+listed once under a plain name, overlaps no other entry, and has the listed size and checksum.
 """
 
 from __future__ import annotations
@@ -24,11 +25,14 @@ from fkeras.saving.containers.limits import Limits
 
 __all__ = ("Archive", "open_archive", "write_archive")
 
+# header before the data of an entry: signature, fixed fields, lengths of name and extra field
 _LOCAL = struct.Struct("<4s5H3I2H")
+# signature of the record that ends the directory
 _END = b"PK\x05\x06"
 _STEP = 1 << 18
+# flags: encryption, strong encryption, encrypted directory
 _ENCRYPTED = 0x1 | 0x40 | 0x2000
-# so small that no ratio needs to be looked at
+# entries up to this size are exempt from the compression ratio: short JSON compresses well
 _SMALL = 1 << 16
 
 
@@ -37,15 +41,16 @@ def open_archive(path: Any, limits: Limits | None = None) -> Iterator[Archive]:
     """Opens a zip archive for reading during the block.
 
     Args:
-        path: the file.
-        limits: the greatest sizes.
+        path: path of the archive.
+        limits: limits on sizes; None for the defaults.
 
     Returns:
         A context manager that gives an `Archive`.
 
     Raises:
-        FileNotFoundError: where there is no such file.
-        FileError: where it is no archive, or one made to mislead its reader.
+        FileNotFoundError: for a missing file.
+        FileError: for a file that is not a zip archive, an archive whose directory contradicts its
+            entries, or one that exceeds a limit.
 
     Example:
         >>> import pathlib, tempfile
@@ -64,11 +69,11 @@ def open_archive(path: Any, limits: Limits | None = None) -> Iterator[Archive]:
 
 
 class Archive:
-    """The entries of a zip archive whose directory agrees with its content.
+    """Entries of a zip archive whose directory agrees with the entries' headers.
 
     Attributes:
-        file: the archive's path.
-        names: the names of its entries, folders left out, in the order of the list.
+        file: path of the archive.
+        names: names of the entries in the order of the directory, without folders.
     """
 
     def __init__(self, file: str, source: io.FileIO, limits: Limits):
@@ -86,6 +91,8 @@ class Archive:
         listed, begin = self._list(size)
         self._check_end(begin, size)
         self._entries: dict[str, tuple[zipfile.ZipInfo, int]] = {}
+        # sorted by offset, so that comparing each entry with the end of the previous one finds
+        # every overlap: zip bombs list one block of compressed data as many entries
         reached = 0
         total = 0
         for info in sorted(listed, key=lambda i: i.header_offset):
@@ -103,6 +110,7 @@ class Archive:
             reached = data + info.compress_size
             total += info.file_size
             self._entries[name] = (info, data)
+        # many entries below the limit could fill the memory together
         if total > limits.member_bytes:
             raise FileError(
                 f"entries of {total} bytes in all, expected at most {limits.member_bytes}. If you "
@@ -116,7 +124,7 @@ class Archive:
 
     def _list(self, size: int) -> tuple[list[zipfile.ZipInfo], int]:
         try:
-            # it stays open: closing it is the business of who opened the file
+            # not closed: ZipFile does not own a file object that it received
             opened = zipfile.ZipFile(self._source)
         except Exception as error:
             raise FileError(
@@ -134,7 +142,8 @@ class Archive:
         return listed, opened.start_dir
 
     def _check_end(self, begin: int, size: int) -> None:
-        """Refuses a second end of the list, which other readers would take for the first."""
+        """Rejects a second end record: another reader might use the other directory."""
+        # the end record must be the only one, and its comment must end with the file
         self._source.seek(begin)
         tail = self._source.read(size - begin)
         at = tail.find(_END)
@@ -147,6 +156,7 @@ class Archive:
 
     def _check_entry(self, info: zipfile.ZipInfo, name: str) -> None:
         parts = name.removesuffix("/").split("/")
+        # nothing is unpacked here, but users and other tools join such names to a folder
         climbing = any(part in ("", ".", "..") for part in parts)
         if climbing or "\\" in name or ":" in name or not name.isprintable() or len(name) > 1024:
             raise self._refuse(
@@ -154,6 +164,7 @@ class Archive:
                 "a name that leads out of the archive or is no plain name; expected one such as "
                 "'assets/words.txt'. Save the model again.",
             )
+        # the upper half holds the Unix mode, or 0 if the writer set none
         kind = stat.S_IFMT(info.external_attr >> 16)
         if kind not in (0, stat.S_IFREG, stat.S_IFDIR) or (kind == stat.S_IFDIR) > name.endswith(
             "/"
@@ -175,6 +186,7 @@ class Archive:
                 f"stored as it is, and listed with {info.compress_size} and {info.file_size} "
                 "bytes. It is damaged.",
             )
+        # deflate expands at most 1032-fold; weights and JSON of real models stay far below that
         packed = max(info.compress_size * self._limits.ratio, _SMALL)
         if info.file_size > min(packed, self._limits.member_bytes):
             raise self._refuse(
@@ -184,7 +196,7 @@ class Archive:
             )
 
     def _data_start(self, info: zipfile.ZipInfo, name: str, size: int) -> int:
-        """Where the bytes of an entry begin, by its own header, which must say what the list says."""
+        """Returns the offset of an entry's data, and compares its header with the directory."""
         if not 0 <= info.header_offset <= size - _LOCAL.size:
             raise self._refuse(name, "listed outside of the archive. It is cut off or damaged.")
         self._source.seek(info.header_offset)
@@ -194,8 +206,9 @@ class Archive:
             raise self._refuse(name, "there is no entry where the list has it. It is damaged.")
         own = self._source.read(n)
         written = own.decode("utf-8" if flags & 0x800 else "cp437", "replace")
-        later = flags & 0x8  # sizes then follow the data
+        later = flags & 0x8  # streamed entry: zeros here, sizes and checksum follow the data
         sizes = (crc, packed, full) == (info.CRC, info.compress_size, info.file_size)
+        # zip64: the sizes are in the extra field, which is not compared; `read` checks the length
         large = packed == 0xFFFFFFFF or full == 0xFFFFFFFF
         if (
             written != name
@@ -213,7 +226,7 @@ class Archive:
         return name in self._entries
 
     def size(self, name: str) -> int:
-        """The number of bytes of an entry, unpacked."""
+        """Returns the unpacked size of an entry in bytes."""
         return self._find(name)[0].file_size
 
     def _find(self, name: str) -> tuple[zipfile.ZipInfo, int]:
@@ -223,17 +236,17 @@ class Archive:
         return self._entries[name]
 
     def read(self, name: str) -> bytes:
-        """The bytes of an entry.
+        """Returns the unpacked bytes of an entry.
 
         Raises:
-            FileError: where there is none, or where its size or checksum is another than listed.
+            FileError: for a missing entry, or data that differs from the listed size or checksum.
         """
         info, start = self._find(name)
         with reading(self.file, name):
             self._source.seek(start)
             data = self._exactly(info.compress_size)
             if info.compress_type == zipfile.ZIP_DEFLATED:
-                # one byte more than is listed shows that there is more
+                # max_length bounds the memory; the extra byte reveals data beyond the listed size
                 data = zlib.decompressobj(-zlib.MAX_WBITS).decompress(data, info.file_size + 1)
             if len(data) > info.file_size:
                 raise FileError(
@@ -245,7 +258,7 @@ class Archive:
             return data
 
     def open(self, name: str) -> io.BytesIO | Window:
-        """An entry as a binary file that can seek; one that is not packed is not copied.
+        """Opens an entry as a seekable binary file; an uncompressed entry is not copied.
 
         Raises:
             FileError: as for `read`.
@@ -254,6 +267,7 @@ class Archive:
         if info.compress_type != zipfile.ZIP_STORED:
             return io.BytesIO(self.read(name))
         with reading(self.file, name):
+            # readers of the window skip parts, so the checksum is verified once before
             if name not in self._checked:
                 if self._checksum(start, info.file_size) != info.CRC:
                     raise self._damaged(name)
@@ -270,6 +284,7 @@ class Archive:
         )
 
     def _exactly(self, length: int) -> bytes:
+        # an unbuffered file may return fewer bytes than requested
         parts = []
         while length:
             part = self._source.read(length)
@@ -293,7 +308,7 @@ class Archive:
 
 
 class Window(io.RawIOBase):
-    """A part of a binary file as a file of its own."""
+    """Read-only view of a range of bytes of a binary file, as a file object."""
 
     def __init__(self, source: Any, start: int, length: int):
         super().__init__()
@@ -322,6 +337,7 @@ class Window(io.RawIOBase):
         view = memoryview(buffer).cast("B")
         wanted = max(0, min(len(view), self._length - self._at))
         done = 0
+        # windows share the position of the source: seek before every read
         if wanted:
             self._source.seek(self._start + self._at)
         while done < wanted:

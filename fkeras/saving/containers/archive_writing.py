@@ -1,4 +1,7 @@
-"""Writes zip archives: entries uncompressed and without times, so equal models give equal files."""
+"""Writes zip archives with uncompressed entries and without timestamps.
+
+Equal entries give equal files. Uncompressed entries can be read without a copy.
+"""
 
 from __future__ import annotations
 
@@ -16,17 +19,17 @@ _STEP = 1 << 20
 
 
 def write_archive(path: Any, members: Mapping[str, bytes | Callable[[Any], Any]]) -> None:
-    """Writes a zip archive that stands at `path`, whole, or not at all.
+    """Writes a zip archive atomically: `path` holds the complete archive or its old content.
 
-    The same entries give the same bytes.
+    Equal entries give equal bytes.
 
     Args:
-        path: where it shall be.
-        members: by name the bytes of each entry, or a function that writes them into the binary
-            file that it is called with; it may seek and read there.
+        path: path of the archive.
+        members: `{name: content}`; the content is bytes, or a function that writes the content
+            into the binary file that it receives. The function may seek and read in that file.
 
     Raises:
-        OSError: where that cannot be; what stood at `path` still stands there.
+        OSError: if the file cannot be written; the old content of `path` is unchanged.
 
     Example:
         >>> import pathlib, tempfile, zipfile
@@ -41,7 +44,8 @@ def write_archive(path: Any, members: Mapping[str, bytes | Callable[[Any], Any]]
             if not callable(content):
                 archive.writestr(_entry(name, len(content)), content)
                 continue
-            # a file without a name: nothing of it is left after a kill
+            # a temporary file, since h5py seeks back and an entry of an archive cannot seek.
+            # It has no name, so a killed process leaves nothing behind
             with tempfile.TemporaryFile(dir=folder) as part:
                 content(part)
                 entry = _entry(name, part.seek(0, os.SEEK_END))
@@ -51,8 +55,8 @@ def write_archive(path: Any, members: Mapping[str, bytes | Callable[[Any], Any]]
 
 
 def _entry(name: str, size: int) -> zipfile.ZipInfo:
-    entry = zipfile.ZipInfo(name)  # its date is the first that the format knows
-    entry.file_size = size  # zipfile writes sizes beyond four bytes where this says so
-    entry.create_system = 3  # the same bytes on every system
+    entry = zipfile.ZipInfo(name)  # the date is the default, 1980-01-01, in every file
+    entry.file_size = size  # zipfile chooses zip64 headers by this size
+    entry.create_system = 3  # Unix, so that all systems write the same bytes
     entry.external_attr = (stat.S_IFREG | 0o644) << 16
     return entry

@@ -1,4 +1,4 @@
-"""`FileError`, which names the file, its part and the layer, and the context that raises it."""
+"""`FileError` names the file, its part and the layer; `reading` converts exceptions into it."""
 
 from __future__ import annotations
 
@@ -74,14 +74,14 @@ def reading(
 ) -> Iterator[None]:
     """Converts exceptions from the block into a `FileError`.
 
-    The first exception is the cause, so a bug of this library shows its traceback. An inner block
-    knows the place better than an outer block: outer blocks only add what a `FileError` lacks.
-    Exceptions for a missing package, a missing file and interrupts pass unchanged.
+    The original exception is the cause, so that a bug of this library shows its traceback. Blocks
+    may be nested: an outer block only adds the fields that an inner block left empty. Exceptions
+    for missing packages, missing files, denied access and folders, and interrupts, pass unchanged.
 
     Args:
         file: path of the file.
-        member: part of the file that is read.
-        layer: layer that is made.
+        member: part of the file that the block reads.
+        layer: name of the layer that the block constructs.
 
     Raises:
         FileError: for all other exceptions.
@@ -105,10 +105,12 @@ def reading(
         }
         if all(getattr(error, name) == value for name, value in place.items()):
             raise
+        # the cause of the inner error, not the inner error: the same problem would be shown twice
         raise FileError(error.problem, **place) from error.__cause__
     except (ImportError, FileNotFoundError, PermissionError, IsADirectoryError):
         raise
     except Exception as error:
+        # a damaged file can trigger any exception in parsers and layer constructors
         raise FileError(
             _described(error),
             file=file,

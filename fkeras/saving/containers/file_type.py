@@ -1,4 +1,4 @@
-"""The type of a file by its first bytes, and messages for files of an unexpected type."""
+"""Detects the type of a file by its first bytes, and describes unexpected types with a remedy."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from fkeras.saving.containers.errors import FileError
 
 HDF5 = b"\x89HDF\r\n\x1a\n"
 ZIP = b"PK\x03\x04"
-# number of first bytes that tell all types apart
+# the first bytes that distinguish all types; the signature of tar is at 257
 LENGTH = 512
 
 _KINDS = (
@@ -63,13 +63,14 @@ def describe(start: bytes, size: int | None = None) -> str:
 
 
 def open_regular(path: Any) -> io.FileIO:
-    """Opens a file on the disk for reading.
+    """Opens a regular file for reading, without a buffer.
 
     Raises:
         FileNotFoundError: for a missing file.
         FileError: for a folder, a pipe or a device.
     """
     file = os.fsdecode(os.fspath(path))
+    # checked before opening: opening a named pipe blocks until another process writes
     status = os.stat(file)
     if stat.S_ISDIR(status.st_mode):
         saved = os.path.exists(os.path.join(file, "saved_model.pb"))

@@ -1,9 +1,9 @@
-"""Reads HDF5 files without trusting them: the tree is checked before memory is allocated.
+"""Reads untrusted HDF5 files: checks the tree of groups and arrays before it allocates memory.
 
-An HDF5 file can redirect its reader to other files (external links and storage, virtual arrays),
-into cycles (hard links to an outer group), and to huge allocations (an array of 10^12 numbers, none
-of them stored). Models need none of these. `open_store` walks the file once without following links
-and collects the names of groups and arrays; a `Store` serves only these.
+An HDF5 file can redirect a reader to other files (external links and storage, virtual arrays), into
+cycles (hard links to an outer group), and to huge allocations (an array of 10^12 numbers, none of
+them stored). Models need none of these. `open_store` walks the file once, follows only hard links,
+and collects the names of groups and arrays. A `Store` reads only objects with these names.
 """
 
 from __future__ import annotations
@@ -27,6 +27,7 @@ from fkeras.saving.containers.limits import Limits
 
 __all__ = ("Store", "Writer", "new_store", "open_store")
 
+# types of links and of objects, as the HDF5 library numbers them
 _HARD, _SOFT, _EXTERNAL = 0, 1, 64
 _GROUP, _ARRAY = 0, 1
 
@@ -38,17 +39,18 @@ def open_store(
     """Opens an HDF5 file for reading during the block.
 
     Args:
-        source: a path, the bytes of the file, or a binary file that can seek.
-        file: the path of the file, for messages.
-        member: the archive's entry that it is, for messages.
-        limits: the greatest sizes, number of objects and depth.
+        source: a path, the bytes of the file, or a seekable binary file.
+        file: path of the file, for messages.
+        member: name of the entry in an archive, for messages.
+        limits: limits on sizes, objects and depth; None for the defaults.
 
     Returns:
         A context manager that gives a `Store`.
 
     Raises:
-        FileError: where it is no HDF5 file, or holds what no model needs.
-        ImportError: without h5py.
+        FileError: for a file that is not HDF5, or one with links, cycles or other features that no
+            model needs.
+        ImportError: if h5py is not installed.
 
     Example:
         >>> import io
@@ -67,6 +69,7 @@ def open_store(
             file = file or os.fspath(source)
             source = stack.enter_context(file_type.open_regular(source))
         with reading(file, member):
+            # the HDF5 library also finds a signature at later offsets; Keras writes it at 0
             size = source.seek(0, os.SEEK_END)
             source.seek(0)
             start = source.read(file_type.LENGTH)
@@ -85,19 +88,19 @@ def open_store(
 
 
 def _close(opened: Any) -> None:
-    # a damaged file can fail at that too, and there is nothing to be lost
+    # closing a damaged file can fail too; the file is read-only, so nothing is lost
     with contextlib.suppress(Exception):
         opened.close()
 
 
 class Store:
-    """The groups, arrays and attributes of an HDF5 file that was found to be harmless.
+    """Groups, arrays and attributes of an HDF5 file whose tree has been checked.
 
-    Paths are written with slashes, from the root; the root is the empty string.
+    Paths start at the root and use slashes; the root is the empty string.
 
     Attributes:
-        file: the file's path, or None.
-        member: the archive's entry that it is, or None.
+        file: path of the file, or None.
+        member: name of the entry in an archive, or None.
     """
 
     def __init__(
@@ -117,7 +120,7 @@ class Store:
         self._limits = limits
         self._groups: dict[str, tuple[tuple[str, ...], tuple[str, ...]]] = {}
         self._arrays: set[str] = set()
-        # where arrays lie in the file: no two may share their bytes
+        # offset -> (length, path) of the data that was read: no two arrays may share bytes
         self._taken: dict[int, tuple[int, str]] = {}
         self._total = 0
         self._heap: int | None = None
@@ -132,12 +135,15 @@ class Store:
     def _walk(self) -> None:
         h5py = load_h5py("Reading an HDF5 file")
         root = h5py.h5o.get_info(self._root)
+        # hard links to one object have one address, so an address seen twice is a cycle or an
+        # alias; a walk into a cycle would not end
         seen = {root.addr: ""}
         waiting = [("", 0)]
         while waiting:
             path, depth = waiting.pop()
             group = h5py.h5g.open(self._root, path.encode() or b"/")
             groups, arrays = [], []
+            # `_links` has rejected all other links: `get_info` below would follow them
             for name, address in self._links(group, path):
                 below = f"{path}/{name}" if path else name
                 if address in seen:
@@ -179,7 +185,7 @@ class Store:
 
         def visit(raw: bytes, info: Any) -> bool | None:
             found.append((raw, info.type, info.u))
-            return True if len(found) > self._limits.objects else None  # ends the iteration
+            return True if len(found) > self._limits.objects else None  # True ends the iteration
 
         group.links.iterate(visit, info=True)
         if len(found) > self._limits.objects:
@@ -213,21 +219,21 @@ class Store:
         return path.strip("/")
 
     def has(self, path: str) -> bool:
-        """Whether there is a group or an array at `path`."""
+        """Returns whether `path` is a group or an array."""
         path = self._clean(path)
         return path in self._groups or path in self._arrays
 
     def groups(self, path: str = "") -> tuple[str, ...]:
-        """The names of the groups in the group `path`; none where there is no such group."""
+        """Returns the names of the groups in `path`; an empty tuple for a missing group."""
         return self._groups.get(self._clean(path), ((), ()))[0]
 
     def datasets(self, path: str = "") -> tuple[str, ...]:
-        """The names of the arrays in the group `path`; none where there is no such group."""
+        """Returns the names of the arrays in `path`; an empty tuple for a missing group."""
         return self._groups.get(self._clean(path), ((), ()))[1]
 
     def attributes(self, path: str = "") -> dict[str, Any]:
-        """The attributes of the group or array at `path`: strings, numbers, tuples of strings and
-        arrays of numbers.
+        """Returns the attributes of a group or an array: strings, numbers, tuples of strings and
+        numeric arrays.
         """
         path = self._clean(path)
         if not self.has(path):
@@ -238,38 +244,40 @@ class Store:
             return read_attributes(item, self._longest_heap, self._size, self._limits)
 
     def _longest_heap(self) -> int:
+        # the search reads the whole file: only when an attribute needs the result, and once
         if self._heap is None:
             self._heap = longest_heap(self._source, self._size)
         return self._heap
 
     def shape(self, path: str) -> tuple[int, ...]:
-        """The shape of the array at `path`, as it is claimed."""
+        """Returns the shape that the array at `path` claims."""
         item = self._open(path)
         with reading(self.file, self._place(self._clean(path))):
             return tuple(int(n) for n in item.shape)
 
     def dtype(self, path: str) -> np.dtype:
-        """The type of the numbers of the array at `path`, in this machine's order of bytes."""
+        """Returns the dtype of the array at `path`, in native byte order."""
         item = self._open(path)
         with reading(self.file, self._place(self._clean(path))):
             return self._dtype(item, self._clean(path))
 
     def _dtype(self, item: Any, path: str) -> np.dtype:
+        # HDF5 has no bfloat16: Keras stores the bytes, and the name of the dtype as an attribute
         named = None
         if item.get_type().get_class() == load_h5py("Reading an HDF5 file").h5t.OPAQUE:
             named = self.attributes(path).get("dtype")
         return array_dtype(item.get_type(), named)
 
     def read(self, path: str, shape: tuple[int, ...] | None = None) -> np.ndarray:
-        """The array at `path`, in memory of its own.
+        """Reads the array at `path` into newly allocated memory.
 
         Args:
-            path: where it is.
-            shape: what its shape must be, where that is known.
+            path: path of the array.
+            shape: expected shape; None accepts any shape.
 
         Raises:
-            FileError: where there is none, where it is of another shape or of no type that
-                weights have, or where the file does not store all the numbers that it claims.
+            FileError: for a missing array, an unexpected shape, a type that weights do not have, or
+                an array whose data is not completely stored in the file.
         """
         path = self._clean(path)
         item = self._open(path)
@@ -290,7 +298,7 @@ class Store:
             return read_array(item, dims, dtype, self._size, self._limits, self._take(path))
 
     def _take(self, path: str) -> Any:
-        """The function that notes which bytes of the file an array is in."""
+        """Returns a function that records which bytes of the file the array at `path` occupies."""
 
         def take(start: int, length: int) -> None:
             if start < 0 or start + length > self._size:
@@ -298,10 +306,12 @@ class Store:
                     f"bytes {start} to {start + length} of a file of {self._size}. It is cut off "
                     "or damaged."
                 )
+            # reading an array again is allowed: its range is counted once
             if start not in self._taken:
                 self._total += length
             known = self._taken.setdefault(start, (length, path))
-            # arrays that overlap sum up to more than the file
+            # ranges that overlap at different offsets add up to more than the file when many arrays
+            # share one block, which is the case that would fill the memory
             if known != (length, path) or self._total > self._size:
                 raise FileError(
                     f"bytes that another array has too (/{known[1]}). Each has its own; the file "

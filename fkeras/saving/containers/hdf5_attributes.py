@@ -1,4 +1,4 @@
-"""The attributes of an HDF5 object: strings, numbers and short lists of them."""
+"""Reads attributes of HDF5 objects: strings, numbers, and lists of them."""
 
 from __future__ import annotations
 
@@ -12,6 +12,7 @@ from fkeras.saving.containers.errors import FileError
 from fkeras.saving.containers.hdf5_types import array_dtype, load_h5py
 from fkeras.saving.containers.limits import Limits
 
+# signature and version of a global heap, which holds strings of variable length
 _HEAP = b"GCOL\x01"
 _STEP = 1 << 22
 _FEW = 4
@@ -20,22 +21,23 @@ _FEW = 4
 def read_attributes(
     item: Any, heap: Callable[[], int], size: int, limits: Limits
 ) -> dict[str, Any]:
-    """All attributes of an open group or array by name.
+    """Returns all attributes of an open group or array by name.
 
     Args:
-        item: the object, opened.
-        heap: gives the size of the largest heap of strings, after a look at all of them.
-        size: the size of the file.
-        limits: the greatest size of one attribute.
+        item: the open object, as h5py's low-level object.
+        heap: returns the size of the largest heap of strings in the file; checks all heaps.
+        size: size of the file in bytes.
+        limits: limits; `attribute_bytes` bounds the size of one attribute.
 
     Returns:
-        Strings as `str`, single numbers as `int`, `float` or `bool`, lists of strings as tuples,
-        lists of numbers as arrays, and None for an attribute that is empty.
+        Strings as `str`, scalars as `int`, `float` or `bool`, lists of strings as tuples, lists of
+        numbers as arrays, and None for an empty attribute.
 
     Raises:
-        FileError: for any other attribute, or one of another size than it claims.
+        FileError: for an attribute of another type, or one that claims more bytes than allowed.
     """
     h5a = load_h5py("Reading an HDF5 file").h5a
+    # no attribute takes less than 8 bytes, so a larger count is damage
     count = h5a.get_num_attrs(item)
     if count * 8 > size or count > limits.objects:
         raise FileError(f"claims {count} attributes in a file of {size} bytes. It is damaged.")
@@ -51,7 +53,7 @@ def read_attributes(
 
 def _text(value: Any, what: str) -> str:
     if isinstance(value, str):
-        # h5py keeps bytes that are no UTF-8 as lone surrogates
+        # h5py decodes invalid UTF-8 to lone surrogates; encode back, to report an error below
         value = value.encode("utf-8", "surrogateescape")
     try:
         return bytes(value).decode("utf-8")
@@ -67,6 +69,7 @@ def _value(attribute: Any, name: str, heap: Callable[[], int], size: int, limits
         return None
     dims = tuple(int(n) for n in space.get_simple_extent_dims())
     kind = attribute.get_type()
+    # compare the claimed size with the file before allocating `out`
     number = math.prod(dims)
     claimed = number * kind.get_size()
     if claimed > min(size, limits.attribute_bytes):
@@ -83,6 +86,7 @@ def _value(attribute: Any, name: str, heap: Callable[[], int], size: int, limits
     if len(dims) > 1:
         raise FileError(f"the attribute {name!r} is a table of strings, expected one or a list.")
     if kind.is_variable_str():
+        # the claimed size above counts pointers, not the strings that they refer to
         _check_heap(name, number, heap(), limits)
         out = np.empty(dims, object)
         attribute.read(out, h5t.py_create(h5t.string_dtype()))
@@ -94,10 +98,10 @@ def _value(attribute: Any, name: str, heap: Callable[[], int], size: int, limits
 
 
 def _check_heap(name: str, number: int, longest: int, limits: Limits) -> None:
-    """Refuses many strings that all point at one long one.
+    """Rejects a list of many strings that may all refer to one long string.
 
-    A string of no fixed length is a pointer into a heap, so that a list of n of them can ask for n
-    times the longest string of the file.
+    A string of variable length is a pointer into a heap, so a list of n strings can request n times
+    the memory of the longest string of the file.
     """
     if number * longest > 16 * limits.attribute_bytes and longest * 2 > limits.attribute_bytes // 8:
         raise FileError(
@@ -107,11 +111,11 @@ def _check_heap(name: str, number: int, longest: int, limits: Limits) -> None:
 
 
 def longest_heap(source: Any, size: int) -> int:
-    """The size of the largest heap of strings in a file, found by the sign that heaps begin with.
+    """Returns the size of the largest heap of strings in a file; searches for heap signatures.
 
     Raises:
-        FileError: for a heap whose entries do not fill it; the HDF5 library would look for its end
-            for ever.
+        FileError: for a heap whose entries do not fill the heap, on which the HDF5 library would
+            loop forever.
     """
     longest = position = 0
     tail = b""
@@ -123,6 +127,7 @@ def longest_heap(source: Any, size: int) -> int:
         while at >= 0:
             longest = max(longest, _heap_size(source, begin + at, size))
             at = block.find(_HEAP, at + 1)
+        # keep the last bytes: a signature may cross the boundary of two blocks
         position += _STEP
         tail = block[-len(_HEAP) + 1 :]
     return longest
@@ -132,14 +137,15 @@ def _heap_size(source: Any, start: int, size: int) -> int:
     source.seek(start + 8)
     length = int.from_bytes(source.read(8), "little")
     if length < 16 or start + length > size:
-        return min(length, size - start)  # no heap, or one that the library refuses
+        return min(length, size - start)  # not a heap, or one that the library rejects
     source.seek(start)
     heap = source.read(length)
+    # walk the entries as the HDF5 library does: each must advance, and end within the heap
     at = 16
     while at + 16 <= len(heap):
         index = int.from_bytes(heap[at : at + 2], "little")
         taken = int.from_bytes(heap[at + 8 : at + 16], "little")
-        if index:  # the free space at the end counts its own head
+        if index:  # index 0 is free space, whose size includes its header
             taken = 16 + -(-taken // 8) * 8
         if taken < 16 or at + taken > len(heap):
             raise FileError(

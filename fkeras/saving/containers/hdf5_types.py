@@ -1,4 +1,4 @@
-"""The dtypes that an array in an HDF5 file may have."""
+"""Converts HDF5 types to NumPy dtypes, and rejects types that weights do not have."""
 
 from __future__ import annotations
 
@@ -14,10 +14,13 @@ _SMALL_FLOATS = ("bfloat16", "float8_e4m3fn", "float8_e5m2")
 
 
 def load_h5py(what: str) -> Any:
-    """The package h5py.
+    """Imports and returns the package h5py, an optional dependency.
+
+    Args:
+        what: the operation that needs h5py, for the message.
 
     Raises:
-        ImportError: where it is not installed, saying how to install it.
+        ImportError: if h5py is not installed; the message says how to install it.
     """
     try:
         import h5py
@@ -27,12 +30,12 @@ def load_h5py(what: str) -> Any:
 
 
 def array_dtype(kind: Any, named: Any = None) -> np.dtype:
-    """The NumPy type of the numbers that an HDF5 type describes, in this machine's byte order.
+    """Returns the NumPy dtype of an HDF5 type, in native byte order.
 
     Args:
         kind: the HDF5 type.
-        named: the attribute `dtype` of the array: HDF5 has no bfloat16, so Keras stores its bytes
-            and writes its name there.
+        named: the array's attribute `dtype`. HDF5 has no bfloat16, so Keras stores the bytes as an
+            opaque type and the name of the dtype in this attribute.
 
     Raises:
         FileError: for a type that weights do not have.
@@ -40,11 +43,13 @@ def array_dtype(kind: Any, named: Any = None) -> np.dtype:
     h5t = load_h5py("Reading an HDF5 file").h5t
     size = kind.get_size()
     family = kind.get_class()
+    # only these types: h5py maps variable-length and reference types to Python objects
     found = None
     if (family == h5t.INTEGER and size in (1, 2, 4, 8)) or (
         family == h5t.FLOAT and size in (2, 4, 8)
     ):
         found = kind.dtype
+    # h5py stores booleans as an enum and complex numbers as a compound of two floats
     elif family == h5t.ENUM and size == 1 and kind.get_nmembers() == 2:
         found = kind.dtype if kind.dtype == np.bool_ else None
     elif family == h5t.COMPOUND and size in (8, 16) and kind.get_nmembers() == 2:
@@ -59,6 +64,7 @@ def array_dtype(kind: Any, named: Any = None) -> np.dtype:
             f"truth values of at most 8 bytes, received an HDF5 type {type(kind).__name__} of "
             f"{size} bytes. Save it as float32."
         )
+    # HDF5 allows any widths of exponent and mantissa; NumPy would read other values
     if found.kind in "iuf" and found.name not in _SMALL_FLOATS:
         if not kind.equal(h5t.py_create(found)):
             raise FileError(

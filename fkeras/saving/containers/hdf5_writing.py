@@ -1,4 +1,4 @@
-"""Writes HDF5 files as Keras does: groups, plain arrays and attributes, without times."""
+"""Writes HDF5 files in Keras's layout: groups, uncompressed arrays, attributes, no timestamps."""
 
 from __future__ import annotations
 
@@ -13,17 +13,17 @@ from fkeras.saving.containers.hdf5_types import load_h5py
 
 @contextlib.contextmanager
 def new_store(target: Any) -> Iterator[Writer]:
-    """A new HDF5 file, open for writing for as long as the block runs.
+    """Opens a new HDF5 file for writing during the block.
 
     Args:
-        target: a binary file that can seek and be read. For one on the disk, that of
-            `fkeras.files.atomic.replacing`.
+        target: a seekable binary file, open for reading and writing. Use
+            `fkeras.files.atomic.replacing` for a file on disk.
 
     Returns:
         A context manager that gives a `Writer`.
 
     Raises:
-        ImportError: without h5py.
+        ImportError: if h5py is not installed.
 
     Example:
         >>> import io
@@ -40,30 +40,32 @@ def new_store(target: Any) -> Iterator[Writer]:
 
 
 class Writer:
-    """Puts groups, arrays and attributes into a new HDF5 file; groups on the way are made."""
+    """Writes groups, arrays and attributes into an HDF5 file, and creates missing parent groups."""
 
     def __init__(self, opened: Any):
         self._opened = opened
 
     def group(self, path: str) -> None:
-        """Makes the group `path`, where it is not there yet."""
+        """Creates the group `path` if the group is missing."""
         self._opened.require_group(path or "/")
 
     def write(self, path: str, array: Any) -> None:
-        """Stores an array at `path`; bfloat16 as its bytes with its name beside them, like Keras."""
+        """Writes an array; stores bfloat16 as raw bytes with the dtype's name as an attribute."""
         array = np.asarray(array)
+        # HDF5 has no types for these floats; this is Keras's form of storing them
         small = array.dtype.kind == "V" or array.dtype.name.startswith(("bfloat", "float8"))
         stored = array.view(f"V{array.dtype.itemsize}") if small else array
+        # without times, so that equal models give equal files
         item = self._opened.create_dataset(path, data=stored, track_times=False)
         if small:
             item.attrs["dtype"] = array.dtype.name
 
     def attribute(self, path: str, name: str, value: Any) -> None:
-        """Sets an attribute of the group or array at `path`, making the group.
+        """Sets an attribute of a group or an array; creates a missing group.
 
         Args:
-            path: the object; the root is the empty string.
-            name: the attribute's name.
+            path: path of the group or array; the root is the empty string.
+            name: name of the attribute.
             value: a string, bytes, a number, a list of strings, or an array.
         """
         if path.strip("/") and path not in self._opened:

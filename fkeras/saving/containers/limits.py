@@ -1,4 +1,4 @@
-"""Upper bounds on sizes, checked before memory is allocated for a file."""
+"""Resource limits for untrusted files, checked before memory is allocated."""
 
 from __future__ import annotations
 
@@ -7,21 +7,21 @@ import dataclasses
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class Limits:
-    """Upper bounds on the contents of one file; the defaults accept every model in normal use.
+    """Resource limits for the contents of one file; the defaults accept every model in normal use.
 
-    Sizes that a file claims are also compared with the bytes of the file, whatever the bounds are.
+    Sizes that a file claims are also compared with the size of the file, whatever the limits are.
 
     Args:
-        members: entries of the archive.
+        members: number of entries in the archive.
         config_bytes: length of a JSON text (a `config.json`, or the attribute of an HDF5 file).
-        member_bytes: size of one entry of the archive, unpacked.
+        member_bytes: unpacked size of one entry of the archive, and of all entries together.
         array_bytes: size of one array.
         attribute_bytes: size of one attribute of an HDF5 file.
-        ratio: how many times larger than in the file compressed data may become.
+        ratio: factor by which decompression may expand data.
         depth: levels of nesting in JSON and in HDF5 groups.
-        objects: groups and arrays of an HDF5 file.
-        made_bytes: size of arrays that are not in the file but that opening allocates: the sums of
-            metrics, the state of stateful layers.
+        objects: number of groups and arrays in an HDF5 file.
+        made_bytes: size of arrays that the file does not contain but the loader allocates: the
+            accumulators of metrics and the state of stateful layers.
 
     Example:
         >>> import fkeras as fk
@@ -42,6 +42,7 @@ class Limits:
     def __post_init__(self) -> None:
         for field in dataclasses.fields(self):
             value = getattr(self, field.name)
+            # bool is a subclass of int: Limits(depth=True) is a mistake
             if not isinstance(value, int) or isinstance(value, bool) or value < 1:
                 raise ValueError(
                     f"Limits: expected {field.name} as an integer of at least 1, received "

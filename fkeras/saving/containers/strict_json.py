@@ -1,4 +1,4 @@
-"""Parses JSON from a file strictly, and reads keys with checks of their types."""
+"""Parses untrusted JSON strictly, and reads keys with type checks."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from fkeras.engine.config.config_checks import MISSING, Refuse, entry, expect
 from fkeras.saving.containers.errors import FileError
 from fkeras.saving.containers.limits import Limits
 
-# a whole number of more digits than any size, seed or hash has
+# more digits than any size, seed or hash has: int() takes quadratic time
 _DIGITS = 40
 
 
@@ -20,19 +20,19 @@ def parse(
     member: str | None = None,
     limits: Limits | None = None,
 ) -> Any:
-    """The value of a JSON text, where it is JSON that a program may trust to read.
+    """Parses a JSON text from an untrusted file.
 
-    `NaN` and `Infinity` are read, as Keras writes them. Keys that stand twice, endless nesting and
-    endless numbers are refused.
+    Accepts `NaN` and `Infinity`, which Keras writes. Rejects duplicate keys, deep nesting and very
+    long integers.
 
     Args:
-        data: the text, in UTF-8.
-        file: the file it is from, for messages.
-        member: the part of that file.
-        limits: its greatest length and depth.
+        data: JSON text; bytes are decoded as UTF-8.
+        file: path of the file, for messages.
+        member: part of the file, for messages.
+        limits: limits on length and depth; None for the defaults.
 
     Raises:
-        FileError: for any other text.
+        FileError: for invalid JSON, or a text that exceeds a limit.
 
     Example:
         >>> parse(b'{"units": 3}')
@@ -44,6 +44,7 @@ def parse(
         return FileError(problem, file=file, member=member)
 
     def pairs(items: list[tuple[str, Any]]) -> dict[str, Any]:
+        # JSON does not define which of two equal keys counts, so readers differ
         made = dict(items)
         if len(made) != len(items):
             seen: set[str] = set()
@@ -73,7 +74,7 @@ def parse(
         raise refuse(
             f"expected JSON in UTF-8, received other bytes at {error.start}. It is damaged."
         ) from error
-    except RecursionError as error:
+    except RecursionError as error:  # the parser recurses before `_check_depth` can look
         raise _too_deep(limits, file, member) from error
     except ValueError as error:
         raise refuse(f"expected JSON, and it is none: {error}. It is damaged.") from error
@@ -91,6 +92,7 @@ def _too_deep(limits: Limits, file: str | None, member: str | None) -> FileError
 
 
 def _check_depth(value: Any, limits: Limits, file: str | None, member: str | None) -> None:
+    # level by level: a recursive check could overflow the stack that it protects
     level = [value]
     depth = 0
     while level:
@@ -107,16 +109,16 @@ def _check_depth(value: Any, limits: Limits, file: str | None, member: str | Non
 
 
 def check(value: Any, kind: type | tuple[type, ...], what: str, **place: str | None) -> Any:
-    """`value`, where it is of the kind that it must be.
+    """Returns `value` if the value has the expected type.
 
     Args:
-        value: something out of JSON.
-        kind: a type or several of them, as `fkeras.engine.config.config_checks.expect` takes them.
-        what: what it is, for the message.
+        value: a value from JSON.
+        kind: a type or a tuple of types, see `fkeras.engine.config.config_checks.expect`.
+        what: description of the value, for the message.
         place: `file`, `member` and `layer`, for the message.
 
     Raises:
-        FileError: where it is of another kind.
+        FileError: for a value of another type.
 
     Example:
         >>> check(3, float, "the rate")
@@ -132,18 +134,17 @@ def field(
     default: Any = MISSING,
     **place: str | None,
 ) -> Any:
-    """The value of one key of a JSON object, where it is there and of its kind.
+    """Returns the value of one key of a JSON object if the value has the expected type.
 
     Args:
-        mapping: the object.
+        mapping: the JSON object.
         key: the key.
         kind: as for `check`.
-        default: what a missing key stands for; without it the key must be there.
+        default: result for a missing key; without a default the key is required.
         place: `file`, `member` and `layer`, for the message.
 
     Raises:
-        FileError: where the key is missing or its value of another kind, or where `mapping` is no
-            object.
+        FileError: for a missing key, a value of another type, or a `mapping` that is not an object.
 
     Example:
         >>> field({"name": "dense"}, "name", str, member="config.json")
