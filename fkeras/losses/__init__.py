@@ -1,9 +1,9 @@
-"""Losses: values that map targets and predictions to a number.
+"""Losses: functions and configurable objects that compare predictions with targets.
 
-Each is there twice: as a plain function of two arrays that gives the losses of single samples,
-and as a value with a reduction, `loss(y_true, y_pred, sample_weight=None, mask=None)`.
+Each loss has two forms: a plain function of two arrays, which returns one loss per sample, and a
+class with a reduction, `loss(y_true, y_pred, sample_weight=None, mask=None)`.
 
-Arguments that all functions share, documented here only:
+Arguments that all functions share, documented only here:
     y_true: targets of shape (b, ..., d); one-hot targets of shape (b, ..., classes).
     y_pred: predictions of the same shape: values, probabilities or scores.
     axis: the axis of the classes.

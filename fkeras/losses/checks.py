@@ -1,6 +1,7 @@
-"""What targets must look like, checked on the host before anything is traced.
+"""Checks of targets on the host, before anything is traced.
 
-Inside a compiled function a label out of range is a loss of NaN, and no message names its row.
+A compiled function cannot raise for a label out of range: the loss is NaN, and no message names
+the row.
 """
 
 from __future__ import annotations
@@ -10,23 +11,23 @@ from typing import Any
 
 import numpy as np
 
-# a larger number is no number of classes
+# limit above which a label is taken for a mistake, not for the number of a class
 _MOST = 1 << 20
 
 
 def check_targets(kind: str, where: str, y_true: np.ndarray, shape: Sequence[Any]) -> None:
-    """Raises where `y_true` cannot be targets of the kind for predictions of this shape.
+    """Checks that `y_true` are valid targets of a kind for predictions of this shape.
 
     Args:
-        kind: "any", nothing is checked; "values", finite numbers of the predictions' shape;
-            "binary", as values, and integers must be 0 or 1; "one_hot", as values, and class
-            numbers are recognised and refused.
+        kind: "any", no check; "values", finite numbers of the predictions' shape; "binary", as
+            "values", and integers must be 0 or 1; "one_hot", as "values", and class numbers are
+            rejected with a hint.
         where: the loss's name, for messages.
         y_true: targets.
-        shape: the predictions' shape; what is not an integer is unknown.
+        shape: the predictions' shape; a size that is not an integer is unknown.
 
     Raises:
-        ValueError: naming the row, or the shapes, and the remedy.
+        ValueError: if the targets are invalid; names the row or the shapes, and a fix.
     """
     if kind == "any":
         return
@@ -39,7 +40,8 @@ def check_targets(kind: str, where: str, y_true: np.ndarray, shape: Sequence[Any
 
 
 def check_finite(where: str, y_true: np.ndarray) -> None:
-    """Raises where a target is nan or infinite, naming its row."""
+    """Checks that all targets are finite; the error names the first row that is not."""
+    # "V" are the dtypes of ml_dtypes, such as bfloat16
     if y_true.dtype.kind not in "fcV" or np.all(np.isfinite(y_true)):
         return
     place = np.argwhere(~np.isfinite(np.asarray(y_true, "float64")))[0]
@@ -57,16 +59,17 @@ def check_labels(
     axis: int = -1,
     ignore_class: int | None = None,
 ) -> None:
-    """Raises where `y_true` cannot be class numbers for predictions of this shape.
+    """Checks that `y_true` are valid class numbers for predictions of this shape.
 
     Args:
         where: the loss's name, for messages.
-        y_true: class numbers, of the predictions' shape without the class axis or with 1 there.
+        y_true: class numbers of the predictions' shape, the class axis dropped or of size 1.
         shape: the predictions' shape.
-        ignore_class: a number that stands for no class.
+        axis: the class axis of the predictions.
+        ignore_class: an additional label that is not a class.
 
     Raises:
-        ValueError: naming the row, or the shapes, and the remedy.
+        ValueError: if the targets are invalid; names the row or the shapes, and a fix.
     """
     check_finite(where, y_true)
     axis = axis % len(shape)
@@ -89,8 +92,8 @@ def check_labels(
 
 
 def check_range(where: str, y_true: np.ndarray, classes: int, ignore: int | None) -> None:
-    """Raises where a class number is not one of 0, ..., classes - 1, or of `ignore`."""
-    with np.errstate(invalid="ignore"):  # floats beyond int64 are no class either
+    """Checks that class numbers are in 0, ..., classes - 1, or equal `ignore`."""
+    with np.errstate(invalid="ignore"):  # floats beyond int64 overflow to an invalid class
         labels = y_true.astype("int64")
     wrong = (labels < 0) | (labels >= classes) | (labels != y_true)
     if ignore is not None:
@@ -100,6 +103,7 @@ def check_range(where: str, y_true: np.ndarray, classes: int, ignore: int | None
     place = np.argwhere(wrong)[0]
     value = y_true[tuple(place)].item()
     counted = labels if ignore is None else labels[y_true != ignore]
+    # the order matters: the first condition that holds is the most likely mistake
     if not -_MOST < value < _MOST:
         remedy = f"Correct the label, or map the labels to 0..{classes - 1}."
     elif value != int(value):
@@ -120,6 +124,7 @@ def check_range(where: str, y_true: np.ndarray, classes: int, ignore: int | None
 
 
 def _refuse_labels(where: str, y_true: np.ndarray, shape: Sequence[Any]) -> None:
+    # class numbers for a one-hot loss may broadcast to a wrong loss without an error
     plain = _without(shape, len(shape) - 1)
     labels = _same(y_true.shape, plain) or _same(y_true.shape, (*plain, 1))
     if labels and shape[-1] != 1 and len(shape) > 1:
@@ -131,6 +136,7 @@ def _refuse_labels(where: str, y_true: np.ndarray, shape: Sequence[Any]) -> None
 
 
 def _check_binary(where: str, y_true: np.ndarray, shape: Sequence[Any]) -> None:
+    # floats between 0 and 1 are soft labels, which the loss accepts
     if y_true.dtype.kind not in "iu":
         return
     wrong = (y_true < 0) | (y_true > 1)
@@ -145,6 +151,7 @@ def _check_binary(where: str, y_true: np.ndarray, shape: Sequence[Any]) -> None:
 
 
 def _check_same_shape(where: str, y_true: np.ndarray, shape: Sequence[Any]) -> None:
+    # losses align a last axis of size 1, so accept both sides with or without it
     longer = (*y_true.shape, 1)
     if any(_same(t, p) for t in (y_true.shape, longer) for p in (shape, (*shape, 1))):
         return
@@ -155,7 +162,7 @@ def _check_same_shape(where: str, y_true: np.ndarray, shape: Sequence[Any]) -> N
 
 
 def _same(a: Sequence[Any], b: Sequence[Any]) -> bool:
-    # the batch axis may differ: predictions are known for a batch, targets for all the data
+    # ignore the batch axis: predictions have the shape of a batch, targets of all the data
     sizes = zip(a[1:], b[1:], strict=False)
     known = (x == y for x, y in sizes if isinstance(x, int) and isinstance(y, int))
     return len(a) == len(b) and all(known)

@@ -1,7 +1,7 @@
-"""Cross-entropies as plain functions: -log of the probability that was given to what is true.
+"""Cross-entropies as plain functions: -log of the predicted probability of the true class.
 
-Probabilities are kept between 1e-7 and 1 - 1e-7. Scores without an activation
-(`from_logits=True`) need no such limits: their losses and gradients are exact at any size.
+As in Keras, probabilities are clipped to [1e-7, 1 - 1e-7]. Logits (`from_logits=True`) are not
+clipped: losses and gradients of large logits are exact.
 """
 
 from __future__ import annotations
@@ -18,9 +18,9 @@ from fkeras.nn.numerics.indices import equals, valid_indices
 
 
 def binary_values(y_true: jax.Array, y_pred: jax.Array, from_logits: bool) -> jax.Array:
-    """-(y * log(p) + (1 - y) * log(1 - p)), element by element."""
+    """Returns -(y * log(p) + (1 - y) * log(1 - p)) for each element."""
     if from_logits:
-        # 0 times infinity is no number: infinite scores count as the largest ones
+        # 0 * infinity is NaN, so replace infinite logits by the largest finite ones
         limits = jnp.finfo(y_pred.dtype)
         y_pred = jnp.clip(y_pred, limits.min, limits.max)
         right, wrong = jax.nn.log_sigmoid(y_pred), jax.nn.log_sigmoid(-y_pred)
@@ -31,10 +31,10 @@ def binary_values(y_true: jax.Array, y_pred: jax.Array, from_logits: bool) -> ja
 
 
 def log_probabilities(y_pred: jax.Array, from_logits: bool, axis: int) -> jax.Array:
-    """The log of the predictions, scaled to sum to 1 along `axis`.
+    """Returns the logarithm of the predictions, normalized to sum to 1 along `axis`.
 
-    Scores of -inf count as the lowest float, so a row of nothing else is one of equal scores; a
-    row of probabilities that are all 0 stays 0, before the limits.
+    Logits of -inf count as the lowest float, so a row of only -inf gives equal probabilities.
+    Probabilities that are all 0 stay 0 and are then clipped to 1e-7.
     """
     if from_logits:
         return jax.nn.log_softmax(jnp.maximum(y_pred, jnp.finfo(y_pred.dtype).min), axis=axis)
@@ -42,16 +42,17 @@ def log_probabilities(y_pred: jax.Array, from_logits: bool, axis: int) -> jax.Ar
 
 
 def _shares(p: jax.Array, axis: int) -> jax.Array:
-    """Probabilities that sum to 1 along `axis`; those that are all 0 stay."""
+    """Returns probabilities normalized to sum to 1 along `axis`; a row of zeros stays zeros."""
     return divide_no_nan(p, jnp.broadcast_to(jnp.sum(p, axis=axis, keepdims=True), p.shape))
 
 
 def _of_classes(y_true: jax.Array, values: jax.Array, axis: int) -> jax.Array:
-    """sum(y * value) over the classes, and nothing where y is 0, whatever stands there."""
+    """Returns sum(y * value) over the classes, where y = 0 contributes 0 even for infinity."""
     return jnp.sum(jnp.where(y_true == 0, 0.0, y_true * values), axis=axis)
 
 
 def _smooth_classes(y_true: jax.Array, label_smoothing: float, axis: int) -> jax.Array:
+    # the configuration is static, so the branch costs nothing in the compiled program
     if not label_smoothing:
         return y_true
     return y_true * (1.0 - label_smoothing) + label_smoothing / y_true.shape[axis]
@@ -64,13 +65,13 @@ def binary_crossentropy(
     label_smoothing: float = 0.0,
     axis: int = -1,
 ) -> jax.Array:
-    """mean(-(y * log(p) + (1 - y) * log(1 - p))) over `axis`.
+    """Returns mean(-(y * log(p) + (1 - y) * log(1 - p))) over `axis`.
 
     Args:
         y_true: targets from 0 to 1, (b, ..., d).
-        y_pred: probabilities of 1, or scores, (b, ..., d).
-        from_logits: whether `y_pred` are scores, before a sigmoid.
-        label_smoothing: how far targets move towards 0.5: 0 not at all, 1 all the way.
+        y_pred: probabilities of class 1, or logits, (b, ..., d).
+        from_logits: whether `y_pred` are logits (before the sigmoid).
+        label_smoothing: share by which targets move towards 0.5, from 0 to 1.
         axis: the axis of the mean.
 
     Returns:
@@ -97,16 +98,18 @@ def binary_focal_crossentropy(
     label_smoothing: float = 0.0,
     axis: int = -1,
 ) -> jax.Array:
-    """mean((1 - p_t)**gamma * binary crossentropy) over `axis`, p_t the probability of the truth.
+    """Returns mean((1 - p_t)**gamma * binary crossentropy) over `axis`.
+
+    p_t is the predicted probability of the true class.
 
     Args:
         y_true: targets from 0 to 1, (b, ..., d).
         y_pred: probabilities of 1, or scores, (b, ..., d).
-        apply_class_balancing: whether targets 1 weigh `alpha` and targets 0 weigh 1 - `alpha`.
+        apply_class_balancing: whether class 1 has weight `alpha` and class 0 weight 1 - `alpha`.
         alpha: the weight of class 1.
-        gamma: how much easy samples count less; 0 for the plain crossentropy.
+        gamma: exponent that reduces the loss of easy samples; 0 gives the plain cross-entropy.
         from_logits: whether `y_pred` are scores, before a sigmoid.
-        label_smoothing: how far targets move towards 0.5.
+        label_smoothing: share by which targets move towards 0.5, from 0 to 1.
         axis: the axis of the mean.
 
     Returns:
@@ -124,9 +127,10 @@ def binary_focal_crossentropy(
     if label_smoothing:
         y_true = y_true * (1.0 - label_smoothing) + 0.5 * label_smoothing
     p = jax.nn.sigmoid(y_pred) if from_logits else y_pred
+    # as in Keras, from clipped probabilities also for logits: p_t needs the probability anyway
     values = binary_values(y_true, p, False)
     right = y_true * p + (1.0 - y_true) * (1.0 - p)
-    # the slope of a power below 1 is infinite at 0
+    # the derivative of a power with an exponent below 1 is infinite at 0
     values = jnp.power(jnp.maximum(1.0 - right, EPSILON), gamma) * values
     if apply_class_balancing:
         values = (y_true * alpha + (1.0 - y_true) * (1.0 - alpha)) * values
@@ -140,13 +144,13 @@ def categorical_crossentropy(
     label_smoothing: float = 0.0,
     axis: int = -1,
 ) -> jax.Array:
-    """-sum(y * log(p)) over the classes.
+    """Returns -sum(y * log(p)) over the classes.
 
     Args:
         y_true: one-hot targets, or probabilities of classes, (b, ..., classes).
-        y_pred: probabilities, scaled here to sum to 1, or scores, (b, ..., classes).
-        from_logits: whether `y_pred` are scores, before a softmax.
-        label_smoothing: the share of each target that is spread evenly over the classes.
+        y_pred: probabilities, which the loss normalizes, or logits, (b, ..., classes).
+        from_logits: whether `y_pred` are logits (before the softmax).
+        label_smoothing: share of each target that is distributed equally over the classes.
 
     Returns:
         The losses of samples, (b, ...).
@@ -170,14 +174,14 @@ def categorical_focal_crossentropy(
     label_smoothing: float = 0.0,
     axis: int = -1,
 ) -> jax.Array:
-    """-sum(alpha * (1 - p)**gamma * y * log(p)) over the classes.
+    """Returns -sum(alpha * (1 - p)**gamma * y * log(p)) over the classes.
 
     Args:
-        y_pred: probabilities, scaled here to sum to 1, or scores, (b, ..., classes).
-        alpha: the weight of all classes, or one number a class for classes on the last axis.
-        gamma: how much easy samples count less.
-        from_logits: whether `y_pred` are scores, before a softmax.
-        label_smoothing: the share of each target that is spread evenly over the classes.
+        y_pred: probabilities, which the loss normalizes, or logits, (b, ..., classes).
+        alpha: one weight for all classes, or one per class for classes on the last axis.
+        gamma: exponent that reduces the loss of easy samples.
+        from_logits: whether `y_pred` are logits (before the softmax).
+        label_smoothing: share of each target that is distributed equally over the classes.
 
     Returns:
         The losses of samples, (b, ...).
@@ -203,7 +207,7 @@ def categorical_focal_crossentropy(
 
 
 def class_numbers(y_true: Any, y_pred: jax.Array, axis: int) -> jax.Array:
-    """The targets without the class axis, whether it is left out or has size 1."""
+    """Returns class numbers without a class axis; drops a class axis of size 1."""
     y_true, y_pred = as_operand(y_true, "y_true"), require_axis(y_pred)
     if y_true.ndim == y_pred.ndim and y_true.shape[axis] == 1:
         y_true = jnp.squeeze(y_true, axis=axis)
@@ -217,21 +221,21 @@ def sparse_categorical_crossentropy(
     ignore_class: int | None = None,
     axis: int = -1,
 ) -> jax.Array:
-    """-log(p) of the class that `y_true` numbers.
+    """Returns -log(p) for the probability p of the true class, with class numbers as targets.
 
     Args:
-        y_true: class numbers, (b, ...) or (b, ..., 1). A number that is no class (out of range,
-            negative, a fraction, NaN) has a loss of NaN, where Keras's loss is 0;
-            `SparseCategoricalCrossentropy.check_targets` finds its row on the host.
-        y_pred: probabilities, scaled here to sum to 1, or scores, (b, ..., classes).
-        from_logits: whether `y_pred` are scores, before a softmax.
-        ignore_class: a class number whose losses are 0.
+        y_true: class numbers, (b, ...) or (b, ..., 1). The loss of an invalid class number (out of
+            range, negative, a fraction, NaN) is NaN, while Keras returns 0;
+            `SparseCategoricalCrossentropy.check_targets` reports the row on the host.
+        y_pred: probabilities, which the loss normalizes, or logits, (b, ..., classes).
+        from_logits: whether `y_pred` are logits (before the softmax).
+        ignore_class: a class number whose losses are 0; may be out of range.
 
     Returns:
         The losses of samples, (b, ...).
 
     Raises:
-        ValueError: where the targets have not the shape of the predictions without the class axis.
+        ValueError: if the targets' shape is not the predictions' shape without the class axis.
 
     Example:
         >>> import fkeras as fk
@@ -248,10 +252,11 @@ def sparse_categorical_crossentropy(
             f"{labels.shape}. For targets with one number a class use categorical_crossentropy."
         )
     if ignore_class is not None:
-        # scores of what is ignored may be anything: keep them out of the gradient
+        # predictions of ignored samples may hold NaN: replace them, so that gradients are 0
         ignored = equals(given, ignore_class)
         y_pred = jnp.where(jnp.expand_dims(ignored, axis), jnp.ones((), y_pred.dtype), y_pred)
     logs = log_probabilities(y_pred, from_logits, axis)
+    # a comparison instead of a gather: XLA fuses it, and its gradient is no scatter
     classes = jax.lax.broadcasted_iota("int32", y_pred.shape, axis % y_pred.ndim)
     chosen = classes == jnp.expand_dims(labels, axis)
     losses = jnp.where(valid, -jnp.sum(jnp.where(chosen, logs, 0.0), axis=axis), jnp.nan)
@@ -259,19 +264,19 @@ def sparse_categorical_crossentropy(
 
 
 def categorical_generalized_cross_entropy(y_true: Any, y_pred: Any, q: float) -> jax.Array:
-    """(1 - p**q) / q for the probability p of the class that `y_true` numbers.
+    """Returns (1 - p**q) / q for the predicted probability p of the true class.
 
-    Between the crossentropy (q towards 0) and the mean absolute error (q = 1), so that wrong
-    labels do less harm.
+    Interpolates between the cross-entropy (q towards 0) and the mean absolute error (q = 1), which
+    makes training robust to wrong labels.
 
     Args:
         y_true: class numbers, (b, ...) or (b, ..., 1).
         y_pred: probabilities, (b, ..., classes).
-        q: above 0 and below 1.
+        q: exponent, above 0 and below 1.
 
     Returns:
-        The losses of samples, (b, ...). Where p is 0 the loss is 1 / q; its slope, which is
-        infinite there, is given as 0. The loss of a number that is no class is NaN.
+        The losses of samples, (b, ...). For p = 0 the loss is 1 / q and the gradient 0, since the
+        derivative is infinite. The loss of an invalid class number is NaN.
 
     Example:
         >>> import fkeras as fk
@@ -285,12 +290,13 @@ def categorical_generalized_cross_entropy(y_true: Any, y_pred: Any, q: float) ->
     labels, valid = valid_indices(class_numbers(y_true, y_pred, -1), y_pred.shape[-1])
     classes = jax.lax.broadcasted_iota("int32", y_pred.shape, y_pred.ndim - 1)
     p = jnp.sum(jnp.where(classes == jnp.expand_dims(labels, -1), y_pred, 0.0), axis=-1)
+    # double `where`: the inner one keeps the infinite derivative at 0 out of the gradient
     power = jnp.where(p > 0, jnp.power(jnp.where(p > 0, p, 1.0), q), 0.0)
     return jnp.where(valid, (1.0 - power) / q, jnp.nan)
 
 
 def kl_divergence(y_true: Any, y_pred: Any) -> jax.Array:
-    """sum(y * log(y / p)) over the last axis, both kept between 1e-7 and 1.
+    """Returns sum(y * log(y / p)) over the last axis, both clipped to [1e-7, 1].
 
     Args:
         y_true: probabilities, (b, ..., d).
@@ -313,9 +319,9 @@ def kl_divergence(y_true: Any, y_pred: Any) -> jax.Array:
 
 
 def poisson(y_true: Any, y_pred: Any) -> jax.Array:
-    """mean(p - y * log(p + 1e-7)) over the last axis: -log of a Poisson probability.
+    """Returns mean(p - y * log(p + 1e-7)) over the last axis: the Poisson negative log-likelihood.
 
-    The term log(y!), which no prediction changes, is left out.
+    The term log(y!), which does not depend on predictions, is omitted.
 
     Args:
         y_true: counts, (b, ..., d).

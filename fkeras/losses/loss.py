@@ -1,7 +1,7 @@
-"""What a loss is: a frozen value that maps targets and predictions to a number.
+"""Base class of losses: frozen objects that map targets and predictions to a scalar.
 
-`call` gives the losses of single samples, `reduction` says how they become one number. A loss
-computes in float32 whatever the model's precision, unless its `dtype` says otherwise.
+`call` returns one loss per sample; `reduction` selects how these become a scalar. A loss computes
+in float32 regardless of the model's precision policy, unless `dtype` is set.
 """
 
 from __future__ import annotations
@@ -42,22 +42,22 @@ def dtype_name(dtype: Any) -> str:
 
 
 class Loss(Configurable):
-    """Losses of samples, reduced to one number: `loss(y_true, y_pred)`.
+    """Base class of losses: `loss(y_true, y_pred)` reduces the losses of samples to a scalar.
 
-    Subclass it and write `call(y_true, y_pred)`, which returns the losses of single samples.
+    Subclasses implement `call(y_true, y_pred)`, which returns one loss per sample.
 
     Args:
         reduction: "sum_over_batch_size" or "mean", the mean of the losses; "sum";
             "mean_with_sample_weight", the sum divided by the sum of the weights; None or "none",
-            the weighted losses themselves.
-        name: the word for messages and logs.
-        dtype: the dtype that it computes in.
+            no reduction: the weighted losses.
+        name: label in messages and logs; the class's name for None.
+        dtype: the dtype of the computation.
 
     Shapes:
-        targets and predictions, mostly (b, ..., d) -> one number; without a reduction (b, ...).
+        targets and predictions, usually (b, ..., d) -> scalar; without a reduction, (b, ...).
 
     Raises:
-        ValueError: for another word as `reduction`.
+        ValueError: if `reduction` is unknown.
 
     Example:
         >>> import jax.numpy as jnp
@@ -69,7 +69,7 @@ class Loss(Configurable):
         Array(4.5, dtype=float32)
     """
 
-    # what the targets must be, for the host-side check: see `checks.check_targets`
+    # the kind of targets for the check on the host; `checks.check_targets` lists the kinds
     targets: ClassVar[str] = "any"
 
     reduction: str | None = option(
@@ -79,18 +79,19 @@ class Loss(Configurable):
     dtype: DTypeName = option(default="float32", convert=dtype_name, kw_only=True)
 
     def call(self, y_true: jax.Array, y_pred: jax.Array) -> jax.Array:
-        """The losses of single samples, (b, ...)."""
+        """Returns one loss per sample, (b, ...). Subclasses implement this method."""
         raise NotImplementedError(
             f"{type(self).__name__}: a loss needs its own call(y_true, y_pred). Write one that "
             "returns the losses of single samples."
         )
 
     def target_mask(self, y_true: jax.Array, y_pred: jax.Array) -> jax.Array | None:
-        """Which losses count, as the targets alone say; None for all."""
+        """Returns a mask of the losses that count (`ignore_class`, for example); None for all."""
         return None
 
     def per_sample(self, y_true: Any, y_pred: Any) -> jax.Array:
-        """The losses before any weight, mask or reduction, (b, ...)."""
+        """Returns the losses without sample weights, mask and reduction, (b, ...)."""
+        # `call` may compute in a wider dtype; the result has the dtype of the configuration
         return self.call(*self._cast(y_true, y_pred)).astype(self.dtype)
 
     def total(
@@ -101,23 +102,24 @@ class Loss(Configurable):
         mask: Any = None,
         padding: Any = None,
     ) -> tuple[jax.Array, jax.Array]:
-        """The sum of the losses and what it is divided by: their quotient is the loss.
+        """Returns the numerator and the denominator of the reduced loss.
 
-        Sums of batches add up: numerators and denominators of all batches, padded rows masked,
-        give the loss of all the data.
+        Both are additive over batches: the sums of the numerators and of the denominators of all
+        batches give the loss of the whole data set, if `padding` masks padded rows.
 
         Args:
             y_true: targets.
             y_pred: predictions.
-            sample_weight: weights, (b,) or one a loss.
-            mask: booleans, (b,) or one a loss; False takes a loss out of sum and count.
-            padding: booleans (b,), as `mask`, for rows that only fill a batch and are finite.
+            sample_weight: weights, (b,) or one per loss.
+            mask: booleans, (b,) or one per loss; False removes a loss from sum and count.
+            padding: booleans (b,); False marks rows that only pad the batch. Their values must
+                be finite.
 
         Returns:
-            Two scalars. With reduction "sum" the second is 1.
+            Two scalars. With reduction "sum" the denominator is 1.
 
         Raises:
-            ValueError: where the loss has no reduction.
+            ValueError: if the loss has no reduction.
         """
         if self.reduction in (None, "none"):
             raise ValueError(
@@ -136,16 +138,16 @@ class Loss(Configurable):
     def weighable(
         self, y_true: Any, y_pred: Any, sample_weight: Any = None, mask: Any = None
     ) -> tuple[jax.Array, jax.Array | None]:
-        """The losses of single samples and the mask of those that count.
+        """Returns the losses of samples and the mask of the losses that count.
 
-        A sample of weight 0, or outside of the mask, may hold NaN or infinity: neither reaches the
-        losses of other samples, and no gradient of the sample does.
+        A sample with weight 0, or a masked sample, may hold NaN or infinity. Neither its values
+        nor its gradient affect other samples.
 
         Args:
             y_true: targets.
             y_pred: predictions.
-            sample_weight: weights, (b,) or one a loss.
-            mask: booleans, (b,) or one a loss.
+            sample_weight: weights, (b,) or one per loss.
+            mask: booleans, (b,) or one per loss.
         """
         y_true, y_pred = self._cast(y_true, y_pred)
         gone = removing.removed(sample_weight, mask)
@@ -153,30 +155,34 @@ class Loss(Configurable):
             y_true, y_pred = self._held(gone, y_true, y_pred)
         values = self.per_sample(y_true, y_pred)
         if gone is not None and gone.ndim > values.ndim == 0:
-            # one number for all samples: only without the removed ones is the number free of them
+            # a loss that is a scalar for the whole batch has already mixed the removed samples in,
+            # so compute the scalar again with zeros in their place
             y_true, y_pred = removing.fill(gone, (y_true, y_pred))
             values = self.per_sample(y_true, y_pred)
         return values, self._merged_mask(y_true, y_pred, mask)
 
+    # overridden where samples are compared with each other (`Circle`): there a removed sample
+    # needs other values, not only a stopped gradient
     def _held(self, gone: jax.Array, y_true: jax.Array, y_pred: jax.Array) -> tuple[jax.Array, ...]:
+        # losses with an axis argument drop that axis, so match the removed samples without it
         axis = getattr(self, "axis", None)
         return removing.hold(gone, (y_true, y_pred), () if axis is None else axis)
 
     def check_targets(self, y_true: Any, y_pred: Any) -> None:
-        """Raises where targets do not fit the loss and the model's output.
+        """Checks on the host that targets fit the loss and the model's output.
 
         Args:
             y_true: a NumPy array of targets, on the host.
-            y_pred: anything with the `shape` of the predictions; None is an unknown size.
+            y_pred: an object with the `shape` of the predictions; None is an unknown size.
 
         Raises:
-            ValueError: naming the row, or the shapes, and the remedy.
+            ValueError: if the targets do not fit; names the row or the shapes, and a fix.
         """
         checks.check_targets(self.targets, self.label, np.asarray(y_true), y_pred.shape)
 
     @property
     def label(self) -> str:
-        """The word for messages: the name, or the class's."""
+        """Name in messages: `name`, or the class's name."""
         return self.name or type(self).__name__
 
     def _cast(self, y_true: Any, y_pred: Any) -> tuple[jax.Array, jax.Array]:
@@ -184,7 +190,7 @@ class Loss(Configurable):
             as_operand(y_true, "y_true"),
             as_operand(y_pred, "y_pred").astype(self.dtype),
         )
-        # labels stay integers: float32 counts to 2**24 only, bfloat16 to 256
+        # keep integer labels: float32 holds every integer only up to 2**24, bfloat16 up to 256
         if jnp.issubdtype(y_true.dtype, jnp.floating):
             y_true = y_true.astype(self.dtype)
         return y_true, y_pred
@@ -194,10 +200,11 @@ class Loss(Configurable):
 
 
 def _both(own: jax.Array | None, mask: Any) -> jax.Array | None:
-    """True where both are; None stands for True everywhere."""
+    """Returns the logical and of two masks; None is a mask that is True everywhere."""
     if own is None or mask is None:
         return own if mask is None else mask
     small, large = own.astype(bool), as_operand(mask, "mask").astype(bool)
+    # new axes come last, so a mask (b,) selects samples of a mask (b, t)
     if small.ndim > large.ndim:
         small, large = large, small
     return reducing.align_weight(small, large, "mask") & large
@@ -206,12 +213,13 @@ def _both(own: jax.Array | None, mask: Any) -> jax.Array | None:
 def with_function(
     config: Mapping[str, Any], custom_objects: Mapping[str, Any] | None
 ) -> Mapping[str, Any]:
-    """Returns the configuration of a wrapper with the function that the entry `fn` names.
+    """Returns a wrapper's configuration in which a name in `fn` is replaced by its function.
 
     Example:
         >>> with_function({"fn": "mean_squared_error"}, None)["fn"].__name__
         'mean_squared_error'
     """
+    # Keras's configurations store the name of one of its own loss functions, or a nested dict
     name = config.get("fn")
     if not isinstance(name, str):
         return config
@@ -219,10 +227,10 @@ def with_function(
 
 
 class LossFunctionWrapper(Loss):
-    """fn(y_true, y_pred), a function that returns the losses of single samples, as a `Loss`.
+    """A function `fn(y_true, y_pred)` that returns the losses of samples, wrapped as a `Loss`.
 
-    Targets with one axis more or less than the predictions, of size 1, are brought to the same
-    number of axes first. Integer targets stay integers. See `Loss` for `reduction`, `name` and
+    A last axis of size 1 that only targets or only predictions have is added or dropped before
+    the call of `fn`. Integer targets stay integers. See `Loss` for `reduction`, `name` and
     `dtype`.
 
     Args:

@@ -1,4 +1,4 @@
-"""Losses of margins: the score of the right side should lead by 1."""
+"""Margin losses: the score of the true class should exceed the others by 1."""
 
 from __future__ import annotations
 
@@ -16,16 +16,17 @@ from fkeras.nn.numerics.extremes import largest
 
 
 def _signs(y_true: jax.Array) -> jax.Array:
-    # Keras reads targets that are all 0 or 1 as the classes -1 and 1; NaN and infinity are no third class
+    # Keras maps targets that are all 0 or 1 to -1 and 1; NaN and infinity, which removed samples
+    # may hold, must not change this decision
     binary = jnp.all((y_true == 0) | (y_true == 1) | ~jnp.isfinite(y_true))
     return jnp.where(binary, 2.0 * y_true - 1.0, y_true)
 
 
 def hinge(y_true: Any, y_pred: Any) -> jax.Array:
-    """mean(max(1 - y_true * y_pred, 0)) over the last axis.
+    """Returns mean(max(1 - y_true * y_pred, 0)) over the last axis.
 
     Args:
-        y_true: -1 or 1, (b, ..., d); where all are 0 or 1, 0 means -1.
+        y_true: -1 or 1, (b, ..., d); if all targets are 0 or 1, 0 means -1.
         y_pred: scores, (b, ..., d).
 
     Returns:
@@ -44,10 +45,10 @@ def hinge(y_true: Any, y_pred: Any) -> jax.Array:
 
 
 def squared_hinge(y_true: Any, y_pred: Any) -> jax.Array:
-    """mean(max(1 - y_true * y_pred, 0)**2) over the last axis.
+    """Returns mean(max(1 - y_true * y_pred, 0)**2) over the last axis.
 
     Args:
-        y_true: -1 or 1, (b, ..., d); where all are 0 or 1, 0 means -1.
+        y_true: -1 or 1, (b, ..., d); if all targets are 0 or 1, 0 means -1.
         y_pred: scores, (b, ..., d).
 
     Returns:
@@ -63,10 +64,10 @@ def squared_hinge(y_true: Any, y_pred: Any) -> jax.Array:
 
 
 def categorical_hinge(y_true: Any, y_pred: Any) -> jax.Array:
-    """max(best wrong score - right score + 1, 0) for one-hot targets.
+    """Returns max(highest wrong score - true score + 1, 0) for one-hot targets.
 
     Args:
-        y_pred: scores, (b, ..., classes); the best wrong one is at least 0.
+        y_pred: scores, (b, ..., classes). The highest wrong score counts as at least 0.
 
     Returns:
         The losses of samples, (b, ...).
@@ -82,12 +83,13 @@ def categorical_hinge(y_true: Any, y_pred: Any) -> jax.Array:
     """
     y_true, y_pred = floats(y_true, y_pred)
     right = jnp.sum(y_true * y_pred, axis=-1)
+    # as in Keras, the true class stays in the maximum as 0
     wrong = largest((1.0 - y_true) * y_pred, axis=-1)
     return jnp.maximum(wrong - right + 1.0, 0.0)
 
 
 class Hinge(Loss):
-    """The mean of max(1 - y_true * y_pred, 0).
+    """Mean of max(1 - y_true * y_pred, 0).
 
     `hinge` as a loss. Targets are -1 or 1, or 0 or 1. See `Loss` for `reduction`, `name` and
     `dtype`.
@@ -106,7 +108,7 @@ class Hinge(Loss):
 
 
 class SquaredHinge(Loss):
-    """The mean of max(1 - y_true * y_pred, 0)**2.
+    """Mean of max(1 - y_true * y_pred, 0)**2.
 
     `squared_hinge` as a loss. Targets are -1 or 1, or 0 or 1. See `Loss` for `reduction`, `name`
     and `dtype`.
@@ -125,7 +127,7 @@ class SquaredHinge(Loss):
 
 
 class CategoricalHinge(Loss):
-    """The mean of max(best wrong score - right score + 1, 0).
+    """Mean of max(highest wrong score - true score + 1, 0).
 
     `categorical_hinge` as a loss. Targets are one-hot. See `Loss` for `reduction`, `name` and
     `dtype`.

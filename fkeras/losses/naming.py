@@ -1,4 +1,7 @@
-"""Losses by name, function or configuration, from the rows at the end of each family module."""
+"""Lookup of losses by name, function or configuration.
+
+The `LOSSES` table at the end of each family module lists the names.
+"""
 
 from __future__ import annotations
 
@@ -23,19 +26,20 @@ _BY_FUNCTION: Mapping[Callable[..., Any], type[Loss]] = by_function(_ROWS)
 
 
 def get(identifier: Any, custom_objects: Mapping[str, Any] | None = None) -> Loss | None:
-    """The loss that a name, a function, a configuration or a loss means; None for none.
+    """Returns the loss for a name, a function, a class, a configuration or a loss.
 
     Args:
-        identifier: Keras's name of a loss or of its function, a `Loss` or its class, what
-            `serialize` wrote, or any function (y_true, y_pred) that returns losses of samples.
-        custom_objects: your own by name.
+        identifier: Keras's name of a loss or of its function, a `Loss`, a subclass of `Loss`, a
+            configuration from `serialize`, a function (y_true, y_pred) that returns the losses of
+            samples, or None.
+        custom_objects: user-defined losses and functions by name.
 
     Returns:
-        A `Loss`; a function of your own is wrapped in a `LossFunctionWrapper`.
+        A `Loss`, or None for None. A user's function is wrapped in a `LossFunctionWrapper`.
 
     Raises:
-        ValueError: for an unknown name, with the nearest one.
-        TypeError: for anything else.
+        ValueError: if the name is unknown; suggests the nearest name.
+        TypeError: if `identifier` has an unsupported type.
 
     Example:
         >>> import fkeras as fk
@@ -44,22 +48,24 @@ def get(identifier: Any, custom_objects: Mapping[str, Any] | None = None) -> Los
         >>> fk.losses.get("mse")([[0.0], [0.0]], [[1.0], [3.0]])
         Array(5., dtype=float32)
     """
+    # Keras serializes a plain function as {"class_name": "function", "config": its name}
     if isinstance(identifier, Mapping) and identifier.get("class_name") == "function":
         identifier = identifier["config"]
     loss = lookup(identifier, "loss", NAMES, custom_objects)
     if loss is None or isinstance(loss, Loss):
         return loss
+    # the class instead of a wrapper: classes check targets and serialize by Keras's name
     if isinstance(loss, Callable) and loss in _BY_FUNCTION:
         return _BY_FUNCTION[loss]()
     return LossFunctionWrapper(loss, name=getattr(loss, "__name__", None))
 
 
 def kind_of_classes(y_true: Any, y_pred: Any) -> str:
-    """How targets and predictions of these shapes number classes.
+    """Returns how targets and predictions of these shapes encode classes.
 
     Args:
-        y_true: anything with the targets' `shape`.
-        y_pred: anything with the predictions' `shape`.
+        y_true: an object with the targets' `shape`.
+        y_pred: an object with the predictions' `shape`.
 
     Returns:
         "binary" for predictions of one unit, "sparse" for class numbers, else "categorical".
@@ -79,20 +85,20 @@ def kind_of_classes(y_true: Any, y_pred: Any) -> str:
 
 
 def resolve(identifier: Any, y_true: Any, y_pred: Any) -> Loss | None:
-    """As `get`, and "crossentropy" (or "ce") means the one that fits the shapes.
+    """Returns the loss for an identifier; "crossentropy" or "ce" selects by the shapes.
 
     Args:
-        identifier: what `get` takes, or "crossentropy" or "ce".
-        y_true: anything with the targets' `shape`.
-        y_pred: anything with the predictions' `shape`.
+        identifier: an identifier for `get`, "crossentropy" or "ce".
+        y_true: an object with the targets' `shape`.
+        y_pred: an object with the predictions' `shape`.
 
     Returns:
-        A `Loss`, or None for None: `BinaryCrossentropy` for predictions of one unit,
-        `SparseCategoricalCrossentropy` for class numbers, else `CategoricalCrossentropy`.
+        A `Loss`, or None for None. "crossentropy" selects `BinaryCrossentropy` for predictions of
+        one unit, `SparseCategoricalCrossentropy` for class numbers, else `CategoricalCrossentropy`.
 
     Raises:
-        ValueError: for an unknown name, with the nearest one.
-        TypeError: for what `get` does not take.
+        ValueError: if the name is unknown; suggests the nearest name.
+        TypeError: if `identifier` has an unsupported type.
 
     Example:
         >>> import fkeras as fk

@@ -1,4 +1,4 @@
-"""Losses of probabilities that are predicted, as values."""
+"""Loss classes for predicted probabilities: cross-entropies, KL divergence and Poisson."""
 
 from __future__ import annotations
 
@@ -25,17 +25,17 @@ from fkeras.nn.numerics.indices import equals
 
 
 class BinaryCrossentropy(Loss):
-    """The mean of -(y * log(p) + (1 - y) * log(1 - p)).
+    """Mean of -(y * log(p) + (1 - y) * log(1 - p)).
 
     `binary_crossentropy` as a loss. See `Loss` for `reduction`, `name` and `dtype`.
 
     Args:
-        from_logits: whether predictions are scores, before a sigmoid.
-        label_smoothing: how far targets move towards 0.5: 0 not at all, 1 all the way.
+        from_logits: whether predictions are logits (before the sigmoid).
+        label_smoothing: share by which targets move towards 0.5, from 0 to 1.
         axis: the axis of the mean.
 
     Raises:
-        ValueError: for a `label_smoothing` outside of [0, 1], or an axis that is no whole number.
+        ValueError: if `label_smoothing` is outside of [0, 1], or `axis` is not an integer.
 
     Example:
         >>> import fkeras as fk
@@ -59,20 +59,22 @@ class BinaryCrossentropy(Loss):
 
 
 class BinaryFocalCrossentropy(Loss):
-    """The mean of (1 - p_t)**gamma * binary crossentropy, p_t the probability of the truth.
+    """Mean binary focal cross-entropy: (1 - p_t)**gamma * binary cross-entropy.
+
+    p_t is the predicted probability of the true class.
 
     `binary_focal_crossentropy` as a loss. See `Loss` for `reduction`, `name` and `dtype`.
 
     Args:
-        apply_class_balancing: whether targets 1 weigh `alpha` and targets 0 weigh 1 - `alpha`.
-        alpha: the weight of class 1, from 0 to 1.
-        gamma: how much easy samples count less; 0 for the plain crossentropy.
-        from_logits: whether predictions are scores, before a sigmoid.
-        label_smoothing: how far targets move towards 0.5: 0 not at all, 1 all the way.
+        apply_class_balancing: whether class 1 has weight `alpha` and class 0 weight 1 - `alpha`.
+        alpha: weight of class 1, from 0 to 1.
+        gamma: exponent that reduces the loss of easy samples; 0 gives the plain cross-entropy.
+        from_logits: whether predictions are logits (before the sigmoid).
+        label_smoothing: share by which targets move towards 0.5, from 0 to 1.
         axis: the axis of the mean.
 
     Raises:
-        ValueError: for a `label_smoothing` outside of [0, 1], or an axis that is no whole number.
+        ValueError: if `label_smoothing` is outside of [0, 1], or `axis` is not an integer.
 
     Example:
         >>> import fkeras as fk
@@ -108,18 +110,18 @@ class BinaryFocalCrossentropy(Loss):
 
 
 class CategoricalCrossentropy(Loss):
-    """The mean of -sum(y * log(p)) over the classes.
+    """Mean of -sum(y * log(p)) over the classes.
 
     `categorical_crossentropy` as a loss. See `Loss` for `reduction`, `name` and `dtype`.
 
     Args:
-        from_logits: whether predictions are scores, before a softmax.
-        label_smoothing: the share of each target that is spread evenly over the classes,
-            from 0 to 1.
+        from_logits: whether predictions are logits (before the softmax).
+        label_smoothing: share of each target that is distributed equally over the classes, from
+            0 to 1.
         axis: the class axis.
 
     Raises:
-        ValueError: for a `label_smoothing` outside of [0, 1], or an axis that is no whole number.
+        ValueError: if `label_smoothing` is outside of [0, 1], or `axis` is not an integer.
 
     Example:
         >>> import fkeras as fk
@@ -142,17 +144,17 @@ class CategoricalCrossentropy(Loss):
 
 
 class CategoricalFocalCrossentropy(Loss):
-    """The mean of -sum(alpha * (1 - p)**gamma * y * log(p)) over the classes.
+    """Mean of -sum(alpha * (1 - p)**gamma * y * log(p)) over the classes.
 
     `categorical_focal_crossentropy` as a loss. See `Loss` for `reduction`, `name` and `dtype`.
 
     Args:
-        alpha: the weight of all classes, or one number a class.
-        gamma: how much easy samples count less; 0 for the plain crossentropy.
+        alpha: one weight for all classes, or one per class.
+        gamma: exponent that reduces the loss of easy samples; 0 gives the plain cross-entropy.
         Other arguments: those of `CategoricalCrossentropy`.
 
     Raises:
-        ValueError: for a `label_smoothing` outside of [0, 1], or an axis that is no whole number.
+        ValueError: if `label_smoothing` is outside of [0, 1], or `axis` is not an integer.
 
     Example:
         >>> import fkeras as fk
@@ -190,16 +192,16 @@ class CategoricalFocalCrossentropy(Loss):
 
 
 class SparseCategoricalCrossentropy(Loss):
-    """The mean of -log(p) of the class that each target numbers.
+    """Mean of -log(p) for the probability p of the true class, with class numbers as targets.
 
     `sparse_categorical_crossentropy` as a loss. See `Loss` for `reduction`, `name` and `dtype`.
 
     Args:
-        ignore_class: a class number that takes its prediction out of the loss and of the mean.
+        ignore_class: a class number whose samples are excluded from the sum and the divisor.
         Other arguments: those of `CategoricalCrossentropy`.
 
     Raises:
-        ValueError: for an axis that is no whole number; in a call, for targets of another shape.
+        ValueError: if `axis` is not an integer; in a call, if the targets' shape does not fit.
 
     Example:
         >>> import fkeras as fk
@@ -221,6 +223,7 @@ class SparseCategoricalCrossentropy(Loss):
         )
 
     def target_mask(self, y_true: jax.Array, y_pred: jax.Array) -> jax.Array | None:
+        # the mask keeps ignored samples out of the mean's divisor as well
         if self.ignore_class is None:
             return None
         labels = crossentropy.class_numbers(y_true, y_pred, self.axis)
@@ -233,16 +236,16 @@ class SparseCategoricalCrossentropy(Loss):
 
 
 class CategoricalGeneralizedCrossEntropy(Loss):
-    """The mean of (1 - p**q) / q, p the probability of the class that a target numbers.
+    """Mean of (1 - p**q) / q for the predicted probability p of the true class.
 
     `categorical_generalized_cross_entropy` as a loss. See `Loss` for `reduction`, `name` and
     `dtype`.
 
     Args:
-        q: above 0, where it is nearly the crossentropy, and below 1, the mean absolute error.
+        q: between 0 (the cross-entropy in the limit) and 1 (the mean absolute error).
 
     Raises:
-        ValueError: for a `q` that is not between 0 and 1.
+        ValueError: if `q` is not between 0 and 1.
 
     Example:
         >>> import fkeras as fk
@@ -266,7 +269,7 @@ class CategoricalGeneralizedCrossEntropy(Loss):
 
 
 class KLDivergence(Loss):
-    """The mean of sum(y * log(y / p)) over the last axis.
+    """Mean of sum(y * log(y / p)) over the last axis.
 
     `kl_divergence` as a loss. See `Loss` for `reduction`, `name` and `dtype`.
 
@@ -288,7 +291,7 @@ class KLDivergence(Loss):
 
 
 class Poisson(Loss):
-    """The mean of p - y * log(p + 1e-7), y counts and p expected counts.
+    """Mean of p - y * log(p + 1e-7) for counts y and expected counts p.
 
     `poisson` as a loss. See `Loss` for `reduction`, `name` and `dtype`.
 

@@ -1,7 +1,7 @@
-"""From losses of single samples to one number: weights, masks and what the sum is divided by.
+"""Reduction of the losses of samples to a scalar: sample weights, masks and divisors.
 
-A reduction is kept as a numerator and a denominator, so that the parts of a data set add up
-exactly however it is cut into batches and however much of the last batch is padding.
+A reduction is a numerator and a denominator. Both are additive, so the loss of a data set does not
+depend on the batch size or on the number of padded rows in the last batch.
 """
 
 from __future__ import annotations
@@ -22,13 +22,14 @@ check_reduction = choice(*(word for word in REDUCTIONS if word), optional=True)
 
 
 def divide_no_nan(a: jax.Array, b: jax.Array) -> jax.Array:
-    """The quotient a / b, and 0 where b is 0, with finite gradients there too.
+    """Returns a / b, and 0 with finite gradients where b is 0.
 
     Example:
         >>> import jax.numpy as jnp
         >>> divide_no_nan(jnp.array([1.0, 1.0]), jnp.array([2.0, 0.0]))
         Array([0.5, 0. ], dtype=float32)
     """
+    # replace the divisor before the division: `where` after it would still have NaN gradients
     zero = b == 0
     return jnp.where(zero, 0.0, _quotient(a, jnp.where(zero, jnp.ones_like(b), b)))
 
@@ -40,15 +41,15 @@ def _quotient(a: jax.Array, b: jax.Array) -> jax.Array:
 
 @_quotient.defjvp
 def _quotient_jvp(primals: tuple, tangents: tuple) -> tuple[jax.Array, jax.Array]:
-    # not a / b**2: the square of a small divisor is 0
+    # JAX's rule divides by b**2, which underflows to 0 for a small divisor
     quotient = _quotient(*primals)
     return quotient, (tangents[0] - quotient * tangents[1]) / primals[1]
 
 
 def align_pair(y_true: Any, y_pred: Any) -> tuple[jax.Array, jax.Array]:
-    """The two with the same number of axes: a last axis of size 1 is dropped or added.
+    """Returns both arrays with the same number of axes: drops or adds a last axis of size 1.
 
-    Against a vector the axis is added to the vector, so (b,) and (b, 1) give (b, 1) twice.
+    A vector gains an axis instead: shapes (b,) and (b, 1) become (b, 1) and (b, 1).
 
     Example:
         >>> import jax.numpy as jnp
@@ -57,6 +58,7 @@ def align_pair(y_true: Any, y_pred: Any) -> tuple[jax.Array, jax.Array]:
     """
     y_true, y_pred = as_operand(y_true, "y_true"), as_operand(y_pred, "y_pred")
     if y_true.ndim == y_pred.ndim + 1 and y_true.shape[-1] == 1:
+        # losses reduce the last axis, which must not be the batch axis
         if y_pred.ndim == 1:
             return y_true, y_pred[:, None]
         return y_true[..., 0], y_pred
@@ -68,10 +70,10 @@ def align_pair(y_true: Any, y_pred: Any) -> tuple[jax.Array, jax.Array]:
 
 
 def require_axis(y_pred: jax.Array) -> jax.Array:
-    """The predictions, if they have an axis.
+    """Returns the predictions unchanged after a check that they are not a scalar.
 
     Raises:
-        ValueError: for a single number.
+        ValueError: if `y_pred` is a scalar.
     """
     if y_pred.ndim == 0:
         raise ValueError(
@@ -82,18 +84,18 @@ def require_axis(y_pred: jax.Array) -> jax.Array:
 
 
 def align_weight(weight: jax.Array, values: jax.Array, what: str) -> jax.Array:
-    """`weight` with as many axes as `values`: new axes come last, so (b,) weighs samples.
+    """Returns `weight` with as many axes as `values`: new axes come last, so (b,) weighs samples.
 
-    Keras lines (b,) up with the last axis of (b, t), which fails, or for b = t weighs the time
-    steps; here a weight of each sample counts for all of the sample.
+    Keras broadcasts (b,) against the last axis of (b, t), which fails, or for b = t weighs time
+    steps. Here the weight of a sample applies to all values of the sample.
 
     Args:
         weight: shape (b,), (b, t), ... or a scalar.
-        values: the losses that it weighs, (b, ...); scalar values take any weight.
-        what: the word for messages.
+        values: the losses to weigh, (b, ...); a scalar loss accepts any weight.
+        what: the argument's name in messages.
 
     Raises:
-        ValueError: where the shapes do not fit.
+        ValueError: if the shapes do not fit.
     """
     if values.ndim == 0 or weight.ndim == 0:
         return weight
@@ -113,7 +115,7 @@ def align_weight(weight: jax.Array, values: jax.Array, what: str) -> jax.Array:
 def merge_weights(
     values: jax.Array, sample_weight: Any = None, mask: Any = None
 ) -> tuple[jax.Array | None, jax.Array | None]:
-    """`sample_weight` and `mask` as arrays that broadcast to `values`: numbers and booleans."""
+    """Returns `sample_weight` and `mask` as arrays that broadcast to `values`."""
     if sample_weight is not None:
         sample_weight = as_operand(sample_weight, "sample_weight").astype(values.dtype)
         sample_weight = align_weight(sample_weight, values, "sample_weight")
@@ -123,8 +125,9 @@ def merge_weights(
 
 
 def weigh(values: jax.Array, weight: jax.Array | None, mask: jax.Array | None) -> jax.Array:
-    """The products values * weight; 0 for a weight of 0, or a mask of False, times NaN too."""
+    """Returns values * weight, and 0 where the weight is 0 or the mask False, even for NaN."""
     if weight is not None:
+        # NaN * 0 is NaN, so replace values that are not finite before the product
         values = finite_where_removed(values, weight == 0) * weight
     return values if mask is None else jnp.where(mask, values, 0.0)
 
@@ -132,23 +135,23 @@ def weigh(values: jax.Array, weight: jax.Array | None, mask: jax.Array | None) -
 def total(
     values: jax.Array, reduction: str | None, sample_weight: Any = None, mask: Any = None
 ) -> tuple[jax.Array, jax.Array]:
-    """The numerator and the denominator of the reduced loss.
+    """Returns the numerator and the denominator of the reduced loss.
 
     Args:
         values: losses, (b, ...).
-        reduction: any word of `REDUCTIONS` that gives one number.
+        reduction: a reduction of `REDUCTIONS` to a scalar.
         sample_weight: weights that broadcast to `values`.
-        mask: booleans that broadcast to `values`; False takes a loss out of the mean.
+        mask: booleans that broadcast to `values`; False removes a loss from the mean.
 
     Returns:
-        Two scalars. Numerators and denominators of batches add up to those of all the data.
+        Two scalars, both additive over batches.
     """
     weight, mask = merge_weights(values, sample_weight, mask)
     weighed = weigh(values, weight, mask)
     if reduction == "sum":
         count = jnp.ones((), values.dtype)
     elif reduction == "mean_with_sample_weight" and weight is not None:
-        # Keras's divisor: the weights as they are given, before they broadcast to the losses
+        # Keras divides by the sum of the weights before they broadcast to the losses
         count = jnp.sum(weigh(weight, None, mask))
     elif mask is not None:
         count = jnp.sum(jnp.broadcast_to(mask, weighed.shape).astype(values.dtype))
@@ -160,7 +163,7 @@ def total(
 def reduce(
     values: jax.Array, reduction: str | None, sample_weight: Any = None, mask: Any = None
 ) -> jax.Array:
-    """The reduced loss; for None or "none" the weighted losses themselves.
+    """Returns the reduced loss, or the weighted losses for reduction None or "none".
 
     Example:
         >>> import jax.numpy as jnp
@@ -170,4 +173,5 @@ def reduce(
     """
     if reduction in (None, "none"):
         return weigh(values, *merge_weights(values, sample_weight, mask))
+    # a batch in which every sample is masked has a loss of 0, not NaN
     return divide_no_nan(*total(values, reduction, sample_weight, mask))

@@ -1,4 +1,4 @@
-"""Losses of numbers that are predicted: differences, distances and angles."""
+"""Regression losses: squared, absolute, relative and logarithmic errors; cosine similarity."""
 
 from __future__ import annotations
 
@@ -15,11 +15,14 @@ from fkeras.engine.values.registry import named
 from fkeras.losses.loss import Loss
 from fkeras.losses.reducing import align_pair, require_axis
 
+# Keras's default epsilon; results must not depend on a global setting
 EPSILON = 1e-7
 
 
 def widened(x: jax.Array) -> jax.Array:
-    """Numbers as float32, or as float64 where they are: 16 bits have no room for squares or 1e-7.
+    """Returns x as float32, or unchanged if x is float32 or float64.
+
+    16-bit floats overflow on squares and cannot represent offsets of 1e-7.
 
     Example:
         >>> import jax.numpy as jnp
@@ -31,14 +34,15 @@ def widened(x: jax.Array) -> jax.Array:
 
 
 def floats(y_true: Any, y_pred: Any) -> tuple[jax.Array, jax.Array]:
-    """Both in the predictions' dtype, at least float32, and with the same number of axes."""
+    """Returns targets and predictions with equal rank, in the predictions' dtype or float32."""
     y_true, y_pred = align_pair(y_true, y_pred)
     y_pred = widened(require_axis(y_pred))
+    # integer targets of regression losses become floats here, not in `Loss`
     return y_true.astype(y_pred.dtype), y_pred
 
 
 def mean_squared_error(y_true: Any, y_pred: Any) -> jax.Array:
-    """mean((y_true - y_pred)**2) over the last axis.
+    """Returns mean((y_true - y_pred)**2) over the last axis.
 
     Returns:
         The losses of samples, (b, ...).
@@ -53,7 +57,7 @@ def mean_squared_error(y_true: Any, y_pred: Any) -> jax.Array:
 
 
 def mean_absolute_error(y_true: Any, y_pred: Any) -> jax.Array:
-    """mean(|y_true - y_pred|) over the last axis.
+    """Returns mean(|y_true - y_pred|) over the last axis.
 
     Returns:
         The losses of samples, (b, ...).
@@ -68,7 +72,7 @@ def mean_absolute_error(y_true: Any, y_pred: Any) -> jax.Array:
 
 
 def mean_absolute_percentage_error(y_true: Any, y_pred: Any) -> jax.Array:
-    """100 * mean(|y_true - y_pred| / |y_true|) over the last axis, |y_true| at least 1e-7.
+    """Returns 100 * mean(|y_true - y_pred| / |y_true|) over the last axis, |y_true| at least 1e-7.
 
     Returns:
         The losses of samples in percent, (b, ...).
@@ -84,11 +88,11 @@ def mean_absolute_percentage_error(y_true: Any, y_pred: Any) -> jax.Array:
 
 
 def mean_squared_logarithmic_error(y_true: Any, y_pred: Any) -> jax.Array:
-    """mean((log(y_true + 1) - log(y_pred + 1))**2) over the last axis, both at least 1e-7.
+    """Returns mean((log(y_true + 1) - log(y_pred + 1))**2) over the last axis, both at least 1e-7.
 
     Args:
-        y_true: targets of 0 or more, (b, ..., d); what is below counts as 1e-7.
-        y_pred: predictions, (b, ..., d), likewise.
+        y_true: targets, (b, ..., d); values below 1e-7 count as 1e-7.
+        y_pred: predictions, (b, ..., d), clipped likewise.
 
     Returns:
         The losses of samples, (b, ...).
@@ -105,10 +109,13 @@ def mean_squared_logarithmic_error(y_true: Any, y_pred: Any) -> jax.Array:
 
 
 def huber(y_true: Any, y_pred: Any, delta: float = 1.0) -> jax.Array:
-    """mean(e**2 / 2 where |e| <= delta, else delta * |e| - delta**2 / 2) for e = y_pred - y_true.
+    """Returns the mean Huber loss over the last axis.
+
+    For the error e = y_pred - y_true the loss is e**2 / 2 where |e| <= delta, and
+    delta * |e| - delta**2 / 2 elsewhere.
 
     Args:
-        delta: the error at which the square becomes a line, above 0, in the unit of the targets.
+        delta: error above which the loss is linear, above 0, in the unit of the targets.
 
     Returns:
         The losses of samples, (b, ...).
@@ -124,15 +131,16 @@ def huber(y_true: Any, y_pred: Any, delta: float = 1.0) -> jax.Array:
     """
     y_true, y_pred = floats(y_true, y_pred)
     error = jnp.abs(y_pred - y_true)
-    # one branch and the other meet in value and slope; min keeps large squares out of the gradient
+    # equals both branches without `where`; min keeps the overflow of large squares out of the
+    # gradient
     small = jnp.minimum(error, delta)
     return jnp.mean(0.5 * jnp.square(small) + delta * (error - small), axis=-1)
 
 
 def log_cosh(y_true: Any, y_pred: Any) -> jax.Array:
-    """mean(log(cosh(y_pred - y_true))) over the last axis, without overflow.
+    """Returns mean(log(cosh(y_pred - y_true))) over the last axis, without overflow.
 
-    Half the square of a small error, |error| - log(2) of a large one.
+    About error**2 / 2 for small errors and |error| - log(2) for large ones.
 
     Returns:
         The losses of samples, (b, ...).
@@ -144,20 +152,24 @@ def log_cosh(y_true: Any, y_pred: Any) -> jax.Array:
     """
     y_true, y_pred = floats(y_true, y_pred)
     error = y_pred - y_true
+    # log(cosh(e)) = e + softplus(-2 * e) - log(2), without the overflow of cosh
     return jnp.mean(error + jax.nn.softplus(-2.0 * error) - math.log(2.0), axis=-1)
 
 
 def unit_vectors(x: jax.Array, axis: int) -> jax.Array:
-    """Vectors scaled to length 1 along `axis`; a zero vector stays, with finite gradients."""
+    """Returns vectors scaled to length 1 along `axis`; zero vectors stay, with finite gradients."""
     square = jnp.sum(jnp.square(x), axis=axis, keepdims=True)
+    # clamp the square, not the norm: the derivative of a square root is infinite at 0
     return x * jax.lax.rsqrt(jnp.maximum(square, EPSILON**2))
 
 
 def cosine_similarity(y_true: Any, y_pred: Any, axis: int = -1) -> jax.Array:
-    """-cos of the angle between y_true and y_pred: -1 for the same direction.
+    """Returns the negative cosine of the angle between y_true and y_pred.
+
+    -1 means the same direction: a loss is minimized.
 
     Args:
-        y_true: targets, vectors along `axis`; a vector of zeros gives 0.
+        y_true: targets, vectors along `axis`; a zero vector gives 0.
         y_pred: predictions, the same shape.
         axis: the axis of the vectors.
 
@@ -174,7 +186,7 @@ def cosine_similarity(y_true: Any, y_pred: Any, axis: int = -1) -> jax.Array:
 
 
 class MeanSquaredError(Loss):
-    """The mean of (y_true - y_pred)**2.
+    """Mean of (y_true - y_pred)**2.
 
     `mean_squared_error` as a loss. See `Loss` for `reduction`, `name` and `dtype`.
 
@@ -194,7 +206,7 @@ class MeanSquaredError(Loss):
 
 
 class MeanAbsoluteError(Loss):
-    """The mean of |y_true - y_pred|.
+    """Mean of |y_true - y_pred|.
 
     `mean_absolute_error` as a loss. See `Loss` for `reduction`, `name` and `dtype`.
 
@@ -214,7 +226,7 @@ class MeanAbsoluteError(Loss):
 
 
 class MeanAbsolutePercentageError(Loss):
-    """The mean of 100 * |y_true - y_pred| / |y_true|, in percent.
+    """Mean of 100 * |y_true - y_pred| / |y_true|, in percent.
 
     `mean_absolute_percentage_error` as a loss. See `Loss` for `reduction`, `name` and `dtype`.
 
@@ -234,7 +246,7 @@ class MeanAbsolutePercentageError(Loss):
 
 
 class MeanSquaredLogarithmicError(Loss):
-    """The mean of (log(y_true + 1) - log(y_pred + 1))**2.
+    """Mean of (log(y_true + 1) - log(y_pred + 1))**2.
 
     `mean_squared_logarithmic_error` as a loss. See `Loss` for `reduction`, `name` and `dtype`.
 
@@ -254,12 +266,12 @@ class MeanSquaredLogarithmicError(Loss):
 
 
 class Huber(Loss):
-    """The mean of e**2 / 2 where |e| <= delta, else delta * |e| - delta**2 / 2, e the error.
+    """Mean Huber loss: quadratic for errors up to `delta`, linear above.
 
     `huber` as a loss. See `Loss` for `reduction`, `name` and `dtype`.
 
     Args:
-        delta: the error at which the square becomes a line, above 0, in the unit of the targets.
+        delta: error above which the loss is linear, above 0, in the unit of the targets.
 
     Example:
         >>> import fkeras as fk
@@ -280,7 +292,7 @@ class Huber(Loss):
 
 
 class LogCosh(Loss):
-    """The mean of log(cosh(y_pred - y_true)).
+    """Mean of log(cosh(y_pred - y_true)).
 
     `log_cosh` as a loss. See `Loss` for `reduction`, `name` and `dtype`.
 
@@ -298,7 +310,7 @@ class LogCosh(Loss):
 
 
 class CosineSimilarity(Loss):
-    """The mean of -cos of the angle between y_true and y_pred.
+    """Mean negative cosine of the angle between y_true and y_pred.
 
     `cosine_similarity` as a loss. See `Loss` for `reduction`, `name` and `dtype`.
 

@@ -1,10 +1,10 @@
-"""Removes samples of weight 0, or outside of a mask, with whatever they hold: NaN times 0 is NaN.
+"""Removal of samples with weight 0 or mask False, even if they hold NaN or infinity.
 
-A removed loss must vanish from the sum, and its derivative from the gradient. The first is a
-selection of the product. The second needs more: the derivative of a loss at NaN is NaN, and so is
-its product with a gradient of 0. Removed samples that hold NaN or infinity are therefore constants:
-`hold` stops their gradient. Finite samples stay as they are, so derivatives by a weight of 0, with
-which some methods of reweighting begin, are right.
+A removed sample must affect neither the loss nor the gradient. `jnp.where` removes the loss. The
+gradient needs more: the derivative of a loss at NaN is NaN, and NaN times a gradient of 0 is NaN.
+`hold` therefore stops the gradient of removed samples that hold NaN or infinity. Finite samples
+keep their gradient, so the derivative with respect to a weight of 0 is correct; methods that learn
+sample weights start there.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from fkeras.nn.numerics.indices import equals
 
 
 def removed(sample_weight: Any, mask: Any) -> jax.Array | None:
-    """True where a weight is 0 or a mask is False; None without weights and mask.
+    """Returns a mask that is True where a weight is 0 or `mask` is False; None without both.
 
     Example:
         >>> import jax.numpy as jnp
@@ -29,24 +29,26 @@ def removed(sample_weight: Any, mask: Any) -> jax.Array | None:
     """
     weightless = None
     if sample_weight is not None:
+        # weights may be integers or booleans
         weightless = equals(as_operand(sample_weight, "sample_weight"), 0)
     masked = None if mask is None else ~as_operand(mask, "mask").astype(bool)
     if weightless is None or masked is None:
+        # without both, `weightless` is None too
         return weightless if masked is None else masked
     rank = max(weightless.ndim, masked.ndim)
     return _trailing(weightless, rank) | _trailing(masked, rank)
 
 
 def broken(gone: jax.Array, arrays: tuple[jax.Array, ...], axes: Any = ()) -> jax.Array | None:
-    """True for removed samples in which some array holds NaN or infinity.
+    """Returns a mask of the removed samples for which any array holds NaN or infinity.
 
     Args:
-        gone: True for removed samples; its axes are the first axes of the arrays.
+        gone: True for removed samples; the axes of `gone` are the first axes of the arrays.
         arrays: targets and predictions. Integers are finite.
-        axes: axes of the arrays that losses do not have, where these are not the last.
+        axes: axes of the arrays that the losses lack, if these are not the last axes.
 
     Returns:
-        An array like `gone`, or None where its shape does not fit the arrays.
+        An array with the shape of `gone`, or None if that shape does not fit the arrays.
 
     Example:
         >>> import jax.numpy as jnp
@@ -54,6 +56,7 @@ def broken(gone: jax.Array, arrays: tuple[jax.Array, ...], axes: Any = ()) -> ja
         Array([ True, False], dtype=bool)
     """
     finite = jnp.ones((), bool)
+    # `axes` count for arrays of full rank; class numbers without the class axis stay as they are
     rank = max(array.ndim for array in arrays)
     for array in arrays:
         if not jnp.issubdtype(array.dtype, jnp.inexact):
@@ -63,6 +66,7 @@ def broken(gone: jax.Array, arrays: tuple[jax.Array, ...], axes: Any = ()) -> ja
         if own is None:
             return None
         sizes = (*own.shape, *(1,) * (array.ndim - own.ndim))
+        # reduce all axes over which `gone` is one decision
         reduced = tuple(i for i, size in enumerate(sizes) if size == 1)
         fine = jnp.all(jnp.isfinite(array), axis=reduced, keepdims=True)
         finite = finite & jnp.reshape(fine, gone.shape)
@@ -70,7 +74,7 @@ def broken(gone: jax.Array, arrays: tuple[jax.Array, ...], axes: Any = ()) -> ja
 
 
 def spread(gone: jax.Array, array: jax.Array, axes: Any = ()) -> jax.Array | None:
-    """`gone` with as many axes as `array`, or None where its shape does not fit.
+    """Returns `gone` with as many axes as `array`, or None if the shapes do not fit.
 
     Example:
         >>> import jax.numpy as jnp
@@ -89,10 +93,10 @@ def spread(gone: jax.Array, array: jax.Array, axes: Any = ()) -> jax.Array | Non
 
 
 def hold(gone: jax.Array, arrays: tuple[jax.Array, ...], axes: Any = ()) -> tuple[jax.Array, ...]:
-    """The arrays, without a gradient for removed samples that hold NaN or infinity.
+    """Returns the arrays with stopped gradients for removed samples that hold NaN or infinity.
 
     Args:
-        gone: as for `broken`, with the others.
+        gone: as for `broken`.
         arrays: as for `broken`.
         axes: as for `broken`.
 
@@ -112,10 +116,10 @@ def hold(gone: jax.Array, arrays: tuple[jax.Array, ...], axes: Any = ()) -> tupl
 
 
 def fill(gone: jax.Array, arrays: tuple[jax.Array, ...]) -> tuple[jax.Array, ...]:
-    """The arrays, with zeros for removed samples that hold NaN or infinity.
+    """Returns the arrays with zeros for removed samples that hold NaN or infinity.
 
-    For losses that compare samples with one another, or are one number for a whole batch: there a
-    removed sample would reach the losses of others.
+    Used for losses that compare samples with each other or are a scalar for the whole batch: a
+    removed sample would affect the losses of other samples.
 
     Example:
         >>> import jax.numpy as jnp
@@ -133,7 +137,7 @@ def fill(gone: jax.Array, arrays: tuple[jax.Array, ...]) -> tuple[jax.Array, ...
 
 
 def finite_where_removed(values: jax.Array, gone: jax.Array | None) -> jax.Array:
-    """The values, 0 where they are removed and not finite.
+    """Returns the values with 0 where a value is removed and not finite.
 
     Args:
         values: losses, (b, ...).
@@ -152,13 +156,15 @@ def finite_where_removed(values: jax.Array, gone: jax.Array | None) -> jax.Array
 def _constant(bad: jax.Array, array: jax.Array, axes: Any) -> jax.Array:
     if not jnp.issubdtype(array.dtype, jnp.inexact):
         return array
+    # only these entries: finite samples keep their gradient even with weight 0
     place = spread(bad, array, axes)
     return array if place is None else jnp.where(place, jax.lax.stop_gradient(array), array)
 
 
 def _fitted(gone: jax.Array, shape: tuple[int, ...]) -> jax.Array | None:
-    """`gone` with at most as many axes as the shape, whose first axes it must fit."""
+    """Returns `gone` with at most `len(shape)` axes, or None if it does not fit the first axes."""
     if gone.ndim > len(shape):
+        # extra axes of size 1 carry no information: weights (b, 1) for losses (b,)
         if math.prod(gone.shape[len(shape) :]) != 1:
             return None
         gone = jnp.reshape(gone, gone.shape[: len(shape)])
@@ -176,6 +182,6 @@ def _places(rank: int, axes: Any) -> tuple[int, ...]:
 
 
 def _last(array: jax.Array, axes: Any) -> jax.Array:
-    """The array with the given axes behind all others."""
+    """Returns the array with the given axes moved to the end."""
     places = _places(array.ndim, axes)
     return jnp.moveaxis(array, places, range(array.ndim - len(places), array.ndim))

@@ -1,4 +1,4 @@
-"""Losses of regions: how much of what is marked overlaps with what should be."""
+"""Segmentation losses: overlap of predicted and true regions."""
 
 from __future__ import annotations
 
@@ -18,15 +18,15 @@ _Axes = int | tuple[int, ...] | None
 
 
 def dice(y_true: Any, y_pred: Any, axis: _Axes = None) -> jax.Array:
-    """1 - 2 * sum(y * p) / (sum(y) + sum(p) + 1e-7).
+    """Returns 1 - 2 * sum(y * p) / (sum(y) + sum(p) + 1e-7).
 
     Args:
         y_true: 0 or 1, any shape.
         y_pred: probabilities of 1, the same shape.
-        axis: the axis or axes of the sums; None for all, which gives one number.
+        axis: the axis or axes of the sums; None for all axes, which gives a scalar.
 
     Returns:
-        The losses, with the axes that are not summed.
+        The losses, with the remaining axes.
 
     Example:
         >>> import fkeras as fk
@@ -44,18 +44,21 @@ def dice(y_true: Any, y_pred: Any, axis: _Axes = None) -> jax.Array:
 def tversky(
     y_true: Any, y_pred: Any, alpha: float = 0.5, beta: float = 0.5, axis: _Axes = None
 ) -> jax.Array:
-    """1 - sum(y * p) / (sum(y * p) + alpha * sum(y * (1 - p)) + beta * sum((1 - y) * p) + 1e-7).
+    """Returns the Tversky loss.
+
+    The loss is 1 - hits / (hits + alpha * sum(y * (1 - p)) + beta * sum((1 - y) * p) + 1e-7) for
+    hits = sum(y * p).
 
     Args:
         y_true: 0 or 1, any shape.
         y_pred: probabilities of 1, the same shape.
-        alpha: the weight of what is missed. Keras's text calls these the false positives; its
-            numbers are those that are computed here.
-        beta: the weight of what is marked and should not be.
-        axis: the axis or axes of the sums; None for all, which gives one number.
+        alpha: weight of the false negatives. Keras's documentation says false positives, but its
+            code computes the same as here.
+        beta: weight of the false positives.
+        axis: the axis or axes of the sums; None for all axes, which gives a scalar.
 
     Returns:
-        The losses, with the axes that are not summed.
+        The losses, with the remaining axes.
 
     Example:
         >>> import fkeras as fk
@@ -74,12 +77,12 @@ def tversky(
 
 
 class Dice(Loss):
-    """1 - 2 * sum(y * p) / (sum(y) + sum(p) + 1e-7), and the mean of what `axis` leaves.
+    """Mean Dice loss, 1 - 2 * sum(y * p) / (sum(y) + sum(p) + 1e-7), over the remaining axes.
 
     `dice` as a loss. See `Loss` for `reduction`, `name` and `dtype`.
 
     Args:
-        axis: the axis or axes of the sums, such as (1, 2, 3) for one loss an image; None for one
+        axis: the axis or axes of the sums, such as (1, 2, 3) for one loss per image; None for one
             loss of the whole batch.
 
     Example:
@@ -100,13 +103,13 @@ class Dice(Loss):
 
 
 class Tversky(Loss):
-    """1 - hits / (hits + alpha * missed + beta * extra), as sums of probabilities.
+    """Tversky loss: 1 - tp / (tp + alpha * false negatives + beta * false positives).
 
     `tversky` as a loss. See `Loss` for `reduction`, `name` and `dtype`.
 
     Args:
-        alpha: the weight of what is missed.
-        beta: the weight of what is marked and should not be.
+        alpha: weight of the false negatives.
+        beta: weight of the false positives.
         axis: the axis or axes of the sums; None for one loss of the whole batch.
 
     Example:

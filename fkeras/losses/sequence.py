@@ -1,4 +1,4 @@
-"""Losses of sequences whose labels are shorter than the predictions, and not aligned with them."""
+"""Connectionist temporal classification: a loss for label sequences without an alignment."""
 
 from __future__ import annotations
 
@@ -17,34 +17,34 @@ from fkeras.losses.loss import Loss
 from fkeras.losses.regression import widened
 from fkeras.nn.numerics.indices import valid_indices
 
-# the logarithm of what cannot be: finite, so that gradients are
+# log probability of an impossible alignment: finite, so that gradients are finite
 _IMPOSSIBLE = -1e5
 BLANK = 0
 
 
 def _fill_blank(blank: jax.Array, added: jax.Array) -> jax.Array:
-    """Log probabilities (b, n + 1) of ending in a blank, with those of the last label added."""
+    """Returns log probabilities (b, n + 1) of ending in a blank; adds `added` from entry 1 on."""
     return jnp.concatenate([blank[:, :1], jnp.logaddexp(blank[:, 1:], added)], axis=1)
 
 
 def ctc(y_true: Any, y_pred: Any) -> jax.Array:
-    """-log of the sum of the probabilities of all alignments of the labels with the frames.
+    """Returns the negative log probability of the labels, summed over all alignments.
 
-    An alignment gives each frame a label or the blank, class 0; repeated labels without a blank
-    between them count as one. The sum goes over the frames, in log space, by `jax.lax.scan`.
+    An alignment assigns a label or the blank, class 0, to each frame; repeated labels without a
+    blank between them count as one label. `jax.lax.scan` runs over the frames in log space.
 
     Args:
-        y_true: class numbers from 1, (b, n), and 0 after the last label of a row.
-        y_pred: scores before a softmax, (b, t, classes).
+        y_true: class numbers from 1, (b, n), padded with 0 after the last label of a row.
+        y_pred: logits, (b, t, classes).
 
     Returns:
-        The losses of samples, (b,). Labels that need more frames than there are have no
-        alignment: the probability is 0 and the loss, -log(0), comes out as about 1e5, with finite
-        gradients. A number that is no class gives NaN. Scores of -inf count as the lowest float,
-        and no log probability falls below -1e5.
+        The losses of samples, (b,). Labels that need more than t frames have no alignment: their
+        loss is about 1e5 instead of infinity, with finite gradients. The loss of an invalid class
+        number is NaN. Logits of -inf count as the lowest float; log probabilities are at least
+        -1e5.
 
     Raises:
-        ValueError: where the targets have not two axes, or the predictions not three.
+        ValueError: if the targets do not have two axes, or the predictions three.
 
     Example:
         >>> import fkeras as fk
@@ -66,16 +66,19 @@ def ctc(y_true: Any, y_pred: Any) -> jax.Array:
             f"{labels.shape} and {scores.shape}. Pad the rows of labels with 0 to one length."
         )
     labels, valid = valid_indices(labels, scores.shape[2])
+    # the scan needs at least one label position
     if labels.shape[1] == 0:
         labels = jnp.zeros((labels.shape[0], 1), "int32")
+    # the number of labels of each row selects the final state after the scan
     count = jnp.sum((labels != BLANK).astype("int32"), axis=1)
     lowest = jnp.finfo(scores.dtype).min
     logs = jax.nn.log_softmax(jnp.maximum(scores, lowest), axis=-1)
+    # sums of a few lowest floats overflow to -inf
     logs = jnp.maximum(logs, _IMPOSSIBLE)
     emitted = jnp.take_along_axis(logs, jnp.expand_dims(labels, 1), axis=2)
     blanks = logs[:, :, BLANK : BLANK + 1]
 
-    # a label that repeats is reached through a blank alone: the other way costs as the impossible
+    # a repeated label is reachable only through a blank; _IMPOSSIBLE blocks the direct step
     again = (labels[:, :-1] == labels[:, 1:]).astype(scores.dtype)
     again = jnp.pad(again, ((0, 0), (0, 1)))
     first = jnp.zeros_like(scores[:, 0, :1])
@@ -90,6 +93,7 @@ def ctc(y_true: Any, y_pred: Any) -> jax.Array:
         return (new_blank, new_label), None
 
     start = (jnp.concatenate([first, nowhere], axis=1), nowhere)
+    # `scan` iterates over the first axis
     frames = (jnp.moveaxis(emitted, 1, 0), jnp.moveaxis(blanks, 1, 0))
     (blank, label), _ = jax.lax.scan(step, start, frames)
     ended = _fill_blank(blank, label)
@@ -98,13 +102,13 @@ def ctc(y_true: Any, y_pred: Any) -> jax.Array:
 
 
 class CTC(Loss):
-    """The mean of -log of the probability of the labels, summed over all alignments.
+    """Mean negative log probability of the labels, summed over all alignments.
 
-    `ctc` as a loss. Targets are class numbers from 1, filled up with 0; predictions are scores.
+    `ctc` as a loss. Targets are class numbers from 1, padded with 0; predictions are logits.
     See `Loss` for `reduction`, `name` and `dtype`.
 
     Raises:
-        ValueError: where the targets have not two axes, or the predictions not three.
+        ValueError: if the targets do not have two axes, or the predictions three.
 
     Example:
         >>> import fkeras as fk
@@ -123,6 +127,7 @@ class CTC(Loss):
         return ctc(y_true, y_pred)
 
     def check_targets(self, y_true: Any, y_pred: Any) -> None:
+        # the base class would compare shapes, but label rows are shorter than predictions
         labels = np.asarray(y_true)
         checks.check_finite(self.label, labels)
         if labels.ndim != 2 or len(y_pred.shape) != 3:

@@ -1,4 +1,4 @@
-"""Losses of embeddings: samples of one class should lie near each other, others far away."""
+"""Metric-learning losses: embeddings of a class should be close, those of others distant."""
 
 from __future__ import annotations
 
@@ -17,9 +17,9 @@ from fkeras.losses import removing
 from fkeras.losses.loss import Loss
 from fkeras.losses.regression import widened
 
-# the label of a sample that is not compared with: no class has this number
+# label that excludes a sample from all pairs: no class has this number
 _REMOVED = np.iinfo("int32").min
-# far below every weighted similarity, and finite: where no pair exists the gradient is 0
+# below every weighted similarity, but finite: without pairs, logsumexp has a gradient of 0, not NaN
 _NO_PAIR = -1e30
 
 
@@ -32,23 +32,23 @@ def circle(
     gamma: float = 80.0,
     margin: float = 0.4,
 ) -> jax.Array:
-    """softplus(logsumexp of the far pairs of a class + logsumexp of the near pairs of others).
+    """Returns the circle loss: softplus(logsumexp(same) + logsumexp(different)).
 
-    With the cosine distance d of a pair, a pair of one class counts with
-    gamma * (margin + d) * (d - margin), one of different classes with
-    gamma * (1 + margin - d) * (1 - margin - d).
+    For the cosine distance d of two samples, `same` has gamma * (margin + d) * (d - margin) for
+    each pair of the same class; `different` has gamma * (1 + margin - d) * (1 - margin - d) for
+    each pair of different classes.
 
     Args:
         y_true: class numbers, (b,) or (b, 1).
-        y_pred: embeddings of length 1, (b, d): divide by their norms first.
+        y_pred: embeddings of length 1, (b, d): normalize them first.
         ref_labels: class numbers to compare with, (n,) or (n, 1); None for `y_true`.
         ref_embeddings: embeddings to compare with, (n, d); None for `y_pred`.
-        remove_diagonal: whether a sample is not compared with the reference of the same index.
-        gamma: the scale.
-        margin: how far from its best a pair may be.
+        remove_diagonal: whether to exclude pairs of a sample and the reference of the same index.
+        gamma: scale of the similarities.
+        margin: tolerated cosine distance of a pair from its optimum.
 
     Returns:
-        The losses of samples, (b,): 0 for one without a pair of either kind.
+        The losses of samples, (b,): 0 for a sample that lacks pairs of either kind.
 
     Example:
         >>> import fkeras as fk
@@ -70,10 +70,12 @@ def circle(
         names = as_operand(ref_labels, "ref_labels").astype("int32").reshape(1, -1)
     else:
         names = labels.reshape(1, -1)
+    # rounding makes the distance of equal embeddings slightly negative
     distance = jnp.maximum(1.0 - own @ others.T, 0.0)
     same, compared = labels == names, names != _REMOVED
     alike, unlike = same & compared, ~same & compared
     if remove_diagonal:
+        # only with references of the same order; `eye` allows a different number of references
         alike = alike & ~jnp.eye(*same.shape, dtype=bool)
     far = gamma * (margin + distance) * (distance - margin)
     near = gamma * jnp.maximum(1.0 + margin - distance, 0.0) * (1.0 - margin - distance)
@@ -83,16 +85,16 @@ def circle(
 
 
 class Circle(Loss):
-    """The mean of softplus(logsumexp of far pairs of a class + logsumexp of near pairs of others).
+    """Mean circle loss over the samples of a batch, compared in pairs.
 
-    `circle` as a loss: each sample is compared with the others of its batch. Samples whose loss is
-    0 do not count in the mean. Samples of weight 0, or outside of a mask, are still compared with
-    unless they hold NaN or infinity: leave out samples that only pad a batch. See `Loss` for `reduction`, `name` and `dtype`.
+    `circle` as a loss. Samples whose loss is 0 do not count in the mean. Samples with weight 0 or
+    mask False still form pairs with other samples, unless they hold NaN or infinity: do not pad
+    batches. See `Loss` for `reduction`, `name` and `dtype`.
 
     Args:
-        gamma: the scale.
-        margin: how far from its best a pair may be, as a cosine distance.
-        remove_diagonal: whether a sample is not compared with itself.
+        gamma: scale of the similarities.
+        margin: tolerated cosine distance of a pair from its optimum.
+        remove_diagonal: whether to exclude pairs of a sample with itself.
 
     Example:
         >>> import fkeras as fk, jax.numpy as jnp
@@ -118,10 +120,11 @@ class Circle(Loss):
         )
 
     def target_mask(self, y_true: jax.Array, y_pred: jax.Array) -> jax.Array | None:
-        # XLA joins this with the loss itself; NaN counts, so that the mean shows it
+        # XLA merges this call with the loss's; NaN != 0, so the mean reports NaN
         return self.call(y_true, y_pred) != 0
 
     def _held(self, gone: jax.Array, y_true: jax.Array, y_pred: jax.Array) -> tuple[jax.Array, ...]:
+        # a stopped gradient is not enough: NaN would reach other samples through the pairs
         bad = removing.broken(gone, (y_true, y_pred))
         if bad is None:
             return y_true, y_pred
