@@ -37,6 +37,8 @@ def dense(x: jax.Array, kernel: jax.Array, bias: jax.Array | None = None) -> jax
         >>> dense(jnp.ones((1, 3)), jnp.ones((3, 2)), jnp.ones(2))
         Array([[4., 4.]], dtype=float32)
     """
+    # integer inputs (one-hot rows, counts) compute in the kernel's dtype, as in Keras; without the
+    # cast, strict dtype promotion rejects the product
     if not jnp.issubdtype(x.dtype, jnp.inexact):
         x = x.astype(kernel.dtype)
     y = jnp.tensordot(x, kernel, axes=1)
@@ -48,7 +50,7 @@ class Dense(Layer):
 
     Args:
         units: size `u` of the output's last axis.
-        activation: function or its name; None is the identity.
+        activation: activation function or its name; None is the identity.
         use_bias: whether to add a bias.
         kernel_initializer: draws the kernel.
         bias_initializer: draws the bias.
@@ -62,8 +64,8 @@ class Dense(Layer):
         (b, ..., d) -> (b, ..., u); kernel (d, u), bias (u,).
 
     Raises:
-        ValueError: where `units` is no positive integer, or the last axis of the input is unknown
-            or not the one that the kernel was built for.
+        ValueError: where `units` is not a positive integer, or the size of the input's last axis is
+            unknown or differs from the size that the kernel was built for.
 
     Example:
         >>> import jax, jax.numpy as jnp, fkeras as fk
@@ -95,6 +97,7 @@ class Dense(Layer):
 
     @property
     def input_spec(self) -> InputSpec:
+        # an unbuilt layer accepts any size; the kernel then fixes the size
         axes = {} if self.kernel is None else {-1: self.kernel.shape[0]}
         return InputSpec(min_ndim=2, axes=axes)
 

@@ -1,4 +1,4 @@
-"""`EinsumDense`: a product with a kernel over the axes that an einsum equation names."""
+"""`EinsumDense`: a dense layer whose product with the kernel is an einsum equation."""
 
 from __future__ import annotations
 
@@ -21,10 +21,11 @@ from fkeras.engine.layer.keras_form import KerasForm
 from fkeras.engine.values.spec import SpecLike
 from fkeras.nn.numerics.axes import format_shape
 
+# the three forms of Keras's EinsumDense; other einsum equations have no rule for the kernel's shape
 _LEFT = re.compile(r"\.\.\.([a-zA-Z]+),([a-zA-Z]+)->\.\.\.([a-zA-Z]+)")
 _RIGHT = re.compile(r"([a-zA-Z]{2,})\.\.\.,([a-zA-Z]+)->([a-zA-Z]+)\.\.\.")
 _PLAIN = re.compile(r"([a-zA-Z]+),([a-zA-Z]+)->([a-zA-Z]+)")
-# initializers that ask which axes of the kernel are inputs and which are outputs
+# initializers whose scale depends on fan-in and fan-out: which kernel axes are inputs and outputs
 _SCALED = (
     initializers.VarianceScaling,
     initializers.GlorotUniform,
@@ -38,10 +39,10 @@ _SCALED = (
 
 @dataclasses.dataclass(frozen=True)
 class Equation:
-    """The parts of an equation: letters of input, kernel and output, and where its ellipsis is.
+    """Parsed einsum equation: letters of input, kernel and output, and the side of the ellipsis.
 
     Raises:
-        ValueError: where the text has another form, or a letter that comes from nowhere.
+        ValueError: where the text has another form, or the size of a letter is undefined.
 
     Example:
         >>> equation = Equation.parse("...x,xy->...y")
@@ -56,7 +57,7 @@ class Equation:
 
     @classmethod
     def parse(cls, text: Any) -> Self:
-        """The parts of an equation's text."""
+        """Parses an equation such as "abc,cd->abd"."""
         forms = ((_PLAIN, None), (_LEFT, "left"), (_RIGHT, "right"))
         for form, ellipsis in forms:
             found = form.fullmatch(text) if isinstance(text, str) else None
@@ -72,12 +73,13 @@ class Equation:
         )
 
     def spelled(self, ndim: int) -> Equation:
-        """The equation for an input of `ndim` axes, with a letter for each axis of its ellipsis.
+        """Replaces the ellipsis by unused letters, for an input of `ndim` axes.
 
         Example:
             >>> Equation.parse("...x,xy->...y").spelled(3).text
             'abx,xy->aby'
         """
+        # letters of the equation are not reused: einsum would sum over a repeated letter
         used = {*self.input, *self.kernel, *self.output}
         spare = [letter for letter in string.ascii_letters if letter not in used]
         free = "".join(spare[: ndim - len(self.input)])
@@ -87,7 +89,7 @@ class Equation:
 
     @property
     def text(self) -> str:
-        """The equation as `einsum` reads it, where it has no ellipsis."""
+        """The equation in the syntax of `einsum`, without the ellipsis."""
         return f"{self.input},{self.kernel}->{self.output}"
 
     def _check(self, text: str) -> None:
@@ -105,10 +107,10 @@ class Equation:
                 )
 
     def sizes(self, shape: Sequence[Any], output_shape: Sequence[Any], where: str) -> dict:
-        """The size of each letter (None where unknown) for an input of `shape`.
+        """Returns the size of each letter (None where unknown) for an input of `shape`.
 
         Raises:
-            ValueError: where input and output do not fit the letters, or each other.
+            ValueError: where the shapes do not match the letters, or give a letter two sizes.
         """
         free = len(shape) - len(self.input)
         if free < 0 or (free and self.ellipsis is None):
@@ -116,12 +118,13 @@ class Equation:
                 f"{where}: expected an input with the axes {self.input!r}, received "
                 f"{format_shape(shape)}. Give the equation a letter an axis, or an ellipsis."
             )
-        # an ellipsis on the left holds the batch axis, which output_shape leaves out
+        # output_shape has no batch axis; with an ellipsis on the left, the ellipsis covers that
+        # axis
         batched = 0 if self.ellipsis == "left" and free else 1
         letters = self.output[batched:]
         extra = tuple(output_shape[len(letters) :])
         if self.ellipsis == "right" and free and len(extra) == free:
-            # Keras takes sizes for the axes of the ellipsis too, and derives them from the input
+            # Keras accepts sizes for the axes of the ellipsis too, but uses the input's sizes
             self._check_ellipsis(shape[len(self.input) :], extra, where)
             output_shape = output_shape[: len(letters)]
         if len(output_shape) != len(letters):
@@ -133,6 +136,7 @@ class Equation:
         start = free if self.ellipsis == "left" else 0
         sizes = {letter: shape[start + i] for i, letter in enumerate(self.input)}
         for letter, size in zip(letters, output_shape, strict=True):
+            # compare known sizes only: an axis of unknown size is None or symbolic
             given = sizes.get(letter)
             if size is not None and isinstance(given, int) and size != given:
                 raise ValueError(
@@ -158,13 +162,13 @@ def einsum_dense(
     """Computes `einsum(equation, x, kernel) + bias`.
 
     Args:
-        x: the array of the equation's first letters.
-        kernel: the array of its second letters.
-        equation: such as "abc,cd->abd".
-        bias: an array that broadcasts against the last axes of the product, or None.
+        x: array with the axes before the comma of the equation.
+        kernel: array with the axes between comma and "->".
+        equation: einsum equation such as "abc,cd->abd".
+        bias: array that broadcasts against the last axes of the product, or None.
 
     Returns:
-        The array of the letters after "->".
+        An array with the axes after "->".
 
     Example:
         >>> import jax.numpy as jnp
@@ -177,7 +181,7 @@ def einsum_dense(
 
 
 def add_bias(y: jax.Array, bias: jax.Array | None) -> jax.Array:
-    """Computes `y + bias`, where the bias has the last axes of `y`; None adds nothing.
+    """Computes `y + bias`, where the axes of the bias are the last axes of `y`; None adds nothing.
 
     Example:
         >>> import jax.numpy as jnp
@@ -204,26 +208,27 @@ _sizes = several(
 class EinsumDense(Layer):
     """Computes `activation(einsum(equation, x, kernel) + bias)`.
 
-    The kernel has the axes that the equation names between comma and arrow. Axes of the kernel
-    that the output has too are its outputs, the others are summed over. A mask passes where the
-    axis of the steps, the second one, stays in its place.
+    The letters between comma and arrow are the axes of the kernel. Kernel axes that also occur in
+    the output are output axes; the layer sums over the others. The layer passes a mask on if the
+    time axis, axis 1, has the same position in input and output.
 
     Args:
-        equation: "ab,bc->ac" with any letters; an ellipsis in front ("...x,xy->...y") or behind
-            ("ab...,bc->ac...") stands for any number of axes.
-        output_shape: sizes of the output after the batch axis; None for sizes that follow from the
-            input. The axes of an ellipsis are left out; an ellipsis on the right ("ab...") may also
-            be listed.
-        bias_axes: letters of the output that the bias has sizes for; None for no bias.
+        equation: "ab,bc->ac" with any letters. An ellipsis at the start ("...x,xy->...y") or at the
+            end ("ab...,bc->ac...") matches any number of axes.
+        output_shape: sizes of the output after the batch axis; None for sizes that equal those of
+            the input. Omit the axes of an ellipsis; sizes of an ellipsis on the right ("ab...") are
+            accepted.
+        bias_axes: letters of the output axes that the bias spans; None for no bias.
         activity_regularizer: as in `Dense`, by keyword only.
         Other arguments: those of `Dense`.
 
     Shapes:
-        the input's letters -> the output's letters; kernel and bias as their letters say, the
-        bias with 1 for letters after its first that it does not name.
+        the input's letters -> the output's letters. The kernel has the sizes of its letters. The
+        bias spans the output axes from the first letter in `bias_axes` on, with size 1 for letters
+        that `bias_axes` omits.
 
     Raises:
-        ValueError: for an equation of another form, or sizes that contradict each other.
+        ValueError: for an equation of another form, or contradictory sizes.
 
     Example:
         >>> import jax, jax.numpy as jnp, fkeras as fk
@@ -264,13 +269,14 @@ class EinsumDense(Layer):
 
     @property
     def supports_masking(self) -> bool:
-        """Whether the second axis of the input, where steps are, is the output's too."""
+        """Whether the time axis, axis 1 of the input, is also axis 1 of the output."""
         parts = Equation.parse(self.equation)
         if parts.ellipsis == "left":
             return len(parts.input) == 1 or parts.input[0] == parts.output[0]
         return len(parts.input) == 2 or parts.input[:2] == parts.output[:2]
 
     def loses_masks(self, masks: Sequence[Any]) -> bool:
+        # Keras drops masks, whatever the equation
         return True
 
     @property
@@ -279,6 +285,7 @@ class EinsumDense(Layer):
         rank = len(parts.input)
         axes = {}
         if self.kernel is not None:
+            # a built layer fixes the sizes of those input axes that are also kernel axes
             sizes = dict(zip(parts.kernel, self.kernel.shape, strict=True))
             start = -rank if parts.ellipsis == "left" else 0
             axes = {start + i: sizes[n] for i, n in enumerate(parts.input) if n in sizes}
@@ -292,6 +299,8 @@ class EinsumDense(Layer):
         kernel = tuple(sizes[letter] for letter in parts.kernel)
         bias = None
         if self.bias_axes is not None:
+            # size 1 for the axes in between: the bias then broadcasts against the output's last
+            # axes
             behind = parts.output[min(map(parts.output.index, self.bias_axes)) :]
             bias = tuple(sizes[n] if n in self.bias_axes else 1 for n in behind)
             if parts.ellipsis == "right":
@@ -299,7 +308,9 @@ class EinsumDense(Layer):
         given = getattr(self.kernel_initializer, "input_axes", None)
         if not isinstance(self.kernel_initializer, _SCALED) or given or None in kernel:
             return self.with_weights(key, kernel=kernel, bias=bias)
-        # drawn as a matrix, whose rows are inputs and columns outputs, and then folded
+        # Keras computes the fans of a kernel with three or more axes as for a convolution, where
+        # the leading axes are a window. Here the kernel is drawn as a matrix (inputs, outputs), so
+        # that the fans are those of the equation, and then reshaped.
         outputs = [i for i, letter in enumerate(parts.kernel) if letter in parts.output]
         inputs = [i for i in range(len(kernel)) if i not in outputs]
         matrix = tuple(math.prod(kernel[i] for i in axes) for axes in (inputs, outputs))

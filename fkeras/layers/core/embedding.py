@@ -1,4 +1,4 @@
-"""`Embedding`: a learned vector for each of a fixed number of ids."""
+"""`Embedding`: a table with a learned vector for each id."""
 
 from __future__ import annotations
 
@@ -22,12 +22,12 @@ from fkeras.nn.numerics.indices import unsigned_indices
 def embed(ids: jax.Array, embeddings: jax.Array) -> jax.Array:
     """Looks up a row of `embeddings` for each id.
 
-    An id that is no row (negative, beyond the last row, a fraction, NaN) gives a row of NaN, and no
-    gradient reaches the embeddings from this row. Integer tables, such as quantized codes, give
-    their lowest number.
+    An invalid id (negative, beyond the last row, a fraction, NaN) gives a row of NaN, which passes
+    no gradient to the embeddings. Integer tables, such as quantized codes, give the lowest number
+    of their dtype instead of NaN.
 
     Args:
-        ids: array of numbers of any shape.
+        ids: array of ids, of any shape.
         embeddings: array of shape (v, d).
 
     Returns:
@@ -39,6 +39,8 @@ def embed(ids: jax.Array, embeddings: jax.Array) -> jax.Array:
         Array([[[2.],
                 [1.]]], dtype=float32)
     """
+    # jnp.take counts negative indices from the end; as unsigned numbers they are out of range, and
+    # mode="fill" then returns NaN for them
     ids = unsigned_indices(ids, embeddings.shape[0])
     return jnp.take(embeddings, ids, axis=0, mode="fill")
 
@@ -46,27 +48,28 @@ def embed(ids: jax.Array, embeddings: jax.Array) -> jax.Array:
 class Embedding(Layer):
     """Computes `embeddings[ids]`.
 
-    Ids of any integer type are taken, and floats that are whole. Where the values are known, in a
-    call outside of jit, a fraction raises an error. In a compiled program an id that is no row
-    gives NaN; `fit`, `evaluate` and `predict` report the row of such an id before they begin. With `mask_zero`, id 0 is
-    padding and the output carries the mask `ids != 0`; a subclass that overrides `compute_mask`
-    masks other ids. A mask that arrives is kept, as each id is looked up by itself.
+    Ids are integers of any dtype, or floats without a fraction. A call outside of jit rejects
+    fractions. A compiled program cannot raise for values: there an invalid id gives NaN. `fit`,
+    `evaluate` and `predict` report the row of an invalid id before they begin.
+
+    With `mask_zero`, id 0 is padding and the output carries the mask `ids != 0`. To mask other ids,
+    override `compute_mask` in a subclass. The layer keeps a mask of its input: a step is valid
+    where both masks are True.
 
     Args:
-        input_dim: the number `v` of ids: they go from 0 to `input_dim - 1`.
-        output_dim: the size `d` of a vector.
-        embeddings_initializer: makes the vectors.
-        embeddings_regularizer: a penalty on the vectors.
-        embeddings_constraint: projects the vectors after an update.
+        input_dim: number `v` of ids; valid ids are 0 to `input_dim - 1`.
+        output_dim: size `d` of a vector.
+        embeddings_initializer: draws the embeddings.
+        embeddings_regularizer: penalty on the embeddings.
+        embeddings_constraint: projection of the embeddings after each update.
         mask_zero: whether id 0 is padding.
-        activity_regularizer: by keyword only: a penalty on the output, divided by the batch size.
+        activity_regularizer: penalty on the output, divided by the batch size; by keyword only.
 
     Shapes:
         (b, ...) -> (b, ..., d); embeddings (v, d).
 
     Raises:
-        ValueError: where a size is no positive integer; in a call outside of jit, for ids that are
-            not whole.
+        ValueError: where a size is not a positive integer; outside of jit, for ids with a fraction.
 
     Example:
         >>> import jax, jax.numpy as jnp, fkeras as fk
@@ -89,16 +92,16 @@ class Embedding(Layer):
 
     supports_masking: ClassVar[bool] = True
     keras_form: ClassVar[KerasForm] = KerasForm(quantized_as="QuantizedEmbedding")
-    # ids in a short float type would be rounded to other ids
+    # a cast of float ids to the compute dtype would change them: float16 is exact up to 2048 only
     autocast: ClassVar[bool] = False
 
     @property
     def id_count(self) -> int:
-        """How many ids there are; `fit` and `predict` check their inputs against this number."""
+        """The number of valid ids; `fit` and `predict` check their inputs against this number."""
         return self.input_dim
 
     def apply(self, *inputs: Any, **options: Any) -> Output:
-        """The `Output` of the layer; ids are checked to be whole where they are known."""
+        """Returns the `Output` of the layer; rejects fractions where the ids are concrete."""
         for ids in inputs:
             refuse_fractions(ids, self.where)
         return super().apply(*inputs, **options)
@@ -107,12 +110,14 @@ class Embedding(Layer):
         return self.with_weights(key, embeddings=(self.input_dim, self.output_dim))
 
     def compute_mask(self, ids: jax.Array) -> jax.Array | None:
-        """The mask of the ids: True where an id is no padding; None without padding."""
+        """Returns the mask of the ids: False where an id is padding; None without `mask_zero`."""
         return ids != 0 if self.mask_zero else None
 
     def loses_masks(self, masks: Sequence[Any]) -> bool:
-        return True  # for its own
+        # Keras's compute_mask ignores the mask of the input, and returns its own mask or None
+        return True
 
     def forward(self, context: Context, ids: jax.Array) -> Output:
+        # cast the looked-up rows, not the table: the table may be far larger
         y = embed(ids, self.embeddings).astype(self.policy.compute_dtype)
         return Output(y, mask=both_masks(context.mask, self.compute_mask(ids)))

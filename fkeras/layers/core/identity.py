@@ -1,4 +1,4 @@
-"""`Identity`: what comes in goes out."""
+"""`Identity`: a layer that returns its input."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from fkeras.engine import Context, Layer, Output
 
 
 class Identity(Layer):
-    """Computes nothing: its inputs come back, an array or a list or dictionary of arrays.
+    """Returns its input: an array, or a list or dictionary of arrays.
 
     Shapes:
         (b, ...) -> (b, ...).

@@ -1,4 +1,4 @@
-"""`Lambda`: any function of arrays as a layer."""
+"""`Lambda`: a layer that calls a function of arrays."""
 
 from __future__ import annotations
 
@@ -24,6 +24,7 @@ def _function(value: Any) -> Callable:
             f"name only: load it with {custom_code(value, 'the_function')}; for an "
             f"activation write layers.Activation({value!r})."
         )
+    # Keras unmarshals this bytecode into a function: a file could then run any code on loading
     if isinstance(value, Mapping):
         raise ValueError(
             "expected a function, received a description of one (Python bytecode in a "
@@ -39,7 +40,8 @@ def _function(value: Any) -> Callable:
 
 
 def _is_code(value: Any) -> bool:
-    """Whether a configuration holds a marshalled function: Keras 2 and 3 have a form each."""
+    """Returns whether a value of a configuration is Python bytecode, as Keras 2 or 3 writes it."""
+    # Keras 3 writes {"class_name": "__lambda__", ...}; Keras 2 writes [code, defaults, closure]
     if isinstance(value, Mapping):
         return value.get("class_name") == "__lambda__" or "code" in value
     return isinstance(value, list) and len(value) == 3 and isinstance(value[0], str)
@@ -51,6 +53,7 @@ _sizes = several(
 
 
 def _output_shape(value: Any) -> tuple | None:
+    # Keras needs such a function for shapes that it cannot infer; jax.eval_shape infers all shapes
     if callable(value):
         raise TypeError(
             "expected output_shape as a tuple without the batch axis, received a function. Leave "
@@ -83,24 +86,24 @@ def _mask(value: Any) -> Any:
 class Lambda(Layer):
     """Computes `function(x, **arguments)`.
 
-    Unlike in Keras the function never receives `mask` or `training`, which its signature would
-    have to reveal; a layer that needs them subclasses `fk.Layer`. In a file stands the function's
-    name only: loading takes it from `custom_objects`, and a `lambda` cannot be saved.
+    Departures from Keras: the function never receives `mask` or `training`, as Keras would inspect
+    the signature to pass them; to use them, subclass `fk.Layer`. Files hold the function's name
+    only: loading looks the function up in `custom_objects`, and a `lambda` cannot be saved.
 
     Args:
-        function: a function of an array, or of a list of arrays.
-        output_shape: the shape of the result without the batch axis, None for an unknown size.
-            Never needed; where it is given, the result is checked against it.
-        mask: None: a mask that arrives is an error. A function `(x, mask) -> mask`, or an array,
-            gives the mask of the output.
-        arguments: more keyword arguments of the function.
+        function: function of an array, or of a list of arrays.
+        output_shape: expected shape of the result without the batch axis, with None for an unknown
+            size. Optional: the layer infers the shape, and checks the result against this argument.
+        mask: mask of the output: an array, or a function `(x, mask) -> mask`. With None, the layer
+            rejects inputs that carry a mask.
+        arguments: further keyword arguments of the function.
 
     Shapes:
         any -> any.
 
     Raises:
-        TypeError: where `function` is no function, or on saving one without a name.
-        ValueError: where the result has another shape than `output_shape`.
+        TypeError: where `function` is not a function; on saving, for a function without a name.
+        ValueError: where the shape of the result differs from `output_shape`.
 
     Example:
         >>> import jax.numpy as jnp, fkeras as fk
@@ -118,10 +121,11 @@ class Lambda(Layer):
 
     @property
     def supports_masking(self) -> bool:
-        """Whether a mask may arrive: where `mask` says what becomes of it."""
+        """Whether inputs may carry a mask: only if `mask` defines the mask of the output."""
         return self.mask is not None
 
     def forward(self, context: Context, x: Any) -> Output:
+        # options are hashable values, so arrays are stored wrapped: unwrap them for the function
         arguments = {
             name: jnp.asarray(value.array) if isinstance(value, ArrayConstant) else value
             for name, value in self.arguments.items()
@@ -139,11 +143,12 @@ class Lambda(Layer):
     def from_config(
         cls, config: Mapping[str, Any], custom_objects: Mapping[str, Any] | None = None
     ) -> Self:
-        """The layer that `get_config` described; its function comes from `custom_objects`.
+        """Returns the layer of a configuration, with the function from `custom_objects`.
 
-        There it stands under its own name, or, for a file of Keras that holds bytecode, under the
-        layer's name.
+        The key in `custom_objects` is the name of the function, or the name of the layer. Keras's
+        files with bytecode hold no function name and need the name of the layer.
         """
+        # the name comes from a file and may be any JSON value: only strings are keys
         name = config.get("name")
         given = (custom_objects or {}).get(name) if isinstance(name, str) else None
         if given is not None:
@@ -158,6 +163,7 @@ class Lambda(Layer):
 
     def _check(self, y: jax.Array) -> None:
         sizes, expected = y.shape[1:], self.output_shape or ()
+        # unequal lengths are reported below, in the same message; symbolic sizes are not compared
         pairs = zip(expected, sizes, strict=False)
         fits = all(not isinstance(d, int) or want is None or want == d for want, d in pairs)
         if len(sizes) != len(expected) or not fits:

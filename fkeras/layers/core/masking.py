@@ -1,4 +1,4 @@
-"""`Masking`: marks the steps of a sequence that hold nothing but a padding value."""
+"""`Masking`: masks the steps of a sequence that hold only a padding value."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from fkeras.engine.config.field_types import Real
 
 
 def find_steps(x: jax.Array, mask_value: float = 0.0) -> jax.Array:
-    """Tells for each step whether one of its features differs from `mask_value`.
+    """Returns for each step whether any of its features differs from `mask_value`.
 
     Args:
         x: array of shape (b, t, ..., d).
@@ -32,7 +32,9 @@ def find_steps(x: jax.Array, mask_value: float = 0.0) -> jax.Array:
 
 
 def both_masks(earlier: jax.Array | None, found: jax.Array | None) -> jax.Array | None:
-    """True where both masks are; `earlier` may lack axes at the end, and None stands for True.
+    """Returns the conjunction of two masks; None means True everywhere.
+
+    `earlier` may have fewer axes than `found`: it is repeated over the missing axes at the end.
 
     Example:
         >>> import jax.numpy as jnp
@@ -41,6 +43,7 @@ def both_masks(earlier: jax.Array | None, found: jax.Array | None) -> jax.Array 
     """
     if earlier is None or found is None:
         return found if earlier is None else earlier
+    # trailing axes of size 1: NumPy's broadcasting would align a mask (b,) with the last axis
     earlier = jnp.reshape(earlier, (*earlier.shape, *(1,) * (found.ndim - earlier.ndim)))
     return jnp.logical_and(earlier, found)
 
@@ -48,8 +51,8 @@ def both_masks(earlier: jax.Array | None, found: jax.Array | None) -> jax.Array 
 class Masking(Layer):
     """Masks the steps whose features all equal `mask_value`, and sets these steps to zero.
 
-    A mask that arrives stays in force: a step counts where both masks keep it. (Keras forgets the
-    earlier one.)
+    If the input carries a mask, a step is valid where both masks are True. (Keras drops the mask of
+    the input.)
 
     Args:
         mask_value: the number that fills the padding.
@@ -69,9 +72,11 @@ class Masking(Layer):
     supports_masking: ClassVar[bool] = True
 
     def loses_masks(self, masks: Sequence[Any]) -> bool:
-        return True  # for its own
+        # Keras's compute_mask ignores the mask of the input
+        return True
 
     def forward(self, context: Context, x: jax.Array) -> Output:
         found = find_steps(x, self.mask_value)
+        # `where`, not a product: a padding value of infinity or NaN times 0 would be NaN
         y = jnp.where(found[..., None], x, jnp.zeros_like(x))
         return Output(y, mask=both_masks(context.mask, found))

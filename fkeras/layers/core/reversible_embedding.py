@@ -1,4 +1,4 @@
-"""`ReversibleEmbedding`: vectors for ids, and scores of ids for vectors, of the same weights."""
+"""`ReversibleEmbedding`: an embedding that also maps vectors to logits with the same weights."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ from fkeras.nn.numerics.axes import format_shape
 
 
 def soft_cap(x: jax.Array, cap: float) -> jax.Array:
-    """Computes `cap * tanh(x / cap)`: x where it is small, and never more than `cap`.
+    """Computes `cap * tanh(x / cap)`: close to x for small x, and bounded by `cap`.
 
     Example:
         >>> import jax.numpy as jnp
@@ -50,31 +50,32 @@ def _dtype(value: Any) -> str | None:
 
 
 class ReversibleEmbedding(Layer):
-    """Computes `embeddings[ids]`, and in reverse `x @ embeddings^T`: a score for each id.
+    """Computes `embeddings[ids]`, and in reverse the logits `x @ embeddings^T`.
 
-    Ids are taken as by `Embedding`. A mask that arrives stays in both directions.
+    Ids follow the rules of `Embedding`. The layer passes a mask of its input on, in both
+    directions.
 
     Args:
-        input_dim: the number `v` of ids: they go from 0 to `input_dim - 1`.
-        output_dim: the size `d` of a vector.
-        tie_weights: whether the scores come from the same weights as the vectors.
-        embeddings_initializer: makes the vectors, and the weights of the scores.
-        embeddings_regularizer: a penalty on the vectors.
-        embeddings_constraint: projects the vectors after an update.
+        input_dim: number `v` of ids; valid ids are 0 to `input_dim - 1`.
+        output_dim: size `d` of a vector.
+        tie_weights: whether the logits use the weights of the embeddings.
+        embeddings_initializer: draws the embeddings, and the separate weights of the logits.
+        embeddings_regularizer: penalty on the embeddings.
+        embeddings_constraint: projection of the embeddings after each update.
         mask_zero: whether id 0 is padding.
-        reverse_dtype: the dtype in which scores are computed and come back; None for the layer's.
-        logit_soft_cap: a bound for the scores x, which become `cap * tanh(x / cap)`.
-        activity_regularizer: by keyword only: a penalty on the output, divided by the batch size.
+        reverse_dtype: dtype of the logits and of their computation; None for the compute dtype.
+        logit_soft_cap: bound of the logits, which become `cap * tanh(logits / cap)`; None for none.
+        activity_regularizer: penalty on the output, divided by the batch size; by keyword only.
 
     Call:
-        reverse: whether scores of vectors are computed, in the place of vectors of ids.
+        reverse: whether the input holds vectors and the output logits, instead of ids and vectors.
 
     Shapes:
-        (b, ...) -> (b, ..., d), in reverse (b, ..., d) -> (b, ..., v); embeddings (v, d),
-        reverse_embeddings (d, v) where they are not tied.
+        (b, ...) -> (b, ..., d), in reverse (b, ..., d) -> (b, ..., v); embeddings (v, d), and
+        reverse_embeddings (d, v) without `tie_weights`.
 
     Raises:
-        ValueError: where a size is no positive integer, or a vector has another size.
+        ValueError: where a size is not a positive integer, or vectors have another size than `d`.
 
     Example:
         >>> import jax, jax.numpy as jnp, fkeras as fk
@@ -105,21 +106,22 @@ class ReversibleEmbedding(Layer):
 
     supports_masking: ClassVar[bool] = True
     keras_form: ClassVar[KerasForm] = KerasForm(quantized_as="QuantizedEmbedding")
-    # ids in a short float type would be rounded to other ids
+    # a cast of float ids to the compute dtype would change them: float16 is exact up to 2048 only
     autocast: ClassVar[bool] = False
 
     @property
     def reverse_embeddings_initializer(self) -> Any:
-        """What makes the weights of the scores where they are not tied."""
+        """The initializer of the separate weights of the logits, as in Keras."""
+        # `with_weights` looks an initializer up by the name of the weight
         return self.embeddings_initializer
 
     @property
     def id_count(self) -> int:
-        """How many ids there are; `fit` and `predict` check their inputs against this number."""
+        """The number of valid ids; `fit` and `predict` check their inputs against this number."""
         return self.input_dim
 
     def apply(self, *inputs: Any, **options: Any) -> Output:
-        """The `Output` of the layer; ids are checked to be whole where they are known."""
+        """Returns the `Output` of the layer; rejects fractions where the ids are concrete."""
         for ids in () if options.get("reverse") else inputs:
             refuse_fractions(ids, self.where)
         return super().apply(*inputs, **options)
@@ -131,7 +133,8 @@ class ReversibleEmbedding(Layer):
         )
 
     def loses_masks(self, masks: Sequence[Any]) -> bool:
-        return True  # for its own
+        # Keras's compute_mask ignores the mask of the input
+        return True
 
     def forward(self, context: Context, x: jax.Array, *, reverse: bool = False) -> Output:
         if reverse:
@@ -140,7 +143,11 @@ class ReversibleEmbedding(Layer):
         return Output(y, mask=both_masks(context.mask, x != 0 if self.mask_zero else None))
 
     def check_vectors(self, x: Any) -> None:
-        """Raises where `x` holds no vectors to reverse."""
+        """Checks that the last axis of `x` has the size of the vectors.
+
+        Raises:
+            ValueError: where the last axis has another known size.
+        """
         if isinstance(x.shape[-1], int) and x.shape[-1] != self.output_dim:
             raise ValueError(
                 f"{self.where}: expected vectors of size {self.output_dim} to reverse, received "
@@ -154,7 +161,8 @@ class ReversibleEmbedding(Layer):
         weights, axis = self.embeddings, 1
         if self.reverse_embeddings is not None:
             weights, axis = self.reverse_embeddings, 0
-        # in the dtype of the layer first, as whatever enters it
+        # compute dtype first: autocast is off for ids, so vectors and weights are rounded here as
+        # the inputs of other layers are, also where reverse_dtype is wider
         x, weights = (w.astype(self.policy.compute_dtype).astype(dtype) for w in (x, weights))
         y = jnp.tensordot(x, weights, axes=((-1,), (axis,)))
         return y if self.logit_soft_cap is None else soft_cap(y, self.logit_soft_cap)

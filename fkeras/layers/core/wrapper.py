@@ -1,4 +1,4 @@
-"""`Wrapper`: a layer around another layer, the base of those that change one."""
+"""`Wrapper`: the base class of layers that modify another layer."""
 
 from __future__ import annotations
 
@@ -11,7 +11,12 @@ from fkeras.engine import Context, Layer, Output, option, subkey
 
 
 def wrapped_layer(layer: Any) -> Layer:
-    """A converter that takes a layer; a class or function is refused with what to write."""
+    """Returns `layer`; the converter of fields that hold a layer.
+
+    Raises:
+        ValueError: for other values; for a layer class the message shows how to instantiate the
+            class.
+    """
     if isinstance(layer, Layer):
         return layer
     found = layer.__name__ if isinstance(layer, type) else type(layer).__name__
@@ -23,19 +28,19 @@ def wrapped_layer(layer: Any) -> Layer:
 
 
 class Wrapper(Layer):
-    """Computes what the layer inside computes: the base of layers that change another one.
+    """Computes the wrapped layer; the base class of layers that modify another layer.
 
-    A subclass overrides `forward`; weights, state and masks of the layer inside are looked after
-    here.
+    A subclass overrides `forward`. This class builds the wrapped layer, and passes state, updates
+    and masks to and from the wrapped layer.
 
     Args:
-        layer: the layer inside.
+        layer: the wrapped layer.
 
     Shapes:
-        those of the layer inside.
+        those of the wrapped layer.
 
     Raises:
-        ValueError: where `layer` is no layer.
+        ValueError: where `layer` is not a layer.
 
     Example:
         >>> import jax, jax.numpy as jnp, fkeras as fk
@@ -52,7 +57,7 @@ class Wrapper(Layer):
 
     @property
     def supports_masking(self) -> bool:
-        """Whether a mask may reach the layer inside."""
+        """Whether the wrapped layer supports masks."""
         return self.layer.supports_masking
 
     def loses_masks(self, masks: Sequence[Any]) -> bool:
@@ -71,12 +76,15 @@ class Wrapper(Layer):
         return self.layer.input_spec
 
     def build(self, key: jax.Array, *specs: Any) -> Self:
+        # keep the weights of a layer that was built, or loaded, before it was wrapped
         if self.layer.built:
             return self
         return self.replace(layer=self.layer.build(subkey(key, "layer"), *specs))
 
     def init_state(self, *specs: Any) -> dict[str, Any]:
         inner = self.layer.init_state(*specs)
+        # no entry for a stateless layer: an empty dictionary would still be part of the state's
+        # tree
         return {"layer": inner} if inner else {}
 
     def forward(self, context: Context, *inputs: Any, **options: Any) -> Output:
