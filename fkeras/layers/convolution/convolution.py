@@ -1,6 +1,6 @@
 """Convolutions over sequences, images and volumes: `Conv1D`, `Conv2D`, `Conv3D`.
 
-One class holds what they do; each of the three only says over how many axes.
+A base class implements all three; each subclass sets the number of spatial axes.
 """
 
 from __future__ import annotations
@@ -59,6 +59,7 @@ class _Convolution(Layer):
 
     def __post_init__(self) -> None:
         super().__post_init__()
+        # here, and not in `build`: the traceback then shows the user's line that makes the layer
         if self.filters % self.groups:
             raise ValueError(
                 f"{self.where}: expected filters to be a multiple of groups={self.groups}, "
@@ -71,6 +72,7 @@ class _Convolution(Layer):
     def input_spec(self) -> InputSpec:
         axes = {}
         if self.kernel is not None:
+            # axis -2 of a grouped kernel has the channels of one group only
             axes = {channel_axis(self.data_format): self.kernel.shape[-2] * self.groups}
         return InputSpec(ndim=self.rank + 2, axes=axes)
 
@@ -83,10 +85,12 @@ class _Convolution(Layer):
                 f"{self.groups}, received {x} with {channels}. Give a divisor of {channels} as "
                 "groups, or another number of channels."
             )
+        # Keras's kernel layout for both data formats, so that weight files need no transposition
         shape = (*self.kernel_size, channels // self.groups, self.filters)
         return self.with_weights(key, kernel=shape, bias=(self.filters,) if self.use_bias else None)
 
     def call(self, x: jax.Array) -> jax.Array:
+        # XLA returns an empty array for a kernel larger than the input
         check_kernel_fits(self, x)
         y = convolve(
             x, self.kernel, self.strides, self.padding, self.data_format, self.dilation_rate
@@ -104,7 +108,7 @@ class Conv1D(_Convolution):
     Args:
         kernel_size: length of the window.
         strides: step of the window.
-        padding: "valid" or "same" as in `Conv2D`; "causal" pads the start only, so that no output
+        padding: "valid" or "same" as in `Conv2D`. "causal" pads only the start, so that no output
             depends on a later step.
         data_format: "channels_last" (also None) for inputs (b, t, c), "channels_first" for
             (b, c, t).
@@ -114,9 +118,9 @@ class Conv1D(_Convolution):
         (b, t, c) -> (b, t2, f); kernel (k, c / groups, f), bias (f,).
 
     Raises:
-        ValueError: for `filters` that are no multiple of `groups`, strides and dilation together,
-            and inputs without a channel axis, with other channels than the kernel was built for,
-            or smaller than the kernel with padding "valid".
+        ValueError: where `filters` is not a multiple of `groups`, or strides and dilation both
+            exceed 1; for inputs without a channel axis, with other channels than the kernel was
+            built for, or smaller than the kernel with padding "valid".
 
     Example:
         >>> import jax, jax.numpy as jnp, fkeras as fk
@@ -141,15 +145,15 @@ class Conv2D(_Convolution):
         filters: number `f` of filters: the channels of the output.
         kernel_size: height and width of the window; one integer sets both.
         strides: steps of the window along height and width.
-        padding: "valid" keeps windows inside the input; "same" pads with zeros, so that stride 1
-            keeps the size.
+        padding: "valid" keeps windows inside the input; "same" pads with zeros, so that the output
+            has the size of the input with strides of 1.
         data_format: "channels_last" (also None) for inputs (b, h, w, c), "channels_first" for
             (b, c, h, w).
-        dilation_rate: distance between the input cells that a kernel sees; above 1 only with
+        dilation_rate: distance between the input cells that a kernel reads; above 1 only with
             strides of 1.
         groups: number of groups of channels; each group computes f / groups of the filters from
             c / groups of the channels.
-        activation: function or its name; None is the identity.
+        activation: activation function or its name; None is the identity.
         use_bias: whether to add a bias.
         kernel_initializer: draws the kernel.
         bias_initializer: draws the bias.
@@ -163,9 +167,9 @@ class Conv2D(_Convolution):
         (b, h, w, c) -> (b, h2, w2, f); kernel (kh, kw, c / groups, f), bias (f,).
 
     Raises:
-        ValueError: for `filters` that are no multiple of `groups`, strides and dilation together,
-            and inputs without a channel axis, with other channels than the kernel was built for,
-            or smaller than the kernel with padding "valid".
+        ValueError: where `filters` is not a multiple of `groups`, or strides and dilation both
+            exceed 1; for inputs without a channel axis, with other channels than the kernel was
+            built for, or smaller than the kernel with padding "valid".
 
     Example:
         >>> import jax, jax.numpy as jnp, fkeras as fk
@@ -186,7 +190,7 @@ class Conv3D(_Convolution):
     """Computes `activation(convolve(x, kernel) + bias)` over a volume.
 
     Args:
-        kernel_size: three sizes of the window; one integer sets all.
+        kernel_size: sizes of the window along the three axes; one integer sets all.
         strides: steps of the window along the three axes.
         data_format: "channels_last" (also None) for inputs (b, d1, d2, d3, c), "channels_first" for
             (b, c, d1, d2, d3).
@@ -196,9 +200,9 @@ class Conv3D(_Convolution):
         (b, d1, d2, d3, c) -> (b, e1, e2, e3, f); kernel (k1, k2, k3, c / groups, f), bias (f,).
 
     Raises:
-        ValueError: for `filters` that are no multiple of `groups`, strides and dilation together,
-            and inputs without a channel axis, with other channels than the kernel was built for,
-            or smaller than the kernel with padding "valid".
+        ValueError: where `filters` is not a multiple of `groups`, or strides and dilation both
+            exceed 1; for inputs without a channel axis, with other channels than the kernel was
+            built for, or smaller than the kernel with padding "valid".
 
     Example:
         >>> import jax, jax.numpy as jnp, fkeras as fk
@@ -215,4 +219,5 @@ class Conv3D(_Convolution):
     rank: ClassVar[int] = 3
 
 
+# Keras's aliases
 Convolution1D, Convolution2D, Convolution3D = Conv1D, Conv2D, Conv3D

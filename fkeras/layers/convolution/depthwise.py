@@ -1,4 +1,4 @@
-"""Depthwise convolutions, which keep the channels apart: `DepthwiseConv1D`, `DepthwiseConv2D`."""
+"""Depthwise convolutions, one kernel per channel: `DepthwiseConv1D`, `DepthwiseConv2D`."""
 
 from __future__ import annotations
 
@@ -47,6 +47,7 @@ class _DepthwiseConvolution(Layer):
     depthwise_constraint: Constraint = option(default=None, convert=constraints.get)
     bias_constraint: Constraint = option(default=None, convert=constraints.get)
 
+    # Keras names the weight `kernel`, but its options `depthwise_initializer` and so on
     kernel: jax.Array = weight(prefix="depthwise")
     bias: jax.Array | None = weight()
 
@@ -62,10 +63,12 @@ class _DepthwiseConvolution(Layer):
     def build(self, key: jax.Array, x: SpecLike) -> Self:
         channels = known_channels(self.where, x, channel_axis(self.data_format))
         bias = (channels * self.depth_multiplier,) if self.use_bias else None
+        # Keras's layout; XLA's grouped convolution needs (..., 1, channels * depth_multiplier)
         shape = (*self.kernel_size, channels, self.depth_multiplier)
         return self.with_weights(key, kernel=shape, bias=bias)
 
     def call(self, x: jax.Array) -> jax.Array:
+        # XLA returns an empty array for a kernel larger than the input
         check_kernel_fits(self, x)
         y = convolve_depthwise(
             x, self.kernel, self.strides, self.padding, self.data_format, self.dilation_rate
@@ -111,7 +114,7 @@ class DepthwiseConv2D(_DepthwiseConvolution):
         depthwise_initializer: draws the kernel.
         depthwise_regularizer: penalty on the kernel.
         depthwise_constraint: projection of the kernel after each update.
-        dilation_rate: distance between the input cells that a kernel sees.
+        dilation_rate: distance between the input cells that a kernel reads.
         Other arguments: those of `Conv2D`, without `filters` and `groups`.
 
     Shapes:

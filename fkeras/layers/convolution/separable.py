@@ -1,7 +1,7 @@
-"""Separable convolutions, along the axes first and then across channels.
+"""Separable convolutions: a depthwise step within channels, then a pointwise step across channels.
 
-`SeparableConv1D` and `SeparableConv2D` have k * c * m + c * m * f weights, where a convolution has
-k * c * f.
+With a window of k cells, `SeparableConv1D` and `SeparableConv2D` have k * c * m + c * m * f kernel
+weights; a convolution has k * c * f.
 """
 
 from __future__ import annotations
@@ -55,6 +55,7 @@ class _SeparableConvolution(Layer):
     pointwise_constraint: Constraint = option(default=None, convert=constraints.get)
     bias_constraint: Constraint = option(default=None, convert=constraints.get)
 
+    # Keras's options are `depthwise_initializer` and so on, without the word "kernel"
     depthwise_kernel: jax.Array = weight(prefix="depthwise")
     pointwise_kernel: jax.Array = weight(prefix="pointwise")
     bias: jax.Array | None = weight()

@@ -1,4 +1,4 @@
-"""What the layers that slide a kernel share: their checks, and what follows the sliding."""
+"""Checks and the final step that the convolution layers share."""
 
 from __future__ import annotations
 
@@ -12,11 +12,12 @@ from fkeras.nn.numerics.axes import channel_axis, check_window
 
 
 def check_steps(where: str, strides: Sequence[int], dilation_rate: Sequence[int]) -> None:
-    """Checks that strides and dilation do not both exceed 1.
+    """Checks that strides and dilation do not both exceed 1; `where` names the layer.
 
     Raises:
-        ValueError: where they do; `where` names the layer.
+        ValueError: where both exceed 1.
     """
+    # Keras rejects the combination too: a kernel with both skips input cells entirely
     if max(strides) > 1 and max(dilation_rate) > 1:
         raise ValueError(
             f"{where}: expected strides or dilation_rate above 1, not both, received "
@@ -25,10 +26,10 @@ def check_steps(where: str, strides: Sequence[int], dilation_rate: Sequence[int]
 
 
 def known_channels(where: str, x: Spec, axis: int) -> int:
-    """The number of channels of an input.
+    """Returns the number of channels of an input; `where` names the layer.
 
     Raises:
-        ValueError: where it is not known; `where` names the layer.
+        ValueError: where the number is unknown.
     """
     channels = x.shape[axis]
     if channels is None:
@@ -40,10 +41,10 @@ def known_channels(where: str, x: Spec, axis: int) -> int:
 
 
 def check_kernel_fits(layer: Any, x: Any) -> None:
-    """Checks that a layer's kernel lies inside the input somewhere, where nothing is padded.
+    """Checks that the kernel of a layer with padding "valid" is not larger than the input.
 
     Raises:
-        ValueError: where the kernel's extent is larger than the input.
+        ValueError: where the extent of the kernel, including dilation, exceeds the input.
     """
     if layer.padding == "valid":
         pairs = zip(layer.kernel_size, layer.dilation_rate, strict=True)
@@ -52,7 +53,10 @@ def check_kernel_fits(layer: Any, x: Any) -> None:
 
 
 def add_bias_and_activate(layer: Any, y: jax.Array) -> jax.Array:
-    """Computes `activation(y + bias)`, the bias on the channel axis; None leaves either out."""
+    """Computes `activation(y + bias)` with the bias on the channel axis.
+
+    A layer without bias or without activation omits that step.
+    """
     if layer.bias is not None:
         y = y + align(layer.bias, y.ndim, channel_axis(layer.data_format))
     return y if layer.activation is None else layer.activation(y)

@@ -1,9 +1,9 @@
 """Transposed convolutions: `Conv1DTranspose`, `Conv2DTranspose`, `Conv3DTranspose`.
 
-A convolution reads one cell of its output out of a window of its input. The transposed convolution
-goes the other way: each cell of the input writes its multiple of the kernel into a window of the
-output, the windows a stride apart, and what falls on one cell is added. It is the gradient of a
-convolution by its input, and so makes large images of small ones.
+A convolution computes each output cell from a window of the input. A transposed convolution does
+the reverse: each input cell, times the kernel, is added to a window of the output, and neighbouring
+windows are a stride apart. The transposed convolution equals the gradient of a convolution with
+respect to the input of the convolution. With strides above 1 the output is larger than the input.
 """
 
 from __future__ import annotations
@@ -59,6 +59,8 @@ class _TransposedConvolution(Layer):
     def __post_init__(self) -> None:
         super().__post_init__()
         check_steps(self.where, self.strides, self.dilation_rate)
+        # a convolution maps inputs of `stride` different sizes to one output size: output_padding
+        # selects among these sizes
         pairs = zip(self.output_padding or (), self.strides, strict=False)
         if any(more >= stride for more, stride in pairs):
             raise ValueError(
@@ -71,6 +73,7 @@ class _TransposedConvolution(Layer):
     def input_spec(self) -> InputSpec:
         axes = {}
         if self.kernel is not None:
+            # filters come before channels: the kernel is that of the convolution it transposes
             axes = {channel_axis(self.data_format): self.kernel.shape[-1]}
         return InputSpec(ndim=self.rank + 2, axes=axes)
 
@@ -104,8 +107,8 @@ class Conv1DTranspose(_TransposedConvolution):
         (b, t, c) -> (b, t2, f); kernel (k, f, c), bias (f,).
 
     Raises:
-        ValueError: for strides and dilation together, an output padding that is not below the
-            strides, and inputs without a channel axis or with other channels than the kernel was
+        ValueError: where strides and dilation both exceed 1, or `output_padding` is not below the
+            strides; for inputs without a channel axis, or with other channels than the kernel was
             built for.
 
     Example:
@@ -129,12 +132,13 @@ class Conv2DTranspose(_TransposedConvolution):
 
     Args:
         kernel_size: height and width of the window; one integer sets both.
-        strides: distance of the windows that neighbouring input cells write to.
-        padding: "valid" for all cells that the windows cover, "same" for `strides` times the sizes.
-        output_padding: cells to add to the smallest size that fits, below the strides;
-            None for (n - 1) * stride + max(extent, stride) cells with "valid", n * stride
-            with "same".
-        dilation_rate: distance between the output cells that a kernel writes to; above 1 only with
+        strides: distance between the output windows of neighbouring input cells.
+        padding: "valid" returns all cells that the windows cover; "same" returns `strides` times
+            the size of the input.
+        output_padding: number of cells to add to the smallest possible size; below the strides.
+            With None, n input cells give (n - 1) * stride + max(extent, stride) cells with "valid",
+            and n * stride cells with "same".
+        dilation_rate: distance between the output cells that a kernel writes; above 1 only with
             strides of 1.
         Other arguments: those of `Conv2D`, without `groups`.
 
@@ -142,8 +146,8 @@ class Conv2DTranspose(_TransposedConvolution):
         (b, h, w, c) -> (b, h2, w2, f); kernel (kh, kw, f, c), bias (f,).
 
     Raises:
-        ValueError: for strides and dilation together, an output padding that is not below the
-            strides, and inputs without a channel axis or with other channels than the kernel was
+        ValueError: where strides and dilation both exceed 1, or `output_padding` is not below the
+            strides; for inputs without a channel axis, or with other channels than the kernel was
             built for.
 
     Example:
@@ -166,7 +170,8 @@ class Conv3DTranspose(_TransposedConvolution):
     """Computes `activation(convolve_transpose(x, kernel) + bias)` over a volume.
 
     Args:
-        kernel_size, strides, output_padding, dilation_rate: three integers each; one integer sets all.
+        kernel_size, strides, output_padding, dilation_rate: three integers each; one integer sets
+            all.
         data_format: as in `Conv3D`.
         Other arguments: those of `Conv2DTranspose`.
 
@@ -174,8 +179,8 @@ class Conv3DTranspose(_TransposedConvolution):
         (b, d1, d2, d3, c) -> (b, e1, e2, e3, f); kernel (k1, k2, k3, f, c), bias (f,).
 
     Raises:
-        ValueError: for strides and dilation together, an output padding that is not below the
-            strides, and inputs without a channel axis or with other channels than the kernel was
+        ValueError: where strides and dilation both exceed 1, or `output_padding` is not below the
+            strides; for inputs without a channel axis, or with other channels than the kernel was
             built for.
 
     Example:
@@ -194,6 +199,7 @@ class Conv3DTranspose(_TransposedConvolution):
     rank: ClassVar[int] = 3
 
 
+# Keras's aliases
 Convolution1DTranspose = Conv1DTranspose
 Convolution2DTranspose = Conv2DTranspose
 Convolution3DTranspose = Conv3DTranspose
