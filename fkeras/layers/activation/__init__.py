@@ -1,1 +1,1 @@
-"""Activation functions as layers: any function by name, and layers with settings or weights."""
+"""Activation layers: any function by name, and activations with arguments or weights."""

@@ -1,4 +1,4 @@
-"""`Activation`: a function of arrays, by name or as it is, as a layer."""
+"""`Activation`: a layer that applies an activation function."""
 
 from __future__ import annotations
 
@@ -12,16 +12,17 @@ from fkeras.engine.config import field_types
 
 
 class Activation(Layer):
-    """Computes `activation(x)`, element by element or as the function defines it.
+    """Computes `activation(x)`.
 
     Args:
-        activation: a name such as "relu", or a function of one array; None is the identity.
+        activation: activation function of one array, or its name such as "relu"; None is the
+            identity.
 
     Shapes:
         (b, ...) -> (b, ...).
 
     Raises:
-        ValueError: for an unknown name, with the nearest one.
+        ValueError: for an unknown name; the message suggests the most similar name.
 
     Example:
         >>> import jax.numpy as jnp, fkeras as fk

@@ -1,4 +1,4 @@
-"""Activations with settings of their own, as layers: `ReLU`, `LeakyReLU`, `ELU`."""
+"""Activation layers with arguments: `ReLU`, `LeakyReLU`, `ELU`."""
 
 from __future__ import annotations
 
@@ -13,18 +13,21 @@ from fkeras.engine.config.field_types import OptionalReal, Real
 
 
 class ReLU(Layer):
-    """Computes `max(x, 0)`; with its options `min(x, max_value)` above a threshold, a line below.
+    """Computes `max(x, 0)`, with an optional bound, slope and threshold.
+
+    The result is `min(x, max_value)` from `threshold` on, and `negative_slope * (x - threshold)`
+    below.
 
     Args:
-        max_value: the largest value; None for no bound.
-        negative_slope: the slope of `x - threshold` below the threshold.
-        threshold: where the two parts meet.
+        max_value: upper bound of the result; None for no bound.
+        negative_slope: slope below the threshold.
+        threshold: value of x where the two parts meet.
 
     Shapes:
         (b, ...) -> (b, ...).
 
     Raises:
-        ValueError: for a number below 0.
+        ValueError: for a negative argument.
 
     Example:
         >>> import jax.numpy as jnp, fkeras as fk
@@ -45,7 +48,7 @@ class ReLU(Layer):
 
 
 class LeakyReLU(Layer):
-    """Computes x where it is positive, `negative_slope * x` elsewhere.
+    """Computes x where x is positive, `negative_slope * x` elsewhere.
 
     Args:
         negative_slope: the slope below 0.
@@ -66,6 +69,7 @@ class LeakyReLU(Layer):
         https://ai.stanford.edu/~amaas/papers/relu_hybrid_icml2013_final.pdf
     """
 
+    # Keras's default of the layer; the function `activations.leaky_relu` has 0.2, as in Keras
     negative_slope: Real = option(default=0.3, convert=real(minimum=0))
 
     supports_masking: ClassVar[bool] = True
@@ -75,10 +79,10 @@ class LeakyReLU(Layer):
 
 
 class ELU(Layer):
-    """Computes x where it is positive, `alpha * (exp(x) - 1)` elsewhere.
+    """Computes x where x is positive, `alpha * (exp(x) - 1)` elsewhere.
 
     Args:
-        alpha: minus the value that is approached far below 0.
+        alpha: scale of the negative part: the result approaches `-alpha` for large negative x.
 
     Shapes:
         (b, ...) -> (b, ...).

@@ -1,4 +1,4 @@
-"""`PReLU`: a rectifier with a learned slope below zero."""
+"""`PReLU`: a ReLU with a learned slope below zero."""
 
 from __future__ import annotations
 
@@ -16,11 +16,11 @@ from fkeras.nn.numerics.axes import format_shape
 
 
 def prelu(x: jax.Array, alpha: jax.Array) -> jax.Array:
-    """Computes x where it is positive, `alpha * x` elsewhere.
+    """Computes x where x is positive, `alpha * x` elsewhere.
 
     Args:
         x: array of shape (b, ...).
-        alpha: array with the axes of `x` but the batch, of size 1 where a slope is shared.
+        alpha: array of shape (...), without the batch axis, of size 1 on shared axes.
 
     Returns:
         An array like `x`.
@@ -30,6 +30,7 @@ def prelu(x: jax.Array, alpha: jax.Array) -> jax.Array:
         >>> prelu(jnp.array([[-2.0, 3.0]]), jnp.array([0.5, 0.5]))
         Array([[-1.,  3.]], dtype=float32)
     """
+    # Keras's formula: the gradient at 0 is 0, where jnp.where(x > 0, x, alpha * x) has alpha
     return jax.nn.relu(x) - jnp.expand_dims(alpha, 0) * jax.nn.relu(-x)
 
 
@@ -42,21 +43,23 @@ def _axes(value: Any) -> tuple[int, ...] | None:
 
 
 class PReLU(Layer):
-    """Computes x where it is positive, `alpha * x` elsewhere, with a learned `alpha`.
+    """Computes x where x is positive, `alpha * x` elsewhere, with a learned `alpha`.
 
     Args:
-        alpha_initializer: makes `alpha`.
-        alpha_regularizer: a penalty on `alpha`.
-        alpha_constraint: projects `alpha` after an update.
-        shared_axes: the axes along which one slope serves all places, such as (1, 2) for the
-            height and width of an image; None for a slope of its own for every element.
-            Negative ones count from the end; in Keras -1 means the axis before the last one.
+        alpha_initializer: draws `alpha`.
+        alpha_regularizer: penalty on `alpha`.
+        alpha_constraint: projection of `alpha` after each update.
+        shared_axes: axes along which all elements share a slope, such as (1, 2) for the height and
+            width of an image; None for one slope per element. Negative axes count from the end; in
+            Keras -1 means the axis before the last one.
 
     Shapes:
-        (b, ...) -> (b, ...); alpha has the sizes of the input but the batch's, 1 on shared axes.
+        (b, ...) -> (b, ...); alpha has the shape of the input without the batch axis, with size 1
+        on shared axes.
 
     Raises:
-        ValueError: for an axis that the input does not have, or an axis without a size.
+        ValueError: for an axis that the input does not have, or an axis of unknown size that is not
+            shared.
 
     Example:
         >>> import jax, jax.numpy as jnp, fkeras as fk
@@ -83,6 +86,7 @@ class PReLU(Layer):
         if self.alpha is None:
             return None
         ndim = self.alpha.ndim + 1
+        # alpha has no batch axis: axis a of the input is axis a - 1 of alpha
         shared = {a % ndim for a in self.shared_axes or ()}
         sizes = {a: self.alpha.shape[a - 1] for a in range(1, ndim) if a not in shared}
         return InputSpec(ndim=ndim, axes=sizes)

@@ -1,4 +1,4 @@
-"""`Softmax`: exponentials that sum to 1 over one axis or several, without what a mask leaves out."""
+"""`Softmax`: softmax over one or several axes, with an optional mask."""
 
 from __future__ import annotations
 
@@ -18,26 +18,28 @@ from fkeras.nn.softmax import masked_softmax
 
 
 class Softmax(Layer):
-    """Computes `exp(x) / sum(exp(x))` over `axis`, without the entries that a mask leaves out.
+    """Computes `exp(x) / sum(exp(x))` over `axis`, without masked entries.
 
-    What is left out is 0, and so is a row of which nothing is left. An array given as `mask`
-    broadcasts to the input, its last axes being the last axes of the input. The mask of the steps
-    (b, t) that comes with the input of a model belongs to the first axes. The mask goes on with
-    the output, unless it has the three or more axes of the input: such a mask says which entries of
-    a row count, and not which steps.
+    Masked entries give 0; a row whose entries are all masked gives 0. An array passed as `mask`
+    broadcasts to the input like in NumPy: its last axes are the last axes of the input. The axes of
+    a time step mask (b, t) that the input carries are the first axes of the input.
+
+    The output carries the mask, except a mask with all axes of an input of three or more axes: such
+    a mask selects entries of a row, not time steps.
 
     Args:
-        axis: the axis, or the axes that are summed over together.
+        axis: axis, or axes, over which the result sums to 1.
 
     Call:
-        mask: the mask: numbers above 0.5 or True where an entry is kept. It has at most as many
-            axes as the input, each of the input's size or 1.
+        mask: True, or a number above 0.5, where an entry is kept. The mask has at most as many axes
+            as the input, each of the input's size or of size 1.
 
     Shapes:
         (b, ...) -> (b, ...).
 
     Raises:
-        ValueError: for an axis that is no integer, or a mask that does not fit the input.
+        ValueError: for an axis that is not an integer, or a mask whose shape does not match the
+            input.
 
     Example:
         >>> import jax.numpy as jnp, fkeras as fk
@@ -52,10 +54,10 @@ class Softmax(Layer):
     supports_masking: ClassVar[bool] = True
     keras_form: ClassVar[KerasForm] = KerasForm(option_names=("mask",))
 
-    if not TYPE_CHECKING:  # type checkers take the signatures of `Layer`
+    if not TYPE_CHECKING:  # type checkers use the signatures of `Layer`
 
         def __call__(self, *inputs: Any, **options: Any) -> Any:
-            """Computes the softmax of the input, without the entries that `mask` leaves out."""
+            """Computes the softmax of the input, without the entries that `mask` excludes."""
             return super().__call__(*inputs, **self.complete_options(inputs, options))
 
         def apply(self, *inputs: Any, **options: Any) -> Output:
@@ -63,10 +65,10 @@ class Softmax(Layer):
             return super().apply(*inputs, **self.complete_options(inputs, options))
 
     def complete_options(self, inputs: tuple, options: dict[str, Any]) -> dict[str, Any]:
-        """The options with an array of a mask that lines up with the input's last axes.
+        """Returns the options of a call, with the axes of a mask array completed at the front.
 
-        The engine passes masks given by hand and masks of steps in the same way, so the axes of the
-        first are completed here.
+        The engine passes explicit masks and time step masks in the same way. `forward` aligns a
+        mask with the first axes of the input, so an explicit mask gets leading axes of size 1 here.
         """
         mask = options.get("mask")
         x = inputs[0] if len(inputs) == 1 else None
@@ -80,7 +82,7 @@ class Softmax(Layer):
             return options
         pairs = zip(reversed(mask.shape), reversed(x.shape), strict=False)
         if any(m != 1 and n is not None and m != n for m, n in pairs):
-            return options  # a mask of steps, or one that is refused
+            return options  # a time step mask, or a mask that `forward` rejects
         shape = (*(1,) * (len(x.shape) - mask.ndim), *mask.shape)
         return {**options, "mask": mask.reshape(shape)}
 
@@ -94,11 +96,13 @@ class Softmax(Layer):
         mask = context.mask
         if mask is None:
             return Output(masked_softmax(x, None, axes))
+        # a mask of all axes of a row (such as an attention mask) is no time step mask for later
+        # layers
         goes_on = mask.ndim < x.ndim or mask.ndim < 3
         return Output(masked_softmax(x, self._kept(mask, x), axes), mask=mask if goes_on else None)
 
     def _kept(self, mask: jax.Array, x: jax.Array) -> jax.Array:
-        """The mask as Booleans with all axes of `x`."""
+        """Returns the mask as Booleans, with trailing axes of size 1 up to the rank of `x`."""
         shape = (*mask.shape, *(1,) * (x.ndim - mask.ndim))
         pairs = [p for p in zip(shape, x.shape, strict=False) if all(map(_known, p))]
         if mask.ndim > x.ndim or any(m not in (1, n) for m, n in pairs):
@@ -107,6 +111,7 @@ class Softmax(Layer):
                 f" or 1, received {format_shape(mask.shape)}. Give it all axes of the input, such "
                 "as mask[:, None, :]."
             )
+        # autocast turns a float mask into the compute dtype; 0.5 is exact in every float dtype
         if mask.dtype != jnp.bool_:
             mask = mask > jnp.asarray(0.5, mask.dtype) if _floating(mask) else mask > 0
         return jnp.reshape(mask, shape)
