@@ -1,1 +1,1 @@
-"""The origin of a legacy file, and the graph in its configuration."""
+"""Graphs in the configurations of legacy files."""

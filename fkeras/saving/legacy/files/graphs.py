@@ -8,22 +8,24 @@ from typing import Any
 from fkeras.saving.containers.strict_json import check
 from fkeras.saving.quirks.origin import Origin
 
+#: layers whose call lists initial states and constants after the input tensor
 _RECURRENT = frozenset(
     ["RNN", "SimpleRNN", "LSTM", "GRU", "Bidirectional", "ConvLSTM1D", "ConvLSTM2D", "ConvLSTM3D"]
 )
-#: these take several tensors one by one, where the others take one list
+#: layers that take several tensors as separate arguments; other layers take one list
 _BY_POSITION = frozenset(("MultiHeadAttention", "GroupQueryAttention"))
 _NETWORKS = ("Functional", "Sequential")
+#: word that tf.keras 2.4 and later write in the place of a layer's name, before a constant
 _CONSTANT = "_CONSTANT_VALUE"
 
 
 class Graph:
-    """The layers of one old functional configuration, and which of their calls are meant.
+    """Call graph of one functional configuration of Keras 1 or 2.
 
     Args:
-        counts: how many calls each layer has, by name.
-        networks: the names of the layers that are networks.
-        origin: who wrote the file.
+        counts: number of calls of each layer, by name.
+        networks: names of the layers that are networks.
+        origin: the program that wrote the file.
     """
 
     def __init__(self, counts: Mapping[str, int], networks: frozenset[str], origin: Origin):
@@ -31,16 +33,16 @@ class Graph:
         self.networks = networks
         self.origin = origin
         self.first: dict[str, int] = {}
-        #: what functions of TensorFlow compute, by layer and call: tensors, lists, constants
+        #: results of TensorFlow functions, by layer and call: tensors, lists of tensors, constants
         self.values: dict[tuple[str, int], Any] = {}
-        #: makes a tensor of such a constant, for a layer
+        #: converts a constant to a tensor, for a layer that needs a tensor
         self.constant: Callable[[Any, str | None], dict[str, Any]] | None = None
 
     def meet(self, nodes: Any) -> None:
-        """Notes which calls `nodes` refer to, so that `reference` knows from where they count.
+        """Records the lowest call index of each network in `nodes`, for `reference`.
 
-        Networks had a call of their own before the first one in a graph; so calls of networks are
-        counted from 1, but not in every version.
+        Many versions of Keras count a network's calls from 1, because index 0 is the call that
+        created the network. Other versions count from 0.
         """
         for entry in _entries(nodes):
             name, index = entry[0], entry[1]
@@ -48,10 +50,10 @@ class Graph:
                 self.first[name] = min(index, self.first.get(name, index))
 
     def reference(self, entry: Sequence[Any], layer: str | None) -> dict[str, Any]:
-        """The tensor that `["name", node, tensor]` means, as Keras 3 writes it.
+        """Returns the tensor of `["name", node, tensor]` in Keras 3's form.
 
         Raises:
-            FileError: where there is no such layer or call.
+            FileError: for an unknown layer or call.
         """
         found = self.value(entry, layer)
         return (
@@ -59,7 +61,7 @@ class Graph:
         )
 
     def value(self, entry: Sequence[Any], layer: str | None) -> Any:
-        """As `reference`; also a constant, where a function of TensorFlow makes one."""
+        """Returns `reference`, or the constant that a TensorFlow function returns."""
         name, index, tensor = self.coordinates(entry, layer)
         made = self.values.get((name, index))
         if isinstance(made, list):
@@ -72,11 +74,12 @@ class Graph:
             return made[tensor]
         if made is not None:
             return made
+        # Shape and dtype are placeholders: the loader infers both by calling the layers.
         config = {"shape": None, "dtype": "float32", "keras_history": [name, index, tensor]}
         return {"class_name": "__keras_tensor__", "config": config}
 
     def coordinates(self, entry: Sequence[Any], layer: str | None) -> list[Any]:
-        """`[name, call, tensor]` with the call counted from 0."""
+        """Returns `[name, call, tensor]` with calls counted from 0."""
         origin = self.origin
         where = origin.place(layer)
         name = check(entry[0], str, "the name of a layer", **where)
@@ -90,6 +93,7 @@ class Graph:
             )
         if name in self.networks and self.first.get(name, 0) == 1:
             index -= 1
+        # Python would accept negative indices and count calls from the end.
         if not 0 <= index < self.counts[name] or not 0 <= tensor < 10_000:
             raise origin.error(
                 f"takes tensor {tensor} of call {index} of the layer {name!r}, which has "
@@ -99,19 +103,20 @@ class Graph:
         return [safe_name(name), index, tensor]
 
     def node(self, node: Any, kind: str, layer: str, constants: int = 0) -> dict[str, Any]:
-        """One call in Keras 3's form: `{"args": [...], "kwargs": {...}}`.
+        """Converts one call to Keras 3's form: `{"args": [...], "kwargs": {...}}`.
 
         Args:
-            node: the call as the file has it.
-            kind: the layer's class.
-            layer: its name.
-            constants: how many of the tensors are constants of a recurrent layer.
+            node: the call in the file.
+            kind: class of the layer.
+            layer: name of the layer.
+            constants: number of trailing tensors that are constants of a recurrent layer.
         """
         check(node, (list, dict), "a call", **self.origin.place(layer))
         value = self._inputs(node, layer)
         kwargs = self._options(node, layer)
         made = self._arguments(value, kwargs, kind, layer, constants)
-        if "training" in kwargs:  # what stood there was given by hand, unlike in Keras 3
+        # Only Keras 3 writes `training` for calls that did not set it: here the user set it.
+        if "training" in kwargs:
             made["training"] = check(
                 kwargs.pop("training"), bool, "'training'", **self.origin.place(layer)
             )
@@ -126,12 +131,14 @@ class Graph:
         if not tensors:
             raise self.origin.error("a call without a tensor. The file is damaged.", layer)
         if kind in _RECURRENT and len(tensors) > 1:
+            # Keras 2 appends states, then constants, to the inputs; only the count separates them.
             states = tensors[1 : len(tensors) - constants] if constants else tensors[1:]
             if constants:
                 kwargs["constants"] = tensors[len(tensors) - constants :]
             kwargs["initial_state"] = states
             return {"args": tensors[:1], "kwargs": kwargs}
         if kind in _BY_POSITION:
+            # The file may hold these tensors by name; Keras 3's form has them by position.
             named = [kwargs.pop(n) for n in ("query", "value", "key") if n in kwargs]
             return {"args": [*tensors, *named], "kwargs": kwargs}
         return {"args": tensors if len(tensors) == 1 else [tensors], "kwargs": kwargs}
@@ -151,7 +158,7 @@ class Graph:
         if entry is None or len(entry) < 4:
             return {}
         options = check(entry[3], dict, "the options of a call", **self.origin.place(layer))
-        # what Keras itself filled in says nothing
+        # None means the default: Keras fills in arguments that the user's call did not set.
         given = {k: v for k, v in options.items() if v is not None}
         return {k: self._option(v, layer) for k, v in given.items()}
 
@@ -161,6 +168,7 @@ class Graph:
         if isinstance(value, list):
             return [self._option(v, layer) for v in value]
         if isinstance(value, Mapping):
+            # Objects could name code to import; a call needs only data.
             if "class_name" in value:
                 raise self.origin.error(
                     "an object among the options of a call; expected numbers, words and tensors. "
@@ -171,7 +179,7 @@ class Graph:
         return value
 
     def ends(self, value: Any, what: str) -> Any:
-        """The inputs or outputs of a model; a list of a single tensor is that tensor."""
+        """Converts the inputs or outputs of a model; unpacks a list of a single tensor."""
         where = self.origin.place()
         if isinstance(value, Mapping):
             return {str(k): self.ends(v, what) for k, v in value.items()}
@@ -185,7 +193,7 @@ class Graph:
 
 
 def _constant(value: Any) -> Any:
-    """A number as it is, and lists of numbers as an array in Keras 3's form."""
+    """Returns a number unchanged, and a list of numbers as an array in Keras 3's form."""
     if not isinstance(value, list):
         return value
     return {"class_name": "__numpy__", "config": {"value": value, "dtype": "float32"}}
@@ -205,12 +213,13 @@ def _is_entry(value: Any) -> bool:
 
 
 def _entries(nodes: Any) -> Iterator[Sequence[Any]]:
-    """All `[name, node, tensor, ...]` in a structure."""
+    """Yields every `[name, node, tensor, ...]` in a structure."""
     waiting = [nodes]
     while waiting:
         item = waiting.pop()
         if _is_entry(item):
             yield item
+            # The keyword arguments of a call may contain further tensors.
             waiting.extend(v for v in item[3:] if isinstance(v, list | Mapping))
         elif isinstance(item, Mapping):
             waiting.extend(item.values())
@@ -223,7 +232,7 @@ def has_argument_nodes(nodes: Sequence[Any], default: bool) -> bool:
 
     Args:
         nodes: the `inbound_nodes` of each layer.
-        default: the answer where no call tells.
+        default: result if no call decides.
 
     Example:
         >>> has_argument_nodes([[], [{"args": [], "kwargs": {}}]], False)
@@ -238,12 +247,12 @@ def has_argument_nodes(nodes: Sequence[Any], default: bool) -> bool:
 
 
 def is_network(kind: str) -> bool:
-    """Whether a class of today's name is a network."""
+    """Whether a class with this Keras 3 name is a network."""
     return kind in _NETWORKS
 
 
 def safe_name(name: str) -> str:
-    """A layer's name without "/", which Keras 2 allowed and which joins names here.
+    """Returns a layer's name with "_" for "/", which Keras 2 allowed and fkeras uses in paths.
 
     Example:
         >>> safe_name("block/conv")

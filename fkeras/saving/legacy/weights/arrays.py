@@ -1,4 +1,4 @@
-"""Converts the arrays of old layers to the layout of today's layers.
+"""Converts the arrays of layers of Keras 1 and 2 to the layout of Keras 3.
 
 Keras 1 stored one matrix per gate of a recurrent layer, and kernels with Theano's order of axes;
 Theano's convolutions flip kernels; cuDNN layers store transposed kernels and two biases.
@@ -13,20 +13,22 @@ import numpy as np
 from fkeras.engine import Layer
 from fkeras.saving.quirks.origin import Origin
 
+#: order of the gates in Keras 3 as indices into Keras 1's order, which is i, c, f, o for LSTM
 _GATES = (("LSTM", (0, 2, 1, 3)), ("ConvLSTM2D", (0, 2, 1, 3)), ("GRU", (0, 1, 2)))
+#: layers whose kernels Theano flips
 _TURNED = ("Conv1D", "Conv2D", "Conv3D", "Conv2DTranspose", "ConvLSTM2D")
 
 Shape = tuple[int, ...]
 
 
 def stored_count(layer: Layer, count: int, origin: Origin, apart: bool) -> int:
-    """Returns the number of arrays in a file for `count` arrays of a layer.
+    """Returns the number of arrays in a file for a layer with `count` arrays in fkeras.
 
     Args:
         layer: the layer.
-        count: how many it has here.
-        origin: who wrote the file.
-        apart: whether recurrent layers of Keras 1 have an array for each gate.
+        count: number of the layer's arrays in fkeras.
+        origin: the program that wrote the file.
+        apart: whether Keras 1 stored one array for each gate of a recurrent layer.
     """
     gates = dict(_GATES).get(type(layer).__name__)
     if origin.major == 1 and apart and gates and count:
@@ -37,26 +39,28 @@ def stored_count(layer: Layer, count: int, origin: Origin, apart: bool) -> int:
 def converted(
     layer: Layer, arrays: Sequence[np.ndarray], shapes: Sequence[Shape], origin: Origin
 ) -> list[np.ndarray]:
-    """Converts a layer's arrays to the layout of this package.
+    """Converts a layer's arrays to the layout of fkeras.
 
     Args:
         layer: the layer.
-        arrays: what the file has for it.
-        shapes: the shapes that are wanted.
-        origin: who wrote the file.
+        arrays: the layer's arrays in the file.
+        shapes: shapes of the layer's arrays in fkeras.
+        origin: the program that wrote the file.
 
     Returns:
-        As many arrays as there are shapes; their shapes are still to be checked.
+        One array for each shape; the caller checks the shapes.
     """
     kind, made = type(layer).__name__, list(arrays)
     if not made:
         return made
+    # Gates are joined first: the steps after it expect one kernel at index 0.
     if origin.major == 1:
         made = _gates_together(kind, made, len(shapes))
         made[0] = _first_kernel(layer, kind, made[0], shapes[0])
         if kind == "ConvLSTM2D" and len(made) > 1 and _first(layer):
             made[1] = np.transpose(made[1], (2, 3, 1, 0)) if made[1].ndim == 4 else made[1]
     if origin.backend == "theano" and kind in _TURNED:
+        # The recurrent kernel of a ConvLSTM2D is a convolution kernel too.
         for place in (0, 1) if kind == "ConvLSTM2D" else (0,):
             made[place] = turned(made[place])
     if kind in ("LSTM", "GRU") and len(made) == 3:
@@ -65,7 +69,7 @@ def converted(
 
 
 def turned(kernel: np.ndarray) -> np.ndarray:
-    """A kernel with its spatial axes reversed: Theano convolves where others correlate.
+    """Reverses the spatial axes of a kernel: Theano convolves, other backends cross-correlate.
 
     Example:
         >>> turned(np.arange(3.0).reshape(3, 1, 1)).ravel()
@@ -80,7 +84,7 @@ def _first(layer: Layer) -> bool:
 
 
 def _gates_together(kind: str, arrays: list[np.ndarray], count: int) -> list[np.ndarray]:
-    """One array of all gates for each role, out of `kernel, recurrent, bias` for each gate."""
+    """Concatenates the gates: one kernel, recurrent kernel and bias from one of each per gate."""
     order = dict(_GATES).get(kind)
     if order is None or count == 0 or len(arrays) != count * len(order):
         return arrays
@@ -88,12 +92,14 @@ def _gates_together(kind: str, arrays: list[np.ndarray], count: int) -> list[np.
 
 
 def _first_kernel(layer: Layer, kind: str, kernel: np.ndarray, shape: Shape) -> np.ndarray:
-    """A kernel of Keras 1 with the axes (spatial..., c, f)."""
+    """Returns a kernel of Keras 1 with the axes (spatial..., c, f)."""
     first = _first(layer)
     if kind == "Conv1D" and kernel.ndim == 4:
+        # Keras 1 ran Conv1D as a 2D convolution: its kernel has an extra spatial axis of size 1.
         if kernel.shape[:2] != (shape[0], 1) or kernel.shape[3] != shape[-1]:
-            kernel = np.transpose(kernel, (2, 3, 1, 0))  # before Keras 1.2
+            kernel = np.transpose(kernel, (2, 3, 1, 0))  # Keras before 1.2: (f, c, length, 1)
         return kernel[:, 0]
+    # With channels_first, Keras 1 stored kernels in Theano's order (f, c, spatial...).
     if kind in ("Conv2D", "ConvLSTM2D") and first and kernel.ndim == 4:
         return np.transpose(kernel, (2, 3, 1, 0))
     if kind == "Conv2DTranspose" and kernel.ndim == 4:
@@ -104,13 +110,13 @@ def _first_kernel(layer: Layer, kind: str, kernel: np.ndarray, shape: Shape) -> 
 
 
 def from_cudnn(kind: str, arrays: Sequence[np.ndarray]) -> list[np.ndarray]:
-    """`[kernel, recurrent_kernel, bias]` of an LSTM or GRU out of cuDNN's; others as they are.
+    """Converts `[kernel, recurrent_kernel, bias]` of a cuDNN LSTM or GRU; returns others unchanged.
 
-    cuDNN's are known by their bias, which is there twice: for the input and for the state.
+    The bias identifies cuDNN's arrays: cuDNN has two biases, for the input and for the state.
 
     Args:
         kind: "LSTM" or "GRU".
-        arrays: the three arrays.
+        arrays: kernel, recurrent kernel and bias.
 
     Example:
         >>> arrays = [np.ones((2, 12)), np.ones((3, 12)), np.ones(24)]
@@ -126,9 +132,11 @@ def from_cudnn(kind: str, arrays: Sequence[np.ndarray]) -> list[np.ndarray]:
         return list(arrays)
 
     def input_gate(matrix: np.ndarray) -> np.ndarray:
+        # The file holds the buffer of the transposed kernel under the original shape.
         return matrix.T.reshape(matrix.shape, order="F")
 
     kernel = np.hstack([input_gate(k) for k in np.hsplit(kernel, gates)])
     recurrent = np.hstack([k.T for k in np.hsplit(recurrent, gates)])
+    # An LSTM only adds the biases; a GRU resets between them, so both are needed.
     two = bias.reshape(2, width)
     return [kernel, recurrent, two.sum(0) if kind == "LSTM" else two]

@@ -1,7 +1,7 @@
 """The order of a layer's arrays in Keras 1 and 2: trainable arrays first, then the others.
 
-Unlike in `fkeras.engine.tree.weight_lists`, a network's list is not that of its layers one after the
-other: all trainable arrays inside it come before all others.
+Unlike in `fkeras.engine.tree.weight_lists`, all trainable arrays of a network, also those of nested
+layers, come before all other arrays.
 """
 
 from __future__ import annotations
@@ -19,12 +19,12 @@ Orders = Mapping[tuple[str, ...], Sequence[str]]
 
 @dataclasses.dataclass(frozen=True)
 class Unit:
-    """Arrays of one layer that are adjacent in a list.
+    """Adjacent arrays of one layer in a file's list.
 
     Attributes:
-        layer: the layer that owns them.
-        names: the paths of its weights in the model, or of entries of the state.
-        kinds: "weight" or "state" for each of them.
+        layer: the layer that owns the arrays.
+        names: paths of weights in the model, or of entries in the state.
+        kinds: "weight" or "state" for each array.
     """
 
     layer: Layer
@@ -36,10 +36,10 @@ def listed(layer: Layer, state: Mapping[str, Any], path: tuple[str, ...], orders
     """Returns the units of `layer` in the order of a legacy file.
 
     Args:
-        layer: a built layer, or one of shapes in the place of arrays.
-        state: its state.
-        path: its place in the model.
-        orders: the names of the layers of networks in the file's order, by their places.
+        layer: a built layer, of arrays or of shapes.
+        state: state of the layer.
+        path: path of the layer in the model.
+        orders: layer names of each network in the file's order, by path.
 
     Example:
         >>> import jax, fkeras as fk
@@ -61,10 +61,11 @@ def trained(layer: Layer, path: tuple[str, ...], orders: Orders) -> list[str]:
 
 
 def ordered(network: Network, path: tuple[str, ...], orders: Orders) -> list[str]:
-    """Returns the names of a network's layers in the order of the file, or else of the network."""
+    """Returns the names of a network's layers in the file's order, else in the network's order."""
     names = list(network.layers)
     known = {name: i for i, name in enumerate(orders.get(path, ()))}
-    if not set(known) <= set(names):  # layers without names in the file were named here
+    # Layers without a name in the file got other names: the file's order does not apply.
+    if not set(known) <= set(names):
         return list(getattr(network, "order", names))
     own = list(getattr(network, "order", names))
     return sorted(own, key=lambda name: known.get(name, -1)) if known else own
@@ -89,12 +90,13 @@ def _halves(
         trained += [unit for first, _ in pairs for unit in first]
         rest += [unit for _, second in pairs for unit in second]
         return trained, rest
+    # Keras counts all weights of a frozen layer as non-trainable, in the order of its layers.
     units = [*trained, *rest, *(u for first, second in pairs for u in (*first, *second))]
     return [], _early_first(layer, units, path)
 
 
 def _early_first(layer: Layer, units: list[Unit], path: tuple[str, ...]) -> list[Unit]:
-    """The units of a frozen layer, the weights first that Keras lists before the layer's own."""
+    """Moves child weights that Keras lists before a frozen layer's own weights to the front."""
     early = {"/".join((*path, name)) for name in layer.keras_form.early_weights}
     if not early:
         return units
@@ -118,6 +120,7 @@ def _own(layer: Layer, state: Mapping[str, Any], path: tuple[str, ...]) -> tuple
     weights = [array for array in arrays if array.kind == "weight"]
     fixed = [array for array in weights if array.name in layer.weight_roles.untrained]
     trained = tuple(array.path for array in weights if array not in fixed)
+    # Keras stores moving statistics as non-trainable weights, but not the carry of an RNN.
     states = [a for a in arrays if a.kind == "state" and layer.keras_form.stores_state]
     rest = tuple(array.path for array in (*fixed, *states))
     kinds = ("weight",) * len(fixed) + ("state",) * len(states)
@@ -125,7 +128,7 @@ def _own(layer: Layer, state: Mapping[str, Any], path: tuple[str, ...]) -> tuple
 
 
 def _joined(units: list[Unit]) -> list[Unit]:
-    """Units of one layer that follow each other as one."""
+    """Merges adjacent units of the same layer."""
     made: list[Unit] = []
     for unit in units:
         if made and made[-1].layer is unit.layer:

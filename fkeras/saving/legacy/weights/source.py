@@ -1,4 +1,4 @@
-"""A legacy file as a source of arrays by name, for `load_weights` into any model."""
+"""Legacy files as sources of arrays by name, for `load_weights` into any model."""
 
 from __future__ import annotations
 
@@ -34,19 +34,19 @@ Key = tuple[str, str]
 def legacy_source(
     store: Store, model: Network, state: Mapping[str, Any], skips: Callable[[str], bool]
 ) -> Source:
-    """The arrays of a legacy file by the model's own paths, those that have none by the file's.
+    """Returns the arrays of a legacy file by path in the model, else by path in the file.
 
-    Layers are found by name where the file has the names of the model, and one by one in the order
-    of both where as many are left on both sides and hold as many numbers.
+    Layers match by name. If some names differ but model and file have the same number of layers,
+    layers match by order, provided that no name matches or that all pairs have equal sizes.
 
     Args:
-        store: the file.
+        store: the open HDF5 file.
         model: the model, of arrays or of shapes.
-        state: its state likewise.
-        skips: whether a path is left out.
+        state: state of the model, of arrays or of shapes.
+        skips: whether to skip a path.
 
     Raises:
-        FileError: where the file is damaged.
+        FileError: if the file is damaged.
     """
     group = group_of(store)
     stored = {safe_name(name): found for name, found in file_layers(store).items()}
@@ -62,6 +62,7 @@ def legacy_source(
     kept = [name for name in units if not all(skips(path) for _, path in specs[name])]
     left = [name for name in paths if not all(skips(labels[p]) for p in paths[name])]
     pairs = [(name, name) for name in kept if name in left]
+    # Keras numbers automatic names ("dense_3") by process, so equal models can differ in names.
     if len(pairs) < len(kept) == len(left):
         rows = list(zip(kept, left, strict=True))
         if not pairs or all(_alike(store, units[o], specs[o], paths[f]) for o, f in rows):
@@ -78,6 +79,7 @@ def legacy_source(
             arrays[_key(*key)] = Stored(
                 value.shape, value.dtype, functools.partial(np.asarray, value)
             )
+    # Unmatched arrays keep their paths in the file and are read only on demand.
     arrays |= {path: unread(store, path) for path in rest}
     names = {_key(*key): key[1] for keys in specs.values() for key in keys}
     known = names | rest
@@ -95,7 +97,7 @@ def _key(kind: str, path: str) -> str:
 
 
 def _label(layer: str, path: str, group: str) -> str:
-    """The path of an array with its layer's name: "dense/kernel" for "dense/dense/kernel:0"."""
+    """Returns an array's path below its layer: "dense/kernel" for "dense/dense/kernel:0"."""
     parts = path.removeprefix(f"{group}/").split(":")[0].split("/")
     parts = parts[parts.index(layer) + 1 :] if layer in parts[:-1] else parts
     return "/".join((layer, *parts))
@@ -104,9 +106,9 @@ def _label(layer: str, path: str, group: str) -> str:
 def _alike(
     store: Store, units: Sequence[Unit], specs: Mapping[Key, Any], paths: Sequence[str]
 ) -> bool:
-    """Whether a layer in the file may be one of the model, by how many numbers it has."""
+    """Whether a layer in the file and a layer of the model have equally many elements."""
     if any(type(unit.layer).__name__ in ("LSTM", "GRU") for unit in units):
-        return True  # cuDNN's have one bias more
+        return True  # a cuDNN layer in the file has one more bias
     wanted = sum(math.prod(spec.shape) for spec in specs.values())
     return wanted == sum(math.prod(store.shape(path)) for path in paths)
 
@@ -120,12 +122,13 @@ def _layer(
     specs: Mapping[Key, Any],
     origin: Origin,
 ) -> tuple[dict[Key, np.ndarray], list[str]]:
-    """The arrays of a layer by kind and path, and which of the file's they are."""
+    """Returns a layer's arrays by kind and path, and the paths of these arrays in the file."""
     if counts_of(units, len(paths), origin) is not None:
         return read_layer(store, name, group, paths, units, specs, origin), list(paths)
+    # Another number of arrays: match single arrays by name, if each array can be read alone.
     changed = origin.major == 1 or origin.backend == "theano" or len(units) > 1
     if changed or any(type(unit.layer).__name__ in ("LSTM", "GRU") for unit in units):
-        return {}, []  # what an array means there depends on all of them
+        return {}, []  # the conversion needs all arrays of the layer
     own = {base_name(path): (kind, path) for kind, path in specs}
     found = {base_name(path): path for path in paths}
     both = [word for word in own if word in found]

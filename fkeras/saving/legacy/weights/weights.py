@@ -1,7 +1,7 @@
-"""Fills a model of shapes with the arrays of a legacy file: a group per layer, a list per group.
+"""Fills a model of shapes from a legacy file, which has one group with a list of arrays per layer.
 
 No initializer runs: every weight comes from the file. Legacy files do not store the carry of a
-stateful layer, which starts with zeros.
+stateful layer; the carry starts with zeros.
 """
 
 from __future__ import annotations
@@ -29,15 +29,16 @@ from fkeras.saving.weights.weight_source import Stored, fits, unread
 
 
 def words(store: Store, group: str, name: str, origin: Origin) -> list[str]:
-    """Returns a list of strings from a group's attributes, possibly split: `name0`, `name1`...
+    """Reads a list of strings from a group's attributes, also if split: `name0`, `name1`...
 
     Raises:
-        FileError: where it is no list of strings.
+        FileError: if the attribute is missing or not a list of strings.
     """
     attributes = store.attributes(group)
     if name in attributes:
         parts = [attributes[name]]
     else:
+        # HDF5 limits an attribute to 64 KiB: Keras splits longer lists.
         parts, number = [], 0
         while f"{name}{number}" in attributes:
             parts.append(attributes[f"{name}{number}"])
@@ -61,35 +62,36 @@ def words(store: Store, group: str, name: str, origin: Origin) -> list[str]:
 
 
 def group_of(store: Store) -> str:
-    """Returns the group with the weights: "model_weights" in the file of a model, else the root."""
+    """Returns the group of the weights: "model_weights" in a file with a model, else the root."""
     return "model_weights" if "model_weights" in store.groups() else ""
 
 
 def place_legacy_weights(
     store: Store, model: Network, state: Mapping[str, Any], orders: Orders | None = None
 ) -> tuple[Network, dict[str, Any]]:
-    """Returns `(model, state)` with the weights of a legacy file, as Keras 1, 2 and 3 write `.h5`.
+    """Returns `(model, state)` with the weights of a legacy `.h5` file of Keras 1, 2 or 3.
 
-    Layers are found by name where the file has the names of the model, otherwise one by one in
-    the order of both.
+    Layers match by name if file and model have the same names, otherwise by order.
 
     Args:
-        store: the file.
+        store: the open HDF5 file.
         model: the model, of arrays or of shapes (`jax.eval_shape` of its `build`).
-        state: its state likewise.
-        orders: the layers of networks in the file's order, by their places.
+        state: state of the model, of arrays or of shapes.
+        orders: layer names of each network in the file's order, by path.
 
     Raises:
-        FileError: where the file has other layers or arrays of other shapes; it names the layer.
+        FileError: for other layers, or arrays of other shapes; the error names the layer.
     """
     group, orders = group_of(store), orders or {}
     origin = origin_of(store, group)
     changes: dict[tuple[str, str], np.ndarray] = {}
     if origin.major == 3:
+        # The arrays, not the configuration, show which attention projections are quantized.
         model = with_stored_codes(model, _find_in(store))
     pairs = stored_layers(store, model, state, orders)
     origin = with_backend(origin, [path for *_, paths in pairs for path in paths])
     leaves = weights_by_path(model)
+    # Keras 3.11 to 3.13 stored some codes in another form, recognizable by the shape.
     old = _old_codes(model)
     for own, stored, paths in pairs:
         units = listed(model.layers[own], state_of(state, own), (own,), orders)
@@ -100,13 +102,14 @@ def place_legacy_weights(
                 value = renewed(layer, name, value)
             _check_array(key[1], specs[key], value, origin.at(f"/{stored}"), own)
             changes[key] = value
+    # One warning for the whole model: NaN in a file is legal, but rarely intended.
     unusual = [name for (_, name), value in changes.items() if not is_finite(value)]
     warn_not_finite(unusual, origin.file)
     return _placed(model, state, leaves, changes)
 
 
 def _find_in(store: Store) -> Find:
-    """Finds the arrays of projections by the names that Keras 3 gives them."""
+    """Returns a function that finds the arrays of projections by Keras 3's names."""
     arrays = [path for _, paths in file_layers(store).values() for path in paths]
 
     def find(keys: tuple[str, ...], layer: Any, field: str) -> dict[str, Stored]:
@@ -117,7 +120,7 @@ def _find_in(store: Store) -> Find:
 
 
 def _old_codes(model: Network) -> dict[str, tuple[Any, str, tuple[int, ...]]]:
-    """Layer, name and shape of weights that Keras 3.11 to 3.13 keep in another form, by path."""
+    """Returns layer, name and shape of weights that Keras 3.11 to 3.13 store otherwise, by path."""
     return {
         f"{path}/{name}": (layer, name, shape)
         for path, layer in sublayers(model)
@@ -131,7 +134,7 @@ def state_of(state: Mapping[str, Any], name: str) -> Mapping[str, Any]:
 
 
 def with_backend(origin: Origin, paths: Sequence[str]) -> Origin:
-    """`origin` with the backend, which Keras 1 does not note: TensorFlow's names have a ":0"."""
+    """Adds the backend, which Keras 1 does not record: TensorFlow's names end with ":0"."""
     if origin.major > 1 or origin.backend is not None or not paths:
         return origin
     backend = "tensorflow" if any(":" in path for path in paths) else "theano"
@@ -141,10 +144,10 @@ def with_backend(origin: Origin, paths: Sequence[str]) -> Origin:
 def stored_layers(
     store: Store, model: Network, state: Mapping[str, Any], orders: Orders
 ) -> list[tuple[str, str, list[str]]]:
-    """`(layer, group, paths of arrays)` for each layer of a model that has arrays.
+    """Returns `(layer, group, paths of arrays)` for each layer of a model with arrays.
 
     Raises:
-        FileError: where the file has other layers than the model.
+        FileError: if file and model have different layers.
     """
     stored = file_layers(store)
     origin = origin_of(store, group_of(store))
@@ -160,20 +163,22 @@ def stored_layers(
             f"file: {', '.join(missing[:8]) or 'none'}; not in the model: "
             f"{', '.join(other[:8]) or 'none'}. Load it into the model that it was saved from."
         )
+    # Keras itself loads by order; equal counts with other names are usual for automatic names.
     return [(name, *found) for name, found in zip(own, stored.values(), strict=True)]
 
 
 def file_layers(store: Store) -> dict[str, tuple[str, list[str]]]:
-    """`(group, paths of arrays)` of each layer of a file that has arrays, by its name.
+    """Returns `(group, paths of arrays)` of each layer of a file with arrays, by layer name.
 
     Raises:
-        FileError: where a list names what is not there, or one name twice.
+        FileError: if a list contains a missing or repeated name.
     """
     group = group_of(store)
     origin = origin_of(store, group)
     stored: dict[str, tuple[str, list[str]]] = {}
     for name in words(store, group, "layer_names", origin):
         inside = f"{group}/{name}" if group else name
+        # The list comes from the file: check each name before reading from its path.
         if inside not in _known_groups(store, inside):
             raise origin.error(
                 f"the list of layers names {name!r:.80}, of which there is no group. The file is "
@@ -189,7 +194,7 @@ def file_layers(store: Store) -> dict[str, tuple[str, list[str]]]:
 
 
 def own_layers(model: Network, state: Mapping[str, Any], orders: Orders) -> list[str]:
-    """The names of the layers of a model that have arrays, in the order of the file."""
+    """Returns the names of a model's layers with arrays, in the file's order."""
     return [
         name
         for name in ordered(model, (), orders)
@@ -205,7 +210,7 @@ def _known_groups(store: Store, path: str) -> tuple[str, ...]:
 def specs_of(
     units: Sequence[Unit], leaves: Mapping[str, Any], state: Mapping[str, Any]
 ) -> dict[tuple[str, str], Any]:
-    """The arrays of a layer in the model, or their shapes, by kind and path, in order."""
+    """Returns a layer's arrays (or shapes) in the model by kind and path, in the file's order."""
     return {
         (kind, path): leaves[path] if kind == "weight" else _lookup(state, path)
         for unit in units
@@ -214,7 +219,8 @@ def specs_of(
 
 
 def counts_of(units: Sequence[Unit], count: int, origin: Origin) -> list[int] | None:
-    """How many of a layer's `count` arrays in a file belong to each unit; None where they cannot."""
+    """Splits a layer's `count` arrays in a file among its units; None if `count` does not fit."""
+    # Keras 1's option consume_less="gpu" stored the gates together, its other values apart.
     for apart in (True, False):
         counts = [arrays.stored_count(u.layer, len(u.names), origin, apart) for u in units]
         if sum(counts) == count:
@@ -231,19 +237,19 @@ def read_layer(
     specs: Mapping[tuple[str, str], Any],
     origin: Origin,
 ) -> dict[tuple[str, str], np.ndarray]:
-    """The arrays of a layer in today's form, by kind and path; their shapes are not checked.
+    """Reads a layer's arrays in Keras 3's layout, by kind and path, without a check of shapes.
 
     Args:
-        store: the file.
-        name: the layer's name in the model.
-        group: the layer's group.
-        paths: the paths of its arrays in the file.
-        units: its arrays in the model, in the file's order.
-        specs: what the model holds, see `specs_of`.
-        origin: who wrote the file.
+        store: the open HDF5 file.
+        name: name of the layer in the model.
+        group: group of the layer in the file.
+        paths: paths of the layer's arrays in the file.
+        units: the layer's arrays in the model, in the file's order.
+        specs: arrays or shapes in the model, see `specs_of`.
+        origin: the program that wrote the file.
 
     Raises:
-        FileError: where there are more or fewer arrays, or their names contradict their places.
+        FileError: for a wrong number of arrays, or names that contradict the order.
     """
     origin = origin.at(f"/{group}")
     counts = counts_of(units, len(paths), origin)
@@ -272,10 +278,11 @@ def _lookup(state: Mapping[str, Any], path: str) -> Any:
 
 
 def _keys(state: Mapping[str, Any], path: str) -> list[str]:
-    """The keys of a path in the state: a field with several children has one key for each."""
+    """Splits a path into keys of the nested state; a key may contain "/"."""
     keys: list[str] = []
     rest = path
     while rest:
+        # The longest key first: another key may be its prefix.
         found = next(
             (
                 k
@@ -300,6 +307,7 @@ def _check_array(path: str, spec: Any, value: np.ndarray, origin: Origin, layer:
             "weights belong to another model, or the file is damaged.",
             layer,
         )
+    # h5py reads dtypes that NumPy lacks, such as bfloat16 and float8, as kind "V".
     if value.dtype.kind not in "fiubV" or (value.dtype.kind == "V" and value.dtype.itemsize > 2):
         raise origin.error(f"expected {path!r} as real numbers, received {value.dtype}.", layer)
     if value.dtype.kind != "V" and not fits(value.dtype, spec.dtype):
@@ -315,11 +323,12 @@ def base_name(name: str) -> str:
 
 
 def _check_names(paths: Sequence[str], names: Sequence[str], origin: Origin, layer: str) -> None:
-    """Refuses arrays whose own names contradict their places: equal shapes would hide it."""
+    """Rejects arrays whose names contradict the order; equal shapes would hide the mistake."""
     if len(paths) != len(names):
         return
     stored, own = [base_name(p) for p in paths], [base_name(n) for n in names]
     for number, (one, other) in enumerate(zip(stored, own, strict=True)):
+        # Names that only differ (an old "W" for "kernel") prove nothing; swapped names do.
         if one != other and one in own and other in stored:
             raise origin.error(
                 f"expected {names[number]!r} as array {number}, received one that is called {one!r}. "
@@ -349,6 +358,7 @@ def _filled(state: Mapping[str, Any], values: Mapping, at: tuple[str, ...]) -> d
         elif place in values:
             made[key] = jnp.asarray(values[place], value.dtype)
         elif isinstance(value, jax.ShapeDtypeStruct):
+            # Legacy files hold no carry of stateful layers; zeros are the initial carry.
             made[key] = jnp.zeros(value.shape, value.dtype)
         else:
             made[key] = value
