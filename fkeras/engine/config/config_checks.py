@@ -1,4 +1,4 @@
-"""Configurations read key by key: what is missing or of another type is named."""
+"""Typed access to configuration keys, with error messages that name missing or mistyped keys."""
 
 from __future__ import annotations
 
@@ -10,8 +10,9 @@ from typing import Any
 from fkeras.engine.messages.errors import FKerasError
 from fkeras.engine.messages.key_paths import within
 
-# no default: the key must be there
+# a sentinel, since None is a valid default: a key without a default is required
 MISSING = object()
+# bool precedes int, which it subclasses
 _WORDS = (
     (bool, "true or false"),
     (str, "a string"),
@@ -23,7 +24,7 @@ _WORDS = (
     (type(None), "null"),
 )
 
-# makes the exception of a problem
+# builds the exception from the description of a problem
 Refuse = Callable[[str], Exception]
 
 
@@ -32,8 +33,10 @@ def _word(kind: type) -> str:
 
 
 def _fits(value: Any, kinds: tuple[type, ...]) -> bool:
+    # Python's bool is an int; JSON keeps the two apart, and True for a size is an error in the file
     if isinstance(value, bool):
         return bool in kinds
+    # JSON writers drop the fraction of whole numbers, so 1 is a valid float
     if isinstance(value, int):
         return int in kinds or float in kinds
     return isinstance(value, kinds) or (dict in kinds and isinstance(value, Mapping))
@@ -42,17 +45,18 @@ def _fits(value: Any, kinds: tuple[type, ...]) -> bool:
 def expect(
     value: Any, kind: Any, what: str, layer: str | None = None, refuse: Refuse | None = None
 ) -> Any:
-    """`value`, where it is of the kind that it must be.
+    """Returns `value` if its type is one of the expected types.
 
     Args:
-        value: something out of a configuration.
-        kind: a type, or several; a whole number is a `float` too, and `True` is no number.
-        what: what it is, for the message.
-        layer: whose it is, for the message of an `FKerasError`.
-        refuse: makes the exception instead, as where the configuration is out of a file.
+        value: a value read from a configuration.
+        kind: a type, or a tuple of types. An integer is also accepted as a `float`; a boolean is
+            not accepted as a number.
+        what: the description of the value in the error message.
+        layer: the name of the layer that the configuration describes, for the error message.
+        refuse: builds the exception from its message. File readers pass their own exception type.
 
     Raises:
-        FKerasError: where it is of another kind.
+        FKerasError: if the value has another type and `refuse` is None.
 
     Example:
         >>> expect([1], list, "the inbound_nodes")
@@ -75,10 +79,18 @@ def entry(
     default: Any = MISSING,
     refuse: Refuse | None = None,
 ) -> Any:
-    """The value of one key of a configuration; the arguments are those of `expect`.
+    """Returns the value of one key of a configuration, after checking its type.
+
+    Args:
+        config: the configuration.
+        key: the key to read.
+        kind: the expected type or types, as in `expect`.
+        layer: the name of the layer that the configuration describes, for the error message.
+        default: the value of a missing key; without a default the key is required.
+        refuse: builds the exception from its message, as in `expect`.
 
     Raises:
-        FKerasError: where it is missing without a default, or of another kind.
+        FKerasError: if a required key is missing or its value has another type.
 
     Example:
         >>> entry({"layers": []}, "layers", list)
@@ -90,6 +102,7 @@ def entry(
             return expect(config[key], kind, repr(key), layer, refuse)
         if default is not MISSING:
             return default
+        # keys come from an untrusted file: cut their length and their number
         keys = ", ".join(repr(str(k)[:40]) for k in list(config)[:12]) or "none"
         raise (refuse or _of_layer(layer))(f"the key {key!r} is missing; the keys here are {keys}.")
 
@@ -101,7 +114,7 @@ def _of_layer(layer: str | None) -> Refuse:
 
 @contextlib.contextmanager
 def naming(layer: Any) -> Iterator[None]:
-    """Notes on an exception from the block which layer it is about, where it does not say so.
+    """Sets the attribute `layer` of exceptions from the block, unless they already have a layer.
 
     Example:
         >>> try:
@@ -115,13 +128,13 @@ def naming(layer: Any) -> Iterator[None]:
         yield
     except Exception as error:
         if isinstance(layer, str) and getattr(error, "layer", None) is None:
-            with contextlib.suppress(AttributeError):  # a class with slots
+            with contextlib.suppress(AttributeError):  # an exception class with __slots__
                 error.layer = layer  # type: ignore[attr-defined]
         raise
 
 
 def name_of(item: Any) -> str | None:
-    """The layer's name that an entry of a list of layers has, where it has one."""
+    """Returns the layer name in an entry of a configuration's list of layers, or None."""
     if not isinstance(item, Mapping):
         return None
     config = item.get("config")

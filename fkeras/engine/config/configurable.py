@@ -1,7 +1,7 @@
-"""Configuration out of dataclass fields: one declaration gives constructor, value and JSON.
+"""Configuration from dataclass fields: constructor, equality and JSON from one declaration.
 
-A class that subclasses `Configurable` is a frozen dataclass. Its fields, declared with `option`,
-are its constructor's arguments, what it compares and hashes by, and its `get_config`.
+A subclass of `Configurable` is a frozen dataclass. The fields declared with `option` define the
+constructor's arguments, equality and hash, and the keys of `get_config`.
 """
 
 from __future__ import annotations
@@ -38,9 +38,10 @@ __all__ = (
 )
 
 _CONVERT = "fkeras.convert"
-# types that are frozen already; most fields hold one of them
+# immutable types, which need no freezing; most fields hold one of them
 _PLAIN = frozenset((bool, int, float, str, type(None)))
-# of LoRA, whose product is in the kernel, and of quantization, where the dtype says there is none
+# Keras keys that are safe to ignore: a saved kernel already includes the LoRA product, and the
+# quantization keys have no effect when the dtype is not a quantized one
 _SAY_NOTHING = ("lora_rank", "lora_alpha", "quantization_config", "gptq_unpacked_column_size")
 
 
@@ -57,9 +58,9 @@ def option(
             checker takes a field with a positional default for a required one.
         default: the value of an omitted argument; without a default the argument is required.
         convert: called with the value at construction. The constructor puts the class and the
-            field before the message of a ValueError or TypeError. `fkeras.engine.config.converters` has
-            rules for types, ranges and choices.
-        kw_only: whether the constructor takes it by keyword only.
+            field before the message of a ValueError or TypeError. `fkeras.engine.config.converters`
+            has rules for types, ranges and choices.
+        kw_only: whether the constructor accepts the argument by keyword only.
 
     Example:
         >>> import fkeras as fk
@@ -78,10 +79,10 @@ def option(
 
 
 def make_dataclass(cls: type) -> None:
-    """Makes `cls` a frozen dataclass whose constructor names a misspelt argument.
+    """Turns `cls` into a dataclass whose constructor reports misspelt arguments with a suggestion.
 
-    The standard library writes and compiles source for each class's methods; one constructor for
-    all classes imports several times faster.
+    `dataclasses` generates and compiles source code for the methods of each class. One shared
+    constructor makes the import of the package several times faster.
     """
     own_init = "__init__" in cls.__dict__
     dataclasses.dataclass(init=False, repr=False, eq=False, match_args=False)(cls)
@@ -106,9 +107,10 @@ def _construct(self: Any, *args: Any, **kwargs: Any) -> None:
         given[name] = value
     names = [f.name for f in fields]
     unknown = next((name for name in given if name not in names), None)
-    if unknown is not None:  # before what is missing: it may be that argument, misspelt
+    # unknown arguments are reported before missing ones: a misspelt argument causes both errors
+    if unknown is not None:
         raise TypeError(unknown_argument(cls, unknown, names))
-    put = object.__setattr__
+    put = object.__setattr__  # the class's own __setattr__ rejects every assignment
     for field in fields:
         if field.name in given:
             put(self, field.name, given[field.name])
@@ -125,7 +127,10 @@ def _construct(self: Any, *args: Any, **kwargs: Any) -> None:
 
 
 class _Signature:
-    """The constructor's signature for help and editors, made when somebody asks for it."""
+    """The constructor's signature for `help` and editors, computed at each access.
+
+    A descriptor defers building the signature, which most programs never read.
+    """
 
     def __get__(self, instance: Any, owner: type) -> inspect.Signature:
         kinds = (inspect.Parameter.POSITIONAL_OR_KEYWORD, inspect.Parameter.KEYWORD_ONLY)
@@ -142,7 +147,10 @@ class _Signature:
 
 
 def convert_fields(obj: Any) -> None:
-    """Runs the converters of the fields of `obj` and freezes their values, once, at construction."""
+    """Runs the converters of the fields of `obj` and freezes the values.
+
+    Each constructor calls this function once, at the end.
+    """
     for field in dataclasses.fields(obj):
         if not field.init:
             continue
@@ -151,13 +159,14 @@ def convert_fields(obj: Any) -> None:
 
 
 def convert_value(owner: str, field: dataclasses.Field, value: Any) -> Any:
-    """A field's value, converted and frozen; errors name the class `owner` and the field."""
+    """Returns a field's value, converted and frozen; errors name the class and the field."""
     convert = field.metadata.get(_CONVERT)
     try:
         if type(value) not in _PLAIN:
             check_no_keras_in(value)
         if convert is not None:
             value = convert(value)
+        # jit hashes static configuration, so lists, dictionaries and arrays become hashable values
         return value if type(value) in _PLAIN else freeze_value(value)
     except (TypeError, ValueError, OverflowError) as error:
         _name_argument(error, owner, field.name)
@@ -166,18 +175,18 @@ def convert_value(owner: str, field: dataclasses.Field, value: Any) -> Any:
 
 
 def declares_rule(field: dataclasses.Field) -> bool:
-    """Whether the converter of a field only checks and converts plain values."""
+    """Returns whether a field's converter is a `Rule`, which checks and converts plain values."""
     return isinstance(field.metadata.get(_CONVERT), Rule)
 
 
 def _name_argument(error: Exception, owner: str, argument: str) -> None:
-    """Puts the class and the argument before the message of an error in a converter."""
+    """Prefixes the message of a converter's error with the class and the argument."""
     if len(error.args) != 1 or not isinstance(error.args[0], str):
         error.add_note(f"{owner}: {argument}")
         return
     message = error.args[0]
     start = f"{owner}: {argument}:"
-    if message.startswith(start):
+    if message.startswith(start):  # the message already names the class and the argument
         return
     if message.startswith(f"{argument}: "):
         message = f"{owner}: {message}"
@@ -187,7 +196,7 @@ def _name_argument(error: Exception, owner: str, argument: str) -> None:
 
 
 def configuration(obj: Any) -> dict[str, Any]:
-    """The constructor's arguments of `obj` as JSON data, in declared order."""
+    """Returns the constructor's arguments of `obj` as JSON data, in the order of declaration."""
     where = type(obj).__name__
     return {
         f.name: encode(getattr(obj, f.name), f"{where}.{f.name}")
@@ -199,16 +208,18 @@ def configuration(obj: Any) -> dict[str, Any]:
 def from_configuration(
     cls: type, config: Mapping[str, Any], custom_objects: Mapping[str, Any] | None = None
 ) -> Any:
-    """The value of class `cls` that `configuration` described.
+    """Creates an instance of `cls` from the JSON data that `configuration` returned.
 
-    Keys of Keras that this class does not have are refused, unless they say nothing: those that
-    are None, `autocast`, which it writes for layers without a configuration of their own, those of
-    LoRA, whose product a file has in the kernel already, and of a quantization that failed.
+    Keys that `cls` does not declare are rejected, since ignoring a Keras option could change the
+    model's outputs. The exceptions have no effect: keys whose value is None, `autocast=True`, keys
+    of LoRA (a saved kernel already includes the LoRA product) and keys of a quantization that was
+    not applied.
     """
     if policy_map(config.get("dtype")) is not None:
         with within("dtype"):
             config = {**config, "dtype": policy_at(config["dtype"], config.get("name"))}
-    form = cls.__dict__.get("keras_form")  # a subclass may compute something else
+    # not inherited: a subclass may compute something that the quantized form does not
+    form = cls.__dict__.get("keras_form")
     other = form.quantized_as if form is not None else None
     if other is not None and quantization(config.get("dtype")) is not None:
         return find(other, "keras.layers").quantized(cls, config, custom_objects)
@@ -216,7 +227,7 @@ def from_configuration(
     arguments = {}
     for key, value in config.items():
         if key in names:
-            # a name is a name, though a function may go by it
+            # a layer name is never decoded, even if it equals the name of a custom function
             with within(key):
                 arguments[key] = value if key == "name" else _decode_field(value, custom_objects)
         elif value is not None and key not in _SAY_NOTHING and (key, value) != ("autocast", True):
@@ -237,15 +248,15 @@ def _decode_field(value: Any, custom_objects: Mapping[str, Any] | None) -> Any:
 # TYPE_CHECKING: see `LayerTypes`
 @dataclass_transform(frozen_default=TYPE_CHECKING, field_specifiers=(option, dataclasses.field))
 class DeclaresFields:
-    """Tells type checkers that the annotated fields of subclasses are constructor arguments.
+    """Declares to type checkers that annotated fields of subclasses are constructor arguments.
 
-    `dataclass_transform` covers the subclasses of the class that it decorates, not the class itself.
-    An empty base therefore covers the fields of `Configurable` too.
+    `dataclass_transform` applies to the subclasses of the decorated class, not to the class
+    itself. With this empty base it applies to the fields of `Configurable` too.
     """
 
 
 class Configurable(DeclaresFields):
-    """A frozen dataclass that compares by its fields and goes to JSON and back.
+    """Base class of frozen dataclasses that compare by their fields and convert to and from JSON.
 
     Example:
         >>> from fkeras import initializers
@@ -271,7 +282,7 @@ class Configurable(DeclaresFields):
             f"{type(self).__name__}: is a value, so {name!r} cannot be deleted."
         )
 
-    if not TYPE_CHECKING:  # a type checker would accept every attribute
+    if not TYPE_CHECKING:  # with a __getattr__, type checkers accept every attribute name
 
         def __getattr__(self, name: str) -> Any:
             raise MissingAttributeError(self, name)
@@ -280,19 +291,20 @@ class Configurable(DeclaresFields):
         return tuple(getattr(self, f.name) for f in dataclasses.fields(self))
 
     def __eq__(self, other: object) -> bool:
+        # a subclass may compute something else from equal fields
         if type(other) is not type(self):
             return NotImplemented
         return self._values() == other._values()
 
     def __hash__(self) -> int:
-        # hashed at every dispatch where it is a static argument, so kept
+        # jit hashes its static arguments at every call, so the hash is cached
         known = self.__dict__.get("_hash")
         if known is None:
             known = self.__dict__["_hash"] = hash((type(self), self._values()))
         return known
 
     def __getstate__(self) -> dict[str, Any]:
-        # strings hash differently in another process
+        # string hashes are randomized per process, so a pickled hash would be wrong
         return {name: value for name, value in self.__dict__.items() if name != "_hash"}
 
     def __setstate__(self, state: dict[str, Any]) -> None:
@@ -302,19 +314,19 @@ class Configurable(DeclaresFields):
         return describe(self)
 
     def get_config(self) -> dict[str, Any]:
-        """The constructor's arguments as JSON data."""
+        """Returns the constructor's arguments as JSON data."""
         return configuration(self)
 
     @classmethod
     def from_config(
         cls, config: Mapping[str, Any], custom_objects: Mapping[str, Any] | None = None
     ) -> Self:
-        """The value that `get_config` described."""
+        """Creates an instance from the data that `get_config` returned."""
         return from_configuration(cls, config, custom_objects)
 
 
 def describe(obj: Any) -> str:
-    """The constructor call that makes `obj`, without the arguments that have their defaults."""
+    """Returns the constructor call of `obj` as text, without arguments equal to their defaults."""
     parts = []
     positional = True
     fields = [f for f in dataclasses.fields(obj) if f.init]

@@ -20,6 +20,7 @@ def _boolean(value: Any) -> Any:
     if value is True or value is False:
         return value
     value = scalar(value)
+    # 0, 1 and "False" are rejected: truth values of other types hide mistakes
     return value if isinstance(value, bool) else REJECTED
 
 
@@ -37,8 +38,8 @@ def integer(
     """Accepts integers in a closed range; booleans and floats are not integers.
 
     Args:
-        minimum: the least accepted integer.
-        maximum: the greatest accepted integer.
+        minimum: the smallest accepted integer.
+        maximum: the largest accepted integer.
         also: further accepted integers, such as -1 for "all".
         optional: whether None is accepted.
         hint: a sentence for the end of the error message.
@@ -54,6 +55,7 @@ def integer(
     def parse(value: Any) -> Any:
         if type(value) is not int:
             value = scalar(value)
+            # bool is an Integral in Python, and units=True is always a mistake
             if isinstance(value, bool) or not isinstance(value, numbers.Integral):
                 return REJECTED
             value = int(value)
@@ -101,10 +103,10 @@ def real(
     """Accepts numbers in a range and returns floats; NaN and booleans are never accepted.
 
     Args:
-        minimum: the least accepted number.
-        maximum: the greatest accepted number.
-        above: a lower bound that is itself not accepted.
-        below: an upper bound that is itself not accepted.
+        minimum: the inclusive lower bound.
+        maximum: the inclusive upper bound.
+        above: the exclusive lower bound.
+        below: the exclusive upper bound.
         infinite: whether infinity is accepted.
         optional: whether None is accepted.
         hint: a sentence for the end of the error message.
@@ -121,8 +123,9 @@ def real(
                 return REJECTED
             try:
                 value = float(value)
-            except OverflowError:
+            except OverflowError:  # an integer beyond the range of floats
                 return REJECTED
+        # every comparison with NaN is False; `value == value` rejects NaN where infinity is allowed
         fits = (
             (minimum is None or value >= minimum)
             and (maximum is None or value <= maximum)
@@ -144,7 +147,7 @@ probability = real(
 
 
 def choice(*words: str, optional: bool = False, hint: str = "") -> Rule:
-    """Accepts one of several words, in capitals or not, and returns the declared spelling.
+    """Accepts one of several words, ignoring case, and returns the declared spelling.
 
     Example:
         >>> choice("valid", "same")("SAME")
@@ -161,7 +164,7 @@ def choice(*words: str, optional: bool = False, hint: str = "") -> Rule:
 
 
 def text(*, empty: bool = False, optional: bool = False, hint: str = "") -> Rule:
-    """Accepts strings; the empty string only where `empty` says so.
+    """Accepts strings; `empty` allows the empty string.
 
     Example:
         >>> text()("loss")
@@ -169,6 +172,7 @@ def text(*, empty: bool = False, optional: bool = False, hint: str = "") -> Rule
     """
 
     def parse(value: Any) -> Any:
+        # str(): np.str_ is a subclass of str, and configurations hold plain Python values
         return str(value) if isinstance(value, str) and (value or empty) else REJECTED
 
     words = "a string" if empty else "a non-empty string"
@@ -176,7 +180,7 @@ def text(*, empty: bool = False, optional: bool = False, hint: str = "") -> Rule
 
 
 def _items(value: Any) -> tuple | None:
-    """The items of a list, tuple or array with one axis; None for other values."""
+    """Returns the items of a list, tuple or one-dimensional array as a tuple, otherwise None."""
     if isinstance(value, list | tuple):
         return tuple(value)
     if isinstance(value, np.ndarray | jax.Array) and value.ndim == 1:
@@ -194,7 +198,7 @@ def _parse_items(rule: Rule, value: Any) -> Any:
 
 
 def sizes(count: int, *, minimum: int = 1, optional: bool = False, hint: str = "") -> Rule:
-    """Accepts `count` integers, or a single integer that stands for all of them.
+    """Accepts `count` integers, or a single integer that is repeated `count` times.
 
     Example:
         >>> sizes(2)(3), sizes(2)([3, 5])
@@ -216,7 +220,7 @@ def sizes(count: int, *, minimum: int = 1, optional: bool = False, hint: str = "
 
 
 def axes(*, batch: bool = True, optional: bool = False, hint: str = "") -> Rule:
-    """Accepts an axis, or several different axes, and returns an integer or a tuple of integers.
+    """Accepts one axis or several distinct axes and returns an integer or a tuple of integers.
 
     Args:
         batch: whether axis 0 is accepted.
@@ -236,6 +240,7 @@ def axes(*, batch: bool = True, optional: bool = False, hint: str = "") -> Rule:
         if result is REJECTED:
             return result
         listed = result if isinstance(result, tuple) else (result,)
+        # the rank is unknown here, so -1 and the number of the last axis count as distinct axes
         wrong = not listed or len(set(listed)) < len(listed) or (not batch and 0 in listed)
         return REJECTED if wrong else result
 
@@ -244,7 +249,7 @@ def axes(*, batch: bool = True, optional: bool = False, hint: str = "") -> Rule:
 
 
 def axis_or_axes(*, hint: str = "") -> Callable[[Any], int | tuple[int, ...]]:
-    """Accepts what `axes` accepts, and returns a single axis in a list as an integer.
+    """Accepts the same values as `axes` and returns a list of one axis as an integer.
 
     Example:
         >>> axis_or_axes()([-1]), axis_or_axes()([1, 2])
@@ -267,8 +272,8 @@ def several(
     Args:
         item: the rule of each value.
         words: the accepted values in words.
-        single: whether a value alone is accepted as a tuple of one.
-        least: the least number of values.
+        single: whether a single value is accepted and returned as a tuple of one.
+        least: the minimum number of values.
         options: `optional` and `hint`, as in other rules.
 
     Example:
@@ -287,7 +292,7 @@ def several(
 
 
 def numeric(*, infinite: bool = False, optional: bool = False, hint: str = "") -> Rule:
-    """Accepts a number, or a list or array of numbers of any shape without NaN, and returns these.
+    """Accepts a number, or a list or array of numbers without NaN, and returns it unchanged.
 
     Example:
         >>> numeric()([[1, 2], [3, 4]])
@@ -300,9 +305,10 @@ def numeric(*, infinite: bool = False, optional: bool = False, hint: str = "") -
         value = scalar(value)
         try:
             array = np.asarray(getattr(value, "array", value))
-        except (TypeError, ValueError):  # lists of different lengths
+        except (TypeError, ValueError):  # nested lists of different lengths
             return REJECTED
         kind = array.dtype
+        # jax.numpy knows bfloat16 and the float8 types as floats; np.issubdtype does not
         if not any(jax.numpy.issubdtype(kind, known) for known in (np.integer, np.floating)):
             return REJECTED
         wrong = np.isnan(array) if infinite else ~np.isfinite(array)
@@ -313,7 +319,7 @@ def numeric(*, infinite: bool = False, optional: bool = False, hint: str = "") -
 
 
 def function(*, optional: bool = False, hint: str = "") -> Rule:
-    """Accepts callables that are not classes.
+    """Accepts callables other than classes.
 
     Example:
         >>> import math
@@ -328,7 +334,7 @@ def function(*, optional: bool = False, hint: str = "") -> Rule:
 
 
 def either(*rules: Rule, optional: bool = False, hint: str = "") -> Rule:
-    """Accepts the values that one of several rules accepts; the first that fits converts.
+    """Accepts a value that any of several rules accepts; the first such rule converts the value.
 
     Example:
         >>> either(choice("epoch"), integer(minimum=1))(100)
@@ -346,18 +352,20 @@ def either(*rules: Rule, optional: bool = False, hint: str = "") -> Rule:
 
 
 def dtype_name(value: Any) -> str | None:
-    """The name of a dtype; None for a value that names no dtype of numbers.
+    """Returns the name of a numeric or boolean dtype, or None for any other value.
 
     Example:
         >>> dtype_name(np.float32), dtype_name("bfloat16"), dtype_name(np.float32(1.0))
         ('float32', 'bfloat16', None)
     """
-    if isinstance(value, np.generic | np.ndarray | jax.Array):  # NumPy takes these for their dtype
+    # np.dtype accepts an array and returns the array's dtype; here an array is a mistake
+    if isinstance(value, np.generic | np.ndarray | jax.Array):
         return None
     try:
         dtype = jax.numpy.dtype(value)
     except (TypeError, ValueError):
         return None
+    # np.dtype(None) is float64
     known = value is not None and (jax.numpy.issubdtype(dtype, np.number) or dtype == np.bool_)
     return dtype.name if known else None
 
@@ -366,5 +374,5 @@ _data_format = choice("channels_last", "channels_first", optional=True)
 
 
 def data_format_name(value: Any) -> str:
-    """Converts "channels_last", "channels_first" or None, which means "channels_last"."""
+    """Converts "channels_last", "channels_first" or None; None means "channels_last"."""
     return _data_format(value) or "channels_last"

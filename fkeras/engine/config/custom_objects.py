@@ -1,7 +1,7 @@
-"""Classes and functions of the user by name: one rule for all that a file may refer to.
+"""Lookup of the user's classes and functions by the names in a file.
 
-A file calls a class or function by the name under which Keras registered it, "package>Name", or by
-its plain name. `custom_objects` may have either; the registered name comes first.
+A file refers to a class or function by its registered Keras name, "package>Name", or by its plain
+name. The keys of `custom_objects` may be either; the registered name takes precedence.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ from typing import Any
 
 
 def plain_name(name: Any) -> str | None:
-    """The name after the package of a registered name; None for any other name.
+    """Returns the part of a registered name after the package; None for any other name.
 
     Example:
         >>> plain_name("my_package>Scale"), plain_name("Scale"), plain_name("ab,bc->ac")
@@ -21,11 +21,12 @@ def plain_name(name: Any) -> str | None:
     if not isinstance(name, str) or name.count(">") != 1:
         return None
     package, _, plain = name.partition(">")
+    # the equation of an einsum has "->", which is no package separator
     return plain if package and plain.isidentifier() and not package.endswith("-") else None
 
 
 class CustomObjects(dict):
-    """The user's classes and functions; a registered name finds what stands under its plain name.
+    """Dictionary of the user's classes and functions; registered names fall back to plain names.
 
     Example:
         >>> found = CustomObjects({"relu2": abs})
@@ -46,14 +47,15 @@ class CustomObjects(dict):
         return plain is not None and dict.__contains__(self, plain)
 
     def get(self, name: Any, default: Any = None) -> Any:
-        """The object of a name, or `default`."""
+        """Returns the object for a name, or `default`."""
+        # dict.get ignores __missing__
         return self[name] if name in self else default  # noqa: SIM401
 
 
 def custom_object(
     custom_objects: Mapping[str, Any] | None, name: str, registered: Any = None
 ) -> tuple[Any, ...]:
-    """`(object,)` for what the file calls `name` and `registered`, and `()` where there is none.
+    """Returns `(object,)` for a file's `name` and `registered` name, or `()` for unknown names.
 
     Example:
         >>> custom_object({"my_package>Scale": int}, "Scale", "my_package>Scale")
@@ -68,7 +70,7 @@ def custom_object(
 
 
 def registered_object(custom_objects: Mapping[str, Any] | None, name: str) -> tuple[Any, ...]:
-    """`(object,)` under the only registered name that ends in `name`, or `()`.
+    """Returns `(object,)` if exactly one registered name ends in `name`, otherwise `()`.
 
     Example:
         >>> registered_object({"my_package>Scale": int}, "Scale")
@@ -79,11 +81,11 @@ def registered_object(custom_objects: Mapping[str, Any] | None, name: str) -> tu
 
 
 def custom_code(name: Any, example: str = "your_object") -> str:
-    """The argument to pass, as Python code.
+    """Returns the `custom_objects` argument that resolves a name, as Python code for a message.
 
     Args:
-        name: the name that the file has.
-        example: the value where the name is none of Python's.
+        name: the name in the file.
+        example: the value shown when the name is not a valid Python identifier.
 
     Example:
         >>> custom_code("my_package>Scale"), custom_code("my layer")

@@ -1,4 +1,4 @@
-"""Types of declared fields: the values that the constructor accepts, and the value that is read.
+"""Types of declared fields, for type checkers: the constructor's parameter and the attribute.
 
 A field with a converter accepts more types than the instance holds: `kernel_size=3` is stored as
 `(3, 3)`. Under `dataclass_transform` a type checker takes the constructor's parameter from the
@@ -24,7 +24,7 @@ Stored = TypeVar("Stored", covariant=True)
 
 
 class Converted(Generic[Accepted, Stored]):
-    """The type of a field whose constructor argument is `Accepted` and whose value is `Stored`.
+    """Field type with a constructor argument of type `Accepted` and a value of type `Stored`.
 
     Example:
         >>> import fkeras as fk
@@ -44,7 +44,7 @@ class Converted(Generic[Accepted, Stored]):
         def __set__(self, instance: Any, value: Accepted) -> None: ...
 
 
-# NumPy's integers are no `int` for a type checker; all rules accept them
+# type checkers do not accept NumPy's integers as `int`; all rules accept them
 AnyInteger: TypeAlias = int | np.integer[Any]
 AnyReal: TypeAlias = float | np.floating[Any] | np.integer[Any]
 
@@ -53,7 +53,7 @@ OptionalInteger: TypeAlias = Converted[AnyInteger | None, int | None]
 Real: TypeAlias = Converted[AnyReal, float]
 OptionalReal: TypeAlias = Converted[AnyReal | None, float | None]
 
-#: sizes of axes: one integer for all, or one for each
+#: sizes of axes: one integer for all axes, or one integer for each axis
 Sizes: TypeAlias = Converted[AnyInteger | Sequence[AnyInteger], tuple[int, ...]]
 OptionalSizes: TypeAlias = Converted[
     AnyInteger | Sequence[AnyInteger] | None, tuple[int, ...] | None
@@ -78,7 +78,7 @@ Axes: TypeAlias = Converted[AnyInteger | Sequence[AnyInteger], int | tuple[int, 
 OptionalAxes: TypeAlias = Converted[
     AnyInteger | Sequence[AnyInteger] | None, int | tuple[int, ...] | None
 ]
-#: a list of integers, of numbers, of words
+#: lists of integers and of real numbers
 Integers: TypeAlias = Converted[Sequence[AnyInteger] | np.ndarray, tuple[int, ...]]
 OptionalIntegers: TypeAlias = Converted[
     Sequence[AnyInteger] | np.ndarray | None, tuple[int, ...] | None
@@ -88,16 +88,16 @@ OptionalReals: TypeAlias = Converted[
     AnyReal | Sequence[AnyReal] | np.ndarray | None, tuple[float, ...] | None
 ]
 RealOrReals: TypeAlias = Converted[AnyReal | Sequence[AnyReal], float | tuple[float, ...]]
-#: one word, or several
+#: one string, or several strings
 Words: TypeAlias = Converted[str | Sequence[str] | None, tuple[str, ...]]
-#: the ends of a range; a single number stands for the range that the layer documents
+#: the ends of a range; each layer documents the range that a single number means
 Range: TypeAlias = Converted[AnyReal | Sequence[AnyReal], tuple[float, float]]
 OptionalRange: TypeAlias = Converted[AnyReal | Sequence[AnyReal] | None, tuple[float, float] | None]
-#: a number, or an array of numbers as lists or as an array
+#: a number, or numbers in nested lists or an array
 Numbers: TypeAlias = Converted[ArrayLike | Sequence[Any], Any]
 OptionalNumbers: TypeAlias = Converted[ArrayLike | Sequence[Any] | None, Any]
 
-#: the tokens of a lookup, or the file that holds them
+#: the tokens of a lookup layer, or the path of a vocabulary file
 Vocabulary: TypeAlias = Converted[
     Sequence[str] | np.ndarray | os.PathLike[str] | None, tuple[str, ...] | None
 ]
@@ -114,13 +114,13 @@ OptionalDTypeName: TypeAlias = Converted[DTypeLike | None, str | None]
 Policy: TypeAlias = "Converted[DTypeLike | DTypePolicy | Mapping[str, Any] | None, DTypePolicy]"
 Path: TypeAlias = Converted[str | os.PathLike[str], str]
 
-#: a name, a configuration, a function or an object that is called like the function
+#: a name, a configuration, a function or a callable object
 Named: TypeAlias = str | Mapping[str, Any] | Callable[..., Any]
 Activation: TypeAlias = Converted[Named | None, Callable[..., Any]]
 Initializer: TypeAlias = Converted[Named | None, Callable[..., Any]]
 Regularizer: TypeAlias = Converted[Named | None, Callable[..., Any] | None]
 Constraint: TypeAlias = Converted[Named | None, Callable[..., Any] | None]
-#: a number, or a schedule: a function of the step
+#: a number, or a schedule: a function from the step to the rate
 LearningRate: TypeAlias = Converted[
     AnyReal | Callable[..., Any] | Mapping[str, Any], float | Callable[..., Any]
 ]

@@ -1,9 +1,9 @@
-"""The late lookup of modules that import the caller's module.
+"""Run-time import of modules that depend on the caller's module.
 
-Imports in this package point downward. Three callers need a module above their own when they run: the
-engine finds the classes and functions that a configuration names, `ModelCheckpoint` writes Keras's
-files with the package `saving`, which imports the training loop, and the package itself imports `saving`
-and `training` at the first use. No other file imports a module of this package by a string.
+Imports at the top of a file always point to lower layers of the package. Three callers need a
+higher module at run time: the engine, which resolves the class names of a configuration;
+`ModelCheckpoint`, which writes .keras files with `fkeras.saving`; and `fkeras` itself, which
+imports `saving` and `training` at first use. No other code imports a module by a string.
 """
 
 from __future__ import annotations
@@ -13,11 +13,11 @@ from typing import Any
 
 
 def late_module(name: str) -> Any:
-    """Returns a module of this package, imported when the caller runs.
+    """Imports and returns a module of this package.
 
     Args:
-        name: the name below `fkeras`, such as "layers" or "ops.image"; "" for `fkeras` itself. A name out
-            of a file has to be looked up in a table first.
+        name: the name below `fkeras`, such as "layers" or "ops.image"; "" for `fkeras` itself.
+            Callers must check a name from a file against a fixed table first.
 
     Example:
         >>> late_module("ops").__name__, late_module("").__name__

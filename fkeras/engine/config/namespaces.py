@@ -1,8 +1,9 @@
-"""What a configuration may name: classes and functions of a fixed list of rooms.
+"""Resolution of class and function names in a configuration, from a fixed list of namespaces.
 
-A file says "keras.layers" and "Dense". The first is looked up in a table, never imported by its
-name; the second must be a class with `from_config` there, or a function that computes with arrays.
-What opens files, trains, or takes functions to call is not found, whatever a file calls it.
+A file names a module, such as "keras.layers", and a class, such as "Dense". The module is looked
+up in a table and never imported by name. The class must have `from_config`, and a function must
+compute with arrays. Functions that open files, train, or call their arguments are not
+resolvable, so that a malicious file cannot run them.
 """
 
 from __future__ import annotations
@@ -21,7 +22,7 @@ from fkeras.engine.config.late_module import late_module
 from fkeras.engine.messages.errors import suggest
 
 _PACKAGES = ("keras", "fkeras", "tf_keras")
-# of the package's own names those that a model's file has
+# names of the top-level package that may occur in a model file
 _ROOT = ("DTypePolicy", "InputSpec", "Layer", "Model", "Sequential")
 _OBJECTS = (
     "layers",
@@ -37,9 +38,9 @@ _OBJECTS = (
 )
 _FUNCTIONS = ("activations", "losses", "metrics")
 _OPERATIONS = ("ops", "ops.image", "ops.linalg", "ops.nn", "ops.numpy")
-# functions in those rooms that make or look up objects, and compute nothing
+# functions of these namespaces that create or look up objects: not for use by a file
 _TOOLS = ("deserialize", "get", "resolve", "serialize")
-# Keras's public names of what lives elsewhere in its own tree, and its aliases
+# class names in Keras's files whose counterpart here has another name
 _POLICIES = ("AWQ", "Float", "GPTQ", "Int4", "Quantized", "QuantizedFloat8")
 _ALIASES = types.MappingProxyType(
     {
@@ -51,7 +52,7 @@ _ALIASES = types.MappingProxyType(
 
 
 def room(module: str | None) -> str | None:
-    """The room that a file's module means; "" for the package itself, None for no room of ours.
+    """Returns the namespace for a file's module: "" for `fkeras` itself, None for a foreign module.
 
     Example:
         >>> room("keras.src.layers.core.dense"), room("keras.src.models.functional"), room("os")
@@ -61,11 +62,11 @@ def room(module: str | None) -> str | None:
     if parts[0] not in _PACKAGES:
         return None
     parts = parts[1:]
-    if parts[:1] == ["src"]:
+    if parts[:1] == ["src"]:  # Keras writes the private module of some classes
         parts = parts[1:]
-    if parts[:1] == ["applications"]:  # layers that ready-made models of Keras bring with them
+    if parts[:1] == ["applications"]:  # layers defined by the models of keras.applications
         return "layers.applications"
-    for length in (2, 1):
+    for length in (2, 1):  # the longest match: "optimizers.schedules" before "optimizers"
         name = ".".join(parts[:length])
         if len(parts) >= length and name in (*_OBJECTS, *_OPERATIONS):
             return name
@@ -73,7 +74,7 @@ def room(module: str | None) -> str | None:
 
 
 def public(name: str, home: str) -> Any:
-    """What a file may mean by `name` in the room `home`, or None.
+    """Returns the class or function `name` of the namespace `home` if a file may use it, or None.
 
     Example:
         >>> public("Functional", "").__name__, public("load_model", ""), public("get", "losses")
@@ -82,12 +83,14 @@ def public(name: str, home: str) -> Any:
     name = _ALIASES.get(name, name)
     namespace = late_module(home)
     allowed = getattr(namespace, "__all__", ()) if home else _ROOT
+    # an allow-list: getattr alone would also reach imported modules such as os
     if name not in allowed:
         return None
     value = getattr(namespace, name, None)
     if isinstance(value, type):
         return value if callable(getattr(value, "from_config", None)) else None
-    if home in _OPERATIONS:  # recorded functions of arrays; others call what they are given
+    # only recorded operations; functions such as ops.map call their arguments
+    if home in _OPERATIONS:
         return value if getattr(value, "builtin", False) is True else None
     return value if home in _FUNCTIONS and name not in _TOOLS and callable(value) else None
 
@@ -98,17 +101,17 @@ def find(
     custom_objects: Mapping[str, Any] | None = None,
     registered: Any = None,
 ) -> Any:
-    """The class or function that a file calls `name` in `module`.
+    """Returns the class or function that a file refers to by name and module.
 
     Args:
         name: the name of the class or function.
-        module: the module that the file names.
-        custom_objects: the user's own by name.
+        module: the module in the file, or None.
+        custom_objects: the user's classes and functions by name; these take precedence.
         registered: the name under which Keras registered the class, such as "package>Name".
 
     Raises:
-        ValueError: where there is none that a file may name, with the nearest one.
-        TypeError: where name or module are no strings.
+        ValueError: for an unknown name; the message suggests the nearest known name.
+        TypeError: if the name or the module is not a string.
 
     Example:
         >>> find("relu", "keras.activations").__name__
@@ -125,6 +128,7 @@ def find(
         )
     home = room(module)
     found = custom_object(custom_objects, name, registered)
+    # a module outside Keras means a custom class, so its plain name may match a registered key
     if not found and home is None:
         found = registered_object(custom_objects, name)
     if found:
@@ -137,7 +141,7 @@ def find(
         hint = suggest(name, namespace.__all__ if home else _ROOT)
     else:
         hint = suggest(name, custom_objects or ())
-    shown = name[:100]
+    shown = name[:100]  # names come from an untrusted file
     where = (
         "the file, which names no 'module' for it"
         if module is None

@@ -1,4 +1,4 @@
-"""Dtype policies: the dtype that weights are kept in and the dtype that a layer computes in."""
+"""Dtype policies: the dtype of a layer's weights and the dtype of its computation."""
 
 from __future__ import annotations
 
@@ -29,11 +29,11 @@ def _policy_name(name: Any) -> str:
 
 
 class DTypePolicy(Configurable):
-    """Weights in `variable_dtype`, computation in `compute_dtype`.
+    """Dtype policy: weights in `variable_dtype`, computation in `compute_dtype`.
 
     Args:
-        name: a dtype, or "mixed_bfloat16" / "mixed_float16": float32 weights, and computation in
-            the short type.
+        name: a dtype, or "mixed_bfloat16" / "mixed_float16": float32 weights with computation in
+            bfloat16 / float16.
 
     Raises:
         ValueError: for an unknown name.
@@ -50,10 +50,10 @@ class DTypePolicy(Configurable):
 
     @classmethod
     def from_config(cls, config: Mapping[str, Any], custom_objects: Any = None) -> DTypePolicy:
-        """The policy that Keras's data holds, where it says one for all weights.
+        """Creates a policy from Keras's configuration of a policy or of a uniform policy map.
 
         Raises:
-            ValueError: for a quantized policy, or a map of different ones by path.
+            ValueError: for a quantized policy, or a map with different policies by path.
         """
         found = quantization(config)
         if found is not None:
@@ -68,6 +68,7 @@ class DTypePolicy(Configurable):
                     "expected the name of a dtype policy such as 'float32', received "
                     f"{describe_value(dict(config))}."
                 )
+            # null means the default; fkeras has no global policy, so the default is float32
             return cls(config["name"] or "float32")
         default = get_policy(config.get("default_policy"))
         policies = config["policy_map"]
@@ -89,7 +90,7 @@ class DTypePolicy(Configurable):
 
 
 def get_policy(value: Any) -> DTypePolicy:
-    """The policy that a name, a dtype, a policy or Keras's JSON form of one means; None: float32."""
+    """Converts a name, a dtype, a policy or Keras's JSON form to a policy; None is float32."""
     policy = any_policy(value)
     if policy.name == STRING:
         raise ValueError(
@@ -100,7 +101,7 @@ def get_policy(value: Any) -> DTypePolicy:
 
 
 def any_policy(value: Any) -> DTypePolicy:
-    """As `get_policy`, and that of an input of strings."""
+    """Converts like `get_policy`, and also accepts the dtype "string" of inputs."""
     if value is None:
         return DTypePolicy("float32")
     if isinstance(value, DTypePolicy):
@@ -114,9 +115,10 @@ def any_policy(value: Any) -> DTypePolicy:
 
 
 def cast_floats(tree: Any, dtype: str) -> Any:
-    """Every floating-point array of the tree in `dtype`; everything else as it is."""
+    """Casts the floating-point arrays of a tree to `dtype`; other leaves are unchanged."""
 
     def cast(value: Any) -> Any:
+        # integers and booleans keep their dtype: token ids above 256 are not exact in bfloat16
         kind = getattr(value, "dtype", None)
         if kind is None or not jnp.issubdtype(kind, jnp.floating) or kind == dtype:
             return value

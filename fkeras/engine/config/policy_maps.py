@@ -8,12 +8,12 @@ from typing import Any
 
 from fkeras.engine.values.pattern_cost import trials
 
-# the characters that `re` may look at while the patterns of one map meet one path
+# resource limit: the steps of `re` for matching all patterns of a map, from a file, with one path
 _MOST_TRIALS = 1e6
 
 
 def policy_map(dtype: Any) -> Mapping[str, Any] | None:
-    """The configuration of a DTypePolicyMap as JSON data; None for any other dtype.
+    """Returns the configuration of a DTypePolicyMap in JSON data; None for any other dtype.
 
     Example:
         >>> policy_map({"config": {"default_policy": "float32", "policy_map": {}}})
@@ -25,17 +25,17 @@ def policy_map(dtype: Any) -> Mapping[str, Any] | None:
 
 
 def policy_at(dtype: Any, path: Any) -> Any:
-    """The policy that a dtype as JSON data gives to the layer at `path`.
+    """Returns the dtype policy for the layer at `path` from a dtype in JSON form.
 
-    An entry of the map under the path itself comes first, then the only entry whose regular
-    expression matches all of the path, then the default policy.
+    The order of precedence: the entry whose key equals the path, the single entry whose regular
+    expression matches the whole path, the default policy.
 
     Args:
-        dtype: a name or a policy as JSON data; anything but a map is returned unchanged.
-        path: the layer's name, after the names of the layers around it: "attention/query".
+        dtype: a name or a policy as JSON data; a value other than a map is returned unchanged.
+        path: the names of the enclosing layers and of the layer itself: "attention/query".
 
     Raises:
-        ValueError: where several patterns match, or a pattern can backtrack catastrophically.
+        ValueError: if several patterns match, or a pattern can backtrack catastrophically.
 
     Example:
         >>> policies = {"default_policy": "float32", "policy_map": {"dense.*": "bfloat16"}}
@@ -55,6 +55,7 @@ def policy_at(dtype: Any, path: Any) -> Any:
         return default
     if path in policies:
         return policies[path]
+    # checked before re runs: a match cannot be interrupted
     if sum(trials(str(pattern), len(path)) for pattern in policies) > _MOST_TRIALS:
         raise ValueError(
             f"dtype: a pattern in 'policy_map' can backtrack catastrophically on {path[:80]!r}. "

@@ -1,16 +1,16 @@
-"""Keras's dtype policies of quantized layers, told from those of floats."""
+"""Recognition of Keras's dtype policies for quantized layers."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
 from typing import Any
 
-# what stands between the mode and the policy of the floats in the name of a policy
+# separates mode and source policy: "int8_from_float32"
 _FROM = "_from_"
 
 
 def quantization(dtype: Any) -> Mapping[str, Any] | None:
-    """What a dtype says of quantization: its `mode` and `source_name`; None for one of floats.
+    """Returns `mode` and `source_name` of a quantized dtype policy; None for any other dtype.
 
     Args:
         dtype: a name, or a policy as JSON data.

@@ -1,8 +1,8 @@
-"""`Rule`: a converter of one configuration field that says which values it accepts.
+"""`Rule`: a converter of one configuration field that declares the accepted values.
 
-A rule returns the plain Python value (a NumPy scalar becomes a Python scalar) and raises a
-`ValueError` otherwise; the constructor puts its class and the field's name before the message.
-Rules are idempotent, since copies and files run them again. `converters` has the rules themselves.
+A rule returns the plain Python value (a NumPy scalar becomes a Python scalar) or raises a
+`ValueError`; the constructor puts its class and the field's name before the message. Rules are
+idempotent, since copies and file readers run them again. `converters` defines the rules.
 """
 
 from __future__ import annotations
@@ -21,16 +21,16 @@ REJECTED: Any = object()
 
 
 class Rule:
-    """A converter of one field that says which values it accepts.
+    """Converter of one field, with a description of the accepted values.
 
     Attributes:
         kind: "boolean", "integer", "real", "choice", "text", "integers", "several",
             "numeric", "function" or "either".
         expected: the accepted values in words.
-        optional: whether None is accepted, and stays None.
+        optional: whether None is accepted; None stays None.
         limits: the bounds of numbers `(minimum, maximum, above, below)`, the words of a choice, or
             the rules of items and alternatives.
-        hint: a sentence for the end of the message, with its leading space.
+        hint: a sentence for the end of the message, with a leading space.
         parse: converts a value other than None, or returns `REJECTED`.
 
     Example:
@@ -72,7 +72,7 @@ class Rule:
         return result
 
     def check(self, where: str, value: Any) -> Any:
-        """Converts an argument of a function; `where` names both in the message.
+        """Converts an argument of a function; `where` names the function and the argument.
 
         Example:
             >>> from fkeras.engine.config.converters import sizes
@@ -85,7 +85,7 @@ class Rule:
             raise ValueError(f"{where}: {error}") from None
 
     def accepts(self, value: Any) -> bool:
-        """Whether the rule accepts a value.
+        """Returns whether the rule accepts a value.
 
         Example:
             >>> from fkeras.engine.config.converters import boolean
@@ -99,7 +99,7 @@ class Rule:
 
 
 def _advice(rule: Rule, value: Any) -> str:
-    """The remedy for a misspelt word and for a value that was written as a string."""
+    """Returns advice for a misspelt word, or for a number or boolean written as a string."""
     if not isinstance(value, str):
         return ""
     if rule.kind == "choice":
@@ -119,10 +119,12 @@ def _advice(rule: Rule, value: Any) -> str:
 
 
 def scalar(value: Any) -> Any:
-    """The Python scalar of a NumPy scalar or of an array without axes; other values unchanged.
+    """Converts a NumPy scalar or a zero-dimensional array to a Python scalar.
+
+    Other values are returned unchanged.
 
     Raises:
-        TypeError: for a value that JAX traces, as configuration is static.
+        TypeError: for a traced value, since configuration is static.
 
     Example:
         >>> import numpy as np
@@ -135,6 +137,6 @@ def scalar(value: Any) -> Any:
             "is static. Pass it as an input of the call, or give a plain Python or NumPy value."
         )
     if isinstance(value, np.generic | np.ndarray | jax.Array) and value.ndim == 0:
-        # the small floats of ml_dtypes are no Python numbers even after item()
+        # item() of bfloat16 and the float8 types returns an ml_dtypes scalar, no Python float
         return float(value) if jax.numpy.issubdtype(value.dtype, np.floating) else value.item()
     return value

@@ -1,9 +1,9 @@
-"""Objects to and from JSON, in the form that Keras 3 writes.
+"""Conversion of objects to and from JSON, in Keras 3's format.
 
 `{"module": "keras.initializers", "class_name": "Zeros", "config": {}, "registered_name": None}`.
-What a file may name is a fixed list, `fkeras.engine.config.namespaces`: "keras.layers" is `fkeras.layers`
-here, and no module is imported because a file names it. Classes of the user's own come from an
-explicit mapping, `custom_objects`; there is no registry.
+`fkeras.engine.config.namespaces` lists the names that a file may use: "keras.layers" means
+`fkeras.layers`, and a file cannot cause the import of a module. The user's classes come from an
+explicit mapping, `custom_objects`. fkeras has no registry, which would be global state.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ from fkeras.engine.migration_hints.keras_objects import check_not_keras
 from fkeras.engine.values.frozen import ArrayConstant, FrozenDict
 
 _PACKAGE = "fkeras"
-# what only serves in its own place, and the exceptions
+# objects of these modules are valid only for arguments of their own kind, apart from _SERVES_AS
 _FAMILIES = (
     *("keras.initializers", "keras.regularizers", "keras.constraints", "keras.losses"),
     *("keras.metrics", "keras.optimizers", "keras.optimizers.schedules", "keras.layers"),
@@ -36,7 +36,7 @@ _NUMBERS += ("float16", "bfloat16", "float32", "float64", "complex64", "complex1
 
 
 def keras_module(cls: type) -> str | None:
-    """The module under which Keras knows `cls`, or None for a class that is not ours."""
+    """Returns Keras's public module for a class of fkeras, or None for any other class."""
     declared = cls.__dict__.get("keras_module")
     if declared is not None:
         return declared
@@ -47,10 +47,14 @@ def keras_module(cls: type) -> str | None:
 
 
 def encode(value: Any, where: str = "") -> Any:
-    """A configuration value as JSON data.
+    """Converts a configuration value to JSON data.
+
+    Args:
+        value: the value.
+        where: the class and the field of the value, for the error message.
 
     Raises:
-        TypeError: for a value that JSON cannot hold, saying whose it is.
+        TypeError: for a value without a JSON form.
     """
     if value is None or isinstance(value, bool | int | float | str):
         return value
@@ -63,6 +67,7 @@ def encode(value: Any, where: str = "") -> Any:
         return {"class_name": "__numpy__", "config": data}
     if hasattr(value, "get_config") and not isinstance(value, type):
         return serialize(value)
+    # after get_config: layers and losses are callable too
     if isinstance(value, types.FunctionType | types.BuiltinFunctionType) or callable(value):
         return _encode_function(value, where)
     if isinstance(value, np.dtype):
@@ -85,6 +90,7 @@ def _encode_function(function: Callable, where: str) -> Any:
     parts = module.split(".")
     if parts[0] == _PACKAGE and len(parts) >= 2:
         home = late_module(parts[1])
+        # identity: a helper may share the name of a public function
         if getattr(home, name, None) is function:
             return name
     return {
@@ -96,17 +102,17 @@ def _encode_function(function: Callable, where: str) -> Any:
 
 
 def serialize(obj: Any) -> Any:
-    """`obj` as JSON data in Keras 3's form.
+    """Converts an object to JSON data in Keras 3's format.
 
     Args:
-        obj: an object with `get_config`, a function of this package or a named one of your own.
+        obj: an object with `get_config`, a function of this package or a named function of yours.
 
     Returns:
-        A dictionary with `module`, `class_name`, `config` and `registered_name`; for a function
-        of this package its name.
+        A dictionary with `module`, `class_name`, `config` and `registered_name`, or the name of a
+        function of this package.
 
     Raises:
-        TypeError: where something in its configuration has no JSON form.
+        TypeError: if a value in the object's configuration has no JSON form.
 
     Example:
         >>> import fkeras as fk
@@ -128,14 +134,15 @@ def serialize(obj: Any) -> Any:
 
 
 def deserialize(config: Any, custom_objects: Mapping[str, Any] | None = None) -> Any:
-    """The object that `serialize` (or Keras 3) wrote as `config`.
+    """Creates the object that `config`, written by `serialize` or Keras 3, describes.
 
     Args:
         config: JSON data with `class_name` and `config`.
-        custom_objects: your own classes and functions by name.
+        custom_objects: your classes and functions by name.
 
     Raises:
-        ValueError: where the name is unknown; it says how to pass a class of your own.
+        TypeError: if `config` is not a dictionary.
+        ValueError: for an unknown name; the message shows how to pass a class of yours.
 
     Example:
         >>> import fkeras as fk
@@ -157,6 +164,7 @@ def deserialize(config: Any, custom_objects: Mapping[str, Any] | None = None) ->
     if name in ("__numpy__", "__tensor__"):
         with within("config"):
             return _numbers(config.get("config"))
+    # Keras stores a lambda as marshalled bytecode: running code from a file is never safe
     if name == "__lambda__":
         raise ValueError(
             "deserialize: a Python function as bytecode, which is never run. Define the function "
@@ -169,7 +177,8 @@ def deserialize(config: Any, custom_objects: Mapping[str, Any] | None = None) ->
             return resolve(function, config.get("module"), custom_objects)
     with within("config"):
         inner = expect(config.get("config"), (Mapping, type(None)), f"the 'config' of {name!s:.80}")
-        if name == "SeedGenerator":  # it draws by mutation; here the key of the call draws
+        # a SeedGenerator mutates its state; here random layers use the key of the call
+        if name == "SeedGenerator":
             return entry(inner, "seed", (int, type(None)))
     with within("class_name"):
         registered = config.get("registered_name")
@@ -185,9 +194,10 @@ def deserialize(config: Any, custom_objects: Mapping[str, Any] | None = None) ->
 
 
 def _numbers(data: Any) -> np.ndarray:
-    """The array that a configuration holds as lists of numbers."""
+    """Converts an array that a configuration stores as nested lists to a NumPy array."""
     dtype = entry(data, "dtype", str)
-    if dtype not in _NUMBERS:  # others would allocate by themselves, or hold objects
+    # an allow-list: "S1000000000" would allocate far more than the file's size
+    if dtype not in _NUMBERS:
         raise ValueError(
             f"deserialize: expected an array of numbers, received one of dtype {dtype[:40]!r}. "
             f"Known: {', '.join(_NUMBERS)}."
@@ -201,16 +211,16 @@ def resolve(
     custom_objects: Mapping[str, Any] | None = None,
     registered: str | None = None,
 ) -> Any:
-    """The class or function that a file calls `name` in `module`, and Keras `registered`.
+    """Returns the class or function for a file's name, module and registered name.
 
     Raises:
-        ValueError: where there is none that a file may name, with the nearest name.
+        ValueError: for an unknown name; the message suggests the nearest known name.
     """
     return find(name, module, custom_objects, registered)
 
 
 def decode(value: Any, custom_objects: Mapping[str, Any] | None = None) -> Any:
-    """The configuration value that `encode` wrote: objects in it are made, the rest is kept."""
+    """Converts JSON data from `encode` back, creating the objects that the data describes."""
     if isinstance(value, Mapping):
         if "class_name" in value and "config" in value:
             return deserialize(value, custom_objects)
@@ -234,17 +244,17 @@ def lookup(
     names: Mapping[str, Any],
     custom_objects: Mapping[str, Any] | None = None,
 ) -> Any:
-    """The object that `identifier` means: a name, a class, a configuration or the object itself.
+    """Returns the object for an identifier: a name, a class, a configuration or the object itself.
 
     Args:
         identifier: None, a name in `names`, a dictionary from `serialize`, a class, or a callable.
-        kind: the word for messages, such as "initializer".
+        kind: the noun for messages, such as "initializer".
         names: classes and functions by name.
-        custom_objects: your own by name, looked at first.
+        custom_objects: your classes and functions by name, which take precedence over `names`.
 
     Raises:
-        ValueError: for an unknown name, with the nearest one.
-        TypeError: for anything that is none of these.
+        ValueError: for an unknown name; the message suggests the nearest known name.
+        TypeError: for an identifier of another type, or an object of another kind.
 
     Example:
         >>> import math
@@ -259,6 +269,7 @@ def lookup(
         elif identifier in names:
             identifier = names[identifier]
         else:
+            # an object may have several names; the message lists the lower-case names only
             known = [n for n in names if n == n.lower()]
             raise ValueError(
                 f"There is no {kind} {identifier!r}.{suggest(identifier, names)} Known: "
@@ -278,7 +289,7 @@ def lookup(
 
 
 def _may_be(value: Any, kind: str) -> bool:
-    """Whether an object may serve as an initializer, a loss and so on: it is of no other family."""
+    """Returns whether an object may be used as a `kind`, that is, has no other kind."""
     family = keras_module(type(value))
     if family not in _FAMILIES:
         return callable(value) or (kind in _STATEFUL and hasattr(value, "get_config"))
