@@ -1,7 +1,7 @@
-"""What fkeras raises, and the phrases its messages share.
+"""Exception classes of fkeras and helpers for error messages.
 
-A message has three parts: where it happened, what was expected and what was received, and what
-to do. Built-in exceptions serve everywhere except where a caller may want to catch our own.
+A message has three parts: the place of the error, the expected and the received value, and a
+remedy. Built-in exceptions are used unless a caller may want to catch errors of fkeras only.
 """
 
 from __future__ import annotations
@@ -11,17 +11,17 @@ import itertools
 from collections.abc import Iterable
 from typing import Any
 
-# what a name is compared with: a file may have thousands of long ones, which takes minutes
+# resource limits of the comparison: difflib takes minutes for thousands of long names from a file
 _WORD, _WORDS = 80, 2000
 
 
 class FKerasError(ValueError):
-    """A value that the engine cannot work with.
+    """Base class of the engine's errors about values that it cannot use.
 
     Attributes:
-        layer: name or class of the layer concerned, or None.
-        node: index of the call of that layer, or None.
-        input_index: which of the call's inputs, or None.
+        layer: name or class of the layer, or None.
+        node: index of the layer's call, or None.
+        input_index: index of the call's input, or None.
 
     Example:
         >>> import fkeras as fk
@@ -47,7 +47,7 @@ class FKerasError(ValueError):
 
 
 class InputSpecError(FKerasError):
-    """Inputs that do not fit what a layer declared with its `InputSpec`.
+    """Inputs that do not match the `InputSpec` of a layer.
 
     Example:
         >>> import fkeras as fk
@@ -60,7 +60,7 @@ class InputSpecError(FKerasError):
 
 
 class DisconnectedGraphError(FKerasError):
-    """Outputs that cannot be computed from the inputs that were named.
+    """Outputs of a model that do not depend on the model's inputs alone.
 
     Example:
         >>> import fkeras as fk
@@ -74,7 +74,7 @@ class DisconnectedGraphError(FKerasError):
 
 
 class SymbolicValueError(FKerasError):
-    """A symbolic tensor where only numbers can stand.
+    """A symbolic tensor in an operation that needs numbers.
 
     Example:
         >>> import fkeras as fk
@@ -85,11 +85,11 @@ class SymbolicValueError(FKerasError):
         no number yet
     """
 
-    # no TypeError: jax replaces the message of one that it meets while it reads its arguments
+    # not a TypeError: JAX replaces the message of a TypeError raised while it converts arguments
 
 
 def suggest(name: str, candidates: Iterable[str]) -> str:
-    """The end of a sentence that offers the nearest of `candidates`, or an empty string.
+    """Returns a "Did you mean" sentence with the nearest of `candidates`, or an empty string.
 
     Example:
         >>> suggest("rleu", ["relu", "tanh"])
@@ -104,7 +104,7 @@ def suggest(name: str, candidates: Iterable[str]) -> str:
 
 
 def describe_value(value: Any) -> str:
-    """A value and its type for an error message; long values are cut.
+    """Returns a value and its type as text for an error message; long values are truncated.
 
     Example:
         >>> describe_value("False")

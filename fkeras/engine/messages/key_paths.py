@@ -1,4 +1,7 @@
-"""Paths of keys in configurations: each reader notes the key that it reads on what is raised there."""
+"""Paths of configuration keys in errors: each reader adds its key to exceptions that pass.
+
+The exception carries the keys in an attribute, so that readers need no argument for the path.
+"""
 
 from __future__ import annotations
 
@@ -11,10 +14,10 @@ _KEYS, _LENGTH = 12, 60
 
 
 class within:  # noqa: N801  (a context manager, named as `contextlib.suppress` is)
-    """Notes a key on exceptions from the block, before the keys that are noted already.
+    """Context manager that prepends a key to the key path of exceptions from its block.
 
     Args:
-        key: the key of a dictionary, or the place in a list.
+        key: the key of a dictionary, or the index in a list.
 
     Example:
         >>> try:
@@ -39,19 +42,19 @@ class within:  # noqa: N801  (a context manager, named as `contextlib.suppress` 
 
 
 def add_key(error: Exception, *keys: Any) -> None:
-    """Notes keys on an exception, before those that are noted already."""
-    with contextlib.suppress(AttributeError):  # a class with slots
+    """Prepends keys to the key path of an exception."""
+    with contextlib.suppress(AttributeError):  # an exception class with __slots__
         error.keys = (*keys, *getattr(error, "keys", ()))  # type: ignore[attr-defined]
 
 
 def key_path(error: BaseException) -> str | None:
-    """The path of the key that an exception is about, or None where nothing was noted.
+    """Returns the key path of an exception as text, or None without any keys.
 
-    The keys on the exceptions that caused it follow its own.
+    The keys of the exception's causes follow the exception's own keys.
     """
     keys: list[Any] = []
     current: BaseException | None = error
-    for _ in range(_KEYS):
+    for _ in range(_KEYS):  # bounded, since __cause__ can form a cycle
         if current is None:
             break
         keys.extend(getattr(current, "keys", ()))
@@ -60,7 +63,7 @@ def key_path(error: BaseException) -> str | None:
 
 
 def written(keys: Sequence[Any]) -> str:
-    """A path as text; the beginning of a long one is left out.
+    """Returns a key path as text; the beginning of a long path is replaced by "...".
 
     Example:
         >>> written(("config", "layers", 1, "config", "units"))

@@ -2,17 +2,17 @@
 
 from __future__ import annotations
 
-# packages whose name on the package index differs from the name they are imported by
+# packages whose distribution name differs from their import name
 _DISTRIBUTIONS = (("orbax", "orbax-checkpoint"),)
 
 
 def missing_package(where: str, module: str, error: ImportError) -> ImportError:
-    """The exception for an optional package that cannot be imported.
+    """Returns the exception for an optional package that cannot be imported.
 
     Args:
         where: the function or class that needs the package.
         module: the module that was imported, such as "orbax.checkpoint".
-        error: the exception of the import; its reason is part of the message.
+        error: the exception of the import, whose text is part of the message.
 
     Returns:
         An ImportError with the command that installs the package.
