@@ -1,8 +1,8 @@
-"""Migration hints: error messages for habits of Keras users that name the code to write instead.
+"""Migration hints: error messages for Keras code, with the fkeras code to write instead.
 
-A layer, a model and a Trainer are values here, so a part of Keras's interface has no counterpart
-under its own name. Each module of this package holds one table: `attributes` of objects and
-symbolic tensors, `arguments` of constructors and functions, `names` of the package's namespaces,
-`classes` in Keras's form, and `keras_objects` in the place of ours. Code stands in backticks; a
-test compiles and runs it.
+Layers, models and Trainers are values here, so parts of Keras's interface have no counterpart of
+the same name. Each module covers one kind of code: `attributes` of objects and symbolic tensors,
+`arguments` of constructors and functions, `names` in the package's namespaces, `classes` and
+`overrides` for subclasses written for Keras, and `keras_objects` passed to fkeras. Hints show code
+in backticks; a test compiles and runs that code.
 """

@@ -1,4 +1,4 @@
-"""Arguments that Keras takes and fkeras does not, and the code to write instead."""
+"""Migration hints for arguments that Keras accepts and fkeras does not."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ _DECAY = (
     "pass a schedule: `fk.optimizers.Adam(fk.optimizers.schedules.InverseTimeDecay(0.001, "
     "decay_steps=1, decay_rate=0.01))`; `weight_decay` is decoupled weight decay"
 )
-# for each constructor that does not have the argument
+# arguments of constructors; the hint applies if the constructor does not declare the argument
 _ARGUMENTS = MappingProxyType(
     {
         "input_shape": _INPUT,
@@ -73,7 +73,7 @@ _ARGUMENTS = MappingProxyType(
 _WORKERS = (
     "batches are read in one thread; a loader with workers is a source: `trainer.fit(run, loader)`"
 )
-# for functions and methods, beside the table above
+# arguments of functions and methods; these take precedence over the table above
 _FUNCTIONS = MappingProxyType(
     {
         "compile": "fk.load_model never compiles, and fk.load_training also opens the optimizer; "
@@ -101,12 +101,12 @@ _FUNCTIONS = MappingProxyType(
 
 
 def unknown_argument(where: str, name: str, names: Sequence[str]) -> str:
-    """The message for an argument that does not exist.
+    """Returns the error message for an unknown argument.
 
     Args:
         where: the class or function.
-        name: the argument that was passed.
-        names: the arguments that exist.
+        name: the unknown argument.
+        names: the known arguments.
 
     Example:
         >>> unknown_argument("Adam", "lr", ("learning_rate",))
@@ -124,7 +124,7 @@ def unknown_argument(where: str, name: str, names: Sequence[str]) -> str:
 
 
 def explains_arguments(function: Callable[_P, _T]) -> Callable[_P, _T]:
-    """A function whose error for an unknown argument of Keras names the code to write instead.
+    """Wraps a function so that the error for an unknown argument has a migration hint.
 
     Example:
         >>> @explains_arguments
@@ -135,7 +135,7 @@ def explains_arguments(function: Callable[_P, _T]) -> Callable[_P, _T]:
         ...     print(error)
         load: there is no argument 'safe_mode'. Instead: code from a file never runs; leave the argument out.
     """
-    # the parameters' names, which the message lists; which arguments fit is Python's decision
+    # read from the code object: inspect.signature is slow at import, once for each function
     code = function.__code__  # type: ignore[attr-defined]
     names = code.co_varnames[: code.co_argcount + code.co_kwonlyargcount]
     known = frozenset(names)
@@ -151,17 +151,22 @@ def explains_arguments(function: Callable[_P, _T]) -> Callable[_P, _T]:
 
 
 def check_path_first(path: Any, where: str, call: str) -> None:
-    """Raises where a model is in the place of a path, as in Keras's `save_model(model, path)`.
+    """Rejects a model passed as the path, as in Keras's `save_model(model, path)`.
 
     Args:
         path: the first argument.
         where: the function, for the message.
-        call: the call to write.
+        call: the correct call, for the message.
+
+    Raises:
+        TypeError: if `path` is a layer or a model.
 
     Example:
         >>> check_path_first("m.keras", "save_model", "fk.save_model(path, model)")
     """
-    if hasattr(type(path), "transparent_field"):  # a layer
+    # an attribute of every layer class; the class itself cannot be imported here, as its module
+    # imports the migration hints
+    if hasattr(type(path), "transparent_field"):
         raise TypeError(
             f"{where}: expected a path first, received {type(path).__name__}. Write `{call}`."
         )

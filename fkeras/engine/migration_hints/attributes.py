@@ -1,4 +1,4 @@
-"""Attributes of Keras's objects that a value does not have, and the code to write instead."""
+"""Migration hints for attributes and methods of Keras objects that fkeras's values do not have."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ _PARTITION = "`trainable, frozen = fk.partition(model)`"
 _OUT = "`out = model.apply(x, state=state, training=True, key=key)`"
 _VIEW = "the graph knows the calls of a layer: "
 
-# by attribute; {name} is the layer's name in quotes
+# hints by attribute; {name} is replaced by the repr of the layer's name
 _LAYER = MappingProxyType(
     {
         "compile": f"optimizer, loss and metrics belong to a Trainer: {_FIT}",
@@ -214,7 +214,7 @@ _TENSOR = MappingProxyType(
         "copy": "a symbolic tensor is a value: use `x` itself",
     }
 )
-# the class whose subclasses have these attributes in Keras; the first base that is here counts
+# base class, noun for the message, hints; the first row whose class is a base of the value applies
 _TABLES = (
     ("Metric", "metric", _METRIC),
     ("BaseOptimizer", "optimizer", _OPTIMIZER),
@@ -226,20 +226,20 @@ _TABLES = (
 
 
 class MissingAttributeError(AttributeError):
-    """An attribute that a value of fkeras does not have.
+    """A missing attribute of a layer, model or other value; builds its message lazily.
 
-    The message is composed when somebody reads it: most of these errors are caught by `getattr(
-    layer, name, default)`, once for each layer of a deep network.
+    Most of these errors are raised and discarded by `getattr(layer, name, default)`, once for each
+    layer of a deep network. The search for similar names therefore runs when the message is read.
     """
 
     def __str__(self) -> str:
-        if len(self.args) != 2:
+        if len(self.args) != 2:  # raised with a message, as any AttributeError
             return super().__str__()
         return missing_attribute(*self.args)
 
 
 def missing_attribute(value: Any, name: str) -> str:
-    """The message for an attribute that a value does not have.
+    """Returns the error message for a missing attribute.
 
     Args:
         value: a layer, a model, a Trainer, a metric, an optimizer, a callback or a tensor.
@@ -251,6 +251,7 @@ def missing_attribute(value: Any, name: str) -> str:
         'head' (Dense): has no attribute 'output_shape'; a layer is a value and keeps nothing of its calls. Instead: the graph knows the calls of a layer: `shape = model.graph.layer('head').output_shape`.
     """
     cls = type(value)
+    # compared by name: importing the classes here would be circular
     bases = {base.__name__ for base in cls.__mro__}
     noun, table = next(((n, t) for base, n, t in _TABLES if base in bases), ("value", {}))
     where = _where(value)
@@ -274,6 +275,7 @@ def missing_attribute(value: Any, name: str) -> str:
 
 def _where(value: Any) -> str:
     cls = type(value).__name__
+    # not getattr: a missing name would raise another MissingAttributeError
     name = value.__dict__.get("name") if hasattr(value, "__dict__") else None
     return f"{name!r} ({cls})" if isinstance(name, str) else cls
 
@@ -283,12 +285,12 @@ def _public(module: str) -> Any:
 
 
 def refused_assignment(layer: Any, name: str, value: Any = None) -> str:
-    """The message for `layer.name = value`.
+    """Returns the error message for the assignment `layer.name = value`.
 
     Args:
         layer: the layer.
         name: the attribute.
-        value: the value that was assigned.
+        value: the assigned value.
 
     Example:
         >>> import fkeras as fk
@@ -301,6 +303,7 @@ def refused_assignment(layer: Any, name: str, value: Any = None) -> str:
         instead = 'freeze layers in a copy: `model = fk.freeze(model, "block1*")`, or fk.unfreeze'
     elif name in declared:
         instead = f"make a copy: `layer = layer.replace({name}=...)`"
+    # a model that is assigned a layer, as in the `__init__` of a Keras subclass
     elif getattr(cls, "transparent_field", None) and hasattr(type(value), "transparent_field"):
         instead = (
             f"call layers in `call`, or declare a field: `{name}: fk.Layer = fk.option(default=...)`; "

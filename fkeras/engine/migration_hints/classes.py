@@ -1,4 +1,8 @@
-"""Subclasses in Keras's form: rejected where they are defined, with the form to write instead."""
+"""Migration hints for layer and model subclasses written for Keras.
+
+The checks run at the definition of the class, since a method that the engine never calls would
+otherwise be ignored without an error.
+"""
 
 from __future__ import annotations
 
@@ -28,7 +32,7 @@ _COMPOSED = (
 
 
 def model_without_graph(model: Any) -> str:
-    """The message for a model that is constructed without inputs and outputs.
+    """Returns the error message for a model constructed without inputs and outputs.
 
     Example:
         >>> import fkeras as fk
@@ -51,15 +55,15 @@ def model_without_graph(model: Any) -> str:
 
 
 def check_class(cls: type, composes: bool) -> None:
-    """Rejects methods of a layer's class that Keras would call and the engine does not.
+    """Rejects methods of a layer class that Keras calls and the engine does not.
 
     Args:
-        cls: the class, as it is defined.
-        composes: whether its `call` composes layers on symbolic tensors, as in fk.Model.
+        cls: the class that is being defined.
+        composes: whether `call` composes layers on symbolic tensors, as in fk.Model.
 
     Raises:
-        TypeError: for `build(self, input_shape)`, for `call` with an argument `training` or
-            `mask`, and for `compute_mask`, which no base class calls.
+        TypeError: for `build(self, input_shape)`, for a `call` with a parameter `training` or
+            `mask`, and for a `compute_mask` that no base class declares.
 
     Example:
         >>> import fkeras as fk
@@ -72,6 +76,7 @@ def check_class(cls: type, composes: bool) -> None:
     """
     build, call = cls.__dict__.get("build"), cls.__dict__.get("call")
     names = _parameters(build)
+    # Keras's build takes one shape; the engine's build takes a key and specs
     if len(names) == 2 and "shape" in names[1]:
         raise TypeError(
             f"{cls.__name__}: build(self, {names[1]}) has Keras's form. Instead: {_BUILD}."
@@ -93,9 +98,9 @@ def check_class(cls: type, composes: bool) -> None:
 
 
 def _parameters(method: Any) -> tuple[str, ...]:
-    """The names of a plain method's parameters, `self` included.
+    """Returns the parameter names of a plain method, including `self`.
 
-    Only this check reads them: no call depends on a signature.
+    Only the checks of this module read signatures: the engine's calls never depend on them.
     """
     code = getattr(method, "__code__", None)
     return () if code is None else code.co_varnames[: code.co_argcount + code.co_kwonlyargcount]

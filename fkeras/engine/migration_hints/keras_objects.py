@@ -1,6 +1,6 @@
-"""Objects of Keras in the place of ours: a message with the one line that converts them.
+"""Migration hints for Keras objects passed to fkeras, with the line that converts them.
 
-An object is told by the module that defines its class, so the package never imports Keras.
+The module that defines an object's class identifies the object, so fkeras never imports Keras.
 """
 
 from __future__ import annotations
@@ -12,7 +12,8 @@ _PACKAGES = ("keras", "tf_keras", "keras_core")
 _PLAIN = (str, bool, int, float, tuple, dict, list)
 _CONVERTED = "`converted = fk.{home}.deserialize(keras.{home}.serialize(value))`"
 _MODEL = '`value.save("m.keras"); model, state = fk.load_model("m.keras")`'
-# a base class of Keras, the namespace of its kind, and the conversion; the first that fits counts
+# base class in Keras, namespace, conversion; the first row that matches applies, so subclasses
+# precede their base classes: every Keras model is also a layer
 _KINDS = (
     ("Model", "", _MODEL),
     ("Layer", "layers", f"{_CONVERTED}; build it and copy the weights with set_weights"),
@@ -33,15 +34,15 @@ _FUNCTION_HOMES = ("activations", "losses", "metrics", "initializers", "ops")
 
 
 def is_from_keras(value: Any) -> bool:
-    """Whether a value is an object, a class or a function of Keras, or derived from its classes.
+    """Returns whether a value is an object, class or function of Keras, or of a Keras subclass.
 
     Example:
         >>> import fkeras as fk
         >>> is_from_keras(fk.layers.Dense(2)), is_from_keras("adam")
         (False, False)
     """
-    # this runs for every field of every constructor; most hold plain values, and nothing can come
-    # from a package that is not imported
+    # runs for every field of every constructor, so the cheap tests come first: most fields hold
+    # plain values, and without an import of Keras no object can come from Keras
     if value is None or type(value) in _PLAIN:
         return False
     if not ("keras" in sys.modules or "tf_keras" in sys.modules or "keras_core" in sys.modules):
@@ -63,13 +64,13 @@ def _is_function(value: Any) -> bool:
 
 
 def conversion(value: Any) -> str | None:
-    """The end of a message about an object of Keras, with the line that converts the object.
+    """Returns the end of an error message for a Keras object, with the line that converts it.
 
     Args:
         value: any value.
 
     Returns:
-        None for a value that is not from Keras.
+        The text, or None for a value that is not from Keras.
 
     Example:
         >>> conversion("adam") is None
@@ -85,6 +86,7 @@ def conversion(value: Any) -> str | None:
         if base in bases:
             if isinstance(value, type):
                 return f"the class {name} of Keras. Use the class of fkeras: {_ours(name, home)}."
+            # a user's subclass of a Keras class: deserialize does not know the class
             if home and not _from_keras(type(value)):
                 ours = "Layer" if base == "Layer" else f"{home}.{base.removeprefix('Base')}"
                 line = f"a subclass of `fk.{ours}` with the same mathematics"
@@ -120,7 +122,10 @@ def _callback(value: Any) -> str:
 
 
 def check_no_keras_in(value: Any) -> None:
-    """Raises for an object of Keras, alone or in a list or dictionary, as `check_not_keras`.
+    """Rejects a Keras object, also as an item of a list, tuple or dictionary.
+
+    Raises:
+        TypeError: as in `check_not_keras`.
 
     Example:
         >>> check_no_keras_in(["relu", None])
@@ -132,14 +137,15 @@ def check_no_keras_in(value: Any) -> None:
 
 
 def check_not_keras(value: Any, where: str = "") -> Any:
-    """Returns a value that is not from Keras.
+    """Returns the value unchanged, or rejects a Keras object.
 
     Args:
         value: any value, such as an argument of a constructor.
         where: the class or call, for the message.
 
     Raises:
-        TypeError: for an object, class or function of Keras, with the line that converts it.
+        TypeError: for an object, class or function of Keras; the message has the line that
+            converts it.
 
     Example:
         >>> check_not_keras("relu")

@@ -1,4 +1,4 @@
-"""Names of Keras's and TensorFlow's namespaces that fkeras does not have, and the counterparts."""
+"""Migration hints for names in Keras's and TensorFlow's namespaces that fkeras does not have."""
 
 from __future__ import annotations
 
@@ -199,7 +199,7 @@ _TABLES = MappingProxyType(
         "fkeras.ops": _OPS,
     }
 )
-# namespaces that are searched for a name from another one
+# namespaces searched for a name that is missing in the namespace of the error
 _SPACES = (
     *("layers", "ops", "losses", "metrics", "optimizers", "optimizers.schedules", "activations"),
     *("initializers", "regularizers", "constraints", "random", "training.callbacks", "quantizers"),
@@ -207,27 +207,28 @@ _SPACES = (
 )
 
 
-# imported when needed; the package itself imports its late names
+# namespaces without a `__getattr__` from here: `callbacks` is imported at first use, and the
+# package has its own `__getattr__`, which performs these imports
 _LATE = ("training.callbacks", "")
-# most namespaces have these, so that another namespace is no advice
+# most namespaces have these names, so a hint at another namespace would not help
 _SHARED = ("get", "serialize", "deserialize")
 
 
 class MissingNameError(AttributeError):
-    """A name that a namespace of the package does not have; composes the message when it is read."""
+    """A missing name of a public namespace; builds its message when the message is read."""
 
     def __str__(self) -> str:
         return missing_name(*self.args) if len(self.args) == 2 else super().__str__()
 
 
 def explain_unknown_names(*modules: str) -> None:
-    """Gives public namespaces a `__getattr__` whose error has a hint or the nearest name.
+    """Adds a `__getattr__` to public namespaces whose error has a hint or the nearest name.
 
-    The package calls this after the import of its namespaces. A `def __getattr__` in their source
-    would keep type checkers from reporting unknown names.
+    The package calls this function after importing its namespaces. A `def __getattr__` in their
+    source code would prevent type checkers from reporting unknown names.
 
     Args:
-        modules: the namespaces; by default all that are imported with the package.
+        modules: the namespaces; by default all namespaces imported with the package.
 
     Example:
         >>> import fkeras as fk
@@ -249,11 +250,11 @@ def _error_of(module: str) -> Callable[[str], Any]:
 
 
 def missing_name(module: str, name: str) -> str:
-    """The message for a name that a namespace does not have.
+    """Returns the error message for a name that a namespace does not have.
 
     Args:
         module: the namespace, such as "fkeras.layers".
-        name: the name.
+        name: the missing name.
 
     Example:
         >>> missing_name("fkeras", "Dense")
@@ -284,7 +285,7 @@ def _shown(module: str) -> str:
 
 
 def _names(module: str) -> Sequence[str]:
-    # attributes of the package, since they import a late namespace
+    # access by attribute: the package's __getattr__ imports a namespace that is not loaded yet
     _, _, path = module.partition(".")
     package = sys.modules["fkeras"]
     namespace = operator.attrgetter(path)(package) if path else package

@@ -1,8 +1,8 @@
-"""Methods in Keras's form that nothing would call: rejected where a class is defined.
+"""Migration hints for methods that Keras calls and fkeras does not, in models and callbacks.
 
-Keras's `Model.fit` calls `train_step`, and its callbacks receive logs. Here a `Trainer` trains a
-model that is a value, and a callback's hook receives the run. A method that nobody calls, or a hook
-that would take the run for logs, must not stay unnoticed.
+Keras's `Model.fit` calls `train_step`, and Keras's callbacks receive logs. Here a `Trainer` trains
+the model, and a callback's hook receives the run. Without these checks a Keras method would be
+ignored, and a Keras hook would receive the run in its argument `logs`, both without an error.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ _OBJECTIVE = """\
 
 _STEPS = ("train_step", "test_step", "compute_loss", "compute_metrics", "make_train_function")
 _STEPS += ("make_test_function", "stateless_compute_loss")
-# by name of a method of a model: the line to write instead
+# hints by the name of a model's method
 _MODEL = MappingProxyType(
     {
         "predict_step": "`trainer.predict(run, x)` computes the model; put the last operations "
@@ -57,7 +57,7 @@ _HOOKS = MappingProxyType(
         "on_train_end": ("run",),
     }
 )
-# hooks of Keras that do not exist here
+# hints for Keras's hooks without a counterpart of the same name
 _OTHER_HOOKS = MappingProxyType(
     {
         "on_train_batch_end": "`def on_batch_end(self, step, run, logs)` is called after every call "
@@ -80,17 +80,18 @@ _OTHER_HOOKS = MappingProxyType(
         "set_params": "the fields of a callback are its parameters: `patience: int = fk.option(default=3)`",
     }
 )
+# inspect.CO_VARARGS: the function has a parameter `*args`
 _VARIADIC = 0x04
 
 
 def check_model_methods(cls: type) -> None:
-    """Rejects methods of a model's class that Keras's training would call.
+    """Rejects methods of a model class that Keras's training calls.
 
     Args:
-        cls: the class, as it is defined; methods of mixins count.
+        cls: the class that is being defined, with the methods of its mixins.
 
     Raises:
-        TypeError: with the objective, or the line, to write instead.
+        TypeError: for such a method; the message shows an objective or a line to write instead.
 
     Example:
         >>> import fkeras as fk
@@ -115,11 +116,11 @@ def check_model_methods(cls: type) -> None:
 
 
 def own_attributes(cls: type, root: type) -> dict[str, Any]:
-    """The attributes that a class and its mixins add to those of a base class.
+    """Returns the attributes that a class and its mixins define in addition to a base class.
 
     Args:
         cls: the class.
-        root: one of its base classes.
+        root: a base class of `cls`.
 
     Example:
         >>> class Mixin:
@@ -132,14 +133,14 @@ def own_attributes(cls: type, root: type) -> dict[str, Any]:
 
 
 def check_trainer_methods(cls: type, root: type) -> None:
-    """Rejects methods of a subclass of `Trainer` that `fit` would not call.
+    """Rejects methods of a `Trainer` subclass that `fit` does not call.
 
     Args:
-        cls: the class, as it is defined.
+        cls: the class that is being defined.
         root: the class `Trainer`.
 
     Raises:
-        TypeError: with the objective to write instead.
+        TypeError: for such a method; the message shows an objective to write instead.
 
     Example:
         >>> import fkeras as fk
@@ -157,7 +158,7 @@ def check_trainer_methods(cls: type, root: type) -> None:
 
 
 def check_callback(where: str, methods: dict[str, Any], bound: bool = True) -> None:
-    """Rejects hooks with the parameters of Keras, and hooks that nothing calls.
+    """Rejects hooks with Keras's parameters, and hooks that are never called.
 
     Args:
         where: the callback's class, for messages.
@@ -165,7 +166,7 @@ def check_callback(where: str, methods: dict[str, Any], bound: bool = True) -> N
         bound: whether the first parameter is `self`.
 
     Raises:
-        TypeError: with the form of the hook.
+        TypeError: for such a hook; the message shows the correct parameters.
 
     Example:
         >>> check_callback("Mine", {"on_epoch_end": lambda self, epoch, run, logs: None})
@@ -192,13 +193,15 @@ def check_callback(where: str, methods: dict[str, Any], bound: bool = True) -> N
 
 def _check_hook(where: str, name: str, method: Any, expected: Sequence[str]) -> None:
     code = getattr(method, "__code__", None)
-    if code is None:  # a property, a partial: what a call receives shows at the call
+    # properties and partials have no code object; a wrong signature fails at the call
+    if code is None:
         return
     taken = code.co_varnames[: code.co_argcount]
     required = code.co_argcount - len(method.__defaults__ or ())
     fits = required <= len(expected) and (
         bool(code.co_flags & _VARIADIC) or len(taken) >= len(expected)
     )
+    # Keras's `on_train_begin(self, logs=None)` accepts the call but would take the run for the logs
     at = expected.index("run")
     if fits and not (len(taken) > at and taken[at] == "logs"):
         return
