@@ -1,1 +1,1 @@
-"""Configurations of Keras 1 and 2 converted to the form of Keras 3."""
+"""Converts configurations of Keras 1 and 2 to the form of Keras 3."""

@@ -1,4 +1,4 @@
-"""Arguments of layers by their names of today: Keras 1's words, and keys that say nothing."""
+"""Renames layer arguments of Keras 1 and 2 to Keras 3's names and drops keys without effect."""
 
 from __future__ import annotations
 
@@ -13,6 +13,7 @@ from fkeras.saving.quirks.origin import Origin
 _CONVOLUTION = types.MappingProxyType(
     {"nb_filter": "filters", "subsample": "strides", "atrous_rate": "dilation_rate"}
 )
+#: argument names of Keras 1 that are the same in all layers
 _GENERAL = types.MappingProxyType(
     {
         "init": "kernel_initializer",
@@ -35,6 +36,7 @@ _GENERAL = types.MappingProxyType(
         "sigma": "stddev",
     }
 )
+#: argument names of single layers, by Keras 3's class
 _OWN = types.MappingProxyType(
     {
         "Dense": {"output_dim": "units"},
@@ -63,20 +65,20 @@ _OWN = types.MappingProxyType(
         "PReLU": {"init": "alpha_initializer"},
     }
 )
-#: sizes of a kernel that stood apart
+#: arguments of Keras 1 that hold the kernel size axis by axis
 _SIDES = (
     ("nb_row", "nb_col"),
     ("kernel_dim1", "kernel_dim2", "kernel_dim3"),
 )
-#: the axes by Keras 1's words
+#: data formats by Keras 1's names
 FORMATS: Mapping[str, str] = types.MappingProxyType(
     {"tf": "channels_last", "th": "channels_first", "default": "channels_last"}
 )
-#: layers of which Keras 1 did not write the order of axes
+#: layers for which Keras 1 did not write the data format
 UNORDERED = frozenset(
     f"{kind}{n}D" for kind in ("ZeroPadding", "Cropping", "UpSampling") for n in (2, 3)
 )
-#: keys without a meaning here, whatever they hold
+#: keys that have no effect in fkeras, whatever their value
 _SILENT = frozenset(
     [
         "batch_input_shape",
@@ -105,7 +107,7 @@ _SILENT = frozenset(
         "has_input_vocabulary",
     ]
 )
-#: keys that no layer here has, and the values with which they change nothing
+#: arguments that layers of fkeras lack, and the values for which they have no effect
 _NEUTRAL: Mapping[str, tuple] = types.MappingProxyType(
     {
         "time_major": (False, None),
@@ -125,9 +127,9 @@ _NEUTRAL: Mapping[str, tuple] = types.MappingProxyType(
         "oov_method": ("floormod", "farmhash", None),
     }
 )
-#: layers whose vocabulary is part of their configuration here
+#: layers whose configuration must contain the vocabulary
 _LOOKUPS = ("TextVectorization", "StringLookup", "IntegerLookup")
-#: what separable and depthwise layers inherit from other convolutions and never use
+#: arguments that separable and depthwise layers inherit from convolutions and never use
 _INHERITED = frozenset(
     f"{name}_{role}"
     for name in ("kernel", "depthwise", "pointwise")
@@ -137,7 +139,7 @@ _INHERITING = ("DepthwiseConv1D", "DepthwiseConv2D", "SeparableConv1D", "Separab
 
 
 def ordering(config: Any) -> str:
-    """The first order of axes that a layer of a model of Keras 1 says; all are meant to have one.
+    """Returns the first data format in a model of Keras 1; all its layers use the same format.
 
     Example:
         >>> ordering({"config": [{"config": {"dim_ordering": "th"}}]})
@@ -156,26 +158,28 @@ def ordering(config: Any) -> str:
 
 
 def renamed(kind: str, config: Mapping[str, Any], origin: Origin) -> dict[str, Any]:
-    """A layer's configuration with today's names of its arguments.
+    """Renames the arguments in a layer's configuration to Keras 3's names.
 
     Args:
-        kind: the layer's class by today's name.
-        config: the configuration.
-        origin: who wrote the file.
+        kind: Keras 3's name of the layer's class.
+        config: configuration of the layer.
+        origin: the program that wrote the file.
 
     Returns:
-        A new dictionary. Keys that have no meaning here are left out.
+        A new dictionary without the keys that have no effect.
 
     Raises:
-        FileError: for two names of one argument.
+        FileError: for two values of one argument.
     """
     name = config.get("name")
     table = {**(_GENERAL if origin.major == 1 else {}), **_OWN.get(kind, {})}
     made: dict[str, Any] = {}
     for key, value in config.items():
+        # `input_dim` is an argument of Embedding; elsewhere Keras 1 used it for the input shape.
         if key in _SILENT or (key == "input_dim" and not kind.endswith("Embedding")):
             continue
         new = table.get(key, key)
+        # Otherwise the order of keys in the file would decide which value counts.
         if new in made:
             raise origin.error(
                 f"the argument {new!r} stands there twice, also as {key!r}. The file is damaged.",
@@ -193,10 +197,10 @@ def renamed(kind: str, config: Mapping[str, Any], origin: Origin) -> dict[str, A
 def kept(
     kind: str, config: Mapping[str, Any], fields: frozenset[str], origin: Origin, name: str | None
 ) -> dict[str, Any]:
-    """The arguments that the layer here has; the others must say nothing.
+    """Returns the arguments that the layer has; others must have a value without effect.
 
     Raises:
-        FileError: for an argument that changes what the layer computes and that it does not have.
+        FileError: for an argument that the layer lacks and that would change its output.
     """
     made = {}
     for key, value in config.items():
@@ -206,6 +210,7 @@ def kept(
             key in _NEUTRAL and any(value is v or value == v for v in _NEUTRAL[key])
         ):
             continue
+        # An ignored argument would change the model's outputs without any error.
         elif value is not None:
             raise origin.error(
                 f"{kind} has no argument {key!r} (received {value!r:.80}). Save the model without "
@@ -216,7 +221,7 @@ def kept(
 
 
 def adjusted(kind: str, config: dict[str, Any], origin: Origin, name: str | None) -> dict[str, Any]:
-    """What old versions left to a default that has changed since, or wrote in another form."""
+    """Sets defaults that Keras 3 changed, and converts values that old versions wrote otherwise."""
     where = origin.place(name)
     if kind in _LOOKUPS and config.get("vocabulary") is None:
         raise origin.error(
@@ -229,7 +234,7 @@ def adjusted(kind: str, config: dict[str, Any], origin: Origin, name: str | None
             config.pop(key, None)
     if origin.major < 3:
         if kind in ("GRU", "GRUCell"):
-            # also of TensorFlow 1, whose files say so where it is not
+            # The default was False until TensorFlow 2; files of models with True contain the key.
             config.setdefault("reset_after", False)
         if config.get("implementation") == 0:
             config["implementation"] = 1

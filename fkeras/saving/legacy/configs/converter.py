@@ -1,7 +1,7 @@
-"""The `model_config` of Keras 1, 2 and 3 in Keras 3's form, with nothing left of what is not known.
+"""Converts the `model_config` of Keras 1, 2 and 3 to Keras 3's form.
 
-Classes are named by this program only: the file's own words are looked up in tables, its module
-names are dropped, and functions that it carries as bytecode are refused.
+A file cannot name code to run: class names are looked up in tables, module names in the file are
+ignored, and functions stored as bytecode are rejected.
 """
 
 from __future__ import annotations
@@ -51,11 +51,12 @@ _OLD_CLASSES = types.MappingProxyType(
         "ThresholdedReLU": "ReLU",
     }
 )
-#: what a GPU's layer computes, which its configuration does not say
+#: activations of cuDNN layers, which their configurations do not contain
 _CUDNN = types.MappingProxyType({"activation": "tanh", "recurrent_activation": "sigmoid"})
-#: functions of Keras 3 that have a class and are no layers
+#: operations of Keras 3 whose classes are in `keras.src.activations`
 _ACTIVATIONS = ("ReLU", "Mish")
 _ENDS = types.MappingProxyType({"input_layers": "inputs", "output_layers": "outputs"})
+#: layers in the catalogue that legacy files cannot describe, or that are only base classes
 _FOREIGN = ("JaxLayer", "FlaxLayer", "Wrapper", "Layer")
 _LAYER_KEYS = ("layer", "backward_layer", "forward_layer", "cell")
 _HERE = "keras.layers"
@@ -66,15 +67,15 @@ _GRAPH = types.MappingProxyType(
 
 @dataclasses.dataclass
 class Converter:
-    """Turns one file's configuration into Keras 3's form.
+    """Converts one file's configuration to Keras 3's form.
 
     Attributes:
-        origin: who wrote the file.
+        origin: the program that wrote the file.
         custom_objects: the user's classes and functions by name.
-        extra: functions that the converted configuration refers to by words of its own.
-        orders: the names of the layers of each network in the file's order, by its path.
-        ordering: Keras 1's word for the order of axes, where a layer does not say it.
-        lambdas: the names of the Lambda layers for which the user gave something.
+        extra: functions that the converted configuration refers to, by generated names.
+        orders: layer names of each network in the file's order, by the network's path.
+        ordering: Keras 1's data format for layers without one.
+        lambdas: names of the Lambda layers for which the user passed a function or layer.
     """
 
     origin: Origin
@@ -89,16 +90,16 @@ class Converter:
 
     @property
     def all_objects(self) -> dict[str, Any]:
-        """The user's objects and our own words."""
-        # a word for one Lambda alone would be taken for that word wherever it stands
+        """The user's objects and the generated names in `extra`."""
+        # A key that names a Lambda layer must not replace a class or function of the same name.
         mine = {k: v for k, v in self.custom_objects.items() if k not in self.lambdas}
         return CustomObjects({**self.extra, **mine})
 
     def model(self, config: Any) -> dict[str, Any]:
-        """The whole model.
+        """Converts the configuration of a whole model.
 
         Raises:
-            FileError: where it is no functional model and no Sequential.
+            FileError: for a class other than a functional model or Sequential.
         """
         where = self.origin.place()
         kind = field(config, "class_name", str, **where)
@@ -119,12 +120,12 @@ class Converter:
     # -- layers -------------------------------------------------------------------------------
 
     def layer(self, item: Any, path: tuple[str, ...], named: bool = True) -> dict[str, Any]:
-        """One layer, network or cell.
+        """Converts one layer, network or cell.
 
         Args:
             item: `{"class_name": ..., "config": ...}`.
-            path: where it stands: the names of the networks and fields around it.
-            named: whether its own name belongs to the path of what is inside it.
+            path: names of the enclosing networks and fields.
+            named: has no effect.
         """
         origin = self.origin
         kind = field(item, "class_name", str, **origin.place(_name_of(item)))
@@ -149,6 +150,7 @@ class Converter:
             if name is not None:
                 self.lambdas.add(name)
             return _item("Lambda", made) if "function" in made else made
+        # Layers always write `trainable`: an item without it is an operation of Keras 3.
         if origin.major == 3 and "trainable" not in config:
             operation = _operation(kind)
             if operation is not None:
@@ -169,6 +171,7 @@ class Converter:
         made = arguments.renamed(today, config, origin)
         if kind.startswith("CuDNN"):
             made = {**_CUDNN, **made}
+            # cuDNN's GRU always applies the reset gate after the matrix product.
             if today == "GRU":
                 made["reset_after"] = True
         if kind == "ThresholdedReLU":
@@ -179,6 +182,7 @@ class Converter:
         fields = frozenset(f.name for f in dataclasses.fields(cls) if f.init) | {"layer", "cell"}
         if today == "Bidirectional":
             fields |= {"backward_layer", "merge_mode"}
+        # From here on, unknown arguments with an effect are errors instead of being dropped.
         made = arguments.kept(today, made, fields, origin, name)
         for key, value in made.items():
             with within("config"), within(key):
@@ -190,7 +194,7 @@ class Converter:
         return made
 
     def _value(self, key: str, value: Any, name: str | None, path: tuple) -> Any:
-        """One value of a layer's configuration in Keras 3's form."""
+        """Converts one value of a layer's configuration."""
         origin, custom = self.origin, self.custom_objects
         suffix = key.rsplit("_", 1)[-1]
         if suffix in ("initializer", "regularizer", "constraint"):
@@ -205,11 +209,11 @@ class Converter:
         if key != "dtype":
             return self._plain(value, key, name)
         if quantization(value) is not None:
-            return value  # of Keras 3, read where the layer is made
+            return value  # a quantized policy of Keras 3, which the layer's class reads
         return objects.dtype(value, origin, name) or "float32"
 
     def _plain(self, value: Any, key: str, name: str | None) -> Any:
-        """A value of numbers, words and lists; arrays become lists, and objects are refused."""
+        """Converts numbers, strings and lists; arrays become lists, and objects are rejected."""
         if isinstance(value, list):
             return [self._plain(v, key, name) for v in value]
         if isinstance(value, Mapping):
@@ -243,6 +247,7 @@ class Converter:
         with within("config"), within("dtype"):
             objects.dtype(dtype, origin, name)
         dtype = objects.dtype(dtype, origin, name) or (dtype if isinstance(dtype, str) else None)
+        # A mixed policy is no dtype of an input: Keras feeds such models float32.
         if dtype and dtype.startswith("mixed"):
             dtype = None
         made = {"batch_shape": shape, "dtype": dtype or "float32"}
@@ -260,6 +265,7 @@ class Converter:
             with within("config"), within("layers"), within(place):
                 made.append(self.layer(item, (*path, _name_of(item) or "")))
         self._remember(path, made)
+        # Many versions of Keras list no InputLayer: the first layer holds the input shape.
         if made and made[0]["class_name"] != "InputLayer":
             shape = _first_shape(items[0]) or options.get("build_input_shape")
             if shape is not None:
@@ -282,6 +288,7 @@ class Converter:
             with _within_layer(place):
                 names.append(_own_name(item, origin))
         twice = next((n for i, n in enumerate(names) if n in names[:i]), None) if names else None
+        # `safe_name` can map two different names to one: references would be ambiguous.
         if twice is not None or len({safe_name(n) for n in names}) < len(names):
             raise origin.error(f"two layers of one name, {twice or names!r:.80}. It is damaged.")
         made, all_nodes = [], []
@@ -301,7 +308,7 @@ class Converter:
         }
         with within("config"):
             ends = {key: field(config, key, (list, dict), **where) for key in _ENDS}
-        # the calls tell their form; the version in a file may be of another program
+        # The form of the calls decides: another program may have rewritten the file's version.
         if has_argument_nodes(all_nodes, origin.major == 3):
             joined = [
                 {**m, "name": safe_name(n), "inbound_nodes": nodes}
@@ -314,6 +321,7 @@ class Converter:
             for n, nodes in zip(names, all_nodes, strict=True)
         }
         graph = Graph(counts, frozenset(n for n in names if is_network(kinds[n])), origin)
+        # All references must be recorded before the first conversion, see `Graph.meet`.
         graph.meet([all_nodes, list(ends.values())])
         constants = {n: _constants(i) for n, i in zip(names, items, strict=True)}
 
@@ -336,7 +344,7 @@ class Converter:
 
 @contextlib.contextmanager
 def _within_layer(place: int) -> Iterator[None]:
-    """Notes the keys of a layer in a model's configuration on exceptions from the block."""
+    """Adds the keys of a layer in a model's configuration to exceptions from the block."""
     with within("config"), within("layers"), within(place):
         yield
 
@@ -347,7 +355,7 @@ def _item(kind: str, config: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def _operation(kind: str) -> str | None:
-    """The module of Keras 3's operation of this class, whose configuration has no `trainable`."""
+    """Returns the module of Keras 3's operation with this class, or None for other classes."""
     if kind in _ACTIVATIONS:
         return "keras.src.activations"
     return "keras.src.ops.numpy" if kind == "GetItem" or operation_form(class_name=kind) else None
@@ -360,7 +368,7 @@ def _renamed(config: Any, name: str | None) -> Any:
 
 
 def _name_of(item: Any) -> str | None:
-    """The name of a layer, for messages; None where there is none."""
+    """Returns the name of a layer for messages, or None if the layer has no name."""
     if not isinstance(item, Mapping):
         return None
     config = item.get("config")
@@ -385,7 +393,7 @@ def _trainable(config: Mapping) -> bool:
 
 
 def _shape(value: Any, origin: Origin, name: str | None) -> list[int | None]:
-    if isinstance(value, Mapping):  # TensorShape, or a tuple of Keras 3
+    if isinstance(value, Mapping):  # a serialized TensorShape, or a tuple of Keras 3
         value = value.get("items", value.get("config"))
     check(value, list, "a shape", **origin.place(name))
     for size in value:
@@ -396,7 +404,8 @@ def _shape(value: Any, origin: Origin, name: str | None) -> list[int | None]:
 
 
 def _first_shape(item: Any) -> Any:
-    """The shape of the input that the first layer of a Sequential says, also inside networks."""
+    """Returns the input shape in the first layer of a Sequential, also if that is a network."""
+    # The bound limits the nesting of networks in hostile files.
     for _ in range(100):
         config = item.get("config") if isinstance(item, Mapping) else None
         if isinstance(config, list):

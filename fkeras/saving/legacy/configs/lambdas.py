@@ -1,4 +1,4 @@
-"""`Lambda` layers of old files: the user passes the function; bytecode in a file is never run."""
+"""`Lambda` layers of legacy files: the user passes the function; stored bytecode never runs."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from fkeras.saving.quirks.origin import Origin
 
 
 class _Given:
-    """Stands for a layer that the user handed over."""
+    """Replaces a `Lambda` by a layer from `custom_objects`."""
 
     def __init__(self, layer: Layer):
         self._layer = layer
@@ -27,27 +27,28 @@ def lambda_layer(
     custom_objects: Mapping[str, Any],
     extra: dict[str, Any],
 ) -> dict[str, Any]:
-    """The configuration of a `Lambda` with a function of the user's.
+    """Returns the configuration of a `Lambda` with the user's function.
 
-    `custom_objects` has the function under its own name, where the file knows it, or a function or
-    layer under the name of the layer.
+    `custom_objects` holds the function under the function's name, if the file has this name, or a
+    function or layer under the name of the `Lambda` layer.
 
     Args:
-        config: the layer's configuration.
-        name: its name.
-        origin: who wrote the file.
-        custom_objects: the user's functions by name.
-        extra: receives what the result refers to.
+        config: configuration of the layer.
+        name: name of the layer.
+        origin: the program that wrote the file.
+        custom_objects: the user's functions and layers by name.
+        extra: receives the objects that the result refers to.
 
     Returns:
-        The arguments of the `Lambda`, or a whole item where the user gave a layer.
+        The arguments of the `Lambda`, or a whole layer item if the user passed a layer.
 
     Raises:
-        FileError: where the user gave none: what a file carries is bytecode, and is never run.
+        FileError: without a function from the user, because stored bytecode never runs.
     """
     function = config.get("function")
     if isinstance(function, Mapping) and isinstance(function.get("config"), str):
         function = function["config"]
+    # A string is a function's name in Keras 1 and 2; long strings can be encoded bytecode.
     word = function if isinstance(function, str) and len(function) < 200 else None
     given = custom_objects.get(name) if name else None
     given = custom_objects.get(word) if given is None and word else given
@@ -60,6 +61,7 @@ def lambda_layer(
             f"custom_objects={{{key[:80]!r}: lambda x: ...}}.",
             name,
         )
+    # A key with spaces cannot collide with the name of a class or function in the file.
     key = f"lambda of {name}"
     own = safe_name(name) if name else None
     if isinstance(given, Layer):

@@ -1,4 +1,4 @@
-"""Keras 1's `Merge` by today's layers: one class that had seven modes."""
+"""Converts Keras 1's `Merge`, one class with seven modes, to layers of Keras 3."""
 
 from __future__ import annotations
 
@@ -16,14 +16,14 @@ _PLAIN = types.MappingProxyType(
 
 
 def merge(config: Mapping[str, Any], origin: Origin) -> tuple[str, dict[str, Any]]:
-    """`(class name, configuration)` of the layer that a `Merge` stands for.
+    """Returns `(class name, configuration)` of the Keras 3 layer that equals a `Merge`.
 
     Args:
-        config: the configuration of the `Merge`.
-        origin: who wrote the file.
+        config: configuration of the `Merge`.
+        origin: the program that wrote the file.
 
     Raises:
-        FileError: for a mode that is a function, or none of Keras's.
+        FileError: for a mode that is a function, or an unknown mode.
 
     Example:
         >>> merge({"name": "m", "mode": "concat", "concat_axis": 1}, Origin())
@@ -31,6 +31,7 @@ def merge(config: Mapping[str, Any], origin: Origin) -> tuple[str, dict[str, Any
     """
     name = field(config, "name", str, **origin.place())
     where = origin.place(name)
+    # "raw" means that the mode is a word; otherwise the mode is a function, stored as bytecode.
     if config.get("mode_type", "raw") != "raw":
         raise origin.error(
             "a Merge layer by a function of the user's, which stands in the file as bytecode and is "

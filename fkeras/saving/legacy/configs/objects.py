@@ -16,7 +16,7 @@ from fkeras.engine.config.custom_objects import custom_code
 from fkeras.saving.containers.strict_json import check, field
 from fkeras.saving.quirks.origin import Origin
 
-#: the word that stands for Keras 2's function in converted configurations
+#: name of Keras 2's hard sigmoid in converted configurations
 HARD_SIGMOID = "keras2_hard_sigmoid"
 
 _ROOMS = types.MappingProxyType(
@@ -50,7 +50,7 @@ _OLD_NAMES = types.MappingProxyType(
 _OLD_ACTIVATIONS = types.MappingProxyType(
     {"softmax_v2": "softmax", "relu_v2": "relu", "swish": "silu", "hard_swish": "hard_silu"}
 )
-# written by TensorFlow's Keras, and of no effect on the numbers
+#: keys that tf.keras writes and that do not change the values
 _SILENT = ("dtype", "partitioner", "verify_shape")
 
 
@@ -62,17 +62,18 @@ def part(
     Args:
         kind: "initializer", "regularizer" or "constraint".
         value: a name, a configuration or None.
-        origin: who wrote the file.
-        layer: the layer's name, for messages.
-        custom_objects: the user's own by name.
+        origin: the program that wrote the file.
+        layer: name of the layer, for messages.
+        custom_objects: the user's classes and functions by name.
 
     Raises:
-        FileError: for a name that is none of these.
+        FileError: for an unknown name.
     """
     if value is None:
         return None
     where = origin.place(layer)
-    if isinstance(value, Mapping) and "class_name" not in value and "name" in value:  # Keras 1
+    # Keras 1 wrote {"name": ..., arguments} instead of {"class_name": ..., "config": ...}.
+    if isinstance(value, Mapping) and "class_name" not in value and "name" in value:
         rest = {k: v for k, v in value.items() if k != "name"}
         value = {"class_name": value["name"], "config": rest}
     if isinstance(value, str):
@@ -81,9 +82,11 @@ def part(
         name = field(check(value, dict, f"the {kind}", **where), "class_name", str, **where)
         config = field(value, "config", (dict, type(None)), None, **where) or {}
     if name in custom_objects:
+        # The user's class keeps its configuration: only the user knows its arguments.
         return {"class_name": name, "config": dict(config)}
     room = _ROOMS[kind]
     found = getattr(room, _OLD_NAMES.get(name, name), None)
+    # `getattr` finds any attribute that the file names: accept only configurable classes.
     if not (isinstance(found, type) and issubclass(found, Configurable)):
         found = _by_word(room, _OLD_NAMES.get(name, name))
     if found is None:
@@ -101,7 +104,7 @@ def part(
 
 
 def _by_word(room: Any, name: str) -> Any:
-    """Returns the class of a name such as "glorot_uniform"."""
+    """Returns the class for a name such as "glorot_uniform"."""
     word = name.replace("_", "").lower()
     for public in room.__all__:
         found = getattr(room, public)
@@ -112,6 +115,7 @@ def _by_word(room: Any, name: str) -> Any:
 
 def _settings(name: str, config: Mapping[str, Any]) -> dict[str, Any]:
     made = {k: v for k, v in config.items() if k not in _SILENT}
+    # Keras 2 drew truncated samples under the word "normal".
     if name == "VarianceScaling" and made.get("distribution") == "normal":
         made["distribution"] = "truncated_normal"
     if name == "MaxNorm" and "m" in made:
@@ -126,10 +130,10 @@ def _settings(name: str, config: Mapping[str, Any]) -> dict[str, Any]:
 def activation(
     value: Any, origin: Origin, layer: str | None, custom_objects: Mapping[str, Any]
 ) -> Any:
-    """An activation in Keras 3's form: a name, with Keras 2's hard sigmoid under its own.
+    """Returns the Keras 3 name of an activation; Keras 2's hard sigmoid has a separate name.
 
     Raises:
-        FileError: for a name that is none.
+        FileError: for an unknown name.
     """
     if value is None:
         return None
@@ -157,12 +161,12 @@ def activation(
 
 
 def dtype(value: Any, origin: Origin, layer: str | None) -> str | None:
-    """The name of a dtype policy, out of a name or of the object that Keras wrote."""
+    """Returns the name of a dtype policy from a name or a policy's configuration."""
     if isinstance(value, Mapping):
         config = field(value, "config", dict, **origin.place(layer))
         value = field(config, "name", (str, type(None)), None, **origin.place(layer))
     if value is None or value in ("_infer", "infer"):
         return None
     check(value, str, "the dtype", **origin.place(layer))
-    # Keras 2 kept the dtype of a layer's input here too
+    # Keras 2 also wrote the dtype of a layer's input here, such as int32 for an Embedding.
     return None if value.startswith(("int", "uint", "bool", "string")) else value
