@@ -17,7 +17,7 @@ def dropout(
     Args:
         key: a PRNG key.
         x: array of any shape.
-        rate: the share to drop, from 0 to 1.
+        rate: probability of dropping an element, from 0 to 1.
         noise_shape: shape of the draw, repeated over axes of size 1; None for the shape of `x`.
 
     Returns:
@@ -41,7 +41,7 @@ def dropout(
     return jnp.where(keep, x / (1.0 - rate), jnp.zeros_like(x))
 
 
-#: limit of selu far below zero: minus its scale times its alpha
+#: limit of selu at minus infinity: minus its scale times its alpha
 _LOWEST = -1.0507009873554805 * 1.6732632423543772
 
 
@@ -50,10 +50,10 @@ def alpha_dropout(
 ) -> jax.Array:
     """Sets each element to selu's lowest value with probability `rate`, then scales and shifts.
 
-    An input of mean 0 and variance 1 keeps both.
+    Mean 0 and variance 1 of the input are preserved.
 
     Args:
-        rate: the share to drop, from 0 and below 1.
+        rate: probability of dropping an element, from 0 and below 1.
         shape: shape of the draw, repeated over axes of size 1; None for the shape of `x`.
         Other arguments: those of `dropout`.
 
@@ -68,7 +68,7 @@ def alpha_dropout(
         (0.0, 1.0)
     """
     keep = jax.random.bernoulli(key, 1.0 - rate, x.shape if shape is None else tuple(shape))
-    # restores mean 0 and variance 1 of an input that has both
+    # these constants restore mean 0 and variance 1
     scale = ((1.0 - rate) * (1.0 + rate * _LOWEST**2)) ** -0.5
     shift = -scale * _LOWEST * rate
     return scale * jnp.where(keep, x, jnp.full_like(x, _LOWEST)) + shift
@@ -77,12 +77,12 @@ def alpha_dropout(
 def spatial_dropout(
     key: jax.Array, x: jax.Array, rate: float, data_format: str = "channels_last"
 ) -> jax.Array:
-    """Zeroes each channel of each example with probability `rate`, divides the rest by `1 - rate`.
+    """Zeroes each channel of each sample with probability `rate`, divides others by `1 - rate`.
 
     Args:
         x: array of shape (b, ..., c), or (b, c, ...) with "channels_first".
-        rate: the share of channels to drop, from 0 to 1.
-        data_format: where the channels are.
+        rate: probability of dropping a channel, from 0 to 1.
+        data_format: "channels_last" or "channels_first".
         Other arguments: those of `dropout`.
 
     Returns:
@@ -95,6 +95,7 @@ def spatial_dropout(
         True
     """
     channel = x.ndim - 1 if data_format == "channels_last" else 1
+    # size 1 on the spatial axes: one draw is repeated over the whole channel
     shape = tuple(x.shape[a] if a in (0, channel) else 1 for a in range(x.ndim))
     return dropout(key, x, rate, shape)
 
@@ -121,11 +122,11 @@ def gaussian_noise(key: jax.Array, x: jax.Array, stddev: float) -> jax.Array:
 def gaussian_dropout(key: jax.Array, x: jax.Array, rate: float) -> jax.Array:
     """Computes `x * (1 + s * n)` with n standard normal and `s = sqrt(rate / (1 - rate))`.
 
-    The mean is x, and the variance that of dropout at this rate.
+    The mean is x, and the variance is that of dropout at the same rate.
 
     Args:
         x: floating-point array of any shape.
-        rate: the rate of the dropout that has this variance, from 0 and below 1.
+        rate: rate of the dropout with the same variance, from 0 and below 1.
         Other arguments: those of `dropout`.
 
     Returns:

@@ -19,12 +19,12 @@ _LARGEST = 1e12
 def moments(
     x: jax.Array, axis: int = -1, mask: jax.Array | None = None
 ) -> tuple[jax.Array, jax.Array]:
-    """Computes mean and biased variance over all axes but `axis`.
+    """Computes the mean and the biased variance over all axes except `axis`.
 
     Args:
-        x: array of shape (b, ..., c) in a type wide enough for sums.
-        axis: the axis that is kept.
-        mask: Boolean array with the axes of `x` but the last: False leaves a place out.
+        x: array of shape (b, ..., c) in a dtype wide enough for sums.
+        axis: the axis to keep.
+        mask: Boolean array with the axes of `x` except the last; False excludes a position.
 
     Returns:
         Two arrays of shape (c,).
@@ -39,6 +39,7 @@ def moments(
         mean = jnp.mean(x, axes)
         # two passes: the mean of squares minus the squared mean loses all digits far from zero
         return mean, jnp.mean(jnp.square(x - align(mean, x.ndim, axis)), axes)
+    # as in Keras, epsilon in the count gives mean 0 if the mask excludes everything
     counted = jnp.broadcast_to(mask.astype(bool)[..., None], x.shape)
     count = jnp.sum(counted, axes, dtype=x.dtype) + _EPSILON
     zero = jnp.zeros_like(x)
@@ -75,6 +76,7 @@ def batch_normalization(
         >>> batch_normalization(jnp.array([[3.0]]), jnp.ones(1), jnp.ones(1), epsilon=0.0)
         Array([[2.]], dtype=float32)
     """
+    # one multiply-add per element: scale and shift have only the size of the channels
     scale = jax.lax.rsqrt(variance + epsilon)
     scale = scale if gamma is None else scale * gamma
     shift = -mean * scale
@@ -83,9 +85,9 @@ def batch_normalization(
 
 
 def inverse_root(square: jax.Array) -> jax.Array:
-    """Computes `1 / sqrt(square)`; value and gradient are 0 where the square has overflowed.
+    """Computes `1 / sqrt(square)`; value and gradient are 0 where the square overflows.
 
-    The gradient of `rsqrt` there is 0 times the gradient of the result, which may be infinite.
+    There, the gradient of `rsqrt` would be 0 times the incoming gradient, which may be infinite.
 
     Example:
         >>> import jax.numpy as jnp
@@ -115,7 +117,7 @@ def renorm_correction(
     renorm_stddev: jax.Array,
     clipping: Mapping[str, float],
 ) -> tuple[jax.Array, jax.Array]:
-    """Computes batch renormalization's `r = stddev / renorm_stddev` and `d`, free of gradients.
+    """Computes batch renormalization's `r = stddev / renorm_stddev` and `d`, without gradients.
 
     Args:
         mean: the batch's mean, of shape (c,).
@@ -125,7 +127,8 @@ def renorm_correction(
         clipping: bounds `rmin` and `rmax` of r, and `dmax` of the absolute value of d.
 
     Returns:
-        `(r, d)`, both of shape (c,): the normalized x becomes `x * r + d`.
+        `(r, d)`, both of shape (c,): batch renormalization replaces the normalized x by
+        `x * r + d`.
 
     Example:
         >>> import jax.numpy as jnp
@@ -156,14 +159,15 @@ def layer_normalization(
 
     Args:
         x: array of shape (b, ...).
-        gamma: an array that fills the axes `axis` of `x`, or None for 1.
-        beta: an array that fills them, or None for 0.
+        gamma: array of the sizes of `x` on the axes `axis`, or None for 1.
+        beta: array of the sizes of `x` on the axes `axis`, or None for 0.
         axis: the axes that are normalized together.
         epsilon: added to the variance.
-        rms_scaling: whether `x` is only divided, and no mean taken off.
+        rms_scaling: whether to divide `x` without subtracting the mean. The divisor remains the
+            standard deviation, as in Keras.
 
     Returns:
-        An array of the shape and dtype of `x`. The computation is in float32 at least.
+        An array of the shape and dtype of `x`, computed in float32 or float64.
 
     Example:
         >>> import jax.numpy as jnp
@@ -194,13 +198,13 @@ def rms_normalization(
     """Computes `x / sqrt(mean(x²) + epsilon) * scale`, the mean over the axes `axis`.
 
     Args:
-        scale: an array that fills the axes `axis` of `x`, or None for 1.
-        axis: the axis, or the axes, that are normalized together.
+        scale: array of the sizes of `x` on the axes `axis`, or None for 1.
+        axis: axis or axes that are normalized together.
         epsilon: added to the mean square.
         Other arguments: those of `layer_normalization`.
 
     Returns:
-        An array of the shape and dtype of `x`. The computation is in float32 at least.
+        An array of the shape and dtype of `x`, computed in float32 or float64.
 
     Example:
         >>> import jax.numpy as jnp
@@ -229,18 +233,18 @@ def group_normalization(
 ) -> jax.Array:
     """Computes `(x - mean) / sqrt(variance + epsilon) * gamma + beta` over groups of channels.
 
-    Mean and variance are an example's own, over all places and the channels of one group.
+    Mean and variance are separate for each sample, over all positions and the channels of a group.
 
     Args:
         x: array of shape (b, ..., c).
-        groups: the number of groups, which divides c.
+        groups: number of groups, a divisor of c.
         gamma: array of shape (c,), or None for 1.
         beta: array of shape (c,), or None for 0.
-        axis: the axis of the channels.
+        axis: the channel axis.
         Other arguments: those of `layer_normalization`.
 
     Returns:
-        An array of the shape and dtype of `x`. The computation is in float32 at least.
+        An array of the shape and dtype of `x`, computed in float32 or float64.
 
     Example:
         >>> import jax.numpy as jnp
@@ -264,16 +268,16 @@ def group_normalization(
 
 
 def unit_normalization(x: jax.Array, axis: int | Sequence[int] = -1) -> jax.Array:
-    """Computes `x / |x|`, the length over the axes `axis`; a zero vector stays zero.
+    """Computes `x / |x|`, with the norm over the axes `axis`; a zero vector stays zero.
 
-    Its gradient there is 0: a vector of length 0 points nowhere.
+    The gradient at a zero vector is 0: a zero vector has no direction.
 
     Args:
         x: array of any shape.
-        axis: the axis, or the axes, of a vector.
+        axis: axis or axes of a vector.
 
     Returns:
-        An array of the shape and dtype of `x`. The computation is in float32 at least.
+        An array of the shape and dtype of `x`, computed in float32 or float64.
 
     Example:
         >>> import jax.numpy as jnp
@@ -285,7 +289,7 @@ def unit_normalization(x: jax.Array, axis: int | Sequence[int] = -1) -> jax.Arra
     dtype = x.dtype
     x = x.astype(wide_dtype(dtype))
     square = jnp.sum(jnp.square(x), axes, keepdims=True)
-    # the root has no slope at 0, and a branch that is not taken must not divide by it
+    # the root has no derivative at 0, and even the branch not taken must not divide by 0
     empty = square == 0
     factor = jax.lax.rsqrt(jnp.where(empty, jnp.ones_like(square), square))
     factor = jnp.where(empty, jnp.zeros_like(factor), jnp.minimum(factor, _LARGEST))
@@ -298,6 +302,7 @@ _STRAIGHT = 8
 
 
 def _unit(vector: jax.Array) -> jax.Array:
+    # the bounds keep a zero vector zero, without 0 / 0
     square = jnp.sum(jnp.square(vector))
     return vector * jnp.minimum(jax.lax.rsqrt(jnp.maximum(square, 1e-30)), 1e7)
 
@@ -308,13 +313,13 @@ def spectral_norm(
     """Estimates the largest singular value of a kernel by power iteration.
 
     Args:
-        kernel: array of shape (..., u), taken as a matrix of u columns.
-        vector_u: array of shape (1, u): the estimate of the right singular vector to start from.
-        iterations: how often the matrix is applied back and forth.
+        kernel: array of shape (..., u), reshaped to a matrix with u columns.
+        vector_u: array of shape (1, u), the initial estimate of the right singular vector.
+        iterations: number of power iterations.
 
     Returns:
-        `(sigma, vector_u)`: a scalar, through which gradients reach the kernel, and the next
-        estimate of the vector, which has none. A kernel of zeros has sigma 0.
+        `(sigma, vector_u)`: the singular value, a scalar with a gradient for the kernel, and the
+        next estimate of the vector, without a gradient. A kernel of zeros has sigma 0.
 
     References:
         Miyato et al., 2018, Spectral normalization, https://arxiv.org/abs/1802.05957
@@ -326,6 +331,7 @@ def spectral_norm(
         (3.0, Array([[1., 0.]], dtype=float32))
     """
     matrix = jnp.reshape(kernel, (-1, kernel.shape[-1]))
+    # the paper treats the singular vectors as constants: only sigma is differentiated
     fixed = jax.lax.stop_gradient(matrix)
     u = jax.lax.stop_gradient(vector_u)
 

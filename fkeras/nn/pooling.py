@@ -1,4 +1,4 @@
-"""Pooling of arrays: over windows, to a given size, over masked steps."""
+"""Pooling of arrays: over windows, to a given output size, over masked steps."""
 
 from __future__ import annotations
 
@@ -13,11 +13,9 @@ from jax import lax
 from fkeras.nn.numerics.axes import align, full_rank, spatial_axes
 from fkeras.nn.numerics.extremes import largest
 
-# more windows than this, and than cells, are a mistake or an attempt to exhaust memory
+# resource limit: more windows than this and than cells exhaust memory
 _WINDOWS = 1 << 14
-
-
-# limit of the indices of all windows of an axis, which are compiled in as constants
+# resource limit: the indices of all windows of an axis are compiled in as constants
 _CELLS = 1 << 25
 
 
@@ -28,13 +26,13 @@ def max_pool(
     padding: str = "valid",
     data_format: str = "channels_last",
 ) -> jax.Array:
-    """Takes the largest value of each window.
+    """Computes the maximum of each window.
 
     Args:
-        x: array of shape (b, *sizes, c), or (b, c, *sizes) where the channels come first.
-        pool_size: the window's size along each axis.
-        strides: its step along each axis.
-        padding: "valid" for windows inside `x`, "same" for ceil(size / stride) of them.
+        x: array of shape (b, *sizes, c), or (b, c, *sizes) with "channels_first".
+        pool_size: size of the window along each axis.
+        strides: step of the window along each axis.
+        padding: "valid" for windows inside `x`, "same" for ceil(size / stride) windows.
         data_format: "channels_last" or "channels_first".
 
     Returns:
@@ -46,6 +44,7 @@ def max_pool(
         Array([1., 3.], dtype=float32)
     """
     dtype = np.dtype(x.dtype)
+    # a concrete identity of max: only then does JAX use the reduction that has a gradient
     if jnp.issubdtype(dtype, jnp.floating):
         lowest = np.array(-np.inf, dtype)
     else:
@@ -61,10 +60,10 @@ def average_pool(
     padding: str = "valid",
     data_format: str = "channels_last",
 ) -> jax.Array:
-    """Takes the mean of each window over those of its cells that lie in `x`.
+    """Computes the mean of each window over the cells inside `x`.
 
     Args:
-        x: array of floats of shape (b, *sizes, c), or (b, c, *sizes) where the channels come first.
+        x: floating array of shape (b, *sizes, c), or (b, c, *sizes) with "channels_first".
         Other arguments: those of `max_pool`.
 
     Returns:
@@ -80,7 +79,7 @@ def average_pool(
     sums = lax.reduce_window(x, zero, lax.add, window, steps, padding.upper())
     if padding == "valid":
         return sums / np.array(np.prod(pool_size), x.dtype)
-    # counted axis by axis: an array of the size of one axis, not of the image
+    # count axis by axis: each array has the size of one axis, not of the image
     counts = jnp.ones((1,) * x.ndim, x.dtype)
     for axis, size, step in zip(spatial_axes(x.ndim, data_format), pool_size, strides, strict=True):
         ones = jnp.ones((x.shape[axis],), x.dtype)
@@ -92,21 +91,21 @@ def average_pool(
 def adaptive_pool(
     x: jax.Array, output_size: Sequence[int], mode: str, data_format: str = "channels_last"
 ) -> jax.Array:
-    """Takes the mean or the largest value of each of `output_size` windows along each axis.
+    """Computes the mean or maximum of each of `output_size` windows along each axis.
 
     Args:
-        x: array of shape (b, *sizes, c), or (b, c, *sizes) where the channels come first; of
-            floats, or with "max" of any numbers.
+        x: array of shape (b, *sizes, c), or (b, c, *sizes) with "channels_first"; floating, or
+            with "max" of any dtype.
         output_size: the number of windows along each axis.
         mode: "average" or "max".
         Other arguments: those of `max_pool`.
 
     Returns:
-        An array of shape (b, *output_size, c), or (b, c, *output_size); 0 where an axis of `x` has
+        An array of shape (b, *output_size, c), or (b, c, *output_size); 0 if an axis of `x` has
         no cells.
 
     Raises:
-        ValueError: for another mode.
+        ValueError: if the mode is unknown.
 
     Example:
         >>> import jax.numpy as jnp
@@ -133,11 +132,12 @@ def _pool_axis(x: jax.Array, axis: int, count: int, mode: str) -> jax.Array:
     if isinstance(size, int) and size == 0:
         _check_count(size, count)
         return jnp.zeros((*x.shape[:axis], count, *x.shape[axis + 1 :]), x.dtype)
+    # windows that tile the axis need only a reshape, no gather
     if isinstance(size, int) and size % count == 0:
         shape = (*x.shape[:axis], count, size // count, *x.shape[axis + 1 :])
         return (largest if mode == "max" else jnp.mean)(x.reshape(shape), axis=axis + 1)
     cells, sizes = _windows(size, count)
-    # (..., count, width, ...): a window's last cell repeats up to the width of the widest one
+    # (..., count, width, ...): windows narrower than the widest repeat their last cell
     windows = jnp.take(x, cells, axis=axis)
     if mode == "max":
         return largest(windows, axis + 1)
@@ -149,7 +149,7 @@ def _pool_axis(x: jax.Array, axis: int, count: int, mode: str) -> jax.Array:
 
 
 def _check_count(size: int, count: int) -> None:
-    """Rejects a number of windows that would fill the memory."""
+    """Rejects a number of windows that would exhaust memory."""
     if count > max(_WINDOWS, size):
         raise ValueError(
             f"adaptive pooling: expected an output_size of at most {_WINDOWS}, or of the axis, "
@@ -160,7 +160,7 @@ def _check_count(size: int, count: int) -> None:
 def _windows(size: Any, count: int) -> tuple[Any, Any]:
     """Returns the cells of each window (count, width), and the number of distinct cells (count,).
 
-    Static sizes use NumPy, so that the indices are compiled in as constants.
+    Static sizes use NumPy, so that the indices are constants of the compiled program.
     """
     static = isinstance(size, int)
     _check_count(size if static else 0, count)
@@ -181,15 +181,15 @@ def _windows(size: Any, count: int) -> tuple[Any, Any]:
 def masked_mean(
     x: jax.Array, mask: jax.Array | None, data_format: str = "channels_last", keepdims: bool = False
 ) -> jax.Array:
-    """Computes the mean over the axes between batch and channels, of the unmasked steps only.
+    """Computes the mean over the axes between batch and channels, over unmasked steps only.
 
     Args:
-        mask: array of shape (b, *sizes), true where a step counts; None counts all.
-        keepdims: whether the axes stay, with size 1.
+        mask: array of shape (b, *sizes), True for steps that count; None counts all steps.
+        keepdims: whether to keep the axes, with size 1.
         Other arguments: those of `max_pool`.
 
     Returns:
-        An array of shape (b, c), 0 in rows that keep no step, or have none.
+        An array of shape (b, c), with 0 for samples without any unmasked step.
 
     Example:
         >>> import jax.numpy as jnp
@@ -201,6 +201,7 @@ def masked_mean(
     if mask is None and 0 not in (x.shape[axis] for axis in axes):
         return jnp.mean(x, axis=axes, keepdims=keepdims)
     mask = jnp.ones((x.shape[0], *(x.shape[a] for a in axes)), bool) if mask is None else mask
+    # `where`, not a product: NaN or infinity at a masked step must not reach the sum
     counted = jnp.expand_dims(mask.astype(bool), -1 if data_format == "channels_last" else 1)
     sums = jnp.sum(jnp.where(counted, x, jnp.zeros_like(x)), axis=axes, keepdims=keepdims)
     counts = jnp.sum(counted.astype(x.dtype), axis=axes, keepdims=keepdims)

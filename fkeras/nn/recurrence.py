@@ -1,4 +1,4 @@
-"""Recurrence: the loop over time, and the steps of SimpleRNN, LSTM, GRU and ConvLSTM."""
+"""Recurrence: the scan over time, and the steps of SimpleRNN, LSTM, GRU and ConvLSTM."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ Step = Callable[[jax.Array, Any], tuple[jax.Array, Any]]
 
 
 def keep_steps(mask: jax.Array, new: jax.Array, old: jax.Array) -> jax.Array:
-    """Takes `new` for the rows of the batch that `mask` (b,) keeps, `old` for the others."""
+    """Selects `new` for the samples where `mask` (b,) is True, `old` for the others."""
     return jnp.where(mask.reshape(mask.shape + (1,) * (new.ndim - 1)), new, old)
 
 
@@ -32,25 +32,25 @@ def scan_sequence(
     return_sequences: bool = True,
     output_of: Callable[[Any], jax.Array] | None = None,
 ) -> tuple[jax.Array, Any]:
-    """Calls `step` on each slice of `x` along time and hands the states on.
+    """Scans `step` over the time axis of `x`, with the states as carry.
 
-    A masked step leaves the states as they were, and its output is the one before it: at the
-    beginning `output_of(initial)`, or zeros (with `unroll` always zeros, as in Keras).
+    A masked step leaves the states unchanged and repeats the previous output. Before the first
+    output this is `output_of(initial)`, or zeros (with `unroll` always zeros, as in Keras).
 
     Args:
         step: `(x_t, states) -> (output, new_states)`.
         x: array of shape (b, t, ...).
-        initial: the states before the first step, a pytree of arrays with axis b first.
-        mask: array of shape (b, t), false where a step does not count.
-        go_backwards: whether to start at the last step; outputs come in the order of computation.
-        unroll: whether the loop becomes straight code; the length must be known then.
+        initial: the states before the first step, a pytree of arrays with leading axis b.
+        mask: array of shape (b, t), False for steps to skip.
+        go_backwards: whether to start at the last step; outputs are in the order of computation.
+        unroll: whether to unroll the loop; needs a static number of steps.
         zero_output_for_mask: whether the output is 0 at masked steps, and the last output is 0
-            where the last step is masked. Has no effect with `unroll`, as in Keras.
-        return_sequences: whether to return the outputs of all steps or the last one.
-        output_of: reads the output of the last step out of the states, where it stands there.
+            if the last step is masked. Has no effect with `unroll`, as in Keras.
+        return_sequences: whether to return the outputs of all steps or only the last output.
+        output_of: returns the last output given the states, for cells whose states contain it.
 
     Returns:
-        `(output, states)`: the outputs (b, t, ...) or the last one (b, ...), and the last states.
+        `(output, states)`: all outputs (b, t, ...) or the last output (b, ...); the final states.
 
     Example:
         >>> import jax.numpy as jnp
@@ -62,13 +62,14 @@ def scan_sequence(
     """
     zeros = zero_output_for_mask and mask is not None and not unroll
     if unroll and mask is not None:
-        output_of = None  # the unrolled loop of Keras starts from an output of zeros
+        output_of = None  # Keras's unrolled loop starts from an output of zeros
     carries_output = output_of is None and (
         not return_sequences or (mask is not None and not zeros)
     )
     xs = jnp.swapaxes(x, 0, 1)
     masks = None if mask is None else jnp.swapaxes(mask.astype(bool), 0, 1)
     previous = None
+    # without `output_of` the carry must contain the last output, for masked steps or as result
     if carries_output:
         shape = jax.ShapeDtypeStruct(xs.shape[1:], xs.dtype)
         output = jax.eval_shape(lambda x_t: step(x_t, initial)[0], shape)
@@ -77,6 +78,7 @@ def scan_sequence(
     def body(carry: Any, inputs: Any) -> Any:
         (states, previous), (x_t, keep) = carry, inputs
         output, new = step(x_t, states)
+        # a scan requires a carry of constant dtype; mixed precision may compute in another dtype
         new = jax.tree.map(lambda n, s: n.astype(s.dtype), new, states)
         emitted = output
         if keep is not None:
@@ -87,9 +89,9 @@ def scan_sequence(
             new = jax.tree.map(lambda n, s: keep_steps(keep, n, s), new, states)
         return (new, emitted if carries_output else None), emitted if return_sequences else None
 
-    # The input projection stands inside of the loop, not before it over all steps at once: on one
-    # CPU thread (t = 64, b = 32, d = u = 128) an LSTM takes .75 of the hoisted time forward and
-    # .94 forward and backward, as the projection of a step stays in the cache. One matrix for
+    # The input projection is inside the loop, not hoisted over all steps: on one CPU thread
+    # (t = 64, b = 32, d = u = 128) an LSTM takes .75 of the hoisted time forward and .94 forward
+    # and backward, because the projection of one step stays in the cache. One matrix for
     # [x_t, h] takes 1.05 and 1.10.
     (states, last), outputs = lax.scan(
         body, (initial, previous), (xs, masks), reverse=go_backwards, unroll=True if unroll else 1
@@ -98,7 +100,7 @@ def scan_sequence(
         # without `output_of` the loop carries the output
         last: Any = last if output_of is None else output_of(states)
         if zeros and masks is not None:
-            # a slice and not an index: a sequence may have no steps
+            # a slice instead of an index: a sequence may have no steps
             kept = jnp.any(masks[:1] if go_backwards else masks[-1:], axis=0)
             last = keep_steps(kept, last, jnp.zeros_like(last))
         return last, states
@@ -108,7 +110,7 @@ def scan_sequence(
 
 
 def draw_mask(key: jax.Array, rate: float, shape: tuple, dtype: Any) -> jax.Array:
-    """Draws a dropout mask: 0 with probability `rate`, and `1 / (1 - rate)` otherwise.
+    """Draws a dropout mask: 0 with probability `rate`, otherwise `1 / (1 - rate)`.
 
     Example:
         >>> import jax
@@ -116,6 +118,7 @@ def draw_mask(key: jax.Array, rate: float, shape: tuple, dtype: Any) -> jax.Arra
         >>> sorted(set(mask.ravel().tolist()))
         [0.0, 2.0]
     """
+    # 1 / (1 - rate) would be infinite
     if rate >= 1:
         return jnp.zeros(shape, dtype)
     keep = jax.random.bernoulli(key, 1 - rate, shape)
@@ -123,7 +126,7 @@ def draw_mask(key: jax.Array, rate: float, shape: tuple, dtype: Any) -> jax.Arra
 
 
 def masked_matmul(x: jax.Array, kernel: jax.Array, mask: jax.Array | None) -> jax.Array:
-    """Computes `(x * mask) @ kernel`; a mask (gates, b, d) has one entry for each gate.
+    """Computes `(x * mask) @ kernel`; a mask (gates, b, d) has a separate mask for each gate.
 
     Args:
         x: array of shape (b, d).
@@ -140,6 +143,7 @@ def masked_matmul(x: jax.Array, kernel: jax.Array, mask: jax.Array | None) -> ja
         return x @ kernel
     if mask.ndim == x.ndim:
         return (x * mask) @ kernel
+    # a separate dropout mask for each gate needs a separate product for each gate
     parts = jnp.split(kernel, mask.shape[0], axis=-1)
     return jnp.concatenate([(x * m) @ k for m, k in zip(mask, parts, strict=True)], axis=-1)
 
@@ -162,8 +166,8 @@ def simple_rnn_step(
         kernel: array (d, u).
         recurrent_kernel: array (u, u).
         bias: array (u,) or None.
-        input_mask: a dropout mask for `x`, or None.
-        recurrent_mask: a dropout mask for `h`, or None.
+        input_mask: dropout mask for `x`, or None.
+        recurrent_mask: dropout mask for `h`, or None.
         Other arguments: those of `lstm_step`.
 
     Returns:
@@ -197,17 +201,17 @@ def lstm_step(
 ) -> tuple[jax.Array, list[jax.Array]]:
     """Computes `c = f * c + i * activation(g)` and `h = o * activation(c)`.
 
-    The gates i, f, g, o are the quarters of `x @ kernel + h @ recurrent_kernel + bias`, all but g
-    through `recurrent_activation`.
+    The gates i, f, g, o are the quarters of `x @ kernel + h @ recurrent_kernel + bias`; all gates
+    except g pass through `recurrent_activation`.
 
     Args:
-        x: the step's input (b, d).
+        x: input of the step (b, d).
         states: `[h, c]`, both (b, u).
         kernel: array (d, 4u).
         recurrent_kernel: array (u, 4u).
         bias: array (4u,) or None.
-        activation: a function of arrays.
-        recurrent_activation: a function of arrays, for the gates.
+        activation: function of arrays.
+        recurrent_activation: function of arrays, for the gates.
         input_mask: dropout masks for `x`, (b, d) or (4, b, d), or None.
         recurrent_mask: dropout masks for `h`, or None.
 
@@ -249,15 +253,15 @@ def gru_step(
 ) -> tuple[jax.Array, list[jax.Array]]:
     """Computes `h = z * h + (1 - z) * activation(g)` with an update gate z and a reset gate r.
 
-    z, r and g are the thirds of `x @ kernel` and of `h @ recurrent_kernel`, added up. The reset
-    gate multiplies g's recurrent part after that product, or h before it.
+    z, r and g are the thirds of the sum of `x @ kernel` and `h @ recurrent_kernel`. The reset gate
+    multiplies g's recurrent part after the product (`reset_after`), or h before the product.
 
     Args:
         states: `[h]`, with h (b, u).
         kernel: array (d, 3u).
         recurrent_kernel: array (u, 3u).
-        bias: array (2, 3u) for inputs and state with `reset_after`, otherwise (3u,); or None.
-        reset_after: whether the reset gate comes after the product.
+        bias: array (2, 3u), for inputs and state, with `reset_after`, otherwise (3u,); or None.
+        reset_after: whether to apply the reset gate after the product with `recurrent_kernel`.
         input_mask: dropout masks for `x`, (b, d) or (3, b, d), or None.
         recurrent_mask: dropout masks for `h`, (3, b, u), or None.
         Other arguments: those of `lstm_step`.
@@ -292,7 +296,7 @@ def gru_step(
         r = recurrent_activation(x_r + h_r)
         h_g = r * h_g
     else:
-        # the third mask is for the candidate, whose product follows the reset gate
+        # the third mask is for the candidate g, whose product follows the reset gate
         gate_mask = None if recurrent_mask is None else recurrent_mask[:2]
         inner = masked_matmul(h, recurrent_kernel[:, : 2 * u], gate_mask)
         h_z, h_r = jnp.split(inner, 2, axis=-1)
@@ -323,22 +327,22 @@ def conv_lstm_step(
     """Computes `c = f * c + i * activation(g)` and `h = o * activation(c)`.
 
     The gates i, f, g, o are the quarters of the channels of `convolve(x, kernel) +
-    convolve(h, recurrent_kernel) + bias`, all but g through `recurrent_activation`. The states
-    keep their sizes: `h` is padded as "same", with strides and dilation of 1.
+    convolve(h, recurrent_kernel) + bias`; all gates except g pass through `recurrent_activation`.
+    The convolution of `h` has padding "same", strides 1 and dilation 1, so states keep their size.
 
     Args:
-        x: the step's input (b, *sizes, c), or (b, c, *sizes) where the channels come first.
+        x: input of the step (b, *sizes, c), or (b, c, *sizes) with "channels_first".
         states: `[h, c]`, both of the shape of the output of `convolve` with f filters.
         kernel: array (*kernel_size, c, 4f).
         recurrent_kernel: array (*kernel_size, f, 4f).
         bias: array (4f,) or None.
-        strides: the step of the kernel over `x` along each axis.
-        padding: "valid" or "same", of `x`.
+        strides: step of the kernel over `x` along each axis.
+        padding: padding of `x`, "valid" or "same".
         data_format: "channels_last" or "channels_first".
-        dilation_rate: the distance of the cells of `x` that the kernel sees along each axis.
-        input_mask: dropout masks for `x`, those of the four gates joined along the channels
+        dilation_rate: distance between the cells of `x` that the kernel reads, along each axis.
+        input_mask: dropout masks for `x`, those of the four gates concatenated along the channels
             (b, *sizes, 4c), or None.
-        recurrent_mask: the same for `h`, or None.
+        recurrent_mask: the corresponding masks for `h`, or None.
         Other arguments: those of `lstm_step`.
 
     Returns:
@@ -369,5 +373,5 @@ def conv_lstm_step(
 
 
 def _masked(x: jax.Array, mask: jax.Array | None, axis: int) -> jax.Array:
-    # four masked copies along the channels: `convolve` then uses its filters in four groups
+    # four masked copies along the channels: `convolve` then treats the gates as four groups
     return x if mask is None else jnp.concatenate([x] * 4, axis=axis) * mask

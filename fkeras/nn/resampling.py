@@ -15,8 +15,8 @@ def repeat(x: jax.Array, times: Sequence[int], data_format: str = "channels_last
     """Repeats each cell along each axis between batch and channels.
 
     Args:
-        x: array of shape (b, *sizes, c), or (b, c, *sizes) where the channels come first.
-        times: how often along each axis.
+        x: array of shape (b, *sizes, c), or (b, c, *sizes) with "channels_first".
+        times: number of repetitions along each axis.
         data_format: "channels_last" or "channels_first".
 
     Returns:
@@ -29,7 +29,7 @@ def repeat(x: jax.Array, times: Sequence[int], data_format: str = "channels_last
     """
     factors = full_rank(times, data_format, 1)
     wide = tuple(size for pair in zip(x.shape, factors, strict=True) for size in pair)
-    # broadcasting new axes and merging them copies once, where `jnp.repeat` copies per axis
+    # broadcasting new axes and merging them copies once; `jnp.repeat` copies once per axis
     cells = jnp.expand_dims(x, range(1, 2 * x.ndim, 2))
     shape = tuple(size * n for size, n in zip(x.shape, factors, strict=True))
     return jnp.reshape(jnp.broadcast_to(cells, wide), shape)
@@ -38,10 +38,10 @@ def repeat(x: jax.Array, times: Sequence[int], data_format: str = "channels_last
 def resize(
     x: jax.Array, times: Sequence[int], interpolation: str, data_format: str = "channels_last"
 ) -> jax.Array:
-    """Enlarges images, with new cells interpolated between the old ones.
+    """Enlarges images by interpolation.
 
     Args:
-        times: the factor along each axis.
+        times: factor along each axis.
         interpolation: "bilinear", "bicubic", "lanczos3" or "lanczos5".
         Other arguments: those of `repeat`.
 
@@ -66,7 +66,7 @@ def zero_pad(x: jax.Array, pairs: Pairs, data_format: str = "channels_last") -> 
     """Adds zeros before and after each axis between batch and channels.
 
     Args:
-        pairs: for each axis how many cells before and after.
+        pairs: number of cells to add before and after each axis.
         Other arguments: those of `repeat`.
 
     Returns:
@@ -77,6 +77,7 @@ def zero_pad(x: jax.Array, pairs: Pairs, data_format: str = "channels_last") -> 
         >>> zero_pad(jnp.ones((1, 2, 1)), ((0, 1),)).ravel()
         Array([1., 1., 0.], dtype=float32)
     """
+    # the third entry of lax.pad is interior padding
     edges = full_rank([(*pair, 0) for pair in pairs], data_format, (0, 0, 0))
     return lax.pad(x, jnp.zeros((), x.dtype), edges)
 
@@ -85,7 +86,7 @@ def crop(x: jax.Array, pairs: Pairs, data_format: str = "channels_last") -> jax.
     """Removes cells before and after each axis between batch and channels.
 
     Args:
-        pairs: for each axis how many cells before and after.
+        pairs: number of cells to remove before and after each axis.
         Other arguments: those of `repeat`.
 
     Returns:
@@ -96,6 +97,6 @@ def crop(x: jax.Array, pairs: Pairs, data_format: str = "channels_last") -> jax.
         >>> crop(jnp.arange(4.0).reshape(1, 4, 1), ((1, 0),)).ravel()
         Array([1., 2., 3.], dtype=float32)
     """
-    # a stop of -0 would leave nothing
+    # a stop of -0 would select nothing
     inner = [slice(low, -high if high else None) for low, high in pairs]
     return x[full_rank(inner, data_format, slice(None))]

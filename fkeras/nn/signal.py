@@ -1,6 +1,6 @@
-"""Signals: sequences cut into frames, Fourier transforms, windows, spectrograms and back.
+"""Signal processing: frames, Fourier transforms, windows, spectrograms and their inverses.
 
-Complex numbers go in and come out as pairs `(real, imaginary)` of arrays, as in Keras.
+Complex arrays are passed and returned as pairs `(real, imaginary)`, as in Keras.
 """
 
 from __future__ import annotations
@@ -26,25 +26,25 @@ __all__ = (
 )
 
 Pair = tuple[jax.Array, jax.Array]
-# limit of the length of a window, which is compiled in as a constant
+# resource limit of the length of a window, which is compiled in as a constant
 _LONGEST = 1 << 24
-# how often a signal is mirrored at its ends: each is a step of the program
+# resource limit of the reflections at the ends of a signal, each of which is unrolled
 _MIRRORED = 1 << 10
 
 
 def extract_sequences(x: Any, sequence_length: int, sequence_stride: int) -> jax.Array:
-    """Sequences of equal length, cut from the last axis at equal distances.
+    """Extracts frames of equal length from the last axis, at equal distances.
 
     Args:
         x: (..., t).
-        sequence_length: the length of each.
-        sequence_stride: how far the start of each is from that of the one before.
+        sequence_length: length of a frame.
+        sequence_stride: distance between the starts of adjacent frames.
 
     Returns:
-        An array of shape (..., n, sequence_length); steps after the last whole one are left out.
+        An array of shape (..., n, sequence_length), without steps after the last full frame.
 
     Raises:
-        ValueError: for a stride that is not positive.
+        ValueError: if the stride is not positive.
 
     Example:
         >>> import jax.numpy as jnp
@@ -59,11 +59,11 @@ def extract_sequences(x: Any, sequence_length: int, sequence_stride: int) -> jax
 
 
 def overlap_add(frames: jax.Array, sequence_stride: int) -> jax.Array:
-    """The sum of frames, each put at its distance from the one before.
+    """Adds frames that overlap by `length - sequence_stride` steps.
 
     Args:
         frames: (..., n, length).
-        sequence_stride: the distance of their starts.
+        sequence_stride: distance between the starts of adjacent frames.
 
     Returns:
         An array of shape (..., length + (n - 1) * sequence_stride).
@@ -79,7 +79,8 @@ def overlap_add(frames: jax.Array, sequence_stride: int) -> jax.Array:
     rows = jnp.pad(frames, [*none, (0, 0), (0, pieces * sequence_stride - length)])
     rows = jnp.reshape(rows, (*batch, count, pieces, sequence_stride))
     rows = jnp.swapaxes(rows, -3, -2)
-    # dropping one step a row out of a padded flat array moves row j by j steps
+    # padding rows, and cutting one piece per row from the flat array, shifts row j by j pieces: a
+    # scatter-add, without a scatter
     rows = jnp.pad(rows, [*none, (0, 0), (0, pieces), (0, 0)])
     rows = jnp.reshape(rows, (*batch, pieces * (count + pieces), sequence_stride))
     rows = rows[..., : pieces * (count + pieces - 1), :]
@@ -89,7 +90,7 @@ def overlap_add(frames: jax.Array, sequence_stride: int) -> jax.Array:
 
 
 def fft(x: Pair) -> Pair:
-    """The discrete Fourier transform along the last axis.
+    """Computes the discrete Fourier transform along the last axis.
 
     Args:
         x: a pair of real and imaginary parts, each (..., n).
@@ -98,7 +99,7 @@ def fft(x: Pair) -> Pair:
         Real and imaginary parts, each (..., n).
 
     Raises:
-        ValueError: for anything but a pair of floating arrays of one shape.
+        ValueError: unless x is a pair of floating arrays of the same shape.
 
     Example:
         >>> import jax.numpy as jnp
@@ -110,7 +111,7 @@ def fft(x: Pair) -> Pair:
 
 
 def fft2(x: Pair) -> Pair:
-    """The discrete Fourier transform along the last two axes.
+    """Computes the discrete Fourier transform along the last two axes.
 
     Args:
         x: a pair of real and imaginary parts, each (..., h, w).
@@ -119,7 +120,7 @@ def fft2(x: Pair) -> Pair:
         Real and imaginary parts, each (..., h, w).
 
     Raises:
-        ValueError: for anything but a pair of floating arrays of one shape.
+        ValueError: unless x is a pair of floating arrays of the same shape.
 
     Example:
         >>> import jax.numpy as jnp
@@ -130,7 +131,7 @@ def fft2(x: Pair) -> Pair:
 
 
 def ifft2(x: Pair) -> Pair:
-    """The inverse discrete Fourier transform along the last two axes.
+    """Computes the inverse discrete Fourier transform along the last two axes.
 
     Args:
         x: a pair of real and imaginary parts, each (..., h, w).
@@ -139,7 +140,7 @@ def ifft2(x: Pair) -> Pair:
         Real and imaginary parts, each (..., h, w).
 
     Raises:
-        ValueError: for anything but a pair of floating arrays of one shape.
+        ValueError: unless x is a pair of floating arrays of the same shape.
 
     Example:
         >>> import jax.numpy as jnp
@@ -150,14 +151,14 @@ def ifft2(x: Pair) -> Pair:
 
 
 def rfft(x: Any, fft_length: int | None = None) -> Pair:
-    """The discrete Fourier transform of real numbers along the last axis.
+    """Computes the discrete Fourier transform of real numbers along the last axis.
 
     Args:
         x: (..., n).
-        fft_length: to how many numbers the axis is cut or filled up with zeros first.
+        fft_length: length to which the axis is first cut, or padded with zeros.
 
     Returns:
-        Real and imaginary parts of the frequencies from 0 up, (..., fft_length // 2 + 1).
+        Real and imaginary parts of the non-negative frequencies, (..., fft_length // 2 + 1).
 
     Example:
         >>> import jax.numpy as jnp
@@ -169,17 +170,17 @@ def rfft(x: Any, fft_length: int | None = None) -> Pair:
 
 
 def irfft(x: Pair, fft_length: int | None = None) -> jax.Array:
-    """The real numbers whose `rfft` is x.
+    """Computes the real array whose `rfft` is x.
 
     Args:
         x: a pair of real and imaginary parts, each (..., n).
-        fft_length: how many numbers; 2 * (n - 1) where it is None.
+        fft_length: length of the result; None for 2 * (n - 1).
 
     Returns:
         An array of shape (..., fft_length).
 
     Raises:
-        ValueError: for anything but a pair of floating arrays of one shape.
+        ValueError: unless x is a pair of floating arrays of the same shape.
 
     Example:
         >>> import jax.numpy as jnp
@@ -190,17 +191,17 @@ def irfft(x: Pair, fft_length: int | None = None) -> jax.Array:
 
 
 def window_of(window: Any, sequence_length: int, fft_length: int, dtype: Any) -> jax.Array:
-    """A window of `sequence_length` numbers with zeros on both sides up to `fft_length`.
+    """Returns a window of `sequence_length` numbers, padded with zeros up to `fft_length`.
 
     Args:
-        window: "hann" or "hamming", in the periodic form that spectra take; an array of
-            `sequence_length` numbers; None for ones all over `fft_length`.
-        sequence_length: the length of the window.
-        fft_length: the length with the zeros.
-        dtype: the dtype.
+        window: "hann" or "hamming", in the periodic form used for spectra; an array of
+            `sequence_length` numbers; or None for ones over all of `fft_length`.
+        sequence_length: length of the window.
+        fft_length: length of the result.
+        dtype: dtype of the result.
 
     Raises:
-        ValueError: for an unknown name or another number of numbers.
+        ValueError: for an unknown name, or a wrong length of an array.
 
     Example:
         >>> window_of("hann", 4, 4, "float32").tolist()
@@ -242,22 +243,22 @@ def stft(
     window: Any = "hann",
     center: bool = True,
 ) -> Pair:
-    """The short-time Fourier transform: the spectra of windowed frames of a signal.
+    """Computes the short-time Fourier transform: the spectra of windowed frames of a signal.
 
     Args:
         x: real numbers, (..., t).
-        sequence_length: how many steps the window sees.
-        sequence_stride: how far each frame is from the one before.
-        fft_length: the length of the transform, `sequence_length` or more.
+        sequence_length: length of the window.
+        sequence_stride: distance between the starts of adjacent frames.
+        fft_length: length of the transform, `sequence_length` or more.
         window: "hann", "hamming", an array of `sequence_length` numbers, or None.
-        center: whether frames lie around their steps: the signal is mirrored at both ends first.
+        center: whether frames are centered on their steps; both ends are then reflected.
 
     Returns:
         Real and imaginary parts, each (..., frames, fft_length // 2 + 1).
 
     Raises:
-        ValueError: for a stride that is not positive, or a transform shorter than the window.
-        TypeError: for a signal of integers.
+        ValueError: if the stride is not positive, or the transform is shorter than the window.
+        TypeError: if the signal has an integer dtype.
 
     Example:
         >>> import jax.numpy as jnp
@@ -300,25 +301,25 @@ def istft(
     window: Any = "hann",
     center: bool = True,
 ) -> jax.Array:
-    """The signal whose short-time Fourier transform is x, by least squares.
+    """Inverts the short-time Fourier transform by least squares.
 
-    The arguments are those of `stft`. With `window=None` it is the inverse of `stft` too; Keras
-    3.15's result is larger by fft_length / sequence_stride there.
+    The arguments are those of `stft`. The result is the inverse of `stft` with `window=None`, too;
+    Keras 3.15's result is then larger by the factor fft_length / sequence_stride.
 
     Args:
         x: a pair of real and imaginary parts, each (..., frames, fft_length // 2 + 1).
-        sequence_length: how many steps the window sees.
-        sequence_stride: how far each frame is from the one before.
-        fft_length: the length of the transform.
+        sequence_length: length of the window.
+        sequence_stride: distance between the starts of adjacent frames.
+        fft_length: length of the transform.
         length: length of the signal; None for the length that the frames cover.
-        window: the window that made the frames.
-        center: whether the frames lie around their steps.
+        window: the window of the forward transform.
+        center: whether the frames are centered on their steps.
 
     Returns:
         An array of shape (..., length).
 
     Raises:
-        ValueError: for a stride that is not positive, or parts of less than two axes.
+        ValueError: if the stride is not positive, or the parts have fewer than two axes.
 
     Example:
         >>> import jax.numpy as jnp
@@ -336,6 +337,7 @@ def istft(
     weights = window_of(window, sequence_length, fft_length, frames.dtype)
     row = jnp.reshape(weights, (1,) * (frames.ndim - 1) + (fft_length,))
     squares = jnp.broadcast_to(jnp.square(weights)[None, :], frames.shape[-2:])
+    # least squares divides by the sum of squared windows, which is 0 where no window reaches
     total = overlap_add(squares, sequence_stride)
     total = jnp.where(total > 1e-10, total, 1)
     y = overlap_add(frames * row, sequence_stride)

@@ -1,4 +1,4 @@
-"""Softmax over one axis or several, without masked entries."""
+"""Softmax over one or more axes, with masks."""
 
 from __future__ import annotations
 
@@ -19,11 +19,11 @@ def exponentials(
     Args:
         x: array of a floating-point dtype.
         mask: True where an entry counts; broadcasts to `x`. None for everywhere.
-        axes: the axes of a row.
+        axes: the axes that form a row.
 
     Returns:
-        The exponentials, 0 where the mask is False, and their sums with axes of size 1; the sum of
-        a row that is empty, all masked or all -inf is 1.
+        The exponentials, 0 where the mask is False, and their sums with axes of size 1; the sum
+        is 1 for a row that is empty, masked entirely, or all -inf.
 
     Example:
         >>> import jax.numpy as jnp
@@ -34,8 +34,8 @@ def exponentials(
     lowest = float(jnp.finfo(x.dtype).min)
     if mask is not None:
         x = jnp.where(mask, x, jnp.asarray(lowest, x.dtype))
-    # the maximum is at least half of the lowest number: masked entries stay far below, so exp is 0
-    # even in a row that is masked entirely, and no -inf appears, which would have no gradient
+    # the maximum is at least half of the lowest number, and masked entries are the lowest number:
+    # their exp is 0 even in a fully masked row, and no -inf occurs, which would have no gradient
     highest = jax.lax.stop_gradient(jnp.max(x, axes, keepdims=True, initial=lowest / 2))
     y = jnp.exp(x - highest)
     total = jnp.sum(y, axes, keepdims=True)
@@ -47,15 +47,15 @@ def masked_softmax(
 ) -> jax.Array:
     """Computes `exp(x) / sum(exp(x))` over `axis`, with 0 where `mask` is False.
 
-    A row that is masked entirely is 0, and so is its gradient.
+    A fully masked row gives 0, with gradient 0.
 
     Args:
         x: array of any shape.
-        mask: a Boolean array of as many axes that broadcasts to `x`, or None.
-        axis: the axis, or the axes that are summed over together.
+        mask: Boolean array with as many axes that broadcasts to `x`, or None.
+        axis: axis, or axes that are summed together.
 
     Returns:
-        An array like `x`; sums are in float32 at least.
+        An array like `x`; sums are in float32 or float64.
 
     Example:
         >>> import jax.numpy as jnp

@@ -1,7 +1,7 @@
-"""Changes of brightness, contrast and colour, pixel by pixel.
+"""Adjustments of brightness, contrast and colour, pixel by pixel.
 
-The amounts are numbers, or arrays that broadcast against the images: (b, 1, 1, 1) for an amount of
-its own for each image. `value_range` is (lowest, highest), the scale of the images.
+Amounts are scalars, or arrays that broadcast against the images: (b, 1, 1, 1) for a separate amount
+for each image. `value_range` is (lowest, highest), the scale of the images.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ _BYTE = (0.0, 255.0)
 
 
 def rescale(images: jax.Array, source: Range, target: Range) -> jax.Array:
-    """Moves floating images from one scale to another, by a straight line.
+    """Maps floating images linearly from one value range to another.
 
     Args:
         source: (lowest, highest) value before.
@@ -40,16 +40,17 @@ def rescale(images: jax.Array, source: Range, target: Range) -> jax.Array:
 
 
 def _amount(value: Any, images: jax.Array) -> Any:
-    """Numbers stay numbers; arrays take the dtype of the images."""
+    """Returns scalars unchanged, and casts arrays to the dtype of the images."""
+    # a Python scalar is weakly typed and leaves the dtype of bfloat16 images unchanged
     return value if isinstance(value, int | float) else jnp.asarray(value).astype(images.dtype)
 
 
 def blend(images: jax.Array, degenerate: jax.Array, share: Any) -> jax.Array:
-    """Mixes images with poorer ones: `images + share * (degenerate - images)`.
+    """Mixes images with degenerate ones: `images + share * (degenerate - images)`.
 
     Args:
         degenerate: array that broadcasts against `images`.
-        share: 0 for the images, 1 for the degenerate ones; beyond these it exaggerates.
+        share: 0 returns the images, 1 the degenerate ones; other values extrapolate.
 
     Returns:
         An array like `images`.
@@ -63,7 +64,7 @@ def blend(images: jax.Array, degenerate: jax.Array, share: Any) -> jax.Array:
 
 
 def adjust_brightness(images: jax.Array, delta: Any, value_range: Range = _BYTE) -> jax.Array:
-    """Adds to all pixels, and cuts off at the ends of the scale.
+    """Adds `delta` to all pixels, and clips to the value range.
 
     Args:
         delta: number to add, in the scale of the images.
@@ -82,10 +83,10 @@ def adjust_brightness(images: jax.Array, delta: Any, value_range: Range = _BYTE)
 def adjust_contrast(
     images: jax.Array, factor: Any, value_range: Range = _BYTE, data_format: str | None = None
 ) -> jax.Array:
-    """Stretches the distance of each pixel from the mean of its channel, and cuts off.
+    """Multiplies the difference of each pixel from the mean of its channel, and clips.
 
     Args:
-        factor: 0 for images of one colour, 1 for no change.
+        factor: 0 for constant images, 1 for no change.
 
     Returns:
         An array like `images`.
@@ -103,12 +104,12 @@ def adjust_contrast(
 def degenerate_colors(
     images: jax.Array, share: Any, value_range: Range = _BYTE, data_format: str | None = None
 ) -> jax.Array:
-    """Mixes images with their grey versions, and clips.
+    """Mixes images with their grayscale versions, and clips.
 
     Args:
-        images: floating array (b, h, w, 3) or (h, w, 3), or with the channels before h; images of
-            one channel stay as they are.
-        share: 0 for no change, 1 for grey.
+        images: floating array (b, h, w, 3) or (h, w, 3), or with the channels before h; images
+            with one channel are unchanged.
+        share: 0 for no change, 1 for grayscale.
 
     Returns:
         An array like `images`.
@@ -124,11 +125,11 @@ def degenerate_colors(
 def adjust_saturation(
     images: jax.Array, factor: Any, value_range: Range = _BYTE, data_format: str | None = None
 ) -> jax.Array:
-    """Multiplies the saturation of each pixel, up to pure colours.
+    """Multiplies the saturation of each pixel, and clips it at 1.
 
     Args:
         images: floating array (b, h, w, 3) or (h, w, 3), or with the channels before h.
-        factor: 0 for grey images, 1 for no change.
+        factor: 0 for grayscale images, 1 for no change.
 
     Returns:
         An array like `images`.
@@ -148,7 +149,7 @@ def adjust_saturation(
 def adjust_hue(
     images: jax.Array, delta: Any, value_range: Range = _BYTE, data_format: str | None = None
 ) -> jax.Array:
-    """Turns the hue of each pixel on the circle of colours.
+    """Rotates the hue of each pixel on the colour circle.
 
     Args:
         images: floating array (b, h, w, 3) or (h, w, 3), or with the channels before h.
@@ -166,12 +167,13 @@ def adjust_hue(
     def change(hue: jax.Array, saturation: jax.Array) -> tuple[jax.Array, jax.Array]:
         return hue + _amount(delta, hue), saturation
 
+    # rounding in the conversion may leave the value range by a few ulps
     shares = _in_hsv(images, change, value_range, data_format)
     return jnp.clip(shares, *value_range)
 
 
 def _in_hsv(images: jax.Array, change: Any, value_range: Range, data_format: str | None) -> Any:
-    # hue and saturation do not depend on the scale, only on where black is
+    # hue and saturation do not depend on the scale, only on the value of black
     axis, black = image_axes(images.ndim, data_format)[2], value_range[0]
     hue, saturation, value = jnp.split(rgb_to_hsv(images - black, data_format), 3, axis=axis)
     hsv = jnp.concatenate((*change(hue, saturation), value), axis=axis)
@@ -179,7 +181,7 @@ def _in_hsv(images: jax.Array, change: Any, value_range: Range, data_format: str
 
 
 def invert(images: jax.Array, value_range: Range = _BYTE) -> jax.Array:
-    """The negative: the lowest value for the highest, and so on.
+    """Inverts pixels: the lowest value becomes the highest, and vice versa.
 
     Args:
         images: array of any shape.
@@ -199,11 +201,11 @@ def invert(images: jax.Array, value_range: Range = _BYTE) -> jax.Array:
 def solarize(
     images: jax.Array, threshold: Any, addition: Any = 0.0, value_range: Range = _BYTE
 ) -> jax.Array:
-    """Adds to all pixels, and inverts those that reach a threshold then.
+    """Adds to all pixels, then inverts those that reach the threshold.
 
     Args:
-        threshold: from 0 to 255, whatever the scale of the images.
-        addition: number to add first, also from 0 to 255.
+        threshold: number from 0 to 255, independent of `value_range`.
+        addition: number to add first, from 0 to 255, independent of `value_range`.
         value_range: (lowest, highest) value of the images.
 
     Returns:
@@ -221,10 +223,10 @@ def solarize(
 
 
 def posterize(images: jax.Array, bits: Any, value_range: Range = _BYTE) -> jax.Array:
-    """Keeps the first bits of each pixel, which is written with 8 bits.
+    """Keeps the highest bits of each pixel, as an 8-bit number.
 
     Args:
-        bits: how many to keep, from 1 to 8: a number, or integers that broadcast.
+        bits: number of bits to keep, from 1 to 8: a scalar, or integers that broadcast.
 
     Returns:
         An array like `images`; its gradient is 0.
@@ -234,7 +236,7 @@ def posterize(images: jax.Array, bits: Any, value_range: Range = _BYTE) -> jax.A
         >>> posterize(jnp.array([100.0, 200.0, 300.0]), 2)
         Array([ 64., 192., 192.], dtype=float32)
     """
-    # powers of two divide exactly in every precision; exp2 would only be near them
+    # powers of two divide exactly in every precision; exp2 would only approximate them
     step = jnp.left_shift(1, 8 - jnp.asarray(bits, "int32")).astype(images.dtype)
     levels = jnp.floor(jnp.clip(rescale(images, value_range, _BYTE), *_BYTE))
     return rescale(jnp.floor(levels / step) * step, _BYTE, value_range)
@@ -243,13 +245,13 @@ def posterize(images: jax.Array, bits: Any, value_range: Range = _BYTE) -> jax.A
 def auto_contrast(
     images: jax.Array, value_range: Range = _BYTE, data_format: str | None = None
 ) -> jax.Array:
-    """Stretches each channel of each image over the whole scale.
+    """Stretches each channel of each image to the whole value range.
 
     Args:
-        value_range: (lowest, highest) value of the scale.
+        value_range: (lowest, highest) value of a pixel.
 
     Returns:
-        An array like `images`; channels of one single value stay as they are.
+        An array like `images`; constant channels are unchanged.
 
     Example:
         >>> import jax.numpy as jnp
@@ -259,7 +261,8 @@ def auto_contrast(
     axes = image_axes(images.ndim, data_format)[:2]
     low = jnp.min(images, axis=axes, keepdims=True)
     high = jnp.max(images, axis=axes, keepdims=True)
+    # the inner `where` avoids 0 / 0, whose gradient would be NaN even where it is not selected
     varied = high > low
-    # a share of exactly 0 and 1 at the ends, so that nothing has to be cut off
+    # the share is exactly 0 and 1 at the ends, so the result needs no clipping
     share = (images - low) / jnp.where(varied, high - low, 1)
     return jnp.where(varied, rescale(share, (0, 1), value_range), images)

@@ -14,6 +14,7 @@ from fkeras.nn.image.resizing import cut
 def _edges(
     what: str, axis: str, before: int | None, after: int | None, target: int | None, names: tuple
 ) -> None:
+    # any two of the three sizes determine the third; a redundant one could contradict them
     given = (before, after, target)
     text = ", ".join(f"{name}={value}" for name, value in zip(names, given, strict=True))
     if given.count(None) != 1:
@@ -38,23 +39,23 @@ def pad_images(
     target_width: int | None = None,
     data_format: str | None = None,
 ) -> jax.Array:
-    """Puts zeros around images.
+    """Pads images with zeros.
 
-    Two of the three numbers of each direction are given, and the third follows.
+    Give two of the three sizes of each direction; they determine the third.
 
     Args:
         top_padding: rows above.
-        left_padding: columns before.
+        left_padding: columns on the left.
         bottom_padding: rows below.
         right_padding: columns on the right.
-        target_height: the new height.
-        target_width: the new width.
+        target_height: height of the result.
+        target_width: width of the result.
 
     Returns:
         An array of the new size.
 
     Raises:
-        ValueError: where not exactly two of three are given, or one is or becomes negative.
+        ValueError: unless exactly two of three sizes are given and no size becomes negative.
 
     Example:
         >>> import jax.numpy as jnp
@@ -100,24 +101,24 @@ def crop_images(
     target_width: int | None = None,
     data_format: str | None = None,
 ) -> jax.Array:
-    """Takes rows and columns from the borders of images.
+    """Crops rows and columns from the borders of images.
 
-    Two of the three numbers of each direction are given, and the third follows.
+    Give two of the three sizes of each direction; they determine the third.
 
     Args:
         top_cropping: rows above.
-        left_cropping: columns before.
+        left_cropping: columns on the left.
         bottom_cropping: rows below.
         right_cropping: columns on the right.
-        target_height: the new height.
-        target_width: the new width.
+        target_height: height of the result.
+        target_width: width of the result.
 
     Returns:
         An array of the new size.
 
     Raises:
-        ValueError: where not exactly two of three are given, one is negative, or the part does
-            not lie within the images or has no pixels.
+        ValueError: if not exactly two of three sizes are given, if a size is negative, or if the
+            crop leaves the images or has no pixels.
 
     Example:
         >>> import jax.numpy as jnp

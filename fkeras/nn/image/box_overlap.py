@@ -1,4 +1,4 @@
-"""Overlaps of boxes, and boxes encoded as differences from anchors."""
+"""Overlaps of bounding boxes, and boxes encoded as differences from anchors."""
 
 from __future__ import annotations
 
@@ -28,22 +28,22 @@ def compute_iou(
     mask_val: float = -1,
     image_shape: Sequence[int] | None = None,
 ) -> jax.Array:
-    """The area that two boxes share, divided by the area that they cover, for all pairs.
+    """Computes the intersection over union of all pairs of boxes.
 
     Args:
         boxes1: array of shape (b, m, 4) or (m, 4).
         boxes2: array of shape (b, n, 4) or (n, 4).
-        bounding_box_format: how both are written.
-        use_masking: whether pairs with a box of negative numbers only, which stands for no box,
-            give `mask_val`.
-        mask_val: the result for these boxes.
+        bounding_box_format: format of both.
+        use_masking: whether pairs with a padding box, which has only negative numbers, give
+            `mask_val`.
+        mask_val: result for pairs with a padding box.
         image_shape: (h, w, c), needed for relative formats.
 
     Returns:
-        An array of shape (b, m, n), or (m, n) where neither has a batch.
+        An array of shape (b, m, n), or (m, n) if neither argument has a batch axis.
 
     Raises:
-        ValueError: for boxes of another rank, and relative formats without `image_shape`.
+        ValueError: for boxes of another rank, and for relative formats without `image_shape`.
 
     Example:
         >>> import jax.numpy as jnp
@@ -70,7 +70,7 @@ def compute_iou(
     result = shared / (covered + _EPSILON)
     if not use_masking:
         return result
-    # boxes with only negative numbers are padding
+    # all coordinates below 0: a padding box
     none = (one.max(-1) < 0)[..., :, None] | (two.max(-1) < 0)[..., None, :]
     return jnp.where(none, jnp.asarray(mask_val).astype(result.dtype), result)
 
@@ -81,13 +81,13 @@ def compute_ciou(
     bounding_box_format: str,
     image_shape: Sequence[int] | None = None,
 ) -> jax.Array:
-    """The overlap of boxes, less the distance of their middles and how their shapes differ.
+    """Computes the complete IoU: overlap minus penalties for distance and aspect ratio.
 
     Args:
         boxes1: array of shape (..., 4).
-        boxes2: array of the same shape: box by box.
-        bounding_box_format: how both are written.
-        image_shape: (h, w, c), needed for relative formats (which Keras refuses).
+        boxes2: array of the same shape, compared box by box.
+        bounding_box_format: format of both.
+        image_shape: (h, w, c), needed for relative formats (which Keras rejects).
 
     Returns:
         An array of shape (...), 1 for equal boxes.
@@ -108,7 +108,7 @@ def compute_ciou(
     pair = [convert_format(b, bounding_box_format, "xyxy", height, width) for b in (boxes1, boxes2)]
     (ax1, ay1, ax2, ay2), (bx1, by1, bx2, by2) = ([b[..., i] for i in range(4)] for b in pair)
     widths = ax2 - ax1, bx2 - bx1
-    # the terms and their epsilons are those of Keras, for equal losses
+    # the terms and their epsilons are Keras's, so that losses agree
     heights = ay2 - ay1 + _EPSILON, by2 - by1 + _EPSILON
     shared = jnp.maximum(jnp.minimum(ax2, bx2) - jnp.maximum(ax1, bx1), 0) * jnp.maximum(
         jnp.minimum(ay2, by2) - jnp.maximum(ay1, by1), 0
@@ -122,6 +122,7 @@ def compute_ciou(
     )
     apart = jnp.square((ax1 + ax2 - bx1 - bx2) / 2) + jnp.square((ay1 + ay2 - by1 - by2) / 2)
     angles = [jnp.arctan(w / h) for w, h in zip(widths, heights, strict=True)]
+    # v and alpha of the paper: the difference of the aspect ratios, and its weight
     shape = 4 / math.pi**2 * jnp.square(angles[1] - angles[0])
     weight = shape / (shape - overlap + 1 + _EPSILON)
     return overlap - (apart / around + shape * weight)
@@ -136,22 +137,22 @@ def encode_box_to_deltas(
     variance: Sequence[float] | None = None,
     image_shape: Sequence[int] | None = None,
 ) -> jax.Array:
-    """Boxes as differences from anchors: middles in sizes of the anchor, logarithms of sizes.
+    """Encodes boxes relative to anchors: offsets of centers in anchor sizes, and log size ratios.
 
     Args:
         anchors: array of shape (n, 4).
         boxes: array of shape (b, n, 4) or (n, 4).
-        anchor_format: how the anchors are written.
-        box_format: how the boxes are written.
+        anchor_format: format of the anchors.
+        box_format: format of the boxes.
         encoding_format: "center_yxhw" or "center_xywh", the order of the result.
-        variance: four numbers by which the result is divided; None for ones.
+        variance: four numbers that divide the result; None for ones.
         image_shape: (h, w, c), needed for relative formats.
 
     Returns:
         An array like `boxes`.
 
     Raises:
-        ValueError: for another encoding, and a variance of not four numbers.
+        ValueError: for another encoding, and if variance does not have four numbers.
 
     Example:
         >>> import jax.numpy as jnp
@@ -164,7 +165,7 @@ def encode_box_to_deltas(
     anchors = convert_format(anchors, anchor_format, encoding_format, height, width)
     boxes = convert_format(boxes, box_format, encoding_format, height, width)
     anchors = jnp.reshape(anchors, (1,) * (boxes.ndim - anchors.ndim) + anchors.shape)
-    # padding has anchors of size 0, and 0 / 0 would spread NaN into the loss
+    # padding has anchors of size 0; 0 / 0 would spread NaN into the loss
     sizes = jnp.maximum(anchors[..., 2:], _EPSILON)
     moved = (boxes[..., :2] - anchors[..., :2]) / sizes
     # logarithms, so that equal factors of size give equal deltas
@@ -182,22 +183,22 @@ def decode_deltas_to_boxes(
     variance: Sequence[float] | None = None,
     image_shape: Sequence[int] | None = None,
 ) -> Any:
-    """Boxes out of their differences from anchors; the way back from `encode_box_to_deltas`.
+    """Decodes boxes from their differences from anchors; inverts `encode_box_to_deltas`.
 
     Args:
-        anchors: array of shape (n, 4), or a dictionary of such, one a level.
-        boxes_delta: array of shape (b, n, 4) or (n, 4), or a dictionary of such.
-        anchor_format: how the anchors are written.
-        box_format: how the boxes are to be written.
+        anchors: array of shape (n, 4), or a dictionary of these arrays, one for each level.
+        boxes_delta: array of shape (b, n, 4) or (n, 4), or a dictionary of these arrays.
+        anchor_format: format of the anchors.
+        box_format: format of the result.
         encoded_format: "center_yxhw" or "center_xywh", the order of `boxes_delta`.
         variance: the four numbers of the encoding; None for ones.
         image_shape: (h, w, c), needed for relative formats.
 
     Returns:
-        An array like `boxes_delta`, or a dictionary of such.
+        An array like `boxes_delta`, or a dictionary of arrays.
 
     Raises:
-        ValueError: for another encoding, and a variance of not four numbers.
+        ValueError: for another encoding, and if variance does not have four numbers.
 
     Example:
         >>> import jax.numpy as jnp

@@ -1,8 +1,8 @@
-"""Bounding boxes: formats, clipping, cropping, padding, and how they follow a moved image.
+"""Bounding boxes: formats, clipping, cropping, padding, and transforms along with the image.
 
-A box is four numbers: "xyxy" is (left, top, right, bottom) in pixels, "yxyx" the same with the rows
-first, "xywh" a corner and the sizes, "center_xywh" and "center_yxhw" the middle and the sizes.
-With "rel_" before it a format counts in shares of the image.
+A box is four numbers: "xyxy" is (left, top, right, bottom) in pixels, "yxyx" is (top, left, bottom,
+right), "xywh" a corner and the size, "center_xywh" and "center_yxhw" the center and the size.
+The prefix "rel_" means fractions of the image's size instead of pixels.
 """
 
 from __future__ import annotations
@@ -35,22 +35,22 @@ def convert_format(
     width: Any = None,
     dtype: str = "float32",
 ) -> Any:
-    """Writes boxes in another format.
+    """Converts boxes to another format.
 
     Args:
         boxes: array of shape (..., 4), or a dictionary with such an array as "boxes".
         source: the format of `boxes`.
         target: the format of the result.
-        height: the images' height; needed where one of the formats is relative.
-        width: the images' width; needed where one of the formats is relative.
+        height: height of the images; needed if one of the formats is relative.
+        width: width of the images; needed if one of the formats is relative.
         dtype: the dtype of the result.
 
     Returns:
-        An array of shape (..., 4), or the dictionary with it in its place.
+        An array of shape (..., 4), or the dictionary with the converted "boxes".
 
     Raises:
         ValueError: for an unknown format, boxes without four numbers, and a relative format
-            without the image's size.
+            without the size of the images.
 
     Example:
         >>> import jax.numpy as jnp
@@ -131,7 +131,7 @@ def clip_to_image_size(
     width: Any = None,
     bounding_box_format: str = "xyxy",
 ) -> dict[str, Any]:
-    """Cuts boxes at the borders of the image, and labels those of which nothing is left -1.
+    """Clips boxes at the borders of the image, and labels boxes without any area left -1.
 
     Args:
         bounding_boxes: {"boxes": (..., n, 4), "labels": (..., n) or (..., n, k)}; the labels may
@@ -141,10 +141,10 @@ def clip_to_image_size(
         bounding_box_format: "xyxy" or "rel_xyxy".
 
     Returns:
-        The dictionary with other boxes and labels.
+        The dictionary with the clipped boxes and the new labels.
 
     Raises:
-        ValueError: for another format, and for "xyxy" without the image's size.
+        ValueError: for another format, and for "xyxy" without the size of the images.
 
     Example:
         >>> import jax.numpy as jnp
@@ -168,7 +168,7 @@ def clip_to_image_size(
         return {**bounding_boxes, "boxes": clipped}
     labels = jnp.asarray(labels)
     x1, y1, x2, y2 = (part[..., 0] for part in _split(clipped))
-    # boxes without an area lie outside: label -1 marks them as padding
+    # boxes without an area lie outside; label -1 marks padding
     left = (x2 - x1) * (y2 - y1) > 0
     left = jnp.reshape(left, left.shape + (1,) * (labels.ndim - left.ndim))
     return {
@@ -179,14 +179,14 @@ def clip_to_image_size(
 
 
 def crop(boxes: Any, top: Any, left: Any, height: Any, width: Any) -> jax.Array:
-    """Boxes in the coordinates of a part of the image, cut at its borders.
+    """Returns boxes in the coordinates of a crop of the image, clipped at its borders.
 
     Args:
         boxes: array of shape (..., 4), in "xyxy".
-        top: the first row of the part.
-        left: the first column of the part.
-        height: the part's height.
-        width: the part's width.
+        top: first row of the crop.
+        left: first column of the crop.
+        height: height of the crop.
+        width: width of the crop.
 
     Returns:
         An array of shape (..., 4).
@@ -211,12 +211,12 @@ def crop(boxes: Any, top: Any, left: Any, height: Any, width: Any) -> jax.Array:
 
 
 def pad(boxes: Any, top: Any, left: Any) -> jax.Array:
-    """Boxes in the coordinates of an image with rows above and columns before it.
+    """Returns boxes in the coordinates of an image that was padded at its top and left.
 
     Args:
         boxes: array of shape (..., 4), in "xyxy".
-        top: the number of rows above.
-        left: the number of columns before.
+        top: number of rows added above.
+        left: number of columns added on the left.
 
     Returns:
         An array of shape (..., 4).
@@ -233,15 +233,15 @@ def pad(boxes: Any, top: Any, left: Any) -> jax.Array:
 
 
 def follow(boxes: jax.Array, matrix: jax.Array) -> jax.Array:
-    """Boxes around where a transform of the image takes the corners of boxes.
+    """Returns the boxes that enclose the transformed corners of boxes.
 
     Args:
         boxes: array of shape (b, n, 4), in "xyxy".
-        matrix: array of shape (b, 3, 3), which takes a place (x, y, 1) of the new image to the
-            place of the old one that it shows, as the transforms of images do.
+        matrix: array of shape (b, 3, 3) that maps a point (x, y, 1) of the new image to the
+            corresponding point of the old image, as in the transforms of images.
 
     Returns:
-        An array of shape (b, n, 4), not cut at the borders.
+        An array of shape (b, n, 4), not clipped at the borders.
 
     Example:
         >>> import jax.numpy as jnp
@@ -251,8 +251,8 @@ def follow(boxes: jax.Array, matrix: jax.Array) -> jax.Array:
     """
     x1, y1, x2, y2 = (boxes[..., i] for i in range(4))
     x, y = jnp.stack((x1, x2, x1, x2), axis=-1), jnp.stack((y1, y1, y2, y2), axis=-1)
-    # `matrix` maps output places to input places, and boxes move the other way; the adjugate is the
-    # inverse up to a factor, which cancels in x / k and y / k
+    # `matrix` maps output points to input points, and boxes move in the other direction; the
+    # adjugate is the inverse up to a factor, which cancels in x / k and y / k
     rows = _adjugate(matrix.astype(boxes.dtype))
     x, y, k = (r[0] * x + r[1] * y + r[2] for r in rows)
     # points at infinity must not become 0 / 0
@@ -263,7 +263,7 @@ def follow(boxes: jax.Array, matrix: jax.Array) -> jax.Array:
 
 
 def _adjugate(matrix: jax.Array) -> tuple[tuple[jax.Array, ...], ...]:
-    """The inverses up to a factor, which homogeneous coordinates do without; entries (b, 1, 1)."""
+    """Returns the inverses up to a factor, which homogeneous coordinates ignore; (b, 1, 1) each."""
     (a, b, c), (d, e, f), (g, h, i) = (
         [matrix[:, row, column][:, None, None] for column in range(3)] for row in range(3)
     )

@@ -1,6 +1,6 @@
-"""Spaces of colours: grey, and hue with saturation and value.
+"""Conversions between colour spaces: RGB, grayscale, HSV.
 
-All functions take one image or a batch, with the channels last or first.
+All functions accept one image or a batch, with the channels last or first.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ _LUMA = (0.2989, 0.5870, 0.1140)
 
 
 def precise(dtype: Any) -> Any:
-    """The dtype to compute in: float32, or float64 for such arrays.
+    """Returns the dtype to compute in: float64 for float64, otherwise float32.
 
     Args:
         dtype: the dtype of the images.
@@ -32,14 +32,14 @@ def precise(dtype: Any) -> Any:
 def channels_of(
     function: str, images: Any, data_format: str | None, *counts: int
 ) -> tuple[jax.Array, int]:
-    """Images and the axis of their channels, whose number is checked.
+    """Converts images to an array, checks the number of channels, and returns the channel axis.
 
     Args:
-        function: its name, for the message.
-        *counts: the numbers of channels that are allowed.
+        function: name of the function, for the message.
+        *counts: allowed numbers of channels.
 
     Raises:
-        ValueError: for another rank, or another number of channels than one of `counts`.
+        ValueError: for another rank, or a number of channels not in `counts`.
 
     Example:
         >>> import jax.numpy as jnp
@@ -67,14 +67,14 @@ def _floating(function: str, images: jax.Array) -> jax.Array:
 
 
 def rgb_to_grayscale(images: Any, data_format: str | None = None) -> jax.Array:
-    """The brightness `0.2989 red + 0.5870 green + 0.1140 blue` of each pixel.
+    """Computes the brightness `0.2989 red + 0.5870 green + 0.1140 blue` of each pixel.
 
     Args:
-        images: (b, h, w, 3) or (h, w, 3), of any dtype; the channels before h where they come
-            first. Images of one channel are grey already and are returned as they are.
+        images: (b, h, w, 3) or (h, w, 3), or with the channels before h, of any dtype. Images
+            with one channel are already grayscale and returned unchanged.
 
     Returns:
-        An array with one channel, of the dtype of `images`; integers are cut off.
+        An array with one channel, of the dtype of `images`; integers are truncated.
 
     Raises:
         ValueError: for another number of channels.
@@ -87,7 +87,7 @@ def rgb_to_grayscale(images: Any, data_format: str | None = None) -> jax.Array:
     images, axis = channels_of("rgb_to_grayscale", images, data_format, 1, 3)
     if images.shape[axis] == 1:
         return images
-    # in half precision the differences of the three products would vanish
+    # half precision would lose the differences between the three products
     compute = precise(images.dtype)
     red, green, blue = (
         jax.lax.slice_in_dim(images, i, i + 1, axis=axis).astype(compute) for i in range(3)
@@ -97,20 +97,20 @@ def rgb_to_grayscale(images: Any, data_format: str | None = None) -> jax.Array:
 
 
 def rgb_to_hsv(images: Any, data_format: str | None = None) -> jax.Array:
-    """Hue (from 0 to 1 around the circle), saturation (from 0 to 1) and value of each pixel.
+    """Computes hue (0 to 1 around the circle), saturation (0 to 1) and value of each pixel.
 
-    Grey pixels have the hue 0, black ones the saturation 0 too. There the gradient is that of a
-    neighbouring branch, and finite.
+    Grey pixels have hue 0, black pixels also saturation 0. The gradient of these pixels is that
+    of an adjacent branch, and finite.
 
     Args:
-        images: floating array (b, h, w, 3) or (h, w, 3) of any scale from 0; the channels before h
-            where they come first.
+        images: floating array (b, h, w, 3) or (h, w, 3) of any scale from 0, or with the channels
+            before h.
 
     Returns:
         An array like `images`; the value has the scale of the images.
 
     Raises:
-        ValueError: for another number of channels, and for integers.
+        ValueError: for another number of channels, and for integer images.
 
     Example:
         >>> import jax.numpy as jnp
@@ -125,9 +125,11 @@ def rgb_to_hsv(images: Any, data_format: str | None = None) -> jax.Array:
     value = jnp.maximum(jnp.maximum(red, green), blue)
     spread = value - jnp.minimum(jnp.minimum(red, green), blue)
     coloured, lit = spread > 0, value > 0
+    # each denominator is replaced by 1 where it is 0: `where` alone would leave NaN gradients
     saturation = jnp.where(lit, spread / jnp.where(lit, value, 1), 0)
     sixth = 1 / (6 * jnp.where(coloured, spread, 1))
-    # by order: a compiled program may compute a colour twice, and its largest then equals none
+    # compare channels, not `value`: XLA may compute a channel twice with different rounding, and
+    # then no channel equals the maximum
     hue = jnp.where(
         (red >= green) & (red >= blue),
         sixth * (green - blue),
@@ -139,17 +141,17 @@ def rgb_to_hsv(images: Any, data_format: str | None = None) -> jax.Array:
 
 
 def hsv_to_rgb(images: Any, data_format: str | None = None) -> jax.Array:
-    """Red, green and blue of pixels that are given by hue, saturation and value.
+    """Computes red, green and blue from hue, saturation and value.
 
     Args:
-        images: floating array (b, h, w, 3) or (h, w, 3); the hue is counted in turns, and 1.25 is
-            the same as 0.25. The channels before h where they come first.
+        images: floating array (b, h, w, 3) or (h, w, 3), or with the channels before h; the hue
+            is in turns, so 1.25 equals 0.25.
 
     Returns:
         An array like `images`, from 0 to the value.
 
     Raises:
-        ValueError: for another number of channels, and for integers.
+        ValueError: for another number of channels, and for integer images.
 
     Example:
         >>> import jax.numpy as jnp
@@ -161,6 +163,7 @@ def hsv_to_rgb(images: Any, data_format: str | None = None) -> jax.Array:
     images = _floating("hsv_to_rgb", images)
     hue, saturation, value = (jnp.take(images, i, axis=axis) for i in range(3))
     place = jnp.mod(hue, 1) * 6
+    # piecewise linear functions of the hue have no branches, unlike the usual six cases
     shares = (
         jnp.clip(jnp.abs(place - 3) - 1, 0, 1),
         jnp.clip(2 - jnp.abs(place - 2), 0, 1),

@@ -1,7 +1,6 @@
-"""Filters of neighbourhoods: blur, edges, sharpness.
+"""Neighbourhood filters: blur, edges, sharpness.
 
-Each is a product of two filters of one line, so its cost grows with the sides of the window and
-not with its area.
+All filters are separable: two 1-D filters cost as much as the sides of the window, not its area.
 """
 
 from __future__ import annotations
@@ -16,20 +15,20 @@ from fkeras.nn.image.adjustments import blend
 from fkeras.nn.image.layout import as_batch
 
 _ROWS, _COLUMNS = 1, 2
-# the cells of a line, each of which is a step of the program
+# limit of the cells of a 1-D filter: the loop over cells is unrolled in the program
 _LONGEST = 1 << 12
 
 
 def gaussian_weights(size: int, sigma: Any, dtype: Any = "float32") -> jax.Array:
-    """The weights of a Gaussian window, whose sum is 1.
+    """Returns the weights of a Gaussian window; their sum is 1.
 
     Args:
-        size: how many weights.
-        sigma: the standard deviation in cells: a number, or an array (b,) for several windows.
-        dtype: of the result.
+        size: number of weights.
+        sigma: standard deviation in cells: a scalar, or an array (b,) for several windows.
+        dtype: dtype of the result.
 
     Returns:
-        An array of shape (size,) or (b, size). Sigma 0 gives the middle alone.
+        An array of shape (size,) or (b, size). With sigma 0 only the middle weight is not 0.
 
     Example:
         >>> gaussian_weights(3, 1.0)
@@ -38,21 +37,21 @@ def gaussian_weights(size: int, sigma: Any, dtype: Any = "float32") -> jax.Array
     sigma = jnp.asarray(sigma, dtype)[..., None]
     places = jnp.arange(size, dtype=dtype) - jnp.asarray((size - 1) / 2, dtype)
     places = places.reshape((1,) * (sigma.ndim - 1) + (-1,))
-    # softmax subtracts the largest exponent, so that a tiny sigma does not make 0 / 0
+    # softmax subtracts the largest exponent, so that a tiny sigma does not give 0 / 0
     exponents = -0.5 * (places / jnp.maximum(sigma, 1e-6)) ** 2
     return jax.nn.softmax(exponents, axis=-1)
 
 
 def correlate_line(images: jax.Array, weights: Any, axis: int, padding: str = "same") -> jax.Array:
-    """Weighted sums of neighbours along one axis.
+    """Computes weighted sums of neighbours along one axis.
 
     Args:
         weights: a sequence of k numbers, or an array of shape (k,) or (b, k).
-        axis: 1 for columns of pixels, 2 for rows of them.
+        axis: 1 to filter along the height, 2 along the width.
         padding: "same" with zeros around the images, or "valid" for full windows only.
 
     Returns:
-        An array like `images`, k - 1 cells shorter where the padding is "valid".
+        An array like `images`, k - 1 cells shorter with padding "valid".
 
     Example:
         >>> import jax.numpy as jnp
@@ -91,15 +90,15 @@ def gaussian_blur(
     sigma: Any = (1.0, 1.0),
     data_format: str | None = None,
 ) -> jax.Array:
-    """Weighted means of each pixel's neighbours, with zeros around the image.
+    """Computes Gaussian-weighted means of each pixel's neighbours, with zeros around the image.
 
     Args:
-        images: (b, h, w, c) or (h, w, c); the channels before h where they come first. Integers
-            are converted to float32.
-        kernel_size: the cells of the window along the width, and along the height. (Keras
-            documents the other order, and computes this one.)
-        sigma: the standard deviation along the width, and along the height, in pixels: two
-            numbers, or an array (b, 2) for windows of each image's own.
+        images: (b, h, w, c) or (h, w, c), or with the channels before h. Integers are converted
+            to float32.
+        kernel_size: size of the window along the width, and along the height. (Keras documents
+            the other order, but computes this order.)
+        sigma: standard deviation along the width, and along the height, in pixels: two numbers,
+            or an array (b, 2) for a separate window for each image.
 
     Returns:
         An array like `images`.
@@ -126,14 +125,14 @@ def gaussian_blur(
 
 
 def sobel_edges(images: Any, data_format: str | None = None) -> jax.Array:
-    """The slope of each pixel's neighbourhood downwards and to the right, by Sobel's windows.
+    """Computes the vertical and horizontal gradients of images with Sobel filters.
 
     Args:
-        images: array (b, h, w, c) or (h, w, c); the channels before h where they come first.
-            There are zeros around the image.
+        images: array (b, h, w, c) or (h, w, c), or with the channels before h. The image is
+            padded with zeros.
 
     Returns:
-        An array of the shape of `images` and a last axis of two more: (dy, dx).
+        An array of the shape of `images` with an additional last axis of size 2: (dy, dx).
 
     Raises:
         ValueError: for images of another rank.
@@ -152,7 +151,7 @@ def sobel_edges(images: Any, data_format: str | None = None) -> jax.Array:
 
 
 def smooth(images: jax.Array, data_format: str | None = None) -> jax.Array:
-    """Means of 3 by 3 pixels in which the middle counts five times; zeros around the image.
+    """Computes means of 3 by 3 pixels with weight 5 for the middle; zeros pad the image.
 
     Returns:
         An array like `images`.
@@ -164,16 +163,17 @@ def smooth(images: jax.Array, data_format: str | None = None) -> jax.Array:
     """
     batch, back = as_batch(images, data_format)
     ones = (1, 1, 1)
+    # the window of ones already counts the middle once; 4 more make 5 of 13
     around = correlate_line(correlate_line(batch, ones, _ROWS), ones, _COLUMNS)
     return back(around * (1 / 13) + batch * (4 / 13))
 
 
 def sharpen(images: jax.Array, factor: Any, data_format: str | None = None) -> jax.Array:
-    """Mixes images with smoothed ones, or goes away from these.
+    """Interpolates between smoothed images and the images, or extrapolates beyond the images.
 
     Args:
-        factor: 0 for the smoothed images, 1 for no change, more for sharper ones: a number, or an
-            array that broadcasts.
+        factor: 0 for the smoothed images, 1 for no change, above 1 for sharper images: a scalar,
+            or an array that broadcasts.
 
     Returns:
         An array like `images`.

@@ -1,4 +1,4 @@
-"""Equalization of histograms, of whole images and of tiles."""
+"""Histogram equalization of whole images and of tiles."""
 
 from __future__ import annotations
 
@@ -11,12 +11,12 @@ from fkeras.nn.image.adjustments import Range, rescale
 from fkeras.nn.image.layout import as_batch
 
 _BYTE = (0.0, 255.0)
-# more tiles than this are a mistake, or made to fill the memory
+# resource limit: each tile has a table of 256 levels
 _TILES = 1 << 10
 
 
 def count_levels(levels: jax.Array, bins: int) -> jax.Array:
-    """How often each level occurs, for each row.
+    """Counts how often each level occurs in each row.
 
     Args:
         levels: integers from 0 to `bins - 1`, array of shape (..., n).
@@ -34,6 +34,7 @@ def count_levels(levels: jax.Array, bins: int) -> jax.Array:
     def count(row: jax.Array) -> jax.Array:
         return jnp.zeros((bins,), "int32").at[row].add(1)
 
+    # one vmap per leading axis; the scatter itself counts a single row
     for _ in range(levels.ndim - 1):
         count = jax.vmap(count)
     return count(levels)
@@ -45,14 +46,14 @@ def equalize(
     value_range: Range = _BYTE,
     data_format: str | None = None,
 ) -> jax.Array:
-    """Gives each level of a channel the share of its pixels that are darker.
+    """Maps each level of a channel to the share of the channel's pixels that are darker.
 
     Args:
         bins: the number of levels.
 
     Returns:
-        An array like `images`; channels of one single level stay as they are. The gradient is 0
-        where levels change.
+        An array like `images`; channels with a single level are unchanged. The gradient is 0 where
+        levels change.
 
     Example:
         >>> import jax.numpy as jnp
@@ -61,7 +62,7 @@ def equalize(
     """
     batch, back = as_batch(images, data_format)
     pixels = jnp.moveaxis(rescale(batch, value_range, _BYTE), -1, 1)
-    # one product with a number: (p * 254) / 255 may be rounded to just below a level
+    # multiply by one constant: (p * 254) / 255 may round to just below a level
     levels = jnp.clip((pixels.astype("float32") * ((bins - 1) / 255)).astype("int32"), 0, bins - 1)
     counts = count_levels(levels.reshape((*levels.shape[:2], -1)), bins)
     below = jnp.cumsum(counts, axis=-1)
@@ -84,16 +85,16 @@ def equalize_tiles(
     value_range: Range = _BYTE,
     data_format: str | None = None,
 ) -> jax.Array:
-    """Contrast limited adaptive histogram equalization.
+    """Contrast limited adaptive histogram equalization (CLAHE).
 
-    Each tile of the image has a table of levels of its own, and a pixel takes the mean of what the
-    tables of the four tiles around say, weighted by nearness.
+    Each tile of the image has its own table of levels. A pixel takes the mean of the values in the
+    tables of the four surrounding tiles, weighted by nearness.
 
     Args:
-        clip_limit: no level counts for more than this multiple of the mean, which limits the
-            amplification of noise where a tile is nearly flat; 0 for no limit.
-        tile_grid_size: the number of tiles along the height and along the width. Images that do
-            not fall into equal tiles are continued by their mirror image.
+        clip_limit: limit of the count of a level, as a multiple of the mean count; limits the
+            amplification of noise where a tile is nearly flat. 0 for no limit.
+        tile_grid_size: number of tiles along the height and along the width. Images whose size is
+            not a multiple of the number of tiles are padded by reflection.
 
     Returns:
         A float32 array of the shape of `images`, whose gradient is 0.
@@ -121,7 +122,7 @@ def equalize_tiles(
     levels = jnp.pad(jnp.clip(batch, *_BYTE).astype("int32"), ((0, 0), *pads, (0, 0)), "symmetric")
 
     def one(levels: jax.Array) -> jax.Array:
-        """One channel (h, w) of an image, in whole tiles."""
+        """Equalizes one channel (h, w) of an image, whose size is a multiple of the tile size."""
         tiles = levels.reshape(rows, tile[0], columns, tile[1]).swapaxes(1, 2)
         counts = count_levels(tiles.reshape(rows, columns, -1), 256).astype("float32")
         tables = _tables(counts, clip_limit, tile[0] * tile[1])
@@ -140,8 +141,9 @@ def equalize_tiles(
 
 
 def _tables(counts: jax.Array, clip_limit: float, area: int) -> jax.Array:
-    """The new value of each of 256 levels, for counts of shape (..., 256)."""
+    """Returns the new value of each of 256 levels, given counts of shape (..., 256)."""
     if clip_limit > 0:
+        # the clipped excess is spread over all levels, so that the table still ends at 255
         clipped = jnp.minimum(counts, clip_limit * area / 256)
         excess = jnp.sum(counts - clipped, axis=-1, keepdims=True)
         counts = clipped + excess / 256
@@ -152,7 +154,7 @@ def _tables(counts: jax.Array, clip_limit: float, area: int) -> jax.Array:
 
 
 def _neighbours(count: int, size: int) -> tuple[tuple[jax.Array, jax.Array], jax.Array]:
-    """For each cell the tiles before and after it, by their middles, and the share of the latter."""
+    """Returns the tiles before and after each cell, by their centers, and the latter's weight."""
     place = (jnp.arange(count * size, dtype="float32") - size / 2) / size
     before = jnp.floor(place)
     low = before.astype("int32")

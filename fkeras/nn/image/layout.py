@@ -1,4 +1,4 @@
-"""Layout of images: one helper for both data formats, single images and batches."""
+"""Layouts of images: conversion of data formats, of single images and of batches."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ def data_format_of(data_format: str | None) -> str:
         data_format: "channels_last", "channels_first" or None.
 
     Raises:
-        ValueError: for another word.
+        ValueError: for another string.
 
     Example:
         >>> data_format_of(None)
@@ -27,15 +27,15 @@ def data_format_of(data_format: str | None) -> str:
 
 
 def one_of(argument: str, value: object, *words: str) -> str:
-    """Checks that a value is one of several words.
+    """Checks that a value is one of the accepted strings, and returns it.
 
     Args:
-        argument: its name, for the message.
-        value: the argument's value.
-        *words: the accepted words.
+        argument: name of the argument, for the message.
+        value: value of the argument.
+        *words: accepted strings.
 
     Raises:
-        ValueError: where it is none of them.
+        ValueError: if the value is not an accepted string.
 
     Example:
         >>> one_of("interpolation", "nearest", "nearest", "bilinear")
@@ -50,13 +50,13 @@ def one_of(argument: str, value: object, *words: str) -> str:
 
 
 def image_axes(ndim: int, data_format: str | None = None) -> tuple[int, int, int]:
-    """The axes of height, width and channels, of one image or a batch, counted from 0.
+    """Returns the axes of height, width and channels, of one image or a batch, counted from 0.
 
     Args:
-        ndim: how many axes the images have: 3, or 4 with the batch.
+        ndim: number of axes of the images: 3, or 4 with the batch axis.
 
     Raises:
-        ValueError: where there are not three axes, or four with the batch.
+        ValueError: if `ndim` is not 3 or 4.
 
     Example:
         >>> image_axes(4), image_axes(3, "channels_first")
@@ -74,7 +74,7 @@ def image_axes(ndim: int, data_format: str | None = None) -> tuple[int, int, int
 
 
 def image_size(images: jax.Array, data_format: str | None = None) -> tuple[int, int]:
-    """Height and width.
+    """Returns height and width.
 
     Example:
         >>> import jax.numpy as jnp
@@ -88,14 +88,14 @@ def image_size(images: jax.Array, data_format: str | None = None) -> tuple[int, 
 def as_batch(
     images: jax.Array, data_format: str | None = None
 ) -> tuple[jax.Array, Callable[[jax.Array], jax.Array]]:
-    """Images as a batch with the channels last, and the way back.
+    """Converts images to a batch with the channels last, and returns the inverse function too.
 
     Args:
-        data_format: "channels_last", "channels_first", or None for the former.
+        data_format: "channels_last" (also None) or "channels_first".
 
     Returns:
-        `(batch, back)`: the array (b, h, w, c), and the function that gives an array (b, h2, w2,
-        c2) the form that `images` had.
+        `(batch, back)`: the array (b, h, w, c), and a function that converts an array (b, h2, w2,
+        c2) to the layout of `images`.
 
     Example:
         >>> import jax.numpy as jnp

@@ -1,4 +1,4 @@
-"""Patches of images and volumes, laid out along the channels."""
+"""Extraction of patches of images and volumes into the channel axis."""
 
 from __future__ import annotations
 
@@ -19,22 +19,22 @@ def extract_patches(
     padding: str = "valid",
     data_format: str | None = None,
 ) -> jax.Array:
-    """Lays each patch of images, or of volumes, along the channel axis.
+    """Extracts patches of images or volumes into the channel axis.
 
     Args:
-        images: (b, h, w, c) or (h, w, c), volumes (b, d, h, w, c) or (d, h, w, c); the channels
-            before them where they come first.
-        size: the size of a patch; three sizes are for volumes, one integer is for images.
-        strides: how far from one patch to the next, None for one beside the other.
-        dilation_rate: how far from one cell of a patch to the next.
-        padding: "valid" for patches within the images, "same" for one at each stride with zeros
-            around the images.
+        images: (b, h, w, c) or (h, w, c), volumes (b, d, h, w, c) or (d, h, w, c); or with the
+            channels before the spatial axes.
+        size: size of a patch; three sizes are for volumes, one integer is for images.
+        strides: distance between patches; None for adjacent patches.
+        dilation_rate: distance between the cells of a patch.
+        padding: "valid" for patches inside the images, "same" for a patch at each stride, with
+            zeros around the images.
 
     Returns:
         An array (b, h2, w2, size[0] * size[1] * c), and so on for the other forms.
 
     Raises:
-        ValueError: for sizes below 1 or of another number, and images smaller than a patch.
+        ValueError: for sizes below 1, a wrong number of sizes, and images smaller than a patch.
 
     Example:
         >>> import jax.numpy as jnp
@@ -53,20 +53,20 @@ def extract_patches_3d(
     padding: str = "valid",
     data_format: str | None = None,
 ) -> jax.Array:
-    """Lays each patch of volumes along the channel axis.
+    """Extracts patches of volumes into the channel axis.
 
     Args:
-        volumes: (b, d, h, w, c) or (d, h, w, c); the channels before d where they come first.
-        size: the size of a patch, one integer where the three are equal.
-        strides: how far from one patch to the next, None for one beside the other.
-        dilation_rate: how far from one cell of a patch to the next.
+        volumes: (b, d, h, w, c) or (d, h, w, c), or with the channels before d.
+        size: size of a patch; one integer for three equal sizes.
+        strides: distance between patches; None for adjacent patches.
+        dilation_rate: distance between the cells of a patch.
         padding: "valid" or "same", as in `extract_patches`.
 
     Returns:
         An array (b, d2, h2, w2, size[0] * size[1] * size[2] * c), without b for one volume.
 
     Raises:
-        ValueError: for sizes below 1 or of another number, and volumes smaller than a patch.
+        ValueError: for sizes below 1, a wrong number of sizes, and volumes smaller than a patch.
 
     Example:
         >>> import jax.numpy as jnp
@@ -93,7 +93,8 @@ def _patches(
     x = images[None] if single else images
     first = data_format_of(layout) == "channels_first"
     x = jnp.moveaxis(x, 1, -1) if first else x
-    # each spatial axis becomes two, (patches, cells of a patch), from the last to the first
+    # each spatial axis becomes two, (patches, cells of a patch); from the last to the first, so
+    # that the positions of the remaining axes do not change
     for i in reversed(range(rank)):
         x = _windows(x, 1 + i, sizes[i], strides[i], dilations[i], padding)
     x = jnp.moveaxis(x, range(2, 2 + 2 * rank, 2), range(1 + rank, 1 + 2 * rank))
@@ -105,7 +106,7 @@ def _patches(
 def _windows(
     x: jax.Array, axis: int, size: int, stride: int, dilation: int, padding: str
 ) -> jax.Array:
-    """Splits an axis in two: the windows along it, and the cells of each."""
+    """Splits an axis into two: the windows, and the cells of each window."""
     length, extent = x.shape[axis], (size - 1) * dilation + 1
     low = high = 0
     if padding == "same":
@@ -118,6 +119,7 @@ def _windows(
             f"extract_patches: expected images of at least {extent} cells on axis {axis}, the "
             f"extent of a patch, received {length}. Give padding='same', or smaller patches."
         )
+    # windows that tile the axis need only a reshape, no gather
     if size == stride and dilation == 1:
         x = jax.lax.slice_in_dim(x, 0, count * size, axis=axis)
         return jnp.reshape(x, (*x.shape[:axis], count, size, *x.shape[axis + 1 :]))

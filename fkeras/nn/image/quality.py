@@ -1,4 +1,4 @@
-"""Similarity of images: `ssim` and `psnr`."""
+"""Similarity measures of images: `ssim` and `psnr`."""
 
 from __future__ import annotations
 
@@ -34,22 +34,22 @@ def ssim(
     k2: float = 0.03,
     data_format: str | None = None,
 ) -> jax.Array:
-    """The structural similarity of images: 1 for equal ones, down to -1.
+    """Computes the structural similarity of images: 1 for equal images, down to -1.
 
     Args:
-        image1: (b, h, w, c) or (h, w, c); the channels before h where they come first.
-        image2: an array of the same shape.
-        max_val: the difference of the highest and the lowest value a pixel may have: 1, or 255.
-        filter_size: the side of the Gaussian window in which images are compared, in pixels.
-        filter_sigma: the standard deviation of that window.
-        k1: keeps the comparison of means finite where images are dark.
-        k2: keeps the comparison of variances finite where images are flat.
+        image1: (b, h, w, c) or (h, w, c), or with the channels before h.
+        image2: array of the same shape.
+        max_val: difference between the highest and the lowest possible value of a pixel: 1 or 255.
+        filter_size: side of the Gaussian window in which images are compared, in pixels.
+        filter_sigma: standard deviation of the window.
+        k1: keeps the comparison of means finite in dark images.
+        k2: keeps the comparison of variances finite in flat images.
 
     Returns:
         An array of shape (b,), or a scalar for single images; floating also for integer images.
 
     Raises:
-        ValueError: for two shapes, and for images smaller than the window.
+        ValueError: for different shapes, and for images smaller than the window.
 
     Example:
         >>> import jax.numpy as jnp
@@ -62,7 +62,7 @@ def ssim(
         similarity, https://ieeexplore.ieee.org/document/1284395
     """
     one, two, dtype = _alike("ssim", image1, image2)
-    # in float32 at least: a variance is a small difference of two large means here
+    # float32 or float64: the variance is a small difference of two large means
     x, y = (as_batch(v, data_format)[0] for v in (one, two))
     if min(x.shape[1:3]) < filter_size:
         raise ValueError(
@@ -86,18 +86,18 @@ def ssim(
 
 
 def psnr(x1: Any, x2: Any, max_val: float) -> jax.Array:
-    """The ratio of the largest signal to the mean squared difference, in decibels.
+    """Computes the peak signal-to-noise ratio, in decibels.
 
     Args:
         x1: array of any shape.
         x2: array of the same shape.
-        max_val: the largest value that a pixel may have: 1, or 255.
+        max_val: largest possible value of a pixel: 1 or 255.
 
     Returns:
-        A scalar for all of both arrays: infinity where they are equal, where the gradient is 0.
+        A scalar for the whole arrays: infinity if they are equal, with gradient 0.
 
     Raises:
-        ValueError: for two shapes.
+        ValueError: for different shapes.
 
     Example:
         >>> import jax.numpy as jnp
@@ -106,6 +106,7 @@ def psnr(x1: Any, x2: Any, max_val: float) -> jax.Array:
     """
     one, two, dtype = _alike("psnr", x1, x2)
     error = jnp.mean(jnp.square(one.astype(dtype) - two.astype(dtype)))
+    # log10(0) has an infinite gradient, which `where` alone would turn into NaN
     differ = error > 0
     ratio = 20 * jnp.log10(jnp.asarray(max_val, dtype)) - 10 * jnp.log10(
         jnp.where(differ, error, 1)

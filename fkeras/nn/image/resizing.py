@@ -1,4 +1,4 @@
-"""Resizing of images, with rules for the aspect ratio; scaling and translation."""
+"""Resizing of images with options for the aspect ratio; scaling and translation."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from jax import lax
 
 from fkeras.nn.image.layout import as_batch, one_of
 
-# scales below are raised to it: 1 / scale**2, and products with it, stay in the range of float32
+# smallest scale: 1 / scale**2, and products with it, then fit into float32
 _LEAST_SCALE = 2.0**-40
 METHODS = ("bilinear", "nearest", "lanczos3", "lanczos5", "bicubic")
 _SCALING_METHODS = (
@@ -29,18 +29,18 @@ _SCALING_METHODS = (
 def window(
     height: int, width: int, size: tuple[int, int], crop: bool = False, pad: bool = False
 ) -> tuple[int, int, int, int]:
-    """The part of an image that is stretched to `size`.
+    """Returns the part of an image that `resize` stretches to `size`.
 
     Args:
-        height: the image's height.
-        width: the image's width.
+        height: height of the image.
+        width: width of the image.
         size: the new (height, width).
-        crop: take the largest part in the middle that has the aspect ratio of `size`.
-        pad: take the smallest frame around the image that has about this ratio: whole pixels, as
-            many on one side as on the other.
+        crop: whether to take the largest central part that has the aspect ratio of `size`.
+        pad: whether to take the smallest frame around the image that has approximately this
+            aspect ratio: whole pixels, the same number on both sides.
 
     Returns:
-        `(top, left, height, width)` of the part in pixels; top and left are below 0 for a frame.
+        `(top, left, height, width)` of the part in pixels; top and left are negative for a frame.
 
     Example:
         >>> window(4, 8, (2, 2)), window(4, 8, (2, 2), crop=True), window(4, 8, (2, 2), pad=True)
@@ -48,6 +48,7 @@ def window(
     """
     if not crop and not pad:
         return 0, 0, height, width
+    # integer arithmetic, as in Keras, so that the parts agree to the pixel
     fit_height, fit_width = width * size[0] // size[1], height * size[1] // size[0]
     if crop:
         fit_height = max(min(height, fit_height), 1)
@@ -69,23 +70,23 @@ def resize(
     fill_value: float = 0.0,
     data_format: str | None = None,
 ) -> jax.Array:
-    """Gives images another size.
+    """Resizes images.
 
     Args:
         size: the new (height, width).
         interpolation: "bilinear", "nearest", "bicubic", "lanczos3" or "lanczos5".
-        antialias: whether a smaller image is made of means over all of the larger one.
+        antialias: whether a pixel of a smaller image is a mean over all pixels it covers.
         crop_to_aspect_ratio: whether to keep the aspect ratio and crop the excess.
-        pad_to_aspect_ratio: whether to keep the aspect ratio and pad.
-        fill_mode: "constant" is the only one.
+        pad_to_aspect_ratio: whether to keep the aspect ratio and pad the images.
+        fill_mode: only "constant" is supported.
         fill_value: value of the padding.
 
     Returns:
         An array of the new size and the old dtype; integers are rounded.
 
     Raises:
-        ValueError: for sizes below 1, unknown words, and where both cropping and padding are
-            asked for.
+        ValueError: for sizes below 1, unknown strings, and if both cropping and padding are
+            requested.
 
     Example:
         >>> import jax.numpy as jnp
@@ -108,6 +109,7 @@ def resize(
     images = jnp.asarray(images)
     dtype = images.dtype
     integral = not jnp.issubdtype(dtype, jnp.floating)
+    # "nearest" copies pixels, so integers need no float computation and stay exact
     if integral and interpolation != "nearest":
         images = images.astype("float32")
     batch, back = as_batch(images, data_format)
@@ -122,7 +124,7 @@ def resize(
 
 
 def cut(batch: jax.Array, part: tuple[int, int, int, int], fill_value: Any = 0.0) -> jax.Array:
-    """A part of the images, with `fill_value` where it reaches beyond them.
+    """Returns a part of the images, with `fill_value` where the part leaves the images.
 
     Args:
         batch: array of shape (b, h, w, c).
@@ -143,15 +145,16 @@ def cut(batch: jax.Array, part: tuple[int, int, int, int], fill_value: Any = 0.0
     if rows == columns == (0, 0, 0):
         return batch
     value = jnp.asarray(fill_value).astype(batch.dtype)
+    # negative padding of lax.pad crops, so one operation serves both
     return lax.pad(batch, value, ((0, 0, 0), rows, columns, (0, 0, 0)))
 
 
 def as_dtype(x: jax.Array, dtype: Any) -> jax.Array:
-    """Numbers in a dtype; integers are rounded, and stop at the ends of their range.
+    """Casts to a dtype; integers are rounded and clipped to the range of the dtype.
 
     Args:
         x: floating array of any shape.
-        dtype: the dtype.
+        dtype: dtype of the result.
 
     Example:
         >>> import jax.numpy as jnp
@@ -173,20 +176,20 @@ def scale_and_translate(
     method: str,
     antialias: bool = True,
 ) -> jax.Array:
-    """Stretches an array along some axes and moves it, by any real amounts.
+    """Scales and translates an array along some axes, by any real amounts.
 
     Args:
         images: array of any shape.
         output_shape: the shape of the result.
-        scale: the factor along each of `spatial_dims`, (n,).
-        translation: how far along each of them, in cells of the result, (n,).
+        scale: factor along each of `spatial_dims`, (n,).
+        translation: offset along each of `spatial_dims`, in cells of the result, (n,).
         spatial_dims: the axes that change.
-        method: "linear", "bilinear" or "trilinear", which mean the same, "cubic", "bicubic" or
+        method: "linear", "bilinear" or "trilinear", which are equivalent, "cubic", "bicubic" or
             "tricubic", "lanczos3" or "lanczos5".
-        antialias: whether cells of a smaller result are means.
+        antialias: whether cells of a smaller result are means over all cells they cover.
 
     Returns:
-        An array of shape `output_shape`, with zeros where nothing of `images` lies.
+        An array of shape `output_shape`, 0 outside of `images`.
 
     Raises:
         ValueError: for an unknown method.
@@ -200,7 +203,7 @@ def scale_and_translate(
     one_of("method", method, *_SCALING_METHODS)
     images = jnp.asarray(images)
     scale, translation = (jnp.asarray(v).astype("float32") for v in (scale, translation))
-    # the derivatives hold 1 / scale**2; a smaller scale gives the values of the smallest here
+    # the derivatives contain 1 / scale**2; smaller scales are replaced by the smallest scale
     scale = jnp.where(jnp.abs(scale) < _LEAST_SCALE, _LEAST_SCALE, scale)
     return jax.image.scale_and_translate(
         images, tuple(output_shape), tuple(spatial_dims), scale, translation, method, antialias

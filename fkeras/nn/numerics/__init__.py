@@ -1,1 +1,1 @@
-"""Numerics missing in JAX: gradients at edges, valid indices, wide dtypes, positions of axes."""
+"""Numerics that JAX lacks: gradients at edges of domains, index checks, wide dtypes, axes."""

@@ -1,4 +1,4 @@
-"""Axes of arrays: spatial axes, channels, vectors aligned with an axis, shapes as text."""
+"""Axes of arrays: spatial axes, channel axis, alignment of vectors, formatting of shapes."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ import jax.numpy as jnp
 
 
 def format_shape(shape: Any) -> str:
-    """Formats a shape for messages, with the names of unknown axes: `(b, 8)`."""
+    """Formats a shape for messages, with the names of unknown axes, e.g. `(b, 8)`."""
     inner = ", ".join(map(str, shape))
     return f"({inner},)" if len(shape) == 1 else f"({inner})"
 
@@ -31,7 +31,7 @@ def channel_axis(data_format: str) -> int:
 
 
 def full_rank(per_axis: Sequence, data_format: str, fill: object) -> tuple:
-    """Extends entries of spatial axes by `fill` for batch and channels.
+    """Extends entries of the spatial axes by `fill` for the batch and channel axes.
 
     Example:
         >>> full_rank((2, 3), "channels_last", 1)
@@ -45,7 +45,7 @@ def full_rank(per_axis: Sequence, data_format: str, fill: object) -> tuple:
 def check_window(
     where: str, x: jax.Array, window: Sequence[int], argument: str, data_format: str
 ) -> None:
-    """Checks that a window fits into the input; unknown sizes pass.
+    """Checks that a window fits into the input; unknown sizes are accepted.
 
     Args:
         where: name of the layer, for the message.
@@ -55,7 +55,7 @@ def check_window(
         data_format: "channels_last" or "channels_first".
 
     Raises:
-        ValueError: where the window is larger than the input.
+        ValueError: if the window is larger than the input.
     """
     axes = spatial_axes(x.ndim, data_format)
     for axis, size in zip(axes, window, strict=True):

@@ -1,4 +1,4 @@
-"""The dtype of sums and statistics."""
+"""Dtypes of sums and statistics."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ import jax.numpy as jnp
 
 
 def wide_dtype(dtype: Any) -> jnp.dtype:
-    """Returns the dtype of statistics of `dtype` values: float64 for float64, otherwise float32.
+    """Returns the dtype for statistics of `dtype` values: float64 for float64, else float32.
 
     Example:
         >>> wide_dtype("bfloat16")

@@ -1,4 +1,4 @@
-"""Maximum and minimum along axes, with gradients that survive recomputation."""
+"""Maximum and minimum along axes, with gradients that are robust to recomputation."""
 
 from __future__ import annotations
 
@@ -10,17 +10,17 @@ import jax.numpy as jnp
 
 
 def largest(x: jax.Array, axis: Any = None, keepdims: bool = False) -> jax.Array:
-    """The largest element along the axes, whose gradient survives inexact recomputation.
+    """Returns the maximum along the axes, with a gradient that is robust to recomputation.
 
-    JAX's derivative looks for the elements that equal the maximum. A compiler may compute an
-    operand twice, with other rounding where the operand is compared: no element is equal then, and
-    the gradient is 0 / 0. Here the place of the maximum counts too. Equal elements share the
-    gradient; a maximum of NaN has the gradient NaN.
+    JAX's derivative searches the elements that equal the maximum. XLA may compute an operand
+    twice, with different rounding for the comparison. Then no element equals the maximum, and the
+    gradient is 0 / 0. This function also compares the position of the maximum. Equal elements
+    share the gradient; if the maximum is NaN, so is the gradient.
 
     Args:
         x: array of numbers.
-        axis: the axis, several, or None for all.
-        keepdims: whether the axes stay, with size 1.
+        axis: axis, axes, or None for all axes.
+        keepdims: whether to keep the axes, with size 1.
 
     Example:
         >>> jax.grad(lambda x: largest(x))(jnp.array([1.0, 3.0, 3.0]))
@@ -33,12 +33,12 @@ def largest(x: jax.Array, axis: Any = None, keepdims: bool = False) -> jax.Array
 
 
 def smallest(x: jax.Array, axis: Any = None, keepdims: bool = False) -> jax.Array:
-    """The smallest element along the axes, with a gradient as that of `largest`.
+    """Returns the minimum along the axes, with a gradient like that of `largest`.
 
     Args:
         x: array of numbers.
-        axis: the axis, several, or None for all.
-        keepdims: whether the axes stay, with size 1.
+        axis: axis, axes, or None for all axes.
+        keepdims: whether to keep the axes, with size 1.
 
     Example:
         >>> jax.grad(lambda x: smallest(x))(jnp.array([1.0, 1.0, 3.0]))
@@ -58,6 +58,7 @@ def _largest(x: jax.Array, axes: tuple[int, ...], keepdims: bool) -> jax.Array:
 def _largest_jvp(axes: tuple[int, ...], keepdims: bool, primals: tuple, tangents: tuple) -> Any:
     (x,), (tangent,) = primals, tangents
     y = jnp.max(x, axis=axes, keepdims=True)
+    # the position of each element in its row, counted over all reduced axes
     count, places = 1, jnp.zeros_like(x, dtype="int32")
     for axis in reversed(axes):
         places = places + count * jax.lax.broadcasted_iota("int32", x.shape, axis)
@@ -71,7 +72,7 @@ def _largest_jvp(axes: tuple[int, ...], keepdims: bool, primals: tuple, tangents
         rows = rows.reshape(*rows.shape[: x.ndim - len(axes)], -1)
         return jnp.argmax(rows, axis=-1).astype("int32").reshape(first.shape)
 
-    # a search is slow, and only rows without an equal element need it
+    # the search is slow, and only rows without an equal element need it
     first = jax.lax.cond(jnp.any(first == count), searched, lambda: first)
     share = (equal | (places == first)).astype(x.dtype)
     total = jnp.sum(share, axis=axes, keepdims=True)

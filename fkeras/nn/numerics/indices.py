@@ -1,8 +1,8 @@
-"""Validity of class numbers and ids inside compiled programs.
+"""Validation of class indices and ids inside compiled programs.
 
-A compiled program cannot raise for a value. An index out of range, negative, fractional or NaN is
-marked here, and its result becomes NaN; JAX by default counts negative indices from the end, cuts
-fractions off and takes integers modulo 2**32.
+A compiled program cannot raise an error that depends on a value. These functions mark indices that
+are out of range, negative, fractional or NaN, and callers turn their results into NaN. JAX by
+default counts negative indices from the end, truncates fractions, and wraps integers at 2**32.
 """
 
 from __future__ import annotations
@@ -12,14 +12,14 @@ import jax.numpy as jnp
 
 
 def valid_indices(values: jax.Array, count: int) -> tuple[jax.Array, jax.Array]:
-    """`(indices, valid)`: the values as int32, 0 where they are no index below `count`.
+    """Returns `(indices, valid)`: values as int32, with 0 for values that are not valid indices.
 
     Args:
         values: array of numbers of any dtype and shape.
-        count: how many indices there are, from 0.
+        count: number of indices; valid indices are 0 to count - 1.
 
     Returns:
-        An array of int32 and one of booleans, of the shape of `values`.
+        An array of int32 and an array of Booleans, both of the shape of `values`.
 
     Example:
         >>> import jax.numpy as jnp
@@ -27,10 +27,11 @@ def valid_indices(values: jax.Array, count: int) -> tuple[jax.Array, jax.Array]:
         [[1, 0, 0, 0], [True, False, False, False]]
     """
     if jnp.issubdtype(values.dtype, jnp.floating):
-        # float16 ends at 65504, and bfloat16 has 8 bits: compare in a dtype that holds `count`
+        # float16 ends at 65504, and bfloat16 has 8 bits: compare in a dtype that can hold `count`
         values = values if values.dtype == jnp.float64 else values.astype("float32")
         valid = (values >= 0) & (values < count) & (values == jnp.floor(values))
     else:
+        # the limit must fit into the dtype of the values, or the comparison would overflow
         values = values if values.dtype.itemsize >= 4 else values.astype("int32")
         last = min(count - 1, jnp.iinfo(values.dtype).max)
         valid = (values >= 0) & (values <= last)
@@ -38,7 +39,7 @@ def valid_indices(values: jax.Array, count: int) -> tuple[jax.Array, jax.Array]:
 
 
 def equals(values: jax.Array, number: int) -> jax.Array:
-    """Where values are a number, which may be outside of the range of their dtype.
+    """Compares values with a number, which may be out of the range of their dtype.
 
     Example:
         >>> import jax.numpy as jnp
@@ -55,10 +56,10 @@ def equals(values: jax.Array, number: int) -> jax.Array:
 
 
 def unsigned_indices(values: jax.Array, count: int) -> jax.Array:
-    """The values as uint32, with a number of `count` or more for those that are no index.
+    """Returns values as uint32, with `count` or more for values that are not valid indices.
 
-    A gather with `mode="fill"` then fills their places, negative ones too, and the transpose of
-    the gather drops them.
+    A gather with `mode="fill"` then fills the results of invalid indices, including negative
+    ones, and the transpose of the gather drops their gradients.
 
     Example:
         >>> import jax.numpy as jnp

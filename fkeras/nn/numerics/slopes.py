@@ -1,8 +1,8 @@
-"""Powers and quotients whose derivatives are finite, or infinite, where JAX's are NaN.
+"""Powers and quotients with finite or infinite derivatives where JAX's derivatives are NaN.
 
-JAX multiplies factors of a derivative that overflow, or do not exist, with factors that are 0: the
-derivative of 0 / x2 by x2 is 0 * x2**-2, which is NaN for x2 = 1e-30 in float32. The rules here
-order the products so that the factors stay in range.
+JAX multiplies factors of a derivative that overflow or are undefined by factors that are 0: the
+derivative of 0 / x2 with respect to x2 is 0 * x2**-2, which is NaN for x2 = 1e-30 in float32. The
+rules in this module order the products so that no factor leaves the range.
 """
 
 from __future__ import annotations
@@ -16,9 +16,9 @@ from jax.custom_derivatives import SymbolicZero
 
 
 def _floats(x1: Any, x2: Any) -> tuple[Any, Any] | None:
-    """Both operands in their common real dtype, or None where JAX's rules are right."""
+    """Returns both operands in their common real dtype, or None if JAX's rules are correct."""
     if not all(isinstance(x, jax.Array | np.ndarray) for x in (x1, x2)):
-        return None  # a number is constant
+        return None  # a Python number is constant
     if not all(jnp.issubdtype(x.dtype, jnp.floating) for x in (x1, x2)):
         return None
     if x1.dtype == x2.dtype:
@@ -40,6 +40,7 @@ def _quotient_jvp(primals: tuple, tangents: tuple) -> tuple[jax.Array, jax.Array
     (x1, x2), (t1, t2) = primals, tangents
     y = _quotient(x1, x2)
     terms = []
+    # symbolic zeros: no term for a constant operand, whose derivative may be infinite
     if not isinstance(t1, SymbolicZero):
         terms.append(t1 / x2)
     if not isinstance(t2, SymbolicZero):
@@ -60,12 +61,12 @@ def _power_jvp(primals: tuple, tangents: tuple) -> tuple[jax.Array, jax.Array]:
     y = _power(x1, x2)
     terms = []
     if not isinstance(t1, SymbolicZero):
-        # 0 for exponent 0; the product with 0 would be NaN where x1**-1 overflows
+        # 0 for exponent 0: the product of 0 and an overflowing x1**-1 would be NaN
         constant = x2 == 0
         slope = x2 * _power(x1, jnp.where(constant, jnp.ones_like(x2), x2 - 1))
         terms.append(jnp.where(constant, jnp.zeros_like(slope), slope) * t1)
     if not isinstance(t2, SymbolicZero):
-        # below 0 the power exists at whole exponents only: it has no derivative there
+        # a negative base has real powers only for integer exponents: no derivative exists
         logarithm = jnp.log(jnp.where(x1 > 0, x1, jnp.ones_like(x1)))
         terms.append(y * logarithm * t2)
     return y, _sum(y, terms)
@@ -73,13 +74,13 @@ def _power_jvp(primals: tuple, tangents: tuple) -> tuple[jax.Array, jax.Array]:
 
 _power.defjvp(_power_jvp, symbolic_zeros=True)
 
-# a call outside of jit goes through a rule of differentiation in 0.3 ms, through jit in 5 us
+# eager calls of a custom derivative rule take 0.3 ms, under jit 5 us
 _compiled_quotient = jax.jit(_quotient, inline=True)
 _compiled_power = jax.jit(_power, inline=True)
 
 
 def divide(x1: Any, x2: Any) -> jax.Array:
-    """x1 / x2; the derivative by x2 is computed without the square of x2.
+    """Returns x1 / x2; the derivative with respect to x2 avoids the square of x2.
 
     Args:
         x1: an array.
@@ -94,7 +95,7 @@ def divide(x1: Any, x2: Any) -> jax.Array:
 
 
 def power(x1: Any, x2: Any) -> jax.Array:
-    """x1 ** x2; the derivative by an exponent is 0 where the base is 0 or less.
+    """Returns x1 ** x2; the derivative by the exponent is 0 for bases of 0 or less.
 
     Args:
         x1: an array.

@@ -1,4 +1,4 @@
-"""Functions with finite gradients and full range where JAX's functions have neither."""
+"""Functions with finite gradients or a wider range than JAX's functions."""
 
 from __future__ import annotations
 
@@ -12,28 +12,29 @@ import numpy as np
 
 
 def safe_sqrt(x: jax.Array) -> jax.Array:
-    """The square root whose gradient at 0 is 0, as for the length of a vector of zeros.
+    """Returns the square root, with gradient 0 at 0, as for the norm of a zero vector.
 
     Args:
-        x: floating array of numbers of 0 or more.
+        x: floating array of values of 0 or more.
 
     Example:
         >>> import jax
         >>> jax.grad(safe_sqrt)(0.0), jax.grad(safe_sqrt)(4.0)
         (Array(0., dtype=float32, weak_type=True), Array(0.25, dtype=float32, weak_type=True))
     """
+    # two `where`: the untaken branch must have a finite gradient too
     zero = x == 0
     return jnp.where(zero, 0, jnp.sqrt(jnp.where(zero, 1, x)))
 
 
 @functools.partial(jax.custom_jvp, nondiff_argnums=(1, 2))
 def standard_deviation(x: jax.Array, axis: Any = None, keepdims: bool = False) -> jax.Array:
-    """The standard deviation along the axes, whose gradient where nothing varies is 0.
+    """Returns the standard deviation along the axes, with gradient 0 where x is constant.
 
     Args:
         x: floating array.
-        axis: the axis, several, or None for all.
-        keepdims: whether the axes stay, with size 1.
+        axis: axis, axes, or None for all axes.
+        keepdims: whether to keep the axes, with size 1.
 
     Example:
         >>> jax.grad(standard_deviation)(jnp.ones(3))
@@ -48,7 +49,7 @@ def _standard_deviation_jvp(axis: Any, keepdims: bool, primals: tuple, tangents:
     y = jnp.std(x, axis=axis, keepdims=True)
     fine = jnp.isfinite(y)
     scale = jnp.where((y > 0) & fine, y, jnp.ones_like(y))
-    # divided before the products: the squares of small deviations would be 0
+    # divide before multiplying: the squares of small deviations would underflow to 0
     centred = x - jnp.mean(x, axis=axis, keepdims=True)
     share = jnp.where((y == 0) & fine, jnp.zeros_like(centred), centred / scale)
     share = jnp.where(fine, share, jnp.full_like(share, jnp.nan))
@@ -57,10 +58,10 @@ def _standard_deviation_jvp(axis: Any, keepdims: bool, primals: tuple, tangents:
 
 
 def finite_slopes(function: Callable) -> Callable:
-    """An element-by-element function whose derivatives are 0 where they would not be finite.
+    """Wraps an elementwise function so that derivatives that are not finite become 0.
 
-    The value must be finite there: at the end of the domain (the root of 0, the arc cosine of 1)
-    the derivative is infinite or does not exist, and times a gradient of 0 it would be NaN.
+    The value must be finite at these points. At the end of the domain (the root of 0, the arc
+    cosine of 1) the derivative is infinite or undefined, and its product with 0 would be NaN.
 
     Args:
         function: maps arrays, which broadcast, to an array.
@@ -85,18 +86,19 @@ def finite_slopes(function: Callable) -> Callable:
             def alone(x: Any, one: list = one) -> Any:
                 return function(*(x if own else p for own, p in zip(one, primals, strict=True)))
 
+            # elementwise: the derivative by one operand is the jvp with a tangent of ones
             slope = jax.jvp(alone, (primal,), (jnp.ones_like(primal),))[1]
             slope = jnp.where(jnp.isfinite(y) & ~jnp.isfinite(slope), jnp.zeros_like(slope), slope)
             total = total + slope * tangent
         return y, total
 
-    # a call outside of jit goes through a rule of differentiation in 0.3 ms, through jit in 5 us
+    # eager calls of a custom derivative rule take 0.3 ms, under jit 5 us
     return jax.jit(compute, inline=True)
 
 
 @jax.custom_jvp
 def scale_by_power(x1: Any, x2: Any) -> jax.Array:
-    """x1 * 2**x2 for integers x2; the derivative by x1 is 2**x2, wherever x1 lies.
+    """Computes x1 * 2**x2 for integers x2; the derivative by x1 is 2**x2 for every x1.
 
     Example:
         >>> import jax
@@ -113,19 +115,19 @@ def _scale_by_power_jvp(primals: tuple, tangents: tuple) -> tuple[Any, Any]:
     if tangent.dtype == jax.dtypes.float0:
         return y, np.zeros(y.shape, tangent.dtype)
     half = jnp.asarray(x2) // 2
-    # two factors: 2**x2 may leave the range where the product does not
+    # two factors: 2**x2 may leave the range although the product does not
     for part in (half, x2 - half):
         tangent = tangent * jnp.ldexp(jnp.ones_like(y), part)
     return y, tangent
 
 
 def magnitude(x: jax.Array) -> jax.Array:
-    """A power of 2 near x, for scaling numbers without rounding; 1 where x is 0 or not finite.
+    """Returns a power of 2 near x, for exact scaling; 1 where x is 0 or not finite.
 
-    The power of 2 is a constant for derivatives.
+    Derivatives treat the power of 2 as a constant.
 
     Args:
-        x: floating array of numbers of 0 or more.
+        x: floating array of values of 0 or more.
 
     Example:
         >>> import jax.numpy as jnp
@@ -139,13 +141,13 @@ def magnitude(x: jax.Array) -> jax.Array:
 
 
 def vector_norm(x: jax.Array, order: float, axis: Any, keepdims: bool = False) -> jax.Array:
-    """sum(|x|**order)**(1 / order), whose powers cannot leave the range of the dtype.
+    """Computes sum(|x|**order)**(1 / order) without overflow or underflow of the powers.
 
     Args:
         x: floating array.
         order: a finite number above 1.
-        axis: the axis, several, or None for all.
-        keepdims: whether the axes stay, with size 1.
+        axis: axis, axes, or None for all axes.
+        keepdims: whether to keep the axes, with size 1.
 
     Example:
         >>> import jax.numpy as jnp
@@ -155,16 +157,16 @@ def vector_norm(x: jax.Array, order: float, axis: Any, keepdims: bool = False) -
     sizes = jnp.abs(x)
     unit = magnitude(jnp.max(sizes, axis=axis, keepdims=True, initial=0))
     powers = jnp.sum((sizes / unit) ** order, axis=axis, keepdims=True)
-    none = powers == 0  # whose root has no finite slope
+    none = powers == 0  # the root of 0 has an infinite derivative
     norm = jnp.where(none, 0, jnp.where(none, 1, powers) ** (1.0 / order)) * unit
     return norm if keepdims else jnp.squeeze(norm, axis)
 
 
 def sign_and_logdet(x: jax.Array) -> tuple[jax.Array, jax.Array]:
-    """The determinant's sign and the logarithm of its absolute value, however small that is.
+    """Returns the determinant's sign and the logarithm of its absolute value.
 
-    JAX takes the logarithm of a 2x2 determinant, which underflows long before the logarithm does.
-    With a 1 more on the diagonal the matrix is of the sizes that it factorizes.
+    For 2x2 matrices JAX takes the logarithm of the determinant, which underflows long before its
+    logarithm does. A third row and column of the unit matrix makes JAX factorize the matrix.
 
     Example:
         >>> import jax.numpy as jnp

@@ -1,8 +1,8 @@
-"""Geometric transforms of images: matrices, sampling between pixels, elastic distortion.
+"""Geometric transforms of images: matrices, subpixel sampling, elastic distortion.
 
 Arguments that all functions share, documented here only:
     images: floating array of shape (b, h, w, c) or (h, w, c), with "channels_first"
-        (b, c, h, w) or (c, h, w). Functions of single pixels take any shape.
+        (b, c, h, w) or (c, h, w). Functions of single pixels accept any shape.
     data_format: "channels_last" (also None) or "channels_first".
     value_range: (lowest, highest) value of a pixel.
     interpolation: "bilinear" or "nearest", unless listed.

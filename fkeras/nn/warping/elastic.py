@@ -1,4 +1,4 @@
-"""Elastic distortion: images whose pixels are moved by smooth random fields."""
+"""Elastic distortion: displacement of pixels by smooth random fields."""
 
 from __future__ import annotations
 
@@ -15,17 +15,17 @@ from fkeras.nn.warping.geometry import grid, warp
 def smooth_fields(
     key: jax.Array, shape: tuple[int, int, int], sigma: Any, largest: float | None = None
 ) -> tuple[jax.Array, jax.Array]:
-    """Two independent smooth random fields for each image.
+    """Draws two independent smooth random fields for each image.
 
-    They are normal noise of the scale `sigma`, blurred by a Gaussian of the same scale that ends
-    after three of it, with zeros around the image.
+    A field is normal noise with standard deviation `sigma`, blurred by a Gaussian with the same
+    standard deviation, cut off after three of them, with zeros around the image.
 
     Args:
         key: a PRNG key.
         shape: (b, h, w).
-        sigma: the scale in pixels; 0 gives fields of zeros.
-        largest: a number that `sigma` never exceeds, where it is not known before the program
-            runs; it fixes the size of the filter.
+        sigma: standard deviation in pixels; 0 gives fields of zeros.
+        largest: upper bound of a traced `sigma`; determines the size of the filter, which must be
+            static.
 
     Returns:
         `(dy, dx)`, two arrays (b, h, w).
@@ -36,25 +36,25 @@ def smooth_fields(
         >>> dy.shape, bool((dy == dx).any())
         ((2, 8, 8), False)
     """
-    # the window must be static under jit, hence the upper bound `largest` for a traced sigma
+    # the filter size must be static under jit, hence the upper bound `largest`
     radius = int(6 * (sigma if largest is None else largest)) // 2
     sigma = jnp.asarray(sigma).astype("float32")
     steps = jnp.arange(-radius, radius + 1, dtype="float32")
-    # no division by 0 where the branch is not taken: its gradient would be NaN
+    # avoids division by 0 in the untaken branch, whose gradient would be NaN
     safe = jnp.where(sigma > 0, sigma, 1.0)
     weights = jnp.exp(-0.5 * jnp.square(steps / safe))
     weights = jnp.where(jnp.abs(steps) <= jnp.floor(6 * sigma) // 2, weights, 0.0)
     weights = weights / jnp.sum(weights)
     noise = jax.random.normal(key, (2, *shape)) * sigma
     rows, columns = (_blur_matrix(weights, size) for size in shape[1:])
-    # products of matrices: a convolution of one channel uses no device well
+    # matrix products: devices are slow at convolutions of a single channel
     blurred = jnp.einsum("nbhw,hi->nbiw", noise, rows, precision=lax.Precision.HIGHEST)
     dy, dx = jnp.einsum("nbhw,wi->nbhi", blurred, columns, precision=lax.Precision.HIGHEST)
     return dy, dx
 
 
 def _blur_matrix(weights: jax.Array, size: int) -> jax.Array:
-    """The matrix (n, n) that filters rows of n numbers, with zeros beyond their ends."""
+    """Returns the matrix (n, n) that filters rows of n numbers, padded with zeros."""
     radius = weights.shape[0] // 2
     steps = jnp.arange(size)
     apart = jnp.abs(steps[:, None] - steps[None, :])
@@ -73,21 +73,21 @@ def elastic_transform(
 ) -> jax.Array:
     """Moves each pixel by `alpha` times a smooth random field.
 
-    Rows and columns are moved by fields of their own. (Keras draws both from one seed, so that it
-    only moves along the diagonal.)
+    Rows and columns move by independent fields. (Keras draws both from one seed, which moves
+    pixels only along the diagonal.)
 
     Args:
-        alpha: how far; the field has about the scale 0.3.
-        sigma: how smooth, in pixels.
+        alpha: scale of the displacement; the field has a magnitude of about 0.3.
+        sigma: smoothness of the field, in pixels.
         fill_mode: values outside the image: "constant", "nearest", "wrap", "mirror" or "reflect",
             as in `map_coordinates`.
-        key: a PRNG key, which must be given.
+        key: a PRNG key; required.
 
     Returns:
         An array like `images`.
 
     Raises:
-        ValueError: without a key, and for unknown words.
+        ValueError: without a key, and for unknown strings.
 
     Example:
         >>> import jax, jax.numpy as jnp
@@ -114,11 +114,11 @@ def displace(
     fill_mode: str = "reflect",
     fill_value: Any = 0.0,
 ) -> jax.Array:
-    """Samples images at a distance of `(dy, dx)` from each output pixel.
+    """Samples images at an offset of `(dy, dx)` from each output pixel.
 
     Args:
-        dy: how many rows further, (b, h, w).
-        dx: how many columns further, (b, h, w).
+        dy: row offsets, (b, h, w).
+        dx: column offsets, (b, h, w).
         fill_mode: values outside the image, as in `map_coordinates`.
 
     Returns:

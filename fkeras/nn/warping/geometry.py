@@ -12,11 +12,11 @@ from fkeras.nn.warping.sampling import FILL_MODES, INTERPOLATIONS, sample
 
 
 def grid(height: int, width: int) -> tuple[jax.Array, jax.Array]:
-    """The coordinates (y, x) of each pixel, as two arrays (1, h, w).
+    """Returns the coordinates (y, x) of each pixel, as two arrays (1, h, w).
 
     Args:
-        height: the rows.
-        width: the columns.
+        height: number of rows.
+        width: number of columns.
 
     Example:
         >>> y, x = grid(2, 3)
@@ -37,11 +37,11 @@ def warp(
     fill_mode: str = "constant",
     fill_value: Any = 0.0,
 ) -> jax.Array:
-    """Samples images at one place for each output pixel.
+    """Samples images at one point for each output pixel.
 
     Args:
-        y: the rows of these places, (b, h2, w2).
-        x: the columns of these places, (b, h2, w2).
+        y: rows of the points, (b, h2, w2).
+        x: columns of the points, (b, h2, w2).
         fill_mode: values outside the image, as in `map_coordinates`.
 
     Returns:
@@ -68,7 +68,7 @@ def warp_by_matrix(
     fill_mode: str = "constant",
     fill_value: Any = 0.0,
 ) -> jax.Array:
-    """Samples images at `matrix @ (x, y, 1)` for each output place (x, y).
+    """Samples images at `matrix @ (x, y, 1)` for each output pixel (x, y).
 
     Args:
         matrix: array of shape (b, 3, 3).
@@ -89,17 +89,17 @@ def warp_by_matrix(
         for row in range(3)
     )
     k = c0 * x + c1 * y + c2
-    # a place at infinity is outside of the image, and must not become 0 / 0
+    # a point at infinity is outside of the image; the division must not give 0 / 0
     k = jnp.where(k == 0, jnp.finfo(k.dtype).eps, k)
     u, v = (a0 * x + a1 * y + a2) / k, (b0 * x + b1 * y + b2) / k
     return warp(images, v, u, interpolation, fill_mode, fill_value)
 
 
 def matrix_of(transform: jax.Array) -> jax.Array:
-    """The matrices (b, 3, 3) of transforms (b, 8), whose last entry is 1.
+    """Returns the matrices (b, 3, 3) of transforms (b, 8); the last entry is 1.
 
     Args:
-        transform: (b, 8), as `affine_transform` takes it.
+        transform: (b, 8), as for `affine_transform`.
 
     Example:
         >>> import jax.numpy as jnp
@@ -121,11 +121,11 @@ def affine_transform(
     fill_value: float = 0.0,
     data_format: str | None = None,
 ) -> jax.Array:
-    """Moves images by transforms of places.
+    """Applies affine or perspective transforms to images.
 
-    With the transform (a0, a1, a2, b0, b1, b2, c0, c1) the new image shows at (x, y) what the old
-    one has at ((a0 x + a1 y + a2) / k, (b0 x + b1 y + b2) / k), where k = c0 x + c1 y + 1. Keras
-    documents this k, and on JAX leaves it out, which is the same wherever c0 and c1 are 0.
+    With the transform (a0, a1, a2, b0, b1, b2, c0, c1), output pixel (x, y) samples the input at
+    ((a0 x + a1 y + a2) / k, (b0 x + b1 y + b2) / k), where k = c0 x + c1 y + 1. Keras documents k
+    but ignores it on JAX, which makes no difference if c0 and c1 are 0.
 
     Args:
         transform: array of shape (b, 8), or (8,) for all images.
@@ -136,7 +136,7 @@ def affine_transform(
         An array like `images`.
 
     Raises:
-        ValueError: for another rank of images or transform, and unknown words.
+        ValueError: for a wrong rank of images or transform, and for unknown strings.
 
     Example:
         >>> import jax.numpy as jnp
@@ -164,15 +164,15 @@ def _for_batch(matrix: jax.Array, batch: jax.Array) -> jax.Array:
 
 
 def homography(start_points: jax.Array, end_points: jax.Array) -> jax.Array:
-    """The transforms that take `end_points` to `start_points`.
+    """Computes the transforms that map `end_points` to `start_points`.
 
     Args:
-        start_points: four points (x, y) of each old image, array of shape (b, 4, 2).
-        end_points: where they are in each new image, array of shape (b, 4, 2).
+        start_points: four points (x, y) of each input image, array of shape (b, 4, 2).
+        end_points: positions of these points in each output image, array of shape (b, 4, 2).
 
     Returns:
-        An array of shape (b, 8), as `affine_transform` takes it. Where three of the points lie on
-        one line it is not finite.
+        An array of shape (b, 8), as for `affine_transform`; not finite if three of the points are
+        collinear.
 
     Example:
         >>> import jax.numpy as jnp
@@ -196,7 +196,7 @@ def homography(start_points: jax.Array, end_points: jax.Array) -> jax.Array:
         axis=1,
     )
     both = jnp.concatenate((end_points, end_points), axis=1)
-    # eight linear equations in the eight entries; the ninth entry is fixed at 1
+    # eight linear equations in eight entries; the ninth entry is fixed at 1
     system = jnp.concatenate((linear, -target[..., None] * both), axis=-1)
     return jnp.linalg.solve(system, target[..., None])[..., 0]
 
@@ -209,18 +209,18 @@ def perspective_transform(
     fill_value: float = 0.0,
     data_format: str | None = None,
 ) -> jax.Array:
-    """Moves four points of images to other places, and all else as straight lines demand.
+    """Applies the perspective transform that moves four points of images to given positions.
 
     Args:
-        start_points: four points (x, y) of the images, (b, 4, 2), or (4, 2) for all of them.
-        end_points: where these come to lie, of the same shape.
-        fill_value: value of pixels that map outside the input image.
+        start_points: four points (x, y) of the images, (b, 4, 2), or (4, 2) for all images.
+        end_points: positions of these points in the output, array of the same shape.
+        fill_value: value of output pixels outside the input image.
 
     Returns:
         An array like `images`.
 
     Raises:
-        ValueError: for another rank of images, and other shapes of points.
+        ValueError: for a wrong rank of images, and wrong shapes of points.
 
     Example:
         >>> import jax.numpy as jnp

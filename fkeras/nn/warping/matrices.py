@@ -1,4 +1,4 @@
-"""Matrices of affine transforms, from places (x, y, 1) of the output to places of the input."""
+"""Matrices of affine transforms, from output points (x, y, 1) to input points."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ def _matrices(
 
 
 def translation_matrix(dx: jax.Array, dy: jax.Array) -> jax.Array:
-    """Moves images by `dx` pixels to the right and `dy` down.
+    """Returns the matrix that moves images by `dx` pixels to the right and `dy` pixels down.
 
     Args:
         dx: array of shape (b,).
@@ -37,12 +37,12 @@ def translation_matrix(dx: jax.Array, dy: jax.Array) -> jax.Array:
 
 
 def rotation_matrix(angle: jax.Array, height: int, width: int) -> jax.Array:
-    """Turns images about their middle, against the clock.
+    """Returns the matrix that rotates images about their center, counterclockwise.
 
     Args:
         angle: array of shape (b,), in degrees.
-        height: the images' height.
-        width: the images' width.
+        height: height of the images.
+        width: width of the images.
 
     Returns:
         An array of shape (b, 3, 3).
@@ -61,13 +61,13 @@ def rotation_matrix(angle: jax.Array, height: int, width: int) -> jax.Array:
 def zoom_matrix(
     height_zoom: jax.Array, width_zoom: jax.Array, height: int, width: int
 ) -> jax.Array:
-    """Shrinks images about their middle by factors; those below 1 enlarge.
+    """Returns the matrix that shrinks images about their center; factors below 1 enlarge.
 
     Args:
         height_zoom: array of shape (b,).
         width_zoom: array of shape (b,).
-        height: the images' height.
-        width: the images' width.
+        height: height of the images.
+        width: width of the images.
 
     Returns:
         An array of shape (b, 3, 3).
@@ -83,11 +83,11 @@ def zoom_matrix(
 
 
 def shear_matrix(shear_x: jax.Array, shear_y: jax.Array) -> jax.Array:
-    """Shears images about their first pixel.
+    """Returns the matrix that shears images about their first pixel.
 
     Args:
-        shear_x: how far to the left a row goes for each pixel that it lies lower, (b,).
-        shear_y: how far up a column goes for each pixel that it lies further right, (b,).
+        shear_x: shift of a row to the left for each row below the first, in pixels, (b,).
+        shear_y: shift of a column upwards for each column right of the first, in pixels, (b,).
 
     Returns:
         An array of shape (b, 3, 3).

@@ -1,4 +1,4 @@
-"""Interpolation between the cells of arrays, for all geometric transforms."""
+"""Interpolation between the cells of arrays, shared by all geometric transforms."""
 
 from __future__ import annotations
 
@@ -15,12 +15,12 @@ from fkeras.nn.image.layout import one_of
 
 FILL_MODES = ("constant", "nearest", "wrap", "mirror", "reflect")
 INTERPOLATIONS = ("nearest", "bilinear")
-# beyond this a place is outside of every array, and its index still fits an integer
+# farther points are outside of every array, and this index still fits into int32
 _FAR = 2.0**28
 
 
 def _inside(index: jax.Array, size: int, fill_mode: str) -> jax.Array:
-    """An index within the array for each index, as the fill mode continues the array."""
+    """Maps each index to an index inside the array, as the fill mode continues the array."""
     if fill_mode == "wrap":
         return index % size
     if fill_mode == "mirror":
@@ -31,6 +31,7 @@ def _inside(index: jax.Array, size: int, fill_mode: str) -> jax.Array:
     if fill_mode == "reflect":
         index = index % (2 * size)
         return jnp.minimum(index, 2 * size - 1 - index)
+    # "constant" needs a valid index too: a mask in `sample` replaces the value later
     return jnp.clip(index, 0, size - 1)
 
 
@@ -41,12 +42,12 @@ def sample(
     fill_mode: str = "constant",
     fill_value: Any = 0.0,
 ) -> jax.Array:
-    """Reads an array at places between its cells.
+    """Samples an array at points between its cells.
 
     Args:
-        array: the first axes are those that `coordinates` go along; further ones are carried.
-        coordinates: for each of the first axes a floating array of one common shape (...).
-        order: 0 for the nearest cell, 1 for the weighted mean of the cells around.
+        array: array whose first axes `coordinates` refer to; further axes are carried along.
+        coordinates: for each of the first axes a floating array, all of the same shape (...).
+        order: 0 for the nearest cell, 1 for linear interpolation.
         fill_mode: values outside the array, as in `map_coordinates`.
 
     Returns:
@@ -62,7 +63,7 @@ def sample(
     compute = dtype if dtype == jnp.float64 else jnp.dtype("float32")
     nodes = []
     for place, size in zip(coordinates, array.shape, strict=False):
-        # float32 at least: bfloat16 counts pixels up to 256 only
+        # at least float32: bfloat16 represents integers exactly only up to 256
         place = jnp.clip(place.astype(compute), -_FAR, _FAR)
         if order == 0:
             parts = [(lax.round(place).astype(jnp.int32), None)]
@@ -79,7 +80,7 @@ def sample(
         return jnp.reshape(x, x.shape + (1,) * carried)
 
     terms = []
-    # linear interpolation sums over the corners of the cell around each place
+    # linear interpolation sums over the corners of the cell around each point
     for corner in itertools.product(*nodes):
         indices, valid, weights = zip(*corner, strict=True)
         values = array[indices].astype(compute)
@@ -91,7 +92,7 @@ def sample(
         terms.append(values)
     total = functools.reduce(jnp.add, terms)
     if not exact:
-        # casts to integers truncate
+        # a cast to an integer dtype truncates
         total = lax.round(total)
     return total.astype(dtype)
 
@@ -103,13 +104,13 @@ def map_coordinates(
     fill_mode: str = "constant",
     fill_value: float = 0.0,
 ) -> jax.Array:
-    """Reads an array at places between its cells, one coordinate an axis.
+    """Samples an array at points between its cells, with one coordinate per axis.
 
     Args:
         inputs: array of any shape with n axes.
-        coordinates: array of shape (n, ...), or n arrays; places in cells from 0.
+        coordinates: array of shape (n, ...), or n arrays: points in units of cells, from 0.
         order: 0 for the nearest cell, 1 for linear interpolation.
-        fill_mode: values beyond the ends of the array: "constant" (k k | a b c | k k),
+        fill_mode: values outside the array: "constant" (k k | a b c | k k),
             "nearest" (a a | a b c | c c), "wrap" (b c | a b c | a b), "mirror"
             (c b | a b c | b a) or "reflect" (b a | a b c | c b).
         fill_value: the k of "constant".
@@ -118,7 +119,8 @@ def map_coordinates(
         An array of shape (...), of the dtype of `inputs`; integers are rounded.
 
     Raises:
-        ValueError: for another number of coordinates than axes, another order or fill mode.
+        ValueError: if the number of coordinates is not the number of axes, and for another order
+            or fill mode.
 
     Example:
         >>> import jax.numpy as jnp
