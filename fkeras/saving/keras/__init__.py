@@ -1,1 +1,1 @@
-"""`.keras` files: reading, writing, and options of layers that Keras does not have."""
+"""Reads and writes `.keras` files, including options of layers that Keras does not have."""

@@ -1,8 +1,9 @@
-"""Options of layers that Keras's classes do not have, in `.keras` files.
+"""Stores options of layers that Keras's classes do not have in `.keras` files.
 
-Keras refuses a configuration with an argument that it does not know, and passes over what stands
-beside one. So in a file these options stand beside: `{"class_name": "Add", "config": {...},
-"fkeras": {"masks": "any"}}`. Keras opens such a file, and computes what its own class computes.
+Keras rejects unknown keys in a layer's "config", and ignores unknown keys of the object around the
+configuration. The options are therefore stored in an extension key of that object:
+`{"class_name": "Add", "config": {...}, "fkeras": {"masks": "any"}}`. Keras opens such a file and
+computes the layer without the options.
 """
 
 from __future__ import annotations
@@ -16,7 +17,8 @@ from fkeras.saving.containers.strict_json import check
 from fkeras.saving.quirks.layer_configs import ATTENTION, MERGES, change_layers, is_keras_layer
 
 _BESIDE = "fkeras"
-#: options of each class without which Keras's file stays right for inference
+# options by class that Keras may ignore: its own rules for masks and frozen layers then apply, and
+# the file remains valid for inference
 _OPTIONS: Mapping[str, tuple[str, ...]] = types.MappingProxyType(
     {
         "BatchNormalization": ("frozen",),
@@ -27,7 +29,10 @@ _OPTIONS: Mapping[str, tuple[str, ...]] = types.MappingProxyType(
 
 
 def put_beside(config: Mapping[str, Any]) -> Any:
-    """The configuration of a model with the options that Keras lacks beside those it has.
+    """Moves the options that Keras does not have from "config" to the extension key.
+
+    Args:
+        config: configuration of the model.
 
     Example:
         >>> put_beside({"class_name": "Add", "config": {"name": "sum", "masks": "any"}})
@@ -35,6 +40,7 @@ def put_beside(config: Mapping[str, Any]) -> Any:
     """
 
     def change(item: Mapping[str, Any]) -> Mapping[str, Any]:
+        # a custom class of the same name keeps its configuration
         names = _OPTIONS.get(item["class_name"], ()) if is_keras_layer(item) else ()
         found = {name: item["config"][name] for name in names if name in item["config"]}
         if not found:
@@ -46,10 +52,15 @@ def put_beside(config: Mapping[str, Any]) -> Any:
 
 
 def put_back(config: Mapping[str, Any], file: str | None = None, member: str | None = None) -> Any:
-    """The configuration with all options of a layer together, as `put_beside` was given it.
+    """Moves the options from the extension key back to "config"; the inverse of `put_beside`.
+
+    Args:
+        config: configuration of the model as the file holds it.
+        file: path of the file, for messages.
+        member: part of the file, for messages.
 
     Raises:
-        FileError: where something else than these options stands there.
+        FileError: for an unknown option in the extension key, or a value that is not a string.
 
     Example:
         >>> put_back({"class_name": "Add", "config": {}, "fkeras": {"masks": "any"}})
@@ -63,6 +74,7 @@ def put_back(config: Mapping[str, Any], file: str | None = None, member: str | N
         place = {"file": file, "member": member, "layer": name if isinstance(name, str) else None}
         beside = check(item[_BESIDE], dict, f"the options in {_BESIDE!r}", **place)
         known = _OPTIONS.get(item["class_name"], ())
+        # reject unknown options: ignoring an option of a later version would change the outputs
         for key, value in beside.items():
             if key not in known:
                 raise FileError(

@@ -1,6 +1,6 @@
-"""Reads and writes `.keras` files: one archive with the configuration and the weights of a model.
+"""Reads and writes `.keras` files: archives with the configuration and the weights of a model.
 
-Archives of Keras 3, of tf.keras 2.12 to 2.15 and of this library are read; Keras 3's form is written.
+Reads archives of Keras 3, of tf.keras 2.12 to 2.15 and of this library; writes Keras 3's format.
 """
 
 from __future__ import annotations
@@ -33,23 +33,23 @@ from fkeras.saving.weights.vocabularies import stored_weights, with_vocabularies
 from fkeras.saving.weights.weight_paths import copied_groups, places, walk_groups, with_copies
 
 CONFIG, METADATA, WEIGHTS = "config.json", "metadata.json", "model.weights.h5"
-# the version of Keras whose form is written
+# version of Keras whose format `write` follows
 _KERAS = "3.15.0"
-# key in the metadata of files that this library wrote; Keras ignores the key
+# key in the metadata that marks files of this library, to which no quirk applies; ignored by Keras
 _MARK = "fkeras"
 
 
 @dataclasses.dataclass(frozen=True)
 class Opened:
-    """An open archive and the model read from it, for readers of the training.
+    """An open archive and its model, for the `finish` function that reads the training.
 
     Attributes:
         model: the model with its weights.
-        state: the state of the model.
-        config: the configuration as the file holds it.
-        store: the open weight file.
-        custom_objects: the user's classes and functions by name, and those of old Keras versions.
-        converter: the converter of a configuration of Keras 2; None for an archive of Keras 3.
+        state: state of the model.
+        config: configuration as the file holds it.
+        store: open weight file.
+        custom_objects: classes and functions by name, of the user and of old Keras versions.
+        converter: converter of Keras 2 configurations; None for archives of Keras 3.
     """
 
     model: Any
@@ -71,13 +71,14 @@ def read(
     Args:
         path: path of the file.
         custom_objects: the user's classes and functions by name.
-        limits: limits on sizes.
-        finish: `opened -> result`, called while the file is open.
+        limits: limits on sizes; None for the defaults.
+        finish: function `opened -> result`, called while the file is open.
 
     Raises:
-        FileError: for a file that does not hold a model, or a damaged file.
+        FileError: for a damaged file, or a file without a model.
     """
     limits = limits or Limits()
+    # the user's objects override those of old Keras versions
     custom_objects = CustomObjects({**legacy.OBJECTS, **(custom_objects or {})})
     with open_archive(path, limits) as archive:
         stored, origin = read_config(archive, limits)
@@ -89,10 +90,12 @@ def read(
                     custom_objects = converter.all_objects
                 model = _model(config, origin, custom_objects, archive.file)
                 shapes = _shapes(model, stored, archive.file)
-                # before the weights are allocated: a few bytes can describe a state of any size
+                # before `fill_from_store` allocates: a few bytes of JSON can request a carry of
+                # any size, and no data in the file bounds that size
                 if shapes is not None:
                     check_state(*shapes, limits)
             with reading(archive.file, WEIGHTS):
+                # a model without known inputs stays unbuilt, without weights
                 groups = None if converter is None else legacy.archive_groups(stored, store)
                 if shapes is None:
                     state = {}
@@ -104,11 +107,14 @@ def read(
 
 
 def read_config(archive: Archive, limits: Limits) -> tuple[Mapping[str, Any], Origin | None]:
-    """Reads `(config, origin)` from an archive; the origin is None where this library wrote the file.
+    """Reads `(config, origin)` from an archive; the origin is None for files of this library.
 
     Args:
-        archive: the archive.
+        archive: the open archive.
         limits: limits on sizes.
+
+    Raises:
+        FileError: for invalid metadata, or a configuration that is not a JSON object.
     """
     file = archive.file
     metadata = parse(archive.read(METADATA), file, METADATA, limits)
@@ -125,12 +131,13 @@ def read_config(archive: Archive, limits: Limits) -> tuple[Mapping[str, Any], Or
 def _current_form(
     config: Mapping[str, Any], origin: Origin | None, custom_objects: Mapping[str, Any]
 ) -> tuple[Mapping[str, Any], legacy.Converter | None]:
-    """Returns the configuration in Keras 3's form, and the converter of one of Keras 2."""
+    """Returns the configuration in Keras 3's form, and the converter used for Keras 2."""
     if origin is None:
         return config, None
     if origin.major < 3:
         converter = legacy.Converter(origin, custom_objects)
         return converter.model(config), converter
+    # Keras 3's form needs no conversion between the two stages
     config = with_quirks(config, origin, custom_objects, "stored")
     return with_quirks(config, origin, custom_objects), None
 
@@ -153,7 +160,7 @@ def _model(
 
 
 def _shapes(model: Network, config: Mapping, file: str) -> tuple[Any, dict] | None:
-    """Returns a model of shapes and its state; None for a model without known inputs."""
+    """Returns the model and its state as shapes; None for a model without known inputs."""
     if model.graph is not None:
         return abstract_build(model)
     place = {"file": file, "member": CONFIG}
@@ -163,6 +170,7 @@ def _shapes(model: Network, config: Mapping, file: str) -> tuple[Any, dict] | No
         return None
     for size in shape:
         check(size, (int, type(None)), "a size in build_config", **place)
+    # Keras stores the batch size of the first call, which does not restrict the model
     if not needs_batch_size(config):
         shape = [None, *shape[1:]]
     return abstract_build(model, as_spec(tuple(shape)))
@@ -175,14 +183,18 @@ def write(
     compiled: Mapping[str, Any] | None = None,
     arrays: Mapping[str, Any] | None = None,
 ) -> None:
-    """Writes a `.keras` file that Keras 3 opens; a subclassed model is written as its graph.
+    """Writes a `.keras` file that Keras 3 opens; writes a subclassed model as its graph.
 
     Args:
         path: path of the file.
         model: a built network.
-        state: state of the model.
+        state: state of the model; None for a model without state.
         compiled: the compile_config: optimizer, losses and metrics.
-        arrays: more arrays for the weight file by path, such as the optimizer's.
+        arrays: additional arrays for the weight file by path, such as the optimizer's slots.
+
+    Raises:
+        TypeError: for an object that is not a network.
+        ValueError: for a model that is not built, or a missing state.
     """
     if not isinstance(model, Network):
         check_not_keras(model, "save_model")
@@ -197,6 +209,7 @@ def write(
         )
     state = {} if state is None else state
     _check_state(model, state)
+    # Keras could not construct a user's subclass without its code; the graph needs only layers
     model = plain(model)
     config = {**put_beside(serialize(model)), "build_config": _build_config(model)}
     config["compile_config"] = dict(compiled or {})
@@ -218,10 +231,17 @@ def write(
 
 
 def write_arrays(store: Writer, model: Any, state: Mapping[str, Any]) -> None:
-    """Writes weights and state into an HDF5 file in Keras's layout."""
+    """Writes weights and state into an HDF5 file in Keras's layout.
+
+    Args:
+        store: writer of the HDF5 file.
+        model: a built network.
+        state: state of the model.
+    """
     copies = copied_groups(model)
     for group, _, layer in walk_groups(model):
         for path in with_copies(f"{group}/vars" if group else "vars", copies):
+            # layers without weights have a group too, as in Keras's files
             store.group(path)
             store.attribute(path, "name", layer.name or snake_case(type(layer).__name__))
     for place in places(model, state):
@@ -233,6 +253,7 @@ def write_arrays(store: Writer, model: Any, state: Mapping[str, Any]) -> None:
 
 
 def _build_config(model: Network) -> dict[str, Any]:
+    # Keras stores one shape; models with several inputs are rebuilt from their graph
     specs = [model.graph.specs[slot] for slot in model.graph.input_slots]
     shapes = [list(spec.shape) for spec in specs]
     return {"input_shape": shapes[0] if len(shapes) == 1 else None}
