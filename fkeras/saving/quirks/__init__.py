@@ -1,1 +1,1 @@
-"""Quirks: behaviour of Keras that depends on its version and that no file states; see `table`."""
+"""Quirks: behaviour of Keras versions that files do not record; see `table`."""

@@ -1,8 +1,8 @@
 """Quirk: Keras stores a batch size that does not restrict the model.
 
-Keras stores the batch size with which a `Sequential` without `Input` was first called, and that of
-`Input(batch_shape=...)`; the model accepts batches of any size nevertheless. Only models with
-stateful layers need the stored size, since their state has a row for each sample.
+Keras stores the batch size of the first call of a `Sequential` without `Input`, and the batch size
+of `Input(batch_shape=...)`, but the model still accepts batches of any size. Only models with
+stateful layers need the stored size, since their state has one row per sample.
 """
 
 from __future__ import annotations
@@ -33,8 +33,10 @@ def with_any_batch(config: Any, origin: Origin, custom: frozenset[str] = frozens
 
     def change(item: Mapping[str, Any]) -> Mapping[str, Any]:
         inner = dict(item["config"])
+        # the keys of Keras 3, of Keras 1 and 2, and of a Sequential without Input
         for key in ("batch_shape", "batch_input_shape", "build_input_shape"):
             shape = inner.get(key)
+            # not isinstance: True would pass as an integer
             if isinstance(shape, list) and shape and type(shape[0]) is int:
                 inner[key] = [None, *shape[1:]]
         return {**item, "config": inner}

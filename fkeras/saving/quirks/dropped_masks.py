@@ -1,4 +1,7 @@
-"""Quirk: Keras 1, Keras 2 and tf.keras drop a mask that reaches a layer without mask support."""
+"""Quirk: Keras 1, Keras 2 and tf.keras drop a mask that reaches a layer without mask support.
+
+A new model with such a layer is an error in user code, so the rule applies only to files.
+"""
 
 from __future__ import annotations
 
@@ -9,7 +12,7 @@ from fkeras.saving.quirks.origin import Origin
 
 
 def with_dropped_masks(config: Any, origin: Origin, custom: frozenset[str] = frozenset()) -> Any:
-    """Gives the mask rule "drop" to all networks without a rule.
+    """Sets the mask rule "drop" in all networks without a rule.
 
     Args:
         config: configuration of the model.

@@ -1,4 +1,9 @@
-"""Quirk: in Keras a query that may attend to no key gets the mean of the values, here zeros."""
+"""Quirk: a query whose keys are all masked yields the mean of the values in Keras, zeros here.
+
+Keras adds one large negative number to all masked scores, so a softmax over only masked scores is
+uniform, up to rounding. The output would depend on padding: new models return zeros, files keep
+Keras's rule.
+"""
 
 from __future__ import annotations
 

@@ -1,8 +1,8 @@
-"""Quirk: in old files a frozen BatchNormalization may train on the statistics of the batch.
+"""Quirk: in old files a frozen BatchNormalization may use batch statistics in training calls.
 
 | written by | statistics of a frozen layer in a training call |
 |---|---|
-| Keras 1, and 2 until 2.1.2 | the batch; the moving averages moved on, here they rest |
+| Keras 1, and 2 until 2.1.2 | the batch; Keras updated the moving averages, fkeras does not |
 | Keras 2.1.3 to 2.3.1 | the batch |
 | TensorFlow 1, and 2 with TensorFlow 1's behaviour | the batch |
 | TensorFlow 2 and Keras 3 | the moving averages |
@@ -15,6 +15,7 @@ from typing import Any
 
 from fkeras.saving.quirks.origin import Origin
 
+# class names of all versions: this quirk runs before the conversion to Keras 3's names
 _CLASSES = (
     "BatchNormalization",
     "BatchNormalizationV1",
@@ -25,10 +26,10 @@ _INITIALIZERS = ("beta", "gamma", "moving_mean", "moving_variance")
 
 
 def with_batch_statistics(config: Any, origin: Origin, custom: frozenset[str] = frozenset()) -> Any:
-    """Sets `frozen="batch"` in the frozen BatchNormalizations that trained on batch statistics.
+    """Sets `frozen="batch"` in frozen BatchNormalization layers that used batch statistics.
 
-    Layers that are not frozen in the file keep the default: when the user freezes them later, they
-    behave as in Keras 3.
+    Layers that are trainable in the file keep the default: if the user freezes such a layer later,
+    the layer behaves as in Keras 3.
 
     Args:
         config: configuration of the model as the file holds it.
@@ -49,9 +50,10 @@ def _change(item: Any, origin: Origin, custom: frozenset[str], frozen: bool) -> 
     if not isinstance(item, Mapping):
         return item
     kind, config = item.get("class_name"), item.get("config")
-    if isinstance(kind, str) and kind in custom:  # reads its configuration itself
+    if isinstance(kind, str) and kind in custom:  # the user's class defines its configuration
         return item
     if isinstance(kind, str) and isinstance(config, Mapping):
+        # a frozen model or wrapper freezes the layers inside
         frozen = frozen or config.get("trainable") is False
         if kind in _CLASSES:
             by_batch = frozen and uses_batch(kind, config, origin)
@@ -60,13 +62,13 @@ def _change(item: Any, origin: Origin, custom: frozenset[str], frozen: bool) -> 
 
 
 def uses_batch(kind: str, config: Mapping[str, Any], origin: Origin) -> bool:
-    """Whether a frozen BatchNormalization of a file trains on the statistics of the batch.
+    """Returns whether a frozen BatchNormalization uses batch statistics in training calls.
 
-    TensorFlow 1.13 to 2.1 wrote one version and one class name for both behaviours. The initializers
-    tell: those of TensorFlow 1 hold a dtype, those of TensorFlow 2 do not.
+    TensorFlow 1.13 to 2.1 wrote the same version and class name for both behaviours. The
+    initializers distinguish them: the initializers of TensorFlow 1 have a dtype.
 
     Args:
-        kind: class of the layer by the file's name.
+        kind: class name of the layer in the file.
         config: configuration of the layer as the file holds it.
         origin: the program that wrote the file.
 
@@ -76,6 +78,7 @@ def uses_batch(kind: str, config: Mapping[str, Any], origin: Origin) -> bool:
         >>> uses_batch("BatchNormalization", {}, Origin((2, 11, 0), tensorflow=True))
         False
     """
+    # these classes exist only with TensorFlow 2's behaviour
     if kind in ("BatchNormalizationV2", "SyncBatchNormalization"):
         return False
     if not origin.tensorflow or origin.version < (2, 2) or kind == "BatchNormalizationV1":

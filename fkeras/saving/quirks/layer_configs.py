@@ -1,4 +1,4 @@
-"""Changes to the layers in a model's configuration, and the groups of layers that quirks concern."""
+"""Changes layers in the configuration of a model; lists the layers that quirks concern."""
 
 from __future__ import annotations
 
@@ -7,9 +7,9 @@ from typing import Any
 
 from fkeras.engine.values.config_walk import PLAIN
 
-#: layers that merge several inputs, and their masks
+# layers that merge several inputs and their masks
 MERGES = ("Add", "Subtract", "Multiply", "Average", "Maximum", "Minimum", "Concatenate")
-#: layers of attention, and the operation `dot_product_attention`
+# attention layers, and the operation `dot_product_attention`
 ATTENTION = (
     "Attention",
     "AdditiveAttention",
@@ -20,16 +20,16 @@ ATTENTION = (
 )
 _LAYERS = ("keras.layers", "keras.src.layers")
 _OPERATIONS = ("keras.src.ops", "keras.ops")
-# large entries that hold no configurations of layers
+# large entries without configurations of layers: skipped for speed
 _SKIPPED = ("inbound_nodes", "build_config", "compile_config", "input_layers", "output_layers")
 
 
 def change_layers(config: Any, change: Callable[[Mapping[str, Any]], Mapping[str, Any]]) -> Any:
-    """Returns a configuration with each object, `{"class_name": ..., "config": ...}`, changed.
+    """Applies a change to each object, `{"class_name": ..., "config": ...}`, of a configuration.
 
     Args:
         config: configuration of a model.
-        change: called with each object, after the objects inside it have been changed.
+        change: function from an object to the changed object; inner objects change first.
     """
     if type(config) in PLAIN:
         return config
@@ -43,18 +43,18 @@ def change_layers(config: Any, change: Callable[[Mapping[str, Any]], Mapping[str
 
 
 def is_merge(item: Mapping[str, Any], custom: Container[str] = ()) -> bool:
-    """Whether an object is a merging layer of Keras, not a custom class of the same name."""
+    """Returns whether an object is a merging layer of Keras, not a custom class of that name."""
     return item["class_name"] in MERGES and is_keras_layer(item, custom)
 
 
 def is_attention(item: Mapping[str, Any], custom: Container[str] = ()) -> bool:
-    """Whether an object is an attention layer of Keras, or the operation of attention."""
+    """Returns whether an object is an attention layer or the attention operation of Keras."""
     return item["class_name"] in ATTENTION and is_keras_layer(item, custom)
 
 
 def is_keras_layer(item: Mapping[str, Any], custom: Container[str] = ()) -> bool:
-    """Whether the module of an object is Keras's, and the name is not that of a custom class."""
-    # the operation `x + y` is an "Add" too, of another module than the layer
+    """Returns whether an object is a class of Keras's modules and not a custom class."""
+    # the module matters: the operation `x + y` has the class name "Add" too
     module = str(item.get("module", "keras.layers"))
     home = _OPERATIONS if item["class_name"] == "DotProductAttention" else _LAYERS
     return item["class_name"] not in custom and module.startswith(home)

@@ -1,4 +1,4 @@
-"""The program that wrote a file: version and kind of Keras, its backend, and the file for messages."""
+"""`Origin`: the program that wrote a file, by version and kind of Keras and by backend."""
 
 from __future__ import annotations
 
@@ -12,12 +12,12 @@ from fkeras.saving.containers.hdf5 import Store
 
 @dataclasses.dataclass(frozen=True)
 class Origin:
-    """The program that wrote a file, as far as the file says.
+    """The program that wrote a file, as recorded in the file.
 
     Attributes:
-        version: Keras's version as numbers, such as (2, 3, 1); (1,) for a file without a version,
-            as Keras 1 wrote.
-        tensorflow: whether the program is the Keras inside TensorFlow 1 or 2.
+        version: version of Keras, such as (2, 3, 1); (1,) for files of Keras 1, which record no
+            version.
+        tensorflow: whether the program is the Keras package inside TensorFlow 1 or 2.
         backend: "tensorflow", "theano", "jax" and so on, or None.
         file: path of the file, or None.
         member: part of the file that is read.
@@ -35,7 +35,7 @@ class Origin:
 
     @property
     def major(self) -> int:
-        """1, 2 or 3."""
+        """Major version of Keras: 1, 2 or 3."""
         return self.version[0]
 
     def at(self, member: str) -> Origin:
@@ -66,6 +66,7 @@ def origin_of(store: Store, group: str = "", file: str | None = None) -> Origin:
     written = attributes.get("keras_version", "1")
     backend = attributes.get("backend")
     origin = Origin(file=file or store.file, member=f"/{group}")
+    # bounded numbers of digits: the text comes from an untrusted file
     match = re.match(r"\d{1,4}(\.\d{1,4}){0,2}", written) if isinstance(written, str) else None
     if match is None:
         raise origin.error(
@@ -77,7 +78,7 @@ def origin_of(store: Store, group: str = "", file: str | None = None) -> Origin:
             f"expected a file of Keras 1, 2 or 3, received one of Keras {written:.20}. Save it again "
             "with a version between these."
         )
-    # TensorFlow writes "2.2.4-tf", and from 2.4 on alone writes versions of Keras 2
+    # TensorFlow writes "2.2.4-tf"; from 2.4 on, all versions of Keras 2 are those of TensorFlow
     inside = "tf" in written or (version[0] == 2 and version >= (2, 4))
     backend = backend if isinstance(backend, str) else None
     return dataclasses.replace(origin, version=version, tensorflow=inside, backend=backend)

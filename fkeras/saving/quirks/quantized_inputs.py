@@ -1,6 +1,7 @@
-"""Quirk: until Keras 3.13, layers with 4-bit weights quantize their inputs too.
+"""Quirk: until Keras 3.13, layers with 4-bit weights also quantize their inputs.
 
-Files of Keras 3.11 and 3.12 do not say so, and the same dtype policy means float inputs since 3.14.
+Files of Keras 3.11 and 3.12 do not record this, and the same dtype policy has float inputs since
+3.14.
 """
 
 from __future__ import annotations
@@ -16,7 +17,7 @@ from fkeras.saving.quirks.origin import Origin
 
 
 def with_quantized_inputs(config: Any, origin: Origin, custom: frozenset[str] = frozenset()) -> Any:
-    """Adds the quantizer of the inputs to all 4-bit layers that do not name one.
+    """Adds an input quantizer to all 4-bit layers without a quantization configuration.
 
     Args:
         config: configuration of the model.

@@ -1,8 +1,8 @@
-"""The table of quirks: behaviour of Keras that depends on its version and that no file states.
+"""Table of quirks: behaviour of Keras versions that files do not record.
 
 A quirk is a function `(config, origin, custom) -> config` in a file of this folder, and a row of
-`QUIRKS`. Both readers, of `.keras` archives and of legacy HDF5 files, apply the rows. No row names a
-format: the program that wrote a file decides what the model computes, not the container.
+`QUIRKS`. The readers of `.keras` archives and of legacy HDF5 files both apply the rows. No row
+names a file format: the outputs depend on the program that wrote the file, not on the format.
 """
 
 from __future__ import annotations
@@ -26,16 +26,16 @@ Stage = Literal["stored", "converted", "optional"]
 
 @dataclasses.dataclass(frozen=True)
 class Quirk:
-    """A change to the configurations that some versions of Keras wrote.
+    """A change to configurations that certain versions of Keras wrote.
 
     Attributes:
-        change: `(config, origin, custom) -> config`; `custom` holds the names of the user's classes,
-            which no quirk may change.
+        change: `(config, origin, custom) -> config`; `custom` holds the names of the user's
+            classes, which no quirk may change.
         since: first version with the behaviour.
-        before: first version without the behaviour; None where the newest version has it.
-        stage: "stored": the configuration as the file holds it, with the class names of that
-            version. "converted": the configuration in Keras 3's form. "optional": as "converted",
-            but where the model cannot be made of the changed configuration, the change is left out.
+        before: first version without the behaviour; None if the newest version has the behaviour.
+        stage: "stored": the change applies to the configuration as the file holds it, with the
+            class names of that version. "converted": to the configuration in Keras 3's form.
+            "optional": as "converted", but omitted if no model can be constructed with the change.
     """
 
     change: Callable[[Any, Origin, frozenset[str]], Any]
@@ -44,17 +44,22 @@ class Quirk:
     stage: Stage = "converted"
 
     def concerns(self, version: tuple[int, ...]) -> bool:
-        """Whether programs of this version have the behaviour.
+        """Returns whether programs of this version have the behaviour.
+
+        Args:
+            version: version of Keras as a tuple of integers.
 
         Example:
             >>> Quirk(with_merged_masks, since=(3, 4)).concerns((3, 3, 1))
             False
         """
-        # a file that says "3" alone is read as the newest version of Keras 3
+        # (3,) < (3, 4), but a file with the version "3" counts as the newest version of Keras 3
         exact = (*version, math.inf) if version == (3,) else version
         return self.since <= exact and (self.before is None or exact < self.before)
 
 
+# rows without `before` hold for the newest version of Keras too: there, fkeras's defaults for new
+# models deliberately differ from Keras
 QUIRKS = (
     Quirk(with_batch_statistics, before=(3,), stage="stored"),
     Quirk(with_keras_rows),
@@ -69,13 +74,13 @@ QUIRKS = (
 def with_quirks(
     config: Any, origin: Origin, custom: Iterable[str] = (), stage: Stage = "converted"
 ) -> Any:
-    """Returns a configuration with the changes of all quirks of one stage.
+    """Applies the changes of all quirks of one stage to a configuration.
 
     Args:
         config: configuration of the model.
         origin: the program that wrote the file.
         custom: names of the user's classes.
-        stage: which quirks are applied, see `Quirk`.
+        stage: stage of the quirks to apply, see `Quirk`.
 
     Example:
         >>> layer = {"module": "keras.layers", "class_name": "Attention", "config": {}}
@@ -90,17 +95,17 @@ def with_quirks(
 
 
 def make_model(config: Any, origin: Origin, make: Callable[[Any], Model]) -> Model:
-    """Makes a model with the optional quirks, or else without them.
+    """Constructs a model with the optional quirks, or without them if that fails.
 
     Args:
-        config: configuration of the model, changed by the other quirks.
+        config: configuration of the model after the other quirks.
         origin: the program that wrote the file.
-        make: makes the model of a configuration.
+        make: function that constructs a model from a configuration.
     """
     changed = with_quirks(config, origin, stage="optional")
     if changed != config:
         try:
             return make(changed)
         except Exception:
-            pass  # a call depends on what the quirk changed; errors of the file are raised below
+            pass  # a layer needs the fixed batch size, or the file has errors, which are raised below
     return make(config)
