@@ -1,1 +1,1 @@
-"""Exports models and training steps as programs that run with JAX alone."""
+"""Exports models and training steps as programs that need only JAX to run."""

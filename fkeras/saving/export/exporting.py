@@ -1,18 +1,17 @@
-"""`export` and `export_step`: models and training steps as files that JAX alone runs.
+"""`export` and `export_step`: write models and training steps as files that need only JAX to run.
 
-A file holds the lowered program and, for a model, its weights as constants. A process that imports
-nothing but JAX runs it:
+A file holds the lowered program and, for a model, the weights as constants. A process without
+fkeras runs the program:
 
     from jax import export
     with open("model.jax", "rb") as file:
         program = export.deserialize(file.read())
     outputs = program.call(inputs)
 
-JAX promises to read what versions of the six months before it wrote, and versions of three weeks
-after it (https://docs.jax.dev/en/latest/export/export.html): export with the oldest JAX that shall
-run the file. JAX reads it with the package flatbuffers. The calling convention is JAX's newest, or
-the one in JAX's own setting `jax_export_calling_convention_version`, and stands in the
-description.
+JAX reads files of JAX versions up to six months older and three weeks newer
+(https://docs.jax.dev/en/latest/export/export.html): export with the oldest version of JAX that has
+to run the file. Reading requires the package flatbuffers. The calling convention is the newest, or
+the one in JAX's setting `jax_export_calling_convention_version`; the description records it.
 """
 
 from __future__ import annotations
@@ -50,35 +49,35 @@ def export(
     training: bool = False,
     updates: bool = False,
 ) -> None:
-    """Writes a model's computation, with its weights, as one file that JAX alone runs.
+    """Writes a model and its weights as one program that needs only JAX to run.
 
-    `program.call(inputs)` computes what `model(inputs, state=state)` does, the inputs in the
-    model's own structure: an array, a list or a dictionary. Sizes that the model leaves open stay
-    open. Arguments that a program takes beside the inputs go by name: `mask`, `key` (the two words
-    of `jax.random.key_data(jax.random.key(0))`) where the computation draws random numbers, and
-    `state` with `updates=True`. Beside the file stands `<path>.json`, which names inputs and
-    outputs with shapes and dtypes, platforms, the calling convention and the digest of the file.
+    `program.call(inputs)` computes `model(inputs, state=state)`. The inputs have the structure of
+    the model's inputs: an array, a list or a dictionary. Unknown sizes of the model stay unknown in
+    the program. The other arguments of the program are keyword arguments: `mask`; `key`, as the
+    words of `jax.random.key_data(jax.random.key(0))`, if the model draws random numbers; and
+    `state`, with `updates=True`. A second file, `<path>.json`, lists inputs and outputs with shapes
+    and dtypes, the platforms, the calling convention and the digest of the program.
 
     Args:
-        model: a built model, or a layer whose inputs `shapes` describes.
-        state: its state, or None where it has none.
-        path: the file; its folder is made.
-        platforms: for which of "cpu", "cuda", "rocm" and "tpu".
-        shapes: the shapes of the inputs in their structure, with the batch; None or a name for a
-            size that is open, an expression such as "2*t" for one that depends on another. The
-            model's own where it is not given.
-        constraints: what is known of open sizes, such as "t <= 512"; all are 1 or more.
-        mask: the shape of a mask of the inputs (or a structure of shapes), which the program then
-            takes as `mask`.
-        training: whether the program is that of a training call.
-        updates: whether the program takes the state as `state` and returns `(outputs, state)`;
-            otherwise the state is a constant and the program returns the outputs.
+        model: a built model, or a built layer with inputs of the given `shapes`.
+        state: state of the model; None for a model without state.
+        path: path of the file; missing folders are created.
+        platforms: target platforms, among "cpu", "cuda", "rocm" and "tpu".
+        shapes: shapes of the inputs, with the batch axis, in the structure of the inputs. A size is
+            an integer, None or a name for an unknown size, or an expression such as "2*t". Without
+            `shapes`, the shapes of the model.
+        constraints: constraints on unknown sizes, such as "t <= 512"; all sizes are at least 1.
+        mask: shape of a mask of the inputs, or a structure of shapes; the program then has the
+            argument `mask`.
+        training: whether the program computes a training call.
+        updates: whether the program has the argument `state` and returns `(outputs, state)`. By
+            default the state is a constant, and the program returns the outputs.
 
     Raises:
-        FKerasError: where a layer cannot be exported, such as one that calls back to Python, or
-            depends on an open size.
-        ValueError: for an unknown platform, or a model that is not built.
-        ImportError: without the package flatbuffers.
+        FKerasError: for a model that is not built, or a layer that cannot be exported because the
+            layer calls back to Python or depends on an unknown size.
+        ValueError: for an unknown platform.
+        ImportError: if the package flatbuffers is not installed.
 
     Example:
         >>> import jax, jax.export, jax.numpy as jnp, pathlib, tempfile, fkeras as fk
@@ -112,6 +111,7 @@ def export(
     impl = str(jax.random.key_impl(jax.random.key(0)))
     words = jax.random.key_data(jax.random.key(0)).shape
 
+    # the exported program receives the key as raw words, the trace below a typed key
     def compute(x: Any, *, mask: Any = None, key: Any = None, state: Any = state) -> Any:
         typed = key
         if key is not None and not jnp.issubdtype(key.dtype, jax.dtypes.prng_key):
@@ -119,6 +119,7 @@ def export(
         out = model.apply(x, state=state, training=training, key=typed, mask=mask)
         return (out.value, {**(state or {}), **out.updates}) if updates else out.value
 
+    # inputs and masks in one scope: a name such as "t" must mean the same size in both
     masks = _specs(as_specs(mask), "bool") if mask is not None else None
     x, masks = _structs((specs, masks), constraints)
     options = {} if mask is None else {"mask": masks}
@@ -126,6 +127,8 @@ def export(
         options["state"] = jax.tree.map(
             lambda a: jax.ShapeDtypeStruct(a.shape, a.dtype), dict(state or {})
         )
+    # trace with a key, and keep the argument only if the program draws random numbers: callers of
+    # a deterministic program need not pass a key
     typed = jax.eval_shape(lambda: jax.random.key(0))
     if _draws(program.trace(model.where, compute, (x,), {**options, "key": typed})):
         options["key"] = jax.ShapeDtypeStruct(words, "uint32")
@@ -157,11 +160,11 @@ def export_step(
     platforms: Sequence[str] = program.PLATFORMS,
     constraints: Sequence[str] = (),
 ) -> None:
-    """Writes a training step as a file that JAX alone runs, and the run to start from.
+    """Writes a training step as a program that needs only JAX to run, and the initial run.
 
-    The file computes what `trainer.step(run, batch)` does, on the run as a dictionary of arrays by
-    path; `<path>.npz` holds the dictionary of this run, and `<path>.json` the description. With
-    JAX and NumPy alone:
+    The program computes `trainer.step(run, batch)`. The program's run is a dictionary of arrays by
+    path: `<path>.npz` holds this dictionary for the given run, and `<path>.json` the description.
+    A process with only JAX and NumPy runs the program:
 
         with open("step.jax", "rb") as file:
             step = jax.export.deserialize(file.read())
@@ -169,23 +172,24 @@ def export_step(
         run, logs = step.call(run, x, y)
         np.savez("after.npz", **run)
 
-    `fkeras.training.callbacks.load_weights("after.npz", run)` reads the run again: weights, state,
-    optimizer's state and step. Arrays of dtypes that NumPy does not have (bfloat16) go as unsigned
-    integers of their size.
+    `fkeras.training.callbacks.load_weights("after.npz", run)` reads weights, state, optimizer state
+    and step of such a dictionary. Arrays of dtypes that NumPy does not have (bfloat16) are stored as
+    unsigned integers of the same size.
 
     Args:
         trainer: a trainer without a mesh.
-        run: what its `init` or `fit` returned.
-        batch: `(x, y)` or `(x, y, sample_weight)`; for an objective any tree. Arrays tell the shapes of examples, and the
-            number of rows stays open; a `jax.ShapeDtypeStruct` fixes that too.
-        path: the file; its folder is made.
-        platforms: for which of "cpu", "cuda", "rocm" and "tpu".
-        constraints: what is known of the number of rows "b", such as "b >= 8".
+        run: a run of the trainer, from `init` or `fit`.
+        batch: `(x, y)` or `(x, y, sample_weight)`; for an objective any tree. Arrays define the
+            shape of one sample, and the number of samples stays unknown in the program; a
+            `jax.ShapeDtypeStruct` fixes the number of samples too.
+        path: path of the file; missing folders are created.
+        platforms: target platforms, among "cpu", "cuda", "rocm" and "tpu".
+        constraints: constraints on the number of samples "b", such as "b >= 8".
 
     Raises:
-        FKerasError: where a layer, the loss or a metric cannot be exported.
-        ValueError: for an unknown platform, or a trainer over several devices.
-        ImportError: without the package flatbuffers.
+        FKerasError: if a layer, the loss or a metric cannot be exported.
+        ValueError: for an unknown platform, or a trainer with a mesh.
+        ImportError: if the package flatbuffers is not installed.
 
     Example:
         >>> import jax, jax.export, numpy as np, pathlib, tempfile, fkeras as fk
@@ -211,12 +215,14 @@ def export_step(
             "step of trainer.replace(mesh=None, sharding=None)."
         )
     parts = batch if isinstance(batch, tuple) else (batch,)
-    # the place in the data and what callbacks remember are the loop's, no step reads them
+    # the position in the data and the memory of callbacks belong to the loop, not to the step
     core = run.replace(position=None, memory={})
     if trainer.objective is None:
         batch_parts.unpack(trainer, batch)
     else:
         empty = objective.empty(trainer, run.model, run.state, batch)
+        # an objective names its metrics when traced: a run before its first step lacks the
+        # accumulators, and the outputs of the step would have more arrays than its inputs
         core = core.replace(metrics={**empty, **run.metrics})
     tree, dtypes = jax.tree.structure(core), {n: a.dtype for n, a in _flat(core).items()}
 
@@ -233,6 +239,7 @@ def export_step(
     where = f"the step of {run.model.where}"
     exported = program.lower(where, step, (given, *rows), {}, platforms)
     new, logs = jax.tree.unflatten(exported.out_tree, exported.out_avals)
+    # a step is called with its own outputs, so shapes and dtypes must not change
     for name, spec in given.items():
         if new[name].shape != spec.shape or new[name].dtype != spec.dtype:
             raise FKerasError(
@@ -256,7 +263,7 @@ def export_step(
 
 
 def _inputs(model: Layer, shapes: Any) -> tuple[list[str], Any]:
-    """The names of the inputs and a tree of their specs."""
+    """Returns the names of the inputs and the tree of their specs."""
     graph = model.graph if isinstance(model, Network) else None
     given = None if shapes is None else as_specs(shapes)
     if graph is None:
@@ -279,6 +286,7 @@ def _inputs(model: Layer, shapes: Any) -> tuple[list[str], Any]:
             f"{shapes!r}. Give a shape with the batch for each.",
             layer=model.where,
         )
+    # shapes come from the caller, dtypes from the model
     slots = [leaf.index for leaf in structure.leaves(graph.inputs)]
     values = {
         slot: Spec(spec.dims, graph.specs[slot].dtype)
@@ -300,26 +308,28 @@ def _specs(tree: Any, dtype: str) -> Any:
 
 
 def _structs(tree: Any, constraints: Sequence[str]) -> Any:
-    """A tree of specs as JAX takes them, all open sizes in one scope."""
+    """Converts specs to `jax.ShapeDtypeStruct`s whose unknown sizes share one symbolic scope."""
     leaves, treedef = jax.tree.flatten(tree, is_leaf=_is_spec)
     return treedef.unflatten(as_structs(leaves, tuple(constraints)))
 
 
 def _draws(traced: Any) -> bool:
-    """Whether a traced program uses the key among its inputs."""
+    """Returns whether a traced program uses its input that is a key."""
+    # nested programs receive the key through an input of the outer equation, so that the outer
+    # equations are sufficient
     jaxpr = traced.jaxpr.jaxpr
     keys = [v for v in jaxpr.invars if jnp.issubdtype(v.aval.dtype, jax.dtypes.prng_key)]
     return any(v is key for key in keys for e in jaxpr.eqns for v in e.invars)
 
 
 def _numbered(tree: Any) -> Any:
-    """The structure of a tree as JSON data, with the number of each array in its place."""
+    """Replaces each leaf of a tree by its index, to write the structure as JSON."""
     leaves, treedef = jax.tree.flatten(tree, is_leaf=_is_spec)
     return treedef.unflatten(range(len(leaves)))
 
 
 def _named(tree: Any) -> tuple[list[Any], list[str]]:
-    """The leaves of a tree and their paths."""
+    """Returns the leaves of a tree and their paths."""
     pairs = jax.tree_util.tree_flatten_with_path(tree, is_leaf=_is_spec)[0]
     paths = [jax.tree_util.keystr(path, simple=True, separator="/") for path, _ in pairs]
     return [leaf for _, leaf in pairs], paths
@@ -338,13 +348,14 @@ def _outputs(model: Layer, outputs: Any) -> tuple[list[Any], list[str]]:
 def _batch_spec(value: Any) -> Spec:
     if isinstance(value, jax.ShapeDtypeStruct):
         return Spec(tuple(value.shape), value.dtype.name)
+    # "b": the number of rows stays unknown in the program
     array = value if is_array(value) else np.asarray(value)
     dtype = jax.dtypes.canonicalize_dtype(array.dtype).name
     return Spec(("b", *array.shape[1:]) if array.ndim else (), dtype)
 
 
 def _flat(run: TrainState) -> dict[str, Any]:
-    """The arrays of a run by path, with the names of the file of weights."""
+    """Returns the arrays of a run by path; weights have the names of weight files."""
     return {
         f"weights{name.removeprefix('model')}" if name.startswith("model/") else name: leaf
         for name, leaf in by_path(run).items()
@@ -352,12 +363,13 @@ def _flat(run: TrainState) -> dict[str, Any]:
 
 
 def _plain(array: Any) -> Any:
-    """An array of a dtype that NumPy has: others as unsigned integers of their size."""
+    """Returns an array of a NumPy dtype: casts bits of other dtypes to unsigned integers."""
+    # .npz files cannot store bfloat16 and float8
     if np.dtype(array.dtype).kind in "biufc":
         return array
     return jax.lax.bitcast_convert_type(array, f"uint{8 * array.dtype.itemsize}")
 
 
 def _open(array: Any, dtype: Any) -> Any:
-    """The inverse of `_plain`."""
+    """Casts the bits of an array back to its dtype; the inverse of `_plain`."""
     return array if array.dtype == dtype else jax.lax.bitcast_convert_type(array, dtype)

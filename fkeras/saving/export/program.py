@@ -1,7 +1,7 @@
-"""Functions as `jax.export` artifacts: traced, checked, lowered for platforms, written.
+"""Traces, checks, lowers and writes functions as `jax.export` artifacts.
 
-The artifact is a file that `jax.export.deserialize` reads. A second file, `<path>.json`, describes
-the artifact: names that the artifact does not hold, and the digest of the artifact.
+`jax.export.deserialize` reads the artifact. A second file, `<path>.json`, describes the artifact:
+names of inputs and outputs, which the artifact does not contain, and the digest of the artifact.
 """
 
 from __future__ import annotations
@@ -21,16 +21,21 @@ from fkeras.files.atomic import as_path, replacing
 
 PLATFORMS = ("cpu", "cuda", "tpu")
 _KNOWN = ("cpu", "cuda", "rocm", "tpu")
+# primitives that call Python on the host: an artifact cannot contain Python functions
 _CALLBACKS = ("pure_callback", "io_callback", "debug_callback", "debug_print")
 
 
 def check_platforms(platforms: Any) -> tuple[str, ...]:
-    """The names of platforms as a tuple.
+    """Returns the names of platforms as a tuple.
+
+    Args:
+        platforms: a name or several names.
 
     Raises:
         ValueError: for a name that JAX does not know.
     """
     names = (platforms,) if isinstance(platforms, str) else tuple(platforms)
+    # the empty string makes an empty sequence an error too
     for name in names or ("",):
         if name not in _KNOWN:
             hint = " Did you mean 'cuda'?" if name == "gpu" else suggest(str(name), _KNOWN)
@@ -41,18 +46,18 @@ def check_platforms(platforms: Any) -> tuple[str, ...]:
 
 
 def trace(where: str, function: Callable, args: tuple, kwargs: Mapping[str, Any]) -> Any:
-    """The trace of a function on specs, where nothing in it needs the host.
+    """Traces a function on specs, and rejects calls to the host.
 
     Args:
-        where: who is exported, for messages.
+        where: description of the exported model, for messages.
         function: a function of arrays.
-        args: its arguments, with `jax.ShapeDtypeStruct`s for arrays.
-        kwargs: its keyword arguments likewise.
+        args: arguments of the function, with `jax.ShapeDtypeStruct`s for arrays.
+        kwargs: keyword arguments of the function, with `jax.ShapeDtypeStruct`s for arrays.
 
     Raises:
-        FKerasError: where a layer calls back to Python, or depends on an unknown size.
+        FKerasError: if a layer calls back to Python or depends on an unknown size.
     """
-    # the class moved to jax.errors between the versions of JAX that are supported
+    # the supported versions of JAX define this class in jax.core or in jax.errors
     home = errors if hasattr(errors, "InconclusiveDimensionOperation") else core
     inconclusive: type[Exception] = getattr(home, "InconclusiveDimensionOperation")  # noqa: B009
     try:
@@ -74,12 +79,14 @@ def trace(where: str, function: Callable, args: tuple, kwargs: Mapping[str, Any]
 
 
 def _callbacks(program: Any, path: str) -> Iterator[tuple[str, str]]:
-    """`(primitive, layer path)` for each call to the host in a traced program."""
+    """Yields `(primitive, layer path)` for each call to the host in a traced program."""
     program = getattr(program, "jaxpr", program)
     for equation in getattr(program, "eqns", ()):
+        # layers open named scopes, so the name stack is the path of the layer
         inner = "/".join(p for p in (path, str(equation.source_info.name_stack)) if p)
         if equation.primitive.name in _CALLBACKS:
             yield equation.primitive.name, inner
+        # control flow and jit keep their nested programs among the parameters
         for value in equation.params.values():
             for part in value if isinstance(value, list | tuple) else (value,):
                 yield from _callbacks(part, inner)
@@ -88,19 +95,20 @@ def _callbacks(program: Any, path: str) -> Iterator[tuple[str, str]]:
 def lower(
     where: str, function: Callable, args: tuple, kwargs: Mapping[str, Any], platforms: tuple
 ) -> jax.export.Exported:
-    """The exported form of a function on specs.
+    """Lowers a function on specs for several platforms.
 
     Args:
-        where: who is exported, for messages.
+        where: description of the exported model, for messages.
         function: a function of arrays.
-        args: its arguments, with `jax.ShapeDtypeStruct`s for arrays.
-        kwargs: its keyword arguments likewise.
-        platforms: the names of the platforms.
+        args: arguments of the function, with `jax.ShapeDtypeStruct`s for arrays.
+        kwargs: keyword arguments of the function, with `jax.ShapeDtypeStruct`s for arrays.
+        platforms: names of the platforms.
 
     Raises:
-        FKerasError: where a layer calls back to Python, or depends on an unknown size, or cannot
-            be computed on one of the platforms.
+        FKerasError: if a layer calls back to Python, depends on an unknown size, or has no lowering
+            for one of the platforms.
     """
+    # traced separately for errors that name the layer; jax.export reports primitives
     trace(where, function, args, kwargs)
     try:
         return jax.export.export(jax.jit(function), platforms=platforms)(*args, **kwargs)
@@ -113,7 +121,11 @@ def lower(
 
 
 def describe(specs: Sequence[Any], names: Sequence[str] | None = None) -> list[dict[str, Any]]:
-    """Arrays as JSON data: name, shape (words for unknown sizes) and dtype of each.
+    """Describes arrays as JSON data: name, shape (strings for unknown sizes) and dtype.
+
+    Args:
+        specs: arrays or specs.
+        names: name of each array; None for consecutive numbers.
 
     Example:
         >>> import jax
@@ -132,16 +144,16 @@ def describe(specs: Sequence[Any], names: Sequence[str] | None = None) -> list[d
 
 
 def write(path: Any, exported: jax.export.Exported, about: Mapping[str, Any]) -> None:
-    """Writes an artifact, and its description beside it.
+    """Writes an artifact to `path`, and the description to `<path>.json`.
 
     Args:
-        path: the file; its folder is made.
+        path: path of the artifact; missing folders are created.
         exported: the artifact.
-        about: what the description says of the function.
+        about: description of the function.
 
     Raises:
-        ImportError: without the package flatbuffers, which JAX writes and reads artifacts with.
-        OSError: where a file cannot be written.
+        ImportError: if the package flatbuffers, which JAX needs for artifacts, is not installed.
+        OSError: if a file cannot be written.
     """
     try:
         data = exported.serialize()
@@ -158,6 +170,8 @@ def write(path: Any, exported: jax.export.Exported, about: Mapping[str, Any]) ->
         "sha256": hashlib.sha256(data).hexdigest(),
         **about,
     }
+    # each file is replaced atomically, but not both at once: the digest in the description shows
+    # whether the two files belong together
     with replacing(path) as file:
         file.write(data)
     with replacing(f"{path}.json") as file:
