@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import contextlib
 import functools
 from collections.abc import Mapping
 from typing import Any
@@ -32,25 +31,28 @@ def _several(all_heads: tuple[Head, ...]) -> bool:
 
 
 def init_metrics(all_heads: tuple[Head, ...], layer_metrics: tuple[str, ...]) -> dict[str, Any]:
-    """Empty sums for the losses, the metrics and what layers report, as NumPy arrays."""
-    config: Any = jax.config  # JAX declares its flags at run time
-    return _empty_sums(all_heads, layer_metrics, config.jax_enable_x64)
+    """Empty sums for the losses, the metrics and what layers report."""
+    mean = _empty_mean()
+    sums = {"loss": mean}
+    if _several(all_heads):
+        sums |= {f"{h.name}_loss": mean for h in all_heads if h.loss is not None}
+    sums |= {name: metric.init(spec) for name, metric, spec in named_metrics(all_heads)}
+    return sums | {name: mean for name in layer_metrics if name not in sums}
 
 
-# A memo of a pure function of hashable values: each call of `fit` asks twice, and making an array
-# by an operation of JAX costs more than a step of a small model. The default dtype depends on x64.
+# A memo of a pure function of hashable values: each call of `fit` asks, and making an array by an
+# operation of JAX costs more than a step of a small model. The default dtype depends on x64.
 @functools.lru_cache(maxsize=64)
-def _empty_sums(all_heads: tuple[Head, ...], layer_metrics: tuple[str, ...], x64: bool) -> Any:
-    # No tracer may enter the memo. Outside of a trace the context would compile operations again.
-    traced = isinstance(jnp.zeros(()), Tracer)
-    with jax.ensure_compile_time_eval() if traced else contextlib.nullcontext():
-        mean = _empty_mean()
-        sums = {"loss": mean}
-        if _several(all_heads):
-            sums |= {f"{h.name}_loss": mean for h in all_heads if h.loss is not None}
-        sums |= {name: metric.init(spec) for name, metric, spec in named_metrics(all_heads)}
-        sums |= {name: mean for name in layer_metrics if name not in sums}
-        return jax.tree.map(np.asarray, sums)
+def _host_sums(all_heads: tuple[Head, ...], layer_metrics: tuple[str, ...], x64: bool) -> Any:
+    return jax.tree.map(np.asarray, init_metrics(all_heads, layer_metrics))
+
+
+def _owned(sums: dict[str, Any]) -> dict[str, Any]:
+    """The sums with buffers of their own, so that a step may donate them; tracers unchanged."""
+    # under `jax.eval_shape` nothing may be computed: a process that forks must not start XLA
+    return jax.tree.map(
+        lambda array: array if isinstance(array, Tracer) else jax.device_put(np.array(array)), sums
+    )
 
 
 def empty(
@@ -62,13 +64,15 @@ def empty(
 ) -> dict[str, Any]:
     """Empty sums for a trainer and a model, on the device.
 
-    The arguments are those of `empty_on_host`. A step may donate the arrays: each is a copy.
+    Args:
+        trainer: the trainer.
+        model: the model; for an objective with its weights.
+        state: the model's state, for an objective.
+        batch: a batch or its specs, with which an objective is traced for the names of its
+            metrics. None for the sum of the loss alone.
+        training: whether the objective is traced for training.
     """
-    return _on_device(empty_on_host(trainer, model, state, batch, training))
-
-
-def _on_device(sums: dict[str, Any]) -> dict[str, Any]:
-    return jax.device_put(jax.tree.map(np.array, sums))
+    return _owned(init_metrics(*_logged(trainer, model, state, batch, training)))
 
 
 def empty_on_host(
@@ -78,30 +82,32 @@ def empty_on_host(
     batch: Any = None,
     training: bool = True,
 ) -> dict[str, Any]:
-    """Empty sums for a trainer and a model, as NumPy arrays that cannot be written.
+    """The sums of `empty`, which has the same arguments, as NumPy arrays that cannot be written.
 
-    Args:
-        trainer: the trainer.
-        model: the model; for an objective with its weights.
-        state: the model's state, for an objective.
-        batch: a batch or its specs, with which an objective is traced for the names of its
-            metrics. None for the sum of the loss alone.
-        training: whether the objective is traced for training.
+    Called outside of traces only.
     """
+    config: Any = jax.config  # JAX declares its flags at run time
+    logged = _logged(trainer, model, state, batch, training)
+    return _host_sums(*logged, config.jax_enable_x64)
+
+
+def _logged(
+    trainer: Any, model: Any, state: Any, batch: Any, training: bool
+) -> tuple[tuple[Head, ...], tuple[str, ...]]:
+    """The heads and the names of other values whose sums are logged."""
     if trainer.objective is None:
         names = tuple(name for effects in model.graph.effects for name in effects.metrics)
-        return init_metrics(heads(trainer, model), names)
+        return heads(trainer, model), names
     if batch is None:
-        return init_metrics((), ())
-    names = objective_call.metric_names(trainer.objective, model, state, batch, training)
-    return init_metrics((), names)
+        return (), ()
+    return (), objective_call.metric_names(trainer.objective, model, state, batch, training)
 
 
 def emptied(trainer: Any, run: Any) -> dict[str, Any]:
     """Empty sums with the names of a run's sums."""
     if trainer.objective is None:
         return empty(trainer, run.model)
-    return _on_device(init_metrics((), tuple(run.metrics)))
+    return _owned(init_metrics((), tuple(run.metrics)))
 
 
 def compute(
