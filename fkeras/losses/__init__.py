@@ -3,7 +3,7 @@
 Each loss has two forms: a plain function of two arrays, which returns one loss per sample, and a
 class with a reduction, `loss(y_true, y_pred, sample_weight=None, mask=None)`.
 
-Arguments that all functions share, documented only here:
+Arguments that all functions share, documented here only:
     y_true: targets of shape (b, ..., d); one-hot targets of shape (b, ..., classes).
     y_pred: predictions of the same shape: values, probabilities or scores.
     axis: the axis of the classes.
