@@ -1,9 +1,9 @@
-"""Metrics: values that gather a number over batches with pure functions.
+"""Metrics: frozen objects with pure functions that aggregate a statistic over batches.
 
 `metric.init()`, `metric.update(state, y_true, y_pred)`, `metric.merge(a, b)`,
 `metric.result(state)`.
 
-Arguments that all functions share, documented here only:
+Arguments that all functions share, documented only here:
     y_true: targets of shape (b, ..., d); one-hot targets of shape (b, ..., classes).
     y_pred: predictions of the same shape: values, probabilities or scores.
     axis: the axis of the classes.

@@ -1,7 +1,7 @@
-"""How often predictions are right.
+"""Accuracies: shares of correct predictions.
 
-A prediction or target of NaN is neither right nor wrong: its value is NaN, and so is that of a
-class number that is no class. Keras counts both as wrong, or by the rules of `argmax` as right.
+If a prediction or a target is NaN, or a class number invalid, the accuracy is NaN. Keras counts
+these samples as wrong, or, depending on `argmax`, as correct.
 """
 
 from __future__ import annotations
@@ -24,14 +24,14 @@ from fkeras.nn.numerics.indices import valid_indices
 
 
 def accuracy(y_true: Any, y_pred: Any) -> jax.Array:
-    """1 where y_true equals y_pred, else 0.
+    """Returns 1 where y_true equals y_pred, else 0.
 
     Args:
         y_true: targets, (b, ...).
         y_pred: predictions of the same kind, (b, ...).
 
     Returns:
-        Zeros and ones, float32. So do all functions of this module.
+        Zeros and ones, float32, as all functions of this module.
 
     Example:
         >>> import jax.numpy as jnp
@@ -39,12 +39,13 @@ def accuracy(y_true: Any, y_pred: Any) -> jax.Array:
         Array([1., 0.], dtype=float32)
     """
     y_true, y_pred = align_pair(y_true, y_pred)
+    # one dtype: strict dtype promotion rejects a comparison of integers and floats
     y_true = y_true.astype(y_pred.dtype)
     return _or_nan(y_true == y_pred, jnp.isnan(y_true) | jnp.isnan(y_pred))
 
 
 def _or_nan(right: jax.Array, unknown: jax.Array) -> jax.Array:
-    """1 where right, 0 where not, NaN where nobody can say."""
+    """Returns 1 for correct, 0 for wrong and NaN for unknown."""
     return jnp.where(unknown, jnp.nan, right.astype("float32"))
 
 
@@ -53,12 +54,12 @@ def _any_nan(scores: jax.Array) -> jax.Array:
 
 
 def binary_accuracy(y_true: Any, y_pred: Any, threshold: float = 0.5) -> jax.Array:
-    """1 where y_true is 1 and y_pred above the threshold, or y_true 0 and y_pred not above.
+    """Returns 1 where `y_pred > threshold` equals the target, else 0.
 
     Args:
         y_true: 0 or 1, (b, ..., d).
         y_pred: probabilities, (b, ..., d).
-        threshold: above which probability a prediction is 1.
+        threshold: probability above which a prediction is 1.
 
     Returns:
         Zeros and ones, float32, (b, ..., d).
@@ -74,7 +75,7 @@ def binary_accuracy(y_true: Any, y_pred: Any, threshold: float = 0.5) -> jax.Arr
 
 
 def categorical_accuracy(y_true: Any, y_pred: Any) -> jax.Array:
-    """1 where the largest prediction is that of the true class.
+    """Returns 1 where the true class has the largest prediction, for one-hot targets.
 
     Returns:
         Zeros and ones, float32, (b, ...).
@@ -90,7 +91,7 @@ def categorical_accuracy(y_true: Any, y_pred: Any) -> jax.Array:
 
 
 def sparse_categorical_accuracy(y_true: Any, y_pred: Any) -> jax.Array:
-    """1 where the largest prediction is that of the class that y_true numbers.
+    """Returns 1 where the true class has the largest prediction, for class numbers as targets.
 
     Args:
         y_true: class numbers, (b, ...) or (b, ..., 1).
@@ -112,12 +113,12 @@ def sparse_categorical_accuracy(y_true: Any, y_pred: Any) -> jax.Array:
 def sparse_top_k_categorical_accuracy(
     y_true: Any, y_pred: Any, k: int = 5, from_sorted_ids: bool = False
 ) -> jax.Array:
-    """1 where fewer than k predictions are larger than that of the class that y_true numbers.
+    """Returns 1 where fewer than k predictions exceed the true class's, for class numbers.
 
     Args:
         y_true: class numbers, (b, ...).
-        k: how many guesses are allowed.
-        from_sorted_ids: whether `y_pred` are class numbers, best first, instead.
+        k: number of the largest predictions that may contain the true class.
+        from_sorted_ids: whether `y_pred` holds class numbers in descending order of their scores.
 
     Returns:
         Zeros and ones, float32, (b, ...).
@@ -134,15 +135,16 @@ def sparse_top_k_categorical_accuracy(
         found = y_pred[..., :k] == jnp.expand_dims(labels, -1).astype(y_pred.dtype)
         return _or_nan(jnp.any(found, axis=-1), _any_nan(y_pred[..., :k]))
     labels, valid = valid_indices(labels, y_pred.shape[-1])
+    # the rank of the true class needs one comparison per class, not a sort; ties are correct
     own = jnp.take_along_axis(y_pred, jnp.expand_dims(labels, -1), axis=-1)
     return _or_nan(jnp.sum(y_pred > own, axis=-1) < k, ~valid | _any_nan(y_pred))
 
 
 def top_k_categorical_accuracy(y_true: Any, y_pred: Any, k: int = 5) -> jax.Array:
-    """1 where fewer than k predictions are larger than that of the true class.
+    """Returns 1 where fewer than k predictions exceed the true class's, for one-hot targets.
 
     Args:
-        k: how many guesses are allowed.
+        k: number of the largest predictions that may contain the true class.
 
     Returns:
         Zeros and ones, float32, (b, ...).
@@ -155,11 +157,12 @@ def top_k_categorical_accuracy(y_true: Any, y_pred: Any, k: int = 5) -> jax.Arra
     """
     y_true = as_operand(y_true, "y_true")
     values = sparse_top_k_categorical_accuracy(jnp.argmax(y_true, axis=-1), y_pred, k)
+    # `argmax` returns the index of a NaN, so test the targets themselves
     return jnp.where(_any_nan(y_true), jnp.nan, values)
 
 
 class Accuracy(MeanMetric):
-    """The share of predictions that equal their targets.
+    """Share of predictions that equal their targets.
 
     See `Metric` for `name` and `dtype`.
 
@@ -177,12 +180,12 @@ class Accuracy(MeanMetric):
 
 
 class BinaryAccuracy(MeanMetric):
-    """The share of predictions on their target's side of the threshold.
+    """Share of predictions that are correct after a threshold, for targets 0 and 1.
 
     Averages `binary_accuracy`. See `Metric` for `name` and `dtype`.
 
     Args:
-        threshold: above which probability a prediction is 1.
+        threshold: probability above which a prediction is 1.
 
     Example:
         >>> import fkeras as fk
@@ -199,7 +202,7 @@ class BinaryAccuracy(MeanMetric):
 
 
 class CategoricalAccuracy(MeanMetric):
-    """The share of samples whose largest prediction is that of the true class.
+    """Share of samples whose true class has the largest prediction, for one-hot targets.
 
     Averages `categorical_accuracy`: targets are one-hot. See `Metric` for `name` and `dtype`.
 
@@ -217,7 +220,7 @@ class CategoricalAccuracy(MeanMetric):
 
 
 class SparseCategoricalAccuracy(MeanMetric):
-    """The share of samples whose largest prediction is that of the class that the target numbers.
+    """Share of samples whose true class has the largest prediction, for class numbers.
 
     Averages `sparse_categorical_accuracy`. See `Metric` for `name` and `dtype`.
 
@@ -235,13 +238,13 @@ class SparseCategoricalAccuracy(MeanMetric):
 
 
 class TopKCategoricalAccuracy(MeanMetric):
-    """The share of samples whose true class is among the k largest predictions.
+    """Share of samples whose true class is among the k largest predictions (one-hot targets).
 
     Averages `top_k_categorical_accuracy`: targets are one-hot. See `Metric` for `name` and
     `dtype`.
 
     Args:
-        k: how many guesses are allowed.
+        k: number of the largest predictions that may contain the true class.
 
     Example:
         >>> import fkeras as fk
@@ -262,13 +265,13 @@ class TopKCategoricalAccuracy(MeanMetric):
 
 
 class SparseTopKCategoricalAccuracy(MeanMetric):
-    """The share of samples whose class, a number, is among the k largest predictions.
+    """Share of samples whose true class is among the k largest predictions (class numbers).
 
     Averages `sparse_top_k_categorical_accuracy`. See `Metric` for `name` and `dtype`.
 
     Args:
-        k: how many guesses are allowed.
-        from_sorted_ids: whether predictions are class numbers, best first, instead.
+        k: number of the largest predictions that may contain the true class.
+        from_sorted_ids: whether predictions are class numbers in descending order of their scores.
 
     Example:
         >>> import fkeras as fk

@@ -1,4 +1,4 @@
-"""The area under the curve of two rates over all thresholds."""
+"""AUC: the area under the ROC, precision-recall or precision-recall-gain curve."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ _weights = several(real(minimum=0), "a list of numbers of 0 or more", optional=T
 
 
 def _label_weights(value: Any) -> tuple[float, ...] | None:
-    """Converts weights of labels; float32 values, as Keras writes them, by their shortest form."""
+    """Converts label weights; float32 values, as Keras writes them, to their shortest decimal."""
     weights = _weights(value)
     if weights is not None and np.asarray(value).dtype == np.float32:
         return tuple(float(str(np.float32(weight))) for weight in weights)
@@ -31,7 +31,7 @@ def _label_weights(value: Any) -> tuple[float, ...] | None:
 
 
 def interpolated_pr_area(state: State) -> jax.Array:
-    """The area under precision over recall, with precision interpolated as Davis and Goadrich do.
+    """Returns the area under the precision-recall curve, interpolated as in Davis and Goadrich.
 
     References:
         Davis and Goadrich 2006, The Relationship Between Precision-Recall and ROC Curves,
@@ -42,6 +42,7 @@ def interpolated_pr_area(state: State) -> jax.Array:
     tp_step, step = tp[:-1] - tp[1:], positive[:-1] - positive[1:]
     slope = divide_no_nan(tp_step, jnp.maximum(step, 0.0))
     intercept = tp[1:] - slope * positive[1:]
+    # log(1) = 0 removes the term where a ratio is undefined, as in Keras
     both = (positive[:-1] > 0) & (positive[1:] > 0)
     ratio = jnp.where(both, divide_no_nan(positive[:-1], positive[1:]), 1.0)
     parts = slope * (tp_step + intercept * jnp.log(ratio))
@@ -49,7 +50,7 @@ def interpolated_pr_area(state: State) -> jax.Array:
 
 
 def curve_points(state: State, curve: str) -> tuple[jax.Array, jax.Array]:
-    """X and y of the curve at each threshold."""
+    """Returns the x and y coordinates of the curve at each threshold."""
     tp, fp, tn, fn = (state[name] for name in COUNTS)
     recall = divide_no_nan(tp, tp + fn)
     if curve == "ROC":
@@ -63,26 +64,27 @@ def curve_points(state: State, curve: str) -> tuple[jax.Array, jax.Array]:
 
 
 class AUC(Metric):
-    """The area under the ROC curve, or another, as a sum over thresholds.
+    """Area under the ROC, precision-recall or precision-recall-gain curve.
 
     See `Metric` for `name` and `dtype`.
 
     Args:
-        num_thresholds: how many thresholds, evenly from 0 to 1.
+        num_thresholds: number of thresholds, evenly spaced from 0 to 1.
         curve: "ROC", true over false positive rate; "PR", precision over recall; "PRGAIN", the
-            gains of both over calling everything positive.
+            gains of both over a classifier that predicts only positives.
         summation_method: the height between two points: "interpolation", "majoring" (the larger)
             or "minoring" (the smaller).
-        thresholds: inner thresholds of your own; `num_thresholds` is then two more.
-        multi_label: whether each entry of the last axis has its own area; the result is their
-            mean.
-        num_labels: how many entries, for `multi_label`; otherwise `init` takes it from `y_pred`.
-        label_weights: weights of the entries of the last axis, one each; None for equal ones.
-        from_logits: whether predictions are scores, before a sigmoid.
+        thresholds: custom thresholds between the first and the last one; they set
+            `num_thresholds` to their number plus 2.
+        multi_label: whether to compute one area per entry of the last axis; the result is the
+            mean of the areas.
+        num_labels: size of the last axis for `multi_label`; None to use `y_pred` of `init`.
+        label_weights: weights of the entries of the last axis; None for equal weights.
+        from_logits: whether predictions are logits (before the sigmoid).
 
     Raises:
-        ValueError: for a threshold outside of [0, 1], fewer than 2 thresholds, an unknown `curve`
-            or `summation_method`, or `num_labels` without `multi_label`.
+        ValueError: if a threshold is outside of [0, 1], `num_thresholds` is below 2, `curve` or
+            `summation_method` is unknown, or `num_labels` is given without `multi_label`.
 
     Example:
         >>> import fkeras as fk
@@ -120,14 +122,15 @@ class AUC(Metric):
                 f"AUC: expected num_labels only with multi_label=True, received num_labels="
                 f"{self.num_labels}. Add multi_label=True or leave num_labels out."
             )
-        if self.thresholds is not None:  # one below and one above join them
+        if self.thresholds is not None:  # `all_thresholds` adds one below 0 and one above 1
             object.__setattr__(self, "num_thresholds", len(self.thresholds) + 2)
 
     @property
     def all_thresholds(self) -> tuple[float, ...]:
-        """The thresholds with one below 0 first and one above 1 last."""
+        """Thresholds in ascending order, from just below 0 to just above 1."""
         if self.thresholds is None:
             last = self.num_thresholds - 1
+            # computed in Python floats, as in Keras: equal thresholds give equal counts
             inner = tuple((i + 1) / last for i in range(self.num_thresholds - 2))
         else:
             inner = tuple(sorted(self.thresholds))
@@ -155,9 +158,11 @@ class AUC(Metric):
         labels, scores, weights = decisions(y_true, y_pred, sample_weight, mask, self.dtype)
         if not self.multi_label:
             if self.label_weights is not None:
+                # one area for all labels: weight the decisions, not the areas as in `result`
                 own = jnp.asarray(self.label_weights, self.dtype)
                 weights = weights * own.reshape((1,) * (weights.ndim - 1) + (-1,))
             return add_counts(state, (labels, scores, weights), self.all_thresholds)
+        # `count` flattens its arrays, so map it over labels instead of adding an axis to it
         columns = [y.reshape(-1, y.shape[-1]) for y in (labels, scores, weights)]
         each = jax.vmap(lambda y, s, w: count(y, s, w, self.all_thresholds), in_axes=1, out_axes=1)
         for part in exact.chunks(*columns):
@@ -174,6 +179,7 @@ class AUC(Metric):
             else:
                 choose = jnp.minimum if self.summation_method == "minoring" else jnp.maximum
                 heights = choose(y[:-1], y[1:])
+            # x falls with rising thresholds, so widths are x[i] - x[i + 1]
             area = jnp.sum((x[:-1] - x[1:]) * heights, axis=0)
         if not self.multi_label:
             return area

@@ -1,4 +1,4 @@
-"""Counts of right and wrong decisions at thresholds, and precision and recall from them."""
+"""Confusion counts at thresholds; precision and recall."""
 
 from __future__ import annotations
 
@@ -18,13 +18,14 @@ from fkeras.losses.reducing import align_pair, divide_no_nan
 from fkeras.metrics import exact
 from fkeras.metrics.metric import Metric, State, weighted
 
-# below every score: what `top_k` leaves out is never predicted
+# score of the classes that `top_k` excludes, and the threshold of `top_k` alone: the score is not
+# above the threshold, so excluded classes are negative
 LOWEST = -1e10
 COUNTS = ("true_positives", "false_positives", "true_negatives", "false_negatives")
 
 
 def evenly_spaced(thresholds: Sequence[float]) -> bool:
-    """Whether thresholds are 0, ..., 1 in equal steps, within 1e-7."""
+    """Returns whether thresholds are evenly spaced from 0 to 1, within 1e-7."""
     if len(thresholds) < 3:
         return False
     even = np.arange(len(thresholds), dtype="float32") / (len(thresholds) - 1)
@@ -40,15 +41,15 @@ def decisions(
     top_k: int | None = None,
     class_id: int | None = None,
 ) -> tuple[jax.Array, jax.Array, jax.Array]:
-    """Labels (0 or 1), scores and weights of one shape, with a weight of 0 for what is left out.
+    """Returns labels (0 or 1), scores and weights of one shape; masked entries have weight 0.
 
     Args:
-        y_true: targets; all but 0 is 1.
+        y_true: targets; every target except 0 is positive.
         y_pred: scores.
         sample_weight: weights that broadcast to the scores.
         mask: booleans that broadcast to the scores.
         dtype: the dtype of all three.
-        top_k: how many of the largest scores along the last axis may be positive; None for all.
+        top_k: number of the largest scores along the last axis that may be positive; None for all.
         Other arguments: those of `Precision`.
     """
     y_true, y_pred = align_pair(y_true, y_pred)
@@ -59,6 +60,7 @@ def decisions(
         scores = jnp.where(kept, scores, LOWEST)
     if class_id is not None:
         labels, scores = (y[..., class_id : class_id + 1] for y in (labels, scores))
+    # after the selection of a class: the weights take the shape of the selected scores
     _, weights = weighted(scores, sample_weight, mask)
     return labels, scores, weights
 
@@ -66,26 +68,29 @@ def decisions(
 def count(
     labels: jax.Array, scores: jax.Array, weights: jax.Array, thresholds: Sequence[float]
 ) -> State:
-    """The sums of the weights of right and wrong decisions "score > threshold".
+    """Returns weighted confusion counts for the decision "score > threshold".
 
-    A score of NaN that has a weight decides nothing: all sums are NaN then.
+    If a score with a weight other than 0 is NaN, all counts are NaN.
 
     Args:
         labels: 0 or 1, any shape.
         scores: the same shape.
         weights: the same shape.
-        thresholds: rising.
+        thresholds: thresholds in ascending order.
 
     Returns:
-        Sums of shape (thresholds,) by the names in `COUNTS`.
+        Counts of shape (thresholds,), keyed by the names in `COUNTS`.
     """
     labels, scores, weights = (y.reshape(-1) for y in (labels, scores, weights))
     true, false = labels * weights, (1.0 - labels) * weights
     number = len(thresholds)
     if evenly_spaced(thresholds):
-        # the index of the last threshold below the score, instead of a table scores x thresholds
+        # a histogram over the thresholds and its cumulative sum need O(n + t) memory; a comparison
+        # of all scores with all thresholds needs O(n * t)
         bucket = jnp.ceil(jnp.clip(scores, 0.0, 1.0) * (number - 1.0)) - 1.0
+        # a threshold below 0 counts scores of 0 as positive; a threshold of 0 does not
         bucket = jnp.maximum(bucket, 0.0) if thresholds[0] < 0 else bucket
+        # `segment_sum` drops negative ids: NaN enters no bucket
         bucket = jnp.where(jnp.isnan(bucket), -1.0, bucket).astype("int32")
         sums = [jax.ops.segment_sum(y, bucket, num_segments=number) for y in (true, false)]
         positive = [jax.lax.cumsum(y, reverse=True) for y in sums]
@@ -93,21 +98,22 @@ def count(
         limits = jnp.asarray(thresholds, scores.dtype)[:, None]
         above = (scores[None, :] > limits).astype(scores.dtype)
         positive = [jnp.sum(above * y[None, :], axis=1) for y in (true, false)]
-    # as a sum: a weight of 0 takes a score of NaN out
+    # a NaN in the sum makes all counts NaN, without a branch; scores of weight 0 are excluded
     unknown = jnp.sum(jnp.where(jnp.isnan(scores) & (weights != 0), jnp.nan, 0.0))
     tp, fp = (y + unknown.astype(y.dtype) for y in positive)
+    # negatives are the rest of the total, so they need no second comparison
     return dict(zip(COUNTS, (tp, fp, jnp.sum(false) - fp, jnp.sum(true) - tp), strict=True))
 
 
 def add_counts(
     state: State, found: tuple[jax.Array, jax.Array, jax.Array], thresholds: Sequence[float]
 ) -> State:
-    """The state with the decisions of a batch added to the counts that it has.
+    """Returns the state after the decisions of a batch.
 
     Args:
-        state: sums by some names of `COUNTS`.
-        found: labels, scores and weights, as from `decisions`.
-        thresholds: rising.
+        state: counts by name; a subset of `COUNTS`.
+        found: labels, scores and weights from `decisions`.
+        thresholds: thresholds in ascending order.
     """
     for labels, scores, weights in exact.chunks(*(y.reshape(-1) for y in found)):
         counts = count(labels, scores, weights, thresholds)
@@ -133,18 +139,18 @@ def _share(state: State, wrong: str) -> jax.Array:
 
 
 class Precision(Metric):
-    """true positives / (true positives + false positives).
+    """Precision: true positives / (true positives + false positives).
 
     See `Metric` for `name` and `dtype`.
 
     Args:
-        thresholds: above which score a prediction is positive: a number from 0 to 1, or several
-            for as many results; 0.5 where there is no `top_k`.
-        top_k: how many of the largest scores of a sample may be positive.
-        class_id: the entry of the last axis that counts; None for all.
+        thresholds: scores above which a prediction is positive: one number from 0 to 1, or
+            several, with one result each. None for 0.5, or for no threshold with `top_k`.
+        top_k: number of the largest scores of a sample that may be positive.
+        class_id: the entry of the last axis that counts; None for all entries.
 
     Raises:
-        ValueError: for a threshold outside of [0, 1].
+        ValueError: if a threshold is outside of [0, 1].
 
     Example:
         >>> import fkeras as fk
@@ -173,7 +179,7 @@ class Precision(Metric):
 
 
 class Recall(Metric):
-    """true positives / (true positives + false negatives).
+    """Recall: true positives / (true positives + false negatives).
 
     See `Metric` for `name` and `dtype`.
 
@@ -181,7 +187,7 @@ class Recall(Metric):
         Arguments: those of `Precision`.
 
     Raises:
-        ValueError: for a threshold outside of [0, 1].
+        ValueError: if a threshold is outside of [0, 1].
 
     Example:
         >>> import fkeras as fk

@@ -1,4 +1,4 @@
-"""How closely predictions follow targets: correlations of samples, and the share explained."""
+"""Correlation metrics: Pearson and concordance correlation, and R2."""
 
 from __future__ import annotations
 
@@ -24,14 +24,14 @@ def _centred(y: jax.Array, axis: int | Sequence[int]) -> jax.Array:
 
 
 def pearson_correlation(y_true: Any, y_pred: Any, axis: int | Sequence[int] = -1) -> jax.Array:
-    """cov(y_true, y_pred) / (std(y_true) * std(y_pred)) along `axis`.
+    """Returns cov(y_true, y_pred) / (std(y_true) * std(y_pred)) along `axis`.
 
     Args:
-        axis: the axis of what is correlated.
+        axis: the axis along which to correlate.
 
     Returns:
-        Numbers from -1 to 1, without `axis`. Where one of the two does not vary the correlation
-        does not exist: it is 0 here, and nan in Keras.
+        Numbers from -1 to 1, without `axis`. If targets or predictions are constant, the
+        correlation is undefined: the result is 0 here, and NaN in Keras.
 
     Example:
         >>> import fkeras as fk
@@ -40,7 +40,8 @@ def pearson_correlation(y_true: Any, y_pred: Any, axis: int | Sequence[int] = -1
         Array([1.], dtype=float32)
     """
     y_true, y_pred = (_centred(y, axis) for y in floats(y_true, y_pred))
-    # the deviations before the products: squares of squares have no room in float32
+    # scale deviations to unit variance before the product: the product of two variances overflows
+    # or underflows in float32
     scales = [jnp.mean(jnp.square(y), axis=axis, keepdims=True) for y in (y_true, y_pred)]
     varies = [scale > 0 for scale in scales]
     y_true, y_pred = (
@@ -51,12 +52,12 @@ def pearson_correlation(y_true: Any, y_pred: Any, axis: int | Sequence[int] = -1
 
 
 def concordance_correlation(y_true: Any, y_pred: Any, axis: int | Sequence[int] = -1) -> jax.Array:
-    """2 * cov / (var(y_true) + var(y_pred) + (mean(y_true) - mean(y_pred))**2 + 1e-7).
+    """Returns 2 * cov / (var(y_true) + var(y_pred) + (mean(y_true) - mean(y_pred))**2 + 1e-7).
 
-    Unlike the correlation it is 1 only where predictions equal targets.
+    Unlike the Pearson correlation, the result is 1 only if predictions equal targets.
 
     Args:
-        axis: the axis of what is correlated.
+        axis: the axis along which to correlate.
 
     Returns:
         Numbers from -1 to 1, without `axis`.
@@ -79,13 +80,13 @@ def concordance_correlation(y_true: Any, y_pred: Any, axis: int | Sequence[int] 
 
 
 class PearsonCorrelation(MeanMetric):
-    """The mean of cov(y_true, y_pred) / (std(y_true) * std(y_pred)) over all samples.
+    """Mean Pearson correlation, cov(y_true, y_pred) / (std(y_true) * std(y_pred)), over samples.
 
     Averages `pearson_correlation`. See `Metric` for `name` and `dtype`.
 
     Args:
-        axis: the axis of what is correlated. With the batch axis, 0, batches do not add up: the
-            result is the mean of the batches' correlations, not that of all the data.
+        axis: the axis along which to correlate. For the batch axis, 0, the result is the mean of
+            the batches' correlations, not the correlation of the whole data set.
 
     Example:
         >>> import fkeras as fk
@@ -103,13 +104,12 @@ class PearsonCorrelation(MeanMetric):
 
 
 class ConcordanceCorrelation(MeanMetric):
-    """The mean of 2 * cov / (var(y_true) + var(y_pred) + (difference of the means)**2).
+    """Mean concordance correlation over all samples.
 
     Averages `concordance_correlation`. See `Metric` for `name` and `dtype`.
 
     Args:
-        axis: the axis of what is correlated. With the batch axis, 0, batches do not add up, as in
-            `PearsonCorrelation`.
+        axis: the axis along which to correlate; for the batch axis see `PearsonCorrelation`.
 
     Example:
         >>> import fkeras as fk
@@ -131,22 +131,21 @@ class ConcordanceCorrelation(MeanMetric):
 
 
 class R2Score(Metric):
-    """1 - sum((y_true - y_pred)**2) / sum((y_true - mean(y_true))**2).
+    """R2 score: 1 - sum((y_true - y_pred)**2) / sum((y_true - mean(y_true))**2).
 
-    Targets and predictions are (b, d). An output whose targets do not vary has a score of 0. See
+    Targets and predictions are (b, d). The score of an output with constant targets is 0. See
     `Metric` for `name` and `dtype`.
 
     Args:
-        class_aggregation: None for one score an output; "uniform_average" for their mean;
-            "variance_weighted_average" for their mean weighted by the variances of the targets.
-        num_regressors: how many inputs explain the targets, for the adjusted score; 0 for the
-            plain one, which is also given where there are not more samples than inputs. As in
-            Keras, samples are counted once for each output; those of weight 0 are not, unlike
-            there.
+        class_aggregation: None for one score per output; "uniform_average" for the mean score;
+            "variance_weighted_average" for the mean weighted by the variances of the targets.
+        num_regressors: number of independent variables for the adjusted score; 0 for the plain
+            score. The plain score is also returned if the data has too few samples. As in Keras,
+            a sample counts once per output; unlike in Keras, samples with weight 0 do not count.
 
     Raises:
-        ValueError: from `init` without predictions (b, d), on which the state depends; from
-            `update` where the shapes do not fit it.
+        ValueError: in `init`, if `y_pred` is missing or not (b, d); in `update`, if the shapes do
+            not fit the state.
 
     Example:
         >>> import fkeras as fk, jax.numpy as jnp
@@ -185,6 +184,7 @@ class R2Score(Metric):
                 f"received shapes {y_true.shape} and {y_pred.shape}. Reshape them to two axes."
             )
         products, weights = weighted(y_true, sample_weight, mask)
+        # removed samples may hold NaN, so select in both products
         left = jnp.where(weights == 0, 0.0, jnp.square(y_true - y_pred) * weights)
         parts = {
             "squared_sum": jnp.sum(jnp.where(weights == 0, 0.0, y_true * products), axis=0),
@@ -197,11 +197,13 @@ class R2Score(Metric):
 
     def result(self, state: State) -> jax.Array:
         mean = divide_no_nan(state["sum"], state["count"])
+        # the state holds additive sums only; the variance follows from them here
         total = state["squared_sum"] - state["sum"] * mean
         scores = jnp.where(total == 0, 0.0, 1.0 - divide_no_nan(state["residual"], total))
         if self.class_aggregation == "uniform_average":
             score = jnp.mean(scores)
         elif self.class_aggregation == "variance_weighted_average":
+            # `total` is proportional to the variance of each output's targets
             score = divide_no_nan(jnp.sum(total * scores), jnp.sum(total))
         else:
             score = scores
@@ -209,6 +211,7 @@ class R2Score(Metric):
             return score
         free = state["num_samples"] - self.num_regressors - 1.0
         adjusted = 1.0 - divide_no_nan((1.0 - score) * (state["num_samples"] - 1.0), free)
+        # without degrees of freedom, the adjusted score is undefined
         return jnp.where(free > 0, adjusted, score)
 
 

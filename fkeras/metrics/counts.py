@@ -1,4 +1,4 @@
-"""How many decisions at thresholds are right or wrong, each kind by itself."""
+"""Counts of true and false positives and negatives at thresholds."""
 
 from __future__ import annotations
 
@@ -27,6 +27,7 @@ def _add(
 ) -> State:
     found = decisions(y_true, y_pred, weight, mask, metric.dtype)
     thresholds = metric.all_thresholds
+    # float32 counts each chunk exactly; `exact.add` keeps the sum of the chunks exact
     for labels, scores, weights in exact.chunks(*(y.reshape(-1) for y in found)):
         counts = count(labels, scores, weights, thresholds)
         state = exact.add(state, {"accumulator": counts[kind]})
@@ -38,7 +39,7 @@ class _Count(Metric):
 
     @property
     def all_thresholds(self) -> tuple[float, ...]:
-        """The thresholds as a tuple; 0.5 alone by default."""
+        """Thresholds as a tuple; (0.5,) by default."""
         metric: Any = self  # each subclass declares the field `thresholds`
         return _listed(metric.thresholds)
 
@@ -47,20 +48,21 @@ class _Count(Metric):
 
     def result(self, state: State) -> jax.Array:
         counts = state["accumulator"]
+        # as in Keras: a scalar for one threshold, also for a list of one
         return counts[0] if counts.shape == (1,) else counts
 
 
 class TruePositives(_Count):
-    """The sum of the weights of the targets 1 with a score above the threshold.
+    """Weighted number of targets 1 with a score above the threshold.
 
     See `Metric` for `name` and `dtype`.
 
     Args:
-        thresholds: above which score a prediction is positive: a number from 0 to 1, or several
-            for as many results; 0.5 for None.
+        thresholds: scores above which a prediction is positive: one number from 0 to 1, or
+            several, with one result each; None for 0.5.
 
     Raises:
-        ValueError: for a threshold outside of [0, 1].
+        ValueError: if a threshold is outside of [0, 1].
 
     Example:
         >>> import fkeras as fk
@@ -80,16 +82,16 @@ class TruePositives(_Count):
 
 
 class FalsePositives(_Count):
-    """The sum of the weights of the targets 0 with a score above the threshold.
+    """Weighted number of targets 0 with a score above the threshold.
 
     See `Metric` for `name` and `dtype`.
 
     Args:
-        thresholds: above which score a prediction is positive: a number from 0 to 1, or several
-            for as many results; 0.5 for None.
+        thresholds: scores above which a prediction is positive: one number from 0 to 1, or
+            several, with one result each; None for 0.5.
 
     Raises:
-        ValueError: for a threshold outside of [0, 1].
+        ValueError: if a threshold is outside of [0, 1].
 
     Example:
         >>> import fkeras as fk
@@ -109,16 +111,16 @@ class FalsePositives(_Count):
 
 
 class TrueNegatives(_Count):
-    """The sum of the weights of the targets 0 with a score not above the threshold.
+    """Weighted number of targets 0 with a score up to the threshold.
 
     See `Metric` for `name` and `dtype`.
 
     Args:
-        thresholds: above which score a prediction is positive: a number from 0 to 1, or several
-            for as many results; 0.5 for None.
+        thresholds: scores above which a prediction is positive: one number from 0 to 1, or
+            several, with one result each; None for 0.5.
 
     Raises:
-        ValueError: for a threshold outside of [0, 1].
+        ValueError: if a threshold is outside of [0, 1].
 
     Example:
         >>> import fkeras as fk
@@ -138,16 +140,16 @@ class TrueNegatives(_Count):
 
 
 class FalseNegatives(_Count):
-    """The sum of the weights of the targets 1 with a score not above the threshold.
+    """Weighted number of targets 1 with a score up to the threshold.
 
     See `Metric` for `name` and `dtype`.
 
     Args:
-        thresholds: above which score a prediction is positive: a number from 0 to 1, or several
-            for as many results; 0.5 for None.
+        thresholds: scores above which a prediction is positive: one number from 0 to 1, or
+            several, with one result each; None for 0.5.
 
     Raises:
-        ValueError: for a threshold outside of [0, 1].
+        ValueError: if a threshold is outside of [0, 1].
 
     Example:
         >>> import fkeras as fk

@@ -1,14 +1,14 @@
-"""Sums in two numbers, exact far beyond the 2**24 up to which float32 holds every integer.
+"""Compensated sums: two numbers per sum, exact far beyond 2**24, the limit of float32.
 
-A state holds each sum under its name, and what the sum's dtype does not hold beside it:
+A state holds each sum under its name, and the part that the dtype cannot hold under a second name:
 
 | sums | `state["name"]` | `state["name__rest"]` | exact up to |
 |---|---|---|---|
 | of floats | the sum, rounded | sum - rounded sum | 2**48 in float32 |
 | of weights, one number | whole parts, int32 | fractions, a float | 2**31 |
-| of integers | the lowest bits, 30 of int32 | how often these were full, an integer | 2**60 in int32 |
+| of integers | the lowest bits, 30 of int32 | number of carries, an integer | 2**60 in int32 |
 
-All functions are sums of arrays, element by element, so states vmap, shard and merge.
+All functions work element by element, so states can be vmapped, sharded and merged.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ import numpy as np
 State = dict[str, jax.Array]
 Pair = tuple[jax.Array, Any]
 
-# two underscores: no name that a metric of the user takes for something else
+# two underscores, so that the names of users' sums do not clash
 _REST = "__rest"
 # sums of zeros and ones are exact in float32 up to here
 _PLAIN = 1 << 20
@@ -31,7 +31,7 @@ _CHUNK = 1 << 10
 
 
 def zeros(names: Iterable[str], shape: tuple[int, ...], dtype: Any) -> State:
-    """The state of sums before any data.
+    """Returns the initial state of sums.
 
     Example:
         >>> sorted(zeros(["total"], (), "float32"))
@@ -45,7 +45,7 @@ def zeros(names: Iterable[str], shape: tuple[int, ...], dtype: Any) -> State:
 
 
 def counts(names: Iterable[str], dtype: Any) -> State:
-    """The state of sums of weights before any data: whole parts, and fractions of the dtype.
+    """Returns the initial state of sums of weights: int32 integer parts and float fractions.
 
     Example:
         >>> {name: str(array.dtype) for name, array in counts(["count"], "float32").items()}
@@ -58,7 +58,7 @@ def counts(names: Iterable[str], dtype: Any) -> State:
 
 
 def plain(state: State) -> State:
-    """The state without the rests of float sums: for one batch, which is then merged.
+    """Returns the state without the rests of float sums, for one batch that is merged later.
 
     Example:
         >>> sorted(plain(zeros(["total"], (), "float32") | counts(["count"], "float32")))
@@ -71,11 +71,11 @@ def plain(state: State) -> State:
 
 
 def add(state: State, parts: Mapping[str, Any]) -> State:
-    """The state with a part added to each sum; sums without a rest are plain sums.
+    """Returns the state after a part is added to each sum; sums without a rest are plain sums.
 
     Args:
         state: the state.
-        parts: for each sum an integer, an array of its shape, or a pair of rounded sum and rest.
+        parts: for each sum, an integer, an array of the sum's shape, or a pair (rounded sum, rest).
 
     Example:
         >>> state = zeros(["total"], (), "float32")
@@ -96,7 +96,7 @@ def add(state: State, parts: Mapping[str, Any]) -> State:
 
 
 def merge(a: State, b: State) -> State:
-    """The sums of two states together.
+    """Returns the state with the sums of two states.
 
     Example:
         >>> one = {"total": jnp.float32(2**24), "total__rest": jnp.float32(0)}
@@ -105,6 +105,7 @@ def merge(a: State, b: State) -> State:
         >>> int(both["total"]) + int(both["total__rest"])
         16777219
     """
+    # one state may lack the rest (`plain`): its sum is then a part of the other's
     names = [name for name in a if name + _REST in a or name + _REST in b]
     paired = {name + _REST for name in names}
     made = {
@@ -121,7 +122,7 @@ def merge(a: State, b: State) -> State:
 
 
 def as_float(state: State, name: str) -> jax.Array:
-    """A sum as one float.
+    """Returns a sum as one float, rounded.
 
     Example:
         >>> state = add(zeros(["table"], (), "int32"), {"table": jnp.int32(2**30 + 5)})
@@ -139,7 +140,7 @@ def as_float(state: State, name: str) -> jax.Array:
 
 
 def total(x: jax.Array) -> Pair:
-    """The sum of all elements as a pair, without a rest where a plain sum of ones is exact.
+    """Returns the sum of all elements as a pair; the rest is None for small arrays.
 
     Example:
         >>> [float(part) for part in total(jnp.ones(2**20 + 1))]
@@ -148,10 +149,11 @@ def total(x: jax.Array) -> Pair:
         (Array(3., dtype=float32), None)
     """
     size = x.size
-    # an exported program has a symbolic batch: nothing is known of its size, and a plain sum serves
+    # `jax.export` may have a symbolic batch size, which cannot be compared: use a plain sum
     if not isinstance(size, int) or size <= _PLAIN:
         return jnp.sum(x), None
     x = jnp.ravel(x)
+    # rows of _CHUNK elements sum exactly for ones; their sums are added in pairs below
     high = jnp.sum(jnp.pad(x, (0, -x.size % _CHUNK)).reshape(-1, _CHUNK), axis=1)
     low = jnp.zeros_like(high)
     while high.size > 1:
@@ -161,14 +163,14 @@ def total(x: jax.Array) -> Pair:
 
 
 def whole(number: Any, dtype: Any) -> Pair:
-    """An integer, of Python or an int32 array, as a pair of floats.
+    """Returns an integer, a Python int or an int32 array, as a pair of floats.
 
     Example:
         >>> [float(part) for part in whole(2**24 + 1, "float32")]
         [16777216.0, 1.0]
     """
     if isinstance(number, int):
-        # on the host: the program has two constants
+        # computed on the host, so the compiled program contains two constants
         rounded = np.asarray(number, dtype)
         rest = np.asarray(number - int(rounded), dtype)
         return jnp.asarray(rounded), jnp.asarray(rest)
@@ -177,7 +179,7 @@ def whole(number: Any, dtype: Any) -> Pair:
 
 
 def chunks(*arrays: jax.Array, most: int = 1 << 23) -> Iterator[tuple[jax.Array, ...]]:
-    """The arrays by parts of rows, so few that plain sums of ones are exact in float32.
+    """Yields the arrays in chunks of rows, small enough for exact float32 sums of ones.
 
     Example:
         >>> [part.shape for part, in chunks(jnp.ones((5, 2)), most=4)]
@@ -193,6 +195,7 @@ def chunks(*arrays: jax.Array, most: int = 1 << 23) -> Iterator[tuple[jax.Array,
 
 
 def _bits(dtype: Any) -> int:
+    # one bit for the sign, one for the carry of an addition
     return jnp.iinfo(dtype).bits - 2
 
 
@@ -201,7 +204,7 @@ def _is_whole(array: Any) -> bool:
 
 
 def _plus(a: Pair, b: Any) -> Pair:
-    """The sum of a sum in two numbers and a part: an integer, an array, or a pair."""
+    """Returns the sum of a pair and a part: an integer, an array, or a pair."""
     if _is_whole(a[0]):
         return _plus_integer(a, b) if _is_whole(a[1]) else _plus_fraction(a, b)
     if not isinstance(b, tuple) and _is_whole(b):
@@ -214,6 +217,7 @@ def _plus_integer(a: Pair, b: Any) -> Pair:
     bits = _bits(low.dtype)
     full = jnp.asarray((1 << bits) - 1, low.dtype)
     more = jnp.asarray(more).astype(low.dtype)
+    # split the part first, so that the addition of the low bits cannot overflow
     both = low + (more & full)
     return both & full, high + carry + (both >> bits) + (more >> bits)
 
@@ -229,7 +233,7 @@ def _plus_fraction(a: Pair, b: Any) -> Pair:
     if rest is None:
         return number, fraction
     fraction = fraction + rest.astype(fraction.dtype)
-    # a fraction below 1 stays exact: what is whole belongs to the integer
+    # keep the fraction below 1, where floats are most precise; move its integer part
     carry = jnp.floor(fraction)
     return number + carry.astype(number.dtype), fraction - carry
 
@@ -238,17 +242,18 @@ def _plus_float(a: Pair, b: Any) -> Pair:
     (high, low), (more, rest) = a, b if isinstance(b, tuple) else (b, None)
     more = more.astype(high.dtype)
     if rest is None:
-        # the next part first takes up what the last rounding took away: two small programs
+        # add the previous rounding error to the next part: cheaper than a sum of two pairs
         return _rounded(high, more + low)
     both, error = _rounded(high, more)
     return _rounded(both, error + (low + rest.astype(high.dtype)))
 
 
 def _rounded(a: jax.Array, b: jax.Array) -> Pair:
-    """The rounded sum, and what its rounding took away."""
+    """Returns the rounded sum and its rounding error (Dekker's fast two-sum)."""
+    # the error is exact only if the larger operand is subtracted first
     first = jnp.abs(a) >= jnp.abs(b)
     large, small = jnp.where(first, a, b), jnp.where(first, b, a)
     both = a + b
     left = small - (both - large)
-    # infinity minus infinity is no rounding
+    # infinity - infinity is NaN, not a rounding error
     return both, jnp.where(jnp.isfinite(left), left, 0)

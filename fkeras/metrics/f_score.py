@@ -1,4 +1,4 @@
-"""The F score: precision and recall in one number."""
+"""F scores: weighted harmonic means of precision and recall."""
 
 from __future__ import annotations
 
@@ -16,6 +16,7 @@ from fkeras.losses.loss import dtype_name
 from fkeras.metrics import exact
 from fkeras.metrics.metric import Metric, State, weighted
 
+# Keras's epsilon in the denominators: a class without samples has a score of 0
 _EPSILON = 1e-7
 _NAMES = ("true_positives", "false_positives", "false_negatives", "intermediate_weights")
 
@@ -36,17 +37,20 @@ def _update(
     true = as_operand(y_true, "y_true").astype(metric.dtype)
     pred = as_operand(y_pred, "y_pred").astype(metric.dtype)
     if threshold is None:
-        # no class for a row of zeros
+        # as in Keras: a row of zeros predicts no class, and ties predict several
         found = (pred >= jnp.max(pred, axis=-1, keepdims=True)) & (jnp.abs(pred) > 1e-9)
     else:
         found = pred > threshold
     found = found.astype(metric.dtype)
     _, weights = weighted(pred, weight, mask)
+    # counts of a class reduce all axes but the last; "micro" pools the classes too
     axes = None if state["true_positives"].ndim == 0 else tuple(range(pred.ndim - 1))
+    # in the order of `_NAMES`; the last part is the support of each class
     parts = (found * true, found * (1.0 - true), (1.0 - found) * true, true)
     return exact.add(
         state,
         {
+            # NaN * 0 is NaN: removed entries may hold NaN
             name: jnp.sum(jnp.where(weights == 0, 0.0, part * weights), axis=axes)
             for name, part in zip(_NAMES, parts, strict=True)
         },
@@ -55,6 +59,7 @@ def _update(
 
 def _result(state: State, average: str | None, beta: float) -> jax.Array:
     tp, fp, fn, support = (state[name] for name in _NAMES)
+    # the formula keeps Keras's order of operations, so that results agree in float32
     precision, recall = tp / (tp + fp + _EPSILON), tp / (tp + fn + _EPSILON)
     score = precision * recall / (beta**2 * precision + recall + _EPSILON) * (1.0 + beta**2)
     if average == "weighted":
@@ -63,19 +68,19 @@ def _result(state: State, average: str | None, beta: float) -> jax.Array:
 
 
 class FBetaScore(Metric):
-    """(1 + beta**2) * precision * recall / (beta**2 * precision + recall).
+    """F-beta score: (1 + beta**2) * precision * recall / (beta**2 * precision + recall).
 
-    See `Metric` for `name` and `dtype`. The predictions are (b, classes).
+    Targets and predictions are (b, classes). See `Metric` for `name` and `dtype`.
 
     Args:
-        average: None for one score a class; "micro" for one over all; "macro" for the classes'
-            mean; "weighted" for their mean by how often they occur.
-        beta: how many times as much recall counts as precision.
-        threshold: above which score a class is predicted; None for the largest score alone.
+        average: None for one score per class; "micro" for one score of the pooled counts; "macro"
+            for the mean of the classes; "weighted" for their mean weighted by class frequency.
+        beta: weight of recall relative to precision.
+        threshold: score above which a class is predicted; None to predict the largest score.
 
     Raises:
-        ValueError: for an unknown `average`, a `beta` of 0 or less or a `threshold` outside of
-            (0, 1]; from `init` without predictions, unless `average` is "micro".
+        ValueError: if `average` is unknown, `beta` is not above 0, or `threshold` is outside of
+            (0, 1]; in `init`, if `y_pred` is missing and `average` is not "micro".
 
     Example:
         >>> import fkeras as fk
@@ -106,18 +111,18 @@ class FBetaScore(Metric):
 
 
 class F1Score(Metric):
-    """2 * precision * recall / (precision + recall).
+    """F1 score: 2 * precision * recall / (precision + recall).
 
-    See `Metric` for `name` and `dtype`. The predictions are (b, classes).
+    Targets and predictions are (b, classes). See `Metric` for `name` and `dtype`.
 
     Args:
-        average: None for one score a class; "micro" for one over all; "macro" for the classes'
-            mean; "weighted" for their mean by how often they occur.
-        threshold: above which score a class is predicted; None for the largest score alone.
+        average: None for one score per class; "micro" for one score of the pooled counts; "macro"
+            for the mean of the classes; "weighted" for their mean weighted by class frequency.
+        threshold: score above which a class is predicted; None to predict the largest score.
 
     Raises:
-        ValueError: for an unknown `average` or a `threshold` outside of (0, 1]; from `init` without
-            predictions, unless `average` is "micro".
+        ValueError: if `average` is unknown, or `threshold` is outside of (0, 1]; in `init`, if
+            `y_pred` is missing and `average` is not "micro".
 
     Example:
         >>> import fkeras as fk

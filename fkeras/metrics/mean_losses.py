@@ -1,4 +1,4 @@
-"""Losses as metrics: their means over all samples."""
+"""Losses as metrics, averaged over all samples."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from fkeras.metrics.metric import MeanMetric, Metric, State, add_to_mean, empty_
 
 
 class MeanSquaredError(MeanMetric):
-    """The mean of (y_true - y_pred)**2 over all samples.
+    """Mean of (y_true - y_pred)**2 over all samples.
 
     Averages `losses.mean_squared_error`. See `Metric` for `name` and `dtype`.
 
@@ -34,7 +34,7 @@ class MeanSquaredError(MeanMetric):
 
 
 class MeanAbsoluteError(MeanMetric):
-    """The mean of |y_true - y_pred| over all samples.
+    """Mean of |y_true - y_pred| over all samples.
 
     Averages `losses.mean_absolute_error`. See `Metric` for `name` and `dtype`.
 
@@ -52,7 +52,7 @@ class MeanAbsoluteError(MeanMetric):
 
 
 class MeanAbsolutePercentageError(MeanMetric):
-    """The mean of 100 * |y_true - y_pred| / |y_true| over all samples, in percent.
+    """Mean of 100 * |y_true - y_pred| / |y_true| over all samples, in percent.
 
     Averages `losses.mean_absolute_percentage_error`. See `Metric` for `name` and `dtype`.
 
@@ -70,7 +70,7 @@ class MeanAbsolutePercentageError(MeanMetric):
 
 
 class MeanSquaredLogarithmicError(MeanMetric):
-    """The mean of (log(y_true + 1) - log(y_pred + 1))**2 over all samples.
+    """Mean of (log(y_true + 1) - log(y_pred + 1))**2 over all samples.
 
     Averages `losses.mean_squared_logarithmic_error`. See `Metric` for `name` and `dtype`.
 
@@ -88,7 +88,7 @@ class MeanSquaredLogarithmicError(MeanMetric):
 
 
 class RootMeanSquaredError(Metric):
-    """The square root of the mean of (y_true - y_pred)**2 over all samples.
+    """Root mean squared error over all samples.
 
     See `Metric` for `name` and `dtype`.
 
@@ -118,7 +118,7 @@ class RootMeanSquaredError(Metric):
 
 
 class LogCoshError(MeanMetric):
-    """The mean of log(cosh(y_pred - y_true)) over all samples.
+    """Mean of log(cosh(y_pred - y_true)) over all samples.
 
     Averages `losses.log_cosh`. See `Metric` for `name` and `dtype`.
 
@@ -136,7 +136,7 @@ class LogCoshError(MeanMetric):
 
 
 class CosineSimilarity(MeanMetric):
-    """The mean cosine of the angle between y_true and y_pred: 1 for the same direction.
+    """Mean cosine of the angle between y_true and y_pred: 1 for the same direction.
 
     Averages -`losses.cosine_similarity`. See `Metric` for `name` and `dtype`.
 
@@ -155,17 +155,18 @@ class CosineSimilarity(MeanMetric):
     axis: Integer = option(default=-1, convert=integer())
 
     def values(self, y_true: jax.Array, y_pred: jax.Array) -> jax.Array:
+        # the loss is negated, since it is minimized; the metric reports the similarity
         return -regression.cosine_similarity(y_true, y_pred, self.axis)
 
 
 class BinaryCrossentropy(MeanMetric):
-    """The mean of -(y * log(p) + (1 - y) * log(1 - p)) over all samples.
+    """Mean of -(y * log(p) + (1 - y) * log(1 - p)) over all samples.
 
     Averages `losses.binary_crossentropy`. See `Metric` for `name` and `dtype`.
 
     Args:
-        from_logits: whether predictions are scores, before a sigmoid.
-        label_smoothing: how far targets move towards 0.5: 0 not at all, 1 all the way.
+        from_logits: whether predictions are logits (before the sigmoid).
+        label_smoothing: share by which targets move towards 0.5, from 0 to 1.
 
     Example:
         >>> import fkeras as fk
@@ -185,14 +186,14 @@ class BinaryCrossentropy(MeanMetric):
 
 
 class CategoricalCrossentropy(MeanMetric):
-    """The mean of -sum(y * log(p)) over the classes.
+    """Mean of -sum(y * log(p)) over the classes.
 
     Averages `losses.categorical_crossentropy`. See `Metric` for `name` and `dtype`.
 
     Args:
-        from_logits: whether predictions are scores, before a softmax.
-        label_smoothing: the share of each target that is spread evenly over the classes,
-            from 0 to 1.
+        from_logits: whether predictions are logits (before the softmax).
+        label_smoothing: share of each target that is distributed equally over the classes, from
+            0 to 1.
         axis: the class axis.
 
     Example:
@@ -214,14 +215,14 @@ class CategoricalCrossentropy(MeanMetric):
 
 
 class SparseCategoricalCrossentropy(MeanMetric):
-    """The mean of -log(p) of the class that each target numbers.
+    """Mean of -log(p) for the probability p of the true class, with class numbers as targets.
 
     Averages `losses.sparse_categorical_crossentropy`. See `Metric` for `name` and `dtype`.
 
     Args:
-        from_logits: whether predictions are scores, before a softmax.
-        ignore_class: a class number that takes its prediction out of the mean. In Keras it does
-            so only where there are sample weights; without them it counts there as a 0.
+        from_logits: whether predictions are logits (before the softmax).
+        ignore_class: a class number whose samples are excluded from the mean. Keras excludes them
+            only if sample weights are given; without weights they count as losses of 0.
         axis: the class axis.
 
     Example:
@@ -244,13 +245,14 @@ class SparseCategoricalCrossentropy(MeanMetric):
         )
 
     def target_mask(self, y_true: jax.Array, y_pred: jax.Array) -> jax.Array | None:
+        # unlike Keras, also without sample weights: a loss of 0 would lower the mean
         if self.ignore_class is None:
             return None
         return crossentropy.class_numbers(y_true, y_pred, self.axis) != self.ignore_class
 
 
 class KLDivergence(MeanMetric):
-    """The mean of sum(y * log(y / p)) over the last axis.
+    """Mean of sum(y * log(y / p)) over the last axis.
 
     Averages `losses.kl_divergence`. See `Metric` for `name` and `dtype`.
 
@@ -272,7 +274,7 @@ class KLDivergence(MeanMetric):
 
 
 class Poisson(MeanMetric):
-    """The mean of p - y * log(p + 1e-7), y counts and p expected counts.
+    """Mean of p - y * log(p + 1e-7) for counts y and expected counts p.
 
     Averages `losses.poisson`. See `Metric` for `name` and `dtype`.
 
@@ -290,7 +292,7 @@ class Poisson(MeanMetric):
 
 
 class Hinge(MeanMetric):
-    """The mean of max(1 - y_true * y_pred, 0) over all samples.
+    """Mean of max(1 - y_true * y_pred, 0) over all samples.
 
     Averages `losses.hinge`: targets are -1 or 1, or 0 or 1. See `Metric` for `name` and `dtype`.
 
@@ -308,7 +310,7 @@ class Hinge(MeanMetric):
 
 
 class SquaredHinge(MeanMetric):
-    """The mean of max(1 - y_true * y_pred, 0)**2 over all samples.
+    """Mean of max(1 - y_true * y_pred, 0)**2 over all samples.
 
     Averages `losses.squared_hinge`: targets are -1 or 1, or 0 or 1. See `Metric` for `name` and
     `dtype`.
@@ -327,7 +329,7 @@ class SquaredHinge(MeanMetric):
 
 
 class CategoricalHinge(MeanMetric):
-    """The mean of max(best wrong score - right score + 1, 0) over all samples.
+    """Mean of max(highest wrong score - true score + 1, 0) over all samples.
 
     Averages `losses.categorical_hinge`: targets are one-hot. See `Metric` for `name` and `dtype`.
 

@@ -1,9 +1,9 @@
-"""What a metric is: a frozen value with pure functions over a small state.
+"""Base classes of metrics: frozen objects with pure functions over a small state.
 
-`init` makes the state, `update` adds a batch, `merge` adds the state of another part of the data,
-`result` reads it. The state is a dictionary of arrays, so a metric runs inside `jax.jit`,
-`jax.lax.scan` and `jax.vmap`, and parts computed on different devices merge to the whole. The
-sums of the metrics here are exact beyond 2**24: see `exact`.
+`init` returns the initial state, `update` adds a batch, `merge` combines two states and `result`
+computes the metric. The state is a dictionary of arrays, so a metric runs inside `jax.jit`,
+`jax.lax.scan` and `jax.vmap`, and states from different devices can be merged. Sums are exact
+beyond 2**24; see `exact`.
 """
 
 from __future__ import annotations
@@ -28,24 +28,26 @@ State = exact.State
 
 
 def weighted(values: jax.Array, sample_weight: Any, mask: Any) -> tuple[jax.Array, jax.Array]:
-    """The products values * weights, and the weights, of the values' shape.
+    """Returns values * weights and the weights, both with the shape of `values`.
 
-    A weight of 0, or a mask of False, takes a value out whatever it is: nan times 0 is 0 here.
+    A weight of 0 or a mask of False removes a value, even NaN: the product is 0.
     """
     weight, mask = merge_weights(values, sample_weight, mask)
     weights = jnp.ones_like(values) if weight is None else jnp.ones_like(values) * weight
     if mask is not None:
         weights = jnp.where(mask, weights, 0.0)
+    # select after the product: NaN * 0 is NaN
     return jnp.where(weights == 0, 0.0, values * weights), weights
 
 
 class Metric(Configurable):
-    """A number that is gathered over batches: `init`, `update`, `merge`, `result`.
+    """Base class of metrics, with the pure functions `init`, `update`, `merge` and `result`.
 
-    Subclass it and write `init`, `update` and `result`; sums merge by themselves.
+    Subclasses implement `init`, `update` and `result`. The default `merge` adds states; a state
+    that is not a sum needs its own `merge`.
 
     Args:
-        name: the key in logs.
+        name: the metric's key in logs.
         dtype: the dtype of the state.
 
     Example:
@@ -71,40 +73,40 @@ class Metric(Configurable):
     dtype: DTypeName = option(default="float32", convert=dtype_name)
 
     def init(self, y_pred: Any = None) -> State:
-        """The state before any data.
+        """Returns the initial state.
 
         Args:
-            y_pred: anything with the predictions' `shape`; a few metrics need it.
+            y_pred: an object with the predictions' `shape`; a few metrics need the shape.
         """
         raise NotImplementedError(_unwritten(self, "init(y_pred=None)"))
 
     def update(
         self, state: State, y_true: Any, y_pred: Any, sample_weight: Any = None, mask: Any = None
     ) -> State:
-        """The state with a batch added.
+        """Returns the state after a batch.
 
         Args:
-            state: the state so far.
+            state: the state before the batch.
             y_true: targets.
             y_pred: predictions.
-            sample_weight: weights, (b,) or one a value.
-            mask: booleans, (b,) or one a value; False takes a value out.
+            sample_weight: weights, (b,) or one per value.
+            mask: booleans, (b,) or one per value; False removes a value.
         """
         raise NotImplementedError(
             _unwritten(self, "update(state, y_true, y_pred, sample_weight=None, mask=None)")
         )
 
     def merge(self, a: State, b: State) -> State:
-        """The state of the data of both."""
+        """Returns the state for the data of both states."""
         return exact.merge(a, b)
 
     def result(self, state: State) -> jax.Array:
-        """The number; 0 before any data."""
+        """Returns the metric as an array; 0 for the initial state."""
         raise NotImplementedError(_unwritten(self, "result(state)"))
 
     @property
     def label(self) -> str:
-        """The word for messages and logs: the name, or the class's."""
+        """Name in messages and logs: `name`, or the class's name."""
         return self.name or type(self).__name__
 
 
@@ -114,7 +116,7 @@ def _unwritten(metric: Metric, method: str) -> str:
 
 
 class Sum(Metric):
-    """sum(weight * value) over all batches: `update(state, values)`.
+    """Weighted sum of values over all batches: `update(state, values)`.
 
     Args:
         Arguments: those of `Metric`.
@@ -142,16 +144,18 @@ class Sum(Metric):
 
 
 def add_to_mean(state: State, values: jax.Array, sample_weight: Any, mask: Any) -> State:
-    """A mean's state with values added: each sample counts as the mean of its values."""
+    """Returns a mean's state after a batch; a sample counts as the mean of its values."""
     products, weights = weighted(values, sample_weight, mask)
+    # as in Keras, `count` counts samples, not values: divide both sums by the values per sample
     size = max(math.prod(values.shape[1:]), 1)
     count: Any = values.size // size
-    if not isinstance(count, int):  # the symbolic batch of an exported program
+    if not isinstance(count, int):  # a symbolic batch size, as in `jax.export`
         count = jnp.asarray(count, "int32")
     if sample_weight is not None:
         count = _divided(exact.total(weights), size)
-    elif mask is not None:  # integers are exact, their sum in floats is not
+    elif mask is not None:  # count in integers: a float sum of ones is inexact above 2**24
         steps = jnp.sum(weights != 0, dtype="int32")
+        # whole samples stay an integer; only the remainder becomes a fraction
         count = steps if size == 1 else (steps // size, (steps % size).astype("float32") / size)
     return exact.add(state, {"total": _divided(exact.total(products), size), "count": count})
 
@@ -162,17 +166,17 @@ def _divided(pair: exact.Pair, size: int) -> exact.Pair:
 
 
 def empty_mean(dtype: str) -> State:
-    """A mean's state before any data."""
+    """Returns the initial state of a mean."""
     return exact.zeros(["total"], (), dtype) | exact.counts(["count"], dtype)
 
 
 def mean_of(state: State) -> jax.Array:
-    """The mean that a mean's state holds; 0 before any data."""
+    """Returns the mean from its state; 0 for the initial state."""
     return divide_no_nan(state["total"], exact.as_float(state, "count"))
 
 
 class Mean(Metric):
-    """sum(weight * value) / sum(weight) over all batches: `update(state, values)`.
+    """Weighted mean of values over all batches: `update(state, values)`.
 
     Args:
         Arguments: those of `Metric`.
@@ -201,9 +205,9 @@ class Mean(Metric):
 
 
 class MeanMetric(Metric):
-    """The mean of a function of targets and predictions.
+    """Mean of a function of targets and predictions.
 
-    Subclass it and write `values(y_true, y_pred)`, which returns one number a sample.
+    Subclasses implement `values(y_true, y_pred)`, which returns one value per sample.
 
     Args:
         Arguments: those of `Metric`.
@@ -220,11 +224,11 @@ class MeanMetric(Metric):
     """
 
     def values(self, y_true: jax.Array, y_pred: jax.Array) -> jax.Array:
-        """What is averaged, (b, ...)."""
+        """Returns the values to average, (b, ...). Subclasses implement this method."""
         raise NotImplementedError(_unwritten(self, "values(y_true, y_pred)"))
 
     def target_mask(self, y_true: jax.Array, y_pred: jax.Array) -> jax.Array | None:
-        """Which values count, as the targets alone say; None for all."""
+        """Returns a mask of the values that count (`ignore_class`, for example); None for all."""
         return None
 
     def init(self, y_pred: Any = None) -> State:
@@ -240,7 +244,7 @@ class MeanMetric(Metric):
     def _weighable(
         self, y_true: jax.Array, y_pred: jax.Array, sample_weight: Any, mask: Any
     ) -> tuple[jax.Array, jax.Array | None]:
-        """The values, and the mask of those that count."""
+        """Returns the values and the mask of the values that count."""
         values, own = jnp.asarray(self.values(y_true, y_pred)), self.target_mask(y_true, y_pred)
         if own is not None and mask is not None:
             own = own & align_weight(as_operand(mask, "mask").astype(bool), own, "mask")
@@ -251,11 +255,12 @@ class MeanMetric(Metric):
 
     def _cast(self, y: Any) -> jax.Array:
         y = as_operand(y, "y_true or y_pred")
+        # class numbers stay integers: a float dtype rounds large ones
         return y.astype(self.dtype) if jnp.issubdtype(y.dtype, jnp.floating) else y
 
 
 class MeanMetricWrapper(MeanMetric):
-    """The mean of fn(y_true, y_pred), a function that returns one number a sample, or of a loss.
+    """Mean of a loss, or of a function `fn(y_true, y_pred)` that returns one value per sample.
 
     Args:
         fn: the function or the `Loss`.
@@ -281,6 +286,7 @@ class MeanMetricWrapper(MeanMetric):
     def values(self, y_true: jax.Array, y_pred: jax.Array) -> jax.Array:
         if isinstance(self.fn, Loss):
             return self.fn.per_sample(y_true, y_pred)
+        # a loss aligns its arguments; a plain function expects equal ranks
         return self.fn(*align_pair(y_true, y_pred))
 
     def target_mask(self, y_true: jax.Array, y_pred: jax.Array) -> jax.Array | None:
@@ -289,7 +295,8 @@ class MeanMetricWrapper(MeanMetric):
     def _weighable(
         self, y_true: jax.Array, y_pred: jax.Array, sample_weight: Any, mask: Any
     ) -> tuple[jax.Array, jax.Array | None]:
-        if isinstance(self.fn, Loss):  # knows how samples reach the values of others
+        if isinstance(self.fn, Loss):
+            # only the loss knows whether removed samples affect the values of others
             return self.fn.weighable(y_true, y_pred, sample_weight, mask)
         return super()._weighable(y_true, y_pred, sample_weight, mask)
 

@@ -1,6 +1,6 @@
-"""Metrics by name, and the meaning of "accuracy" for given shapes.
+"""Lookup of metrics by name, function or configuration; "accuracy" selects by the shapes.
 
-The names stand in the rows at the end of each family module.
+The `METRICS` table at the end of each family module lists the names.
 """
 
 from __future__ import annotations
@@ -50,25 +50,28 @@ def get(identifier: Any, custom_objects: Mapping[str, Any] | None = None) -> Met
 
 
 def get(identifier: Any, custom_objects: Mapping[str, Any] | None = None) -> Metric | None:
-    """The metric that a name, a function, a configuration or a metric means; None for none.
+    """Returns the metric for a name, a function, a class, a configuration, a loss or a metric.
 
     Args:
-        identifier: Keras's name of a metric, a `Metric` or its class, what `serialize` wrote, a
-            `Loss`, or any function (y_true, y_pred) that returns one number a sample.
-        custom_objects: your own by name.
+        identifier: Keras's name of a metric, a `Metric`, a subclass of `Metric`, a configuration
+            from `serialize`, a `Loss`, a function (y_true, y_pred) that returns one value per
+            sample, or None.
+        custom_objects: user-defined metrics and functions by name.
 
     Returns:
-        A `Metric`; a loss or a function of your own is wrapped in a `MeanMetricWrapper`.
+        A `Metric`, or None for None. A loss or a user's function is wrapped in a
+        `MeanMetricWrapper`.
 
     Raises:
-        ValueError: for an unknown name, with the nearest one.
-        TypeError: for anything else.
+        ValueError: if the name is unknown; suggests the nearest name.
+        TypeError: if `identifier` has an unsupported type.
 
     Example:
         >>> import fkeras as fk
         >>> fk.metrics.get("mse")
         MeanSquaredError()
     """
+    # Keras serializes a plain function as {"class_name": "function", "config": its name}
     if isinstance(identifier, Mapping) and identifier.get("class_name") == "function":
         identifier = identifier["config"]
     metric = lookup(identifier, "metric", NAMES, custom_objects)
@@ -79,19 +82,19 @@ def get(identifier: Any, custom_objects: Mapping[str, Any] | None = None) -> Met
 
 
 def resolve(identifier: Any, y_true: Any, y_pred: Any, loss: Any = None) -> Metric:
-    """As `get`, and "accuracy" and "crossentropy" mean those that fit the shapes.
+    """Returns the metric for an identifier; "accuracy" and "crossentropy" select by the shapes.
 
-    For predictions of one unit they are binary, for class numbers sparse, else categorical. A
-    name that was given is the name in the logs.
+    They select the binary metric for predictions of one unit, the sparse metric for class numbers,
+    else the categorical metric. A name is also the metric's key in the logs.
 
     Args:
-        identifier: what `get` takes, "accuracy" or "acc", "crossentropy" or "ce".
-        y_true: anything with the targets' `shape`.
-        y_pred: anything with the predictions' `shape`.
-        loss: the loss that the model is trained with: a crossentropy takes its `from_logits`.
+        identifier: an identifier for `get`, "accuracy" or "acc", "crossentropy" or "ce".
+        y_true: an object with the targets' `shape`.
+        y_pred: an object with the predictions' `shape`.
+        loss: the model's training loss; "crossentropy" copies `from_logits` from `loss`.
 
     Raises:
-        ValueError: for an unknown name, or None.
+        ValueError: if the name is unknown, or `identifier` is None.
 
     Example:
         >>> import fkeras as fk
@@ -118,5 +121,7 @@ def resolve(identifier: Any, y_true: Any, y_pred: Any, loss: Any = None) -> Metr
             "sparse": mean_losses.SparseCategoricalCrossentropy,
             "categorical": mean_losses.CategoricalCrossentropy,
         }[kind]
+        # a metric of probabilities on logits would be wrong without an error
         return chosen(name=identifier, from_logits=bool(getattr(loss, "from_logits", False)))
+    # log under the name that the user passed: "mse", not "mean_squared_error"
     return dataclasses.replace(get(identifier), name=identifier)

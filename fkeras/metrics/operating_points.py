@@ -1,4 +1,4 @@
-"""The best of one rate over all thresholds at which another rate is at least a given value."""
+"""Metrics at operating points: the best rate under a lower bound on another rate."""
 
 from __future__ import annotations
 
@@ -19,50 +19,52 @@ from fkeras.metrics.metric import Metric, State
 
 
 def best_under(constrained: jax.Array, dependent: jax.Array, least: float) -> jax.Array:
-    """The largest `dependent` where `constrained` is at least `least`; 0 where it never is.
+    """Returns the largest `dependent` where `constrained >= least`, or 0 if that holds nowhere.
 
     Example:
         >>> import jax.numpy as jnp
         >>> best_under(jnp.array([0.2, 0.6, 0.9]), jnp.array([0.9, 0.7, 0.1]), 0.5)
         Array(0.7, dtype=float32)
     """
+    # `initial` also covers an empty array; rates are never negative
     return jnp.max(jnp.where(constrained >= least, dependent, 0.0), initial=0.0)
 
 
 def sensitivity(state: State) -> jax.Array:
-    """true positives / (true positives + false negatives) at each threshold, also called recall."""
+    """Returns the recall, true positives / (true positives + false negatives), per threshold."""
     right = state["true_positives"]
     return divide_no_nan(right, right + state["false_negatives"])
 
 
 def specificity(state: State) -> jax.Array:
-    """true negatives / (true negatives + false positives) at each threshold."""
+    """Returns true negatives / (true negatives + false positives) per threshold."""
     right = state["true_negatives"]
     return divide_no_nan(right, right + state["false_positives"])
 
 
 def precision(state: State) -> jax.Array:
-    """true positives / (true positives + false positives) at each threshold."""
+    """Returns true positives / (true positives + false positives) per threshold."""
     right = state["true_positives"]
     return divide_no_nan(right, right + state["false_positives"])
 
 
 class _OperatingPoint(Metric):
-    """Base class of metrics with counts at thresholds evenly from 0 to 1."""
+    """Base class of metrics with confusion counts at evenly spaced thresholds."""
 
     @property
     def _counting(self) -> tuple[int, int | None]:
-        """The number of thresholds and the class to count."""
+        """Number of thresholds, and the class to count."""
         metric: Any = self  # each subclass declares these two fields after its own
         return metric.num_thresholds, metric.class_id
 
     @property
     def all_thresholds(self) -> tuple[float, ...]:
-        """The thresholds: 0.5 alone, or from just below 0, where all is positive, to 1."""
+        """Thresholds: (0.5,), or evenly spaced from just below 0 (all scores are positive) to 1."""
         number, _ = self._counting
         if number == 1:
             return (0.5,)
         inner = tuple((i + 1) / (number - 1) for i in range(number - 2))
+        # below 0 every score is positive, at 1 none: both ends of the curve are reachable
         return (-1e-7, *inner, 1.0)
 
     def init(self, y_pred: Any = None) -> State:
@@ -83,14 +85,14 @@ class _OperatingPoint(Metric):
 
 
 class SensitivityAtSpecificity(_OperatingPoint):
-    """The best sensitivity (recall) over the thresholds whose specificity is high enough.
+    """Best sensitivity (recall) over all thresholds with at least the given specificity.
 
     Args:
-        specificity: the least specificity, from 0 to 1.
+        specificity: minimum specificity, from 0 to 1.
         Other arguments: those of `PrecisionAtRecall`.
 
     Raises:
-        ValueError: for a rate outside of [0, 1], or no threshold at all.
+        ValueError: if a rate is outside of [0, 1], or `num_thresholds` is below 1.
 
     Example:
         >>> import fkeras as fk
@@ -113,14 +115,14 @@ class SensitivityAtSpecificity(_OperatingPoint):
 
 
 class SpecificityAtSensitivity(_OperatingPoint):
-    """The best specificity over the thresholds whose sensitivity (recall) is high enough.
+    """Best specificity over all thresholds with at least the given sensitivity (recall).
 
     Args:
-        sensitivity: the least sensitivity, from 0 to 1.
+        sensitivity: minimum sensitivity, from 0 to 1.
         Other arguments: those of `PrecisionAtRecall`.
 
     Raises:
-        ValueError: for a rate outside of [0, 1], or no threshold at all.
+        ValueError: if a rate is outside of [0, 1], or `num_thresholds` is below 1.
 
     Example:
         >>> import fkeras as fk
@@ -143,16 +145,16 @@ class SpecificityAtSensitivity(_OperatingPoint):
 
 
 class PrecisionAtRecall(_OperatingPoint):
-    """The best precision over the thresholds whose recall is high enough.
+    """Best precision over all thresholds with at least the given recall.
 
     Args:
-        recall: the least recall, from 0 to 1.
-        num_thresholds: how many thresholds, evenly from 0 to 1.
-        class_id: the entry of the last axis that counts; None for all.
+        recall: minimum recall, from 0 to 1.
+        num_thresholds: number of thresholds, evenly spaced from 0 to 1.
+        class_id: the entry of the last axis that counts; None for all entries.
         Other arguments: those of `Metric`.
 
     Raises:
-        ValueError: for a rate outside of [0, 1], or no threshold at all.
+        ValueError: if a rate is outside of [0, 1], or `num_thresholds` is below 1.
 
     Example:
         >>> import fkeras as fk
@@ -175,14 +177,14 @@ class PrecisionAtRecall(_OperatingPoint):
 
 
 class RecallAtPrecision(_OperatingPoint):
-    """The best recall over the thresholds whose precision is high enough.
+    """Best recall over all thresholds with at least the given precision.
 
     Args:
-        precision: the least precision, from 0 to 1.
+        precision: minimum precision, from 0 to 1.
         Other arguments: those of `PrecisionAtRecall`.
 
     Raises:
-        ValueError: for a rate outside of [0, 1], or no threshold at all.
+        ValueError: if a rate is outside of [0, 1], or `num_thresholds` is below 1.
 
     Example:
         >>> import fkeras as fk

@@ -1,4 +1,4 @@
-"""Intersection over union of regions, from a table of true and predicted classes."""
+"""Intersection over union (IoU), computed from a confusion matrix."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ _TABLE = "total_confusion_matrix"
 
 
 def _counter(dtype: Any) -> str:
-    """The dtype of the counts: int32 for None, since float32 counts pixels to 2**24 only."""
+    """Returns the dtype of the counts; int32 for None, since float32 is exact only up to 2**24."""
     name = "int32" if dtype is None or dtype == "int" else dtype_name(dtype)
     return name
 
@@ -37,14 +37,14 @@ def _counter(dtype: Any) -> str:
 def confusion_table(
     labels: jax.Array, found: jax.Array, weights: jax.Array, classes: int
 ) -> jax.Array:
-    """The sums of the weights by true class (rows) and predicted class (columns).
+    """Returns the weighted confusion matrix: rows are true classes, columns predicted classes.
 
     Args:
-        labels: class numbers, any shape; pairs with a number out of range do not count, as integer
-            tables hold no NaN.
+        labels: class numbers, any shape. Pairs with a number out of range do not count, since an
+            integer matrix cannot hold NaN.
         found: predicted class numbers, the same shape.
-        weights: the same shape.
-        classes: how many classes.
+        weights: sample weights, the same shape.
+        classes: number of classes.
 
     Returns:
         (classes, classes), of the weights' dtype.
@@ -56,7 +56,9 @@ def confusion_table(
                [1, 1]], dtype=int32)
     """
     labels, found, weights = (y.reshape(-1) for y in (labels, found, weights))
+    # check both numbers: an invalid class could still give a valid cell
     inside = (labels >= 0) & (labels < classes) & (found >= 0) & (found < classes)
+    # one segment per cell of the flattened matrix
     cell = jnp.where(inside, labels * classes + found, 0)
     weights = jnp.where(inside, weights, jnp.zeros_like(weights))
     sums = jax.ops.segment_sum(weights, cell, num_segments=classes * classes)
@@ -64,12 +66,14 @@ def confusion_table(
 
 
 def mean_overlap(table: jax.Array, classes: Sequence[int]) -> jax.Array:
-    """The mean, over the chosen classes that occur, of intersection / union."""
+    """Returns the mean IoU of the chosen classes, without classes that do not occur."""
     chosen = jnp.asarray(tuple(classes), "int32")
     table = table.astype("float32")
+    # union = true + predicted - intersection
     both = jnp.diagonal(table)
     union = jnp.sum(table, axis=0) + jnp.sum(table, axis=1) - both
     both, union = both[chosen], union[chosen]
+    # a class that neither targets nor predictions have would count as an IoU of 0
     occurs = union > 1e-9
     shares = jnp.where(occurs, both / (union + _EPSILON), 0.0)
     return jnp.sum(shares) / (jnp.sum(occurs.astype("float32")) + _EPSILON)
@@ -85,12 +89,13 @@ def _add(
     classes: int,
     ignore_class: int | None = None,
 ) -> State:
-    """The state with the pairs of a batch added."""
-    # of one shape: a last axis of size 1 may be left out in one of the two
+    """Returns the state after the pairs of true and predicted classes of a batch."""
+    # only one of the two may have a last axis of size 1
     found = found.reshape(labels.shape) if found.size == labels.size else found
     counts = jnp.issubdtype(jnp.dtype(metric.dtype), jnp.integer)
     if sample_weight is not None:
         sample_weight = as_operand(sample_weight, "sample_weight")
+        # Keras truncates fractional weights to integers without an error
         if counts and jnp.issubdtype(sample_weight.dtype, jnp.floating):
             raise ValueError(
                 f"{metric.label}: expected whole sample weights, since it counts in "
@@ -108,7 +113,7 @@ def _add(
 
 
 class _Overlap(Metric):
-    """What the metrics of this module share: the table of classes."""
+    """Base class of the IoU metrics: a confusion matrix as the state."""
 
     dtype: OptionalDTypeName = option(default=None, convert=_counter, kw_only=True)
 
@@ -127,6 +132,7 @@ class _Overlap(Metric):
 
 def _numbers(y: Any, sparse: bool, axis: int) -> jax.Array:
     y = as_operand(y, "y_true or y_pred")
+    # `argmax` of one-hot targets gives class numbers, so all variants share one matrix
     return (y if sparse else jnp.argmax(y, axis=axis)).astype("int32")
 
 
@@ -141,24 +147,24 @@ def _check_ids(metric: Any) -> None:
 
 
 class IoU(_Overlap):
-    """true positives / (true positives + false positives + false negatives), mean over classes.
+    """Mean IoU of chosen classes: intersection / union of true and predicted regions.
 
-    Counts are int32, so weights must be whole numbers unless `dtype` is a float; Keras cuts the
-    fractions of other weights off.
+    The IoU of a class is tp / (tp + fp + fn). Counts are int32, so weights must be integers unless
+    `dtype` is a float; Keras truncates fractional weights.
 
     Args:
-        num_classes: how many classes there are.
-        target_class_ids: the classes of the mean; those that do not occur are left out.
-        dtype: the dtype of the counts.
+        num_classes: number of classes.
+        target_class_ids: classes to average; classes that do not occur are excluded.
+        dtype: dtype of the counts.
         ignore_class: a class number whose samples do not count.
-        sparse_y_true: whether targets are class numbers, not one number a class.
-        sparse_y_pred: whether predictions are class numbers, not one number a class.
-        axis: the class axis of what is not sparse.
+        sparse_y_true: whether targets are class numbers instead of one-hot.
+        sparse_y_pred: whether predictions are class numbers instead of one score per class.
+        axis: the class axis of one-hot targets and of scores.
         Other arguments: those of `Metric`.
 
     Raises:
-        ValueError: for a class that `num_classes` excludes; for weights that are not whole
-            while the counts are.
+        ValueError: if a class of `target_class_ids` is not below `num_classes`; in `update`, if
+            weights are floats and `dtype` is an integer.
 
     Example:
         >>> import fkeras as fk
@@ -192,15 +198,15 @@ class IoU(_Overlap):
 
 
 class BinaryIoU(_Overlap):
-    """The mean of intersection / union of the classes 0 and 1, told apart by a threshold.
+    """Mean IoU of the classes 0 and 1, with a threshold on the scores.
 
     Args:
-        target_class_ids: the classes of the mean: 0, 1 or both.
-        threshold: from which score on a prediction is 1.
+        target_class_ids: classes to average: 0, 1 or both.
+        threshold: minimum score of a prediction of class 1.
         Other arguments: those of `IoU`.
 
     Raises:
-        ValueError: for a class other than 0 and 1; for weights as in `IoU`.
+        ValueError: if a class is neither 0 nor 1; for weights as in `IoU`.
 
     Example:
         >>> import fkeras as fk
@@ -230,19 +236,20 @@ class BinaryIoU(_Overlap):
     def update(
         self, state: State, y_true: Any, y_pred: Any, sample_weight: Any = None, mask: Any = None
     ) -> State:
+        # as in Keras: a score equal to the threshold is positive here, unlike in `Precision`
         found = (as_operand(y_pred, "y_pred").astype("float32") >= self.threshold).astype("int32")
         labels = as_operand(y_true, "y_true").astype("int32")
         return _add(self, state, labels, found, sample_weight, mask, 2)
 
 
 class MeanIoU(_Overlap):
-    """The mean of intersection / union over all classes that occur.
+    """Mean IoU of all classes that occur.
 
     Args:
         Arguments: those of `IoU`.
 
     Raises:
-        ValueError: for `num_classes` below 1; for weights as in `IoU`.
+        ValueError: if `num_classes` is below 1; for weights as in `IoU`.
 
     Example:
         >>> import fkeras as fk
@@ -271,14 +278,15 @@ class MeanIoU(_Overlap):
 
 
 class OneHotIoU(_Overlap):
-    """The mean over classes of intersection / union: `IoU` for targets with one number a class.
+    """Mean IoU of chosen classes, for one-hot targets.
 
     Args:
         axis: the class axis.
         Other arguments: those of `IoU`.
 
     Raises:
-        ValueError: for a class that `num_classes` excludes; for weights as in `IoU`.
+        ValueError: if a class of `target_class_ids` is not below `num_classes`; for weights as in
+            `IoU`.
 
     Example:
         >>> import fkeras as fk
@@ -312,14 +320,14 @@ class OneHotIoU(_Overlap):
 
 
 class OneHotMeanIoU(_Overlap):
-    """The mean of intersection / union over all classes, for targets with one number a class.
+    """Mean IoU of all classes that occur, for one-hot targets.
 
     Args:
         axis: the class axis.
         Other arguments: those of `IoU`.
 
     Raises:
-        ValueError: for `num_classes` below 1; for weights as in `IoU`.
+        ValueError: if `num_classes` is below 1; for weights as in `IoU`.
 
     Example:
         >>> import fkeras as fk
