@@ -1,1 +1,1 @@
-"""Pooling over windows, to a given size, over all cells."""
+"""Pooling over windows, to a given output size, and over all steps."""

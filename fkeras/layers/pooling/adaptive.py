@@ -1,9 +1,12 @@
-"""Pooling to a given size, whatever the size of the input.
+"""Adaptive pooling: the output size is given, whatever the size of the input.
 
-Window i of n over an axis of m cells goes from floor(i * m / n) to ceil((i + 1) * m / n): the
-windows cover the axis, their sizes differ by one at most, and they overlap where n does not
-divide m. Windows of an axis without cells give 0, as global pooling does. Keras rounds the two in float32, and with some versions of JAX reads beyond the axis where
-n is 7, 13 or 14, among others: 14 cells give 6 means and a NaN for n = 7. Here they are exact.
+Window i of n over an axis of m cells spans the cells from floor(i * m / n) to ceil((i + 1) * m /
+n). The windows cover the axis, their sizes differ by at most one, and they overlap where n does not
+divide m. An axis of length 0 gives 0, as in global pooling.
+
+Departure from Keras: Keras computes the two bounds in float32. With some versions of JAX its last
+window then reads beyond the axis: for n = 7, an axis of 14 cells gives 6 means and a NaN. The
+bounds here are exact integers.
 """
 
 from __future__ import annotations
@@ -32,17 +35,19 @@ class _AdaptivePooling(Layer):
 
 
 class _AdaptiveAveragePooling(_AdaptivePooling):
-    """Takes the mean of each window, 0 where it has no cells; integers become floats."""
+    """Takes the mean of each window, 0 for an axis of length 0; integers become floats."""
 
     def call(self, x: jax.Array) -> jax.Array:
+        # autocast leaves integers unchanged; means need a floating dtype
         x = x.astype(self.policy.compute_dtype)
         return adaptive_pool(x, self.output_size, "average", self.data_format)
 
 
 class _AdaptiveMaxPooling(_AdaptivePooling):
-    """Takes the largest value of each window, 0 where it has no cells."""
+    """Takes the largest value of each window, 0 for an axis of length 0."""
 
     def call(self, x: jax.Array) -> jax.Array:
+        # no cast: integers keep their dtype
         return adaptive_pool(x, self.output_size, "max", self.data_format)
 
 

@@ -1,4 +1,4 @@
-"""Pooling over whole sequences, images and volumes: one value a channel."""
+"""Global pooling over sequences, images and volumes: one value per channel."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from fkeras.nn.pooling import masked_mean
 
 
 class _GlobalPooling(Layer):
-    """Reduces `rank` axes to one value a channel."""
+    """Reduces `rank` axes to one value per channel."""
 
     data_format: DataFormat = option(default=None, convert=data_format_name)
     keepdims: bool = option(default=False, convert=boolean)
@@ -30,21 +30,25 @@ class _GlobalPooling(Layer):
 
 
 class _GlobalMaxPooling(_GlobalPooling):
-    """Takes the largest value of each channel; 0 where there is no step."""
+    """Takes the largest value of each channel; 0 for an input without steps."""
 
     def call(self, x: jax.Array) -> jax.Array:
         axes = spatial_axes(x.ndim, self.data_format)
+        # the maximum of no values is undefined, and jnp.max raises: the sum gives 0 of the same
+        # shape
         if 0 in (x.shape[axis] for axis in axes):
             return jnp.sum(x, axes, keepdims=self.keepdims, dtype=x.dtype)
         return largest(x, axes, self.keepdims)
 
 
 class _GlobalAveragePooling(_GlobalPooling):
-    """Takes the mean of each channel, 0 where there is no step; integers become floats."""
+    """Takes the mean of each channel, 0 for an input without steps; integers become floats."""
 
     def forward(self, context: Context, x: jax.Array) -> Output:
+        # autocast leaves integers unchanged
         x = x.astype(self.policy.compute_dtype)
         if context.mask is not None:
+            # exact sizes: a mask of size 1 would broadcast in the sum, but not in the count
             steps = (x.shape[0], *(x.shape[a] for a in spatial_axes(x.ndim, self.data_format)))
             if context.mask.shape != steps:
                 raise ValueError(
@@ -52,6 +56,7 @@ class _GlobalAveragePooling(_GlobalPooling):
                     f"step of the input {format_shape(x.shape)}, received "
                     f"{format_shape(context.mask.shape)}. Give the mask of the time axis."
                 )
+        # no mask in the output: the time axis that the mask belongs to is gone
         return Output(masked_mean(x, context.mask, self.data_format, self.keepdims))
 
 
@@ -127,8 +132,8 @@ class GlobalMaxPooling3D(_GlobalMaxPooling):
 class GlobalAveragePooling1D(_GlobalAveragePooling):
     """Takes the mean of each channel of a sequence.
 
-    Takes a mask: masked steps do not count, and a row whose steps are all masked gives 0 (in Keras
-    NaN). Integers become floats.
+    The mean excludes masked steps. A row whose steps are all masked gives 0 (in Keras NaN).
+    Integers become floats.
 
     Args:
         Arguments: those of `GlobalMaxPooling1D`.
@@ -199,6 +204,7 @@ class GlobalAveragePooling3D(_GlobalAveragePooling):
     rank: ClassVar[int] = 3
 
 
+# Keras's aliases
 GlobalMaxPool1D = GlobalMaxPooling1D
 GlobalMaxPool2D = GlobalMaxPooling2D
 GlobalMaxPool3D = GlobalMaxPooling3D

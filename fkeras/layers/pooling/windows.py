@@ -1,11 +1,11 @@
 """Pooling over windows of sequences, images and volumes.
 
-Each kind of pooling is one function of arrays for any number of axes; its classes only say over
-how many they go.
+Each kind of pooling is one function of arrays for any number of axes; the classes set the number of
+axes.
 
-An axis that is shorter than the window holds no window: with padding "valid" the layers and the
-functions of `fkeras.ops` report an error, as Keras does for symbolic inputs (its arrays give an
-empty result). With "same" an axis of length n gives ceil(n / stride) values, none for n = 0.
+With padding "valid", the layers and the functions of `fkeras.ops` reject an axis that is shorter
+than the window. Keras rejects symbolic inputs of this kind, but returns an empty array for arrays.
+With "same", an axis of length n gives ceil(n / stride) values, so none for n = 0.
 """
 
 from __future__ import annotations
@@ -35,7 +35,8 @@ class _Pooling(Layer):
     def __post_init__(self) -> None:
         super().__post_init__()
         if self.strides is None:
-            # as Keras writes it, so that a layer equals the one that its configuration makes
+            # Keras writes the resolved strides: a layer must equal the layer read from its config.
+            # The dataclass is frozen, so plain assignment raises.
             object.__setattr__(self, "strides", self.pool_size)
 
     @property
@@ -43,7 +44,7 @@ class _Pooling(Layer):
         return InputSpec(ndim=self.rank + 2)
 
     def pool(self, function: Callable[..., jax.Array], x: jax.Array) -> jax.Array:
-        """`function` over this layer's windows of `x`."""
+        """Applies `function` to the windows of `x` that the options of the layer define."""
         if self.padding == "valid":
             check_window(self.where, x, self.pool_size, "pool_size", self.data_format)
         return function(x, self.pool_size, self.strides, self.padding, self.data_format)
@@ -60,6 +61,7 @@ class _AveragePooling(_Pooling):
     """Takes the mean of each window; integers become floats."""
 
     def call(self, x: jax.Array) -> jax.Array:
+        # autocast leaves integers unchanged
         return self.pool(average_pool, x.astype(self.policy.compute_dtype))
 
 
@@ -96,7 +98,8 @@ class MaxPooling2D(_MaxPooling):
 
     Args:
         pool_size: height and width of the window; one integer sets both.
-        strides: steps of the window; None for windows that touch without overlap.
+        strides: steps of the window; None for the size of the window, so that windows do not
+            overlap.
         padding: "valid" keeps windows inside the input, "same" gives ceil(size / stride) windows.
         data_format: "channels_last" (also None) for inputs (b, h, w, c), "channels_first" for
             (b, c, h, w).
@@ -126,7 +129,7 @@ class MaxPooling3D(_MaxPooling):
     """Takes the largest value of each window of a volume.
 
     Args:
-        pool_size: three sizes of the window; one integer sets all.
+        pool_size: sizes of the window along the three axes; one integer sets all.
         data_format: as in `Conv3D`.
         Other arguments: those of `MaxPooling2D`.
 
@@ -154,8 +157,7 @@ class MaxPooling3D(_MaxPooling):
 class AveragePooling1D(_AveragePooling):
     """Takes the mean of each window of a sequence.
 
-    With padding "same" a window that leaves the input is divided by the number of its cells
-    inside. Integers become floats.
+    With padding "same", the mean excludes padded cells. Integers become floats.
 
     Args:
         Arguments: those of `MaxPooling1D`.
@@ -183,8 +185,7 @@ class AveragePooling1D(_AveragePooling):
 class AveragePooling2D(_AveragePooling):
     """Takes the mean of each window of an image.
 
-    With padding "same" a window that leaves the input is divided by the number of its cells
-    inside. Integers become floats.
+    With padding "same", the mean excludes padded cells. Integers become floats.
 
     Args:
         Arguments: those of `MaxPooling2D`.
@@ -213,8 +214,7 @@ class AveragePooling2D(_AveragePooling):
 class AveragePooling3D(_AveragePooling):
     """Takes the mean of each window of a volume.
 
-    With padding "same" a window that leaves the input is divided by the number of its cells
-    inside. Integers become floats.
+    With padding "same", the mean excludes padded cells. Integers become floats.
 
     Args:
         Arguments: those of `MaxPooling3D`.
@@ -240,5 +240,6 @@ class AveragePooling3D(_AveragePooling):
     rank: ClassVar[int] = 3
 
 
+# Keras's aliases
 MaxPool1D, MaxPool2D, MaxPool3D = MaxPooling1D, MaxPooling2D, MaxPooling3D
 AvgPool1D, AvgPool2D, AvgPool3D = AveragePooling1D, AveragePooling2D, AveragePooling3D
