@@ -1,4 +1,4 @@
-"""Layers that add or remove cells at the borders: `ZeroPadding` and `Cropping`, in 1D to 3D."""
+"""Padding and cropping of borders: `ZeroPadding1D` to `3D`, `Cropping1D` to `3D`."""
 
 from __future__ import annotations
 
@@ -15,12 +15,13 @@ from fkeras.nn.resampling import Pairs, crop, zero_pad
 
 
 def _pairs(rank: int) -> Rule:
-    """A rule for (before, after) of each axis."""
+    """Returns a rule that converts an option to a pair (before, after) for each axis."""
     pair = sizes(2, minimum=0)
 
     def parse(value: Any) -> Any:
         if pair_of_all.accepts(value):
             return (pair(value),) * rank
+        # for rank 2, (1, 2) means (height, width), as in Keras, and not (before, after)
         items = tuple(value) if isinstance(value, tuple | list) else ()
         fits = len(items) == rank and all(map(pair.accepts, items))
         return tuple(map(pair, items)) if fits else REJECTED
@@ -33,7 +34,7 @@ def _pairs(rank: int) -> Rule:
 
 
 class _Border(Layer):
-    """A layer that changes the sizes of `rank` axes."""
+    """Base class of layers that change the sizes of `rank` axes."""
 
     rank: ClassVar[int]
 
@@ -55,6 +56,7 @@ class _ZeroPadding(_Border):
 
 
 def _cropped(layer: Any, x: jax.Array, pairs: Pairs, data_format: str) -> jax.Array:
+    # symbolic sizes cannot be compared, and pass
     for axis, (low, high) in zip(spatial_axes(x.ndim, data_format), pairs, strict=True):
         size = x.shape[axis]
         if isinstance(size, int) and size <= low + high:
@@ -150,6 +152,7 @@ class ZeroPadding3D(_ZeroPadding):
     rank: ClassVar[int] = 3
 
 
+# no `data_format`: Keras's Cropping1D has no such argument
 class Cropping1D(_Border):
     """Removes cells around a sequence.
 
@@ -160,7 +163,7 @@ class Cropping1D(_Border):
         (b, t, c) -> (b, t2, c).
 
     Raises:
-        ValueError: for numbers below 0, and inputs that have no cell left or no channel axis.
+        ValueError: for negative numbers, and inputs without a remaining cell or a channel axis.
 
     Example:
         >>> import jax.numpy as jnp, fkeras as fk
@@ -188,7 +191,7 @@ class Cropping2D(_Cropping):
         (b, h, w, c) -> (b, h2, w2, c).
 
     Raises:
-        ValueError: for numbers below 0, and inputs that have no cell left or no channel axis.
+        ValueError: for negative numbers, and inputs without a remaining cell or a channel axis.
 
     Example:
         >>> import jax.numpy as jnp, fkeras as fk
@@ -198,6 +201,7 @@ class Cropping2D(_Cropping):
                [ 9., 10.]], dtype=float32)
     """
 
+    # Keras's default here is 0 cells, and 1 cell in Cropping1D and Cropping3D
     cropping: Borders = option(default=0, convert=_pairs(2))
 
     rank: ClassVar[int] = 2
@@ -214,7 +218,7 @@ class Cropping3D(_Cropping):
         (b, d1, d2, d3, c) -> (b, e1, e2, e3, c).
 
     Raises:
-        ValueError: for numbers below 0, and inputs that have no cell left or no channel axis.
+        ValueError: for negative numbers, and inputs without a remaining cell or a channel axis.
 
     Example:
         >>> import jax.numpy as jnp, fkeras as fk

@@ -1,4 +1,4 @@
-"""Layers that enlarge sequences, images and volumes: `UpSampling` in 1D to 3D."""
+"""Upsampling of sequences, images and volumes: `UpSampling1D` to `3D`."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from fkeras.nn.resampling import repeat, resize
 
 
 class _UpSampling(Layer):
-    """Enlarges `rank` axes."""
+    """Base class of layers that enlarge `rank` axes."""
 
     rank: ClassVar[int]
 
@@ -26,13 +26,13 @@ class UpSampling1D(_UpSampling):
     """Repeats each step of a sequence.
 
     Args:
-        size: number of copies of each step.
+        size: number of times that each step occurs in the output.
 
     Shapes:
         (b, t, c) -> (b, size * t, c).
 
     Raises:
-        ValueError: for a size that is no positive integer, and inputs without a channel axis.
+        ValueError: where `size` is not a positive integer; for inputs without a channel axis.
 
     Example:
         >>> import jax.numpy as jnp, fkeras as fk
@@ -49,20 +49,20 @@ class UpSampling1D(_UpSampling):
 
 
 class UpSampling2D(_UpSampling):
-    """Enlarges an image by whole factors.
+    """Enlarges an image by integer factors.
 
     Args:
         size: factors of height and width; one integer sets both.
         data_format: as in `Conv2D`.
         interpolation: "nearest" repeats cells; "bilinear", "bicubic", "lanczos3" and "lanczos5"
-            compute new cells between them.
+            interpolate between cells.
 
     Shapes:
         (b, h, w, c) -> (b, size[0] * h, size[1] * w, c).
 
     Raises:
-        ValueError: for sizes that are no positive integers, an unknown interpolation, and inputs
-            without a channel axis.
+        ValueError: where a size is not a positive integer, or the interpolation is unknown; for
+            inputs without a channel axis.
 
     Example:
         >>> import jax.numpy as jnp, fkeras as fk
@@ -82,6 +82,7 @@ class UpSampling2D(_UpSampling):
     rank: ClassVar[int] = 2
 
     def call(self, x: jax.Array) -> jax.Array:
+        # repetition is exact and keeps integers; the other methods compute means of cells
         if self.interpolation == "nearest":
             return repeat(x, self.size, self.data_format)
         x = x.astype(self.policy.compute_dtype)
@@ -92,14 +93,14 @@ class UpSampling3D(_UpSampling):
     """Repeats each cell of a volume.
 
     Args:
-        size: number of copies along each of the three axes; one integer sets all.
+        size: number of repetitions along each of the three axes; one integer sets all.
         data_format: as in `Conv3D`.
 
     Shapes:
         (b, d1, d2, d3, c) -> (b, size[0] * d1, size[1] * d2, size[2] * d3, c).
 
     Raises:
-        ValueError: for sizes that are no positive integers, and inputs without a channel axis.
+        ValueError: where a size is not a positive integer; for inputs without a channel axis.
 
     Example:
         >>> import jax.numpy as jnp, fkeras as fk

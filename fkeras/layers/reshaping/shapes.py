@@ -1,7 +1,7 @@
-"""Layers that give the same numbers another shape: `Flatten`, `Reshape`, `Permute`, `RepeatVector`.
+"""Layers that change the shape only: `Flatten`, `Reshape`, `Permute`, `RepeatVector`.
 
-None of them takes a mask: what a mask of the old axes says of the new ones is for the caller to
-decide.
+The layers reject masks: a mask of the old axes has no defined meaning for the new axes, so the
+caller decides.
 """
 
 from __future__ import annotations
@@ -19,31 +19,32 @@ from fkeras.nn.numerics.axes import format_shape
 
 
 def flatten(x: jax.Array, data_format: str | None = "channels_last") -> jax.Array:
-    """Reads all axes but the first as one.
+    """Merges all axes after the first into one axis.
 
     Args:
         x: array of shape (b, ...).
-        data_format: "channels_first" moves axis 1 to the end before.
+        data_format: "channels_first" moves axis 1 to the end before the axes are merged.
 
     Returns:
-        An array of shape (b, n), with n = 1 where there is no other axis.
+        An array of shape (b, n); (b, 1) for an array of shape (b,).
 
     Example:
         >>> import jax.numpy as jnp
         >>> flatten(jnp.ones((2, 3, 4))).shape
         (2, 12)
     """
+    # as in Keras: a Dense layer after Flatten has the same kernel for both data formats
     if data_format == "channels_first" and x.ndim > 2:
         x = jnp.moveaxis(x, 1, -1)
     return jnp.reshape(x, (x.shape[0], math.prod(x.shape[1:])))
 
 
 class Flatten(Layer):
-    """Reads all axes but the batch as one.
+    """Merges all axes after the batch axis into one axis.
 
     Args:
-        data_format: "channels_last" (None means the same), or "channels_first", which puts the
-            channels of (b, c, ...) last before it flattens.
+        data_format: "channels_last" (also None), or "channels_first", which moves the channels of
+            (b, c, ...) to the end before the axes are merged.
 
     Shapes:
         (b, ...) -> (b, n); (b,) -> (b, 1).
@@ -81,16 +82,16 @@ def _target_shape(value: Any) -> tuple[int, ...]:
 
 
 class Reshape(Layer):
-    """Reads the axes after the batch as other axes of the same size in all.
+    """Reshapes each sample.
 
     Args:
-        target_shape: the new sizes without the batch axis; one may be -1, and is inferred.
+        target_shape: new sizes without the batch axis; one size may be -1, which is inferred.
 
     Shapes:
         (b, ...) -> (b, *target_shape).
 
     Raises:
-        ValueError: where the input does not hold as many numbers as the target.
+        ValueError: where the number of elements of a sample differs from that of `target_shape`.
 
     Example:
         >>> import jax.numpy as jnp, fkeras as fk
@@ -110,6 +111,7 @@ class Reshape(Layer):
         known = math.prod(n for n in self.target_shape if n != -1)
         free = -1 in self.target_shape
         if isinstance(size, int):
+            # beside a size of 0, -1 has no unique value: rejected
             fits = size % known == 0 if free and known else size == known and not free
             if not fits:
                 amount = f"a multiple of {known}" if free else str(known)
@@ -121,6 +123,7 @@ class Reshape(Layer):
                 )
             sizes = tuple(size // known if n == -1 else n for n in self.target_shape)
             return jnp.reshape(x, (x.shape[0], *sizes))
+        # a symbolic size cannot be compared with a fixed number of elements
         if not free:
             raise ValueError(
                 f"{self.where}: expected an input of known size, as target_shape="
@@ -144,16 +147,16 @@ def _dims(value: Any) -> tuple[int, ...]:
 
 
 class Permute(Layer):
-    """Puts the axes after the batch in another order.
+    """Transposes the axes after the batch axis.
 
     Args:
-        dims: for each new axis the old one, counted from 1.
+        dims: for each new axis, the index of the old axis; axes are counted from 1.
 
     Shapes:
         (b, d1, d2, ...) -> (b, d[dims[0]], d[dims[1]], ...).
 
     Raises:
-        ValueError: where `dims` is no permutation of 1, 2, ...
+        ValueError: where `dims` is not a permutation of 1, 2, ...
 
     Example:
         >>> import jax.numpy as jnp, fkeras as fk
@@ -174,16 +177,16 @@ class Permute(Layer):
 
 
 class RepeatVector(Layer):
-    """Repeats each vector `n` times, as steps of a sequence.
+    """Repeats each vector `n` times along a new time axis.
 
     Args:
-        n: the number of steps.
+        n: number of time steps.
 
     Shapes:
         (b, d) -> (b, n, d).
 
     Raises:
-        ValueError: where `n` is no positive integer.
+        ValueError: where `n` is not a positive integer.
 
     Example:
         >>> import jax.numpy as jnp, fkeras as fk
