@@ -1,1 +1,1 @@
-"""Layers that combine several tensors into one, and the same as functions."""
+"""Layers that merge several tensors into one, and the corresponding functions."""

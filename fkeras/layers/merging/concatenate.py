@@ -21,10 +21,10 @@ from fkeras.layers.merging.masks import check_masks, concatenate_masks
 
 
 def check_concatenate(where: str, inputs: Sequence[jax.Array], axis: int) -> int:
-    """Checks that the tensors join along `axis`, and returns it counted from the front.
+    """Checks that tensors can be concatenated along `axis`; returns the axis as a positive index.
 
     Raises:
-        ValueError: where they differ in rank, or in size on another axis.
+        ValueError: where the tensors differ in rank, or in the size of another axis.
     """
     ndims = {x.ndim for x in inputs}
     if len(ndims) > 1:
@@ -39,6 +39,7 @@ def check_concatenate(where: str, inputs: Sequence[jax.Array], axis: int) -> int
             f"axis from {-ndim} to {ndim - 1}."
         )
     front = axis % ndim
+    # unknown and symbolic sizes pass: `known_sizes` returns integers only
     for other in range(ndim):
         if other != front and len(known_sizes(inputs, other)) > 1:
             raise ValueError(
@@ -50,20 +51,20 @@ def check_concatenate(where: str, inputs: Sequence[jax.Array], axis: int) -> int
 
 
 class Concatenate(Layer):
-    """Joins a list of tensors along an axis.
+    """Concatenates a list of tensors along an axis.
 
     Args:
-        axis: the axis to join along.
-        masks: where a step of the result is valid, unless steps are what is joined: "all", where
-            it is in every input that has a mask; "any", where it is in some input, as in Keras
-            since 3.4. More on the two at `Merge`.
+        axis: axis of the concatenation.
+        masks: rule for the mask of the result, see `Merge`. "all": a step is valid if the step is
+            valid in every input that has a mask. "any": a step is valid if the step is valid in
+            some input, as in Keras since 3.4. Along the time axis, masks are concatenated instead.
 
     Shapes:
         list of (b, ..., c) -> (b, ..., sum of c) for the last axis.
 
     Raises:
-        ValueError: for anything but a list, where another axis differs in size, or for another
-            word as `masks`.
+        ValueError: for inputs that are not a list, inputs that differ in the size of another axis,
+            or an unknown value of `masks`.
 
     Example:
         >>> import jax.numpy as jnp, fkeras as fk
@@ -78,7 +79,8 @@ class Concatenate(Layer):
 
     def get_config(self) -> dict[str, Any]:
         config = super().get_config()
-        if self.masks == "all":  # Keras has no such argument
+        # Keras's class has no argument `masks` and rejects the key
+        if self.masks == "all":
             del config["masks"]
         return config
 

@@ -1,4 +1,4 @@
-"""`Dot`: the dot product of two tensors over one axis of each, example by example."""
+"""`Dot`: the dot product of two tensors over one axis of each, sample by sample."""
 
 from __future__ import annotations
 
@@ -13,18 +13,19 @@ from fkeras.engine.config.field_types import Axes
 from fkeras.layers.merging.elementwise import check_list, describe_inputs, with_common_dtype
 from fkeras.nn.numerics.dtypes import wide_dtype
 
+# Keras's backend.epsilon() by default
 _EPSILON = 1e-7
 
 
 def l2_normalize(x: jax.Array, axis: int) -> jax.Array:
-    """Divides by the Euclidean norm along `axis`, and by no less than 1e-7.
+    """Divides by the Euclidean norm along `axis`; the divisor is at least 1e-7.
 
     Example:
         >>> import jax.numpy as jnp
         >>> l2_normalize(jnp.array([[0.0, 2.0]]), 1)
         Array([[0., 1.]], dtype=float32)
     """
-    # the smallest square is beyond float16, and without it zeros would have no finite gradient
+    # float16 cannot hold the square of epsilon, 1e-14; without this bound, the gradient at 0 is NaN
     wide = x.astype(wide_dtype(x.dtype))
     squares = jnp.sum(jnp.square(wide), axis=axis, keepdims=True)
     normalized = wide * jax.lax.rsqrt(jnp.maximum(squares, _EPSILON**2))
@@ -37,11 +38,11 @@ def batch_dot(x: jax.Array, y: jax.Array, axes: tuple[int, int]) -> jax.Array:
     Args:
         x: array of shape (b, ...).
         y: array of shape (b, ...).
-        axes: the axes that are summed over, not 0.
+        axes: axis of `x` and axis of `y` to sum over; not 0.
 
     Returns:
-        An array with the batch, the other axes of `x`, then the other axes of `y`; of shape
-        (b, 1) where no other axis is left.
+        An array with the batch axis, the remaining axes of `x`, then those of `y`; of shape (b, 1)
+        where no axis remains.
 
     Example:
         >>> import jax.numpy as jnp
@@ -74,19 +75,19 @@ def _axes(value: Any) -> int | tuple[int, int]:
 
 
 class Dot(Layer):
-    """Computes the dot product of two tensors over one axis of each, example by example.
+    """Computes the dot product of two tensors over one axis of each, sample by sample.
 
     The result has no mask.
 
     Args:
-        axes: the axis that is summed over, or a pair with the axis of each tensor; not 0.
+        axes: axis to sum over, or a pair with the axis of each tensor; not 0.
         normalize: whether to divide by the norms along these axes first (cosine similarity).
 
     Shapes:
         (b, ...) and (b, ...) -> (b, rest of the first, rest of the second), (b, 1) for vectors.
 
     Raises:
-        ValueError: for other than two tensors, or axes of different sizes.
+        ValueError: where the inputs are not a list of two tensors, or the axes differ in size.
 
     Example:
         >>> import jax.numpy as jnp, fkeras as fk
@@ -102,6 +103,7 @@ class Dot(Layer):
 
     def forward(self, context: Context, *inputs: Any) -> Output:
         x, y = tensors = check_list(self.where, inputs, 2)
+        # one axis means the same axis of both tensors
         first, second = self.axes if isinstance(self.axes, tuple) else (self.axes, self.axes)
         axes = (first, second)
         self._check(tensors, axes)
@@ -125,6 +127,7 @@ class Dot(Layer):
                 [x.shape[a] for x, a in zip(tensors, axes, strict=True)],
             ),
         ):
+            # unknown and symbolic sizes cannot be compared, and pass
             if all(isinstance(n, int) for n in sizes) and sizes[0] != sizes[1]:
                 raise ValueError(
                     f"{self.where}: expected {what}, received {received}. Choose other axes "

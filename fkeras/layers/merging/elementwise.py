@@ -1,8 +1,9 @@
 """Layers that merge a list of tensors into one, element by element.
 
-A step of the result is valid where it is valid in every input that carries a mask; an input
-without one counts as valid everywhere. Keras since 3.4 takes "valid in any" here, so that padding of
-one branch reaches the result unmasked; `masks="any"` computes as it does: see the file `masks.py`.
+By default a step of the result is valid if the step is valid in every input that carries a mask; an
+input without a mask counts as valid everywhere. Keras since 3.4 uses "valid in any input" instead,
+so that padding of one branch reaches the result unmasked. `masks="any"` selects Keras's rule: see
+the file `masks.py`.
 """
 
 from __future__ import annotations
@@ -29,23 +30,26 @@ from fkeras.nn.numerics.axes import format_shape
 
 
 def with_common_dtype(inputs: Sequence[jax.Array]) -> list[jax.Array]:
-    """The arrays in one dtype: the first floating one among them, else what NumPy promotes to."""
+    """Casts the arrays to one dtype: the first floating dtype, or else NumPy's promoted dtype."""
+    # autocast has cast all floats to the compute dtype already, so the first floating dtype serves;
+    # jnp's own promotion of int32 with float16 depends on the promotion mode that the user sets
     floating = [x.dtype for x in inputs if jnp.issubdtype(x.dtype, jnp.inexact)]
     dtype = floating[0] if floating else np.result_type(*(x.dtype for x in inputs))
     return [x.astype(dtype) for x in inputs]
 
 
 def with_common_rank(inputs: Sequence[jax.Array]) -> list[jax.Array]:
-    """The arrays with as many axes as the longest: axes of size 1 go in after the batch."""
+    """Inserts axes of size 1 after the batch axis, up to the highest rank among the arrays."""
+    # as in Keras: NumPy's broadcasting would insert the axes before the batch axis
     ndim = max(x.ndim for x in inputs)
     return [jnp.reshape(x, (*x.shape[:1], *(1,) * (ndim - x.ndim), *x.shape[1:])) for x in inputs]
 
 
 def check_list(where: str, inputs: tuple, count: int | None = None) -> list[jax.Array]:
-    """The list of tensors that a merge layer was called with.
+    """Returns the list of tensors that a merge layer was called with.
 
     Raises:
-        ValueError: for anything but one list, or for another number than `count`.
+        ValueError: where the inputs are not one list, or not `count` tensors.
     """
     wanted = "a list of tensors" if count is None else f"a list of {count} tensors"
     if len(inputs) != 1 or not isinstance(inputs[0], list | tuple):
@@ -65,20 +69,20 @@ def check_list(where: str, inputs: tuple, count: int | None = None) -> list[jax.
 
 
 def describe_inputs(inputs: Sequence[jax.Array]) -> str:
-    """The inputs in a message: position and shape of each."""
+    """Formats the position and shape of each input, for messages."""
     return ", ".join(f"input {i}: {format_shape(x.shape)}" for i, x in enumerate(inputs))
 
 
 def known_sizes(inputs: Sequence[jax.Array], axis: int) -> set[int]:
-    """The sizes of `axis` in the inputs, unknown ones left out."""
+    """Returns the known sizes of `axis` in the inputs."""
     return {x.shape[axis] for x in inputs if isinstance(x.shape[axis], int)}
 
 
 def check_broadcast(where: str, inputs: Sequence[jax.Array]) -> None:
-    """Checks that the tensors merge element by element: equal sizes, or 1 after the batch.
+    """Checks that the tensors broadcast: equal sizes, or 1, on every axis, at a common rank.
 
     Raises:
-        ValueError: where they do not, naming the first axis that differs.
+        ValueError: where sizes differ; the message names the first axis that differs.
     """
     padded = with_common_rank(inputs)
     for axis in range(padded[0].ndim):
@@ -92,23 +96,23 @@ def check_broadcast(where: str, inputs: Sequence[jax.Array]) -> None:
 
 
 class Merge(Layer):
-    """Merges a list of tensors element by element; the base of `Add`, `Multiply` and others.
+    """Merges a list of tensors element by element; the base class of `Add`, `Multiply` and others.
 
     Args:
-        masks: where a step of the result is valid: "all", where it is in every input that has a
-            mask; "any", where it is in some input, and nowhere masked if one input has no mask.
-            With "any" `Multiply`, `Maximum` and `Minimum` leave invalid steps of an input out.
-            That is what Keras computes since 3.4, so its files with masks are opened with "any".
-            Keras has no such argument: it computes "any" where it opens our `.keras` files, and
-            does not read the JSON of a layer with "any".
+        masks: rule for the mask of the result. "all": a step is valid if the step is valid in every
+            input that has a mask. "any": a step is valid if the step is valid in some input, and
+            the result has no mask if some input has none; `Multiply`, `Maximum` and `Minimum`
+            ignore invalid steps of an input. Keras computes "any" since 3.4, so the loader sets
+            "any" for Keras's files with masks. Keras has no such argument: Keras computes "any" for
+            a `.keras` file of this package, and rejects the JSON of a layer with "any".
 
     Shapes:
-        list of (b, ...) -> (b, ...); sizes of 1 repeat, and an input with fewer axes gets axes of
-        size 1 after the batch.
+        list of (b, ...) -> (b, ...); axes of size 1 broadcast, and an input with fewer axes gets
+        axes of size 1 after the batch axis.
 
     Raises:
-        ValueError: for anything but a list, for shapes that do not merge, or another word as
-            `masks`.
+        ValueError: for inputs that are not a list, shapes that do not broadcast, or an unknown
+            value of `masks`.
     """
 
     masks: str = option(default="all", convert=choice("all", "any"), kw_only=True)
@@ -116,26 +120,28 @@ class Merge(Layer):
     supports_masking: ClassVar[bool] = True
 
     def loses_masks(self, masks: Sequence[Any]) -> bool:
-        # by the other rule the layer itself gives none
+        # Keras's rule drops the masks if one input has none; with "any" this layer does the same,
+        # so only "all" differs from Keras
         return self.masks == "all" and any(mask is None for mask in masks)
 
-    #: how many tensors the layer takes; None: one or more
+    #: number of tensors that the layer takes; None for one or more
     count: ClassVar[int | None] = None
 
     def merge(self, inputs: list[jax.Array]) -> jax.Array:
-        """The result for arrays of one dtype and rank; subclasses write it."""
+        """Computes the result from arrays of one dtype and rank; subclasses implement `merge`."""
         raise NotImplementedError(
             f"{self.where}: has no merge. Use Add, Multiply, ..., or write `def merge(self, "
             "inputs): ...` in a subclass."
         )
 
     def counted(self, inputs: list[jax.Array], masks: Masks) -> list[jax.Array]:
-        """The inputs as they are merged by the rule "any"; subclasses leave invalid steps out."""
+        """Prepares the inputs for the rule "any"; subclasses neutralize invalid steps."""
         return inputs
 
     def get_config(self) -> dict[str, Any]:
         config = super().get_config()
-        if self.masks == "all":  # Keras has no such argument
+        # Keras's classes have no argument `masks` and reject the key
+        if self.masks == "all":
             del config["masks"]
         return config
 
@@ -148,6 +154,7 @@ class Merge(Layer):
             arrays = self.counted(arrays, aligned(tensors, masks))
         value = self.merge(arrays)
         mask = merge_masks(tensors, masks, self.masks)
+        # a mask of an input with an axis of size 1 must cover the broadcast axis of the result
         if mask is not None:
             mask = jnp.broadcast_to(mask, value.shape[: mask.ndim])
         return Output(value, mask=mask)

@@ -1,6 +1,6 @@
-"""The merge layers as functions: each makes a new layer and calls it on a list of tensors.
+"""The merge layers as functions: each function calls a new layer on a list of tensors.
 
-Keyword arguments go to the layer, which documents them.
+Keyword arguments are arguments of the layer, whose class documents them.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ Options = ParamSpec("Options")
 
 
 class MergeFunction(Protocol[Options]):
-    """A function that returns a symbolic tensor for symbolic tensors, and an array for arrays."""
+    """Function that returns a symbolic tensor for symbolic tensors, and an array for arrays."""
 
     @overload
     def __call__(
@@ -34,16 +34,17 @@ class MergeFunction(Protocol[Options]):
 
 
 def typed(function: Callable[typing.Concatenate[Any, Options], Any]) -> MergeFunction[Options]:
-    """Returns the function itself, with the types of a `MergeFunction`."""
+    """Returns the function unchanged, with the static type of a `MergeFunction`."""
+    # a decorator instead of overloads on each function: eight functions share two signatures
     return cast("MergeFunction[Options]", function)
 
 
 @typed
 def add(inputs: Sequence[Any], **options: Any) -> Any:
-    """The sum of tensors, element by element, by a new `Add(**options)`.
+    """Computes the sum of tensors, element by element, with a new `Add(**options)`.
 
     Args:
-        inputs: a list of tensors (b, ...), arrays or symbolic ones; see `Merge`.
+        inputs: list of tensors (b, ...), arrays or symbolic tensors; see `Merge`.
         options: `masks`, `name` and `dtype` of the layer.
 
     Shapes:
@@ -59,10 +60,10 @@ def add(inputs: Sequence[Any], **options: Any) -> Any:
 
 @typed
 def subtract(inputs: Sequence[Any], **options: Any) -> Any:
-    """The first tensor minus the second, element by element, by a new `Subtract(**options)`.
+    """Computes the first tensor minus the second with a new `Subtract(**options)`.
 
     Args:
-        inputs: a list of two tensors (b, ...), arrays or symbolic ones; see `Merge`.
+        inputs: list of two tensors (b, ...), arrays or symbolic tensors; see `Merge`.
         Other arguments: those of `add`.
 
     Shapes:
@@ -78,7 +79,7 @@ def subtract(inputs: Sequence[Any], **options: Any) -> Any:
 
 @typed
 def multiply(inputs: Sequence[Any], **options: Any) -> Any:
-    """The product of tensors, element by element, by a new `Multiply(**options)`.
+    """Computes the product of tensors, element by element, with a new `Multiply(**options)`.
 
     Args:
         Arguments: those of `add`.
@@ -96,7 +97,7 @@ def multiply(inputs: Sequence[Any], **options: Any) -> Any:
 
 @typed
 def average(inputs: Sequence[Any], **options: Any) -> Any:
-    """The mean of tensors, element by element, by a new `Average(**options)`.
+    """Computes the mean of tensors, element by element, with a new `Average(**options)`.
 
     Args:
         Arguments: those of `add`.
@@ -114,7 +115,7 @@ def average(inputs: Sequence[Any], **options: Any) -> Any:
 
 @typed
 def maximum(inputs: Sequence[Any], **options: Any) -> Any:
-    """The largest of tensors, element by element, by a new `Maximum(**options)`.
+    """Computes the maximum of tensors, element by element, with a new `Maximum(**options)`.
 
     Args:
         Arguments: those of `add`.
@@ -132,7 +133,7 @@ def maximum(inputs: Sequence[Any], **options: Any) -> Any:
 
 @typed
 def minimum(inputs: Sequence[Any], **options: Any) -> Any:
-    """The smallest of tensors, element by element, by a new `Minimum(**options)`.
+    """Computes the minimum of tensors, element by element, with a new `Minimum(**options)`.
 
     Args:
         Arguments: those of `add`.
@@ -150,11 +151,11 @@ def minimum(inputs: Sequence[Any], **options: Any) -> Any:
 
 @typed
 def concatenate(inputs: Sequence[Any], axis: int = -1, **options: Any) -> Any:
-    """Tensors joined along `axis`, by a new `Concatenate(axis, **options)`.
+    """Concatenates tensors along `axis` with a new `Concatenate(axis, **options)`.
 
     Args:
-        inputs: a list of tensors of equal sizes on all other axes, arrays or symbolic ones.
-        axis: the axis along which they are joined.
+        inputs: list of tensors with equal sizes on all other axes, arrays or symbolic tensors.
+        axis: axis of the concatenation.
         Other arguments: those of `add`.
 
     Shapes:
@@ -170,11 +171,11 @@ def concatenate(inputs: Sequence[Any], axis: int = -1, **options: Any) -> Any:
 
 @typed
 def dot(inputs: Sequence[Any], axes: int | tuple[int, int] = -1, **options: Any) -> Any:
-    """The dot product of two tensors, by a new `Dot(axes, **options)`.
+    """Computes the dot product of two tensors with a new `Dot(axes, **options)`.
 
     Args:
-        inputs: a list of two tensors, arrays or symbolic ones.
-        axes: the axis that is summed over, or a pair with the axis of each tensor; not 0.
+        inputs: list of two tensors, arrays or symbolic tensors.
+        axes: axis to sum over, or a pair with the axis of each tensor; not 0.
         options: `normalize`, `name` and `dtype` of the layer.
 
     Shapes:

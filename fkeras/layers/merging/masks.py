@@ -1,12 +1,12 @@
-"""Masks of tensors that are merged, and what an invalid step gives to the result.
+"""Masks of merged tensors: two rules for the mask, and for values in invalid steps.
 
-Of the two rules the first is ours and that of Keras 1 and 2, the second that of Keras since 3.4:
+"all" is the default here and the rule of Keras 1 and 2; "any" is the rule of Keras since 3.4:
 
-| rule | a step of the result is valid | an input without a mask | what stands in an invalid step |
+| rule | a step of the result is valid | an input without a mask | values in invalid steps |
 |---|---|---|---|
-| "all" | where it is valid in every input | is valid everywhere | is merged like the rest |
-| "any" | where it is valid in some input | takes the mask from the result | is no factor of a product, |
-|  |  | (a concatenation's is True then) | and no candidate for a maximum or minimum |
+| "all" | if valid in every input | counts as valid everywhere | are merged like others |
+| "any" | if valid in some input | removes the mask of the result | are ignored by products, |
+|  |  | (of a concatenation: valid everywhere) | maxima and minima |
 """
 
 from __future__ import annotations
@@ -22,10 +22,10 @@ Masks = Sequence[jax.Array | None]
 
 
 def check_masks(where: str, masks: Any, count: int) -> list[jax.Array | None]:
-    """The mask (or None) of each of `count` inputs.
+    """Returns the mask, or None, of each of `count` inputs.
 
     Raises:
-        ValueError: for anything but one entry an input.
+        ValueError: where `masks` is not a list with one entry per input.
     """
     if masks is None:
         return [None] * count
@@ -39,7 +39,10 @@ def check_masks(where: str, masks: Any, count: int) -> list[jax.Array | None]:
 
 
 def aligned(inputs: Sequence[jax.Array], masks: Masks) -> list[jax.Array | None]:
-    """The masks with as many axes as the longest input; those that an input lacks follow its batch.
+    """Reshapes the masks to the highest rank among the inputs, with axes of size 1.
+
+    Axes that an input lacks are inserted after the batch axis, as in `with_common_rank`; axes that
+    a mask lacks are appended.
 
     Example:
         >>> import jax.numpy as jnp
@@ -57,13 +60,13 @@ def aligned(inputs: Sequence[jax.Array], masks: Masks) -> list[jax.Array | None]
 
 
 def merge_masks(inputs: Sequence[jax.Array], masks: Masks, rule: str = "all") -> jax.Array | None:
-    """True where every mask that is there is True, or, by the rule "any", where some mask is.
+    """Returns the conjunction of the present masks, or with the rule "any" the disjunction.
 
-    None where there is none, and by the rule "any" also where one is missing.
+    The result is None if all masks are None; with "any", also if some mask is None.
 
     Args:
-        inputs: the tensors that are merged.
-        masks: for each a mask of its leading axes, or None.
+        inputs: merged tensors.
+        masks: for each tensor a mask of its leading axes, or None.
         rule: "all" or "any".
 
     Example:
@@ -77,7 +80,7 @@ def merge_masks(inputs: Sequence[jax.Array], masks: Masks, rule: str = "all") ->
     ndim = max(x.ndim for x in inputs)
     pairs = list(zip(inputs, masks, strict=True))
     rank = max((m.ndim + ndim - x.ndim for x, m in pairs if m is not None), default=0)
-    # what stands after the axes of all masks has size 1
+    # axes after `rank` have size 1 in every aligned mask: remove them
     present = [m.reshape(m.shape[:rank]) for m in aligned(inputs, masks) if m is not None]
     if not present or (rule == "any" and len(present) < len(masks)):
         return None
@@ -85,11 +88,11 @@ def merge_masks(inputs: Sequence[jax.Array], masks: Masks, rule: str = "all") ->
 
 
 def with_ones(inputs: Sequence[jax.Array], masks: Masks) -> list[jax.Array]:
-    """Factors with 1 in their invalid steps; the first with 0 where no factor is valid.
+    """Replaces invalid steps by 1, the neutral factor; by 0 where no input is valid.
 
     Args:
         inputs: arrays of one rank.
-        masks: for each a mask of its leading axes, or None: valid everywhere.
+        masks: for each array a mask of its leading axes, or None for valid everywhere.
 
     Example:
         >>> import jax.numpy as jnp
@@ -102,6 +105,8 @@ def with_ones(inputs: Sequence[jax.Array], masks: Masks) -> list[jax.Array]:
         x if m is None else jnp.where(m, x, jnp.ones_like(x))
         for x, m in zip(inputs, placed, strict=True)
     ]
+    # without this, a step that is invalid in every input would be 1, the empty product; Keras gives
+    # 0
     present = [m for m in placed if m is not None]
     if present and len(present) == len(made):
         made[0] = jnp.where(functools.reduce(jnp.logical_or, present), made[0], 0)
@@ -109,13 +114,13 @@ def with_ones(inputs: Sequence[jax.Array], masks: Masks) -> list[jax.Array]:
 
 
 def with_first_valid(inputs: Sequence[jax.Array], masks: Masks) -> list[jax.Array]:
-    """Inputs that hold in their invalid steps what the first valid input holds there.
+    """Replaces invalid steps by the values of the first valid input.
 
-    Where none is valid, what the first input holds.
+    Where no input is valid, the values of the first input serve.
 
     Args:
         inputs: arrays of one rank.
-        masks: for each a mask of its leading axes, or None: valid everywhere.
+        masks: for each array a mask of its leading axes, or None for valid everywhere.
 
     Example:
         >>> import jax.numpy as jnp
@@ -126,6 +131,8 @@ def with_first_valid(inputs: Sequence[jax.Array], masks: Masks) -> list[jax.Arra
     pairs = list(zip(inputs, aligned(inputs, masks), strict=True))
     if all(m is None for _, m in pairs):
         return list(inputs)
+    # a repeated candidate changes no maximum or minimum; -inf in its place would pass infinities
+    # on, and integers have no -inf
     first = inputs[0]
     for x, m in reversed(pairs):
         first = x if m is None else jnp.where(m, x, first)
@@ -135,15 +142,15 @@ def with_first_valid(inputs: Sequence[jax.Array], masks: Masks) -> list[jax.Arra
 def concatenate_masks(
     inputs: Sequence[jax.Array], masks: Masks, axis: int, rule: str = "all"
 ) -> jax.Array | None:
-    """The mask of tensors that were joined along `axis` (counted from the front).
+    """Returns the mask of the concatenation of tensors along `axis`.
 
-    Along an axis that the masks have, they are joined like the tensors; along another one, they
-    are merged by the rule, an input without a mask valid everywhere.
+    If the masks have this axis, the masks are concatenated too. Otherwise the masks are merged by
+    the rule. An input without a mask counts as valid everywhere.
 
     Args:
-        inputs: the tensors.
-        masks: for each a mask of its leading axes, or None.
-        axis: the axis along which they were joined.
+        inputs: concatenated tensors.
+        masks: for each tensor a mask of its leading axes, or None.
+        axis: axis of the concatenation, as a positive index.
         rule: "all" or "any".
 
     Example:
@@ -162,7 +169,7 @@ def concatenate_masks(
 
 
 def _filled(x: jax.Array, mask: jax.Array | None, rank: int) -> jax.Array:
-    """A mask of the first `rank` axes of `x`."""
+    """Returns a mask with the first `rank` axes of `x`; True everywhere for None."""
     if mask is None:
         return jnp.ones(x.shape[:rank], bool)
     mask = jnp.reshape(mask, (*mask.shape, *(1,) * (rank - mask.ndim)))
