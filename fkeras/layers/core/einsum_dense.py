@@ -308,9 +308,9 @@ class EinsumDense(Layer):
         given = getattr(self.kernel_initializer, "input_axes", None)
         if not isinstance(self.kernel_initializer, _SCALED) or given or None in kernel:
             return self.with_weights(key, kernel=kernel, bias=bias)
-        # Keras computes the fans of a kernel with three or more axes as for a convolution, where
-        # the leading axes are a window. Here the kernel is drawn as a matrix (inputs, outputs), so
-        # that the fans are those of the equation, and then reshaped.
+        # As in Keras, fan-in and fan-out are those of the equation. For three or more axes, the
+        # initializers would compute the fans of a convolution kernel, so the kernel is drawn as a
+        # matrix (inputs, outputs) and then reshaped.
         outputs = [i for i, letter in enumerate(parts.kernel) if letter in parts.output]
         inputs = [i for i in range(len(kernel)) if i not in outputs]
         matrix = tuple(math.prod(kernel[i] for i in axes) for axes in (inputs, outputs))
