@@ -1,1 +1,1 @@
-"""Layers of images: preprocessing and augmentation, one family a file."""
+"""Image layers: preprocessing and augmentation, one family per file."""

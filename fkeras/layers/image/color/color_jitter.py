@@ -18,7 +18,7 @@ from fkeras.layers.image.common.values import share_range, value_range
 
 
 def _checked(rule: Callable[[Any], Any]) -> Callable[[Any], Any]:
-    """A converter that keeps a factor as given, where the layer that takes the factor accepts it."""
+    """Returns a converter that checks a factor with `rule`, and keeps the factor unchanged."""
 
     def convert(value: Any) -> Any:
         if value is not None:
@@ -27,11 +27,13 @@ def _checked(rule: Callable[[Any], Any]) -> Callable[[Any], Any]:
 
     return convert
 
+    # the field keeps the user's value; the steps convert it again
+
 
 class RandomColorJitter(RandomImageLayer):
     """Changes brightness, contrast, saturation and hue at random in training, in this order.
 
-    It changes nothing in inference.
+    The layer changes nothing in inference.
 
     Args:
         brightness_factor: as in `RandomBrightness`; None for no change.
@@ -44,7 +46,7 @@ class RandomColorJitter(RandomImageLayer):
         (b, h, w, 3) -> (b, h, w, 3), the same without b.
 
     Raises:
-        ValueError: for factors that these layers refuse; in training without a key.
+        ValueError: for factors that these layers reject; in training without a key.
 
     Example:
         >>> import jax, jax.numpy as jnp, fkeras as fk
@@ -62,6 +64,7 @@ class RandomColorJitter(RandomImageLayer):
     data_format: DataFormat = option(default=None, convert=data_format_name)
 
     def _steps(self) -> tuple[tuple[str, RandomImageLayer], ...]:
+        # layers without weights are cheap values: creating them at each call costs nothing at run time
         given = (
             ("brightness", RandomBrightness, self.brightness_factor),
             ("contrast", RandomContrast, self.contrast_factor),
@@ -75,7 +78,8 @@ class RandomColorJitter(RandomImageLayer):
         )
 
     def draw(self, key: jax.Array, shape: ImageShape) -> Any:
-        """What each step draws, by its name."""
+        """Draws the transformation of each step, by the step's name."""
+        # keys derived by name: omitting a step does not change the draws of the others
         return {name: step.draw(subkey(key, name), shape) for name, step in self._steps()}
 
     def transform_images(self, images: jax.Array, transformation: Any) -> jax.Array:

@@ -1,4 +1,4 @@
-"""Random changes of color: hue, saturation, color degeneration, grayscale."""
+"""Random color changes: hue, saturation, color degeneration, grayscale."""
 
 from __future__ import annotations
 
@@ -20,18 +20,18 @@ _EPSILON = 1e-7
 
 
 class RandomHue(RandomImageLayer):
-    """Turns the colours of each image by a random angle in training; changes nothing in inference.
+    """Rotates the hue of each image by a random angle in training; changes nothing in inference.
 
     Args:
-        factor: the angle in half turns, in either direction with the same probability: two numbers
-            from 0 to 1 between which each image draws, or one number f for (0, f).
+        factor: angle in half turns, in a random direction: two numbers from 0 to 1 between which
+            each image draws, or one number f for (0, f).
         Other arguments: those of `RandomBrightness`.
 
     Shapes:
         (b, h, w, 3) -> (b, h, w, 3), the same without b.
 
     Raises:
-        ValueError: for factors outside of [0, 1], images of other than 3 channels; in training
+        ValueError: for factors outside of [0, 1] and images without 3 channels; in training
             without a key.
 
     Example:
@@ -47,7 +47,7 @@ class RandomHue(RandomImageLayer):
     seed: OptionalInteger = option(default=None, convert=integer(optional=True))
 
     def draw(self, key: jax.Array, shape: ImageShape) -> Any:
-        """{"factor": (b,)}: by how many turns."""
+        """Draws {"factor": (b,)}: the rotation in turns."""
         direction, size = jax.random.split(key)
         signs = jax.random.rademacher(direction, (shape.batch,), "float32")
         return {"factor": signs * uniform(size, (shape.batch,), self.factor) * 0.5}
@@ -60,21 +60,21 @@ class RandomHue(RandomImageLayer):
 class RandomSaturation(RandomImageLayer):
     """Changes the saturation of each image at random in training; changes nothing in inference.
 
-    The drawn factor f multiplies saturations by `f / (1 - f)`, and no further than to pure colours.
-    (Keras cuts off at the highest value of a pixel instead, which for (0, 255) lets colours through
-    that do not exist.)
+    The layer multiplies saturations by `f / (1 - f)`, where f is the drawn factor, and clips them
+    at 1. (Keras clips at the highest pixel value instead, which for (0, 255) produces invalid
+    colours.)
 
     Args:
-        factor: 0 for grey images, 0.5 for no change, 1 for pure colours: two numbers between which
-            each image draws, or one number f for (0, f). Draws below 0 give grey images. (Keras
-            documents this too, but in its code one number f stands for (-f, f).)
+        factor: 0 for grayscale images, 0.5 for no change, 1 for pure colours: two numbers between
+            which each image draws, or one number f for (0, f). Draws below 0 give grayscale
+            images. (Keras documents (0, f) as well, but implements (-f, f).)
         Other arguments: those of `RandomBrightness`.
 
     Shapes:
         (b, h, w, 3) -> (b, h, w, 3), the same without b.
 
     Raises:
-        ValueError: for a factor outside of [0, 1], images of other than 3 channels; in training
+        ValueError: for a factor outside of [0, 1] and images without 3 channels; in training
             without a key.
 
     Example:
@@ -90,8 +90,9 @@ class RandomSaturation(RandomImageLayer):
     seed: OptionalInteger = option(default=None, convert=integer(optional=True))
 
     def draw(self, key: jax.Array, shape: ImageShape) -> Any:
-        """{"factor": (b,)}: what to multiply saturations by."""
+        """Draws {"factor": (b,)}: the factor of the saturation."""
         factor = uniform(key, (shape.batch,), self.factor)
+        # epsilon keeps the result finite for a draw of 1; clipping then gives pure colours
         return {"factor": factor / (1 - factor + _EPSILON)}
 
     def transform_images(self, images: jax.Array, transformation: Any) -> jax.Array:
@@ -100,19 +101,19 @@ class RandomSaturation(RandomImageLayer):
 
 
 class RandomColorDegeneration(RandomImageLayer):
-    """Mixes each image with its grey one at random in training; changes nothing in inference.
+    """Mixes each image with its grayscale version in training; changes nothing in inference.
 
     Args:
-        factor: 0 for no change, 1 for grey: two numbers between which each image draws, or one
-            number f for (0, f). Draws below 0 make colours stronger. (Keras documents this too, but
-            in its code one number f stands for (-f, f).)
+        factor: 0 for no change, 1 for grayscale: two numbers between which each image draws, or
+            one number f for (0, f). Draws below 0 make colours stronger. (Keras documents (0, f)
+            as well, but implements (-f, f).)
         Other arguments: those of `RandomBrightness`.
 
     Shapes:
-        (b, h, w, 3) -> (b, h, w, 3), the same without b; images of one channel stay as they are.
+        (b, h, w, 3) -> (b, h, w, 3), the same without b; images with one channel are unchanged.
 
     Raises:
-        ValueError: for a factor outside of [0, 1], images of other than 3 channels or 1; in
+        ValueError: for a factor outside of [0, 1] and images without 3 or 1 channels; in
             training without a key.
 
     Example:
@@ -128,7 +129,7 @@ class RandomColorDegeneration(RandomImageLayer):
     seed: OptionalInteger = option(default=None, convert=integer(optional=True))
 
     def draw(self, key: jax.Array, shape: ImageShape) -> Any:
-        """{"factor": (b, 1, 1, 1)}: the share of grey."""
+        """Draws {"factor": (b, 1, 1, 1)}: the weight of the grayscale image."""
         return {"factor": uniform(key, (shape.batch, 1, 1, 1), self.factor)}
 
     def transform_images(self, images: jax.Array, transformation: Any) -> jax.Array:
@@ -137,17 +138,19 @@ class RandomColorDegeneration(RandomImageLayer):
 
 
 class RandomGrayscale(RandomImageLayer):
-    """Makes some images grey in training; changes nothing in inference. The channels stay three.
+    """Converts some images to grayscale in training, with three equal channels.
+
+    The layer changes nothing in inference.
 
     Args:
-        factor: the probability for each image, from 0 to 1.
+        factor: probability for each image, from 0 to 1.
         Other arguments: those of `RandomBrightness`.
 
     Shapes:
-        (b, h, w, 3) -> (b, h, w, 3), the same without b; images of one channel stay as they are.
+        (b, h, w, 3) -> (b, h, w, 3), the same without b; images with one channel are unchanged.
 
     Raises:
-        ValueError: for a factor outside of [0, 1], images of other than 3 channels or 1; in
+        ValueError: for a factor outside of [0, 1] and images without 3 or 1 channels; in
             training without a key.
 
     Example:
@@ -162,8 +165,9 @@ class RandomGrayscale(RandomImageLayer):
     seed: OptionalInteger = option(default=None, convert=integer(optional=True))
 
     def draw(self, key: jax.Array, shape: ImageShape) -> Any:
-        """Which images become grey: (b, 1, 1, 1)."""
+        """Draws which images become grayscale: (b, 1, 1, 1)."""
         return uniform(key, (shape.batch, 1, 1, 1), (0.0, 1.0)) < self.factor
 
     def transform_images(self, images: jax.Array, transformation: Any) -> jax.Array:
+        # the grayscale image has one channel; `where` broadcasts it to the channels of the image
         return jnp.where(transformation, rgb_to_grayscale(images, self.data_format), images)

@@ -32,20 +32,21 @@ class RandomGaussianBlur(RandomImageLayer):
     """Blurs some images by a random amount in training; changes nothing in inference.
 
     Args:
-        factor: the probability: two numbers from 0 to 1 between which each image draws its own,
-            or one number f for (0, f); (1, 1) to blur all.
-        kernel_size: the cells of the window, an odd number: along the width and along the height,
-            or one for both.
-        sigma: the standard deviation in pixels: two numbers from 0 to 1 between which each image
+        factor: probability: two numbers from 0 to 1 between which each image draws its
+            probability, or one number f for (0, f); (1, 1) to blur all images.
+        kernel_size: odd size of the window along the width and along the height, or one number
+            for both.
+        sigma: standard deviation in pixels: two numbers from 0 to 1 between which each image
             draws one for the width and one for the height, or one number s for (0, s). (Keras
-            documents this too, and draws once for a whole batch.)
+            documents this too, but draws once for the whole batch.)
         Other arguments: those of `RandomBrightness`.
 
     Shapes:
         (b, h, w, c) -> (b, h, w, c), the same without b.
 
     Raises:
-        ValueError: for factors and sigmas outside of [0, 1], even sizes; in training without a key.
+        ValueError: for factors and sigmas outside of [0, 1] and even sizes; in training without a
+            key.
 
     Example:
         >>> import jax, jax.numpy as jnp, fkeras as fk
@@ -64,10 +65,11 @@ class RandomGaussianBlur(RandomImageLayer):
     seed: OptionalInteger = option(default=None, convert=integer(optional=True))
 
     def draw(self, key: jax.Array, shape: ImageShape) -> Any:
-        """{"should_apply_blur": (b,), "blur_factor": (b, 2)}: which images, and their sigmas."""
+        """Draws {"should_apply_blur": (b,), "blur_factor": (b, 2)}: images and their sigmas."""
         which, sigma = jax.random.split(key)
         return {
             "should_apply_blur": applied(which, shape.batch, self.factor),
+            # sigma 0 would divide by 0 in the weights of the window
             "blur_factor": uniform(sigma, (shape.batch, 2), self.sigma) + 1e-6,
         }
 
@@ -82,8 +84,8 @@ class RandomSharpness(RandomImageLayer):
     """Blurs or sharpens each image at random in training; changes nothing in inference.
 
     Args:
-        factor: 0 for a blurred image, 0.5 for no change, 1 for a sharper one: two numbers from 0 to
-            1 between which each image draws, or one number f for (0, f).
+        factor: 0 for a blurred image, 0.5 for no change, 1 for a sharpened image: two numbers from
+            0 to 1 between which each image draws, or one number f for (0, f).
         Other arguments: those of `RandomBrightness`.
 
     Shapes:
@@ -108,9 +110,10 @@ class RandomSharpness(RandomImageLayer):
     seed: OptionalInteger = option(default=None, convert=integer(optional=True))
 
     def draw(self, key: jax.Array, shape: ImageShape) -> Any:
-        """{"factor": (b,)}: how sharp."""
+        """Draws {"factor": (b,)}: the sharpness."""
         return {"factor": uniform(key, (shape.batch,), self.factor)}
 
     def transform_images(self, images: jax.Array, transformation: Any) -> jax.Array:
+        # `sharpen` takes 0 for blurred, 1 for no change and 2 for sharpened images
         sharpness = jnp.reshape(transformation["factor"] * 2, (-1, 1, 1, 1))
         return jnp.clip(sharpen(images, sharpness, self.data_format), *self.value_range)

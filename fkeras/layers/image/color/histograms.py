@@ -16,13 +16,13 @@ from fkeras.nn.image.histograms import equalize, equalize_tiles
 
 
 class AutoContrast(ImageLayer):
-    """Stretches each channel of each image over the whole value range, in inference too.
+    """Stretches each channel of each image to the whole value range, in inference too.
 
-    Channels of one single value stay as they are.
+    Constant channels are unchanged.
 
     Args:
-        data_format: "channels_last" (None means the same) or "channels_first". (Keras takes the
-            same axes for both, which mixes the channels of the latter.)
+        data_format: "channels_last" (also None) or "channels_first". (Keras uses the same axes
+            for both, which mixes the channels of "channels_first" images.)
         Other arguments: those of `RandomBrightness`.
 
     Shapes:
@@ -44,11 +44,11 @@ class AutoContrast(ImageLayer):
 class Equalization(ImageLayer):
     """Equalizes the histogram of each channel of each image, in inference too.
 
-    (Keras documents the same, but counts the levels of the whole batch together, so that an image
-    depends on its neighbours, and computes nothing where it is called with `training=False`.)
+    (Keras documents the same, but counts the levels of the whole batch together, so that the result
+    for an image depends on the other images, and changes nothing with `training=False`.)
 
     Args:
-        bins: the number of levels.
+        bins: number of levels.
         Other arguments: those of `RandomBrightness`.
 
     Shapes:
@@ -71,16 +71,16 @@ class Equalization(ImageLayer):
 class ContrastLimitedAdaptiveHistogramEqualization(ImageLayer):
     """Equalizes the histograms of tiles of each image, in inference too.
 
-    Each pixel takes the mean of what the tables of the four tiles around say. The counting takes
-    no more memory than the image, unlike a one-hot code of every pixel.
+    Each pixel takes a weighted mean of the values in the tables of the four surrounding tiles. The
+    histograms are counted by scatter-add, which needs no one-hot encoding of every pixel.
 
     Args:
-        clip_limit: no level counts for more than this multiple of the mean; 0 for no limit.
-        tile_grid_size: the number of tiles along the height and along the width.
+        clip_limit: limit of the count of a level, as a multiple of the mean count; 0 for no limit.
+        tile_grid_size: number of tiles along the height and along the width.
         Other arguments: those of `RandomBrightness`.
 
     Shapes:
-        (b, h, w, c) -> (b, h, w, c), the same without b. Integer images stay integer, cut off.
+        (b, h, w, c) -> (b, h, w, c), the same without b. Integer images stay integer, truncated.
 
     Example:
         >>> import jax.numpy as jnp, fkeras as fk
@@ -100,6 +100,8 @@ class ContrastLimitedAdaptiveHistogramEqualization(ImageLayer):
     tile_grid_size: Sizes = option(default=(8, 8), convert=sizes(2))
     data_format: DataFormat = option(default=None, convert=data_format_name)
 
+    # `equalize_tiles` computes in float32 for every dtype, and the result keeps the dtype of the
+    # images
     casts_images: ClassVar[bool] = False
 
     def transform_images(self, images: jax.Array, transformation: Any) -> jax.Array:

@@ -1,4 +1,4 @@
-"""`RandomInvert`, `Solarization` and `RandomPosterization`: maps of pixel values."""
+"""`RandomInvert`, `Solarization` and `RandomPosterization`: mappings of pixel values."""
 
 from __future__ import annotations
 
@@ -26,14 +26,14 @@ from fkeras.nn.image.adjustments import invert, posterize, solarize
 
 
 class RandomInvert(RandomImageLayer):
-    """Makes negatives of some images in training; changes nothing in inference.
+    """Inverts some images in training; changes nothing in inference.
 
-    The negative of x is `lowest + highest - x`. (Keras computes `highest - x`, which leaves a range
-    that does not start from 0.)
+    The inverse of x is `lowest + highest - x`. (Keras computes `highest - x`, which leaves the
+    range if the range does not start at 0.)
 
     Args:
-        factor: the probability: two numbers from 0 to 1 between which each image draws its own,
-            or one number f for (0, f); (1, 1) to invert all.
+        factor: probability: two numbers from 0 to 1 between which each image draws its
+            probability, or one number f for (0, f); (1, 1) to invert all images.
         Other arguments: those of `RandomBrightness`.
 
     Shapes:
@@ -55,7 +55,7 @@ class RandomInvert(RandomImageLayer):
     data_format: DataFormat = option(default=None, convert=data_format_name)
 
     def draw(self, key: jax.Array, shape: ImageShape) -> Any:
-        """{"apply_inversion": (b,)}: which images."""
+        """Draws {"apply_inversion": (b,)}: the images to invert."""
         return {"apply_inversion": applied(key, shape.batch, self.factor)}
 
     def transform_images(self, images: jax.Array, transformation: Any) -> jax.Array:
@@ -67,11 +67,11 @@ class Solarization(RandomImageLayer):
     """Inverts the pixels above a random threshold in training; changes nothing in inference.
 
     Args:
-        addition_factor: what is added to all pixels first, in shares of the value range: two
+        addition_factor: amount added to all pixels first, as a fraction of the value range: two
             numbers from 0 to 1 between which each image draws, or one number f for (0, f). (Keras
-            scales the upper number only, against its documentation.)
-        threshold_factor: the threshold, in shares of the value range, given in the same way. With
-            0 all pixels are inverted.
+            scales only the upper number, contrary to its documentation.)
+        threshold_factor: threshold as a fraction of the value range, in the same form. With 0 all
+            pixels are inverted.
         Other arguments: those of `RandomBrightness`.
 
     Shapes:
@@ -94,7 +94,8 @@ class Solarization(RandomImageLayer):
     data_format: DataFormat = option(default=None, convert=data_format_name, kw_only=True)
 
     def draw(self, key: jax.Array, shape: ImageShape) -> Any:
-        """{"additions", "thresholds"}: (b, 1, 1, 1), both from 0 to 255."""
+        """Draws {"additions", "thresholds"}: (b, 1, 1, 1), both from 0 to 255."""
+        # Keras's scale: from 0 to 255 for every value range
         keys, line = jax.random.split(key), (shape.batch, 1, 1, 1)
         return {
             "additions": uniform(keys[0], line, self.addition_factor) * 255,
@@ -124,19 +125,19 @@ def _bits(value: Any) -> tuple[int, int]:
 
 
 class RandomPosterization(RandomImageLayer):
-    """Keeps a random number of bits of each image in training; changes nothing in inference.
+    """Reduces each image to a random number of bits in training; changes nothing in inference.
 
     Args:
-        factor: the number of bits that are kept: two integers from 1 to 8 between which each image
-            draws, or one integer n for (1, n). (Keras never draws the upper one.)
-        value_range: (lowest, highest) value of a pixel, which is written with 8 bits.
+        factor: number of bits to keep: two integers from 1 to 8 between which each image draws,
+            or one integer n for (1, n). (Keras never draws the upper integer.)
+        value_range: (lowest, highest) value of a pixel; the range is quantized to 8 bits.
         Other arguments: those of `RandomBrightness`.
 
     Shapes:
         (b, h, w, c) -> (b, h, w, c), the same without b.
 
     Raises:
-        ValueError: for factors that are no integers from 1 to 8; in training without a key.
+        ValueError: for factors that are not integers from 1 to 8; in training without a key.
 
     Example:
         >>> import jax, jax.numpy as jnp, fkeras as fk
@@ -151,8 +152,9 @@ class RandomPosterization(RandomImageLayer):
     seed: OptionalInteger = option(default=None, convert=integer(optional=True))
 
     def draw(self, key: jax.Array, shape: ImageShape) -> Any:
-        """{"shift_factor": (b,)}: how many bits become 0."""
+        """Draws {"shift_factor": (b,)}: the number of bits to clear."""
         fewest, most = self.factor
+        # randint excludes its upper end
         return {"shift_factor": 8 - jax.random.randint(key, (shape.batch,), fewest, most + 1)}
 
     def transform_images(self, images: jax.Array, transformation: Any) -> jax.Array:

@@ -17,16 +17,16 @@ from fkeras.nn.image.adjustments import adjust_brightness, adjust_contrast
 
 
 class RandomBrightness(RandomImageLayer):
-    """Adds one random amount to all pixels of an image in training; changes nothing in inference.
+    """Adds a random amount to all pixels of an image in training; changes nothing in inference.
 
     Args:
-        factor: brightness shift as a share of the value range, from -1 (black) to 1 (white): two
+        factor: brightness shift as a fraction of the value range, from -1 (black) to 1 (white): two
             numbers between which each image draws, or one number f for (-f, f).
         value_range: (lowest, highest) value of a pixel; results are clipped to this range.
         seed: folded into the key of each call; None uses the key alone.
         data_format: "channels_last" (also None) or "channels_first".
-        bounding_box_format: format of the boxes, for example "xyxy". Layers that change colors alone
-            leave boxes as they are.
+        bounding_box_format: format of the boxes, for example "xyxy". Layers that change only
+            colors leave boxes unchanged.
 
     Shapes:
         (b, h, w, c) -> (b, h, w, c), the same without b.
@@ -47,7 +47,7 @@ class RandomBrightness(RandomImageLayer):
     data_format: DataFormat = option(default=None, convert=data_format_name, kw_only=True)
 
     def draw(self, key: jax.Array, shape: ImageShape) -> Any:
-        """{"rgb_delta": (b, 1, 1, 1)}: what to add."""
+        """Draws {"rgb_delta": (b, 1, 1, 1)}: the amount to add."""
         low, high = self.value_range
         return {"rgb_delta": uniform(key, (shape.batch, 1, 1, 1), self.factor) * (high - low)}
 
@@ -59,7 +59,7 @@ _contrast = factor_range(0, 1)
 
 
 def contrast_range(value: Any) -> tuple[float, float]:
-    """Converts to (lower, upper): a single number f stands for (f, f)."""
+    """Converts to (lower, upper); a single number f means (f, f)."""
     several = isinstance(value, tuple | list | np.ndarray)
     return _contrast(value if several else (value, value))
 
@@ -67,13 +67,13 @@ def contrast_range(value: Any) -> tuple[float, float]:
 class RandomContrast(RandomImageLayer):
     """Multiplies the contrast of each image at random in training; changes nothing in inference.
 
-    `x` becomes `(x - mean) * amount + mean`, with the mean of each channel.
+    The layer computes `(x - mean) * amount + mean`, with the mean of each channel.
 
     Args:
-        factor: the amount is drawn for each image between `1 - lower` and `1 + upper`, where the
-            factor is (lower, upper), or one number for both, from 0 to 1. (Keras documents this
-            too, but in its code one number f stands for (0, f), so that contrast never falls. It
-            reads what this layer writes as this layer does.)
+        factor: each image draws its amount between `1 - lower` and `1 + upper`, where the factor
+            is (lower, upper), or one number from 0 to 1 for both. (Keras documents this too, but
+            implements one number f as (0, f), so that contrast never decreases. Keras reads a
+            config written by this layer as this layer does.)
         Other arguments: those of `RandomBrightness`.
 
     Shapes:
@@ -97,7 +97,7 @@ class RandomContrast(RandomImageLayer):
     data_format: DataFormat = option(default=None, convert=data_format_name, kw_only=True)
 
     def draw(self, key: jax.Array, shape: ImageShape) -> Any:
-        """{"contrast_factor": (b, 1, 1, 1)}: what to multiply contrasts by."""
+        """Draws {"contrast_factor": (b, 1, 1, 1)}: the factor of the contrast."""
         lower, upper = self.factor
         amounts = uniform(key, (shape.batch, 1, 1, 1), (1.0 - lower, 1.0 + upper))
         return {"contrast_factor": amounts}

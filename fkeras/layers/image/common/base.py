@@ -1,40 +1,40 @@
 """`ImageLayer` and `RandomImageLayer`: base classes of image layers.
 
-The input is an array of images, (b, h, w, c) or one image (h, w, c), or a dictionary with more
-entries:
+The input is an array of images, (b, h, w, c), a single image (h, w, c), or a dictionary with
+further entries:
 
 - "images": as above, required;
 - "labels": (b, ...), of any dtype;
 - "bounding_boxes": {"boxes": (b, n, 4), "labels": (b, n) or (b, n, k)};
 - "segmentation_masks": (b, h, w, k), of any dtype.
 
-The output has the same form. Other entries pass through; missing entries cost nothing. The base
-class adds a batch axis to single images and removes the axis afterwards, so the hooks below always
-see batches. Images are cast to the compute dtype first (a class with `casts_images = False`
-keeps integer images), boxes to float32; labels and masks keep their dtype.
+The output has the same form. Other entries pass through, and missing entries cost nothing. The base
+class adds a batch axis to single images and removes the axis afterwards, so hooks always receive
+batches. Images are first cast to the compute dtype (a class with `casts_images = False` keeps
+integer images), and boxes to float32; labels and masks keep their dtype.
 
-A layer overrides the hooks of the entries that it changes; a hook receives a whole batch, and
-returns it unchanged by default:
+A layer overrides the hooks of the entries that it changes. A hook receives a whole batch; the
+default returns the batch unchanged:
 
     transform_images(images, transformation) -> images
     transform_labels(labels, transformation) -> labels
     transform_bounding_boxes(bounding_boxes, transformation, shape) -> bounding_boxes
     transform_segmentation_masks(segmentation_masks, transformation) -> segmentation_masks
 
-An `ImageLayer` draws nothing: its hooks run in training and inference alike, with None as the
-transformation. A `RandomImageLayer` draws first, in training only; inference casts the images and
-changes nothing more, and needs no key:
+An `ImageLayer` draws nothing: its hooks run in training and in inference, with the transformation
+None. A `RandomImageLayer` first draws a transformation, in training only. In inference it only
+casts the images, and needs no key:
 
     draw(key, shape) -> transformation
 
-The transformation is a pytree of arrays, with the batch as the first axis wherever one image
-differs from another; `shape` is the `ImageShape` of the images. Every hook is given the same
-transformation, so images, boxes and masks move together; a layer that mixes images of a batch puts
-the permutation there. The hooks are plain functions of arrays: a layer made of image layers calls
-`child.draw(key, shape)` and `child.transform_images(images, transformation)` of each.
+The transformation is a pytree of arrays. Arrays that differ between images have the batch as their
+first axis. `shape` is the `ImageShape` of the images. All hooks receive the same transformation, so
+images, boxes and masks change consistently; a layer that mixes the images of a batch puts the
+permutation into the transformation. Hooks are plain functions of arrays: a layer composed of image
+layers calls `child.draw(key, shape)` and `child.transform_images(images, transformation)`.
 
-A concrete class declares the field `data_format` at the place that it has in Keras's constructor,
-with `data_format_name` as its converter, and a random one the field `seed`.
+A concrete class declares the field `data_format` at its position in Keras's constructor, with the
+converter `data_format_name`; a random layer also declares the field `seed`.
 """
 
 from __future__ import annotations
@@ -55,7 +55,7 @@ _ENTRIES = ("images", "labels", "bounding_boxes", "segmentation_masks")
 
 
 class ImageShape(NamedTuple):
-    """The sizes of a batch of images, wherever the channels lie.
+    """Sizes of a batch of images, independent of the data format.
 
     Example:
         >>> ImageShape(8, 32, 32, 3).height
@@ -72,11 +72,11 @@ _box_format = choice(*FORMATS, optional=True)
 
 
 class ImageLayer(Layer):
-    """Base class of layers that change images with their labels, boxes and masks.
+    """Base class of layers that transform images with their labels, boxes and masks.
 
     Args:
-        bounding_box_format: how boxes are written, for example "xyxy"; needed only where boxes
-            are given to a layer that moves them.
+        bounding_box_format: format of the boxes, for example "xyxy"; required only if a layer that
+            moves boxes receives boxes.
 
     Example:
         >>> import jax.numpy as jnp, fkeras as fk
@@ -93,43 +93,41 @@ class ImageLayer(Layer):
 
     bounding_box_format: str | None = option(default=None, convert=_box_format, kw_only=True)
 
-    # boxes of hundreds of pixels and ids of masks do not survive a cast to half precision
+    # boxes of hundreds of pixels and mask ids lose precision in half precision
     autocast: ClassVar[bool] = False
-    #: whether integer images become floating before the hooks
+    #: whether integer images are cast to floating before the hooks
     casts_images: ClassVar[bool] = True
-    # where the channels are: a field of the concrete classes. An annotation here would fix the
-    # field's place among their arguments
+    # default of a field of the concrete classes. A type annotation here would make it a field of
+    # this class, and fix its position among their constructor arguments
     data_format = "channels_last"
 
-    # -- what authors write -------------------------------------------------------------------
+    # Hooks for subclasses
 
     def transform_images(self, images: jax.Array, transformation: Any) -> jax.Array:
-        """The new images (b, h2, w2, c2) for images (b, h, w, c), or with the channels first."""
+        """Returns the new images (b, h2, w2, c2), or with the channels first."""
         return images
 
     def transform_labels(self, labels: jax.Array, transformation: Any) -> jax.Array:
-        """The new labels of the images."""
+        """Returns the new labels of the images."""
         return labels
 
     def transform_bounding_boxes(
         self, bounding_boxes: dict[str, jax.Array], transformation: Any, shape: ImageShape
     ) -> dict[str, jax.Array]:
-        """The new {"boxes": (b, n, 4), "labels": ...}; `shape` is that of the given images."""
+        """Returns the new {"boxes": (b, n, 4), "labels": ...}; `shape` is that of the input."""
         return bounding_boxes
 
     def transform_segmentation_masks(
         self, segmentation_masks: jax.Array, transformation: Any
     ) -> jax.Array:
-        """The new masks, whose values are ids and must not be blended."""
+        """Returns the new masks; an override must not blend their values, which are ids."""
         return segmentation_masks
-
-    # -- calls --------------------------------------------------------------------------------
 
     def forward(self, context: Context, data: Any) -> Output:
         return Output(self._transformed(data, lambda shape: (True, None)))
 
     def image_shape(self, images: jax.Array) -> ImageShape:
-        """The sizes of a batch of images of this layer's data format."""
+        """Returns the sizes of a batch of images in this layer's data format."""
         if self.data_format == "channels_first":
             b, c, h, w = images.shape
         else:
@@ -155,7 +153,7 @@ class ImageLayer(Layer):
         single = self._is_single(entries)
         given = {name: entries[name] for name in _ENTRIES if entries.get(name) is not None}
         if single:
-            # hooks see batches only
+            # hooks receive only batches
             given = jax.tree.map(lambda x: jnp.asarray(x)[None], given)
         images = given["images"] = self._cast(jnp.asarray(given["images"]))
         shape = self.image_shape(images)
@@ -163,6 +161,7 @@ class ImageLayer(Layer):
         self._check_masks(given.get("segmentation_masks"), images)
         if "bounding_boxes" in given:
             given["bounding_boxes"] = self._checked_boxes(given["bounding_boxes"])
+            # boxes need the shape before the transformation: their format may be relative to it
         if change:
             given["images"] = self.transform_images(images, transformation)
             for name, hook, extra in (
@@ -206,6 +205,8 @@ class ImageLayer(Layer):
                 "Masks of one id a pixel have a channel axis of size 1."
             )
 
+        # float32 also for relative formats: half precision has 11 bits, too few for pixels
+
     def _checked_boxes(self, value: Any) -> dict[str, jax.Array]:
         good = isinstance(value, Mapping) and "boxes" in value and "labels" in value
         boxes = jnp.asarray(value["boxes"]) if good else None
@@ -222,9 +223,9 @@ class ImageLayer(Layer):
 
 
 class RandomImageLayer(ImageLayer):
-    """Changes images at random in training, and leaves them as they are in inference.
+    """Transforms images at random in training, and leaves them unchanged in inference.
 
-    A subclass declares the field `seed`, draws in `draw` and transforms in the hooks of
+    A subclass declares the field `seed`, overrides `draw`, and applies the draw in the hooks of
     `ImageLayer`.
 
     Example:
@@ -242,11 +243,11 @@ class RandomImageLayer(ImageLayer):
         False
     """
 
-    # folded into the key of each call: a field of the concrete classes
+    # folded into the key of each call; default of a field of the concrete classes
     seed = None
 
     def draw(self, key: jax.Array, shape: ImageShape) -> Any:
-        """The random transformation of a batch: a pytree of arrays."""
+        """Returns the random transformation of a batch: a pytree of arrays."""
         raise NotImplementedError(
             f"{self.where}: has no `draw`. Write `def draw(self, key, shape): ...`, which returns "
             "the arrays that the hooks use."
@@ -256,5 +257,6 @@ class RandomImageLayer(ImageLayer):
         # inference still casts the images, so that both modes return one dtype
         if not context.training:
             return Output(self._transformed(data, lambda shape: (False, None)))
+        # folding in the seed separates equal layers; the key of the call still changes every step
         key = context.key if self.seed is None else subkey(context.key, self.seed)
         return Output(self._transformed(data, lambda shape: (True, self.draw(key, shape))))

@@ -18,27 +18,28 @@ def move_boxes(
     move: Callable[[jax.Array], jax.Array],
     size: tuple[int, int] | None = None,
 ) -> dict[str, Any]:
-    """Moves boxes in pixels, whatever their format, and cuts them at the new image's borders.
+    """Transforms boxes in pixels, independent of their format, and clips them at the new borders.
 
     Args:
-        layer: tells the boxes' format.
+        layer: layer with the format of the boxes.
         bounding_boxes: {"boxes": (b, n, 4), "labels": ...}.
-        shape: of the images before.
-        move: takes boxes (b, n, 4) in "xyxy" to where they lie in the new images.
-        size: (height, width) of the new images, None for that of the old ones.
+        shape: shape of the images before the transform.
+        move: maps boxes (b, n, 4) in "xyxy" to their positions in the new images.
+        size: (height, width) of the new images; None for an unchanged size.
 
     Returns:
-        The dictionary with the new boxes, and the label -1 for those of which nothing is left.
+        The dictionary with the new boxes, and the label -1 for boxes without any area left.
     """
     written = layer.box_format()
     height, width = (shape.height, shape.width) if size is None else size
+    # relative formats use the old size when reading and the new size when writing
     corners = convert_format(bounding_boxes, written, "xyxy", shape.height, shape.width)
     moved = clip_to_image_size({**corners, "boxes": move(corners["boxes"])}, height, width)
     return convert_format(moved, "xyxy", written, height, width)
 
 
 def stretch(boxes: jax.Array, part: tuple[int, int, int, int], size: tuple[int, int]) -> jax.Array:
-    """Boxes after a part of the image `(top, left, height, width)` became an image of `size`.
+    """Returns the boxes after a part `(top, left, height, width)` was resized to `size`.
 
     Example:
         >>> import jax.numpy as jnp

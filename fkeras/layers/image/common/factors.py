@@ -14,15 +14,15 @@ _SEVERAL = (tuple, list, np.ndarray)
 
 
 def factor_range(low: float, high: float, *, above: bool = False, optional: bool = False) -> Rule:
-    """A rule for (lower, upper): two numbers, or a single f, which stands for (-f, f).
+    """Returns a rule for (lower, upper): two numbers, or a single f, which means (-f, f).
 
-    Where `low` forbids -f the single number stands for (low, f).
+    If -f is less than `low`, the single number means (low, f).
 
     Args:
-        low: least accepted number.
-        high: greatest accepted number.
-        above: whether `low` itself is rejected.
-        optional: whether None is allowed, and stays None.
+        low: smallest accepted number.
+        high: largest accepted number.
+        above: whether to reject `low` itself.
+        optional: whether to accept None, which stays None.
 
     Example:
         >>> factor_range(-1, 1)(0.2)
@@ -60,13 +60,13 @@ def uniform(key: jax.Array, shape: tuple[int, ...], ends: tuple[float, float]) -
 
 
 def applied(key: jax.Array, batch: int, chance: tuple[float, float]) -> jax.Array:
-    """Draws the images of a batch to change; each image first draws its probability from a range.
+    """Draws which images of a batch to change; each image draws its own probability first.
 
     Example:
         >>> import jax
         >>> applied(jax.random.key(0), 3, (1.0, 1.0))
         Array([ True,  True,  True], dtype=bool)
     """
-    # each image has its own probability, so the batch needs two draws
+    # each image has its own probability, so the batch needs two independent draws
     chances, threshold = jax.random.split(key)
     return uniform(threshold, (batch,), (0.0, 1.0)) < uniform(chances, (batch,), chance)

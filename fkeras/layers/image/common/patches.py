@@ -1,4 +1,4 @@
-"""Rectangles of images at random places, as masks of pixels."""
+"""Masks of random rectangles in images."""
 
 from __future__ import annotations
 
@@ -12,14 +12,14 @@ from fkeras.layers.image.common.factors import uniform
 def patches(
     key: jax.Array, shape: ImageShape, across: jax.Array, down: jax.Array, data_format: str
 ) -> jax.Array:
-    """Which pixels lie in a rectangle of each image, whose place is drawn.
+    """Returns a mask of the pixels in a rectangle of each image, at a random position.
 
     Args:
         key: a PRNG key.
-        shape: of the images.
-        across: the rectangle's width in shares of the image's, (b,).
-        down: its height in shares of the image's, (b,).
-        data_format: where the channels are.
+        shape: shape of the images.
+        across: width of the rectangle as a fraction of the image's width, (b,).
+        down: height of the rectangle as a fraction of the image's height, (b,).
+        data_format: "channels_last" or "channels_first".
 
     Returns:
         A mask of shape (b, h, w, 1), or (b, 1, h, w).
@@ -33,6 +33,7 @@ def patches(
     keys = jax.random.split(key)
     columns = _stretch(keys[0], shape.batch, shape.width, across)
     rows = _stretch(keys[1], shape.batch, shape.height, down)
+    # masks instead of slices: sizes that differ between images cannot be static
     mask = rows[:, :, None] & columns[:, None, :]
     return mask[..., None] if data_format == "channels_last" else mask[:, None]
 

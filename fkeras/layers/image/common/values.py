@@ -1,4 +1,4 @@
-"""Arguments of color layers: ranges of pixel values, shares, and mixed values."""
+"""Arguments of color layers: pixel value ranges, fractions, and mixed values."""
 
 from __future__ import annotations
 
@@ -35,9 +35,9 @@ _one, _two = factor_range(0, 1), factor_range(-1, 1)
 
 
 def share_range(value: Any) -> tuple[float, float]:
-    """Converts to (lower, upper): one number f from 0 to 1 stands for (0, f).
+    """Converts to (lower, upper); one number f from 0 to 1 means (0, f).
 
-    Two numbers may be negative: Keras writes (-f, f) for a single f, against its documentation.
+    Two numbers may be negative: Keras writes (-f, f) for a single f, contrary to its documentation.
 
     Example:
         >>> share_range(0.5)
@@ -51,19 +51,19 @@ def share_range(value: Any) -> tuple[float, float]:
 def mixed(
     where: str, name: str, values: jax.Array, order: jax.Array, weight: jax.Array, axis: int = -1
 ) -> jax.Array:
-    """`weight * values + (1 - weight) * values[order]`, for each entry of a batch.
+    """Computes `weight * values + (1 - weight) * values[order]` for each entry of a batch.
 
     Args:
-        where: the layer, for the message.
-        name: what is mixed, for the message.
-        values: array of shape (b, ...). Amounts are floating; integers along an axis of several
-            classes are counted as such.
+        where: name of the layer, for the message.
+        name: name of the mixed entry, for the message.
+        values: array of shape (b, ...): floating amounts, or integers along an axis of several
+            classes, which are cast to float32.
         order: integers (b,).
         weight: array of shape (b,), or a scalar.
-        axis: the axis of classes.
+        axis: the axis of the classes.
 
     Raises:
-        ValueError: for integers that are ids of classes: between two ids lies another class.
+        ValueError: for integers that are class ids, because a mean of two ids is a third class.
 
     Example:
         >>> import jax.numpy as jnp
@@ -80,7 +80,8 @@ def mixed(
 
 
 def check_amounts(where: str, name: str, values: jax.Array, axis: int = -1) -> None:
-    """Checks that values can be added, which ids of classes cannot."""
+    """Checks that values can be averaged, unlike class ids."""
+    # integers with several entries on the class axis are one-hot or counts, not ids
     ids = jnp.issubdtype(values.dtype, jnp.integer)
     if ids and (values.ndim == 1 or values.shape[axis] == 1):
         raise ValueError(

@@ -1,7 +1,7 @@
-"""Layers that move images by random affine transforms.
+"""Layers that transform images by random affine matrices.
 
-`RandomTranslation`, `RandomRotation`, `RandomZoom` and `RandomShear` differ in what they draw and in
-the matrix that they make of it; images, masks and boxes all follow this one matrix.
+`RandomTranslation`, `RandomRotation`, `RandomZoom` and `RandomShear` differ in their draws and in
+the matrix that they compute from a draw; images, masks and boxes all use the same matrix.
 """
 
 from __future__ import annotations
@@ -33,22 +33,23 @@ _fill_mode = choice(*FILL_MODES)
 _interpolation = choice(*INTERPOLATIONS)
 
 
+# MatrixLayer must not declare fields: each class has Keras's own order of arguments
 class WarpingFields:
-    """The types of the fields that each layer with a matrix declares, in its own order."""
+    """Types of the fields that every matrix layer declares, each in its own order."""
 
     interpolation: str
     fill_value: float
 
 
 class MatrixLayer(RandomImageLayer, WarpingFields):
-    """Moves images, masks and boxes by the matrices of `matrix`: the base of such layers.
+    """Base class of layers that transform images, masks and boxes by the matrices of `matrix`.
 
-    The fields `fill_mode`, `interpolation`, `fill_value`, `seed` and `data_format` are those of the
-    concrete classes.
+    The concrete classes declare the fields `fill_mode`, `interpolation`, `fill_value`, `seed` and
+    `data_format`.
     """
 
     def matrix(self, transformation: Any, shape: ImageShape) -> jax.Array:
-        """The matrices (b, 3, 3) that take a place of the new images to one of the old."""
+        """Returns the matrices (b, 3, 3) that map points of the new images to the old images."""
         raise NotImplementedError(f"{self.where}: has no `matrix`. Write one of shape (b, 3, 3).")
 
     def transform_images(self, images: jax.Array, transformation: Any) -> jax.Array:
@@ -57,11 +58,13 @@ class MatrixLayer(RandomImageLayer, WarpingFields):
     def transform_segmentation_masks(
         self, segmentation_masks: jax.Array, transformation: Any
     ) -> jax.Array:
+        # class ids must not be interpolated
         return self._warped(segmentation_masks, transformation, "nearest")
 
     def _warped(self, images: jax.Array, transformation: Any, interpolation: str) -> jax.Array:
         matrix = self.matrix(transformation, self.image_shape(images))
         batch, back = as_batch(images, self.data_format)
+        # RandomPerspective has no fill_mode, as in Keras
         fill_mode = getattr(self, "fill_mode", "constant")
         return back(warp_by_matrix(batch, matrix, interpolation, fill_mode, self.fill_value))
 
@@ -73,12 +76,12 @@ class MatrixLayer(RandomImageLayer, WarpingFields):
 
 
 class RandomTranslation(MatrixLayer):
-    """Moves each image up or down and left or right in training; nothing in inference.
+    """Shifts each image vertically and horizontally in training; changes nothing in inference.
 
     Args:
-        height_factor: (lower, upper): shift downwards as a share of the height, each from -1 to 1;
-            one number f means (-f, f).
-        width_factor: (lower, upper): shift to the right as a share of the width.
+        height_factor: (lower, upper): downward shift as a fraction of the height, each from -1 to
+            1; one number f means (-f, f).
+        width_factor: (lower, upper): shift to the right as a fraction of the width.
         fill_mode: values outside the image: "reflect" (b a | a b c | c b), "wrap"
             (b c | a b c | a b), "nearest" (a a | a b c | c c) or "constant" (k k | a b c | k k).
         interpolation: "bilinear" or "nearest".
@@ -91,7 +94,7 @@ class RandomTranslation(MatrixLayer):
         (b, h, w, c) -> (b, h, w, c), the same without b.
 
     Raises:
-        ValueError: for factors out of their range and unknown words; in training without a key.
+        ValueError: for factors out of range and unknown strings; in training without a key.
 
     Example:
         >>> import jax, jax.numpy as jnp, fkeras as fk
@@ -109,7 +112,7 @@ class RandomTranslation(MatrixLayer):
     data_format: DataFormat = option(default=None, convert=data_format_name)
 
     def draw(self, key: jax.Array, shape: ImageShape) -> Any:
-        """{"translations": (b, 2)}: pixels to the right and down."""
+        """Draws {"translations": (b, 2)}: pixels to the right and down."""
         down, right = jax.random.split(key)
         dx = uniform(right, (shape.batch,), self.width_factor) * shape.width
         dy = uniform(down, (shape.batch,), self.height_factor) * shape.height
@@ -121,13 +124,13 @@ class RandomTranslation(MatrixLayer):
 
 
 class RandomRotation(MatrixLayer):
-    """Turns each image about its middle in training; nothing in inference.
+    """Rotates each image about its center in training; changes nothing in inference.
 
-    Boxes become the upright ones around the turned ones, in whatever format they are written
-    (Keras reads them as "xyxy" always).
+    Boxes become the axis-aligned boxes that enclose the rotated boxes, in any format (Keras always
+    reads "xyxy").
 
     Args:
-        factor: (lower, upper), shares of a full turn against the clock, each from -1 to 1; one
+        factor: (lower, upper), counterclockwise in fractions of a full turn, each from -1 to 1; one
             number f means (-f, f).
         Other arguments: those of `RandomTranslation`.
 
@@ -135,7 +138,7 @@ class RandomRotation(MatrixLayer):
         (b, h, w, c) -> (b, h, w, c), the same without b.
 
     Raises:
-        ValueError: for factors out of their range and unknown words; in training without a key.
+        ValueError: for factors out of range and unknown strings; in training without a key.
 
     Example:
         >>> import jax, jax.numpy as jnp, fkeras as fk
@@ -154,7 +157,7 @@ class RandomRotation(MatrixLayer):
     data_format: DataFormat = option(default=None, convert=data_format_name)
 
     def draw(self, key: jax.Array, shape: ImageShape) -> Any:
-        """{"angle": (b,)} in degrees."""
+        """Draws {"angle": (b,)} in degrees."""
         lower, upper = self.factor
         return {"angle": uniform(key, (shape.batch,), (360.0 * lower, 360.0 * upper))}
 
@@ -163,19 +166,19 @@ class RandomRotation(MatrixLayer):
 
 
 class RandomZoom(MatrixLayer):
-    """Enlarges or shrinks each image about its middle in training; nothing in inference.
+    """Zooms each image about its center in training; changes nothing in inference.
 
     Args:
-        height_factor: (lower, upper), each above -1 and up to 1: how much more of the height is
-            seen, so that above 0 the image shrinks; one number f means (-f, f).
-        width_factor: the same for the width; None for the same factor as that of the height.
+        height_factor: (lower, upper), each above -1 and up to 1: relative change of the visible
+            height, so that numbers above 0 shrink the image; one number f means (-f, f).
+        width_factor: the same for the width; None to use the draw of the height.
         Other arguments: those of `RandomTranslation`.
 
     Shapes:
         (b, h, w, c) -> (b, h, w, c), the same without b.
 
     Raises:
-        ValueError: for factors out of their range and unknown words; in training without a key.
+        ValueError: for factors out of range and unknown strings; in training without a key.
 
     Example:
         >>> import jax, jax.numpy as jnp, fkeras as fk
@@ -195,9 +198,10 @@ class RandomZoom(MatrixLayer):
     data_format: DataFormat = option(default=None, convert=data_format_name)
 
     def draw(self, key: jax.Array, shape: ImageShape) -> Any:
-        """{"height_zoom": (b, 1), "width_zoom": (b, 1)}: how much is seen."""
+        """Draws {"height_zoom": (b, 1), "width_zoom": (b, 1)}: the visible fractions."""
         down, across = jax.random.split(key)
         height = 1.0 + uniform(down, (shape.batch, 1), self.height_factor)
+        # one draw for both axes preserves the aspect ratio
         if self.width_factor is None:
             return {"height_zoom": height, "width_zoom": height}
         width = 1.0 + uniform(across, (shape.batch, 1), self.width_factor)
@@ -212,7 +216,7 @@ _shear_range = factor_range(0, 1)
 
 
 def _shear(value: Any) -> float | tuple[float, float]:
-    # Keras writes one number as (-f, f), and cannot read that again
+    # Keras writes one number as (-f, f), which its own constructor rejects
     if isinstance(value, tuple | list) and len(value) == 2:
         numbers = [v for v in value if isinstance(v, int | float)]
         value = value[1] if len(numbers) == 2 and value[0] == -value[1] else value
@@ -221,22 +225,23 @@ def _shear(value: Any) -> float | tuple[float, float]:
 
 
 class RandomShear(MatrixLayer):
-    """Shears each image in training, to one side or the other; nothing in inference.
+    """Shears each image in a random direction in training; changes nothing in inference.
 
-    Boxes are those around the sheared ones. (Keras shears them in shares of the image, which is
-    another angle where height and width differ, and by one direction after the other.)
+    Boxes become those that enclose the sheared boxes. (Keras shears boxes in fractions of the
+    image, which is a different angle if height and width differ, and one direction after the
+    other.)
 
     Args:
-        x_factor: how far to the side a row goes for each row below the first: (lower, upper),
-            both from 0 to 1, or one number f, which means (-f, f).
-        y_factor: how far up or down a column goes for each column after the first.
+        x_factor: horizontal shift of a row for each row below the first: (lower, upper), both
+            from 0 to 1, or one number f, which means (-f, f).
+        y_factor: vertical shift of a column for each column after the first, in the same form.
         Other arguments: those of `RandomTranslation`.
 
     Shapes:
         (b, h, w, c) -> (b, h, w, c), the same without b.
 
     Raises:
-        ValueError: for factors out of their range and unknown words; in training without a key.
+        ValueError: for factors out of range and unknown strings; in training without a key.
 
     Example:
         >>> import jax, jax.numpy as jnp, fkeras as fk
@@ -256,8 +261,9 @@ class RandomShear(MatrixLayer):
     seed: OptionalInteger = option(default=None, convert=integer(optional=True))
 
     def draw(self, key: jax.Array, shape: ImageShape) -> Any:
-        """{"shear_factor": (b, 2)}: pixels to the left a row, and up a column."""
+        """Draws {"shear_factor": (b, 2)}: pixels to the left per row, and up per column."""
         side, *keys = jax.random.split(key, 3)
+        # one sign for both directions
         sign = jax.random.rademacher(side, (shape.batch,), "float32")
         shears = [
             sign * uniform(k, (shape.batch,), f if isinstance(f, tuple) else (-f, f))

@@ -1,4 +1,4 @@
-"""`CenterCrop` and `RandomCrop`: parts of images of a given size."""
+"""`CenterCrop` and `RandomCrop`: crops of images to a given size."""
 
 from __future__ import annotations
 
@@ -19,16 +19,16 @@ from fkeras.nn.image.resizing import as_dtype, cut, window
 
 
 def middle(height: int, width: int, size: tuple[int, int]) -> tuple[int, int, int, int]:
-    """The part in the middle of an image that becomes an image of `size`.
+    """Returns the central part of an image that becomes an image of `size`.
 
     Args:
-        height: the image's height.
-        width: the image's width.
+        height: height of the image.
+        width: width of the image.
         size: the new (height, width).
 
     Returns:
-        `(top, left, height, width)`: of `size` itself where the image is large enough, otherwise
-        the largest part of its aspect ratio.
+        `(top, left, height, width)`: a part of `size` if the image is large enough, otherwise the
+        largest part with the same aspect ratio, to be resized.
 
     Example:
         >>> middle(6, 6, (2, 4)), middle(6, 6, (4, 8))
@@ -49,6 +49,7 @@ def _part_as_image(
     batch, back = as_batch(images, data_format)
     batch = cut(batch, part)
     if part[2:] != size:
+        # interpolation needs floats; "nearest" copies integers exactly
         exact = method == "nearest" or jnp.issubdtype(batch.dtype, jnp.floating)
         floats = batch if exact else batch.astype("float32")
         shape = (batch.shape[0], *size, batch.shape[3])
@@ -58,21 +59,21 @@ def _part_as_image(
 
 
 class CenterCrop(ImageLayer):
-    """Cuts the middle out of images.
+    """Crops the center of images.
 
-    Of an image that is too small, the largest part of the aspect ratio asked for is resized.
-    Masks are resized by the nearest pixel (Keras blends their ids).
+    If an image is too small, the layer resizes the largest part with the requested aspect ratio.
+    Masks are resized by the nearest pixel (Keras interpolates their ids).
 
     Args:
-        height: the new height.
-        width: the new width.
+        height: height of the result.
+        width: width of the result.
         Other arguments: those of `RandomTranslation`.
 
     Shapes:
         (b, h, w, c) -> (b, height, width, c), the same without b.
 
     Raises:
-        ValueError: for sizes that are no positive integers.
+        ValueError: for sizes that are not positive integers.
 
     Example:
         >>> import jax.numpy as jnp, fkeras as fk
@@ -108,24 +109,24 @@ class CenterCrop(ImageLayer):
 
 
 class RandomCrop(RandomImageLayer):
-    """Cuts a part out of images, in training at a place that is drawn once for the batch.
+    """Crops a part of images, in training at a position that is drawn once for the batch.
 
-    In inference, and of images that are too small, it is the largest part in the middle that has
-    the aspect ratio asked for, resized. (Keras says so too, but leaves images as they are in
-    inference; the new size would then hold in training only, and no Dense layer after it could.
-    It also moves the x of boxes by rows and their y by columns; here they follow the images.)
-    Masks are resized by the nearest pixel.
+    In inference, and for images that are too small, the layer resizes the largest central part
+    with the requested aspect ratio. (Keras documents this too, but returns images unchanged in
+    inference; then the size would differ between training and inference, and a Dense layer could
+    not follow. Keras also moves the x of boxes by rows and their y by columns; here boxes follow
+    the images.) Masks are resized by the nearest pixel.
 
     Args:
-        height: the new height.
-        width: the new width.
+        height: height of the result.
+        width: width of the result.
         Other arguments: those of `RandomTranslation`.
 
     Shapes:
         (b, h, w, c) -> (b, height, width, c), the same without b.
 
     Raises:
-        ValueError: for sizes that are no positive integers; in training without a key.
+        ValueError: for sizes that are not positive integers; in training without a key.
 
     Example:
         >>> import jax, jax.numpy as jnp, fkeras as fk
@@ -140,19 +141,20 @@ class RandomCrop(RandomImageLayer):
     data_format: DataFormat = option(default=None, convert=data_format_name)
 
     def draw(self, key: jax.Array, shape: ImageShape) -> Any:
-        """`(top, left)` of the part, two integers; None where the images are too small."""
+        """Draws `(top, left)` of the part, two integers; None if the images are too small."""
         rows, columns = shape.height - self.height, shape.width - self.width
         if rows < 0 or columns < 0:
             return None
         ends = ((0.0, rows + 1.0), (0.0, columns + 1.0))
         starts = [uniform(k, (), e) for k, e in zip(jax.random.split(key), ends, strict=True)]
-        # a draw may round up to its end
+        # float32 rounding may reach the excluded upper end
         return tuple(
             jnp.minimum(s.astype("int32"), last)
             for s, last in zip(starts, (rows, columns), strict=True)
         )
 
     def forward(self, context: Context, data: Any) -> Output:
+        # inference crops too, without a draw: the output has one size in both modes
         if context.training:
             return super().forward(context, data)
         return Output(self._transformed(data, lambda shape: (True, None)))
@@ -172,6 +174,7 @@ class RandomCrop(RandomImageLayer):
             return _part_as_image(images, part, size, method, self.data_format)
         batch, back = as_batch(images, self.data_format)
         top, left = transformation
+        # a dynamic slice has a static size and a traced start
         for axis, start, length in ((1, top, self.height), (2, left, self.width)):
             batch = lax.dynamic_slice_in_dim(batch, start, length, axis)
         return back(batch)

@@ -21,15 +21,15 @@ from fkeras.nn.warping.sampling import FILL_MODES, INTERPOLATIONS
 
 
 def boxes_of_displaced(boxes: jax.Array, dy: jax.Array, dx: jax.Array) -> jax.Array:
-    """Boxes around all pixels that show a place inside of the old boxes.
+    """Returns the boxes that enclose all pixels that sample a point inside of the old boxes.
 
     Args:
         boxes: array of shape (b, n, 4), in "xyxy".
-        dy: how many rows further the place lies that a pixel shows, (b, h, w).
-        dx: how many columns further, (b, h, w).
+        dy: row offset of the point that each pixel samples, (b, h, w).
+        dx: column offset of the point that each pixel samples, (b, h, w).
 
     Returns:
-        An array of shape (b, n, 4) of whole pixels; of zeros where no pixel shows any of a box.
+        An array of shape (b, n, 4) of whole pixels; zeros if no pixel samples a point of the box.
 
     Example:
         >>> import jax.numpy as jnp
@@ -39,6 +39,7 @@ def boxes_of_displaced(boxes: jax.Array, dy: jax.Array, dx: jax.Array) -> jax.Ar
     """
     height, width = dy.shape[1:]
     y, x = grid(height, width)
+    # pixel centers lie at half-integers in the coordinates of boxes
     places = [(p + d + 0.5)[:, None] for p, d in ((x, dx), (y, dy))]
     low = [boxes[:, :, i][..., None, None] for i in (0, 1)]
     high = [boxes[:, :, i][..., None, None] for i in (2, 3)]
@@ -48,34 +49,34 @@ def boxes_of_displaced(boxes: jax.Array, dy: jax.Array, dx: jax.Array) -> jax.Ar
     for pixels, size in ((x[:, None], width), (y[:, None], height)):
         first = jnp.min(jnp.where(shown, pixels, float(size)), axis=(-2, -1))
         last = jnp.max(jnp.where(shown, pixels + 1, 0.0), axis=(-2, -1))
+        # an empty box has first = size and last = 0: the minimum makes its area 0
         edges.append((jnp.minimum(first, last), last))
     (x1, x2), (y1, y2) = edges
     return jnp.stack((x1, y1, x2, y2), axis=-1)
 
 
 class RandomElasticTransform(RandomImageLayer):
-    """Moves the pixels of some images by smooth random fields in training.
+    """Distorts some images by smooth random fields in training; changes nothing in inference.
 
-    Rows and columns move by fields of their own, and masks by those of their images (Keras draws
-    one field for both directions, and another one for masks). Boxes, which Keras refuses, become
-    those around all pixels that show something of them. Images are cut at `value_range` in
-    training, masks are not.
+    Rows and columns move by independent fields, and masks move like their images (Keras draws one
+    field for both directions, and another field for masks). Boxes, which Keras rejects, become
+    those that enclose all pixels that sample a point inside of them. In training, images are
+    clipped to `value_range`, masks are not.
 
     Args:
-        factor: the chance of an image to be changed: (lower, upper), from which each image draws
-            its own, or one number f, which means (0, f).
-        scale: (lower, upper) of the strength, which the batch draws, or one number f, which means
-            (0, f); both from 0 to 1.
-        fill_mode: "reflect", "wrap", "constant", "nearest" or "mirror" (c b | a b c | b a), and as
-            in `RandomTranslation`.
-        value_range: (low, high), the range of the pixels.
+        factor: probability of changing an image: (lower, upper), between which each image draws
+            its probability, or one number f, which means (0, f).
+        scale: (lower, upper) of the strength, drawn once for the batch, or one number f, which
+            means (0, f); both from 0 to 1.
+        fill_mode: "mirror" (c b | a b c | b a), or a fill mode of `RandomTranslation`.
+        value_range: (lowest, highest) value of a pixel.
         Other arguments: those of `RandomTranslation`.
 
     Shapes:
         (b, h, w, c) -> (b, h, w, c), the same without b.
 
     Raises:
-        ValueError: for factors out of their range and unknown words; in training without a key.
+        ValueError: for factors out of range and unknown strings; in training without a key.
 
     Example:
         >>> import jax, jax.numpy as jnp, fkeras as fk
@@ -99,12 +100,13 @@ class RandomElasticTransform(RandomImageLayer):
     data_format: DataFormat = option(default=None, convert=data_format_name)
 
     def draw(self, key: jax.Array, shape: ImageShape) -> Any:
-        """{"apply_transform": (b,), "dy": (b, h, w), "dx": (b, h, w)}; None at a scale of 0."""
+        """Draws {"apply_transform": (b,), "dy": (b, h, w), "dx": (b, h, w)}; None for scale 0."""
         if self.scale[1] == 0 or self.factor[1] == 0:
             return None
         chance, strength, noise = jax.random.split(key, 3)
         scale = uniform(strength, (), self.scale)
         short, long = min(shape.height, shape.width), max(shape.height, shape.width)
+        # `largest` is static: it fixes the size of the filter, whereas `scale` is traced
         fields = smooth_fields(
             noise,
             (shape.batch, shape.height, shape.width),

@@ -16,13 +16,13 @@ from fkeras.nn.image.layout import image_axes
 
 
 class RandomFlip(RandomImageLayer):
-    """Mirrors each image with probability 1/2 in training; changes nothing in inference.
+    """Flips each image with probability 1/2 in training; changes nothing in inference.
 
-    In the mode "horizontal_and_vertical" both directions are drawn apart, so there are four
-    results. (Keras draws once: it turns an image by half a circle or leaves it.)
+    The mode "horizontal_and_vertical" draws both directions independently, with four possible
+    results. (Keras draws once, and either rotates an image by 180 degrees or leaves it unchanged.)
 
     Args:
-        mode: "horizontal" (left and right change places), "vertical" (top and bottom), or
+        mode: "horizontal" (exchanges left and right), "vertical" (exchanges top and bottom), or
             "horizontal_and_vertical".
         Other arguments: those of `RandomTranslation`.
 
@@ -49,7 +49,7 @@ class RandomFlip(RandomImageLayer):
     data_format: DataFormat = option(default=None, convert=data_format_name)
 
     def draw(self, key: jax.Array, shape: ImageShape) -> Any:
-        """{"vertical": (b,), "horizontal": (b,)}: which images are mirrored how."""
+        """Draws {"vertical": (b,), "horizontal": (b,)}: the images to flip in each direction."""
         down, across = jax.random.split(key)
         nothing = jnp.zeros((shape.batch,), bool)
 
@@ -64,6 +64,7 @@ class RandomFlip(RandomImageLayer):
     def transform_images(self, images: jax.Array, transformation: Any) -> jax.Array:
         rows, columns, _ = image_axes(images.ndim, self.data_format)
         for direction, axis in (("vertical", rows), ("horizontal", columns)):
+            # `where` computes both versions: the program has no branches for single images
             flips = jnp.reshape(transformation[direction], (-1, 1, 1, 1))
             images = jnp.where(flips, jnp.flip(images, axis), images)
         return images

@@ -1,4 +1,4 @@
-"""`MaxNumBoundingBoxes`: the same number of boxes for every image."""
+"""`MaxNumBoundingBoxes`: pads or truncates the boxes of every image to the same number."""
 
 from __future__ import annotations
 
@@ -15,22 +15,22 @@ from fkeras.layers.image.common.base import ImageLayer, ImageShape
 
 
 class MaxNumBoundingBoxes(ImageLayer):
-    """Cuts the list of boxes of each image, or fills it up, to one length.
+    """Truncates or pads the boxes of each image to a fixed number.
 
-    Images, labels and masks stay as they are.
+    Images, labels and masks are unchanged.
 
     Args:
-        max_number: the number of boxes of each image.
-        fill_value: what the boxes and labels that are added consist of.
-        data_format: "channels_last" (None means the same) or "channels_first".
-        bounding_box_format: how boxes are written; not used.
+        max_number: number of boxes of each image.
+        fill_value: value of the boxes and labels that are added.
+        data_format: "channels_last" (also None) or "channels_first".
+        bounding_box_format: format of the boxes; not used.
 
     Shapes:
         boxes (b, n, 4) -> (b, max_number, 4), their labels (b, n) -> (b, max_number), the same
         without b.
 
     Raises:
-        ValueError: for a number that is no positive integer.
+        ValueError: for a number that is not a positive integer.
 
     Example:
         >>> import jax.numpy as jnp, fkeras as fk
@@ -56,6 +56,7 @@ class MaxNumBoundingBoxes(ImageLayer):
         }
 
     def _fitted(self, rows: jax.Array) -> jax.Array:
+        # negative padding of lax.pad truncates
         missing = self.max_number - rows.shape[1]
         edges = [(0, missing if axis == 1 else 0, 0) for axis in range(rows.ndim)]
         return lax.pad(rows, jnp.asarray(self.fill_value).astype(rows.dtype), edges)

@@ -18,23 +18,23 @@ from fkeras.nn.warping.sampling import INTERPOLATIONS
 
 
 class RandomPerspective(MatrixLayer):
-    """Moves the corners of some images in training, and all else as straight lines demand.
+    """Applies random perspective transforms to some images in training.
 
-    A corner's coordinates change by a share of themselves, so the first corner stays. Boxes come
-    back in the format that they had (Keras gives "xyxy").
+    Each coordinate of a corner changes by a fraction of itself, so the first corner does not move.
+    Boxes keep their format (Keras returns "xyxy"). The layer changes nothing in inference.
 
     Args:
-        factor: the chance of an image to be changed: (lower, upper), from which each image draws
-            its own, or one number f, which means (0, f).
-        scale: twice the largest share by which a coordinate changes, from 0 to 1.
-        fill_value: what stands where the old image has nothing to show.
+        factor: probability of changing an image: (lower, upper), between which each image draws
+            its probability, or one number f, which means (0, f).
+        scale: twice the largest fraction by which a coordinate changes, from 0 to 1.
+        fill_value: value of pixels outside of the old image.
         Other arguments: those of `RandomTranslation`.
 
     Shapes:
         (b, h, w, c) -> (b, h, w, c), the same without b.
 
     Raises:
-        ValueError: for factors out of their range and unknown words; in training without a key.
+        ValueError: for factors out of range and unknown strings; in training without a key.
 
     Example:
         >>> import jax, jax.numpy as jnp, fkeras as fk
@@ -52,9 +52,9 @@ class RandomPerspective(MatrixLayer):
     data_format: DataFormat = option(default=None, convert=data_format_name)
 
     def draw(self, key: jax.Array, shape: ImageShape) -> Any:
-        """{"apply_perspective": (b,), "start_points": (b, 4, 2), "end_points": (b, 4, 2)}."""
+        """Draws {"apply_perspective": (b,), "start_points", "end_points": both (b, 4, 2)}."""
         chance, moves = jax.random.split(key)
-        # the corners of an image one pixel wide would lie on one line
+        # the corners of an image with a width of one pixel would be collinear
         right, bottom = max(shape.width - 1, 1), max(shape.height - 1, 1)
         corners = jnp.array([[0, 0], [right, 0], [0, bottom], [right, bottom]], "float32")
         corners = jnp.broadcast_to(corners[None], (shape.batch, 4, 2))
@@ -69,4 +69,5 @@ class RandomPerspective(MatrixLayer):
     def matrix(self, transformation: Any, shape: ImageShape) -> jax.Array:
         seen = homography(transformation["start_points"], transformation["end_points"])
         chosen = transformation["apply_perspective"][:, None, None]
+        # the identity matrix leaves the other images unchanged without a branch
         return jnp.where(chosen, matrix_of(seen), jnp.eye(3)[None])

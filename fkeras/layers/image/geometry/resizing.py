@@ -16,29 +16,29 @@ from fkeras.nn.image.resizing import METHODS, resize, window
 
 
 class Resizing(ImageLayer):
-    """Gives images another size; what they show is stretched, cut or framed to fit.
+    """Resizes images: stretches, crops or pads them to a given size.
 
-    Boxes go exactly where their pixels go (Keras rounds the width of a frame or of what is cut to
-    whole pixels of the result); boxes of four zeros or four -1 stand for no box, and become
-    zeros. Masks are resized by the nearest pixel. Integer images stay integers.
+    Boxes follow their pixels exactly (Keras rounds the width of the padding or of the crop to whole
+    pixels of the result). Boxes of four zeros or four -1 are padding, and become zeros. Masks are
+    resized by the nearest pixel. Integer images stay integer.
 
     Args:
-        height: the new height.
-        width: the new width.
+        height: height of the result.
+        width: width of the result.
         interpolation: "bilinear", "nearest", "bicubic", "lanczos3" or "lanczos5".
-        crop_to_aspect_ratio: whether to keep the aspect ratio and cut what is too much.
-        pad_to_aspect_ratio: whether to keep the aspect ratio and fill what is missing.
-        fill_mode: "constant" is the only one.
-        fill_value: what `pad_to_aspect_ratio` fills with.
-        antialias: whether a smaller image is made of means over all of the larger one.
+        crop_to_aspect_ratio: whether to keep the aspect ratio and crop the excess.
+        pad_to_aspect_ratio: whether to keep the aspect ratio and pad the images.
+        fill_mode: only "constant" is supported.
+        fill_value: value of the padding of `pad_to_aspect_ratio`.
+        antialias: whether a pixel of a smaller image is a mean over all pixels it covers.
         Other arguments: those of `RandomTranslation`.
 
     Shapes:
         (b, h, w, c) -> (b, height, width, c), the same without b.
 
     Raises:
-        ValueError: for sizes that are no positive integers, unknown words, and both of cropping
-            and padding.
+        ValueError: for sizes that are not positive integers, unknown strings, and if both cropping
+            and padding are requested.
 
     Example:
         >>> import jax.numpy as jnp, fkeras as fk
@@ -95,6 +95,7 @@ class Resizing(ImageLayer):
             shape.height, shape.width, size, self.crop_to_aspect_ratio, self.pad_to_aspect_ratio
         )
         given = bounding_boxes["boxes"]
+        # padding boxes must not be moved to a visible position
         none = jnp.all(given == 0, axis=-1) | jnp.all(given == -1, axis=-1)
 
         def move(boxes: jax.Array) -> jax.Array:

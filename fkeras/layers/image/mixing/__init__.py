@@ -1,1 +1,1 @@
-"""Image layers that combine images, erase patches, or combine other image layers."""
+"""Image layers that mix images, erase patches, or combine other image layers."""

@@ -35,34 +35,34 @@ _MORE_NAMES = (
 
 
 class AugMix(RandomImageLayer):
-    """Mixes images with what chains of random operations make of them, in training only.
+    """Mixes images with the results of random chains of operations, in training only.
 
-    `num_chains` chains of up to `chain_depth` operations start from the images; their ends are
-    mixed by random weights, and the mixture with the images. Operations and weights are drawn once
-    for a batch, the strengths of operations for each image. (Keras draws the operations outside of
-    the program, so that under `jit` they never change.)
+    `num_chains` chains of up to `chain_depth` operations start from the images. The layer mixes
+    their results by random weights, and this mixture with the images. Operations and weights are
+    drawn once for a batch, the strengths of operations for each image. (Keras draws the operations
+    outside of the compiled program, so under `jit` they never change.)
 
-    Labels and bounding boxes stay as they are. Segmentation masks are mixed like images.
+    Labels and bounding boxes are unchanged. Segmentation masks are mixed like images.
 
     Args:
-        num_chains: how many chains.
-        chain_depth: how many draws there are in a chain; a draw may be of no operation.
-        factor: the strength: two numbers from 0 to 1 between which each operation draws, or one
-            number f for (0, f).
-        alpha: the parameter of the Dirichlet distribution of chains, and both of the Beta
-            distribution of the images' own weight; above 0.
-        all_ops: whether brightness, colour degeneration, contrast and sharpness are among the
-            operations, beside shear, translation, rotation, posterization, solarization, auto
-            contrast and equalization.
-        interpolation: how moved images are read between pixels: "nearest" or "bilinear".
+        num_chains: number of chains.
+        chain_depth: number of draws in a chain; a draw may select no operation.
+        factor: strength: two numbers from 0 to 1 between which each operation draws, or one number
+            f for (0, f).
+        alpha: parameter of the Dirichlet distribution of the chain weights, and both parameters of
+            the Beta distribution of the images' weight; above 0.
+        all_ops: whether to include brightness, colour degeneration, contrast and sharpness, in
+            addition to shear, translation, rotation, posterization, solarization, auto contrast
+            and equalization.
+        interpolation: interpolation of geometric operations: "nearest" or "bilinear".
         Other arguments: those of `RandomBrightness`.
 
     Shapes:
         (b, h, w, 3) -> (b, h, w, 3), the same without b; or one channel.
 
     Raises:
-        ValueError: for factors outside of [0, 1], and for masks of integers that are ids of
-            classes; in training without a key.
+        ValueError: for factors outside of [0, 1], and for integer masks of class ids; in training
+            without a key.
 
     Example:
         >>> import jax, jax.numpy as jnp, fkeras as fk
@@ -87,15 +87,15 @@ class AugMix(RandomImageLayer):
     data_format: DataFormat = option(default=None, convert=data_format_name)
 
     def operations(self) -> Operations:
-        """The layers to choose from, by their names, in the order of `chain_operations`."""
+        """Returns the layers to choose from, by name, in the order of `chain_operations`."""
         return operations(self, _NAMES + _MORE_NAMES if self.all_ops else _NAMES)
 
     def draw(self, key: jax.Array, shape: ImageShape) -> Any:
-        """The weights, and for each place of each chain an operation and what all of them draw.
+        """Draws the weights, the operation at each position of each chain, and their strengths.
 
         "chain_mixing_weights" has the shape (num_chains,), "weight_sample" (), "chain_operations"
-        (num_chains, chain_depth), with the number of operations for none; "chain_transforms" has
-        for each operation what it draws, with these two axes first.
+        (num_chains, chain_depth), where the number of operations means no operation.
+        "chain_transforms" has the draws of each operation, with these two leading axes.
         """
         mixture, own, which, how = jax.random.split(key, 4)
         chosen, places = self.operations(), (self.num_chains, self.chain_depth)
@@ -120,6 +120,7 @@ class AugMix(RandomImageLayer):
         if not jnp.issubdtype(masks.dtype, jnp.floating):
             axis = image_axes(masks.ndim, self.data_format)[2]
             check_amounts(self.where, "segmentation_masks", masks, axis)
+            # a mixture of integer masks has fractions
             masks = masks.astype("float32")
         return self._mixture(masks, transformation, "transform_segmentation_masks")
 
@@ -128,6 +129,7 @@ class AugMix(RandomImageLayer):
             _branch(getattr(operation, hook), name) for name, operation in self.operations()
         ]
         branches.append(lambda values, drawn: values)
+        # scan and switch compile each operation once, not once per position
 
         def step(values: jax.Array, place: tuple) -> tuple[jax.Array, None]:
             index, drawn = place
@@ -146,4 +148,5 @@ class AugMix(RandomImageLayer):
 
 
 def _branch(hook: Callable, name: str) -> Callable:
+    # the branches of a switch must agree in dtype
     return lambda values, drawn: hook(values, drawn[name]).astype(values.dtype)

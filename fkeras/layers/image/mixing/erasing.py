@@ -30,26 +30,26 @@ def _fill_value(value: Any) -> Any:
 
 
 class RandomErasing(RandomImageLayer):
-    """Paints over a random rectangle of some images in training; changes nothing in inference.
+    """Fills a random rectangle of some images in training; changes nothing in inference.
 
     Args:
-        factor: the probability: two numbers from 0 to 1 between which each image draws its own,
-            or one number f for (0, f); (1, 1) to erase in all.
-        scale: the square of the rectangle's sides in shares of the image's, two numbers from 0 to
-            1 between which each side draws, or one number s for (0, s).
-        fill_value: the paint: a number, three numbers for red, green and blue, or None for normal
-            noise, whose standard deviation is the highest value of a pixel.
-        value_range: (lowest, highest) value of a pixel; the paint is cut off there.
-        data_format: "channels_last" (None means the same) or "channels_first". (Keras paints three
-            numbers along the width of the latter.)
+        factor: probability: two numbers from 0 to 1 between which each image draws its
+            probability, or one number f for (0, f); (1, 1) to change all images.
+        scale: square of the rectangle's sides as fractions of the image's sides, two numbers from
+            0 to 1 between which each side draws, or one number s for (0, s).
+        fill_value: value of the rectangle: a number, three numbers for red, green and blue, or
+            None for normal noise with the highest value of a pixel as standard deviation.
+        value_range: (lowest, highest) value of a pixel; the rectangle's values are clipped to it.
+        data_format: "channels_last" (also None) or "channels_first". (Keras applies three numbers
+            along the width of "channels_first" images.)
         Other arguments: those of `RandomBrightness`.
 
     Shapes:
         (b, h, w, c) -> (b, h, w, c), the same without b.
 
     Raises:
-        ValueError: for factors and scales outside of [0, 1], three numbers for images of another
-            number of channels; in training without a key.
+        ValueError: for factors and scales outside of [0, 1], and three numbers for images without
+            3 channels; in training without a key.
 
     Example:
         >>> import jax, jax.numpy as jnp, fkeras as fk
@@ -70,8 +70,9 @@ class RandomErasing(RandomImageLayer):
     data_format: DataFormat = option(default=None, convert=data_format_name)
 
     def draw(self, key: jax.Array, shape: ImageShape) -> Any:
-        """{"apply_erasing": (b,), "batch_masks": (b, h, w, 1), "fill_value"}: where, and the paint."""
+        """Draws {"apply_erasing": (b,), "batch_masks": (b, h, w, 1), "fill_value"}."""
         which, sides, place, paint = jax.random.split(key, 4)
+        # the scale is an area: its root is a side
         shares = jnp.sqrt(uniform(sides, (shape.batch, 2), self.scale))
         return {
             "apply_erasing": applied(which, shape.batch, self.factor),

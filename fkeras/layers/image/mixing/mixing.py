@@ -1,4 +1,4 @@
-"""`MixUp` and `CutMix`: images and labels mixed with others of the batch."""
+"""`MixUp` and `CutMix`: mixtures of images and labels with others of the batch."""
 
 from __future__ import annotations
 
@@ -16,22 +16,23 @@ from fkeras.layers.image.common.patches import patches
 from fkeras.layers.image.common.values import mixed
 from fkeras.nn.image.layout import image_axes
 
+# smallest parameter of CutMix's Beta distribution
 _EPSILON = 1e-6
 
 
 def _permutation(key: jax.Array, count: int) -> jax.Array:
-    # jax.random.permutation needs a size that is known while a graph is recorded
+    # jax.random.permutation needs a static size; the size is symbolic while a graph is recorded
     return jnp.argsort(jax.random.uniform(key, (count,))).astype("int32")
 
 
 class MixUp(RandomImageLayer):
-    """Mixes each image with another one of its batch in training; changes nothing in inference.
+    """Mixes each image with another image of its batch in training; changes nothing in inference.
 
-    Image, labels and segmentation masks become `weight * own + (1 - weight) * other`, and the
-    bounding boxes of both are kept. The weight is drawn from a Beta distribution for each image.
+    Images, labels and segmentation masks become `weight * own + (1 - weight) * other`, and the
+    bounding boxes of both images are kept. Each image draws its weight from a Beta distribution.
 
     Args:
-        alpha: both parameters of the Beta distribution: 0 for weights of 1, 1 for even ones.
+        alpha: both parameters of the Beta distribution: 0 for weights of 1, 1 for uniform weights.
         Other arguments: those of `RandomBrightness`.
 
     Shapes:
@@ -39,8 +40,7 @@ class MixUp(RandomImageLayer):
         or one-hot. Boxes (b, n, 4) -> (b, 2n, 4).
 
     Raises:
-        ValueError: for labels and masks of integers that are ids of classes; in training without
-            a key.
+        ValueError: for integer labels and masks of class ids; in training without a key.
 
     Example:
         >>> import jax, jax.numpy as jnp, fkeras as fk
@@ -59,9 +59,10 @@ class MixUp(RandomImageLayer):
     seed: OptionalInteger = option(default=None, convert=integer(optional=True))
 
     def draw(self, key: jax.Array, shape: ImageShape) -> Any:
-        """{"mix_weight": (b,), "permutation_order": (b,)}: how much of which other image."""
+        """Draws {"mix_weight": (b,), "permutation_order": (b,)}: weights, and the other images."""
         weight, order = jax.random.split(key)
         weights = jnp.ones((shape.batch,), "float32")
+        # Beta(0, 0) is not defined; 0 means no mixing
         if self.alpha > 0:
             weights = jax.random.beta(weight, self.alpha, self.alpha, (shape.batch,), "float32")
         return {"mix_weight": weights, "permutation_order": _permutation(order, shape.batch)}
@@ -75,6 +76,7 @@ class MixUp(RandomImageLayer):
     def transform_segmentation_masks(
         self, segmentation_masks: jax.Array, transformation: Any
     ) -> jax.Array:
+        # the class axis of masks is the channel axis
         axis = image_axes(4, self.data_format)[2]
         return self._mixed("segmentation_masks", segmentation_masks, transformation, axis)
 
@@ -94,14 +96,14 @@ class MixUp(RandomImageLayer):
 class CutMix(RandomImageLayer):
     """Pastes a rectangle of another image of the batch in training; changes nothing in inference.
 
-    The rectangle shows what the other image has at the same place. Labels become
-    `weight * own + (1 - weight) * other`, where the weight is the share of pixels that stayed;
+    The rectangle has the same position in both images. Labels become
+    `weight * own + (1 - weight) * other`, where the weight is the fraction of unchanged pixels;
     segmentation masks are pasted like images.
 
     Args:
         factor: both parameters of the Beta distribution of the rectangle's area: two numbers from
             0 to 1 between which each image draws, or one number f for (0, f).
-        bounding_box_format: how boxes are written; this layer does not take any.
+        bounding_box_format: format of the boxes; this layer rejects boxes.
         Other arguments: those of `RandomBrightness`.
 
     Shapes:
@@ -109,8 +111,8 @@ class CutMix(RandomImageLayer):
         or one-hot.
 
     Raises:
-        ValueError: for factors outside of [0, 1], labels of integers that are ids of classes, and
-            for bounding boxes; in training without a key.
+        ValueError: for factors outside of [0, 1], integer labels of class ids, and bounding boxes;
+            in training without a key.
 
     Example:
         >>> import jax, jax.numpy as jnp, fkeras as fk
@@ -130,14 +132,16 @@ class CutMix(RandomImageLayer):
     data_format: DataFormat = option(default=None, convert=data_format_name)
 
     def draw(self, key: jax.Array, shape: ImageShape) -> Any:
-        """{"permutation_order": (b,), "batch_masks": (b, h, w, 1), "mix_weight": (b,)}."""
+        """Draws {"permutation_order": (b,), "batch_masks": (b, h, w, 1), "mix_weight": (b,)}."""
         alpha, weight, place, order = jax.random.split(key, 4)
+        # both parameters of a Beta distribution must be positive
         alpha = uniform(alpha, (shape.batch,), self.factor) + _EPSILON
         side = jnp.sqrt(1 - jax.random.beta(weight, alpha, alpha, (shape.batch,), "float32"))
         masks = patches(place, shape, side, side, self.data_format)
         return {
             "permutation_order": _permutation(order, shape.batch),
             "batch_masks": masks,
+            # counted, not drawn: whole pixels round the area of the rectangle
             "mix_weight": 1 - jnp.mean(masks.astype("float32"), axis=(1, 2, 3)),
         }
 

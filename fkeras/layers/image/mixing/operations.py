@@ -1,4 +1,4 @@
-"""The eleven operations of `RandAugment` and `AugMix`."""
+"""Operations of `RandAugment` and `AugMix`."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ Operations = tuple[tuple[str, ImageLayer], ...]
 
 
 def operations(layer: Any, names: Sequence[str]) -> Operations:
-    """The layers of these names, of the strength that `layer` has in its `factor`."""
+    """Returns the layers with these names, with the strength `factor` of `layer`."""
     factor, scale = layer.factor, layer.value_range
     shared = {
         "data_format": layer.data_format,
@@ -29,6 +29,7 @@ def operations(layer: Any, names: Sequence[str]) -> Operations:
     }
     moved = {"interpolation": layer.interpolation, **shared}
     coloured = {"value_range": scale, **shared}
+    # all are created, and selected by name below: construction is cheap and needs no branches
     made = {
         "random_shear": RandomShear(factor, factor, **moved),
         "random_translation": RandomTranslation(factor, factor, **moved),
@@ -46,7 +47,7 @@ def operations(layer: Any, names: Sequence[str]) -> Operations:
 
 
 def draw_all(chosen: Operations, key: jax.Array, shape: ImageShape) -> dict[str, Any]:
-    """What each operation draws, by its name; None for those that draw nothing."""
+    """Draws the transformation of each operation, by name; None if it draws nothing."""
     return {
         name: layer.draw(subkey(key, name), shape) if isinstance(layer, RandomImageLayer) else None
         for name, layer in chosen

@@ -1,4 +1,4 @@
-"""`RandAugment`: a few of eleven operations for each image."""
+"""`RandAugment`: random operations for each image."""
 
 from __future__ import annotations
 
@@ -34,16 +34,16 @@ _NAMES = (
 class RandAugment(RandomImageLayer):
     """Applies random operations to each image in training; changes nothing in inference.
 
-    Each image draws `num_ops` times among shear, translation, rotation, brightness, colour
+    Each image draws `num_ops` times from shear, translation, rotation, brightness, colour
     degeneration, contrast, sharpness, posterization, solarization, auto contrast and equalization.
-    (Keras draws the operations once for a whole batch, against the paper and its documentation,
-    and moves boxes by them in another order than images.)
+    (Keras draws the operations once for a whole batch, contrary to the paper and its own
+    documentation, and applies them to boxes in a different order than to images.)
 
     Args:
-        num_ops: how many operations, one after the other.
-        factor: the strength: two numbers from 0 to 1 between which each operation draws, or one
-            number f for (0, f).
-        interpolation: how moved images are read between pixels: "nearest" or "bilinear".
+        num_ops: number of operations, applied in sequence.
+        factor: strength: two numbers from 0 to 1 between which each operation draws, or one number
+            f for (0, f).
+        interpolation: interpolation of geometric operations: "nearest" or "bilinear".
         Other arguments: those of `RandomBrightness`.
 
     Shapes:
@@ -72,11 +72,11 @@ class RandAugment(RandomImageLayer):
     data_format: DataFormat = option(default=None, convert=data_format_name)
 
     def operations(self) -> Operations:
-        """The layers to choose from, by their names, in the order of `layer_idxes`."""
+        """Returns the layers to choose from, by name, in the order of `layer_idxes`."""
         return operations(self, _NAMES)
 
     def draw(self, key: jax.Array, shape: ImageShape) -> Any:
-        """{"layer_idxes": (num_ops, b), "transforms": what each operation draws, by its name}."""
+        """Draws {"layer_idxes": (num_ops, b), "transforms": the draws of each operation}."""
         which, how = jax.random.split(key)
         return {
             "layer_idxes": jax.random.randint(which, (self.num_ops, shape.batch), 0, len(_NAMES)),
@@ -104,7 +104,8 @@ class RandAugment(RandomImageLayer):
     def _apply(self, values: Any, transformation: Any, hook: Callable) -> Any:
         chosen, drawn = self.operations(), transformation["transforms"]
 
-        # one program for all steps; images differ in what they drew, so every operation computes
+        # scan compiles one step for all draws; images select different operations, so each step
+        # computes every operation
         def step(values: Any, indices: jax.Array) -> tuple[Any, None]:
             result = values
             for i, (name, operation) in enumerate(chosen):
@@ -117,4 +118,5 @@ class RandAugment(RandomImageLayer):
 
 def _where(chosen: jax.Array, new: jax.Array, old: jax.Array) -> jax.Array:
     chosen = jnp.reshape(chosen, (-1,) + (1,) * (old.ndim - 1))
+    # scan requires the dtype of its carry to stay the same
     return jnp.where(chosen, new.astype(old.dtype), old)
