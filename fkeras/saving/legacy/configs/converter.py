@@ -150,7 +150,7 @@ class Converter:
             if name is not None:
                 self.lambdas.add(name)
             return _item("Lambda", made) if "function" in made else made
-        # Layers always write `trainable`: an item without it is an operation of Keras 3.
+        # ReLU is a layer and an operation of Keras 3; only layers write `trainable`.
         if origin.major == 3 and "trainable" not in config:
             operation = _operation(kind)
             if operation is not None:

@@ -25,27 +25,28 @@ from fkeras.saving.legacy.tensorflow.sizes import Dims, Sizes
 from fkeras.saving.quirks.origin import Origin
 
 _NUMPY = "keras.src.ops.numpy"
-#: operations of two arguments that do not go element by element, and of three that do
+#: operations with arguments x1 and x2 that are not elementwise
 _PRODUCTS = ("Matmul", "Dot", "Inner", "Outer", "Kron", "Vdot")
+#: elementwise operations whose arguments have other names than x1 and x2
 _BROADCAST = ("Where", "Arctan2")
-#: the dtypes of tensors that constants take, by the kind of the constant's own dtype
+#: dtypes that a constant may be converted to, by the kind of the constant's dtype
 _TAKES = types.MappingProxyType({"i": ("float", "bfloat", "int", "uint"), "f": ("float", "bfloat")})
-#: the most elements of a constant that is made of sizes
+#: maximum number of elements of a constant that is computed from sizes
 MOST = 1 << 22
 
 
 @dataclasses.dataclass
 class Builder:
-    """Makes the operations of one call; where all its arguments are constants, their result.
+    """Builds the operations of one call, or constant-folds calls with only constant arguments.
 
     Attributes:
-        layer: the name of the layer in the file.
-        function: the name of TensorFlow's function.
-        origin: who wrote the file.
-        sizes: the shapes of tensors.
-        narrow: whether the layer computes in fewer bits than float32, so that constants must take
-            the dtype of what they meet.
-        items: the operations made so far.
+        layer: name of the layer in the file.
+        function: name of TensorFlow's function.
+        origin: the program that wrote the file.
+        sizes: shapes of the tensors in the graph.
+        narrow: whether the layer computes in float16 or bfloat16, so that constants must take the
+            dtype of the tensors they are combined with.
+        items: operations built so far.
     """
 
     layer: str
@@ -56,17 +57,18 @@ class Builder:
     items: list[dict[str, Any]] = dataclasses.field(default_factory=list)
 
     def __call__(self, class_name: str, *args: Any, outputs: int | None = None, **options: Any):
-        """The result of an operation: a tensor, a list of `outputs` tensors, or a constant.
+        """Adds an operation and returns a tensor, a list of `outputs` tensors, or a constant.
 
         Args:
             class_name: Keras's class of the operation.
-            *args: its arguments, tensors and constants.
-            outputs: how many results it has, where it returns a list.
-            **options: its arguments by name.
+            *args: tensors and constants by position.
+            outputs: number of results, if the operation returns a list.
+            **options: further arguments by name.
         """
         form = operation_form(class_name=class_name)
         names = ("x", "key") if form is None else form.parameters
         values = {**dict(zip(names, args, strict=False)), **options}
+        # Shape arithmetic of TensorFlow's graphs never becomes an operation: sizes are known here.
         if not any(has_tensor(v) for v in [*args, *options.values()]):
             return self._constant(class_name, values)
         config, called, kwargs = {}, [], {}
@@ -87,6 +89,7 @@ class Builder:
             ]
             config = {k: self.plain(v) for k, v in values.items() if k in form.fixed}
             kwargs = {k: self._argument(v, args) for k, v in options.items() if k not in form.fixed}
+        # "/" cannot occur in a converted layer's name: temporary names never collide with layers.
         name = f"{self.layer}/{len(self.items)}"
         node = {"args": called, "kwargs": kwargs}
         item = {
@@ -100,7 +103,7 @@ class Builder:
         return self.record(item, outputs)
 
     def record(self, item: dict[str, Any], outputs: int | None = None) -> Any:
-        """The tensor, or the list of tensors, that one more item with a single call makes."""
+        """Adds an item with a single call and returns its tensor or list of tensors."""
         self.items.append(item)
         name = item["name"]
         self.sizes.calls[name, 0] = (item, item["inbound_nodes"][0])
@@ -109,7 +112,7 @@ class Builder:
         return [_tensor(name, number) for number in range(outputs)]
 
     def refuse(self, problem: str) -> FileError:
-        """A refusal that names the layer and the function."""
+        """Returns an error that names the layer and the function."""
         return self.origin.error(
             f"TensorFlow's function {self.function!r:.80}: {problem}", self.layer
         )
@@ -117,21 +120,22 @@ class Builder:
     # -- values -------------------------------------------------------------------------------
 
     def dims(self, value: Any) -> Dims:
-        """The shape of a tensor or constant, with sizes that are known only when the model runs."""
+        """Returns the shape of a tensor or constant; unknown sizes are symbolic dimensions."""
         return self.sizes.of(value)[0] if is_tensor(value) else to_array(value).shape
 
     def dtype(self, value: Any) -> str:
-        """The dtype of a tensor or constant."""
+        """Returns the dtype of a tensor or constant."""
         if is_tensor(value):
             return self.sizes.of(value)[1]
         array = to_array(value)
+        # Object arrays hold symbolic sizes, which TensorFlow computes as int32.
         return canonical_dtype("int32" if array.dtype == object else array.dtype)
 
     def plain(self, value: Any) -> Any:
-        """A constant as JSON data.
+        """Returns a constant as JSON data.
 
         Raises:
-            FileError: where it is not known before the model runs.
+            FileError: for a value that is unknown before the model runs.
         """
         if isinstance(value, np.ndarray | np.generic):
             value = value.tolist()
@@ -150,13 +154,14 @@ class Builder:
         return value
 
     def numbers(self, value: Any, what: str) -> list[Any]:
-        """The sizes or whole numbers in a list, an array or a single number, in one list."""
+        """Returns the sizes or integers of a number, list or array as a flat list."""
         if isinstance(value, list | tuple):
             return [n for v in value for n in self.numbers(v, what)]
         if isinstance(value, np.ndarray):
             return [n for v in value.tolist() for n in self.numbers(v, what)]
         if is_size(value) or (isinstance(value, int) and not isinstance(value, bool)):
             return [value]
+        # Folded divisions return floats, also for sizes that divide evenly.
         if isinstance(value, float) and value.is_integer():
             return [int(value)]
         found = "a tensor that is computed when the model runs" if is_tensor(value) else repr(value)
@@ -166,25 +171,26 @@ class Builder:
         )
 
     def wholes(self, value: Any, what: str) -> list[int]:
-        """Whole numbers in a list, all known before the model runs."""
+        """Returns a flat list of integers, all known before the model runs."""
         return self.plain(self.numbers(value, what))
 
     def whole(self, value: Any, what: str) -> int:
-        """One whole number that is known before the model runs."""
+        """Returns one integer that is known before the model runs."""
         found = self.wholes(value, what)
         if len(found) != 1:
             raise self.refuse(f"expected one number as {what}, received {len(found)}.")
         return found[0]
 
     def axes(self, value: Any) -> Any:
-        """An axis, a list of axes, or None for all."""
+        """Returns an axis, a list of axes, or None for all axes."""
         if value is None:
             return None
         listed = isinstance(value, list | tuple | np.ndarray)
         return self.wholes(value, "axes") if listed else self.whole(value, "an axis")
 
     def kind(self, value: Any, what: str = "a dtype") -> str:
-        """The dtype that JAX computes in for one that TensorFlow names."""
+        """Returns JAX's dtype for the name of a TensorFlow dtype."""
+        # TensorFlow 1 writes "float32_ref" for variables.
         word = value.removesuffix("_ref") if isinstance(value, str) else ""
         if word not in _DTYPES:
             raise self.refuse(
@@ -195,7 +201,7 @@ class Builder:
 
     @property
     def instead(self) -> str:
-        """What a reader can always do: the end of a message."""
+        """The end of most messages: pass a function in `custom_objects`."""
         return (
             "or give a function that computes the same: custom_objects={"
             f"{self.function!r}: lambda x: ...}}."
@@ -211,6 +217,7 @@ class Builder:
                 "file is read. Compute the constant first, " + self.instead
             )
         try:
+            # Constants may divide by zero, as in TensorFlow, which does not warn.
             with np.errstate(all="ignore"):
                 return fold(class_name, values)
         except FileError:
@@ -222,7 +229,7 @@ class Builder:
             ) from None
 
     def _bounded(self, class_name: str, values: Mapping[str, Any]) -> None:
-        """Refuses constants that are far greater than what is said about them."""
+        """Rejects constants that a few bytes in the file would blow up, such as `Fill`."""
         counts: list[Any] = [1]
         if class_name == "Arange":
             start, stop, step = (self.plain(values.get(k)) for k in ("start", "stop", "step"))
@@ -238,10 +245,13 @@ class Builder:
             )
 
     def _of_one_kind(self, args: tuple, conditional: bool) -> tuple:
-        """Arrays with the rank and the dtype of the tensors that they meet, as TensorFlow has it."""
+        """Gives constant arrays the rank and dtype of the tensors they are combined with."""
+        # Python scalars need no conversion: JAX treats their dtype as weak.
         if all(is_tensor(v) or to_array(v).ndim == 0 for v in args):
             return args
         rank = max(len(self.dims(v)) for v in args)
+        # TensorFlow converts a constant to the tensor's dtype, where JAX would promote the result.
+        # The condition of `Where` is boolean and does not decide the dtype.
         partner = next((v for v in args[conditional:] if is_tensor(v)), None)
         dtype = None if partner is None else self.dtype(partner)
 
@@ -251,12 +261,13 @@ class Builder:
             array = to_array(value)
             if dtype and array.dtype.kind in "if" and dtype.startswith(_TAKES[array.dtype.kind]):
                 array = array.astype(dtype)
+            # Explicit axes of size 1: no need for JAX's implicit rank promotion.
             return array[(None,) * (rank - array.ndim)]
 
         return tuple(fitted(v) for v in args)
 
     def _argument(self, value: Any, others: tuple) -> Any:
-        """A value as an argument of a call."""
+        """Converts a value to an argument of a call."""
         if is_tensor(value) or value is None or isinstance(value, bool | int | float | str):
             return value
         if has_tensor(value):
@@ -270,6 +281,7 @@ class Builder:
                 ) from None
             if array.ndim == 0:
                 return self.plain(array)
+            # `plain` reports a symbolic size; strings are left for the error below.
             if array.dtype.kind in "OUS":
                 self.plain(array)
                 raise self.refuse("expected numbers as a constant. The file is damaged.")
@@ -289,12 +301,13 @@ _DTYPES = (
 
 
 def _tensor(name: str, output: int) -> dict[str, Any]:
+    # Shape and dtype are placeholders, which the loader does not read.
     config = {"shape": None, "dtype": "float32", "keras_history": [name, 0, output]}
     return {"class_name": "__keras_tensor__", "config": config}
 
 
 def _entry(builder: Builder, entry: Any) -> Any:
-    """A part of what stands between the brackets of `x[...]`, as JSON data."""
+    """Converts one index of `x[...]` to JSON data."""
     if isinstance(entry, slice):
         parts = {k: builder.plain(getattr(entry, k)) for k in ("start", "stop", "step")}
         return {"class_name": "__slice__", "config": parts}

@@ -12,7 +12,7 @@ from fkeras.saving.legacy.tensorflow.sizes import tensors_in
 
 
 class _Call:
-    """Calls a function with a list of tensors in the places that they had in the file."""
+    """Calls a function with tensors at their original positions among the file's arguments."""
 
     def __init__(self, function: Callable, arguments: list[Any], options: Mapping[str, Any]):
         self._function = function
@@ -20,6 +20,7 @@ class _Call:
         self._options = options
 
     def __call__(self, tensors: Any) -> Any:
+        # A Lambda takes one list of tensors: the constants of the call are inserted again here.
         waiting = list(tensors) if isinstance(tensors, list | tuple) else [tensors]
         args = [_filled(v, waiting) for v in self._arguments]
         options = {k: _filled(v, waiting) for k, v in self._options.items()}
@@ -36,12 +37,12 @@ def _filled(value: Any, waiting: list[Any]) -> Any:
 
 @dataclasses.dataclass
 class Given:
-    """A call of a function that the user gave.
+    """A call of a function that the user passed.
 
     Attributes:
         builder: the builder of the call.
-        function: the function.
-        extra: receives the function under a word of our own.
+        function: the user's function.
+        extra: receives the function under a generated name.
     """
 
     builder: Builder
@@ -49,19 +50,21 @@ class Given:
     extra: dict[str, Any]
 
     def result(self, arguments: list[Any], options: Mapping[str, Any]) -> Any:
-        """The tensor of a `Lambda` that calls it with the arguments in the file, but for null."""
+        """Returns the tensor of a `Lambda` that calls the function with the file's arguments."""
         builder = self.builder
         if not callable(self.function):
             raise builder.refuse(
                 f"expected a function in custom_objects, received {type(self.function).__name__}. "
                 "Give a function of arrays."
             )
+        # Keras writes null for arguments that the call did not set: keep the function's defaults.
         kept = {k: v for k, v in options.items() if v is not None and k != "name"}
         kept = {k: v if has_tensor(v) else builder.plain(v) for k, v in kept.items()}
         args = [v if has_tensor(v) else builder.plain(v) for v in arguments]
         tensors = list(tensors_in([args, kept]))
         if not tensors:
             raise builder.refuse("its arguments are constants. Compute the constant first.")
+        # The count makes the name unique: one function may be called with different constants.
         word = f"function of {builder.layer}, {len(self.extra)}"
         self.extra[word] = _Call(self.function, args, kept)
         item = {

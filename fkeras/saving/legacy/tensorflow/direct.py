@@ -1,7 +1,7 @@
-"""Table of TensorFlow functions that equal one operation of Keras 3, argument by argument.
+"""Table of TensorFlow functions that each equal one operation of Keras 3.
 
-A row has TensorFlow's parameters, Keras's class and the functions. The parameters have the order of
-the parameters of Keras's operation; `axis?` is optional, and `name~` is ignored.
+A row holds TensorFlow's parameters in the order of the Keras operation's parameters, the class of
+the Keras operation, and the names of the functions. `axis?` is optional; `name~` is ignored.
 """
 
 from __future__ import annotations
@@ -21,6 +21,7 @@ ROWS = (
     ("x y", "Power", "pow"),
     ("x y", "Maximum", "maximum"),
     ("x y", "Minimum", "minimum"),
+    # Keras calls the parameters x1 and x2: TensorFlow's y is the first.
     ("y x", "Arctan2", "atan2"),
     ("x y", "Equal", "equal"),
     ("x y", "NotEqual", "not_equal"),
@@ -89,7 +90,7 @@ ROWS = (
     ("input", "Det", "det"),
     ("input", "Cholesky", "cholesky"),
 )
-#: parameters of the first TensorFlow by the names that they have today
+#: parameter names of TensorFlow 1 by their present names
 RENAMED: Mapping[str, str] = types.MappingProxyType(
     {
         "keep_dims": "keepdims",

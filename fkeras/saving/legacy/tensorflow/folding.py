@@ -9,12 +9,12 @@ from typing import Any
 import jax.export
 import numpy as np
 
-#: the most characters of an expression of sizes; files of anybody could double it again and again
+#: maximum length of a symbolic size: a hostile file could double an expression again and again
 _LONGEST = 500
 
 
 def is_size(value: Any) -> bool:
-    """Whether a value is a size that is known only when the model runs.
+    """Whether a value is a symbolic size, which is known only when the model runs.
 
     Example:
         >>> is_size(3)
@@ -29,14 +29,14 @@ def is_tensor(value: Any) -> bool:
 
 
 def has_tensor(value: Any) -> bool:
-    """Whether there is a symbolic tensor in a value of lists."""
+    """Whether a value, or a list in the value, contains a symbolic tensor."""
     if isinstance(value, list | tuple):
         return any(has_tensor(v) for v in value)
     return is_tensor(value)
 
 
 def to_array(value: Any) -> np.ndarray:
-    """An array of numbers, or of objects where sizes that are not known are among them.
+    """Returns an array of numbers, or of objects if the value contains symbolic sizes.
 
     Raises:
         ValueError: for lists of different lengths.
@@ -48,9 +48,11 @@ def to_array(value: Any) -> np.ndarray:
     if isinstance(value, np.ndarray):
         return value
     if isinstance(value, list | tuple):
+        # An empty list is almost always an empty shape: integers, not NumPy's default float64.
         parts = [to_array(v) for v in value]
         return np.stack(parts) if parts else np.zeros((0,), "int64")
     if is_size(value):
+        # NumPy must not convert a symbolic size: an assignment to an object array keeps the object.
         single = np.empty((), object)
         single[()] = value
         return single
@@ -58,7 +60,7 @@ def to_array(value: Any) -> np.ndarray:
 
 
 def to_value(array: Any) -> Any:
-    """A number or a size instead of an array without axes; whole numbers out of their boxes."""
+    """Unpacks arrays without axes to a number or size, and object arrays without symbolic sizes."""
     if not isinstance(array, np.ndarray):
         return array.item() if isinstance(array, np.generic) else array
     if array.dtype == object and any(len(str(v)) > _LONGEST for v in array.ravel()):
@@ -74,10 +76,12 @@ def _unstack(x: Any, num: Any = None, axis: int = 0) -> list:
 
 def _cast(x: Any, dtype: str) -> Any:
     x = to_array(x)
+    # Symbolic sizes have no dtype.
     return x if x.dtype == object else x.astype(dtype)
 
 
 def _full(shape: Any, fill_value: Any, dtype: Any = None) -> Any:
+    # `int` rejects symbolic sizes: NumPy needs the shape.
     return np.full(tuple(int(n) for n in shape), to_array(fill_value), dtype)
 
 
@@ -105,6 +109,7 @@ def _along(function: Callable) -> Callable:
     return reduced
 
 
+#: NumPy equivalents of Keras operations; operations outside this table are not folded
 _FOLDS = types.MappingProxyType(
     {
         "Add": _elementwise(np.add),
@@ -164,7 +169,7 @@ _FOLDS = types.MappingProxyType(
 
 
 def folds(class_name: str) -> bool:
-    """Whether an operation of this class is known for constants.
+    """Whether an operation of this class can be constant-folded.
 
     Example:
         >>> folds("Add"), folds("Resize")
@@ -174,16 +179,17 @@ def folds(class_name: str) -> bool:
 
 
 def fold(class_name: str, arguments: Mapping[str, Any]) -> Any:
-    """The result of an operation on constants and sizes.
+    """Returns the result of an operation on constants and sizes.
 
     Args:
-        class_name: Keras's class of the operation, one that `folds`.
-        arguments: its arguments by name, in order.
+        class_name: Keras's class of the operation, for which `folds` is true.
+        arguments: arguments of the operation by name, in order.
 
     Example:
         >>> fold("Add", {"x1": [1, 2], "x2": 3})
         array([4, 5])
     """
+    # These calls may omit arguments; the other functions have NumPy's parameter names.
     if class_name in ("Sum", "Prod", "Max", "Min", "All", "Any", "Cast", "Unstack"):
         result = _FOLDS[class_name](**arguments)
     else:

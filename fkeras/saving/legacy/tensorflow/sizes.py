@@ -1,4 +1,4 @@
-"""Shapes of tensors in a graph while the graph is read, for functions of sizes.
+"""Infers shapes of tensors while a graph is read, for functions of sizes such as `tf.shape`.
 
 An unknown size is a symbolic dimension of `jax.export`: "b" for the batch and a distinct name for
 each other axis. Equal sizes thus compare equal, and sums of sizes have a symbolic form.
@@ -23,17 +23,18 @@ Dims = tuple[Any, ...]
 
 @dataclasses.dataclass
 class Sizes:
-    """The known shapes of the tensors in a graph.
+    """Inferred shapes of the tensors in a graph.
 
     Attributes:
-        calls: the layer and the call that make tensors, by the layer's name and the call's number.
-        objects: gives the functions and classes that the layers may refer to.
+        calls: layer and call that produce tensors, by the layer's name and the call's index.
+        objects: returns the functions and classes that the layers may refer to.
     """
 
     calls: dict[tuple[str, int], tuple[Mapping, Mapping]]
     objects: Callable[[], Mapping[str, Any]]
 
     def __post_init__(self) -> None:
+        # JAX compares symbolic dimensions only within one scope.
         self._scope = jax.export.SymbolicScope()
         self._found: dict[History, tuple[Dims, str]] = {}
         self._words = (f"n{number}" for number in itertools.count())
@@ -41,8 +42,9 @@ class Sizes:
     def of(self, tensor: Mapping) -> tuple[Dims, str]:
         """Returns `(dims, dtype)` of a tensor; unknown sizes are symbolic dimensions.
 
-        Each call is recorded once, whatever is asked.
+        The result of each call is inferred once and cached.
         """
+        # An explicit stack: graphs can be deeper than Python's recursion limit.
         waiting = [_history(tensor)]
         while waiting:
             history = waiting[-1]
@@ -56,12 +58,12 @@ class Sizes:
         return self._found[_history(tensor)]
 
     def rename(self, old: str, new: str) -> None:
-        """Keeps what is known of a layer under its new name."""
+        """Moves the cached shapes of a layer to its new name."""
         for history in [h for h in self._found if h[0] == old]:
             self._found[new, history[1], history[2]] = self._found.pop(history)
 
     def inputs(self) -> Iterator[tuple[Mapping, Dims]]:
-        """The tensors and dims of the network's inputs."""
+        """Yields the tensor and dims of each input of the network."""
         for (name, index), (item, _) in list(self.calls.items()):
             if item["class_name"] == "InputLayer":
                 config = {"shape": None, "dtype": "float32", "keras_history": [name, index, 0]}
@@ -80,10 +82,13 @@ class Sizes:
         if item["class_name"] == "InputLayer":
             config = item["config"]
             dims = tuple(
+                # All inputs share the batch size; nothing relates their other unknown sizes.
                 self._dim("b" if axis == 0 else next(self._words)) if size is None else size
                 for axis, size in enumerate(config["batch_shape"])
             )
             return dims, config.get("dtype") or "float32"
+        # Infer the call alone, in a network with one input for each of its tensors: layers infer
+        # their shapes only when called. Equal sizes get equal names, so the result keeps relations.
         words: dict[Any, str] = {}
         layers, places = [], {}
         for tensor in tensors_in(node):
@@ -113,7 +118,7 @@ class Sizes:
         _, output = graph_from_config(config, self.objects())
         spec = output.spec
         values = {word: dim for dim, word in words.items()}
-        for word in spec.words:  # sizes that the call makes anew
+        for word in spec.words:  # sizes that depend on no input size
             if word not in values:
                 values[word] = self._dim(next(self._words))
         return tuple(_expression(d, values) for d in spec.dims), spec.dtype
@@ -132,7 +137,7 @@ def _history(tensor: Mapping) -> History:
 
 
 def tensors_in(value: Any) -> Iterator[Mapping]:
-    """The descriptions of symbolic tensors in a call, from left to right."""
+    """Yields the descriptions of symbolic tensors in a call, from left to right."""
     if is_tensor(value):
         yield value
     elif isinstance(value, Mapping):

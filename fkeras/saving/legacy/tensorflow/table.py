@@ -1,4 +1,4 @@
-"""Table of the TensorFlow functions that can be read, by their names in files."""
+"""Table of the supported TensorFlow functions, by their names in files."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from typing import Any
 from fkeras.saving.legacy.tensorflow import direct, elementwise, selecting, shaping
 from fkeras.saving.legacy.tensorflow.builder import Builder
 
-#: where TensorFlow has functions of numbers; `image`, `strings` and others stand for themselves
+#: TensorFlow modules whose prefix is dropped; functions of `image` and others keep the prefix
 _PLACES = ("", "math.", "nn.", "linalg.", "dtypes.", "__operators__.")
 
 
@@ -19,10 +19,10 @@ class Function:
     """A function of TensorFlow.
 
     Attributes:
-        required: the parameters that must be given, the tensor first.
-        optional: those that may be left out.
-        silent: those that change nothing.
-        make: makes the operations, of a builder and the arguments.
+        required: required parameters, the tensor first.
+        optional: optional parameters.
+        silent: parameters that do not change the result, and are ignored.
+        make: builds the operations from a builder and the arguments.
     """
 
     required: tuple[str, ...]
@@ -49,6 +49,7 @@ def _operation(class_name: str, signature: str) -> Callable:
     optional = tuple(w[:-1] for w in signature.split() if w[-1] == "?")
 
     def make(builder: Builder, *args: Any, **given: Any) -> Any:
+        # Drop trailing missing arguments, so that the operation's defaults apply.
         values = [*args, *(given.get(name) for name in optional)]
         while values[-1] is None:
             values.pop()
@@ -71,7 +72,7 @@ FUNCTIONS = _table()
 
 
 def key_of(word: str) -> str | None:
-    """The table's word for a function's name in a file; None where it is not in the table.
+    """Returns the table's key for a function's name in a file, or None for an unknown function.
 
     Example:
         >>> key_of("math.reduce_sum"), key_of("compat.v1.transpose"), key_of("strings.split")
@@ -85,25 +86,27 @@ def key_of(word: str) -> str | None:
 
 
 def call(builder: Builder, key: str, arguments: list[Any], options: Mapping[str, Any]) -> Any:
-    """The result of a function of the table.
+    """Builds the operations of a function and returns the result.
 
     Args:
-        builder: makes the operations.
-        key: the function's word in the table.
-        arguments: the arguments by position.
-        options: those by name; None stands for what is not given.
+        builder: builder of the operations.
+        key: key of the function in the table.
+        arguments: arguments by position.
+        options: arguments by name; None means missing.
 
     Raises:
-        FileError: for an argument that it does not take, or one that is missing.
+        FileError: for an unknown or missing argument.
     """
     function = FUNCTIONS[key]
     names = function.names
     given = dict(zip(names, arguments, strict=False))
+    # Extra positional arguments are the operands of `einsum`.
     rest = arguments[len(names) :]
     for name, value in options.items():
         today = name if name in names else direct.RENAMED.get(name, name)
         if value is None or name == "name" or name in function.silent:
             continue
+        # An ignored argument would change the result silently.
         if today not in names:
             raise builder.refuse(
                 f"it has no argument {name!r:.40} here, only {', '.join(names)}."
