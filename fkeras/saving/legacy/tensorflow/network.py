@@ -1,4 +1,4 @@
-"""Converts a network of tf.keras with calls of TensorFlow functions to Keras 3's operations."""
+"""Converts networks of tf.keras that call TensorFlow functions to operations of Keras 3."""
 
 from __future__ import annotations
 
@@ -16,14 +16,16 @@ from fkeras.saving.legacy.tensorflow.custom import Given
 from fkeras.saving.legacy.tensorflow.sizes import Sizes, tensors_in
 from fkeras.saving.quirks.origin import Origin
 
+#: layers of tf.keras 2.4 and later (the first two) and 2.0 to 2.3 that call a function
 _CLASSES = ("TFOpLambda", "SlicingOpLambda", "TensorFlowOpLayer")
 _CONSTANT = "_CONSTANT_VALUE"
+#: dtypes of layers whose constants must not widen the result
 _NARROW = ("float16", "bfloat16")
 Call = tuple[str, int]
 
 
 def is_function(item: Any, custom_objects: Mapping[str, Any]) -> bool:
-    """Whether a layer of a file stands for a function of TensorFlow.
+    """Whether a layer of a file is a call of a TensorFlow function.
 
     Example:
         >>> is_function({"class_name": "TFOpLambda"}, {}), is_function({"class_name": "Dense"}, {})
@@ -35,7 +37,7 @@ def is_function(item: Any, custom_objects: Mapping[str, Any]) -> bool:
 
 @dataclasses.dataclass
 class _Reader:
-    """The calls of one network, converted in the order in which they need one another."""
+    """Converts the calls of one network; each call must come after the calls it depends on."""
 
     graph: Graph
     origin: Origin
@@ -49,7 +51,7 @@ class _Reader:
     made: dict[str, dict[int, list[dict[str, Any]]]] = dataclasses.field(default_factory=dict)
 
     def read(self, layer: str, index: int, raw: Any) -> None:
-        """Converts one call; all that it needs has been converted."""
+        """Converts one call whose inputs have been converted."""
         item = self.items[layer]
         safe = safe_name(layer)
         if not is_function(item, self.custom_objects):
@@ -68,6 +70,7 @@ class _Reader:
             value = self._result(builder, function, arguments, options)
         except FileError:
             raise
+        # A damaged file can fail anywhere in JAX's shape inference: report the layer and function.
         except Exception as error:
             raise builder.refuse(
                 f"cannot be made of its arguments: {reason(error)} Correct the arguments, "
@@ -78,9 +81,10 @@ class _Reader:
         self.made.setdefault(layer, {})[index] = builder.items
 
     def constant(self, value: Any, layer: str | None) -> dict[str, Any]:
-        """A tensor of an array that no batch has, for a layer that takes it: added to a zero."""
+        """Converts a constant to a tensor, for a layer that needs a tensor: adds a zero."""
         name = safe_name(f"{layer or 'output'}_constant")
         builder = Builder(name, "constant", self.origin, self.sizes)
+        # An operation without tensors would be folded, so the constant must depend on an input.
         source, dims = next(self.sizes.inputs(), (None, ()))
         if source is None:
             raise builder.refuse("expected an input in the network, received none.")
@@ -114,21 +118,24 @@ class _Reader:
             tensors = list(found) if isinstance(found, list) else [found]
             node = config.get("node_def")
             op = node.get("op") if isinstance(node, Mapping) else None
+            # The user's function has priority, even for operations in the table.
             if isinstance(op, str) and op in self.custom_objects:
                 return None, op, tensors, {}
             function, first, options = nodes.read(config, tensors, self.origin, layer)
             return function, op if isinstance(op, str) else function, first, options
         word = field(config, "function", str, **where)
         options = {}
+        # Keras repeats the same options beside each tensor of a call: the first copy is enough.
         entry = next(_options(raw), None)
         if entry is not None:
             options = {k: self._option(v, layer) for k, v in entry.items()}
+        # x[None] adds an axis, but None in other options means a missing argument.
         if word == "__operators__.getitem" and options.get("slice_spec", 0) is None:
             options["slice_spec"] = [None]
         return table.key_of(word), word, [self._value(raw, layer)], options
 
     def _value(self, node: Any, layer: str) -> Any:
-        """The first argument of a call: a tensor, a constant, or a list of these."""
+        """Returns the first argument of a call: a tensor, a constant, or a list of these."""
         check(node, list, "a tensor of a call", **self.origin.place(layer))
         if not _is_entry(node):
             return [self._value(part, layer) for part in node]
@@ -142,13 +149,15 @@ class _Reader:
                 return self.graph.value(value, layer)
             return [self._option(v, layer) for v in value]
         if isinstance(value, Mapping):
+            # A shape is a plain list to every function of the table; slices stay mappings.
             if value.get("class_name") == "TensorShape":
                 return value.get("items")
             return {k: self._option(v, layer) for k, v in value.items()}
         return value
 
     def _name(self, builder: Builder, safe: str, value: Any) -> None:
-        """Gives the last operation the layer's name, and the others names after it."""
+        """Names the last operation after the layer, and other operations after layer and class."""
+        # The last operation returns the layer's result: outputs of the model keep their names.
         names = {}
         for number, item in enumerate(builder.items):
             old = item["name"]
@@ -181,18 +190,18 @@ def operations(
     extra: dict[str, Any],
     ordinary: Callable[[str, Any], dict[str, Any]],
 ) -> list[dict[str, Any]]:
-    """The layers of a network in Keras 3's form, with operations in place of functions.
+    """Returns the layers of a network in Keras 3's form, with operations instead of functions.
 
     Args:
-        graph: the network's names and calls; gets the results of the functions.
-        items: the layers by name, converted but for the functions of TensorFlow.
-        calls: the calls of each layer as they stand in the file.
-        custom_objects: the user's own functions by the names of TensorFlow's.
-        extra: receives what the result refers to by words of its own.
-        ordinary: converts a call of any other layer, of its name and the call.
+        graph: call graph of the network, which receives the results of the functions.
+        items: layers by name, converted except for TensorFlow functions.
+        calls: unconverted calls of each layer.
+        custom_objects: the user's functions by TensorFlow's names.
+        extra: receives the objects that the result refers to, by generated names.
+        ordinary: converts a call of any other layer, from the layer's name and the call.
 
     Raises:
-        FileError: for a function or an argument that is not known, and calls in a circle.
+        FileError: for an unknown function or argument, and for cyclic calls.
     """
     origin = graph.origin
     if not any(is_function(item, custom_objects) for item in items.values()):
@@ -215,7 +224,8 @@ def operations(
     graph.constant = reader.constant
     for layer, index in _in_order(graph, items, calls):
         reader.read(layer, index, calls[layer][index])
-    joined = reader.loose  # grows with the outputs that are constants
+    # The list grows after the return: `Graph.ends` may convert outputs that are constants.
+    joined = reader.loose
     for name, item in items.items():
         made = [part for _, parts in sorted(reader.made.get(name, {}).items()) for part in parts]
         if is_function(item, custom_objects):
@@ -228,12 +238,13 @@ def operations(
 def _in_order(
     graph: Graph, items: Mapping[str, Mapping], calls: Mapping[str, Sequence[Any]]
 ) -> Iterator[Call]:
-    """The calls, each after those that it needs."""
+    """Yields the calls in topological order."""
     true_names = {safe_name(name): name for name in items}
     inputs = {n for n, item in items.items() if item["class_name"] == "InputLayer"}
     done: set[Call] = set()
     open_calls: set[Call] = set()
     for start in [(n, i) for n in items if n not in inputs for i in range(len(calls[n]))]:
+        # Depth first with an explicit stack: graphs can be deeper than Python's recursion limit.
         waiting = [start]
         while waiting:
             call = waiting[-1]
@@ -252,6 +263,7 @@ def _in_order(
                 open_calls.discard(call)
                 yield call
                 continue
+            # An open call that waits for another open call is part of a cycle.
             if call in open_calls and any(n in open_calls for n in needed):
                 raise graph.origin.error(
                     "its calls wait for one another in a circle. The file is damaged.", call[0]
@@ -265,7 +277,7 @@ def _is_entry(value: Any) -> bool:
 
 
 def _entries(node: Any, names: Mapping[str, Any]) -> Iterator[Sequence[Any]]:
-    """All `[name, call, output, ...]` of tensors in a call."""
+    """Yields every `[name, call, output, ...]` of a tensor in a call."""
     waiting = [node]
     while waiting:
         value = waiting.pop()
@@ -279,7 +291,7 @@ def _entries(node: Any, names: Mapping[str, Any]) -> Iterator[Sequence[Any]]:
 
 
 def _options(node: Any) -> Iterator[Mapping]:
-    """The arguments by name, which stand beside each tensor of a call."""
+    """Yields the keyword arguments that Keras writes beside each tensor of a call."""
     waiting = [node]
     while waiting:
         value = waiting.pop()

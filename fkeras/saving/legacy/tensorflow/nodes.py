@@ -1,4 +1,4 @@
-"""`TensorFlowOpLayer` of tf.keras 2.0 to 2.3: an operation of TensorFlow's graph and constants."""
+"""Reads `TensorFlowOpLayer` of tf.keras 2.0 to 2.3: an operation of a graph with constants."""
 
 from __future__ import annotations
 
@@ -16,9 +16,9 @@ _REDUCED = "input_tensor axis"
 _PIXELS = "align_corners=align_corners half_pixel_centers=half_pixel_centers"
 _WINDOW = "ksize=ksize strides=strides padding=padding data_format=data_format"
 _KERNEL = "strides=strides padding=padding data_format=data_format dilations=dilations"
-#: dtypes whose names in a graph are not NumPy's
+#: dtypes of graphs whose names differ from NumPy's
 _KINDS = types.MappingProxyType({"float": "float32", "double": "float64", "half": "float16"})
-# operation, function, the parameters that its inputs are, `attribute=parameter` of those that count
+# operations, function, parameters of the inputs, and `attribute=parameter` for relevant attributes
 _ROWS = (
     ("Add AddV2", "add", _TWO, ""),
     ("Sub", "subtract", _TWO, ""),
@@ -175,16 +175,16 @@ OPERATIONS = _table()
 
 
 def read(config: Mapping, tensors: list[Any], origin: Origin, layer: str) -> tuple[str, list, dict]:
-    """`(function, arguments, options)` of a node, in the words of the table of functions.
+    """Converts a node to `(function, arguments, options)` with keys of the table of functions.
 
     Args:
-        config: the configuration of the layer.
-        tensors: the tensors that it is called with.
-        origin: who wrote the file.
-        layer: its name.
+        config: configuration of the layer.
+        tensors: input tensors of the layer's call.
+        origin: the program that wrote the file.
+        layer: name of the layer.
 
     Raises:
-        FileError: for an operation that is not in the table, or a node of another form.
+        FileError: for an unknown operation or a malformed node.
     """
     where = origin.place(layer)
     node = field(config, "node_def", (dict, str), **where)
@@ -199,10 +199,12 @@ def read(config: Mapping, tensors: list[Any], origin: Origin, layer: str) -> tup
         )
     function, inputs, attributes = OPERATIONS[op]
     constants = field(config, "constants", (dict, type(None)), None, **where) or {}
+    # "^name" is a control dependency, which carries no tensor.
     names = [n for n in field(node, "input", list, [], **where) if not str(n).startswith("^")]
     waiting = list(tensors)
     values = []
     for index in range(len(names)):
+        # Keras stores constant inputs apart, by index; the call's tensors are the other inputs.
         if str(index) in constants:
             values.append(constants[str(index)])
         elif waiting:
@@ -218,6 +220,7 @@ def read(config: Mapping, tensors: list[Any], origin: Origin, layer: str) -> tup
             given[name] = _attribute(held[key], origin, layer)
     if function == "einsum":
         first = [given.pop("equation", None), *given.pop("*")]
+    # Only half-pixel centers equal Keras 3's resize; other sampling grids shift the image.
     if op.startswith("Resize"):
         corners, centers = given.pop("align_corners", False), given.pop("half_pixel_centers", False)
         if corners or not centers:
@@ -228,6 +231,7 @@ def read(config: Mapping, tensors: list[Any], origin: Origin, layer: str) -> tup
                 layer,
             )
         given["method"] = "bilinear" if op == "ResizeBilinear" else "nearest"
+    # TensorFlow writes an empty list for a full reduction of a scalar.
     if function.startswith("reduce_") and given.get("axis") == []:
         given["axis"] = None
     return function, first, given
@@ -237,6 +241,7 @@ def _named(inputs: str, values: list[Any]) -> dict[str, Any]:
     names = inputs.split()
     if inputs == "*":
         return {"*": values}
+    # "*values axis": the variadic parameter takes all but the last inputs.
     if not names[0].startswith("*"):
         return dict(zip(names, values, strict=False))
     more = len(names) - 1
@@ -245,7 +250,7 @@ def _named(inputs: str, values: list[Any]) -> dict[str, Any]:
 
 
 def _attribute(value: Any, origin: Origin, layer: str) -> Any:
-    """An attribute of a node: `{"i": "3"}` and the like."""
+    """Converts an attribute of a node such as `{"i": "3"}`."""
     where = origin.place(layer)
     check(value, dict, "an attribute of a node", **where)
     kind: str = next(iter(value), "none")
@@ -254,6 +259,7 @@ def _attribute(value: Any, origin: Origin, layer: str) -> Any:
         parts = check(held, dict, "a list", **where)
         pairs = [(k, v) for k, vs in parts.items() for v in check(vs, list, "a list", **where)]
         return [_attribute({k: v}, origin, layer) for k, v in pairs]
+    # The JSON form of protocol buffers writes int64 as strings and bytes as base64.
     try:
         if kind == "i":
             return int(held)

@@ -13,22 +13,22 @@ from fkeras.saving.legacy.tensorflow.folding import has_tensor, is_size, is_tens
 
 
 def same(b: Builder, x: Any) -> Any:
-    """x itself, without its mask, as each function of TensorFlow loses it."""
+    """Returns x without its mask: every TensorFlow function drops the mask."""
     return b("Copy", x) if is_tensor(x) else x
 
 
 def cast(b: Builder, x: Any, dtype: Any) -> Any:
-    """x in another dtype."""
+    """Returns x in another dtype."""
     return b("Cast", x, dtype=b.kind(dtype))
 
 
 def convert(b: Builder, x: Any, dtype: Any = None) -> Any:
-    """x itself, or in another dtype."""
+    """Returns x, cast if a dtype is given."""
     return same(b, x) if dtype is None else cast(b, x, dtype)
 
 
 def checked(b: Builder, x: Any, shape: Any = None) -> Any:
-    """x itself, whose shape was checked."""
+    """Returns x, without a check of the shape."""
     return same(b, x)
 
 
@@ -36,28 +36,29 @@ def checked(b: Builder, x: Any, shape: Any = None) -> Any:
 
 
 def shape(b: Builder, x: Any, out_type: Any = None) -> Any:
-    """The sizes of the axes."""
+    """Returns the sizes of the axes as a constant, which may contain symbolic sizes."""
     return to_array(list(b.dims(x)))
 
 
 def size(b: Builder, x: Any, out_type: Any = None) -> Any:
-    """The number of elements."""
+    """Returns the number of elements."""
     return b("Prod", to_array([1, *b.dims(x)]))
 
 
 def rank(b: Builder, x: Any) -> Any:
-    """The number of axes."""
+    """Returns the number of axes."""
     return len(b.dims(x))
 
 
 def arange(b: Builder, start: Any, limit: Any = None, delta: Any = None, dtype: Any = None) -> Any:
-    """Numbers with equal distances."""
+    """Returns evenly spaced numbers."""
     kind = None if dtype is None else b.kind(dtype)
     return b("Arange", start, limit, delta, kind)
 
 
 def reshape(b: Builder, x: Any, shape: Any) -> Any:
-    """The elements in another shape."""
+    """Reshapes x."""
+    # Keras's Reshape allows one unknown size, written as -1; more need the equations below.
     target = b.numbers(shape, "the shape")
     open_places = [i for i, n in enumerate(target) if is_size(n) or n == -1]
     if len(open_places) > 1:
@@ -71,10 +72,11 @@ def reshape(b: Builder, x: Any, shape: Any) -> Any:
 
 
 def _settled(b: Builder, x: Any, target: list[Any]) -> list[Any]:
-    """The target with the size that -1 stands for."""
+    """Replaces -1 in the target by the size that keeps the number of elements."""
     if -1 not in target:
         return target
     total, known = _product(b.dims(x)), _product([n for n in target if is_size(n) or n != -1])
+    # JAX may fail to divide symbolic sizes: the error below then shows both shapes.
     try:
         rest, left = divmod(total, known)
     except Exception:
@@ -88,7 +90,7 @@ def _settled(b: Builder, x: Any, target: list[Any]) -> list[Any]:
 
 
 def _split_last(b: Builder, x: Any, target: list[Any]) -> Any:
-    """Axes after those of unknown size, joined and split, by patterns of einops."""
+    """Joins and splits the axes after a common prefix of unknown sizes, by einops patterns."""
     dims = list(b.dims(x))
     kept = 0
     while kept < min(len(dims), len(target)) and dims[kept] == target[kept]:
@@ -123,11 +125,12 @@ def _shown(sizes: Any) -> str:
 
 
 def squeeze(b: Builder, x: Any, axis: Any = None) -> Any:
-    """Without axes of size 1."""
+    """Removes axes of size 1."""
     axis = b.axes(axis)
     if isinstance(axis, list) and not axis:
         axis = None
     if axis is None:
+        # Axes of unknown size stay: the rank must be known before the model runs.
         axis = [i for i, n in enumerate(b.dims(x)) if not is_size(n) and n == 1]
         if not axis:
             return same(b, x)
@@ -135,12 +138,12 @@ def squeeze(b: Builder, x: Any, axis: Any = None) -> Any:
 
 
 def expand_dims(b: Builder, x: Any, axis: Any) -> Any:
-    """With one more axis of size 1."""
+    """Inserts an axis of size 1."""
     return b("ExpandDims", x, axis=b.whole(axis, "an axis"))
 
 
 def batch_flatten(b: Builder, x: Any) -> Any:
-    """All axes but the first as one."""
+    """Flattens all axes except the first."""
     return b("Reshape", x, newshape=[-1, _static(b, b.dims(x)[1:])])
 
 
@@ -152,22 +155,23 @@ def _static(b: Builder, sizes: Any) -> int:
 
 
 def concat(b: Builder, values: Any, axis: Any) -> Any:
-    """Tensors one behind the other along an axis."""
+    """Concatenates tensors along an axis."""
     values = values if isinstance(values, list) else [values]
     axis = b.whole(axis, "an axis")
     return same(b, values[0]) if len(values) == 1 else b("Concatenate", values, axis=axis)
 
 
 def stack(b: Builder, values: Any, axis: Any = 0) -> Any:
-    """Tensors along a new axis."""
+    """Stacks tensors along a new axis."""
     axis = b.whole(axis, "an axis")
-    if not isinstance(values, list):  # a list of one tensor was saved as the tensor
+    # Keras saves a list of one tensor as the tensor.
+    if not isinstance(values, list):
         return b("ExpandDims", values, axis=axis)
     return b("Stack", values, axis=axis)
 
 
 def unstack(b: Builder, x: Any, num: Any = None, axis: Any = 0) -> Any:
-    """The slices along an axis, one by one."""
+    """Returns the slices along an axis as a list."""
     axis = b.whole(axis, "an axis")
     if not has_tensor(x):
         return b("Unstack", x, num=None, axis=axis)
@@ -182,53 +186,58 @@ def _countable(b: Builder, count: int) -> None:
 
 
 def split(b: Builder, x: Any, num_or_size_splits: Any, axis: Any = 0, num: Any = None) -> Any:
-    """Parts along an axis."""
+    """Splits x along an axis."""
     axis = b.whole(axis, "an axis")
     if not isinstance(num_or_size_splits, list | np.ndarray):
         count = b.whole(num_or_size_splits, "the number of parts")
         _countable(b, count)
         return b("Split", x, indices_or_sections=count, axis=axis, outputs=count)
     sizes = b.wholes(num_or_size_splits, "the sizes of the parts")
+    # The sum contains the -1 itself, hence one less.
     if -1 in sizes:
         whole = b.whole(b.dims(x)[axis], "the size of the axis")
         sizes[sizes.index(-1)] = whole - sum(sizes) - 1
     if len(sizes) == 1:
         return [same(b, x)]
+    # Keras takes the indices between the parts, TensorFlow their sizes.
     ends = [sum(sizes[: i + 1]) for i in range(len(sizes) - 1)]
     return b("Split", x, indices_or_sections=ends, axis=axis, outputs=len(sizes))
 
 
 def tile(b: Builder, x: Any, multiples: Any) -> Any:
-    """x several times along each axis."""
+    """Repeats x along each axis."""
     counts = b.numbers(multiples, "multiples")
+    # A constant tiled to the batch size cannot be folded: add it to a tensor of that size.
     if not has_tensor(x) and any(map(is_size, counts)):
         return _spread(b, x, [n * d for n, d in zip(counts, to_array(x).shape, strict=True)])
     return b("Tile", x, repeats=counts)
 
 
 def repeat(b: Builder, x: Any, repeats: Any, axis: Any = None) -> Any:
-    """Each element several times along an axis."""
+    """Repeats each element along an axis."""
     counts = b.wholes(repeats, "repeats")
     if len(counts) == 1:
         return b("Repeat", x, repeats=counts[0], axis=b.axes(axis))
+    # The indices become a constant of the model: a few bytes must not demand gigabytes.
     if sum(counts) > MOST:
         raise b.refuse(f"repeats elements {sum(counts)} times, expected {MOST} times at most.")
     return b("Take", x, np.repeat(np.arange(len(counts)), counts), axis=b.whole(axis, "an axis"))
 
 
 def pad(b: Builder, x: Any, paddings: Any, mode: Any = "CONSTANT", constant_values: Any = 0) -> Any:
-    """x with more elements before and behind along each axis."""
+    """Pads each axis at both ends."""
     pairs = np.reshape(b.wholes(paddings, "paddings"), (-1, 2)).tolist()
     word = mode.lower() if isinstance(mode, str) else mode
     if word not in ("constant", "reflect", "symmetric"):
         raise b.refuse(f"expected the mode CONSTANT, REFLECT or SYMMETRIC, received {mode!r:.40}.")
+    # Keras accepts `constant_values` only in constant mode, where the default is 0.
     if word != "constant" or (isinstance(constant_values, int | float) and constant_values == 0):
         return b("Pad", x, pad_width=pairs, mode=word)
     return b("Pad", x, pad_width=pairs, mode=word, constant_values=constant_values)
 
 
 def where(b: Builder, condition: Any, x: Any = None, y: Any = None) -> Any:
-    """Elements of x where a condition holds, of y elsewhere."""
+    """Returns elements of x where the condition is true, and of y elsewhere."""
     if x is None or y is None:
         raise b.refuse(
             "without x and y the size of its result depends on the numbers, which arrays here "
@@ -241,12 +250,12 @@ def where(b: Builder, condition: Any, x: Any = None, y: Any = None) -> Any:
 
 
 def zeros_like(b: Builder, x: Any, dtype: Any = None) -> Any:
-    """Zeros in the shape of x."""
+    """Returns zeros with the shape of x."""
     return _like(b, "ZerosLike", x, dtype)
 
 
 def ones_like(b: Builder, x: Any, dtype: Any = None) -> Any:
-    """Ones in the shape of x."""
+    """Returns ones with the shape of x."""
     return _like(b, "OnesLike", x, dtype)
 
 
@@ -256,17 +265,17 @@ def _like(b: Builder, kind: str, x: Any, dtype: Any) -> Any:
 
 
 def zeros(b: Builder, shape: Any, dtype: Any = "float32") -> Any:
-    """Zeros."""
+    """Returns zeros."""
     return _filled(b, shape, 0, b.kind(dtype))
 
 
 def ones(b: Builder, shape: Any, dtype: Any = "float32") -> Any:
-    """Ones."""
+    """Returns ones."""
     return _filled(b, shape, 1, b.kind(dtype))
 
 
 def fill(b: Builder, dims: Any, value: Any) -> Any:
-    """One number everywhere."""
+    """Returns an array filled with a constant."""
     if has_tensor(value):
         raise b.refuse(
             "expected a constant as value, received a tensor. Multiply ones by it, " + b.instead
@@ -278,12 +287,13 @@ def _filled(b: Builder, shape: Any, value: Any, dtype: str) -> Any:
     sizes = b.numbers(shape, "the shape")
     if not any(map(is_size, sizes)):
         return b("Full", sizes, value, dtype)
+    # Only the known sizes make a constant; `_spread` adds the batch when the model runs.
     small = [1 if is_size(n) else n for n in sizes]
     return _spread(b, b("Full", small, value, dtype), sizes)
 
 
 def broadcast_to(b: Builder, x: Any, shape: Any) -> Any:
-    """x repeated along axes of size 1 to another shape."""
+    """Broadcasts x to a shape."""
     sizes = b.numbers(shape, "the shape")
     if any(map(is_size, sizes)):
         return _spread(b, x, sizes)
@@ -291,13 +301,14 @@ def broadcast_to(b: Builder, x: Any, shape: Any) -> Any:
 
 
 def _spread(b: Builder, x: Any, sizes: list[Any]) -> Any:
-    """x broadcast to sizes of which the first is the batch's: added to zeros of a tensor's batch."""
+    """Broadcasts x to sizes with an unknown batch: adds x to zeros taken from an input."""
     source = next((t for t, dims in b.sizes.inputs() if dims and dims[0] == sizes[0]), None)
     if source is None or any(map(is_size, sizes[1:])):
         raise b.refuse(
             f"makes a tensor of sizes {_shown(sizes)}, of which only the first, if it is the batch's, "
             "may be known only when the model runs. Give keras.Input the other sizes, " + b.instead
         )
+    # One element of each sample: a vector of the batch's size.
     first = [slice(None)] + [0] * (len(b.dims(source)) - 1)
     column = b("ZerosLike", b("GetItem", source, first))
     zero = b("Reshape", column, newshape=[-1] + [1] * (len(sizes) - 1))
@@ -306,6 +317,7 @@ def _spread(b: Builder, x: Any, sizes: list[Any]) -> Any:
     if dtype == "bool":
         return b("LogicalOr", zero, x)
     inner = list(b.dims(x))[-(len(sizes) - 1) :] if len(sizes) > 1 else []
+    # The zeros only broadcast the batch axis: the other axes are tiled to their known sizes.
     if inner != sizes[1:]:
         lead = [1] * (len(sizes) - len(b.dims(x))) + list(b.dims(x))
         counts = [1] + [n // m for n, m in zip(sizes[1:], lead[1:], strict=True)]
@@ -322,7 +334,7 @@ def one_hot(
     axis: Any = -1,
     dtype: Any = None,
 ) -> Any:
-    """A one at each index and zeros elsewhere, or two other numbers."""
+    """Returns one-hot vectors, with other values than 1 and 0 if given."""
     count, place = b.whole(depth, "depth"), b.whole(axis, "an axis")
     given = [v for v in (on_value, off_value) if v is not None]
     kind = b.kind(dtype) if dtype is not None else b.dtype(given[0]) if given else "float32"
@@ -333,9 +345,10 @@ def one_hot(
 
 
 def sequence_mask(b: Builder, lengths: Any, maxlen: Any = None, dtype: Any = "bool") -> Any:
-    """Whether a place comes before a length."""
+    """Returns a mask that is true at positions before each length."""
     if maxlen is None:
         raise b.refuse("expected maxlen, received none. Give it, so that the shape is known.")
+    # TensorFlow's default for `maxlen` is the longest length, a shape that JAX cannot compile.
     places = b("Arange", b.whole(maxlen, "maxlen"))
     mask = b("Greater", b("ExpandDims", lengths, axis=-1), places)
     return mask if dtype == "bool" else cast(b, mask, dtype)
