@@ -1,4 +1,4 @@
-"""Callbacks: values that look at a training between its steps, and may change or stop it."""
+"""Callbacks: values with hooks that observe, change or stop a training between device calls."""
 
 from fkeras.engine.migration_hints.names import explain_unknown_names
 from fkeras.training.callbacks.average import SwapEMAWeights

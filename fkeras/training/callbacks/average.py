@@ -1,4 +1,4 @@
-"""`SwapEMAWeights`: an exponential average of the weights, for validation and for the end."""
+"""`SwapEMAWeights`: an exponential moving average of the weights, for validation and as result."""
 
 from __future__ import annotations
 
@@ -16,25 +16,24 @@ from fkeras.training.callbacks.base.callback import Callback
 
 
 class SwapEMAWeights(Callback):
-    """average = momentum * average + (1 - momentum) * weights, used in the place of the weights.
+    """Averages the trainable weights: average = momentum * average + (1 - momentum) * weights.
 
-    The average, in float32, is kept in `run.memory`. A validation sees it, and the run that `fit`
-    returns has it; training goes on with the weights themselves. Fitting that run again goes on
-    from the weights too, unless its model was changed since: then the average begins anew.
+    `run.memory` keeps the average in float32. Validation uses the average, and so does the run that
+    `fit` returns; training continues with the original weights. Another `fit` of the returned run
+    also continues with the original weights, unless the model has changed in the meantime: then a
+    new average starts.
 
-    In Keras the optimizer keeps the average (`use_ema=True, ema_momentum=0.99`); here this
-    callback does all of it, over the weights that are trainable. Keras averages after every step.
-    Here the loop may take several steps in one call of the device: the weights at its end then
-    count for all n of them, with `momentum ** n`. For Keras's numbers to the last digit write
-    `trainer.fit(..., steps_per_execution=1)`, one step a call, which costs speed for small models.
+    In Keras the optimizer keeps the average (`use_ema=True, ema_momentum=0.99`) and updates it
+    after every step. Here one device call may take several steps: the weights after a call of n
+    steps count for all n steps, with `momentum ** n`. For exactly Keras's average, set
+    `trainer.fit(..., steps_per_execution=1)`, which is slower for small models.
 
     Args:
-        momentum: the share of the average that each step keeps.
-        swap_on_epoch: whether the average stands in `run.model` from the end of an epoch to the
-            beginning of the next, for the callbacks that come after this one, such as
-            `ModelCheckpoint`.
-        update_freq: "batch", after every call of the device, or "epoch", once an epoch, which
-            keeps the device from waiting.
+        momentum: factor of the old average in each step.
+        swap_on_epoch: whether `run.model` holds the average from the end of an epoch to the
+            beginning of the next epoch, for later callbacks such as `ModelCheckpoint`.
+        update_freq: "batch" updates after every device call; "epoch" once per epoch, so that the
+            device does not wait for the callback.
 
     Example:
         >>> import jax, numpy as np, fkeras as fk
@@ -54,10 +53,12 @@ class SwapEMAWeights(Callback):
 
     @property
     def watches_batches(self) -> bool:
-        """Whether the average follows every call of the device."""
+        """Returns whether the average is updated after every device call."""
         return self.update_freq == "batch"
 
     def on_train_begin(self, run: Any) -> Any:
+        # "weights" in the memory: an earlier `fit` returned the average in the model. If the model
+        # no longer holds that average, the user replaced the weights
         kept = self.recall(run)
         if kept is None or ("weights" in kept and not _is_in(run, kept["average"])):
             return self._begin(run)
@@ -65,7 +66,7 @@ class SwapEMAWeights(Callback):
         weights = trainable_weights(run.model)
         if weights.keys() == kept["average"].keys():
             return run
-        # some were frozen or unfrozen since
+        # the user froze or unfroze layers: new weights start their own average
         kept = dict(self.recall(run))
         old = kept["average"]
         kept["average"] = {path: old.get(path, _wide(w)) for path, w in weights.items()}
@@ -78,6 +79,7 @@ class SwapEMAWeights(Callback):
         return self._updated(run, step) if self.update_freq == "batch" else None
 
     def on_test_begin(self, run: Any) -> Any:
+        # no swap back: the loop uses the returned run for this validation only
         kept = self.recall(run)
         return None if kept is None or "weights" in kept else _with(run, kept["average"])
 
@@ -94,12 +96,12 @@ class SwapEMAWeights(Callback):
         return self.remember(run, {"average": average, "step": int(run.step), "updates": 0})
 
     def _updated(self, run: Any, step: int | None) -> Any:
-        """The run whose average has followed the weights: to a step, or by one update."""
+        """Returns the run with an updated average; `step` None counts as one update."""
         if self.recall(run) is None:
             run = self._begin(run)
         kept = self.recall(run)
         steps = 1 if step is None else max(step - int(kept["step"]), 1)
-        # the first average is the weights after the first step, as in Keras
+        # the first update replaces the initial average by the weights, as in Keras
         share = self.momentum**steps if int(kept["updates"]) else 0.0
         weights = trainable_weights(run.model)
         average = _average(kept["average"], weights, np.float32(share))
@@ -108,7 +110,7 @@ class SwapEMAWeights(Callback):
         return self.remember(run, {"average": average, "step": now, "updates": updates})
 
     def _swapped(self, run: Any) -> Any:
-        """The run with the average in its model, and the weights remembered."""
+        """Returns the run with the average in the model and the weights in the memory."""
         kept = self.recall(run)
         if kept is None or "weights" in kept:
             return run
@@ -116,7 +118,7 @@ class SwapEMAWeights(Callback):
         return self.remember(_with(run, kept["average"]), {**kept, "weights": weights})
 
     def _swapped_back(self, run: Any) -> Any:
-        """The run with its weights where the average stood, unless the model was changed since."""
+        """Returns the run with its weights back in the model, unless the model has changed."""
         kept = self.recall(run)
         if kept is None or "weights" not in kept:
             return run
@@ -136,12 +138,13 @@ def _average(average: Any, weights: Any, momentum: jax.Array) -> Any:
 
 
 def _wide(weight: jax.Array) -> jax.Array:
-    """A weight in the precision of its average."""
+    """Converts a weight to the precision of the average."""
+    # in bfloat16, rounding would lose small changes of the average
     return weight if weight.dtype == "float64" else jnp.asarray(weight).astype("float32")
 
 
 def _narrow(run: Any, average: Mapping[str, Any]) -> dict[str, Any]:
-    """The average in the precision of the weights that it stands for."""
+    """Converts the average to the dtypes of the weights."""
     weights = trainable_weights(run.model)
     return {path: jnp.asarray(average[path]).astype(w.dtype) for path, w in weights.items()}
 
@@ -151,7 +154,7 @@ def _with(run: Any, average: Mapping[str, Any]) -> Any:
 
 
 def _is_in(run: Any, average: Mapping[str, Any]) -> bool:
-    """Whether the average stands in the model."""
+    """Returns whether the model holds the average."""
     weights = trainable_weights(run.model)
     shapes = {path: weight.shape for path, weight in weights.items()}
     if shapes != {path: array.shape for path, array in average.items()}:

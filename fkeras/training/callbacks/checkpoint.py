@@ -1,4 +1,4 @@
-"""`ModelCheckpoint`: the model or its weights into a file, after epochs or steps."""
+"""`ModelCheckpoint`: writes the model or its weights to a file, after epochs or steps."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ def _write(path: str, run: Any, weights_only: bool) -> None:
     if path.endswith(".npz"):
         save_weights(path, run, weights_only=weights_only)
         return
-    saving = late_module("saving")  # saving imports training
+    saving = late_module("saving")  # `fkeras.saving` imports this package
     save = saving.save_model if path.endswith(".keras") else saving.save_weights
     save(path, run.model, run.state)
 
@@ -53,36 +53,36 @@ def _require_h5py(path: str) -> None:
 
 
 class ModelCheckpoint(Callback):
-    """Writes the model or its weights into a file, at the end of epochs or after some steps.
+    """Writes the model or its weights to a file, at the end of epochs or after a number of steps.
 
-    A file is complete or absent: it is written beside its place and then renamed.
+    Writes are atomic: a temporary file is written and then renamed.
 
-    | filepath | holds | is read by |
+    | filepath | contents | readers |
     |---|---|---|
     | `.keras` | the model with weights and state | `fk.load_model`, Keras |
     | `.weights.h5` | weights and state | `fk.load_weights`, Keras |
     | `.npz` | weights and state; optimizer and step | `fk.callbacks.load_weights` |
 
-    To resume an interrupted training bit by bit, use `fit(..., checkpoint=folder)`.
+    To resume an interrupted training with identical results, use `fit(..., checkpoint=folder)`.
 
     Args:
-        filepath: the file's name. In it `{epoch:02d}` (counted from 1), `{step}` (in all) and logs
-            such as `{val_loss:.2f}` are filled in.
-        monitor: the log that says which is best.
-        verbose: 1 to print what is saved.
-        save_best_only: whether only a model that is better than all before is saved.
-        save_weights_only: whether a `.npz` file leaves the optimizer's state and the step out. As in
+        filepath: path of the file, a format string with the fields `{epoch:02d}` (counted from 1),
+            `{step}` (since `init`), and logs such as `{val_loss:.2f}`.
+        monitor: name of the log that decides which model is best.
+        verbose: 1 to print each saved file.
+        save_best_only: whether to save only models that are better than all earlier models.
+        save_weights_only: whether a `.npz` file omits the optimizer state and the step. As in
             Keras, True for `.weights.h5` and False for `.keras`.
-        mode: "min" or "max", which values are better; "auto" tells by the name of the log.
-        save_freq: "epoch", or after how many steps; then at the end of the call of the device
-            that completes them.
-        initial_value_threshold: the value that the first model to be saved must surpass.
+        mode: "min" or "max", the direction of better values; "auto" decides by the name of the log.
+        save_freq: "epoch", or a number of steps; the file is written after the device call that
+            completes these steps.
+        initial_value_threshold: value that the first saved model must improve on.
 
     Raises:
-        ValueError: for another kind of file, a value of save_weights_only that the file does not
-            hold, or names of logs that are missing.
-        OSError: where the file cannot be written.
-        ImportError: when the training begins, for Keras's files without h5py.
+        ValueError: for an unknown file type, a `save_weights_only` that the file type does not
+            support, or a missing log.
+        OSError: if the file cannot be written.
+        ImportError: at the start of the training, for Keras's file types without h5py.
 
     Example:
         >>> import jax, os, tempfile, numpy as np, fkeras as fk
@@ -110,6 +110,7 @@ class ModelCheckpoint(Callback):
 
     def __post_init__(self) -> None:
         super().__post_init__()
+        # the file type decides what the file holds: report a contradiction before the training
         wanted = {".keras": False, ".weights.h5": True}
         for suffix, only in wanted.items():
             if self.filepath.endswith(suffix) and self.save_weights_only is not only:
@@ -122,13 +123,14 @@ class ModelCheckpoint(Callback):
 
     @property
     def watches_batches(self) -> bool:
-        """Whether it saves after numbers of steps."""
+        """Returns whether the callback saves after a number of steps."""
         return self.save_freq != "epoch"
 
     def check_logs(self, names: Sequence[str]) -> None:
         if self.save_best_only:
             watch.check(_WHERE, self.monitor, names)
             watch.direction(_WHERE, self.monitor, self.mode)
+        # fill in the path once: a missing log is an error before the first epoch, not after it
         if self.save_freq == "epoch":
             self._path(1, 1, dict.fromkeys(names, 0.0))
 
@@ -136,6 +138,7 @@ class ModelCheckpoint(Callback):
         folder = os.path.dirname(self.filepath)
         if not self.filepath.endswith(".npz"):
             _require_h5py(self.filepath)
+        # a folder with fields is known only when a file is written
         if "{" not in folder:
             files.require_folder(_WHERE, "filepath", folder)
         if self.save_freq != "epoch" and self.recall(run) is None:
@@ -168,6 +171,7 @@ class ModelCheckpoint(Callback):
             value = watch.current(_WHERE, self.monitor, logs)
             if value is None:
                 return self.remember(run, kept)
+            # nan is the value before the first comparison
             best, given = float(kept["best"]), self.initial_value_threshold
             best = float(given) if math.isnan(best) and given is not None else best
             kept["seen"] = 1

@@ -1,4 +1,4 @@
-"""`CSVLogger`: the logs of every epoch as a row of a table."""
+"""`CSVLogger`: writes the logs of each epoch as a row of a CSV file."""
 
 from __future__ import annotations
 
@@ -28,22 +28,21 @@ def _separator(value: Any) -> str:
 
 
 class CSVLogger(Callback):
-    """Writes a row with the epoch and its logs after every epoch.
+    """Writes a row with the epoch and its logs to a CSV file after every epoch.
 
-    The columns are "epoch" and the names of the first epoch's logs in alphabetical order, with
-    columns for a validation that is still to come; what an epoch does not have is "NA". How many
-    rows the training has written is kept in `run.memory`: one that was interrupted goes on below
-    its own rows, with `append` or without, and rows that are not part of what it goes on from are
-    written again.
+    The columns are "epoch" and the logs of the first epoch in alphabetical order, with additional
+    columns for validation logs if the first epoch has none. Missing values are "NA". `run.memory`
+    keeps the number of written rows: a resumed training continues after these rows, with or without
+    `append`, and overwrites rows of epochs that the training repeats.
 
     Args:
-        filename: the file; its folder is made.
-        separator: what stands between two columns.
-        append: whether a training goes on below the rows that are there; a new file otherwise.
+        filename: path of the file; missing folders are created.
+        separator: one character between columns.
+        append: whether a new training keeps the existing rows of the file.
 
     Raises:
-        ValueError: where the file to append to has other columns.
-        OSError: where the file cannot be written.
+        ValueError: if the existing file has other columns.
+        OSError: if the file cannot be written.
 
     Example:
         >>> import jax, pathlib, tempfile, numpy as np, fkeras as fk
@@ -71,12 +70,15 @@ class CSVLogger(Callback):
         text = self._text()
         rows = list(csv.reader(io.StringIO(text), delimiter=self.separator))
         if kept is not None:
+            # rows after the checkpoint belong to epochs that the resumed training repeats
             stay = rows[: int(kept["rows"]) + 1]
         else:
             stay = rows if self.append else []
         columns = stay[0] if stay else _columns(logs)
         self._check(columns, logs)
         new = [[str(epoch), *(_cell(logs.get(name, "NA")) for name in columns[1:])]]
+        # append if the file ends with a complete row; otherwise replace the whole file atomically,
+        # since a killed process may have left part of a row
         if stay and len(stay) == len(rows) and text.endswith("\n"):
             with open(self.filename, "a", newline="", encoding="utf-8") as file:
                 file.write(self._lines(new))
@@ -108,6 +110,7 @@ class CSVLogger(Callback):
 
 
 def _columns(logs: Mapping[str, float]) -> list[str]:
+    # the columns of a CSV file are fixed, and validation may start in a later epoch
     names = sorted(logs)
     if not any(name.startswith("val_") for name in names):
         names += [f"val_{name}" for name in names]

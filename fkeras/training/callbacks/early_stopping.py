@@ -1,4 +1,4 @@
-"""`EarlyStopping`: ends a training that no longer gets better."""
+"""`EarlyStopping`: stops a training whose monitored log no longer improves."""
 
 from __future__ import annotations
 
@@ -17,27 +17,27 @@ _WHERE = "EarlyStopping"
 
 
 class EarlyStopping(Callback):
-    """Stops after `patience` epochs in a row without a better value of a log.
+    """Stops after `patience` consecutive epochs without an improvement of a log.
 
-    The best value, the number of epochs since and, with `restore_best_weights`, the weights and
-    state of the best epoch are kept in `run.memory`, so that a training that goes on in another
-    process counts on. A training that begins with epoch 0 again counts anew. In an epoch without
-    validation a log of validation is not there, and the epoch does not count.
+    `run.memory` keeps the best value, the number of epochs since the best epoch and, with
+    `restore_best_weights`, the weights and state of the best epoch. A resumed training therefore
+    continues to count; a training that starts again with epoch 0 resets the counts. Epochs without
+    validation do not count for a validation log.
 
     Args:
-        monitor: the name of the log.
-        min_delta: by how much a value must be better to count.
-        patience: how many epochs may pass without a better value.
-        verbose: 1 to print when it stops and what it brings back.
-        mode: "min" or "max", which values are better; "auto" tells by the name of the log.
-        baseline: a value that must be reached; an epoch that is the best so far but does not
-            reach it does not start the patience again.
-        restore_best_weights: whether weights and state of the best epoch come back at the end,
-            also where all epochs were trained. Optimizer and step stay those of the last epoch.
-        start_from_epoch: how many epochs pass before it begins to watch.
+        monitor: name of the log.
+        min_delta: minimum change that counts as an improvement.
+        patience: number of epochs without an improvement before the training stops.
+        verbose: 1 to print when the training stops and weights are restored.
+        mode: "min" or "max", the direction of better values; "auto" decides by the name of the log.
+        baseline: value that the log must improve on; a best value that does not reach the baseline
+            does not reset the patience.
+        restore_best_weights: whether to restore weights and state of the best epoch at the end,
+            even if all epochs were trained. Optimizer state and step are those of the last epoch.
+        start_from_epoch: number of epochs before monitoring starts.
 
     Raises:
-        ValueError: where there is no such log, or "auto" cannot tell.
+        ValueError: for a missing log, or "auto" with a name of unknown direction.
 
     Example:
         >>> import jax, numpy as np, fkeras as fk
@@ -76,6 +76,7 @@ class EarlyStopping(Callback):
         better = watch.improves(way, value, float(kept["best"]), self.min_delta)
         if better:
             kept |= {"best": value, "best_epoch": epoch}
+        # as in Keras, the first epoch's weights are kept even if its value is nan
         if self.restore_best_weights and (better or "weights" not in kept):
             kept |= {"best_epoch": epoch, **snapshot.take(run)}
         if better:
@@ -84,6 +85,7 @@ class EarlyStopping(Callback):
             )
             return self.remember(run, kept | {"wait": 0} if reached else kept)
         run = self.remember(run, kept)
+        # as in Keras, the first epoch never stops the training
         if kept["wait"] < self.patience or epoch == 0:
             return run
         if self.verbose:

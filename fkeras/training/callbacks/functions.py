@@ -1,4 +1,4 @@
-"""`LambdaCallback`: a callback out of functions."""
+"""`LambdaCallback`: a callback made of functions."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from fkeras.training.callbacks.base.callback import Callback
 
 
 def _nothing(*arguments: Any) -> None:
-    """The hook of a callback that has no function for it."""
+    """Does nothing; the default of each hook."""
 
 
 _function = function(
@@ -27,18 +27,17 @@ def _hook() -> Any:
 
 
 class LambdaCallback(Callback):
-    """Calls a function at each hook that was given one.
+    """Calls the given functions as hooks.
 
-    The functions receive what the methods of `Callback` receive, without `self`, and may return
-    what those may return. Keras's hooks at the beginning and end of a batch are one here,
-    `on_batch_end`.
+    The functions have the arguments of the methods of `Callback`, without `self`, and the same
+    results. Keras's hooks at the beginning and end of a batch are one hook here, `on_batch_end`.
 
     Args:
         on_epoch_begin: a function `(epoch, run)`.
         on_epoch_end: a function `(epoch, run, logs)`.
         on_train_begin: a function `(run)`.
         on_train_end: a function `(run)`.
-        on_batch_end: a function `(step, run, logs)`, called after every call of the device.
+        on_batch_end: a function `(step, run, logs)`, called after every device call.
         on_test_begin: a function `(run)`.
 
     Example:
@@ -53,7 +52,8 @@ class LambdaCallback(Callback):
         1 {'loss': 0.0}
     """
 
-    # the fields stand in the place of the methods: a function in an instance is called as it is
+    # fields override the methods of `Callback`: Python does not bind a function that is an
+    # attribute of an instance, so the functions receive no `self`
     on_epoch_begin: Callable[..., Any] = _hook()
     on_epoch_end: Callable[..., Any] = _hook()
     on_train_begin: Callable[..., Any] = _hook()
@@ -68,5 +68,5 @@ class LambdaCallback(Callback):
 
     @property
     def watches_batches(self) -> bool:
-        """Whether there is a function for `on_batch_end`."""
+        """Returns whether `on_batch_end` is a given function."""
         return self.on_batch_end is not _nothing

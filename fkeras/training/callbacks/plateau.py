@@ -1,4 +1,4 @@
-"""`ReduceLROnPlateau`: a smaller learning rate once a training no longer gets better."""
+"""`ReduceLROnPlateau`: reduces the learning rate when the monitored log stops improving."""
 
 from __future__ import annotations
 
@@ -19,23 +19,23 @@ _WHERE = "ReduceLROnPlateau"
 
 
 class ReduceLROnPlateau(Callback):
-    """Multiplies the learning rate by `factor` after `patience` epochs without a better value.
+    """Multiplies the learning rate by `factor` after `patience` epochs without an improvement.
 
-    The best value and the counts are kept in `run.memory`; a training that begins with epoch 0
-    again counts anew.
+    `run.memory` keeps the best value and the counts; a training that starts again with epoch 0
+    resets them.
 
     Args:
-        monitor: the name of the log.
-        factor: what the learning rate is multiplied by.
-        patience: how many epochs may pass without a better value.
-        verbose: 1 to print each new rate.
-        mode: "min" or "max", which values are better; "auto" tells by the name of the log.
-        min_delta: by how much a value must be better to count.
-        cooldown: how many epochs pass after a reduction before it counts again.
-        min_lr: the learning rate never gets smaller than this.
+        monitor: name of the log.
+        factor: factor of the learning rate, between 0 and 1.
+        patience: number of epochs without an improvement before a reduction.
+        verbose: 1 to print each new learning rate.
+        mode: "min" or "max", the direction of better values; "auto" decides by the name of the log.
+        min_delta: minimum change that counts as an improvement.
+        cooldown: number of epochs after a reduction that do not count.
+        min_lr: lower bound of the learning rate.
 
     Raises:
-        ValueError: where there is no such log, or the optimizer's rate is a schedule.
+        ValueError: for a missing log, or an optimizer whose learning rate is a schedule.
 
     Example:
         >>> import jax, numpy as np, fkeras as fk
@@ -63,7 +63,7 @@ class ReduceLROnPlateau(Callback):
         watch.direction(_WHERE, self.monitor, self.mode)
 
     def on_train_begin(self, run: Any) -> Any:
-        # a rate that cannot be set is told before the first epoch
+        # raises for a schedule before the first epoch, not at the first reduction
         with_learning_rate(run.opt_state, learning_rate(run.opt_state))
 
     def on_epoch_end(self, epoch: int, run: Any, logs: Mapping[str, float]) -> Any:
@@ -75,6 +75,7 @@ class ReduceLROnPlateau(Callback):
         if value is None:
             return self.remember(run, kept)
         kept["seen"], wait, cooldown = 1, int(kept["wait"]), int(kept["cooldown"])
+        # the order of Keras: the last epoch of the cooldown already counts
         if cooldown:
             cooldown, wait = cooldown - 1, 0
         if watch.improves(way, value, float(kept["best"]), self.min_delta):
@@ -89,6 +90,7 @@ class ReduceLROnPlateau(Callback):
 
     def _reduced(self, epoch: int, run: Any) -> Any:
         old = float(learning_rate(run.opt_state))
+        # the optimizer keeps the rate in float32: compare in the same precision
         if old <= np.float32(self.min_lr):
             return None
         new = max(old * self.factor, self.min_lr)

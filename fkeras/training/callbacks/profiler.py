@@ -1,4 +1,4 @@
-"""`Profiler`: a trace of some steps for TensorBoard or Perfetto."""
+"""`Profiler`: records a trace of some steps for TensorBoard or Perfetto."""
 
 from __future__ import annotations
 
@@ -19,23 +19,23 @@ _BEFORE, _TRACING, _OVER = 0, 1, 2
 
 
 class Profiler(Callback):
-    """Records what the device and Python do from step `first` to step `last`.
+    """Records a trace of the device and of Python from step `first` to step `last`.
 
-    A trace begins and ends between two calls of the device, each of which may be several steps:
-    with the call after step `first - 1` was reached, and at the end of the one that reaches `last`
-    (for exactly these steps `steps_per_execution=1`). Look at it with TensorBoard
+    A trace starts and ends between device calls, each of which may take several steps: the trace
+    starts after step `first - 1` and ends after the call that reaches `last`. Use
+    `steps_per_execution=1` to record exactly these steps. Open the trace in TensorBoard
     (`tensorboard --logdir DIR`, with the plugin `xprof`) or at https://ui.perfetto.dev.
 
     Args:
-        log_dir: the folder for the trace; it is made.
-        first: the first step to be recorded, counted from 1 since `init`; the first ones of a
-            process compile.
-        last: the last one.
+        log_dir: folder for the trace; missing folders are created.
+        first: first recorded step, counted from 1 since `init`. The first steps of a process
+            include compilation.
+        last: last recorded step.
 
     Raises:
-        ValueError: where `last` is before `first`.
-        OSError: where nothing can be written into the folder.
-        RuntimeError: where another trace is being recorded.
+        ValueError: if `last` is less than `first`.
+        OSError: if the folder cannot be written.
+        RuntimeError: if another trace is active.
 
     Example:
         >>> from fkeras.training.callbacks import Profiler
@@ -58,7 +58,7 @@ class Profiler(Callback):
     def on_train_begin(self, run: Any) -> Any:
         files.require_folder(_WHERE, "log_dir", self.log_dir)
         phase = int(self.recall(run, _BEFORE))
-        # a trace that an interrupted process had begun is lost
+        # the trace of an interrupted process is lost: record a new trace
         run = self.remember(run, _BEFORE) if phase == _TRACING else run
         return self._begun(run) if int(run.step) + 1 >= self.first else run
 
@@ -86,6 +86,7 @@ class Profiler(Callback):
         return self.remember(run, _TRACING)
 
     def _ended(self, run: Any) -> Any:
+        # dispatch is asynchronous: without waiting, the trace would miss the last steps
         jax.block_until_ready(run)
         jax.profiler.stop_trace()
         return self.remember(run, _OVER)

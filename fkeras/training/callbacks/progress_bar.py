@@ -1,4 +1,4 @@
-"""`ProgressBar`: a line an epoch into any stream."""
+"""`ProgressBar`: writes a line per epoch to a stream."""
 
 from __future__ import annotations
 
@@ -27,15 +27,15 @@ def _stream(value: Any) -> Any:
 
 
 class ProgressBar(Callback):
-    """Writes a line after each epoch: its number, its steps, their time and the logs.
+    """Writes a line after each epoch: number of the epoch, steps, time and logs.
 
-    `fit` has a progress line of its own (`verbose`); this one is for another stream beside it,
-    such as a file, and for lines within an epoch.
+    `fit` already shows its progress (`verbose`). This callback writes to another stream, such as a
+    file, and writes lines within an epoch.
 
     Args:
-        stream: where to write, an object with a method `write`; the standard output by default.
-        epochs: how many epochs there are, to be shown behind the number of each.
-        every: after how many steps a line within an epoch is written too; 0 for none.
+        stream: object with a method `write`; None for the standard output.
+        epochs: total number of epochs, for display.
+        every: number of steps between lines within an epoch; 0 for no such lines.
 
     Example:
         >>> import io, jax, numpy as np, fkeras as fk
@@ -56,7 +56,7 @@ class ProgressBar(Callback):
 
     @property
     def watches_batches(self) -> bool:
-        """Whether lines within an epoch are written."""
+        """Returns whether the callback writes lines within an epoch."""
         return self.every > 0
 
     def on_epoch_begin(self, epoch: int, run: Any) -> Any:
@@ -77,15 +77,18 @@ class ProgressBar(Callback):
         parts = [head]
         if kept is not None:
             steps = step - int(kept["step"])
+            # not negative: after a resume, the start comes from the clock of another process
             spent = max(float(np.sum((_now() - np.asarray(kept["began"])) * _UNITS)), 0.0)
             parts.append(f"{steps} step{'s' * (steps != 1)}")
             parts.append(f"{format_time(spent)}  {format_time(spent / max(steps, 1))}/step")
         stream = sys.stdout if self.stream is None else self.stream
         stream.write("  ".join([*parts, format_logs(logs)]) + "\n")
+        # a buffered file would show the line only at the end
         getattr(stream, "flush", _nothing)()
 
 
-# whole numbers, since what is remembered may pass through float32
+# seconds and microseconds as two integers: JAX without x64 turns float64 in the run's memory into
+# float32, which is too coarse for a clock
 _UNITS = (1.0, 1e-6)
 
 
@@ -95,4 +98,4 @@ def _now() -> np.ndarray:
 
 
 def _nothing() -> None:
-    """What a stream without `flush` does."""
+    """Does nothing; replaces a missing method `flush`."""

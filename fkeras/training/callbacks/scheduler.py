@@ -1,4 +1,4 @@
-"""`LearningRateScheduler`: a learning rate for each epoch."""
+"""`LearningRateScheduler`: sets the learning rate of each epoch."""
 
 from __future__ import annotations
 
@@ -17,20 +17,20 @@ _WHERE = "LearningRateScheduler"
 
 
 class LearningRateScheduler(Callback):
-    """Sets the learning rate at the beginning of every epoch to `schedule(epoch, lr)`.
+    """Sets the learning rate to `schedule(epoch, lr)` at the beginning of every epoch.
 
-    For a rate that changes with every step give the optimizer a schedule, such as
-    `fk.optimizers.schedules.CosineDecay`, instead. A training that goes on within an epoch does
-    not ask for its rate twice.
+    For a rate that changes in every step, pass a schedule such as
+    `fk.optimizers.schedules.CosineDecay` to the optimizer instead. A training that resumes within
+    an epoch does not call the schedule again for this epoch.
 
     Args:
-        schedule: a function of the epoch, counted from 0, and the present rate, a float; it
-            returns the new rate.
+        schedule: function of the epoch, counted from 0, and the current rate, a float; returns the
+            new rate.
         verbose: 1 to print each rate.
 
     Raises:
-        ValueError: where the function returns no number of 0 or more, or the optimizer's rate is
-            a schedule.
+        ValueError: if the function returns no finite number of at least 0, or the optimizer's
+            learning rate is a schedule.
 
     Example:
         >>> import jax, numpy as np, fkeras as fk
@@ -48,10 +48,11 @@ class LearningRateScheduler(Callback):
     verbose: int = option(default=0, convert=either(integer(minimum=0), boolean))
 
     def on_train_begin(self, run: Any) -> Any:
-        # a rate that cannot be set is told before the first epoch
+        # raises for an optimizer whose rate is a schedule, before any work is done
         with_learning_rate(run.opt_state, learning_rate(run.opt_state))
 
     def on_epoch_begin(self, epoch: int, run: Any) -> Any:
+        # a second call in one epoch, after a resume, would apply a relative change twice
         if int(self.recall(run, {"epoch": -1})["epoch"]) == epoch:
             return None
         old = float(learning_rate(run.opt_state))
@@ -66,7 +67,7 @@ class LearningRateScheduler(Callback):
 
 
 def _number(value: Any, epoch: int) -> float:
-    # NumPy would wrap a function, which is returned by mistake, into an array of objects
+    # NumPy would wrap a function, returned by mistake, in an array of objects
     array = np.asarray(value if hasattr(value, "dtype") or not callable(value) else None)
     rate = float(array) if array.dtype.kind in "iuf" and array.ndim == 0 else math.nan
     if not math.isfinite(rate) or rate < 0:

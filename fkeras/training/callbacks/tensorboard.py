@@ -1,4 +1,4 @@
-"""`TensorBoard`: logs, learning rate, weights and graph as files that TensorBoard shows."""
+"""`TensorBoard`: writes logs, learning rate, weights and graph for TensorBoard."""
 
 from __future__ import annotations
 
@@ -29,25 +29,24 @@ def _update_freq(value: Any) -> Any:
 
 
 class TensorBoard(Callback):
-    """Writes logs for TensorBoard: `tensorboard --logdir logs` shows them.
+    """Writes logs for TensorBoard, which shows them with `tensorboard --logdir logs`.
 
-    As in Keras the logs of the training go to `log_dir/train` and those of the validation to
-    `log_dir/validation`, under names such as "epoch_loss", by the number of the epoch. Each folder
-    has one file, which a training that goes on in another process goes on with. Needs the package
-    tensorboardX. For traces of the device use `Profiler`.
+    As in Keras, training logs are in `log_dir/train` and validation logs in `log_dir/validation`,
+    under names such as "epoch_loss", with the epoch as step. Each folder has one file, to which a
+    resumed training appends. Requires the package tensorboardX. Use `Profiler` to record
+    traces of the device.
 
     Args:
-        log_dir: the folder.
-        histogram_freq: every how many epochs the distribution of each weight is written; 0 for
-            never.
-        write_graph: whether the model's graph is written, as text in the form of Mermaid.
-        update_freq: "epoch"; or "batch" or a number of steps, to write also the logs within an
-            epoch, as "batch_loss" by the number of the step, at the calls of the device that
-            complete so many.
+        log_dir: folder for the files; missing folders are created.
+        histogram_freq: number of epochs between histograms of the weights; 0 for no histograms.
+        write_graph: whether to write the graph of the model, as Mermaid text.
+        update_freq: "epoch" writes logs once per epoch. "batch" or a number of steps also writes
+            logs within an epoch as "batch_loss" with the step, after the device call that completes
+            this number of steps.
 
     Raises:
-        ImportError: without tensorboardX.
-        OSError: where nothing can be written into the folder.
+        ImportError: if tensorboardX is not installed.
+        OSError: if the folder cannot be written.
 
     Example:
         >>> from fkeras.training.callbacks import TensorBoard
@@ -62,13 +61,14 @@ class TensorBoard(Callback):
 
     @property
     def watches_batches(self) -> bool:
-        """Whether logs within an epoch are written."""
+        """Returns whether the callback writes logs within an epoch."""
         return self.update_freq != "epoch"
 
     def on_train_begin(self, run: Any) -> Any:
         events.require(_WHERE)
         files.require_folder(_WHERE, "log_dir", self.log_dir)
         if self.write_graph and isinstance(run.model, Network):
+            # four spaces of indentation make a code block in Markdown
             text = "\n".join(f"    {line}" for line in to_mermaid(run.model).splitlines())
             self._file("train").write([events.text("graph", text)], 0)
         return None
@@ -77,6 +77,7 @@ class TensorBoard(Callback):
         if self.update_freq == "epoch":
             return None
         last = int(self.recall(run, 0))
+        # negative for a run that starts again from step 0 with an old memory
         if 0 <= step - last < self.update_freq:
             return None
         self._file("train").write(_scalars("batch_", logs), step)
@@ -92,8 +93,8 @@ class TensorBoard(Callback):
                 events.histogram(f"{path}/histogram", np.asarray(weight, "float64"))
                 for path, weight in weights_of(run).items()
             ]
-        # hides what an interrupted training wrote of this epoch and of later ones; numbers of
-        # steps, which count on another scale, would be hidden with them
+        # hides events that an interrupted training wrote for this epoch and later epochs. Not with
+        # batch logs: their steps are larger numbers, so their events would be hidden too
         anew = self.update_freq == "epoch"
         self._file("train").write(found, epoch, anew=anew)
         if tested:
@@ -114,7 +115,7 @@ def _scalars(prefix: str, logs: Mapping[str, Any]) -> list[Any]:
 
 
 def _rate(run: Any) -> float | None:
-    """The learning rate, where the optimizer's state holds it as one number."""
+    """Returns the learning rate; None if the optimizer state has no single rate."""
     try:
         rate = learning_rate(run.opt_state)
     except ValueError:

@@ -1,4 +1,4 @@
-"""`TerminateOnNaN`: ends a training whose loss is no number any more."""
+"""`TerminateOnNaN`: stops a training whose loss is NaN or infinite."""
 
 from __future__ import annotations
 
@@ -13,16 +13,16 @@ from fkeras.training.nonfinite.recovery import NonFiniteError
 
 
 class TerminateOnNaN(Callback):
-    """Stops after an epoch whose loss is nan or infinite, and says which.
+    """Stops after an epoch whose loss is NaN or infinite, and reports the epoch.
 
-    For `Trainer(..., on_nonfinite="ignore")`, where such steps are applied as they are: by itself
-    a trainer raises at the very step and leaves it out, so that the weights stay good. Here the
-    weights are lost where the loss is: the run of before the epoch is not kept. Looked at is the
-    loss of the epoch, which any of its steps makes nan.
+    Use this callback with `Trainer(..., on_nonfinite="ignore")`, which applies steps with a NaN
+    loss. By default a trainer raises an error at such a step and skips the step, so the weights
+    remain finite. With this callback the weights are lost, because the run before the epoch is not
+    kept. The callback checks the loss of the epoch, which is NaN if the loss of any step is.
 
     Args:
-        raise_error: whether to raise a `NonFiniteError` at once, instead of an orderly end in
-            which all callbacks are told.
+        raise_error: whether to raise a `NonFiniteError` immediately. By default the training stops
+            as with `Stop`, and the last hooks of all callbacks run.
 
     Example:
         >>> import fkeras as fk
@@ -34,6 +34,7 @@ class TerminateOnNaN(Callback):
     raise_error: bool = option(default=False, convert=boolean)
 
     def on_epoch_end(self, epoch: int, run: Any, logs: Mapping[str, float]) -> Any:
+        # the mean over the epoch: one NaN step is sufficient, so no check per batch is needed
         loss = logs.get("loss")
         if loss is None or math.isfinite(loss):
             return None

@@ -1,8 +1,8 @@
-"""What a callback is: a value whose hooks receive the run of a training and may return another.
+"""`Callback`: a value with hooks that receive the run of a training and may return a changed run.
 
-A callback keeps nothing of its own. What it must know at the next call it puts into the run, with
-`remember`, and finds there again, with `recall`; so a training that was interrupted and goes on
-elsewhere goes on with it.
+A callback has no mutable state. A callback stores values for later hooks in the run, with
+`remember`, and reads them with `recall`. Checkpoints contain the run, so a training that is resumed
+in another process has these values too.
 """
 
 from __future__ import annotations
@@ -23,10 +23,10 @@ from fkeras.engine.migration_hints.overrides import check_callback, own_attribut
 
 @dataclasses.dataclass(frozen=True)
 class Stop:
-    """What a callback returns to end the training after this epoch.
+    """Result of a hook that stops the training after the current epoch.
 
     Attributes:
-        run: the `TrainState` that `fit` shall return; None for the present one.
+        run: the `TrainState` that `fit` returns; None for the current run.
 
     Example:
         >>> import fkeras as fk
@@ -38,17 +38,17 @@ class Stop:
 
 
 class Callback(Configurable):
-    """Does something at the beginning and end of a training and of its epochs.
+    """Base class of objects with hooks at the beginning and end of a training and of its epochs.
 
-    Subclass it and write the hooks that you need. A callback is a value; what it learns goes into
-    the `TrainState` that it returns, or out of the program (a file, a screen). A hook returns None
-    to change nothing, a `TrainState` to go on with, or a `Stop`. The run that it receives stays
-    valid. If a hook raises, the changes of all hooks of the same event are dropped, and a training
-    that is resumed from a checkpoint calls all of them again.
+    Subclass `Callback` and define the hooks that you need. A callback is immutable: hooks store
+    results in the `TrainState` that they return, or outside of the program (a file, a screen). A
+    hook returns None to change nothing, a `TrainState` to continue with, or a `Stop`. The run that
+    a hook receives remains valid. If a hook raises, the changes of all hooks of the same event are
+    lost, and a training that is resumed from a checkpoint calls all these hooks again.
 
     Args:
-        name: where `run.memory` keeps what the callback remembers; by its class where it is not
-            given. Give one to find it again in a training that goes on with other callbacks.
+        name: key of the callback's values in `run.memory`; by default derived from the class. Set a
+            name to find the values in a training that is resumed with different callbacks.
 
     Example:
         >>> import jax, numpy as np, fkeras as fk
@@ -67,57 +67,58 @@ class Callback(Configurable):
     name: str | None = option(default=None, convert=text(optional=True), kw_only=True)
 
     def __init_subclass__(cls, **kwargs: Any) -> None:
+        # a hook with Keras's arguments would take the run for logs: report it at the definition
         check_callback(cls.__name__, own_attributes(cls, Callback))
         super().__init_subclass__(**kwargs)
 
     def on_train_begin(self, run: Any) -> Any:
-        """Before the first epoch."""
+        """Runs before the first epoch."""
 
     def on_epoch_begin(self, epoch: int, run: Any) -> Any:
-        """Before an epoch; epochs count from 0."""
+        """Runs before each epoch; epochs are counted from 0."""
 
     def on_batch_end(self, step: int, run: Any, logs: Mapping[str, float]) -> Any:
-        """After every call of the device, which may be several steps; `step` were taken in all."""
+        """Runs after every device call, which may take several steps; `step` counts since `init`."""
 
     def on_test_begin(self, run: Any) -> Any:
-        """Before a validation: the run that is returned is validated, and only that."""
+        """Runs before a validation, which uses the returned run; the training does not."""
 
     def on_epoch_end(self, epoch: int, run: Any, logs: Mapping[str, float]) -> Any:
-        """After an epoch and its validation."""
+        """Runs after each epoch and its validation."""
 
     def on_train_end(self, run: Any) -> Any:
-        """After the last epoch."""
+        """Runs after the last epoch."""
 
     def check_logs(self, names: Sequence[str]) -> None:
-        """Raises where the callback needs a log that this training does not have.
+        """Raises an error if the callback needs a log that the training does not have.
 
         Args:
-            names: the names of all logs that an epoch of the training can have.
+            names: names of all logs that an epoch of the training can have.
         """
 
     @property
     def watches_batches(self) -> bool:
-        """Whether `on_batch_end` must be called, which keeps the device waiting."""
+        """Returns whether the loop must call `on_batch_end`, for which the device has to wait."""
         return type(self).on_batch_end is not Callback.on_batch_end
 
     def recall(self, run: Any, default: Any = None) -> Any:
-        """What `remember` put into a run, or the default.
+        """Returns the value that `remember` stored in a run, or the default.
 
         Args:
             run: the run that a hook received.
-            default: what is returned where the callback remembers nothing.
+            default: result if the run has no value of the callback.
         """
         return run.memory.get(self.name or default_name(self), default)
 
     def remember(self, run: Any, value: Any) -> Any:
-        """The run in whose memory the callback keeps `value` in the place of what was there.
+        """Returns the run with `value` as the callback's value in `run.memory`.
 
         Args:
             run: the run that a hook received.
-            value: arrays and numbers, in dictionaries, tuples and lists.
+            value: arrays and numbers, in dictionaries, tuples and lists; replaces the old value.
 
         Raises:
-            TypeError: for a value that holds anything else.
+            TypeError: for a value with leaves other than arrays and numbers.
 
         Example:
             >>> import jax, fkeras as fk
@@ -129,6 +130,7 @@ class Callback(Configurable):
             {'best': array(0.5)}
         """
         name = self.name or default_name(self)
+        # only arrays: the memory is part of checkpoints, which store arrays by path
         kept = jax.tree.map(lambda leaf: _as_array(leaf, name), value)
         return run.replace(memory={**run.memory, name: kept})
 
@@ -144,7 +146,7 @@ def _as_array(leaf: Any, name: str) -> Any:
 
 
 def default_name(callback: Callback) -> str:
-    """The name of a callback that was given none.
+    """Returns the default name of a callback: its class in snake case.
 
     Example:
         >>> default_name(Callback())
@@ -154,14 +156,14 @@ def default_name(callback: Callback) -> str:
 
 
 def check_callbacks(callbacks: Any) -> tuple[Callback, ...]:
-    """The callbacks as a tuple, each with a name that no other one has.
+    """Returns the callbacks as a tuple with unique names.
 
     Args:
-        callbacks: a callback, a list of them, or None.
+        callbacks: a callback, several callbacks, or None.
 
     Raises:
-        TypeError: for anything that is no `Callback`.
-        ValueError: for two callbacks that were given the same name.
+        TypeError: for an object that is not a `Callback`.
+        ValueError: for two callbacks with the same explicit name.
 
     Example:
         >>> [one.name for one in check_callbacks([Callback(), Callback(), Callback(name="mine")])]
@@ -178,6 +180,7 @@ def check_callbacks(callbacks: Any) -> tuple[Callback, ...]:
                 f"{getattr(one, '__name__', type(one).__name__)}.{hint} Subclass Callback and "
                 "write on_epoch_end(self, epoch, run, logs)."
             )
+    # explicit names first, so that a default name never takes the name that the user chose
     taken: set[str] = set()
     for one in given:
         if one.name in taken:
@@ -197,18 +200,18 @@ def _named(callback: Callback, taken: set[str]) -> Callback:
         number += 1
         name = f"{base}_{number}"
     taken.add(name)
-    # not dataclasses.replace: a subclass may have a constructor of its own
+    # not dataclasses.replace: a subclass may define another constructor
     named = copy.copy(callback)
     object.__setattr__(named, "name", name)
     return named
 
 
 def check_logs(callbacks: Sequence[Callback], names: Sequence[str]) -> None:
-    """Raises where a callback needs a log that the training will not have; before the first step.
+    """Raises an error before the first step if a callback needs a log that the training lacks.
 
     Args:
         callbacks: the callbacks.
-        names: the names of all logs that an epoch of the training can have.
+        names: names of all logs that an epoch of the training can have.
 
     Example:
         >>> import fkeras as fk
@@ -224,16 +227,18 @@ def check_logs(callbacks: Sequence[Callback], names: Sequence[str]) -> None:
 
 
 def call(callbacks: tuple[Callback, ...], hook: str, run: Any, *arguments: Any) -> tuple[Any, bool]:
-    """`(run, stop)` after one hook of every callback, each on what the one before returned.
+    """Calls one hook of each callback in order and returns `(run, stop)`.
+
+    Each callback receives the run that the previous callback returned.
 
     Args:
         callbacks: the callbacks.
-        hook: the name of the hook.
-        run: the run as it stands.
-        *arguments: the hook's other arguments; the first of them stands before the run.
+        hook: name of the hook.
+        run: the current run.
+        *arguments: other arguments of the hook; the first precedes the run.
 
     Raises:
-        TypeError: where a hook returns anything but None, a `TrainState` or a `Stop`.
+        TypeError: if a hook returns a value other than None, a `TrainState` or a `Stop`.
 
     Example:
         >>> import fkeras as fk
@@ -244,6 +249,7 @@ def call(callbacks: tuple[Callback, ...], hook: str, run: Any, *arguments: Any) 
     for one in callbacks:
         before = (arguments[0], run, *arguments[1:]) if arguments else (run,)
         answer = getattr(one, hook)(*before)
+        # after a `Stop`, the hooks of the other callbacks still run
         if isinstance(answer, Stop):
             stop, answer = True, answer.run
         if answer is None:

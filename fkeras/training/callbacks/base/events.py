@@ -1,7 +1,7 @@
-"""Event files, the form that TensorBoard reads, appended to record by record.
+"""Appends records to event files, the file format of TensorBoard.
 
-A file of tensorboardX's own writer begins anew with each writer, and a writer is a thread that
-would have to live as long as the training. What a callback writes is there when its hook returns.
+tensorboardX's writer starts a new file each time, and runs a thread that would have to live as long
+as the training. `EventFile` appends to one file, and the records are written when a hook returns.
 """
 
 from __future__ import annotations
@@ -21,10 +21,10 @@ _NAME = "events.out.tfevents.fkeras"
 
 
 def require(where: str) -> None:
-    """Raises where tensorboardX is not installed.
+    """Raises an `ImportError` if tensorboardX is not installed.
 
     Args:
-        where: who needs it, for the message.
+        where: name of the callback, for the message.
     """
     _module("summary", where)
 
@@ -37,26 +37,27 @@ def _module(name: str, where: str = "TensorBoard") -> Any:
 
 
 def scalar(name: str, value: float) -> Any:
-    """A number under a name."""
+    """Returns the summary of a scalar."""
     return _module("summary").scalar(name, float(value))
 
 
 def text(name: str, value: str) -> Any:
-    """A text in Markdown under a name."""
+    """Returns the summary of a Markdown text."""
     return _module("summary").text(name, value)
 
 
 def histogram(name: str, values: np.ndarray) -> Any:
-    """The distribution of the finite ones of some numbers under a name."""
+    """Returns the histogram of the finite values of an array."""
+    # NumPy cannot compute bins over NaN or infinite values, nor tensorboardX an empty histogram
     finite = values[np.isfinite(values)]
     return _module("summary").histogram(name, finite if finite.size else np.zeros(1), bins=30)
 
 
 class EventFile:
-    """The file in a folder that events are appended to.
+    """Event file in a folder, to which events are appended.
 
     Args:
-        folder: the folder, which is made.
+        folder: folder of the file; `write` creates missing folders.
     """
 
     def __init__(self, folder: str):
@@ -66,14 +67,15 @@ class EventFile:
         """Appends summaries of a step.
 
         Args:
-            summaries: what `scalar`, `text` and `histogram` made.
-            step: the number that they stand at.
-            anew: whether what the file has at this number and later ones is to be hidden.
+            summaries: results of `scalar`, `text` and `histogram`.
+            step: step of the summaries.
+            anew: whether to hide the existing events of this step and later steps.
         """
         event, now = _module("proto.event_pb2"), time.time()
         made = []
         if not os.path.exists(self.path):
             made.append(event.Event(wall_time=now, file_version="brain.Event:2"))
+        # TensorBoard discards events from the step of a START event on, as after a restart
         if anew:
             log = event.SessionLog(status=event.SessionLog.START)
             made.append(event.Event(wall_time=now, step=step, session_log=log))
@@ -84,11 +86,12 @@ class EventFile:
 
 
 def _record(data: bytes) -> bytes:
-    """A record as TensorFlow frames it: length, its checksum, the data, its checksum."""
+    """Returns a record in TensorFlow's framing: length, checksum, data, checksum."""
     length = struct.pack("<Q", len(data))
     return length + _checksum(length) + data + _checksum(data)
 
 
 def _checksum(data: bytes) -> bytes:
+    # TFRecord masks checksums by a rotation and a constant
     crc = _module("crc32c").crc32c(data)
     return struct.pack("<I", ((crc >> 15 | crc << 17) + 0xA282EAD8) & 0xFFFFFFFF)

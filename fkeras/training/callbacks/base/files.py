@@ -1,4 +1,4 @@
-"""Folders that callbacks write into: made and tried before the first epoch."""
+"""Creates and tests folders of callbacks before the first epoch."""
 
 from __future__ import annotations
 
@@ -7,18 +7,19 @@ import tempfile
 
 
 def require_folder(where: str, argument: str, folder: str) -> None:
-    """Makes a folder and raises where nothing can be written into it.
+    """Creates a folder and tests that files can be written into the folder.
 
     Args:
-        where: the callback, for the message.
-        argument: its argument that names the folder.
-        folder: the folder.
+        where: name of the callback, for the message.
+        argument: name of the callback's argument, for the message.
+        folder: path of the folder.
 
     Raises:
-        OSError: where it cannot be made or written into.
+        OSError: if the folder cannot be created or written.
     """
     try:
         os.makedirs(folder or ".", exist_ok=True)
+        # permissions do not show whether a write succeeds, for example on a read-only file system
         with tempfile.TemporaryFile(dir=folder or "."):
             pass
     except OSError as error:

@@ -1,4 +1,4 @@
-"""Watching one log: is it there, which way is better, and is it better now."""
+"""Monitors one log: checks its name, decides the direction of better values, compares values."""
 
 from __future__ import annotations
 
@@ -64,7 +64,7 @@ _DOWN = (
     "huber",
     "error",
 )
-# which way is better, by the name of a log
+# direction of better values, by the name of a log
 _DIRECTIONS: Mapping[str, str] = types.MappingProxyType(
     {**dict.fromkeys(_UP, "max"), **dict.fromkeys(_DOWN, "min")}
 )
@@ -74,18 +74,18 @@ verbosity = either(integer(minimum=0), boolean)
 
 
 def direction(where: str, name: str, mode: str) -> str:
-    """Which values of a log are better, "min" or "max".
+    """Returns the direction of better values of a log, "min" or "max".
 
-    The name decides in mode "auto", after "val_" and the name of an output, without the numbers
-    that tell metrics of one name apart ("auc_1").
+    Mode "auto" decides by the name, without the prefix "val_", the name of an output, and the
+    numbers of metrics with equal names ("auc_1").
 
     Args:
-        where: the callback, for the message.
-        name: the name of the log.
+        where: name of the callback, for the message.
+        name: name of the log.
         mode: "auto", "min" or "max".
 
     Raises:
-        ValueError: for "auto" and a name that says nothing.
+        ValueError: for "auto" and a name of unknown direction.
 
     Example:
         >>> direction("EarlyStopping", "val_accuracy", "auto")
@@ -96,6 +96,7 @@ def direction(where: str, name: str, mode: str) -> str:
     words = name.removeprefix("val_").split("_")
     while words and words[-1].isdigit():
         words.pop()
+    # the longest known suffix: an output's name may precede the metric's name
     for start in range(len(words)):
         found = _DIRECTIONS.get("_".join(words[start:]))
         if found is not None:
@@ -107,12 +108,12 @@ def direction(where: str, name: str, mode: str) -> str:
 
 
 def check(where: str, name: str, names: Sequence[str]) -> None:
-    """Raises where a training has no log of this name.
+    """Raises a `ValueError` if a training has no log of this name.
 
     Args:
-        where: the callback, for the message.
-        name: the name of the log.
-        names: the names of all logs.
+        where: name of the callback, for the message.
+        name: name of the log.
+        names: names of all logs.
     """
     if name in names:
         return
@@ -135,15 +136,15 @@ def _lacks_validation(name: str, names: Sequence[str]) -> bool:
 
 
 def current(where: str, name: str, logs: Mapping[str, Any]) -> float | None:
-    """The value of a log; None in an epoch without the validation that would give it.
+    """Returns the value of a log; None for a validation log in an epoch without validation.
 
     Args:
-        where: the callback, for the message.
-        name: the name of the log.
-        logs: the logs of an epoch.
+        where: name of the callback, for the message.
+        name: name of the log.
+        logs: logs of an epoch.
 
     Raises:
-        ValueError: where there is no such log, or it is several numbers.
+        ValueError: for a missing log, or a log with several values.
     """
     if name not in logs:
         if not _lacks_validation(name, list(logs)):
@@ -158,13 +159,13 @@ def current(where: str, name: str, logs: Mapping[str, Any]) -> float | None:
 
 
 def improves(way: str, value: float, best: float, min_delta: float = 0.0) -> bool:
-    """Whether a value is better than the best by more than `min_delta`; any is better than nan.
+    """Returns whether a value improves on the best value by more than `min_delta`.
 
     Args:
-        way: "min" or "max".
-        value: the new value.
-        best: the best one before; nan for none.
-        min_delta: by how much.
+        way: direction of better values, "min" or "max".
+        value: new value.
+        best: best value before; NaN if none, so that any number is an improvement.
+        min_delta: minimum change.
 
     Example:
         >>> improves("min", 0.4, 0.5), improves("min", 0.4, 0.5, 0.2), improves("max", 1.0, math.nan)
@@ -172,21 +173,22 @@ def improves(way: str, value: float, best: float, min_delta: float = 0.0) -> boo
     """
     if math.isnan(best):
         return not math.isnan(value)
+    # as in Keras's EarlyStopping, the sign of min_delta has no effect
     delta = abs(min_delta)
     return value + delta < best if way == "min" else value - delta > best
 
 
 def ongoing(kept: Any, epoch: int) -> Any:
-    """What is remembered where it is of this training; None where that began anew.
+    """Returns a callback's values if they belong to this training; None for a new training.
 
-    A training goes on where its epochs go on counting, in another process too; one that begins
-    with an epoch that was over begins anew.
+    A training continues if its epochs continue to count, also after a resume. A training is new if
+    it starts with an epoch that is already over.
     """
     return None if kept is None or int(kept["epoch"]) >= epoch else kept
 
 
 def tell_unseen(where: str, name: str) -> None:
-    """Warns that a callback never saw what it monitors."""
+    """Warns that no epoch had the log that a callback monitors."""
     warnings.warn(
         f"{where}: no epoch had a log named {name!r}, so it did nothing. Pass validation_data to "
         f"fit, or monitor={name.removeprefix('val_')!r}.",

@@ -1,4 +1,4 @@
-"""The weights and the state of a run as plain arrays by path, and back."""
+"""Converts the weights and the state of a run to arrays by path, and back."""
 
 from __future__ import annotations
 
@@ -11,12 +11,12 @@ from fkeras.engine import replace_weights, suggest, trainable_weights, unfreeze
 
 
 def weights_of(run: Any) -> dict[str, Any]:
-    """All weights of a run's model by path, the frozen ones too."""
+    """Returns all weights of a run's model by path, including frozen weights."""
     return trainable_weights(unfreeze(run.model))
 
 
 def by_path(tree: Any) -> dict[str, Any]:
-    """The leaves of a tree by their paths.
+    """Returns the leaves of a tree by path.
 
     Example:
         >>> by_path({"a": {"b": 1}, "c": (2, 3)})
@@ -27,13 +27,14 @@ def by_path(tree: Any) -> dict[str, Any]:
 
 
 def filled(tree: Any, leaves: Mapping[str, Any]) -> Any:
-    """The tree with these leaves, by path."""
+    """Returns the tree with other leaves, given by path."""
+    # by path, not by order: a file or a memory may hold the leaves in another order
     structure = jax.tree.structure(tree)
     return structure.unflatten([leaves[path] for path in by_path(tree)])
 
 
 def take(run: Any) -> dict[str, dict[str, Any]]:
-    """The weights and the state of a run.
+    """Returns the weights and the state of a run, each by path.
 
     Example:
         >>> import jax, fkeras as fk
@@ -46,20 +47,20 @@ def take(run: Any) -> dict[str, dict[str, Any]]:
 
 
 def put(run: Any, kept: Mapping[str, Mapping[str, Any]]) -> Any:
-    """The run with weights and state that `take` took; all else is as it was."""
+    """Returns the run with the weights and state of `take`; all other fields are unchanged."""
     return run.replace(
         model=replace_weights(run.model, kept["weights"]), state=filled(run.state, kept["state"])
     )
 
 
 def check_paths(where: str, what: str, have: Mapping[str, Any], want: Mapping[str, Any]) -> None:
-    """Raises where arrays are not those of a run, by path and shape.
+    """Raises a `ValueError` if arrays differ from those of a run in path or shape.
 
     Args:
-        where: who asks, for the message.
-        what: what the arrays are.
-        have: the arrays that were found.
-        want: those of the run.
+        where: name of the caller, for the message.
+        what: description of the arrays, for the message.
+        have: arrays of the file.
+        want: arrays of the run.
     """
     missing = [path for path in want if path not in have]
     if missing:

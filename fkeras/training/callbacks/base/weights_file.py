@@ -1,4 +1,4 @@
-"""The weights of a run in a `.npz` file; `fkeras.files.npz` describes it."""
+"""Writes and reads the weights of a run as `.npz` files; see `fkeras.files.npz` for the format."""
 
 from __future__ import annotations
 
@@ -20,12 +20,12 @@ _WHERE = "load_weights"
 
 
 def save_weights(path: Any, run: Any, *, weights_only: bool = True) -> None:
-    """Writes weights and state of a run into a `.npz` file, whole or not at all.
+    """Writes weights and state of a run to a `.npz` file atomically.
 
     Args:
-        path: the file; its folder is made.
+        path: path of the file; missing folders are created.
         run: the run.
-        weights_only: whether optimizer's state and step are left out.
+        weights_only: whether to omit the optimizer state and the step.
 
     Example:
         >>> import jax, tempfile, numpy as np, fkeras as fk
@@ -44,24 +44,25 @@ def save_weights(path: Any, run: Any, *, weights_only: bool = True) -> None:
     leaves = {f"{part}/{at}": leaf for part, tree in parts.items() for at, leaf in tree.items()}
     if not weights_only:
         leaves["step"] = run.step
+    # one transfer for all arrays, not one per array
     arrays = {name: np.asarray(array) for name, array in jax.device_get(leaves).items()}
     npz.write(path, arrays)
 
 
 def load_weights(path: Any, run: Any, *, weights_only: bool = False) -> Any:
-    """The run with the weights and state of a file that `ModelCheckpoint` wrote.
+    """Returns the run with the weights and state of a file from `ModelCheckpoint`.
 
-    Optimizer's state and step come too where the file has them. All else, such as the key, is as
-    it was; the paths and shapes must be those of the run's model.
+    Also reads the optimizer state and the step if the file has them. All other fields of the run,
+    such as the key, are unchanged. Paths and shapes must be those of the run's model.
 
     Args:
-        path: the file.
+        path: path of the file.
         run: a run of the same model.
-        weights_only: whether optimizer's state and step are left as they are in the run.
+        weights_only: whether to keep the run's optimizer state and step.
 
     Raises:
-        FileNotFoundError: where there is no such file, with the nearest one.
-        ValueError: for a file that is damaged or of another kind, or of another model.
+        FileNotFoundError: for a missing file; suggests the most similar name.
+        ValueError: for a damaged file, another file type, or a file of another model.
 
     Example:
         >>> import jax, tempfile, fkeras as fk
@@ -98,7 +99,7 @@ def load_weights(path: Any, run: Any, *, weights_only: bool = False) -> Any:
 
 
 def _like(old: Mapping[str, Any], new: Mapping[str, np.ndarray]) -> dict[str, Any]:
-    """The new arrays in the dtypes and order of the old ones, on the device."""
+    """Returns the new arrays with the dtypes and order of the old arrays, on the device."""
     return {
         at: jax.device_put(npz.viewed(new[at], array.dtype).astype(array.dtype))
         for at, array in old.items()
@@ -106,7 +107,7 @@ def _like(old: Mapping[str, Any], new: Mapping[str, np.ndarray]) -> dict[str, An
 
 
 def _read(path: str) -> dict[str, Any]:
-    """The arrays of a file by part and path."""
+    """Returns the arrays of a file by part and path."""
     place = pathlib.Path(path)
     if not place.is_file():
         folder = place.parent
@@ -115,10 +116,12 @@ def _read(path: str) -> dict[str, Any]:
             f"{_WHERE}: there is no file {path!r}.{suggest(place.name, near)} In its folder: "
             f"{', '.join(near[:8]) or 'no .npz file'}."
         )
+    # not np.load, which allocates the size that a header claims; `npz.read_array` checks it first
     try:
         with zipfile.ZipFile(path) as file:
             arrays = {i.filename.removesuffix(".npy"): _array(file, i) for i in file.infolist()}
         about = arrays.pop(npz.ABOUT, None)
+        # the run of an exported step, written by np.savez, has no description
         if about is None and "weights" not in {name.partition("/")[0] for name in arrays}:
             raise ValueError("it has neither 'about' nor 'weights'")
         dtypes = {} if about is None else npz.check_about(json.loads(str(about)))
@@ -139,7 +142,7 @@ def _read(path: str) -> dict[str, Any]:
 
 
 def _array(file: zipfile.ZipFile, info: zipfile.ZipInfo) -> np.ndarray:
-    # what np.savez writes is not packed, so the sizes that it lists are those that it has
+    # np.savez writes uncompressed entries, so an array cannot be larger than the file
     if info.compress_type != zipfile.ZIP_STORED:
         raise ValueError(f"{info.filename} is packed; expected what np.savez writes")
     with file.open(info) as stream:
