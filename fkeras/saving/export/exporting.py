@@ -173,8 +173,8 @@ def export_step(
         np.savez("after.npz", **run)
 
     `fkeras.training.callbacks.load_weights("after.npz", run)` reads weights, state, optimizer state
-    and step of such a dictionary. Arrays of dtypes that NumPy does not have (bfloat16) are stored as
-    unsigned integers of the same size.
+    and step of such a dictionary. Arrays of dtypes that NumPy does not have (bfloat16) are stored
+    as unsigned integers of the same size.
 
     Args:
         trainer: a trainer without a mesh.

@@ -107,5 +107,5 @@ def make_model(config: Any, origin: Origin, make: Callable[[Any], Model]) -> Mod
         try:
             return make(changed)
         except Exception:
-            pass  # a layer needs the fixed batch size, or the file has errors, which are raised below
+            pass  # a layer needs the fixed batch size, or the file has errors: raised below
     return make(config)
