@@ -1,1 +1,1 @@
-"""The loops over epochs and batches, with saving, interruption and recovery."""
+"""Loops over epochs and batches, with checkpoints, signals and recovery from NaN."""

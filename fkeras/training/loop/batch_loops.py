@@ -1,7 +1,8 @@
-"""The loops over batches of an evaluation and a prediction, and how many batches a call takes.
+"""Loops over the batches of an evaluation or a prediction, and the number of batches per call.
 
-The number follows the time that a step takes, so that the screen, the keyboard and the callbacks
-get their turn; the program is the same for any number.
+The number of batches per device call follows the measured time of a step, so that the progress
+bar, signals and callbacks are served about ten times a second. The compiled program is the same
+for any number of batches.
 """
 
 from __future__ import annotations
@@ -18,14 +19,16 @@ from fkeras.training.records.state import TrainState
 from fkeras.training.step import objective, outputs, step
 from fkeras.training.step.donation import donates
 
-_DISPATCH = 0.1  # seconds that a call of a compiled function shall take at most
+# Target duration of a device call, in seconds: long enough to hide the cost of the dispatch, short
+# enough for a progress bar and for Ctrl-C.
+_DISPATCH = 0.1
 
 
 class Pace:
-    """How many batches the next call takes: one at first, then as many as fit into the time.
+    """Chooses the number of batches per call: first 1, then as many as the target time allows.
 
     Args:
-        fixed: the number, where the user chose it.
+        fixed: the number that the user chose (`steps_per_execution`), or None.
     """
 
     def __init__(self, fixed: int | None = None):
@@ -36,37 +39,41 @@ class Pace:
 
     @property
     def batches(self) -> int:
-        """How many batches the next call takes at most."""
+        """Largest number of batches of the next call."""
         return 1 if self.mode == "once" else self.number
 
     @property
     def fresh(self) -> bool:
-        """Whether no call is over yet."""
+        """Whether no call has ended yet."""
         return self.calls == 0
 
     def start(self) -> None:
-        """A row of calls begins."""
+        """Starts the clock before a sequence of calls."""
         self.began = time.perf_counter()
 
     def measured(self, number: int) -> None:
-        """A call of `number` batches is over; the first one may have compiled and says nothing."""
+        """Adapts the number of batches after a call of `number` batches ended.
+
+        The first call is not measured: its time includes the compilation.
+        """
         now = time.perf_counter()
         if self.calls and self.fixed is None:
-            each = max((now - self.began) / number, 1e-9)
+            each = max((now - self.began) / number, 1e-9)  # a coarse clock may show no time at all
             self.number = int(np.clip(_DISPATCH / each, 1, 1 << 20))
         self.calls += 1
         self.began = now
 
     def choose(self, large: bool, function: Any, static: tuple, arguments: tuple) -> str:
-        """The mode of `step.compiled_train`: single steps where a loop would make them slow.
+        """Returns the mode of `step.compiled_train`: single steps where a loop would be slow.
 
         Args:
-            large: whether the run is so large that its arrays are overwritten.
+            large: whether the run is so large that a call donates its arrays.
             function: the compiled function of the call.
             static: the static arguments of the call.
             arguments: the other arguments.
         """
         if self.mode is None:
+            # On CPUs, XLA runs a convolution inside a while loop far slower than outside.
             slow = self.fixed is None and jax.default_backend() == "cpu"
             if slow:
                 leaves, treedef = jax.tree.flatten(arguments)
@@ -77,7 +84,7 @@ class Pace:
         return self.mode
 
     def function(self, large: bool, *arguments: Any) -> Any:
-        """The compiled step; for large runs the one that overwrites what it is given, if it may."""
+        """Returns the compiled step; for a large run the donating step, if donation saves copies."""
         if large and self.overwrites is None:
             self.overwrites = donates(step.compiled_train, step.donating_train, *arguments)
         return step.donating_train if large and self.overwrites else step.compiled_train
@@ -91,7 +98,19 @@ def evaluate(
     progress: Progress | None = None,
     pace: Pace | None = None,
 ) -> tuple[dict[str, Any], int]:
-    """`(logs, batches)` of the model on a feed, from empty `sums`; `run` stays as it is."""
+    """Evaluates the model on a feed.
+
+    Args:
+        trainer: the trainer.
+        run: the run; the function does not change it.
+        sums: empty sums of the losses and metrics.
+        feed: the evaluation data.
+        progress: the progress bar, or None.
+        pace: chooses the number of batches per call; a new `Pace` if None.
+
+    Returns:
+        `(logs, batches)`: the logs, and the number of batches.
+    """
     leaves, structure = jax.tree.flatten(run.model)
     names = objective.log_names(outputs.heads(trainer, run.model), sums)
     leaves, carry = tuple(leaves), (run.state, sums)
@@ -106,6 +125,7 @@ def evaluate(
         static = (trainer, structure)
         arguments = (leaves, carry, rows, np.int32(number))
         mode = pace.choose(False, step.compiled_test, (*static, "loop"), arguments)
+        # In mode "once" the argument is the index of the batch in `rows`, otherwise the count.
         steps = np.int32(number if mode == "loop" else 0)
         carry, logs = step.compiled_test(*static, mode, leaves, carry, rows, steps)
         if pace.fresh:
@@ -114,6 +134,7 @@ def evaluate(
             if progress is not None:
                 progress.compiled()
         elif waiting is not None:
+            # Wait for the call before the newest one: the device keeps one call in its queue.
             jax.block_until_ready(waiting[1])
             pace.measured(waiting[0])
         waiting = (number, logs)
@@ -123,17 +144,26 @@ def evaluate(
 
 
 def _reader(names: tuple[str, ...], logs: Mapping[str, Any]) -> Any:
+    # Lazy: the transfer waits for the device, and the progress bar rarely redraws.
     return lambda: as_floats(names, logs)
 
 
 def predict(run: TrainState, feed: Any, put: Callable[[Any], Any]) -> Any:
-    """The model's outputs on a feed, as NumPy arrays; `put` takes each batch to the devices."""
+    """Returns the model's outputs on a feed, as NumPy arrays.
+
+    Args:
+        run: the run; only its model and state are used.
+        feed: the inputs.
+        put: transfers a batch to the devices.
+    """
     state, pending, parts = run.state, [], []
     for start in range(feed.steps):
         batch = put(feed.batch(start))
         updates, value = step.compiled_predict(run.model, state, batch)
         state = {**state, **updates}
         pending.append((value, int(feed.counts(start, 1)[0])))
+        # Fetch with a delay of two batches: the device computes during the transfer, and at most
+        # three outputs occupy its memory.
         if len(pending) > 2:
             parts.append(_fetch(*pending.pop(0)))
     parts.extend(_fetch(*one) for one in pending)
@@ -143,16 +173,18 @@ def predict(run: TrainState, feed: Any, put: Callable[[Any], Any]) -> Any:
 
 
 def predict_batch(run: TrainState, x: np.ndarray) -> Any:
-    """The model's outputs on one batch, as NumPy arrays."""
+    """Returns the model's outputs on one batch, as NumPy arrays."""
     _, value = step.compiled_predict(run.model, run.state, x)
     return np.asarray(value) if isinstance(value, jax.Array) else jax.tree.map(np.asarray, value)
 
 
 def _fetch(value: Any, count: int) -> Any:
+    # Sliced on the host: slicing on the device would compile a program for each `count`.
     return jax.tree.map(lambda array: np.asarray(array)[:count], value)
 
 
 def as_floats(names: tuple[str, ...], logs: Mapping[str, Any]) -> dict[str, Any]:
-    """Logs on the host, in order; a metric of several numbers becomes a list."""
+    """Returns logs as Python numbers in the order of `names`; an array becomes a list."""
+    # One transfer for all logs: `device_get` starts all copies before waiting for the first.
     arrays = jax.device_get({name: logs[name] for name in names})
     return {name: arrays[name].tolist() for name in names}

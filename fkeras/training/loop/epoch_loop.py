@@ -1,8 +1,8 @@
-"""One epoch of training: calls of a compiled function, and the newest state that is known good.
+"""Runs one epoch of training as calls of a compiled function, and tracks the newest good state.
 
-The next batches are prepared on the host while the device works on the ones before. A call is
-registered before it is made, and settled once its numbers are known to be finite, so that the
-newest good state can be told at any moment, whatever raises.
+The host prepares the next batches while the device computes the previous ones. The loop registers
+a call before the dispatch, and settles the call when its results are known to be finite. The
+newest good state is therefore available at any moment, including after an exception.
 """
 
 from __future__ import annotations
@@ -25,15 +25,16 @@ from fkeras.training.step import objective, outputs, step
 
 @dataclasses.dataclass
 class Call:
-    """A call of a compiled function that may still run.
+    """Device call of a compiled function; the call may still be running.
 
     Attributes:
-        before: the arrays of the run before the call; donated for large runs.
-        rows: the rows, as `step.batch_at` takes them.
-        number: how many batches.
-        done: how many batches of the epoch are done after the call.
-        place: `(state, skip)`, the loader's state and the batches between it and `done`.
-        result: `(leaves, logs, fine)`, or None before the call is made.
+        before: arrays of the run before the call; donated for large runs.
+        rows: the rows, in the form that `step.batch_at` reads.
+        number: number of batches in the call.
+        done: number of batches of the epoch that are done after the call.
+        place: `(state, skip)`: the loader's state, and the number of batches from that state to
+            `done`.
+        result: `(leaves, logs, fine)`, or None before the dispatch.
     """
 
     before: tuple
@@ -45,24 +46,24 @@ class Call:
 
     @property
     def outcome(self) -> tuple[tuple, dict[str, Any], Any]:
-        """The result of a call that was made."""
+        """Result of a call that was dispatched."""
         assert self.result is not None
         return self.result
 
 
 @dataclasses.dataclass(frozen=True)
 class Settled:
-    """A state of an epoch that is known to be good.
+    """State of an epoch whose arrays are known to be good.
 
     Attributes:
-        structure: the structure of the run.
-        leaves: the arrays of the run.
-        outer: a run with the position and memory that go with them.
-        done: how many batches of the epoch are done.
-        place: the place in the source after these, as in `Call`.
-        hooked: whether the hooks of the last batch were called, or none is to be called.
+        structure: tree structure of the run.
+        leaves: arrays of the run.
+        outer: run that holds the position and the callback memory for these arrays.
+        done: number of batches of the epoch that are done.
+        place: position in the data source after these batches, as in `Call`.
+        hooked: whether the hooks of the last batch were called, or no hook is due.
         stopping: whether a callback asked to end the training after the epoch.
-        fresh: whether the epoch has not moved on from its beginning.
+        fresh: whether the epoch is still at the batch where this loop began.
     """
 
     structure: Any
@@ -75,7 +76,7 @@ class Settled:
     fresh: bool = False
 
     def run(self) -> TrainState:
-        """The run, at its position."""
+        """Returns the run, with its position."""
         position = np.asarray([self.outer.position[0], self.done], "int32")
         return join(self.structure, self.leaves, self.outer).replace(position=position)
 
@@ -87,15 +88,15 @@ class Visits:
     interrupts: Any = None  # an `Interrupts`, which delays signals while a run is overwritten
 
     def until(self, done: int) -> int | None:
-        """Returns how many batches after batch `done` the next visit is; None for no visit."""
+        """Returns the number of batches from batch `done` to the next visit; None for no visit."""
         return None
 
     def wanted(self) -> bool:
-        """Whether a visit is needed now, asked after each call."""
+        """Returns whether a visit is due now; the loop asks after each call."""
         return False
 
     def look(self, run: TrainState, logs: Callable[[], Mapping[str, Any]]) -> tuple[Any, bool]:
-        """`(run, stop)`: the run to continue with, and whether to stop after the epoch."""
+        """Returns `(run, stop)`: the run to continue with, and whether to stop after the epoch."""
         return run, False
 
     def looked(self, point: Point) -> None:
@@ -103,14 +104,14 @@ class Visits:
 
 
 class EpochLoop:
-    """One epoch of training, call after call.
+    """Trains one epoch as a sequence of device calls.
 
     Args:
         trainer: the trainer.
-        run: the state at its beginning; its buffers may be used up.
-        epoch: hands out the batches.
-        pace: how many of them a call takes.
-        progress: the line on the screen.
+        run: the state before the epoch; the loop may donate its buffers.
+        epoch: source of the batches.
+        pace: chooses the number of batches of each call.
+        progress: the progress bar.
         visits: hooks between calls.
         begin: the point that the epoch continues from.
     """
@@ -131,13 +132,18 @@ class EpochLoop:
         self.structure, leaves = split(run)
         self.logs: Mapping[str, Any] = {}
         self.left_out: list[int] = []
-        # a call that is made again needs the arrays before it, so only large runs are donated
+        # Repeating a call after a NaN needs the arrays before the call, which donation destroys:
+        # donate only runs that take a large part of the device's memory.
         self.large = sum(map(_bytes, leaves)) > array_feed.device_bytes() // 16
         if self.large:
-            pace.mode = "once"  # before the first batches are taken: it takes them one by one
+            # Set before the first `take`: "once" takes a single batch per call, so a large run
+            # never needs to repeat a part of a call.
+            pace.mode = "once"
         self.leaves = self._own(leaves)
+        # Counted on the host: reading `run.step` from the device would wait for the last call.
         self.next_step = int(run.step) if self.large else 0
-        # settled calls count towards `settled`; the others ran or run after it, in this order
+        # Invariant: `settled`, then `waiting`, then `opened` are consecutive in time. `point`
+        # walks them in this order and stops at the first call that is not known to be good.
         self.waiting: list[Call] = []
         self.opened: list[Call] = []
         self.place = (begin.loader, begin.skip)
@@ -150,13 +156,15 @@ class EpochLoop:
     def _own(self, leaves: tuple) -> tuple:
         if self.large:
             return tuple(own_copy(leaves))
-        # a compiled step takes NumPy arrays faster than `device_put` does
+        # NumPy arrays stay as they are: the dispatch of a compiled step transfers them faster
+        # than `device_put`. JAX arrays become strongly typed: a weak type would recompile.
         return tuple(leaf if type(leaf) is np.ndarray else strong(leaf) for leaf in leaves)
 
     def train(self) -> dict[str, Any]:
-        """The logs of the epoch; `point` then is its end."""
+        """Trains the epoch and returns its logs; `point` then returns the end of the epoch."""
         self.pace.start()
-        if not self.settled.hooked:  # a hook raised at this point, and the training was resumed
+        if not self.settled.hooked:
+            # The training was resumed at a step whose `on_batch_end` had raised: call it again.
             self._visit()
         due = self.visits.until(self.epoch.done)
         while True:
@@ -169,41 +177,53 @@ class EpochLoop:
             pause = due == 0 or self.visits.wanted()
             if not pause and not self.pace.fresh and len(self.opened) < self._together():
                 continue
+            # Settle the group before the newest one: the device has the next group in its queue
+            # while the host waits, and does not idle.
             self._settle_waiting()
             self.waiting, self.opened = self.opened, []
+            # Hooks need the newest state, and the first call only measures the compilation: in
+            # both cases wait for the call that was just dispatched, too.
             if pause or self.pace.fresh:
                 self._settle_waiting()
             if pause:
                 self._visit()
                 due = self.visits.until(call.done)
+        # Twice, because settling `waiting` may repeat the calls in `opened`.
         self._settle_waiting()
         self.waiting, self.opened = self.opened, []
         self._settle_waiting()
         return self._floats()
 
     def _together(self) -> int:
-        """How many calls are waited for at once."""
+        """Returns the number of calls that the host waits for as one group."""
+        # In mode "once" a call is a single step: waiting for each one would cost more than a
+        # small step computes, so a group stands for the calls that "loop" makes as one.
         return self.pace.number if self.pace.mode == "once" and not self.large else 1
 
     def point(self) -> Point:
-        """The newest point whose numbers are known to be good; waits for calls that still run.
+        """Returns the newest point that is known to be good; waits for calls that still run.
 
-        Changes nothing, so any thread may ask, and at any moment.
+        The method changes nothing, so any thread may call it at any moment.
         """
+        # The thread that watches signals calls this method while the main thread trains. Reading
+        # `settled` once is enough: the assignment of a frozen value is atomic.
         newest = self.settled
         for call in (*self.waiting, *self.opened):
-            if call.result is None:
+            if call.result is None:  # registered, but the dispatch raised or is under way
                 break
             leaves, _, fine = call.result
             try:
                 fine = bool(fine) or self._applied
-            except Exception:  # the computation failed, its arrays hold nothing
+            except Exception:  # the computation failed on the device: its arrays have no content
                 break
             if not fine:
-                # a large run: the step was left out, and the arrays before it are used up
+                # A large run: the call donated the arrays of `newest`. The guarded step returned
+                # the same numbers in new arrays, so only the leaves change.
                 newest = dataclasses.replace(newest, leaves=leaves) if self.large else newest
                 break
             newest = self._after(newest, call)
+        # Arrays may be donated or deleted at any time (large runs, user code). Fall back to the
+        # point of the last visit, whose arrays are a copy, then to the beginning of the epoch.
         if not newest.fresh:
             point = self._point(newest)
             if is_usable(point.run):
@@ -212,7 +232,7 @@ class EpochLoop:
 
     @property
     def _applied(self) -> bool:
-        """Whether the arrays of a step that is not finite are the ones to continue with."""
+        """Whether the training continues with the arrays that a non-finite step returned."""
         mode = self.trainer.on_nonfinite
         return mode == "ignore" or (mode == "skip" and self.large)
 
@@ -233,12 +253,14 @@ class EpochLoop:
         )
 
     def _floats(self) -> dict[str, Any]:
-        # a training that is resumed after the last batch of an epoch makes no call
+        # A training that resumes after the last batch of an epoch makes no call and has no logs,
+        # but the run holds the sums that the logs are computed from.
         logs = self.logs or step.compiled_logs(self.trainer, self.structure, self.leaves)
         return as_floats(self.names, logs)
 
     def _visit(self) -> None:
         at = self.settled
+        # Callbacks may keep the run, and the next call of a large run donates the arrays.
         run = own_copy(at.run()) if self.large else at.run()
         new, stop = self.visits.look(run, self._floats)
         structure, leaves = at.structure, at.leaves
@@ -263,26 +285,33 @@ class EpochLoop:
         if self.large and self.trainer.on_nonfinite == "skip":
             mode = "guarded"
         elif self.large and self.trainer.on_nonfinite == "raise":
-            # a step after one that was left out sees another number, and is left out too
+            # The next step is dispatched before the result of this one is known. A skipped step
+            # does not increase the run's step number, so the later steps see a number other than
+            # the expected one and skip themselves: the arrays stay those before the NaN.
             mode, arguments = "halting", (before, rows, np.int32(self.next_step))
             self.next_step += 1
         given = (self.trainer, self.structure, mode, *arguments)
         function = self.pace.function(self.large, *given)
         call = self._opened(rows, number) if again is None else again
         call.before = before
+        # Registered before the dispatch: an exception during the dispatch then leaves a call
+        # without a result, and `point` stops before it.
         self.opened.append(call)
         if self.large and self.visits.interrupts is not None:
+            # A Ctrl-C between the donation and the assignment would lose both runs.
             with self.visits.interrupts.held():
                 call.result = function(*given)
         else:
             call.result = function(*given)
         self.leaves = call.outcome[0]
+        # A repeated call keeps its place: the loader has moved past the batches of the call.
         if again is None and self.epoch.failure is None:
             self.place = call.place = (self.epoch.state(), 0)
         return call
 
     def _opened(self, rows: tuple, number: int) -> Call:
-        # the state of a loader after these batches is unknown if the loader raised
+        # If the loader raised, its state after these batches is unknown: count the batches from
+        # the last known state instead, and skip them when resuming.
         self.place = (self.place[0], self.place[1] + number)
         return Call((), rows, number, self.epoch.done, self.place)
 
@@ -292,15 +321,17 @@ class EpochLoop:
         void = self._settle(self.waiting)
         self.waiting = []
         if void:
+            # The later calls began from arrays that `_left_out` replaced: dispatch them again.
             again, self.opened = self.opened, []
             for call in again:
                 self._call(call.rows, call.number, dataclasses.replace(call, result=None))
 
     def _settle(self, calls: list[Call]) -> bool:
-        """Waits for calls; True where steps of them were left out: what followed is void."""
+        """Waits for calls; returns True if steps were left out and later calls are invalid."""
         last, number = calls[-1], sum(call.number for call in calls)
         _, logs, last_fine = last.outcome
-        # weights and sums that are not finite stay so: the last call tells of all
+        # NaN and infinity never disappear from the weights or the sum of the loss, so the last
+        # call decides for the whole group: one transfer of a boolean per group.
         fine = bool(last_fine) or self.trainer.on_nonfinite == "ignore"
         fresh = self.pace.fresh
         self.pace.measured(number)
@@ -317,10 +348,11 @@ class EpochLoop:
     def _left_out(self, calls: list[Call]) -> None:
         batches = [(call.rows, place) for call in calls for place in range(call.number)]
         settled, last = self.settled, calls[-1]
-        if self.large:  # its only step was left out as it ran
+        if self.large:  # the call is one guarded step, which the device left out already
             wrong, first = (0,), self.leaves
             after = self._after(settled, last)
         else:
+            # The group shows only that some step failed: repeat its steps singly to find which.
             before = calls[0].before
             found = recovery.again(self.trainer, self.structure, before, batches)
             self.leaves, self.logs = found.leaves, found.logs
@@ -329,6 +361,8 @@ class EpochLoop:
         begun = last.done - len(batches)
         self.left_out.extend(begun + number for number in wrong)
         if wrong and self.trainer.on_nonfinite == "raise":
+            # `error.run` is the state before the first wrong step, so that resuming or
+            # `find_nan` meets exactly that step again.
             state, skip = settled.place
             self.waiting, self.opened = [], []
             self.settled = dataclasses.replace(
@@ -346,5 +380,5 @@ class EpochLoop:
 
 
 def _bytes(leaf: Any) -> int:
-    # `nbytes` of a JAX array takes ten times as long
+    # `nbytes` of a JAX array takes ten times as long, and every call of `fit` sums all leaves.
     return math.prod(leaf.shape) * leaf.dtype.itemsize

@@ -1,4 +1,4 @@
-"""The epochs of a training: what `Trainer.fit` does once its data are feeds."""
+"""Runs the epochs of `Trainer.fit` on prepared feeds, with callbacks, validation and checkpoints."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ from fkeras.training.step import objective, optimizer_state, outputs, sharding
 
 @dataclasses.dataclass(frozen=True)
 class Options:
-    """The numbers that `fit` was called with; see there."""
+    """Arguments of `Trainer.fit`, converted; `Trainer.fit` documents them."""
 
     epochs: int
     initial_epoch: int
@@ -46,9 +46,10 @@ class Options:
 
 
 class _Between(Visits):
-    """Between two calls of the device: callbacks look at the run, the run is saved."""
+    """Hooks of `fit` between device calls: callbacks, checkpoints and signals."""
 
     def __init__(self, callbacks: tuple, saver: Saver | None, interrupts: Any):
+        # Callbacks without `on_batch_end` must not cost a synchronization per batch.
         self.callbacks = tuple(one for one in callbacks if one.watches_batches)
         self.saver, self.interrupts, self.hooks = saver, interrupts, bool(self.callbacks)
 
@@ -80,16 +81,19 @@ def fit(
     options: Options,
     current: Current,
 ) -> tuple[TrainState, History]:
-    """`(run, history)` after the epochs of a training; a saved one goes on where it was left.
+    """Trains for some epochs; resumes from a checkpoint if the folder has one.
 
     Args:
         trainer: the trainer.
-        run: the run to begin with, which stays as it is.
+        run: the run to begin with; `fit` does not change it.
         feed: the batches of an epoch.
-        held: those of a validation, or None.
+        held: the batches of the validation data, or None.
         callbacks: the callbacks.
         options: the arguments of `fit`.
-        current: receives the run as it stands at any moment.
+        current: receives the newest point of the training.
+
+    Returns:
+        `(run, history)` after the last epoch.
     """
     _check_logs(trainer, run, held, callbacks)
     if options.checkpoint is None:
@@ -97,6 +101,8 @@ def fit(
         return _epochs(trainer, feed, held, callbacks, options, current, None)
     plan = as_checkpoint(options.checkpoint)
     with open_store(plan) as store:
+        # `on_train_begin` may change the model, and the fingerprint of the checkpoint is that of
+        # the changed model: `_begin` comes before the saver compares fingerprints.
         run = _begin(trainer, run, callbacks, options, current)
         saver = Saver(store, plan, trainer, run, feed, options.shuffle, current)
         found = saver.restore(run)
@@ -105,9 +111,10 @@ def fit(
         with current.interrupts.armed(saver.save_newest):
             try:
                 fitted = _epochs(trainer, feed, held, callbacks, options, current, saver)
+                # A signal may arrive after the last visit of the loop.
                 saver.leave(current.point())
                 return fitted
-            except BaseException as error:
+            except BaseException as error:  # KeyboardInterrupt and SystemExit are saved too
                 saver.rescue(error)
                 raise
 
@@ -115,12 +122,13 @@ def fit(
 def _begin(
     trainer: Any, run: TrainState, callbacks: tuple, options: Options, current: Current
 ) -> TrainState:
-    """The run after `on_train_begin`, which becomes the current one."""
+    """Calls `on_train_begin` and returns the resulting run, which becomes the newest point."""
     run_of_fit = run
     run, stop = hooks.call(callbacks, "on_train_begin", run)
     changed = run is not run_of_fit
     sums = objective.emptied(trainer, run) if changed else run.metrics  # `fit` passes empty sums
     run = ready(trainer, run).replace(metrics=sums)
+    # A NumPy array: `position` never enters a compiled step, and reading it must not wait.
     run = run.replace(position=np.asarray([options.initial_epoch, 0], "int32"))
     current.begin(Point(run, stopped=stop), changed)
     return run
@@ -129,20 +137,24 @@ def _begin(
 def _restored(
     trainer: Any, found: Any, feed: Any, held: Any, options: Options, current: Current
 ) -> None:
-    """Continues from what `Saver.restore` returned."""
+    """Makes a restored checkpoint the newest point, and moves the feeds to its position."""
     point = dataclasses.replace(found.point, run=sharding.place(trainer, found.point.run))
     current.restore(point, found.history, found.epochs)
     epoch, begin = map(int, point.run.position)
     epochs_done = epoch - options.initial_epoch
+    # With `steps_per_epoch`, epochs share one pass over the source: count the batches of all of
+    # them. Without, each epoch begins a new pass, and only the batches of this epoch count.
     batches = begin + epochs_done * (options.steps_per_epoch or 0)
     feed.go_on(point.loader, batches, point.skip, found.rows)
     if held is not None and options.validation_steps is not None:
+        # The number of validations is not saved; the longest `val_` history has the same length.
         validated = max((len(v) for k, v in found.history.items() if k[:4] == "val_"), default=0)
         held.go_on(None, validated * options.validation_steps)
 
 
 def _check_logs(trainer: Any, run: TrainState, held: Any, callbacks: tuple) -> None:
     heads = outputs.heads(trainer, run.model)
+    # A callback that monitors an unknown log fails here, not after the first epoch.
     names = objective.log_names(heads, run.metrics)
     later = ()
     if held is not None:
@@ -160,7 +172,7 @@ def _epochs(
     saver: Saver | None,
 ) -> tuple[TrainState, History]:
     point = current.point()
-    empty = feed.sums
+    empty = feed.sums  # NumPy arrays, shared by all epochs: a step donates only copies
     progress = Progress(options.verbose, options.epochs, feed.steps)
     pace, test_pace = Pace(options.steps_per_execution), Pace()
     between = _Between(callbacks, saver, current.interrupts)
@@ -170,18 +182,21 @@ def _epochs(
             break
         progress.start(epoch)
         run, begin = point.run, int(point.run.position[1])
-        if begin == 0:
+        if begin == 0:  # otherwise the epoch was resumed in its middle: its sums and hooks count
             run, _ = hooks.call(callbacks, "on_epoch_begin", run, epoch)
             run = run if run is point.run else ready(trainer, run)
             run = run.replace(metrics=empty)
             run = run.replace(position=np.asarray([epoch, 0], "int32"))
+        # The order of an epoch is a function of the run's key and of the step at which the epoch
+        # began, so that a resumed epoch continues the same permutation.
         batches = feed.epoch(run if options.shuffle else None, int(run.step) - begin, begin)
         if saver is not None:
             saver.begin(run)
         loop = EpochLoop(trainer, run, batches, pace, progress, between, point)
         current.follow(loop.point)
         logs = loop.train()
-        # until the hooks of the epoch's end are done, the training stands before all of them
+        # If validation or `on_epoch_end` raises, the newest point is before all of them: a
+        # resumed training repeats the validation and calls all hooks of the epoch's end again.
         point = loop.point()
         current.stand(point)
         done = batches.done
@@ -194,7 +209,8 @@ def _epochs(
             logs |= {f"val_{name}": value for name, value in found.items()}
         progress.end(logs, feed.rows(done), done)
         run, stop = hooks.call(callbacks, "on_epoch_end", run, epoch, logs)
-        goes_on = feed.steps is not None  # the next epoch continues the same pass over a source
+        # With a fixed number of steps the next epoch continues the same pass over the source.
+        goes_on = feed.steps is not None
         point = Point(
             run,
             finished=point.finished + 1,
@@ -203,9 +219,12 @@ def _epochs(
             skip=point.skip if goes_on else 0,
         )
         current.end_epoch(point, epoch, logs)
+        # Delivered here, where the newest point includes the epoch, its logs and its hooks.
         current.interrupts.deliver()
         if saver is not None:
             saver.end_epoch(point, logs)
+    # The last checkpoint holds the weights before `finalized`: a later call with more epochs must
+    # continue from the trained weights, not from their average.
     if saver is not None:
         saver.end(point)
     run = current.final = optimizer_state.finalized(trainer.optimizer, point.run)
@@ -218,12 +237,13 @@ def _epochs(
         "samples": feed.rows(done) if feed.steps is None else feed.rows(feed.steps),
     }
     history = History(*current.history(point), params)
-    current.interrupts.hold()  # a signal from here on is raised with the run that is returned
+    # A signal from here on is raised by `Current.__exit__`, with the run that `fit` returns.
+    current.interrupts.hold()
     return run, history
 
 
 def ready(trainer: Any, run: TrainState) -> TrainState:
-    """The run as the loop takes it: the optimizer's state follows what is frozen."""
+    """Returns the run with an optimizer state for its trainable weights, placed on the mesh."""
     followed = optimizer_state.follow(trainer.optimizer, run.opt_state, run.model)
     return sharding.place(trainer, run.replace(opt_state=followed))
 

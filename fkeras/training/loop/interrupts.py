@@ -1,10 +1,10 @@
-"""Signals during a training: Ctrl-C at a moment when the run is whole, SIGTERM after a save.
+"""Handles signals during a training: Ctrl-C leaves with a consistent run, SIGTERM saves first.
 
-A training without checkpoints leaves the handler of SIGINT to act at once, except while a run is
-being overwritten or attached to an exception: then the signal waits. A training with checkpoints
-saves first. Between two calls of the device the loop itself sees the signal, saves and leaves.
-While the loop cannot, because a program is compiled, a validation runs or the data stall, a second
-thread waits for some seconds, saves the newest finished step, and ends the process.
+Without checkpoints, the previous handler of SIGINT acts at once, except while a call overwrites
+the run or `fit` attaches the run to an exception: then the signal is delayed. With checkpoints,
+the training saves first. Between two device calls the loop sees the signal, saves and raises.
+While the loop is blocked (compilation, validation, stalled data), a second thread waits some
+seconds, saves the newest finished step, and ends the process.
 """
 
 from __future__ import annotations
@@ -20,17 +20,18 @@ from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
 _SIGNALS = (signal.SIGTERM, signal.SIGINT)
-# seconds in which a second Ctrl-C counts as part of the first: its exception is still on its way
+# A second Ctrl-C within this many seconds is delayed: the exception of the first one is still
+# propagating, and a second exception would interrupt the code that attaches the run.
 _TOGETHER = 0.5
-# the Ctrl-C that leaves although a save is not written yet, for a file system that hangs
+# The third Ctrl-C leaves although the save is not written yet: the file system may hang.
 _ABANDON = 3
 
 
 class Interrupted(KeyboardInterrupt):
-    """A signal ended a training.
+    """Exception raised when a signal ends a training.
 
     Attributes:
-        run: the `TrainState` when it ended.
+        run: the `TrainState` at the end of the training.
         signal: the number of the signal.
 
     Example:
@@ -45,16 +46,17 @@ class Interrupted(KeyboardInterrupt):
 
 
 class Interrupts:
-    """Receives the signals of one training; outside the main thread it does nothing.
+    """Receives the signals of one training; does nothing outside the main thread.
 
     Args:
-        patience: how many seconds an armed loop has to leave by itself.
+        patience: seconds that the loop has to react to a signal before the second thread saves
+            and ends the process.
     """
 
     def __init__(self, patience: float = 4.0):
         self.patience = patience
-        self.received: int | None = None  # the signal that an armed loop leaves for
-        self.delayed = 0  # how many signals came while none may act
+        self.received: int | None = None  # the signal after which the loop saves and raises
+        self.delayed = 0  # number of signals that arrived while signals were held
         self._held = 0
         self._raised = -_TOGETHER
         self._save: Callable[[], Any] | None = None
@@ -62,7 +64,9 @@ class Interrupts:
         self._left = threading.Event()
 
     def install(self) -> None:
-        """Takes over SIGINT where Python handles it, which is the case unless a program says so."""
+        """Installs the handler of SIGINT, unless the program ignores SIGINT or handles it in C."""
+        # Python allows `signal.signal` in the main thread alone. SIG_IGN, SIG_DFL and None (a
+        # handler from C) are not callable: the program chose them, so they stay.
         main = threading.current_thread() is threading.main_thread()
         if main and callable(signal.getsignal(signal.SIGINT)):
             self._old[signal.SIGINT] = signal.signal(signal.SIGINT, self._handle)
@@ -74,26 +78,28 @@ class Interrupts:
             del self._old[number]
 
     def hold(self) -> None:
-        """Signals wait from here on; a third one acts nevertheless."""
+        """Delays all later signals; a third Ctrl-C acts nevertheless."""
         self._held += 1
 
     @contextlib.contextmanager
     def held(self) -> Iterator[None]:
-        """Signals wait until the block is over."""
+        """Delays signals until the end of the block."""
         self._held += 1
         try:
             yield
         finally:
             self._held -= 1
+        # Outside of `finally`: if the block raised, that exception matters more than the signal,
+        # which `finish` delivers later.
         if self.delayed and not self._held:
             self.deliver()
 
     def wanted(self) -> bool:
-        """Whether a signal waits for the loop."""
+        """Returns whether a signal waits for the loop."""
         return self.received is not None or self.delayed > 0
 
     def deliver(self) -> None:
-        """Lets a delayed signal act, unless signals are held."""
+        """Delivers a delayed signal, unless signals are held."""
         if self.delayed and not self._held:
             self.delayed = 0
             if self._save is None:
@@ -102,10 +108,10 @@ class Interrupts:
                 self.received = self.received or signal.SIGINT
 
     def finish(self) -> int | None:
-        """Restores the handlers, and lets a delayed signal act.
+        """Restores the handlers, and delivers a delayed signal to the previous handler.
 
         Returns:
-            The number of a signal that should have ended the training and came too late, or None.
+            The number of a signal that arrived too late for the loop to react, or None.
         """
         acts = self._old.get(signal.SIGINT)
         self._restore(list(self._old))
@@ -115,10 +121,11 @@ class Interrupts:
 
     @contextlib.contextmanager
     def armed(self, save: Callable[[], Any]) -> Iterator[None]:
-        """SIGTERM and SIGINT end the training with a save, inside the block.
+        """Makes SIGTERM and SIGINT end the training with a save, inside the block.
 
         Args:
-            save: saves the newest finished step, waits until it is written, and returns where.
+            save: saves the newest finished step, waits until the files are written, and returns
+                the folder.
         """
         if threading.current_thread() is not threading.main_thread():
             yield
@@ -139,10 +146,10 @@ class Interrupts:
         if os.name != "posix":
             yield
             return
-        # the interpreter writes the signal's number into the pipe at once, whatever the main
-        # thread is doing; the handler itself waits until Python runs again
+        # Python calls a handler only between bytecodes of the main thread, so never during a long
+        # XLA compilation. The wakeup descriptor is written by the C handler at once.
         pipe = os.pipe()
-        os.set_blocking(pipe[1], False)
+        os.set_blocking(pipe[1], False)  # required by `set_wakeup_fd`: a C handler may not block
         wakeup = signal.set_wakeup_fd(pipe[1], warn_on_full_buffer=False)
         watch = threading.Thread(
             target=self._watch, args=(pipe[0],), name="fkeras-signals", daemon=True
@@ -153,7 +160,7 @@ class Interrupts:
         finally:
             self._left.set()
             signal.set_wakeup_fd(wakeup)
-            os.write(pipe[1], b"\0")
+            os.write(pipe[1], b"\0")  # wakes the thread; 0 is no signal
             watch.join()
             for end in pipe:
                 os.close(end)
@@ -163,6 +170,7 @@ class Interrupts:
             self._delay(number)
             return
         if self._save is not None and (self.received is None or number != signal.SIGINT):
+            # Only a note for the loop: raising here could interrupt a half-written save.
             self.received = number
             return
         now = time.monotonic()
@@ -171,7 +179,7 @@ class Interrupts:
             return
         try:
             if self._save is not None:
-                raise KeyboardInterrupt  # asked twice: at once
+                raise KeyboardInterrupt  # the second Ctrl-C: the user does not want to wait
             self._old[number](number, frame)
         except BaseException:
             self._raised = now
@@ -179,7 +187,7 @@ class Interrupts:
 
     def _delay(self, number: int) -> None:
         if number != signal.SIGINT:
-            self.received = number
+            self.received = number  # SIGTERM never raises here: `finish` returns the number
             return
         self.delayed += 1
         if self.delayed >= _ABANDON:
@@ -194,6 +202,7 @@ class Interrupts:
     def _watch(self, pipe: int) -> None:
         while not self._left.is_set():
             select.select([pipe], [], [])
+            # Other signals of the program (SIGCHLD, SIGALRM) write into the same descriptor.
             numbers = [n for n in os.read(pipe, 64) if n in _SIGNALS]
             if numbers and not self._left.wait(self.patience):
                 self._leave(numbers[0])
@@ -201,12 +210,14 @@ class Interrupts:
     def _leave(self, number: int) -> None:
         save, name = self._save, signal.Signals(number).name
         if save is None:
-            return  # the training ended meanwhile
+            return  # the training ended in the meantime
         try:
             print(f"\nfkeras: {name}, saved in {save()}", file=sys.stderr)
-        except Exception as error:  # the signal ends the process in any case
+        except Exception as error:  # a failed save must not keep the process alive
             print(f"\nfkeras: {name}, could not be saved: {error!r}", file=sys.stderr)
         if number == signal.SIGINT and hasattr(sys, "ps1"):
-            return  # somebody sits at it: the loop raises as soon as it can
+            return  # an interactive session must survive: the loop raises as soon as it can
         sys.stderr.flush()
+        # `sys.exit` would end this thread alone, and the main thread may be blocked in C code.
+        # 128 + number is the exit status that a shell shows for a process ended by a signal.
         os._exit(128 + number)

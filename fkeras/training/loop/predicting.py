@@ -1,4 +1,4 @@
-"""Predictions on arrays: the data of `Trainer.predict`, checked and cut into batches."""
+"""Predicts on arrays: checks the data of `Trainer.predict` and splits them into batches."""
 
 from __future__ import annotations
 
@@ -13,15 +13,16 @@ from fkeras.training.step import sharding
 
 
 def predict(trainer: Any, run: TrainState, x: Any, size: int, steps: int | None) -> Any:
-    """The model's outputs on arrays, as NumPy arrays in the outputs' structure.
+    """Returns the model's outputs on arrays, as NumPy arrays in the structure of the outputs.
 
     Args:
-        trainer: the trainer, whose mesh decides where the rows are computed.
+        trainer: the trainer; its mesh decides which devices compute which rows.
         run: the run; only its model and state are used.
         x: an array, or a list or dictionary of arrays.
-        size: rows a batch.
-        steps: how many batches at most, or None for all.
+        size: number of rows of a batch.
+        steps: largest number of batches, or None for all.
     """
+    # Serving calls `predict` with one small batch: skip the feed, whose cost exceeds the call's.
     if steps is None and trainer.mesh is None and checks.is_single_batch(run.model, x, size):
         return batch_loops.predict_batch(run, x)
     rows = host_arrays.as_host(x, "predict: x")
@@ -30,5 +31,7 @@ def predict(trainer: Any, run: TrainState, x: Any, size: int, steps: int | None)
     sources.check_x(run.model, rows, size)
     checks.check_stateful(run.model, count, size, False)
     feed = array_feed.feed_of(host_arrays.in_memory(rows), size, steps)
+    # `feed_of` limits the size to the number of rows; with a mesh the batch must stay a multiple
+    # of the number of devices, and the feed fills the batch up.
     feed = dataclasses.replace(feed, size=size)
     return batch_loops.predict(run, feed, lambda batch: sharding.split_rows(trainer, batch))

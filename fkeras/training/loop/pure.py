@@ -1,4 +1,4 @@
-"""Whole epochs as one pure function of the run and the data."""
+"""Trains whole epochs as one pure function of the run and the data."""
 
 from __future__ import annotations
 
@@ -16,14 +16,16 @@ from fkeras.training.step import objective, outputs, step
 def run(
     trainer: Any, run: TrainState, rows: tuple, epochs: int, batch_size: int, shuffle: bool
 ) -> tuple[TrainState, dict[str, jax.Array]]:
-    """`(run, logs)` after `epochs` epochs; see `Trainer.run`."""
+    """Returns `(run, logs)` after `epochs` epochs; see `Trainer.run`."""
     arrays = jax.tree.map(jnp.asarray, step.as_arrays(trainer, rows, "run"))
     count = checks.count_rows(arrays)
     size = min(batch_size, count)
     steps = -(-count // size)
-    # objectives and losses of layers know no filled-up rows: the rest makes a step of its own
+    # Objectives and losses of layers cannot ignore filled-up rows: the remaining rows make a
+    # separate, smaller step after the scan, which needs one shape for all of its steps.
     rest = count % size if batch_parts.sees_whole_batch(trainer) else 0
     places = jnp.arange(size, dtype="int32")
+    # The same length of the permutation as in `fit`: both then visit the rows in the same order.
     room = array_feed.order_room(count, size)
     by_number = jnp.arange(room, dtype="int32") % jnp.int32(count)
     example = jax.tree.map(lambda a: jax.ShapeDtypeStruct((size, *a.shape[1:]), a.dtype), arrays)
@@ -44,8 +46,11 @@ def run(
         logs = objective.results(outputs.heads(trainer, run.model), run.metrics)
         return run.replace(memory={}), logs
 
+    # A scan needs a carry of constant structure. `memory` transports the order of the rows
+    # inside the scan; the callbacks' memory stays outside and is restored below.
     memory = run.memory
     start = run.replace(memory={}, metrics=empty)
     run, logs = jax.lax.scan(one_epoch, start, None, length=epochs)
+    # `scan` returns dictionaries sorted by key: restore the order of the logs.
     names = objective.log_names(outputs.heads(trainer, run.model), run.metrics)
     return run.replace(memory=memory), {name: logs[name] for name in names}

@@ -1,9 +1,9 @@
-"""Exceptions that leave `fit` carry the run.
+"""Attaches the run to exceptions that leave `fit`.
 
-A `Point` is a state from which a training continues exactly: nothing is repeated, nothing skipped.
-`Current` knows the newest point of a training at any moment. The hooks of one event count together
-with the step or epoch they belong to: if one of them raises, the point is the one before the event,
-and a resumed training calls all of them again.
+A `Point` is a state from which a training continues exactly: no step is repeated or skipped.
+`Current` holds the newest point of a training at any moment. All hooks of one event belong to the
+step or epoch of the event: if one hook raises, the newest point is the point before the event, and
+a resumed training calls all hooks of the event again.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ import jax
 from fkeras.training.loop.interrupts import Interrupted, Interrupts
 from fkeras.training.records.state import TrainState
 
-# where the run is kept if the attribute `run` of an exception cannot be set
+# Key in the `__dict__` of an exception whose attribute `run` is read-only.
 _KEY = "_fkeras_run"
 _CTRL_C = (
     "Trainer.fit: ended by Ctrl-C. `except KeyboardInterrupt as error: run = error.run` returns "
@@ -28,16 +28,16 @@ _CTRL_C = (
 
 @dataclasses.dataclass(frozen=True)
 class Point:
-    """A state from which a training continues exactly.
+    """State from which a training continues exactly.
 
     Attributes:
         run: the run, with its position.
-        finished: how many epochs this call of `fit` finished.
+        finished: number of epochs that this call of `fit` finished.
         stopped: whether a callback ended the training.
-        stopping: whether a callback asked to end the training after the running epoch.
-        loader: the state of the source of batches, if the source has one.
-        skip: how many batches of the source come between that state and the position.
-        pending: whether `on_batch_end` of the last step has to be called.
+        stopping: whether a callback asked to end the training after the current epoch.
+        loader: the state of the data source, if the source has a state.
+        skip: number of batches of the source from that state to the position.
+        pending: whether `on_batch_end` of the last step is still due.
     """
 
     run: TrainState
@@ -50,13 +50,13 @@ class Point:
 
     @property
     def order(self) -> tuple[int, int, bool]:
-        """Compares points of one training: the later one is larger."""
+        """Sort key for the points of one training: later points are larger."""
         epoch, batch = map(int, self.run.position)
         return epoch, batch, not self.pending
 
 
 class Current:
-    """The newest point of a training, and its logs; as a context, attaches the run to exceptions.
+    """Newest point and logs of a training; as a context manager, attaches the run to exceptions.
 
     Args:
         run: the run that `fit` received.
@@ -65,8 +65,13 @@ class Current:
     def __init__(self, run: Any):
         self.given = run
         self.interrupts = Interrupts()
-        self.point: Callable[[], Point] = lambda: Point(run)  # one assignment publishes a point
+        # The thread that watches signals calls `point` at any moment. A callable instead of a
+        # value: a running epoch computes its newest point only when asked, and replacing the
+        # callable is one atomic assignment.
+        self.point: Callable[[], Point] = lambda: Point(run)
         self.final: TrainState | None = None
+        # While no step was taken and no callback changed the run, exceptions carry the very
+        # object that `fit` received, not a copy that was placed on devices.
         self._untouched: Point | None = None
         self._history: dict[str, list[Any]] = {}
         self._epochs: list[int] = []
@@ -87,22 +92,23 @@ class Current:
         self.stand(point)
 
     def follow(self, point: Callable[[], Point]) -> None:
-        """Asks a running epoch for the newest point."""
+        """Makes a running epoch the source of the newest point."""
         self.point = point
 
     def end_epoch(self, point: Point, epoch: int, logs: Mapping[str, Any]) -> None:
-        """Makes the point after an epoch the newest one, with the logs of the epoch."""
+        """Makes the point after an epoch the newest one, and records the logs of the epoch."""
+        # The logs are recorded before the point: `history(point)` reads `point.finished` entries.
         del self._finished[point.finished - 1 :]
         self._finished.append((epoch, logs))
         self.stand(point)
 
     def restore(self, point: Point, history: Mapping[str, list[Any]], epochs: list[int]) -> None:
-        """Continues a saved training."""
+        """Makes the point of a checkpoint the newest one, with its history."""
         self._history, self._epochs = dict(history), list(epochs)
         self.stand(point)
 
     def history(self, point: Point) -> tuple[dict[str, list[Any]], list[int]]:
-        """`(history, epochs)`: the logs by name and the numbers of the epochs, up to a point."""
+        """Returns `(history, epochs)` up to a point: logs by name, and the epochs' numbers."""
         history = {name: list(values) for name, values in self._history.items()}
         epochs = list(self._epochs)
         for epoch, logs in self._finished[: point.finished]:
@@ -112,7 +118,10 @@ class Current:
         return history, epochs
 
     def run(self) -> TrainState:
-        """The newest run whose arrays can be used; before the first step the one that was given."""
+        """Returns the newest run with usable arrays; before the first step, the run given to `fit`.
+
+        A run is not usable if a call donated its arrays.
+        """
         if self.final is not None and is_usable(self.final):
             return self.final
         point = self.point()
@@ -123,8 +132,8 @@ class Current:
         return self
 
     def __exit__(self, kind: Any, error: BaseException | None, trace: Any) -> None:
-        self.interrupts.hold()
-        known = isinstance(self.given, TrainState)  # a wrong argument is reported as it is
+        self.interrupts.hold()  # a Ctrl-C in the lines below would lose the run
+        known = isinstance(self.given, TrainState)  # not a run: the error is about that argument
         run = None
         if known and error is not None:
             run = self.run()
@@ -133,31 +142,34 @@ class Current:
             number = self.interrupts.finish()
         except KeyboardInterrupt:
             number = signal.SIGINT
-        except BaseException as other:  # a program's own handler of SIGINT
+        except BaseException as other:  # raised by the program's handler of SIGINT
             attach(other, self.run() if run is None else run)
             raise
+        # Replace only the exception of Python's default handler: an exception with arguments or
+        # of another class comes from the program, which may catch exactly that object.
         if run is not None and type(error) is KeyboardInterrupt and error.args == ():
             raise Interrupted(_CTRL_C, run).with_traceback(trace) from None
         if number is not None and not isinstance(error, KeyboardInterrupt | SystemExit):
-            # a signal came while none could act
+            # A signal arrived while signals were held: `fit` must not return as if none had.
             message = _CTRL_C if number == signal.SIGINT else f"Trainer.fit: signal {number}."
             raise Interrupted(message, self.run(), number) from error
 
 
 def is_usable(tree: Any) -> bool:
-    """Whether no array of a tree was donated or deleted."""
+    """Returns whether no array of a tree was donated or deleted."""
     return not any(getattr(leaf, "is_deleted", bool)() for leaf in jax.tree.leaves(tree))
 
 
 def attach(error: BaseException, run: TrainState) -> None:
-    """Sets `error.run`; where that is impossible, `run_of` finds the run nevertheless.
+    """Sets `error.run`; if the attribute is read-only, stores the run where `run_of` finds it.
 
-    An exception class with a read-only attribute `run` keeps the attribute. Another value that
-    `run` had is replaced, and a note of the exception shows it.
+    A value of another type in `error.run` is replaced, and a note of the exception shows the value.
     """
+    # Exceptions of user code and libraries may define `run` or `__setattr__` in any way. No
+    # failure here may replace the exception that the user has to see.
     own = _own_run(error)
     if not _set_run(error, run):
-        # a property without a setter: the dictionary of an exception takes any key
+        # A property without a setter: the `__dict__` of an exception accepts any key.
         BaseException.__getattribute__(error, "__dict__")[_KEY] = run
         add_note(
             error,
@@ -194,7 +206,7 @@ def _shown(value: Any) -> str:
 
 
 def add_note(error: BaseException, text: str) -> None:
-    """Adds a note to an exception, whatever its class does with attributes."""
+    """Adds a note to an exception, even if its class rejects attributes."""
     try:
         BaseException.add_note(error, text)
     except Exception:
@@ -203,10 +215,10 @@ def add_note(error: BaseException, text: str) -> None:
 
 
 def run_of(error: BaseException) -> TrainState | None:
-    """The run that an exception carries out of `fit`, or None.
+    """Returns the run that an exception carries out of `fit`, or None.
 
-    The same as `error.run`, also for an exception class whose attribute `run` is read-only, and for
-    an exception that was raised from the one that left `fit`.
+    The result equals `error.run`. The function also works for an exception class with a read-only
+    attribute `run`, and for an exception that was raised from the exception of `fit`.
 
     Args:
         error: any exception.
@@ -225,7 +237,7 @@ def run_of(error: BaseException) -> TrainState | None:
         ...     print(fk.training.run_of(error) is error.run, int(error.run.step))
         True 1
     """
-    seen: set[int] = set()
+    seen: set[int] = set()  # `__cause__` and `__context__` may form a cycle
     following: BaseException | None = error
     while following is not None and id(following) not in seen:
         seen.add(id(following))

@@ -1,4 +1,4 @@
-"""Saving in the course of a training, and going on where one was left."""
+"""Saves checkpoints during a training, and restores the newest checkpoint."""
 
 from __future__ import annotations
 
@@ -26,13 +26,13 @@ from fkeras.training.records.state import TrainState
 
 @dataclasses.dataclass(frozen=True)
 class Found:
-    """A training that was restored.
+    """Restored checkpoint of a training.
 
     Attributes:
-        point: where it was left.
-        history: the logs of the finished epochs by name.
-        epochs: the numbers of these epochs.
-        rows: the number of rows of a full batch, 0 if unknown.
+        point: the point to continue from.
+        history: logs of the finished epochs, by name.
+        epochs: numbers of these epochs.
+        rows: number of rows of a full batch, 0 if unknown.
     """
 
     point: Point
@@ -42,21 +42,21 @@ class Found:
 
 
 def as_checkpoint(value: Any) -> Checkpoint:
-    """The `Checkpoint` that a folder's name means."""
+    """Returns a `Checkpoint`; a folder's name becomes a `Checkpoint` with default settings."""
     return value if isinstance(value, Checkpoint) else Checkpoint(value)
 
 
 class Saver:
-    """Saves at the moments that a `Checkpoint` names, at a signal, and at an exception.
+    """Saves at the intervals of a `Checkpoint`, at a signal, and at an exception.
 
     Args:
-        store: where the saves go.
-        checkpoint: how often.
+        store: writes and reads the files.
+        checkpoint: folder and intervals.
         trainer: the trainer.
         run: the run that the training begins with.
         feed: the data.
-        shuffle: whether each epoch has its own order.
-        current: the training as it stands.
+        shuffle: whether each epoch shuffles the rows.
+        current: the newest point of the training.
     """
 
     def __init__(
@@ -70,6 +70,8 @@ class Saver:
         current: Current,
     ):
         self.store, self.checkpoint, self.current, self.feed = store, checkpoint, current, feed
+        # A checkpoint of another model, optimizer or data set would load without an error if the
+        # shapes match, and continue with wrong numbers: compare fingerprints first.
         self.fingerprint = {
             "model": model_fingerprint(run.model),
             "optimizer": optimizer_fingerprint(trainer.optimizer),
@@ -80,10 +82,10 @@ class Saver:
         self.best: float | None = None
 
     def restore(self, like: TrainState) -> Found | None:
-        """The training that was saved last, or None.
+        """Returns the newest checkpoint, or None.
 
         Raises:
-            CheckpointError: where the model, the optimizer or the data are others.
+            CheckpointError: if the model, the optimizer or the data differ from the checkpoint's.
         """
 
         def with_memory(info: Mapping[str, Any], arrays: Mapping[str, Any]) -> TrainState:
@@ -95,7 +97,8 @@ class Saver:
         for message in found.messages:
             warnings.warn(message, stacklevel=5)
         info = found.info
-        # saves of earlier versions have no such entries: there was nothing to tell
+        # `get`: checkpoints of earlier versions lack these entries, and the defaults describe
+        # what those versions did.
         point = Point(
             found.tree,
             stopped=info["stopped"],
@@ -108,32 +111,32 @@ class Saver:
         return Found(point, info["history"], info["epochs"], info.get("rows", 0))
 
     def begin(self, run: TrainState) -> None:
-        """An epoch begins, at its first batch or, resumed, in its middle."""
+        """Records the step at which an epoch began; a resumed epoch began before `run.step`."""
         self.begun = int(run.step) - int(run.position[1])
 
     def until(self, done: int) -> int | None:
-        """How many batches after batch `done` the next save is; None where steps do not decide."""
+        """Returns the number of batches from batch `done` to the next save by step count, or None."""
         every = self.checkpoint.every
         return None if every is None else every - (self.begun + done) % every
 
     def late(self) -> bool:
-        """Whether the seconds between two saves are over."""
+        """Returns whether the interval in seconds since the last save has passed."""
         seconds = self.checkpoint.seconds
         return seconds is not None and time.monotonic() - self.time >= seconds
 
     def looked(self, point: Point) -> None:
-        """Saves in the middle of an epoch, if it is time; raises if a signal came."""
+        """Saves in the middle of an epoch if a save is due; raises if a signal arrived."""
         self.leave(point)
         every = self.checkpoint.every
         if self.late() or (every is not None and int(point.run.step) % every == 0):
             self.save(point)
 
     def leave(self, point: Point) -> None:
-        """Raises if a signal came; the run is saved first."""
+        """Saves the run and raises `Interrupted` if a signal arrived."""
         number = self.current.interrupts.received
         if number is not None:
             self._save_newer(point)
-            self.store.wait()
+            self.store.wait()  # the process may end right after the exception
             raise Interrupted(
                 f"Trainer.fit: ended by signal {number} after step {int(point.run.step)}, saved in "
                 f"{self.checkpoint.directory}. The same call goes on from there.",
@@ -142,7 +145,10 @@ class Saver:
             )
 
     def end_epoch(self, point: Point, logs: Mapping[str, Any]) -> None:
-        """Saves after an epoch, unless the `Checkpoint` names steps or seconds that are not over."""
+        """Saves after an epoch, unless `every` or `seconds` sets another interval.
+
+        The best epoch by the monitored log is always saved.
+        """
         self.leave(point)
         better = self._better(logs)
         plan = self.checkpoint
@@ -150,24 +156,24 @@ class Saver:
             self.save(point, better)
 
     def end(self, point: Point) -> None:
-        """Saves the end of the training, and waits until all is written."""
+        """Saves the end of the training, and waits until all files are written."""
         if not self.store.wait():
-            self.saved = None  # the last save found no room on the disk
+            self.saved = None  # the last save failed because the disk was full: save again
         self._save_newer(point)
         self.store.wait()
 
     def rescue(self, error: BaseException) -> None:
-        """Saves the newest finished step before an exception leaves; a failure becomes a note."""
-        self.current.interrupts.hold()
+        """Saves the newest finished step before an exception leaves; adds a note on failure."""
+        self.current.interrupts.hold()  # a second Ctrl-C would interrupt the save
         try:
             if not self.store.wait():
                 self.saved = None
-        except Exception:  # a save before could not be written
+        except Exception:  # an earlier save failed in the background: its point is not on disk
             self.saved = None
         try:
             self._save_newer(self.current.point())
             self.store.wait()
-        except BaseException as failure:  # the exception that ends the training is the one to see
+        except BaseException as failure:  # never hide the exception that ends the training
             add_note(
                 error,
                 f"Trainer.fit: {self.checkpoint.directory} could not be brought up to date: "
@@ -186,7 +192,8 @@ class Saver:
             self.save(point)
 
     def save(self, point: Point, best: bool = False) -> None:
-        """Saves a point with all that is known of the training."""
+        """Saves a point, with the history and the settings that a resumed training needs."""
+        # The store checks `fingerprint` before it reads any array.
         history, epochs = self.current.history(point)
         info = {
             "history": history,
@@ -205,7 +212,10 @@ class Saver:
         self.saved, self.time = point.order, time.monotonic()
 
     def save_newest(self) -> str:
-        """Saves the newest finished step and waits until it is written; returns where."""
+        """Saves the newest finished step, waits for the files, and returns the folder.
+
+        The thread that watches signals calls this method while the main thread is blocked.
+        """
         self.store.wait()
         self._save_newer(self.current.point())
         self.store.wait()
@@ -213,7 +223,9 @@ class Saver:
 
 
 def _memory_keys(memory: Mapping[str, Any]) -> list[list[str]]:
-    """The keys to each array of what callbacks remember."""
+    """Returns the path of keys to each array in the memory of the callbacks."""
+    # `info` is JSON, so the structure must be dictionaries with string keys. The arrays are
+    # stored like those of the run.
     found = []
     for path, _ in jax.tree_util.tree_flatten_with_path(memory)[0]:
         if not all(isinstance(key, jax.tree_util.DictKey) for key in path):
@@ -227,19 +239,25 @@ def _memory_keys(memory: Mapping[str, Any]) -> list[list[str]]:
 
 
 def _memory_like(keys: list[list[str]], arrays: Mapping[str, Any]) -> dict[str, Any]:
-    """What callbacks remembered in a save, as shapes; the callbacks alone know its structure."""
+    """Returns the specs of the callback memory in a checkpoint, for reading the arrays.
+
+    The structure comes from the checkpoint: callbacks create their memory during training.
+    """
     memory: dict[str, Any] = {}
     for path in keys:
         facts, inner = arrays["/".join(["memory", *path])], memory
         for key in path[:-1]:
             inner = inner.setdefault(key, {})
+        # NumPy knows bfloat16 and the float8 types only through ml_dtypes.
         dtype = np.dtype(getattr(ml_dtypes, facts["dtype"], facts["dtype"]))
         inner[path[-1]] = jax.ShapeDtypeStruct(facts["shape"], dtype)
     return memory
 
 
 def _encode(value: Any) -> Any:
-    """A loader's state in JSON."""
+    """Returns a loader's state as JSON values."""
+    # Grain's iterators return bytes; others return dictionaries. Pickle is avoided on purpose:
+    # opening a checkpoint must not run code from the file.
     if isinstance(value, bytes):
         return {"base64": base64.b64encode(value).decode()}
     if isinstance(value, np.generic):
