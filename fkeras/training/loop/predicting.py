@@ -22,7 +22,7 @@ def predict(trainer: Any, run: TrainState, x: Any, size: int, steps: int | None)
         size: number of rows of a batch.
         steps: largest number of batches, or None for all.
     """
-    # Serving calls `predict` with one small batch: skip the feed, whose cost exceeds the call's.
+    # A single batch needs no feed: preparing one costs more than the call of a small model.
     if steps is None and trainer.mesh is None and checks.is_single_batch(run.model, x, size):
         return batch_loops.predict_batch(run, x)
     rows = host_arrays.as_host(x, "predict: x")

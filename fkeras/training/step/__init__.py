@@ -1,1 +1,1 @@
-"""The pure function of one batch: objective, gradients, update, metrics."""
+"""Pure functions of one batch: objective, gradients, update, metrics."""

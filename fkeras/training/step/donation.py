@@ -1,8 +1,8 @@
-"""Whether a step may overwrite the run that it is given.
+"""Decides whether a step donates the arrays of its run.
 
-That saves the memory of a second run. But where a weight is read after its new value is known, XLA
-copies it first, and on a CPU such a step is up to three times as slow as one that overwrites
-nothing; the optimised program shows it.
+Donation saves the memory of a second run. But if a program reads a weight after computing its new
+value, XLA first copies the donated weight, and on a CPU the step becomes up to three times slower
+than a step without donation. The optimized HLO program shows these copies.
 """
 
 from __future__ import annotations
@@ -12,11 +12,12 @@ from typing import Any
 
 import jax
 
+# Matches a `copy` instruction in the text of an HLO program: "= f32[4,2]{1,0} copy(".
 _COPY = re.compile(r"= \w+\[([\d,]*)\](?:\{[^}]*\})? copy\(")
 
 
 def copies(program: str) -> int:
-    """How many arrays an optimised program copies; single numbers do not count.
+    """Returns the number of arrays that an optimized program copies; scalars do not count.
 
     Example:
         >>> copies("%c = f32[4,2]{1,0} copy(%p), %n = s32[] copy(%q)")
@@ -26,15 +27,15 @@ def copies(program: str) -> int:
 
 
 def donates(plain: Any, donating: Any, *arguments: Any) -> bool:
-    """Whether the program that overwrites its arguments copies no more than the one that does not.
+    """Returns whether the donating program copies no more arrays than the plain program.
 
-    Compiles the second only where the first copies at all. JAX keeps what is compiled, so the call
-    that follows does not compile again.
+    The plain program is compiled only if the donating program copies at all. JAX caches compiled
+    programs, so the call that follows does not compile again.
 
     Args:
         plain: a jitted function.
-        donating: the same one with arguments that are donated.
-        *arguments: what they will be called with.
+        donating: the same function with donated arguments.
+        *arguments: the arguments of the later call.
 
     Example:
         >>> import functools, jax, jax.numpy as jnp
@@ -48,4 +49,5 @@ def donates(plain: Any, donating: Any, *arguments: Any) -> bool:
 
 def _copies(function: jax.stages.Wrapped, arguments: tuple) -> int:
     text = function.lower(*arguments).compile().as_text()
+    # A backend without a text of its programs: assume no copies, and donate to save memory.
     return 0 if text is None else copies(text)

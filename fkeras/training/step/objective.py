@@ -26,12 +26,12 @@ from fkeras.training.step.outputs import (
 
 
 def _several(all_heads: tuple[Head, ...]) -> bool:
-    """Whether the losses of outputs are logged too: a single one is the loss."""
+    """Returns whether the loss of each output is logged; a single loss equals "loss"."""
     return sum(head.loss is not None for head in all_heads) > 1
 
 
 def init_metrics(all_heads: tuple[Head, ...], layer_metrics: tuple[str, ...]) -> dict[str, Any]:
-    """Empty sums for the losses, the metrics and what layers report."""
+    """Returns empty sums for the losses, the metrics and the metrics of layers."""
     mean = _empty_mean()
     sums = {"loss": mean}
     if _several(all_heads):
@@ -40,16 +40,17 @@ def init_metrics(all_heads: tuple[Head, ...], layer_metrics: tuple[str, ...]) ->
     return sums | {name: mean for name in layer_metrics if name not in sums}
 
 
-# A memo of a pure function of hashable values: each call of `fit` asks, and making an array by an
-# operation of JAX costs more than a step of a small model. The default dtype depends on x64.
+# Cached: each call of `fit` needs these sums, and creating an array with a JAX operation costs
+# more than a step of a small model. The key includes x64, on which default dtypes depend.
 @functools.lru_cache(maxsize=64)
 def _host_sums(all_heads: tuple[Head, ...], layer_metrics: tuple[str, ...], x64: bool) -> Any:
     return jax.tree.map(np.asarray, init_metrics(all_heads, layer_metrics))
 
 
 def _owned(sums: dict[str, Any]) -> dict[str, Any]:
-    """The sums with buffers of their own, so that a step may donate them; tracers unchanged."""
-    # under `jax.eval_shape` nothing may be computed: a process that forks must not start XLA
+    """Returns the sums in new buffers, which a step may donate; tracers stay unchanged."""
+    # Under `jax.eval_shape` nothing may be computed: a process that forks must not start XLA.
+    # `np.array` copies, because on CPUs `device_put` may alias the memory of a NumPy array.
     return jax.tree.map(
         lambda array: array if isinstance(array, Tracer) else jax.device_put(np.array(array)), sums
     )
@@ -62,15 +63,15 @@ def empty(
     batch: Any = None,
     training: bool = True,
 ) -> dict[str, Any]:
-    """Empty sums for a trainer and a model, on the device.
+    """Returns empty sums for a trainer and a model, on the device.
 
     Args:
         trainer: the trainer.
-        model: the model; for an objective with its weights.
+        model: the model; an objective needs the model's weights.
         state: the model's state, for an objective.
-        batch: a batch or its specs, with which an objective is traced for the names of its
-            metrics. None for the sum of the loss alone.
-        training: whether the objective is traced for training.
+        batch: a batch or its specs, used to trace an objective for the names of its metrics;
+            None for the sum of the loss alone.
+        training: whether to trace the objective for training.
     """
     return _owned(init_metrics(*_logged(trainer, model, state, batch, training)))
 
@@ -82,9 +83,9 @@ def empty_on_host(
     batch: Any = None,
     training: bool = True,
 ) -> dict[str, Any]:
-    """The sums of `empty`, which has the same arguments, as NumPy arrays that cannot be written.
+    """Returns the sums of `empty` as read-only NumPy arrays; the arguments are the same.
 
-    Called outside of traces only.
+    Call the function outside of traces only.
     """
     config: Any = jax.config  # JAX declares its flags at run time
     logged = _logged(trainer, model, state, batch, training)
@@ -94,7 +95,7 @@ def empty_on_host(
 def _logged(
     trainer: Any, model: Any, state: Any, batch: Any, training: bool
 ) -> tuple[tuple[Head, ...], tuple[str, ...]]:
-    """The heads and the names of other values whose sums are logged."""
+    """Returns the heads, and the names of other values with a log."""
     if trainer.objective is None:
         names = tuple(name for effects in model.graph.effects for name in effects.metrics)
         return heads(trainer, model), names
@@ -104,7 +105,7 @@ def _logged(
 
 
 def emptied(trainer: Any, run: Any) -> dict[str, Any]:
-    """Empty sums with the names of a run's sums."""
+    """Returns empty sums with the names of a run's sums."""
     if trainer.objective is None:
         return empty(trainer, run.model)
     return _owned(init_metrics((), tuple(run.metrics)))
@@ -120,7 +121,7 @@ def compute(
     training: bool,
     valid: Any,
 ) -> tuple[jax.Array, dict[str, Any], dict[str, Any]]:
-    """Returns (loss, updates, sums) of one batch.
+    """Returns `(loss, updates, sums)` of one batch.
 
     Args:
         trainer: the trainer.
@@ -129,8 +130,9 @@ def compute(
         state: the model's state.
         batch: any tree of arrays for an objective, otherwise `(x, y, sample_weight)`.
         key: the PRNG key of the step.
-        training: whether layers compute as in training.
-        valid: which rows are real, or None for all; the batches of an objective have no others.
+        training: whether layers run in training mode.
+        valid: mask of the real rows, or None if all are real; an objective only receives real
+            rows.
     """
     if trainer.objective is None:
         x, y, weights = batch_parts.unpack(trainer, batch)
@@ -147,11 +149,13 @@ def compute(
 
 
 def _empty_mean() -> dict[str, jax.Array]:
-    # an integer count: a float count would need one more array for its rounding errors
+    # An integer count is exact up to 2**31; a float32 count would need a second array for its
+    # rounding errors, as `exact` keeps for the total.
     return exact.zeros(["total"], (), "float32") | {"count": jnp.zeros((), "int32")}
 
 
 def _mean_state(value: jax.Array, count: jax.Array) -> dict[str, jax.Array]:
+    # Keras weighs the mean of a batch by its rows, so that a smaller last batch counts less.
     total = value.astype("float32") * count.astype("float32")
     return {"total": total, "count": count}
 
@@ -159,14 +163,15 @@ def _mean_state(value: jax.Array, count: jax.Array) -> dict[str, jax.Array]:
 def measure(
     all_heads: tuple[Head, ...], out: Any, targets: Any, weights: Any, valid: Any
 ) -> tuple[jax.Array, dict[str, Any]]:
-    """`(loss, sums)`: the loss of a batch, and the sums of its losses and metrics.
+    """Returns `(loss, sums)`: the loss of a batch, and the sums of its losses and metrics.
 
     Args:
         all_heads: the outputs.
         out: the model's `Output`.
         targets: arrays in the structure of the outputs; None if no output has a loss.
-        weights: a weight for each example (or each loss), or None; likewise for each output.
-        valid: which rows are real, or None for all.
+        weights: a weight for each sample (or each element of the loss), or None; or one entry for
+            each output.
+        valid: mask of the real rows, or None if all are real.
     """
     names = [head.name for head in all_heads]
     predictions = jax.tree.leaves(out.value) if len(names) > 1 else [_only(out.value)]
@@ -184,6 +189,8 @@ def measure(
         counted = _both(mask, valid)
         if head.loss is not None:
             numerator, denominator = head.loss.total(y, y_pred, weight, mask, valid)
+            # A batch of weight 0 has the loss 0. Both operands are replaced before the division:
+            # with a `where` around the quotient, the gradient would still be 0 * NaN = NaN.
             zero = denominator == 0
             loss = jnp.where(zero, jnp.zeros_like(numerator), numerator)
             loss = loss / jnp.where(zero, jnp.ones_like(denominator), denominator)
@@ -194,13 +201,16 @@ def measure(
             *((m, None) for m in head.metrics),
             *((m, weight) for m in head.weighted_metrics),
         ]:
+            # `named_metrics` lists metrics, then weighted metrics, head by head, as this loop.
             name = ordered.pop(0)[0]
             empty = exact.plain(metric.init(head.spec))
             sums[name] = metric.update(empty, y, y_pred, sample_weight=used, mask=counted)
+    # The losses of layers (regularizers) are added unweighted, as in Keras.
     for loss in out.losses:
         total = total + loss.astype("float32")
     sums["loss"] = _mean_state(total, size)
     for name, value in out.metrics.items():
+        # A metric of the trainer wins over a metric of the same name that a layer reports.
         sums.setdefault(name, _mean_state(value, size))
     return total, sums
 
@@ -211,14 +221,15 @@ def weightless(weights: Any) -> Any:
 
 
 def without_removed(all_heads: tuple[Head, ...], x: Any, weights: Any) -> Any:
-    """Returns the inputs with zeros for NaN and infinity in rows of weight 0 in every loss.
+    """Returns the inputs with NaN and infinity set to 0 in rows that have weight 0 in every loss.
 
-    The gradient of a kernel multiplies inputs by a gradient of 0, and 0 times NaN is NaN.
+    Such a row must not affect the weights. But the gradient of a kernel multiplies the inputs by
+    the row's gradient of 0, and 0 times NaN is NaN.
 
     Args:
         all_heads: the outputs.
         x: the inputs.
-        weights: the sample weights of the batch, or None; likewise for each output.
+        weights: the sample weights of the batch, or None; or one entry for each output.
     """
     used = loss_weights(all_heads, weights)
     if used is None:
@@ -229,6 +240,7 @@ def without_removed(all_heads: tuple[Head, ...], x: Any, weights: Any) -> Any:
     def clean(array: Any) -> Any:
         if not jnp.issubdtype(array.dtype, jnp.inexact) or array.shape[:1] != rows.shape:
             return array
+        # Finite values stay: statistics over a batch (BatchNormalization) see them, as in Keras.
         bad = jnp.reshape(rows, (-1, *(1,) * (array.ndim - 1))) & ~jnp.isfinite(array)
         return jnp.where(bad, jnp.zeros_like(array), array)
 
@@ -241,16 +253,16 @@ def _only(value: Any) -> Any:
 
 
 def _both(mask: Any, valid: Any) -> Any:
-    """Which losses count: real rows, and of them the steps that the model's mask keeps."""
+    """Returns the mask of the metrics: real rows, and in them the steps of the model's mask."""
     if valid is None or mask is None:
         return valid if mask is None else mask
     return mask & jnp.reshape(valid, (-1,) + (1,) * (mask.ndim - 1))
 
 
 def merge(all_heads: tuple[Head, ...], one: Mapping, two: Mapping) -> dict[str, Any]:
-    """The sums of two batches together."""
+    """Returns the merged sums of two batches."""
     by_name = {name: metric for name, metric, _ in named_metrics(all_heads)}
-    # the sums lack metrics that an objective reports for the first time
+    # `one` lacks the metrics that an objective reports for the first time.
     before = {name: _empty_mean() for name in two if name not in by_name} | dict(one)
     merged = dict(before)
     for name in [name for name in before if name in two]:
@@ -260,14 +272,14 @@ def merge(all_heads: tuple[Head, ...], one: Mapping, two: Mapping) -> dict[str, 
 
 
 def log_names(all_heads: tuple[Head, ...], sums: Mapping) -> tuple[str, ...]:
-    """The names in the logs: the loss, the outputs' losses, the metrics, what layers report."""
+    """Returns the names of the logs: loss, losses of outputs, metrics, metrics of layers."""
     parts = [f"{head.name}_loss" for head in all_heads]
     order = ["loss", *parts, *(name for name, *_ in named_metrics(all_heads)), *sums]
     return tuple(name for name in dict.fromkeys(order) if name in sums)
 
 
 def results(all_heads: tuple[Head, ...], sums: Mapping) -> dict[str, jax.Array]:
-    """The logs of some sums."""
+    """Returns the logs that the sums result in."""
     by_name = {name: metric for name, metric, _ in named_metrics(all_heads)}
     return {
         name: by_name[name].result(sums[name])

@@ -1,4 +1,4 @@
-"""The objective of a `Trainer`: calls the function and checks the `Output` that the call returns.
+"""Calls the objective of a `Trainer`, and checks the `Output` that the call returns.
 
 An objective replaces loss and metrics by one function of the model, the state and a batch:
 `objective(model, state, batch, key, training) -> fk.Output`. The scalars in `Output.metrics` are
@@ -28,10 +28,10 @@ _RETURN = "return fk.Output(loss, updates=out.updates, metrics={...})"
 
 
 def check_objective(value: Any) -> Any:
-    """Returns the objective, as `Trainer` stores it; None for a trainer with a loss.
+    """Returns the objective in the form that `Trainer` stores; None for a trainer with a loss.
 
     Raises:
-        TypeError: for a value that cannot be called.
+        TypeError: if the value is a class or not callable.
 
     Example:
         >>> check_objective(None) is None
@@ -47,7 +47,7 @@ def check_objective(value: Any) -> Any:
 
 
 def label_of(objective: Any) -> str:
-    """The objective in a message: the name of the function, or of the object's class.
+    """Returns the name of an objective for messages: the function's name, or the object's class.
 
     Example:
         >>> def distill(model, state, batch, key, training): ...
@@ -77,9 +77,9 @@ def call_objective(
         the state, and the metrics as float32 scalars.
 
     Raises:
-        TypeError: where the function takes other arguments, returns no `Output`, or returns a
+        TypeError: if the function takes other arguments, returns no `Output`, or returns a
             value that is not a floating-point scalar.
-        ValueError: where the updates change the structure of the state.
+        ValueError: if the updates change the structure of the state.
 
     Example:
         >>> import jax, jax.numpy as jnp, fkeras as fk
@@ -93,7 +93,8 @@ def call_objective(
     try:
         out = objective(model, state, batch, key, training)
     except TypeError as error:
-        # an error without a frame below this one comes from the call itself
+        # A traceback without a frame below this one: Python could not bind the arguments. Any
+        # other TypeError comes from the user's code and must keep its traceback.
         if error.__traceback__ is None or error.__traceback__.tb_next is not None:
             raise
         raise TypeError(
@@ -141,7 +142,8 @@ def _scalar(where: str, what: str, value: Any) -> jax.Array:
 
 
 def _updates(where: str, state: Any, updates: Any) -> dict[str, Any]:
-    """The entries of the state that changed; `{}` below a name means that nothing changed there."""
+    """Returns the changed entries of the state; `{}` below a name means no change."""
+    # The structure, shapes and dtypes must stay: the state is the carry of a `fori_loop`.
     if not isinstance(updates, Mapping):
         raise TypeError(
             f"{where}: expected updates as a dictionary, received {type(updates).__name__}. Pass "
@@ -164,6 +166,7 @@ def _updates(where: str, state: Any, updates: Any) -> dict[str, Any]:
                 f"{where}: expected updates[{name!r}] like the state, {_shapes(old)}, received "
                 f"{_shapes(new)}. Pass on the updates of the layer's call."
             )
+        # `asarray` with a dtype also removes weak types, which a carry must not gain.
         changed[name] = jax.tree.map(lambda a, b: jnp.asarray(a, b.dtype), new, old)
     return changed
 
@@ -208,7 +211,7 @@ def _is_real_scalar(value: Any) -> bool:
 
 
 def rows_of(batch: Any) -> int:
-    """The number of rows of a batch: the length of the first array with an axis, otherwise 1.
+    """Returns the number of rows of a batch: the length of the first array that is no scalar, or 1.
 
     Example:
         >>> import numpy as np
@@ -221,17 +224,17 @@ def rows_of(batch: Any) -> int:
 def metric_names(
     objective: Any, model: Any, state: Any, batch: Any, training: bool
 ) -> tuple[str, ...]:
-    """The names of the metrics that an objective reports, without computing.
+    """Returns the names of the metrics that an objective reports, by tracing the objective.
 
     Args:
         objective: the function.
         model: the model with its weights.
         state: the model's state.
         batch: arrays, or their specs.
-        training: whether the objective is traced for training.
+        training: whether to trace the objective for training.
 
     Raises:
-        ValueError: in training, where the value does not depend on a trainable weight.
+        ValueError: in training, if the value does not depend on a trainable weight.
 
     Example:
         >>> import jax, jax.numpy as jnp, fkeras as fk
@@ -247,6 +250,8 @@ def metric_names(
         loss, _, metrics = call_objective(objective, whole, state, batch, key, training)
         return loss, metrics
 
+    # A gradient of zero is a common mistake (an objective that uses a model from outside), which
+    # JAX accepts silently. The jaxpr shows the dependency without computing.
     weights = trainable_weights(model)
     program, (_, metrics) = jax.make_jaxpr(compute, return_shape=True)(weights, state, batch)
     if training and not _depends(program.jaxpr, len(weights)):
@@ -259,9 +264,12 @@ def metric_names(
 
 
 def _depends(program: Any, count: int) -> bool:
-    """Whether the first output of a traced program depends on one of the first inputs."""
+    """Returns whether the first output of a jaxpr depends on any of the first `count` inputs."""
+    # Equations are in the order of computation, so one forward pass finds all reached variables.
+    # An equation with an inner jaxpr counts as a dependency of all its outputs on all its inputs.
     reached = set(program.invars[:count])
     for equation in program.eqns:
+        # A Literal (the only operand with an attribute `val`) is a constant: no dependency.
         if any(not hasattr(v, "val") and v in reached for v in equation.invars):
             reached.update(equation.outvars)
     first = program.outvars[0]
@@ -269,9 +277,9 @@ def _depends(program: Any, count: int) -> bool:
 
 
 def evaluation_key(count: jax.Array) -> jax.Array:
-    """The key of an evaluated batch: a function of the number of rows before the batch.
+    """Returns the key of an evaluation batch: a function of the number of rows before the batch.
 
-    Equal evaluations draw equal numbers, however the batches are grouped into device calls.
+    Equal evaluations draw equal samples, whatever the number of batches per device call.
 
     Example:
         >>> import jax.numpy as jnp
@@ -282,10 +290,10 @@ def evaluation_key(count: jax.Array) -> jax.Array:
 
 
 def refuse_beside(objective: Any, **given: Any) -> None:
-    """Raises where a trainer has an objective and also fields that belong to a loss.
+    """Rejects a trainer with an objective and also fields that belong to a loss.
 
     Raises:
-        ValueError: naming the field.
+        ValueError: with the name of the field.
 
     Example:
         >>> refuse_beside(None, loss="mse")
@@ -304,7 +312,7 @@ def refuse_beside(objective: Any, **given: Any) -> None:
 
 
 def refuse_class_weight() -> None:
-    """Raises the error for `class_weight` beside a trainer without a loss.
+    """Rejects `class_weight` for a trainer without a loss.
 
     Example:
         >>> try:
@@ -321,10 +329,10 @@ def refuse_class_weight() -> None:
 
 
 def check_model(model: Any) -> None:
-    """Raises where a model for an objective is not built after `Trainer.init` built the model.
+    """Rejects a model of an objective that has layers without weights after `Trainer.init`.
 
     Raises:
-        FKerasError: naming the first layer without weights.
+        FKerasError: with the name of the model.
 
     Example:
         >>> import fkeras as fk

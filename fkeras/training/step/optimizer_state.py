@@ -1,4 +1,4 @@
-"""The optimizer's state of a run whose model was frozen or unfrozen since."""
+"""Creates an optimizer's state, and adapts the state after layers were frozen or unfrozen."""
 
 from __future__ import annotations
 
@@ -12,18 +12,18 @@ from fkeras.optimizers import transformation
 
 
 def follow(optimizer: Any, opt_state: Any, model: Any) -> Any:
-    """The state of an optimizer for what is trainable in `model` now.
+    """Returns the optimizer's state for the weights that are trainable in `model` now.
 
-    A weight that stays trainable keeps its own state, one that was unfrozen begins anew, and the
-    state of one that was frozen is dropped. Counts and learning rates go on.
+    A weight that stays trainable keeps its slots, an unfrozen weight starts with fresh slots, and
+    the slots of a frozen weight are dropped. Step counts and learning rates are kept.
 
     Args:
-        optimizer: what `Trainer` was given.
-        opt_state: the state so far; returned as it is where it fits.
+        optimizer: the optimizer of the trainer.
+        opt_state: the previous state; returned unchanged if it fits.
         model: the model with its weights.
 
     Raises:
-        FKerasError: where the state is that of another model or optimizer.
+        FKerasError: if the state belongs to another model or optimizer.
 
     Example:
         >>> import jax, fkeras as fk
@@ -41,6 +41,8 @@ def follow(optimizer: Any, opt_state: Any, model: Any) -> Any:
         if _shapes(wanted) != _shapes(opt_state):
             raise _foreign(optimizer, opt_state, wanted)
         return opt_state
+    # Every path of the previous state must exist in the state of the fully unfrozen model:
+    # otherwise the state was not made for any frozen or unfrozen version of this model.
     init = transformation(optimizer).init
     old = _by_path(opt_state)
     possible = _by_path(jax.eval_shape(init, trainable_weights(unfreeze(model))))
@@ -55,11 +57,11 @@ def follow(optimizer: Any, opt_state: Any, model: Any) -> Any:
 
 
 def start(optimizer: Any, model: Any) -> Any:
-    """The state of an optimizer before the first step.
+    """Returns the state of an optimizer before the first step.
 
     Raises:
-        ValueError: where a transformation of optax rejects the weights; a note says in which form
-            a trainer passes them.
+        ValueError: if a transformation of optax rejects the weights; a note describes the form
+            in which a trainer passes the weights.
 
     Example:
         >>> import jax, fkeras as fk
@@ -83,7 +85,7 @@ def start(optimizer: Any, model: Any) -> Any:
 
 
 def finalized(optimizer: Any, run: Any) -> Any:
-    """The run with the weights that its optimizer keeps at the end: the average, with `use_ema`."""
+    """Returns the run with the optimizer's final weights: their average, with `use_ema`."""
     if not hasattr(optimizer, "finalize"):  # a plain optax transformation
         return run
     weights = trainable_weights(run.model)
@@ -91,10 +93,10 @@ def finalized(optimizer: Any, run: Any) -> Any:
     return run if kept is weights else run.replace(model=replace_weights(run.model, kept))
 
 
-# A memo of a pure function of hashable values: every epoch asks the same.
+# Cached: every epoch asks for the same specs, and `eval_shape` traces the whole optimizer.
 @functools.lru_cache(maxsize=64)
 def _wanted(optimizer: Any, specs: tuple) -> Any:
-    """The state that an optimizer makes for weights of these shapes, as shapes."""
+    """Returns the specs of the optimizer's state for weights with these specs."""
     weights = {path: jax.ShapeDtypeStruct(shape, dtype) for path, shape, dtype in specs}
     return jax.eval_shape(transformation(optimizer).init, weights)
 

@@ -1,4 +1,4 @@
-"""The outputs of a model: which loss, metrics, targets and sample weights belong to each."""
+"""Assigns losses, metrics, targets and sample weights to the outputs of a model."""
 
 from __future__ import annotations
 
@@ -11,13 +11,13 @@ from fkeras import losses, metrics
 from fkeras.engine import FKerasError, Network, snake_case, suggest
 from fkeras.engine.values.spec import Spec
 
-# losses whose targets are class numbers: they lack the last axis of the predictions
+# Losses whose targets are class indices: the targets lack the last axis of the predictions.
 _SPARSE = ("SparseCategoricalCrossentropy",)
 
 
 @dataclasses.dataclass(frozen=True)
 class Head:
-    """One output of a model with what is computed on it."""
+    """Output of a model with its loss, loss weight and metrics."""
 
     name: str
     spec: Any
@@ -28,7 +28,7 @@ class Head:
 
 
 def output_specs(model: Any) -> dict[Any, Spec]:
-    """The outputs' specs by name (a key where outputs come in a dictionary, else a layer name)."""
+    """Returns the specs of the outputs by name: the key in a dictionary, else the layer's name."""
     require_network(model)
     graph = model.graph
     template = graph.outputs
@@ -37,6 +37,7 @@ def output_specs(model: Any) -> dict[Any, Spec]:
     else:
         names = []
         for name in graph.output_names:
+            # One layer may make several outputs: a number keeps their names unique.
             taken = sum(n == name or n.startswith(f"{name}_") for n in names)
             names.append(name if name not in names else f"{name}_{taken}")
     specs = [graph.specs[slot] for slot in graph.output_slots]
@@ -44,7 +45,7 @@ def output_specs(model: Any) -> dict[Any, Spec]:
 
 
 def require_network(model: Any) -> None:
-    """Raises a TypeError for a layer without a graph of inputs and outputs."""
+    """Raises a `TypeError` for a layer without a graph of inputs and outputs."""
     if not isinstance(model, Network) or model.graph is None:
         raise TypeError(
             f"Trainer: expected a model whose inputs are known, received {model.where}. Start it "
@@ -53,19 +54,19 @@ def require_network(model: Any) -> None:
 
 
 def heads(trainer: Any, model: Any, y: Any = None) -> tuple[Head, ...]:
-    """The outputs with their losses and metrics.
+    """Returns the outputs with their losses and metrics.
 
     Args:
         trainer: the trainer.
         model: the model.
-        y: targets, which decide what "accuracy" and "crossentropy" mean. Without them the loss
-            decides; the sums have the same structure.
+        y: targets; their shapes select the class for "accuracy" and "crossentropy". Without
+            targets the loss selects the class; the sums have the same structure.
 
     Returns:
         A head for each output; an empty tuple for a trainer with an objective.
 
     Raises:
-        ValueError: for a loss or metric of an output that the model does not have.
+        ValueError: for a loss or metric of an unknown output.
     """
     if trainer.objective is not None:
         return ()
@@ -75,7 +76,7 @@ def heads(trainer: Any, model: Any, y: Any = None) -> tuple[Head, ...]:
     return _heads(trainer, specs, by_output(y, list(specs), "targets"))
 
 
-# a memo of a pure function of hashable values: a call of `fit` asks seven times
+# Cached: a call of `fit` needs the heads seven times, and resolving names is slow Python code.
 @functools.lru_cache(maxsize=64)
 def _heads_of_specs(trainer: Any, specs: tuple) -> tuple[Head, ...]:
     return _heads(trainer, dict(specs), [None] * len(specs))
@@ -108,7 +109,8 @@ def _target_spec(spec: Spec, loss: Any) -> Spec:
 
 
 def spread(value: Any, names: list[str], what: str) -> dict[str, Any]:
-    """One entry an output, out of one entry, a list of them or a dictionary by name."""
+    """Returns one entry per output, from a single entry, a list, or a dictionary by name."""
+    # A dictionary with "class_name" is the config of one loss, not a dictionary by output.
     if isinstance(value, Mapping) and "class_name" not in value:
         unknown = next((n for n in value if n not in names), None)
         if unknown is not None:
@@ -128,9 +130,11 @@ def spread(value: Any, names: list[str], what: str) -> dict[str, Any]:
 
 
 def spread_lists(value: Any, names: list[str], what: str) -> dict[str, tuple]:
-    """A tuple of metrics an output, out of a list for one output or a dictionary by name."""
+    """Returns a tuple of metrics per output, from a list, nested lists, or a dictionary by name."""
     if isinstance(value, tuple | list) and len(names) == 1:
         return {names[0]: tuple(value)}
+    # A flat list of as many metrics as outputs has one metric per output, as in Keras. A flat list
+    # of another length, which Keras rejects, applies to every output.
     if isinstance(value, tuple | list) and not any(isinstance(v, tuple | list) for v in value):
         if len(value) == 0:
             return {name: () for name in names}
@@ -144,7 +148,7 @@ def spread_lists(value: Any, names: list[str], what: str) -> dict[str, tuple]:
 
 
 def by_output(tree: Any, names: list[str], what: str) -> list[Any]:
-    """The leaves of targets, predictions or weights in the order of the outputs."""
+    """Returns targets, predictions, masks or weights as a list in the order of the outputs."""
     if isinstance(tree, Mapping):
         unknown = next((n for n in tree if n not in names), None)
         missing = next((n for n in names if n not in tree), None)
@@ -175,12 +179,13 @@ def by_output(tree: Any, names: list[str], what: str) -> list[Any]:
 
 
 def named_metrics(all_heads: tuple[Head, ...]) -> list[tuple[str, Any, Spec]]:
-    """Returns (unique name in the logs, metric, spec of its predictions) for every metric."""
+    """Returns `(unique name in the logs, metric, spec of its predictions)` for every metric."""
     found: dict[str, tuple[str, Any, Spec]] = {}
     for head in all_heads:
         prefix = f"{head.name}_" if len(all_heads) > 1 else ""
         for number, metric in enumerate((*head.metrics, *head.weighted_metrics)):
             own = metric.name or snake_case(type(metric).__name__)
+            # As in Keras: the same metric in `metrics` and `weighted_metrics` has two log names.
             if number >= len(head.metrics) and f"{prefix}{own}" in found:
                 own = f"weighted_{own}"
             name, count = f"{prefix}{own}", 1
@@ -191,14 +196,14 @@ def named_metrics(all_heads: tuple[Head, ...]) -> list[tuple[str, Any, Spec]]:
 
 
 def each_weight(weights: Any, names: list[str]) -> list[Any]:
-    """The sample weights of each output, or None."""
+    """Returns the sample weights of each output, or None for an output without weights."""
     if isinstance(weights, Mapping | tuple | list):
         return by_output(weights, names, "sample_weight")
     return [weights] * len(names)
 
 
 def loss_weights(all_heads: tuple[Head, ...], weights: Any) -> list[Any] | None:
-    """Returns the sample weights of outputs with a loss; None if one of them lacks row weights."""
+    """Returns the sample weights of outputs with a loss; None if any of them has no row weights."""
     each = each_weight(weights, [head.name for head in all_heads])
     used = [w for head, w in zip(all_heads, each, strict=True) if head.loss is not None]
     return None if not used or any(w is None or w.ndim == 0 for w in used) else used

@@ -1,7 +1,7 @@
-"""Several devices: batches are split over an axis of a mesh, weights as rules on their paths say.
+"""Splits batches over an axis of a device mesh, and weights according to rules on their paths.
 
-Arrays carry their layout and XLA puts the communication in: the numbers are those of one device.
-A statistic over a batch, such as that of a BatchNormalization, is one over the whole batch.
+Arrays carry their layout, and XLA inserts the communication: the results equal those of one
+device. A statistic over a batch, as in BatchNormalization, covers the batch of all devices.
 """
 
 from __future__ import annotations
@@ -21,7 +21,10 @@ from fkeras.training.records.state import TrainState
 
 
 def as_mesh(value: Any) -> Any:
-    """A mesh or None, as `Trainer` takes it."""
+    """Returns the mesh of a `Trainer`, checked, or None."""
+    # Only Auto axes leave the communication to XLA. Explicit axes make shardings a part of types,
+    # and contractions in layers can then be ambiguous; with Manual axes a layer would see a part
+    # of the batch.
     if value is not None and not isinstance(value, jax.sharding.Mesh):
         raise TypeError(
             f"Trainer: expected mesh as a jax.sharding.Mesh, received {type(value).__name__}. Make "
@@ -37,7 +40,7 @@ def as_mesh(value: Any) -> Any:
 
 
 def as_rules(value: Any) -> Any:
-    """Rules by pattern, as `Trainer` takes them: `PartitionSpec`s, or tuples of axis names."""
+    """Returns the sharding rules of a `Trainer` as `PartitionSpec`s by pattern of weight paths."""
     if value is None:
         return None
     if not isinstance(value, Mapping):
@@ -50,12 +53,12 @@ def as_rules(value: Any) -> Any:
 
 
 def batch_axis(mesh: Any) -> str:
-    """The axis of a mesh that rows are split over: "data" or "batch", else the first."""
+    """Returns the mesh axis that splits the rows of a batch: "data", "batch", or the first axis."""
     return next((name for name in ("data", "batch") if name in mesh.axis_names), mesh.axis_names[0])
 
 
 def check_rules(trainer: Any, model: Any) -> None:
-    """Raises where a rule fits no weight, names no axis, or splits a size that does not divide."""
+    """Rejects rules that match no weight, name an unknown axis, or split a size unevenly."""
     rules, mesh = trainer.sharding, trainer.mesh
     if rules is None:
         return
@@ -102,7 +105,7 @@ def _axes(spec: Any) -> list[str]:
 
 
 def spec_of(trainer: Any, path: str) -> PartitionSpec:
-    """How the weight of a path is split; by the first rule that fits, else not at all."""
+    """Returns the split of a weight: by the first rule that matches its path, else no split."""
     for pattern, spec in (trainer.sharding or {}).items():
         if fnmatch.fnmatchcase(path, pattern):
             return spec
@@ -110,7 +113,7 @@ def spec_of(trainer: Any, path: str) -> PartitionSpec:
 
 
 def _layouts(trainer: Any, run: TrainState) -> TrainState:
-    """A tree like the run, of a layout for each leaf."""
+    """Returns a tree like the run, with a layout for each leaf."""
     skeleton = skeleton_of(run.model)
     pairs = zip(skeleton.names, leaves_of(run.model), strict=True)
     shapes = {path: leaf.shape for path, leaf in pairs if leaf is not None}
@@ -119,7 +122,8 @@ def _layouts(trainer: Any, run: TrainState) -> TrainState:
         return NamedSharding(trainer.mesh, spec)
 
     def slot(path: tuple, leaf: Any) -> NamedSharding:
-        # an optimizer keeps what belongs to a weight under the weight's path
+        # Optimizers store slots under the path of their weight. A slot of the weight's shape
+        # is split like the weight; a slot of another shape (a factored moment) is replicated.
         for key in reversed(path):
             name = getattr(key, "key", None)
             if name is not None and shapes.get(name) == leaf.shape:
@@ -135,7 +139,7 @@ def _layouts(trainer: Any, run: TrainState) -> TrainState:
 
 
 def place(trainer: Any, run: TrainState) -> TrainState:
-    """The run with every array where the trainer's mesh and rules want it."""
+    """Returns the run with every array laid out by the trainer's mesh and rules."""
     check_rules(trainer, run.model)
     if trainer.mesh is None:
         return run
@@ -143,22 +147,24 @@ def place(trainer: Any, run: TrainState) -> TrainState:
 
 
 def keep(trainer: Any, run: TrainState) -> TrainState:
-    """`place` inside a compiled step: its results are laid out as what went in."""
+    """Constrains the results of a compiled step to the layouts of `place`."""
+    # Without the constraint XLA may choose other layouts for the results, and the next call,
+    # whose arguments then have other layouts, compiles a second program.
     if trainer.mesh is None:
         return run
     return jax.tree.map(jax.lax.with_sharding_constraint, run, _layouts(trainer, run))
 
 
 def split_rows(trainer: Any, batch: Any, even: bool = True) -> Any:
-    """A batch with its rows over the devices, inside a compiled step or outside of it.
+    """Splits the rows of a batch over the devices, inside or outside a compiled step.
 
     Args:
-        trainer: the trainer, whose mesh decides.
+        trainer: the trainer with the mesh.
         batch: a tree of arrays.
-        even: whether rows that do not divide are an error; otherwise every device gets all rows.
+        even: whether an uneven number of rows is an error; otherwise every device gets all rows.
 
     Raises:
-        ValueError: where the number of rows does not divide.
+        ValueError: if the devices cannot share the rows evenly.
     """
     if trainer.mesh is None:
         return batch
@@ -177,7 +183,7 @@ def split_rows(trainer: Any, batch: Any, even: bool = True) -> Any:
 
 
 def check_rows(trainer: Any, rows: int, parts: int | None = None) -> None:
-    """Raises where the rows of a batch cannot be shared out evenly."""
+    """Raises a `ValueError` if the devices cannot share the rows of a batch evenly."""
     if trainer.mesh is None:
         return
     axis = batch_axis(trainer.mesh)
@@ -191,6 +197,6 @@ def check_rows(trainer: Any, rows: int, parts: int | None = None) -> None:
 
 
 def rows_for(trainer: Any, rows: int) -> int:
-    """The next number of rows that the devices share evenly."""
+    """Returns the smallest number of rows, at least `rows`, that the devices share evenly."""
     parts = 1 if trainer.mesh is None else trainer.mesh.shape[batch_axis(trainer.mesh)]
     return -(-rows // parts) * parts

@@ -1,4 +1,4 @@
-"""The pure functions of one batch, and the compiled ones of a row of batches."""
+"""Pure functions of one training step, and compiled functions of several batches."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ from fkeras.transforms.remat import rematerialized
 def train_step(
     trainer: Any, run: TrainState, batch: tuple, valid: Any = None
 ) -> tuple[TrainState, dict[str, jax.Array]]:
-    """`(run, sums)`: one step on a batch, and the sums of its losses and metrics.
+    """Returns `(run, sums)` after one step: the new run, and the sums of the batch.
 
     The key of the step is a function of the run's key and the number of the step.
 
@@ -37,12 +37,12 @@ def train_step(
         trainer: the trainer.
         run: the state before the step.
         batch: `(x, y)` or `(x, y, sample_weight)`; any tree of arrays for an objective.
-        valid: which rows are real, or None for all.
+        valid: mask of the real rows, or None if all are real.
     """
     batch = sharding.split_rows(trainer, batch, even=not batch_parts.sees_whole_batch(trainer))
     key = subkey(run.key, run.step)
     trainable, overwritten = trainable_weights(run.model), overwritten_weights(run.model)
-    # while tracing, so it costs a step nothing
+    # Runs while JAX traces the step, so a compiled step does not pay for it.
     opt_state = optimizer_state.follow(trainer.optimizer, run.opt_state, run.model)
     scale = getattr(trainer.optimizer, "scale_loss", None)
     heads = _heads(trainer, run.model, batch)
@@ -55,6 +55,8 @@ def train_step(
         )
         return loss if scale is None else scale(loss, opt_state), (updates, sums)
 
+    # Overwritten weights take their gradient as the new value: float8 layers return their new
+    # scales from the backward pass in this way. These weights never reach the optimizer.
     derive = jax.value_and_grad(loss_fn, argnums=(0, 1), has_aux=True)
     (_, (updates, sums)), (grads, overwritten) = derive(trainable, overwritten)
     deltas, opt_state = transformation(trainer.optimizer).update(grads, opt_state, trainable)
@@ -70,24 +72,28 @@ def train_step(
 
 
 def is_finite(run: TrainState) -> jax.Array:
-    """Whether weights, state, optimizer and loss of a run are finite, as one boolean."""
+    """Returns whether weights, state, optimizer and loss of a run are finite, as one boolean."""
+    # The sums of other metrics may be infinite in a good run; the loss is summed, so a NaN stays.
     held = jax.tree.leaves((run.model, run.state, run.opt_state, run.metrics["loss"]))
     floats = [a for a in held if jnp.issubdtype(a.dtype, jnp.inexact)]
     return functools.reduce(jnp.logical_and, [jnp.isfinite(a).all() for a in floats])
 
 
 def guarded(run: TrainState, new: TrainState, number: Any = None) -> tuple[TrainState, jax.Array]:
-    """`(run, fine)`: the new run, or where it is not finite the old one a step later.
+    """Returns `(run, fine)`: the new run if it is finite, else the old run.
+
+    Without `number`, the step number of the old run increases, and the training continues. With
+    `number`, the step number stays, so that all later steps of the sequence are left out, too.
 
     Args:
         run: the run before the step.
-        new: the run after it.
-        number: the number of the step, in a row of steps that halts at the first one that is not
-            finite: the run then keeps its own number, and no later step matches it.
+        new: the run after the step.
+        number: the expected number of the step, or None.
     """
     fine = is_finite(new)
     if number is not None:
         fine = fine & (run.step == number)
+    # A select, not `lax.cond`: XLA fuses it into the update.
     kept = jax.tree.map(lambda a, b: jnp.where(fine, a, b), new, run)
     return (kept.replace(step=new.step) if number is None else kept), fine
 
@@ -95,22 +101,22 @@ def guarded(run: TrainState, new: TrainState, number: Any = None) -> tuple[Train
 def train_logs(
     trainer: Any, run: TrainState, batch: tuple
 ) -> tuple[TrainState, dict[str, jax.Array]]:
-    """`(run, logs)`: one step on a batch, and the logs of that batch."""
+    """Returns `(run, logs)` after one step: the new run, and the logs of the batch."""
     new, sums = train_step(trainer, run, batch)
     return new, objective.results(_heads(trainer, run.model, batch), sums)
 
 
 def _heads(trainer: Any, model: Any, batch: Any) -> tuple:
-    """The outputs with their losses and metrics, for a batch; none for an objective."""
+    """Returns the outputs with their losses and metrics for a batch; `()` for an objective."""
     if trainer.objective is not None:
         return ()
     return outputs.heads(trainer, model, batch_parts.unpack(trainer, batch)[1])
 
 
 def as_arrays(trainer: Any, batch: Any, call: str = "step") -> Any:
-    """The batch with arrays that JAX takes, `(x, y, sample_weight)`; what is traced stays.
+    """Returns the batch `(x, y, sample_weight)` with arrays that JAX accepts; tracers stay.
 
-    For an objective, the batch keeps its own form.
+    For an objective, the batch keeps its structure.
 
     Args:
         trainer: the trainer.
@@ -118,8 +124,8 @@ def as_arrays(trainer: Any, batch: Any, call: str = "step") -> Any:
         call: the method of the trainer, for messages.
 
     Raises:
-        TypeError: for anything but arrays of numbers.
-        ValueError: for integers that do not fit the dtype that JAX computes in.
+        TypeError: for values other than arrays of numbers.
+        ValueError: for integers that overflow JAX's dtype.
     """
     names = ("x", "y", "sample_weight")
     if trainer.objective is not None:
@@ -132,24 +138,26 @@ def as_arrays(trainer: Any, batch: Any, call: str = "step") -> Any:
 
 compiled_step = jax.jit(train_logs, static_argnums=0)
 
-# What crosses the dispatch of the loops is a flat tuple of arrays; the structure is static. The
-# number of steps is an array, so that rows of batches of any length are one program.
+# The compiled functions of the loops take a flat tuple of arrays: flattening a `TrainState` at
+# every dispatch costs more than a small step, so the structure is a static argument. The number of
+# steps is an array, so that one program serves any number of batches per call.
 
 
 def _train(
     trainer: Any, structure: Any, mode: str, leaves: tuple, rows: Any, steps: Any
 ) -> tuple[tuple, dict[str, jax.Array], jax.Array]:
-    """`(leaves, logs, fine)` after some batches.
+    """Returns `(leaves, logs, fine)` after some batches.
 
     Args:
         trainer: the trainer.
-        structure: the structure of the run.
-        mode: "loop" for the first `steps` batches; "once" for batch number `steps` alone;
-            "guarded" likewise, where a step whose result is not finite is left out; "halting" for
-            the first batch alone, which is left out too if the run is not at step number `steps`.
+        structure: the tree structure of the run.
+        mode: "loop" trains on the first `steps` batches; "once" on batch number `steps`;
+            "guarded" on batch number `steps`, and leaves out the step if its result is not
+            finite; "halting" on the first batch, and leaves out the step if its result is not
+            finite or the run is not at step number `steps`.
         leaves: the arrays of the run.
-        rows: what `batch_at` reads the batches from.
-        steps: how many batches, or which.
+        rows: the data, in the form that `batch_at` reads.
+        steps: the number of batches, the index of a batch, or the number of a step, by `mode`.
     """
     fine = []
     steps, expected = (jnp.zeros_like(steps), steps) if mode == "halting" else (steps, None)
@@ -175,7 +183,7 @@ donating_train = jax.jit(_train, static_argnums=(0, 1, 2), donate_argnums=3)
 
 @functools.partial(jax.jit, static_argnums=(0, 1))
 def compiled_logs(trainer: Any, structure: Any, leaves: tuple) -> dict[str, jax.Array]:
-    """The logs of the sums that a run holds."""
+    """Returns the logs of the sums in a run."""
     run = jax.tree.unflatten(structure, leaves)
     return objective.results(outputs.heads(trainer, run.model), run.metrics)
 
@@ -184,14 +192,14 @@ def compiled_logs(trainer: Any, structure: Any, leaves: tuple) -> dict[str, jax.
 def compiled_test(
     trainer: Any, structure: Any, mode: str, leaves: tuple, carry: tuple, rows: Any, steps: Any
 ) -> tuple[tuple, dict[str, jax.Array]]:
-    """`((state, sums), logs)` after some batches of an evaluation."""
+    """Returns `((state, sums), logs)` after some batches of an evaluation."""
     model = jax.tree.unflatten(structure, leaves)
 
     def body(number: jax.Array, carry: tuple) -> tuple:
         state, sums = carry
         batch, valid = batch_at(rows, number)
         batch = sharding.split_rows(trainer, batch, even=not batch_parts.sees_whole_batch(trainer))
-        # a model's evaluation draws nothing, an objective's may
+        # The evaluation of a model draws no samples; an objective may (a generative model).
         key = None if trainer.objective is None else evaluation_key(sums["loss"]["count"])
         heads = _heads(trainer, model, batch)
         _, updates, new = objective.compute(trainer, heads, model, state, batch, key, False, valid)
@@ -203,8 +211,8 @@ def compiled_test(
 
 @jax.jit
 def compiled_predict(model: Any, state: Any, x: Any) -> tuple[Any, Any]:
-    """`(updates, value)` of one batch."""
-    # the model is an argument: a dispatch hashes its structure as a static argument more slowly
+    """Returns `(updates, value)` of one batch."""
+    # The model is a traced argument: hashing its structure as a static argument is slower.
     out = model.apply(x, state=state)
     return out.updates, out.value
 
@@ -212,26 +220,28 @@ def compiled_predict(model: Any, state: Any, x: Any) -> tuple[Any, Any]:
 def _repeat(body: Any, carry: Any, steps: jax.Array, mode: str) -> Any:
     if mode != "loop":
         return body(steps, carry)
+    # With a traced bound, `fori_loop` becomes a while loop without reverse-mode derivatives:
+    # the gradients are computed inside of the body.
     return jax.lax.fori_loop(jnp.zeros((), steps.dtype), steps, body, carry)
 
 
-# a memo of a pure function of hashable values: every call of `fit` asks the same
+# Cached: every call of `fit` asks for the same functions and specs.
 @functools.lru_cache(maxsize=64)
 def call_convolves(function: Any, static: tuple, treedef: Any, specs: tuple) -> bool:
-    """`convolves` for a call of a compiled function, whose trace JAX keeps for the call itself.
+    """Returns `convolves` of a call; JAX caches the trace, and the call itself uses it again.
 
     Args:
-        function: the compiled function.
+        function: the jitted function.
         static: its static arguments, which come first.
-        treedef: the structure of its other arguments.
-        specs: the shape and dtype of each leaf of these.
+        treedef: the tree structure of its other arguments.
+        specs: the shape and dtype of each leaf of the other arguments.
     """
     leaves = [jax.ShapeDtypeStruct(shape, dtype) for shape, dtype in specs]
     return convolves(function.trace(*static, *jax.tree.unflatten(treedef, leaves)).jaxpr)
 
 
 def convolves(program: Any) -> bool:
-    """Whether a traced program has a convolution, which XLA runs far slower in loops on CPUs.
+    """Returns whether a jaxpr has a convolution, which XLA runs far slower in loops on CPUs.
 
     Example:
         >>> import jax, numpy as np
@@ -249,14 +259,14 @@ def convolves(program: Any) -> bool:
 
 
 def batch_at(rows: tuple, number: jax.Array | np.int32) -> tuple[Any, jax.Array]:
-    """`(batch, valid)`: a batch, and which of its rows are real.
+    """Returns `(batch, valid)`: a batch, and the mask of its real rows.
 
     Args:
-        rows: `(arrays, counts)` for batches that are stacked, with the number of real rows of
-            each; or `(arrays, order, size, place, total)` for arrays that are gathered from: the
-            order of the rows, an array whose length is that of a batch, the first batch, and how
-            many rows of the order are real.
-        number: which batch.
+        rows: `(arrays, counts)`: stacked batches, and the number of real rows of each batch; or
+            `(arrays, order, places, first, total)` to gather rows: all rows, their order, an
+            `arange` of the length of a batch, the index of the first batch of the call, and the
+            number of real rows in the order.
+        number: the index of the batch in the call.
     """
     if len(rows) == 2:
         arrays, counts = rows
@@ -266,7 +276,9 @@ def batch_at(rows: tuple, number: jax.Array | np.int32) -> tuple[Any, jax.Array]
         size = jax.tree.leaves(arrays)[0].shape[1]
         return batch, jnp.arange(size, dtype="int32") < counts[number]
     arrays, order, places, first, total = rows
+    # `places` carries the batch size as a shape, the only form of a static value in a pytree.
     start = (first + number) * places.shape[0]
     index = jax.lax.dynamic_slice_in_dim(order, start, places.shape[0])
+    # The order holds indices below the number of rows, so XLA may omit the bounds check.
     batch = jax.tree.map(lambda a: jnp.asarray(a).at[index].get(mode="promise_in_bounds"), arrays)
     return batch, start + places < total
