@@ -1,4 +1,4 @@
-"""Training: a static `Trainer`, a pytree `TrainState`, and the loops over them."""
+"""Training: the static `Trainer`, the pytree `TrainState`, callbacks and checkpoints."""
 
 from fkeras.training import callbacks
 from fkeras.training.callbacks import Callback, Stop

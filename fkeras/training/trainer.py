@@ -1,4 +1,4 @@
-"""`Trainer`: optimizer, loss and metrics as one value, and the loops over it."""
+"""`Trainer`: optimizer, loss and metrics as one value, with the methods that train and evaluate."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ from fkeras.training.records.state import M, TrainState, own_copy
 from fkeras.training.step import objective, objective_call, optimizer_state, outputs, sharding, step
 from fkeras.training.trainer_fields import as_loss, as_loss_weights, as_metrics, as_remat
 
-#: accepted arguments: names, configurations, functions and values of fkeras
+#: types of arguments: names, configurations, functions, and values of fkeras
 Optimizer: TypeAlias = optimizers.BaseOptimizer | optax.GradientTransformation
 OptimizerLike: TypeAlias = str | Mapping[str, Any] | Optimizer
 LossLike: TypeAlias = str | Callable[..., Any] | Mapping[str, Any] | None
@@ -44,12 +44,12 @@ Factors: TypeAlias = float | Sequence[float | None] | Mapping[str, float | None]
 class Trainer(Configurable):
     """Trains a model: optimizer, loss and metrics as one static value.
 
-    What training changes is a `TrainState`, a pytree beside it. Equal trainers over equal models
-    share every compiled program.
+    All values that training changes are in a `TrainState`, a pytree. Equal trainers share the
+    compiled programs of equal models.
 
-    A trainer needs one thing to minimise: a `loss` of targets and outputs, an `objective`, or a
-    model whose layers return losses (`fk.Output(value, losses=(loss,))`); such a model is trained
-    without targets, `trainer.fit(run, x)`.
+    A trainer minimizes one of: a `loss` of targets and outputs, an `objective`, or the losses that
+    the model's layers return (`fk.Output(value, losses=(loss,))`). A model of the last kind is
+    trained without targets: `trainer.fit(run, x)`.
 
     Args:
         optimizer: Keras's name of an optimizer, a value of `fk.optimizers`, or any optax
@@ -58,29 +58,30 @@ class Trainer(Configurable):
             predictions; for several outputs a list or a dictionary by output name.
         metrics: names or values of `fk.metrics`; for several outputs a dictionary by output name.
         loss_weights: the factor of each output's loss.
-        weighted_metrics: metrics that count examples by their sample weight.
-        mesh: the devices to train on, a `jax.sharding.Mesh`; the rows of a batch are split over
-            its axis "data" (or "batch", or the first).
-        sharding: how weights are split over the mesh, `PartitionSpec`s by pattern of their paths:
-            `{"*/kernel": PartitionSpec(None, "model")}`. The first that fits counts; a weight
-            without one is on every device.
-        remat: what a step keeps for its backward pass: None for everything, "dots" for the
-            products with weights, "full" for the borders between segments of the graph, or a
-            policy of `jax.checkpoint_policies`. What is not kept is computed again. For GPUs and
-            TPUs: XLA's compiler for CPUs undoes it.
-        objective: a function `(model, state, batch, key, training) -> fk.Output` in the place of
-            loss and metrics. `value` is the scalar to minimise, to which `losses` are added;
-            `updates` holds the changed entries of the state; the scalars in `metrics` are logged.
-            A log is the mean over the batches of an epoch, weighted by their rows. The batch is
-            the data as given: `x`, `(x, y)` or `(x, y, sample_weight)` of `fit`, or whatever tree
-            a source yields. The last batch of arrays has the rows that are left. In an evaluation
+        weighted_metrics: metrics that apply the sample weights.
+        mesh: the devices to train on, a `jax.sharding.Mesh`; the mesh axis "data" (or "batch", or
+            the first axis) splits the rows of a batch.
+        sharding: the layout of the weights on the mesh, `PartitionSpec`s by pattern of weight
+            paths: `{"*/kernel": PartitionSpec(None, "model")}`. The first pattern that matches
+            applies; a weight without a match is replicated on every device.
+        remat: the intermediate results that a step stores for its backward pass: None for all,
+            "dots" for the products with weights, "full" for the borders between segments of the
+            graph, or a policy of `jax.checkpoint_policies`. The backward pass recomputes the
+            others. Effective on GPUs and TPUs; XLA's compiler for CPUs undoes rematerialization.
+        objective: a function `(model, state, batch, key, training) -> fk.Output` that replaces
+            loss and metrics. `value` plus `losses` is the scalar to minimize; `updates` holds the
+            changed entries of the state; the scalars in `metrics` are logged. A log is the mean
+            over the batches of an epoch, weighted by their rows. The batch has the structure of
+            the data: `x`, `(x, y)` or `(x, y, sample_weight)` of `fit`, or the tree that a source
+            yields. The last batch of arrays has only the remaining rows. In an evaluation
             `training` is False, and the key depends only on the number of rows before the batch.
-        on_nonfinite: what `fit` does about a step that gives nan or infinity, whose update is
-            never applied: "raise" an error that carries the run and the batch, "skip" it with a
-            warning at the end of the epoch, or "ignore" it as JAX and Keras do, applied.
+        on_nonfinite: reaction of `fit` to a step that returns NaN or infinity: "raise" an error
+            with the run and the batch, "skip" the update with a warning at the end of the epoch,
+            or "ignore" NaN and apply the update, as JAX and Keras do.
 
     Raises:
-        ValueError: for an unknown name, with the nearest one; for a loss beside an objective.
+        ValueError: for an unknown name, with the nearest known name; for both a loss and an
+            objective.
 
     Example:
         >>> import jax, numpy as np, fkeras as fk
@@ -92,7 +93,7 @@ class Trainer(Configurable):
         >>> history.history["loss"][1] < history.history["loss"][0]
         True
 
-        An objective, here the reconstruction of the input; `fit` then needs no targets:
+        An objective that reconstructs the input; `fit` then needs no targets:
 
         >>> def objective(model, state, batch, key, training):
         ...     out = model.apply(batch, state=state, training=training, key=key)
@@ -148,21 +149,21 @@ class Trainer(Configurable):
     def init(
         self, model: M, key: jax.Array, *, state: Any = None, batch: Any = None
     ) -> TrainState[M]:
-        """The state before the first step; builds the model where it is not built.
+        """Returns the run before the first step; builds the model if necessary.
 
         Args:
-            model: a model that knows its inputs.
-            key: a PRNG key, for the weights, and for the keys of all steps.
-            state: the model's state, such as the moving statistics of a model that was trained;
-                `model.init_state()` where it is not given.
-            batch: a batch, or its specs, for an objective: the run then holds sums for all
-                metrics of the objective, which `jax.lax.scan` over `step` needs. `fit` and `run`
-                make the sums themselves.
+            model: a model with known inputs.
+            key: a PRNG key, for the weights and for the keys of all steps.
+            state: the model's state, such as the moving statistics of a trained model;
+                `model.init_state()` by default.
+            batch: for an objective, a batch or its specs: the run then holds sums for all metrics
+                of the objective, which `jax.lax.scan` over `step` needs. `fit` and `run` create
+                the sums without this argument.
 
         Raises:
-            TypeError: for a key that is no single typed key.
-            ValueError: where there is nothing to minimise, where a loss or metric names no output,
-                or where the optimizer names no weight.
+            TypeError: if the key is not a single typed key.
+            ValueError: if there is no loss to minimize, if a loss or metric names an unknown
+                output, or if the optimizer names an unknown weight.
         """
         if not isinstance(model, Layer):
             check_not_keras(model, "Trainer.init")
@@ -185,22 +186,23 @@ class Trainer(Configurable):
             step=jax.device_put(np.zeros((), "int32")),
             key=key,
         )
-        # a donated run must not take the caller's key with it
+        # Donating the run would otherwise delete the caller's key, too.
         run = run.replace(key_data=own_copy(run.key_data))
         return sharding.place(self, run)
 
     def step(self, run: TrainState[M], batch: Any) -> tuple[TrainState[M], dict[str, jax.Array]]:
-        """`(run, logs)`: one step on a batch `(x, y)` or `(x, y, sample_weight)`.
+        """Returns `(run, logs)` after one step on a batch `(x, y)` or `(x, y, sample_weight)`.
 
-        An objective receives the batch as it is, any tree of arrays; a trainer without a loss
-        also takes `x` alone.
+        An objective receives the batch unchanged, any tree of arrays; a trainer without a loss
+        also accepts `x` alone.
 
-        Pure: compile, scan and donate it as you like. By itself it runs as one compiled program.
-        The logs are those of this batch; the sums of the epoch go on in `run.metrics`.
+        The method is pure: `jax.jit`, `jax.lax.scan` and donation work. Outside of a transformation
+        the step runs as one compiled program. The logs are those of this batch; `run.metrics`
+        accumulates the sums of the epoch.
 
-        A step applies every update, also one that is nan or infinite, whatever `on_nonfinite`
-        says: `fit` rejects such an update afterwards. A loop of your own keeps the run before the
-        step where the loss or the new weights are not finite.
+        A step applies every update, also NaN and infinity, whatever `on_nonfinite` is: `fit`
+        rejects such an update afterwards. A custom training loop can do the same: keep the run
+        before the step if the loss or the new weights are not finite.
         """
         checks.check_run(run, "step")
         batch = step.as_arrays(self, batch)
@@ -210,12 +212,12 @@ class Trainer(Configurable):
         except (RuntimeError, ValueError):  # JAX raises either for a donated array
             checks.check_alive(run, "step")
             raise
-        # a compiled function returns its dictionaries sorted
+        # A compiled function returns dictionaries sorted by key: restore the order of the logs.
         names = objective.log_names(outputs.heads(self, run.model), new.metrics)
         return new, {name: logs[name] for name in names}
 
     def reset_metrics(self, run: TrainState[M]) -> TrainState[M]:
-        """The run with empty metric sums."""
+        """Returns the run with empty metric sums."""
         return run.replace(metrics=objective.emptied(self, run))
 
     @explains_arguments
@@ -241,56 +243,57 @@ class Trainer(Configurable):
         steps_per_execution: int | None = None,
         checkpoint: str | os.PathLike[str] | Checkpoint | None = None,
     ) -> Fitted[M]:
-        """`(run, history)` after training, as a named tuple.
+        """Trains a run for some epochs and returns `(run, history)` as a named tuple.
 
-        The run that is passed in stays as it is. The order of the rows is a function of the run's
-        key and the number of the step. A model that was frozen or unfrozen since
-        (`run.replace(model=fk.freeze(run.model, "body*"))`) goes on with the optimizer's state of
-        what stays trainable.
+        The run that is passed in does not change. The order of the rows is a function of the run's
+        key and the number of the step. If layers were frozen or unfrozen between two calls
+        (`run.replace(model=fk.freeze(run.model, "body*"))`), the weights that stay trainable keep
+        their optimizer state.
 
         Args:
-            run: what `init` or an earlier `fit` returned.
+            run: the result of `init` or of an earlier `fit`.
             x: an array, or a list or dictionary of arrays for several inputs; or, without `y`, a
                 source of batches `(x, y)` or `(x, y, sample_weight)`: any iterable, a loader of
-                grain, or a function of the number of the step.
-            y: the targets likewise; none for an objective that takes `x` alone, or for a model
+                grain, or a function of the step number.
+            y: the targets, in the same forms; None for an objective of `x` alone, or for a model
                 whose layers return their losses.
-            batch_size: rows a step, 32 by default. The last batch is filled up with rows that
-                count nowhere; see `fkeras.training.data.array_feed`.
+            batch_size: rows of a step, 32 by default. The last batch is filled up with rows that
+                affect no loss, gradient or metric; see `fkeras.training.data.array_feed`.
             epochs: the number of the last epoch.
             verbose: 0, 1, 2 or "auto"; see `Progress`.
             callbacks: values of `Callback`.
-            validation_split: the share of the last rows that is kept for validation.
-            validation_data: `(x, y)` or `(x, y, sample_weight)`, or a source of batches; `x` where
-                `fit` takes `x` alone.
-            shuffle: whether each epoch has its own order.
-            class_weight: a weight for each class number, 1 for the others.
-            sample_weight: a weight for each row; with class_weight the product counts.
-            initial_epoch: the epoch to begin with, counted from 0.
-            steps_per_epoch: how many steps an epoch has at most.
-            validation_steps: how many batches a validation has at most.
-            validation_batch_size: rows a batch of validation.
-            validation_freq: validate every so many epochs.
-            steps_per_execution: how many steps one call of the device takes; by itself as many as
-                fit into a tenth of a second.
-            checkpoint: a folder, or a `Checkpoint` that also says how often: where the training
-                is saved, and from where the same call goes on.
+            validation_split: the share of the last rows to hold out for validation.
+            validation_data: `(x, y)` or `(x, y, sample_weight)`, or a source of batches; `x` alone
+                if `fit` receives `x` alone.
+            shuffle: whether each epoch shuffles the rows.
+            class_weight: weights by class number; other classes have weight 1.
+            sample_weight: a weight for each row; multiplied by the class weight.
+            initial_epoch: the first epoch, counted from 0.
+            steps_per_epoch: largest number of steps of an epoch.
+            validation_steps: largest number of batches of a validation.
+            validation_batch_size: rows of a validation batch.
+            validation_freq: number of epochs from one validation to the next.
+            steps_per_execution: number of steps per device call; by default as many as run in a
+                tenth of a second.
+            checkpoint: a folder, or a `Checkpoint` with intervals: `fit` saves the training there,
+                and the same call resumes from there.
 
         Raises:
-            ValueError: for bad data, before the first step; it names the array and the row.
-            NonFiniteError: where a step gives nan or infinity; `error.run` is the run before it.
-            CheckpointError: where another run holds the folder, or it holds another training.
-            Interrupted: where Ctrl-C or SIGTERM ended it.
+            ValueError: for bad data, before the first step; the message names the array and row.
+            NonFiniteError: if a step returns NaN or infinity; `error.run` is the run before it.
+            CheckpointError: if another run uses the folder, or the folder holds another training.
+            Interrupted: if Ctrl-C or SIGTERM ended the training.
 
         Every exception carries the run after the last finished step as `error.run`: also an
         exception of a callback, a data source, a metric or the file system, and SystemExit.
-        Before the first step that is the run that was passed in. `fk.training.run_of(error)` returns
-        the same run for exception classes whose own attribute `run` is read-only. Hooks of an event
-        count together: if a hook of `on_epoch_end` raises, the run is the one before all of them.
-        With `checkpoint` that run is saved with its place in the data before the exception leaves,
-        and the same call resumes there: no step is repeated or left out, and the hooks of the
-        event that raised are called again, all of them.
+        Before the first step, `error.run` is the run that was passed in. For exception classes with
+        a read-only attribute `run`, `fk.training.run_of(error)` returns the run. If one hook of an
+        event raises, such as `on_epoch_end`, the run is the run before all hooks of the event.
+        With `checkpoint`, `fit` saves that run and its position in the data before the exception
+        leaves. The same call then resumes there: no step is repeated or left out, and all hooks of
+        the event are called again.
         """
+        # Entered before the checks: from the first line on, every exception carries the run.
         with Current(run) as current:
             checks.check_run(run, "fit")
             checks.check_alive(run, "fit")
@@ -330,22 +333,22 @@ class Trainer(Configurable):
         batch_size: int = 32,
         shuffle: bool = True,
     ) -> tuple[TrainState[M], dict[str, jax.Array]]:
-        """`(run, logs)` after epochs on arrays, as one pure function: what `fit` computes.
+        """Trains for some epochs on arrays as one pure function; computes the same as `fit`.
 
-        `jax.jit` compiles all of it, `jax.vmap` over a batch of runs trains a population, and
-        `jax.grad` through it gives hypergradients, since learning rate and weight decay are
-        leaves of `run.opt_state`. Nothing is checked that needs the numbers.
+        `jax.jit` compiles the whole training, `jax.vmap` over a batch of runs trains a population,
+        and `jax.grad` computes hypergradients, since learning rate and weight decay are leaves of
+        `run.opt_state`. The values in the data are not checked.
 
         Args:
-            run: what `init` returned.
-            data: `(x, y)` or `(x, y, sample_weight)`, arrays or trees of them; any tree of arrays
+            run: the result of `init`.
+            data: `(x, y)` or `(x, y, sample_weight)`, arrays or trees of arrays; any tree of arrays
                 for an objective.
-            epochs: how many epochs.
-            batch_size: rows a step.
-            shuffle: whether each epoch has its own order, a function of key and step.
+            epochs: number of epochs.
+            batch_size: rows of a step.
+            shuffle: whether each epoch shuffles the rows, by a function of key and step.
 
         Returns:
-            The run and the logs, an array with a value for each epoch by name.
+            The run, and the logs by name: arrays with one value per epoch.
         """
         checks.check_run(run, "run")
         epochs = arguments.convert("run", "epochs", epochs)
@@ -365,19 +368,19 @@ class Trainer(Configurable):
         sample_weight: Any = None,
         steps: int | None = None,
     ) -> dict[str, float]:
-        """The loss and metrics on arrays, as floats by name.
+        """Returns the loss and metrics on arrays, as floats by name.
 
-        Moving statistics stay as they are; a stateful layer's carry advances from batch to batch
-        within the call. The run does not change, so exceptions carry none.
+        Moving statistics do not change; the carry of a stateful layer advances from batch to batch
+        within the call. The run does not change, so exceptions carry no run.
 
         Args:
             run: the run; only its model and state are used.
-            x: an array, or a list or dictionary of arrays.
-            y: the targets likewise.
-            batch_size: rows a batch, 32 by default.
+            x: an array, or a list or dictionary of arrays; or a source of batches.
+            y: the targets, in the same forms.
+            batch_size: rows of a batch, 32 by default.
             verbose: 0, 1, 2 or "auto".
             sample_weight: a weight for each row.
-            steps: how many batches at most.
+            steps: largest number of batches.
         """
         checks.check_run(run, "evaluate")
         checks.check_alive(run, "evaluate")
@@ -402,17 +405,17 @@ class Trainer(Configurable):
         verbose: int | str = 0,
         steps: int | None = None,
     ) -> Any:
-        """The model's outputs on arrays, as NumPy arrays in the outputs' structure.
+        """Returns the model's outputs on arrays, as NumPy arrays in the structure of the outputs.
 
         Args:
             run: the run; only its model and state are used.
             x: an array, or a list or dictionary of arrays.
-            batch_size: rows a batch, 32 by default.
-            verbose: accepted as in `fit`; a prediction writes nothing.
-            steps: how many batches at most.
+            batch_size: rows of a batch, 32 by default.
+            verbose: accepted as in `fit`; `predict` writes no output.
+            steps: largest number of batches.
         """
         checks.check_run(run, "predict")
-        # a prediction of one row takes microseconds: defaults need no check
+        # A prediction of one row takes microseconds: skip the checks of default arguments.
         size = 32
         if not (batch_size is None is steps and verbose == 0):
             size = arguments.convert(

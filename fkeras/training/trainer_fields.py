@@ -1,4 +1,4 @@
-"""Converters of the fields of a `Trainer`: losses, metrics and their weights, by output."""
+"""Converts the fields of a `Trainer`: losses, metrics and loss weights, by output."""
 
 from __future__ import annotations
 
@@ -11,18 +11,20 @@ from fkeras.transforms.remat import get_policy
 
 
 def as_loss(value: Any) -> Any:
-    """The losses of a trainer: values of `fk.losses`, in the tree of the outputs."""
+    """Returns the losses of a trainer as values of `fk.losses`, in the tree of the outputs."""
+    # A dictionary with "class_name" is the config of one loss; any other dictionary is by output.
     if isinstance(value, Mapping) and "class_name" not in value:
         return {name: as_loss(v) for name, v in value.items()}
     if isinstance(value, list | tuple):
         return tuple(as_loss(v) for v in value)
+    # The class for "crossentropy" depends on the shapes of targets, known only in `fit`.
     if isinstance(value, str) and value.lower() in ("crossentropy", "ce"):
         return value
     return losses.get(value)
 
 
 def as_metrics(value: Any) -> Any:
-    """The metrics of a trainer: names and values of `fk.metrics`, in the tree of the outputs."""
+    """Returns the metrics of a trainer, names or `fk.metrics` values, in the tree of the outputs."""
     if value is None:
         return ()
     if isinstance(value, Mapping) and "class_name" not in value:
@@ -33,11 +35,11 @@ def as_metrics(value: Any) -> Any:
 
 
 def _metric(value: Any) -> Any:
-    # these take their meaning from the loss and the shapes
+    # The class for these names depends on the loss and the shapes, known only in `fit`.
     if isinstance(value, str) and value.lower() in ("accuracy", "acc", "crossentropy", "ce"):
         return value
-    found = metrics.get(value)
-    # the name that was written is the name in the logs
+    found = metrics.get(value)  # also for a name: an unknown name is reported here
+    # A name stays a string: the logs use the name as written ("mse", not "mean_squared_error").
     return value if isinstance(value, str) else found
 
 
@@ -45,7 +47,7 @@ _factor = real(optional=True)
 
 
 def as_loss_weights(value: Any) -> Any:
-    """The factors of the losses of a trainer, in the tree of the outputs."""
+    """Returns the loss weights of a trainer, in the tree of the outputs."""
     if isinstance(value, Mapping):
         return {name: _factor(weight) for name, weight in value.items()}
     if isinstance(value, list | tuple):
@@ -54,6 +56,6 @@ def as_loss_weights(value: Any) -> Any:
 
 
 def as_remat(value: Any) -> Any:
-    """The rematerialization of a trainer; rejects an unknown name."""
+    """Returns the rematerialization policy of a trainer; rejects an unknown name."""
     get_policy(value)
     return value
