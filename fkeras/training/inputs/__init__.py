@@ -1,1 +1,1 @@
-"""The arguments of `fit`, `evaluate` and `predict`: checks, and conversion to batches."""
+"""Checks the arguments of `fit`, `evaluate` and `predict`, and converts them to feeds."""

@@ -1,4 +1,4 @@
-"""Rules of the plain arguments of `fit`, `evaluate`, `predict` and `run`."""
+"""Converts the scalar arguments of `fit`, `evaluate`, `predict` and `run`."""
 
 from __future__ import annotations
 
@@ -33,12 +33,12 @@ def convert(call: str, name: str, value: Any) -> Any:
     """Converts an argument of a method of `Trainer`.
 
     Args:
-        call: the method, for the message.
-        name: the argument.
+        call: the name of the method, for messages.
+        name: the name of the argument.
         value: the value.
 
     Raises:
-        ValueError: for a value that the argument cannot have.
+        ValueError: for an invalid value.
 
     Example:
         >>> convert("fit", "epochs", 3)

@@ -1,4 +1,4 @@
-"""Bad input, told before the first step: which array, which row, what to do."""
+"""Rejects bad data before the first step; messages name the array, the row and a remedy."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ from fkeras.training.step import objective, outputs
 
 
 def check_run(run: Any, call: str) -> None:
-    """Raises where `run` is no `TrainState`, with the line to write."""
+    """Rejects a `run` that is not a `TrainState`; the message shows the correct call."""
     if not isinstance(run, TrainState):
         raise TypeError(
             f"Trainer.{call}: expected a TrainState first, received {type(run).__name__}. Write "
@@ -31,7 +31,7 @@ def check_run(run: Any, call: str) -> None:
 
 
 def check_alive(run: TrainState, call: str) -> None:
-    """Raises where an array of a run was donated, with the value to use instead."""
+    """Rejects a run with donated arrays; the message shows which run to use instead."""
     check_donated(
         run,
         f"Trainer.{call}: the run",
@@ -41,16 +41,16 @@ def check_alive(run: TrainState, call: str) -> None:
 
 
 def named(tree: Any, what: str) -> list[tuple[str, np.ndarray]]:
-    """The arrays of a tree with their places: `x`, `x[0]`, `x['left']`."""
+    """Returns the arrays of a tree with their names: `x`, `x[0]`, `x['left']`."""
     pairs = jax.tree_util.tree_flatten_with_path(tree)[0]
     return [(f"{what}{jax.tree_util.keystr(path)}", leaf) for path, leaf in pairs]
 
 
 def check_lengths(x: Any, y: Any = None, weights: Any = None) -> int:
-    """The number of rows that all arrays share.
+    """Returns the number of rows that all arrays have.
 
     Raises:
-        ValueError: where they differ, or there are none.
+        ValueError: if the numbers of rows differ, or there are no rows.
     """
     arrays = [*named(x, "x"), *named(y, "y"), *named(weights, "sample_weight")]
     for name, array in arrays:
@@ -72,20 +72,21 @@ def check_lengths(x: Any, y: Any = None, weights: Any = None) -> int:
 
 
 def count_rows(batch: Any) -> int:
-    """The number of rows that all arrays of a batch share: `(x, y, sample_weight)` or any tree."""
+    """Returns the row count of a batch: `(x, y, sample_weight)` or any tree of arrays."""
+    # `type(...) is tuple`: a named tuple is a tree of an objective, not `(x, y, sample_weight)`.
     parts = batch if type(batch) is tuple and len(batch) <= 3 else (batch,)
     return check_lengths(*parts)
 
 
 def check_finite(tree: Any, what: str, removed: np.ndarray | None = None) -> None:
-    """Raises where a number is nan or infinite: which array, which row, how many.
+    """Rejects NaN and infinity; the message names the array, the first row and the row count.
 
-    The numbers are those that JAX computes with: a float64 beyond the range of float32 is infinite.
+    The check uses JAX's dtypes: a float64 beyond the range of float32 is infinite.
 
     Args:
         tree: arrays.
         what: the name of the tree in messages.
-        removed: rows that may hold anything, booleans (b,); None where rows have no weights.
+        removed: mask (b,) of rows that may hold any value; None if rows have no weights.
     """
     for name, array in named(tree, what):
         if not jnp.issubdtype(array.dtype, jnp.inexact):
@@ -97,8 +98,10 @@ def check_finite(tree: Any, what: str, removed: np.ndarray | None = None) -> Non
 def _check_block(
     name: str, array: np.ndarray, start: int, block: np.ndarray, removed: np.ndarray | None
 ) -> None:
+    # A finite sum proves that all numbers are finite, in one pass without a temporary array. The
+    # sum of finite numbers may overflow, so an infinite sum decides nothing.
     with np.errstate(all="ignore"):
-        if np.isfinite(np.sum(block)):  # one pass without a temporary; it may overflow
+        if np.isfinite(np.sum(block)):
             return
     wrong = _wrong(block, start, removed)
     if not wrong.any():
@@ -118,7 +121,7 @@ def _check_block(
 
 
 def _wrong(block: np.ndarray, start: int, removed: np.ndarray | None) -> np.ndarray:
-    """True for numbers that are not finite, outside of removed rows."""
+    """Returns the mask of numbers that are not finite, outside of removed rows."""
     wrong = ~np.isfinite(block)
     if removed is not None:
         wrong[removed[start : start + len(block)]] = False
@@ -126,14 +129,15 @@ def _wrong(block: np.ndarray, start: int, removed: np.ndarray | None) -> np.ndar
 
 
 def check_inputs(model: Any, x: Any, size: int) -> None:
-    """Raises where batches of `size` rows do not fit the model, before anything is compiled."""
+    """Rejects batches of `size` rows that do not fit the model, before any compilation."""
     graph = model.graph
     given = structure.match(graph.inputs, alone(graph, x))
     if given is not None:
         pairs = zip((graph.specs[slot] for slot in graph.input_slots), given, strict=True)
         if all(_fits(spec, value, size) for spec, value in pairs):
             return
-    # something is wrong: the engine says what, without computing
+    # The data do not fit: trace the model on specs, so that the engine's own error names the
+    # layer and the axis, without computing.
     fixed = any(isinstance(graph.specs[slot].dims[0], int) for slot in graph.input_slots)
     first = jax.tree.map(
         lambda a: jax.ShapeDtypeStruct(
@@ -146,7 +150,7 @@ def check_inputs(model: Any, x: Any, size: int) -> None:
 
 
 def is_single_batch(model: Any, x: Any, size: int) -> bool:
-    """Whether `x` is one array of at most `size` rows in which every check finds nothing."""
+    """Returns whether `x` is one array of at most `size` rows that passes every check."""
     template = model.graph.inputs
     if type(x) is not np.ndarray or type(template) is not structure.Ref:
         return False
@@ -173,13 +177,13 @@ def _fits(spec: Any, value: Any, size: int) -> bool:
 
 
 def removed_rows(trainer: Any, model: Any, y: Any, weights: Any) -> np.ndarray:
-    """The rows that weigh nothing in the loss of any output, booleans (b,).
+    """Returns the mask (b,) of rows that have weight 0 in the loss of every output.
 
     Args:
         trainer: the trainer.
         model: the model.
         y: targets.
-        weights: sample weights on the host, or None; likewise for each output.
+        weights: sample weights on the host, or None; or one entry for each output.
     """
     heads = outputs.heads(trainer, model, y)
     used = outputs.loss_weights(heads, weights)
@@ -188,7 +192,7 @@ def removed_rows(trainer: Any, model: Any, y: Any, weights: Any) -> np.ndarray:
 
 
 def _without_removed(array: np.ndarray, weight: Any) -> np.ndarray:
-    """The targets with the first one that counts in the place of those of weight 0."""
+    """Returns the targets, with rows of weight 0 replaced by the first row of positive weight."""
     if weight is None or weight.shape != array.shape[: weight.ndim] or not (weight > 0).any():
         return array
     gone = weight == 0
@@ -200,14 +204,15 @@ def _without_removed(array: np.ndarray, weight: Any) -> np.ndarray:
 
 
 def check_targets(trainer: Any, model: Any, y: Any, weights: Any = None) -> None:
-    """Raises where targets do not fit their losses: labels out of range, one-hot or not, nan.
+    """Rejects targets that do not fit their losses: labels out of range, one-hot or not, NaN.
 
-    Targets of weight 0 may be anything.
+    Targets of weight 0 may have any value.
     """
     require_loss(trainer, model)
     if y is None:
         batch_parts.require_targets(trainer)
         return None
+    # Check without weights first: replacing rows copies the targets, and few data sets need it.
     try:
         return _check_targets(trainer, model, y)
     except ValueError:
@@ -232,7 +237,7 @@ def _check_targets(trainer: Any, model: Any, y: Any) -> None:
 
 
 def require_loss(trainer: Any, model: Any) -> None:
-    """Raises where there is nothing to minimise: no loss, no objective, no loss in the graph."""
+    """Rejects a trainer without a loss to minimize: no loss, no objective, no loss in the graph."""
     if trainer.objective is not None:
         return
     heads = outputs.heads(trainer, model)
@@ -251,7 +256,7 @@ def require_loss(trainer: Any, model: Any) -> None:
 
 
 def check_weighted(trainer: Any, weights: Any) -> None:
-    """Raises where sample weights would have no effect: neither a loss nor a metric takes them."""
+    """Rejects sample weights without effect: no loss and no metric uses them."""
     if weights is None or batch_parts.has_loss(trainer.loss) or trainer.weighted_metrics:
         return
     raise ValueError(
@@ -262,7 +267,7 @@ def check_weighted(trainer: Any, weights: Any) -> None:
 
 
 def check_weights(weights: Any) -> None:
-    """Raises where sample weights are negative or not finite."""
+    """Rejects sample weights that are negative or not finite."""
     check_finite(weights, "sample_weight")
     for name, array in named(weights, "sample_weight"):
         if (array < 0).any():
@@ -279,18 +284,17 @@ _weight = real(minimum=0)
 def class_weights(
     class_weight: Any, y: Any, model: Any, weights: Any = None, ignore: int | None = None
 ) -> np.ndarray:
-    """A weight for each example out of a weight for each class; 1 for a class without one.
+    """Returns a weight for each sample from the weights of the classes; 1 for other classes.
 
     Args:
-        class_weight: the weights by class number.
-        y: the targets: class numbers, or one number a class.
-        model: a model of one output.
-        weights: the weights of the examples; one of weight 0 may have any target.
-        ignore: a number that stands for no class.
+        class_weight: weights by class number.
+        y: the targets: class numbers, or one-hot vectors.
+        model: a model with one output.
+        weights: the sample weights; a sample of weight 0 may have any target.
+        ignore: the label of the loss's `ignore_class`, or None.
 
     Raises:
-        ValueError: for several outputs, a class that the model's output does not have, and a
-            target that is no class.
+        ValueError: for several outputs, an unknown class, or a target that is not a class.
     """
     if not isinstance(class_weight, Mapping):
         raise TypeError(
@@ -326,7 +330,7 @@ def class_weights(
 
 
 def _classes(labels: np.ndarray, classes: int, weights: Any, ignore: int | None) -> np.ndarray:
-    """The labels as int64, 0 where a label of a row that does not count is no class."""
+    """Returns the labels as int64; an invalid label in a row of weight 0 becomes class 0."""
     with np.errstate(invalid="ignore"):
         fits = (labels >= 0) & (labels < classes)
         fits &= labels == np.floor(labels) if labels.dtype != bool else True
@@ -344,10 +348,10 @@ def _classes(labels: np.ndarray, classes: int, weights: Any, ignore: int | None)
 
 
 def check_stateful(model: Any, count: int, batch_size: int, shuffle: bool) -> None:
-    """Raises where layers carry state from batch to batch and batches do not fit together."""
+    """Rejects data whose batches cannot continue each other, for layers with carried state."""
     if not model.stateful:
         return
-    # the layers that read sequences; the statistics of others have no rows
+    # Only recurrent layers have state per row; moving statistics have no batch axis.
     stateful = [
         path or layer.where
         for path, layer in sublayers(model)

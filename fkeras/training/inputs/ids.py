@@ -1,7 +1,7 @@
-"""Checks of the ids that a model looks up in tables, before they are cast and compiled.
+"""Checks the ids that a model looks up in tables, such as those of an Embedding.
 
-A compiled program cannot report the row of a wrong id, so the host checks the arrays in their own
-dtypes.
+A compiled program cannot report the row of a wrong id, so the host checks the arrays before they
+are cast and transferred.
 """
 
 from __future__ import annotations
@@ -18,21 +18,21 @@ from fkeras.engine.tree.skeleton import Skeleton, skeleton_of
 from fkeras.engine.values import structure
 from fkeras.training.data import host_arrays
 
-# above this, a number of ids is no size of a table
+# Larger ids are not indices (hashes, missing-value codes): do not suggest such an `input_dim`.
 _MOST = 1 << 31
 
 
 def check_ids(model: Any, x: Any) -> None:
-    """Raises where ids of an Embedding (or another table) have no row in it, or are not whole.
+    """Rejects ids that are not whole numbers or exceed the rows of their Embedding or other table.
 
     In a compiled program such an id yields NaN.
 
     Args:
-        model: a model that knows its inputs.
-        x: host arrays in the structure of its inputs, in their own dtypes.
+        model: a model with known inputs.
+        x: host arrays in the structure of the inputs, before any cast.
 
     Raises:
-        ValueError: naming the row, the layer and the id.
+        ValueError: with the row, the layer and the id.
     """
     found = tables(model)
     arrays = inputs_of(model.graph, x) if found else ()
@@ -49,7 +49,8 @@ def _check_block(ids: np.ndarray, start: int, layer: str, count: int) -> None:
     whole = jnp.issubdtype(ids.dtype, jnp.integer)
     if whole and int(ids.min()) >= 0 and int(ids.max()) < count:
         return
-    with np.errstate(invalid="ignore"):
+    # The fast test above needs no temporary array; this slow one finds the position.
+    with np.errstate(invalid="ignore"):  # NaN in float ids: reported below, not as a warning
         fits = (ids >= 0) & (ids < count)
         fits = fits if whole else fits & (ids == np.floor(ids))
     if fits.all():
@@ -72,18 +73,19 @@ def _check_block(ids: np.ndarray, start: int, layer: str, count: int) -> None:
 
 
 def tables(model: Any) -> tuple[tuple[int, str, int], ...]:
-    """For each layer that looks up ids of an input: the input's place, the layer, how many ids.
+    """Returns `(index of the input, layer, number of ids)` for each lookup of an input's ids.
 
     Example:
         >>> import fkeras as fk
         >>> tables(fk.Sequential([fk.Input((3,), dtype="int32"), fk.layers.Embedding(5, 2)]))
         ((0, 'embedding', 5),)
     """
-    # a training makes a new model each step, of the same skeleton
+    # Cached on the skeleton: each step creates a new model, but all share one skeleton.
     return skeleton_of(model).derive(_tables)
 
 
 def _tables(skeleton: Skeleton) -> tuple[tuple[int, str, int], ...]:
+    # Only the graph matters here, so a model without arrays is enough.
     model = skeleton.join((None,) * len(skeleton.names))
     places = {slot: place for place, slot in enumerate(model.graph.input_slots)}
     return tuple(_find(model, places, ""))
@@ -103,6 +105,7 @@ def _find(network: Any, places: Mapping[int, int], path: str) -> Iterator[tuple[
             }
             yield from _find(layer, known, f"{name}/")
             continue
+        # `reverse` marks an embedding that multiplies by its transposed table: inputs are no ids.
         count = getattr(layer, "id_count", getattr(layer, "input_dim", None))
         if not isinstance(count, int) or structure.thaw(call.options, lambda v: v).get("reverse"):
             continue

@@ -1,4 +1,4 @@
-"""What `fit` and `evaluate` are given, checked and turned into feeds."""
+"""Checks the data of `fit` and `evaluate`, and converts them to feeds."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ def training_feeds(
     validation_data: Any,
     options: Any,
 ) -> tuple[Any, Any]:
-    """`(feed, validation feed or None)` of a training."""
+    """Returns `(feed, validation feed or None)` of a training."""
     x, y, sample_weight = rows
     size, steps = options.batch_size, options.steps_per_epoch
     if class_weight is not None and batch_parts.sees_whole_batch(trainer):
@@ -43,8 +43,9 @@ def training_feeds(
         if options.validation_split:
             if validation_data is not None:
                 raise ValueError("Pass either validation_split or validation_data, not both.")
-            checks.count_rows(host)
+            checks.count_rows(host)  # arrays of different lengths must not be split first
             host, validation_data = host_arrays.split(host, options.validation_split)
+        # A class weight of 0 permits NaN in its rows: check finite numbers after the weights.
         count = check_rows(trainer, run.model, host, size, finite=class_weight is None)
         if class_weight is not None:
             host = weighted(trainer, host, class_weight, run.model)
@@ -62,10 +63,10 @@ def training_feeds(
 
 
 def with_sums(trainer: Any, run: Any, feed: Any, training: bool) -> Any:
-    """The feed with empty sums for the losses and metrics of its batches.
+    """Returns the feed with empty sums for the losses and metrics of its batches.
 
-    The sums are NumPy arrays, which the first call of a compiled step takes along: sending them
-    before would cost more than a step of a small model.
+    The sums are NumPy arrays, which the first call of a compiled step transfers: a separate
+    transfer would cost more than a step of a small model.
     """
     if trainer.objective is None:
         return dataclasses.replace(feed, sums=objective.empty_on_host(trainer, run.model))
@@ -75,7 +76,7 @@ def with_sums(trainer: Any, run: Any, feed: Any, training: bool) -> Any:
 
 
 def feed(trainer: Any, run: Any, rows: tuple, size: int, steps: int | None, call: str) -> Any:
-    """The feed of an evaluation."""
+    """Returns the feed of an evaluation."""
     return with_sums(trainer, run, _feed(trainer, run, rows, size, steps, call), False)
 
 
@@ -93,6 +94,8 @@ def _feed(trainer: Any, run: Any, rows: tuple, size: int, steps: Any, call: str)
 def _arrays(trainer: Any, host: tuple, size: int, steps: int | None) -> array_feed.Feed:
     sharding.check_rows(trainer, size)
     feed = array_feed.feed_of(host, size, steps)
+    # An objective cannot ignore filled-up rows, so its batches are never rounded up to a multiple
+    # of the number of devices.
     if batch_parts.sees_whole_batch(trainer):
         feed = dataclasses.replace(_enough(feed, steps), exact=True)
         return array_feed.placed(feed, trainer.mesh)
@@ -120,6 +123,8 @@ def _refuse(call: str, what: str, **given: Any) -> None:
 
 
 def _batches(trainer: Any, model: Any, x: Any, steps: Any, call: str, class_weight: Any) -> Batches:
+    # NaN in a stream is found by the device (`on_nonfinite`): checking each batch on the host
+    # would delay every step.
     def checked(batch: Any) -> Any:
         sharding.check_rows(trainer, host_arrays.length(batch))
         check_rows(trainer, model, batch, host_arrays.length(batch), finite=False)
@@ -132,7 +137,7 @@ def _batches(trainer: Any, model: Any, x: Any, steps: Any, call: str, class_weig
 
 
 def _host(trainer: Any, x: Any, y: Any, sample_weight: Any, call: str) -> Any:
-    """The arrays of `fit` and `evaluate` on the host, in the form of a batch."""
+    """Returns the arrays of `fit` and `evaluate` on the host, in the structure of a batch."""
     if trainer.objective is not None:
         if sample_weight is not None:
             rows = (x, y, sample_weight)
@@ -149,7 +154,7 @@ def _host(trainer: Any, x: Any, y: Any, sample_weight: Any, call: str) -> Any:
 
 
 def _host_batch(trainer: Any, batch: Any, what: str) -> Any:
-    """A batch of a source on the host: the tree itself for an objective, else three entries."""
+    """Returns a batch of a source on the host: the tree of an objective, else three entries."""
     if trainer.objective is not None:
         return host_arrays.as_host(batch, f"{what}: the batch")
     needs_targets, is_row = batch_parts.has_loss(trainer.loss), isinstance(batch, tuple | list)
@@ -163,7 +168,7 @@ def _host_batch(trainer: Any, batch: Any, what: str) -> Any:
 
 
 def _three(x: Any, y: Any, sample_weight: Any, call: str) -> tuple:
-    """`(x, y, sample_weight)` on the host; None for what is not there."""
+    """Returns `(x, y, sample_weight)` on the host; None for missing entries."""
     weights = None
     if sample_weight is not None:
         weights = host_arrays.as_weights(sample_weight, f"{call}: sample_weight")
@@ -174,7 +179,7 @@ def _three(x: Any, y: Any, sample_weight: Any, call: str) -> tuple:
 def _validation(trainer: Any, given: Any) -> tuple:
     if is_batches(given):
         return given, None, None
-    # an objective takes lists as they are; in Keras's form a list holds x, y and the weights
+    # For an objective a list is a tree of inputs; in Keras a list may hold x, y and the weights.
     rows = tuple if trainer.objective is not None else tuple | list
     few = isinstance(given, rows) and 0 < len(given) <= 3
     if trainer.objective is not None and not few:
@@ -191,9 +196,9 @@ def _validation(trainer: Any, given: Any) -> tuple:
 
 
 def check_rows(trainer: Any, model: Any, rows: tuple, size: int, finite: bool = True) -> int:
-    """The number of rows of `(x, y, sample_weight)`, all of which fit the model and its losses.
+    """Checks `(x, y, sample_weight)` against the model and its losses; returns the row count.
 
-    Of a batch for an objective, which may be any tree, only the number of rows is checked.
+    A batch of an objective may be any tree, so only the number of rows is checked.
     """
     if trainer.objective is not None:
         host_arrays.check_fits(rows, "the batch")
@@ -212,7 +217,7 @@ def check_rows(trainer: Any, model: Any, rows: tuple, size: int, finite: bool = 
 
 
 def check_x(model: Any, x: Any, size: int, finite: bool = True) -> None:
-    """Raises where inputs in batches of `size` rows do not fit the model."""
+    """Rejects inputs that do not fit the model in batches of `size` rows."""
     checks.check_inputs(model, x, size)
     ids.check_ids(model, x)
     if model.graph.takes_integers:
@@ -223,7 +228,7 @@ def check_x(model: Any, x: Any, size: int, finite: bool = True) -> None:
 
 
 def check_finite_rows(trainer: Any, model: Any, rows: tuple) -> None:
-    """Raises where a row of the inputs that counts holds nan or infinity."""
+    """Rejects NaN and infinity in the inputs, except in rows of weight 0."""
     x, y, weights = rows
     removed = None if y is None else checks.removed_rows(trainer, model, y, weights)
     checks.check_finite(x, "x", removed)
@@ -232,7 +237,7 @@ def check_finite_rows(trainer: Any, model: Any, rows: tuple) -> None:
 def weighted(
     trainer: Any, rows: tuple, class_weight: Mapping[int, float] | None, model: Any
 ) -> tuple:
-    """`(x, y, sample_weight)` with the weight of each row's class in its weight."""
+    """Returns `(x, y, sample_weight)` with sample weights multiplied by class weights."""
     if class_weight is None:
         return rows
     x, y, weights = rows
@@ -242,6 +247,7 @@ def weighted(
     if weights is None:
         return x, y, own
 
+    # Sample weights may have more axes (one weight per time step): broadcast over those.
     def weigh(array: np.ndarray) -> np.ndarray:
         return array * own.reshape(len(own), *[1] * (array.ndim - 1))
 
