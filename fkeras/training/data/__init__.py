@@ -1,1 +1,1 @@
-"""Batches out of arrays and streams."""
+"""Feeds: split arrays and streams into batches."""

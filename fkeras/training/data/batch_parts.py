@@ -1,4 +1,4 @@
-"""The parts of a batch: inputs, targets and sample weights, or the tree that an objective receives."""
+"""Splits a batch into inputs, targets and sample weights."""
 
 from __future__ import annotations
 
@@ -7,10 +7,10 @@ from typing import Any
 
 
 def unpack(trainer: Any, batch: Any) -> tuple[Any, Any, Any]:
-    """`(x, y, sample_weight)` of a batch that may lack the weights, and without a loss the targets.
+    """Returns `(x, y, sample_weight)` of a batch; missing weights or targets become None.
 
     Raises:
-        TypeError: for a batch without targets where the trainer has a loss.
+        TypeError: for a batch without targets if the trainer has a loss.
     """
     needs_targets, is_row = has_loss(trainer.loss), isinstance(batch, tuple | list)
     if not needs_targets and not is_row:
@@ -28,7 +28,7 @@ def unpack(trainer: Any, batch: Any) -> tuple[Any, Any, Any]:
 
 
 def require_targets(trainer: Any) -> None:
-    """Raises where data without targets meet a trainer with a loss or metrics."""
+    """Rejects data without targets for a trainer with a loss or metrics."""
     needs = "a loss" if has_loss(trainer.loss) else "metrics"
     if needs == "a loss" or trainer.metrics or trainer.weighted_metrics:
         raise TypeError(
@@ -39,15 +39,15 @@ def require_targets(trainer: Any) -> None:
 
 
 def sees_whole_batch(trainer: Any) -> bool:
-    """Whether losses are computed by the objective or by layers, which know of no invalid rows.
+    """Returns whether the losses come from an objective or from layers.
 
-    Such a trainer receives batches without rows that fill them up.
+    These losses cannot ignore filled-up rows, so such a trainer receives only real rows.
     """
     return trainer.objective is not None or not has_loss(trainer.loss)
 
 
 def has_loss(loss: Any) -> bool:
-    """Whether a trainer's loss is one; without one, the losses that the model records count.
+    """Returns whether a trainer has a loss; otherwise the layers of the model return the losses.
 
     Example:
         >>> has_loss(None), has_loss(("mse", None))

@@ -1,4 +1,4 @@
-"""Arrays on the host: conversion, lengths, splitting, and the order of the rows."""
+"""Converts and splits arrays on the host, and computes the order of the rows of an epoch."""
 
 from __future__ import annotations
 
@@ -13,17 +13,17 @@ from jax.core import Tracer
 
 from fkeras.engine.values import arrays
 
-_BLOCK = 1 << 24
+_BLOCK = 1 << 24  # bytes of a part of an array that a check casts at once
 
 
 def as_host(tree: Any, what: str) -> Any:
-    """The tree with NumPy arrays for its leaves, in their own dtypes.
+    """Returns the tree with its leaves as NumPy arrays, without casting.
 
-    The dtypes stay, so that labels and ids are checked before they are cast; `canonical` casts. An
-    array that a file is mapped to stays one: its rows are cast as they are read.
+    Labels and ids are checked in their original dtypes; `canonical` casts later. A memory-mapped
+    array stays memory-mapped: its rows are cast when a batch reads them.
 
     Raises:
-        TypeError: for leaves that are no arrays of numbers.
+        TypeError: for leaves other than arrays of numbers.
     """
 
     def convert(leaf: Any) -> np.ndarray:
@@ -42,34 +42,34 @@ def as_host(tree: Any, what: str) -> Any:
 
 
 def check_fits(tree: Any, what: str) -> None:
-    """Raises where integers do not fit the dtype that JAX computes in, naming the row."""
+    """Rejects integers that overflow JAX's dtype; the message names the row."""
     for path, leaf in jax.tree_util.tree_flatten_with_path(tree)[0]:
         arrays.check_fits(leaf, f"{what}{jax.tree_util.keystr(path)}")
 
 
 def canonical(array: np.ndarray) -> np.ndarray:
-    """The array in the dtype that JAX computes in, the same array where it has this dtype.
+    """Returns the array in JAX's dtype; the same array if the dtype is right already.
 
-    `check_fits` has to run before: integers that do not fit would wrap.
+    Call `check_fits` before: integers that overflow would wrap.
     """
     return arrays.narrow(array, "", checked=True)
 
 
 def as_weights(tree: Any, what: str) -> Any:
-    """Sample weights as `as_host` gives them, in float32."""
-    with np.errstate(over="ignore"):  # infinity is what the check of finite numbers looks for
+    """Returns sample weights as float32 arrays on the host."""
+    with np.errstate(over="ignore"):  # `check_weights` reports the infinity of an overflow
         return jax.tree.map(lambda w: w.astype("float32"), as_host(tree, what))
 
 
 def in_memory(tree: Any) -> Any:
-    """The tree with `canonical` arrays; an array that a file is mapped to stays one."""
+    """Returns the tree with `canonical` arrays; memory-mapped arrays stay memory-mapped."""
     return jax.tree.map(lambda a: a if isinstance(a, np.memmap) else canonical(a), tree)
 
 
 def blocks(array: np.ndarray) -> Iterator[tuple[int, np.ndarray]]:
-    """`(first row, rows)` of parts of an array, of about 16 MB each.
+    """Yields `(first row, rows)` for parts of an array of about 16 MB each.
 
-    A check that casts its rows then needs no copy of the whole array.
+    A check that casts the rows of one part needs no copy of the whole array.
     """
     row = max(array[:1].nbytes, 1)
     size = max(_BLOCK // row, 1)
@@ -82,17 +82,17 @@ def _is_leaf(value: Any) -> bool:
 
 
 def length(tree: Any) -> int:
-    """The number of rows of the first array."""
+    """Returns the number of rows of the first array."""
     return jax.tree.leaves(tree)[0].shape[0]
 
 
 def take(tree: Any, rows: Any) -> Any:
-    """The rows of every array."""
+    """Returns the rows of every array."""
     return jax.tree.map(lambda a: a[rows], tree)
 
 
 def split(tree: Any, fraction: float) -> tuple[Any, Any]:
-    """The first rows, and the last `fraction` of them."""
+    """Splits the rows into the first rows and the last `fraction` of the rows, as Keras does."""
     count = length(tree)
     cut = int(count * (1 - fraction))
     if not 0 < cut < count:
@@ -104,9 +104,9 @@ def split(tree: Any, fraction: float) -> tuple[Any, Any]:
 
 
 def room_for(count: int) -> int:
-    """How many rows arrays of `count` rows are given room for: at most an eighth more, and 64.
+    """Returns the padded length of arrays of `count` rows: at least 64, at most an eighth more.
 
-    Arrays of about the same length get the same room, and so the same program.
+    Arrays of similar length have the same padded length, and share one compiled program.
 
     Example:
         >>> room_for(7), room_for(1000), room_for(1024), room_for(1025)
@@ -117,29 +117,32 @@ def room_for(count: int) -> int:
 
 
 def order_of(count: Any, room: int, key: jax.Array, step: Any) -> jax.Array:
-    """The order of the rows in the epoch that begins at a step, a function of key and step.
+    """Returns the order of the rows in the epoch that begins at a step.
 
     Args:
-        count: how many rows there are, below or equal to `room`.
-        room: the length of the result; what is behind `count` begins the order again.
+        count: number of rows, at most `room`.
+        room: length of the result; entries after `count` repeat the order from its beginning.
         key: a typed key.
-        step: how many steps were taken before the epoch.
+        step: number of steps before the epoch.
 
     Example:
         >>> import jax
         >>> order_of(4, 5, jax.random.key(0), 0)[:4].sort()
         Array([0, 1, 2, 3], dtype=int32)
     """
-    # a step's own key is folded in once; the order of the epoch must differ from its first step's
+    # The key of a step folds in the step's number once. The second `fold_in` keeps the shuffle
+    # independent of the random numbers (dropout) of the epoch's first step.
     own = jax.random.fold_in(jax.random.fold_in(key, step), 0x0D0E)
     places = jnp.arange(room, dtype="int32")
     behind = (places >= count).astype("int32")
     draws = jax.random.bits(own, (room,), "uint32")
+    # `jax.random.permutation` needs a static count, so data sets of each length would compile.
+    # Sorting random draws works with a traced `count`: `behind` moves the padding to the end.
     _, _, order = jax.lax.sort((behind, draws, places), num_keys=2)
     return jnp.take(order, places % jnp.asarray(count, "int32"))
 
 
 @functools.partial(jax.jit, static_argnums=(1, 4))
 def compiled_order(count: Any, room: int, key_data: Any, step: Any, impl: str) -> jax.Array:
-    """`order_of` as one program, the key in its plain form."""
+    """Returns `order_of` from one compiled program; takes the key as plain data."""
     return order_of(count, room, jax.random.wrap_key_data(key_data, impl=impl), step)

@@ -1,7 +1,7 @@
-"""Batches that come one by one: from an iterable, a generator, a loader or a function of the step.
+"""Feeds batches from an iterable, a generator, a loader or a function of the step.
 
-Batches of one chunk are stacked, so that one call of the device takes several. A batch with fewer
-rows than the first is filled up with copies of its first row, which count nowhere.
+The batches of a chunk are stacked, so that one device call takes several. A batch with fewer rows
+than the first batch is filled up with copies of its first row, which affect no loss or metric.
 """
 
 from __future__ import annotations
@@ -18,7 +18,8 @@ from fkeras.training.data import array_feed, host_arrays
 
 
 def is_batches(x: Any) -> bool:
-    """Whether `x` yields batches: an iterator, an iterable that is no tree of arrays, a function."""
+    """Returns whether `x` yields batches: an iterator, a function, or an iterable of batches."""
+    # A list of tuples is a list of batches; any other list is a list of inputs, as in Keras.
     if isinstance(x, list) and x and all(isinstance(batch, tuple) for batch in x):
         return True
     array = hasattr(x, "shape") or is_array_like(x)
@@ -29,23 +30,23 @@ def is_batches(x: Any) -> bool:
 
 @dataclasses.dataclass
 class Batches:
-    """Batches out of a source; what an epoch leaves is the next one's, where the source goes on.
+    """Feed of batches from a source; with a fixed number of steps, epochs continue one pass.
 
     Attributes:
-        source: an iterable of batches, or a function of the number of the step.
-        steps: how many batches an epoch has; None for all that come.
-        what: the call's name in messages.
-        check: called with every batch; returns it with its weights.
-        host: `(batch, call) -> tree`: the arrays of a batch on the host, as they are fed; rejects
-            a batch of another form.
-        first: the first batch that came, on the host: it fixes shapes and dtypes.
-        running: the iterator that the next batch comes from.
-        seen: how many batches came.
-        full: the number of rows of a full batch, where a saved training knows it.
-        positioned: whether a saved training put the iterator where it was left.
-        exact: whether every batch is a call of its own, with its own rows alone.
-        sums: empty sums of the losses and metrics that are computed on the batches.
-        peeked: the first batch, where `example` read the batch before the first epoch, and its step.
+        source: an iterable of batches, or a function of the step number.
+        steps: number of batches of an epoch; None for a whole pass over the source.
+        what: name of the call in messages.
+        check: called with every batch; returns the batch with its weights.
+        host: `(batch, call) -> tree`: converts a batch to arrays on the host; rejects a batch of
+            another structure.
+        exact: whether every batch is a separate call with its real rows only.
+        sums: empty sums of the losses and metrics of the batches.
+        first: the first batch, on the host; all batches must have its shapes and dtypes.
+        running: the iterator of the current pass.
+        seen: number of batches received.
+        full: number of rows of a full batch, if a checkpoint knows it.
+        positioned: whether `running` is at the right batch already, after a resume or a peek.
+        peeked: `(step, batch)` if `example` read the first batch before the first epoch.
     """
 
     source: Any
@@ -75,15 +76,16 @@ class Batches:
 
     @property
     def size(self) -> int:
-        """The number of rows of a batch; 0 before the first one came."""
+        """Number of rows of a full batch; 0 before the first batch."""
+        # After a resume in the last batch of a pass, the first batch received may be a short one.
         return max(self.full, 0 if self.first is None else host_arrays.length(self.first))
 
     def rows(self, steps: int) -> int:
-        """How many rows that many batches have."""
+        """Returns the number of rows in `steps` batches, if all are full."""
         return steps * self.size
 
     def epoch(self, run: Any, step: Any = 0, begin: int = 0) -> BatchEpoch:
-        """The batches of an epoch that began with a step, from batch `begin` on."""
+        """Returns the batches of the epoch that began at `step`, from batch `begin` on."""
         if self._by_step:
             return BatchEpoch(self, None, int(step or 0), begin)
         if self.running is None:
@@ -99,12 +101,13 @@ class Batches:
         self.positioned = False
         return BatchEpoch(self, self.running, 0, begin)
 
+    # An iterator that returns itself cannot begin a second pass.
     @property
     def _once(self) -> bool:
         return hasattr(self.source, "__next__") and iter(self.source) is self.source
 
     def example(self, step: int = 0) -> Any:
-        """The specs of the first batch, which the first epoch receives as if nobody had looked.
+        """Returns the specs of the first batch; the first epoch still receives the batch.
 
         Args:
             step: the number of the first step, for a source that is a function of the step.
@@ -130,31 +133,32 @@ class Batches:
         return batch
 
     def unpeek(self, step: int) -> Any:
-        """The batch that `example` read, where the batch is the one of a step; None otherwise."""
+        """Returns the batch that `example` read, if it is the batch of this step; None otherwise."""
         at, batch = self.peeked or (step, None)
         self.peeked = None
         return batch if at == step or not self._by_step else None
 
     def ended(self) -> ValueError:
-        """The error for a source without batches."""
+        """Returns the error for a source without batches."""
         return ValueError(
             f"Trainer.{self.what}: expected batches, the source gave none. An iterator that was "
             "used before has nothing left: make a new one."
         )
 
     def go_on(self, state: Any, batches: int, skip: int = 0, rows: int = 0) -> None:
-        """Begins where a run was left: at a loader's own `state`, or after so many batches.
+        """Continues the source of a resumed training: from a loader's state, or by skipping.
 
         Args:
-            state: the state, or None.
-            batches: how many batches to skip from the beginning, without a state.
-            skip: how many batches to skip after the state.
-            rows: the number of rows of a full batch; 0 if unknown.
+            state: the loader's state, or None.
+            batches: number of batches to skip from the beginning, without a state.
+            skip: number of batches to skip after the state.
+            rows: number of rows of a full batch; 0 if unknown.
         """
         self.full = rows
         if self._by_step:
             return
-        # an iterator that cannot begin again has lost the batch that `example` read
+        # For an iterator, the batch that `example` read is gone and counts as skipped. Another
+        # source begins a new pass below, which yields that batch again.
         batches -= self._once and self.unpeek(0) is not None
         self.peeked = None
         running: Any = iter(self.source)
@@ -162,21 +166,22 @@ class Batches:
         if state is not None and hasattr(running, "set_state"):
             running.set_state(state)
             batches, self.seen = skip, 1
-        self.seen = max(self.seen, batches)  # so a pass that ends here is followed by another one
+        # `_next` begins a new pass only if `seen` is positive: an empty source must not loop.
+        self.seen = max(self.seen, batches)
         for _ in range(batches):
             assert self.running is not None  # `again` replaces the iterator at the end of a pass
             if next(self.running, None) is None and self.again() is None:
                 return
 
     def again(self) -> Any:
-        """The first batch of a new pass, where there is one; None for an iterator at its end."""
+        """Begins a new pass and returns its first batch; None for an iterator at its end."""
         if self._once:
             return None
         running = self.running = iter(self.source)
         return next(running, None)
 
     def read(self, batch: Any, number: int) -> Any:
-        """The batch as host arrays, checked against the first one."""
+        """Returns a batch as host arrays, checked against the first batch."""
         what = f"{self.what}, batch {number + 1}"
         host = self.host(batch, what)
         if self.first is not None:
@@ -214,17 +219,18 @@ class Batches:
 
 
 class BatchEpoch:
-    """What is left of an epoch; `take` hands out the next batches."""
+    """Remaining batches of an epoch; `take` returns the next batches."""
 
     def __init__(self, feed: Batches, iterator: Iterator | None, step: int, done: int):
         self.feed, self.iterator, self.step, self.done = feed, iterator, step, done
         self.failure: BaseException | None = None
 
     def take(self, number: int) -> tuple[tuple, int] | None:
-        """`(rows, taken)` for `step.batch_at`, or None at the end.
+        """Returns `(rows, taken)` for `step.batch_at`, or None at the end of the epoch.
 
-        Batches that came before the source raised are handed out; the next call raises.
+        If the source raises, the method returns the batches before; the next call raises.
         """
+        # The delay lets the loop train on those batches, and the checkpoint counts them.
         if self.failure is not None:
             raise self.failure
         feed, taken, room = self.feed, [], 1
@@ -234,7 +240,7 @@ class BatchEpoch:
         while len(taken) < number:
             try:
                 batch = self._next()
-            except BaseException as error:
+            except BaseException as error:  # KeyboardInterrupt must not lose batches, either
                 self.failure = error
                 if not taken:
                     raise
@@ -248,6 +254,7 @@ class BatchEpoch:
             number = min(number, room)
         if not taken:
             return None
+        # Stacked to the full capacity, so that chunks of fewer batches use the same program.
         counts = np.zeros(room, "int32")
         counts[: len(taken)] = [host_arrays.length(b) for b in taken]
         size = int(counts[0]) if feed.exact else feed.size
@@ -256,13 +263,14 @@ class BatchEpoch:
             out = np.empty((room, size, *arrays[0].shape[1:]), arrays[0].dtype)
             for place, array in enumerate(arrays):
                 out[place, : len(array)] = array
+                # A copy of a real row: zeros could give NaN in a layer (a division by a norm).
                 out[place, len(array) :] = array[:1]
             return out
 
         return (jax.tree.map(stack, *taken), counts), len(taken)
 
     def state(self) -> Any:
-        """The loader's own state after what was taken; None where it has none."""
+        """Returns the loader's state after the taken batches; None for a source without state."""
         get = getattr(self.iterator, "get_state", None)
         return None if get is None else get()
 
