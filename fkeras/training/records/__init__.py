@@ -1,1 +1,1 @@
-"""Values that a training returns or prints: the run, the history, the progress line."""
+"""Values that a training returns or prints: the run, the history, the progress bar."""

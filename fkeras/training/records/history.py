@@ -1,4 +1,4 @@
-"""`History`: what `fit` returns beside the run."""
+"""`History`: the logs that `fit` returns together with the run."""
 
 from __future__ import annotations
 
@@ -16,12 +16,12 @@ if TYPE_CHECKING:
 
 @dataclasses.dataclass(frozen=True)
 class History:
-    """The logs of all epochs.
+    """Logs of all epochs.
 
     Attributes:
-        history: for each name the value of each epoch; "val_" stands before validation's names.
+        history: the values of all epochs by name; the names of validation logs begin with "val_".
         epoch: the numbers of the epochs, from 0.
-        params: how `fit` was called: epochs, steps, batch_size, samples.
+        params: arguments of `fit`: epochs, steps, batch_size, samples.
 
     Example:
         >>> from fkeras.training import History
@@ -35,7 +35,7 @@ class History:
     params: dict[str, Any]
 
     def __getitem__(self, name: str) -> list[float]:
-        """The values of one log: `fitted.history["loss"]`, as of Keras's `history.history`."""
+        """Returns the values of one log: `fitted.history["loss"]`, as Keras's `history.history`."""
         if name not in self.history:
             raise ValueError(
                 f"History: there is no log {name!r}.{suggest(str(name), self.history)} There are: "
@@ -47,14 +47,14 @@ class History:
         return iter(self.history)
 
     def plot(self, names: str | Sequence[str] | None = None) -> Figure:
-        """A matplotlib figure of the logs over the epochs, validation's dashed.
+        """Plots the logs over the epochs in a matplotlib figure, validation logs dashed.
 
         Args:
-            names: which logs, without "val_"; all where it is None.
+            names: names of logs without "val_", or None for all.
 
         Raises:
-            ImportError: without matplotlib.
-            ValueError: for a name that was not logged.
+            ImportError: if matplotlib is not installed.
+            ValueError: for an unknown name.
 
         Example:
             >>> from fkeras.training import History
@@ -80,7 +80,7 @@ class History:
             epochs = [epoch + 1 for epoch in self.epoch]
             axes.plot(epochs, self.history[name], label="training")
             held = self.history.get(f"val_{name}", [])
-            if held:  # a validation may not follow every epoch
+            if held:  # with `validation_freq` only every n-th epoch has a validation
                 every = len(epochs) // len(held)
                 axes.plot(epochs[every - 1 :: every], held, "--", label="validation")
                 axes.legend()
@@ -90,7 +90,7 @@ class History:
 
 
 class Fitted(NamedTuple, Generic[M]):
-    """The run after a training and the logs of its epochs, as `Trainer.fit` returns them.
+    """Result of `Trainer.fit`: the run after the training, and the logs of its epochs.
 
     Attributes:
         run: the `TrainState` after the last epoch.

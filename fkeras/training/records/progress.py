@@ -1,4 +1,4 @@
-"""The progress line: redrawn on a terminal, one plain line an epoch elsewhere."""
+"""Prints the progress bar: redrawn on a terminal, one plain line per epoch elsewhere."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ _INTERVAL = 0.1  # seconds between two drawings
 
 
 def format_logs(logs: Mapping[str, float]) -> str:
-    """Names and values, the loss first as it stands in the logs.
+    """Returns the names and values of logs as text, in the order of the logs.
 
     Example:
         >>> format_logs({"loss": 2.81634, "accuracy": 0.22061})
@@ -29,7 +29,7 @@ def _number(value: Any) -> str:
 
 
 def format_time(seconds: float) -> str:
-    """A duration in the unit that suits it.
+    """Returns a duration as text in seconds, milliseconds or microseconds.
 
     Example:
         >>> format_time(0.092), format_time(2.14)
@@ -41,14 +41,15 @@ def format_time(seconds: float) -> str:
 
 
 class Progress:
-    """Writes how far an epoch is.
+    """Progress bar of an epoch.
 
     Args:
-        verbose: 0 for nothing, 2 for a line an epoch; 1 or "auto" for a line that is redrawn on
-            a terminal, and for a line an epoch elsewhere.
-        epochs: how many epochs there are.
-        steps: how many steps an epoch has; None where only its end tells.
-        stream: where to write; the standard output by default.
+        verbose: 0 for no output, 2 for a line per epoch; 1 or "auto" for a bar that is redrawn on
+            a terminal, and for a line per epoch elsewhere.
+        epochs: number of epochs.
+        steps: number of steps of an epoch; None if unknown.
+        stream: output stream; the standard output by default.
+        title: text in place of "Epoch 1/2".
 
     Example:
         >>> import io
@@ -72,7 +73,7 @@ class Progress:
             raise ValueError(f"verbose: expected 0, 1, 2 or 'auto', received {verbose!r}.")
         self.stream = sys.stdout if stream is None else stream
         terminal = bool(getattr(self.stream, "isatty", lambda: False)())
-        # a notebook draws a line again as a terminal does, but takes no codes that erase
+        # A notebook redraws a line after a carriage return, but ignores ANSI escape codes.
         self.notebook = type(self.stream).__module__.startswith("ipykernel")
         live = terminal or self.notebook
         self.verbose = (1 if live else 2) if verbose in (1, "auto") else verbose
@@ -83,7 +84,7 @@ class Progress:
         self.began = self.drawn = time.perf_counter()
 
     def start(self, epoch: int) -> None:
-        """An epoch begins."""
+        """Starts the clock of an epoch."""
         self.epoch, self.compiling = epoch, 0.0
         self.stopped = None
         self.began = self.drawn = time.perf_counter()
@@ -93,30 +94,31 @@ class Progress:
         return self.title or f"Epoch {self.epoch + 1}/{self.epochs}"
 
     def compile_starts(self) -> None:
-        """The first step is being compiled."""
+        """Shows that the first step is being compiled."""
         if self.verbose == 1:
             self._draw(f"{self.head}  compiling ...")
 
     def compiled(self) -> None:
-        """The first step is there."""
+        """Shows the time of the compilation, after the first step."""
         self.compiling = time.perf_counter() - self.began
-        self.drawn = 0.0
+        self.drawn = 0.0  # the next step redraws the line at once
         if self.verbose == 1:
             self._draw(f"{self.head}  compiled in {format_time(self.compiling)}")
 
     def step(self, number: int, rows: int, logs: Callable[[], Mapping[str, float]]) -> None:
-        """Step `number` is done; asks for the logs where the line is drawn again."""
+        """Shows the progress after step `number`; calls `logs` only if the line is redrawn."""
+        # Reading the logs waits for the device. The last step is left to `end`.
         now = time.perf_counter()
         if self.verbose == 1 and now - self.drawn >= _INTERVAL and number != self.steps:
             self.drawn = now
             self._draw(self._line(number, rows, logs()))
 
     def stop(self) -> None:
-        """The steps are done; what follows, such as a validation, is not their time."""
+        """Stops the clock: the time of a validation does not count as time of the steps."""
         self.stopped = time.perf_counter()
 
     def end(self, logs: Mapping[str, float], rows: int, number: int | None = None) -> None:
-        """The epoch is over, after `number` steps where that was not known before."""
+        """Writes the line of a finished epoch; `number` is the number of steps, if known only now."""
         if self.verbose:
             self.steps = number if self.steps is None else self.steps
             line = self._line(number or self.steps or 0, rows, logs)
@@ -129,6 +131,7 @@ class Progress:
         done = round(_WIDTH * number / self.steps) if self.steps else 0
         bar = "━" * done + " " * (_WIDTH - done) if self.verbose == 1 else "━━━━"
         now = time.perf_counter() if self.stopped is None else self.stopped
+        # The speed excludes the first step, whose time includes the compilation.
         spent = max(now - self.began - self.compiling, 1e-9)
         counted = max(number - (1 if self.compiling else 0), 1)
         share = counted / number if number else 1.0
@@ -138,7 +141,7 @@ class Progress:
         return f"{self.head}  {number}/{steps} {bar} {speed}  {format_logs(logs)}{note}"
 
     def _draw(self, line: str) -> None:
-        """Writes over the line that stands there."""
+        """Overwrites the current line."""
         rest = " " * max(self.width - len(line), 0) if self.notebook else "\x1b[K"
         self.width = len(line)
         self._write(f"\r{line}{rest}")

@@ -1,4 +1,4 @@
-"""`TrainState`: everything that training changes, as one pytree."""
+"""`TrainState`: all values that training changes, as one pytree."""
 
 from __future__ import annotations
 
@@ -18,22 +18,22 @@ M = TypeVar("M", bound=Layer)  # the class of the model
 
 
 class TrainState(Generic[M]):
-    """Weights, state, optimizer, metric sums, step, key and place in the data of a training.
+    """Weights, state, optimizer state, metric sums, step, key and data position of a training.
 
-    The key is a leaf in its plain form, two words of uint32: a typed key is put together in
-    Python at every call of a compiled function. `run.key` is the typed key.
+    The pytree holds the data of the key, two uint32 words, because JAX wraps and unwraps a typed
+    key in Python at every call of a compiled function. `run.key` returns the typed key.
 
     Args:
         model: the model with its weights.
-        state: what no gradient reaches: moving statistics, carries of recurrent layers.
-        opt_state: the optimizer's state, over the trainable weights by path.
-        metrics: the sums of the running epoch, by name.
-        step: how many steps were taken, int32.
-        key: the key that every step's own key is derived from, by the step's number; typed, or
-            its data.
-        impl: the name of the key's generator, where `key` is its data.
-        position: the epoch that runs and how many of its batches are done, int32 of shape (2,).
-        memory: what callbacks remember, a pytree by the callback's name.
+        state: values without gradients: moving statistics, carries of recurrent layers.
+        opt_state: the optimizer's state, by paths of the trainable weights.
+        metrics: the sums of the current epoch, by name.
+        step: number of steps, int32.
+        key: the key from which the key of every step is derived, with the step's number; a typed
+            key or its data.
+        impl: name of the key's generator, if `key` is data.
+        position: the current epoch and the number of its finished batches, int32 of shape (2,).
+        memory: memory of the callbacks, a pytree by the callback's name.
 
     Example:
         >>> import jax, fkeras as fk
@@ -75,11 +75,11 @@ class TrainState(Generic[M]):
 
     @property
     def key(self) -> jax.Array:
-        """The typed key of the training."""
+        """Typed key of the training."""
         return jax.random.wrap_key_data(self.key_data, impl=self.impl)
 
     def replace(self, **fields: Any) -> TrainState[M]:
-        """A copy with other values in some fields."""
+        """Returns a copy with new values in some fields."""
         impl = self.impl
         if "key" in fields:
             impl, fields["key_data"] = _plain(fields.pop("key"), impl)
@@ -107,13 +107,14 @@ class TrainState(Generic[M]):
 
 
 def _plain(key: Any, impl: str) -> tuple[str, Any]:
-    """`(impl, data)` of a typed key, or of a key's data."""
+    """Returns `(impl, data)` of a typed key, or of a key's data."""
     if jnp.issubdtype(key.dtype, jax.dtypes.prng_key):
         return str(jax.random.key_impl(key)), jax.random.key_data(key)
     return impl, key
 
 
 def _fill(run: TrainState[M], impl: str, values: Any) -> TrainState[M]:
+    # JAX unflattens a run with placeholder leaves (None, objects), so nothing is converted here.
     put = object.__setattr__
     put(run, "impl", impl)
     for name, value in zip(_FIELDS, values, strict=True):
@@ -138,7 +139,7 @@ jax.tree_util.register_pytree_with_keys(TrainState, _flatten_with_keys, _unflatt
 
 
 def own_copy(tree: Any) -> Any:
-    """The tree in buffers of its own, which may be donated; compiles nothing."""
+    """Returns a copy of the tree in new buffers, which may be donated; compiles nothing."""
 
     def copy(leaf: Any) -> jax.Array:
         one = strong(leaf)
@@ -148,14 +149,16 @@ def own_copy(tree: Any) -> Any:
 
 
 def strong(leaf: Any) -> jax.Array:
-    """The array on the device, and of no weak type, which would make another program."""
+    """Returns the leaf on the device, strongly typed: a weak type would trigger recompilation."""
+    # `np.array` copies: on CPUs `device_put` may alias the memory of a NumPy array.
     if not isinstance(leaf, jax.Array) or leaf.weak_type:
         return jax.device_put(np.array(leaf))
     return leaf
 
 
 def split(run: TrainState) -> tuple[Any, tuple]:
-    """`(structure, leaves)` of what a compiled step needs: all but place and memory."""
+    """Returns `(structure, leaves)` for a compiled step: all fields but position and memory."""
+    # Callbacks may change the structure of `memory` at any time, which would recompile the step.
     leaves, structure = jax.tree.flatten(
         _fill(object.__new__(TrainState), run.impl, (*_values(run)[:-2], None, {}))
     )
@@ -163,6 +166,6 @@ def split(run: TrainState) -> tuple[Any, tuple]:
 
 
 def join(structure: Any, leaves: tuple, outer: TrainState) -> TrainState:
-    """The run of these leaves, with the place and memory of `outer`."""
+    """Returns the run of these leaves, with the position and memory of `outer`."""
     inner = jax.tree.unflatten(structure, leaves)
     return inner.replace(position=outer.position, memory=outer.memory)
