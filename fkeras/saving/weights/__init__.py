@@ -1,1 +1,1 @@
-"""Weights in files: paths, sources, and models filled from them."""
+"""Weights in files: paths in the file, readers of all formats, and models filled with arrays."""

@@ -1,10 +1,10 @@
-"""Groups of the layers of a subclassed model, which Keras names after the attributes.
+"""HDF5 groups of the layers of a subclassed model, which Keras names after the attributes.
 
-Keras visits the attributes of an object in alphabetical order and stores each layer where the
-layer is met first: `blocks/block_1`, `head/layers/dense`. A `keras.Model` has an attribute `layers`
-too, a list of all of its layers in the order of assignment, so layers in attributes behind "layers"
-in the alphabet are stored in the group `layers`. A `keras.layers.Layer` has no such list. A
-composed model of this package may stand for both.
+Keras visits the attributes of an object in alphabetical order and stores each layer at the first
+attribute that holds the layer: `blocks/block_1`, `head/layers/dense`. A `keras.Model` also has an
+attribute `layers`, the list of all layers in the order of assignment. Layers of attributes after
+"layers" in the alphabet are therefore stored in the group `layers`. A `keras.layers.Layer` has no
+attribute `layers`. A subclass of `fk.Model` corresponds to either class.
 """
 
 from __future__ import annotations
@@ -28,14 +28,16 @@ def attribute_groups(
     noted: Callable[[str], Mapping[str | None, str]] = lambda path: {},
     group: str = "",
 ) -> list[tuple[str, str]] | None:
-    """`(name of a layer, its group below the network's group)`; None for groups by the graph.
+    """Returns `(layer name, group relative to the network's group)` for each layer.
+
+    The result is None where the graph, not the attributes, determines the groups.
 
     Args:
-        network: a network that knows its inputs.
-        has: whether the file that is read has a group. None where a file is written: the outermost
-            model is stored as a `keras.Model`, models inside as layers of Keras.
-        noted: the groups in a group of that file, by the names of the layers in them.
-        group: the group of the network.
+        network: a network with known inputs.
+        has: returns whether the file has a group. None for writing: the outermost model is stored
+            as a `keras.Model`, nested models are stored as `keras.layers.Layer`.
+        noted: returns the groups inside a group of the file, by the layer names stored there.
+        group: group of the network.
 
     Example:
         >>> import jax, fkeras as fk
@@ -55,18 +57,21 @@ def attribute_groups(
     chosen = by_list if not group else {**by_list, **by_field}
     if has is not None:
         start = f"{group}/" if group else ""
+        # only a functional model lists its InputLayer: the model in the file was not subclassed
         if has(f"{start}{_LIST}/input_layer"):
             return None
+        # layers without a group of their own attribute are in the group of the list
         stored = noted(f"{start}{_LIST}")
         left = [n for n in by_list if not (n in by_field and has(f"{start}{by_field[n]}"))]
-        if all(name in stored for name in left):  # layers that go by the names of the fields
+        # if the file stores the names of all these layers, names and not numbers give the groups
+        if all(name in stored for name in left):
             by_list.update({name: f"{_LIST}/{stored[name]}" for name in left})
         chosen = {n: by_list[n] if n in left else by_field[n] for n in by_list}
     return [(name, chosen[name]) for name in network.layers if name in chosen]
 
 
 def second_groups(network: Any) -> Iterator[tuple[str, str]]:
-    """`(group, other group)` of layers that Keras looks for under either, by the class it has.
+    """Yields `(group, other group)` for layers whose group depends on Keras's class of the model.
 
     Example:
         >>> import fkeras as fk
@@ -88,7 +93,7 @@ def _fields(network: Any) -> dict[str, Any]:
 
 
 def _groups_by_field(fields: Mapping[str, Any]) -> dict[str, str]:
-    """The first group in which each layer is met, by its name."""
+    """Returns the first group of each layer, by layer name, for a `keras.layers.Layer`."""
     found: dict[str, str] = {}
     for field in sorted(fields, key=_place):
         _visit(fields[field], field, found)
@@ -96,7 +101,7 @@ def _groups_by_field(fields: Mapping[str, Any]) -> dict[str, str]:
 
 
 def _groups_of_model(network: Any, fields: Mapping[str, Any]) -> dict[str, str]:
-    """The same for an object that has the list of all of its layers among its attributes."""
+    """Returns the first group of each layer, by layer name, for a `keras.Model`."""
     found: dict[str, str] = {}
     order = sorted(fields, key=_place)
     for field in (field for field in order if _place(field) < _LIST):
@@ -116,10 +121,11 @@ def _groups_of_model(network: Any, fields: Mapping[str, Any]) -> dict[str, str]:
 
 
 def _place(field: str) -> str:
+    # Keras visits private attributes last, and "~" sorts after all letters
     return f"~{field}" if field.startswith("_") else field
 
 
 def _visit(value: Any, path: str, groups: dict[str, str]) -> None:
-    """Notes the groups of the layers in the value of an attribute, unless they have a group."""
+    """Adds the groups of the layers in the value of an attribute, for layers without a group."""
     for group, _, layer in groups_in_field(value, lambda _, layers: group_names(layers), path, ""):
         groups.setdefault(str(layer.name), group)

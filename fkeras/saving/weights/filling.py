@@ -1,7 +1,7 @@
-"""Models of shapes, and the same models filled with the arrays of a file.
+"""Abstract models, which hold shapes, and their filling with the arrays of a file.
 
-A model is first made of shapes and dtypes, so that a damaged file is rejected before memory is
-allocated and no initializer runs.
+The loader first builds a model of shapes and dtypes. A damaged file is then rejected before memory
+is allocated, and no initializer runs.
 """
 
 from __future__ import annotations
@@ -68,12 +68,14 @@ def fill(
         groups: finds the groups of layers in a list.
         file: path of the file, for the warning.
     """
+    # keyed by kind too: a weight and an entry of the state may have equal names
     wanted: dict[tuple[str, str], Place] = {}
     for place in places(model, state, groups):
         # Keras stores some weights twice; the later place, of the weight's own layer, is read
         wanted[place.kind, place.name] = place
     found = {key: _fitted(place, read(place)) for key, place in wanted.items() if place.path}
     warn_not_finite([name for (_, name), array in found.items() if not is_finite(array)], file)
+    # one transfer of all arrays: a call of device_put per array costs far more for small arrays
     device = dict(zip(found, jax.device_put(list(found.values())), strict=True))
     skeleton = skeleton_of(model)
     # a weight that the configuration leaves out (use_bias=False) is None
@@ -84,6 +86,7 @@ def fill(
 
 
 def _fitted(place: Place, array: np.ndarray) -> np.ndarray:
+    # as in Keras, the dtype of the model decides, so that a file of another dtype policy loads
     dtype = place.value.dtype
     return array if array.dtype == dtype else array.astype(dtype)
 
@@ -98,7 +101,7 @@ def _with_arrays(state: Mapping[str, Any], arrays: Mapping, keys: tuple[str, ...
 
 
 def plain(layer: Any) -> Any:
-    """Replaces each subclassed model in a layer by its graph, which is read without the class.
+    """Replaces each subclassed model in a layer by its graph, which opens without the class.
 
     Example:
         >>> import jax, fkeras as fk
@@ -116,22 +119,23 @@ def plain(layer: Any) -> Any:
 
 
 def noted_groups(store: Any, path: str) -> dict[str | None, str]:
-    """Returns the groups inside a group by the layer names noted in the file; None for no name."""
+    """Returns the groups inside a group by their stored layer names; None for no name."""
     noted: dict[str | None, str] = {}
     for group in store.groups(path):
         inner = f"{path}/{group}/vars"
+        # an attribute of a file may have any type: only strings are names
         name = store.attributes(inner).get("name") if store.has(inner) else None
         noted.setdefault(name if isinstance(name, str) else None, group)
     return noted
 
 
 def stored_groups(store: Any) -> Groups:
-    """Finds groups by the names of layers that the file notes in them, or else as Keras counts."""
+    """Finds groups by the layer names that the file stores, or else by Keras's numbering."""
     names = functools.cache(functools.partial(noted_groups, store))
 
     def find(path: str, layers: Sequence[Layer]) -> Sequence[str]:
         noted = names(path)
-        # the layers of a network have names of their own; those of a list may share one
+        # the layers of a network have unique names; the layers of a list may share a name
         if len({layer.name for layer in layers}) == len(layers):
             found = [noted.get(layer.name) for layer in layers]
             if all(group is not None for group in found):
@@ -166,6 +170,7 @@ def fill_from_store(
     """
     used: set[str] = set()
 
+    # quantization first: codes replace kernels, which changes names and shapes of the places
     groups = groups or stored_groups(store)
     model = with_stored_codes(model, find_in(store, model, groups))
 
@@ -190,6 +195,7 @@ def fill_from_store(
                 member=f"{store.member}:/{path}" if store.member else f"/{path}",
                 layer=place.name.rpartition("/")[0] or None,
             )
+        # the expected shape goes along: the store compares it with the file before it allocates
         with reading(store.file, layer=place.name.rpartition("/")[0] or None):
             array = store.read(path, tuple(place.value.shape))
         if not fits(array.dtype, place.value.dtype):
@@ -205,6 +211,8 @@ def fill_from_store(
     copies = copied_groups(model, groups)
     for place in places(model, state, groups):
         used.update(with_copies(find(place), copies) if place.path else ())
+    # Unexpected arrays are an error only in groups of layers. Other groups hold the optimizer's
+    # state, and the weights of lookup layers, which are part of the configuration here.
     left = [path for path in stored_arrays(store) if path not in used]
     left = [path for path in left if "layers/" in path or f"{OLD_LAYERS}/" in path]
     left = [path for path in left if not path.startswith("optimizer/")]

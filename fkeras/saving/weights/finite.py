@@ -1,4 +1,4 @@
-"""One warning for the weights of a file that are NaN or infinite."""
+"""A single warning for all weights of a file with NaN or infinite numbers."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 
-# how many paths the warning lists
+# most paths that the warning lists
 _LISTED = 12
 
 
@@ -16,8 +16,8 @@ def warn_not_finite(paths: Sequence[str], file: Any = None) -> None:
     """Emits one warning that lists the paths of arrays with NaN or infinite numbers, if any.
 
     Args:
-        paths: the paths in the model of the arrays for which `is_finite` is False.
-        file: the path of the file.
+        paths: paths, in the model, of the arrays for which `is_finite` is False.
+        file: path of the file, for the message.
 
     Example:
         >>> import warnings
@@ -40,12 +40,13 @@ def warn_not_finite(paths: Sequence[str], file: Any = None) -> None:
 
 
 def is_finite(array: Any) -> bool:
-    """Whether all numbers of an array are finite; integers and strings are.
+    """Returns whether all numbers of an array are finite; True for integers and strings.
 
     Example:
         >>> is_finite(np.ones(3)), is_finite(np.array([1.0, np.inf]))
         (True, False)
     """
+    # NumPy gives most dtypes of ml_dtypes the kind "V"
     small = array.dtype.name.startswith(("bfloat", "float8"))
     if array.dtype.kind not in "fc" and not small:
         return True

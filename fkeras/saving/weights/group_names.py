@@ -1,4 +1,4 @@
-"""Names of the groups of layers in lists and nested containers, as Keras counts them."""
+"""Names of the HDF5 groups of layers in lists and nested containers, in Keras's numbering."""
 
 from __future__ import annotations
 
@@ -10,12 +10,12 @@ from fkeras.engine import Layer
 from fkeras.engine.tree.walk import entries
 from fkeras.engine.values.naming import snake_case
 
-# Keras's own name of a class, where the public name differs
+# Keras derives groups from `__name__`, which differs from the public name for these classes
 _INNER_NAMES = types.MappingProxyType({"GroupQueryAttention": "GroupedQueryAttention"})
 
 
 def group_names(layers: Sequence[Layer]) -> list[str]:
-    """The class of each layer in snake case, numbered from the second of a class on.
+    """Returns the class name of each layer in snake case; a repeated name gets a number.
 
     Example:
         >>> import fkeras as fk
@@ -37,11 +37,11 @@ def groups_in_field(
 ) -> Iterator[tuple[str, str, Layer]]:
     """Yields `(group, path, layer)` for each layer in the value of a field.
 
-    Keras stores the layers of a container before the containers inside it, and numbers those.
+    Keras stores the layers of a container before the nested containers, and numbers the containers.
 
     Args:
         value: a layer, or tuples and mappings with layers.
-        names: `(group of a container, layers in it) -> names of their groups`.
+        names: `(group of a container, layers in the container) -> names of their groups`.
         group: the group of the value.
         path: the path of the value in the layer.
 
@@ -60,6 +60,7 @@ def groups_in_field(
     own_names = names(group, [layer for _, layer in layers])
     for (at, layer), name in zip(layers, own_names, strict=True):
         yield f"{group}/{name}", at, layer
+    # Keras's class for a list or dictionary counts as "container", then "container_1"
     containers = [(at, part) for at, part in parts if isinstance(part, Mapping | tuple)]
     for number, (at, part) in enumerate(containers):
         inner = f"{group}/container{f'_{number}' if number else ''}"

@@ -1,4 +1,4 @@
-"""Layout of Keras 2's weight files: groups that have other names in Keras 3."""
+"""Layout of Keras 2's weight files: groups whose names differ from Keras 3."""
 
 from __future__ import annotations
 
@@ -12,12 +12,13 @@ OLD_LAYERS = "_layer_checkpoint_dependencies"
 
 
 def has_old_layers(store: Any) -> bool:
-    """Whether the layers of the model are in the group of Keras 2.12 and 2.13."""
+    """Returns whether the file has the group of layers of Keras 2.12 and 2.13."""
+    # a property of tf.keras models that precedes `layers` in Keras's walk over attributes
     return not store.has("layers") and store.has(OLD_LAYERS)
 
 
 def has_arrays(store: Any, path: str) -> bool:
-    """Whether a weight file has arrays in a group or in the groups inside the group."""
+    """Returns whether a weight file has arrays in a group, or in a group inside the group."""
     if not store.has(path):
         return False
     below = (f"{path}/{name}" for name in store.groups(path))
@@ -39,6 +40,7 @@ def path_in(store: Any) -> Callable[[str], str]:
         parts = path.split("/")
         if old:
             parts = [OLD_LAYERS if part == "layers" else part for part in parts]
+        # the new name first: a layer of the user may have an attribute of a projection's name
         if any(part in PROJECTIONS for part in parts) and not store.has("/".join(parts)):
             hidden = "/".join(f"_{part}" if part in PROJECTIONS else part for part in parts)
             if store.has(hidden):

@@ -1,13 +1,13 @@
-"""Quantization in weight files: facts that the configuration omits, inferred from the arrays.
+"""Quantized weights in files: properties that the configuration omits, inferred from the arrays.
 
-- Keras quantizes the projections of attention layers and does not note the quantization in their
-  configuration, so Keras itself cannot open the file.
-- Keras 3.15 leaves out the zero points of GPTQ and AWQ, and cannot open the file either.
-- Keras 3.11 to 3.13 packed 4-bit codes along the first contracted axis, later versions along the
-  last axis.
+- Keras quantizes the projections of attention layers, but does not store the quantization in their
+  configuration. Keras itself cannot open these files.
+- Keras 3.15 omits the zero points of GPTQ and AWQ, and cannot open these files either.
+- Keras 3.11 to 3.13 packed 4-bit codes along the first contracted axis; later versions pack along
+  the last axis.
 
-Quantization by purpose: numbers in `fkeras.quantizers`, layers in `layers/quantized`, models in
-`transforms/quantizing`, configurations of old files in `saving/quirks/quantized_inputs`.
+Related modules: `fkeras.quantizers` (quantized numbers), `layers/quantized` (layers),
+`transforms/quantizing` (models), `saving/quirks/quantized_inputs` (configurations of old files).
 """
 
 from __future__ import annotations
@@ -40,6 +40,7 @@ from fkeras.saving.containers.errors import FileError
 from fkeras.saving.weights.weight_paths import Groups, places, walk_groups
 from fkeras.saving.weights.weight_source import Stored, unread
 
+# arrays after kernel and bias, in Keras's order: of integer codes, or of float8 training
 _CODES = ("kernel_scale", "kernel_zero", "g_idx")
 _METERS = tuple(
     f"{name}_{kind}"
@@ -57,6 +58,7 @@ def with_stored_codes(model: Any, find: Find) -> Any:
         model: a model of shapes.
         find: returns the arrays of a projection in the file, by name.
     """
+    # most models have no attention layer: leave before the arrays of the file are listed
     inside = [layer for _, layer in sublayers(model)]
     if not any(isinstance(layer, ProjectedAttention) for layer in inside):
         return model
@@ -74,6 +76,7 @@ def with_stored_codes(model: Any, find: Find) -> Any:
         configs = {
             name: _config_of(child, find(keys, layer, name))
             for name, child in children.items()
+            # the exact class: a subclass may compute something else
             if type(child) is EinsumDense
         }
         known = {name: config for name, config in configs.items() if config is not None}
@@ -97,6 +100,7 @@ def with_stored_codes(model: Any, find: Find) -> Any:
 def find_in(store: Any, model: Any, groups: Groups) -> Find:
     """Returns a function that finds the numbered arrays of projections in Keras 3's layout."""
 
+    # lazily, and once: the walk visits all groups of the file
     @functools.cache
     def at() -> dict[tuple[str, ...], str]:
         return {keys: group for group, keys, _ in walk_groups(model, groups)}
@@ -107,6 +111,7 @@ def find_in(store: Any, model: Any, groups: Groups) -> Find:
             return {}
         numbers = [n for n in store.datasets(group) if n.isdecimal()]
         own = ["kernel"] if getattr(layer, field).bias is None else ["kernel", "bias"]
+        # six arrays after kernel and bias identify float8
         more = _METERS if len(numbers) == len(own) + len(_METERS) else _CODES
         names = dict(zip(map(str, range(len(numbers))), (*own, *more), strict=False))
         return {name: unread(store, f"{group}/{n}") for n, name in names.items() if n in numbers}
@@ -119,10 +124,12 @@ def _config_of(layer: Any, arrays: Mapping[str, Stored]) -> Any:
     kernel, history = arrays.get("kernel"), arrays.get("inputs_amax_history")
     if kernel is None or "kernel_scale" not in arrays:
         return None
+    # float8 keeps the kernel in floats and adds a history of maxima, whose length is an option
     if kernel.dtype != np.int8:
         if history is None or len(history.shape) != 1:
             return None
         return Float8QuantizationConfig(history.shape[0])
+    # 8-bit codes keep the shape; 4-bit codes are packed, two in a byte
     if kernel.shape == tuple(layer.kernel.shape):
         return Int8QuantizationConfig()
     if kernel.shape == _old_shape(layer, layer.kernel.shape):
@@ -130,6 +137,7 @@ def _config_of(layer: Any, arrays: Mapping[str, Stored]) -> Any:
     index = arrays.get("g_idx")
     if index is None or len(index.shape) != 1:
         return Int4QuantizationConfig(block_size=None)
+    # g_idx holds the block of each input: the number of inputs in block 0 is the block size
     size, usual = max(1, int(np.sum(index.read() == 0))), Int4QuantizationConfig()
     # a single block may be any block size that covers all inputs: assume the default
     whole = usual.block_size is not None and index.shape[0] == size <= usual.block_size
@@ -164,6 +172,7 @@ def renewed(layer: Any, name: str, array: np.ndarray) -> np.ndarray:
         ValueError: for an equation whose contracted axes are not the first axes of the kernel.
     """
     equation, shape = equation_of(layer.layer), layer.kernel_shape
+    # True for contracted axes: only a leading run of these can be unpacked as rows of a matrix
     summed = [n not in equation.output for n in equation.kernel]
     if summed != sorted(summed, reverse=True):
         raise ValueError(
@@ -181,7 +190,7 @@ def renewed(layer: Any, name: str, array: np.ndarray) -> np.ndarray:
 def moved(
     model: Any, store: Any, groups: Groups, find: Callable[[str], str]
 ) -> dict[str, str | np.ndarray]:
-    """Returns, by the path of a place, another path for its array, or the array itself.
+    """Returns for the path of a place the different path of its array, or the converted array.
 
     Args:
         model: a model of shapes.
@@ -200,6 +209,7 @@ def moved(
             continue
         at = f"{group}/" if group else ""
         own = {p.name.rpartition("/")[2]: f"{at}{p.path}" for p in places(layer, {}, groups)}
+        # the shape alone distinguishes the versions: files do not store the packing
         for name, shape in old_shapes(layer).items():
             path = find(own[name])
             if store.has(path) and tuple(store.shape(path)) == shape:
@@ -212,8 +222,9 @@ def moved(
 def _lost_zeros(
     layer: Any, name: str, own: Mapping[str, str], store: Any, find: Callable[[str], str]
 ) -> dict[str, str | np.ndarray]:
-    """Returns the zero points of symmetric codes, and the shifted paths of the arrays behind them."""
+    """Returns the zero points of symmetric codes, and the shifted paths of later arrays."""
     config, paths = layer.quantization, list(own.values())
+    # arrays are numbered: without the zero points, exactly the last number is missing
     if store.has(find(paths[-1])) or not store.has(find(paths[-2])):
         return {}
     if not getattr(config, "symmetric", False):
@@ -226,6 +237,7 @@ def _lost_zeros(
             layer=name or None,
         )
     start = list(own).index("kernel_zero")
+    # the zero point of symmetric codes is the middle of the range, by definition
     middle = np.full(layer.kernel_zero.shape, 1 << (config.weight_bits - 1), "uint8")
     behind = zip(paths[start + 1 :], paths[start:], strict=False)
     return {paths[start]: middle, **{path: find(before) for path, before in behind}}

@@ -1,8 +1,9 @@
-"""safetensors, read and written by the library of that name; read with suspicion.
+"""Reading and writing of safetensors files, with the library of that name.
 
-Names are the model's own paths, `dense/kernel` for a weight and `batch_normalization/moving_mean`
-for a state. The library refuses a table that does not describe every byte of the file exactly
-once; a table in which a name stands twice, and one beyond the limits, are refused here.
+Names are the model's own paths: `dense/kernel` for a weight, `batch_normalization/moving_mean` for
+an entry of the state. Files are untrusted. The library rejects a header that does not describe
+every byte of the file exactly once. This module also rejects duplicate names, and sizes beyond the
+limits.
 """
 
 from __future__ import annotations
@@ -44,16 +45,18 @@ _DTYPES = (
 
 
 def is_safetensors(start: bytes, size: int) -> bool:
-    """Whether a file begins like one of this format.
+    """Returns whether the first bytes of a file are those of the safetensors format.
 
     Example:
         >>> is_safetensors((2).to_bytes(8, "little") + b"{}", 10)
         True
     """
+    # a header begins with its length, 8 bytes, which must fit into the file, and is a JSON object
     return len(start) > 8 and start[8:9] == b"{" and int.from_bytes(start[:8], "little") <= size - 8
 
 
 def _library() -> Any:
+    # imported on use: the package is optional
     try:
         import safetensors.numpy
     except ImportError as error:
@@ -63,17 +66,18 @@ def _library() -> Any:
 
 @contextlib.contextmanager
 def open_table(path: str, limits: Limits) -> Iterator[dict[str, Stored]]:
-    """The arrays of a file by name, to be read for as long as the block runs.
+    """Opens a file; yields its arrays by name, which can be read inside the `with` block.
 
     Args:
-        path: the file.
-        limits: the greatest sizes.
+        path: path of the file.
+        limits: limits on sizes.
 
     Raises:
-        FileError: where the table is no table, or does not describe every byte exactly once.
-        ImportError: without safetensors.
+        FileError: where the header is invalid, or does not describe every byte exactly once.
+        ImportError: if safetensors is not installed.
     """
     library = _library()
+    # before the library: its parser has no limits, and accepts duplicate names
     _check_table(path, limits)
     with contextlib.ExitStack() as stack:
         try:
@@ -85,11 +89,12 @@ def open_table(path: str, limits: Limits) -> Iterator[dict[str, Stored]]:
                 file=path,
                 member=_TABLE,
             ) from error
+        # `opened` is no mapping: iteration needs `keys()`
         yield {name: _stored(opened, name, path, limits) for name in opened.keys()}  # noqa: SIM118
 
 
 def _check_table(path: str, limits: Limits) -> None:
-    """What the library lets pass: the last of two rows of one name, and any size."""
+    """Rejects duplicate names and excessive sizes, which the library accepts."""
     with open(path, "rb") as file:
         length = int.from_bytes(file.read(8), "little")
         if length > limits.config_bytes:
@@ -119,6 +124,7 @@ def _stored(opened: Any, name: str, path: str, limits: Limits) -> Stored:
             file=path,
             member=name[:200],
         )
+    # Python integers: a product in int64 could overflow to a small number
     claimed = math.prod(shape) * dtype.itemsize
     if claimed > limits.array_bytes:
         raise FileError(
@@ -133,23 +139,26 @@ def _stored(opened: Any, name: str, path: str, limits: Limits) -> Stored:
 
 
 def _small(path: str, name: str, dtype: np.dtype) -> np.ndarray:
-    """An array of 8-bit floats, which the library does not make into one of NumPy."""
+    """Reads an array of 8-bit floats, which the library does not convert to NumPy."""
+    # `deserialize` takes the bytes of the whole file: slow for large files, but such arrays are
+    # rare
     with open(path, "rb") as file:
         row = dict(_library().deserialize(file.read()))[name]
     return np.frombuffer(row["data"], dtype).reshape(row["shape"])
 
 
 def write(file: BinaryIO, arrays: Mapping[str, np.ndarray], about: Mapping[str, str]) -> None:
-    """Writes arrays into a binary file; the same arrays give the same bytes.
+    """Writes arrays to a binary file; the same arrays give the same bytes.
 
     Args:
-        file: the file.
+        file: binary file.
         arrays: NumPy arrays by name.
-        about: the file's metadata; of several entries the order is not always the same.
+        about: metadata of the file; give one entry, as the library does not fix the order of
+            several.
 
     Raises:
         TypeError: for a dtype that the format does not have.
-        ImportError: without safetensors.
+        ImportError: if safetensors is not installed.
 
     Example:
         >>> import pathlib, tempfile
@@ -167,6 +176,6 @@ def write(file: BinaryIO, arrays: Mapping[str, np.ndarray], about: Mapping[str, 
                 f"save_weights: safetensors has no dtype {array.dtype} ({name!r}). Save it as "
                 ".npz or .weights.h5."
             )
-    # the library writes the memory as it lies, whatever the strides
+    # the library writes the memory of an array and ignores strides: make the arrays contiguous
     dense = {name: np.asarray(array, order="C") for name, array in arrays.items()}
     file.write(_library().numpy.save(dense, dict(about)))

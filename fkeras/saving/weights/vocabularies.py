@@ -1,8 +1,8 @@
 """Vocabularies of lookup layers in the assets of a `.keras` file.
 
-The configuration of a layer that learned its tokens with `adapt` holds no vocabulary. The tokens are
-in `assets/<group of the layer>/vocabulary.txt`, one per line, special tokens first; the "tf_idf"
-weights of the tokens are in the weight file.
+The configuration of a layer that learned its tokens with `adapt` holds no vocabulary. The tokens
+are in `assets/<group of the layer>/vocabulary.txt`, one per line, special tokens first; the
+"tf_idf" weights of the tokens are in the weight file.
 """
 
 from __future__ import annotations
@@ -38,6 +38,7 @@ def with_vocabularies(config: Mapping[str, Any], archive: Archive, store: Store)
     Raises:
         FileError: for a vocabulary that is not text, or for an `IntegerLookup` not integers.
     """
+    # most files have no lookup layer: do not walk their configuration
     if not any(name.endswith("/vocabulary.txt") for name in archive.names):
         return config
     return _in_model(config, "", archive, store)
@@ -55,6 +56,7 @@ def stored_weights(model: Layer) -> Iterator[tuple[str, np.ndarray]]:
     """
     for group, _, layer in walk_groups(model):
         if type(layer).__name__ in _LOOKUPS and layer.output_mode == "tf_idf":  # type: ignore
+            # Keras's TextVectorization contains a StringLookup, whose group Keras reads too
             inside = ("", "_lookup_layer") if type(layer).__name__ == "TextVectorization" else ("",)
             for name in inside:
                 yield posixpath.join(group, name, IDF_WEIGHTS), layer.index_weights  # type: ignore
@@ -74,6 +76,7 @@ def _in_model(item: Any, group: str, archive: Archive, store: Store) -> Any:
     counts: dict[str, int] = {}
     made = []
     for layer in layers:
+        # operations of the graph are no layers: Keras gives them no group, so they are not counted
         name = layer.get("class_name") if isinstance(layer, Mapping) else None
         if not isinstance(name, str) or str(layer.get("module")).startswith(_OPERATIONS):
             made.append(_in_model(layer, at, archive, store))
@@ -88,7 +91,7 @@ def _in_model(item: Any, group: str, archive: Archive, store: Store) -> Any:
 
 
 def _holds(group: str, archive: Archive, store: Store) -> bool:
-    """Whether a file has arrays or assets of the layer of a group."""
+    """Returns whether a file has arrays or assets for the layer of a group."""
     if any(name.startswith(f"assets/{group}/") for name in archive.names):
         return True
     return has_arrays(store, group)
@@ -103,6 +106,7 @@ def _filled(kind: str, config: Mapping, group: str, archive: Archive, store: Sto
         tokens = archive.read(member).decode("utf-8").split("\n")
         if kind == "IntegerLookup":
             tokens = [int(token) for token in tokens]
+    # FileError is a ValueError: an error of the archive keeps its message
     except ValueError as error:
         if isinstance(error, FileError):
             raise

@@ -22,7 +22,7 @@ from fkeras.saving.weights.group_names import group_names, groups_in_field
 
 @dataclasses.dataclass(frozen=True)
 class Place:
-    """One array of a model, and its path in a file.
+    """An array of a model, and its path in a file.
 
     Attributes:
         path: path in the file, such as "layers/dense/vars/0"; None for state that Keras's files
@@ -39,12 +39,12 @@ class Place:
 
 
 class Groups:
-    """Finds the groups of the layers in a list, and says which groups a file has.
+    """Finds the groups of the layers in a list, and tests whether a file has a group.
 
     Args:
         names: `(path of the list, layers) -> groups`.
-        has: whether the file that is read has a group; None where a file is written.
-        noted: the groups in a group by the names of layers that the file notes in them.
+        has: returns whether the file has a group; None for writing.
+        noted: returns the groups inside a group, by the layer names that the file stores.
 
     Example:
         >>> import fkeras as fk
@@ -67,7 +67,7 @@ class Groups:
 
 
 def by_class(path: str, layers: Sequence[Layer]) -> list[str]:
-    """The groups of layers in a list as Keras counts them: "dense", "dense_1".
+    """Returns the groups of layers in a list in Keras's numbering: "dense", "dense_1".
 
     Example:
         >>> import fkeras as fk
@@ -81,13 +81,14 @@ BY_CLASS = Groups(by_class)
 
 
 def places(layer: Layer, state: Mapping[str, Any], groups: Groups = BY_CLASS) -> list[Place]:
-    """Every weight of `layer` and every entry of `state`, with its path in a file.
+    """Returns every weight of `layer` and every entry of `state`, with the paths in a file.
 
-    A weight that Keras keeps twice (the kernel under a SpectralNormalization) comes twice.
+    The result lists a weight twice if Keras stores the weight twice (the kernel wrapped by a
+    SpectralNormalization).
 
     Args:
-        layer: a built layer, or one of shapes in the place of arrays.
-        state: its state.
+        layer: a built layer, of arrays or of shapes.
+        state: state of the layer.
         groups: finds the groups of layers in a list.
 
     Example:
@@ -107,13 +108,13 @@ def places(layer: Layer, state: Mapping[str, Any], groups: Groups = BY_CLASS) ->
 def walk_groups(
     layer: Layer, groups: Groups = BY_CLASS, group: str = "", keys: tuple[str, ...] = ()
 ) -> Iterator[tuple[str, tuple[str, ...], Layer]]:
-    """`(group, keys, layer)` for `layer` and each layer inside it, parents first.
+    """Yields `(group, keys, layer)` for `layer` and all nested layers, parents first.
 
     Args:
         layer: the outermost layer.
         groups: finds the groups of layers in a list.
-        group: the path of its group in the file.
-        keys: the names that lead to it from the outermost layer.
+        group: path of the layer's group in the file.
+        keys: names that lead from the outermost layer to `layer`.
 
     Example:
         >>> import fkeras as fk
@@ -127,25 +128,27 @@ def walk_groups(
 
 
 def copied_groups(layer: Layer, groups: Groups = BY_CLASS) -> list[tuple[str, str]]:
-    """`(group, copy of it)` for the layers of composed models inside, the innermost first.
+    """Returns `(group, copy of the group)` for the layers of nested subclassed models.
 
-    Keras keeps a layer of such a model in one of two groups, by the class that the model has there:
-    a file has both.
+    Keras looks for a layer of a nested model in one of two groups, which depends on Keras's class
+    of the model. Written files therefore have both groups. The innermost groups come first.
     """
     found = []
     for group, _, one in walk_groups(layer, groups):
+        # the outermost model is always a keras.Model: its groups have no alternative
         if group:
             found += [(join_path(group, a), join_path(group, b)) for a, b in second_groups(one)]
     return found[::-1]
 
 
 def with_copies(path: str, copies: Sequence[tuple[str, str]]) -> list[str]:
-    """A path, and the same in each copy of a group around it.
+    """Returns a path, and the corresponding path in each copy of an enclosing group.
 
     Example:
         >>> with_copies("block/out/vars/0", [("block/out", "block/layers/dense_1")])
         ['block/out/vars/0', 'block/layers/dense_1/vars/0']
     """
+    # `found` grows in the loop: a path inside two copied groups has four forms
     found = [path]
     for group, copy in copies:
         found += [copy + p[len(group) :] for p in found if p.startswith(f"{group}/")]
@@ -161,15 +164,17 @@ def _lookup(state: Mapping[str, Any], keys: tuple[str, ...]) -> Mapping[str, Any
 def _own(
     layer: Layer, state: Mapping, group: str, keys: tuple[str, ...], leaves: Mapping
 ) -> Iterator[Place]:
-    """The arrays in the group `vars` of one layer."""
+    """Yields the arrays in the group `vars` of one layer."""
     form, name = layer.keras_form, "/".join(keys)
     arrays = layer_arrays(layer, state, keys)
     early = (join_path(name, last) for last in form.early_weights)
+    # a form may list alternatives, such as the kernels of several classes: keep the existing ones
     weights = [path for path in early if path in leaves]
     weights += [array.path for array in arrays if array.kind == "weight"]
     at = join_path(group, form.groups.get("", ""))
     for number, path in enumerate(weights):
         yield Place(join_path(at, f"vars/{number}"), "weight", path, leaves[path])
+    # Keras numbers state after weights, in the same group
     entries = [array for array in arrays if array.kind == "state"]
     for number, array in enumerate(entries, len(weights)):
         place = join_path(group, f"vars/{number}") if form.stores_state else None
@@ -177,7 +182,7 @@ def _own(
 
 
 def _children(layer: Layer, groups: Groups, group: str) -> Iterator[tuple[str, str, Layer]]:
-    """`(path of the group, path in the layer, child)` for each child of a layer."""
+    """Yields `(path of the group, path in the layer, child)` for each child of a layer."""
     if isinstance(layer, Network):
         found = attribute_groups(layer, groups.has, groups.noted, group)
         if found is not None:
@@ -195,7 +200,8 @@ def _children(layer: Layer, groups: Groups, group: str) -> Iterator[tuple[str, s
 
 
 def counted(network: Network) -> list[str]:
-    """The names of the layers that Keras counts, in its order."""
+    """Returns the names of the layers that Keras numbers, in Keras's order."""
+    # operations are layers of the graph only: Keras gives them no group
     if isinstance(network, Sequential):
         return list(network.order)
     return [name for name, one in network.layers.items() if not isinstance(one, Operation)]

@@ -25,6 +25,7 @@ from fkeras.saving.weights.weight_paths import Groups, Place
 from fkeras.saving.weights.weight_source import Source, Stored, own_path, own_path_by_kind, unread
 
 _KERAS = "model.weights.h5"
+# a plain file name: no separator, drive or NUL, so that a table cannot name files elsewhere
 _SHARD = re.compile(r"[^/\\:\0]+_\d{5}\.weights\.h5")
 
 Skips = Callable[[str], bool]
@@ -32,16 +33,18 @@ Skips = Callable[[str], bool]
 
 @contextlib.contextmanager
 def open_source(path: str, limits: Limits, skips: Skips) -> Iterator[Source | Store]:
-    """Opens a weight file of the format that its content shows; a `Store` for legacy HDF5.
+    """Opens a weight file; yields a `Source`, or a `Store` for legacy HDF5.
+
+    The content of the file, not its name, determines the format.
 
     Args:
-        path: the file.
-        limits: the greatest sizes.
-        skips: whether weights of a name are left out.
+        path: path of the file.
+        limits: limits on sizes.
+        skips: returns whether the weights of a name are skipped.
 
     Raises:
-        FileNotFoundError: where there is no such file.
-        FileError: where it is no file with weights.
+        FileNotFoundError: for a missing file.
+        FileError: for a file without weights.
     """
     with file_type.open_regular(path) as file:
         start = file.read(file_type.LENGTH)
@@ -51,6 +54,7 @@ def open_source(path: str, limits: Limits, skips: Skips) -> Iterator[Source | St
             yield Source(path, table, own_path)
     elif start.startswith(file_type.HDF5):
         with open_store(path, limits=limits) as store:
+            # Keras 1 and 2 list the layers in an attribute, and split long lists
             legacy = any(n in ("layer_names", "layer_names0") for n in store.attributes(""))
             yield store if legacy or "model_weights" in store.groups() else _keras(store, skips)
     elif start.startswith(file_type.ZIP):
@@ -74,21 +78,23 @@ def open_source(path: str, limits: Limits, skips: Skips) -> Iterator[Source | St
 
 
 def _whole(path: str, size: int, limits: Limits) -> bytes:
+    # one byte more than the limit: the parser then reports the excess
     with file_type.open_regular(path) as file:
         return file.read(min(size, limits.config_bytes + 1))
 
 
 def _keras(store: Store, skips: Skips) -> Source:
-    """Returns the arrays of a store in Keras's layout, without the optimizer's."""
+    """Returns the arrays of a store in Keras's layout, without the optimizer's arrays."""
     found = {path: unread(store, path) for path in stored_arrays(store) if _is_weight(path)}
     label = functools.partial(_noted, store)
     return Source(str(store.file), found, _key(store), _groups(store, skips), store.member, label)
 
 
 def _is_weight(path: str) -> bool:
-    # states of random generators are ignored: keys are arguments of calls here
-    if path.endswith(IDF_WEIGHTS):  # part of a lookup layer's configuration here
+    # here the weights of a lookup layer are part of its configuration
+    if path.endswith(IDF_WEIGHTS):
         return False
+    # states of random generators are ignored: keys are arguments of calls here
     return not path.startswith("optimizer/") and "/seed_generator/" not in f"/{path}"
 
 
@@ -102,7 +108,7 @@ def _key(store: Store) -> Callable[[Place], str | None]:
 
 
 def _noted(store: Store, path: str) -> str:
-    """Returns the path of an array with the layer names noted in the file: "encoder/dense/0"."""
+    """Returns the path of an array with the layer names that the file stores: "encoder/dense/0"."""
     parts = path.split("/")
     names = []
     for number, part in enumerate(parts):
@@ -120,6 +126,7 @@ def _groups(store: Store, skips: Skips) -> Groups:
     find = stored_groups(store)
 
     def groups(path: str, layers: Sequence[Layer]) -> Sequence[str]:
+        # "kernel" is any name inside the layer: patterns such as "head" match all weights inside
         kept = [layer for layer in layers if not (layer.name and skips(f"{layer.name}/kernel"))]
         if len(kept) == len(layers):
             return find(path, layers)
@@ -128,6 +135,7 @@ def _groups(store: Store, skips: Skips) -> Groups:
         known = kept and all(layer.name in noted for layer in kept)
         if not known or len(set(names)) < len(names):
             return find(path, layers)
+        # a skipped layer that the file lacks gets a group that no file has
         return [noted.get(name, f"{name} (skipped)") for name in names]
 
     return Groups(groups, store.has, find.noted)
@@ -156,6 +164,7 @@ def _npz(archive: Archive, limits: Limits) -> dict[str, Stored]:
                     f"an array of {size} bytes, expected at most {limits.array_bytes}. If you "
                     "trust the file, pass limits=fk.Limits(array_bytes=...)."
                 )
+            # the header only: arrays are read after all shapes have been compared
             with archive.open(member) as file:
                 shape, dtype, _ = npz.read_header(file, size)
         dtype = dtypes.get(name, dtype)
@@ -195,7 +204,7 @@ def _shards(
                     file=path,
                     member="weight_map",
                 )
-            listed[name] = None
+            listed[name] = None  # a dictionary as an ordered set
     if not 0 < len(listed) <= limits.members:
         raise FileError(
             f"{len(listed)} files of shards; expected 1 to {limits.members}.",
@@ -222,7 +231,7 @@ def _shards(
 
 
 def _over(stores: Sequence[Store], skips: Skips) -> Groups:
-    """Returns the groups of layers in several stores, by name if one store has all of them."""
+    """Returns the groups of layers in several stores, by the names in the most complete store."""
 
     def groups(path: str, layers: Sequence[Layer]) -> Sequence[str]:
         whole = max(stores, key=lambda store: len(store.groups(path)))

@@ -1,7 +1,6 @@
-"""The arrays of a weight file by key, for all formats.
+"""The arrays of a weight file by key, a common interface of all formats.
 
-Each format has a key for each array of a model: Keras's path in HDF5, the model's own path in
-safetensors and `.npz`.
+The key of an array is Keras's path in HDF5, and the model's own path in safetensors and `.npz`.
 """
 
 from __future__ import annotations
@@ -15,13 +14,13 @@ import numpy as np
 
 from fkeras.saving.weights.weight_paths import BY_CLASS, Groups, Place
 
-# kinds of dtypes: an array may fill a place of the same kind; real floats also a complex place
+# kinds of dtypes: an array is cast within its kind only; real floats also to complex numbers
 _KINDS = ("b", "iu", "f", "c")
 
 
 @dataclasses.dataclass(frozen=True)
 class Stored:
-    """An array in a file: its bytes are complete, and not read yet.
+    """An array in a file whose bytes are present, but not read yet.
 
     Attributes:
         shape: shape of the array.
@@ -76,9 +75,9 @@ def own_path_by_kind(place: Place) -> str:
 
 
 def fits(stored: np.dtype, wanted: Any) -> bool:
-    """Whether a stored array may fill a place of another dtype: the kinds must be equal.
+    """Returns whether a stored array may be cast to the dtype of a place: the kinds must be equal.
 
-    Integers and booleans never become float weights: such arrays are codes, counts or masks.
+    Integers and booleans never become float weights: these arrays are codes, counts or masks.
 
     Example:
         >>> fits(np.dtype("float16"), "float32"), fits(np.dtype("int8"), "float32")
@@ -86,11 +85,12 @@ def fits(stored: np.dtype, wanted: Any) -> bool:
     """
 
     def kind(dtype: Any) -> int:
+        # NumPy gives most dtypes of ml_dtypes the kind "V"
         small = np.dtype(dtype).name.startswith(("bfloat", "float8"))
         letter = "f" if small else np.dtype(dtype).kind
         return next((rank for rank, letters in enumerate(_KINDS) if letter in letters), -1)
 
     if stored.kind == "V" and stored.itemsize == np.dtype(wanted).itemsize:
-        return np.dtype(wanted).kind == "V"  # bfloat16 as np.savez writes it
+        return np.dtype(wanted).kind == "V"  # np.savez writes bfloat16 as raw bytes
     pair = kind(stored), kind(wanted)
     return pair == (2, 3) or (pair[0] == pair[1] and pair[0] >= 0)
