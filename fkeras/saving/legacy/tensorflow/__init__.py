@@ -1,4 +1,4 @@
-"""Converts TensorFlow functions in the graphs of tf.keras 2 to operations of Keras 3."""
+"""Converts TensorFlow functions in graphs of tf.keras 2 to operations of Keras 3."""
 
 from fkeras.saving.legacy.tensorflow.network import is_function, operations
 

@@ -1,4 +1,4 @@
-"""Converts TensorFlow functions to several operations of Keras 3: arithmetic, reductions, products."""
+"""Converts TensorFlow functions of arithmetic, reductions and products to operations of Keras 3."""
 
 from __future__ import annotations
 
@@ -11,15 +11,18 @@ from fkeras.saving.legacy.tensorflow.folding import has_tensor, to_array
 
 
 def mean(b: Builder, x: Any, axis: Any = None, keepdims: bool = False) -> Any:
-    """The mean; of whole numbers a whole number, as in TensorFlow."""
+    """Returns the mean, in the dtype of x."""
     y = b("Mean", x, axis=b.axes(axis), keepdims=keepdims)
+    # TensorFlow's mean of integers is an integer, Keras 3's a float.
     return y if _is_float(b.dtype(x)) else b("Cast", y, dtype=b.dtype(x))
 
 
 def floordiv(b: Builder, x: Any, y: Any) -> Any:
-    """The quotient, rounded down; of floating point numbers the rounded quotient is."""
+    """Returns the quotient rounded down."""
     if not has_tensor([x, y]) or not _is_float(b.dtype(x if has_tensor(x) else y)):
         return b("FloorDivide", x, y)
+    # TensorFlow rounds the floating-point quotient; JAX's floor_divide corrects the rounding
+    # error of the division, so that results can differ by 1.
     return b("Floor", b("TrueDivide", x, y))
 
 
@@ -28,65 +31,65 @@ def _is_float(dtype: str) -> bool:
 
 
 def silu(b: Builder, x: Any, beta: Any = 1.0) -> Any:
-    """x * sigmoid(beta * x)."""
+    """Returns x * sigmoid(beta * x)."""
     if beta == 1:
         return b("Silu", x)
     return b("Multiply", x, b("Sigmoid", b("Multiply", x, beta)))
 
 
 def gelu(b: Builder, x: Any, approximate: bool = False) -> Any:
-    """x times the normal distribution's share below x."""
+    """Returns x times the normal distribution function of x."""
     return b("Gelu", x, approximate=approximate)
 
 
 def leaky_relu(b: Builder, x: Any, alpha: Any = 0.2) -> Any:
-    """x, and alpha * x below 0."""
+    """Returns x, or alpha * x for negative x."""
     return b("LeakyRelu", x, negative_slope=alpha)
 
 
 def crelu(b: Builder, x: Any, axis: Any = -1) -> Any:
-    """relu of x and of -x, one behind the other."""
+    """Returns relu(x) and relu(-x), concatenated."""
     parts = [b("Relu", x), b("Relu", b("Negative", x))]
     return b("Concatenate", parts, axis=b.whole(axis, "an axis"))
 
 
 def softmax(b: Builder, x: Any, axis: Any = -1) -> Any:
-    """exp(x) as shares of its sum."""
+    """Returns exp(x) divided by the sum of exp(x) along an axis."""
     return b("Softmax", x, axis=b.axes(axis))
 
 
 def log_softmax(b: Builder, x: Any, axis: Any = -1) -> Any:
-    """The logarithm of `softmax`."""
+    """Returns the logarithm of `softmax`."""
     return b("LogSoftmax", x, axis=b.axes(axis))
 
 
 def squared_difference(b: Builder, x: Any, y: Any) -> Any:
-    """(x - y) ** 2."""
+    """Returns (x - y) ** 2."""
     return b("Square", b("Subtract", x, y))
 
 
 def multiply_no_nan(b: Builder, x: Any, y: Any) -> Any:
-    """x * y, and 0 where y is 0."""
+    """Returns x * y, or 0 where y is 0, also if x is NaN or infinite."""
     return b("Where", b("Equal", y, 0), 0, b("Multiply", x, y))
 
 
 def xlogy(b: Builder, x: Any, y: Any) -> Any:
-    """x * log(y), and 0 where x is 0."""
+    """Returns x * log(y), or 0 where x is 0."""
     return b("Where", b("Equal", x, 0), 0, b("Multiply", x, b("Log", y)))
 
 
 def xlog1py(b: Builder, x: Any, y: Any) -> Any:
-    """x * log(1 + y), and 0 where x is 0."""
+    """Returns x * log(1 + y), or 0 where x is 0."""
     return b("Where", b("Equal", x, 0), 0, b("Multiply", x, b("Log1p", y)))
 
 
 def xdivy(b: Builder, x: Any, y: Any) -> Any:
-    """x / y, and 0 where x is 0."""
+    """Returns x / y, or 0 where x is 0."""
     return b("Where", b("Equal", x, 0), 0, b("TrueDivide", x, y))
 
 
 def add_n(b: Builder, inputs: Any) -> Any:
-    """The sum of the tensors of a list."""
+    """Returns the sum of a list of tensors."""
     values = inputs if isinstance(inputs, list) else [inputs]
     total = values[0]
     for value in values[1:]:
@@ -95,34 +98,36 @@ def add_n(b: Builder, inputs: Any) -> Any:
 
 
 def clip_by_value(b: Builder, t: Any, clip_value_min: Any, clip_value_max: Any) -> Any:
-    """t, but no less and no more than two bounds."""
+    """Clips t to two bounds."""
     bounds = (clip_value_min, clip_value_max)
     if all(not has_tensor(v) and to_array(v).ndim == 0 for v in bounds):
         return b("Clip", t, x_min=clip_value_min, x_max=clip_value_max)
+    # TensorFlow's order: the lower bound wins if the bounds are swapped.
     return b("Maximum", b("Minimum", t, clip_value_max), clip_value_min)
 
 
 def clip_by_norm(b: Builder, t: Any, clip_norm: Any, axes: Any = None) -> Any:
-    """t, made shorter where its norm is greater than `clip_norm`."""
+    """Scales t down to the norm `clip_norm` if its norm is greater."""
     length = euclidean_norm(b, t, axes, True)
     return b("TrueDivide", b("Multiply", t, clip_norm), b("Maximum", length, clip_norm))
 
 
 def l2_normalize(b: Builder, x: Any, axis: Any = None, epsilon: Any = 1e-12) -> Any:
-    """x over its length, of which the square is `epsilon` at least."""
+    """Divides x by its Euclidean norm; `epsilon` is the minimum of the squared norm."""
+    # Epsilon bounds the square as in TensorFlow: 1e-12 bounds the norm by 1e-6.
     squares = b("Sum", b("Square", x), axis=b.axes(axis), keepdims=True)
     return b("Multiply", x, b("Rsqrt", b("Maximum", squares, epsilon)))
 
 
 def euclidean_norm(b: Builder, x: Any, axis: Any = None, keepdims: bool = False) -> Any:
-    """The root of the sum of squares."""
+    """Returns the root of the sum of squares."""
     return b("Sqrt", b("Sum", b("Square", x), axis=b.axes(axis), keepdims=keepdims))
 
 
 def norm(
     b: Builder, x: Any, ord: Any = "euclidean", axis: Any = None, keepdims: bool = False
 ) -> Any:
-    """The norm of vectors on one axis, or of all elements."""
+    """Returns the norm of vectors along one axis, or of all elements."""
     axis = b.axes(axis)
     matrices = isinstance(axis, list) and len(axis) == 2
     if ord in ("euclidean", "fro") or (ord == 2 and not matrices):
@@ -138,49 +143,50 @@ def norm(
 
 
 def normalized(b: Builder, x: Any, ord: Any = "euclidean", axis: Any = None) -> list:
-    """The vectors over their norms, and the norms."""
+    """Returns the vectors divided by their norms, and the norms."""
     length = norm(b, x, ord, axis, True)
     return [b("TrueDivide", x, length), length]
 
 
 def l2_loss(b: Builder, t: Any) -> Any:
-    """Half of the sum of squares."""
+    """Returns half of the sum of squares."""
     return b("TrueDivide", b("Sum", b("Square", t)), 2)
 
 
 def count_nonzero(
     b: Builder, x: Any, axis: Any = None, keepdims: bool = False, dtype: Any = "int64"
 ) -> Any:
-    """How many elements are not 0."""
+    """Counts the elements that are not 0."""
     ones = b("Cast", b("NotEqual", x, 0), dtype=b.kind(dtype))
     return b("Sum", ones, axis=b.axes(axis), keepdims=keepdims)
 
 
 def argmax(b: Builder, x: Any, axis: Any = 0, output_type: Any = "int64") -> Any:
-    """The place of the greatest element along an axis, along the first where none is given."""
+    """Returns the index of the maximum along an axis, by default the first axis."""
     return _as_kind(b, b("Argmax", x, axis=b.whole(axis, "an axis")), output_type)
 
 
 def argmin(b: Builder, x: Any, axis: Any = 0, output_type: Any = "int64") -> Any:
-    """The place of the least element along an axis, along the first where none is given."""
+    """Returns the index of the minimum along an axis, by default the first axis."""
     return _as_kind(b, b("Argmin", x, axis=b.whole(axis, "an axis")), output_type)
 
 
 def _as_kind(b: Builder, x: Any, dtype: Any) -> Any:
+    # Keras's operations return int32 indices, TensorFlow's int64 by default.
     return x if b.kind(dtype) == "int32" else b("Cast", x, dtype=b.kind(dtype))
 
 
 def cumsum(
     b: Builder, x: Any, axis: Any = 0, exclusive: bool = False, reverse: bool = False
 ) -> Any:
-    """The sums of all elements so far along an axis, with the element or without it."""
+    """Returns cumulative sums along an axis; `exclusive` excludes each element itself."""
     return _cumulated(b, "Cumsum", x, axis, reverse, 0 if exclusive else None)
 
 
 def cumprod(
     b: Builder, x: Any, axis: Any = 0, exclusive: bool = False, reverse: bool = False
 ) -> Any:
-    """The products of all elements so far along an axis, with the element or without it."""
+    """Returns cumulative products along an axis; `exclusive` excludes each element itself."""
     return _cumulated(b, "Cumprod", x, axis, reverse, 1 if exclusive else None)
 
 
@@ -188,6 +194,7 @@ def _cumulated(b: Builder, kind: str, x: Any, axis: Any, reverse: bool, first: i
     axis = b.whole(axis, "an axis")
     y = b("Flip", x, axis=axis) if reverse else x
     if first is not None:
+        # Exclusive: drop the last element and start with the neutral element.
         place = range(len(b.dims(x)))[axis]
         y = b("GetItem", y, [slice(None)] * place + [slice(None, -1)])
         pairs = [[int(i == place), 0] for i in range(len(b.dims(x)))]
@@ -197,12 +204,12 @@ def _cumulated(b: Builder, kind: str, x: Any, axis: Any, reverse: bool, first: i
 
 
 def top_k(b: Builder, x: Any, k: Any = 1, sorted: bool = True) -> Any:
-    """The greatest elements along the last axis, and their places."""
+    """Returns the k greatest elements along the last axis, and their indices."""
     return b("TopK", x, k=b.whole(k, "k"), sorted=sorted, outputs=2)
 
 
 def sort(b: Builder, x: Any, axis: Any = -1, direction: Any = "ASCENDING") -> Any:
-    """The elements in order along an axis."""
+    """Sorts along an axis."""
     axis = b.whole(axis, "an axis")
     y = b("Sort", x, axis=axis)
     return b("Flip", y, axis=axis) if direction == "DESCENDING" else y
@@ -211,7 +218,8 @@ def sort(b: Builder, x: Any, axis: Any = -1, direction: Any = "ASCENDING") -> An
 def argsort(
     b: Builder, x: Any, axis: Any = -1, direction: Any = "ASCENDING", stable: Any = False
 ) -> Any:
-    """The places of the elements in order along an axis."""
+    """Returns the indices that sort along an axis."""
+    # Negating keeps the lower index first among equal elements; flipping would not.
     x = b("Negative", x) if direction == "DESCENDING" else x
     return b("Argsort", x, axis=b.whole(axis, "an axis"))
 
@@ -225,14 +233,14 @@ def matmul(
     adjoint_a: bool = False,
     adjoint_b: bool = False,
 ) -> Any:
-    """The product of matrices."""
+    """Returns the matrix product; `adjoint` equals `transpose` for real numbers."""
     return b(
         "Matmul", _turned(b, x, transpose_a or adjoint_a), _turned(b, y, transpose_b or adjoint_b)
     )
 
 
 def matvec(b: Builder, x: Any, y: Any, transpose_a: bool = False, adjoint_a: bool = False) -> Any:
-    """The products of matrices and vectors."""
+    """Returns products of matrices and vectors."""
     column = b("ExpandDims", y, axis=-1)
     return b("Squeeze", b("Matmul", _turned(b, x, transpose_a or adjoint_a), column), axis=-1)
 
@@ -244,23 +252,24 @@ def _turned(b: Builder, x: Any, turn: bool) -> Any:
 
 
 def matrix_transpose(b: Builder, x: Any) -> Any:
-    """Matrices with rows and columns exchanged."""
+    """Transposes matrices."""
     return _turned(b, x, True)
 
 
 def inv(b: Builder, x: Any, adjoint: bool = False) -> Any:
-    """The inverses of matrices."""
+    """Inverts matrices."""
     return b("Inv", _turned(b, x, adjoint))
 
 
 def tensordot(b: Builder, x: Any, y: Any, axes: Any) -> Any:
-    """Sums of products over several axes."""
+    """Returns sums of products over several axes."""
     axes = b.plain(axes)
     return b("Tensordot", x, y, axes=axes)
 
 
 def einsum(b: Builder, equation: Any, *operands: Any) -> Any:
-    """Sums of products as an equation of axes says; of TensorFlowOpLayer alone."""
+    """Returns sums of products by an equation; only `TensorFlowOpLayer` stores the operands."""
+    # TFOpLambda does not store variadic arguments.
     if not operands:
         raise b.refuse(
             "the file does not hold its operands: TensorFlow left them out when it saved the model, "
@@ -271,7 +280,7 @@ def einsum(b: Builder, equation: Any, *operands: Any) -> Any:
 
 
 def lost(b: Builder, x: Any) -> Any:
-    """Refuses `x == y` and `x != y`."""
+    """Rejects `x == y` and `x != y`."""
     raise b.refuse(
         "the file does not hold the other operand: TensorFlow left it out when it saved the model, "
         "and cannot open it either. Save the model with tf.equal or tf.not_equal, " + b.instead
@@ -279,32 +288,35 @@ def lost(b: Builder, x: Any) -> Any:
 
 
 def band_part(b: Builder, x: Any, num_lower: Any, num_upper: Any) -> Any:
-    """Matrices with zeros but for a band around the diagonal; -1 is the whole half."""
+    """Sets elements outside a band around the diagonal to 0; -1 keeps a whole triangle."""
     lower, upper = b.whole(num_lower, "num_lower"), b.whole(num_upper, "num_upper")
+    # `Triu` with a negative k keeps that many subdiagonals; `Tril` likewise.
     x = x if lower < 0 else b("Triu", x, k=-lower)
     return x if upper < 0 else b("Tril", x, k=upper)
 
 
 def trace(b: Builder, x: Any) -> Any:
-    """The sums of the diagonals of matrices."""
+    """Returns the traces of matrices."""
     return b("Trace", x, offset=0, axis1=-2, axis2=-1)
 
 
 def diag_part(b: Builder, x: Any, k: Any = 0) -> Any:
-    """The diagonals of matrices."""
+    """Returns the diagonals of matrices."""
     return b("Diagonal", x, offset=b.whole(k, "k"), axis1=-2, axis2=-1)
 
 
 def bias_add(b: Builder, x: Any, bias: Any, data_format: Any = None) -> Any:
-    """x plus a number for each channel."""
+    """Adds a bias for each channel."""
     if isinstance(data_format, str) and data_format.startswith("NC"):
+        # Channels first: the channel axis is the first after the batch.
         spread = [-1] + [1] * (len(b.dims(x)) - 2)
         bias = b("Reshape", bias, newshape=spread)
     return b("Add", x, bias)
 
 
 def cross_entropy(b: Builder, labels: Any, logits: Any) -> Any:
-    """max(z, 0) - z * labels + log(1 + exp(-|z|)) of logits z."""
+    """Returns max(z, 0) - z * labels + log(1 + exp(-|z|)) for logits z."""
+    # The exponent is never positive: no overflow for large logits.
     bounded = b("Subtract", b("Relu", logits), b("Multiply", logits, labels))
     return b("Add", bounded, b("Log1p", b("Exp", b("Negative", b("Absolute", logits)))))
 

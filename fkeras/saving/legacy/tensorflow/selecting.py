@@ -15,11 +15,12 @@ from fkeras.saving.legacy.tensorflow.folding import has_tensor, is_size, is_tens
 
 
 def getitem(b: Builder, x: Any, slice_spec: Any) -> Any:
-    """x[...]: slices, numbers, new axes and the ellipsis, as TensorFlow writes them."""
+    """Returns x[...] with slices, indices, new axes and the ellipsis in TensorFlow's form."""
     entries = slice_spec if isinstance(slice_spec, list) else [slice_spec]
     if not is_tensor(x) and not has_tensor(x):
         return b("GetItem", x, [_entry(b, e, None) for e in entries])
     dots = next((i for i, e in enumerate(entries) if _is_dots(e)), len(entries))
+    # A new axis consumes no axis of x; after the ellipsis axes count from the end.
     kept = [e is not None for e in entries]
     made = []
     for i, entry in enumerate(entries):
@@ -39,13 +40,15 @@ def _has_sizes(entry: Any) -> bool:
 
 
 def _ends(b: Builder, entry: Mapping, size: Any) -> dict[str, Any]:
-    """A slice whose ends are told from the end of the axis, where they are sizes."""
+    """Rewrites symbolic ends of a slice as offsets from the end of the axis."""
     made = dict(entry)
     for key in ("start", "stop"):
         if is_size(entry.get(key)):
             distance = entry[key] - size
             if not isinstance(distance, int):
                 continue
+            # `x[:n - 1]` with the symbolic size n is `x[:-1]`: offsets need no size when the model
+            # runs. Ends at or past the axis select all (stop) or nothing (a start past any end).
             made[key] = distance if distance < 0 else None if key == "stop" else 1 << 30
     return made
 
@@ -60,6 +63,7 @@ def _entry(b: Builder, entry: Any, x: Any) -> Any:
                 "picks elements by a mask, so that the size of its result depends on the numbers, "
                 "which arrays here cannot have. Save the model with tf.where(mask, x, 0.0)."
             )
+        # TensorFlow itself takes only scalars as indices.
         if dims:
             raise b.refuse(f"expected a number as index, received a tensor of {len(dims)} axes.")
         return entry
@@ -75,10 +79,11 @@ def _entry(b: Builder, entry: Any, x: Any) -> Any:
 
 
 def slice_(b: Builder, x: Any, begin: Any, size: Any) -> Any:
-    """As many elements of each axis from a place on; -1 is all of the rest."""
+    """Returns `size` elements of each axis from `begin`; -1 means all remaining elements."""
     starts, counts = b.numbers(begin, "begin"), b.numbers(size, "size")
     entries = []
     for axis, (start, count) in enumerate(zip(starts, counts, strict=True)):
+        # A whole axis of symbolic size needs no number.
         if is_size(count) and isinstance(start, int) and start == 0 and count == b.dims(x)[axis]:
             count = -1
         start, count = b.whole(start, "begin"), b.whole(count, "size")
@@ -98,12 +103,13 @@ def strided_slice(
     new_axis_mask: int = 0,
     shrink_axis_mask: int = 0,
 ) -> Any:
-    """x[...] by lists of the starts, ends and steps, of which masks say what they mean."""
+    """Returns x[...] from lists of starts, ends and steps; bit i of a mask refers to entry i."""
     starts, stops = b.numbers(begin, "begin"), b.numbers(end, "end")
     steps = [1] * len(starts) if strides is None else b.numbers(strides, "strides")
     spec: list[Any] = []
     for i, (start, stop, step) in enumerate(zip(starts, stops, steps, strict=True)):
         bit = 1 << i
+        # TensorFlow's priority of the masks: ellipsis, new axis, shrink, then begin and end.
         if ellipsis_mask & bit:
             spec.append({"class_name": "__ellipsis__"})
         elif new_axis_mask & bit:
@@ -120,8 +126,9 @@ def strided_slice(
 
 
 def gather(b: Builder, x: Any, indices: Any, axis: Any = None, batch_dims: Any = 0) -> Any:
-    """Elements at indices along an axis, in each row of a batch at its own ones."""
+    """Returns elements at indices along an axis, with separate indices for each batch entry."""
     batch = b.whole(batch_dims, "batch_dims")
+    # TensorFlow's default axis follows the batch axes.
     place = batch if axis is None else b.whole(axis, "an axis")
     if batch == 0:
         return b("Take", x, indices, axis=place)
@@ -136,6 +143,7 @@ def gather(b: Builder, x: Any, indices: Any, axis: Any = None, batch_dims: Any =
         )
     single = len(places) == batch
     indices = b("ExpandDims", indices, axis=-1) if single else indices
+    # TakeAlongAxis needs the rank of x; size 1 broadcasts over the axes after the index.
     for _ in range(len(known) - batch - 1):
         indices = b("ExpandDims", indices, axis=-1)
     found = b("TakeAlongAxis", x, indices, axis=batch)
@@ -143,7 +151,7 @@ def gather(b: Builder, x: Any, indices: Any, axis: Any = None, batch_dims: Any =
 
 
 def gather_nd(b: Builder, x: Any, indices: Any, batch_dims: Any = 0) -> Any:
-    """Elements at lists of indices that stand along the last axis."""
+    """Returns elements at index tuples, which are on the last axis of `indices`."""
     if b.whole(batch_dims, "batch_dims") != 0:
         raise b.refuse("expected batch_dims=0. Use tf.gather with batch_dims, " + b.instead)
     count = b.whole(b.dims(indices)[-1], "the number of indices")
@@ -154,7 +162,7 @@ def gather_nd(b: Builder, x: Any, indices: Any, batch_dims: Any = 0) -> Any:
 
 
 def embedding_lookup(b: Builder, params: Any, ids: Any, max_norm: Any = None) -> Any:
-    """The rows of a table at indices."""
+    """Returns rows of a table at indices."""
     if max_norm is not None:
         raise b.refuse("max_norm is not known here. Use keras.layers.Embedding, " + b.instead)
     table = params[0] if isinstance(params, list) and has_tensor(params) else params
@@ -172,14 +180,16 @@ def resize(
     preserve_aspect_ratio: bool = False,
     antialias: bool = False,
 ) -> Any:
-    """Images of another size."""
-    # TensorFlow looks up the weights of its cubic method in a rounded table, where it does not smooth
+    """Resizes images."""
+    # Without antialias, TensorFlow's cubic method reads its weights from a rounded table, which
+    # Keras 3's resize does not reproduce.
     known = ("bilinear", "nearest", "lanczos3", "lanczos5", *(["bicubic"] if antialias else []))
     if preserve_aspect_ratio or method not in known:
         raise b.refuse(
             f"expected the method {', '.join(known)} without preserve_aspect_ratio, received "
             f"{method!r:.40}. Use keras.layers.Resizing, " + b.instead
         )
+    # TensorFlow interpolates integers in float32 and returns float32.
     if method != "nearest" and not b.dtype(images).startswith(("float", "bfloat")):
         images = b("Cast", images, dtype="float32")
     return b(
@@ -187,47 +197,50 @@ def resize(
         images,
         size=b.wholes(size, "the size"),
         interpolation=method,
+        # TensorFlow ignores `antialias` for the nearest neighbor.
         antialias=bool(antialias) and method != "nearest",
         data_format="channels_last",
     )
 
 
 def flip_left_right(b: Builder, image: Any) -> Any:
-    """Images mirrored, left to right."""
+    """Mirrors images left to right."""
     return b("Flip", image, axis=-2)
 
 
 def flip_up_down(b: Builder, image: Any) -> Any:
-    """Images mirrored, top to bottom."""
+    """Mirrors images top to bottom."""
     return b("Flip", image, axis=-3)
 
 
 def to_rgb(b: Builder, images: Any) -> Any:
-    """Three channels that are all the one there is."""
+    """Repeats the gray channel three times."""
     return b("Concatenate", [images, images, images], axis=-1)
 
 
 def to_gray(b: Builder, images: Any) -> Any:
-    """The weighted sum of red, green and blue."""
+    """Returns the weighted sum of red, green and blue."""
     shares = b("Multiply", images, [0.2989, 0.5870, 0.1140])
     return b("Sum", shares, axis=[-1], keepdims=True)
 
 
 def standardized(b: Builder, image: Any) -> Any:
-    """Images of mean 0 and variance 1, each by itself."""
+    """Scales each image to mean 0 and variance 1."""
     axes = [-1, -2, -3]
     count = 1
     for n in b.wholes(list(b.dims(image)[-3:]), "the sizes of the images"):
         count *= n
     deviation = b("Std", image, axis=axes, keepdims=True)
+    # TensorFlow's lower bound for the deviation, in float32: uniform images become 0, not NaN.
     lower = float(np.float32(1.0) / np.sqrt(np.float32(max(count, 1))))
     centered = b("Subtract", image, b("Mean", image, axis=axes, keepdims=True))
     return b("TrueDivide", centered, b("Maximum", deviation, lower))
 
 
 def _window(b: Builder, value: Any, rank: int, what: str) -> list[int]:
-    """Sizes along the axes of an image, of one number, one for each, or one for all four axes."""
+    """Expands a window size: one number, one for each image axis, or one for every axis of x."""
     found = b.wholes(value, what)
+    # Sizes for the batch and channel axes must be 1 and carry no information.
     if len(found) == rank + 2 and found[0] == found[-1] == 1:
         found = found[1:-1]
     found = found * rank if len(found) == 1 else found
@@ -237,7 +250,7 @@ def _window(b: Builder, value: Any, rank: int, what: str) -> list[int]:
 
 
 def _short(sizes: list[int]) -> int | list[int]:
-    """One number where all are the same; Keras 3 reads its pooling from a file only so."""
+    """Returns one number for equal sizes, the only form in which Keras 3 reloads its pooling."""
     return sizes[0] if len(set(sizes)) == 1 else sizes
 
 
@@ -255,7 +268,7 @@ def _pool(kind: str, rank: int | None) -> Any:
     def pool(
         b: Builder, x: Any, ksize: Any, strides: Any, padding: Any, data_format: Any = None
     ) -> Any:
-        """The greatest element or the mean of each window."""
+        """Returns the maximum or the mean of each window."""
         axes = len(b.dims(x)) - 2 if rank is None else rank
         options = _options(b, padding, data_format)
         size = _short(_window(b, ksize, axes, "ksize"))
@@ -276,7 +289,7 @@ def _convolution(kind: str, rank: int) -> Any:
         dilations: Any = None,
         rate: Any = None,
     ) -> Any:
-        """A convolution with a kernel that the file holds as a constant."""
+        """Convolves x with a kernel that the file holds as a constant."""
         spread = dilations if dilations is not None else rate
         dilation = [1] * rank if spread is None else _window(b, spread, rank, "dilations")
         options = _options(b, padding, data_format)
@@ -287,13 +300,13 @@ def _convolution(kind: str, rank: int) -> Any:
 
 
 def depth_to_space(b: Builder, x: Any, block_size: Any, data_format: Any = "NHWC") -> Any:
-    """Channels laid out as blocks of pixels."""
+    """Rearranges channels into blocks of pixels."""
     data_format = _options(b, "SAME", data_format)["data_format"]
     return b("DepthToSpace", x, block_size=b.whole(block_size, "a size"), data_format=data_format)
 
 
 def space_to_depth(b: Builder, x: Any, block_size: Any, data_format: Any = "NHWC") -> Any:
-    """Blocks of pixels laid out as channels."""
+    """Rearranges blocks of pixels into channels."""
     data_format = _options(b, "SAME", data_format)["data_format"]
     return b("SpaceToDepth", x, block_size=b.whole(block_size, "a size"), data_format=data_format)
 
