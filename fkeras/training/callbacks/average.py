@@ -66,7 +66,7 @@ class SwapEMAWeights(Callback):
         weights = trainable_weights(run.model)
         if weights.keys() == kept["average"].keys():
             return run
-        # the user froze or unfroze layers: the average of a newly trained weight starts at the weight
+        # the user froze or unfroze layers: a new average starts at the value of its weight
         kept = dict(self.recall(run))
         old = kept["average"]
         kept["average"] = {path: old.get(path, _wide(w)) for path, w in weights.items()}
