@@ -16,7 +16,7 @@ from fkeras.saving.legacy.training import load_training
 from fkeras.saving.legacy.weights.source import legacy_source
 from fkeras.saving.legacy.weights.weights import place_legacy_weights
 
-#: functions and optimizers of Keras 1 and 2 that Keras 3 does not have, by their names in files
+#: functions and optimizers of Keras 1 and 2 that Keras 3 lacks, by their names in saved models
 OBJECTS = types.MappingProxyType(
     {
         "keras2_hard_sigmoid": keras2_hard_sigmoid,

@@ -1,8 +1,8 @@
 """Resumes the training of a `.keras` archive of tf.keras 2.12 to 2.15.
 
-The optimizer's state has the layout of Keras 3's archives, with three differences: the learning rate
-is in the configuration; variables beyond the slots are missing (Nadam's product, Adafactor's rows
-and columns of weights with one axis); and SGD stores momentums even if it uses none.
+The optimizer's state has the layout of Keras 3's archives, with three differences: the learning
+rate is in the configuration; variables beyond the slots are missing (Nadam's product, Adafactor's
+rows and columns of weights with one axis); and SGD stores momentums even if it uses none.
 """
 
 from __future__ import annotations

@@ -31,7 +31,7 @@ def merge(config: Mapping[str, Any], origin: Origin) -> tuple[str, dict[str, Any
     """
     name = field(config, "name", str, **origin.place())
     where = origin.place(name)
-    # "raw" means that the mode is a word; otherwise the mode is a function, stored as bytecode.
+    # "raw" means that the mode is a name; otherwise the mode is a function, stored as bytecode.
     if config.get("mode_type", "raw") != "raw":
         raise origin.error(
             "a Merge layer by a function of the user's, which stands in the file as bytecode and is "

@@ -1,7 +1,7 @@
 """Converts initializers, regularizers, constraints, activations and dtypes of old configurations.
 
-The result is Keras 3's form with module names from this package: module names in a file are ignored,
-so a file cannot name code to import.
+The result is Keras 3's form with module names from this package: module names in a file are
+ignored, so a file cannot name code to import.
 """
 
 from __future__ import annotations

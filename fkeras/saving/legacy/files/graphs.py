@@ -15,7 +15,7 @@ _RECURRENT = frozenset(
 #: layers that take several tensors as separate arguments; other layers take one list
 _BY_POSITION = frozenset(("MultiHeadAttention", "GroupQueryAttention"))
 _NETWORKS = ("Functional", "Sequential")
-#: word that tf.keras 2.4 and later write in the place of a layer's name, before a constant
+#: marker that tf.keras 2.4 and later write instead of a layer's name, before a constant
 _CONSTANT = "_CONSTANT_VALUE"
 
 

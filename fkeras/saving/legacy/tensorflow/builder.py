@@ -190,7 +190,7 @@ class Builder:
 
     def kind(self, value: Any, what: str = "a dtype") -> str:
         """Returns JAX's dtype for the name of a TensorFlow dtype."""
-        # TensorFlow 1 writes "float32_ref" for variables.
+        # TensorFlow 1 marks the dtypes of variables with "_ref".
         word = value.removesuffix("_ref") if isinstance(value, str) else ""
         if word not in _DTYPES:
             raise self.refuse(

@@ -63,7 +63,7 @@ def _entry(b: Builder, entry: Any, x: Any) -> Any:
                 "picks elements by a mask, so that the size of its result depends on the numbers, "
                 "which arrays here cannot have. Save the model with tf.where(mask, x, 0.0)."
             )
-        # TensorFlow itself takes only scalars as indices.
+        # TensorFlow also takes only scalars as indices.
         if dims:
             raise b.refuse(f"expected a number as index, received a tensor of {len(dims)} axes.")
         return entry

@@ -193,7 +193,7 @@ def split(b: Builder, x: Any, num_or_size_splits: Any, axis: Any = 0, num: Any =
         _countable(b, count)
         return b("Split", x, indices_or_sections=count, axis=axis, outputs=count)
     sizes = b.wholes(num_or_size_splits, "the sizes of the parts")
-    # The sum contains the -1 itself, hence one less.
+    # The sum contains the -1, hence one less.
     if -1 in sizes:
         whole = b.whole(b.dims(x)[axis], "the size of the axis")
         sizes[sizes.index(-1)] = whole - sum(sizes) - 1

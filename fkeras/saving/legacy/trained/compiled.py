@@ -277,7 +277,7 @@ class _Reader:
         if not isinstance(found, type):
             return found
         config = dict(config) if isinstance(config, Mapping) else {}
-        # Keras 2's "auto" means the default reduction, for which Keras 3 has no word.
+        # Keras 2's "auto" means the default reduction, which has no name in Keras 3.
         if config.get("reduction") in ("auto", None):
             config.pop("reduction", None)
         config.pop("fn", None)  # the wrapped function, which the class name implies

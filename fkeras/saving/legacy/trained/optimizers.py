@@ -1,7 +1,8 @@
 """Optimizers of Keras 2 whose steps differ from Keras 3's optimizer of the same name.
 
 Keras 2 adds epsilon to the root of the mean square; Keras 3 adds epsilon before the root. The
-momentum of Keras 2's Nadam grows 250 times more slowly. SGD, Adam, Adamax and Adadelta are unchanged.
+momentum of Keras 2's Nadam grows 250 times more slowly. SGD, Adam, Adamax and Adadelta are
+unchanged.
 """
 
 from __future__ import annotations

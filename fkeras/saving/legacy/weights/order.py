@@ -1,4 +1,4 @@
-"""The order of a layer's arrays in Keras 1 and 2: trainable arrays first, then the others.
+"""Order of a layer's arrays in Keras 1 and 2: trainable arrays first, then the others.
 
 Unlike in `fkeras.engine.tree.weight_lists`, all trainable arrays of a network, also those of nested
 layers, come before all other arrays.
