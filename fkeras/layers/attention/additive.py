@@ -23,22 +23,22 @@ from fkeras.layers.attention.scored import (
 class AdditiveAttention(Layer):
     """Computes `softmax(sum(scale * tanh(query + key))) @ value`: Bahdanau's attention.
 
-    A masked step of the value is attended to by no query, and a masked step of the query is zero
-    in the output. A query that may attend to no key gives zeros, without a gradient.
+    No query attends to a masked step of the value. A masked step of the query gives zeros. A query
+    that attends to no key gives zeros, with gradient 0.
 
     Args:
-        use_scale: whether to multiply the features of the sum by learned numbers.
+        use_scale: whether to multiply the features of the sum by learned weights.
         Other arguments: those of `Attention`, without `score_mode`; `seed` by keyword only.
 
     Call:
         Arguments: those of `Attention`.
 
     Shapes:
-        [(b, t, d), (b, s, f)] or [(b, t, d), (b, s, f), (b, s, d)], which are query, value and
-        key (the value, if none is given) -> (b, t, f); scale (d,).
+        [(b, t, d), (b, s, f)] or [(b, t, d), (b, s, f), (b, s, d)]: query, value and key, where
+        the value is the default of the key -> (b, t, f); scale (d,).
 
     Raises:
-        ValueError: for something else than a list of two or three tensors, a dropout outside of
+        ValueError: for anything but a list of two or three tensors, and a dropout outside of
             [0, 1]; in training with dropout and without a key.
 
     Example:

@@ -31,8 +31,8 @@ def concatenation_scores(
     Args:
         query: array of shape (b, t, d).
         key: array of shape (b, s, d).
-        scale: a number, or None for 1.
-        features: a number, an array of shape (d,), or None for 1.
+        scale: a scalar, or None for 1.
+        features: a scalar, an array of shape (d,), or None for 1.
 
     Returns:
         An array of shape (b, t, s).
@@ -42,8 +42,10 @@ def concatenation_scores(
         >>> concatenation_scores(jnp.zeros((1, 2, 3)), jnp.ones((1, 4, 3))).shape
         (1, 2, 4)
     """
+    # an array (b, t, s, d): tanh of a sum does not factorize as a dot product does
     pairs = query[..., :, None, :] + key[..., None, :, :]
     pairs = jnp.tanh(pairs if scale is None else scale * pairs)
+    # weights per feature (AdditiveAttention), or one weight for the sum (Attention)
     if features is not None and features.ndim == 1:
         return jnp.einsum("...d,d->...", pairs, features)
     total = jnp.sum(pairs, axis=-1)
@@ -53,30 +55,30 @@ def concatenation_scores(
 class Attention(Layer):
     """Computes `softmax(query @ key^T) @ value`: Luong's attention.
 
-    A masked step of the value is attended to by no query, and a masked step of the query is zero
-    in the output. A query that may attend to no key gives zeros, without a gradient.
+    No query attends to a masked step of the value. A masked step of the query gives zeros. A query
+    that attends to no key gives zeros, with gradient 0.
 
     Args:
-        use_scale: whether the scores are multiplied with a learned number.
+        use_scale: whether to multiply the scores by a learned scalar.
         score_mode: "dot" for the dot product; "concat" for
             `weight * sum(tanh(scale * (query + key)))`.
-        dropout: the share of the weights that is dropped in training.
-        seed: folded into the key of each call; the key alone decides where it is None.
-        empty_rows: by keyword only: the result of a query that may attend to no key: "zeros", or
-            "keras" for Keras's, the mean of all values. Layers of Keras's files have "keras".
+        dropout: probability of dropping an attention weight in training.
+        seed: folded into the key of each call; None uses the key alone.
+        empty_rows: result for queries that attend to no key: "zeros", or "keras" for the mean of
+            all values, as in Keras. Layers from Keras's files have "keras". Keyword only.
 
     Call:
         mask: [query_mask, value_mask], of shapes (b, t) and (b, s).
-        return_attention_scores: whether the weights (b, t, s) are returned too.
-        use_causal_mask: whether step t attends to the steps up to t only.
+        return_attention_scores: whether to also return the attention weights (b, t, s).
+        use_causal_mask: whether step t attends only to the steps up to t.
 
     Shapes:
-        [(b, t, d), (b, s, f)] or [(b, t, d), (b, s, f), (b, s, d)], which are query, value and
-        key (the value, if none is given) -> (b, t, f); scale and concat_score_weight ().
+        [(b, t, d), (b, s, f)] or [(b, t, d), (b, s, f), (b, s, d)]: query, value and key, where
+        the value is the default of the key -> (b, t, f); scale and concat_score_weight ().
 
     Raises:
-        ValueError: for something else than a list of two or three tensors, a dropout outside of
-            [0, 1], an unknown mode; in training with dropout and without a key.
+        ValueError: for anything but a list of two or three tensors, a dropout outside of [0, 1],
+            and an unknown mode; in training with dropout and without a key.
 
     Example:
         >>> import jax.numpy as jnp, fkeras as fk
@@ -113,7 +115,7 @@ class Attention(Layer):
         return not self.use_scale and self.score_mode == "dot"
 
     def build(self, key: jax.Array, inputs: Any) -> Self:
-        # checks the form of the inputs only
+        # only checks the inputs: the shapes of the weights do not depend on them
         query_value_key(self.where, inputs)
         scale = () if self.use_scale else None
         concat = () if self.score_mode == "concat" else None
@@ -135,6 +137,7 @@ class Attention(Layer):
         check_widths(self.where, (query.shape, key.shape))
         if self.score_mode == "concat":
             return concatenation_scores(query, key, self.scale, self.concat_score_weight)
+        # scaling the query costs less than scaling the scores (b, t, s)
         if self.scale is not None:
             query = query * self.scale
         return jnp.einsum("...td,...sd->...ts", query, key)

@@ -1,4 +1,4 @@
-"""`GroupQueryAttention`: heads of queries that share heads of keys and values."""
+"""`GroupQueryAttention`: groups of query heads share key and value heads."""
 
 from __future__ import annotations
 
@@ -33,16 +33,16 @@ _NAME = "GroupQueryAttention"
 
 
 class GroupQueryAttention(ProjectedAttention):
-    """Computes attention with heads of queries in groups, each of which shares one key and value.
+    """Computes attention with groups of query heads that share one key head and one value head.
 
-    With as many heads of keys as of queries it is multi-head attention, with one it is multi-query
-    attention. No key is repeated in memory. For a query that may attend to no key see
-    `MultiHeadAttention`.
+    With equal numbers of query and key heads this is multi-head attention, with one key head
+    multi-query attention. The shared heads are not copied in memory. For queries that attend to no
+    key see `MultiHeadAttention`.
 
     Args:
         head_dim: size of a head.
-        num_query_heads: number of heads of queries.
-        num_key_value_heads: number of heads of keys and values; divides `num_query_heads`.
+        num_query_heads: number of query heads.
+        num_key_value_heads: number of key and value heads; a divisor of `num_query_heads`.
         activity_regularizer: penalty on the outputs of the layer and of each projection, divided by
             the batch size.
         Other arguments: those of `MultiHeadAttention`.
@@ -51,13 +51,13 @@ class GroupQueryAttention(ProjectedAttention):
         Arguments: those of `MultiHeadAttention`.
 
     Shapes:
-        query (b, t, d), value (b, s, f), key (b, s, e), the value if none is given -> (b, t, d);
+        query (b, t, d), value (b, s, f), key (b, s, e), by default the value -> (b, t, d);
         kernels of query_dense (d, heads, head_dim), of key_dense and value_dense (e or f, groups,
-        head_dim), of output_dense (heads, head_dim, d), biases their last axes.
+        head_dim), of output_dense (heads, head_dim, d); biases have the last axes of the kernels.
 
     Raises:
-        ValueError: for sizes that are no positive integers or heads that make no groups, a
-            dropout outside of [0, 1] or beside flash_attention; in training with dropout and
+        ValueError: for sizes that are not positive integers, heads that do not form equal groups,
+            a dropout outside of [0, 1] or with flash_attention; in training with dropout and
             without a key.
 
     Example:
@@ -92,6 +92,7 @@ class GroupQueryAttention(ProjectedAttention):
     use_gate: bool = option(default=False, convert=boolean)
     seed: OptionalInteger = option(default=None, convert=integer(optional=True))
 
+    # Keras's files store each projection under its private attribute
     keras_form: ClassVar[KerasForm] = dataclasses.replace(
         ProjectedAttention.keras_form, groups=FrozenDict({name: f"_{name}" for name in PROJECTIONS})
     )

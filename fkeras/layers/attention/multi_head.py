@@ -52,58 +52,58 @@ def _attention_axes(value: Any) -> tuple[int, ...] | None:
 class MultiHeadAttention(ProjectedAttention):
     """Computes `softmax(q @ k^T / sqrt(key_dim)) @ v` for each head, and mixes the heads.
 
-    Each head projects query, key and value to q, k, v. A masked value or key is
-    attended to by no query, and a masked query attends to no key. A query that may attend to no key
-    has weights of zero and no gradient, and gives the bias of the last projection. (Keras gives the
-    projected mean of all values there, but for calls that return scores, with a dropout, or over
-    several axes: see `empty_rows`.)
+    Each head projects query, key and value to q, k, v. No query attends to a masked value or key,
+    and a masked query attends to no key. A query that attends to no key has zero weights and zero
+    gradient, and gives the bias of the last projection. (Keras gives the projected mean of all
+    values, except in calls that return scores, use dropout, or attend over several axes: see
+    `empty_rows`.)
 
     Args:
-        num_heads: the number of heads.
-        key_dim: the size of a head's queries and keys.
-        value_dim: the size of a head's values; `key_dim` where it is None.
-        dropout: the share of the weights that is dropped in training.
+        num_heads: number of heads.
+        key_dim: size of a head's queries and keys.
+        value_dim: size of a head's values; None for `key_dim`.
+        dropout: probability of dropping an attention weight in training.
         use_bias: whether the projections have biases.
-        output_shape: the sizes that stand for the query's last axis in the output; None for that
-            axis's own size.
-        attention_axes: the axes over which is attended; None for all between batch and features.
-        sliding_window: how many steps to either side, itself included, a step attends to; None
-            for all.
-        flash_attention: whether cuDNN's fused kernel computes, on a GPU in a short float type;
-            None is False. (Keras uses the kernel wherever possible.)
-        kernel_initializer: makes the kernels.
-        bias_initializer: makes the biases.
-        kernel_regularizer: a penalty on each kernel.
-        bias_regularizer: a penalty on each bias.
+        output_shape: sizes that replace the query's last axis in the output; None for the size of
+            this axis.
+        attention_axes: axes that attention runs over; None for all between batch and features.
+        sliding_window: number of steps in each direction, including the step itself, that a step
+            attends to; None for all.
+        flash_attention: whether to use cuDNN's fused kernel, which needs a GPU and a 16-bit float
+            type; None is False. (Keras uses the kernel whenever possible.)
+        kernel_initializer: draws the kernels.
+        bias_initializer: draws the biases.
+        kernel_regularizer: penalty on each kernel.
+        bias_regularizer: penalty on each bias.
         activity_regularizer: penalty on the output of each projection, divided by the batch size.
-        kernel_constraint: projects the kernels after an update.
-        bias_constraint: projects the biases after an update.
-        use_gate: whether the means are multiplied with a sigmoid of a further projection of the
+        kernel_constraint: projection of the kernels after each update.
+        bias_constraint: projection of the biases after each update.
+        use_gate: whether to multiply the means by a sigmoid of an additional projection of the
             query.
-        seed: folded into the key of each call; the key alone decides where it is None.
-        quantization: by keyword only: "int8" or another mode of `fk.quantizers` for all
-            projections, or a dictionary by their names, such as "query_dense"; None for floats.
-        projection_dtypes: by keyword only: dtype policies of projections by their names, where they
-            are not the layer's, such as {"query_dense": "mixed_bfloat16"}; None for no difference.
-        empty_rows: by keyword only: the result of a query that may attend to no key: "zeros", or
-            "keras" for Keras's rule. Layers of Keras's files have "keras".
+        seed: folded into the key of each call; None uses the key alone.
+        quantization: "int8" or another mode of `fk.quantizers` for all projections, or a
+            dictionary by projection name, such as "query_dense"; None for floats. Keyword only.
+        projection_dtypes: dtype policies by projection name, where they differ from the layer's,
+            such as {"query_dense": "mixed_bfloat16"}; None for no difference. Keyword only.
+        empty_rows: result for queries that attend to no key: "zeros", or "keras" for Keras's rule.
+            Layers from Keras's files have "keras". Keyword only.
 
     Call:
-        query_mask, value_mask, key_mask: masks of shapes (b, t), (b, s), (b, s); those that came
-            with the inputs, where they are None.
+        query_mask, value_mask, key_mask: masks of shapes (b, t), (b, s), (b, s); None for the
+            masks of the inputs.
         attention_mask: a mask (t, s), (b, t, s) or (b, heads, t, s).
-        return_attention_scores: whether the weights (b, heads, t, s) are returned too, as they are
+        return_attention_scores: whether to also return the attention weights (b, heads, t, s)
             before dropout.
-        use_causal_mask: whether step t attends to the steps up to t only.
+        use_causal_mask: whether step t attends only to the steps up to t.
 
     Shapes:
-        query (b, t, d), value (b, s, f), key (b, s, e), the value if none is given -> (b, t, d);
+        query (b, t, d), value (b, s, f), key (b, s, e), by default the value -> (b, t, d);
         kernels of query_dense and key_dense (d or e, heads, key_dim), of value_dense (f, heads,
-        value_dim), of output_dense (heads, value_dim, d), biases their last axes.
+        value_dim), of output_dense (heads, value_dim, d); biases have the last axes of the kernels.
 
     Raises:
-        ValueError: for sizes that are no positive integers, a dropout outside of [0, 1] or beside
-            flash_attention, missing values; in training with dropout and without a key.
+        ValueError: for sizes that are not positive integers, a dropout outside of [0, 1] or with
+            flash_attention, and missing values; in training with dropout and without a key.
 
     Example:
         >>> import jax, jax.numpy as jnp, fkeras as fk
@@ -179,7 +179,7 @@ class MultiHeadAttention(ProjectedAttention):
             value,
         )
         sizes = self.output_shape or query.shape[-1:]
-        # the activity of the last projection is that of the layer, which the engine penalizes
+        # the engine penalizes the activity of the layer, which is that of the last projection
         last = projection(rank + 1, 2, sizes, name="attention_output", **options)
         layers_and_inputs["output_dense"] = (last, Spec((*query.dims[:-1], *values), query.dtype))
         return layers_and_inputs

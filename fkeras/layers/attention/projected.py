@@ -1,4 +1,4 @@
-"""`ProjectedAttention`: base of attention with heads: projections, masks, the call."""
+"""`ProjectedAttention`: base class of attention with heads: projections, masks, calls."""
 
 from __future__ import annotations
 
@@ -42,8 +42,8 @@ PROJECTIONS = ("query_dense", "key_dense", "gate_dense", "value_dense", "output_
 class ProjectedAttention(Layer):
     """Projects query, key and value to heads, attends, and projects back.
 
-    A subclass returns these layers from `projections`, and declares the fields `dropout`, `seed`,
-    `sliding_window`, `flash_attention` and `use_gate`.
+    A subclass returns the projection layers from `projections`, and declares the fields `dropout`,
+    `seed`, `sliding_window`, `flash_attention` and `use_gate`.
     """
 
     keras_form: ClassVar[KerasForm] = KerasForm(
@@ -57,7 +57,7 @@ class ProjectedAttention(Layer):
     quantization: Any = option(default=None, convert=quantization_of, kw_only=True)
     #: dtype policies of projections by field, where they differ from the layer's
     projection_dtypes: Any = option(default=None, convert=dtypes_of, kw_only=True)
-    #: the result of a query that may attend to no key: zeros, or as Keras computes
+    #: result for queries that attend to no key: zeros, or Keras's result
     empty_rows: str = option(default="zeros", convert=choice("zeros", "keras"), kw_only=True)
 
     query_dense: EinsumDense | None = dataclasses.field(default=None, init=False)
@@ -67,26 +67,27 @@ class ProjectedAttention(Layer):
     output_dense: EinsumDense | None = dataclasses.field(default=None, init=False)
 
     supports_masking: ClassVar[bool] = True
-    #: whether Keras's layer detaches the masks of its inputs, which later calls then lack
+    #: whether Keras's layer removes the masks of its inputs, so that later calls lack them
     detaches_masks: ClassVar[bool] = False
 
     def __post_init__(self: Any) -> None:
         super().__post_init__()
+        # one mode for all projections also names the gate, which may not exist
         if self.quantization and not self.use_gate:
             kept = {name: q for name, q in self.quantization.items() if name != "gate_dense"}
             object.__setattr__(self, "quantization", FrozenDict(kept) or None)
 
     def projections(self, query: Spec, value: Spec, key: Spec) -> Mapping[str, tuple]:
-        """For each child the unbuilt layer, and the shape that it is built for."""
+        """Returns for each child the unbuilt layer, and the shape to build it for."""
         raise NotImplementedError
 
     def axes_of_attention(self, rank: int) -> tuple[int, ...]:
-        """The axes of an input of `rank` axes over which is attended."""
+        """Returns the axes, of `rank` axes of an input, that attention runs over."""
         raise NotImplementedError
 
     @property
     def query_scale(self) -> float:
-        """The factor of the scores."""
+        """Factor of the scores."""
         raise NotImplementedError
 
     def build(self, key: jax.Array, query: Any, value: Any = None, source: Any = None) -> Self:
@@ -99,18 +100,20 @@ class ProjectedAttention(Layer):
         return self.replace(**children, _built=True)
 
     def _coded(self, name: str, layer: EinsumDense) -> Layer:
+        # policy first: a quantized layer wraps the layer with its final dtype
         policy = (self.projection_dtypes or {}).get(name)
         layer = layer if policy is None else layer.replace(dtype=policy)
         config = (self.quantization or {}).get(name)
         return layer if config is None else QuantizedDense.kind_for(config)(layer, config)
 
     def unbuilt(self) -> Self:
-        """A copy without weights, and without the layers that hold them."""
+        """Returns a copy without weights, and without the layers that hold them."""
         return self.replace(**dict.fromkeys(PROJECTIONS), _built=False)
 
     def get_config(self) -> dict[str, Any]:
-        """The constructor's arguments as JSON data; quantized projections as a map of policies."""
+        """Returns the constructor's arguments as JSON data, quantization as a policy map."""
         config = without_default_rows(super().get_config())
+        # Keras has no such arguments: its `dtype` may be a map from layer paths to policies
         del config["quantization"], config["projection_dtypes"]
         if self.quantization or self.projection_dtypes:
             parts = self.quantization or {}, self.projection_dtypes or {}
@@ -185,7 +188,7 @@ class ProjectedAttention(Layer):
         masks = context.mask if isinstance(context.mask, list | tuple) else (context.mask,)
         masks = (*masks, None, None)
         if self.detaches_masks and context.attached is not None:
-            query_mask = None  # Keras's layer computes with the attached mask in its place
+            query_mask = None  # Keras's layer uses the attached mask instead
         query_mask = masks[0] if query_mask is None else query_mask
         value_mask = masks[1] if value_mask is None else value_mask
         key_mask = (None if key is None else masks[2]) if key_mask is None else key_mask
@@ -220,6 +223,7 @@ class ProjectedAttention(Layer):
             mask = both(mask, self._order(use_causal_mask, sides))
             drop = self._drop(context) if dropped else None
             y, scores = attend_with_weights(q, k, v, mask, None, self.query_scale, axes, drop)
+        # Keras's rule for empty rows applies only here: its other paths give zero weights
         elif query.ndim == 3 and self.dropout == 0:
             window = self._order(False, sides)
             y = dot_product_attention(
@@ -309,7 +313,7 @@ def check_flash(where: str, flash_attention: bool | None, dropout: float) -> Non
 
 
 def projection_options(layer: Any) -> dict[str, Any]:
-    """The arguments that every projection has from its layer."""
+    """Returns the arguments that every projection takes from its layer."""
     names = (
         *("use_bias", "kernel_initializer", "bias_initializer", "kernel_regularizer"),
         *("bias_regularizer", "kernel_constraint", "bias_constraint", "trainable", "dtype"),
@@ -318,15 +322,17 @@ def projection_options(layer: Any) -> dict[str, Any]:
 
 
 def _by_position(where: str, inputs: tuple, key: Any, options: dict) -> tuple:
-    """`(inputs, PRNG key, options)` with query, value and key, given by name, in their places."""
+    """Returns `(inputs, PRNG key, options)` with named query, value and key as positions."""
     options = dict(options)
     names = ("query", "value", "key")
     named = {name: options.pop(name) for name in names[:2] if name in options}
+    # `key` is Keras's name of the third tensor, and JAX's name of the PRNG key: the dtype decides
     prng = getattr(key, "dtype", None)
     if key is not None and (
         is_symbolic(key) or (prng is not None and not jnp.issubdtype(prng, jax.dtypes.prng_key))
     ):
         named["key"], key = key, None
+    # named tensors can become positional only without a gap in (query, value, key)
     for name in names[len(inputs) :]:
         if name not in named:
             break
@@ -340,7 +346,7 @@ def _by_position(where: str, inputs: tuple, key: Any, options: dict) -> tuple:
 
 
 def _padding(mask: Any, rank: int, axes: tuple[int, ...], of_keys: bool) -> jax.Array | None:
-    """The mask (b, t) of queries or (b, s) of keys with the axes of the scores."""
+    """Reshapes the mask (b, t) of queries or (b, s) of keys to the axes of the scores."""
     if mask is None:
         return None
     sizes = [*mask.shape, *(1,) * (rank - 1 - mask.ndim)]
@@ -352,7 +358,7 @@ def _padding(mask: Any, rank: int, axes: tuple[int, ...], of_keys: bool) -> jax.
 
 
 def _explicit(where: str, mask: Any, rank: int, attended: int) -> jax.Array | None:
-    """A mask (t, s), (b, t, s) or (b, heads, t, s) with the axes of the scores."""
+    """Reshapes a mask (t, s), (b, t, s) or (b, heads, t, s) to the axes of the scores."""
     if mask is None:
         return None
     full, last = rank + attended, 2 * attended

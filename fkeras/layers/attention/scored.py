@@ -1,4 +1,4 @@
-"""Inputs, masks and weighted means that `Attention` and `AdditiveAttention` share."""
+"""Inputs, masks and weighted means shared by `Attention` and `AdditiveAttention`."""
 
 from __future__ import annotations
 
@@ -15,10 +15,10 @@ from fkeras.nn.softmax import masked_softmax
 
 
 def query_value_key(where: str, inputs: Any) -> tuple[Any, Any, Any]:
-    """Unpacks a list of two or three inputs; the value serves as a missing key.
+    """Unpacks a list of two or three inputs; the value is the default of the key.
 
     Raises:
-        ValueError: for anything else.
+        ValueError: for anything but a list of two or three inputs.
 
     Example:
         >>> query_value_key("attention", ["q", "v"])
@@ -34,10 +34,10 @@ def query_value_key(where: str, inputs: Any) -> tuple[Any, Any, Any]:
 
 
 def query_value_masks(where: str, mask: Any) -> tuple[Any, Any]:
-    """Unpacks the masks of query and value, each of which may be None.
+    """Unpacks the masks of query and value; each mask may be None.
 
     Raises:
-        ValueError: for anything else.
+        ValueError: for anything but None or a list of two or three masks.
     """
     if mask is None:
         return None, None
@@ -60,12 +60,12 @@ def attend_by_scores(
     """Computes the output of `layer`: means of values, weighted by a softmax of scores.
 
     Args:
-        layer: has `where`, `dropout`, `seed` and `empty_rows`.
-        context: the context of the call.
-        inputs: the list of tensors.
+        layer: layer with the attributes `where`, `dropout`, `seed` and `empty_rows`.
+        context: context of the call.
+        inputs: list of tensors.
         scores: maps a query (b, t, d) and a key (b, s, d) to scores (b, t, s).
-        return_attention_scores: whether the weights are returned too.
-        use_causal_mask: whether step t attends to the steps up to t only.
+        return_attention_scores: whether to also return the attention weights.
+        use_causal_mask: whether step t attends only to the steps up to t.
     """
     query, value, key = query_value_key(layer.where, inputs)
     query_mask, value_mask = query_value_masks(layer.where, context.mask)
@@ -76,7 +76,7 @@ def attend_by_scores(
         mask = both(mask, jnp.reshape(steps, (*(1,) * (logits.ndim - 2), *steps.shape)))
     weights = masked_softmax(logits, mask)
     if layer.empty_rows == "keras" and mask is not None and value.shape[-2] != 0:
-        # Keras subtracts a constant from masked scores: a row masked entirely gives equal weights
+        # Keras subtracts a constant from masked scores: a fully masked row gives equal weights
         nothing = jnp.logical_not(jnp.any(mask, axis=-1, keepdims=True))
         weights = jnp.where(nothing, jnp.asarray(1 / value.shape[-2], weights.dtype), weights)
     if context.training and layer.dropout > 0:
@@ -84,7 +84,7 @@ def attend_by_scores(
         weights = dropout(key_of_call, weights, layer.dropout)
     y = jnp.einsum("...ts,...sd->...td", weights, value)
     if query_mask is not None:
-        # Keras multiplies by the mask here; `where` also stops NaN of masked steps
+        # Keras multiplies by the mask; `where` also stops NaN at masked steps
         y = jnp.where(_boolean(query_mask)[..., None], y, jnp.zeros_like(y))
     if return_attention_scores:
         return Output((y, weights), mask=(query_mask, None))
@@ -92,7 +92,7 @@ def attend_by_scores(
 
 
 def check_widths(where: str, shapes: Sequence[Sequence[Any]]) -> None:
-    """Raises an error for query and key with different known sizes of the last axis."""
+    """Raises an error if the last axes of query and key have different known sizes."""
     query, key = shapes[0][-1], shapes[-1][-1]
     if isinstance(query, int) and isinstance(key, int) and query != key:
         raise ValueError(
@@ -102,7 +102,7 @@ def check_widths(where: str, shapes: Sequence[Sequence[Any]]) -> None:
 
 
 def without_default_rows(config: dict[str, Any]) -> dict[str, Any]:
-    """Drops `empty_rows` at its default from a configuration: Keras has no such argument."""
+    """Removes `empty_rows` at its default from a config, because Keras lacks this argument."""
     if config.get("empty_rows") == "zeros":
         del config["empty_rows"]
     return config

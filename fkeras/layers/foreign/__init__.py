@@ -1,1 +1,1 @@
-"""Layers around models of other libraries: functions of JAX, modules of Flax."""
+"""Layers that wrap models of other libraries: JAX functions, Flax modules."""

@@ -1,8 +1,9 @@
-"""Base class of layers around other libraries: weights and state are any pytrees.
+"""Base class of layers that wrap other libraries: weights and state are arbitrary pytrees.
 
-The weights of a foreign model are unknown before it is initialized, so they cannot be declared. Each
-array becomes a child layer, a `Parameter`, named by its path in the pytree; the rest of the pytree is
-static. Partitions, freezing, weight lists and checkpoints then see ordinary layers. State is a flat dictionary of arrays by path for the same reason.
+The weights of a foreign model are unknown before its initialization, so a class cannot declare
+them. Each array becomes a child layer, a `Parameter`, named by its path in the pytree; the rest of
+the pytree is static. Partitions, freezing, weight lists and checkpoints then treat them as ordinary
+layers. For the same reason, state is a flat dictionary of arrays by path.
 """
 
 from __future__ import annotations
@@ -20,7 +21,7 @@ from fkeras.engine.values.frozen import is_array
 
 
 class Parameter(Layer):
-    """One array of a foreign model as a layer that holds it; it computes nothing.
+    """Holds one array of a foreign model as a layer; computes nothing.
 
     Example:
         >>> import jax.numpy as jnp
@@ -35,7 +36,7 @@ def named_leaves(tree: Any, where: str) -> tuple[dict[str, Any], Any]:
     """Returns the arrays of a pytree by path, such as "dense.kernel", and the rest of the pytree.
 
     Raises:
-        TypeError: for a leaf that is no array and no number.
+        TypeError: for a leaf that is neither an array nor a number.
 
     Example:
         >>> named_leaves({"dense": {"bias": 1.0}}, "model")[0]
@@ -50,16 +51,17 @@ def named_leaves(tree: Any, where: str) -> tuple[dict[str, Any], Any]:
                 f"{where}: expected a pytree of arrays, received {type(leaf).__name__} at "
                 f"{name!r}. Keep other values out of the pytree, in a closure for example."
             )
-        # paths must be unique, and "a.b" is the path of two different trees
-        while name in named:  # a key with a dot in it
+        # paths must be unique, but {"a.b": x} and {"a": {"b": x}} have the same path
+        while name in named:
             name += "_"
         named[name] = leaf
     return named, structure
 
 
 class ForeignLayer(Layer):
-    """A model of another library; a subclass defines its initialization and computation."""
+    """Wraps a model of another library; a subclass defines initialization and computation."""
 
+    # set by `_start` and `build`, not by the constructor: a config holds no arrays
     params: Mapping[str, Parameter] = dataclasses.field(default=FrozenDict(), init=False)
     params_structure: Any = dataclasses.field(default=None, init=False)
     state: tuple[ArrayConstant, ...] | None = dataclasses.field(default=None, init=False)
@@ -67,27 +69,28 @@ class ForeignLayer(Layer):
 
     child_fields: ClassVar[tuple[str, ...] | None] = ("params",)
 
-    # -- methods of subclasses -----------------------------------------------------------------
+    # Methods that subclasses implement
 
     def initialize(self, key: jax.Array, inputs: Any) -> tuple[Any, Any]:
-        """`(params, state)` of a new model for arrays like these."""
+        """Returns `(params, state)` of a new model for inputs like these arrays."""
         raise NotImplementedError
 
     def compute(
         self, params: Any, state: Any, key: jax.Array | None, inputs: Any, training: bool
     ) -> tuple[Any, Any]:
-        """`(outputs, state)` of a call; the key is None in inference."""
+        """Returns `(outputs, state)` of a call; the key is None in inference."""
         raise NotImplementedError
 
     @property
     def draws(self) -> bool:
-        """Whether a training call receives a key."""
+        """Whether a training call receives a PRNG key."""
         raise NotImplementedError
 
-    # -- methods that the engine calls ------------------------------------------------------
+    # Methods that the engine calls
 
     def _start(self, fields: Mapping[str, Any], params: Any, state: Any) -> None:
-        """Sets the fields of a new layer; `params` and `state` are the initial values, or None."""
+        """Sets the fields of a new layer; `params` and `state` are initial values, or None."""
+        # the layer is a frozen dataclass
         put = object.__setattr__
         for name, value in fields.items():
             put(self, name, value)
@@ -108,6 +111,7 @@ class ForeignLayer(Layer):
         _, state_structure = named_leaves(state, self.where)
         stored = {name: self._stored(leaf) for name, leaf in arrays.items()}
         held = {
+            # integer arrays, such as counters, have no gradient
             name: Parameter(
                 trainable=self.trainable and jnp.issubdtype(array.dtype, jnp.inexact)
             ).replace(value=array)
@@ -121,11 +125,13 @@ class ForeignLayer(Layer):
 
     def _stored(self, leaf: Any) -> jax.Array:
         array = jnp.asarray(leaf)
+        # integers and keys keep their dtype; the dtype policy is for floats only
         if jnp.issubdtype(array.dtype, jnp.floating):
             array = array.astype(self.policy.variable_dtype)
         return array
 
     @property
+    # before `build` the structure is unknown: the layer may have state
     def stateful(self) -> bool:
         return self.state_structure is None or self.state_structure.num_leaves > 0
 
@@ -142,7 +148,7 @@ class ForeignLayer(Layer):
         )
 
     def init_state(self, x: Any) -> dict[str, Any]:
-        """The first state; a random one is the same every time."""
+        """Returns the initial state; a random initial state is always the same."""
         if self.state is not None:
             state = jax.tree.unflatten(self.state_structure, [v.array for v in self.state])
         elif self.built and not self.stateful:
@@ -156,7 +162,7 @@ class ForeignLayer(Layer):
         dtype = self.policy.compute_dtype
         leaves = [parameter.value for parameter in self.params.values()]
         params = jax.tree.unflatten(self.params_structure, cast_floats(leaves, dtype))
-        # in the order of the pytree, which a scan or a file does not keep
+        # names in the order of the pytree, which a scan or a file does not preserve
         empty = jax.tree.unflatten(self.state_structure, range(self.state_structure.num_leaves))
         names = tuple(named_leaves(empty, self.where)[0])
         old = [context.state[name] for name in names]
@@ -171,16 +177,18 @@ class ForeignLayer(Layer):
                 f"{tuple(arrays)} after the call. Return a new state with the same entries, "
                 f"{structure} has others."
             )
+        # `compute` returns unchanged arrays themselves: identity detects a state without updates
         changed = any(a is not b for a, b in zip(arrays.values(), old, strict=True))
         updates = {}
         if changed:
             pairs = zip(arrays.items(), old, strict=True)
+            # a carried state must keep its dtype, or each call would be compiled again
             updates = {name: jnp.asarray(a).astype(b.dtype) for (name, a), b in pairs}
         return Output(cast_floats(value, dtype), updates=updates)
 
 
 def _placeholders(x: Any) -> Any:
-    """Arrays of ones for specs, with size 1 for unknown axes."""
+    """Returns arrays of ones for specs, with size 1 for unknown axes."""
 
     def ones(spec: Spec) -> jax.Array:
         return jnp.ones([1 if d is None else d for d in spec.shape], spec.dtype)

@@ -1,4 +1,4 @@
-"""`FlaxLayer`: a module of Flax (`flax.linen`) as a layer."""
+"""`FlaxLayer`: wraps a Flax module (`flax.linen`) as a layer."""
 
 from __future__ import annotations
 
@@ -17,12 +17,12 @@ from fkeras.engine.config.serialization import resolve
 from fkeras.engine.messages.optional_packages import missing_package
 from fkeras.layers.foreign.base import ForeignLayer
 
-_OWN = ("parent", "name")  # fields that flax gives every module
+_OWN = ("parent", "name")  # fields that every Flax module has
 _DROPOUT = ("dropout",)
 
 
 class HashedModule:
-    """A module that does not hash, because it holds a list: hashes by its class, equals by value.
+    """Wraps a module that is not hashable because it holds a list; compares the modules.
 
     Example:
         >>> import dataclasses
@@ -51,6 +51,7 @@ class HashedModule:
         return isinstance(other, HashedModule) and bool(self.module == other.module)
 
     def __hash__(self) -> int:
+        # equal modules must have equal hashes, and the class is all that is certainly hashable
         return hash(type(self.module))
 
     def __repr__(self) -> str:
@@ -63,6 +64,7 @@ class HashedModule:
 def _module(value: Any) -> Any:
     if hasattr(value, "init") and hasattr(value, "apply") and not isinstance(value, type):
         try:
+            # static parts of a jitted call must be hashable
             hash(value)
         except TypeError:
             return HashedModule(value)
@@ -75,36 +77,36 @@ def _module(value: Any) -> Any:
 
 
 class FlaxLayer(ForeignLayer):
-    """Computes `module.apply(variables, inputs)`, for a module of `flax.linen`.
+    """Computes `module.apply(variables, inputs)` for a `flax.linen` module.
 
-    The collection "params" holds the layer's weights, all other collections ("batch_stats" and so
-    on) its state. The module is given a key for each name in `rngs` in training, and none in
-    inference.
+    The collection "params" is the layer's weights; all other collections, such as "batch_stats",
+    are its state. In training, the module receives a key for each name in `rngs`; in inference,
+    it receives none.
 
-    Values sown into "intermediates" are dropped. Values sown elsewhere are state, which
-    has to keep its structure: give `sow` a `reduce_fn` and an `init_fn`, as its tuples grow
-    otherwise. Floating outputs are cast to the compute dtype, whatever dtype the module has; Keras
-    leaves them as they are.
+    Values sown into "intermediates" are dropped. Values sown into other collections are state,
+    whose structure must not change: give `sow` a `reduce_fn` and an `init_fn`, because its tuples
+    grow otherwise. Floating outputs are cast to the compute dtype, whatever the dtype of the
+    module; Keras does not cast them.
 
-    `training_argument` names the argument by which the module knows that it trains, if it has one.
-    (Keras looks for one called `training`, and gives others nothing.) Flax needs to be there only
-    for its modules: `pip install flax`.
+    `training_argument` names the module's argument for the training mode, if the module has this
+    argument. (Keras supports only the name `training`.) Only modules of Flax need the package:
+    `pip install flax`.
 
     Args:
-        module: the module, not bound to variables; one that holds lists is kept as a
+        module: the module, not bound to variables; a module that holds lists is stored as a
             `HashedModule`.
-        method: the method that computes, or its name; `__call__` where it is None.
-        variables: first variables, as `module.init` returns them; drawn otherwise.
-        seed: folded into the key of each call; the key alone decides where it is None.
-        training_argument: the name of the argument that is True in training; with "not " before
-            it, of one that is False then, such as "not deterministic". By keyword only.
-        rngs: the names of the module's random streams in training; by keyword only.
+        method: method to call, or its name; None for `__call__`.
+        variables: initial variables, as returned by `module.init`; None to draw them.
+        seed: folded into the key of each call; None uses the key alone.
+        training_argument: name of the argument that is True in training; the prefix "not " inverts
+            the argument, for example "not deterministic". Keyword only.
+        rngs: names of the module's random streams in training. Keyword only.
 
     Shapes:
-        those of the module.
+        Those of the module.
 
     Raises:
-        TypeError: for anything but a module, and on saving a module whose fields have no JSON form.
+        TypeError: for anything but a module, and when saving a module whose fields are not JSON.
 
     Example:
         >>> import dataclasses, jax, jax.numpy as jnp, fkeras as fk
@@ -142,8 +144,9 @@ class FlaxLayer(ForeignLayer):
         trainable: bool = True,
         dtype: Any = "float32",
     ):
+        # a method object is bound to one module; its name works for the module of any copy
         own = getattr(method, "__name__", "")
-        if own and hasattr(type(module), own):  # a method as such is bound to one module
+        if own and hasattr(type(module), own):
             method = own
         fields = {
             "module": module,
@@ -160,11 +163,11 @@ class FlaxLayer(ForeignLayer):
 
     @property
     def draws(self) -> bool:
-        """Whether a training call is given a key."""
+        """Whether a training call receives a PRNG key."""
         return bool(self.rngs)
 
     def initialize(self, key: jax.Array, inputs: Any) -> tuple[Any, Any]:
-        """`(params, state)` that the module makes."""
+        """Returns `(params, state)` of a newly initialized module."""
         names = ("params", *self.rngs)
         keys = dict(zip(names, jax.random.split(key, len(names)), strict=True))
         try:
@@ -183,8 +186,9 @@ class FlaxLayer(ForeignLayer):
     def compute(
         self, params: Any, state: Any, key: jax.Array | None, inputs: Any, training: bool
     ) -> tuple[Any, Any]:
-        """`(outputs, state)` that the module returns."""
+        """Returns the module's `(outputs, state)`."""
         keys = {}
+        # without keys, Flax's stochastic layers raise an error if they are not deterministic
         if key is not None:
             key = key if self.seed is None else subkey(key, self.seed)
             keys = dict(zip(self.rngs, jax.random.split(key, len(self.rngs)), strict=True))
@@ -242,7 +246,7 @@ def _is_module(value: Any) -> bool:
 
 
 def _encode(value: Any, where: str) -> Any:
-    """A module as JSON data: its class, and the fields that differ from their defaults."""
+    """Encodes a module as JSON data: its class, and the fields that differ from the defaults."""
     if isinstance(value, HashedModule):
         value = value.module
     if isinstance(value, list | tuple):
@@ -274,7 +278,8 @@ def _decode(value: Any, custom_objects: Mapping[str, Any] | None) -> Any:
     if name not in (custom_objects or {}) and home.startswith("flax.linen"):
         linen = _linen()
         found = getattr(linen, name, None) if isinstance(name, str) else None
-        # security: a file may name modules of Flax, but no other callable of the package
+        # security: a file may name modules of Flax, but no other callable of the package, so
+        # loading cannot run arbitrary functions
         if isinstance(found, type) and issubclass(found, linen.Module):
             custom_objects = {**(custom_objects or {}), name: found}
     cls = resolve(name, home, custom_objects)

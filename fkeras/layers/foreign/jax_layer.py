@@ -1,4 +1,4 @@
-"""`JaxLayer`: a pair of functions of any JAX library as a layer."""
+"""`JaxLayer`: wraps a pair of functions of any JAX library as a layer."""
 
 from __future__ import annotations
 
@@ -56,15 +56,15 @@ def _arguments(allowed: tuple[str, ...]) -> Callable[[Any], tuple[str, ...]]:
 class JaxLayer(ForeignLayer):
     """Computes `call_fn(params, state, rng, inputs, training)`, a function of any JAX library.
 
-    The arrays of `params` are the layer's weights, those of `state` its state, both pytrees of any
-    kind. `call_arguments` names the arguments of `call_fn`, in order; `call_fn` receives them by
-    position. (Keras reads the names off the function.) Without "state" it returns the outputs
-    alone, with "state" `(outputs, new_state)`; `init_fn` then returns `(params, state)`, and
-    `params` otherwise.
+    The arrays of the pytree `params` are the layer's weights, and those of the pytree `state` its
+    state. `call_arguments` names the arguments of `call_fn`, in order; `call_fn` receives them by
+    position. (Keras inspects the function's signature.) Without "state", `call_fn` returns the
+    outputs and `init_fn` returns `params`; with "state", they return `(outputs, new_state)` and
+    `(params, state)`.
 
     `rng` is a key in training and None in inference, as in Keras. Floating weights are cast to the
-    compute dtype, and so are floating outputs, which Keras leaves as they are; the state keeps its
-    dtypes. Models of several libraries:
+    compute dtype. Floating outputs are cast too, unlike in Keras; the state keeps its dtypes.
+    Examples for several libraries:
 
     - Haiku: `JaxLayer(f.apply, f.init)` with `call_arguments=("params", "rng", "inputs")` for
       `f = haiku.transform(...)`, `("params", "state", "rng", "inputs")` for
@@ -75,24 +75,24 @@ class JaxLayer(ForeignLayer):
     - Flax: `layers.FlaxLayer`.
 
     Args:
-        call_fn: computes the outputs.
-        init_fn: makes the weights, and the state where there is one; it is called with arrays of
-            ones, of size 1 where a size is not known. Not needed where `params` are given.
-        params: first weights, a pytree of arrays; those of `init_fn` otherwise.
-        state: the first state, a pytree of arrays; that of `init_fn` otherwise.
-        seed: folded into the key of each call; the key alone decides where it is None.
-        native_serialization_platforms: None; Keras takes it for another backend.
-        call_arguments: the names among "params", "state", "rng", "inputs" and "training" of the
-            arguments of `call_fn`, in its order; by keyword only.
-        init_arguments: the names among "rng", "inputs" and "training" of the arguments of
-            `init_fn`, in its order; `training` is True then. By keyword only.
+        call_fn: function that computes the outputs.
+        init_fn: function that returns initial weights, and the state if the model has state. Its
+            inputs are arrays of ones, with size 1 for unknown sizes. Not needed with `params`.
+        params: initial weights, a pytree of arrays; None to call `init_fn`.
+        state: initial state, a pytree of arrays; None to call `init_fn`.
+        seed: folded into the key of each call; None uses the key alone.
+        native_serialization_platforms: must be None; Keras uses the argument for another backend.
+        call_arguments: names of the arguments of `call_fn`, in order, from "params", "state",
+            "rng", "inputs" and "training". Keyword only.
+        init_arguments: names of the arguments of `init_fn`, in order, from "rng", "inputs" and
+            "training", which is True. Keyword only.
 
     Shapes:
-        those of `call_fn`.
+        Those of `call_fn`.
 
     Raises:
-        ValueError: for names that are unknown, or where weights can come from nowhere.
-        TypeError: for anything but a function, and for arguments that the function lacks.
+        ValueError: for unknown names, and if weights are needed but not given.
+        TypeError: for anything but a function, and for arguments that the function does not have.
 
     Example:
         >>> import jax, jax.numpy as jnp, fkeras as fk
@@ -152,11 +152,11 @@ class JaxLayer(ForeignLayer):
 
     @property
     def draws(self) -> bool:
-        """Whether a training call is given a key."""
+        """Whether a training call receives a PRNG key."""
         return "rng" in self.call_arguments
 
     def initialize(self, key: jax.Array, inputs: Any) -> tuple[Any, Any]:
-        """`(params, state)` that `init_fn` makes."""
+        """Returns `(params, state)` from `init_fn`."""
         if self.init_fn is None:
             if {"params", "state"} & set(self.call_arguments):
                 raise ValueError(
@@ -171,7 +171,7 @@ class JaxLayer(ForeignLayer):
     def compute(
         self, params: Any, state: Any, key: jax.Array | None, inputs: Any, training: bool
     ) -> tuple[Any, Any]:
-        """`(outputs, state)` that `call_fn` returns."""
+        """Returns `(outputs, state)` from `call_fn`."""
         if key is not None and self.seed is not None:
             key = subkey(key, self.seed)
         given = {"params": params, "state": state, "rng": key, "inputs": inputs}
@@ -184,6 +184,7 @@ class JaxLayer(ForeignLayer):
         try:
             return function(*(given[name] for name in names))
         except TypeError as error:
+            # rewrite only the error of this call, not a TypeError from inside of the function
             own = getattr(function, "__name__", "")
             if "positional argument" not in str(error) or f"{own}()" not in str(error):
                 raise
