@@ -3,7 +3,7 @@
 `metric.init()`, `metric.update(state, y_true, y_pred)`, `metric.merge(a, b)`,
 `metric.result(state)`.
 
-Arguments that all functions share, documented only here:
+Arguments that all functions share, documented here only:
     y_true: targets of shape (b, ..., d); one-hot targets of shape (b, ..., classes).
     y_pred: predictions of the same shape: values, probabilities or scores.
     axis: the axis of the classes.

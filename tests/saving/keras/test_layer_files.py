@@ -74,8 +74,11 @@ def test_files_open_in_both_directions(part, tmp_path):
     again = fk.load_model(theirs)
     assert _same(again, (model, state))
     # Keras does not keep our mask rule, so what Keras wrote follows Keras's
-    calls = tuple(dataclasses.replace(c, mask_rule="strict") for c in again[0].graph.calls)
-    assert calls == model.graph.calls
+    signatures = [call.signature for call in again[0].graph.calls]
+    strict = [dataclasses.replace(signature, mask_rule="strict") for signature in signatures]
+    assert strict == [call.signature for call in model.graph.calls]
+    assert [c.inputs for c in again[0].graph.calls] == [c.inputs for c in model.graph.calls]
+    assert [c.layer for c in again[0].graph.calls] == [c.layer for c in model.graph.calls]
     for number, case in enumerate(cases):
         one, other = (m.layers[f"row_{number}"].get_config() for m in (model, again[0]))
         assert _kept(one, other), f"{case.id}: {one} {other}"
