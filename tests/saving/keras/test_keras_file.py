@@ -257,7 +257,9 @@ def test_a_vocabulary_that_keras_learned_is_read_from_the_assets(tmp_path):
     np.testing.assert_array_equal(model.layers["second"](np.array([5, 7, 1])), [3, 2, 0])
     np.testing.assert_array_equal(model.layers["first"](np.array([3, 4, 1])), [2, 1, 0])
     _rewritten(path, lambda members: _without_vocabulary(members, b"-1\nx"))
-    with pytest.raises(fk.FileError, match=r"integer_lookup_1/vocabulary.txt.*'second'.*expected integers"):
+    with pytest.raises(
+        fk.FileError, match=r"integer_lookup_1/vocabulary.txt.*'second'.*expected integers"
+    ):
         fk.load_model(path)
 
 
