@@ -1,1 +1,1 @@
-"""Recurrent layers, their cells, `RNN` for any cell, and wrappers of recurrent layers."""
+"""Recurrent layers, their cells, `RNN` for any cell, and wrappers for recurrent layers."""

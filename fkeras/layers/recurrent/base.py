@@ -26,7 +26,7 @@ from fkeras.nn.recurrence import Step, scan_sequence
 
 
 class Recurrent(Layer):
-    """Applies a step along time; a subclass defines the step and the states.
+    """Scans a step along time; a subclass defines the step and the states.
 
     Args:
         Arguments: those of `RNN`, without `cell`.
@@ -49,7 +49,7 @@ class Recurrent(Layer):
     activity_regularizer: Regularizer = option(default=None, convert=regularizers.get, kw_only=True)
 
     supports_masking: ClassVar[bool] = True
-    #: the cell of Keras's layer, whose dtype policy a map may give apart
+    #: the cell of Keras's layer, for which a policy map may contain a separate dtype policy
     cell_class: ClassVar[str | None] = None
 
     def zero_states(self, batch: Any) -> list:
@@ -61,7 +61,7 @@ class Recurrent(Layer):
         return self.zero_states(x.shape[0])
 
     def step_function(self, context: Context, x: jax.Array) -> Step:
-        """Returns `(x_t, states) -> (output, new_states)`, which binds weights and dropout masks."""
+        """Returns `(x_t, states) -> (output, new_states)` with bound weights and dropout masks."""
         raise NotImplementedError(f"{self.where}: has no step_function. Use RNN(cell).")
 
     @classmethod
@@ -93,7 +93,7 @@ class Recurrent(Layer):
 
     @property
     def output_of(self) -> Callable[[Any], jax.Array] | None:
-        """Function that reads the last output from the states; None if the states lack the output."""
+        """Function that returns the last output given the states; None if states lack the output."""
         return first_state
 
     def init_state(self, x: SpecLike) -> dict[str, Any]:
@@ -133,6 +133,7 @@ class Recurrent(Layer):
             return_sequences=self.return_sequences,
             output_of=self.output_of,
         )
+        # the carry keeps the dtype of variables: a half-precision carry would lose digits at each call
         updates = as_state(states, self.policy.variable_dtype) if self.stateful else {}
         # the cell may compute in another dtype
         output, *states = cast_floats((output, *states), self.policy.compute_dtype)

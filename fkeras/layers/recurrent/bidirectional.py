@@ -1,4 +1,4 @@
-"""`Bidirectional`: a recurrent layer in both directions of time."""
+"""`Bidirectional`: a recurrent layer for each direction of time."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ _SHARED = ("stateful", "return_sequences", "return_state")
 
 
 def merge_directions(mode: str | None, forward: jax.Array, backward: jax.Array) -> Any:
-    """Merges the outputs of two directions: joined, added, multiplied, averaged or as a pair.
+    """Merges the outputs of two directions: concatenated, added, multiplied, averaged or as a pair.
 
     Example:
         >>> import jax.numpy as jnp
@@ -50,32 +50,33 @@ def merge_directions(mode: str | None, forward: jax.Array, backward: jax.Array) 
     return total / 2 if mode == "ave" else total
 
 
-# the constructor, which is written out below, sets the field
+# the explicit constructor below sets the field
 _SET_LATER: Any = None
 
 
 class Bidirectional(Layer):
-    """Runs a recurrent layer along time and another one against it, and merges their outputs.
+    """Runs one recurrent layer forward and another backward in time, and merges their outputs.
 
-    With return_sequences the outputs of both are in the order of time, and zero at masked steps.
+    With return_sequences, the outputs of both layers are in the order of time, and zero at masked
+    steps.
 
     Args:
-        layer: the recurrent layer; its weights, if it has some, are not used.
-        merge_mode: "concat", "sum", "mul", "ave", or None for both outputs as they are.
-        weights: the first weights as a list of arrays, those of the forward layer first.
-        backward_layer: the layer against time, with the other `go_backwards`; a copy of `layer`
-            otherwise.
+        layer: the recurrent layer; any weights of this argument are not used.
+        merge_mode: "concat", "sum", "mul", "ave", or None to return both outputs.
+        weights: initial weights as a list of arrays, those of the forward layer first.
+        backward_layer: the layer for the other direction, with the opposite `go_backwards`; None
+            for a copy of `layer`.
 
     Call:
-        initial_state: the states to start from, those of the forward layer first.
+        initial_state: initial states, those of the forward layer first.
 
     Shapes:
-        (b, t, d) -> (b, 2u), or (b, u) where outputs are not joined; (b, t, ...) with
-        return_sequences; with return_state a tuple of it (both outputs with merge_mode None), the
-        forward states and the backward states.
+        (b, t, d) -> (b, 2u), or (b, u) without concatenation; (b, t, ...) with return_sequences;
+        with return_state a tuple of the output (two outputs with merge_mode None), the forward
+        states and the backward states.
 
     Raises:
-        ValueError: for layers of one direction, or layers with different return values.
+        ValueError: for two layers of the same direction, or with different return values.
 
     Example:
         >>> import jax, jax.numpy as jnp, fkeras as fk
@@ -138,6 +139,7 @@ class Bidirectional(Layer):
         }
         for field, value in fields.items():
             object.__setattr__(self, field, value)
+        # a dataclass with its own constructor must run the converters and checks itself
         self.__post_init__()
 
     @property
@@ -179,10 +181,11 @@ class Bidirectional(Layer):
         return states if any(states.values()) else {}
 
     def reset_state(self, state: Any) -> dict[str, Any]:
-        """The state before the first call, of the same shapes as `state`: zeros."""
+        """Returns the initial state: zeros of the same shapes as `state`."""
         return jax.tree.map(jnp.zeros_like, state)
 
     def forward(self, context: Context, x: jax.Array, *, initial_state: Any = None) -> Output:
+        # Keras's order of initial_state: first the forward layer's half, then the backward's
         first, second = self._halves(initial_state)
         mask = context.mask
         ahead, back = (
@@ -288,7 +291,7 @@ def _check_pair(ahead: Any, back: Any) -> None:
 
 
 def _zero_masked(layer: Any) -> Any:
-    """The layer with zeros at masked steps of a sequence, which merging takes for granted."""
+    """Returns the layer with zeros at masked steps of a sequence, which merging relies on."""
     if not hasattr(layer, "zero_output_for_mask"):
         return layer
     return layer.replace(zero_output_for_mask=layer.return_sequences)

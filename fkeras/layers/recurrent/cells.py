@@ -1,9 +1,9 @@
 """Protocol of cells, and `StackedRNNCells`, which combines several cells into one.
 
-A cell is a layer called as `cell(x_t, states) -> (output, new_states)` with a list of states, and
-with a `state_size`: an integer, or a list of one for each state. It may have an `output_size` (the
-first state's otherwise), a `get_initial_state(batch_size)` (zeros otherwise), and may declare
-`output_is_state = True` where its output is its first new state.
+A cell is a layer called as `cell(x_t, states) -> (output, new_states)` with a list of states. It
+has a `state_size`: an integer, or a list with the size of each state. It may have an `output_size`
+(default: the size of the first state) and a `get_initial_state(batch_size)` (default: zeros). It
+may declare `output_is_state = True` if its output is its first new state.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from fkeras.layers.recurrent.states import zero_states
 
 
 def check_cell(cell: Any, where: str) -> Layer:
-    """Returns the cell, after checking that it follows the protocol."""
+    """Checks that a cell follows the protocol, and returns the cell."""
     if not isinstance(cell, Layer) or getattr(cell, "state_size", None) is None:
         kind = type(cell).__name__
         what = "has no state_size" if isinstance(cell, Layer) else "is no layer"
@@ -51,6 +51,7 @@ def output_size(cell: Any) -> int:
 
 def output_reader(cell: Any) -> Callable[[Any], jax.Array] | None:
     """Returns the function that reads a cell's last output from its states, or None."""
+    # reading the output from the states saves the loop a second carry
     if isinstance(cell, StackedRNNCells):
         inner = output_reader(cell.cells[-1])
         return None if inner is None else lambda states: inner(states[-1])
@@ -61,10 +62,10 @@ def run_cell(cell: Any, context: Context, x: jax.Array, states: list) -> tuple[j
     """Runs one step of a cell; the new states have the structure of the old states.
 
     Raises:
-        ValueError: for other return values, and for cells with state, losses or metrics.
+        ValueError: for other return values, and for a cell that returns updates, losses or metrics.
     """
     out = context.run(cell, x, states)
-    # tracers of the scan's body must not escape through a side result
+    # losses and updates are tracers of the scan's body, which must not escape from it
     if out.updates or out.losses or out.metrics:
         raise ValueError(
             f"{cell.where}: a cell is called inside of the loop over time, and returned updates, "
@@ -77,6 +78,7 @@ def run_cell(cell: Any, context: Context, x: jax.Array, states: list) -> tuple[j
             f"{type(out.value).__name__}. Write `return output, [new_state]`."
         )
     output, new = out.value
+    # a scan requires the same pytree as carry in and out; cells may return tuples or one array
     leaves, structure = jax.tree.leaves(new), jax.tree.structure(states)
     if len(leaves) != structure.num_leaves:
         raise ValueError(
@@ -96,13 +98,13 @@ def _cells(cells: Any) -> tuple[Layer, ...]:
 
 
 class StackedRNNCells(Layer):
-    """Computes one step of several cells, each on the output of the one before it.
+    """Computes one step of several cells; each cell receives the output of the previous cell.
 
     Args:
-        cells: the cells, the first one nearest to the input.
+        cells: the cells; the first cell receives the input.
 
     Shapes:
-        (b, d), a list of each cell's states -> (b, u) of the last cell, the new states.
+        (b, d), a list of each cell's states -> (b, u) of the last cell, new states.
 
     Example:
         >>> import jax, jax.numpy as jnp, fkeras as fk
@@ -130,7 +132,7 @@ class StackedRNNCells(Layer):
         return output_size(self.cells[-1])
 
     def get_initial_state(self, batch_size: Any) -> list[list]:
-        """The first states of each cell."""
+        """Returns the initial states of each cell."""
         return [first_states(cell, batch_size) for cell in self.cells]
 
     def build(self, key: jax.Array, x: SpecLike, states: Any = None) -> Self:

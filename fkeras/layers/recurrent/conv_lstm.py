@@ -1,10 +1,10 @@
-"""An LSTM whose products are convolutions, over any number of axes.
+"""Convolutional LSTM over any number of spatial axes.
 
 Each step of a sequence is itself a sequence, an image or a volume, and so are the states.
 
-Where Keras differs: its loop lays a mask (b, 1) along the wrong axes of such states, which fails, or
-mixes rows where sizes happen to agree (unrolled it does not); it ignores dropout=1; and it refuses
-steps of unknown sizes.
+Differences from Keras: Keras's loop broadcasts a mask (b, 1) along the wrong axes of the states,
+which fails, or mixes samples if sizes happen to agree (its unrolled loop is correct). Keras ignores
+dropout=1, and rejects steps of unknown sizes.
 """
 
 from __future__ import annotations
@@ -46,7 +46,7 @@ from fkeras.nn.recurrence import Step, conv_lstm_step, draw_mask
 
 
 class _ConvLSTM(Recurrent):
-    """Computes `conv_lstm_step` along time, over `rank` axes."""
+    """Scans `conv_lstm_step` along time, over `rank` spatial axes."""
 
     filters: Integer = option(convert=integer(minimum=1))
     kernel_size: Sizes = option()
@@ -105,7 +105,7 @@ class _ConvLSTM(Recurrent):
         return layer.replace(bias=open_forget_gate(key, layer.bias, f))
 
     def first_states(self, x: Any) -> list[jax.Array]:
-        """Zeros of the shape that a step's convolution gives, for h and c."""
+        """Returns zeros of the shape of a step's convolution, for h and c."""
         dims = tuple(x.shape)
         if any(d is None for d in dims[2:]):
             raise ValueError(
@@ -118,7 +118,7 @@ class _ConvLSTM(Recurrent):
         kernel = jax.ShapeDtypeStruct(
             (*self.kernel_size, step.shape[channel_axis(self.data_format)], self.filters), dtype
         )
-        # the convolution itself is the only reliable source of its output's shape
+        # trace the convolution abstractly instead of duplicating its shape rules
         shape = jax.eval_shape(lambda x, k: convolve(x, k, *self._sliding), step, kernel).shape
         return [jnp.zeros(shape, dtype), jnp.zeros(shape, dtype)]
 
@@ -148,7 +148,7 @@ class _ConvLSTM(Recurrent):
     def _dropout_masks(
         self, context: Context, x: jax.Array
     ) -> tuple[jax.Array | None, jax.Array | None]:
-        """The dropout masks of the four gates for a step and the state; None for no dropout."""
+        """Draws the dropout masks of the four gates for a step and for the state; or None."""
         if not context.training or (self.dropout == 0 and self.recurrent_dropout == 0):
             return None, None
         key = context.key if self.seed is None else subkey(context.key, self.seed)
@@ -157,7 +157,7 @@ class _ConvLSTM(Recurrent):
             if rate == 0:
                 return None
             axis = channel_axis(self.data_format) % len(shape)
-            # the masks of the four gates lie side by side along the channels
+            # the masks of the four gates are concatenated along the channels
             wide = (*shape[:axis], 4 * shape[axis], *shape[axis + 1 :])
             return draw_mask(subkey(key, name), rate, wide, x.dtype)
 
@@ -171,7 +171,7 @@ class _ConvLSTM(Recurrent):
 class ConvLSTM1D(_ConvLSTM):
     """Computes `c = f * c + i * activation(g)`, `h = o * activation(c)` by convolutions along time.
 
-    The gates are convolutions of a step, itself a sequence, and of the state h; see `conv_lstm_step`.
+    The gates are convolutions of a step (a sequence) and of the state h; see `conv_lstm_step`.
 
     Args:
         kernel_size: length of the window.
@@ -180,11 +180,11 @@ class ConvLSTM1D(_ConvLSTM):
         Other arguments: those of `ConvLSTM2D`.
 
     Call:
-        initial_state: the states to start from, two arrays (b, s2, f).
+        initial_state: initial states, two arrays (b, s2, f).
 
     Shapes:
         (b, t, s, c) -> (b, s2, f), or (b, t, s2, f) with return_sequences;
-        with return_state a tuple of it and the states h and c, both (b, s2, f).
+        with return_state a tuple of the output and the states h and c, both (b, s2, f).
         kernel (k, c, 4f), recurrent_kernel (k, f, 4f), bias (4f,).
 
     Raises:
@@ -212,34 +212,34 @@ class ConvLSTM1D(_ConvLSTM):
 class ConvLSTM2D(_ConvLSTM):
     """Computes `c = f * c + i * activation(g)`, `h = o * activation(c)` by convolutions along time.
 
-    The gates are convolutions of a step, an image, and of the state h; see `conv_lstm_step`.
+    The gates are convolutions of a step (an image) and of the state h; see `conv_lstm_step`.
 
     Args:
-        filters: number `f` of channels of the two states and the output.
+        filters: number `f` of channels of the two states and of the output.
         kernel_size: height and width of the window; one integer sets both.
         strides: steps of the kernel over the input along height and width.
         padding: "valid" or "same", for the input. The state is always padded as "same".
         data_format: "channels_last" (also None) for inputs (b, t, h, w, c), "channels_first" for
             (b, t, c, h, w).
-        dilation_rate: distance between the input cells that the kernel sees; above 1 only with
+        dilation_rate: distance between the input cells that the kernel reads; above 1 only with
             strides of 1.
-        dropout: share of the input cells to drop in training, drawn for each gate apart, the same
-            cells at every step.
-        recurrent_dropout: share of the cells of the state h to drop, drawn in the same way.
+        dropout: probability of dropping an input cell in training, drawn separately for each gate
+            and once for all steps.
+        recurrent_dropout: probability of dropping a cell of the state h, drawn in the same way.
         Other arguments: those of `LSTM`, without `use_cudnn` and `implementation`.
 
     Call:
-        initial_state: the states to start from, two arrays (b, h2, w2, f).
+        initial_state: initial states, two arrays (b, h2, w2, f).
 
     Shapes:
         (b, t, h, w, c) -> (b, h2, w2, f), or (b, t, h2, w2, f) with return_sequences;
-        with return_state a tuple of it and the states h and c, both (b, h2, w2, f).
+        with return_state a tuple of the output and the states h and c, both (b, h2, w2, f).
         kernel (kh, kw, c, 4f), recurrent_kernel (kh, kw, f, 4f), bias (4f,).
 
     Raises:
-        ValueError: for strides and dilation together, inputs without a channel axis or smaller
-            than the kernel with padding "valid", masks that are not (b, t), and states of other
-            shapes.
+        ValueError: for strides with dilation, inputs without a channel axis or smaller than the
+            kernel with padding "valid", masks that are not (b, t), and initial states of a wrong
+            shape.
 
     Example:
         >>> import jax, jax.numpy as jnp, fkeras as fk
@@ -263,7 +263,7 @@ class ConvLSTM2D(_ConvLSTM):
 class ConvLSTM3D(_ConvLSTM):
     """Computes `c = f * c + i * activation(g)`, `h = o * activation(c)` by convolutions along time.
 
-    The gates are convolutions of a step, a volume, and of the state h; see `conv_lstm_step`.
+    The gates are convolutions of a step (a volume) and of the state h; see `conv_lstm_step`.
 
     Args:
         kernel_size: three sizes of the window; one integer sets all.
@@ -272,11 +272,11 @@ class ConvLSTM3D(_ConvLSTM):
         Other arguments: those of `ConvLSTM2D`.
 
     Call:
-        initial_state: the states to start from, two arrays (b, e1, e2, e3, f).
+        initial_state: initial states, two arrays (b, e1, e2, e3, f).
 
     Shapes:
         (b, t, d1, d2, d3, c) -> (b, e1, e2, e3, f), or (b, t, e1, e2, e3, f) with return_sequences;
-        with return_state a tuple of it and the states h and c, both (b, e1, e2, e3, f).
+        with return_state a tuple of the output and the states h and c, both (b, e1, e2, e3, f).
         kernel (k1, k2, k3, c, 4f), recurrent_kernel (k1, k2, k3, f, 4f), bias (4f,).
 
     Raises:

@@ -1,4 +1,4 @@
-"""Dropout masks, the forget gate's bias and argument rules of gated cells."""
+"""Dropout masks, forget gate biases and argument rules of gated cells."""
 
 from __future__ import annotations
 
@@ -22,16 +22,17 @@ def dropout_masks(
     """Draws the dropout masks of inputs and state, constant over time; None without dropout.
 
     Args:
-        layer: has `units`, `dropout`, `recurrent_dropout`, `seed` and, with gates, `implementation`.
-        context: context of the call; the key is read only for a draw.
-        x: the input, of shape (b, ..., d).
-        gates: the number of gates; with `implementation` 1 each gate has separate masks.
+        layer: layer with `units`, `dropout`, `recurrent_dropout`, `seed` and, if gated,
+            `implementation`.
+        context: context of the call; its key is read only for a draw.
+        x: input of shape (b, ..., d).
+        gates: number of gates; with `implementation` 1 each gate has separate masks.
     """
     if not context.training or (layer.dropout == 0 and layer.recurrent_dropout == 0):
         return None, None
-    # drawn once per sequence, outside of the loop: the same entries drop at every step
+    # drawn once per sequence, outside of the loop: the same entries are dropped at every step
     key = context.key if layer.seed is None else subkey(context.key, layer.seed)
-    # Keras's rule: recurrent dropout always draws for each gate apart
+    # Keras's rule: recurrent dropout always draws separately for each gate
     apart = gates > 1 and (layer.implementation == 1 or layer.recurrent_dropout > 0)
     lead = (gates, x.shape[0]) if apart else (x.shape[0],)
 
@@ -45,14 +46,14 @@ def dropout_masks(
 
 
 def open_forget_gate(key: jax.Array, bias: jax.Array, units: int) -> jax.Array:
-    """Sets the second of the four parts of `bias`, that of the forget gate, to ones."""
-    # a ShapeKey asks for shapes only: NumPy would allocate lanes of any declared size
+    """Sets the forget gate's part of `bias`, the second of four, to ones."""
+    # a ShapeKey evaluates shapes only, and then NumPy would allocate arrays of the declared size
     lanes_of = jnp if isinstance(key, ShapeKey | Tracer) else np
     return jnp.where(lanes_of.arange(4 * units) // units == 1, 1.0, bias)
 
 
 def without_defaults(config: dict[str, Any], defaults: Mapping[str, Any]) -> dict[str, Any]:
-    """The configuration without the keys that Keras's own configuration leaves out at their defaults."""
+    """Removes the keys that Keras's own config omits at their defaults."""
     return {k: v for k, v in config.items() if k not in defaults or v != defaults[k]}
 
 

@@ -46,6 +46,7 @@ class _GRU(UnitStep):
         # both subclasses declare `reset_after`, at different positions of their arguments
         layer: Any = self
         u = self.units
+        # two biases with reset_after: cuDNN's variant also adds a bias after the recurrent product
         bias = (2, 3 * u) if layer.reset_after else (3 * u,)
         return self.with_weights(
             key,
@@ -102,16 +103,16 @@ class GRU(_GRU, UnitRecurrent):
 
     Args:
         units: size `u` of the state and the output.
-        reset_after: whether the reset gate follows the product with `recurrent_kernel`.
+        reset_after: whether to apply the reset gate after the product with `recurrent_kernel`.
         Other arguments: those of `LSTM`, without `unit_forget_bias`.
 
     Call:
-        initial_state: the state to start from, (b, u).
+        initial_state: initial state, (b, u).
 
     Shapes:
-        (b, t, d) -> (b, u), or (b, t, u) with return_sequences; with return_state a tuple of it
-        and the state (b, u). kernel (d, 3u), recurrent_kernel (u, 3u), bias (2, 3u), or (3u,)
-        without reset_after.
+        (b, t, d) -> (b, u), or (b, t, u) with return_sequences; with return_state a tuple of the
+        output and the state (b, u). kernel (d, 3u), recurrent_kernel (u, 3u), bias (2, 3u), or
+        (3u,) without reset_after.
 
     Example:
         >>> import jax, jax.numpy as jnp, fkeras as fk

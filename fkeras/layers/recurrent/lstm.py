@@ -61,7 +61,7 @@ class _LSTM(UnitStep):
         )
         if layer.bias is None or not self.unit_forget_bias:
             return layer
-        # Jozefowicz et al.: a forget gate that starts open keeps gradients over long sequences
+        # Jozefowicz et al.: a forget gate that starts open preserves gradients over long sequences
         return layer.replace(bias=open_forget_gate(key, layer.bias, u))
 
     def step_function(self, context: Context, x: jax.Array) -> Step:
@@ -107,7 +107,7 @@ class LSTM(_LSTM, UnitRecurrent):
     """Computes `c = f * c + i * activation(g)`, `h = o * activation(c)` along time.
 
     Args:
-        units: size `u` of the two states and the output.
+        units: size `u` of the two states and of the output.
         activation: function or its name; None is the identity.
         recurrent_activation: function or its name, for the gates.
         use_bias: whether to add a bias.
@@ -121,20 +121,22 @@ class LSTM(_LSTM, UnitRecurrent):
         kernel_constraint: projection of `kernel` after each update.
         recurrent_constraint: projection of `recurrent_kernel` after each update.
         bias_constraint: projection of `bias` after each update.
-        dropout: share of the inputs to drop in training, the same entries at every step.
-        recurrent_dropout: share of the state h to drop in training, the same entries at every step.
+        dropout: probability of dropping an input entry in training, drawn once for all steps.
+        recurrent_dropout: probability of dropping an entry of the state h in training, drawn once
+            for all steps.
         seed: folded into the key of each call; None uses the key alone.
-        use_cudnn: accepted for compatibility with Keras, without effect: XLA compiles one loop for all.
-        implementation: 1 draws dropout for each gate apart, 2 once for all gates; with
-            recurrent_dropout always 1.
+        use_cudnn: accepted for compatibility with Keras, without effect: XLA compiles the loop.
+        implementation: 1 draws dropout separately for each gate, 2 once for all gates; always 1
+            with recurrent_dropout.
         Other arguments: those of `RNN`, without `cell`.
 
     Call:
-        initial_state: the states to start from, [(b, u), (b, u)].
+        initial_state: initial states, [(b, u), (b, u)].
 
     Shapes:
-        (b, t, d) -> (b, u), or (b, t, u) with return_sequences; with return_state a tuple of it
-        and the states h and c, both (b, u). kernel (d, 4u), recurrent_kernel (u, 4u), bias (4u,).
+        (b, t, d) -> (b, u), or (b, t, u) with return_sequences; with return_state a tuple of the
+        output and the states h and c, both (b, u). kernel (d, 4u), recurrent_kernel (u, 4u), bias
+        (4u,).
 
     Example:
         >>> import jax, jax.numpy as jnp, fkeras as fk

@@ -29,35 +29,35 @@ def _cell(cell: Any) -> Layer:
 
 
 class RNN(Recurrent):
-    """Applies a cell along time, and passes its states from step to step.
+    """Scans a cell along time, with the cell's states as carry.
 
-    A masked step leaves states and output as they were before it.
+    A masked step leaves states and output unchanged.
 
     Args:
-        cell: the cell: a layer with a `state_size` that is called as
-            `cell(x_t, states) -> (output, new_states)`; or a list of them, which are stacked.
-        return_sequences: whether the outputs of all steps are returned, or the last one.
-        return_state: whether the last states are returned beside the output.
-        go_backwards: whether the sequence is read from its end; outputs come in that order.
-        stateful: whether a call continues from the states of the call before it. The carry is the
-            layer's state, and comes back in `updates`, in training and in inference.
-        unroll: whether the loop over time becomes straight code: longer to compile, for short
-            sequences of known length.
-        zero_output_for_mask: whether the output is 0 at masked steps, in the place of the output
-            before. Without return_sequences the output is 0 where the last step is masked. Has no
+        cell: a layer with a `state_size` that is called as
+            `cell(x_t, states) -> (output, new_states)`; or a list of cells, which are stacked.
+        return_sequences: whether to return the outputs of all steps, or only the last output.
+        return_state: whether to also return the final states.
+        go_backwards: whether to start at the last step; outputs are in the order of computation.
+        stateful: whether a call starts from the final states of the previous call. The carry is
+            the layer's state, returned in `updates`, in training and in inference.
+        unroll: whether to unroll the loop over time: slower compilation; only for short sequences
+            of known length.
+        zero_output_for_mask: whether the output is 0 at masked steps, instead of the previous
+            output. Without return_sequences, the output is 0 if the last step is masked. Has no
             effect with unroll, as in Keras.
-        activity_regularizer: a penalty on the output.
+        activity_regularizer: penalty on the output.
 
     Call:
-        initial_state: the states to start from, a list of one array or tensor for each state.
+        initial_state: initial states, a list with one array or tensor for each state.
 
     Shapes:
         (b, t, ...) -> the cell's output (b, u), or (b, t, u) with return_sequences; with
-        return_state a tuple of it and the states.
+        return_state a tuple of the output and the states.
 
     Raises:
-        ValueError: for a cell without state_size; with stateful=True and an unknown batch size;
-            with unroll=True and an unknown length; for states of other shapes.
+        ValueError: for a cell without state_size; for stateful=True with an unknown batch size;
+            for unroll=True with an unknown length; for initial states of a wrong shape.
 
     Example:
         >>> import jax, jax.numpy as jnp, fkeras as fk
@@ -97,5 +97,5 @@ class RNN(Recurrent):
         return self.replace(cell=self.cell.build(subkey(key, "cell"), step))
 
     def step_function(self, context: Context, x: jax.Array) -> Step:
-        # a new child context a trace: a key that is derived inside of the loop must stay there
+        # a new child context per trace: keys derived in the loop's body must not escape from it
         return lambda x_t, states: run_cell(self.cell, context.child("cell"), x_t, states)

@@ -1,4 +1,4 @@
-"""`SimpleRNN`: a dense layer whose output is fed back, and its cell."""
+"""`SimpleRNN`: a dense layer with a recurrent connection, and its cell."""
 
 from __future__ import annotations
 
@@ -84,15 +84,15 @@ class SimpleRNN(_SimpleRNN, UnitRecurrent):
     """Computes `h = activation(x_t @ kernel + h @ recurrent_kernel + bias)` along time.
 
     Args:
-        units: size `u` of the state and the output.
+        units: size `u` of the state and of the output.
         Other arguments: those of `LSTM` with the same names.
 
     Call:
-        initial_state: the state to start from, (b, u).
+        initial_state: initial state, (b, u).
 
     Shapes:
-        (b, t, d) -> (b, u), or (b, t, u) with return_sequences; with return_state a tuple of it
-        and the state (b, u). kernel (d, u), recurrent_kernel (u, u), bias (u,).
+        (b, t, d) -> (b, u), or (b, t, u) with return_sequences; with return_state a tuple of the
+        output and the state (b, u). kernel (d, u), recurrent_kernel (u, u), bias (u,).
 
     Example:
         >>> import jax, jax.numpy as jnp, fkeras as fk

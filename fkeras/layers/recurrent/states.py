@@ -1,4 +1,4 @@
-"""States of recurrent layers: lists of arrays with the batch as first axis."""
+"""States of recurrent layers: lists of arrays with the batch as the first axis."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from fkeras.engine.values.spec import as_spec
 
 def zero_states(sizes: int | Sequence[int], batch: Any, dtype: str) -> list[jax.Array]:
     """Returns zeros of shape (b, size) for each size.
-
+        ValueError: for a wrong number of states, or a wrong shape.
     Example:
         >>> [s.shape for s in zero_states((4, 4), 2, "float32")]
         [(2, 4), (2, 4)]
@@ -51,12 +51,12 @@ def given_states(where: str, given: Any, like: Any) -> Any:
 def as_state(states: Any, dtype: str) -> dict[str, jax.Array]:
     """Stores the carry of a stateful layer as its state: a dictionary of arrays."""
     leaves = jax.tree.leaves(states)
-    # numbered keys: the states of nested cells have no names
+    # numbered keys, because the states of nested cells have no names
     return {f"state_{i}": leaf.astype(dtype) for i, leaf in enumerate(leaves)}
 
 
 def from_state(where: str, state: Mapping[str, jax.Array], like: Any) -> Any:
-    """Restores the states that `as_state` stored, in the structure and dtypes of `like`."""
+    """Restores the states that `as_state` stored, with the structure and dtypes of `like`."""
     expected, structure = jax.tree.flatten(like)
     stored = [state[f"state_{i}"] for i in range(len(expected))]
     for have, want in zip(stored, expected, strict=True):
@@ -68,6 +68,7 @@ def from_state(where: str, state: Mapping[str, jax.Array], like: Any) -> Any:
 
 def _check_batch(where: str, what: str, have: Any, want: Any) -> None:
     b, n = have.shape[0], want.shape[0]
+    # symbolic sizes stand for any batch: only two known sizes can be compared
     if isinstance(b, int) != isinstance(n, int):
         known_size, unknown_part = (b, "the sequences") if isinstance(b, int) else (n, what)
         raise ValueError(

@@ -1,4 +1,4 @@
-"""`TimeDistributed`: one layer on every step of a sequence."""
+"""`TimeDistributed`: applies a layer to every step of a sequence."""
 
 from __future__ import annotations
 
@@ -18,12 +18,12 @@ from fkeras.layers.core.wrapper import Wrapper
 class TimeDistributed(Wrapper):
     """Applies one layer to every step of a sequence.
 
-    Each step is a call: it draws its own random numbers, and a layer with state goes from step to
-    step. A mask (b, t, ...) reaches a layer that takes masks, a step at a time. Losses of the
-    steps are added up, metrics averaged.
+    Each step is a separate call with its own random numbers. The state of a layer passes from step
+    to step. A layer that supports masks receives the mask (b, t, ...) step by step. The losses of
+    the steps are added, metrics are averaged.
 
     Args:
-        layer: the layer.
+        layer: the layer to apply.
 
     Shapes:
         (b, t, ...) -> (b, t, ...), where the layer maps (b, ...) -> (b, ...).
@@ -44,7 +44,7 @@ class TimeDistributed(Wrapper):
 
     @property
     def id_count(self) -> int | None:
-        """How many ids the layer looks up; None for a layer that looks up none."""
+        """Number of ids that the layer looks up; None for a layer without a lookup."""
         return getattr(self.layer, "id_count", None)
 
     def loses_masks(self, masks: Sequence[Any]) -> bool:
@@ -74,7 +74,7 @@ class TimeDistributed(Wrapper):
 
         steps = (x, mask if self.layer.supports_masking else None)
         steps = (*steps, jnp.arange(time, dtype="uint32"))
-        # a scan runs step after step, so it serves only layers whose state changes
+        # vmap computes the steps in parallel; only layers that change state need a sequential scan
         if not _changes_state(step, steps, state):
             return self._merge(context, self._map(step, steps, state), mask)
 
@@ -94,7 +94,7 @@ class TimeDistributed(Wrapper):
             out = step(x_t, mask_t, index, state)
             return out.value, out.mask, out.losses, out.metrics
 
-        # no step depends on another one: all of them at once, as one batch
+        # no step depends on another step: compute all steps as one batch
         return jax.vmap(parts, in_axes=(1, 1, 0), out_axes=(1, 1, 0, 0))(*steps)
 
     def _merge(
@@ -102,7 +102,7 @@ class TimeDistributed(Wrapper):
     ) -> Output:
         value, out_mask, losses, metrics = parts
         if context.attached is not None:
-            out_mask = None  # Keras forgets the masks that the layer inside gives
+            out_mask = None  # Keras drops the masks that the wrapped layer returns
         if out_mask is None and mask is not None:
             out_mask = mask if mask.ndim == 2 else mask.any(axis=tuple(range(2, mask.ndim)))
         return Output(
@@ -146,11 +146,11 @@ def _is_int(value: Any) -> bool:
 
 
 def _changes_state(step: Any, steps: tuple, state: Any) -> bool:
-    """Whether a step returns updates; they have to go from step to step then."""
+    """Returns whether a step returns updates, which the next step must receive."""
     if not state:
         return False
     x, mask, index = steps
-    # traced abstractly: the first step's structure of updates is that of all steps
+    # traced abstractly: all steps return updates with the structure of the first
     one = jax.eval_shape(
         lambda x, mask, index: step(*jax.tree.map(lambda v: v[:, 0], (x, mask)), index[0], state),
         x,

@@ -1,8 +1,9 @@
-"""Fields and methods that SimpleRNN, LSTM, GRU and their cells share.
+"""Fields and methods shared by SimpleRNN, LSTM, GRU and their cells.
 
 A cell computes one step of its layer, with the same weights. Each family declares its fields in one
-class, from which the cell (with `UnitCell`) and the layer (with `UnitRecurrent`) inherit. Fields come
-in the order of the bases from right to left, which is Keras's order of the constructor's arguments.
+class. The cell inherits from this class and `UnitCell`, the layer from this class and
+`UnitRecurrent`. Dataclass fields are ordered by the bases from right to left, which gives Keras's
+order of constructor arguments.
 """
 
 from __future__ import annotations
@@ -22,7 +23,7 @@ from fkeras.nn.recurrence import Step
 
 
 class UnitStep(Layer):
-    """A step whose states have `units` entries: first fields, weights, sizes of the states."""
+    """Step whose states have `units` entries: common fields, weights and state sizes."""
 
     units: Integer = option(convert=integer(minimum=1))
     activation: Activation = option(default="tanh", convert=activations.get)
@@ -31,18 +32,18 @@ class UnitStep(Layer):
     recurrent_kernel: jax.Array = weight(prefix="recurrent")
     bias: jax.Array | None = weight()
 
-    # private: a public `state_size` marks cells, see `check_cell`
+    # private, because a public `state_size` marks cells, see `check_cell`
     @property
     def _state_sizes(self) -> int | list[int]:
         return self.units
 
     def step_function(self, context: Context, x: jax.Array) -> Step:
-        """`(x_t, states) -> (output, new_states)`, with weights and dropout masks bound."""
+        """Returns `(x_t, states) -> (output, new_states)` with bound weights and dropout masks."""
         raise NotImplementedError(f"{self.where}: has no step_function.")
 
 
 class UnitCell(UnitStep):
-    """A cell: one call computes one step."""
+    """Base class of cells: one call computes one step."""
 
     keras_form: ClassVar[KerasForm] = KerasForm(input_names=("inputs", "states"))
     #: the output of a step is its first new state
@@ -57,7 +58,7 @@ class UnitCell(UnitStep):
         return self.units
 
     def get_initial_state(self, batch_size: Any) -> list[jax.Array]:
-        """Zeros for a batch of this size."""
+        """Returns zeros for a batch of this size."""
         return zero_states(self._state_sizes, batch_size, self.policy.compute_dtype)
 
     def forward(self, context: Context, x: jax.Array, states: Any) -> Output:
@@ -65,10 +66,11 @@ class UnitCell(UnitStep):
 
 
 class UnitRecurrent(UnitStep, Recurrent):
-    """A layer: one call computes all steps of a sequence."""
+    """Base class of layers: one call computes all steps of a sequence."""
 
     @property
     def input_spec(self) -> InputSpec:
+        # before `build` any number of features is accepted
         axes = {} if self.kernel is None else {-1: self.kernel.shape[0]}
         return InputSpec(ndim=3, axes=axes)
 
