@@ -133,7 +133,7 @@ class Recurrent(Layer):
             return_sequences=self.return_sequences,
             output_of=self.output_of,
         )
-        # the carry keeps the dtype of variables: a half-precision carry would lose digits at each call
+        # stored in the dtype of variables: a half-precision carry would lose digits at each call
         updates = as_state(states, self.policy.variable_dtype) if self.stateful else {}
         # the cell may compute in another dtype
         output, *states = cast_floats((output, *states), self.policy.compute_dtype)

@@ -13,7 +13,7 @@ from fkeras.engine.values.spec import as_spec
 
 def zero_states(sizes: int | Sequence[int], batch: Any, dtype: str) -> list[jax.Array]:
     """Returns zeros of shape (b, size) for each size.
-        ValueError: for a wrong number of states, or a wrong shape.
+
     Example:
         >>> [s.shape for s in zero_states((4, 4), 2, "float32")]
         [(2, 4), (2, 4)]
@@ -27,7 +27,7 @@ def given_states(where: str, given: Any, like: Any) -> Any:
     """Converts the caller's `initial_state` to the structure and dtypes of the layer's states.
 
     Raises:
-        ValueError: for a different number of states, or a different shape.
+        ValueError: for a wrong number of states, or a wrong shape.
     """
     expected, structure = jax.tree.flatten(like)
     received = jax.tree.leaves(given)
