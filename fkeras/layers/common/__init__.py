@@ -1,1 +1,1 @@
-"""Helpers that several layer families share."""
+"""Helpers shared by several layer families."""

@@ -1,4 +1,4 @@
-"""Field converters and checks that several layer families share."""
+"""Field converters and checks shared by several layer families."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ noise_shape = several(
 
 
 def drawn_shape(where: str, noise_shape: Any, shape: Any) -> tuple:
-    """Returns the shape of a draw for an input of `shape`: `noise_shape` without None.
+    """Returns the shape of a draw for an input of `shape`: `noise_shape` with None replaced.
 
     Raises:
         ValueError: for different numbers of axes; `where` names the layer.

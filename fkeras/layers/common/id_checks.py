@@ -12,7 +12,7 @@ from fkeras.engine.values.arrays import is_array_like, read_array
 
 
 def refuse_fractions(ids: Any, where: str) -> None:
-    """Rejects ids with fractions; traced arrays and other values pass.
+    """Rejects ids with fractions; accepts traced arrays and values that are not arrays.
 
     Raises:
         TypeError: for complex numbers.
@@ -21,7 +21,7 @@ def refuse_fractions(ids: Any, where: str) -> None:
     Example:
         >>> refuse_fractions(jnp.array([1.0, 2.0]), "embedding")
     """
-    # a compiled program cannot raise for values; there such ids give NaN
+    # a compiled program cannot raise an error for values; its result for fractions is NaN
     if not is_array_like(ids) or isinstance(ids, Tracer):
         return
     ids = read_array(ids, where, complex_numbers=True)
@@ -32,7 +32,7 @@ def refuse_fractions(ids: Any, where: str) -> None:
         )
     if not jnp.issubdtype(ids.dtype, jnp.floating):
         return
-    # copies to the host: reached only for float ids outside of jit
+    # copies to the host: only for float ids outside of jit
     numbers = np.asarray(ids)
     whole = np.isfinite(numbers) & (numbers == np.floor(numbers))
     if not whole.all():

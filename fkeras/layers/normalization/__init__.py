@@ -1,1 +1,1 @@
-"""Normalization over batches, layers, groups, vectors, data sets; spectral normalization."""
+"""Normalization over batches, layers, groups, vectors and data sets; spectral normalization."""

@@ -1,4 +1,4 @@
-"""The argument `axis` of layers that normalize over one axis or several."""
+"""Argument `axis` of layers that normalize over one or more axes."""
 
 from __future__ import annotations
 
@@ -15,17 +15,18 @@ normalized_axes = axis_or_axes(hint="For the last axis give -1, for an image's f
 
 
 def as_tuple(axis: int | Sequence[int]) -> tuple[int, ...]:
-    """Returns one axis or several as a tuple."""
+    """Returns one or more axes as a tuple."""
     return (axis,) if isinstance(axis, int) else tuple(axis)
 
 
 def check_axes(layer: Layer, axis: int | Sequence[int], shape: Sequence[Any]) -> set[int]:
-    """Returns the axes counted from 0, after checking that an input of `shape` has each once.
+    """Checks that an input of `shape` has each axis once, and returns the axes counted from 0.
 
     Raises:
-        ValueError: for a missing axis, and for an axis named twice.
+        ValueError: for a missing axis, and for a repeated axis.
     """
     ndim, axes = len(shape), as_tuple(axis)
+    # -1 and 2 may be the same axis: compare positions, not numbers
     positions = {a % ndim for a in axes if -ndim <= a < ndim}
     if len(positions) != len(axes):
         raise ValueError(
@@ -38,7 +39,7 @@ def check_axes(layer: Layer, axis: int | Sequence[int], shape: Sequence[Any]) ->
 def check_weight_sizes(
     layer: Layer, axis: int | Sequence[int], weight: jax.Array, sizes: tuple, shape: Sequence[Any]
 ) -> None:
-    """Raises an error for a weight whose shape is not the `sizes` of an input's axes."""
+    """Raises an error if a weight's shape differs from the `sizes` of an input's axes."""
     if weight.shape != sizes:
         raise ValueError(
             f"{layer.where}: expected sizes {weight.shape} on axis {axis}, received "

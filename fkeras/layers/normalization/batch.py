@@ -1,6 +1,6 @@
-"""`BatchNormalization`: features normalized by the batch in training, by moving averages in inference.
+"""`BatchNormalization`: normalizes by the batch in training, by moving averages in inference.
 
-The averages are state: training returns new ones in its updates, and nothing else changes them.
+The averages are state: training returns new averages in its updates, and nothing else changes them.
 """
 
 from __future__ import annotations
@@ -78,7 +78,7 @@ def _clipping(value: Any) -> Mapping[str, float]:
 
 
 def _initializer(value: Any) -> Any:
-    """A converter: an initializer, which no default stands for where it is None."""
+    """Converts an initializer, and rejects None, because no default would replace it."""
     if value is None:
         raise ValueError("expected an initializer, received None. For example: 'zeros'.")
     return initializers.get(value)
@@ -87,29 +87,30 @@ def _initializer(value: Any) -> Any:
 class BatchNormalization(Layer):
     """Normalizes each feature to mean 0 and variance 1, then scales and shifts.
 
-    In training with the mean and (biased) variance of the batch, which also move the averages in
-    its state; in inference with these averages. A layer with `trainable=False` never moves them,
-    and its training calls are inference too, unless `frozen` says otherwise. Masked places count
-    in no mean.
+    Training uses the mean and the (biased) variance of the batch, which also update the moving
+    averages in the state. Inference uses the moving averages. A layer with `trainable=False` never
+    updates the averages, and its training calls compute as in inference, unless `frozen` is
+    "batch". Masked positions are excluded from all means.
 
-    Statistics and averages are float32 under a shorter compute dtype; also under the policies
-    "bfloat16" and "float16", where Keras keeps the averages in the short type, in which steps of
-    `1 - momentum` vanish. Under `jax.jit` the statistics of a sharded batch are those of the whole
-    batch; under `jax.shard_map` and `jax.vmap` they are those of the part.
+    Statistics and averages are float32 even if the compute dtype is half precision. The policies
+    "bfloat16" and "float16" also have float32 averages; Keras keeps these averages in half
+    precision, where steps of `1 - momentum` are lost to rounding. Under `jax.jit` the statistics
+    of a sharded batch are those of the whole batch; under `jax.shard_map` and `jax.vmap` they are
+    those of the part.
 
     Args:
-        axis: axis of the features.
-        momentum: share of the old average that a training call keeps.
-        moving_mean_initializer: draws the first moving mean.
-        moving_variance_initializer: draws the first moving variance.
+        axis: the feature axis.
+        momentum: weight of the old average in an update.
+        moving_mean_initializer: draws the initial moving mean.
+        moving_variance_initializer: draws the initial moving variance.
         renorm: whether training normalizes by separate moving averages (batch renormalization).
         renorm_clipping: bounds "rmin", "rmax" and "dmax" of the correction.
-        renorm_momentum: share of the old averages of `renorm` that a training call keeps.
-        synchronized: only False: a batch sharded over devices is one array, normalized as one.
-        frozen: statistics for training calls of a layer with `trainable=False`: "moving" uses the
-            moving averages; "batch" uses the batch (with `renorm` also its correction), as Keras
-            until 2.3.1 and TensorFlow 1 did. Neither updates the averages. Files of those versions
-            open with "batch" for their frozen layers. Keras 3 has "moving" only: it trains a
+        renorm_momentum: weight of the old average in an update of the averages of `renorm`.
+        synchronized: must be False: a batch sharded over devices is one array, normalized as one.
+        frozen: statistics in training calls of a layer with `trainable=False`: "moving" uses the
+            moving averages; "batch" uses the batch (with `renorm` also its correction), like Keras
+            until 2.3.1 and TensorFlow 1. Neither updates the averages. Files of those versions
+            load with "batch" for frozen layers. Keras 3 supports only "moving": it loads a
             `.keras` file with "batch" as "moving", and rejects the JSON.
         Other arguments: those of `LayerNormalization`, without `rms_scaling`.
 
@@ -118,8 +119,8 @@ class BatchNormalization(Layer):
         `renorm` also moving_stddev, renorm_mean, renorm_stddev (c,).
 
     Raises:
-        ValueError: for `synchronized=True`, a momentum outside of [0, 1], bad bounds, another word
-            as `frozen`, or a mask that does not have the axes of the input but the last.
+        ValueError: for `synchronized=True`, a momentum outside of [0, 1], invalid bounds, an
+            unknown `frozen`, or a mask without exactly the axes of the input except the last.
 
     Example:
         >>> import jax, jax.numpy as jnp, fkeras as fk
@@ -172,7 +173,7 @@ class BatchNormalization(Layer):
     beta: jax.Array | None = weight()
 
     supports_masking: ClassVar[bool] = True
-    # gamma, beta and the statistics stay in float32; forward casts the input itself
+    # gamma, beta and the statistics remain float32; forward casts the input itself
     autocast: ClassVar[bool] = False
 
     @property
@@ -190,7 +191,7 @@ class BatchNormalization(Layer):
         )
 
     def init_state(self, x: SpecLike) -> dict[str, jax.Array]:
-        """The averages before training; a random initializer draws the same numbers every time."""
+        """Returns the initial averages; a random initializer always draws the same values."""
         size = self._features(x)
         dtype = wide_dtype(self.policy.variable_dtype)
         key = jax.random.key(0)
@@ -198,7 +199,7 @@ class BatchNormalization(Layer):
         variance = self.moving_variance_initializer(key, (size,), dtype)
         state = {"moving_mean": mean, "moving_variance": variance}
         if self.renorm:
-            # two arrays of equal numbers: one in both places could not be donated
+            # separate arrays: one buffer in two entries of the state could not be donated
             state["moving_stddev"] = jnp.sqrt(variance)
             state["renorm_mean"] = self.moving_mean_initializer(key, (size,), dtype)
             state["renorm_stddev"] = jnp.sqrt(variance)
@@ -223,6 +224,7 @@ class BatchNormalization(Layer):
         self._check(context, x)
         dtype = self.policy.compute_dtype
         if jnp.issubdtype(x.dtype, jnp.floating):
+            # first round to the compute dtype, as Keras does, then compute statistics in float32
             x = x.astype(dtype)
         x = x.astype(wide_dtype(dtype))
         gamma, beta = (w if w is None else w.astype(x.dtype) for w in (self.gamma, self.beta))
@@ -271,7 +273,8 @@ class BatchNormalization(Layer):
         gamma: jax.Array | None,
         beta: jax.Array | None,
     ) -> tuple[jax.Array, jax.Array]:
-        """`(gamma, beta)` that include renormalization's correction."""
+        """Returns `(gamma, beta)` including the correction of batch renormalization."""
+        # the moving standard deviation includes epsilon, so its lower bound is sqrt(epsilon)
         smallest = self.epsilon**0.5
         tracked = jnp.maximum(state["renorm_stddev"].astype(mean.dtype), smallest)
         centre = state["renorm_mean"].astype(mean.dtype)
@@ -284,6 +287,7 @@ class BatchNormalization(Layer):
         self, state: Mapping, mean: jax.Array, stddev: jax.Array
     ) -> dict[str, jax.Array]:
         moved = moving_average(state["moving_stddev"], stddev, self.momentum)
+        # renormalization averages the standard deviation; the variance is derived from it
         return {
             "moving_mean": moving_average(state["moving_mean"], mean, self.momentum),
             "moving_variance": jnp.maximum(jnp.square(moved) - self.epsilon, 0.0),

@@ -1,4 +1,4 @@
-"""`Normalization`: features shifted and scaled by the mean and variance of a data set."""
+"""`Normalization`: standardizes features by the mean and variance of a data set."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from fkeras.engine.values.spec import SpecLike
 from fkeras.nn.numerics.axes import format_shape
 from fkeras.nn.numerics.dtypes import wide_dtype
 
-_SMALLEST = 1e-7  # standard deviation that is divided by, as in Keras
+_SMALLEST = 1e-7  # lower bound of the standard deviation, as in Keras
 
 
 def standardize(
@@ -28,7 +28,7 @@ def standardize(
 ) -> jax.Array:
     """Computes `(x - mean) / sqrt(variance)`, or with `invert` `x * sqrt(variance) + mean`.
 
-    A standard deviation below 1e-7 counts as 1e-7, so a constant feature becomes 0.
+    A standard deviation below 1e-7 is replaced by 1e-7, so a constant feature becomes 0.
 
     Args:
         x: array of any shape.
@@ -41,20 +41,20 @@ def standardize(
         >>> standardize(jnp.array([[5.0]]), jnp.ones((1, 1)), jnp.full((1, 1), 4.0))
         Array([[2.]], dtype=float32)
     """
-    # the root has no finite slope at 0
+    # clipping before the root: the derivative of the root is infinite at 0
     stddev = jnp.sqrt(jnp.maximum(variance, _SMALLEST**2))
     return x * stddev + mean if invert else (x - mean) / stddev
 
 
 def data_moments(batches: Iterable[Any], axes: Sequence[int]) -> tuple[np.ndarray, np.ndarray]:
-    """Computes mean and biased variance of data in batches, in one pass.
+    """Computes the mean and the biased variance of batches of data, in one pass.
 
     Args:
-        batches: arrays of one rank; the first entry counts where a batch is a tuple.
-        axes: the axes that are kept.
+        batches: arrays of the same rank, or tuples, whose first entry is used.
+        axes: the axes to keep.
 
     Returns:
-        Two float64 arrays with the sizes of the axes that are kept.
+        Two float64 arrays with the sizes of the kept axes.
 
     Example:
         >>> import numpy as np
@@ -83,7 +83,7 @@ def data_moments(batches: Iterable[Any], axes: Sequence[int]) -> tuple[np.ndarra
         if number == 0:
             continue
         own_mean, own_squares = _sums(x, others)
-        # Chan's rule: sums of squared differences of two parts, each around its own mean
+        # Chan's parallel algorithm: combines sums of squares around the means of two parts
         total = count + number
         step = own_mean - mean
         mean = mean + step * (number / total)
@@ -98,8 +98,8 @@ def data_moments(batches: Iterable[Any], axes: Sequence[int]) -> tuple[np.ndarra
 
 
 def _sums(x: Any, axes: tuple[int, ...]) -> tuple[np.ndarray, np.ndarray]:
-    """The mean of a batch, and its sum of squared differences from that, in float64."""
-    if isinstance(x, jax.Array):  # stays on its device
+    """Returns the mean of a batch, and the sum of squared differences from it, in float64."""
+    if isinstance(x, jax.Array):  # computes on the array's device, without a copy to the host
         wide = x.astype(wide_dtype(x.dtype))
         mean = jnp.mean(wide, axes, keepdims=True)
         squares = jnp.sum(jnp.square(wide - mean), axes)
@@ -139,25 +139,25 @@ def _numbers(value: Any) -> Any:
 class Normalization(Layer):
     """Computes `(x - mean) / sqrt(variance)` with the mean and variance of a data set.
 
-    `adapt` finds them and returns a layer that has them as configuration, so that JSON carries
-    them. A layer that was given none and not adapted keeps them in its state, where Keras has
-    weights: `set_weights` brings the numbers of a Keras layer there. Neither training nor
-    inference changes them.
+    `adapt` computes them and returns a layer with mean and variance in its configuration, so JSON
+    contains them. A layer without mean and variance has them as state, where Keras has weights:
+    `set_weights` accepts the weights of a Keras layer. Neither training nor inference changes
+    them.
 
-    Differences are taken in float32 under a shorter compute dtype.
+    The computation is in float32 even if the compute dtype is half precision.
 
     Args:
-        axis: the axis, or the axes, that have a mean of their own; None for one mean of all.
-        mean: the mean, a number or numbers for the last of these axes.
-        variance: the variance, of the shape of `mean`.
+        axis: axis or axes with separate means; None for one mean of all values.
+        mean: the mean: a number, or numbers along the last of these axes.
+        variance: the variance, with the shape of `mean`.
         invert: whether to compute `x * sqrt(variance) + mean` instead.
 
     Shapes:
-        (b, ..., d) -> (b, ..., d); state, where `mean` is not given: mean and variance with the
+        (b, ..., d) -> (b, ..., d); state, if `mean` is not given: mean and variance with the
         sizes of the axes in `axis`, count ().
 
     Raises:
-        ValueError: where only one of `mean` and `variance` is given, or their shapes differ.
+        ValueError: if only one of `mean` and `variance` is given, or if their shapes differ.
 
     Example:
         >>> import jax.numpy as jnp, fkeras as fk
@@ -177,7 +177,7 @@ class Normalization(Layer):
 
     supports_masking: ClassVar[bool] = True
     keras_form: ClassVar[KerasForm] = KerasForm(state_order=("mean", "variance", "count"))
-    # numbers far from zero lose their differences in a short type; forward casts the result
+    # half precision would lose small differences of large numbers; forward casts the result
     autocast: ClassVar[bool] = False
 
     def __post_init__(self) -> None:
@@ -199,16 +199,16 @@ class Normalization(Layer):
             )
 
     def adapt(self, data: Any) -> Self:
-        """The layer with the mean and variance of `data` as its configuration.
+        """Returns the layer with the mean and variance of `data` as configuration.
 
         Args:
-            data: an array, or an iterable of batches, which is walked through once; the first
-                entry counts where a batch is a tuple, as in (x, y).
+            data: an array, or an iterable of batches, which is read once; a batch may be a tuple
+                such as (x, y), whose first entry is used.
 
         Raises:
-            ValueError: for data without examples, with numbers that are not finite, or whose
-                batches differ in their features.
-            TypeError: where the data are no arrays.
+            ValueError: for data without samples, with values that are not finite, or with
+                different features in different batches.
+            TypeError: if the data are not arrays.
         """
         batches: Iterator[Any]
         if is_array_like(data):
@@ -257,6 +257,7 @@ class Normalization(Layer):
             mean, variance = context.state["mean"], context.state["variance"]
         else:
             mean, variance = np.asarray(self.mean), np.asarray(self.variance)
+            # values from the configuration are compiled in as constants
         mean, variance = (self._aligned(jnp.asarray(v, wide), x) for v in (mean, variance))
         y = standardize(x.astype(wide), mean, variance, self.invert)
         return Output(y.astype(dtype), mask=context.mask)

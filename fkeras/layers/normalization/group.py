@@ -1,4 +1,4 @@
-"""`GroupNormalization`: every example normalized over groups of its channels."""
+"""`GroupNormalization`: normalizes each sample over groups of channels."""
 
 from __future__ import annotations
 
@@ -22,23 +22,23 @@ _axis = either(
 
 
 class GroupNormalization(Layer):
-    """Normalizes groups of an example's channels to mean 0 and variance 1, scales and shifts.
+    """Normalizes groups of a sample's channels to mean 0 and variance 1, then scales and shifts.
 
-    Unlike batch normalization it depends on no other example. With one group it is layer
-    normalization over all axes but the batch, with -1 (a group a channel) instance normalization.
-    Statistics are float32 under a shorter compute dtype, and weights stay in the dtype of
-    variables.
+    Unlike batch normalization, the result does not depend on other samples. One group is layer
+    normalization over all axes except the batch; -1 (one group per channel) is instance
+    normalization. Statistics are float32 even if the compute dtype is half precision, and weights
+    keep the variable dtype.
 
     Args:
         groups: number of groups, a divisor of the number of channels; -1 for one group per channel.
-        axis: axis of the channels.
+        axis: the channel axis.
         Other arguments: those of `LayerNormalization`.
 
     Shapes:
         (b, ..., c) -> (b, ..., c); gamma and beta (c,).
 
     Raises:
-        ValueError: where the groups do not divide the channels.
+        ValueError: if the number of groups does not divide the number of channels.
 
     Example:
         >>> import jax, jax.numpy as jnp, fkeras as fk
@@ -74,7 +74,7 @@ class GroupNormalization(Layer):
     beta: jax.Array | None = weight()
 
     supports_masking: ClassVar[bool] = True
-    # gamma, beta and the statistics stay in float32
+    # gamma, beta and the statistics remain float32
     autocast: ClassVar[bool] = False
 
     @property

@@ -1,4 +1,4 @@
-"""`LayerNormalization`: each example normalized over its features."""
+"""`LayerNormalization`: normalizes each sample over its features."""
 
 from __future__ import annotations
 
@@ -22,10 +22,10 @@ from fkeras.nn.normalization import layer_normalization
 
 
 class LayerNormalization(Layer):
-    """Normalizes each example to mean 0 and variance 1 over `axis`, then scales and shifts.
+    """Normalizes each sample to mean 0 and variance 1 over `axis`, then scales and shifts.
 
-    Means and variances are taken in float32 under a shorter compute dtype, and weights stay in
-    the dtype of variables.
+    Statistics are float32 even if the compute dtype is half precision, and weights keep the
+    variable dtype.
 
     Args:
         axis: axis or axes that are normalized together.
@@ -38,16 +38,16 @@ class LayerNormalization(Layer):
         gamma_regularizer: penalty on `gamma`.
         beta_constraint: projection of `beta` after each update.
         gamma_constraint: projection of `gamma` after each update.
-        rms_scaling: by keyword only: whether to divide only, with `gamma` and without `beta`.
-            (Keras keeps this argument for old files.)
+        rms_scaling: whether to divide without subtracting the mean, with `gamma` and without
+            `beta`. (Keras keeps this argument for old files.) Keyword only.
 
     Shapes:
         (b, ..., d) -> (b, ..., d); gamma and beta have the sizes of the axes in `axis`,
         sorted.
 
     Raises:
-        TypeError: where `axis` is no integer and no list of different integers.
-        ValueError: where an axis is missing in the input.
+        TypeError: if `axis` is neither an integer nor a list of different integers.
+        ValueError: if the input lacks an axis.
 
     Example:
         >>> import jax, jax.numpy as jnp, fkeras as fk
@@ -75,6 +75,7 @@ class LayerNormalization(Layer):
     beta: jax.Array | None = weight()
 
     supports_masking: ClassVar[bool] = True
+    # gamma, beta and the statistics remain float32
     autocast: ClassVar[bool] = False
 
     def build(self, key: jax.Array, x: SpecLike) -> Self:
@@ -94,7 +95,7 @@ class LayerNormalization(Layer):
         return y.astype(self.policy.compute_dtype)
 
     def _sizes(self, shape: Sequence[Any]) -> tuple[Any, ...]:
-        """The shape of the weights for an input of this shape."""
+        """Returns the shape of the weights for an input of this shape."""
         check_axes(self, self.axis, shape)
-        # sorted as given, negative ones first: the layout of the weights in Keras's files
+        # sorted as given, with negative axes first: the layout of the weights in Keras's files
         return tuple(shape[a] for a in sorted(as_tuple(self.axis)))

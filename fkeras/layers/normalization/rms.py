@@ -1,4 +1,4 @@
-"""`RMSNormalization`: each example divided by its root mean square."""
+"""`RMSNormalization`: divides each sample by its root mean square."""
 
 from __future__ import annotations
 
@@ -22,22 +22,22 @@ from fkeras.nn.normalization import rms_normalization
 
 
 class RMSNormalization(Layer):
-    """Divides each example by the root of its mean square over `axis`, then scales.
+    """Divides each sample by the root of its mean square over `axis`, then scales.
 
-    No mean is taken off. Mean squares are float32 under a shorter compute dtype, and `scale` stays
-    in the dtype of variables. `scale` lies along `axis` always; in Keras 3.15 it lies along the
-    last axes whatever `axis` says, so that numbers differ where these are not the same.
+    The mean is not subtracted. Mean squares are float32 even if the compute dtype is half
+    precision, and `scale` keeps the variable dtype. `scale` is always aligned with `axis`; Keras
+    3.15 always aligns it with the last axes, so results differ for other axes.
 
     Args:
-        axis: the axis, or the axes, that are normalized together.
+        axis: axis or axes that are normalized together.
         epsilon: added to the mean square.
 
     Shapes:
         (b, ..., d) -> (b, ..., d); scale has the sizes of the axes in `axis`, sorted.
 
     Raises:
-        TypeError: where `axis` is no integer and no list of different integers.
-        ValueError: where an axis is missing in the input.
+        TypeError: if `axis` is neither an integer nor a list of different integers.
+        ValueError: if the input lacks an axis.
 
     Example:
         >>> import jax, jax.numpy as jnp, fkeras as fk
@@ -60,9 +60,10 @@ class RMSNormalization(Layer):
     supports_masking: ClassVar[bool] = True
 
     def loses_masks(self, masks: Sequence[Any]) -> bool:
+        # Keras's layer does not declare support for masks, so a mask ends here
         return True
 
-    # scale and the mean squares stay in float32
+    # scale and the mean squares remain float32
     autocast: ClassVar[bool] = False
 
     def build(self, key: jax.Array, x: SpecLike) -> Self:
@@ -72,7 +73,7 @@ class RMSNormalization(Layer):
         sizes = self._sizes(x.shape)
         check_weight_sizes(self, self.axis, self.scale, sizes, x.shape)
         dtype = self.policy.compute_dtype
-        # rounds as Keras does, before the statistics in float32
+        # rounds to the compute dtype as Keras does, before the statistics in float32
         if jnp.issubdtype(x.dtype, jnp.floating):
             x = x.astype(dtype)
         return rms_normalization(x, self.scale, self.axis, self.epsilon).astype(dtype)

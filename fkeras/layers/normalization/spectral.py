@@ -1,4 +1,4 @@
-"""`SpectralNormalization`: a layer whose kernel is divided by its largest singular value."""
+"""`SpectralNormalization`: divides a layer's kernel by its largest singular value."""
 
 from __future__ import annotations
 
@@ -21,25 +21,25 @@ _KERNELS = ("kernel", "embeddings")
 class SpectralNormalization(Wrapper):
     """Runs a layer with its kernel divided by its largest singular value.
 
-    That bounds how much the layer can stretch its input, which steadies the critic of a GAN. The
-    value is estimated by power iteration from `vector_u`, which is state: each training call
-    moves it on.
+    The division bounds the layer's Lipschitz constant, which stabilizes the critic of a GAN. Power
+    iteration estimates the singular value from `vector_u`, which is state: each training call
+    updates the vector.
 
-    As in Keras, inference computes with the bare kernel. Keras means it to be a divided one, which
-    it writes over the trained kernel in training calls; where a training step keeps its values
-    apart, as on JAX, the update is lost, there and here. `always=True` divides in inference
-    too, by the vector in the state, so that a model computes as it was trained.
+    As in Keras, inference uses the kernel without division. Keras intends to use the divided
+    kernel, which training calls assign to the trained kernel; a functional training step, as on
+    JAX, loses this assignment. `always=True` divides in inference too, by the vector in the state,
+    so that inference computes as training does.
 
     A kernel of zeros is not divided.
 
     Args:
         layer: a layer with a weight `kernel` or `embeddings`.
-        power_iterations: how often a call applies the kernel back and forth to find the value.
-        always: whether inference divides as well. Keras has no such argument: a file of a model
-            with it opens here alone.
+        power_iterations: number of power iterations per call.
+        always: whether inference divides too. Keras has no such argument: files with it can only
+            be loaded by fkeras.
 
     Shapes:
-        those of the layer inside; state vector_u (1, u) for a kernel (..., u).
+        Those of the wrapped layer; state vector_u (1, u) for a kernel (..., u).
 
     Raises:
         ValueError: for a layer without such a weight.
@@ -61,7 +61,7 @@ class SpectralNormalization(Wrapper):
     power_iterations: Integer = option(default=1, convert=integer(minimum=1))
     always: bool = option(default=False, convert=boolean, kw_only=True)
 
-    # in Keras the kernel is a weight of the wrapper too
+    # Keras lists the kernel among the wrapper's own weights too
     keras_form: ClassVar[KerasForm] = KerasForm(
         early_weights=tuple(f"layer/{name}" for name in _KERNELS)
     )
@@ -71,9 +71,13 @@ class SpectralNormalization(Wrapper):
         return True
 
     def init_state(self, *specs: Any) -> dict[str, Any]:
-        """The first vector, the same numbers every time: any that is not orthogonal will do."""
+        """Returns the initial vector, always the same values.
+
+        Any vector that is not orthogonal to the singular vector converges.
+        """
         layer = self.layer
         if not layer.built:
+            # shapes suffice: an unbuilt layer is evaluated abstractly, without allocating weights
             layer = jax.eval_shape(lambda key: layer.build(key, *specs), jax.random.key(0))
         kernel = getattr(layer, self._kernel_name(layer))
         draw = initializers.TruncatedNormal(stddev=0.02)
@@ -97,6 +101,7 @@ class SpectralNormalization(Wrapper):
         zero = sigma == 0
         sigma = jnp.where(zero, jnp.ones_like(sigma), sigma)
         vector = jnp.where(zero, old, vector.astype(old.dtype))
+        # a new layer value with the divided kernel: gradients flow through the division
         layer = self.layer.replace(**{name: kernel / sigma})
         out = context.child("layer", mask=context.mask).run(layer, *inputs, **options)
         updates = {**context.state, "layer": out.updates} if out.updates else {}

@@ -1,4 +1,4 @@
-"""`UnitNormalization`: vectors divided by their length."""
+"""`UnitNormalization`: divides vectors by their norm."""
 
 from __future__ import annotations
 
@@ -14,20 +14,20 @@ from fkeras.nn.numerics.axes import format_shape
 
 
 class UnitNormalization(Layer):
-    """Divides each vector by its length: `x / |x|` over `axis`.
+    """Divides each vector by its norm: `x / |x|` over `axis`.
 
-    A zero vector stays zero, and its gradient is 0 (in Keras 3.15 NaN).
-    Squares are summed in float32 under a shorter compute dtype.
+    A zero vector stays zero, with gradient 0 (NaN in Keras 3.15). Squares are summed in float32
+    even if the compute dtype is half precision.
 
     Args:
-        axis: the axis, or the axes, of a vector.
+        axis: axis or axes of a vector.
 
     Shapes:
         (b, ...) -> (b, ...).
 
     Raises:
-        TypeError: where `axis` is no integer and no list of integers.
-        ValueError: where an axis is missing in the input.
+        TypeError: if `axis` is neither an integer nor a list of integers.
+        ValueError: if the input lacks an axis.
 
     Example:
         >>> import jax.numpy as jnp, fkeras as fk

@@ -13,11 +13,11 @@ from fkeras.engine.config.field_types import Real
 
 
 class ActivityRegularization(Layer):
-    """Computes nothing, and adds `(l1 * sum(|x|) + l2 * sum(x²)) / b` to the losses.
+    """Returns the input, and adds `(l1 * sum(|x|) + l2 * sum(x²)) / b` to the losses.
 
     Args:
-        l1: the weight of the sum of absolute values.
-        l2: the weight of the sum of squares.
+        l1: weight of the sum of absolute values.
+        l2: weight of the sum of squares.
 
     Shapes:
         (b, ...) -> (b, ...).
@@ -39,11 +39,12 @@ class ActivityRegularization(Layer):
 
     def __post_init__(self) -> None:
         super().__post_init__()
+        # report invalid weights when the layer is created, not at the first call
         regularizers.L1L2(l1=self.l1, l2=self.l2)
 
     @property
     def activity_regularizer(self) -> regularizers.L1L2:
-        """The penalty that the engine takes of the output."""
+        """Penalty that the engine computes on the output."""
         return regularizers.L1L2(l1=self.l1, l2=self.l2)
 
     def call(self, x: jax.Array) -> jax.Array:

@@ -1,4 +1,4 @@
-"""`AlphaDropout`: dropout that preserves mean and variance of the outputs of `selu`."""
+"""`AlphaDropout`: dropout that preserves the mean and variance of `selu` activations."""
 
 from __future__ import annotations
 
@@ -16,14 +16,14 @@ from fkeras.nn.noise import alpha_dropout
 
 
 class AlphaDropout(Layer):
-    """Drops to selu's lowest value at random in training; computes nothing in inference.
+    """Replaces elements by selu's lowest value at random in training; identity in inference.
 
-    Mean and variance of the input stay, so a network of `selu` activations keeps normalizing
-    itself. Training draws from the key of the call.
+    The layer preserves the mean and variance of its input, so a network of `selu` activations
+    remains self-normalizing. Training draws from the key of the call.
 
     Args:
-        rate: share to drop, from 0 and below 1. (Keras accepts 1 too, and divides by zero in the first
-            training call.)
+        rate: probability of dropping an element, from 0 and below 1. (Keras accepts 1, and divides
+            by zero in the first training call.)
         Other arguments: those of `Dropout`.
 
     Shapes:
@@ -56,6 +56,7 @@ class AlphaDropout(Layer):
             return Output(x, mask=context.mask)
         shape = drawn_shape(self.where, self.noise_shape, x.shape)
         key = context.key if self.seed is None else subkey(context.key, self.seed)
+        # integers cannot represent selu's lowest value
         if not jnp.issubdtype(x.dtype, jnp.floating):
             x = x.astype(self.policy.compute_dtype)
         return Output(alpha_dropout(key, x, self.rate, shape), mask=context.mask)

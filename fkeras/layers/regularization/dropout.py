@@ -14,15 +14,15 @@ from fkeras.nn.noise import dropout
 
 
 class Dropout(Layer):
-    """Zeroes each element with probability `rate` in training; computes nothing in inference.
+    """Zeroes each element with probability `rate` in training; identity in inference.
 
-    The remaining elements are divided by `1 - rate`, which preserves expected sums. Training draws from the key
-    of the call, and two calls of one layer in a graph draw differently.
+    The remaining elements are divided by `1 - rate`, which preserves expected sums. Training draws
+    from the key of the call, and two calls of one layer in a graph draw differently.
 
     Args:
-        rate: share of the elements to drop, from 0 to 1.
-        noise_shape: shape of the draw: size 1 where an axis shares one draw, None for the input's
-            size.
+        rate: probability of dropping an element, from 0 to 1.
+        noise_shape: shape of the draw: size 1 for an axis that shares one draw, None for the
+            input's size.
         seed: folded into the key of each call; None uses the key alone.
 
     Shapes:
@@ -52,7 +52,9 @@ class Dropout(Layer):
 
     def forward(self, context: Context, x: jax.Array) -> Output:
         if not context.training or self.rate == 0:
+            # inference needs no key; rate 0 would draw without effect
             return Output(x, mask=context.mask)
         shape = drawn_shape(self.where, self.noise_shape, x.shape)
+        # the seed separates layers that would otherwise share a key
         key = context.key if self.seed is None else subkey(context.key, self.seed)
         return Output(dropout(key, x, self.rate, shape), mask=context.mask)

@@ -22,11 +22,12 @@ def _key(context: Context, seed: int | None) -> jax.Array:
 
 
 def _floating(x: jax.Array, dtype: str) -> jax.Array:
+    # integers cannot hold noise
     return x if jnp.issubdtype(x.dtype, jnp.floating) else x.astype(dtype)
 
 
 class GaussianNoise(Layer):
-    """Adds normal noise of mean 0 in training; computes nothing in inference.
+    """Adds normal noise with mean 0 in training; identity in inference.
 
     Training draws from the key of the call.
 
@@ -56,6 +57,7 @@ class GaussianNoise(Layer):
     supports_masking: ClassVar[bool] = True
 
     def forward(self, context: Context, x: jax.Array) -> Output:
+        # stddev 0 draws nothing, so the call needs no key
         if context.training and self.stddev > 0:
             x = _floating(x, self.policy.compute_dtype)
             x = gaussian_noise(_key(context, self.seed), x, self.stddev)
@@ -63,13 +65,13 @@ class GaussianNoise(Layer):
 
 
 class GaussianDropout(Layer):
-    """Multiplies with normal noise of mean 1 in training; computes nothing in inference.
+    """Multiplies by normal noise with mean 1 in training; identity in inference.
 
     The standard deviation of the noise is `sqrt(rate / (1 - rate))`. Training draws from the key
     of the call.
 
     Args:
-        rate: rate of the dropout with the same variance, from 0 and below 1. (Keras accepts 1 too, and
+        rate: rate of the dropout with the same variance, from 0 and below 1. (Keras accepts 1, and
             divides by zero in the first training call.)
         seed: as in `Dropout`.
 

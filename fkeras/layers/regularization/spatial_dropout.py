@@ -1,4 +1,4 @@
-"""Spatial dropout: whole channels zeroed at random, one draw for all places of a channel."""
+"""Spatial dropout: zeroes whole channels at random, with one draw for all positions."""
 
 from __future__ import annotations
 
@@ -14,8 +14,9 @@ from fkeras.nn.noise import spatial_dropout
 
 
 class _SpatialDropout(Layer):
-    """Zeroes whole channels in training; its classes say how many axes an input has."""
+    """Zeroes whole channels in training; a subclass defines the number of spatial axes."""
 
+    # subclasses declare `seed` and `data_format`, in Keras's order of arguments
     rate: Real = option(convert=probability)
 
     rank: ClassVar[int]
@@ -26,7 +27,7 @@ class _SpatialDropout(Layer):
         return InputSpec(ndim=self.rank + 2)
 
     def get_config(self) -> dict[str, Any]:
-        """The constructor's arguments; `trainable` only where False: Keras does not take it here."""
+        """Returns the constructor's arguments; `trainable` only if False, as Keras lacks it."""
         config = super().get_config()
         if self.trainable:
             del config["trainable"]
@@ -38,19 +39,20 @@ class _SpatialDropout(Layer):
         if context.training and self.rate > 0:
             key = context.key if seed is None else subkey(context.key, seed)
             if not jnp.issubdtype(x.dtype, jnp.floating):
+                # integers cannot hold multiples of `1 / (1 - rate)`
                 x = x.astype(self.policy.compute_dtype)
             x = spatial_dropout(key, x, self.rate, data_format)
         return Output(x, mask=context.mask)
 
 
 class SpatialDropout1D(_SpatialDropout):
-    """Zeroes features of a sequence at all steps at once in training; nothing in inference.
+    """Zeroes whole channels of a sequence in training; identity in inference.
 
-    The remaining channels are divided by `1 - rate`. Neighbouring steps are alike, so that dropping single
-    elements would hide little. Training draws from the key of the call.
+    The remaining channels are divided by `1 - rate`. Adjacent steps are correlated, so dropping
+    single elements would remove little information. Training draws from the key of the call.
 
     Args:
-        rate: share of the channels to drop, from 0 to 1.
+        rate: probability of dropping a channel, from 0 to 1.
         seed: as in `Dropout`.
 
     Shapes:
@@ -76,14 +78,15 @@ class SpatialDropout1D(_SpatialDropout):
     rank: ClassVar[int] = 1
 
     def forward(self, context: Context, x: jax.Array) -> Output:
+        # Keras's SpatialDropout1D has no data_format
         return self._drop(context, x, self.seed)
 
 
 class SpatialDropout2D(_SpatialDropout):
-    """Zeroes channels of an image at all places at once in training; nothing in inference.
+    """Zeroes whole channels of an image in training; identity in inference.
 
-    The remaining channels are divided by `1 - rate`. Neighbouring places are alike, so that dropping single
-    elements would hide little. Training draws from the key of the call.
+    The remaining channels are divided by `1 - rate`. Adjacent pixels are correlated, so dropping
+    single elements would remove little information. Training draws from the key of the call.
 
     Args:
         data_format: as in `Conv2D`.
@@ -117,10 +120,10 @@ class SpatialDropout2D(_SpatialDropout):
 
 
 class SpatialDropout3D(_SpatialDropout):
-    """Zeroes channels of a volume at all places at once in training; nothing in inference.
+    """Zeroes whole channels of a volume in training; identity in inference.
 
-    The remaining channels are divided by `1 - rate`. Neighbouring places are alike, so that dropping single
-    elements would hide little. Training draws from the key of the call.
+    The remaining channels are divided by `1 - rate`. Adjacent cells are correlated, so dropping
+    single elements would remove little information. Training draws from the key of the call.
 
     Args:
         data_format: as in `Conv3D`.
