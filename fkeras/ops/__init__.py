@@ -1,20 +1,20 @@
-"""Functions of arrays that take symbolic tensors too: `fk.ops.mean(x, axis=1)`.
+"""Operations on arrays and symbolic tensors: `fk.ops.mean(x, axis=1)`.
 
-They have Keras's names, arguments and numbers. On arrays they compute, on symbolic tensors they
-record a node. `lift` makes any other function such a one. Functions that work element by element
-keep the mask of their input; the others refuse a masked input, and `unmask` drops a mask where you
-mean to. `fk.ops.numpy`, `fk.ops.nn`, `fk.ops.linalg` and `fk.ops.image` are Keras's namespaces.
+Operations have Keras's names, arguments and results. An operation computes on arrays, and records
+a node on symbolic tensors. `lift` turns any other function into an operation. Elementwise
+operations keep the mask of their input; the others reject a masked input, and `unmask` drops a mask
+explicitly. `fk.ops.numpy`, `fk.ops.nn`, `fk.ops.linalg` and `fk.ops.image` are Keras's namespaces.
 
-Arguments that all functions share, documented here only:
+Arguments that all functions share, documented only here:
     x: array of any shape, a list of numbers, or a symbolic tensor.
-    x1, x2: two such arrays, which broadcast.
+    x1, x2: two arrays, lists or symbolic tensors, which broadcast.
     inputs: array of shape (b, *sizes, c), or (b, c, *sizes) with "channels_first".
-    axis, axes: one axis or several; None for all axes, or for the flat array where only one axis
-        makes sense.
-    keepdims: whether the reduced axes stay, with size 1.
+    axis, axes: one axis or several; None for all axes, or for the flattened array in functions of
+        one axis.
+    keepdims: whether to keep the reduced axes with size 1.
     shape: the sizes of the result, or one size.
     dtype: dtype of the result; None for that of `x`, and float32 without an `x`.
-    k: number of the diagonal, 0 for the main one, positive above.
+    k: index of the diagonal: 0 for the main diagonal, positive above.
     data_format: "channels_last" (also None) or "channels_first".
 """
 
@@ -46,8 +46,7 @@ from fkeras.ops.numpy.shaping import *  # noqa: F403
 from fkeras.ops.numpy.windows import *  # noqa: F403
 from fkeras.ops.rearranging import *  # noqa: F403
 
-# Names come from the files that define them, and `__all__` grows by `+=`: mypy evaluates no
-# other form of either.
+# `import *` and `+=` on `__all__` are the only forms that mypy evaluates.
 __all__: tuple[str, ...] = (
     "Op",
     "Operation",

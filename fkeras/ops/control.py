@@ -1,8 +1,8 @@
-"""Conditions, loops and maps, and functions of functions.
+"""Control flow: conditions, loops, maps and derivatives.
 
-On arrays these are JAX's own transforms. On symbolic tensors each is one node of the graph that
-holds the function it was given; such a function takes all that it needs as arguments, since a
-symbolic tensor of the graph outside has no value inside it.
+On arrays these operations call JAX's transforms. On symbolic tensors each operation records one
+node that holds the function. The function must receive all values as arguments: it cannot capture
+symbolic tensors of the graph, which have no values inside the function.
 """
 
 from __future__ import annotations
@@ -34,18 +34,19 @@ __all__ = (
 
 
 def cond(pred: Any, true_fn: Callable[[], Any], false_fn: Callable[[], Any]) -> Any:
-    """What one of two functions without arguments returns.
+    """Returns the result of `true_fn()` or `false_fn()`, depending on a condition.
 
-    Only that one is computed. Where the condition is a symbolic tensor both are, and one of their
-    results is chosen: what a function divides by must be safe where it is not chosen, too.
+    Only one function is computed. If the condition is a symbolic tensor, both functions are
+    computed and `where` selects a result: neither may produce NaN where the other is selected,
+    since gradients would be NaN.
 
     Args:
         pred: a Boolean scalar.
-        true_fn: called where it holds.
-        false_fn: called where it does not; it returns the same structure.
+        true_fn: function for a true condition.
+        false_fn: function for a false condition; returns the same structure.
 
     Raises:
-        ValueError: for a symbolic condition and functions that return different structures.
+        ValueError: if the condition is symbolic and the functions return different structures.
 
     Example:
         >>> import jax.numpy as jnp, fkeras as fk
@@ -54,6 +55,7 @@ def cond(pred: Any, true_fn: Callable[[], Any], false_fn: Callable[[], Any]) -> 
         Array(2., dtype=float32, weak_type=True)
     """
     if is_symbolic(pred):
+        # the functions may capture symbolic tensors, so they cannot become the body of one node
         yes, no = true_fn(), false_fn()
         template, chosen = structure.number(yes)
         others = structure.match(template, no)
@@ -64,6 +66,7 @@ def cond(pred: Any, true_fn: Callable[[], Any], false_fn: Callable[[], Any]) -> 
             )
         pairs = zip(chosen, others, strict=True)
         return structure.fill(template, [where(pred, a, b) for a, b in pairs])
+    # a concrete condition runs in Python: the functions may then return different shapes
     if isinstance(pred, Tracer):
         return jax.lax.cond(pred, true_fn, false_fn)
     return true_fn() if pred else false_fn()
@@ -71,12 +74,12 @@ def cond(pred: Any, true_fn: Callable[[], Any], false_fn: Callable[[], Any]) -> 
 
 @op
 def switch(index: Any, branches: Sequence[Callable], *operands: Any) -> Any:
-    """What the function number `index` returns for the operands; the index is kept in range.
+    """Returns `branches[index](*operands)`, with the index clipped to the valid range.
 
     Args:
         index: an integer scalar.
         branches: functions of the operands that return arrays of one shape and dtype.
-        *operands: what the chosen function is called with.
+        *operands: arguments of the selected function.
 
     Example:
         >>> import jax.numpy as jnp, fkeras as fk
@@ -95,15 +98,15 @@ def scan(
     reverse: bool = False,
     unroll: int | bool = 1,
 ) -> Any:
-    """`(carry, ys)`: `f(carry, x) -> (carry, y)` over the first axis of `xs`.
+    """Runs `f(carry, x) -> (carry, y)` over the first axis of `xs` and returns `(carry, ys)`.
 
     Args:
-        f: the step; it returns a carry of the same shapes and dtypes.
-        init: the first carry.
+        f: the step; the carry keeps its shapes and dtypes.
+        init: the initial carry.
         xs: arrays with the steps on their first axis, or None.
-        length: how many steps; needed where `xs` is None.
-        reverse: whether to go from the last step to the first.
-        unroll: how many steps are compiled into one turn of the loop.
+        length: number of steps; required if `xs` is None.
+        reverse: whether to run from the last step to the first.
+        unroll: number of steps per iteration of the compiled loop.
 
     Example:
         >>> import jax.numpy as jnp, fkeras as fk
@@ -116,13 +119,13 @@ def scan(
 
 @op
 def associative_scan(f: Callable, elems: Any, reverse: bool = False, axis: int = 0) -> Any:
-    """The results of `f` over all elements up to each, for an `f` that may be grouped freely.
+    """Returns the prefix reductions of an associative function, such as cumulative sums for `add`.
 
     Args:
-        f: `f(a, b)` of two results, with f(f(a, b), c) = f(a, f(b, c)).
+        f: an associative function: f(f(a, b), c) = f(a, f(b, c)).
         elems: an array, or a structure of arrays.
         reverse: whether to start from the last element.
-        axis: along which axis.
+        axis: the axis of the scan.
 
     Example:
         >>> import jax.numpy as jnp, fkeras as fk
@@ -134,7 +137,7 @@ def associative_scan(f: Callable, elems: Any, reverse: bool = False, axis: int =
 
 @op
 def map(f: Callable, xs: Any) -> Any:
-    """`f` of each element along the first axis, one after the other.
+    """Applies `f` to each element along the first axis, sequentially.
 
     Args:
         f: a function of one element.
@@ -145,12 +148,13 @@ def map(f: Callable, xs: Any) -> Any:
         >>> fk.ops.map(jnp.sum, jnp.ones((2, 3)))
         Array([3., 3.], dtype=float32)
     """
+    # a scan: `f` is compiled once and memory does not grow with the number of elements
     return jax.lax.map(f, xs)
 
 
 @op
 def vectorized_map(function: Callable, elements: Any) -> Any:
-    """`function` of each element along the first axis, all at once.
+    """Applies `function` to all elements along the first axis at once.
 
     Args:
         function: a function of one element.
@@ -168,16 +172,16 @@ def vectorized_map(function: Callable, elements: Any) -> Any:
 def while_loop(
     cond: Callable, body: Callable, loop_vars: Any, maximum_iterations: int | None = None
 ) -> Any:
-    """`loop_vars = body(*loop_vars)` while `cond(*loop_vars)` holds.
+    """Repeats `loop_vars = body(*loop_vars)` while `cond(*loop_vars)` is true.
 
     Args:
-        cond: whether to go on.
-        body: the next variables, of the same shapes and dtypes.
+        cond: function of the variables that returns whether to continue.
+        body: function that returns the next variables, with the same shapes and dtypes.
         loop_vars: a tuple or list of variables, or one variable.
-        maximum_iterations: the most turns that are made; None for no limit.
+        maximum_iterations: maximum number of iterations; None for no limit.
 
     Returns:
-        The last variables: a tuple, or one where one was given.
+        The final variables: a tuple, or one variable if `loop_vars` is one variable.
 
     Example:
         >>> import jax.numpy as jnp, fkeras as fk
@@ -190,6 +194,7 @@ def while_loop(
     def go_on(state: tuple) -> Any:
         turns, values = state
         held = cond(*values)
+        # `&`, not `and`: both operands are traced
         return held if maximum_iterations is None else held & (turns < maximum_iterations)
 
     def turn(state: tuple) -> tuple:
@@ -197,19 +202,20 @@ def while_loop(
         made = body(*values)
         return turns + 1, (made,) if single else tuple(made)
 
+    # the carry always holds the counter, so that both cases share this code
     _, last = jax.lax.while_loop(go_on, turn, (jnp.zeros((), "int32"), variables))
     return last[0] if single else last
 
 
 @op
 def fori_loop(lower: Any, upper: Any, body_fun: Callable, init_val: Any) -> Any:
-    """`value = body_fun(i, value)` for i from lower up to upper, which is left out.
+    """Repeats `value = body_fun(i, value)` for i in range(lower, upper).
 
     Args:
         lower: the first i.
-        upper: the i after the last.
-        body_fun: `(i, value) -> value`, of the same shapes and dtypes.
-        init_val: the first value.
+        upper: the end of the range, exclusive.
+        body_fun: `(i, value) -> value`; the value keeps its shapes and dtypes.
+        init_val: the initial value.
 
     Example:
         >>> import jax.numpy as jnp, fkeras as fk
@@ -221,13 +227,14 @@ def fori_loop(lower: Any, upper: Any, body_fun: Callable, init_val: Any) -> Any:
 
 @op
 def jvp(fun: Callable, primals: Any, tangents: Any, has_aux: bool = False) -> Any:
-    """`(fun(*primals), its derivative along the tangents)`.
+    """Returns `fun(*primals)` and its directional derivative along the tangents.
 
     Args:
         fun: a function of arrays.
-        primals: its arguments, a tuple or list.
-        tangents: the direction, of the same structure.
-        has_aux: whether `fun` returns a pair whose second part is passed on, as a third result.
+        primals: arguments of `fun`, a tuple or list.
+        tangents: the direction, with the structure of `primals`.
+        has_aux: whether `fun` returns a pair (output, auxiliary data); the auxiliary data is then
+            the third result.
 
     Example:
         >>> import jax.numpy as jnp, fkeras as fk
@@ -238,11 +245,11 @@ def jvp(fun: Callable, primals: Any, tangents: Any, has_aux: bool = False) -> An
 
 
 def custom_gradient(f: Callable) -> Op:
-    """The function with a gradient of its own, as an operation.
+    """Returns an operation with a custom gradient.
 
     Args:
-        f: `(*args) -> (output, gradient)`, where `gradient(upstream)` returns the gradient of
-            each argument.
+        f: `(*args) -> (output, gradient)`; `gradient(upstream)` returns the gradients with respect
+            to the arguments.
 
     Example:
         >>> import jax, jax.numpy as jnp, fkeras as fk

@@ -1,4 +1,4 @@
-"""Dtypes, conversions and shapes; slices and scattered elements."""
+"""Dtypes, conversions and shapes; slicing and scattering."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ __all__ = (
 
 
 def shape(x: Any) -> tuple[int | None, ...]:
-    """The sizes of the axes of x; None for those that a symbolic tensor does not know.
+    """Returns the shape of x as a tuple; None for unknown sizes of a symbolic tensor.
 
     Args:
         x: an array, a list, or a symbolic tensor.
@@ -43,7 +43,7 @@ def shape(x: Any) -> tuple[int | None, ...]:
 
 
 def dtype(x: Any) -> str:
-    """The name of the dtype of x.
+    """Returns the name of the dtype of x.
 
     Args:
         x: an array, a number, a list, or a symbolic tensor.
@@ -57,10 +57,10 @@ def dtype(x: Any) -> str:
 
 
 def is_tensor(x: Any) -> bool:
-    """Whether x is an array of JAX, traced ones included; symbolic tensors are none.
+    """Returns whether x is a JAX array or tracer; False for symbolic tensors.
 
     Args:
-        x: anything.
+        x: any object.
 
     Example:
         >>> import jax.numpy as jnp, fkeras as fk
@@ -71,13 +71,13 @@ def is_tensor(x: Any) -> bool:
 
 
 def convert_to_numpy(x: Any) -> np.ndarray:
-    """x as a NumPy array.
+    """Returns x as a NumPy array.
 
     Args:
         x: an array, a number, or nested lists of numbers.
 
     Raises:
-        TypeError: for a symbolic tensor, which has no numbers.
+        TypeError: if x is a symbolic tensor, which has no values.
 
     Example:
         >>> import jax.numpy as jnp, fkeras as fk
@@ -89,21 +89,22 @@ def convert_to_numpy(x: Any) -> np.ndarray:
             "convert_to_numpy: expected an array, received a symbolic tensor, which has no numbers "
             "yet. Make a model and call it on arrays first."
         )
+    # a copy: `np.asarray` of a JAX array is read-only
     return np.array(x)
 
 
 @elementwise
 def convert_to_tensor(x: Any, dtype: Any = None, sparse: Any = None, ragged: Any = None) -> Any:
-    """x as an array of the dtype.
+    """Returns x as an array.
 
     Args:
         x: an array, a number, or nested lists of numbers.
-        dtype: the dtype; that of x where it is None.
-        sparse: None or False: arrays here are dense.
-        ragged: None or False: arrays here are rectangular.
+        dtype: the dtype; None for the dtype of x.
+        sparse: None or False; sparse arrays are not supported.
+        ragged: None or False; ragged arrays are not supported.
 
     Raises:
-        ValueError: where `sparse` or `ragged` is true.
+        ValueError: if `sparse` or `ragged` is true.
 
     Example:
         >>> import fkeras as fk
@@ -120,11 +121,11 @@ def convert_to_tensor(x: Any, dtype: Any = None, sparse: Any = None, ragged: Any
 
 @elementwise
 def cast(x: Any, dtype: Any) -> Any:
-    """x in another dtype.
+    """Returns x cast to a dtype.
 
     Args:
-        x: an array, or what becomes one.
-        dtype: the dtype; floating point numbers become integers by cutting off their fractions.
+        x: an array, a number, or nested lists of numbers.
+        dtype: the dtype; a cast of floats to integers truncates towards 0.
 
     Example:
         >>> import fkeras as fk
@@ -136,10 +137,10 @@ def cast(x: Any, dtype: Any) -> Any:
 
 @elementwise
 def saturate_cast(x: Any, dtype: Any) -> Any:
-    """x in another dtype; what it cannot hold becomes its least or largest number.
+    """Returns x cast to a dtype; values out of range are clipped to the dtype's limits.
 
     Args:
-        x: an array, or what becomes one.
+        x: an array, a number, or nested lists of numbers.
         dtype: the dtype.
 
     Example:
@@ -149,11 +150,13 @@ def saturate_cast(x: Any, dtype: Any) -> Any:
     """
     x = jnp.asarray(x)
     (in_least, in_most), (least, most) = _limits(x.dtype), _limits(dtype)
-    # the bounds are rounded into the range of the target, not out of it
+    # x's dtype may round a limit of the target out of range (2**31 - 1 becomes 2**31 in float32):
+    # step back to the next representable number
     low = np.asarray(max(in_least, least)).astype(x.dtype)
     high = np.asarray(min(in_most, most)).astype(x.dtype)
     low = np.nextafter(low, x.dtype.type(0)) if low < least else low
     high = np.nextafter(high, x.dtype.type(0)) if high > most else high
+    # booleans fit every dtype
     bounded = x if x.dtype.kind == "b" else jnp.clip(x, low, high)
     return bounded.astype(dtype)
 
@@ -169,7 +172,7 @@ def _limits(dtype: Any) -> tuple[Any, Any]:
 
 @elementwise
 def stop_gradient(variable: Any) -> Any:
-    """The values, through which no gradient goes.
+    """Returns the array unchanged, with a gradient of 0.
 
     Args:
         variable: array of any shape.
@@ -184,11 +187,11 @@ def stop_gradient(variable: Any) -> Any:
 
 @op
 def slice(inputs: Any, start_indices: Any, shape: Sequence[int]) -> Any:
-    """The block of the given shape that begins at the start indices; -1 means up to the end.
+    """Returns the block of x with the given start indices and shape; size -1 extends to the end.
 
     Args:
         inputs: array of any shape.
-        start_indices: one integer an axis, which may be traced.
+        start_indices: one integer per axis, which may be traced.
         shape: the size of the block along each axis.
 
     Example:
@@ -199,17 +202,18 @@ def slice(inputs: Any, start_indices: Any, shape: Sequence[int]) -> Any:
     """
     inputs = to_array(inputs)
     starts = zip(shape, inputs.shape, start_indices, strict=True)
+    # XLA needs static sizes, so -1 requires a start index that is not traced
     sizes = tuple(total - start if size == -1 else size for size, total, start in starts)
     return jax.lax.dynamic_slice(inputs, start_indices, sizes)
 
 
 @op
 def slice_update(inputs: Any, start_indices: Any, updates: Any) -> Any:
-    """The inputs with a block of updates in them that begins at the start indices.
+    """Returns the inputs with the block at the start indices replaced by the updates.
 
     Args:
         inputs: array of any shape.
-        start_indices: one integer an axis, which may be traced.
+        start_indices: one integer per axis, which may be traced.
         updates: the block, with as many axes as the inputs.
 
     Example:
@@ -222,10 +226,10 @@ def slice_update(inputs: Any, start_indices: Any, updates: Any) -> Any:
 
 @op
 def scatter(indices: Any, values: Any, shape: Sequence[int]) -> Any:
-    """Zeros with values added at indices.
+    """Returns an array of zeros to which the values are added at the indices.
 
     Args:
-        indices: integers, (n, k): the first k indices of each value.
+        indices: integers, (n, k): for each value, the indices of the first k axes.
         values: (n, *rest).
         shape: the shape of the result.
 
@@ -235,11 +239,12 @@ def scatter(indices: Any, values: Any, shape: Sequence[int]) -> Any:
         Array([0., 5., 0., 7.], dtype=float32)
     """
     values, turned = jnp.asarray(values), jnp.moveaxis(jnp.asarray(indices), -1, 0)
+    # as in Keras, values with equal indices add up
     return jnp.zeros(shape, values.dtype).at[_places("scatter", turned, len(shape))].add(values)
 
 
 def _places(name: str, indices: jax.Array, axes: int) -> tuple[jax.Array, ...]:
-    """The indices (k, n) of the first k axes of an array, one for each."""
+    """Checks indices (k, n) and returns them as a tuple with one array per axis."""
     if indices.shape[0] > axes:
         raise ValueError(
             f"{name}: expected indices (n, k) for at most {axes} axes, as the array has, received "
@@ -250,16 +255,16 @@ def _places(name: str, indices: jax.Array, axes: int) -> tuple[jax.Array, ...]:
 
 @op
 def scatter_update(inputs: Any, indices: Any, updates: Any, reduction: str | None = None) -> Any:
-    """The inputs with updates at indices in the place of what is there, or joined with it.
+    """Returns the inputs with elements at indices replaced by, or combined with, the updates.
 
     Args:
         inputs: an array.
-        indices: integers, (n, k): the first k indices of each update.
+        indices: integers, (n, k): for each update, the indices of the first k axes.
         updates: (n, *rest).
-        reduction: None to put updates in, or "add", "max", "min", "mul" to join them.
+        reduction: None to replace elements, or "add", "max", "min", "mul" to combine them.
 
     Raises:
-        ValueError: for another reduction.
+        ValueError: if `reduction` is unknown.
 
     Example:
         >>> import jax.numpy as jnp, fkeras as fk
@@ -269,6 +274,7 @@ def scatter_update(inputs: Any, indices: Any, updates: Any, reduction: str | Non
     inputs, turned = jnp.asarray(inputs), jnp.transpose(jnp.asarray(indices))
     place = inputs.at[_places("scatter_update", turned, inputs.ndim)]
     updates = to_array(updates)
+    # each case is one scatter primitive; with equal indices and None, the winner is undefined
     match reduction.lower() if isinstance(reduction, str) else reduction:
         case None:
             return place.set(updates)

@@ -1,4 +1,4 @@
-"""Operations on images, as `keras.ops.image` names them; the mathematics is in `fkeras.nn.image`."""
+"""Image operations with the names of `keras.ops.image`; `fkeras.nn.image` implements them."""
 
 from __future__ import annotations
 
@@ -31,6 +31,7 @@ __all__ = (
 
 
 def _op(function: Callable) -> Op:
+    # files and pickles hold this name, relative to `fkeras.ops`
     return Op(f"image.{function.__name__}", function)
 
 
@@ -48,19 +49,19 @@ def elastic_transform(
     """Moves each pixel by `alpha` times a smooth random field.
 
     Args:
-        images: (b, h, w, c) or (h, w, c); the channels before h where they come first.
-        alpha: how far.
-        sigma: how smooth the field is, in pixels.
+        images: (b, h, w, c) or (h, w, c); with "channels_first", c comes before h.
+        alpha: scale of the displacements, in pixels.
+        sigma: standard deviation of the Gaussian that smooths the field, in pixels.
         interpolation: "nearest" or "bilinear".
-        fill_mode: what lies outside of the image.
-        fill_value: its value with the fill mode "constant".
+        fill_mode: values outside of the image, such as "reflect", "constant" or "nearest".
+        fill_value: value outside of the image for the fill mode "constant".
         seed: a key, or an integer; see `fk.random`.
 
     Returns:
         An array like `images`.
 
     Raises:
-        TypeError: without a seed.
+        TypeError: if `seed` is missing.
 
     Example:
         >>> import jax, jax.numpy as jnp, fkeras as fk
@@ -80,6 +81,7 @@ def elastic_transform(
         interpolation,
         fill_mode,
         fill_value,
+        # Keras draws from a global generator without a seed; here a missing seed is an error
         key_of("ops.image.elastic_transform", seed),
         data_format,
     )

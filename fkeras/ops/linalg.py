@@ -1,8 +1,8 @@
-"""Linear algebra, as `keras.ops.linalg` names it.
+"""Linear algebra, with the names of `keras.ops.linalg`.
 
-Gradients of `eig`, `eigh`, `qr`, `lu_factor`, `svd`, `lstsq` and `pinv` exist where the matrix has
-full rank and no two of its singular values or eigenvalues are equal. Elsewhere the factors have no
-derivative, and the gradient is NaN.
+Gradients of `eig`, `eigh`, `qr`, `lu_factor`, `svd`, `lstsq` and `pinv` exist if the matrix has
+full rank and distinct singular values or eigenvalues. Otherwise the factors are not differentiable,
+and the gradient is NaN.
 """
 
 from __future__ import annotations
@@ -50,14 +50,14 @@ def _square(name: str, x: Any) -> jax.Array:
 
 @op
 def cholesky(x: Any, upper: bool = False) -> Any:
-    """The triangular L with L @ L.T = x, for symmetric positive definite x; `upper`: L.T.
+    """Returns the Cholesky factor of positive definite matrices: L with L @ L.T = x, or L.T.
 
     Args:
-        upper: whether to return the upper factor.
+        upper: whether to return the upper factor L.T.
 
     Raises:
-        ValueError: for matrices that are not square; of numbers that are not positive definite,
-            where the numbers are known. Under jit these give NaN.
+        ValueError: if the matrices are not square, or not positive definite. Under jit, the result
+            for matrices that are not positive definite is NaN.
 
     Example:
         >>> import fkeras as fk
@@ -66,6 +66,7 @@ def cholesky(x: Any, upper: bool = False) -> Any:
                [1., 2.]], dtype=float32)
     """
     y = jnp.linalg.cholesky(_square("cholesky", x), upper=upper)
+    # a traced factor has no values to check: compiled functions return NaN, as in JAX
     if not isinstance(y, Tracer) and bool(jnp.isnan(y).any()):
         raise ValueError(
             "cholesky: expected positive definite matrices, received others. Add a small number to "
@@ -76,14 +77,14 @@ def cholesky(x: Any, upper: bool = False) -> Any:
 
 @op
 def cholesky_inverse(x: Any, upper: bool = False) -> Any:
-    """The inverse of the matrix whose Cholesky factor is x.
+    """Returns the inverse of the matrix whose Cholesky factor is x.
 
     Args:
         x: triangular matrices (..., n, n), as `cholesky` returns them.
-        upper: whether they are upper factors.
+        upper: whether x holds upper factors.
 
     Raises:
-        ValueError: for matrices that are not square.
+        ValueError: if the matrices are not square.
 
     Example:
         >>> import fkeras as fk
@@ -92,6 +93,7 @@ def cholesky_inverse(x: Any, upper: bool = False) -> Any:
                [0.  , 1.  ]], dtype=float32)
     """
     x = _square("cholesky_inverse", x)
+    # solve against the identity, then multiply by the transpose: inv(L.T) @ inv(L)
     half = _triangular(x, jnp.eye(x.shape[-1], dtype=x.dtype), not upper)
     turned = jnp.swapaxes(half, -1, -2)
     return half @ turned if upper else turned @ half
@@ -100,6 +102,7 @@ def cholesky_inverse(x: Any, upper: bool = False) -> Any:
 def _triangular(a: jax.Array, b: jax.Array, lower: bool) -> jax.Array:
     if b.ndim == a.ndim - 1:
         return _triangular(a, b[..., None], lower)[..., 0]
+    # `triangular_solve` does not broadcast batch axes
     batch = jnp.broadcast_shapes(a.shape[:-2], b.shape[:-2])
     a = jnp.broadcast_to(a, (*batch, *a.shape[-2:]))
     b = jnp.broadcast_to(b, (*batch, *b.shape[-2:]))
@@ -108,10 +111,10 @@ def _triangular(a: jax.Array, b: jax.Array, lower: bool) -> jax.Array:
 
 @op
 def det(x: Any) -> Any:
-    """The determinants of square matrices.
+    """Returns the determinants of square matrices.
 
     Raises:
-        ValueError: for matrices that are not square.
+        ValueError: if the matrices are not square.
 
     Example:
         >>> import fkeras as fk
@@ -123,13 +126,13 @@ def det(x: Any) -> Any:
 
 @op
 def inv(x: Any) -> Any:
-    """The inverses of square matrices.
+    """Returns the inverses of square matrices.
 
     Args:
-        x: matrices (..., n, n); singular ones give numbers that are not finite.
+        x: matrices (..., n, n); the result for a singular matrix is not finite.
 
     Raises:
-        ValueError: for matrices that are not square.
+        ValueError: if the matrices are not square.
 
     Example:
         >>> import fkeras as fk
@@ -141,10 +144,10 @@ def inv(x: Any) -> Any:
 
 @op
 def eig(x: Any) -> Any:
-    """`(eigenvalues, eigenvectors)` of square matrices, complex; on CPUs alone.
+    """Returns complex `(eigenvalues, eigenvectors)` of square matrices; supported only on CPUs.
 
     Raises:
-        ValueError: for matrices that are not square.
+        ValueError: if the matrices are not square.
 
     Example:
         >>> import fkeras as fk
@@ -157,13 +160,13 @@ def eig(x: Any) -> Any:
 
 @op
 def eigh(x: Any) -> Any:
-    """`(eigenvalues, eigenvectors)` of symmetric matrices, eigenvalues in ascending order.
+    """Returns `(eigenvalues, eigenvectors)` of symmetric matrices, eigenvalues in ascending order.
 
     Args:
         x: symmetric or Hermitian matrices (..., n, n).
 
     Raises:
-        ValueError: for matrices that are not square.
+        ValueError: if the matrices are not square.
 
     Example:
         >>> import fkeras as fk
@@ -176,7 +179,7 @@ def eigh(x: Any) -> Any:
 
 @op
 def lu_factor(x: Any) -> Any:
-    """`(lu, pivots)`: L below the diagonal and U on and above it, and the rows exchanged.
+    """Returns `(lu, pivots)`: L below the diagonal, U on and above it, and the row exchanges.
 
     Example:
         >>> import fkeras as fk
@@ -184,20 +187,21 @@ def lu_factor(x: Any) -> Any:
         >>> factors.tolist(), pivots.tolist()
         ([[2.0, 2.0], [0.5, 1.0]], [1, 1])
     """
+    # the third result is the permutation, which the pivots already determine
     factors, pivots, _ = jax.lax.linalg.lu(to_array(x))
     return factors, pivots
 
 
 @op
 def norm(x: Any, ord: Any = None, axis: Any = None, keepdims: bool = False) -> Any:
-    """The length of vectors, or the norm `ord` of vectors on one axis or matrices on two.
+    """Returns the norm of vectors (one axis) or matrices (two axes).
 
-    The gradient of a length is 0 where the length is 0.
+    The gradient of a Euclidean norm is 0 where the norm is 0.
 
     Args:
         ord: None for the root of the sum of squares; for vectors a number or infinity, for
             matrices "fro", "nuc", 1, 2, -1, -2 or infinity.
-        axis: one axis of vectors, or two of matrices; all where it is None.
+        axis: one axis of vectors, or two axes of matrices; None for all axes.
 
     Example:
         >>> import fkeras as fk
@@ -210,8 +214,10 @@ def norm(x: Any, ord: Any = None, axis: Any = None, keepdims: bool = False) -> A
         return safe_sqrt(jnp.sum(jnp.square(jnp.abs(x)), axis=axis, keepdims=keepdims))
     if not vectors or not isinstance(ord, int | float):
         return jnp.linalg.norm(x, ord=ord, axis=axis, keepdims=keepdims)
+    # `vector_norm` scales by the largest element, so that powers neither overflow nor underflow
     if 1 < ord < float("inf"):
         return vector_norm(x, ord, axis, keepdims)
+    # the derivative of a norm at 0 may be NaN: compute the norm of ones there, select afterwards
     none = jnp.all(x == 0, axis=axis, keepdims=True)
     y = jnp.linalg.norm(jnp.where(none, 1, x), ord=ord, axis=axis, keepdims=keepdims)
     nothing = jnp.linalg.norm(jnp.zeros_like(x), ord=ord, axis=axis, keepdims=keepdims)
@@ -221,13 +227,13 @@ def norm(x: Any, ord: Any = None, axis: Any = None, keepdims: bool = False) -> A
 
 @op
 def qr(x: Any, mode: str = "reduced") -> Any:
-    """`(q, r)` with q @ r = x, q orthogonal and r upper triangular; mode "complete": q square.
+    """Returns `(q, r)` with q @ r = x, q orthogonal and r upper triangular.
 
     Args:
-        mode: "reduced" for q of min(n, m) columns, or "complete".
+        mode: "reduced" for min(n, m) columns of q, or "complete" for square q.
 
     Raises:
-        ValueError: for another mode.
+        ValueError: if `mode` is unknown.
 
     Example:
         >>> import fkeras as fk
@@ -246,14 +252,14 @@ def qr(x: Any, mode: str = "reduced") -> Any:
 
 @op
 def solve(a: Any, b: Any) -> Any:
-    """The x with a @ x = b, for square matrices a; b is a vector or a matrix.
+    """Solves a @ x = b for square matrices a; b is a vector or a matrix.
 
     Args:
         a: matrices (..., n, n).
         b: (n,), or (..., n, m).
 
     Raises:
-        ValueError: for matrices a that are not square.
+        ValueError: if the matrices a are not square.
 
     Example:
         >>> import fkeras as fk
@@ -265,15 +271,15 @@ def solve(a: Any, b: Any) -> Any:
 
 @op
 def solve_triangular(a: Any, b: Any, lower: bool = False) -> Any:
-    """The x with a @ x = b, for triangular a of which the other triangle is not looked at.
+    """Solves a @ x = b for triangular matrices a, ignoring the other triangle.
 
     Args:
         a: matrices (..., n, n).
         b: (..., n), or (..., n, m).
-        lower: whether the lower triangle is meant.
+        lower: whether a is lower triangular.
 
     Raises:
-        ValueError: for matrices a that are not square.
+        ValueError: if the matrices a are not square.
 
     Example:
         >>> import fkeras as fk
@@ -285,11 +291,11 @@ def solve_triangular(a: Any, b: Any, lower: bool = False) -> Any:
 
 @op
 def svd(x: Any, full_matrices: bool = True, compute_uv: bool = True) -> Any:
-    """`(u, s, vh)` with u @ diag(s) @ vh = x; s alone without `compute_uv`.
+    """Returns the singular value decomposition `(u, s, vh)` with u @ diag(s) @ vh = x.
 
     Args:
         full_matrices: whether u and vh are square.
-        compute_uv: whether to return u and vh.
+        compute_uv: whether to return u and vh; False returns only s.
 
     Example:
         >>> import fkeras as fk
@@ -303,7 +309,7 @@ def svd(x: Any, full_matrices: bool = True, compute_uv: bool = True) -> Any:
 
 @op
 def lstsq(a: Any, b: Any, rcond: float | None = None) -> Any:
-    """The shortest x for which a @ x is nearest to b.
+    """Returns the least-squares solution of a @ x = b with the smallest norm.
 
     Args:
         a: a matrix (n, m).
@@ -333,13 +339,13 @@ def _matrices(name: str, x: Any) -> jax.Array:
 
 @op
 def matrix_rank(x: Any, tol: Any = None) -> Any:
-    """How many singular values of the matrices are above the tolerance.
+    """Returns the number of singular values above the tolerance.
 
     Args:
-        tol: the share of the largest singular value that counts; None for the rounding error.
+        tol: tolerance relative to the largest singular value; None for the rounding error.
 
     Raises:
-        ValueError: for arrays of less than two axes.
+        ValueError: if x has less than two axes.
 
     Example:
         >>> import fkeras as fk
@@ -351,16 +357,17 @@ def matrix_rank(x: Any, tol: Any = None) -> Any:
 
 @op
 def pinv(x: Any, rcond: Any = None) -> Any:
-    """The pseudo-inverse of matrices: singular values below `rcond` times the largest are 0.
+    """Returns the Moore-Penrose pseudo-inverse of matrices.
 
     Args:
-        rcond: the share; None for the rounding error.
+        rcond: singular values below `rcond` times the largest count as 0; None for the rounding
+            error.
 
     Returns:
         An array of shape (..., m, n).
 
     Raises:
-        ValueError: for arrays of less than two axes.
+        ValueError: if x has less than two axes.
 
     Example:
         >>> import fkeras as fk

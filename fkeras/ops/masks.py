@@ -1,4 +1,4 @@
-"""`unmask`: a tensor whose mask goes no further."""
+"""`unmask`: drops the mask of a tensor."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ __all__ = ("Unmask", "unmask")
 
 
 class Unmask(Layer):
-    """x itself, without its mask; what `unmask` records.
+    """Layer that returns x and drops the mask of x; recorded by `unmask`.
 
     Example:
         >>> import fkeras as fk
@@ -20,14 +20,16 @@ class Unmask(Layer):
     """
 
     keras_module = "fkeras.ops"
+    # accepts a mask, so that `forward` can leave the mask out of its output
     supports_masking = True
 
     def forward(self, context: Context, x: Any) -> Output:
+        # no `mask` in the output: the mask ends here
         return Output(x)
 
 
 def unmask(x: Any) -> Any:
-    """x itself, whose mask goes no further.
+    """Returns x without its mask, so that layers without mask support accept x.
 
     Args:
         x: a symbolic tensor, or an array.

@@ -1,4 +1,4 @@
-"""Sums by segments, the largest elements, distances, error functions, and signals' operations."""
+"""Segment reductions, top-k, log-sum-exp, distances, error functions and signal processing."""
 
 from __future__ import annotations
 
@@ -76,6 +76,7 @@ def _segments(name: str, function: Any, doc: str, shown: list[int]) -> Op:
         data: Any, segment_ids: Any, num_segments: int | None = None, sorted: bool = False
     ) -> Any:
         data, segment_ids = jnp.asarray(data), jnp.asarray(segment_ids)
+        # Keras infers the number from the ids; under jit a size cannot depend on values
         if num_segments is None:
             raise ValueError(
                 f"{name}: expected num_segments, received None. It is a size of the result, which "
@@ -88,6 +89,7 @@ def _segments(name: str, function: Any, doc: str, shown: list[int]) -> Op:
             )
         return function(data, segment_ids, num_segments, indices_are_sorted=sorted)
 
+    # the four operations share one implementation, so the docstring is generated
     reduce.__doc__ = f"""{doc}
 
     Args:
@@ -126,11 +128,11 @@ segment_prod = _segments(
 
 @op
 def top_k(x: Any, k: int, sorted: bool = True) -> Any:
-    """`(values, indices)` of the k largest elements along the last axis, largest first.
+    """Returns `(values, indices)` of the k largest elements along the last axis, largest first.
 
     Args:
-        k: how many.
-        sorted: whether they are in order; they always are.
+        k: number of elements.
+        sorted: accepted for compatibility with Keras; the results are always sorted.
 
     Example:
         >>> import fkeras as fk
@@ -143,12 +145,12 @@ def top_k(x: Any, k: int, sorted: bool = True) -> Any:
 
 @op
 def in_top_k(targets: Any, predictions: Any, k: int) -> Any:
-    """Whether each target is among the k classes with the highest predictions; ties count in.
+    """Returns whether each target is among the k classes with the highest predictions.
 
     Args:
         targets: class numbers, (b,).
-        predictions: (b, classes).
-        k: how many classes.
+        predictions: (b, classes). A class tied with the k-th highest prediction counts.
+        k: number of classes.
 
     Example:
         >>> import fkeras as fk
@@ -157,15 +159,16 @@ def in_top_k(targets: Any, predictions: Any, k: int) -> Any:
     """
     targets, predictions = jnp.asarray(targets), jnp.asarray(predictions)
     own = jnp.take_along_axis(predictions, jnp.expand_dims(targets, -1), axis=-1)
+    # a comparison with NaN is False, which would count a NaN target as the largest prediction
     own = jnp.where(jnp.isnan(own), -jnp.inf, own)
     return jnp.sum(predictions > own, axis=-1) < k
 
 
 @op
 def logsumexp(x: Any, axis: Any = None, keepdims: bool = False) -> Any:
-    """log(sum(exp(x))) along the axes, without overflow.
+    """Returns log(sum(exp(x))) along the axes, without overflow.
 
-    Where all elements are minus infinity the result is that too, and its gradient is 0.
+    If all elements are -inf, the result is -inf with a gradient of 0.
 
     Example:
         >>> import fkeras as fk
@@ -175,8 +178,10 @@ def logsumexp(x: Any, axis: Any = None, keepdims: bool = False) -> Any:
     x = to_floats(x)
     axis = tuple(axis) if isinstance(axis, list) else axis
     top = jnp.max(x, axis=axis, keepdims=True, initial=-jnp.inf)
+    # subtract a finite maximum: -inf - -inf is NaN; the gradient does not depend on the shift
     top = jax.lax.stop_gradient(jnp.where(jnp.isfinite(top), top, jnp.zeros_like(top)))
     total = jnp.sum(jnp.exp(x - top), axis=axis, keepdims=True)
+    # double `where`: log(0) must not enter the gradient
     nothing = total == 0
     y = jnp.where(nothing, -jnp.inf, jnp.log(jnp.where(nothing, 1, total)) + top)
     return y if keepdims else jnp.squeeze(y, _all_axes(x) if axis is None else axis)
@@ -188,7 +193,7 @@ def _all_axes(x: jax.Array) -> tuple[int, ...]:
 
 @op
 def cdist(x: Any, y: Any) -> Any:
-    """The distances of all rows of x from all rows of y; gradients are 0 at distance 0.
+    """Returns the Euclidean distances of all pairs of rows; the gradient is 0 at distance 0.
 
     Args:
         x: (..., n, d).
@@ -198,7 +203,7 @@ def cdist(x: Any, y: Any) -> Any:
         An array of shape (..., n, m).
 
     Raises:
-        ValueError: for other ranks, or last axes of two sizes.
+        ValueError: if an array has less than two axes, or the sizes of the last axes differ.
 
     Example:
         >>> import fkeras as fk
@@ -212,12 +217,13 @@ def cdist(x: Any, y: Any) -> Any:
             f"{y.shape}. Give both the same last axis."
         )
     gaps = jnp.expand_dims(x, -2) - jnp.expand_dims(y, -3)
+    # differences instead of x @ y.T: squares of large norms would cancel; memory is (n, m, d)
     return safe_sqrt(jnp.sum(gaps * gaps, axis=-1))
 
 
 @op
 def logdet(x: Any) -> Any:
-    """The logarithm of the absolute determinant of square matrices.
+    """Returns the logarithm of the absolute determinant of square matrices.
 
     Example:
         >>> import fkeras as fk
@@ -226,18 +232,19 @@ def logdet(x: Any) -> Any:
         >>> round(float(fk.ops.logdet([[2e-20, 1e-20], [1e-20, 3e-20]])), 3)
         -90.494
     """
+    # from the factorization, since the determinant itself over- or underflows
     return sign_and_logdet(to_floats(x))[1]
 
 
 @op
 def view_as_complex(x: Any) -> Any:
-    """Complex numbers out of a last axis of real and imaginary parts.
+    """Returns complex numbers from a last axis of real and imaginary parts.
 
     Args:
         x: (..., 2).
 
     Raises:
-        ValueError: for a last axis of another size.
+        ValueError: if the last axis does not have size 2.
 
     Example:
         >>> import fkeras as fk
@@ -250,16 +257,17 @@ def view_as_complex(x: Any) -> Any:
             f"view_as_complex: expected a last axis of size 2, real and imaginary parts, received "
             f"{x.shape}. Stack the two: fk.ops.stack([real, imag], axis=-1)."
         )
+    # `lax.complex` accepts float32 and float64 only
     parts = x.astype("float32")
     return jax.lax.complex(parts[..., 0], parts[..., 1])
 
 
 @op
 def view_as_real(x: Any) -> Any:
-    """Complex numbers as a new last axis of their real and imaginary parts.
+    """Returns the real and imaginary parts of complex numbers on a new last axis.
 
     Args:
-        x: array of any shape; the imaginary parts of real numbers are 0.
+        x: array of any shape; real numbers have imaginary parts of 0.
 
     Example:
         >>> import fkeras as fk

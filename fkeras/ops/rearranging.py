@@ -1,4 +1,4 @@
-"""`rearrange`: axes named, split, moved and joined by a pattern, and `unstack`."""
+"""`rearrange`, which splits, transposes and merges axes by a pattern, and `unstack`."""
 
 from __future__ import annotations
 
@@ -15,18 +15,18 @@ __all__ = ("rearrange", "unstack")
 
 @op
 def rearrange(tensor: Any, pattern: str, **axes_lengths: int) -> Any:
-    """The elements in other axes, as a pattern with names says: "b (h w) c -> b c h w".
+    """Splits, transposes and merges axes by a pattern of names: "b (h w) c -> b c h w".
 
-    Names in brackets stand for one axis that is split, or for several that are joined.
+    Names in parentheses denote one axis, which is split on the left and merged on the right.
 
     Args:
         tensor: an array.
-        pattern: the names of its axes, "->", and the names of the axes of the result.
-        **axes_lengths: the sizes of axes that are split off; one a bracket may be left out.
+        pattern: names of the array's axes, "->", and names of the result's axes.
+        **axes_lengths: sizes of axes that are split; one per parenthesis may be omitted.
 
     Raises:
-        ValueError: where the pattern and the array have different numbers of axes, or the two
-            sides different names.
+        ValueError: if the pattern and the array have different numbers of axes, or the two sides
+            have different names.
 
     Example:
         >>> import jax.numpy as jnp, fkeras as fk
@@ -47,6 +47,7 @@ def rearrange(tensor: Any, pattern: str, **axes_lengths: int) -> Any:
             if name in axes_lengths:
                 sizes[name] = axes_lengths[name]
                 size = size // axes_lengths[name]
+        # one omitted size per group follows from the size of the axis
         unknown = [name for name in group if name not in axes_lengths]
         if len(unknown) > 1:
             raise ValueError(
@@ -54,6 +55,7 @@ def rearrange(tensor: Any, pattern: str, **axes_lengths: int) -> Any:
                 f"Give them by name: {unknown[0]}=2."
             )
         sizes.update({name: size for name in unknown})
+    # split all axes, transpose the named axes, then merge: any pattern is these three steps
     x = jnp.reshape(tensor, [sizes[name] for name in names])
     x = jnp.transpose(x, [names.index(name) for group in right for name in group])
     return jnp.reshape(x, [_product(sizes[name] for name in group) for group in right])
@@ -65,17 +67,17 @@ def _groups(side: str) -> list[list[str]]:
 
 def _product(sizes: Any) -> Any:
     product = 1
-    for size in sizes:  # sizes may be unknown: math.prod would take them for numbers
+    for size in sizes:  # sizes may be symbolic; math.prod expects numbers
         product = product * size
     return product
 
 
 @op
 def unstack(x: Any, num: int | None = None, axis: int = 0) -> Any:
-    """A list of the slices of x along an axis, which is left out of them.
+    """Returns a list of the slices of x along an axis, without that axis.
 
     Args:
-        num: their number; the axis's size where it is None.
+        num: number of slices; None for the size of the axis. Required if the size is unknown.
 
     Example:
         >>> import fkeras as fk
@@ -84,4 +86,5 @@ def unstack(x: Any, num: int | None = None, axis: int = 0) -> Any:
     """
     x = to_array(x)
     count = x.shape[axis] if num is None else num
+    # one slice operation per element in the compiled program; `few` limits their number
     return [jax.lax.index_in_dim(x, i, axis, keepdims=False) for i in range(few(count))]

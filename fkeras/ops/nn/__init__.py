@@ -1,4 +1,4 @@
-"""The operations of neural networks, as `keras.ops.nn` names them."""
+"""Neural network operations, with the names of `keras.ops.nn`."""
 
 from fkeras.ops.nn import activation, attending, convolving, encoding, normalizing, spatial
 from fkeras.ops.nn.activation import *  # noqa: F403

@@ -1,4 +1,4 @@
-"""Activation functions, as `keras.ops.nn` names them."""
+"""Activation functions, with the names of `keras.ops.nn`."""
 
 from __future__ import annotations
 
@@ -45,9 +45,11 @@ __all__ = (
 
 
 def _plain(name: str, function: Callable, doc: str, example: str, shown: str) -> Op:
+    # activations accept lists here; the functions in `fkeras.nn` expect arrays
     return unary(name, lambda x: function(jnp.asarray(x)), doc, example, shown)
 
 
+# JAX's relu: its gradient at 0 is 0, as in Keras
 relu = unary(
     "relu", lambda x: jax.nn.relu(jnp.asarray(x)), "max(x, 0).", "relu([-1.0, 2.0])", "[0. 2.]"
 )
@@ -152,10 +154,10 @@ selu = _plain(
 
 @elementwise
 def elu(x: Any, alpha: float = 1.0) -> Any:
-    """x where it is positive, alpha * (exp(x) - 1) elsewhere.
+    """Returns x where it is positive, alpha * (exp(x) - 1) elsewhere.
 
     Args:
-        alpha: minus the value that large negative numbers come near to.
+        alpha: scale of the negative part; the limit at -inf is -alpha.
 
     Example:
         >>> import fkeras as fk
@@ -171,10 +173,10 @@ def elu(x: Any, alpha: float = 1.0) -> Any:
 
 @elementwise
 def celu(x: Any, alpha: float = 1.0) -> Any:
-    """max(x, 0) + min(0, alpha * (exp(x / alpha) - 1)).
+    """Returns max(x, 0) + min(0, alpha * (exp(x / alpha) - 1)).
 
     Args:
-        alpha: minus the value that large negative numbers come near to.
+        alpha: scale of the negative part; the limit at -inf is -alpha.
 
     Example:
         >>> import fkeras as fk
@@ -190,7 +192,7 @@ def celu(x: Any, alpha: float = 1.0) -> Any:
 
 @elementwise
 def leaky_relu(x: Any, negative_slope: float = 0.2) -> Any:
-    """x where it is positive, negative_slope * x elsewhere.
+    """Returns x where it is positive, negative_slope * x elsewhere.
 
     Args:
         negative_slope: the slope below 0.
@@ -205,10 +207,10 @@ def leaky_relu(x: Any, negative_slope: float = 0.2) -> Any:
 
 @elementwise
 def gelu(x: Any, approximate: bool = True) -> Any:
-    """x times the normal distribution function at x, by a tanh or exactly.
+    """Returns x times the cumulative distribution function of the standard normal at x.
 
     Args:
-        approximate: whether to compute it by a tanh, which is off by less than 0.001.
+        approximate: whether to use the tanh approximation, with an error below 0.001.
 
     Example:
         >>> import fkeras as fk
@@ -223,10 +225,10 @@ def gelu(x: Any, approximate: bool = True) -> Any:
 
 @elementwise
 def squareplus(x: Any, b: float = 4) -> Any:
-    """(x + sqrt(x**2 + b)) / 2.
+    """Returns (x + sqrt(x**2 + b)) / 2.
 
     Args:
-        b: how round the bend at 0 is; 0 gives `relu`.
+        b: width of the curved region around 0; 0 gives `relu`.
 
     Example:
         >>> import fkeras as fk
@@ -241,10 +243,10 @@ def squareplus(x: Any, b: float = 4) -> Any:
 
 @elementwise
 def soft_shrink(x: Any, threshold: float = 0.5) -> Any:
-    """x moved towards 0 by the threshold, 0 within it.
+    """Returns x shifted towards 0 by the threshold, and 0 where |x| is at most the threshold.
 
     Args:
-        threshold: how far.
+        threshold: the shift.
 
     Example:
         >>> import fkeras as fk
@@ -256,10 +258,10 @@ def soft_shrink(x: Any, threshold: float = 0.5) -> Any:
 
 @elementwise
 def hard_shrink(x: Any, threshold: float = 0.5) -> Any:
-    """x where |x| is above the threshold, 0 elsewhere.
+    """Returns x where |x| is above the threshold, 0 elsewhere.
 
     Args:
-        threshold: the bound of the absolute values that become 0.
+        threshold: largest absolute value that becomes 0.
 
     Example:
         >>> import fkeras as fk
@@ -271,11 +273,11 @@ def hard_shrink(x: Any, threshold: float = 0.5) -> Any:
 
 @elementwise
 def threshold(x: Any, threshold: float, default_value: float) -> Any:
-    """x above the threshold, default_value elsewhere.
+    """Returns x where x is above the threshold, `default_value` elsewhere.
 
     Args:
-        threshold: the bound; the bound itself is replaced.
-        default_value: what stands for all that is not above it.
+        threshold: the threshold; x equal to the threshold is replaced.
+        default_value: the replacement.
 
     Example:
         >>> import fkeras as fk
@@ -287,10 +289,10 @@ def threshold(x: Any, threshold: float, default_value: float) -> Any:
 
 @op
 def glu(x: Any, axis: int = -1) -> Any:
-    """a * sigmoid(b) for the halves a, b of x along an axis.
+    """Returns a * sigmoid(b) for the halves a, b of x along an axis.
 
     Args:
-        axis: the axis that is cut in two; its size is even.
+        axis: the axis to split; its size must be even.
 
     Example:
         >>> import fkeras as fk
@@ -306,12 +308,12 @@ def glu(x: Any, axis: int = -1) -> Any:
 
 @op
 def softmax(x: Any, axis: int | tuple[int, ...] = -1) -> Any:
-    """exp(x) / sum(exp(x)) along an axis, or along several together.
+    """Returns exp(x) / sum(exp(x)) over one or several axes.
 
-    A row of nothing but -inf counts as a row of equal scores, without a gradient (NaN in Keras).
+    If all scores of a row are -inf, the result is uniform with a gradient of 0 (NaN in Keras).
 
     Args:
-        axis: the axis whose numbers come to sum to 1, or several.
+        axis: one axis or several; the result sums to 1 over them.
 
     Example:
         >>> import fkeras as fk
@@ -324,12 +326,12 @@ def softmax(x: Any, axis: int | tuple[int, ...] = -1) -> Any:
 
 @op
 def log_softmax(x: Any, axis: int | tuple[int, ...] = -1) -> Any:
-    """x - log(sum(exp(x))) along an axis, or along several together.
+    """Returns x - log(sum(exp(x))) over one or several axes.
 
-    A row of nothing but -inf counts as a row of equal scores, without a gradient (NaN in Keras).
+    If all scores of a row are -inf, the result is uniform with a gradient of 0 (NaN in Keras).
 
     Args:
-        axis: the axis, or several.
+        axis: one axis or several.
 
     Example:
         >>> import fkeras as fk
@@ -340,20 +342,21 @@ def log_softmax(x: Any, axis: int | tuple[int, ...] = -1) -> Any:
 
 
 def _with_a_score(x: Any, axis: int | tuple[int, ...]) -> Any:
-    """The scores, with zeros in rows of nothing but -inf."""
+    """Returns the scores with zeros in rows that hold only -inf."""
     x = jnp.asarray(to_array(x))
     if not jnp.issubdtype(x.dtype, jnp.floating):
         return x
+    # such rows arise from masks that exclude every key; -inf - -inf would be NaN
     nothing = jnp.all(jnp.isneginf(x), axis=axis, keepdims=True)
     return jnp.where(nothing, jnp.zeros_like(x), x)
 
 
 @op
 def sparsemax(x: Any, axis: int = -1) -> Any:
-    """The nearest point to x on the probability simplex; see `fk.activations.sparsemax`.
+    """Returns the nearest point to x on the probability simplex; see `fk.activations.sparsemax`.
 
     Args:
-        axis: the axis whose numbers come to sum to 1.
+        axis: the axis over which the result sums to 1.
 
     Example:
         >>> import fkeras as fk

@@ -1,4 +1,4 @@
-"""Attention of queries to keys, as `keras.ops.nn` names it."""
+"""Scaled dot-product attention, with the name of `keras.ops.nn`."""
 
 from __future__ import annotations
 
@@ -26,9 +26,9 @@ def dot_product_attention(
     *,
     empty_rows: str = "zeros",
 ) -> Any:
-    """softmax(scale * query @ key + bias) @ value for each head.
+    """Returns softmax(scale * query @ key + bias) @ value for each head.
 
-    A query that may attend to no key gives zeros, and no gradient.
+    The output for a query without any key to attend to is 0, with a gradient of 0.
 
     Args:
         query: (b, t, heads, d).
@@ -36,18 +36,18 @@ def dot_product_attention(
         value: (b, s, groups, f).
         bias: added before the softmax; it broadcasts to (b, heads, t, s).
         mask: True where a query may attend to a key; it broadcasts to (b, heads, t, s).
-        scale: the factor; 1 / sqrt(d) where it is None.
-        is_causal: whether step t attends to the steps up to t only.
-        flash_attention: whether to use cuDNN's fused kernel; None where it fits.
-        attn_logits_soft_cap: takes nothing but None; in Keras it is for TPUs alone.
-        empty_rows: the result of a query that may attend to no key: "zeros", or "keras" for
-            Keras's, the mean of all values. Calls in Keras's files have "keras".
+        scale: factor of the scores; None for 1 / sqrt(d).
+        is_causal: whether step t attends only to steps up to t.
+        flash_attention: whether to use cuDNN's fused kernel; None to use the kernel if supported.
+        attn_logits_soft_cap: must be None; Keras supports other values only on TPUs.
+        empty_rows: output for a query without any key to attend to: "zeros", or "keras" for the
+            mean of all values, as in Keras. Models read from Keras's files use "keras".
 
     Returns:
         An array of shape (b, t, heads, f).
 
     Raises:
-        ValueError: where `attn_logits_soft_cap` is not None, or `empty_rows` neither of the two.
+        ValueError: if `attn_logits_soft_cap` is not None, or `empty_rows` is unknown.
 
     Example:
         >>> import jax.numpy as jnp, fkeras as fk
@@ -69,6 +69,7 @@ def dot_product_attention(
             "dot_product_attention: empty_rows: expected 'zeros' or 'keras', received "
             f"{empty_rows!r}. Use 'zeros', or 'keras' for the mean of all values."
         )
+    # the implementation in `fkeras.nn` expects arrays; the operation also accepts lists
     query, key, value = (jnp.asarray(x) for x in (query, key, value))
     bias, mask = (None if x is None else jnp.asarray(x) for x in (bias, mask))
     return _attention(query, key, value, mask, bias, scale, is_causal, flash_attention, empty_rows)

@@ -1,4 +1,4 @@
-"""Convolutions of other kinds and adaptive pooling, as `keras.ops.nn` names them."""
+"""Transposed, depthwise and separable convolutions and adaptive pooling, as in `keras.ops.nn`."""
 
 from __future__ import annotations
 
@@ -33,14 +33,14 @@ def conv_transpose(
     data_format: str | None = None,
     dilation_rate: _Sizes = 1,
 ) -> Any:
-    """The sum of the kernels that each cell of the inputs scales, `strides` cells apart.
+    """Transposed convolution: the gradient of `conv` with respect to its inputs.
 
     Args:
         kernel: (*kernel_size, f, c).
-        strides: the distance of the windows of neighbouring cells.
+        strides: distance in the output between the windows of neighbouring input cells.
         padding: "valid" or "same".
-        output_padding: the cells to add to the smallest size that fits; None for the usual size.
-        dilation_rate: the distance of the cells that the kernel writes to.
+        output_padding: number of cells to add to the smallest output; None for the default size.
+        dilation_rate: distance between the output cells of one kernel window.
 
     Example:
         >>> import jax.numpy as jnp, fkeras as fk
@@ -49,6 +49,7 @@ def conv_transpose(
         Array([ 1.,  2.,  8., 10., 15.], dtype=float32)
     """
     inputs, rank = jnp.asarray(inputs), jnp.ndim(inputs) - 2
+    # None and 0 differ: None selects Keras's default output size
     more = output_padding
     return convolve_transpose(
         inputs,
@@ -72,13 +73,13 @@ def depthwise_conv(
     data_format: str | None = None,
     dilation_rate: _Sizes = 1,
 ) -> Any:
-    """The cross-correlation of each channel of the inputs with filters of its own.
+    """Depthwise convolution: correlates each input channel with a separate set of m filters.
 
     Args:
         kernel: (*kernel_size, c, m).
         strides: the step of the window along each axis.
         padding: "valid" or "same".
-        dilation_rate: the distance of the cells that the kernel sees.
+        dilation_rate: distance between the cells of one kernel window.
 
     Example:
         >>> import jax.numpy as jnp, fkeras as fk
@@ -107,14 +108,14 @@ def separable_conv(
     data_format: str | None = None,
     dilation_rate: _Sizes = 1,
 ) -> Any:
-    """Each channel convolved alone, and then the channels of each cell mixed.
+    """Separable convolution: a depthwise convolution followed by a pointwise convolution.
 
     Args:
         depthwise_kernel: (*kernel_size, c, m).
         pointwise_kernel: (*ones, c * m, f).
         strides: the step of the window along each axis.
         padding: "valid" or "same".
-        dilation_rate: the distance of the cells that the depthwise kernel sees.
+        dilation_rate: distance between the cells of one window of the depthwise kernel.
 
     Example:
         >>> import jax.numpy as jnp, fkeras as fk
@@ -135,16 +136,18 @@ def separable_conv(
 
 
 def _adaptive(name: str, x: Any, output_size: _Sizes, mode: str, data_format: str | None) -> Any:
+    # all axes but batch and channels are spatial
     target = sizes(x.ndim - 2).check(f"{name}: output_size", output_size)
     return adaptive_pool(x, target, mode, data_format_name(data_format))
 
 
 @op
 def adaptive_average_pool(inputs: Any, output_size: _Sizes, data_format: str | None = None) -> Any:
-    """The mean of each of `output_size` windows along each axis; 0 for an axis of length 0.
+    """Returns the mean of each of `output_size` windows along each axis.
 
     Args:
-        output_size: how many windows along each axis.
+        inputs: an axis of length 0 gives means of 0.
+        output_size: number of windows along each axis.
 
     Example:
         >>> import jax.numpy as jnp, fkeras as fk
@@ -157,14 +160,16 @@ def adaptive_average_pool(inputs: Any, output_size: _Sizes, data_format: str | N
 
 @op
 def adaptive_max_pool(inputs: Any, output_size: _Sizes, data_format: str | None = None) -> Any:
-    """The largest value of each of `output_size` windows along each axis; 0 for an axis of length 0.
+    """Returns the maximum of each of `output_size` windows along each axis.
 
     Args:
-        output_size: how many windows along each axis.
+        inputs: an axis of length 0 gives maxima of 0.
+        output_size: number of windows along each axis.
 
     Example:
         >>> import jax.numpy as jnp, fkeras as fk
         >>> fk.ops.adaptive_max_pool(jnp.arange(6.0).reshape(1, 6, 1), 2).ravel()
         Array([2., 5.], dtype=float32)
     """
+    # no cast to floats: the maximum of integers is an integer
     return _adaptive("adaptive_max_pool", jnp.asarray(inputs), output_size, "max", data_format)

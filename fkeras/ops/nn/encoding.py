@@ -1,4 +1,4 @@
-"""Class numbers as vectors, crossentropies, CTC, and polar coordinates, as `keras.ops.nn` has."""
+"""One-hot encodings, cross-entropies, CTC and polar coordinates, as in `keras.ops.nn`."""
 
 from __future__ import annotations
 
@@ -37,17 +37,17 @@ def _dense(name: str, sparse: bool) -> None:
 def one_hot(
     x: Any, num_classes: int, axis: int = -1, dtype: Any = None, sparse: bool = False
 ) -> Any:
-    """A one at each index, zeros elsewhere; zeros alone for an index out of range.
+    """Returns one-hot vectors; an index out of range gives zeros.
 
     Args:
         x: class numbers.
-        num_classes: how many classes.
-        axis: where the new axis goes.
-        dtype: the dtype; float32 where it is None.
-        sparse: not supported; results are dense.
+        num_classes: number of classes.
+        axis: position of the class axis in the result.
+        dtype: dtype of the result; None for float32.
+        sparse: must be False; results are dense.
 
     Raises:
-        ValueError: for `sparse=True`.
+        ValueError: if `sparse` is true.
 
     Example:
         >>> import fkeras as fk
@@ -56,6 +56,7 @@ def one_hot(
     """
     _dense("one_hot", sparse)
     x = jnp.asarray(x)
+    # `jax.nn.one_hot` deprecates class numbers of a float dtype
     x = x.astype("int32") if jnp.issubdtype(x.dtype, jnp.inexact) else x
     return jax.nn.one_hot(x, num_classes, axis=axis, dtype=dtype or "float32")
 
@@ -69,19 +70,19 @@ def multi_hot(
     sparse: bool = False,
     **kwargs: Any,
 ) -> Any:
-    """Ones at all indices of a row, zeros elsewhere.
+    """Returns multi-hot vectors: 1 at all indices of a row, 0 elsewhere.
 
     Args:
         inputs: class numbers, (b, n) or (n,).
-        num_classes: how many classes.
-        axis: where the axis of the classes goes.
-        dtype: the dtype; float32 where it is None.
-        sparse: not supported; results are dense.
-        **kwargs: `num_tokens`, Keras's old name of `num_classes`.
+        num_classes: number of classes.
+        axis: position of the class axis.
+        dtype: dtype of the result; None for float32.
+        sparse: must be False; results are dense.
+        **kwargs: `num_tokens`, Keras's deprecated name of `num_classes`.
 
     Raises:
-        ValueError: for `sparse=True`.
-        TypeError: without `num_classes`, or with unknown arguments.
+        ValueError: if `sparse` is true.
+        TypeError: if `num_classes` is missing, or an argument is unknown.
 
     Example:
         >>> import fkeras as fk
@@ -97,10 +98,12 @@ def multi_hot(
         )
     x = jnp.asarray(inputs).astype("int32")
     ones = jax.nn.one_hot(x, num_classes, axis=axis, dtype=dtype or "float32")
+    # a maximum, not a sum: repeated class numbers count once
     return jnp.max(ones, axis=1 if x.ndim > 1 else 0)
 
 
 def _pair(name: str, target: Any, output: Any) -> tuple[jax.Array, jax.Array]:
+    # no alignment of ranks, unlike losses: a silent broadcast would change the result's shape
     target, output = to_floats(target), to_floats(output)
     if target.shape != output.shape:
         raise ValueError(
@@ -112,15 +115,15 @@ def _pair(name: str, target: Any, output: Any) -> tuple[jax.Array, jax.Array]:
 
 @elementwise
 def binary_crossentropy(target: Any, output: Any, from_logits: bool = False) -> Any:
-    """-(y * log(p) + (1 - y) * log(1 - p)), element by element.
+    """Returns -(y * log(p) + (1 - y) * log(1 - p)) for each element.
 
     Args:
         target: targets y from 0 to 1.
-        output: probabilities p, or scores before a sigmoid.
-        from_logits: whether they are scores.
+        output: probabilities p, or logits.
+        from_logits: whether `output` holds logits.
 
     Raises:
-        ValueError: for two shapes.
+        ValueError: if the shapes differ.
 
     Example:
         >>> import fkeras as fk
@@ -135,16 +138,16 @@ def binary_crossentropy(target: Any, output: Any, from_logits: bool = False) -> 
 def categorical_crossentropy(
     target: Any, output: Any, from_logits: bool = False, axis: int = -1
 ) -> Any:
-    """-sum(y * log(p)) over the classes.
+    """Returns -sum(y * log(p)) over the classes.
 
     Args:
         target: one-hot targets y, or probabilities.
-        output: probabilities p, scaled here to sum to 1, or scores before a softmax.
-        from_logits: whether they are scores.
+        output: probabilities p, which the operation normalizes, or logits.
+        from_logits: whether `output` holds logits.
         axis: the class axis.
 
     Raises:
-        ValueError: for two shapes.
+        ValueError: if the shapes differ.
 
     Example:
         >>> import fkeras as fk
@@ -152,6 +155,7 @@ def categorical_crossentropy(
         Array([0.223], dtype=float32)
     """
     target, output = _pair("categorical_crossentropy", target, output)
+    # as in Keras: unlike the loss, 0 * infinity is NaN here
     return -jnp.sum(target * crossentropy.log_probabilities(output, from_logits, axis), axis=axis)
 
 
@@ -159,12 +163,12 @@ def categorical_crossentropy(
 def sparse_categorical_crossentropy(
     target: Any, output: Any, from_logits: bool = False, axis: int = -1
 ) -> Any:
-    """-log(p) of the class that the target numbers.
+    """Returns -log(p) for the probability p of the true class, with class numbers as targets.
 
     Args:
-        target: class numbers, without the class axis or with it in size 1.
-        output: probabilities p, scaled here to sum to 1, or scores before a softmax.
-        from_logits: whether they are scores.
+        target: class numbers; the class axis is dropped or has size 1.
+        output: probabilities p, which the operation normalizes, or logits.
+        from_logits: whether `output` holds logits.
         axis: the class axis.
 
     Example:
@@ -179,11 +183,11 @@ def sparse_categorical_crossentropy(
 
 @elementwise
 def polar(abs_: Any, angle: Any) -> Any:
-    """The complex numbers of the lengths and the angles in radians.
+    """Returns complex numbers from absolute values and angles.
 
     Args:
-        abs_: the lengths.
-        angle: the angles, in an array that broadcasts against the lengths.
+        abs_: the absolute values.
+        angle: the angles in radians, which broadcast against the absolute values.
 
     Example:
         >>> import jax.numpy as jnp, fkeras as fk
@@ -199,14 +203,14 @@ def polar(abs_: Any, angle: Any) -> Any:
 def ctc_loss(
     target: Any, output: Any, target_length: Any, output_length: Any, mask_index: int = 0
 ) -> Any:
-    """-log of the probability of all ways to write labels over frames with blanks between.
+    """Returns the CTC loss: the negative log probability of the labels over all alignments.
 
     Args:
         target: class numbers, (b, n).
-        output: scores before a softmax, (b, t, classes).
-        target_length: how many labels of each row count, (b,).
-        output_length: how many frames of each row count, (b,).
-        mask_index: the class of the blank.
+        output: logits, (b, t, classes).
+        target_length: number of valid labels of each row, (b,).
+        output_length: number of valid frames of each row, (b,).
+        mask_index: class number of the blank.
 
     Returns:
         The losses of samples, (b,); see `fk.losses.ctc`.
@@ -224,14 +228,14 @@ def ctc_loss(
     target, output = jnp.asarray(target).astype("int32"), to_floats(output)
     target_length, output_length = (jnp.asarray(n) for n in (target_length, output_length))
     labels, frames = target.shape[1], output.shape[1]
-    # the blank becomes class 0, which also fills up rows of labels
+    # `sequence.ctc` expects the blank as class 0, which also pads rows of labels
     blank = output[..., mask_index : mask_index + 1]
     before, behind = output[..., :mask_index], output[..., mask_index + 1 :]
     output = jnp.concatenate([blank, before, behind], axis=-1)
     target = jnp.where(target < mask_index, target + 1, target)
     counted = jnp.arange(labels)[None, :] < target_length[:, None]
     target = jnp.where(counted, target, 0)
-    # a frame that is a blank for certain changes no probability
+    # replace padded frames by certain blanks, which do not change the probability of the labels
     certain = jnp.where(jnp.arange(output.shape[-1]) == 0, 0.0, -jnp.inf).astype(output.dtype)
     inside = (jnp.arange(frames)[None, :] < output_length[:, None])[..., None]
     return sequence.ctc(target, jnp.where(inside, output, certain[None, None, :]))

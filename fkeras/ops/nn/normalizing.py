@@ -1,4 +1,4 @@
-"""Moments and normalizations, as `keras.ops.nn` names them."""
+"""Moments and normalizations, with the names of `keras.ops.nn`."""
 
 from __future__ import annotations
 
@@ -23,20 +23,21 @@ __all__ = (
     "rms_normalization",
 )
 
+# Keras's default epsilon, without its global setting
 _EPSILON = 1e-7
 
 
 @op
 def moments(x: Any, axes: Any, keepdims: bool = False, synchronized: bool = False) -> Any:
-    """`(mean, variance)` along the axes, computed in float32 at least.
+    """Returns `(mean, variance)` along the axes, computed in at least float32.
 
     Args:
-        keepdims: whether they stay, with size 1.
-        synchronized: takes nothing but False: a sharded array is one array here, so its moments
-            are over all devices anyway.
+        keepdims: whether to keep the axes with size 1.
+        synchronized: must be False. A sharded array is one array in JAX, so its moments always
+            cover all devices.
 
     Raises:
-        ValueError: for `synchronized=True`.
+        ValueError: if `synchronized` is true.
 
     Example:
         >>> import fkeras as fk
@@ -55,12 +56,14 @@ def moments(x: Any, axes: Any, keepdims: bool = False, synchronized: bool = Fals
     variance = jnp.var(wide, axes, keepdims=keepdims)
     if wide.dtype == x.dtype:
         return mean, variance
-    # the mean of numbers fits into their dtype, the mean of squares may not
+    # the mean fits into the dtype of x, but the variance may exceed float16's range: clip, as Keras
+    # does, instead of returning infinity
     most = float(jnp.finfo("float16").max)
     return tuple(jnp.clip(v, -most, most).astype(x.dtype) for v in (mean, variance))
 
 
 def _wide(x: jax.Array) -> jax.Array:
+    # sums and squares of 16-bit floats lose precision or overflow
     return x.astype("float32") if jnp.finfo(x.dtype).bits < 32 else x
 
 
@@ -74,7 +77,7 @@ def batch_normalization(
     scale: Any = None,
     epsilon: float = 1e-3,
 ) -> Any:
-    """(x - mean) / sqrt(variance + epsilon) * scale + offset, vectors along one axis.
+    """Returns (x - mean) / sqrt(variance + epsilon) * scale + offset along one axis.
 
     Args:
         mean: (c,).
@@ -94,6 +97,7 @@ def batch_normalization(
     """
     x = jnp.asarray(x)
     mean, variance = (align(jnp.asarray(v), x.ndim, axis) for v in (mean, variance))
+    # factor and shift have size c: x takes part in one multiplication and one addition only
     factor = jax.lax.rsqrt(variance + epsilon)
     if scale is not None:
         factor = factor * align(jnp.asarray(scale), x.ndim, axis)
@@ -112,17 +116,17 @@ def layer_normalization(
     epsilon: float | None = None,
     **kwargs: Any,
 ) -> Any:
-    """(x - mean) / sqrt(variance + epsilon) * gamma + beta along the axes.
+    """Returns (x - mean) / sqrt(variance + epsilon) * gamma + beta along the axes.
 
     Args:
-        gamma: an array that fills the axes, or None for 1.
-        beta: an array that fills them, or None for 0.
+        gamma: scale with the shape of the axes, or None for 1.
+        beta: offset with the shape of the axes, or None for 0.
         axis: the axes.
-        epsilon: added to the variance; 1e-7 where it is None.
-        **kwargs: Keras's old `rms_scaling=True`: x is divided only, and nothing subtracted.
+        epsilon: added to the variance; None for 1e-7.
+        **kwargs: Keras's deprecated `rms_scaling=True`: scales x without subtracting the mean.
 
     Raises:
-        TypeError: for unknown arguments.
+        TypeError: if an argument is unknown.
 
     Example:
         >>> import fkeras as fk
@@ -150,12 +154,12 @@ def layer_normalization(
 def rms_normalization(
     x: Any, scale: Any = None, axis: int | Sequence[int] = -1, epsilon: float | None = None
 ) -> Any:
-    """x / sqrt(mean(x**2) + epsilon) * scale along the axes.
+    """Returns x / sqrt(mean(x**2) + epsilon) * scale along the axes.
 
     Args:
-        scale: an array that fills the axes, or None for 1.
+        scale: scale with the shape of the axes, or None for 1.
         axis: the axes.
-        epsilon: added to the mean square; 1e-7 where it is None.
+        epsilon: added to the mean square; None for 1e-7.
 
     Example:
         >>> import fkeras as fk
@@ -172,15 +176,15 @@ def rms_normalization(
 
 @op
 def normalize(x: Any, axis: Any = -1, order: int = 2, epsilon: float | None = None) -> Any:
-    """x divided by its norm along the axes; zeros stay zeros, with finite gradients.
+    """Returns x divided by its norm along the axes; zeros stay 0, with finite gradients.
 
     Args:
         axis: the axes.
         order: the order p of the norm sum(|x|**p)**(1 / p).
-        epsilon: the least norm that is divided by; 1e-7 where it is None.
+        epsilon: lower bound of the norm; None for 1e-7.
 
     Raises:
-        ValueError: for an order that is no positive integer.
+        ValueError: if `order` is not a positive integer.
 
     Example:
         >>> import fkeras as fk
@@ -194,10 +198,12 @@ def normalize(x: Any, axis: Any = -1, order: int = 2, epsilon: float | None = No
             "length, 1 by the sum of absolute values."
         )
     x = to_floats(x)
+    # as in Keras, a scalar counts as a vector of one element
     x = x[None] if x.ndim == 0 else x
     epsilon = _EPSILON if epsilon is None else epsilon
     wide, axis = _wide(x), axes_of(axis)
     if order == 2:
+        # clamp the square, not the norm: the derivative of a square root is infinite at 0
         squares = jnp.sum(jnp.square(wide), axis=axis, keepdims=True)
         return (wide * jax.lax.rsqrt(jnp.maximum(squares, epsilon**2))).astype(x.dtype)
     if order == 1:

@@ -1,4 +1,4 @@
-"""Convolutions, pooling and patches of images, as `keras.ops.nn` names them."""
+"""Convolution, pooling and image patches, with the names of `keras.ops.nn`."""
 
 from __future__ import annotations
 
@@ -41,16 +41,16 @@ def conv(
     data_format: str | None = None,
     dilation_rate: _Sizes = 1,
 ) -> Any:
-    """The cross-correlation of the inputs with each filter of a kernel.
+    """Convolution: the cross-correlation of the inputs with each filter of a kernel.
 
     Args:
         kernel: (*kernel_size, c / groups, f).
-        strides: the step of the window along each axis.
+        strides: step of the window along each axis.
         padding: "valid", "same", or "causal" for sequences.
-        dilation_rate: the distance of the cells that the kernel sees.
+        dilation_rate: distance between the cells of one kernel window.
 
     Raises:
-        ValueError: for a kernel larger than the inputs, with the padding "valid".
+        ValueError: if the kernel is larger than the inputs and the padding is "valid".
 
     Example:
         >>> import jax.numpy as jnp, fkeras as fk
@@ -63,6 +63,7 @@ def conv(
     strides = _sizes("conv: strides", strides, rank)
     dilation = _sizes("conv: dilation_rate", dilation_rate, rank)
     if padding.lower() == "valid":
+        # XLA would return an empty array for a kernel larger than the inputs
         extent = tuple((k - 1) * d + 1 for k, d in zip(kernel.shape, dilation, strict=False))
         check_window("fk.ops.conv", inputs, extent, "kernel", layout)
     return convolve(inputs, kernel, strides, padding.lower(), layout, dilation)
@@ -75,6 +76,7 @@ def _pool(
     pool_size = _sizes(f"{name}: pool_size", pool_size, rank)
     strides = pool_size if strides is None else _sizes(f"{name}: strides", strides, rank)
     if padding.lower() == "valid":
+        # as for `conv`: report the axis instead of returning an empty array
         check_window(f"fk.ops.{name}", x, pool_size, "pool_size", layout)
     return function(x, pool_size, strides, padding.lower(), layout)
 
@@ -87,15 +89,15 @@ def max_pool(
     padding: str = "valid",
     data_format: str | None = None,
 ) -> Any:
-    """The largest value of each window.
+    """Returns the maximum of each window.
 
     Args:
-        pool_size: the size of the window along each axis.
-        strides: its step along each axis; None for windows that touch.
-        padding: "valid" for windows inside the inputs, "same" for ceil(size / stride) of them.
+        pool_size: size of the window along each axis.
+        strides: step of the window along each axis; None for `pool_size`.
+        padding: "valid" for windows inside the inputs, or "same" for ceil(size / stride) windows.
 
     Raises:
-        ValueError: for a window larger than the inputs, with the padding "valid".
+        ValueError: if the window is larger than the inputs and the padding is "valid".
 
     Example:
         >>> import jax.numpy as jnp, fkeras as fk
@@ -114,15 +116,15 @@ def average_pool(
     padding: str = "valid",
     data_format: str | None = None,
 ) -> Any:
-    """The mean of each window over those of its cells that lie in the inputs.
+    """Returns the mean of each window; padding does not count.
 
     Args:
-        pool_size: the size of the window along each axis.
-        strides: its step along each axis; None for windows that touch.
-        padding: "valid" for windows inside the inputs, "same" for ceil(size / stride) of them.
+        pool_size: size of the window along each axis.
+        strides: step of the window along each axis; None for `pool_size`.
+        padding: "valid" for windows inside the inputs, or "same" for ceil(size / stride) windows.
 
     Raises:
-        ValueError: for a window larger than the inputs, with the padding "valid".
+        ValueError: if the window is larger than the inputs and the padding is "valid".
 
     Example:
         >>> import jax.numpy as jnp, fkeras as fk
@@ -137,20 +139,20 @@ def average_pool(
 def unfold(
     x: Any, kernel_size: _Sizes, dilation: _Sizes = 1, padding: _Sizes = 0, stride: _Sizes = 1
 ) -> Any:
-    """The windows of images as columns.
+    """Extracts the windows of images as columns (im2col).
 
     Args:
         x: (b, c, h, w).
         kernel_size: height and width of the window.
-        dilation: the distance of its cells.
-        padding: the zeros at both ends of each axis.
-        stride: its steps.
+        dilation: distance between the cells of a window.
+        padding: number of zeros at both ends of each axis.
+        stride: steps of the window.
 
     Returns:
         An array of shape (b, c * kh * kw, windows).
 
     Raises:
-        ValueError: for arrays of another rank.
+        ValueError: if the array has another rank.
 
     Example:
         >>> import jax.numpy as jnp, fkeras as fk
@@ -161,7 +163,7 @@ def unfold(
     x = jnp.asarray(x)
     _check_rank("unfold", x, 4, "(b, c, h, w)")
     pads = [(0, 0), (0, 0), *((p, p) for p in _sizes("unfold: padding", padding, 2, 0))]
-    # an exact sum of one element each: no lower precision on any device
+    # each output is a copy of one element; TPUs and TF32 would round it in the convolution
     patches = lax.conv_general_dilated_patches(
         jnp.pad(x, pads),
         _sizes("unfold: kernel_size", kernel_size, 2),
@@ -183,21 +185,21 @@ def fold(
     padding: _Sizes = 0,
     stride: _Sizes = 1,
 ) -> Any:
-    """Images whose pixels are the sums of the windows' columns over them; `unfold` turned round.
+    """Sums columns of windows into images (col2im); the transpose of `unfold`.
 
     Args:
         x: (b, c * kh * kw, windows).
         output_size: height and width of the images.
         kernel_size: height and width of the window.
-        dilation: the distance of its cells.
-        padding: how much of each end is cut off.
-        stride: its steps.
+        dilation: distance between the cells of a window.
+        padding: number of cells to remove at both ends of each axis.
+        stride: steps of the window.
 
     Returns:
         An array of shape (b, c, h, w).
 
     Raises:
-        ValueError: for arrays of another rank.
+        ValueError: if the array has another rank.
 
     Example:
         >>> import jax.numpy as jnp, fkeras as fk
@@ -213,7 +215,7 @@ def fold(
     image = jax.ShapeDtypeStruct(
         (x.shape[0], x.shape[1] // (kernel[0] * kernel[1]), *size), x.dtype
     )
-    # linear_transpose: the sums are those of the gradient of unfold
+    # `unfold` is linear, and its transpose adds up overlapping windows: no scatter is needed
     turned = jax.linear_transpose(lambda y: unfold.function(y, kernel, **options), image)
     return turned(x)[0]
 
@@ -236,18 +238,18 @@ def _check_block(name: str, block_size: int) -> None:
 
 @op
 def depth_to_space(x: Any, block_size: int, data_format: str = "channels_last") -> Any:
-    """Blocks of channels laid out as blocks of pixels.
+    """Rearranges blocks of channels into blocks of pixels.
 
     Args:
-        x: (b, h, w, c * block_size**2), or the channels first.
+        x: (b, h, w, c * block_size**2), or with the channels second.
         block_size: height and width of a block.
         data_format: "channels_last" or "channels_first".
 
     Returns:
-        An array of shape (b, h * block_size, w * block_size, c), or the channels second.
+        An array of shape (b, h * block_size, w * block_size, c), or with the channels second.
 
     Raises:
-        ValueError: for a `block_size` below 2.
+        ValueError: if `block_size` is below 2.
 
     Example:
         >>> import jax.numpy as jnp, fkeras as fk
@@ -268,19 +270,19 @@ def depth_to_space(x: Any, block_size: int, data_format: str = "channels_last") 
 
 @op
 def space_to_depth(x: Any, block_size: int, data_format: str = "channels_last") -> Any:
-    """Blocks of pixels laid out as blocks of channels.
+    """Rearranges blocks of pixels into blocks of channels.
 
     Args:
-        x: (b, h, w, c), or the channels second.
+        x: (b, h, w, c), or with the channels second.
         block_size: height and width of a block.
         data_format: "channels_last" or "channels_first".
 
     Returns:
-        An array of shape (b, h / block_size, w / block_size, c * block_size**2), or the channels
-        second.
+        An array of shape (b, h / block_size, w / block_size, c * block_size**2), or with the
+        channels second.
 
     Raises:
-        ValueError: for a `block_size` below 2.
+        ValueError: if `block_size` is below 2.
 
     Example:
         >>> import jax.numpy as jnp, fkeras as fk

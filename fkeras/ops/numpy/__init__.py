@@ -1,4 +1,4 @@
-"""The operations that `keras.ops.numpy` has: NumPy's functions with Keras's arguments."""
+"""NumPy's functions with Keras's arguments, as in `keras.ops.numpy`."""
 
 from fkeras.ops.numpy import (
     arithmetic,

@@ -1,4 +1,4 @@
-"""Arithmetic, rounding and parts of numbers, element by element."""
+"""Elementwise arithmetic, rounding, and parts of complex numbers."""
 
 from __future__ import annotations
 
@@ -74,14 +74,17 @@ __all__ = (
     "trunc",
 )
 
+# derivatives that are infinite at 0 become 0: times a gradient of 0 they would give NaN
 _cbrt, _hypot = finite_slopes(jnp.cbrt), finite_slopes(jnp.hypot)
 _arctan2 = finite_slopes(jnp.arctan2)
 
 
+# not `jnp.angle`, whose gradient at 0 is NaN
 def _angle(x: Any) -> Any:
     return _arctan2(jnp.imag(x), jnp.real(x))
 
 
+# shadows the builtin in this module, since `keras.ops` has both names
 abs = absolute
 divide = binary(
     "divide", slopes.divide, "x1 / x2, element by element.", "divide([1, 2], 4)", "[0.25 0.5 ]"
@@ -219,10 +222,10 @@ floor = float_unary(
 
 @elementwise
 def fabs(x: Any) -> Any:
-    """|x| of real numbers, as floats.
+    """Returns |x| of real numbers, as floats.
 
     Raises:
-        TypeError: for complex numbers.
+        TypeError: if x is complex.
 
     Example:
         >>> import fkeras as fk
@@ -240,7 +243,7 @@ def fabs(x: Any) -> Any:
 
 @elementwise
 def trunc(x: Any) -> Any:
-    """x without its fraction; integers stay as they are.
+    """Returns x truncated towards 0; integers are unchanged.
 
     Example:
         >>> import fkeras as fk
@@ -253,10 +256,10 @@ def trunc(x: Any) -> Any:
 
 @elementwise
 def round(x: Any, decimals: int = 0) -> Any:
-    """x to a number of decimals, halves to the even neighbour.
+    """Returns x rounded to a number of decimals; halves round to the even neighbour.
 
     Args:
-        decimals: how many; -1 rounds to tens.
+        decimals: number of decimals; -1 rounds to tens.
 
     Example:
         >>> import fkeras as fk
@@ -264,6 +267,7 @@ def round(x: Any, decimals: int = 0) -> Any:
         Array([0., 2., 2.], dtype=float32)
     """
     x = jnp.asarray(x)
+    # `jnp.round` does not support integers with negative decimals
     if decimals < 0 and not jnp.issubdtype(x.dtype, jnp.inexact):
         return (jnp.round(to_floats(x) * 10.0**decimals) / 10.0**decimals).astype(x.dtype)
     return jnp.round(x, decimals)
@@ -271,11 +275,11 @@ def round(x: Any, decimals: int = 0) -> Any:
 
 @elementwise
 def clip(x: Any, x_min: Any, x_max: Any) -> Any:
-    """x, at least x_min and at most x_max.
+    """Returns x clipped to [x_min, x_max].
 
     Args:
-        x_min: the least value, a number or an array that broadcasts with x.
-        x_max: the largest value, likewise.
+        x_min: lower bound, a number or an array that broadcasts with x.
+        x_max: upper bound, a number or an array that broadcasts with x.
 
     Example:
         >>> import fkeras as fk
@@ -283,13 +287,14 @@ def clip(x: Any, x_min: Any, x_max: Any) -> Any:
         [ 0  5 10]
     """
     x = jnp.asarray(x)
+    # as in Keras, booleans count as the integers 0 and 1
     x = x.astype("int32") if x.dtype == bool else x
     return jnp.clip(x, to_array(x_min), to_array(x_max))
 
 
 @elementwise
 def divide_no_nan(x1: Any, x2: Any) -> Any:
-    """x1 / x2, and 0 where x2 is 0; gradients are finite there too.
+    """Returns x1 / x2, and 0 with finite gradients where x2 is 0.
 
     Example:
         >>> import fkeras as fk
@@ -297,18 +302,19 @@ def divide_no_nan(x1: Any, x2: Any) -> Any:
         [0.  0.5]
     """
     x1, x2 = to_array(x1), to_array(x2)
+    # replace the divisor before the division, so that the unused branch has finite gradients
     zero = jnp.equal(x2, 0)
     return jnp.where(zero, 0, slopes.divide(x1, jnp.where(zero, 1, x2)))
 
 
 @elementwise
 def nan_to_num(x: Any, nan: Any = 0.0, posinf: Any = None, neginf: Any = None) -> Any:
-    """x with numbers for NaN and the infinities; None means the largest and the least number.
+    """Returns x with NaN and infinities replaced by finite numbers.
 
     Args:
-        nan: what stands for NaN.
-        posinf: what stands for infinity; the largest number of the dtype where it is None.
-        neginf: what stands for minus infinity; the least number where it is None.
+        nan: replacement for NaN.
+        posinf: replacement for infinity; None for the largest number of the dtype.
+        neginf: replacement for -infinity; None for the lowest number of the dtype.
 
     Example:
         >>> import fkeras as fk

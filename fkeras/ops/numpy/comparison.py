@@ -1,4 +1,4 @@
-"""Comparisons, logic, kinds of numbers and bits, element by element; `isin` and `allclose`."""
+"""Elementwise comparisons, logic and bit operations; `isin` and `allclose`."""
 
 from __future__ import annotations
 
@@ -103,6 +103,7 @@ def _of_bits(name: str, function: Any, doc: str, example: str, shown: str) -> Op
         return function(to_array(x), to_array(y))
 
     arguments = "x: integers or Booleans.\ny: integers or Booleans; the two broadcast."
+    # Keras names the operands of bit operations x and y, so `binary` with x1 and x2 does not fit
     compute.__doc__ = described(doc, arguments, example, shown)
     return Op(name, compute, elementwise=True)
 
@@ -138,11 +139,11 @@ right_shift = _of_bits(
 def isclose(
     x1: Any, x2: Any, rtol: float = 1e-5, atol: float = 1e-8, equal_nan: bool = False
 ) -> Any:
-    """Whether |x1 - x2| <= atol + rtol * |x2|, element by element.
+    """Returns whether |x1 - x2| <= atol + rtol * |x2|, for each element.
 
     Args:
-        rtol: the distance allowed, as a share of |x2|.
-        atol: the distance allowed in any case.
+        rtol: relative tolerance.
+        atol: absolute tolerance.
         equal_nan: whether NaN is close to NaN.
 
     Example:
@@ -157,11 +158,11 @@ def isclose(
 def allclose(
     x1: Any, x2: Any, rtol: float = 1e-5, atol: float = 1e-8, equal_nan: bool = False
 ) -> Any:
-    """Whether |x1 - x2| <= atol + rtol * |x2| for all elements.
+    """Returns whether |x1 - x2| <= atol + rtol * |x2| for all elements.
 
     Args:
-        rtol: the distance allowed, as a share of |x2|.
-        atol: the distance allowed in any case.
+        rtol: relative tolerance.
+        atol: absolute tolerance.
         equal_nan: whether NaN is close to NaN.
 
     Example:
@@ -174,13 +175,13 @@ def allclose(
 
 @op
 def isin(x1: Any, x2: Any, assume_unique: bool = False, invert: bool = False) -> Any:
-    """Which elements of x1 are among those of x2, or with `invert` are not.
+    """Returns whether each element of x1 occurs in x2.
 
     Args:
         x1: array of any shape.
-        x2: the elements that are looked for, an array of any shape.
-        assume_unique: whether neither has an element twice, which is faster.
-        invert: whether to tell which are not among them.
+        x2: the elements to search for, an array of any shape.
+        assume_unique: whether neither array has repeated elements, which is faster.
+        invert: whether to negate the result.
 
     Example:
         >>> import fkeras as fk

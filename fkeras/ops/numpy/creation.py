@@ -1,4 +1,4 @@
-"""Arrays out of numbers: filled, evenly spaced, on diagonals; and how many axes and elements they have."""
+"""Array creation: constants, ranges and matrices; `ndim` and `size`."""
 
 from __future__ import annotations
 
@@ -38,11 +38,11 @@ __all__ = (
 
 @elementwise
 def array(x: Any, dtype: Any = None) -> Any:
-    """x as an array of the dtype.
+    """Returns x as an array.
 
     Args:
         x: a number, nested lists or an array.
-        dtype: its dtype; the one of x where it is None.
+        dtype: the dtype; None for the dtype of x.
 
     Example:
         >>> import fkeras as fk
@@ -54,19 +54,20 @@ def array(x: Any, dtype: Any = None) -> Any:
 
 @op
 def zeros(shape: Any, dtype: Any = None) -> Any:
-    """An array of zeros, in float32 where no dtype is given.
+    """Returns an array of zeros, float32 by default.
 
     Example:
         >>> import fkeras as fk
         >>> print(fk.ops.zeros(3))
         [0. 0. 0.]
     """
+    # Keras's default dtype is float32 for these functions, also if x64 is enabled
     return jnp.zeros(shape, dtype or "float32")
 
 
 @op
 def ones(shape: Any, dtype: Any = None) -> Any:
-    """An array of ones, in float32 where no dtype is given.
+    """Returns an array of ones, float32 by default.
 
     Example:
         >>> import fkeras as fk
@@ -78,7 +79,7 @@ def ones(shape: Any, dtype: Any = None) -> Any:
 
 @op
 def empty(shape: Any, dtype: Any = None) -> Any:
-    """An array whose numbers do not matter: zeros, in float32 where no dtype is given.
+    """Returns an array with arbitrary values (zeros in JAX), float32 by default.
 
     Example:
         >>> import fkeras as fk
@@ -90,10 +91,10 @@ def empty(shape: Any, dtype: Any = None) -> Any:
 
 @op
 def full(shape: Any, fill_value: Any, dtype: Any = None) -> Any:
-    """An array of one number, in float32 where no dtype is given.
+    """Returns an array filled with a value, float32 by default.
 
     Args:
-        fill_value: the number.
+        fill_value: the value.
 
     Example:
         >>> import fkeras as fk
@@ -105,7 +106,7 @@ def full(shape: Any, fill_value: Any, dtype: Any = None) -> Any:
 
 @elementwise
 def zeros_like(x: Any, dtype: Any = None) -> Any:
-    """Zeros in the shape of x.
+    """Returns zeros with the shape of x.
 
     Example:
         >>> import fkeras as fk
@@ -117,7 +118,7 @@ def zeros_like(x: Any, dtype: Any = None) -> Any:
 
 @elementwise
 def ones_like(x: Any, dtype: Any = None) -> Any:
-    """Ones in the shape of x.
+    """Returns ones with the shape of x.
 
     Example:
         >>> import fkeras as fk
@@ -129,7 +130,7 @@ def ones_like(x: Any, dtype: Any = None) -> Any:
 
 @elementwise
 def empty_like(x: Any, dtype: Any = None) -> Any:
-    """Numbers that do not matter, zeros, in the shape of x.
+    """Returns an array with arbitrary values (zeros in JAX) and the shape of x.
 
     Example:
         >>> import fkeras as fk
@@ -141,10 +142,10 @@ def empty_like(x: Any, dtype: Any = None) -> Any:
 
 @elementwise
 def full_like(x: Any, fill_value: Any, dtype: Any = None) -> Any:
-    """One number in the shape of x.
+    """Returns an array filled with a value, with the shape of x.
 
     Args:
-        fill_value: the number.
+        fill_value: the value.
 
     Example:
         >>> import fkeras as fk
@@ -156,13 +157,13 @@ def full_like(x: Any, fill_value: Any, dtype: Any = None) -> Any:
 
 @op
 def arange(start: Any, stop: Any = None, step: Any = None, dtype: Any = None) -> Any:
-    """The numbers from start, or 0, up to stop, which is left out.
+    """Returns evenly spaced numbers from start (inclusive) to stop (exclusive).
 
     Args:
-        start: the first number; the end where no stop is given.
-        stop: the end.
-        step: the distance; 1 where it is None.
-        dtype: its dtype; that of the numbers where it is None.
+        start: the first number; the end of the range, from 0, if `stop` is None.
+        stop: the end of the range.
+        step: the distance; None for 1.
+        dtype: the dtype; None for the common dtype of the arguments.
 
     Example:
         >>> import fkeras as fk
@@ -182,16 +183,16 @@ def linspace(
     dtype: Any = None,
     axis: int = 0,
 ) -> Any:
-    """`num` numbers at equal distances from start to stop; with `retstep` the distance too.
+    """Returns `num` evenly spaced numbers from start to stop.
 
     Args:
         start: the first number, or an array.
         stop: the last number, or an array.
-        num: how many.
-        endpoint: whether stop is among them.
+        num: number of elements.
+        endpoint: whether to include `stop`.
         retstep: whether to return `(numbers, distance)`.
-        dtype: their dtype; a float where it is None.
-        axis: where the new axis stands, for arrays.
+        dtype: the dtype; None for a float dtype.
+        axis: position of the new axis, if `start` or `stop` is an array.
 
     Example:
         >>> import fkeras as fk
@@ -212,16 +213,16 @@ def logspace(
     dtype: Any = None,
     axis: int = 0,
 ) -> Any:
-    """base ** y for `num` numbers y at equal distances from start to stop.
+    """Returns base**y for `num` evenly spaced exponents y from start to stop.
 
     Args:
         start: the first exponent, or an array.
         stop: the last exponent, or an array.
-        num: how many.
-        endpoint: whether stop is among them.
+        num: number of elements.
+        endpoint: whether to include `stop`.
         base: the base.
-        dtype: their dtype; a float where it is None.
-        axis: where the new axis stands, for arrays.
+        dtype: the dtype; None for a float dtype.
+        axis: position of the new axis, if `start` or `stop` is an array.
 
     Example:
         >>> import fkeras as fk
@@ -236,15 +237,15 @@ def logspace(
 def geomspace(
     start: Any, stop: Any, num: int = 50, endpoint: bool = True, dtype: Any = None, axis: int = 0
 ) -> Any:
-    """`num` numbers from start to stop, each the same multiple of the one before.
+    """Returns `num` numbers from start to stop in geometric progression.
 
     Args:
         start: the first number, or an array; not 0.
         stop: the last number, or an array; not 0.
-        num: how many.
-        endpoint: whether stop is among them.
-        dtype: their dtype; a float where it is None.
-        axis: where the new axis stands, for arrays.
+        num: number of elements.
+        endpoint: whether to include `stop`.
+        dtype: the dtype; None for a float dtype.
+        axis: position of the new axis, if `start` or `stop` is an array.
 
     Example:
         >>> import fkeras as fk
@@ -257,11 +258,11 @@ def geomspace(
 
 @op
 def eye(N: int, M: int | None = None, k: int = 0, dtype: Any = None) -> Any:
-    """N rows and M columns of zeros with ones on the diagonal `k`.
+    """Returns an N by M matrix with ones on the diagonal `k` and zeros elsewhere.
 
     Args:
-        N: how many rows.
-        M: how many columns; N where it is None.
+        N: number of rows.
+        M: number of columns; None for N.
 
     Example:
         >>> import fkeras as fk
@@ -273,10 +274,10 @@ def eye(N: int, M: int | None = None, k: int = 0, dtype: Any = None) -> Any:
 
 @op
 def identity(n: int, dtype: Any = None) -> Any:
-    """The n by n matrix with ones on the diagonal and zeros elsewhere.
+    """Returns the n by n identity matrix.
 
     Args:
-        n: how many rows and columns.
+        n: number of rows and columns.
 
     Example:
         >>> import fkeras as fk
@@ -288,11 +289,11 @@ def identity(n: int, dtype: Any = None) -> Any:
 
 @op
 def tri(N: int, M: int | None = None, k: int = 0, dtype: Any = None) -> Any:
-    """N rows and M columns of ones on the diagonal `k` and below it, zeros above.
+    """Returns an N by M matrix with ones on and below the diagonal `k`, and zeros above.
 
     Args:
-        N: how many rows.
-        M: how many columns; N where it is None.
+        N: number of rows.
+        M: number of columns; None for N.
 
     Example:
         >>> import fkeras as fk
@@ -304,12 +305,12 @@ def tri(N: int, M: int | None = None, k: int = 0, dtype: Any = None) -> Any:
 
 @op
 def vander(x: Any, N: int | None = None, increasing: bool = False) -> Any:
-    """The powers of each element of a vector as a row, from the highest to x**0.
+    """Returns the Vandermonde matrix: row i holds the powers of x[i], in descending order.
 
     Args:
         x: a vector.
-        N: how many columns; the size of x where it is None.
-        increasing: whether the powers rise.
+        N: number of columns; None for the size of x.
+        increasing: whether the powers are in ascending order.
 
     Example:
         >>> import fkeras as fk
@@ -319,25 +320,27 @@ def vander(x: Any, N: int | None = None, increasing: bool = False) -> Any:
     x = jnp.asarray(to_array(x))
     if not jnp.issubdtype(x.dtype, jnp.floating):
         return jnp.vander(x, N=N, increasing=increasing)
+    # let JAX derive the number of columns from N, without computing anything
     columns = jax.eval_shape(lambda v: jnp.vander(v, N=N, increasing=increasing), x).shape[1]
     exponents = np.arange(columns, dtype=x.dtype)
-    # jnp.vander has NaN as its gradient at 0
+    # the gradient of `jnp.vander` at 0 is NaN; `power` has a finite gradient
     return power(x[:, None], (exponents if increasing else exponents[::-1])[None])
 
 
 def ndim(x: Any) -> int:
-    """How many axes x has.
+    """Returns the number of axes of x.
 
     Example:
         >>> import fkeras as fk
         >>> fk.ops.ndim(fk.Input((3,)))
         2
     """
+    # the rank of a symbolic tensor is static: an integer, not a node
     return len(x.shape) if is_symbolic(x) else jnp.ndim(to_array(x))
 
 
 def size(x: Any) -> Any:
-    """How many elements x has; a symbolic scalar where an axis has no known size.
+    """Returns the number of elements of x; a symbolic scalar for a symbolic tensor.
 
     Example:
         >>> import fkeras as fk
@@ -346,4 +349,5 @@ def size(x: Any) -> Any:
     """
     if not is_symbolic(x):
         return jnp.size(to_array(x))
+    # the batch size is unknown until the model runs, so record a node
     return BEHIND_FUNCTIONS["size"](x)

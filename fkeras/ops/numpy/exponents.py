@@ -1,4 +1,4 @@
-"""Exponentials, logarithms, roots and trigonometry, element by element."""
+"""Elementwise exponentials, logarithms, roots and trigonometric functions."""
 
 from __future__ import annotations
 
@@ -54,6 +54,7 @@ log1p = float_unary(
 log2 = float_unary(
     "log2", jnp.log2, "The logarithm of x to base 2.", "log2([1, 2]).round(3)", "[0. 1.]"
 )
+# `finite_slopes`: at the ends of the domain the derivative is infinite, and 0 * infinity is NaN
 sqrt = float_unary(
     "sqrt", finite_slopes(jnp.sqrt), "The square root of x.", "sqrt([4, 9])", "[2. 3.]"
 )
@@ -147,22 +148,24 @@ logaddexp2 = binary(
 )
 
 
+# the derivative at (0, 0) is undefined
 _arctan2 = finite_slopes(jnp.arctan2)
 
 
 def _floats(x1: Any, x2: Any) -> tuple[Any, Any]:
     x1, x2 = to_floats(x1), to_floats(x2)
+    # promote explicitly: strict dtype promotion rejects two float dtypes
     dtype = jnp.promote_types(x1.dtype, x2.dtype)
     return x1.astype(dtype), x2.astype(dtype)
 
 
 @elementwise
 def arctan2(x1: Any, x2: Any) -> Any:
-    """The angle of the point (x2, x1), from -pi to pi.
+    """Returns the angle of the point (x2, x1) in radians, from -pi to pi.
 
     Args:
-        x1: the heights, an array.
-        x2: the widths, an array; the two broadcast.
+        x1: the y coordinates, an array.
+        x2: the x coordinates, an array that broadcasts with x1.
 
     Example:
         >>> import fkeras as fk

@@ -1,4 +1,4 @@
-"""Arrays joined into one, and one split into several."""
+"""Concatenating, stacking and splitting arrays."""
 
 from __future__ import annotations
 
@@ -26,10 +26,10 @@ __all__ = (
 
 @op
 def append(x1: Any, x2: Any, axis: int | None = None) -> Any:
-    """x1 and then x2 along an axis; both flat where it is None.
+    """Appends x2 to x1 along an axis; None flattens both arrays.
 
     Args:
-        x2: an array; of the same shape but for the axis.
+        x2: an array with the shape of x1, except along the axis.
 
     Example:
         >>> import fkeras as fk
@@ -41,26 +41,27 @@ def append(x1: Any, x2: Any, axis: int | None = None) -> Any:
 
 @op
 def concatenate(xs: Sequence[Any], axis: int = 0) -> Any:
-    """The arrays one after the other along an axis.
+    """Concatenates arrays along an axis.
 
     Args:
-        xs: the arrays, of the same shape but for the axis.
+        xs: the arrays, of one shape except along the axis.
 
     Example:
         >>> import fkeras as fk
         >>> print(fk.ops.concatenate([[1, 2], [3]]))
         [1 2 3]
     """
+    # `jnp.concatenate` rejects lists of lists, which Keras accepts
     return jnp.concatenate([jnp.asarray(x) for x in xs], axis=axis)
 
 
 @op
 def stack(x: Sequence[Any], axis: int = 0) -> Any:
-    """The arrays along a new axis.
+    """Stacks arrays along a new axis.
 
     Args:
         x: the arrays, of one shape.
-        axis: where the new axis stands in the result.
+        axis: position of the new axis in the result.
 
     Example:
         >>> import fkeras as fk
@@ -72,7 +73,7 @@ def stack(x: Sequence[Any], axis: int = 0) -> Any:
 
 @op
 def hstack(xs: Sequence[Any]) -> Any:
-    """The arrays one after the other along axis 1, vectors along axis 0.
+    """Concatenates arrays along axis 1, and vectors along axis 0.
 
     Args:
         xs: the arrays.
@@ -87,7 +88,7 @@ def hstack(xs: Sequence[Any]) -> Any:
 
 @op
 def vstack(xs: Sequence[Any]) -> Any:
-    """The arrays one below the other along axis 0, vectors as rows.
+    """Concatenates arrays along axis 0; vectors become rows.
 
     Args:
         xs: the arrays.
@@ -102,10 +103,10 @@ def vstack(xs: Sequence[Any]) -> Any:
 
 @op
 def dstack(xs: Sequence[Any]) -> Any:
-    """The arrays one behind the other along axis 2.
+    """Concatenates arrays along axis 2.
 
     Args:
-        xs: the arrays; matrices get a new last axis.
+        xs: the arrays; vectors and matrices gain a new last axis.
 
     Example:
         >>> import fkeras as fk
@@ -117,31 +118,33 @@ def dstack(xs: Sequence[Any]) -> Any:
 
 def _sections(value: Any) -> Any:
     if isinstance(value, int):
+        # each part is one operation of the compiled program, so limit their number
         return few(value)
     return tuple(value) if isinstance(value, list) else value
 
 
 @op
 def split(x: Any, indices_or_sections: Any, axis: int = 0) -> Any:
-    """A list of equal parts of x along an axis, or of the parts between indices.
+    """Splits x along an axis into equal parts, or at indices; returns a list.
 
     Args:
-        indices_or_sections: how many parts, or the indices at which new parts start.
+        indices_or_sections: number of equal parts, or the indices at which parts start.
 
     Example:
         >>> import fkeras as fk
         >>> [part.tolist() for part in fk.ops.split([1, 2, 3, 4], [1, 3])]
         [[1], [2, 3], [4]]
     """
+    # a list, as in Keras
     return list(jnp.split(to_array(x), _sections(indices_or_sections), axis=axis))
 
 
 @op
 def array_split(x: Any, indices_or_sections: int, axis: int = 0) -> Any:
-    """A list of parts of x along an axis whose sizes differ by one at most.
+    """Splits x along an axis into parts whose sizes differ by at most 1; returns a list.
 
     Args:
-        indices_or_sections: how many parts.
+        indices_or_sections: number of parts.
 
     Example:
         >>> import fkeras as fk
@@ -153,10 +156,10 @@ def array_split(x: Any, indices_or_sections: int, axis: int = 0) -> Any:
 
 @op
 def hsplit(x: Any, indices_or_sections: Any) -> Any:
-    """A list of parts of x along axis 1, of a vector along axis 0; see `split`.
+    """Splits x along axis 1, or a vector along axis 0; see `split`.
 
     Args:
-        indices_or_sections: how many parts, or the indices at which new parts start.
+        indices_or_sections: number of equal parts, or the indices at which parts start.
 
     Example:
         >>> import fkeras as fk
@@ -168,10 +171,10 @@ def hsplit(x: Any, indices_or_sections: Any) -> Any:
 
 @op
 def vsplit(x: Any, indices_or_sections: Any) -> Any:
-    """A list of parts of x along axis 0; see `split`.
+    """Splits x along axis 0; see `split`.
 
     Args:
-        indices_or_sections: how many parts, or the indices at which new parts start.
+        indices_or_sections: number of equal parts, or the indices at which parts start.
 
     Example:
         >>> import fkeras as fk
@@ -183,10 +186,10 @@ def vsplit(x: Any, indices_or_sections: Any) -> Any:
 
 @op
 def dsplit(x: Any, indices_or_sections: Any) -> Any:
-    """A list of parts of x along axis 2; see `split`.
+    """Splits x along axis 2; see `split`.
 
     Args:
-        indices_or_sections: how many parts, or the indices at which new parts start.
+        indices_or_sections: number of equal parts, or the indices at which parts start.
 
     Example:
         >>> import fkeras as fk

@@ -1,4 +1,4 @@
-"""Reductions that leave out NaN."""
+"""Reductions that ignore NaN."""
 
 from __future__ import annotations
 
@@ -96,6 +96,7 @@ nanprod = _reduction(
 
 
 def _nanstd(x: Any, axis: Any = None, keepdims: bool = False) -> Any:
+    # the derivative of a square root at 0 is infinite: constant arrays have a gradient of 0 here
     return safe_sqrt(jnp.nanvar(x, axis=axis, keepdims=keepdims))
 
 
@@ -147,11 +148,11 @@ nancumprod = _running(
 def nanquantile(
     x: Any, q: Any, axis: Any = None, method: str = "linear", keepdims: bool = False
 ) -> Any:
-    """The quantile `q` of the numbers along the axes; see `quantile`.
+    """Returns the quantile `q` along the axes, ignoring NaN; see `quantile`.
 
     Args:
-        q: a share from 0 to 1, or an array of them.
-        method: what lies between elements; see `quantile`.
+        q: a number from 0 to 1, or an array of numbers.
+        method: interpolation between elements; see `quantile`.
 
     Example:
         >>> import fkeras as fk
@@ -167,11 +168,11 @@ def nanquantile(
 def nanpercentile(
     x: Any, q: Any, axis: Any = None, method: str = "linear", keepdims: bool = False
 ) -> Any:
-    """The percentile `q` of the numbers along the axes; see `quantile`.
+    """Returns the percentile `q` along the axes, ignoring NaN; see `quantile`.
 
     Args:
-        q: a number from 0 to 100, or an array of them.
-        method: what lies between elements; see `quantile`.
+        q: a number from 0 to 100, or an array of numbers.
+        method: interpolation between elements; see `quantile`.
 
     Example:
         >>> import fkeras as fk

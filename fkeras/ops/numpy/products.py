@@ -1,4 +1,4 @@
-"""Products of arrays, diagonals and triangles of matrices, differences and integrals."""
+"""Products, diagonals and triangles of matrices, differences and integrals."""
 
 from __future__ import annotations
 
@@ -33,7 +33,8 @@ __all__ = (
     "vectorize",
 )
 
-# of so many arrays, at most, every order of an einsum can be tried
+# resource limit: an exhaustive search for the best contraction order grows factorially with the
+# number of arrays
 _SEARCHED = 8
 
 dot = binary(
@@ -80,10 +81,10 @@ kron = binary(
 
 @op
 def tensordot(x1: Any, x2: Any, axes: Any = 2) -> Any:
-    """The product over the last `axes` axes of x1 and the first of x2, or over axes by pairs.
+    """Returns the tensor product of x1 and x2, summed over pairs of axes.
 
     Args:
-        axes: how many axes, or two lists of axes that are paired.
+        axes: the number of last axes of x1 to pair with the first axes of x2, or two lists of axes.
 
     Example:
         >>> import fkeras as fk
@@ -95,7 +96,7 @@ def tensordot(x1: Any, x2: Any, axes: Any = 2) -> Any:
 
 @op
 def einsum(subscripts: str, *operands: Any, **kwargs: Any) -> Any:
-    """The products and sums over axes that a formula names.
+    """Evaluates an Einstein summation.
 
     Args:
         subscripts: the axes of each array and of the result, as in "bij,bjk->bik".
@@ -103,7 +104,7 @@ def einsum(subscripts: str, *operands: Any, **kwargs: Any) -> Any:
         **kwargs: further arguments of jax.numpy.einsum.
 
     Raises:
-        ValueError: for the best of all orders of many arrays, which takes for ever to find.
+        ValueError: if `optimize` requests an exhaustive search for too many arrays.
 
     Example:
         >>> import jax.numpy as jnp, fkeras as fk
@@ -118,6 +119,7 @@ def einsum(subscripts: str, *operands: Any, **kwargs: Any) -> Any:
             f"received {search!r} for {len(arrays)}. Others try more orders than can be tried."
         )
     if arrays and all(x.dtype == jnp.int8 for x in arrays):
+        # products of int8 overflow int8; accumulate in int32, as Keras does
         kwargs.setdefault("preferred_element_type", "int32")
     return jnp.einsum(subscripts, *arrays, **kwargs)
 
@@ -126,15 +128,15 @@ def einsum(subscripts: str, *operands: Any, **kwargs: Any) -> Any:
 def cross(
     x1: Any, x2: Any, axisa: int = -1, axisb: int = -1, axisc: int = -1, axis: int | None = None
 ) -> Any:
-    """The cross product of vectors of 2 or 3 numbers; `axis` stands for all three axes.
+    """Returns the cross product of vectors with 2 or 3 elements.
 
     Args:
         x1: vectors.
         x2: vectors.
-        axisa: the axis of x1 that holds the 2 or 3 numbers.
-        axisb: that of x2.
-        axisc: that of the result.
-        axis: all three.
+        axisa: the axis of x1 that holds the vectors.
+        axisb: the axis of x2 that holds the vectors.
+        axisc: the axis of the result that holds the vectors.
+        axis: overrides `axisa`, `axisb` and `axisc` if not None.
 
     Example:
         >>> import fkeras as fk
@@ -146,7 +148,7 @@ def cross(
 
 @op
 def diag(x: Any, k: int = 0) -> Any:
-    """The matrix with a vector on its diagonal `k`, or that diagonal of a matrix.
+    """Returns a matrix with a vector on its diagonal `k`, or the diagonal `k` of a matrix.
 
     Args:
         x: a vector or a matrix.
@@ -161,7 +163,7 @@ def diag(x: Any, k: int = 0) -> Any:
 
 @op
 def diagflat(x: Any, k: int = 0) -> Any:
-    """The matrix with the elements of x on its diagonal `k`.
+    """Returns a matrix with the flattened elements of x on its diagonal `k`.
 
     Example:
         >>> import fkeras as fk
@@ -173,11 +175,11 @@ def diagflat(x: Any, k: int = 0) -> Any:
 
 @op
 def diagonal(x: Any, offset: int = 0, axis1: int = 0, axis2: int = 1) -> Any:
-    """The diagonals of the matrices that two axes of x make.
+    """Returns the diagonals of the matrices on two axes of x.
 
     Args:
-        x: array of two axes or more.
-        offset: the diagonal; above the main one where positive.
+        x: array of at least two axes.
+        offset: index of the diagonal: 0 for the main diagonal, positive above.
         axis1: the axis of rows.
         axis2: the axis of columns.
 
@@ -191,11 +193,11 @@ def diagonal(x: Any, offset: int = 0, axis1: int = 0, axis2: int = 1) -> Any:
 
 @op
 def trace(x: Any, offset: int = 0, axis1: int = 0, axis2: int = 1) -> Any:
-    """The sum of the diagonal of the matrices that two axes of x make.
+    """Returns the sums of the diagonals of the matrices on two axes of x.
 
     Args:
-        x: array of two axes or more.
-        offset: the diagonal; above the main one where positive.
+        x: array of at least two axes.
+        offset: index of the diagonal: 0 for the main diagonal, positive above.
         axis1: the axis of rows.
         axis2: the axis of columns.
 
@@ -209,7 +211,7 @@ def trace(x: Any, offset: int = 0, axis1: int = 0, axis2: int = 1) -> Any:
 
 @op
 def tril(x: Any, k: int = 0) -> Any:
-    """x with zeros above the diagonal `k` of its last two axes.
+    """Returns x with zeros above the diagonal `k` of its last two axes.
 
     Args:
         x: matrices, (..., n, m).
@@ -224,7 +226,7 @@ def tril(x: Any, k: int = 0) -> Any:
 
 @op
 def triu(x: Any, k: int = 0) -> Any:
-    """x with zeros below the diagonal `k` of its last two axes.
+    """Returns x with zeros below the diagonal `k` of its last two axes.
 
     Args:
         x: matrices, (..., n, m).
@@ -239,28 +241,29 @@ def triu(x: Any, k: int = 0) -> Any:
 
 @op
 def diff(a: Any, n: int = 1, axis: int = -1) -> Any:
-    """Each element minus the one before along an axis, n times over.
+    """Returns the n-th differences of neighbouring elements along an axis.
 
     Args:
         a: array of any shape.
-        n: how many times.
+        n: number of times to take differences.
 
     Example:
         >>> import fkeras as fk
         >>> print(fk.ops.diff([1, 4, 9]))
         [3 5]
     """
+    # one subtraction per difference in the compiled program
     return jnp.diff(to_array(a), n=few(n), axis=axis)
 
 
 @op
 def trapezoid(y: Any, x: Any = None, dx: Any = 1.0, axis: int = -1) -> Any:
-    """The area under the lines through the points y at places x, or at distances dx.
+    """Integrates y along an axis with the trapezoidal rule.
 
     Args:
-        y: the heights, an array.
-        x: the places; None for equal distances.
-        dx: the distance, where x is None.
+        y: the values, an array.
+        x: the sample points; None for equal distances.
+        dx: distance of the sample points if x is None.
 
     Example:
         >>> import fkeras as fk
@@ -272,7 +275,7 @@ def trapezoid(y: Any, x: Any = None, dx: Any = 1.0, axis: int = -1) -> Any:
 
 @op
 def slogdet(x: Any) -> Any:
-    """`(sign, logarithm)` of the determinant and of its absolute value.
+    """Returns the sign of the determinant and the logarithm of its absolute value.
 
     Args:
         x: square matrices, (..., n, n).
@@ -287,12 +290,12 @@ def slogdet(x: Any) -> Any:
 
 
 def vectorize(pyfunc: Any, *, excluded: Any = None, signature: str | None = None) -> Op:
-    """The function of single elements as an operation on whole arrays, broadcast together.
+    """Converts a function of scalars into an operation on arrays, which broadcast.
 
     Args:
-        pyfunc: a function of scalars, or of arrays as the signature says.
-        excluded: the positions and names of arguments that are passed on as they are.
-        signature: the axes that the function itself takes, as in "(n),(n)->()".
+        pyfunc: a function of scalars, or of arrays with the axes of `signature`.
+        excluded: positions and names of arguments that are not vectorized.
+        signature: the core axes of the function, as in "(n),(n)->()".
 
     Example:
         >>> import jax.numpy as jnp, fkeras as fk
@@ -300,4 +303,5 @@ def vectorize(pyfunc: Any, *, excluded: Any = None, signature: str | None = None
         Array([1, 3, 5], dtype=int32)
     """
     function = jnp.vectorize(pyfunc, excluded=frozenset(excluded or ()), signature=signature)
+    # not builtin: files cannot refer to a user's function by a name in `fkeras.ops`
     return Op(getattr(pyfunc, "__name__", "vectorized"), function, builtin=False)

@@ -1,4 +1,4 @@
-"""Weighted means, medians and quantiles over axes."""
+"""Weighted means, medians and quantiles along axes."""
 
 from __future__ import annotations
 
@@ -20,10 +20,10 @@ __all__ = (
 
 @op
 def average(x: Any, axis: Axes = None, weights: Any = None) -> Any:
-    """The mean along the axes, weighted where weights are given.
+    """Returns the weighted mean along the axes.
 
     Args:
-        weights: the share of each element, of the shape of x or of the axes; equal where None.
+        weights: weights with the shape of x or of the axes; None for equal weights.
 
     Example:
         >>> import fkeras as fk
@@ -33,14 +33,15 @@ def average(x: Any, axis: Axes = None, weights: Any = None) -> Any:
     x = to_floats(x)
     weights = None if weights is None else jnp.asarray(weights).astype(x.dtype)
     if weights is not None:
-        # the gradient holds the square of their sum, which would leave the range of the dtype
+        # the gradient contains the square of the sum of the weights, which may overflow: scale the
+        # weights by a power of 2, which is exact and cancels in the mean
         weights = weights / magnitude(jnp.max(jnp.abs(weights), initial=0))
     return jnp.average(x, weights=weights, axis=axes_of(axis))
 
 
 @op
 def median(x: Any, axis: Axes = None, keepdims: bool = False) -> Any:
-    """The middle of the ordered elements along the axes; the mean of two middle ones.
+    """Returns the median along the axes; the mean of the two middle elements for an even number.
 
     Example:
         >>> import fkeras as fk
@@ -54,12 +55,13 @@ def median(x: Any, axis: Axes = None, keepdims: bool = False) -> Any:
 def quantile(
     x: Any, q: Any, axis: Axes = None, method: str = "linear", keepdims: bool = False
 ) -> Any:
-    """The element below which the share `q` of the elements along the axes lies.
+    """Returns the quantile `q` along the axes.
 
     Args:
-        q: a share from 0 to 1, or an array of shares, which is the first axis of the result.
-        axis: the axes; None for all.
-        method: "linear", "lower", "higher", "midpoint" or "nearest": what lies between elements.
+        q: a number from 0 to 1, or an array of numbers, which adds a first axis to the result.
+        axis: the axes; None for all axes.
+        method: interpolation between elements: "linear", "lower", "higher", "midpoint" or
+            "nearest".
 
     Example:
         >>> import fkeras as fk
@@ -75,11 +77,11 @@ def quantile(
 def percentile(
     x: Any, q: Any, axis: Axes = None, method: str = "linear", keepdims: bool = False
 ) -> Any:
-    """The element below which `q` percent of the elements along the axes lie; see `quantile`.
+    """Returns the percentile `q` along the axes; see `quantile`.
 
     Args:
-        q: a number from 0 to 100, or an array of them, which is the first axis of the result.
-        method: what lies between elements; see `quantile`.
+        q: a number from 0 to 100, or an array of numbers, which adds a first axis to the result.
+        method: interpolation between elements; see `quantile`.
 
     Example:
         >>> import fkeras as fk

@@ -1,4 +1,4 @@
-"""Sums, means, extremes and running totals over axes."""
+"""Reductions along axes: sums, means, extrema and cumulative sums."""
 
 from __future__ import annotations
 
@@ -35,13 +35,14 @@ Axes = int | tuple[int, ...] | list[int] | None
 
 
 def axes_of(axis: Axes) -> Any:
-    """Axes as jax.numpy takes them: a list becomes a tuple."""
+    """Returns axes in a form that jax.numpy accepts: a list becomes a tuple."""
+    # configurations read from JSON hold lists
     return tuple(axis) if isinstance(axis, list) else axis
 
 
 @op
 def all(x: Any, axis: Axes = None, keepdims: bool = False) -> Any:
-    """Whether all elements along the axes are not zero.
+    """Returns whether all elements along the axes are nonzero.
 
     Example:
         >>> import fkeras as fk
@@ -53,7 +54,7 @@ def all(x: Any, axis: Axes = None, keepdims: bool = False) -> Any:
 
 @op
 def any(x: Any, axis: Axes = None, keepdims: bool = False) -> Any:
-    """Whether some element along the axes is not zero.
+    """Returns whether any element along the axes is nonzero.
 
     Example:
         >>> import fkeras as fk
@@ -65,10 +66,10 @@ def any(x: Any, axis: Axes = None, keepdims: bool = False) -> Any:
 
 @op
 def max(x: Any, axis: Axes = None, keepdims: bool = False, initial: Any = None) -> Any:
-    """The largest element along the axes, at least `initial`.
+    """Returns the maximum along the axes, at least `initial`.
 
     Args:
-        initial: what is counted in; an array without elements needs it.
+        initial: lower bound of the result; required for an empty array.
 
     Example:
         >>> import fkeras as fk
@@ -78,16 +79,17 @@ def max(x: Any, axis: Axes = None, keepdims: bool = False, initial: Any = None) 
     x = jnp.asarray(to_array(x))
     if initial is not None and 0 in x.shape:
         return jnp.max(x, axis=axes_of(axis), keepdims=keepdims, initial=initial)
+    # `largest` instead of `jnp.max`: its gradient survives inexact recomputation by XLA
     y = largest(x, axes_of(axis), keepdims)
     return y if initial is None else jnp.maximum(y, jnp.asarray(initial, y.dtype))
 
 
 @op
 def min(x: Any, axis: Axes = None, keepdims: bool = False, initial: Any = None) -> Any:
-    """The least element along the axes, at most `initial`.
+    """Returns the minimum along the axes, at most `initial`.
 
     Args:
-        initial: what is counted in; an array without elements needs it.
+        initial: upper bound of the result; required for an empty array.
 
     Example:
         >>> import fkeras as fk
@@ -103,7 +105,7 @@ def min(x: Any, axis: Axes = None, keepdims: bool = False, initial: Any = None) 
 
 @op
 def amax(x: Any, axis: Axes = None, keepdims: bool = False) -> Any:
-    """The largest element along the axes.
+    """Returns the maximum along the axes.
 
     Example:
         >>> import fkeras as fk
@@ -115,7 +117,7 @@ def amax(x: Any, axis: Axes = None, keepdims: bool = False) -> Any:
 
 @op
 def amin(x: Any, axis: Axes = None, keepdims: bool = False) -> Any:
-    """The least element along the axes.
+    """Returns the minimum along the axes.
 
     Example:
         >>> import fkeras as fk
@@ -127,7 +129,7 @@ def amin(x: Any, axis: Axes = None, keepdims: bool = False) -> Any:
 
 @op
 def argmax(x: Any, axis: int | None = None, keepdims: bool = False) -> Any:
-    """The index of the largest element along an axis, of all elements where it is None.
+    """Returns the index of the largest element along an axis, or of the flattened array for None.
 
     Example:
         >>> import fkeras as fk
@@ -139,7 +141,7 @@ def argmax(x: Any, axis: int | None = None, keepdims: bool = False) -> Any:
 
 @op
 def argmin(x: Any, axis: int | None = None, keepdims: bool = False) -> Any:
-    """The index of the least element along an axis, of all elements where it is None.
+    """Returns the index of the smallest element along an axis, or of the flattened array for None.
 
     Example:
         >>> import fkeras as fk
@@ -151,7 +153,7 @@ def argmin(x: Any, axis: int | None = None, keepdims: bool = False) -> Any:
 
 @op
 def sum(x: Any, axis: Axes = None, keepdims: bool = False) -> Any:
-    """The sum along the axes.
+    """Returns the sum along the axes.
 
     Example:
         >>> import fkeras as fk
@@ -163,10 +165,10 @@ def sum(x: Any, axis: Axes = None, keepdims: bool = False) -> Any:
 
 @op
 def prod(x: Any, axis: Axes = None, keepdims: bool = False, dtype: Any = None) -> Any:
-    """The product along the axes.
+    """Returns the product along the axes.
 
     Args:
-        dtype: the dtype of the result; that of x where it is None.
+        dtype: the dtype of the result; None for the dtype of x.
 
     Example:
         >>> import fkeras as fk
@@ -178,7 +180,7 @@ def prod(x: Any, axis: Axes = None, keepdims: bool = False, dtype: Any = None) -
 
 @op
 def mean(x: Any, axis: Axes = None, keepdims: bool = False) -> Any:
-    """The mean along the axes; half-precision numbers are summed in float32.
+    """Returns the mean along the axes; 16-bit floats are summed in float32.
 
     Example:
         >>> import fkeras as fk
@@ -192,7 +194,7 @@ def mean(x: Any, axis: Axes = None, keepdims: bool = False) -> Any:
 
 @op
 def var(x: Any, axis: Axes = None, keepdims: bool = False) -> Any:
-    """The mean squared distance from the mean along the axes.
+    """Returns the variance along the axes.
 
     Example:
         >>> import fkeras as fk
@@ -201,30 +203,33 @@ def var(x: Any, axis: Axes = None, keepdims: bool = False) -> Any:
     """
     x = to_floats(x)
     y = jnp.var(_wide(x), axis=axes_of(axis), keepdims=keepdims)
+    # the variance of complex numbers is real
     return y.astype(jnp.finfo(x.dtype).dtype)
 
 
 @op
 def std(x: Any, axis: Axes = None, keepdims: bool = False) -> Any:
-    """The square root of the variance along the axes.
+    """Returns the standard deviation along the axes.
 
-    The gradient is 0 where all elements are equal.
+    If all elements are equal, the gradient is 0.
 
     Example:
         >>> import fkeras as fk
         >>> print(fk.ops.std([1, 3]))
         1.0
     """
+    # the derivative of a square root at 0 is infinite
     return standard_deviation(to_floats(x), axes_of(axis), keepdims)
 
 
 def _wide(x: jax.Array) -> jax.Array:
+    # float16 sums overflow above 65504
     return x.astype("float32") if jnp.finfo(x.dtype).bits < 32 else x
 
 
 @op
 def ptp(x: Any, axis: Axes = None, keepdims: bool = False) -> Any:
-    """The largest minus the least element along the axes.
+    """Returns the range, maximum - minimum, along the axes.
 
     Example:
         >>> import fkeras as fk
@@ -236,22 +241,23 @@ def ptp(x: Any, axis: Axes = None, keepdims: bool = False) -> Any:
 
 @op
 def count_nonzero(x: Any, axis: Axes = None) -> Any:
-    """How many elements along the axes are not zero.
+    """Returns the number of nonzero elements along the axes.
 
     Example:
         >>> import fkeras as fk
         >>> print(fk.ops.count_nonzero([[1, 0], [3, 2]], axis=1))
         [1 2]
     """
+    # int32 as in Keras, also if x64 is enabled
     return jnp.count_nonzero(to_array(x), axis=axes_of(axis)).astype("int32")
 
 
 @op
 def cumsum(x: Any, axis: int | None = None, dtype: Any = None) -> Any:
-    """The sum of all elements up to each along an axis, of the flat array where it is None.
+    """Returns the cumulative sum along an axis, or of the flattened array for None.
 
     Args:
-        dtype: the dtype of the sums; that of x where it is None.
+        dtype: the dtype of the sums; None for the dtype of x.
 
     Example:
         >>> import fkeras as fk
@@ -263,10 +269,10 @@ def cumsum(x: Any, axis: int | None = None, dtype: Any = None) -> Any:
 
 @op
 def cumprod(x: Any, axis: int | None = None, dtype: Any = None) -> Any:
-    """The product of all elements up to each along an axis, of the flat array at None.
+    """Returns the cumulative product along an axis, or of the flattened array for None.
 
     Args:
-        dtype: the dtype of the products; that of x where it is None.
+        dtype: the dtype of the products; None for the dtype of x.
 
     Example:
         >>> import fkeras as fk

@@ -1,4 +1,4 @@
-"""Elements that are chosen, found, ordered or counted."""
+"""Selecting, indexing, sorting, searching and counting elements."""
 
 from __future__ import annotations
 
@@ -35,15 +35,15 @@ __all__ = (
 
 @elementwise
 def where(condition: Any, x1: Any = None, x2: Any = None) -> Any:
-    """x1 where the condition holds, x2 elsewhere; without them the indices where it holds.
+    """Returns x1 where the condition is true, x2 elsewhere; without both, the indices of true.
 
     Args:
-        condition: Booleans, or numbers, which hold where they are not zero.
+        condition: Booleans, or numbers, for which nonzero is true.
         x1: an array that broadcasts with the condition.
-        x2: another.
+        x2: an array that broadcasts with the condition.
 
     Raises:
-        ValueError: where one of x1 and x2 is given alone.
+        ValueError: if only one of x1 and x2 is given.
 
     Example:
         >>> import fkeras as fk
@@ -51,6 +51,7 @@ def where(condition: Any, x1: Any = None, x2: Any = None) -> Any:
         [1 0]
     """
     if x1 is None and x2 is None:
+        # the result's size depends on values, so this form does not work under jit
         return jnp.where(to_array(condition))
     if x1 is None or x2 is None:
         raise ValueError(
@@ -62,15 +63,15 @@ def where(condition: Any, x1: Any = None, x2: Any = None) -> Any:
 
 @op
 def select(condlist: Sequence[Any], choicelist: Sequence[Any], default: Any = 0) -> Any:
-    """The element of the first choice whose condition holds, else the default.
+    """Selects, for each element, from the first choice whose condition is true.
 
     Args:
-        condlist: arrays of Booleans; the first that holds counts.
-        choicelist: an array for each condition.
-        default: what stands where none holds.
+        condlist: arrays of Booleans.
+        choicelist: one array per condition.
+        default: value where no condition is true.
 
     Raises:
-        ValueError: where conditions and choices are not as many, or none.
+        ValueError: if the numbers of conditions and choices differ, or are 0.
 
     Example:
         >>> import jax.numpy as jnp, fkeras as fk
@@ -89,10 +90,10 @@ def select(condlist: Sequence[Any], choicelist: Sequence[Any], default: Any = 0)
 
 @op
 def take(x: Any, indices: Any, axis: int | None = None) -> Any:
-    """The elements of x at indices of an axis, of the flat array where it is None.
+    """Returns the elements of x at indices along an axis, or of the flattened array for None.
 
     Args:
-        indices: integers of any shape; negative ones count from the end.
+        indices: integers of any shape; negative indices count from the end.
 
     Example:
         >>> import fkeras as fk
@@ -104,10 +105,10 @@ def take(x: Any, indices: Any, axis: int | None = None) -> Any:
 
 @op
 def take_along_axis(x: Any, indices: Any, axis: int | None = None) -> Any:
-    """The elements of x at indices that are given for each place along an axis.
+    """Returns the elements of x at indices along an axis, which differ for each position.
 
     Args:
-        indices: integers, of the rank of x.
+        indices: integers, with the rank of x.
 
     Example:
         >>> import fkeras as fk
@@ -118,10 +119,10 @@ def take_along_axis(x: Any, indices: Any, axis: int | None = None) -> Any:
 
 
 def get_item(x: Any, key: Any) -> Any:
-    """x[key], with everything that NumPy takes between the brackets.
+    """Returns x[key] with NumPy's indexing.
 
     Args:
-        key: what stands between the brackets: a number, a slice, an array, or several.
+        key: an integer, a slice, an array, or a tuple of these.
 
     Example:
         >>> import fkeras as fk
@@ -133,7 +134,7 @@ def get_item(x: Any, key: Any) -> Any:
 
 @op
 def nonzero(x: Any) -> Any:
-    """The indices of the elements that are not zero, one array an axis; not under jit.
+    """Returns the indices of the nonzero elements, one array per axis; not supported under jit.
 
     Example:
         >>> import fkeras as fk
@@ -145,11 +146,11 @@ def nonzero(x: Any) -> Any:
 
 @op
 def unravel_index(indices: Any, shape: Sequence[int]) -> Any:
-    """Indices of the flat array as indices of each axis of `shape`.
+    """Converts indices of a flattened array to one index per axis.
 
     Args:
         indices: integers of any shape.
-        shape: the shape whose flat array they point into.
+        shape: the shape of the array before flattening.
 
     Example:
         >>> import fkeras as fk
@@ -161,7 +162,7 @@ def unravel_index(indices: Any, shape: Sequence[int]) -> Any:
 
 @op
 def sort(x: Any, axis: int = -1) -> Any:
-    """The elements along an axis from the least to the largest.
+    """Returns the elements sorted along an axis in ascending order.
 
     Example:
         >>> import fkeras as fk
@@ -173,7 +174,7 @@ def sort(x: Any, axis: int = -1) -> Any:
 
 @op
 def argsort(x: Any, axis: int | None = -1) -> Any:
-    """The indices that sort x along an axis, the flat array where it is None.
+    """Returns the indices that sort x along an axis, or the flattened array for None.
 
     Example:
         >>> import fkeras as fk
@@ -181,15 +182,16 @@ def argsort(x: Any, axis: int | None = -1) -> Any:
         [1 2 0]
     """
     x = jnp.asarray(x)
+    # a scalar has no last axis to sort
     return jnp.argsort(x, axis=None if x.ndim == 0 else axis)
 
 
 @op
 def argpartition(x: Any, kth: int, axis: int | None = -1) -> Any:
-    """Indices that put the element `kth` in its sorted place, lesser ones before it.
+    """Returns indices that partition x: smaller elements before the `kth`, larger ones after it.
 
     Args:
-        kth: the place in the sorted order, from 0.
+        kth: index in the sorted order.
 
     Example:
         >>> import fkeras as fk
@@ -197,6 +199,7 @@ def argpartition(x: Any, kth: int, axis: int | None = -1) -> Any:
         [1 2 0]
     """
     x = to_array(x)
+    # `jnp.argpartition` has no None for the flattened array
     if axis is None:
         return jnp.argpartition(jnp.reshape(x, (-1,)), kth, axis=0)
     return jnp.argpartition(x, kth, axis=axis)
@@ -204,12 +207,12 @@ def argpartition(x: Any, kth: int, axis: int | None = -1) -> Any:
 
 @op
 def searchsorted(sorted_sequence: Any, values: Any, side: str = "left") -> Any:
-    """Where each value goes into a sorted vector: before equal elements, or "right" of them.
+    """Returns the indices at which values are inserted to keep a vector sorted.
 
     Args:
-        sorted_sequence: a vector in order.
+        sorted_sequence: a vector in ascending order.
         values: array of any shape.
-        side: "left" or "right".
+        side: "left" to insert before equal elements, "right" after them.
 
     Example:
         >>> import fkeras as fk
@@ -230,25 +233,26 @@ def unique(
     size: int | None = None,
     fill_value: Any = None,
 ) -> Any:
-    """The different elements of x, in order; each NaN counts as an element of its own.
+    """Returns the sorted unique elements of x; every NaN is a separate element.
 
     Args:
-        sorted: whether they are sorted; they always are.
-        return_index: whether to return where each is found first.
-        return_inverse: whether to return which of them each element of x is.
-        return_counts: whether to return how often each is there.
-        axis: the axis whose slices are compared; None for single elements.
-        size: how many are returned: under jit it must be known.
-        fill_value: what fills up where there are fewer.
+        sorted: accepted for compatibility with Keras; the result is always sorted.
+        return_index: whether to return the index of the first occurrence of each unique element.
+        return_inverse: whether to return, for each element of x, the index of its unique element.
+        return_counts: whether to return the number of occurrences of each unique element.
+        axis: the axis along which to compare slices; None to compare single elements.
+        size: number of unique elements to return; required under jit.
+        fill_value: padding if x has fewer than `size` unique elements.
 
     Returns:
-        An array, or a tuple of it and what was asked for.
+        An array, or a tuple of the array and the requested indices and counts.
 
     Example:
         >>> import fkeras as fk
         >>> print(fk.ops.unique([3, 1, 3]))
         [1 3]
     """
+    # with `equal_nan=True`, NumPy's default, all NaN would be one element
     found = jnp.unique(
         to_array(x),
         return_index=return_index,
@@ -264,10 +268,10 @@ def unique(
 
 @op
 def digitize(x: Any, bins: Any) -> Any:
-    """In which interval between the sorted edges `bins` each element lies, 0 below the first.
+    """Returns the index of the interval that contains each element; 0 below the first edge.
 
     Args:
-        bins: the edges, a vector in order.
+        bins: the edges of the intervals, a vector in ascending order.
 
     Example:
         >>> import fkeras as fk
@@ -279,17 +283,17 @@ def digitize(x: Any, bins: Any) -> Any:
 
 @op
 def bincount(x: Any, weights: Any = None, minlength: int = 0, sparse: bool = False) -> Any:
-    """How often each integer from 0 stands in x, or the sum of its weights; rows apart.
+    """Returns the number of occurrences, or the sum of the weights, of each integer from 0 per row.
 
     Args:
-        x: integers that are not negative, (n,) or (b, n).
-        weights: what each counts for; 1 where it is None.
-        minlength: the least size of the result. Under jit the size must be known, so there it is
-            the size, and larger integers are left out.
-        sparse: not supported; results are dense.
+        x: nonnegative integers, (n,) or (b, n).
+        weights: weight of each integer; None for 1.
+        minlength: minimum size of the result. Under jit the size must be static, so `minlength` is
+            the size there, and larger integers are dropped.
+        sparse: must be False; results are dense.
 
     Raises:
-        ValueError: for sparse=True, and without `minlength` under jit or in a graph.
+        ValueError: if `sparse` is true, or `minlength` is missing under jit or in a graph.
 
     Example:
         >>> import fkeras as fk
@@ -307,11 +311,13 @@ def bincount(x: Any, weights: Any = None, minlength: int = 0, sparse: bool = Fal
 
     if x.ndim < 2:
         return count(x, weights)
+    # rows are independent, and `jnp.bincount` accepts vectors only
     return jax.vmap(count, in_axes=(0, None if weights is None else 0))(x, weights)
 
 
 def _bin_count(x: Any, minlength: int) -> int:
     if not isinstance(x, Tracer):
+        # concrete values: the size may depend on them, as in Keras
         return max(int(x.max()) + 1, minlength) if x.size else minlength
     if minlength < 1:
         raise ValueError(
@@ -323,15 +329,15 @@ def _bin_count(x: Any, minlength: int) -> int:
 
 @op
 def histogram(x: Any, bins: int = 10, range: tuple[float, float] | None = None) -> Any:
-    """`(counts, edges)`: how many elements lie in each of equal intervals of the range.
+    """Returns `(counts, edges)` of a histogram with intervals of equal width.
 
     Args:
         x: a vector.
-        bins: how many intervals.
-        range: where the first starts and the last ends; the least and largest element at None.
+        bins: number of intervals.
+        range: start of the first and end of the last interval; None for minimum and maximum of x.
 
     Raises:
-        TypeError: where `bins` is not a number.
+        TypeError: if `bins` is not a nonnegative integer.
 
     Example:
         >>> import fkeras as fk
@@ -348,12 +354,12 @@ def histogram(x: Any, bins: int = 10, range: tuple[float, float] | None = None) 
 
 @op
 def correlate(x1: Any, x2: Any, mode: str = "valid") -> Any:
-    """The sums of products of x1 with x2 moved along it: "valid", "same" or "full".
+    """Returns the cross-correlation of two vectors.
 
     Args:
         x1: a vector.
-        x2: a vector, the shorter one.
-        mode: "valid" where x2 lies within x1, "same" for the size of x1, "full" for all places.
+        x2: a vector, at most as long as x1.
+        mode: "valid" for full overlap, "same" for the size of x1, "full" for any overlap.
 
     Example:
         >>> import fkeras as fk
@@ -365,10 +371,10 @@ def correlate(x1: Any, x2: Any, mode: str = "valid") -> Any:
 
 @op
 def corrcoef(x: Any) -> Any:
-    """The matrix of the correlations of the rows of x.
+    """Returns the matrix of Pearson correlations of the rows of x.
 
     Args:
-        x: a row for each variable, (n, samples).
+        x: one row per variable, (n, samples).
 
     Example:
         >>> import fkeras as fk

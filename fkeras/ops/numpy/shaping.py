@@ -1,4 +1,4 @@
-"""Other shapes for the same elements: moved, repeated, padded."""
+"""Reshaping, reordering, repeating and padding arrays."""
 
 from __future__ import annotations
 
@@ -31,13 +31,13 @@ __all__ = (
     "view",
 )
 
-# the modes of `pad` that put copies of an array beside it, one after the other
+# modes of `pad` that JAX implements as a loop over copies of the array
 _COPIES = ("reflect", "symmetric", "wrap")
 
 
 @op
 def broadcast_to(x: Any, shape: Sequence[int]) -> Any:
-    """x repeated along axes of size 1 and new first axes.
+    """Broadcasts x to a shape.
 
     Args:
         shape: the shape of the result.
@@ -52,10 +52,10 @@ def broadcast_to(x: Any, shape: Sequence[int]) -> Any:
 
 @op
 def expand_dims(x: Any, axis: Any) -> Any:
-    """x with new axes of size 1 at the given places of the result.
+    """Inserts axes of size 1.
 
     Args:
-        axis: the place of the new axis, or several.
+        axis: position of the new axis in the result, or several positions.
 
     Example:
         >>> import fkeras as fk
@@ -67,10 +67,10 @@ def expand_dims(x: Any, axis: Any) -> Any:
 
 @op
 def squeeze(x: Any, axis: Any = None) -> Any:
-    """x without the given axes of size 1, without all of them where axis is None.
+    """Removes axes of size 1.
 
     Args:
-        axis: the axis, or several.
+        axis: one axis or several; None for all axes of size 1.
 
     Example:
         >>> import fkeras as fk
@@ -82,10 +82,10 @@ def squeeze(x: Any, axis: Any = None) -> Any:
 
 @op
 def reshape(x: Any, newshape: Any) -> Any:
-    """The elements of x in the same order in another shape, with one size -1 at most.
+    """Returns x in another shape; the order of the elements is unchanged.
 
     Args:
-        newshape: the new shape; -1 is the size that is left.
+        newshape: the new shape; one size may be -1, which is then inferred.
 
     Example:
         >>> import fkeras as fk
@@ -97,7 +97,7 @@ def reshape(x: Any, newshape: Any) -> Any:
 
 @op
 def ravel(x: Any) -> Any:
-    """The elements of x as a vector.
+    """Returns x flattened to a vector.
 
     Example:
         >>> import fkeras as fk
@@ -109,10 +109,10 @@ def ravel(x: Any) -> Any:
 
 @op
 def transpose(x: Any, axes: Sequence[int] | None = None) -> Any:
-    """x with its axes in another order, turned round where it is None.
+    """Permutes the axes of x.
 
     Args:
-        axes: the axis of x for each axis of the result.
+        axes: the axis of x for each axis of the result; None for the reverse order.
 
     Example:
         >>> import fkeras as fk
@@ -124,11 +124,11 @@ def transpose(x: Any, axes: Sequence[int] | None = None) -> Any:
 
 @op
 def swapaxes(x: Any, axis1: int, axis2: int) -> Any:
-    """x with two axes in each other's place.
+    """Swaps two axes of x.
 
     Args:
-        axis1: one axis.
-        axis2: the other.
+        axis1: the first axis.
+        axis2: the second axis.
 
     Example:
         >>> import fkeras as fk
@@ -140,11 +140,11 @@ def swapaxes(x: Any, axis1: int, axis2: int) -> Any:
 
 @op
 def moveaxis(x: Any, source: Any, destination: Any) -> Any:
-    """x with axes moved to other places; the others keep their order.
+    """Moves axes to other positions; the other axes keep their order.
 
     Args:
-        source: the axis, or several.
-        destination: the place of each in the result.
+        source: one axis or several.
+        destination: position of each axis in the result.
 
     Example:
         >>> import fkeras as fk
@@ -156,10 +156,10 @@ def moveaxis(x: Any, source: Any, destination: Any) -> Any:
 
 @op
 def flip(x: Any, axis: Any = None) -> Any:
-    """x from end to start along the axes, along all where it is None.
+    """Reverses the order of the elements along axes.
 
     Args:
-        axis: the axis, or several.
+        axis: one axis or several; None for all axes.
 
     Example:
         >>> import fkeras as fk
@@ -171,10 +171,10 @@ def flip(x: Any, axis: Any = None) -> Any:
 
 @op
 def fliplr(x: Any) -> Any:
-    """x from end to start along axis 1.
+    """Reverses the order of the elements along axis 1.
 
     Args:
-        x: array of two axes or more.
+        x: array of at least two axes.
 
     Example:
         >>> import fkeras as fk
@@ -186,7 +186,7 @@ def fliplr(x: Any) -> Any:
 
 @op
 def flipud(x: Any) -> Any:
-    """x from end to start along axis 0.
+    """Reverses the order of the elements along axis 0.
 
     Example:
         >>> import fkeras as fk
@@ -198,12 +198,12 @@ def flipud(x: Any) -> Any:
 
 @op
 def rot90(array: Any, k: int = 1, axes: Sequence[int] = (0, 1)) -> Any:
-    """The array turned k times by 90 degrees, from the first of two axes towards the second.
+    """Rotates an array by k times 90 degrees, from the first axis towards the second.
 
     Args:
-        array: array of two axes or more.
-        k: how many times; negative numbers turn back.
-        axes: the two axes.
+        array: array of at least two axes.
+        k: number of rotations; negative numbers rotate in the opposite direction.
+        axes: the two axes of the plane of rotation.
 
     Example:
         >>> import fkeras as fk
@@ -216,11 +216,11 @@ def rot90(array: Any, k: int = 1, axes: Sequence[int] = (0, 1)) -> Any:
 
 @op
 def roll(x: Any, shift: Any, axis: Any = None) -> Any:
-    """x moved along the axes; what leaves at the end comes in at the start.
+    """Shifts the elements of x along axes; elements beyond the end reappear at the start.
 
     Args:
-        shift: how many places, or one number for each axis.
-        axis: the axis, or several; None for the flat array.
+        shift: number of positions, or one number per axis.
+        axis: one axis or several; None for the flattened array.
 
     Example:
         >>> import fkeras as fk
@@ -232,10 +232,10 @@ def roll(x: Any, shift: Any, axis: Any = None) -> Any:
 
 @op
 def repeat(x: Any, repeats: Any, axis: int | None = None) -> Any:
-    """x with each element as often as told along an axis; flat where the axis is None.
+    """Repeats each element of x along an axis, or of the flattened array for None.
 
     Args:
-        repeats: how often, a number or one for each element of the axis.
+        repeats: number of repetitions, or one number per element of the axis.
 
     Example:
         >>> import fkeras as fk
@@ -246,15 +246,16 @@ def repeat(x: Any, repeats: Any, axis: int | None = None) -> Any:
 
 
 def _counts(repeats: Any) -> Any:
+    # `jnp.repeat` rejects lists of counts
     return jnp.asarray(repeats) if isinstance(repeats, list | tuple) else repeats
 
 
 @op
 def tile(x: Any, repeats: Any) -> Any:
-    """x as a whole as often as told along each axis.
+    """Repeats x as a whole along each axis.
 
     Args:
-        repeats: how often, a number or one for each axis.
+        repeats: number of repetitions, or one number per axis.
 
     Example:
         >>> import fkeras as fk
@@ -266,15 +267,15 @@ def tile(x: Any, repeats: Any) -> Any:
 
 @op
 def pad(x: Any, pad_width: Any, mode: str = "constant", constant_values: Any = None) -> Any:
-    """x with more elements before and behind along each axis.
+    """Pads x along each axis.
 
     Args:
-        pad_width: pairs (before, behind) for the axes, one pair or one number for all.
-        mode: "constant", "reflect", "symmetric", "edge", "wrap" and jax.numpy's others.
-        constant_values: what is filled in with mode "constant"; None is 0.
+        pad_width: pairs (before, after) per axis, or one pair or one number for all axes.
+        mode: "constant", "reflect", "symmetric", "edge", "wrap", or another mode of jax.numpy.
+        constant_values: padding for the mode "constant"; None for 0.
 
     Raises:
-        ValueError: for constant values with another mode.
+        ValueError: if `constant_values` is given and `mode` is not "constant".
 
     Example:
         >>> import fkeras as fk
@@ -286,7 +287,9 @@ def pad(x: Any, pad_width: Any, mode: str = "constant", constant_values: Any = N
         if mode in _COPIES:
             widths = np.broadcast_to(np.asarray(pad_width), (x.ndim, 2))
             for size, (before, after) in zip(x.shape, widths.tolist(), strict=True):
+                # unknown batch sizes cannot be checked here
                 if isinstance(size, int):
+                    # a large width over a small axis would unroll into a huge program
                     few(max(before, after) // max(size - 1, 1))
         return jnp.pad(x, pad_width, mode=mode)
     if mode != "constant":
@@ -299,7 +302,7 @@ def pad(x: Any, pad_width: Any, mode: str = "constant", constant_values: Any = N
 
 @op
 def meshgrid(*x: Any, indexing: str = "xy") -> Any:
-    """A list of arrays that hold the coordinates of a grid of all combinations.
+    """Returns a list of arrays with the coordinates of a grid.
 
     Args:
         *x: a vector for each axis of the grid.
@@ -315,10 +318,10 @@ def meshgrid(*x: Any, indexing: str = "xy") -> Any:
 
 @op
 def view(x: Any, dtype: Any = None) -> Any:
-    """The bits of x read as another dtype.
+    """Reinterprets the bits of x as another dtype.
 
     Args:
-        dtype: the dtype; where its size differs the last axis grows or shrinks.
+        dtype: the dtype; if the size of an element differs, the size of the last axis changes.
 
     Example:
         >>> import fkeras as fk

@@ -1,4 +1,4 @@
-"""Windows of signals."""
+"""Window functions for signal processing."""
 
 from __future__ import annotations
 
@@ -20,6 +20,7 @@ __all__ = (
 
 def _window(name: str, function: Any, doc: str, example: str, shown: str) -> Op:
     def window(x: int) -> Any:
+        # Keras's dtype, also if x64 is enabled
         return function(x).astype("float32")
 
     window.__doc__ = described(doc, "x: how many numbers.", example, shown)
@@ -58,11 +59,11 @@ hanning = _window(
 
 @op
 def kaiser(x: int, beta: float) -> Any:
-    """A window of x numbers by a Bessel function; a larger `beta` makes it narrower.
+    """Returns a Kaiser window, computed from a Bessel function.
 
     Args:
-        x: how many numbers.
-        beta: the form; 0 is a rectangle.
+        x: number of points.
+        beta: shape parameter: 0 gives a rectangle, larger values a narrower window.
 
     Example:
         >>> import fkeras as fk
