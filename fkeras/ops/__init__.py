@@ -5,7 +5,7 @@ a node on symbolic tensors. `lift` turns any other function into an operation. E
 operations keep the mask of their input; the others reject a masked input, and `unmask` drops a mask
 explicitly. `fk.ops.numpy`, `fk.ops.nn`, `fk.ops.linalg` and `fk.ops.image` are Keras's namespaces.
 
-Arguments that all functions share, documented only here:
+Arguments that all functions share, documented here only:
     x: array of any shape, a list of numbers, or a symbolic tensor.
     x1, x2: two arrays, lists or symbolic tensors, which broadcast.
     inputs: array of shape (b, *sizes, c), or (b, c, *sizes) with "channels_first".
