@@ -218,7 +218,7 @@ def placed(feed: Feed, mesh: Any = None) -> Feed:
 
 
 def _with_room(array: np.ndarray) -> np.ndarray:
-    # Zeros, not uninitialized memory: a NaN there would survive a multiplication by weight 0.
+    # The padding is never gathered: an order holds indices below `count` only.
     count = len(array)
     room = host_arrays.room_for(count)
     array = host_arrays.canonical(np.asarray(array))

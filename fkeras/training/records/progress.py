@@ -73,7 +73,7 @@ class Progress:
             raise ValueError(f"verbose: expected 0, 1, 2 or 'auto', received {verbose!r}.")
         self.stream = sys.stdout if stream is None else stream
         terminal = bool(getattr(self.stream, "isatty", lambda: False)())
-        # A notebook redraws a line after a carriage return, but ignores ANSI escape codes.
+        # A notebook redraws a line after a carriage return, but has no code to erase the rest.
         self.notebook = type(self.stream).__module__.startswith("ipykernel")
         live = terminal or self.notebook
         self.verbose = (1 if live else 2) if verbose in (1, "auto") else verbose
