@@ -1,1 +1,1 @@
-"""Steps whose numbers are not finite: finding, reporting and leaving out."""
+"""Finds, reports and leaves out steps whose results are not finite."""

@@ -1,7 +1,7 @@
-"""`find_nan`: the first numbers of a step that are not finite, and the layer that made them.
+"""`find_nan`: finds the first NaN or infinity of a step, and the layer that computed it.
 
-A step is computed again outside of jit, call by call, in the order of its data flow: the batch, the
-weights, the calls of layers, the losses, then the gradients from the loss back to the inputs.
+The search repeats a step outside of jit, call by call, in the order of the data flow: the batch,
+the weights, the calls of layers, the losses, then the gradients from the loss back to the inputs.
 """
 
 from __future__ import annotations
@@ -53,25 +53,26 @@ from fkeras.transforms.intercepting import (
 def find_nan(
     run: TrainState, batch: Any, trainer: Any = None, *, training: bool = True
 ) -> Finding | None:
-    """The first numbers of a step that are not finite, or None where all are.
+    """Returns the first NaN or infinity of a step, or None if all values are finite.
 
     The search follows the data: the arrays of the batch; the model's weights and state; every call
-    of a layer in the order of computation, the innermost one where layers hold layers; the losses;
-    the gradients from the loss back to the inputs. Random layers draw what the step draws.
+    of a layer in the order of computation, the innermost layer if layers are nested; the losses;
+    the gradients from the loss back to the inputs. Random layers draw the samples of the step.
 
-    It computes outside of jit, one operation after the other and loops over time step by step, so
-    it takes seconds. A gradient that reaches no trainable weight counts only without a trainer.
+    The search runs outside of jit, operation by operation, with loops over time unrolled, so it
+    takes seconds. With a trainer, a gradient that reaches no trainable weight is ignored.
 
     Args:
         run: the state before the step.
-        batch: `(x, y)` or `(x, y, sample_weight)`. Without a trainer or its loss `x` alone will do:
-            an array, or a list or dictionary of them. For an objective, the objective's batch.
-        trainer: whose loss is computed; without one the gradients are those of the sum of the
-            outputs.
-        training: whether layers compute as in training.
+        batch: `(x, y)` or `(x, y, sample_weight)`. Without a trainer or without its loss, `x` alone
+            is enough: an array, or a list or dictionary of arrays. For an objective, its batch.
+        trainer: the trainer whose loss is computed; without a trainer, the gradients are those of
+            the sum of the outputs.
+        training: whether layers run in training mode.
 
     Raises:
-        TypeError: for something else than a run, or a batch without targets for a trainer.
+        TypeError: for a `run` that is not a `TrainState`, or a batch without targets for a trainer
+            with a loss.
 
     Example:
         >>> import jax, numpy as np, fkeras as fk
@@ -94,7 +95,7 @@ def find_nan(
         arrays = _arrays(batch, trainer is not None and batch_parts.has_loss(trainer.loss))
     if trainer is not None and {"y", "sample_weight"} <= arrays.keys():
         heads = outputs.heads(trainer, run.model, arrays["y"])
-        for name in ("x", "y"):  # removed rows may hold anything
+        for name in ("x", "y"):  # rows of weight 0 may hold any value
             weights = arrays["sample_weight"]
             arrays[name] = objective.without_removed(heads, arrays[name], weights)
     first = next(check_arrays(arrays, "batch, "), None)
@@ -115,7 +116,7 @@ def _arrays(batch: Any, targets: bool) -> dict[str, Any]:
 
 
 def _on_device(given: dict[str, Any]) -> dict[str, Any]:
-    """The arrays as a compiled step sees them."""
+    """Returns the arrays in the dtypes and on the device of a compiled step."""
     host = {n: host_arrays.as_host(v, f"find_nan: {n}") for n, v in given.items()}
     for name, tree in host.items():
         host_arrays.check_fits(tree, f"find_nan: {name}")
@@ -125,7 +126,7 @@ def _on_device(given: dict[str, Any]) -> dict[str, Any]:
 
 
 class _Step:
-    """One step, computed again; `findings` yields what is not finite, the first thing first."""
+    """One step, repeated outside of jit; `findings` yields the findings in order."""
 
     def __init__(self, run: TrainState, arrays: dict[str, Any], trainer: Any, training: bool):
         self.run, self.model, self.trainer = run, run.model, trainer
@@ -133,6 +134,7 @@ class _Step:
         self.sample_weight, self.batch = arrays.get("sample_weight"), arrays.get("batch")
         self.heads = () if trainer is None else outputs.heads(trainer, run.model, self.y)
         self.layers = dict(sublayers(run.model))
+        # The key of `train_step`: dropout masks are the same as in the step that failed.
         key = subkey(run.key, run.step)
         self.context = Context(state=run.state, training=training, key=key)
 
@@ -165,6 +167,7 @@ class _Step:
             by = f", first in the operation {name}. {REMEDY[name][0]}" if name else f". {GROWN}"
             yield Finding(where, "", "loss", f"{where}: its value is {float(value)}{by}")
 
+        # Without jit, `debug_nans` in `first_operation` names the operation, not the program.
         def slopes() -> dict[str, jax.Array]:
             with jax.disable_jit():
                 return jax.grad(lambda weights: compute(replace_weights(self.model, weights)))(
@@ -224,6 +227,7 @@ class _Step:
                 each = head.loss.per_sample(y, y_pred) if head.loss is not None else jnp.zeros(())
                 if count(each):
                     yield self._loss_finding(head, y, y_pred, "loss", count(each))
+        # Each sample's loss is finite, so the weighting or the sum of the terms overflows.
         where = "the total loss"
         text = f"{where}: it is {float(total)}, and each sample's loss is finite. {GROWN}"
         yield Finding(where, "", "loss", text)
@@ -235,7 +239,7 @@ class _Step:
                     yield path, name, value, regularizer
 
     def _outputs(self, out: Output) -> Iterator[tuple[Any, Any, Any]]:
-        """`(head, targets, predictions)` of each output."""
+        """Returns `(head, targets, predictions)` of each output."""
         names = [head.name for head in self.heads]
         values = out.value if isinstance(out.value, Mapping) else jax.tree.leaves(out.value)
         targets = [None] * len(names)
@@ -258,6 +262,7 @@ class _Step:
     def _backward(self, calls: tuple[TracedCall, ...]) -> Iterator[Finding]:
         weights, slopes = trace_gradients(self.model, self.context, (self.x,), calls, self._total)
         bad = [path for path, gradient in weights.items() if count(gradient)]
+        # NaN in the gradient of an input (of a frozen part) never reaches the run.
         if self.trainer is not None and not bad:
             return
         if self.trainer is not None:
@@ -284,12 +289,16 @@ class _Step:
                     yield self._finding(call, "backward", found, None)
 
     def _guilty(self, calls: tuple, slopes: dict, bad: list[str]) -> Iterator[Finding]:
-        """The innermost call first met whose output has a finite gradient and what it takes none."""
+        """Yields the call that turns a finite gradient of its output into NaN or infinity.
+
+        The first such call on the way back is chosen, and of nested calls the innermost.
+        """
         chosen = None
         for call in reversed(calls):
             outer, inner = slopes[call.ticket]
             if chosen is not None:
-                around = chosen[0]  # what it holds was begun after it
+                # Calls inside the chosen call have a path below its path and a later ticket.
+                around = chosen[0]
                 if not call.path.startswith(_join(around.path, "")) or call.ticket < around.ticket:
                     continue
             if any(map(count, outer)):
@@ -297,6 +306,7 @@ class _Step:
             found = next(filter(None, map(count, inner)), None)
             text = f"the gradient for its input has {found}"
             own = [path for path in bad if path.startswith(_join(call.path, ""))]
+            # The gradient of shared weights sums over calls: recompute the part of this call.
             if not found and own:
                 found = next(filter(None, map(count, self._slopes(call, outer)[0])), None)
                 text = f"the gradient for its weights has {found}"
@@ -308,9 +318,11 @@ class _Step:
             yield self._finding(call, "backward", text, name)
 
     def _slopes(self, call: TracedCall, outer: list) -> tuple[list, list]:
-        """The gradients of one call for its weights and inputs, of those for its output."""
+        """Returns the gradients of one call for its weights and inputs, given its output's."""
         given = (call.inputs, dict(call.options))
 
+        # Differentiates with respect to zeros that are added to the floating-point leaves, because
+        # weights and inputs also hold leaves without gradients: ids, masks, keys.
         def compute(*terms: list) -> list:
             layer = add_floating(self.layers[call.path], terms[0])
             inputs, options = add_floating(given, terms[1])

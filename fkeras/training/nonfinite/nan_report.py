@@ -1,4 +1,4 @@
-"""What `find_nan` says: which numbers are not finite, what made them, and what helps."""
+"""Messages of `find_nan`: which values are not finite, the operation, and a remedy."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ SLOPE = (
     "Its slope is infinite at zero, and a `where` behind it does not help, since 0 * inf is nan: "
     "add an epsilon to what goes in, such as sqrt(x + 1e-7), or choose it by `where` before."
 )
-# what helps, by the operation that made the numbers: in a call, and in its gradient
+# Remedies by the name of the JAX primitive: for the forward pass, and for the gradient.
 REMEDY = types.MappingProxyType(
     {
         "log": ("The logarithm of zero or less: keep it away, log(maximum(x, 1e-7)).", SLOPE),
@@ -64,14 +64,14 @@ LOSS = (
 
 @dataclasses.dataclass(frozen=True)
 class Finding:
-    """The first numbers that are not finite.
+    """First NaN or infinity of a step.
 
     Attributes:
-        where: the place in words.
-        path: the array of the batch, the weight, the layer ("encoder/dense_1", "" for the model
-            itself) or the output whose loss it is.
+        where: the place, in words.
+        path: the array of the batch, the weight, the layer ("encoder/dense_1", "" for the model)
+            or the output of the loss.
         phase: "batch", "weights", "forward", "loss" or "backward".
-        message: where it is, what was found and what to do.
+        message: the place, the values and a remedy.
 
     Example:
         >>> print(Finding("batch, x", "x", "batch", "batch, x: 1 nan. Take the row out."))
@@ -88,7 +88,7 @@ class Finding:
 
 
 def check_arrays(tree: Any, kind: str) -> Iterator[Finding]:
-    """What is not finite in a tree of given arrays: "batch, ", "weight " or "state "."""
+    """Yields findings for a tree of arrays; `kind` is "batch, ", "weight " or "state "."""
     for keys, leaf in jax.tree_util.tree_leaves_with_path(tree):
         found = count(leaf)
         if not found:
@@ -104,8 +104,10 @@ def check_arrays(tree: Any, kind: str) -> Iterator[Finding]:
 
 
 def first_operation(compute: Callable[[], Any]) -> str | None:
-    """The first operation of a computation whose result is not finite, where a remedy is known."""
-    for infinite in (True, False):  # an infinity may stand there on purpose
+    """Returns the first operation whose result is not finite, if a remedy is known; else None."""
+    # First look for infinity, too. If the first infinite result has no remedy (an infinity may be
+    # intended, as in a mask of logits), look for NaN alone.
+    for infinite in (True, False):
         try:
             with jax.disable_jit(), jax.debug_nans(True), jax.debug_infs(infinite):
                 compute()
@@ -119,13 +121,15 @@ def first_operation(compute: Callable[[], Any]) -> str | None:
 def _host(array: Any) -> np.ndarray | None:
     if not is_array(array) or not jnp.issubdtype(array.dtype, jnp.inexact):
         return None
+    # float32 holds all values of the small floats (float16, bfloat16, float8) exactly, and NumPy
+    # sums and formats it reliably.
     wide = "complex64" if jnp.issubdtype(array.dtype, jnp.complexfloating) else "float32"
     host = np.asarray(array)
     return host if host.dtype.itemsize >= 8 else host.astype(wide)
 
 
 def count(array: Any) -> str:
-    """Which numbers of an array are not finite, how many and where; "" where all are finite."""
+    """Returns the number and position of NaN and infinity in an array, or "" if all are finite."""
     host = _host(array)
     if host is None or np.isfinite(host).all():
         return ""
@@ -138,7 +142,7 @@ def count(array: Any) -> str:
 
 
 def span(tree: Any) -> str:
-    """The least and the largest finite number of each array in a tree."""
+    """Returns the smallest and largest finite number of each array in a tree, as text."""
     spans = []
     for host in map(_host, jax.tree.leaves(tree)):
         if host is not None and host.size and not np.iscomplexobj(host):

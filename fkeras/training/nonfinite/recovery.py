@@ -1,8 +1,8 @@
-"""Steps whose result is not finite: found after the call that they were in, and left out.
+"""Finds and leaves out the steps of a device call whose results are not finite.
 
-The call is made again from where it began, batch by batch, and a step that gives nan or infinity
-changes nothing but the number of the step. So a step costs nothing more where all is well, and a
-run never holds such numbers.
+The call is repeated from its beginning, batch by batch; a step that returns NaN or infinity only
+increases the step number. Steps therefore cost nothing extra while all values are finite, and a
+run never holds NaN.
 """
 
 from __future__ import annotations
@@ -18,10 +18,10 @@ from fkeras.training.step import step
 
 
 class NonFiniteError(FloatingPointError):
-    """A step of a training gave numbers that are not finite; its update was not applied.
+    """Exception raised when a training step returns NaN or infinity; the update was not applied.
 
     Attributes:
-        run: the `TrainState` before that step; training can continue from it.
+        run: the `TrainState` before the step; training can continue from this run.
         batch: the batch of the step, `(x, y, sample_weight)`: `fk.find_nan(error.run,
             error.batch, trainer)` names the layer.
 
@@ -38,13 +38,13 @@ class NonFiniteError(FloatingPointError):
 
 @dataclasses.dataclass(frozen=True)
 class Again:
-    """What came of the steps of a call, made one by one.
+    """Result of repeating the steps of a call one by one.
 
     Attributes:
-        leaves: the run's arrays after all of them.
+        leaves: the run's arrays after all steps.
         logs: the logs.
-        wrong: which steps were left out, by their number among them.
-        first: the run's arrays before the first of these.
+        wrong: indices of the steps that were left out.
+        first: the run's arrays before the first of these steps.
     """
 
     leaves: tuple
@@ -54,14 +54,16 @@ class Again:
 
 
 def again(trainer: Any, structure: Any, leaves: tuple, batches: list) -> Again:
-    """Steps one by one, without those whose results are not finite.
+    """Repeats steps one by one, and leaves out those whose results are not finite.
 
     Args:
         trainer: the trainer.
-        structure: the structure of the run.
+        structure: the tree structure of the run.
         leaves: the run's arrays before the first step.
-        batches: for each step the rows of `step.batch_at` and the number of the batch in them.
+        batches: for each step, the rows for `step.batch_at` and the index of the batch in them.
     """
+    # Steps can be repeated because they are pure. A step that is left out still increases the step
+    # number, so all later steps draw the same keys as before.
     wrong, first, logs = [], leaves, {}
     for number, (rows, place) in enumerate(batches):
         new, logs, fine = step.compiled_train(
@@ -75,7 +77,7 @@ def again(trainer: Any, structure: Any, leaves: tuple, batches: list) -> Again:
 
 
 def error(run: TrainState, batch: Any, epoch: int, number: int) -> NonFiniteError:
-    """The error for batch `number` of an epoch."""
+    """Returns the error for batch `number` of an epoch."""
     size = len(jax.tree.leaves(batch)[0])
     return NonFiniteError(
         f"Trainer.fit, epoch {epoch + 1}, batch {number + 1}: expected finite numbers, received nan "
@@ -89,6 +91,6 @@ def error(run: TrainState, batch: Any, epoch: int, number: int) -> NonFiniteErro
 
 
 def batch_of(rows: tuple, number: int) -> Any:
-    """The batch of a call, its real rows, on the host."""
+    """Returns a batch of a call on the host, without filled-up rows."""
     batch, valid = jax.device_get(step.batch_at(rows, np.int32(number)))
     return jax.tree.map(lambda array: array[valid], batch)
