@@ -1,9 +1,9 @@
-"""Checkpoints: whole saves of a training on disk, and the facts by which one is known again.
+"""Checkpoints: atomic saves of a training on disk, and fingerprints of what they belong to.
 
-A folder holds `latest/<step>` and `best/<step>`, each with the arrays as orbax writes them and a
-`manifest.json` with a checksum for every array and every file; `last.json`, which records the
-newest save; `lock`, which one run at a time holds; and `partial`, where a save is written before
-one rename publishes it.
+Layout of a folder: `latest/<step>` and `best/<step>`, each with arrays in orbax's format and a
+`manifest.json` with checksums of all arrays and files; `last.json`, a record of the newest save;
+`lock`, held by one run at a time; and `partial`, where a save is written before a rename publishes
+the save.
 """
 
 from fkeras.training.checkpoint.compare import compare

@@ -1,4 +1,4 @@
-"""One thing at a time in a second thread, whose error comes out where it is waited for."""
+"""Runs one function at a time in a second thread; `wait` returns the function's error."""
 
 from __future__ import annotations
 
@@ -7,14 +7,14 @@ from collections.abc import Callable
 
 
 class Background:
-    """Runs functions one after the other, each in a thread of its own."""
+    """Runs functions one after the other, each in a new thread."""
 
     def __init__(self) -> None:
         self._thread: threading.Thread | None = None
         self._error: BaseException | None = None
 
     def start(self, function: Callable[[], None]) -> None:
-        """Begins to run a function; the one before must have been waited for."""
+        """Starts a function; call `wait` for the previous function first."""
 
         def run() -> None:
             try:
@@ -22,13 +22,14 @@ class Background:
             except BaseException as error:
                 self._error = error
 
+        # Not a daemon thread: Python waits for the save when the main thread ends.
         self._thread = threading.Thread(target=run, name="fkeras-checkpoint")
         self._thread.start()
 
     def wait(self) -> BaseException | None:
-        """Waits for the function's end; its error, once, or None."""
+        """Waits until the function ends; returns its error once, or None."""
         if self._thread is not None:
-            if self._thread.ident is not None:  # otherwise an interrupt kept it from starting
+            if self._thread.ident is not None:  # None: an interrupt came before the start
                 self._thread.join()
             self._thread = None
         error, self._error = self._error, None

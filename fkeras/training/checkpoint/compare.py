@@ -1,4 +1,4 @@
-"""Differences between the facts of a save and those of now, in words."""
+"""Describes the differences between the fingerprint of a checkpoint and the current one."""
 
 from __future__ import annotations
 
@@ -10,12 +10,12 @@ _DIGEST = "digest"
 
 
 def compare(saved: Any, now: Mapping[str, Any], limit: int = 10) -> list[str]:
-    """What differs between two fingerprints, a phrase each; an empty list where nothing does.
+    """Returns a phrase for each difference between two fingerprints; an empty list if equal.
 
     Args:
-        saved: the fingerprint of a save, as JSON gave it back; None where it has none.
-        now: that of now, or several by their subject.
-        limit: how many phrases there are at most; one more then says how many were left out.
+        saved: the fingerprint of a checkpoint, decoded from JSON; None if the checkpoint has none.
+        now: the current fingerprint, or several fingerprints by subject.
+        limit: largest number of phrases; one more phrase counts the omitted differences.
 
     Example:
         >>> compare({"optimizer": {"rate": 0.001}}, {"optimizer": {"rate": 0.01}})
@@ -30,6 +30,7 @@ def compare(saved: Any, now: Mapping[str, Any], limit: int = 10) -> list[str]:
 
 
 def _plain(value: Any) -> Any:
+    # `saved` was JSON: tuples are lists there, and keys are strings.
     return json.loads(json.dumps(value))
 
 
@@ -56,10 +57,10 @@ def _differences(
                 found = list(_differences(saved[name], now[name], inner))
             told = told or bool(found)
             yield from found
-        # a digest says no more than that something differs, so it has a say where nothing else has
+        # A digest only shows that something differs: mention it if no readable fact differs.
         if not told and saved.get(_DIGEST) != now.get(_DIGEST):
             yield path, f"has other contents (digest {saved.get(_DIGEST)}, now {now.get(_DIGEST)})"
-    elif json.dumps(saved) != json.dumps(now):  # nan is nan
+    elif json.dumps(saved) != json.dumps(now):  # as text, NaN equals NaN
         yield path, f"was {_shown(saved)}, is {_shown(now)}"
 
 

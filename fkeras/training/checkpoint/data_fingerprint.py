@@ -1,4 +1,4 @@
-"""Fingerprints of data: shapes, dtypes, and a digest of some rows."""
+"""Fingerprints of data: shapes, dtypes, and a digest of sampled rows."""
 
 from __future__ import annotations
 
@@ -14,21 +14,21 @@ from fkeras.training.checkpoint.fingerprint import digest, function_name, kind_o
 from fkeras.training.data.array_feed import Feed
 from fkeras.training.data.stream_feed import Batches
 
-#: how many rows of an array are looked at
+#: number of rows of an array in its digest: constant, so large memory-mapped files stay fast
 _ROWS = 256
 
 
 def data_fingerprint(*sources: Any, **facts: Any) -> dict[str, Any]:
-    """The facts by which the data of a training are known again.
+    """Returns the fingerprint of the data of a training.
 
-    Of an array that is its shape, its dtype and a digest of 256 rows from the first to the last,
-    so that a file of any size is told quickly. A source that yields batches says what it can: its
-    class, its length, and what its own method `fingerprint()` returns, where it has one.
+    The fingerprint of an array is its shape, its dtype and a digest of 256 evenly spaced rows. The
+    fingerprint of a source of batches is its class, its length, and the result of its method
+    `fingerprint()`, if the source has these.
 
     Args:
-        *sources: inputs, targets and weights: arrays or nested containers of them, or a source of
-            batches, or what `fit` made of them. None stands for what is not there.
-        **facts: what else decides the batches, such as batch_size or shuffle.
+        *sources: inputs, targets and weights: arrays or nested containers of arrays, or a source
+            of batches, or a feed of `fit`. None for a missing source.
+        **facts: other settings that affect the batches, such as batch_size or shuffle.
 
     Returns:
         JSON data for `compare`.
@@ -65,7 +65,7 @@ def _facts(source: Any) -> dict[str, Any]:
 
 
 def _is_tree(source: Any) -> bool:
-    # jax warns of an iterator as a leaf, unless it is told that it is one
+    # JAX warns about an iterator as a leaf, unless `is_leaf` accepts the iterator.
     leaves = jax.tree.leaves(source, is_leaf=lambda one: hasattr(one, "__next__"))
     return bool(leaves) and all(
         hasattr(leaf, "shape") and hasattr(leaf, "dtype") for leaf in leaves
@@ -77,6 +77,7 @@ def _array(array: Any) -> dict[str, Any]:
         array = jax.random.key_data(array)
     rows = np.asarray(array) if isinstance(array, jax.Array) or not array.shape else array
     rows = np.atleast_1d(rows) if not rows.shape else rows
+    # Rows are selected before the conversion: a memory-mapped file is read in few places.
     some = np.unique(np.linspace(0, max(len(rows) - 1, 0), _ROWS).astype("int64"))
     taken = np.ascontiguousarray(rows[some[: len(rows)]])
     return {"array": kind_of(array), "digest": digest(taken.tobytes())}

@@ -1,6 +1,6 @@
-"""Fingerprints of models and optimizers: readable facts, and a digest of what they leave out.
+"""Fingerprints of models and optimizers: readable facts, and a digest of all facts.
 
-What may change from one run to the next without harm (the number of epochs, a callback) is in none.
+A fingerprint excludes settings that may change between runs (the number of epochs, callbacks).
 """
 
 from __future__ import annotations
@@ -19,32 +19,35 @@ from fkeras.engine import Configurable, serialize
 from fkeras.engine.config.serialization import encode
 from fkeras.training.checkpoint.files.arrays import named_leaves
 
-#: a list of more numbers than these (a matrix in a configuration) is shown by its digest
+#: a longer list of numbers (a matrix in a configuration) is replaced by its digest
 _LONGEST = 64
+# Memory addresses in the `repr` of functions differ between processes.
 _ADDRESS = re.compile(r" at 0x[0-9a-f]+")
 
 
 def digest(value: Any) -> str:
-    """16 hexadecimal digits that tell JSON data, or bytes, from others.
+    """Returns a digest of JSON data or bytes, 16 hexadecimal digits.
 
     Example:
         >>> digest({"a": 1}) == digest({"a": 1}), digest({"a": 1}) == digest({"a": 2})
         (True, False)
     """
+    # Python's `hash` is salted per process; a fingerprint must be equal in every process.
     data = value if isinstance(value, bytes) else json.dumps(value, sort_keys=True).encode()
     return hashlib.blake2b(data, digest_size=8).hexdigest()
 
 
 def kind_of(array: Any) -> str:
-    """Dtype and shape of an array, such as "float32[3, 4]"."""
+    """Returns the dtype and shape of an array as text, such as "float32[3, 4]"."""
     return f"{np.dtype(array.dtype).name}{list(array.shape)}"
 
 
 def model_fingerprint(model: Any) -> dict[str, Any]:
-    """The facts by which a model is known again: its layers, its weights, its configuration.
+    """Returns the fingerprint of a model: its layers, weight shapes and configuration.
 
     Args:
-        model: a built layer or network; the numbers in its weights are no part of the facts.
+        model: a built layer or network; the values of the weights are not a part of the
+            fingerprint.
 
     Returns:
         JSON data for `compare`.
@@ -60,7 +63,8 @@ def model_fingerprint(model: Any) -> dict[str, Any]:
     try:
         config = serialize(model)
     except (TypeError, ValueError) as error:
-        # a lambda has no name to be known by; then the weights must do
+        # The config holds a value without a JSON form, such as a lambda: only the names and
+        # shapes of the weights identify the model.
         config = {"class_name": type(model).__name__, "config": {"no_json": type(error).__name__}}
     facts = {"class": config["class_name"], **_config_of(config["config"])}
     layers = facts.get("layers", {})
@@ -68,11 +72,11 @@ def model_fingerprint(model: Any) -> dict[str, Any]:
 
 
 def optimizer_fingerprint(optimizer: Any) -> dict[str, Any]:
-    """The facts by which an optimizer is known again.
+    """Returns the fingerprint of an optimizer.
 
     Args:
-        optimizer: a value of `fk.optimizers`, whose arguments are the facts; or an optax
-            transformation, which tells no more than the structure of its state.
+        optimizer: a value of `fk.optimizers`, identified by its arguments; or an optax
+            transformation, a pair of closures, identified by the structure of its state.
 
     Returns:
         JSON data for `compare`.
@@ -105,14 +109,15 @@ def _value_of(value: Any) -> Any:
 
 
 def function_name(value: Any) -> str:
-    """A name for what has no JSON form, which is the same in every process."""
+    """Returns a name for a value without JSON form; the name is the same in every process."""
     name = getattr(value, "__qualname__", None) or type(value).__qualname__
     module = getattr(value, "__module__", None) or type(value).__module__
     return f"{module}.{name}"
 
 
 def _config_of(value: Any) -> Any:
-    """A configuration without what says nothing, its layers by their names."""
+    """Returns a configuration without None entries, and with lists of layers keyed by name."""
+    # Keyed by name, an added layer is one difference; in a list it would shift all later layers.
     if isinstance(value, Mapping):
         if value.keys() >= {"class_name", "config"}:
             config = value["config"]
@@ -143,7 +148,7 @@ def _state_of(transformation: Any) -> str:
     weights = {"kernel": jax.ShapeDtypeStruct((2, 3), "float32")}
     try:
         state = jax.eval_shape(transformation.init, weights)
-    except Exception as error:  # it knows the weights of one model by their names
+    except Exception as error:  # masks or labels name the weights of one model
         return f"for weights of its own ({type(error).__name__})"
     leaves = ", ".join(f"{name}: {kind_of(leaf)}" for name, leaf in named_leaves(state).items())
     return _ADDRESS.sub("", f"{jax.tree.structure(state)} with {leaves or 'no arrays'}")

@@ -1,4 +1,4 @@
-"""`Checkpoint`: where a training is saved, how often, and what is kept."""
+"""`Checkpoint`: folder, interval and retention of the saves of a training."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from fkeras.engine import Configurable, option, suggest
 from fkeras.engine.config.converters import boolean, choice, integer, real, text
 from fkeras.engine.config.field_types import Integer, OptionalInteger, OptionalReal
 
-# which way is better, by words in the name of a log
+# Words in the names of logs whose larger (smaller) values are better, for `mode="auto"`.
 _UP = (
     "acc",
     "accuracy",
@@ -48,27 +48,28 @@ def _folder(value: Any) -> str:
 
 
 class Checkpoint(Configurable):
-    """Says where a training is saved, how often, and which saves are kept.
+    """Folder, interval and retention of the saves of a training.
 
-    It saves after every `every` steps, whenever `seconds` have passed since the last save, or both;
-    where neither is given after each epoch.
+    A training saves after every `every` steps, whenever `seconds` have passed since the last save,
+    or both; without `every` and `seconds`, after each epoch.
 
     Args:
-        directory: a local folder; it is made where it is missing. `~` is the home folder.
-        every: the number of steps between two saves.
-        seconds: the seconds of wall time between two saves.
-        keep: how many of the latest saves stay, at least 2: where one is damaged the one before
-            it serves. The disk needs room for one more, the one that is written.
-        monitor: the name of a log, such as "val_loss"; the save of the epoch in which it is best
-            is kept apart from the latest ones.
-        mode: "min" or "max", which values of `monitor` are better; "auto" tells by its name.
-        asynchronous: whether files are written while the training goes on. The arrays are copied
-            first in either case.
-        on_disk_full: "warn" to go on training where there is no room for a save, "stop" to raise.
-            The last good save stays in either case.
+        directory: a local folder, created if missing. `~` is the home folder.
+        every: number of steps between two saves.
+        seconds: seconds of wall time between two saves.
+        keep: number of latest saves to keep, at least 2: if a save is damaged, the training resumes
+            from the save before. The disk needs space for one more save during writing.
+        monitor: the name of a log, such as "val_loss"; the save of the best epoch by this log is
+            kept in addition to the latest saves.
+        mode: "min" or "max": whether small or large values of `monitor` are better; "auto" decides
+            by the name.
+        asynchronous: whether to write files in a second thread while the training continues. The
+            arrays are copied first in either case.
+        on_disk_full: "warn" to continue the training without the save if the disk is full, "stop"
+            to raise. The last good save is kept in either case.
 
     Raises:
-        TypeError, ValueError: for a value that makes no sense.
+        TypeError, ValueError: for an invalid value.
 
     Example:
         >>> from fkeras.training.checkpoint import Checkpoint
@@ -92,16 +93,17 @@ class Checkpoint(Configurable):
             self._way()
 
     def watched(self, logs: Mapping[str, Any]) -> float | None:
-        """The value of the log that decides which save is best.
+        """Returns the value of the monitored log.
 
         Args:
             logs: the logs of an epoch.
 
         Returns:
-            None where no log decides, and in an epoch without validation for a log of one.
+            The value; None without `monitor`, and for a validation log in an epoch without
+            validation.
 
         Raises:
-            ValueError: where there is no such log.
+            ValueError: if the log is unknown.
 
         Example:
             >>> Checkpoint("runs/first", monitor="loss").watched({"loss": 0.5})
@@ -120,17 +122,17 @@ class Checkpoint(Configurable):
         )
 
     def better(self, value: float, best: float | None) -> bool:
-        """Whether a value is better than the best one before it; nan is never.
+        """Returns whether a value is better than the best value so far; NaN is never better.
 
         Args:
             value: the new value of the log.
-            best: the best one so far, None for none.
+            best: the best value so far, or None.
 
         Example:
             >>> Checkpoint("runs/first", monitor="loss").better(0.4, 0.5)
             True
         """
-        if value != value:
+        if value != value:  # NaN
             return False
         if best is None or best != best:
             return True

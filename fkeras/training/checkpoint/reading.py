@@ -1,4 +1,4 @@
-"""Saves off the disk: the newest that is whole, bit for bit, or word of what is wrong."""
+"""Reads the newest undamaged save from disk, bit for bit, or reports the damage."""
 
 from __future__ import annotations
 
@@ -25,15 +25,15 @@ from fkeras.training.checkpoint.plan import Checkpoint
 
 @dataclasses.dataclass(frozen=True)
 class Restored:
-    """A save that was read.
+    """Save that was read from disk.
 
     Attributes:
-        tree: the arrays, in the structure that was asked for.
-        info: the JSON data beside them.
-        step: the step that they are of.
-        path: the folder that they came from.
-        messages: why saves newer than this one were passed over or are missing, a sentence each.
-        broken: the folders of those.
+        tree: the arrays, in the requested structure.
+        info: the JSON data of the save.
+        step: the step of the save.
+        path: the folder of the save.
+        messages: a sentence for each newer save that is damaged or missing.
+        broken: the folders of the damaged saves.
     """
 
     tree: Any
@@ -51,24 +51,24 @@ def restore(
     kind: str = LATEST,
     fingerprint: Mapping[str, Any] | None = None,
 ) -> Restored | None:
-    """The newest whole save in a folder; it takes no lock, a run may be writing there.
+    """Reads the newest undamaged save of a folder; needs no lock, even while a run writes there.
 
     Args:
         directory: the folder of a `Checkpoint`, or the `Checkpoint`.
-        like: a pytree of arrays or `ShapeDtypeStruct`s: the structure, dtypes, shapes and places
-            that the arrays shall have; or a function that makes it of the save's info and the
-            facts of its arrays by name.
+        like: a pytree of arrays or `ShapeDtypeStruct`s with the structure, dtypes, shapes and
+            shardings of the result; or a function that returns this pytree from the save's info
+            and the facts of the save's arrays by name.
         kind: "latest" or "best".
-        fingerprint: facts to compare with `info["fingerprint"]` before anything else.
+        fingerprint: facts to compare with `info["fingerprint"]` before reading any array.
 
     Returns:
-        None where the folder has no save. If the folder had one that was deleted, that is a
-        warning here, and one of `messages` where an older save is left.
+        The save, or None if the folder has no save. If the recorded newest save was deleted, the
+        function warns, or adds a message to an older save.
 
     Raises:
-        CheckpointError: where the save is of another structure or fingerprint, or where no save is
-            whole; it lists what differs, or what is wrong with each.
-        ValueError: for a kind that there is not.
+        CheckpointError: if the save has another structure or fingerprint, with the differences; or
+            if all saves are damaged, with the damage of each.
+        ValueError: for an unknown kind.
 
     Example:
         >>> import tempfile, numpy as np
@@ -89,10 +89,12 @@ def restore(
     if not isinstance(directory, Checkpoint):
         directory = Checkpoint(directory)
     folder = os.path.join(directory.directory, kind)
-    # the record before the saves: a run that writes meanwhile makes the saves newer, not older
+    # Read the record before listing the saves: a run that writes at the same time only adds newer
+    # saves, so no save seems to be missing.
     record = recorded(directory.directory) if kind == LATEST else None
     lost = missing_save(directory.directory, record, disk.saves(folder))
     reasons: dict[str, str] = {}
+    # List the folder again after each failure: a running training publishes and removes saves.
     while True:
         left = [save for save in disk.saves(folder) if save.path not in reasons]
         if not left:
@@ -101,7 +103,7 @@ def restore(
         try:
             tree, info = _read(save, like, fingerprint)
         except BrokenSaveError as error:
-            if os.path.isdir(save.path):  # otherwise the run that writes here removed it meanwhile
+            if os.path.isdir(save.path):  # otherwise a running training has removed the save
                 reasons[save.path] = str(error)
             continue
         messages = [
@@ -135,14 +137,17 @@ def _read(
     if isinstance(like, types.FunctionType):
         like = like(body["info"], saved)
     named.check_structure(where, saved, like)
+    # Check all files before orbax reads any: orbax trusts the sizes and offsets in its files, and
+    # does not detect every damage.
     for name, facts in body["files"].items():
         path = os.path.join(save.path, *name.split("/"))
         disk.check_file(path, name, facts["bytes"], int(facts["crc32"], 16))
+    # Empty arrays have no file: `write_arrays` leaves them out.
     filled = [name for name, facts in saved.items() if 0 not in facts["shape"]]
     try:
         found = read_arrays(os.path.join(save.path, "arrays"), filled)
     except Exception as error:
-        # orbax and the libraries under it have no error of their own
+        # Orbax and its libraries raise any class of exception for a damaged file.
         text = str(error).splitlines() or [""]
         raise BrokenSaveError(
             f"arrays cannot be read by orbax ({type(error).__name__}: {text[0]:.200})"
@@ -156,7 +161,7 @@ def _read(
 
 
 def check_fingerprint(where: str, saved: Any, now: Mapping[str, Any]) -> None:
-    """Raises where the facts of a save differ from those of now."""
+    """Raises a `CheckpointError` if the fingerprint of a save differs from the current one."""
     differences = compare(saved, now)
     if differences:
         listed = "".join(f"  {line}\n" for line in differences)

@@ -1,4 +1,4 @@
-"""`Store`: a folder of checkpoints that this process alone writes to."""
+"""`Store`: a folder of checkpoints to which only this process writes."""
 
 from __future__ import annotations
 
@@ -22,9 +22,9 @@ from fkeras.training.checkpoint.reading import Restored, restore
 
 
 class Store:
-    """Saves pytrees of arrays into a folder, and reads them back; `open_store` makes one.
+    """Saves pytrees of arrays in a folder and restores them; `open_store` returns a store.
 
-    Its methods may be called from any thread.
+    All methods are thread-safe.
 
     Example:
         >>> import tempfile, jax.numpy as jnp
@@ -40,6 +40,8 @@ class Store:
         self.checkpoint, self.directory = checkpoint, directory
         self._lock = lock
         self._background = Background()
+        # Reentrant, because `save` and `restore` call `wait`. The thread that watches signals may
+        # save while the main thread does.
         self._guard = threading.RLock()
         self._broken: tuple[str, ...] = ()
 
@@ -52,26 +54,26 @@ class Store:
         except CheckpointError as own:
             if error is None:
                 raise
-            # the error that ends the training is the one to see, also where warnings are errors
+            # Do not hide the error that ends the training, even if warnings are errors.
             try:
                 warnings.warn(str(own), stacklevel=2)
             except Warning:
                 error.add_note(str(own))
 
     def save(self, step: int, tree: Any, info: Mapping[str, Any], best: bool = False) -> None:
-        """Saves a tree; its arrays are copied before this returns, and written after.
+        """Saves a tree: copies the arrays before returning, and writes them in the background.
 
-        Waits for the save before it, and tells what went wrong with that.
+        The method first waits for the previous save, and reports its failure.
 
         Args:
-            step: the number of the step that the tree is of.
+            step: the number of the step of the tree.
             tree: any pytree of arrays and numbers.
-            info: JSON data beside it.
-            best: whether it is kept as the best one too.
+            info: JSON data to save with the tree.
+            best: whether to keep the save as the best one, too.
 
         Raises:
-            TypeError: for a leaf that is no number, or info that is no JSON.
-            CheckpointError: where the save before could not be written.
+            TypeError: for a leaf that is not a number, or info that is not JSON.
+            CheckpointError: if writing the previous save failed.
         """
         if isinstance(step, bool) or not hasattr(step, "__index__") or int(step) < 0:
             raise TypeError(
@@ -81,6 +83,8 @@ class Store:
         with self._guard:
             self._opened("save")
             self.wait()
+            # `host_arrays` copies here, in the calling thread: the next step of a large run
+            # donates the arrays.
             write = functools.partial(
                 write_save,
                 self.directory,
@@ -96,15 +100,15 @@ class Store:
                 self.wait()
 
     def wait(self) -> bool:
-        """Waits until the save that is under way is on the disk.
+        """Waits until the current save is on disk.
 
         Returns:
-            Whether all saves since the last call are written; False after the warning of a full
-            disk.
+            Whether all saves since the last call were written; False after the warning about a
+            full disk.
 
         Raises:
-            CheckpointError: where it could not be written; for a full disk only with
-                `on_disk_full="stop"`, otherwise that is a warning.
+            CheckpointError: if writing failed; a full disk is an error only with
+                `on_disk_full="stop"`, otherwise a warning.
         """
         with self._guard:
             error = self._background.wait()
@@ -129,7 +133,7 @@ class Store:
             return False
 
     def restore(self, like: Any, fingerprint: Mapping[str, Any] | None = None) -> Restored | None:
-        """The newest whole save as a `Restored`, or None; see `restore` for what it checks.
+        """Returns the newest undamaged save as a `Restored`, or None; checks as `restore`.
 
         Args:
             like: a pytree of arrays or `ShapeDtypeStruct`s.
@@ -138,7 +142,7 @@ class Store:
         return self._restore(like, LATEST, fingerprint)
 
     def best(self, like: Any, fingerprint: Mapping[str, Any] | None = None) -> Restored | None:
-        """The save that is the best one, likewise."""
+        """Returns the best save as a `Restored`, or None; the arguments are those of `restore`."""
         return self._restore(like, BEST, fingerprint)
 
     def _restore(self, like: Any, kind: str, fingerprint: Any) -> Restored | None:
@@ -146,15 +150,16 @@ class Store:
             self._opened("restore")
             self.wait()
             found = restore(self.directory, like, kind=kind, fingerprint=fingerprint)
+            # Damaged saves must not count towards `keep`, or the undamaged ones would be removed.
             if found is not None and kind == LATEST:
                 self._broken = found.broken
             return found
 
     def close(self) -> None:
-        """Waits for the save under way and lets other runs into the folder; twice does nothing.
+        """Waits for the current save and releases the lock; a second call does nothing.
 
         Raises:
-            CheckpointError: where that save could not be written.
+            CheckpointError: if writing the save failed.
         """
         with self._guard:
             try:
@@ -171,16 +176,16 @@ class Store:
 
 
 def open_store(checkpoint: Checkpoint) -> Store:
-    """Makes the folder of a `Checkpoint`, takes its lock, and removes what half-written saves left.
+    """Creates the folder of a `Checkpoint`, locks it, and removes incomplete saves.
 
-    Use it with `with`, which waits for the last save and gives the lock back.
+    Use the store in a `with` block, which waits for the last save and releases the lock.
 
     Args:
-        checkpoint: where, and what is kept; a folder's name does too.
+        checkpoint: a `Checkpoint`, or a folder's name.
 
     Raises:
-        CheckpointError: where another run holds the folder, or it cannot be written to.
-        ImportError: where orbax is not installed.
+        CheckpointError: if another run uses the folder, or the folder is not writable.
+        ImportError: if orbax is not installed.
 
     Example:
         >>> import tempfile
@@ -192,7 +197,7 @@ def open_store(checkpoint: Checkpoint) -> Store:
     if not isinstance(checkpoint, Checkpoint):
         checkpoint = Checkpoint(checkpoint)
     load_orbax()
-    # a program may change its working folder while it trains
+    # An absolute path, since a program may change its working folder during the training.
     directory = os.path.abspath(checkpoint.directory)
     try:
         os.makedirs(directory, exist_ok=True)

@@ -1,1 +1,1 @@
-"""The files of a checkpoint: arrays, manifest, lock, checksums."""
+"""Files of a checkpoint: arrays, manifest, record, lock and checksums."""

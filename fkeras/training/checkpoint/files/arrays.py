@@ -1,4 +1,4 @@
-"""A pytree as arrays by name, and back."""
+"""Converts a pytree to arrays by name, and back."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ _SHOWN = 10
 
 
 def named_leaves(tree: Any) -> dict[str, Any]:
-    """The leaves by the path to each, such as "model/dense/kernel"; two equal paths get a number.
+    """Returns the leaves by path, such as "model/dense/kernel"; a number makes equal paths unique.
 
     Example:
         >>> named_leaves({"a": [1, 2], "b": None})
@@ -36,16 +36,17 @@ def named_leaves(tree: Any) -> dict[str, Any]:
 
 
 def host_arrays(tree: Any) -> dict[str, np.ndarray]:
-    """Copies of the arrays of a tree on the host, by name; the tree's own may then be donated.
+    """Returns host copies of the arrays of a tree by name; the originals may then be donated.
 
     Raises:
-        TypeError: for a leaf that is no array and no number.
-        CheckpointError: for an array that was donated before, or is not in this process.
+        TypeError: for a leaf that is neither an array nor a number.
+        CheckpointError: for a donated array, or an array spread over several processes.
     """
     named = named_leaves(tree)
     for name, leaf in named.items():
         _check_leaf(name, leaf)
     plain = {name: _plain(leaf) for name, leaf in named.items()}
+    # Start all transfers before waiting for the first one, so that the transfers overlap.
     for leaf in plain.values():
         if isinstance(leaf, jax.Array):
             leaf.copy_to_host_async()
@@ -66,7 +67,7 @@ def _check_leaf(name: str, leaf: Any) -> None:
             f"Store.save: expected an array with numbers, and {name!r} {problem}."
         )
     array = np.asarray(leaf)
-    # small floats of ml_dtypes are of kind "V", with a name of their own
+    # The small floats of ml_dtypes have kind "V" as structured dtypes do, but another name.
     if array.dtype.kind in "OUSMmT" or array.dtype.names or array.dtype.name.startswith("void"):
         raise TypeError(
             f"Store.save: expected arrays and numbers in the tree, received {leaf!r:.80} at "
@@ -75,7 +76,7 @@ def _check_leaf(name: str, leaf: Any) -> None:
 
 
 def _plain(leaf: Any) -> Any:
-    """An array of numbers: of a typed key its data."""
+    """Returns the leaf; for a typed key, the data of the key."""
     return jax.random.key_data(leaf) if _is_key(leaf) else leaf
 
 
@@ -84,7 +85,7 @@ def _is_key(leaf: Any) -> bool:
 
 
 def _generator(leaf: Any) -> Any:
-    """The generator of a typed key, also of one that is but a shape and a dtype."""
+    """Returns the generator of a typed key, or of the spec of a typed key."""
     if isinstance(leaf, jax.Array):
         return jax.random.key_impl(leaf)
     names = ("threefry2x32", "rbg", "unsafe_rbg")
@@ -92,12 +93,13 @@ def _generator(leaf: Any) -> Any:
 
 
 def _copy(leaf: Any) -> np.ndarray:
+    # A copy even of NumPy arrays: the caller may change them while the save is written.
     array = np.array(leaf, order="C")
     return array if array.dtype.isnative else array.astype(array.dtype.newbyteorder("="))
 
 
 def facts_of(array: np.ndarray) -> dict[str, Any]:
-    """Shape, dtype and checksum of an array, for the manifest."""
+    """Returns the shape, dtype and checksum of an array, for the manifest."""
     return {
         "shape": list(array.shape),
         "dtype": array.dtype.name,
@@ -106,7 +108,7 @@ def facts_of(array: np.ndarray) -> dict[str, Any]:
 
 
 def dtype_of(name: str) -> np.dtype:
-    """The dtype of a name, those of small floats and whole numbers too.
+    """Returns the dtype of a name, including the small floats and integers of ml_dtypes.
 
     Example:
         >>> dtype_of("bfloat16").itemsize
@@ -116,7 +118,7 @@ def dtype_of(name: str) -> np.dtype:
 
 
 def array_checksum(array: np.ndarray) -> int:
-    """The checksum of an array's bytes in C order.
+    """Returns the checksum of an array's bytes in C order.
 
     Example:
         >>> array_checksum(np.zeros(2, "int8")) == checksum(bytes(2))
@@ -126,7 +128,7 @@ def array_checksum(array: np.ndarray) -> int:
 
 
 def _kind(leaf: Any) -> tuple[str, list[int]]:
-    """`(dtype, shape)` of what is stored for a leaf."""
+    """Returns `(dtype, shape)` of the array that is stored for a leaf."""
     if _is_key(leaf):
         leaf = jax.eval_shape(jax.random.key_data, leaf)
     elif not hasattr(leaf, "dtype"):
@@ -135,15 +137,15 @@ def _kind(leaf: Any) -> tuple[str, list[int]]:
 
 
 def check_structure(where: str, saved: Mapping[str, Any], like: Any) -> None:
-    """Raises where the arrays of a save are not those of a tree.
+    """Rejects a save whose arrays differ from those of a tree in name, shape or dtype.
 
     Args:
-        where: the save, for the message.
+        where: the save, for messages.
         saved: shape and dtype of each array of the save, by name.
-        like: the tree that asks for them.
+        like: the requested tree.
 
     Raises:
-        CheckpointError: it lists what is missing, what is unexpected and what differs.
+        CheckpointError: with the missing, unexpected and different arrays.
     """
     wanted = {name: _kind(leaf) for name, leaf in named_leaves(like).items()}
     kinds = {name: (facts["dtype"], facts["shape"]) for name, facts in saved.items()}
@@ -178,10 +180,10 @@ def _listed(what: str, entries: Sequence[str]) -> str:
 
 
 def put_into(arrays: Mapping[str, np.ndarray], like: Any) -> Any:
-    """The tree `like` with these arrays for its leaves.
+    """Returns the tree `like` with these arrays as leaves.
 
-    Each is what the leaf is: a JAX array where the leaf's lies, a NumPy array or a Python number. A
-    `ShapeDtypeStruct` gives a JAX array, in its sharding where it has one.
+    Each leaf keeps its type: a JAX array on the same devices, a NumPy array or a Python number. A
+    `ShapeDtypeStruct` becomes a JAX array, with the sharding of the struct, if any.
     """
     leaves = [_as(leaf, arrays[name]) for name, leaf in named_leaves(like).items()]
     return jax.tree.unflatten(jax.tree.structure(like), leaves)
@@ -195,12 +197,14 @@ def _as(leaf: Any, array: np.ndarray) -> Any:
     if isinstance(leaf, np.ndarray):
         return array.astype(leaf.dtype, copy=False)  # the same dtype, in the leaf's byte order
     if jax.dtypes.canonicalize_dtype(array.dtype) != array.dtype:
-        return array  # 64 bits, where JAX has but 32
+        return array  # 64 bits without x64 mode: a JAX array would lose bits
+    # An uncommitted array must stay uncommitted: a committed one could not be combined with arrays
+    # on other devices.
     settled = not isinstance(leaf, jax.Array) or leaf.committed
     sharding = getattr(leaf, "sharding", None) if settled else None
     if _is_key(leaf):
         data = jax.device_put(array)
         key = jax.random.wrap_key_data(data, impl=_generator(leaf))
         return key if sharding is None else jax.device_put(key, sharding)
-    # a buffer of its own, which may be donated
+    # A separate buffer: a step may donate the array.
     return jax.device_put(array, sharding, may_alias=False)

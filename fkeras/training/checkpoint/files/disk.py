@@ -1,4 +1,4 @@
-"""Files that are there whole or not at all: checksums, flushing, one rename."""
+"""Atomic file operations: checksums, flushing to disk, and publishing by a rename."""
 
 from __future__ import annotations
 
@@ -17,12 +17,12 @@ _NAME = re.compile(r"(\d+)(?:\.(\d+))?")
 
 
 class Save(NamedTuple):
-    """A save in a folder, in the order in which saves are newer.
+    """Save in a folder; newer saves compare larger.
 
     Attributes:
-        step: the step that it was made after.
-        again: how many saves of the same step there were before it.
-        path: its folder.
+        step: the step of the save.
+        again: number of earlier saves of the same step.
+        path: the folder of the save.
     """
 
     step: int
@@ -31,7 +31,7 @@ class Save(NamedTuple):
 
 
 def saves(folder: str) -> list[Save]:
-    """The saves in a folder, the newest first."""
+    """Returns the saves in a folder, the newest first."""
     try:
         names = os.listdir(folder)
     except FileNotFoundError:
@@ -46,11 +46,11 @@ def saves(folder: str) -> list[Save]:
 
 
 def checksum(data: Any, start: int = 0) -> int:
-    """The CRC-32 of some bytes, after those that gave `start`.
+    """Returns the CRC-32 of bytes, continued from the checksum `start`.
 
-    What it guards against is accident: bits that flip, blocks that are lost, files cut short. It
-    finds every error within 32 bits in a row and all but one in 4 billion of the others, at 3.6 GB
-    a second where blake2b does 0.8.
+    The checksum detects accidents, not attacks: flipped bits, lost blocks, truncated files. CRC-32
+    finds every error within 32 consecutive bits and all but one in 4 billion of the others, at
+    3.6 GB per second; blake2b reaches 0.8.
 
     Example:
         >>> checksum(b"12345", checksum(b"abc")) == checksum(b"abc12345")
@@ -60,7 +60,7 @@ def checksum(data: Any, start: int = 0) -> int:
 
 
 def files_of(folder: str) -> Iterator[tuple[str, str]]:
-    """`(name within the folder, path)` of every file in it, in the order of their names."""
+    """Yields `(relative name, path)` of every file in a folder, sorted by name."""
     for where, inner, names in os.walk(folder):
         inner.sort()
         for name in sorted(names):
@@ -69,7 +69,7 @@ def files_of(folder: str) -> Iterator[tuple[str, str]]:
 
 
 def file_checksum(path: str) -> tuple[int, int]:
-    """`(number of bytes, checksum)` of a file."""
+    """Returns `(number of bytes, checksum)` of a file."""
     size, value = 0, 0
     with open(path, "rb") as file:
         while block := file.read(_BLOCK):
@@ -79,13 +79,13 @@ def file_checksum(path: str) -> tuple[int, int]:
 
 
 def check_file(path: str, name: str, size: int, value: int) -> None:
-    """Raises where a file is not what was written.
+    """Rejects a file that differs from the file that was written.
 
     Args:
-        path: where it is.
-        name: its name, for the message.
-        size: how many bytes it had.
-        value: their checksum.
+        path: the path of the file.
+        name: the name for messages.
+        size: the number of bytes written.
+        value: the checksum of the bytes written.
 
     Raises:
         BrokenSaveError: with the file and the reason.
@@ -101,22 +101,23 @@ def check_file(path: str, name: str, size: int, value: int) -> None:
 
 
 def flush(path: str) -> None:
-    """Waits until a file, or the names in a folder, are on the disk."""
+    """Flushes a file, or the entries of a folder, to disk."""
     try:
         file = os.open(path, os.O_RDONLY)
-    except PermissionError:  # Windows opens no folders
+    except PermissionError:  # Windows cannot open folders
         return
     try:
         os.fsync(file)
     except OSError as error:
-        if error.errno not in (errno.EINVAL, errno.ENOTSUP):  # some network folders
+        if error.errno not in (errno.EINVAL, errno.ENOTSUP):  # some network file systems
             raise
     finally:
         os.close(file)
 
 
 def flush_all(folder: str) -> None:
-    """Waits until a folder with everything in it is on the disk."""
+    """Flushes a folder with all its files and folders to disk."""
+    # Bottom-up: a folder's entry is flushed after the files that the entry makes visible.
     for where, _, names in os.walk(folder, topdown=False):
         for name in names:
             flush(os.path.join(where, name))
@@ -124,10 +125,10 @@ def flush_all(folder: str) -> None:
 
 
 def publish(source: str, folder: str, step: int) -> Save:
-    """Moves a save that is written out to its place in a folder, by one rename.
+    """Publishes a complete save in a folder by one rename.
 
-    Where the folder has a save of that step already the new one stands beside it and counts as
-    the newer one, so that there is no moment without.
+    A second save of the same step gets another name and counts as newer. The older save is never
+    overwritten, so that a save of the step exists at any moment.
     """
     same = [save.again for save in saves(folder) if save.step == step]
     again = same[0] + 1 if same else 0
@@ -138,7 +139,7 @@ def publish(source: str, folder: str, step: int) -> Save:
 
 
 def twin(source: str, target: str) -> None:
-    """A second folder with the same files: no file is ever changed, so they are shared."""
+    """Creates a second folder with hard links to the same files, which never change."""
     for where, _, names in os.walk(source):
         there = os.path.join(target, os.path.relpath(where, source))
         os.makedirs(there, exist_ok=True)
@@ -146,20 +147,21 @@ def twin(source: str, target: str) -> None:
             pair = os.path.join(where, name), os.path.join(there, name)
             try:
                 os.link(*pair)
-            except OSError:  # a file system without links
+            except OSError:  # the file system has no hard links
                 shutil.copyfile(*pair)
     flush_all(target)
 
 
 def set_aside(save: Save, folder: str) -> None:
-    """Moves a save out of its place by one rename, so that nobody sees half of it removed."""
+    """Removes a save by one rename into `folder`, so that readers never see a part of the save."""
     kind = os.path.basename(os.path.dirname(save.path))
     os.rename(save.path, os.path.join(folder, f"{kind}-{os.path.basename(save.path)}"))
 
 
 def empty(folder: str) -> None:
-    """Removes everything in a folder, and makes it where it is missing."""
+    """Removes all entries of a folder; creates the folder if missing."""
     os.makedirs(folder, exist_ok=True)
+    # Symbolic links are removed, never followed: their targets may be outside of the folder.
     for entry in os.scandir(folder):
         if entry.is_dir(follow_symlinks=False):
             shutil.rmtree(entry.path)

@@ -1,16 +1,16 @@
-"""What goes wrong with checkpoints."""
+"""Exceptions of checkpoints."""
 
 from __future__ import annotations
 
 import errno
 import os
 
-#: no room on the disk, a quota, a limit on the size of files
+#: full disk, exceeded quota, limit on the size of files
 _FULL = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
 
 
 class CheckpointError(RuntimeError):
-    """A checkpoint that cannot be written or used; the message says which and why.
+    """Exception for a checkpoint that cannot be written or used, with the reason.
 
     Example:
         >>> from fkeras.training.checkpoint import CheckpointError
@@ -20,13 +20,13 @@ class CheckpointError(RuntimeError):
 
 
 class BrokenSaveError(Exception):
-    """A save that is not whole; another one may be."""
+    """Exception for a damaged save; the reader then tries an older save."""
 
 
 def is_disk_full(error: BaseException | None) -> bool:
-    """Whether an error, or what caused it, says that there is no room left.
+    """Returns whether an error, or its cause, reports a full disk.
 
-    The file library under orbax raises a ValueError with the system's own words in it.
+    The file library below orbax raises a `ValueError` that contains the system's message.
 
     Example:
         >>> is_disk_full(OSError(errno.ENOSPC, "no room")), is_disk_full(ValueError("no"))

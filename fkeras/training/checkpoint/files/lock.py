@@ -1,11 +1,11 @@
-"""One run at a time in a folder.
+"""Locks a folder for one run at a time.
 
-The lock is the kernel's, on an open file: it ends with the process, however that ends, and what
-the file says is for people. A process that this one forks would hold it too, and outlive this one;
-so a child gives up its part of it at once.
+The lock is a kernel lock (`flock`) on an open file: the lock ends with the process, even if the
+process is killed; the contents of the file are for people. A forked child would inherit the lock
+and could outlive this process, so a child closes the file at once.
 
-Where the system or the file system has no such locks the file itself is the lock. A run that was
-killed then leaves it, and a person has to remove it.
+On systems or file systems without kernel locks, the existence of a file is the lock. A killed run
+then leaves the file behind, and a person has to remove it.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from fkeras.training.checkpoint.files.errors import CheckpointError
 
 try:
     import fcntl
-except ImportError:  # not on Windows
+except ImportError:  # Windows
     fcntl = None
 
 _NO_LOCKS = (errno.ENOLCK, errno.ENOTSUP, errno.EOPNOTSUPP, errno.ENOSYS)
@@ -35,7 +35,7 @@ class Lock:
         directory: the folder.
 
     Raises:
-        CheckpointError: where another run holds it, with that run's process and host.
+        CheckpointError: if another run holds the lock, with that run's process and host.
     """
 
     _file: BinaryIO | None = None
@@ -46,19 +46,20 @@ class Lock:
         if not self._take():
             self._take_alone()
         if hasattr(os, "register_at_fork"):
+            # `register_at_fork` has no inverse: a weak reference lets the lock be collected.
             mine = weakref.WeakMethod(self._leave)
             os.register_at_fork(after_in_child=lambda: (mine() or bool)())
 
     def __del__(self) -> None:
-        self._leave()  # an interrupt may come before anybody has the lock to release it
+        self._leave()  # an interrupt may arrive before the caller holds a reference to the lock
 
     @property
     def held(self) -> bool:
-        """Whether this process holds it still."""
+        """Whether this process still holds the lock."""
         return self._file is not None or self._alone is not None
 
     def _take(self) -> bool:
-        """Takes the kernel's lock; False where there are none."""
+        """Takes the kernel lock; returns False if the system has no kernel locks."""
         if fcntl is None:
             return False
         path = os.path.join(self.directory, "lock")
@@ -80,6 +81,7 @@ class Lock:
 
     def _take_alone(self) -> None:
         path = os.path.join(self.directory, "lock.alone")
+        # Mode "x" fails if the file exists: the check and the creation are one atomic operation.
         try:
             with open(path, "xb") as file:
                 file.write(_description())
@@ -94,13 +96,17 @@ class Lock:
         self._alone = path
 
     def _leave(self) -> None:
-        """Forgets the lock without giving it back, as a forked child must."""
+        """Forgets the lock without releasing it, as a forked child must."""
         if self._file is not None:
             self._file.close()
         self._file = self._alone = None
 
     def release(self) -> None:
-        """Lets the next run in. The file of a kernel's lock stays: to remove it would let in two."""
+        """Releases the lock; the file of a kernel lock stays.
+
+        Removing the file would let two runs in: one with a lock on the removed file, one on a new
+        file.
+        """
         if self._file is not None:
             self._file.truncate(0)
         if self._alone is not None:
@@ -121,7 +127,7 @@ def _read(file: BinaryIO) -> dict[str, Any]:
     try:
         found = json.loads(file.read(4096))
     except ValueError:
-        found = None  # it is being written just now
+        found = None  # the other run is writing the file at this moment
     return found if isinstance(found, dict) else {}
 
 

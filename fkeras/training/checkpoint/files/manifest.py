@@ -1,4 +1,4 @@
-"""`manifest.json`: what a save holds, with a checksum for every array, every file, and itself."""
+"""`manifest.json`: the contents of a save, with checksums of all arrays, all files, and itself."""
 
 from __future__ import annotations
 
@@ -22,10 +22,10 @@ _FORMAT = 1
 
 
 def as_json(info: Any) -> dict[str, Any]:
-    """A copy of `info` as JSON gives it back: tuples become lists, keys strings.
+    """Returns a copy of `info` after a round trip through JSON: tuples become lists, keys strings.
 
     Raises:
-        TypeError: where JSON cannot hold it.
+        TypeError: if JSON cannot represent `info`.
     """
     if not isinstance(info, Mapping):
         raise TypeError(
@@ -50,7 +50,7 @@ def _number(value: Any) -> Any:
 def write_manifest(
     folder: str, step: int, arrays: Mapping[str, np.ndarray], info: Mapping[str, Any]
 ) -> None:
-    """Writes the manifest of a folder that has all other files of a save."""
+    """Writes the manifest of a save; all other files of the save must exist already."""
     files = {}
     for name, path in disk.files_of(folder):
         size, value = disk.file_checksum(path)
@@ -73,11 +73,11 @@ def write_manifest(
 
 
 def read_manifest(folder: str) -> dict[str, Any]:
-    """The manifest of a save.
+    """Reads the manifest of a save.
 
     Raises:
-        BrokenSaveError: where it is missing or damaged.
-        CheckpointError: where a later fkeras wrote it.
+        BrokenSaveError: if the manifest is missing or damaged.
+        CheckpointError: if a later version of fkeras wrote the manifest.
     """
     try:
         with open(os.path.join(folder, NAME), encoding="utf-8") as file:
@@ -99,4 +99,5 @@ def read_manifest(folder: str) -> dict[str, Any]:
 
 
 def _own_checksum(body: Mapping[str, Any]) -> str:
+    # Of the parsed data, not of the file: the checksum is an entry of the file itself.
     return f"{disk.checksum(json.dumps(body, sort_keys=True).encode()):08x}"

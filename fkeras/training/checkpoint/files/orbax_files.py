@@ -1,9 +1,9 @@
-"""Arrays by name, to files and back, by orbax.
+"""Writes and reads arrays by name with orbax.
 
-Of orbax this uses the handler that writes arrays, without its checkpointers: those make a folder,
-commit and collect by rules of their own, and this package's folder is published by one rename.
-The arrays are not compressed: random bits gain 8 %, and writing takes five times as long.
-`orbax.checkpoint.PyTreeCheckpointer().restore(".../arrays")` reads them too.
+The module uses orbax's handler for arrays without orbax's checkpointers, which create, commit and
+delete folders by other rules; here one rename publishes a save with all its files. The arrays are
+not compressed: compression saves 8 % for random bits, and writing takes five times as long.
+`orbax.checkpoint.PyTreeCheckpointer().restore(".../arrays")` reads the arrays, too.
 """
 
 from __future__ import annotations
@@ -19,11 +19,12 @@ from fkeras.engine.messages.optional_packages import missing_package
 
 
 def load_orbax() -> Any:
-    """The package orbax.checkpoint.
+    """Imports and returns the package orbax.checkpoint.
 
     Raises:
-        ImportError: where it is not installed.
+        ImportError: if orbax is not installed.
     """
+    # Imported late: orbax is an optional package.
     try:
         import orbax.checkpoint as orbax
     except ImportError as error:
@@ -32,14 +33,15 @@ def load_orbax() -> Any:
 
 
 def write_arrays(folder: str, arrays: Mapping[str, np.ndarray]) -> None:
-    """Writes arrays into a folder that does not exist; one without entries needs no file.
+    """Writes arrays into a new folder; empty arrays need no file.
 
     Args:
-        folder: where; it is made.
+        folder: the folder to create.
         arrays: NumPy arrays by name.
     """
     orbax, path = load_orbax(), _path(folder)
     path.mkdir()
+    # Orbax's storage format rejects arrays without elements.
     filled = {name: array for name, array in arrays.items() if array.size}
     if filled:
         with _quiet():
@@ -50,7 +52,7 @@ def write_arrays(folder: str, arrays: Mapping[str, np.ndarray]) -> None:
 
 
 def read_arrays(folder: str, names: Sequence[str]) -> dict[str, np.ndarray]:
-    """The arrays of these names out of a folder that `write_arrays` made."""
+    """Reads the arrays of these names from a folder of `write_arrays`."""
     orbax = load_orbax()
     if not names:
         return {}
@@ -70,7 +72,7 @@ def _path(folder: str) -> Any:
 
 @contextlib.contextmanager
 def _quiet() -> Iterator[None]:
-    """Keeps what orbax logs off the screen: an error is raised, and told once."""
+    """Suppresses the log messages of orbax: errors are raised, and reported once."""
     logger = logging.getLogger("absl")
 
     def allow(record: logging.LogRecord) -> bool:

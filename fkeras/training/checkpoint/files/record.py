@@ -1,8 +1,8 @@
-"""`last.json`: the newest save of a folder, so that a folder without that save is noticed.
+"""`last.json`: a record of the newest save of a folder, to detect that the save was deleted.
 
-The record is written after the save is published. A run that is killed between the two leaves a
-record that is older than the newest save, which means nothing; only a folder whose newest save is
-older than the record has lost one. Folders of earlier versions have no record.
+The record is written after the save is published. If a run is killed between the two, the record
+is older than the newest save, which is harmless. A save is missing only if the newest save is
+older than the record. Folders of earlier versions have no record.
 """
 
 from __future__ import annotations
@@ -21,18 +21,18 @@ def write_record(directory: str, save: disk.Save, aside: str) -> None:
 
     Args:
         directory: the folder of the checkpoints.
-        save: the save, which is published.
-        aside: a folder of the same file system, for the file before its rename.
+        save: the published save.
+        aside: a folder on the same file system, for the file before its rename.
     """
     path = os.path.join(aside, NAME)
     with open(path, "w", encoding="utf-8") as file:
         json.dump({"step": save.step, "again": save.again}, file)
-    # not flushed to the disk: after a power cut an older record, or none, warns of nothing
+    # Not flushed to disk: after a power cut, an older record or no record is harmless.
     os.replace(path, os.path.join(directory, NAME))
 
 
 def recorded(directory: str) -> tuple[int, int] | None:
-    """`(step, again)` of the recorded save; None without a record that can be read.
+    """Returns `(step, again)` of the recorded save; None without a readable record.
 
     Example:
         >>> import tempfile
@@ -53,11 +53,11 @@ def recorded(directory: str) -> tuple[int, int] | None:
 def missing_save(
     directory: str, record: tuple[int, int] | None, saves: Sequence[disk.Save]
 ) -> str | None:
-    """A sentence about the recorded save if the folder has lost it, else None.
+    """Returns a sentence about the recorded save if the save is missing, else None.
 
     Args:
         directory: the folder of the checkpoints.
-        record: what `recorded` returned before the saves were listed.
+        record: the result of `recorded`, read before the saves were listed.
         saves: the saves of the folder, the newest first.
     """
     if record is None or (saves and saves[0][:2] >= record):

@@ -1,4 +1,4 @@
-"""One save onto the disk: written aside, flushed, published by a rename, older ones removed."""
+"""Writes a save atomically: into a partial folder, flushed, then published by a rename."""
 
 from __future__ import annotations
 
@@ -27,19 +27,19 @@ def write_save(
     keep: int,
     broken: Iterable[str] = (),
 ) -> None:
-    """Writes a save; where that fails or is cut short, nothing of it is seen by a reader.
+    """Writes a save and removes older saves; readers never see an incomplete save.
 
     Args:
         directory: the folder of the checkpoints.
-        step: the step that the arrays are of.
-        arrays: copies that nobody changes.
+        step: the step of the arrays.
+        arrays: the arrays by name; no other code may change them.
         info: JSON data.
-        best: whether it is the best one too.
-        keep: how many of the latest ones stay.
-        broken: folders of saves that cannot be read; they do not count among those.
+        best: whether the save is the best one, too.
+        keep: number of latest saves to keep.
+        broken: folders of damaged saves, which do not count towards `keep`.
     """
     partial = os.path.join(directory, PARTIAL)
-    # orbax may write some more after it has raised, so a save that failed may leave something
+    # Orbax's threads may write files after orbax has raised, so a failed save may leave files.
     for name in os.listdir(partial):
         shutil.rmtree(os.path.join(partial, name), ignore_errors=True)
     aside = tempfile.mkdtemp(prefix=f"{step}-", dir=partial)
@@ -51,7 +51,8 @@ def write_save(
         disk.flush_all(save)
         if best:
             disk.twin(save, second)
-            # first: a run that is killed between the two comes to this step again
+            # Publish `best` first: a run that is killed between the two renames resumes from an
+            # older step, reaches this step again, and saves both.
             found = disk.publish(second, os.path.join(directory, BEST), step)
             _forget(os.path.join(directory, BEST), found, 1, (), aside)
         found = disk.publish(save, os.path.join(directory, LATEST), step)
@@ -62,7 +63,7 @@ def write_save(
 
 
 def _forget(folder: str, newest: disk.Save, keep: int, broken: Iterable[str], aside: str) -> None:
-    """Removes all but `keep` saves that can be read; what is of a later step stays."""
+    """Removes all but `keep` undamaged saves; saves of later steps stay."""
     older = [save for save in disk.saves(folder) if save < newest]
     whole = [save for save in older if save.path not in broken]
     for save in older:
