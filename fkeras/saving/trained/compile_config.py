@@ -1,9 +1,9 @@
 """Conversion between a `Trainer` and the `compile_config` in Keras's files.
 
-Options that change the numbers (optimizer, losses, metrics, their weights) are converted, or rejected
-with an error. Options that only say how to compute are not: Keras's `run_eagerly`,
-`steps_per_execution` and `jit_compile` are ignored, and a trainer's `mesh`, `sharding`, `remat` and
-`on_nonfinite` are left out with a warning.
+Options that change the results (optimizer, losses, metrics, their weights) are converted, or
+rejected with an error. Options that only control execution are not converted: the reader ignores
+Keras's `run_eagerly`, `steps_per_execution` and `jit_compile`; the writer omits a trainer's `mesh`,
+`sharding`, `remat` and `on_nonfinite`, with a warning.
 """
 
 from __future__ import annotations
@@ -54,11 +54,11 @@ def read_trainer(
     """Returns the `Trainer` of a `compile_config`; None for a model that was not compiled.
 
     Args:
-        compiled: the configuration from a file.
-        custom_objects: your own losses, metrics, optimizers and functions by name.
+        compiled: configuration from a file.
+        custom_objects: custom losses, metrics, optimizers and functions by name.
         file: path of the file, for messages.
         store: arrays of the file. Their groups show whether Keras wrapped the optimizer in a
-            LossScaleOptimizer, as it does for a model of the policy "mixed_float16".
+            LossScaleOptimizer, as Keras does for a model with the policy "mixed_float16".
 
     Raises:
         FileError: for an object that is not an optimizer, loss or metric, and for functions missing
@@ -68,11 +68,13 @@ def read_trainer(
     if not check(compiled, (dict, type(None)), "'compile_config'", **place):
         return None
     given = CustomObjects(custom_objects or {})
+    # `within` collects the keys that lead to a value, for the messages
     with reading(file, f"{CONFIG}: compile_config"), within("compile_config"):
         stored = field(compiled, "optimizer", (dict, str, type(None)))
         with within("optimizer"):
             optimizer = _optimizer(stored, given)
         inner = store.groups("optimizer") if store is not None else ()
+        # the configuration holds the unwrapped optimizer, but the arrays are those of the wrapper
         wrapped = isinstance(optimizer, optimizers.LossScaleOptimizer)
         if "inner_optimizer" in inner and not wrapped:
             optimizer = optimizers.LossScaleOptimizer(optimizer)
@@ -94,11 +96,13 @@ def _tree(value: Any, one: Callable[[Any], Any], what: str, depth: int = 0) -> A
     """Applies `one` to the entries of lists and dictionaries by output; None stays None."""
     if value is None:
         return None
+    # a limit on the recursion: configurations are nested by output, then by metric
     if depth > 2:
         raise FileError(
             f"the lists in {what!r} are nested deeper than outputs. The file is damaged."
         )
     if isinstance(value, list):
+        # in a list of metrics for one output, every entry must be a metric
         single = what != "loss" and any(isinstance(part, str | Mapping) for part in value)
         for place, part in enumerate(value if single else ()):
             with within(what), within(place):
@@ -107,7 +111,7 @@ def _tree(value: Any, one: Callable[[Any], Any], what: str, depth: int = 0) -> A
     named = isinstance(value, Mapping) and "class_name" not in value
     if named and {"module", "config"} <= set(value):
         with within(what) if depth == 0 else contextlib.nullcontext():
-            field(value, "class_name", str)  # an object, and no dictionary by output
+            field(value, "class_name", str)  # a damaged object, not a dictionary by output
     if named:
         return {name: _tree_at(name, part, one, what, depth + 1) for name, part in value.items()}
     with within(what) if depth == 0 else contextlib.nullcontext():
@@ -139,6 +143,7 @@ def _optimizer(value: Any, given: Mapping[str, Any]) -> Any:
 
 
 def _loss(value: Any, given: Mapping[str, Any]) -> Any:
+    # "crossentropy" stays a name: the Trainer chooses the loss by the shapes of output and targets
     name = _function(value, given, "loss", losses)
     if isinstance(name, str) and name.lower() in ("crossentropy", "ce"):
         return name
@@ -148,6 +153,8 @@ def _loss(value: Any, given: Mapping[str, Any]) -> Any:
 
 def _metric(value: Any, given: Mapping[str, Any]) -> Any:
     name = _function(value, given, "metric", metrics)
+    # names stay names: the Trainer chooses the class of "accuracy" by shapes. `metrics.get` is called
+    # for its error on unknown names.
     if isinstance(name, str) and name not in given:
         if name.lower() not in ("accuracy", "acc", "crossentropy", "ce"):
             metrics.get(name)
@@ -159,12 +166,13 @@ def _metric(value: Any, given: Mapping[str, Any]) -> Any:
 
 
 def _function(value: Any, given: Mapping[str, Any], kind: str, room: Any) -> Any:
-    """Returns `value`; for a function the entry of `custom_objects`, or the name in the library."""
+    """Returns `value`; for a function, the entry of `custom_objects` or the name in the library."""
     check(value, (str, dict), f"a {kind}")
     if isinstance(value, str):
         return value
     if field(value, "class_name", str) != "function":
         return value
+    # files hold functions by name only: the name is looked up, and never imported
     name = field(value, "config", str)
     registered = field(value, "registered_name", (str, type(None)), None)
     for known in (name, registered):
@@ -187,6 +195,7 @@ def _is_known(room: Any, name: str) -> bool:
 
 
 def _checked(found: Any, kind: type, what: str, value: Any, given: Mapping[str, Any]) -> Any:
+    # custom objects may be any callable; a name of the library must give a loss or a metric
     own = value["class_name"] if isinstance(value, Mapping) else value
     if isinstance(found, kind) or (isinstance(own, str) and own in given) or callable(value):
         return found
@@ -197,14 +206,14 @@ def _checked(found: Any, kind: type, what: str, value: Any, given: Mapping[str, 
 
 
 def write_compile_config(trainer: Trainer) -> dict[str, Any]:
-    """Returns the `compile_config` with which Keras computes the same numbers as a trainer.
+    """Returns the `compile_config` with which Keras computes the same results as the trainer.
 
     Args:
-        trainer: the trainer.
+        trainer: trainer to convert.
 
     Raises:
-        TypeError: for options that change the numbers and have no form in Keras: a transformation of
-            optax, a function without a name, weights excluded from weight decay by name.
+        TypeError: for options that change the results and have no form in Keras: a transformation
+            of optax, a function without a name, weights excluded from weight decay by name.
 
     Example:
         >>> import fkeras as fk
@@ -249,6 +258,7 @@ def _check_optimizer(optimizer: Any) -> None:
             "it these weights would decay. Save the model alone, or the run with "
             "fit(checkpoint=...)."
         )
+    # the options of inner optimizers are written too
     if isinstance(optimizer, optimizers.LossScaleOptimizer):
         _check_optimizer(optimizer.inner_optimizer)
     if isinstance(optimizer, optimizers.MultiOptimizer):
@@ -262,7 +272,7 @@ def _json(value: Any) -> Any:
     if isinstance(value, list | tuple):
         return [_json(part) for part in value]
     if isinstance(value, LossFunctionWrapper) and losses.get(value.fn) == value:
-        return serialize(value.fn)  # Keras has no public class of it
+        return serialize(value.fn)  # Keras has no public class for the function
     if isinstance(value, MeanMetricWrapper) and metrics.get(value.fn) == value:
         return serialize(value.fn)
     return serialize(value) if isinstance(value, Loss | Metric) else value
@@ -271,15 +281,15 @@ def _json(value: Any) -> Any:
 def read_optimizer(
     store: Store, compiled: Mapping, trainer: Trainer, run: TrainState
 ) -> TrainState:
-    """Returns the run with the optimizer's state and the step of a weight file.
+    """Returns the run with the optimizer's state and the step count of a weight file.
 
-    A learning rate that was changed in training is part of the state, and overrides the optimizer's.
+    The stored learning rate, which training may have changed, overrides that of the configuration.
 
     Args:
-        store: the weight file.
-        compiled: the `compile_config` of the same file.
-        trainer: the trainer that `read_trainer` returned.
-        run: a run of the loaded model; its optimizer state is ignored.
+        store: weight file.
+        compiled: `compile_config` of the same file.
+        trainer: trainer that `read_trainer` returned.
+        run: run of the loaded model; its optimizer state is ignored.
 
     Raises:
         FileError: for arrays of another optimizer or model.
@@ -293,7 +303,7 @@ def read_optimizer(
         count = len(store.datasets(_GROUP))
         unbuilt = layout(optimizer, config, weights, built=False)[0][1]
         if count != len(entries) and count == len(unbuilt):
-            entries = unbuilt  # compiled, and never trained
+            entries = unbuilt  # compiled, but never trained
         _check_numbers(store, optimizer, entries, len(weights))
     init = optimizers.transformation(optimizer).init
 
@@ -337,13 +347,14 @@ def optimizer_arrays(trainer: Trainer, run: TrainState) -> list[tuple[str, np.nd
     """Returns `(path, array)` for the arrays of an optimizer in Keras's weight file.
 
     Args:
-        trainer: the trainer of the run.
-        run: the run.
+        trainer: trainer of the run.
+        run: training run.
 
     Raises:
         FKerasError: for the state of another model or optimizer, or of several runs at once.
         TypeError: for an optimizer of another library, whose state has no known order.
     """
+    # weights frozen or unfrozen since the last step change the state: `follow` adapts it first
     opt_state = follow(trainer.optimizer, run.opt_state, run.model)
     groups = layout(trainer.optimizer, serialize(trainer.optimizer), trained(run.model))
     return written(groups, opt_state, run.step)
@@ -371,6 +382,7 @@ def compiled_parts(
             "whole run with fit(checkpoint=...)."
         )
     _check_optimizer(trainer.optimizer)
+    # without a run, the file holds the initial state: Keras then opens the model compiled
     if run is None:
         start = optimizers.transformation(trainer.optimizer).init(trainable_weights(model))
         run = TrainState(model, {}, start, {}, np.zeros((), "int32"), jax.random.key(0))

@@ -1,4 +1,4 @@
-"""The run of an opened training before the optimizer's state is read."""
+"""The training run of an opened file, before the optimizer's state is read."""
 
 from __future__ import annotations
 
@@ -21,17 +21,18 @@ def first_run(
     """Returns a run at step 0 without optimizer state, after the resource limits are checked.
 
     Args:
-        trainer: the trainer that the file describes.
-        model: the opened model.
-        state: the state of the model.
-        weights: the paths of the trainable weights.
-        limits: bounds on the arrays that the training would allocate.
+        trainer: trainer that the file describes.
+        model: opened model.
+        state: state of the model.
+        weights: paths of the trainable weights.
+        limits: limits on the arrays that the training would allocate.
 
     Raises:
         FileError: where the training would allocate more than the limits allow.
-        ValueError: where the trainer has nothing to minimise.
+        ValueError: where the trainer has no loss to minimise.
     """
     checks.require_loss(trainer, model)
+    # before `objective.empty`, which allocates the accumulators of the metrics
     check_training(trainer, model, list(weights), limits)
     return TrainState(
         model=model,
@@ -39,5 +40,6 @@ def first_run(
         opt_state=(),
         metrics=objective.empty(trainer, model),
         step=np.zeros((), "int32"),
+        # Keras's files store no JAX key
         key=jax.random.key(0),
     )

@@ -1,9 +1,9 @@
 """The product of Nadam's momenta, for files that do not store it.
 
-Files of TensorFlow 2.11's optimizers have no entry for the product, and TensorFlow restarts it at 1
-when it opens a file: the next steps differ from those of the saved run. Here a run is resumed, so
-the product is computed from the number of steps. TensorFlow computes the same when it runs eagerly;
-in a compiled graph TensorFlow 2.11 multiplies once per weight and step.
+Files of TensorFlow 2.11's optimizers do not store the product. TensorFlow restarts the product at 1
+when it opens a file, so the next steps differ from those of the saved run. To resume the saved run,
+this module computes the product from the number of steps. The result equals that of TensorFlow in
+eager mode; in a compiled graph TensorFlow 2.11 multiplies once per weight and step.
 """
 
 from __future__ import annotations
@@ -12,13 +12,14 @@ import numpy as np
 
 from fkeras.optimizers import Optimizer
 
+# momenta per NumPy call: bounds the memory for a step count from a file, which may be any number
 _MANY = 4096
-# smaller numbers are flushed to 0 by processors
+# processors flush smaller float32 numbers to 0
 _SMALLEST = np.finfo(np.float32).tiny
 
 
 def product_after(optimizer: Optimizer, count: int) -> np.float32:
-    """Returns the product of `beta_1 * (1 - 0.5 * 0.96**t)`, t from 1 to `count`, in float32 as steps do.
+    """Returns the product of `beta_1 * (1 - 0.5 * 0.96**t)` for t from 1 to `count`.
 
     Args:
         optimizer: Nadam of Keras 3, or of Keras 2, whose `schedule_decay` scales t.
@@ -29,6 +30,7 @@ def product_after(optimizer: Optimizer, count: int) -> np.float32:
         >>> round(float(product_after(Nadam(beta_1=0.5), 1)), 2)
         0.26
     """
+    # float32 throughout, and one factor at a time: the training steps round in the same way
     beta = np.float32(getattr(optimizer, "beta_1", 0.0))
     speed = np.float32(getattr(optimizer, "schedule_decay", 1.0))
     product, done = np.float32(1.0), 0
@@ -36,7 +38,8 @@ def product_after(optimizer: Optimizer, count: int) -> np.float32:
         steps = np.arange(done + 1, min(count, done + _MANY) + 1, dtype=np.float32)
         missing = np.float32(0.96) ** (steps * speed)
         momenta = beta * (np.float32(1.0) - np.float32(0.5) * missing)
-        if momenta[0] == momenta[-1]:  # it has grown to beta_1, and stays so
+        # 0.96**t no longer changes the momentum in float32: the other factors are equal
+        if momenta[0] == momenta[-1]:
             return np.float32(float(product) * float(momenta[0]) ** (count - done))
         for momentum in momenta:
             product *= momentum

@@ -1,8 +1,9 @@
-"""Optimizer state in Keras's files: the order of the arrays, and conversion to and from our state.
+"""Optimizer state in Keras's files: the order of the arrays, and conversion to and from JAX trees.
 
-Keras numbers the variables of an optimizer: iterations, learning rate, then arrays for the trainable
-weights, in an order specific to the optimizer. Here the state is a tree with names. A `layout` lists
-the variables with their places in the tree; the reader and the writer both use it.
+Keras numbers the variables of an optimizer: iterations, learning rate, then the slots of the
+trainable weights, in an order specific to the optimizer. In this package the state is a tree with
+names. A `layout` lists Keras's variables with their paths in the tree, for the reader and for the
+writer.
 """
 
 from __future__ import annotations
@@ -35,7 +36,8 @@ from fkeras.saving.trained.nadam import product_after
 from fkeras.saving.weights.filling import plain
 
 STEP = "step"
-# slots stored slot by slot, after the slots that are stored weight by weight
+# Keras stores most slots weight by weight (m and v of a weight, then of the next weight). These
+# slots follow as a whole, as their optimizers create them in a second loop over the weights.
 _APART = types.MappingProxyType(
     {
         Adam: ("velocity_hat",),
@@ -47,15 +49,15 @@ _APART = types.MappingProxyType(
 
 @dataclasses.dataclass(frozen=True)
 class Entry:
-    """One array of an optimizer in a file.
+    """An array of an optimizer in a file.
 
     Attributes:
         what: name for messages, such as "momentum".
         weight: path of the weight that the array belongs to, or None.
         shape: shape of the array.
-        keys: leaves of our state that hold the array, as `jax.tree_util.keystr` names them, or
-            "step"; empty for an array without a leaf here.
-        value: number that is written for an array without a leaf.
+        keys: leaves of the JAX state that hold the array, as `jax.tree_util.keystr` names them, or
+            "step"; empty for an array without a leaf.
+        value: number to write for an array without a leaf.
         whole: whether the array is an integer count.
     """
 
@@ -67,7 +69,7 @@ class Entry:
     whole: bool = False
 
 
-# the path of a group, and what its "vars" hold
+# path of a group, and the arrays in the group "vars" inside
 Groups = list[tuple[str, list[Entry]]]
 
 
@@ -84,11 +86,11 @@ def layout(
     Args:
         optimizer: an optimizer of `fk.optimizers`.
         config: JSON form of the optimizer in the file, which orders the parts of a MultiOptimizer.
-        weights: trained arrays, or their shapes, by path in Keras's order.
-        built: whether the optimizer has been built; before, Keras stores only the scalars.
+        weights: trainable weights, or their shapes, by path in Keras's order.
+        built: whether the optimizer is built; for an unbuilt optimizer Keras stores scalars only.
         at: path of the state in the state of an outer optimizer.
-        scaled: whether the optimizer is inside a LossScaleOptimizer, where Keras does not store
-            the variables that optimizers add to their slots.
+        scaled: whether the optimizer is inside a LossScaleOptimizer. Keras does not store variables
+            other than slots, such as Nadam's product, for these optimizers.
 
     Raises:
         TypeError: for an optimizer of another library, whose state has no known order.
@@ -101,6 +103,7 @@ def layout(
         ['iterations', 'learning rate', 'momentum', 'velocity']
     """
     if isinstance(optimizer, LossScaleOptimizer):
+        # Keras's wrapper stores both too; the inner optimizer has the values in use
         own = [_count("iterations"), _number("learning rate")]
         if built:
             own.append(_count("step counter", f"{at}.step_counter"))
@@ -149,8 +152,11 @@ def _members(
     chosen = config["optimizer_map"]["config"]
     inner = dict(optimizer.optimizer_map)
     patterns = [pattern for pattern, _ in optimizer.optimizer_map]
-    if "patterns" not in chosen:  # written by Keras: in its order, the default last
+    # the key "patterns" is an extension of this package: a file without it was written by Keras,
+    # which stores the default last
+    if "patterns" not in chosen:
         patterns = [f"re:{key}" for key in chosen["optimizer_map"]] + ["*"]
+    # a weight belongs to the first pattern that matches, whatever the order in the file
     known = [pattern for pattern, _ in optimizer.optimizer_map]
     first = {path: next((p for p in known if keras_map.fits(p, path)), None) for path in weights}
     members, names = [], []
@@ -159,7 +165,9 @@ def _members(
         own = f"{at}.states[{pattern!r}]"
         members.append(layout(inner[pattern], None, mine, built and bool(mine), own, scaled))
         names.append(snake_case(type(inner[pattern]).__name__))
-    if "patterns" in chosen:  # Keras uses the last optimizer as the default too, without weights
+    # Keras has a default optimizer besides the patterns: for Keras, the writer repeats the last
+    # optimizer as the default, without weights
+    if "patterns" in chosen:
         idle = layout(inner[patterns[-1]], None, {}, False, at="-")[0][1]
         members.append([("", [dataclasses.replace(entry, keys=()) for entry in idle])])
         names.append(snake_case(type(inner[patterns[-1]]).__name__))
@@ -171,8 +179,10 @@ def _members(
 
 
 def _own(optimizer: Optimizer, weights: Mapping[str, Any], at: str, scaled: bool) -> list[Entry]:
+    # `iterations` is also the step of the run, unless a MultiOptimizer outside has a count
     outer = (STEP,) if ".states[" not in at else ()
     entries = [_count("iterations", f"{at}.count", *outer)]
+    # Keras has no variable for a schedule
     if not callable(optimizer.learning_rate):
         rate = _number("learning rate", f"{at}.learning_rate")
         entries.append(dataclasses.replace(rate, value=optimizer.learning_rate))
@@ -185,6 +195,7 @@ def _own(optimizer: Optimizer, weights: Mapping[str, Any], at: str, scaled: bool
             return Entry(name, path, tuple(weights[path].shape))
         return Entry(name, path, tuple(leaf.shape), (key,))
 
+    # subclasses included, with the order of their base class
     apart = next((v for k, v in _APART.items() if isinstance(optimizer, k)), ())
     if isinstance(optimizer, Nadam):
         apart = ("product",)
@@ -193,11 +204,13 @@ def _own(optimizer: Optimizer, weights: Mapping[str, Any], at: str, scaled: bool
     entries += [one(name, path) for name in first for path in weights]
     for path, weight in weights.items():
         names = [name for name in together if slots[name][path] is not None]
+        # the factors of such weights are placeholders, which Keras does not store in this case
         if isinstance(optimizer, Adafactor) and scaled and len(weight.shape) < 2:
             names = ["velocity"]
         entries += [one(name, path) for name in names]
     rows = [[one(name, path) for path in weights] for name in apart if name in slots]
-    if isinstance(optimizer, Nadam) and rows:  # Keras has one product, we have one per weight
+    # Keras has one product for all weights; the state here has a leaf per weight
+    if isinstance(optimizer, Nadam) and rows:
         keys = tuple(key for entry in rows[0] for key in entry.keys)
         return entries if scaled else [*entries, Entry("product", None, (), keys)]
     return entries + [entry for row in rows for entry in row]
@@ -232,7 +245,7 @@ def trained(model: Any) -> dict[str, Any]:
 
 
 def as_trained(optimizer: Any, opt_state: Any) -> Any:
-    """Returns the optimizer with the weight decay of its state, which files store only there.
+    """Returns the optimizer with the weight decay of its state, which files store as an option only.
 
     Example:
         >>> import jax.numpy as jnp, fkeras as fk
@@ -248,13 +261,14 @@ def as_trained(optimizer: Any, opt_state: Any) -> Any:
         pairs = tuple((p, as_trained(o, opt_state.states[p])) for p, o in optimizer.optimizer_map)
         return dataclasses.replace(optimizer, optimizer_map=pairs)
     decay = getattr(opt_state, "weight_decay", None)
+    # compare in float32: the option is a Python float, and the state holds its rounded value
     if decay is None or np.shape(decay) or np.float32(decay) == np.float32(optimizer.weight_decay):
         return optimizer
     return dataclasses.replace(optimizer, weight_decay=float(decay))
 
 
 def with_products(optimizer: Any, opt_state: Any, scaled: bool = False) -> Any:
-    """Returns the state with Nadam's products, computed from the step count, for files without them.
+    """Returns the state with Nadam's products computed from the step count, if files lack them.
 
     Example:
         >>> import jax.numpy as jnp, fkeras as fk
@@ -272,6 +286,7 @@ def with_products(optimizer: Any, opt_state: Any, scaled: bool = False) -> Any:
         inner = opt_state.states
         states = {p: with_products(o, inner[p], scaled) for p, o in optimizer.optimizer_map}
         return opt_state._replace(states=states)
+    # only inside a LossScaleOptimizer: other files store the product
     if not scaled or "product" not in opt_state.slots:
         return opt_state
     product = product_after(optimizer, int(opt_state.count))
@@ -280,7 +295,7 @@ def with_products(optimizer: Any, opt_state: Any, scaled: bool = False) -> Any:
 
 
 def leaves_of_state(opt_state: Any, step: Any) -> dict[str, Any]:
-    """Returns the leaves of an optimizer's state by the keys of a layout."""
+    """Returns the leaves of an optimizer's state, by the keys that a layout uses."""
     pairs = jax.tree_util.tree_flatten_with_path(opt_state)[0]
     return {jax.tree_util.keystr(path): leaf for path, leaf in pairs} | {STEP: step}
 
@@ -294,6 +309,7 @@ def written(groups: Groups, opt_state: Any, step: Any) -> list[tuple[str, np.nda
         step: number of steps taken.
     """
     leaves = leaves_of_state(opt_state, step)
+    # one transfer of all leaves, which the device can overlap
     host = dict(zip(leaves, jax.device_get(list(leaves.values())), strict=True))
     found = []
     for group, entries in groups:
@@ -318,8 +334,8 @@ def restored(
         entries: first group of the layout.
         init: makes the state before the first step.
         weights: trained weights by path.
-        shape: returns the shape of the array with a number in the file.
-        read: returns the array with a number, after a check of its shape.
+        shape: returns the shape of an array in the file, by number.
+        read: returns an array, by number, after a check of its shape.
 
     Raises:
         FileError: for an array of another shape or dtype, and for an invalid step count.
@@ -335,9 +351,11 @@ def restored(
         whole = jnp.issubdtype(array.dtype, np.integer)
         if not whole and (entry.whole or not jnp.issubdtype(array.dtype, np.floating)):
             raise _refused(entry, f"as numbers, received {array.dtype}")
+        # the state holds counts as int32, and the next step adds 1
         if entry.whole and not 0 <= array < 2**31 - 1:
             raise _refused(entry, f"from 0 to {2**31 - 2}, received {array}")
         found |= dict.fromkeys(entry.keys, array)
+    # shapes and dtypes of the initial state: leaves that the file replaces are never allocated
     step = int(found.pop(STEP, 0))
     pairs, structure = jax.tree_util.tree_flatten_with_path(jax.eval_shape(init, dict(weights)))
     wanted = {jax.tree_util.keystr(path): leaf.dtype for path, leaf in pairs}
@@ -350,12 +368,13 @@ def restored(
 def _first(
     keys: Sequence[str], init: Callable[[Any], Any], weights: Mapping[str, Any]
 ) -> dict[str, Any]:
-    """Computes the leaves of an initial state that no file stores, and no others."""
+    """Computes only those leaves of an initial state that no file stores."""
 
     def some(weights: dict[str, Any]) -> dict[str, Any]:
         leaves = leaves_of_state(init(weights), None)
         return {key: leaves[key] for key in keys}
 
+    # under jit, XLA removes the computation of the leaves that `some` does not return
     return jax.jit(some)(dict(weights)) if keys else {}
 
 

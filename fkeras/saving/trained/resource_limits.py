@@ -1,8 +1,9 @@
-"""Resource limits: rejects files that would make the loader allocate or compute far more than their size.
+"""Resource limits: rejects files whose configuration needs excessive memory or time.
 
-The arrays of a file need as much memory as the file has bytes. A few words of the configuration can
-need more: a metric with a table of a million classes, a stateful layer with a carry of a billion
-rows, a regular expression that backtracks for hours. These are rejected before they are built.
+The stored arrays need as much memory as the file has bytes. A few words of the configuration can
+need far more: a metric with a table of a million classes, a stateful layer with a carry of a
+billion rows, a regular expression that backtracks for hours. The loader rejects these before it
+builds them.
 """
 
 from __future__ import annotations
@@ -23,12 +24,12 @@ from fkeras.saving.weights.weight_paths import places
 from fkeras.training import Trainer
 from fkeras.training.step import objective
 
-# most characters that `re` may read to match all patterns on all paths: some seconds
+# upper bound on the characters that `re` reads to match all patterns with all paths: some seconds
 _TRIALS = 3e8
 
 
 def check_training(trainer: Trainer, model: Any, paths: Sequence[str], limits: Limits) -> None:
-    """Rejects metrics with too large sums, and patterns that backtrack catastrophically.
+    """Rejects metrics with excessive accumulators, and patterns that backtrack catastrophically.
 
     Args:
         trainer: trainer that the file describes.
@@ -37,8 +38,9 @@ def check_training(trainer: Trainer, model: Any, paths: Sequence[str], limits: L
         limits: limits on sizes.
 
     Raises:
-        FileError: for such a metric or pattern.
+        FileError: for an excessive metric or pattern.
     """
+    # eval_shape computes the shapes without allocating the arrays
     sums = jax.eval_shape(lambda: objective.empty(trainer, model))
     _check_size(jax.tree.leaves(sums), "the sums of the metrics need", limits)
     check_patterns(trainer.optimizer, paths)
@@ -55,6 +57,7 @@ def check_state(model: Any, state: Mapping[str, Any], limits: Limits) -> None:
     Raises:
         FileError: for a state beyond the limit.
     """
+    # stored arrays are as large as their bytes in the file, which other limits bound
     unsaved = [place.value for place in places(model, state) if place.path is None]
     _check_size(unsaved, "this model's unsaved state (RNN carries) needs", limits)
 
@@ -69,7 +72,7 @@ def _check_size(arrays: Sequence[Any], what: str, limits: Limits) -> None:
 
 
 def check_patterns(optimizer: Any, paths: Sequence[str]) -> None:
-    """Rejects an optimizer whose patterns `re` could match for longer than seconds.
+    """Rejects an optimizer with patterns that `re` could match for longer than some seconds.
 
     Args:
         optimizer: an optimizer whose patterns have not been matched yet.
@@ -87,9 +90,12 @@ def check_patterns(optimizer: Any, paths: Sequence[str]) -> None:
         ...     print("'(a+)+$'" in str(error))
         True
     """
+    # `re` cannot be interrupted, so the cost is bounded before the first match. The bound depends
+    # on the length of a path only: count the paths of each length.
     lengths, total = Counter(map(len, paths)), 0.0
     for pattern, everywhere in _patterns(optimizer):
         for length, count in lengths.items():
+            # a search tries every start in the path, a match only the first
             starts = length + 1 if everywhere else 1
             total += count * starts * trials(pattern, length)
         if total > _TRIALS:
