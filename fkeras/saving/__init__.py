@@ -1,9 +1,9 @@
-"""Models in files: `.keras`, HDF5, weights alone, and exported programs.
+"""Saving and loading: `.keras` and HDF5 models, weight files, and exported programs.
 
-No file is trusted. Nothing in a file is executed, imported or used as a path; sizes that a file
-claims are compared with its bytes before memory is allocated; and every rejected file raises a
-`FileError` that names the part of the file and the layer. A file is written under a temporary name
-and then renamed, so a crash leaves the old file whole.
+Files are untrusted. The loaders never execute or import anything from a file, never use its text as
+a path, and compare the sizes that a file declares with its bytes before they allocate memory. A
+rejected file raises a `FileError` that names the part of the file and the layer. The writers write
+to a temporary name and then rename the file, so that a crash leaves the old file intact.
 """
 
 from fkeras.saving.containers.errors import FileError

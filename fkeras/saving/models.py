@@ -1,4 +1,4 @@
-"""`load_model` and `save_model`; the content of a file, not its suffix, decides on the reader."""
+"""`load_model` and `save_model`; the content of a file, not its suffix, selects the reader."""
 
 from __future__ import annotations
 
@@ -29,22 +29,22 @@ def load_model(
 ) -> tuple[Network, dict[str, Any]]:
     """Loads `(model, state)` from a file of Keras or of `save_model`.
 
-    The weights go from the file to the device without running initializers. Nothing in the file is
-    executed: classes and functions that are not part of the library come from `custom_objects` only.
+    The loader moves the weights from the file to the device without running initializers, and never
+    executes code of the file: custom classes and functions come from `custom_objects` only.
 
     Args:
-        path: a `.keras` file (Keras 3, tf.keras 2.12 to 2.15), or an HDF5 file of a whole model (Keras 1 to
-            3).
-        custom_objects: your own classes and functions by their names in the file.
-        limits: limits on the sizes that a file may need.
+        path: a `.keras` file (Keras 3, tf.keras 2.12 to 2.15), or an HDF5 file of a whole model
+            (Keras 1 to 3).
+        custom_objects: custom classes and functions by their names in the file.
+        limits: limits on sizes.
 
     Returns:
         The built model and its state, such as moving statistics; `{}` for a model without state.
 
     Raises:
         FileNotFoundError: for a missing file.
-        FileError: for a file that holds no model, is damaged or exceeds a limit; the error names the
-            part of the file and the layer.
+        FileError: for a file that holds no model, is damaged or exceeds a limit. The error names
+            the part of the file and the layer.
         ImportError: if h5py is not installed.
 
     Example:
@@ -66,7 +66,7 @@ def load_model(
 
 
 def content(path: Any) -> str:
-    """Returns the type of a file by its first bytes: "archive" or "hdf5".
+    """Returns the type of a file, "archive" or "hdf5", from the first bytes.
 
     Raises:
         FileError: for another type.
@@ -74,6 +74,7 @@ def content(path: Any) -> str:
     with file_type.open_regular(path) as file:
         start = file.read(file_type.LENGTH)
         size = file.seek(0, os.SEEK_END)
+    # "PK" alone: a damaged archive gets the message of the archive reader
     if start.startswith((file_type.ZIP, b"PK")):
         return "archive"
     if start.startswith(file_type.HDF5):
@@ -95,16 +96,16 @@ def save_model(
 ) -> None:
     """Writes a `.keras` file that Keras 3 opens with the same outputs.
 
-    The file is written under a temporary name and then renamed: an interrupted save leaves the old
-    file whole. A subclass of `fk.Model` is written as its graph, so that the file opens without the
-    class.
+    The writer writes to a temporary name and then renames the file: an interrupted save leaves the
+    old file intact. A subclass of `fk.Model` is written as its graph, so that the file opens
+    without the class.
 
     Args:
         path: path of the file, ending in ".keras".
         model: a built `fk.Model` or `fk.Sequential`.
         state: state of the model.
         trainer: trainer of the model, for `load_training`; Keras then opens the model compiled.
-        run: the training run, for the optimizer's state; the initial state by default.
+        run: training run with the optimizer's state; None for the initial state.
 
     Raises:
         TypeError: for an object that is not a model, or a configuration without JSON form, such as
@@ -123,6 +124,7 @@ def save_model(
     """
     check_path_first(path, "save_model", "fk.save_model(path, model, state)")
     path = atomic.as_path(path)
+    # a donated array has no data left: report the argument here, before a file is opened
     check_donated((model, state, run), "save_model", SAVE_THE_NEW)
     if not path.endswith(".keras"):
         raise ValueError(

@@ -1,4 +1,4 @@
-"""`load_training`: a saved training as a `Trainer` and a run to resume."""
+"""`load_training`: loads a saved training as a `Trainer` and a run to resume."""
 
 from __future__ import annotations
 
@@ -27,23 +27,23 @@ def load_training(
     custom_objects: Mapping[str, Any] | None = None,
     limits: Limits | None = None,
 ) -> tuple[Trainer, TrainState]:
-    """Loads `(trainer, run)` of a model that was compiled when it was saved, to resume training.
+    """Loads `(trainer, run)` of a compiled model, to resume training.
 
     The `Trainer` holds optimizer, losses and metrics; the `TrainState` holds weights, state, the
-    optimizer's arrays, the learning rate and the number of steps. The next steps on the same batches
-    equal those of Keras. The run's key, which shuffles rows and draws dropout masks, is
-    `jax.random.key(0)`; `run.replace(key=...)` sets another key.
+    optimizer's state, the learning rate and the number of steps. The next steps on the same batches
+    equal those of Keras. Files hold no JAX key: the run's key, which shuffles rows and draws
+    dropout masks, is `jax.random.key(0)`. To set another key, call `run.replace(key=...)`.
 
     Args:
         path: a file of `save_model` or of Keras.
-        custom_objects: your own classes and functions, losses and metrics included, by their names
-            in the file.
-        limits: limits on the sizes that a file may need.
+        custom_objects: custom classes and functions, losses and metrics included, by their names in
+            the file.
+        limits: limits on sizes.
 
     Raises:
         FileNotFoundError: for a missing file.
-        FileError: as `load_model`; also for a model that was not compiled, and for optimizer state
-            that does not fit the weights.
+        FileError: as in `load_model`; also for a model that was not compiled, and for optimizer
+            state that does not match the weights.
         ImportError: if h5py is not installed.
 
     Example:
@@ -63,12 +63,14 @@ def load_training(
         with open_store(path, path, limits=limits) as store:
             return legacy.load_training(store, path, custom_objects, limits)
 
+    # a continuation: the archive is open only inside `keras_file.read`
     finish = functools.partial(_training, limits)
     return keras_file.read(path, custom_objects, limits, finish)
 
 
 def _training(limits: Limits, opened: keras_file.Opened) -> tuple[Trainer, TrainState]:
     model, state, config, store = opened.model, opened.state, opened.config, opened.store
+    # a converter marks an archive of tf.keras, whose optimizers have other variables
     if opened.converter is not None:
         return legacy.archive_training(model, state, config, store, opened.converter, limits)
     place = {"file": store.file, "member": CONFIG}

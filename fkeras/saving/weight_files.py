@@ -46,27 +46,27 @@ def load_weights(
 
     Model and file must have the same arrays with the same shapes; otherwise nothing is loaded, and
     one error lists all differences. Frozen layers are loaded too. Arrays are cast to the dtypes of
-    the model, as in Keras. A model that is not built is loaded without running initializers.
+    the model, as in Keras. For a model that is not built, no initializers run.
 
     Args:
         path: a file by Keras 3 (`.weights.h5`, `.weights.json` with its shards, `.keras`), by
             Keras 1 or 2 (`.h5`, weights alone or a whole model), by `save_weights` or
-            `ModelCheckpoint` (`.npz`), or safetensors with names such as "dense/kernel". The content
-            decides on the format.
-        model: the model, built or with known inputs. For weights of a subclassed model of Keras, an
-            `fk.Model` with fields of the same names in the order in which Keras's constructor
-            assigns them.
+            `ModelCheckpoint` (`.npz`), or safetensors with names such as "dense/kernel". The
+            content of the file determines the format.
+        model: model that is built or has known inputs. For weights of a subclassed Keras model: an
+            `fk.Model` whose fields have the names of the Keras model's attributes, in the order in
+            which Keras's constructor assigns them.
         state: state of the model; entries that no file stores stay unchanged.
-        skip: patterns, as in `fk.freeze`, of layers or weights to leave unchanged: "head", "head/*",
-            "*/bias". The patterns apply to names in the file too.
-        limits: limits on the sizes that the file may need.
+        skip: patterns, as in `fk.freeze`, of layers or weights to leave unchanged: "head",
+            "head/*", "*/bias". The patterns apply to names in the file too.
+        limits: limits on sizes.
 
     Returns:
         A new model and a new state; `{}` for a model without state.
 
     Raises:
         FileNotFoundError: for a missing file.
-        FileError: for a damaged file, and for a file that does not fit the model.
+        FileError: for a damaged file, and for a file that does not match the model.
         ValueError: for a pattern that matches nothing, and for a skipped weight without a value.
 
     Example:
@@ -83,10 +83,12 @@ def load_weights(
     limits = limits or Limits()
 
     def skips(name: str) -> bool:
+        # a pattern that matches a layer covers all weights inside: match every leading part
         parts = name.split("/")
         above = ["/".join(parts[: n + 1]) for n in range(len(parts))]
         return any(fnmatch.fnmatchcase(one, p) for one in above for p in patterns)
 
+    # shapes first, and arrays only after all differences are known: an error loads nothing
     shapes, state_shapes = _shapes(model, state)
     with open_source(path, limits, skips) as source:
         if isinstance(source, Store):
@@ -112,6 +114,8 @@ def load_weights(
     model = replace_weights(shapes, loaded)
     states = {name: array for (kind, name), array in arrays.items() if kind == "state"}
     missing = any(p.kind == "state" and p.name not in states for p in wanted)
+    # the given state serves for entries that the file lacks; else the initial state, computed only
+    # if some entry is missing
     base = state if state is not None else model.init_state() if missing else state_shapes
     return model, _with_arrays(base, states, "")
 
@@ -130,6 +134,7 @@ def _shapes(model: Any, state: Mapping[str, Any] | None) -> tuple[Any, Mapping[s
         return made, found if state is None else state
     if state is not None or not model.stateful:
         return model, state or {}
+    # the state of a single layer depends on the shapes of its inputs, which a layer does not store
     if not isinstance(model, Network):
         raise ValueError(
             f"load_weights, {model.where}: has state, which was not given. Pass it: "
@@ -154,7 +159,11 @@ def _check_patterns(patterns: Sequence[str], wanted: Sequence[Place], source: So
 def _matched(
     model: Layer, wanted: Sequence[Place], source: Source, skips: Any, copies: Sequence
 ) -> dict[tuple[str, str], tuple[Place, Stored]]:
-    """Returns the stored array of each place that is not skipped; raises for any difference."""
+    """Returns the stored array of each place that is not skipped.
+
+    Raises:
+        FileError: for any difference; the error lists missing, unexpected and mismatched arrays.
+    """
     taken: dict[tuple[str, str], tuple[Place, Stored]] = {}
     used: set[str] = set()
     missing, misfits = [], []
@@ -162,6 +171,7 @@ def _matched(
         key = source.key(place)
         if key is None:
             continue
+        # before the skip: the file's arrays of a skipped place are not unexpected
         used.update(with_copies(key, copies))
         if skips(place.name):
             continue
@@ -216,7 +226,7 @@ def _difference(
 
 
 def _read(taken: Mapping, source: Source) -> dict[tuple[str, str], jax.Array]:
-    """Returns the arrays on the device, with the dtypes and shardings of the arrays they replace."""
+    """Returns the arrays on the device, with the dtypes and shardings of the replaced arrays."""
     whole, split, unusual = {}, {}, []
     for key, (place, stored) in taken.items():
         with reading(source.file, source.member, place.name.rpartition("/")[0] or None):
@@ -225,6 +235,7 @@ def _read(taken: Mapping, source: Source) -> dict[tuple[str, str], jax.Array]:
             unusual.append(place.name)
         array = array.astype(place.value.dtype, copy=False)
         layout = getattr(place.value, "sharding", None)
+        # arrays on one device move in one transfer below; sharded arrays need their own layout
         if layout is not None and len(layout.device_set) > 1:
             split[key] = jax.device_put(array, layout)
         else:
@@ -245,13 +256,13 @@ def _with_arrays(state: Mapping[str, Any], arrays: Mapping[str, Any], at: str) -
 def save_weights(
     path: str | os.PathLike[str], model: Layer, state: Mapping[str, Any] | None = None
 ) -> None:
-    """Writes a model's weights and state to a file, completely or not at all.
+    """Writes a model's weights and state to a file, atomically.
 
     Args:
         path: path of the file; missing folders are created. `.weights.h5` (or `.h5`) is Keras 3's
-            format, which `keras_model.load_weights` opens; `.safetensors` and `.npz` use the model's
-            own paths and hold the whole state. All formats preserve bfloat16; `.npz` stores bfloat16
-            as marked integers, see `fkeras.files.npz`.
+            format, which `keras_model.load_weights` opens; `.safetensors` and `.npz` use the
+            model's own paths and hold the whole state. All formats preserve bfloat16; `.npz` stores
+            bfloat16 as marked integers, see `fkeras.files.npz`.
         model: a built model or layer.
         state: state of the model.
 
@@ -284,6 +295,7 @@ def save_weights(
         with replacing(path) as file, new_store(file) as store:
             write_arrays(store, model, state)
         return
+    # Keras's paths may list a weight twice; the model's own paths name each array once
     key = own_path if suffix == ".safetensors" else own_path_by_kind
     held = {(place.kind, place.name): place for place in places(model, state)}
     found = {key(place): place.value for place in held.values()}
@@ -314,6 +326,7 @@ def _check(model: Any, state: Any) -> None:
         )
     if not isinstance(model, Network) or not model.stateful:
         return
+    # eval_shape: the names of the state are needed, not its arrays
     needed = {p.name for p in places(model, jax.eval_shape(model.init_state))}
     given = {p.name for p in places(model, state or {})}
     lacking = sorted(needed - given - set(skeleton_of(model).names))
