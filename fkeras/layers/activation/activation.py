@@ -30,6 +30,7 @@ class Activation(Layer):
         Array([[0., 2.]], dtype=float32)
     """
 
+    # the module, not the class: the name `Activation` is this layer
     activation: field_types.Activation = option(convert=activations.get)
 
     supports_masking: ClassVar[bool] = True

@@ -99,6 +99,7 @@ class PReLU(Layer):
                 f"{format_shape(x.dims)}. Give shared_axes from 1 to {x.ndim - 1}."
             )
         shared = {a % x.ndim for a in axes}
+        # a shared axis may have an unknown size: its size is not part of the shape of alpha
         shape = tuple(1 if a in shared else x.shape[a] for a in range(1, x.ndim))
         return self.with_weights(key, alpha=shape)
 

@@ -96,8 +96,7 @@ class Softmax(Layer):
         mask = context.mask
         if mask is None:
             return Output(masked_softmax(x, None, axes))
-        # a mask of all axes of a row (such as an attention mask) is no time step mask for later
-        # layers
+        # a mask of all axes (an attention mask) is not a time step mask for later layers
         goes_on = mask.ndim < x.ndim or mask.ndim < 3
         return Output(masked_softmax(x, self._kept(mask, x), axes), mask=mask if goes_on else None)
 

@@ -71,6 +71,7 @@ class _SeparableConvolution(Layer):
 
     def build(self, key: jax.Array, x: SpecLike) -> Self:
         channels = known_channels(self.where, x, channel_axis(self.data_format))
+        # the pointwise step is a convolution with a window of one cell, so its kernel has `rank` ones
         between = channels * self.depth_multiplier
         return self.with_weights(
             key,
@@ -80,6 +81,7 @@ class _SeparableConvolution(Layer):
         )
 
     def call(self, x: jax.Array) -> jax.Array:
+        # XLA returns an empty array for a kernel larger than the input
         check_kernel_fits(self, x)
         y = convolve_separable(
             x,
@@ -170,4 +172,5 @@ class SeparableConv2D(_SeparableConvolution):
     rank: ClassVar[int] = 2
 
 
+# Keras's aliases
 SeparableConvolution1D, SeparableConvolution2D = SeparableConv1D, SeparableConv2D

@@ -79,6 +79,7 @@ class _TransposedConvolution(Layer):
 
     def build(self, key: jax.Array, x: SpecLike) -> Self:
         channels = known_channels(self.where, x, channel_axis(self.data_format))
+        # Keras's layout, which weight files store
         shape = (*self.kernel_size, self.filters, channels)
         return self.with_weights(key, kernel=shape, bias=(self.filters,) if self.use_bias else None)
 

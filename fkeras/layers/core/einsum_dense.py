@@ -118,8 +118,7 @@ class Equation:
                 f"{where}: expected an input with the axes {self.input!r}, received "
                 f"{format_shape(shape)}. Give the equation a letter an axis, or an ellipsis."
             )
-        # output_shape has no batch axis; with an ellipsis on the left, the ellipsis covers that
-        # axis
+        # output_shape has no batch axis, which an ellipsis on the left covers
         batched = 0 if self.ellipsis == "left" and free else 1
         letters = self.output[batched:]
         extra = tuple(output_shape[len(letters) :])
@@ -299,8 +298,7 @@ class EinsumDense(Layer):
         kernel = tuple(sizes[letter] for letter in parts.kernel)
         bias = None
         if self.bias_axes is not None:
-            # size 1 for the axes in between: the bias then broadcasts against the output's last
-            # axes
+            # size 1 for the axes in between: the bias then broadcasts against the last axes
             behind = parts.output[min(map(parts.output.index, self.bias_axes)) :]
             bias = tuple(sizes[n] if n in self.bias_axes else 1 for n in behind)
             if parts.ellipsis == "right":

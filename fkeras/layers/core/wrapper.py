@@ -83,8 +83,7 @@ class Wrapper(Layer):
 
     def init_state(self, *specs: Any) -> dict[str, Any]:
         inner = self.layer.init_state(*specs)
-        # no entry for a stateless layer: an empty dictionary would still be part of the state's
-        # tree
+        # no entry for a stateless layer: an empty dictionary would change the tree of the state
         return {"layer": inner} if inner else {}
 
     def forward(self, context: Context, *inputs: Any, **options: Any) -> Output:

@@ -105,8 +105,7 @@ def with_ones(inputs: Sequence[jax.Array], masks: Masks) -> list[jax.Array]:
         x if m is None else jnp.where(m, x, jnp.ones_like(x))
         for x, m in zip(inputs, placed, strict=True)
     ]
-    # without this, a step that is invalid in every input would be 1, the empty product; Keras gives
-    # 0
+    # a step that is invalid in every input is 0, as in Keras, and not 1, the empty product
     present = [m for m in placed if m is not None]
     if present and len(present) == len(made):
         made[0] = jnp.where(functools.reduce(jnp.logical_or, present), made[0], 0)

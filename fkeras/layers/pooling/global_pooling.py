@@ -34,10 +34,10 @@ class _GlobalMaxPooling(_GlobalPooling):
 
     def call(self, x: jax.Array) -> jax.Array:
         axes = spatial_axes(x.ndim, self.data_format)
-        # the maximum of no values is undefined, and jnp.max raises: the sum gives 0 of the same
-        # shape
+        # jnp.max raises for no values; the sum gives 0 of the same shape
         if 0 in (x.shape[axis] for axis in axes):
             return jnp.sum(x, axes, keepdims=self.keepdims, dtype=x.dtype)
+        # not jnp.max, whose gradient is NaN where XLA rounds the operand twice
         return largest(x, axes, self.keepdims)
 
 

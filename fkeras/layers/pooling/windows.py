@@ -45,6 +45,7 @@ class _Pooling(Layer):
 
     def pool(self, function: Callable[..., jax.Array], x: jax.Array) -> jax.Array:
         """Applies `function` to the windows of `x` that the options of the layer define."""
+        # XLA returns an empty array for a window larger than the input
         if self.padding == "valid":
             check_window(self.where, x, self.pool_size, "pool_size", self.data_format)
         return function(x, self.pool_size, self.strides, self.padding, self.data_format)

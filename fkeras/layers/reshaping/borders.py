@@ -26,6 +26,7 @@ def _pairs(rank: int) -> Rule:
         fits = len(items) == rank and all(map(pair.accepts, items))
         return tuple(map(pair, items)) if fits else REJECTED
 
+    # one integer is the same for all axes and both sides
     pair_of_all = integer(minimum=0)
     words = (
         f"one integer of 0 or more, or for each of the {rank} axes an integer or (before, after)"

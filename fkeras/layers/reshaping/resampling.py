@@ -40,6 +40,7 @@ class UpSampling1D(_UpSampling):
         Array([1., 1., 2., 2.], dtype=float32)
     """
 
+    # no `data_format`: Keras's UpSampling1D has no such argument
     size: Integer = option(default=2, convert=integer(minimum=1))
 
     rank: ClassVar[int] = 1

@@ -153,8 +153,8 @@ def _loss(value: Any, given: Mapping[str, Any]) -> Any:
 
 def _metric(value: Any, given: Mapping[str, Any]) -> Any:
     name = _function(value, given, "metric", metrics)
-    # names stay names: the Trainer chooses the class of "accuracy" by shapes. `metrics.get` is called
-    # for its error on unknown names.
+    # names stay names: the Trainer chooses the class of "accuracy" by shapes. `metrics.get` serves
+    # for its error on unknown names only.
     if isinstance(name, str) and name not in given:
         if name.lower() not in ("accuracy", "acc", "crossentropy", "ce"):
             metrics.get(name)

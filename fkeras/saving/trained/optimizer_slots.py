@@ -245,7 +245,7 @@ def trained(model: Any) -> dict[str, Any]:
 
 
 def as_trained(optimizer: Any, opt_state: Any) -> Any:
-    """Returns the optimizer with the weight decay of its state, which files store as an option only.
+    """Returns the optimizer with the weight decay of its state, stored as an option only.
 
     Example:
         >>> import jax.numpy as jnp, fkeras as fk

@@ -140,8 +140,7 @@ def _stored(opened: Any, name: str, path: str, limits: Limits) -> Stored:
 
 def _small(path: str, name: str, dtype: np.dtype) -> np.ndarray:
     """Reads an array of 8-bit floats, which the library does not convert to NumPy."""
-    # `deserialize` takes the bytes of the whole file: slow for large files, but such arrays are
-    # rare
+    # `deserialize` needs the bytes of the whole file: slow, but files with 8-bit floats are rare
     with open(path, "rb") as file:
         row = dict(_library().deserialize(file.read()))[name]
     return np.frombuffer(row["data"], dtype).reshape(row["shape"])
