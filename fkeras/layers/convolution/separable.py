@@ -71,7 +71,7 @@ class _SeparableConvolution(Layer):
 
     def build(self, key: jax.Array, x: SpecLike) -> Self:
         channels = known_channels(self.where, x, channel_axis(self.data_format))
-        # the pointwise step is a convolution with a window of one cell, so its kernel has `rank` ones
+        # the pointwise step is a convolution with a window of one cell along each axis
         between = channels * self.depth_multiplier
         return self.with_weights(
             key,

@@ -37,7 +37,7 @@ class _GlobalMaxPooling(_GlobalPooling):
         # jnp.max raises for no values; the sum gives 0 of the same shape
         if 0 in (x.shape[axis] for axis in axes):
             return jnp.sum(x, axes, keepdims=self.keepdims, dtype=x.dtype)
-        # not jnp.max, whose gradient is NaN where XLA rounds the operand twice
+        # not jnp.max: its gradient is NaN if XLA recomputes the operand with other rounding
         return largest(x, axes, self.keepdims)
 
 

@@ -203,5 +203,5 @@ class RepeatVector(Layer):
         return InputSpec(ndim=2)
 
     def call(self, x: jax.Array) -> jax.Array:
-        # a broadcast, which XLA fuses with its consumer, where jnp.repeat would gather
+        # a broadcast, which XLA fuses with its consumer
         return jnp.broadcast_to(x[:, None, :], (x.shape[0], self.n, x.shape[1]))
