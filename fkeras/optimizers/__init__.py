@@ -1,4 +1,4 @@
-"""Optimizers: values with Keras's arguments and numbers that make optax transformations."""
+"""Optimizers: values with Keras's arguments and numerics that create optax transformations."""
 
 from fkeras.engine.config.configurable import deserialize, serialize
 from fkeras.optimizers import schedules

@@ -1,4 +1,4 @@
-"""Optimizers that divide a mean gradient by its mean size: Adam and its kin."""
+"""Adam and its variants: the mean gradient divided by a measure of the gradient's size."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ def _adam_slots(weight: jax.Array, amsgrad: bool) -> dict[str, jax.Array]:
 
 
 def adam_rate(rate: jax.Array, count: jax.Array, beta_1: float, beta_2: float) -> jax.Array:
-    """The learning rate corrected for means that began at 0."""
+    """Returns the learning rate with Adam's bias correction for moving means that start at 0."""
     return rate * jnp.sqrt(1.0 - power(beta_2, count)) / (1.0 - power(beta_1, count))
 
 
@@ -34,28 +34,40 @@ def adam_step(
     beta_2: float,
     epsilon: float,
 ) -> tuple[jax.Array, dict[str, jax.Array]]:
-    """One step of Adam on one weight, with AMSGrad where there is a slot "velocity_hat"."""
+    """Computes a step of Adam for one weight; a slot "velocity_hat" enables AMSGrad.
+
+    Args:
+        gradient: the gradient of the weight.
+        slots: the weight's state.
+        alpha: the learning rate with bias correction, from `adam_rate`.
+        beta_1: the decay rate of the mean gradient.
+        beta_2: the decay rate of the mean squared gradient.
+        epsilon: the number that keeps the divisor above 0.
+
+    Returns:
+        `(delta, slots)`: the update of the weight and the new state.
+    """
     m = moving_mean(slots["momentum"], gradient, beta_1)
     v = moving_mean(slots["velocity"], jnp.square(gradient), beta_2)
     new = {"momentum": m, "velocity": v}
     if "velocity_hat" in slots:
         v = new["velocity_hat"] = jnp.maximum(slots["velocity_hat"], v)
-    # Keras adds epsilon before it corrects for the first steps, optax after
+    # as in Keras, epsilon is added before the bias correction; optax adds epsilon afterwards
     return -alpha * m / (root(v) + epsilon), new
 
 
 class Adam(Optimizer):
-    """w -= rate * sqrt(1 - beta_2**t) / (1 - beta_1**t) * m / (sqrt(v) + epsilon).
+    """Adam: w -= rate * sqrt(1 - beta_2**t) / (1 - beta_1**t) * m / (sqrt(v) + epsilon).
 
-    m and v are moving means of the gradient and its square. The further arguments are those of
-    `Optimizer`.
+    m and v are moving means of the gradient and the squared gradient. The further arguments are
+    those of `Optimizer`.
 
     Args:
         learning_rate: a number, a schedule, or a function of the step.
-        beta_1: how long the mean gradient remembers.
-        beta_2: how long the mean square remembers.
-        epsilon: keeps the divisor from 0.
-        amsgrad: whether v is the largest so far.
+        beta_1: the decay rate of the mean gradient.
+        beta_2: the decay rate of the mean squared gradient.
+        epsilon: the number that keeps the divisor above 0.
+        amsgrad: whether v is replaced by the maximum of all v so far (AMSGrad).
 
     Example:
         >>> import jax.numpy as jnp, fkeras as fk
@@ -85,12 +97,12 @@ class Adam(Optimizer):
 
 
 class AdamW(Optimizer):
-    """`Adam`'s step, after w -= rate * weight_decay * w.
+    """`Adam` with decoupled weight decay: w -= rate * weight_decay * w before each step.
 
     The further arguments are those of `Optimizer`.
 
     Args:
-        weight_decay: the part of a weight, times the rate, that each step takes away.
+        weight_decay: the decay of the weights per step, as a factor of the learning rate.
         Other arguments: those of `Adam`.
 
     Example:
@@ -123,12 +135,12 @@ class AdamW(Optimizer):
 
 
 class Adamax(Optimizer):
-    """w -= rate / (1 - beta_1**t) * m / (u + epsilon), u = max(beta_2 * u, |g|).
+    """Adamax: w -= rate / (1 - beta_1**t) * m / (u + epsilon), u = max(beta_2 * u, |g|).
 
     The further arguments are those of `Optimizer`.
 
     Args:
-        beta_2: how long the largest gradient remembers.
+        beta_2: the decay rate of the maximum u.
         Other arguments: those of `Adam`.
 
     Example:
@@ -161,12 +173,12 @@ class Adamax(Optimizer):
 
 
 class Nadam(Optimizer):
-    """`Adam` with Nesterov's momentum, whose beta_1 grows from step to step.
+    """`Adam` with Nesterov momentum and a beta_1 that increases from step to step.
 
     The further arguments are those of `Optimizer`.
 
     Args:
-        beta_1: how long the mean gradient remembers in the end.
+        beta_1: the final decay rate of the mean gradient.
         Other arguments: those of `Adam`.
 
     Example:
@@ -187,10 +199,12 @@ class Nadam(Optimizer):
     epsilon: Real = option(default=1e-7, convert=real(minimum=0))
 
     def slots(self, weight: jax.Array) -> dict[str, jax.Array]:
+        # the product of all betas so far; equal for all weights, but slots exist per weight only
         product = jnp.ones_like(zeros(weight), shape=())
         return {"momentum": zeros(weight), "velocity": zeros(weight), "product": product}
 
     def prepare(self, rate, count):
+        # Dozat's momentum schedule, with Keras's constants
         now = self.beta_1 * (1.0 - 0.5 * power(0.96, count))
         later = self.beta_1 * (1.0 - 0.5 * power(0.96, count + 1.0))
         return rate, now, later, 1.0 - power(self.beta_2, count)
@@ -206,7 +220,7 @@ class Nadam(Optimizer):
 
 
 class Lamb(Optimizer):
-    """`Adam`'s direction, scaled to the Euclidean norm of the weight.
+    """`Adam`'s direction, scaled to the Euclidean norm of each weight.
 
     The further arguments are those of `Optimizer`.
 
@@ -244,6 +258,8 @@ class Lamb(Optimizer):
         direction = m / correction_1 / (root(v / correction_2) + self.epsilon)
         size = root(jnp.sum(jnp.square(weight)))
         length = root(jnp.sum(jnp.square(direction)))
+        # without a norm there is no ratio, so the step is Adam's; the inner where keeps 0 out of
+        # the divisor, which would make derivatives NaN in the branch that is not selected
         usable = (size > 0) & (length > 0)
         ratio = jnp.where(usable, size / jnp.where(usable, length, 1.0), 1.0)
         return -(ratio * rate * direction), {"momentum": m, "velocity": v}

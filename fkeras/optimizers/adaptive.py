@@ -1,4 +1,4 @@
-"""Optimizers that divide the gradient by its size so far: RMSprop, Adagrad, Adadelta, Adafactor."""
+"""Optimizers that divide the gradient by its past size: RMSprop, Adagrad, Adadelta, Adafactor."""
 
 from __future__ import annotations
 
@@ -17,14 +17,15 @@ from fkeras.optimizers.updates.numeric import quotient, root, zeros
 
 
 class RMSprop(Optimizer):
-    """w -= rate * g / sqrt(v + epsilon), v a moving mean of the squared gradient.
+    """RMSprop: w -= rate * g / sqrt(v + epsilon), where v is a moving mean of the squared gradient.
 
     The further arguments are those of `Optimizer`.
 
     Args:
-        rho: how long the mean square remembers.
-        momentum: how much of the last update stays in the next.
-        centered: whether the squared mean gradient is taken from v.
+        rho: the decay rate of the mean squared gradient.
+        momentum: the share of the last update in the next update.
+        centered: whether to subtract the square of the mean gradient from v, which gives an
+            estimate of the variance.
         Other arguments: those of `Adam`.
 
     Example:
@@ -51,6 +52,7 @@ class RMSprop(Optimizer):
         return {name: zeros(weight) for name in names}
 
     def step(self, gradient, weight, slots, rate, count):
+        # epsilon is inside the root, as in Keras
         v = self.rho * slots["velocity"] + (1.0 - self.rho) * jnp.square(gradient)
         new, variance = {"velocity": v}, v
         if self.centered:
@@ -64,12 +66,12 @@ class RMSprop(Optimizer):
 
 
 class Adagrad(Optimizer):
-    """w -= rate * g / sqrt(s + epsilon), s the sum of all squared gradients.
+    """Adagrad: w -= rate * g / sqrt(s + epsilon), where s is the sum of all squared gradients.
 
     The further arguments are those of `Optimizer`.
 
     Args:
-        initial_accumulator_value: the first value of s.
+        initial_accumulator_value: the initial value of s.
         Other arguments: those of `Adam`.
 
     Example:
@@ -97,13 +99,13 @@ class Adagrad(Optimizer):
 
 
 class Adadelta(Optimizer):
-    """w -= rate * g * rms(last updates) / rms(gradients), both moving means.
+    """Adadelta: w -= rate * g * rms(past updates) / rms(gradients), with moving means of the squares.
 
     The further arguments are those of `Optimizer`.
 
     Args:
-        learning_rate: a number, a schedule, or a function of the step; 1 as in the paper.
-        rho: how long the means remember.
+        learning_rate: a number, a schedule, or a function of the step; the paper has the rate 1.
+        rho: the decay rate of both means.
         Other arguments: those of `Adam`.
 
     Example:
@@ -129,6 +131,7 @@ class Adadelta(Optimizer):
         total = rho * slots["accumulated_grad"] + (1.0 - rho) * jnp.square(gradient)
         ratio = jnp.sqrt(updates + self.epsilon) / jnp.sqrt(total + self.epsilon)
         delta = -ratio * gradient
+        # the mean of updates excludes the learning rate, as in the paper
         updates = rho * updates + (1.0 - rho) * jnp.square(delta)
         return rate * delta, {"accumulated_grad": total, "accumulated_delta_var": updates}
 
@@ -138,16 +141,17 @@ def _rms(x: jax.Array) -> jax.Array:
 
 
 class Adafactor(Optimizer):
-    """Adam without momentum, whose mean square of a matrix is kept as a row and a column.
+    """Adam without momentum, with a factored mean square: a row and a column for each matrix.
 
     The further arguments are those of `Optimizer`.
 
     Args:
-        beta_2_decay: the mean square of step t remembers 1 - t**beta_2_decay.
-        epsilon_1: added to squared gradients.
-        epsilon_2: the least root mean square of a weight that scales its steps.
-        clip_threshold: the largest root mean square of an update.
-        relative_step: kept for Keras's configurations: the rate is at most 1 / sqrt(t) either way.
+        beta_2_decay: the exponent of the mean square's decay rate 1 - t**beta_2_decay in step t.
+        epsilon_1: the number added to squared gradients.
+        epsilon_2: the lower bound of a weight's root mean square, which scales the weight's steps.
+        clip_threshold: the upper bound of an update's root mean square.
+        relative_step: accepted for Keras's configurations, without an effect: the learning rate is
+            at most 1 / sqrt(t) in both cases.
         Other arguments: those of `Adam`.
 
     Example:
@@ -171,6 +175,8 @@ class Adafactor(Optimizer):
 
     def slots(self, weight: jax.Array) -> dict[str, jax.Array]:
         v = zeros(weight)
+        # vectors cannot be factored; unused slots are scalars, so that all weights have the same
+        # slot names
         if v.ndim < 2:
             return {
                 "row": jnp.zeros_like(v, shape=()),
@@ -178,7 +184,7 @@ class Adafactor(Optimizer):
                 "velocity": v,
             }
         column = jnp.zeros_like(v, shape=v.shape[:-2] + v.shape[-1:])
-        # the product of row and column stands for the whole
+        # the outer product of row and column approximates the full mean square
         return {
             "row": jnp.zeros_like(v, shape=v.shape[:-1]),
             "column": column,
@@ -186,7 +192,7 @@ class Adafactor(Optimizer):
         }
 
     def step(self, gradient, weight, slots, rate, count):
-        # Keras applies this limit without regard to `relative_step`
+        # Keras applies this limit for both values of `relative_step`
         limited = jnp.minimum(rate, 1.0 / jnp.sqrt(count))
         alpha = jnp.maximum(_rms(weight), self.epsilon_2) * limited
         square = jnp.square(gradient) + self.epsilon_1

@@ -1,4 +1,4 @@
-"""What every optimizer is: a frozen value that makes a pair of pure functions."""
+"""Base class of optimizers: frozen values that create a pair of pure functions."""
 
 from __future__ import annotations
 
@@ -13,7 +13,9 @@ from fkeras.optimizers.updates.numeric import working_dtype
 
 
 class BaseOptimizer(Configurable):
-    """A rule for the updates of all weights together; `Optimizer` is one for each weight.
+    """Base class of optimizers that update all weights together.
+
+    `Optimizer` is the base class of optimizers that update each weight separately.
 
     Example:
         >>> import fkeras as fk
@@ -22,7 +24,7 @@ class BaseOptimizer(Configurable):
     """
 
     def transformation(self) -> optax.GradientTransformation:
-        """The optimizer as a pair of pure functions, `init` and `update`, as optax has them.
+        """Returns the optimizer as an optax transformation: the pure functions `init` and `update`.
 
         Returns:
             A transformation whose updates `optax.apply_updates` adds to the weights.
@@ -35,13 +37,14 @@ class BaseOptimizer(Configurable):
             >>> optimizer.update({"w": jnp.ones(2)}, state)[0]
             {'w': Array([-0.5, -0.5], dtype=float32)}
         """
-        # optax calls both by position; its protocols also fix the names of their parameters
+        # Any: optax's protocols fix the names of the parameters, although optax passes both by
+        # position
         init: Any = self._init
         update: Any = self._update
         return optax.GradientTransformation(init, update)
 
     def scale_loss(self, loss: jax.Array, opt_state: Any) -> jax.Array:
-        """The loss to differentiate: `update` takes its gradients and divides the factor out.
+        """Returns the scaled loss to differentiate; `update` divides the gradients by the factor.
 
         Args:
             loss: the loss, a scalar.
@@ -56,11 +59,11 @@ class BaseOptimizer(Configurable):
         return loss
 
     def finalize(self, opt_state: Any, weights: Any) -> Any:
-        """The weights to keep at the end of a training: the average of them, where there is one.
+        """Returns the final weights of a training: their moving average, if the state has one.
 
         Args:
             opt_state: the optimizer's state.
-            weights: the weights as trained.
+            weights: the trained weights.
 
         Example:
             >>> import jax.numpy as jnp
@@ -77,13 +80,13 @@ class BaseOptimizer(Configurable):
         return weights
 
     def check_paths(self, paths: Sequence[str]) -> None:
-        """Raises where the optimizer names weights that a model does not have.
+        """Rejects patterns of the optimizer that match no weight of a model.
 
         Args:
-            paths: the paths of all weights of the model, those that are frozen too.
+            paths: the paths of all weights of the model, including frozen weights.
 
         Raises:
-            ValueError: for a pattern that is the first to fit no weight.
+            ValueError: if a pattern is the first match of no weight.
 
         Example:
             >>> import fkeras as fk
@@ -104,13 +107,13 @@ class BaseOptimizer(Configurable):
 
 
 def scaled(loss: jax.Array, factor: Any) -> jax.Array:
-    """The loss times a factor, in float32 where the loss has fewer bits: the factor is large."""
+    """Multiplies the loss by a factor, in float32 for 16-bit losses, which could overflow."""
     dtype = working_dtype(loss)
     return loss.astype(dtype) * (factor.astype(dtype) if hasattr(factor, "astype") else factor)
 
 
 def check_has_config(where: str, optimizer: Any) -> None:
-    """Raises TypeError for a transformation of optax, of which nothing can be saved."""
+    """Raises TypeError for an optax transformation, which has no configuration to save."""
     if not isinstance(optimizer, BaseOptimizer):
         raise TypeError(
             f"{where}: a transformation of optax has no JSON form. Use an optimizer of fkeras to "

@@ -1,4 +1,4 @@
-"""Optimizers that follow the gradient or its sign: SGD and Lion."""
+"""Optimizers whose step is the gradient or a sign: SGD and Lion."""
 
 from __future__ import annotations
 
@@ -15,14 +15,13 @@ from fkeras.optimizers.updates.numeric import zeros
 
 
 class SGD(Optimizer):
-    """w -= rate * g; with momentum m = momentum * m - rate * g and w += m.
+    """Gradient descent: w -= rate * g; with momentum m = momentum * m - rate * g and w += m.
 
     The further arguments are those of `Optimizer`.
 
     Args:
-        momentum: how much of the last update stays in the next.
-        nesterov: whether the gradient counts as that of the next place:
-            w += momentum * m - rate * g.
+        momentum: the share of the last update in the next update.
+        nesterov: whether to use Nesterov momentum: w += momentum * m - rate * g.
         Other arguments: those of `Adam`.
 
     Example:
@@ -44,20 +43,21 @@ class SGD(Optimizer):
     def step(self, gradient, weight, slots, rate, count):
         if not self.momentum:
             return -rate * gradient, slots
+        # as in Keras, m includes the learning rate: a new rate changes future gradients only
         m = self.momentum * slots["momentum"] - rate * gradient
         delta = self.momentum * m - rate * gradient if self.nesterov else m
         return delta, {"momentum": m}
 
 
 class Lion(Optimizer):
-    """w -= rate * sign(beta_1 * m + (1 - beta_1) * g); m = beta_2 * m + (1 - beta_2) * g.
+    """Lion: w -= rate * sign(beta_1 * m + (1 - beta_1) * g); m = beta_2 * m + (1 - beta_2) * g.
 
     The further arguments are those of `Optimizer`.
 
     Args:
         learning_rate: a number, a schedule, or a function of the step; smaller than Adam's.
-        beta_1: how much of the mean gradient is in the sign.
-        beta_2: how long the mean gradient remembers.
+        beta_1: the weight of the mean gradient m in the sign.
+        beta_2: the decay rate of the mean gradient.
 
     Example:
         >>> import jax.numpy as jnp, fkeras as fk

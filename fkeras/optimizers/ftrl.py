@@ -1,4 +1,4 @@
-"""Ftrl, for sparse linear models."""
+"""The optimizer Ftrl, for sparse linear models."""
 
 from __future__ import annotations
 
@@ -17,21 +17,23 @@ from fkeras.optimizers.updates.numeric import zeros
 
 
 class Ftrl(Optimizer):
-    """Follow the regularized leader: the weight that all gradients so far ask for together.
+    """Follow the regularized leader: the minimizer of all linearized past losses and penalties.
 
     The further arguments are those of `Optimizer`.
 
     Args:
-        learning_rate_power: how the rate falls with the sum of squared gradients; 0 not at all.
-        initial_accumulator_value: the first value of that sum.
-        l1_regularization_strength: a penalty that makes weights 0.
-        l2_regularization_strength: a penalty that makes weights small.
-        l2_shrinkage_regularization_strength: a penalty on the weights as they are.
-        beta: a further penalty, divided by the rate.
+        learning_rate_power: the exponent of the sum of squared gradients in the learning rate; 0
+            for a constant rate.
+        initial_accumulator_value: the initial value of the sum.
+        l1_regularization_strength: the L1 penalty, which sets weights to 0.
+        l2_regularization_strength: the L2 penalty, which keeps weights small.
+        l2_shrinkage_regularization_strength: the L2 penalty on the current weights, added to the
+            gradient.
+        beta: a further L2 penalty, divided by the learning rate.
         Other arguments: those of `Adam`.
 
     Raises:
-        ValueError: for a `learning_rate_power` above 0, or a first value or a strength below 0.
+        ValueError: for a `learning_rate_power` above 0, or a negative initial value or penalty.
 
     Example:
         >>> import jax.numpy as jnp, fkeras as fk
@@ -66,6 +68,7 @@ class Ftrl(Optimizer):
         linear = slots["linear"] + pull - (after - before) / rate * weight
         penalty = self.l2_regularization_strength + self.beta / (2.0 * rate)
         limit = self.l1_regularization_strength
+        # closed-form minimizer; the weight is exactly 0 where |linear| is at most the L1 penalty
         best = (jnp.clip(linear, -limit, limit) - linear) / (after / rate + 2.0 * penalty)
         return best - weight, {"accumulator": total, "linear": linear}
 

@@ -1,4 +1,4 @@
-"""Loss scaling that finds its own factor, for gradients of 16 bits."""
+"""Dynamic loss scaling, for gradients of 16 bits."""
 
 from __future__ import annotations
 
@@ -17,14 +17,15 @@ from fkeras.optimizers.base import BaseOptimizer, check_has_config, scaled
 from fkeras.optimizers.naming import get, transformation
 from fkeras.optimizers.updates.numeric import working_dtype
 
-# what older files of Keras hold for options that belong to the inner optimizer
+# options of the inner optimizer that older Keras files write here, always with these values
 _NEUTRAL = (
     ("dynamic", True),
     ("use_ema", False),
     ("ema_momentum", 0.99),
     ("learning_rate", 0.0),
 )
-# powers of two that float32 has; in Keras the scale ends at 0 or inf, and stays there
+# bounds of the scale, normal float32 powers of two; in Keras the scale can reach 0 or inf and then
+# never changes again
 _SMALLEST, _LARGEST = 2.0**-126, 2.0**127
 
 
@@ -33,7 +34,8 @@ class LossScaleState(NamedTuple):
 
     Attributes:
         scale: the factor of the loss, float32.
-        step_counter: the updates with finite gradients since the factor last changed, int32.
+        step_counter: the number of updates with finite gradients since the last change of the
+            factor, int32.
         inner: the state of the inner optimizer.
 
     Example:
@@ -62,18 +64,19 @@ def _inner(value: Any) -> Any:
 
 
 class LossScaleOptimizer(BaseOptimizer):
-    """Scales the loss by a factor that halves on overflow and doubles after a row of good steps.
+    """Scales the loss by a factor that halves on overflow and doubles after many finite steps.
 
-    An update with a gradient that is not finite moves nothing and leaves the inner state as it is.
-    `scale_loss` multiplies the loss by the factor, and `update` divides it out of the gradients,
-    so differentiate `optimizer.scale_loss(loss, opt_state)`; a `Trainer` does so by itself.
+    An update with a non-finite gradient changes neither the weights nor the inner optimizer's
+    state. `scale_loss` multiplies the loss by the factor, and `update` divides the gradients by
+    the factor. Differentiate `optimizer.scale_loss(loss, opt_state)`; a `Trainer` does this.
 
     Args:
-        inner_optimizer: what moves the weights: what `get` takes. Its own `loss_scale_factor` does
-            not count, as in Keras.
-        initial_scale: the first factor.
-        dynamic_growth_steps: after so many updates in a row with finite gradients it doubles.
-        name: a word of your own.
+        inner_optimizer: the optimizer that updates the weights, in any form that `get` accepts.
+            As in Keras, its `loss_scale_factor` is ignored.
+        initial_scale: the initial factor.
+        dynamic_growth_steps: the number of consecutive updates with finite gradients after which
+            the factor doubles.
+        name: label in the config; has no effect.
 
     Example:
         >>> import fkeras as fk
@@ -119,7 +122,7 @@ class LossScaleOptimizer(BaseOptimizer):
     ) -> tuple[Any, LossScaleState]:
         inner = transformation(self.inner_optimizer)
         gradients = jax.tree.map(jnp.asarray, gradients)
-        # the updates have the dtypes of these, whichever branch is taken
+        # both branches of lax.cond must return updates of the same dtypes: those of `like`
         like = gradients if weights is None else weights
         finite = functools.reduce(
             jnp.logical_and,
@@ -128,7 +131,7 @@ class LossScaleOptimizer(BaseOptimizer):
         )
 
         def unscaled(gradient: jax.Array) -> jax.Array:
-            # wider before it is divided: small numbers of 16 bits would vanish
+            # cast before the division: small 16-bit gradients would underflow to 0
             dtype = working_dtype(gradient)
             return gradient.astype(dtype) / state.scale.astype(dtype)
 
@@ -142,6 +145,7 @@ class LossScaleOptimizer(BaseOptimizer):
 
         def skip(gradients: Any) -> tuple[Any, LossScaleState]:
             deltas = jax.tree.map(lambda _, w: jnp.zeros_like(w), gradients, like)
+            # the inner state is unchanged, so skipped updates do not advance a schedule
             counter = jnp.zeros_like(state.step_counter)
             scale = jnp.maximum(state.scale * 0.5, _SMALLEST)
             return deltas, LossScaleState(scale, counter, state.inner)
@@ -149,10 +153,10 @@ class LossScaleOptimizer(BaseOptimizer):
         return jax.lax.cond(finite, move, skip, gradients)
 
     def get_config(self) -> dict[str, Any]:
-        """The constructor's arguments as JSON data.
+        """Returns the constructor's arguments as JSON data.
 
         Raises:
-            TypeError: where the inner optimizer is a transformation of optax.
+            TypeError: if the inner optimizer is an optax transformation.
         """
         check_has_config("LossScaleOptimizer", self.inner_optimizer)
         return super().get_config()
@@ -161,7 +165,7 @@ class LossScaleOptimizer(BaseOptimizer):
     def from_config(
         cls, config: Mapping[str, Any], custom_objects: Mapping[str, Any] | None = None
     ) -> Self:
-        """The optimizer that `get_config`, of this package or of Keras, described."""
+        """Creates an optimizer from the data of `get_config`, of this package or of Keras."""
         neutral = dict(_NEUTRAL)
         config = {k: v for k, v in config.items() if k not in neutral or v != neutral[k]}
         return from_configuration(cls, config, custom_objects)

@@ -1,4 +1,4 @@
-"""Muon: steps of matrices are made orthogonal; AdamW for all other weights."""
+"""Muon: orthogonalized momentum for matrices, AdamW for all other weights."""
 
 from __future__ import annotations
 
@@ -18,19 +18,21 @@ from fkeras.optimizers.optimizer import Optimizer
 from fkeras.optimizers.options import rate, words
 from fkeras.optimizers.updates.numeric import root, zeros
 
-# so many turns of a loop, at most, become straight code
+# loops of at most this many iterations are unrolled, which lets XLA fuse the iterations
 _STRAIGHT = 8
 
 
 def orthogonal(x: jax.Array, a: float, b: float, c: float, steps: int) -> jax.Array:
-    """A matrix with the singular vectors of `x`, whose singular values are all near 1.
+    """Orthogonalizes a matrix approximately, by Newton-Schulz iteration.
+
+    The result has the singular vectors of `x` and singular values near 1.
 
     Args:
         x: a matrix.
         a: the factor of x in each step x = a x + b (x x') x + c (x x')**2 x.
-        b: that of the third power.
-        c: that of the fifth power.
-        steps: how many steps.
+        b: the factor of the third power.
+        c: the factor of the fifth power.
+        steps: the number of iterations.
 
     Example:
         >>> x = jnp.diag(jnp.array([3.0, 0.5]))
@@ -39,7 +41,9 @@ def orthogonal(x: jax.Array, a: float, b: float, c: float, steps: int) -> jax.Ar
                [0., 1.]], dtype=float32)
     """
     tall = x.shape[-2] > x.shape[-1]
+    # x x' has the size of the shorter side
     x = x.T if tall else x
+    # singular values of at most 1, where the iteration converges; 1e-7 is for a zero matrix
     x = x / (root(jnp.sum(jnp.square(x))) + 1e-7)
 
     def step(_: Any, x: jax.Array) -> jax.Array:
@@ -64,27 +68,28 @@ def _expressions(value: Any) -> tuple[str, ...]:
 
 
 class Muon(Optimizer):
-    """w -= rate * sqrt(longer side) * rms_rate * orthogonal(m), m a momentum of the gradient.
+    """Muon: w -= rate * sqrt(longer side) * rms_rate * orthogonal(m), with the gradient's momentum m.
 
-    Weights that are no matrices, embeddings and those that `exclude_layers` finds are trained by
-    AdamW; name the layer of the outputs there. The further arguments are those of `Optimizer`.
+    AdamW trains embeddings, weights that are not matrices, and weights that match
+    `exclude_layers`, which should name the output layer. The further arguments are those of
+    `Optimizer`.
 
     Args:
-        adam_beta_1: how long AdamW's mean gradient remembers.
-        adam_beta_2: how long AdamW's mean square remembers.
-        adam_weight_decay: the weight decay of AdamW's weights; None for none.
-        epsilon: keeps AdamW's divisor from 0.
-        weight_decay: the weight decay of the matrices; None for none.
-        exclude_layers: regular expressions; a weight in whose path one is found is AdamW's.
+        adam_beta_1: the decay rate of AdamW's mean gradient.
+        adam_beta_2: the decay rate of AdamW's mean squared gradient.
+        adam_weight_decay: the weight decay of AdamW's weights; None for no decay.
+        epsilon: the number that keeps AdamW's divisor above 0.
+        weight_decay: the weight decay of the matrices; None for no decay.
+        exclude_layers: regular expressions; AdamW trains weights whose path contains a match.
         exclude_embeddings: whether AdamW trains weights with "embedding" in their paths.
-        muon_a: see `orthogonal`.
-        muon_b: see `orthogonal`.
-        muon_c: see `orthogonal`.
-        adam_lr_ratio: AdamW's learning rate as a part of `learning_rate`.
-        momentum: how much of the last gradients stays in m.
-        ns_steps: the steps of `orthogonal`.
-        nesterov: whether the gradient counts as that of the next place.
-        rms_rate: the root mean square of an entry of a step; None for steps that are orthogonal.
+        muon_a: the argument `a` of `orthogonal`.
+        muon_b: the argument `b` of `orthogonal`.
+        muon_c: the argument `c` of `orthogonal`.
+        adam_lr_ratio: AdamW's learning rate as a factor of `learning_rate`.
+        momentum: the share of the previous m in m.
+        ns_steps: the number of iterations in `orthogonal`.
+        nesterov: whether to use Nesterov momentum.
+        rms_rate: the root mean square of a step's entries; None for orthogonal steps.
         Other arguments: those of `Adam`.
 
     Example:
@@ -131,6 +136,7 @@ class Muon(Optimizer):
 
     def slots_at(self, path: str, weight: jax.Array) -> dict[str, jax.Array]:
         slots = {"momentum": zeros(weight)}
+        # `step` has no path, so a slot "velocity" marks the weights of AdamW
         return slots | {"velocity": zeros(weight)} if self._is_adams(path, weight) else slots
 
     def decay_at(self, path: str, weight: jax.Array, rate: jax.Array, decay: Any) -> Any:
@@ -147,6 +153,7 @@ class Muon(Optimizer):
         if "velocity" in slots:
             betas = (self.adam_beta_1, self.adam_beta_2)
             return adam_step(gradient, slots, alpha, *betas, self.epsilon)
+        # momentum * m + gradient, in Keras's order of operations for equal rounding
         m = slots["momentum"] + (gradient + slots["momentum"] * (self.momentum - 1.0))
         direction = gradient + self.momentum * m if self.nesterov else m
         step = orthogonal(direction, self.muon_a, self.muon_b, self.muon_c, self.ns_steps)

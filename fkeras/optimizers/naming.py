@@ -1,4 +1,4 @@
-"""Optimizers by name, from the rows at the end of each family module."""
+"""Lookup of optimizers by name, from the registration rows at the end of each module."""
 
 from __future__ import annotations
 
@@ -26,16 +26,16 @@ NAMES: Mapping[str, type[Optimizer]] = by_name(
 def get(
     identifier: Any, custom_objects: Mapping[str, Any] | None = None
 ) -> BaseOptimizer | optax.GradientTransformation | None:
-    """The optimizer that a name, a value or a configuration means; None for none.
+    """Returns the optimizer for a name, an object or a configuration; None for None.
 
     Args:
-        identifier: Keras's name of an optimizer, one of ours or its class, what `serialize`
-            wrote, or any optax transformation, which is returned as it is.
-        custom_objects: your own by name.
+        identifier: Keras's name of an optimizer, an optimizer of fkeras or its class, a
+            configuration from `serialize`, or an optax transformation, which is returned unchanged.
+        custom_objects: your optimizers by name.
 
     Raises:
-        ValueError: for an unknown name, with the nearest one.
-        TypeError: for anything else.
+        ValueError: for an unknown name; the message suggests the nearest known name.
+        TypeError: for an identifier of another type.
 
     Example:
         >>> get("adam")
@@ -57,10 +57,13 @@ def _is_transformation(value: Any) -> bool:
 
 
 def transformation(identifier: Any) -> optax.GradientTransformation:
-    """As `get`, and in the form of optax: a pair of pure functions, `init` and `update`.
+    """Returns the optax transformation for an identifier: the pure functions `init` and `update`.
 
     Args:
-        identifier: what `get` takes.
+        identifier: an identifier that `get` accepts, other than None.
+
+    Raises:
+        TypeError: for None.
 
     Example:
         >>> import jax.numpy as jnp

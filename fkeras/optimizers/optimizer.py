@@ -1,7 +1,7 @@
-"""An optimizer of one rule: a frozen value with Keras's arguments, applied to each weight.
+"""Base class of optimizers that apply one rule to each weight, with Keras's arguments.
 
-An optimizer says what one weight's state is (`slots`) and what one step does with one gradient
-(`step`). All else is common to them: their options here, what these do in `walk`.
+A subclass defines the state of one weight (`slots`) and the update of one weight (`step`). The
+common options are declared here; `updates.apply` implements them.
 """
 
 from __future__ import annotations
@@ -35,30 +35,31 @@ _NEVER_NONE = ("use_ema", "ema_momentum", "exclude_from_weight_decay")
 
 
 class Optimizer(BaseOptimizer):
-    """A rule that turns gradients into updates of the weights, as a value.
+    """Base class of optimizers that apply one rule to each weight.
 
-    Subclass it and write `slots` and `step`, both for a single weight.
+    Subclasses define `step`, and `slots` if a weight has state, both for a single weight.
 
     Args:
-        learning_rate: a number, a schedule, or a function of the number of updates asked for.
-        weight_decay: each step first takes `learning_rate * weight_decay * weight` from each
-            weight; None for none.
-        clipnorm: the largest Euclidean norm of each gradient by itself.
-        clipvalue: the largest absolute value of an entry of a gradient.
-        global_clipnorm: the largest Euclidean norm of all gradients together.
-        use_ema: whether to keep an average of the weights, `ema_weights(opt_state)`, which
-            `finalize` puts in their place.
-        ema_momentum: how much of the average stays when new weights come in.
-        ema_overwrite_frequency: the weights become their average every so many steps; None for
-            not before `finalize`.
-        loss_scale_factor: `scale_loss` multiplies the loss by it, and `update` divides the
-            gradients by it, so that those of 16 bits do not vanish; None for not at all.
-        gradient_accumulation_steps: the weights move only every so many updates, by the mean
-            gradient since; None for every time. Schedules and `count` count the updates asked for.
-        exclude_from_weight_decay: names that occur in the paths of weights, such as "bias", or
-            patterns with *, ? or [] for whole paths, such as "norm*/gamma"; these weights do not
-            decay. Keras has a method of that name; its configurations cannot hold it.
-        name: a word of your own.
+        learning_rate: a number, a schedule, or a function of the number of `update` calls.
+        weight_decay: decoupled weight decay: each step first subtracts
+            `learning_rate * weight_decay * weight` from each weight; None for no decay.
+        clipnorm: the maximum Euclidean norm of each gradient.
+        clipvalue: the maximum absolute value of a gradient's entries.
+        global_clipnorm: the maximum Euclidean norm of all gradients together.
+        use_ema: whether to keep a moving average of the weights. `ema_weights(opt_state)` returns
+            the average, and `finalize` replaces the weights by the average.
+        ema_momentum: the share of the old average in the new average.
+        ema_overwrite_frequency: the number of steps after which the weights are overwritten by
+            their average; None for overwriting in `finalize` only.
+        loss_scale_factor: the factor by which `scale_loss` multiplies the loss and `update` divides
+            the gradients, against underflow of 16-bit gradients; None for no scaling.
+        gradient_accumulation_steps: the number of `update` calls per change of the weights, which
+            uses the mean gradient of these calls; None for a change at each call. Schedules and
+            `count` count the calls.
+        exclude_from_weight_decay: weights without weight decay: names that occur in the weights'
+            paths, such as "bias", or patterns with *, ? or [] for whole paths, such as
+            "norm*/gamma". Keras has a method of this name, which its configurations do not record.
+        name: label in the config; has no effect.
 
     Raises:
         ValueError: for more than one of `clipnorm`, `clipvalue` and `global_clipnorm`.
@@ -72,7 +73,7 @@ class Optimizer(BaseOptimizer):
         Signs(0.1)
     """
 
-    # whether `step` looks at the weights
+    # whether `step` reads the weights; other optimizers accept `update` without weights
     reads_weights: ClassVar[bool] = False
 
     learning_rate: LearningRate = option(default=0.001, convert=rate)
@@ -117,31 +118,34 @@ class Optimizer(BaseOptimizer):
             )
 
     def slots(self, weight: jax.Array) -> _Slots:
-        """The first state of one weight: arrays by name."""
+        """Returns the initial state of one weight: arrays by name."""
         return {}
 
     def slots_at(self, path: str, weight: jax.Array) -> _Slots:
-        """As `slots`, where a weight's path matters too."""
+        """Returns the initial state of the weight at `path`; by default the result of `slots`."""
         return self.slots(weight)
 
     def prepare(self, rate: jax.Array, count: jax.Array) -> Any:
-        """What `step` receives as `rate`: all that depends on rate and count alone.
+        """Returns the argument `rate` of `step`: values that depend on rate and count alone.
 
-        It is computed once for all weights. By default it is the learning rate.
+        The values are computed once for all weights of a dtype. The default is the learning rate.
         """
         return rate
 
     def step(
         self, gradient: jax.Array, weight: jax.Array, slots: _Slots, rate: Any, count: jax.Array
     ) -> tuple[jax.Array, _Slots]:
-        """What is added to one weight, and its next state.
+        """Computes the update of one weight and its new state.
 
         Args:
-            gradient: the gradient, clipped.
-            weight: the weight after weight decay.
-            slots: its state.
-            rate: what `prepare` made of the learning rate, a scalar.
+            gradient: the gradient, after clipping.
+            weight: the weight, after weight decay.
+            slots: the weight's state.
+            rate: the result of `prepare`, by default the learning rate, a scalar.
             count: the number of this step as a float, counted from 1.
+
+        Returns:
+            `(delta, slots)`: the array to add to the weight, and the new state.
         """
         raise NotImplementedError(
             f"{type(self).__name__}: an optimizer needs its own step(gradient, weight, slots, "
@@ -149,13 +153,13 @@ class Optimizer(BaseOptimizer):
         )
 
     def decay_at(self, path: str, weight: jax.Array, rate: jax.Array, decay: Any) -> Any:
-        """The part that a step takes from a weight, a scalar, or None for nothing.
+        """Returns the share of a weight that weight decay subtracts, a scalar; None for no decay.
 
         Args:
             path: the weight's path.
             weight: the weight.
             rate: the learning rate.
-            decay: `rate` times the weight decay, or None where the optimizer has none.
+            decay: `rate` times the weight decay, or None for an optimizer without weight decay.
         """
         excluded = any(mentions(pattern, path) for pattern in self.exclude_from_weight_decay)
         return None if excluded else decay
@@ -178,7 +182,7 @@ class Optimizer(BaseOptimizer):
 
     def get_config(self) -> dict[str, Any]:
         config = super().get_config()
-        if not self.exclude_from_weight_decay:  # Keras's configurations have no such key
+        if not self.exclude_from_weight_decay:  # Keras rejects the unknown key
             del config["exclude_from_weight_decay"]
         return config
 
@@ -186,12 +190,12 @@ class Optimizer(BaseOptimizer):
     def from_config(
         cls, config: Mapping[str, Any], custom_objects: Mapping[str, Any] | None = None
     ) -> Self:
-        """The optimizer that `get_config`, of this package or of Keras, described.
+        """Creates an optimizer from the data of `get_config`, of this package or of Keras.
 
         Raises:
-            ValueError: for a key that this optimizer does not have.
+            ValueError: for an unknown key.
         """
-        # in older files of Keras None stands for an option that is off
+        # older Keras files write None for options that are off
         config = {k: v for k, v in config.items() if v is not None or k not in _NEVER_NONE}
         if isinstance(config.get("learning_rate"), Mapping):
             with within("learning_rate"):
@@ -203,6 +207,6 @@ class Optimizer(BaseOptimizer):
 
 
 def _shortest(value: float) -> float:
-    # Keras writes 0.001 as 0.0010000000474974513, what float32 makes of it
+    # Keras stores rates as float32 and writes 0.001 as 0.0010000000474974513
     single = np.float32(value)
     return float(str(single)) if float(single) == value else value

@@ -1,4 +1,4 @@
-"""Converters of the arguments of optimizers."""
+"""Converters for the arguments of optimizers."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ def rate(value: Any) -> Any:
 
 
 def words(value: Any) -> tuple[str, ...]:
-    """Converts names or patterns of weights: a string, several, or None for none."""
+    """Converts names or patterns of weights, a string, several strings or None, to a tuple."""
     value = (value,) if isinstance(value, str) else value
     if value is None:
         return ()

@@ -1,4 +1,4 @@
-"""AdamW without a schedule: the average of the weights does what a falling rate would."""
+"""Schedule-free AdamW: averaging of the weights replaces a decreasing learning rate."""
 
 from __future__ import annotations
 
@@ -17,14 +17,14 @@ from fkeras.optimizers.updates.numeric import moving_mean, power, root, working_
 
 
 class ScheduleFreeAdamW(Optimizer):
-    """z -= rate * g / (sqrt(v_hat) + epsilon); w = (1 - beta_1) * z + beta_1 * mean of all z.
+    """AdamW: z -= rate * g / (sqrt(v_hat) + epsilon); w = (1 - beta_1) * z + beta_1 * mean of all z.
 
-    The rate needs no schedule. The gradient is that at w, and w is what the model holds, also when
-    it is evaluated, as in Keras. The further arguments are those of `Optimizer`.
+    The learning rate needs no schedule. The model holds w, where gradients are computed; as in
+    Keras, evaluation uses w too. The further arguments are those of `Optimizer`.
 
     Args:
-        beta_1: how near w is to the mean, above 0.
-        warmup_steps: the rate rises from 0 over so many steps.
+        beta_1: the share of the mean in w, above 0.
+        warmup_steps: the number of steps in which the learning rate rises linearly from 0.
         Other arguments: those of `Adam`.
 
     Raises:
@@ -49,7 +49,7 @@ class ScheduleFreeAdamW(Optimizer):
     warmup_steps: Integer = option(default=0, convert=integer(minimum=0))
 
     def slots(self, weight: jax.Array) -> dict[str, jax.Array]:
-        # a copy, since weights and state may be donated together
+        # a copy: jit may donate weights and state, and a buffer can be donated only once
         return {"momentum": jnp.array(weight, working_dtype(weight)), "velocity": zeros(weight)}
 
     def prepare(self, rate, count):
@@ -60,7 +60,7 @@ class ScheduleFreeAdamW(Optimizer):
         rate, correction, share = rate
         z = slots["momentum"]
         v = moving_mean(slots["velocity"], jnp.square(gradient), self.beta_2)
-        # the mean is not kept: the weight and z tell it
+        # computed from w and z, so that the mean needs no memory; the reason for beta_1 > 0
         mean = (weight - (1.0 - self.beta_1) * z) / self.beta_1
         z = z - rate * gradient / (root(v / correction) + self.epsilon)
         mean = (1.0 - share) * mean + share * z

@@ -1,6 +1,7 @@
-"""Learning rates that change with the number of steps taken, as values: `schedule(step)`.
+"""Learning rate schedules: values that map a step number to a learning rate.
 
-Integer steps are compared and subtracted as integers: float32 holds every integer up to 2**24 only.
+Integer steps are compared and subtracted as integers, since float32 represents every integer only
+up to 2**24.
 """
 
 from __future__ import annotations
@@ -39,12 +40,12 @@ __all__ = (
 )
 
 _MODULE = "keras.optimizers.schedules"
-# integers stay integers, so that large step numbers stay exact
+# integers are not converted to floats, so that large step numbers stay exact
 _steps = either(integer(minimum=1), real(above=0))
 
 
 class LearningRateSchedule(Configurable):
-    """A learning rate for each step: subclass it and write `__call__(step)`.
+    """Base class of learning rate schedules; subclasses define `__call__(step)`.
 
     Example:
         >>> import fkeras as fk
@@ -57,7 +58,7 @@ class LearningRateSchedule(Configurable):
     """
 
     def __call__(self, step: Any) -> Any:
-        """The learning rate of the step with this number, counted from 0."""
+        """Returns the learning rate for a step number, counted from 0."""
         raise NotImplementedError(
             f"{type(self).__name__}: a schedule needs its own __call__(step). Write one that "
             "returns the learning rate."
@@ -65,14 +66,14 @@ class LearningRateSchedule(Configurable):
 
 
 class ExponentialDecay(LearningRateSchedule):
-    """initial_learning_rate * decay_rate**(step / decay_steps).
+    """Exponential decay: initial_learning_rate * decay_rate**(step / decay_steps).
 
     Args:
-        initial_learning_rate: the rate of step 0.
-        decay_steps: after how many steps the rate is multiplied by `decay_rate`.
-        decay_rate: the factor.
+        initial_learning_rate: the rate at step 0.
+        decay_steps: the number of steps in which the rate decays by the factor `decay_rate`.
+        decay_rate: the decay factor.
         staircase: whether the rate changes only every `decay_steps` steps.
-        name: a word of your own.
+        name: label in the config; has no effect.
 
     Example:
         >>> ExponentialDecay(0.1, decay_steps=10, decay_rate=0.5)(20)
@@ -93,11 +94,11 @@ class ExponentialDecay(LearningRateSchedule):
 
 
 class InverseTimeDecay(LearningRateSchedule):
-    """initial_learning_rate / (1 + decay_rate * step / decay_steps).
+    """Inverse time decay: initial_learning_rate / (1 + decay_rate * step / decay_steps).
 
     Args:
-        decay_steps: the unit of time.
-        decay_rate: how fast the rate falls.
+        decay_steps: the number of steps in a unit of time.
+        decay_rate: the speed of the decay.
         Other arguments: those of `ExponentialDecay`.
 
     Example:
@@ -119,15 +120,15 @@ class InverseTimeDecay(LearningRateSchedule):
 
 
 class PiecewiseConstantDecay(LearningRateSchedule):
-    """values[i], where i is the number of `boundaries` that the step has passed.
+    """Piecewise constant rates: values[i], where i is the number of `boundaries` below the step.
 
     Args:
-        boundaries: steps in rising order; a rate holds up to and with its boundary.
-        values: rates, one more than boundaries.
+        boundaries: steps in ascending order; a rate applies up to and including its boundary.
+        values: the rates, one more than boundaries.
         Other arguments: those of `ExponentialDecay`.
 
     Raises:
-        ValueError: where there is not one rate more than boundaries.
+        ValueError: unless the number of values is the number of boundaries plus one.
 
     Example:
         >>> schedule = PiecewiseConstantDecay([10, 20], [0.1, 0.05, 0.01])
@@ -156,14 +157,15 @@ class PiecewiseConstantDecay(LearningRateSchedule):
 
 
 class PolynomialDecay(LearningRateSchedule):
-    """(initial - end) * (1 - step / decay_steps)**power + end.
+    """Polynomial decay: (initial - end) * (1 - step / decay_steps)**power + end.
 
     Args:
-        decay_steps: the steps until the end.
-        end_learning_rate: the rate at the end.
-        power: 1 for a straight line.
-        cycle: whether it starts again, each time for a longer stretch, instead of staying at
-            the end.
+        decay_steps: the number of steps of the decay.
+        end_learning_rate: the final rate.
+        power: the exponent; 1 for a linear decay.
+        cycle: whether to extend the decay to the next multiple of `decay_steps` whenever the step
+            exceeds the last multiple, which restarts the decay, instead of staying at the final
+            rate.
         Other arguments: those of `ExponentialDecay`.
 
     Example:
@@ -183,6 +185,8 @@ class PolynomialDecay(LearningRateSchedule):
         step = as_step(step)
         if self.cycle:
             whole, part = periods(step, self.decay_steps)
+            # the number of begun periods multiplies decay_steps, as in Keras; at step 0 one period
+            # has begun
             begun = jnp.maximum(jnp.where(part > 0, whole + 1.0, whole), 1.0)
             left = jnp.where((part > 0) | (whole == 0), 1.0 - part, 0.0) / begun
         else:
@@ -192,13 +196,13 @@ class PolynomialDecay(LearningRateSchedule):
 
 
 class CosineDecay(LearningRateSchedule):
-    """Half a cosine wave from the first rate down to alpha times it, after a linear warmup.
+    """Cosine decay from the highest rate to `alpha` times that rate, after a linear warmup.
 
     Args:
-        decay_steps: the steps of the fall, warmup not counted.
-        alpha: the last rate as a part of the highest.
-        warmup_target: the rate that the warmup ends with; None for no warmup.
-        warmup_steps: the steps of the warmup.
+        decay_steps: the number of steps of the decay, without the warmup.
+        alpha: the final rate as a share of the highest rate.
+        warmup_target: the rate at the end of the warmup; None for no warmup.
+        warmup_steps: the number of steps of the warmup.
         Other arguments: those of `ExponentialDecay`.
 
     References:
@@ -225,6 +229,7 @@ class CosineDecay(LearningRateSchedule):
         done = jnp.minimum(step.astype("float32") / max(self.warmup_steps, 1), 1.0)
         warm = rise * done + self.initial_learning_rate
         since = minus(step, self.warmup_steps)
+        # jnp.where, since the step is traced; both branches are finite for all steps
         return jnp.where(since < 0, warm, self._fall(since, self.warmup_target))
 
     def _fall(self, step: jax.Array, highest: float) -> jax.Array:
@@ -234,13 +239,16 @@ class CosineDecay(LearningRateSchedule):
 
 
 class CosineDecayRestarts(LearningRateSchedule):
-    """Half cosine waves one after the other, each `t_mul` times as long and `m_mul` times as high.
+    """Cosine decay with warm restarts, after SGDR.
+
+    Each period is `t_mul` times as long as the period before and starts at `m_mul` times its
+    initial rate.
 
     Args:
-        first_decay_steps: the steps of the first wave.
-        t_mul: the factor of the length.
-        m_mul: the factor of the height.
-        alpha: the lowest rate as a part of the first.
+        first_decay_steps: the number of steps of the first period.
+        t_mul: the factor of the period length.
+        m_mul: the factor of the initial rate.
+        alpha: the final rate of a period as a share of its initial rate.
         Other arguments: those of `ExponentialDecay`.
 
     References:
@@ -264,10 +272,12 @@ class CosineDecayRestarts(LearningRateSchedule):
         starts = wave_starts(self.first_decay_steps, self.t_mul)
         if self.t_mul == 1.0:
             wave, part = periods(step, self.first_decay_steps)
+        # a table of starts: the logarithm of the formula below can round to the wrong period
         elif starts is not None and jnp.issubdtype(step.dtype, jnp.integer):
             number = passed(step, starts[1:], reached=True)
             wave = number.astype("float32")
             length = self.first_decay_steps * jnp.power(jnp.float32(self.t_mul), wave)
+            # integer part and fraction of the start are subtracted separately, to stay exact
             whole = [math.ceil(start) for start in starts]
             ahead = [end - start for end, start in zip(whole, starts, strict=True)]
             since = (step - jnp.asarray(whole, step.dtype)[number]).astype("float32")
@@ -299,14 +309,14 @@ _NAMES: Mapping[str, type[LearningRateSchedule]] = types.MappingProxyType(
 
 
 def deserialize(config: Any, custom_objects: Mapping[str, Any] | None = None) -> Any:
-    """The schedule that `serialize` (or Keras 3) wrote as `config`.
+    """Creates the schedule that `config`, written by `serialize` or Keras 3, describes.
 
     Args:
         config: JSON data with `class_name` and `config`.
-        custom_objects: your own classes and functions by name.
+        custom_objects: your classes and functions by name.
 
     Raises:
-        ValueError: where the name is unknown.
+        ValueError: for an unknown name.
 
     Example:
         >>> deserialize(serialize(CosineDecay(0.1, 10)))

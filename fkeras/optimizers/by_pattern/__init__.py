@@ -1,1 +1,1 @@
-"""Different optimizers for different weights, chosen by patterns of paths."""
+"""Optimizers for groups of weights, selected by patterns of weight paths."""

@@ -1,7 +1,8 @@
-"""Patterns of weight paths, and Keras's form of optimizers by pattern (its OptimizerMap).
+"""Patterns of weight paths, and conversion to and from Keras's OptimizerMap.
 
-There the patterns are regular expressions for whole paths without an order: no two may fit one
-path, an exact path goes first, and a default takes the rest.
+In Keras the patterns are regular expressions that match whole paths. The patterns have no order:
+two patterns must not match the same path, an exact path takes precedence, and a default optimizer
+updates the remaining weights.
 """
 
 from __future__ import annotations
@@ -15,14 +16,14 @@ _REGULAR = "re:"
 
 
 def expression(pattern: str) -> str:
-    """The regular expression of a pattern."""
+    """Converts a pattern to a regular expression."""
     if pattern.startswith(_REGULAR):
         return pattern.removeprefix(_REGULAR)
     return fnmatch.translate(pattern)
 
 
 def fits(pattern: str, path: str) -> bool:
-    """Whether a pattern fits a whole path.
+    """Returns whether a pattern matches a whole path.
 
     Example:
         >>> fits("encoder/*", "encoder/dense/kernel"), fits("re:.*/(bias|beta)", "dense/bias")
@@ -32,14 +33,14 @@ def fits(pattern: str, path: str) -> bool:
 
 
 def write(pairs: Sequence[tuple[str, Any]]) -> dict[str, Any]:
-    """The configuration of Keras's OptimizerMap for optimizers by pattern, the first that fits.
+    """Returns a Keras OptimizerMap configuration for ordered patterns, of which the first applies.
 
-    Keras does not read the key "patterns", which keeps the order and the patterns as they were.
+    The additional key "patterns", which Keras ignores, records the order and the original patterns.
     """
     expressions = []
     for index, (pattern, _) in enumerate(pairs):
         before = "|".join(f"(?:{expression(p)})" for p, _ in pairs[:index])
-        # what an earlier pattern fits is no longer free: for Keras two would fit it
+        # a lookahead excludes paths of earlier patterns: Keras rejects paths with two matches
         free = f"(?!(?:{before})$)" if before else ""
         expressions.append(f"{free}(?:{expression(pattern)})")
     configs = [config for _, config in pairs]
@@ -56,10 +57,10 @@ def write(pairs: Sequence[tuple[str, Any]]) -> dict[str, Any]:
 
 
 def read(config: Any) -> list[tuple[str, Any]]:
-    """The configurations of optimizers by pattern that `write`, or Keras, wrote.
+    """Returns `(pattern, configuration)` pairs from an OptimizerMap of `write` or of Keras.
 
     Raises:
-        ValueError: where it is none.
+        ValueError: for any other configuration.
     """
     if not isinstance(config, Mapping) or config.get("class_name") != "OptimizerMap":
         raise ValueError(
@@ -75,6 +76,8 @@ def read(config: Any) -> list[tuple[str, Any]]:
 
 
 def by_pattern(found: Mapping[str, Any]) -> list[tuple[str, Any]]:
-    """What a map of Keras holds, by patterns that begin with "re:", exact paths first."""
+    """Converts a Keras map to pairs with patterns that begin with "re:", exact paths first."""
+    # a key without special characters is an exact path; re.escape also escapes "-", which has no
+    # special meaning outside brackets; the sort is stable
     keys = sorted(found, key=lambda key: re.escape(key) != key.replace("-", r"\-"))
     return [(_REGULAR + key, found[key]) for key in keys]

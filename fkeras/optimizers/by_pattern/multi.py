@@ -1,4 +1,4 @@
-"""Several optimizers in one: each takes the weights whose paths its pattern fits."""
+"""`MultiOptimizer`: several optimizers, each for the weights whose paths match its pattern."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from fkeras.optimizers.naming import get, transformation
 from fkeras.optimizers.updates.paths import flatten
 
 _EXAMPLE = "For example MultiOptimizer({'encoder/*': 'sgd', '*': fk.optimizers.Adam(1e-4)})."
-# what is left over, which may be nothing
+# matches the remaining weights; the only pattern that may match no weight
 _REST = "*"
 
 
@@ -28,8 +28,8 @@ class MultiOptimizerState(NamedTuple):
     """The state of a `MultiOptimizer`.
 
     Attributes:
-        states: the state of each optimizer by its pattern, over a dictionary of its weights by
-            path.
+        states: the state of each optimizer, by pattern. Each state is that of a dictionary of the
+            optimizer's weights by path.
 
     Example:
         >>> import jax.numpy as jnp, fkeras as fk
@@ -95,27 +95,29 @@ def _single(pattern: str, value: Any) -> Any:
 
 
 class MultiOptimizer(BaseOptimizer):
-    """Gives each weight to the optimizer of the first pattern that fits its path.
+    """Updates each weight with the optimizer of the first pattern that matches the weight's path.
 
-    Each optimizer has a state, a count and limits of its own: a `global_clipnorm` is that of its
-    weights. The learning rate of one is `opt_state.states[pattern].learning_rate`.
+    Each optimizer has a separate state, count and limits: a `global_clipnorm` applies to the
+    optimizer's weights only. `opt_state.states[pattern].learning_rate` is an optimizer's learning
+    rate.
 
-    In Keras a map has no order and a default. `OptimizerMap` has that form and is taken too, and
-    what Keras writes is read: its regular expressions become patterns that begin with "re:", and
-    its default that of "*". A function in the place of the map is not taken, as it has neither
-    equality nor configuration.
+    Keras's maps have no order, and have a default. `OptimizerMap` has this form and is accepted
+    here. In configurations of Keras, regular expressions become patterns that begin with "re:",
+    and the default becomes the pattern "*". A function instead of a map is rejected, since a
+    function has no equality and no configuration.
 
     Args:
-        optimizer_map: optimizers, or their names, by pattern, or an `OptimizerMap`. A pattern fits
-            a whole path such as "encoder/dense/kernel", with * for anything, ? and []; after "re:"
-            it is a regular expression. "*", at the end, is for all that is left.
-        loss_scale_factor: as that of `Optimizer`, for all; those of the inner ones do not count.
-        name: a word of your own.
+        optimizer_map: optimizers, or their names, by pattern, or an `OptimizerMap`. A pattern
+            matches a whole path such as "encoder/dense/kernel" and may contain *, ? and []. After
+            "re:" the pattern is a regular expression. A final "*" matches all remaining weights.
+        loss_scale_factor: the loss scale of all weights, as in `Optimizer`; the factors of the
+            inner optimizers are ignored.
+        name: label in the config; has no effect.
 
     Raises:
-        ValueError: by `init` and `update`, for a weight that no pattern fits; by `check_paths`,
-            which `Trainer.init` calls, for a pattern other than "*" that is the first to fit no
-            weight. A pattern whose weights are all frozen has an optimizer that waits.
+        ValueError: in `init` and `update`, for a weight without a matching pattern; in
+            `check_paths`, which `Trainer.init` calls, for a pattern other than "*" that is the
+            first match of no weight. A pattern may match frozen weights only.
 
     Example:
         >>> import jax.numpy as jnp
@@ -182,9 +184,10 @@ class MultiOptimizer(BaseOptimizer):
         return jax.tree.unflatten(structure, deltas), MultiOptimizerState(states)
 
     def _groups(self, paths: Sequence[str]) -> dict[str, list[str]]:
-        """The paths that each pattern takes."""
+        """Returns the paths of each pattern's weights."""
         patterns = [pattern for pattern, _ in self.optimizer_map]
         groups: dict[str, list[str]] = {pattern: [] for pattern in patterns}
+        # the states hold weights by path, so that two equal paths would lose a weight
         if len(set(paths)) < len(paths):
             twice = next(path for path in paths if list(paths).count(path) > 1)
             raise ValueError(
@@ -219,10 +222,10 @@ class MultiOptimizer(BaseOptimizer):
         )
 
     def get_config(self) -> dict[str, Any]:
-        """The constructor's arguments as JSON data, in the form of Keras.
+        """Returns the constructor's arguments as JSON data, in Keras's format.
 
         Raises:
-            TypeError: where an optimizer is a transformation of optax, which has no such form.
+            TypeError: for an optax transformation, which has no JSON form.
         """
         for pattern, optimizer in self.optimizer_map:
             check_has_config(f"MultiOptimizer: {pattern!r}", optimizer)
@@ -237,10 +240,10 @@ class MultiOptimizer(BaseOptimizer):
     def from_config(
         cls, config: Mapping[str, Any], custom_objects: Mapping[str, Any] | None = None
     ) -> Self:
-        """The optimizer that `get_config`, of this package or of Keras, described.
+        """Creates an optimizer from the data of `get_config`, of this package or of Keras.
 
         Raises:
-            ValueError: for a key that it does not have, or a map that is none.
+            ValueError: for an `optimizer_map` in another format.
         """
         config = dict(config)
         pairs = keras_map.read(config.pop("optimizer_map", None))

@@ -1,4 +1,4 @@
-"""Keras's map from weights to optimizers: regular expressions of paths, and a default."""
+"""Keras's OptimizerMap: optimizers by regular expressions of weight paths, and a default."""
 
 from __future__ import annotations
 
@@ -39,13 +39,14 @@ def _map(value: Any) -> Any:
 
 
 class OptimizerMap(Configurable):
-    """Optimizers by regular expressions that fit whole paths of weights, in the form of Keras.
+    """Optimizers by regular expressions that match whole weight paths, in Keras's form.
 
-    `MultiOptimizer` takes it in the place of its own patterns. As in Keras, a path that is itself
-    a key goes first; where several expressions fit, Keras fails, and here the first one counts.
+    `MultiOptimizer` accepts an `OptimizerMap` instead of patterns. As in Keras, a key that equals
+    the path takes precedence. If several expressions match, the first one applies; Keras raises an
+    error.
 
     Args:
-        default_optimizer: the optimizer, or its name, of the weights that no expression fits.
+        default_optimizer: the optimizer, or its name, for weights without a matching expression.
         optimizer_map: optimizers, or their names, by regular expression.
 
     Example:
@@ -74,7 +75,7 @@ class OptimizerMap(Configurable):
         return len(self.optimizer_map)
 
     def pairs(self) -> tuple[tuple[str, Any], ...]:
-        """Patterns of `MultiOptimizer` and their optimizers: exact paths first, the rest last."""
+        """Returns patterns of `MultiOptimizer` with optimizers: exact paths first, "*" last."""
         found = keras_map.by_pattern(self.optimizer_map)
         return (*found, ("*", self.default_optimizer))
 
@@ -82,8 +83,9 @@ class OptimizerMap(Configurable):
     def from_config(
         cls, config: Mapping[str, Any], custom_objects: Mapping[str, Any] | None = None
     ) -> Self:
-        """The map that `get_config`, of this package or of Keras, described."""
+        """Creates a map from the data of `get_config`, of this package or of Keras."""
         unknown = [key for key in config if key not in ("default_optimizer", "optimizer_map")]
+        # MultiOptimizer writes the key "patterns" for its own reader
         if unknown and unknown != ["patterns"]:
             raise ValueError(
                 f"OptimizerMap.from_config: unknown key {unknown[0]!r}."

@@ -1,1 +1,1 @@
-"""Functions of weights, gradients and optimizer states that all optimizers share."""
+"""Functions on weights, gradients and optimizer states, shared by all optimizers."""

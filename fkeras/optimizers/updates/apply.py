@@ -1,10 +1,10 @@
-"""One update of a tree of weights, by an optimizer that knows what to do with one weight.
+"""Application of an optimizer's rule for one weight to a tree of weights.
 
-In this order: the gradients are divided by the loss scale, gathered where they accumulate, and
-clipped; weights decay and move; their average follows.
+The order of an update: divide the gradients by the loss scale, accumulate them, clip them, apply
+weight decay and the optimizer's step, update the moving average of the weights.
 
-State and arithmetic are float32 also for weights of lower precision; only the update itself has
-the weight's dtype. The state is a legal carry of `jax.lax.scan`.
+State and arithmetic are float32 even for weights of lower precision; only the resulting update has
+the weight's dtype. The state keeps its structure and dtypes, so `jax.lax.scan` can carry it.
 """
 
 from __future__ import annotations
@@ -25,16 +25,19 @@ _Rows = list[dict[str, jax.Array]]
 
 
 def init(optimizer: Any, weights: Any) -> OptimizerState:
-    """The state of an `Optimizer` before its first step.
+    """Returns the state of an `Optimizer` before the first step.
 
     Args:
         optimizer: the optimizer.
         weights: any pytree of arrays.
+
+    Raises:
+        ValueError: if a slot has the name of a slot that an option of `Optimizer` adds.
     """
     paths, leaves, structure = flatten(weights)
     leaves = [jnp.asarray(w) for w in leaves]
     rows = [optimizer.slots_at(path, w) for path, w in zip(paths, leaves, strict=True)]
-    # what only some weights have is a hole in the tree of the others
+    # a slot that only some weights have is None for the others, which JAX drops from the tree
     slots = {n: [row.get(n) for row in rows] for n in dict.fromkeys(n for r in rows for n in r)}
     for name in [n for n in _options(optimizer) if n in slots]:
         raise ValueError(
@@ -43,7 +46,8 @@ def init(optimizer: Any, weights: Any) -> OptimizerState:
         )
     if optimizer.gradient_accumulation_steps:
         slots[ACCUMULATOR] = [zeros(w) for w in leaves]
-    if optimizer.use_ema:  # copies, since weights and state may be donated together
+    # copies: jit may donate weights and state, and a buffer can be donated only once
+    if optimizer.use_ema:
         slots[AVERAGE] = [jnp.array(w, working_dtype(w)) for w in leaves]
     rate, decay = optimizer.learning_rate, optimizer.weight_decay
     return OptimizerState(
@@ -57,16 +61,16 @@ def init(optimizer: Any, weights: Any) -> OptimizerState:
 def update(
     optimizer: Any, gradients: Any, state: OptimizerState, weights: Any = None
 ) -> tuple[Any, OptimizerState]:
-    """`(deltas, state)`: what is added to the weights, and the next state.
+    """Returns `(deltas, state)`: the updates to add to the weights, and the new state.
 
     Args:
         optimizer: the optimizer.
-        gradients: a tree like the weights.
-        state: the state so far.
-        weights: the weights; None where the optimizer does not look at them.
+        gradients: a tree with the structure of the weights.
+        state: the current state.
+        weights: the weights; may be None for an optimizer that does not read the weights.
 
     Raises:
-        ValueError: where it does, and there are none.
+        ValueError: if the optimizer reads the weights and `weights` is None.
     """
     needed = optimizer.reads_weights or optimizer.use_ema or optimizer.weight_decay is not None
     if weights is None and needed:
@@ -76,7 +80,7 @@ def update(
         )
     paths, leaves, structure = flatten(gradients)
     leaves = [jnp.asarray(g) for g in leaves]
-    # without weights their place is taken by something of the same shape and dtype
+    # without weights, the gradients provide shapes and dtypes; their values are not used as weights
     held = leaves if weights is None else structure.flatten_up_to(weights)
     held = [jnp.asarray(w) for w in held]
     leaves = [g.astype(working_dtype(g)) for g in leaves]
@@ -106,13 +110,13 @@ def update(
 
     values = {name: [row.get(name) for row in rows] for name in slots} | extra
     trees = {name: jax.tree.unflatten(structure, values[name]) for name in state.slots}
-    # a plain sum: XLA joins it with the counter of the loop that it is in
+    # a plain sum, unlike _next: XLA can merge it with the counter of an enclosing loop
     count = state.count + 1
     return jax.tree.unflatten(structure, deltas), state._replace(count=count, slots=trees)
 
 
 def _options(optimizer: Any) -> list[str]:
-    """The slots that options of the optimizer add to its own."""
+    """Returns the names of the slots that the optimizer's options add."""
     wanted = {ACCUMULATOR: optimizer.gradient_accumulation_steps, AVERAGE: optimizer.use_ema}
     return [name for name, on in wanted.items() if on]
 
@@ -126,7 +130,7 @@ def _step(
     gradients: list,
     rows: _Rows,
 ) -> tuple[list, _Rows]:
-    """The deltas and the next slots of all weights."""
+    """Returns the deltas and the new slots of all weights."""
     current = state.learning_rate
     if current is None:
         current = jnp.asarray(optimizer.learning_rate(state.count)).astype("float32")
@@ -137,7 +141,7 @@ def _step(
         paths, weights, _clip(optimizer, gradients), rows, strict=True
     ):
         dtype = working_dtype(weight)
-        if dtype not in shared:  # scalars, once for all weights of a dtype
+        if dtype not in shared:  # scalars, computed once for all weights of a dtype
             rate, number = current.astype(dtype), count.astype(dtype)
             decay = None if state.weight_decay is None else rate * state.weight_decay.astype(dtype)
             shared[dtype] = rate, decay, number, optimizer.prepare(rate, number)
@@ -148,12 +152,13 @@ def _step(
         delta, slots = optimizer.step(gradient.astype(dtype), before, row, prepared, number)
         delta = delta if taken is None else delta - taken
         deltas.append(delta.astype(weight.dtype))
+        # a user's `step` may change a dtype, which lax.scan rejects in a carry
         new.append({name: slots[name].astype(row[name].dtype) for name in row})
     return deltas, new
 
 
 def _next(iteration: jax.Array) -> jax.Array:
-    """The number after this one, which stays the largest of its dtype where there is none."""
+    """Returns the next integer, saturating at the maximum of the dtype instead of wrapping."""
     number = iteration + 1
     return jnp.where(number > 0, number, jnp.full_like(number, jnp.iinfo(number.dtype).max))
 
@@ -161,7 +166,7 @@ def _next(iteration: jax.Array) -> jax.Array:
 def _when_due(
     step: Callable, due: jax.Array, every: int, weights: list, gathered: list, rows: _Rows
 ) -> tuple[list, _Rows, list]:
-    """`(deltas, slots, gradients)`: a step by the mean of the gradients where it is due."""
+    """Returns `(deltas, slots, gradients)`: a step with the mean gradient if due, else zeros."""
 
     def move(gathered: list, rows: _Rows) -> tuple[list, _Rows, list]:
         deltas, rows = step([g / every for g in gathered], rows)
@@ -170,6 +175,7 @@ def _when_due(
     def wait(gathered: list, rows: _Rows) -> tuple[list, _Rows, list]:
         return [jnp.zeros_like(w) for w in weights], rows, gathered
 
+    # lax.cond skips the step's computation; jnp.where would compute the step for every batch
     return jax.lax.cond(due, move, wait, gathered, rows)
 
 

@@ -1,4 +1,4 @@
-"""The moving average of the weights that an optimizer keeps beside them (`use_ema`)."""
+"""The moving average of the weights in an optimizer's state (`use_ema`)."""
 
 from __future__ import annotations
 
@@ -19,18 +19,20 @@ def average_step(
     iteration: jax.Array,
     frequency: int | None,
 ) -> tuple[jax.Array, jax.Array]:
-    """`(average, delta)`: the average with the moved weight in it, and the update of the weight.
+    """Returns `(average, delta)`: the average including the new weight, and the weight's update.
 
     Args:
-        average: the average so far.
+        average: the current average.
         weight: the weight before the update.
-        delta: what is added to it.
-        momentum: how much of the average stays; in iteration 0 nothing does.
+        delta: the update of the weight.
+        momentum: the share of the current average in the new average; 0 in iteration 0.
         iteration: the number of this iteration, from 0.
-        frequency: every so many iterations the weight becomes its average; None for never.
+        frequency: the number of iterations after which the weight is overwritten by its average;
+            None for never.
     """
     dtype = working_dtype(weight)
     moved = (weight + delta).astype(dtype)
+    # iteration 0 replaces the initial weights, as in Keras
     keep = jnp.where(iteration != 0, jnp.asarray(momentum, dtype), jnp.zeros((), dtype))
     average = keep * average + (1.0 - keep) * moved
     if frequency is None:
@@ -40,10 +42,10 @@ def average_step(
 
 
 def averaged(where: str, average: Any, weights: Any) -> Any:
-    """The average in the structure and dtypes of the weights.
+    """Returns the average with the structure and dtypes of the weights.
 
     Raises:
-        ValueError: where the average is that of other weights.
+        ValueError: if the average belongs to other weights.
     """
     paths, leaves, structure = flatten(weights)
     own_paths, own, _ = flatten(average)

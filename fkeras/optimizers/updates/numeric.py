@@ -1,4 +1,8 @@
-"""Arithmetic that optimizers share: dtypes, zeros, means, a square root that can be differentiated."""
+"""Arithmetic of optimizers: dtypes, zeros, moving means, and a root differentiable at 0.
+
+A training can be differentiated with respect to its learning rate, so that derivatives of the
+optimizers' arithmetic must stay finite.
+"""
 
 from __future__ import annotations
 
@@ -9,31 +13,32 @@ import jax.numpy as jnp
 
 
 def working_dtype(array: Any) -> Any:
-    """The dtype of a weight's state: float64 for float64, otherwise float32."""
+    """Returns the dtype of a weight's state: float64 for float64 weights, otherwise float32."""
     return jnp.dtype("float64") if array.dtype == "float64" else jnp.dtype("float32")
 
 
 def zeros(weight: jax.Array) -> jax.Array:
-    """Zeros of a weight's shape, in the dtype of its state."""
+    """Returns zeros with a weight's shape, in the dtype of the weight's state."""
     return jnp.zeros_like(weight, dtype=working_dtype(weight))
 
 
 def moving_mean(mean: jax.Array, value: jax.Array, beta: float | jax.Array) -> jax.Array:
-    """Mean + (1 - beta) * (value - mean)."""
+    """Returns mean + (1 - beta) * (value - mean)."""
+    # Keras's order of operations, for equal rounding
     return mean + (value - mean) * (1.0 - beta)
 
 
 def power(base: float, count: jax.Array) -> jax.Array:
-    """base**count in the dtype of `count`."""
+    """Returns base**count in the dtype of `count`."""
     return jnp.power(jnp.asarray(base, count.dtype), count)
 
 
 @jax.custom_jvp
 def root(x: jax.Array) -> jax.Array:
-    """The square root, whose derivative at 0 is 0.
+    """Returns the square root, with the derivative 0 at 0.
 
-    Its own is infinite there, and a weight whose gradient is 0 would make the derivative of a
-    training by its learning rate nan.
+    The true derivative at 0 is infinite. A weight with the gradient 0 would turn the derivative of
+    a training with respect to its learning rate into NaN.
     """
     return jnp.sqrt(x)
 
@@ -48,7 +53,7 @@ def _root_jvp(primals: tuple, tangents: tuple) -> tuple[jax.Array, jax.Array]:
 
 @jax.custom_jvp
 def quotient(x: jax.Array, y: jax.Array) -> jax.Array:
-    """X / y, whose derivative does not divide by the square of y, which may be 0 in float32."""
+    """Returns x / y; its derivative does not divide by y**2, which may underflow to 0."""
     return x / y
 
 

@@ -1,4 +1,4 @@
-"""Paths of the weights in any pytree, and the patterns that choose among them."""
+"""Paths of the leaves of a pytree, and patterns that select paths."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ import jax
 
 
 def flatten(tree: Any) -> tuple[tuple[str, ...], list[Any], Any]:
-    """`(paths, leaves, structure)` of a pytree, the paths such as "dense/kernel".
+    """Returns `(paths, leaves, structure)` of a pytree, with paths such as "dense/kernel".
 
     Example:
         >>> flatten({"dense": {"kernel": 1, "bias": 2}})[:2]
@@ -21,7 +21,7 @@ def flatten(tree: Any) -> tuple[tuple[str, ...], list[Any], Any]:
 
 
 def mentions(pattern: str, path: str) -> bool:
-    """Whether a name occurs in a path, or a pattern with *, ? or [] fits all of it.
+    """Returns whether a name occurs in a path, or a pattern with *, ? or [] matches the whole path.
 
     Example:
         >>> mentions("bias", "dense/bias"), mentions("norm*", "dense/norm"), mentions("d*", "dense")

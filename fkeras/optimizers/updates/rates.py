@@ -1,4 +1,4 @@
-"""The learning rate inside an optimizer's state: read it, and make a state with another one."""
+"""Access to the learning rate in an optimizer's state: reading and replacing."""
 
 from __future__ import annotations
 
@@ -17,18 +17,18 @@ _INSTEAD = (
 
 
 def learning_rate(opt_state: Any) -> jax.Array:
-    """The learning rate that an optimizer's state holds.
+    """Returns the learning rate in an optimizer's state.
 
     Args:
-        opt_state: the state of an optimizer of `fk.optimizers`, or one of optax that has a state
-            of `optax.inject_hyperparams` anywhere inside, as in a chain.
+        opt_state: the state of an optimizer of `fk.optimizers`, or an optax state that contains a
+            state of `optax.inject_hyperparams`, for example in a chain.
 
     Returns:
         A float array: of shape (), or with the axes of a population of runs.
 
     Raises:
-        ValueError: where a schedule gives the rate, where the state holds none, as that of a plain
-            transformation of optax, or several.
+        ValueError: if a schedule computes the rate, or if the state holds several rates or no rate.
+            States of plain optax transformations hold no rate.
 
     Example:
         >>> import jax.numpy as jnp, optax
@@ -44,18 +44,18 @@ def learning_rate(opt_state: Any) -> jax.Array:
 
 
 def with_learning_rate(opt_state: Any, value: Any) -> Any:
-    """A copy of an optimizer's state with another learning rate.
+    """Returns a copy of an optimizer's state with another learning rate.
 
-    The new rate has the dtype, shape and place of the old one, so a compiled step takes it as it
-    is.
+    The new rate has the dtype, shape and device placement of the old rate, so that the new state
+    does not cause a recompilation.
 
     Args:
-        opt_state: as for `learning_rate`.
-        value: the rate, a number or array of 0 or more.
+        opt_state: a state as in `learning_rate`.
+        value: the rate, a non-negative number or an array of such numbers.
 
     Raises:
-        ValueError: as `learning_rate`, and for a rate that optax reads from a schedule, or a value
-            that is no number of 0 or more.
+        ValueError: in the cases of `learning_rate`, for a rate that optax computes from a schedule,
+            and for a value that is not a finite non-negative number.
 
     Example:
         >>> import jax.numpy as jnp
@@ -66,6 +66,7 @@ def with_learning_rate(opt_state: Any, value: Any) -> Any:
     """
     where = "with_learning_rate"
     found = _holder(where, opt_state)
+    # optax would overwrite the new rate with the schedule's rate in the next update
     if "learning_rate" in (getattr(found, "hyperparams_states", None) or {}):
         raise _scheduled(where)
     new = _like(_rate(found), value)
@@ -98,7 +99,7 @@ def _replaced(node: Any, rate: jax.Array) -> Any:
 
 
 def _holder(where: str, opt_state: Any) -> Any:
-    """The one part of the state that holds the rate."""
+    """Returns the single node of the state that holds a learning rate."""
     pairs = jax.tree_util.tree_flatten_with_path(opt_state, is_leaf=_holds)[0]
     found = [(path, node) for path, node in pairs if _holds(node)]
     if not found:
@@ -127,7 +128,7 @@ def _scheduled(where: str) -> ValueError:
 
 
 def _like(old: jax.Array, value: Any) -> jax.Array:
-    """The value in the form of the old rate."""
+    """Converts a value to the dtype, shape and placement of the old rate."""
     dtype = old.dtype
     if isinstance(value, Tracer) or isinstance(old, Tracer):
         return jnp.broadcast_to(jnp.asarray(value).astype(dtype), old.shape)
@@ -143,6 +144,6 @@ def _like(old: jax.Array, value: Any) -> jax.Array:
             f"received shape {numbers.shape}. Give one rate for each run of the population."
         )
     new = np.full(old.shape, numbers).astype(dtype)
-    # an array that was bound to no device stays so: a bound one would be another program
+    # an uncommitted array stays uncommitted: committing it to a device would cause a recompilation
     place = old.sharding if isinstance(old, jax.Array) and old.committed else None
     return jax.device_put(new, place)

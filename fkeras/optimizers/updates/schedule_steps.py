@@ -14,13 +14,13 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-# the number of waves of a table; beyond it the formula in float32 is used
+# the maximum length of a table of periods; longer ones use a formula in float32
 _MOST_WAVES = 1024
 _LARGEST = np.iinfo("int32").max
 
 
 def as_step(step: Any) -> jax.Array:
-    """The step as an integer array, or as float32 where it is a float or too large for int32.
+    """Converts a step to an integer array, or to float32 if it is a float or too large for int32.
 
     Example:
         >>> as_step(2**24 + 1), as_step(1.5), as_step(2**40).dtype
@@ -37,13 +37,13 @@ def as_step(step: Any) -> jax.Array:
 
 
 def _whole(step: jax.Array, number: float) -> int | None:
-    """The number as an integer, if the step is an integer and its dtype holds the number."""
+    """Returns the number as an integer if the step's dtype is an integer dtype that holds it."""
     exact = jnp.issubdtype(step.dtype, jnp.integer) and float(number).is_integer()
     return int(number) if exact and abs(number) <= jnp.iinfo(step.dtype).max else None
 
 
 def periods(step: jax.Array, length: float) -> tuple[jax.Array, jax.Array]:
-    """The number of completed periods as a whole float, and the completed share of the next one.
+    """Returns the number of completed periods, as a float, and the completed share of the next one.
 
     Example:
         >>> [float(part) for part in periods(as_step(2**24 + 1), 2**24)]
@@ -53,12 +53,13 @@ def periods(step: jax.Array, length: float) -> tuple[jax.Array, jax.Array]:
     if whole is None:
         part = step.astype("float32") / length
         return jnp.floor(part), part - jnp.floor(part)
+    # integer division and remainder are exact; the remainder is a small number in most cases
     number = step // whole
     return number.astype("float32"), (step - number * whole).astype("float32") / whole
 
 
 def remaining(step: jax.Array, length: float) -> jax.Array:
-    """The share of `length` steps that is left after the step: from 1 down to 0.
+    """Returns the remaining share of `length` steps: from 1 down to 0.
 
     Example:
         >>> float(remaining(as_step(2**25 - 1), 2**25))
@@ -71,7 +72,7 @@ def remaining(step: jax.Array, length: float) -> jax.Array:
 
 
 def minus(step: jax.Array, number: float) -> jax.Array:
-    """The difference step - number as float32.
+    """Returns the difference step - number as float32.
 
     Example:
         >>> float(minus(as_step(2**24 + 1), 2**24))
@@ -84,12 +85,12 @@ def minus(step: jax.Array, number: float) -> jax.Array:
 
 
 def passed(step: jax.Array, boundaries: Sequence[float], reached: bool = False) -> jax.Array:
-    """The number of boundaries below the step, as int32.
+    """Returns the number of boundaries below the step, as int32.
 
     Args:
         step: a step, or an array of steps.
         boundaries: numbers of any size.
-        reached: whether a boundary equal to the step counts too.
+        reached: whether to count boundaries equal to the step.
 
     Example:
         >>> [int(passed(as_step(step), (2**24,))) for step in (2**24, 2**24 + 1)]
@@ -105,25 +106,27 @@ def passed(step: jax.Array, boundaries: Sequence[float], reached: bool = False) 
 
 
 def _rounded(boundary: float, least: int, most: int, reached: bool) -> int | None:
-    """The integer that stands for a boundary; None for a boundary that no step passes."""
+    """Returns an integer with the same comparisons as a boundary; None if no step passes it."""
     if math.isnan(boundary) or boundary > most or (boundary == most and not reached):
         return None
     if boundary < least:
         return least
-    # an integer is above a boundary where it is above the boundary's floor
+    # for integer steps: step > b is step > floor(b), and step >= b is step >= ceil(b)
     return math.ceil(boundary) if reached else math.floor(boundary)
 
 
 def wave_starts(first: float, factor: float) -> tuple[float, ...] | None:
-    """The beginnings of waves in steps, each `factor` times as long as the one before, up to int32's end.
+    """Returns the first steps of periods, each `factor` times as long as the one before.
+
+    The table covers all int32 steps.
 
     Args:
-        first: the length of the first wave.
+        first: the length of the first period.
         factor: the factor of the lengths.
 
     Returns:
-        Rising numbers that begin with 0, or None where the factor is not above 1 or the waves are
-        too many for a table.
+        Ascending numbers that begin with 0, or None if the factor is at most 1 or the table would
+        be too long.
 
     Example:
         >>> wave_starts(10, 2.0)[:4]
@@ -136,7 +139,7 @@ def wave_starts(first: float, factor: float) -> tuple[float, ...] | None:
     while start <= _LARGEST:
         if len(starts) == _MOST_WAVES:
             return None
-        # 10 * (1 + 1.1) is 21.000000000000004 in binary: the wave begins with step 21
+        # 10 * (1 + 1.1) is 21.000000000000004 in floating point, and the period starts at step 21
         near = float(round(start))
         starts.append(near if abs(start - near) <= 1e-9 * max(start, 1.0) else start)
         start, length = start + length, length * factor

@@ -1,4 +1,4 @@
-"""The state of an optimizer of one rule for all weights, and the average of the weights in it."""
+"""`OptimizerState`, the state of an `Optimizer`, and access to the average of the weights."""
 
 from __future__ import annotations
 
@@ -6,24 +6,25 @@ from typing import Any, NamedTuple
 
 import jax
 
-# the names of the slots that an option adds to an optimizer's own
+# names of the slots that options of `Optimizer` add
 AVERAGE = "average"
 ACCUMULATOR = "gradient_accumulator"
 
 
 class OptimizerState(NamedTuple):
-    """The state of an optimizer.
+    """The state of an `Optimizer`.
 
     Learning rate and weight decay are leaves, so that one compiled training serves all their
-    values: replace them (`state._replace(learning_rate=jnp.float32(1e-4))`) in a running training,
-    give each member of a population its own under `jax.vmap`, or differentiate by them.
+    values: replace them during a training (`state._replace(learning_rate=jnp.float32(1e-4))`),
+    give each member of a population different values under `jax.vmap`, or differentiate with
+    respect to them.
 
     Attributes:
-        count: the number of updates asked for, int32; with gradient accumulation that of batches.
-        learning_rate: the learning rate, float32; None where a schedule gives it.
-        slots: trees of the weights' shape by name, such as "momentum"; with `use_ema` also
+        count: the number of calls of `update`, int32; with gradient accumulation, of batches.
+        learning_rate: the learning rate, float32; None if a schedule computes the rate.
+        slots: trees with the weights' structure by name, such as "momentum"; with `use_ema` also
             "average", with `gradient_accumulation_steps` also "gradient_accumulator".
-        weight_decay: the weight decay, float32; None where the optimizer has none.
+        weight_decay: the weight decay, float32; None for an optimizer without weight decay.
 
     Example:
         >>> import jax.numpy as jnp
@@ -40,20 +41,20 @@ class OptimizerState(NamedTuple):
 
 
 def ema_weights(opt_state: Any) -> Any:
-    """The moving average of the weights that an optimizer with `use_ema=True` keeps.
+    """Returns the moving average of the weights from the state of an optimizer with `use_ema=True`.
 
-    Until the first update it is the weights as they were. `optimizer.finalize(opt_state, weights)` gives the same in the
-    weights' dtypes.
+    Before the first update, the average equals the initial weights. The method
+    `optimizer.finalize(opt_state, weights)` returns the average in the weights' dtypes.
 
     Args:
-        opt_state: the state of any optimizer of `fk.optimizers`, `run.opt_state` for one.
+        opt_state: the state of an optimizer of `fk.optimizers`, such as `run.opt_state`.
 
     Returns:
-        A tree like the weights, in float32. Of a `MultiOptimizer` a dictionary by path, of the
-        weights whose optimizer keeps an average.
+        A tree with the weights' structure, in float32. For several averaging optimizers in a
+        `MultiOptimizer`: a dictionary by path of the weights with an average.
 
     Raises:
-        ValueError: where the state holds no average.
+        ValueError: if the state holds no average.
 
     Example:
         >>> import jax.numpy as jnp
