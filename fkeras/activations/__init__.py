@@ -1,6 +1,6 @@
-"""Activation functions: plain functions of arrays, with Keras's names, arguments and numbers.
+"""Activation functions: plain functions of arrays, with Keras's names, arguments and numerics.
 
-Argument that all functions share, documented here only:
+All functions have the argument x, which only this docstring documents:
     x: array of any shape.
 """
 
@@ -30,7 +30,7 @@ from fkeras.activations.shares import log_softmax, softmax, sparsemax
 from fkeras.activations.shrinking import hard_shrink, soft_shrink, tanh_shrink
 from fkeras.engine.config.configurable import serialize
 
-# Keras's other names of the same functions
+# Keras's aliases
 swish = silu
 hard_swish = hard_silu
 

@@ -1,4 +1,4 @@
-"""Activations that multiply x by how open a gate is."""
+"""Gated activations: x times a gate between 0 and 1."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from fkeras.engine.values.registry import named
 
 
 def silu(x: jax.Array) -> jax.Array:
-    """x * sigmoid(x), also called swish.
+    """Computes x * sigmoid(x), also called swish.
 
     Example:
         >>> import jax.numpy as jnp, fkeras as fk
@@ -23,7 +23,7 @@ def silu(x: jax.Array) -> jax.Array:
 
 
 def hard_silu(x: jax.Array) -> jax.Array:
-    """x * hard_sigmoid(x), also called hard swish.
+    """Computes x * hard_sigmoid(x), also called hard swish.
 
     Example:
         >>> import jax.numpy as jnp, fkeras as fk
@@ -37,10 +37,11 @@ def hard_silu(x: jax.Array) -> jax.Array:
 
 
 def gelu(x: jax.Array, approximate: bool = False) -> jax.Array:
-    """x times the normal distribution function at x; with `approximate` by a tanh.
+    """Computes x times the cumulative distribution function of the normal distribution at x.
 
     Args:
-        approximate: whether a tanh stands for the distribution function: faster, off by up to 5e-4.
+        approximate: whether to approximate the distribution function by a tanh, which is faster
+            and has an error of up to 5e-4.
 
     Example:
         >>> import jax.numpy as jnp, fkeras as fk
@@ -52,18 +53,19 @@ def gelu(x: jax.Array, approximate: bool = False) -> jax.Array:
     """
     if not approximate:
         return jax.nn.gelu(x, approximate=False)
-    # beyond 20 tanh is 1 in every precision, and the cube, which overflows, would make its slope NaN
+    # jax.nn.gelu cubes x: for large x the cube overflows, and the derivative is 0 * inf = NaN;
+    # above 20 the tanh is 1 in every precision, so relu is exact
     large = jnp.abs(x) > 20
     inner = jax.nn.gelu(jnp.where(large, jnp.zeros_like(x), x), approximate=True)
     return jnp.where(large, jnp.maximum(x, jnp.zeros_like(x)), inner)
 
 
 def glu(x: jax.Array, axis: int = -1) -> jax.Array:
-    """a * sigmoid(b) for the halves a, b of x along an axis.
+    """Computes a * sigmoid(b), where a and b are the halves of x along an axis.
 
     Args:
-        x: any shape with an even size of `axis`, which is halved.
-        axis: the axis of the halves.
+        x: array of any shape with an even size along `axis`; the result has half the size.
+        axis: the axis to split.
 
     Example:
         >>> import jax.numpy as jnp, fkeras as fk
@@ -78,7 +80,7 @@ def glu(x: jax.Array, axis: int = -1) -> jax.Array:
 
 
 def mish(x: jax.Array) -> jax.Array:
-    """x * tanh(softplus(x)).
+    """Computes x * tanh(softplus(x)).
 
     Example:
         >>> import jax.numpy as jnp, fkeras as fk

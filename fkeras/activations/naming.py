@@ -1,4 +1,4 @@
-"""Activations by name, from the rows at the end of each family module."""
+"""Lookup of activations by name, from the registration rows at the end of each module."""
 
 from __future__ import annotations
 
@@ -20,14 +20,14 @@ _NAMES: Mapping[str, Callable[..., Any]] = by_name(
 
 
 def get(identifier: Any, custom_objects: Mapping[str, Any] | None = None) -> Callable:
-    """The function that a name, a configuration or a function means; None means `linear`.
+    """Returns the activation for a name, a configuration or a function; `linear` for None.
 
     Args:
-        identifier: a name such as "relu", what `serialize` wrote, a function, or None.
-        custom_objects: your own functions by name.
+        identifier: a name such as "relu", data from `serialize`, a function, or None.
+        custom_objects: your functions by name.
 
     Raises:
-        ValueError: for an unknown name, with the nearest one.
+        ValueError: for an unknown name; the message suggests the nearest known name.
 
     Example:
         >>> import fkeras as fk
@@ -42,14 +42,14 @@ def get(identifier: Any, custom_objects: Mapping[str, Any] | None = None) -> Cal
 
 
 def deserialize(config: Any, custom_objects: Mapping[str, Any] | None = None) -> Callable:
-    """The function that `serialize` wrote.
+    """Returns the activation for data from `serialize`.
 
     Args:
-        config: the name of a function of this package, or JSON data of one of your own.
-        custom_objects: your own functions by name.
+        config: the name of a function of this package, or JSON data of a function of yours.
+        custom_objects: your functions by name.
 
     Raises:
-        ValueError: for an unknown name, with the nearest one.
+        ValueError: for an unknown name; the message suggests the nearest known name.
 
     Example:
         >>> import fkeras as fk

@@ -1,4 +1,4 @@
-"""Activations without negative values: the exponential, and smooth forms of max(x, 0)."""
+"""Non-negative activations: the exponential, and smooth forms of max(x, 0)."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from fkeras.engine.values.registry import named
 
 
 def exponential(x: jax.Array) -> jax.Array:
-    """exp(x).
+    """Computes exp(x).
 
     Example:
         >>> import jax.numpy as jnp, fkeras as fk
@@ -20,7 +20,7 @@ def exponential(x: jax.Array) -> jax.Array:
 
 
 def softplus(x: jax.Array) -> jax.Array:
-    """log(1 + exp(x)).
+    """Computes log(1 + exp(x)).
 
     Example:
         >>> import jax.numpy as jnp, fkeras as fk
@@ -31,10 +31,10 @@ def softplus(x: jax.Array) -> jax.Array:
 
 
 def squareplus(x: jax.Array, b: float = 4.0) -> jax.Array:
-    """(x + sqrt(x**2 + b)) / 2.
+    """Computes (x + sqrt(x**2 + b)) / 2.
 
     Args:
-        b: how round the corner at 0 is: the value there is sqrt(b) / 2; 0 for relu(x).
+        b: the smoothness at 0, where the value is sqrt(b) / 2; 0 for relu(x).
 
     Example:
         >>> import jax.numpy as jnp, fkeras as fk
@@ -48,7 +48,7 @@ def squareplus(x: jax.Array, b: float = 4.0) -> jax.Array:
 
 
 def sparse_plus(x: jax.Array) -> jax.Array:
-    """0 below -1, x above 1, (x + 1)**2 / 4 between.
+    """Computes 0 below -1, x above 1, and (x + 1)**2 / 4 in between.
 
     Example:
         >>> import jax.numpy as jnp, fkeras as fk

@@ -1,4 +1,4 @@
-"""Activations that keep what is positive, and less of the rest."""
+"""Rectified linear units: the identity for positive x, smaller magnitudes for negative x."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from fkeras.engine.values.registry import named
 
 
 def linear(x: jax.Array) -> jax.Array:
-    """x.
+    """Returns x unchanged.
 
     Example:
         >>> import jax.numpy as jnp, fkeras as fk
@@ -25,15 +25,15 @@ def relu(
     max_value: float | None = None,
     threshold: float = 0.0,
 ) -> jax.Array:
-    """max(x, 0); with its options min(x, max_value) above the threshold, a line below it.
+    """Computes max(x, 0), or min(x, max_value) above a threshold and a line below the threshold.
 
-    Gradients where two parts meet are Keras's: at 0 the gradient is 0 without options, and 1 with
-    `negative_slope` alone.
+    At points where two parts meet the gradients equal Keras's: at 0 the gradient is 0 without
+    options, and 1 with `negative_slope` alone.
 
     Args:
         negative_slope: the slope of `x - threshold` below the threshold.
-        max_value: the largest value; None for no limit.
-        threshold: where the two parts meet.
+        max_value: the maximum value; None for no limit.
+        threshold: the point where the two parts meet.
 
     Example:
         >>> import jax.numpy as jnp, fkeras as fk
@@ -43,7 +43,7 @@ def relu(
         Array([-0.5,  2. ,  6. ], dtype=float32)
     """
     if threshold == 0.0 and max_value is None:
-        # leaky_relu has slope 1 at 0, and so has Keras's relu with a slope
+        # for Keras's gradient at 0: leaky_relu has slope 1 there, as Keras's relu with a slope
         return leaky_relu(x, negative_slope) if negative_slope != 0.0 else jax.nn.relu(x)
     if threshold != 0.0:
         y = jnp.where(x > threshold, x, jnp.zeros_like(x))
@@ -52,13 +52,14 @@ def relu(
         y = jax.nn.relu6(x) if max_value == 6 else jax.nn.relu(x)
     if max_value is not None and (threshold != 0.0 or max_value != 6):
         y = jnp.clip(y, jnp.zeros((), y.dtype), jnp.asarray(max_value, y.dtype))
-    if negative_slope == 0.0:  # 0 times -inf is NaN
+    # returns early, since for x = -inf the product below would be 0 * inf = NaN
+    if negative_slope == 0.0:
         return y
     return y - negative_slope * jax.nn.relu(jnp.asarray(threshold, x.dtype) - x)
 
 
 def leaky_relu(x: jax.Array, negative_slope: float = 0.2) -> jax.Array:
-    """x where it is positive, negative_slope * x elsewhere.
+    """Computes x for positive x, and negative_slope * x otherwise.
 
     Args:
         negative_slope: the slope below 0.
@@ -76,7 +77,7 @@ def leaky_relu(x: jax.Array, negative_slope: float = 0.2) -> jax.Array:
 
 
 def relu6(x: jax.Array) -> jax.Array:
-    """min(max(x, 0), 6).
+    """Computes min(max(x, 0), 6).
 
     Example:
         >>> import jax.numpy as jnp, fkeras as fk
@@ -87,10 +88,10 @@ def relu6(x: jax.Array) -> jax.Array:
 
 
 def elu(x: jax.Array, alpha: float = 1.0) -> jax.Array:
-    """x where it is positive, alpha * (exp(x) - 1) elsewhere.
+    """Computes x for positive x, and alpha * (exp(x) - 1) otherwise.
 
     Args:
-        alpha: minus the value far below 0.
+        alpha: the negated limit for x towards -inf.
 
     Example:
         >>> import jax.numpy as jnp, fkeras as fk
@@ -104,10 +105,10 @@ def elu(x: jax.Array, alpha: float = 1.0) -> jax.Array:
 
 
 def celu(x: jax.Array, alpha: float = 1.0) -> jax.Array:
-    """max(x, 0) + min(0, alpha * (exp(x / alpha) - 1)).
+    """Computes max(x, 0) + min(0, alpha * (exp(x / alpha) - 1)).
 
     Args:
-        alpha: minus the value far below 0; the slope at 0 is 1 whatever it is.
+        alpha: the negated limit for x towards -inf; the slope at 0 is 1 for every alpha.
 
     Example:
         >>> import jax.numpy as jnp, fkeras as fk
@@ -122,7 +123,7 @@ def celu(x: jax.Array, alpha: float = 1.0) -> jax.Array:
 
 
 def selu(x: jax.Array) -> jax.Array:
-    """1.0507 * elu(x, 1.6733): keeps mean 0 and variance 1 from layer to layer.
+    """Computes 1.0507 * elu(x, 1.6733), which preserves mean 0 and variance 1 between layers.
 
     Example:
         >>> import jax.numpy as jnp, fkeras as fk
@@ -136,11 +137,11 @@ def selu(x: jax.Array) -> jax.Array:
 
 
 def threshold(x: jax.Array, threshold: float, default_value: float) -> jax.Array:
-    """x above the threshold, default_value elsewhere.
+    """Returns x above the threshold, and `default_value` otherwise.
 
     Args:
         threshold: the largest number that is replaced.
-        default_value: what stands in its place.
+        default_value: the replacement.
 
     Example:
         >>> import jax.numpy as jnp, fkeras as fk

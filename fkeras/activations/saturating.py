@@ -1,4 +1,4 @@
-"""Activations between two bounds: the sigmoids, tanh and their kin."""
+"""Bounded activations: sigmoid, tanh and their variants."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from fkeras.engine.values.registry import named
 
 
 def sigmoid(x: jax.Array) -> jax.Array:
-    """1 / (1 + exp(-x)).
+    """Computes 1 / (1 + exp(-x)).
 
     Example:
         >>> import jax.numpy as jnp, fkeras as fk
@@ -20,7 +20,7 @@ def sigmoid(x: jax.Array) -> jax.Array:
 
 
 def hard_sigmoid(x: jax.Array) -> jax.Array:
-    """relu6(x + 3) / 6.
+    """Computes relu6(x + 3) / 6.
 
     Example:
         >>> import jax.numpy as jnp, fkeras as fk
@@ -31,7 +31,7 @@ def hard_sigmoid(x: jax.Array) -> jax.Array:
 
 
 def log_sigmoid(x: jax.Array) -> jax.Array:
-    """-softplus(-x), the log of sigmoid(x).
+    """Computes -softplus(-x), the logarithm of sigmoid(x).
 
     Example:
         >>> import jax.numpy as jnp, fkeras as fk
@@ -42,7 +42,7 @@ def log_sigmoid(x: jax.Array) -> jax.Array:
 
 
 def sparse_sigmoid(x: jax.Array) -> jax.Array:
-    """0 below -1, 1 above 1, (x + 1) / 2 between.
+    """Computes 0 below -1, 1 above 1, and (x + 1) / 2 in between.
 
     Example:
         >>> import jax.numpy as jnp, fkeras as fk
@@ -53,7 +53,7 @@ def sparse_sigmoid(x: jax.Array) -> jax.Array:
 
 
 def tanh(x: jax.Array) -> jax.Array:
-    """tanh(x).
+    """Computes tanh(x).
 
     Example:
         >>> import jax.numpy as jnp, fkeras as fk
@@ -64,7 +64,7 @@ def tanh(x: jax.Array) -> jax.Array:
 
 
 def hard_tanh(x: jax.Array) -> jax.Array:
-    """x between -1 and 1, these bounds outside.
+    """Clips x to the range from -1 to 1.
 
     Example:
         >>> import jax.numpy as jnp, fkeras as fk
@@ -75,7 +75,7 @@ def hard_tanh(x: jax.Array) -> jax.Array:
 
 
 def softsign(x: jax.Array) -> jax.Array:
-    """x / (1 + |x|).
+    """Computes x / (1 + |x|).
 
     Example:
         >>> import jax.numpy as jnp, fkeras as fk

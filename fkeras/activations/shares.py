@@ -1,4 +1,4 @@
-"""Activations that make shares of a whole out of scores: softmax and its kin."""
+"""Activations from scores to probabilities: softmax and its variants."""
 
 from __future__ import annotations
 
@@ -9,14 +9,14 @@ from fkeras.engine.values.registry import named
 
 
 def softmax(x: jax.Array, axis: int = -1) -> jax.Array:
-    """exp(x) / sum(exp(x)) along an axis.
+    """Computes exp(x) / sum(exp(x)) along an axis.
 
-    Scores of -inf count as the lowest float: their share is 0, and a row of nothing else is one
-    of equal scores, with equal shares and finite gradients. Keras gives nan there.
+    Scores of -inf are replaced by the lowest float and have the probability 0. A row with only
+    such scores has equal probabilities and finite gradients, where Keras returns NaN.
 
     Args:
         x: scores, any shape.
-        axis: the axis along which the shares sum to 1.
+        axis: the axis along which the probabilities sum to 1.
 
     Example:
         >>> import jax.numpy as jnp, fkeras as fk
@@ -27,11 +27,11 @@ def softmax(x: jax.Array, axis: int = -1) -> jax.Array:
 
 
 def log_softmax(x: jax.Array, axis: int = -1) -> jax.Array:
-    """x - log(sum(exp(x))) along an axis; -inf counts as in `softmax`.
+    """Computes x - log(sum(exp(x))) along an axis, with -inf replaced as in `softmax`.
 
     Args:
         x: scores, any shape.
-        axis: the axis along which the shares sum to 1.
+        axis: the axis along which the probabilities sum to 1.
 
     Example:
         >>> import jax.numpy as jnp, fkeras as fk
@@ -42,10 +42,10 @@ def log_softmax(x: jax.Array, axis: int = -1) -> jax.Array:
 
 
 def sparsemax(x: jax.Array, axis: int = -1) -> jax.Array:
-    """The nearest point to x on the probability simplex along an axis; many entries are 0.
+    """Projects x onto the probability simplex along an axis; many entries of the result are 0.
 
-    The entries sum to 1. Keras 3.15's do not where more than one entry is positive: it adds up the
-    running sums in the place of the entries, so its numbers differ from these on purpose.
+    The entries sum to 1. This is a deliberate departure from Keras 3.15, whose entries do not sum
+    to 1 if more than one entry is positive: Keras adds cumulative sums instead of entries.
 
     Args:
         x: scores, any shape.
@@ -60,13 +60,15 @@ def sparsemax(x: jax.Array, axis: int = -1) -> jax.Array:
         Martins and Astudillo 2016, From Softmax to Sparsemax, https://arxiv.org/abs/1602.02068
     """
     rows = jnp.moveaxis(_above_lowest(x), axis, -1)
-    # a common shift changes nothing, and what lies 1 below the largest entry is 0: no sum overflows
+    # the result is invariant to a common shift, and entries 1 or more below the maximum are 0: with
+    # the range limited to [-1, 0], the cumulative sums cannot overflow
     highest = jax.lax.stop_gradient(jnp.max(rows, axis=-1, keepdims=True))
     rows = jnp.maximum(rows - highest, -1)
     ordered = jnp.flip(jnp.sort(rows, axis=-1), axis=-1)
     sums = jnp.cumsum(ordered, axis=-1)
     ranks = jnp.arange(1, rows.shape[-1] + 1, dtype=rows.dtype)
     ranks = jnp.reshape(ranks, (1,) * (rows.ndim - 1) + (-1,))
+    # the support: the sorted entries above the threshold of Martins and Astudillo
     inside = 1 + ranks * ordered > sums
     count = jnp.sum(inside, axis=-1, keepdims=True)
     cut = jnp.take_along_axis(sums, count - 1, axis=-1) - 1

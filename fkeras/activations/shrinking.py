@@ -1,4 +1,4 @@
-"""Activations that move x towards 0."""
+"""Shrinkage functions, which move x towards 0."""
 
 from __future__ import annotations
 
@@ -9,10 +9,10 @@ from fkeras.engine.values.registry import named
 
 
 def soft_shrink(x: jax.Array, threshold: float = 0.5) -> jax.Array:
-    """x moved towards 0 by the threshold, 0 within it.
+    """Moves x towards 0 by the threshold; smaller magnitudes become 0.
 
     Args:
-        threshold: how far, 0 or more.
+        threshold: the distance, non-negative.
 
     Example:
         >>> import jax.numpy as jnp, fkeras as fk
@@ -24,7 +24,7 @@ def soft_shrink(x: jax.Array, threshold: float = 0.5) -> jax.Array:
 
 
 def hard_shrink(x: jax.Array, threshold: float = 0.5) -> jax.Array:
-    """x where |x| is above the threshold, 0 elsewhere.
+    """Returns x where |x| is above the threshold, and 0 otherwise.
 
     Args:
         threshold: the largest |x| that becomes 0.
@@ -38,7 +38,7 @@ def hard_shrink(x: jax.Array, threshold: float = 0.5) -> jax.Array:
 
 
 def tanh_shrink(x: jax.Array) -> jax.Array:
-    """x - tanh(x).
+    """Computes x - tanh(x).
 
     Example:
         >>> import jax.numpy as jnp, fkeras as fk
