@@ -1,4 +1,4 @@
-"""Initializers: values that draw a weight's first numbers, `init(key, shape, dtype)`."""
+"""Initializers: values that create a weight's initial array, `init(key, shape, dtype)`."""
 
 from fkeras.engine.config.configurable import deserialize, serialize
 from fkeras.initializers.constant import Constant, Identity, Ones, Zeros
@@ -18,7 +18,7 @@ from fkeras.initializers.scaling import (
 )
 from fkeras.initializers.stft import STFT
 
-# Keras's other names of the same classes
+# Keras's aliases
 IdentityInitializer = Identity
 OrthogonalInitializer = Orthogonal
 STFTInitializer = STFT

@@ -1,4 +1,4 @@
-"""Initializers without chance."""
+"""Deterministic initializers, which ignore the key."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from fkeras.initializers.initializer import Initializer, full
 
 
 class Zeros(Initializer):
-    """0 everywhere, whatever the key.
+    """Fills a weight with 0.
 
     Example:
         >>> import jax, fkeras as fk
@@ -30,7 +30,7 @@ class Zeros(Initializer):
 
 
 class Ones(Initializer):
-    """1 everywhere, whatever the key.
+    """Fills a weight with 1.
 
     Example:
         >>> import jax, fkeras as fk
@@ -43,7 +43,7 @@ class Ones(Initializer):
 
 
 class Constant(Initializer):
-    """`value` everywhere.
+    """Fills a weight with `value`.
 
     Args:
         value: a number, or an array that broadcasts to the weight's shape.
@@ -62,13 +62,13 @@ class Constant(Initializer):
 
 
 class Identity(Initializer):
-    """`gain` times the identity matrix.
+    """Fills a weight with `gain` times the identity matrix.
 
     Args:
         gain: the factor.
 
     Raises:
-        ValueError: for a weight that is no matrix.
+        ValueError: for a weight that is not a matrix.
 
     Example:
         >>> import jax, fkeras as fk
@@ -85,6 +85,7 @@ class Identity(Initializer):
                 f"Identity: expected a matrix, received the shape {tuple(shape)}. Use it for "
                 "weights of two axes."
             )
+        # computed by NumPy: jnp.eye would compile a program for each shape
         return jax.device_put((self.gain * np.eye(shape[0], shape[1])).astype(jnp.dtype(dtype)))
 
 

@@ -1,4 +1,4 @@
-"""Initializers that draw from a given distribution, whatever the shape."""
+"""Initializers that draw from a distribution that does not depend on the shape."""
 
 from __future__ import annotations
 
@@ -17,12 +17,12 @@ from fkeras.initializers.initializer import Initializer, moved, own_key
 
 
 class RandomUniform(Initializer):
-    """Numbers spread evenly between `minval` and `maxval`.
+    """Draws samples from a uniform distribution.
 
     Args:
         minval: the lower bound.
         maxval: the upper bound.
-        seed: folded into the key, so that two layers may draw differently from one key.
+        seed: an integer to fold into the key, for different samples from the same key.
 
     Example:
         >>> import jax, fkeras as fk
@@ -36,18 +36,19 @@ class RandomUniform(Initializer):
     seed: OptionalInteger = option(default=None, convert=integer(optional=True))
 
     def __call__(self, key: jax.Array, shape: Sequence[int], dtype: Any = "float32") -> jax.Array:
+        # `uniform` draws symmetric samples
         middle, half = (self.maxval + self.minval) / 2, (self.maxval - self.minval) / 2
         drawn = uniform(own_key(key, self.seed), tuple(shape), half, dtype)
         return drawn if middle == 0 else drawn + jnp.asarray(middle, drawn.dtype)
 
 
 class RandomNormal(Initializer):
-    """Numbers of a normal distribution.
+    """Draws samples from a normal distribution.
 
     Args:
-        mean: its mean.
-        stddev: its standard deviation.
-        seed: folded into the key.
+        mean: the mean of the distribution.
+        stddev: the standard deviation.
+        seed: an integer to fold into the key, for different samples from the same key.
 
     Example:
         >>> import jax, fkeras as fk
@@ -65,10 +66,10 @@ class RandomNormal(Initializer):
 
 
 class TruncatedNormal(Initializer):
-    """Numbers of a normal distribution, those beyond two standard deviations left out.
+    """Draws samples from a normal distribution truncated at two standard deviations.
 
     Args:
-        stddev: its standard deviation before the cut.
+        stddev: the standard deviation before the truncation.
         Other arguments: those of `RandomNormal`.
 
     Example:

@@ -1,4 +1,4 @@
-"""What an initializer is: a value that draws a weight's first numbers, `init(key, shape, dtype)`."""
+"""Base class of initializers, and functions that initializers share."""
 
 from __future__ import annotations
 
@@ -15,10 +15,10 @@ from fkeras.engine.values.random import fold_in
 
 
 class Initializer(Configurable):
-    """The first numbers of a weight, out of a key and a shape.
+    """Base class of initializers, which create a weight's initial array from a key and a shape.
 
-    Subclass it and write `__call__(key, shape, dtype="float32")`; fields declared with `option`
-    are its arguments.
+    Subclasses define `__call__(key, shape, dtype="float32")`; fields declared with `option` are
+    the constructor's arguments.
 
     Example:
         >>> import jax
@@ -42,33 +42,33 @@ class Initializer(Configurable):
     def from_config(
         cls, config: Mapping[str, Any], custom_objects: Mapping[str, Any] | None = None
     ) -> Self:
-        """The initializer that `get_config` described; of a seed generator of Keras the seed."""
+        """Creates an initializer from `get_config`'s data; a Keras SeedGenerator becomes its seed."""
         seed = config.get("seed")
         if isinstance(seed, Mapping) and seed.get("class_name") == "SeedGenerator":
             config = {**config, "seed": int(seed["config"]["seed"])}
         return from_configuration(cls, config, custom_objects)
 
     def clone(self) -> Initializer:
-        """The initializer itself: a value needs no copy."""
+        """Returns the initializer: an immutable value needs no copy."""
         return self
 
 
 def own_key(key: jax.Array, seed: Any) -> jax.Array:
-    """The key with the initializer's own seed folded in, where it has one."""
+    """Returns the key, with the initializer's seed folded in unless the seed is None."""
     return key if seed is None else fold_in(key, int(seed))
 
 
 def full(key: jax.Array, shape: Sequence[int], value: Any, dtype: Any) -> jax.Array:
-    """An array of one value, or of what broadcasts to the shape."""
+    """Returns an array filled with a value, which must broadcast to the shape."""
     if isinstance(key, Tracer):
-        # shapes without arrays are wanted then, and a file's may be of any size
+        # tracing computes shapes only, without allocation: a file may declare a weight of any size
         return jnp.full(tuple(shape), value, jnp.dtype(dtype))
-    # device_put of host numbers compiles nothing; jnp.full compiles a program a shape
+    # device_put of a NumPy array compiles nothing; jnp.full compiles a program for each shape
     return jax.device_put(np.full(tuple(shape), value, jnp.dtype(dtype)))
 
 
 def moved(drawn: jax.Array, scale: float, mean: float, dtype: Any) -> jax.Array:
-    """drawn * scale + mean, on the host where the numbers are there already."""
+    """Computes drawn * scale + mean, with NumPy for concrete arrays, which compiles nothing."""
     if isinstance(drawn, Tracer):
         return (drawn * np.float32(scale) + np.float32(mean)).astype(dtype)
     host = np.asarray(drawn) * np.float32(scale) + np.float32(mean)

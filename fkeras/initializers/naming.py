@@ -1,4 +1,4 @@
-"""Initializers by name, from the rows at the end of each family module."""
+"""Lookup of initializers by name, from the registration rows at the end of each module."""
 
 from __future__ import annotations
 
@@ -23,20 +23,21 @@ _NAMES: Mapping[str, type] = by_name(
 
 
 def get(identifier: Any, custom_objects: Mapping[str, Any] | None = None) -> Any:
-    """The initializer that a name, a configuration or an object means.
+    """Returns the initializer for a name, a configuration or an object.
 
-    Any function `(key, shape, dtype) -> array` serves, those of `jax.nn.initializers` included.
+    Every function `(key, shape, dtype) -> array` is an initializer, including the functions of
+    `jax.nn.initializers`.
 
     Args:
-        identifier: a name such as "he_normal" or "HeNormal", what `serialize` wrote, an
-            initializer or its class, any such function, or None.
-        custom_objects: your own classes and functions by name.
+        identifier: a name such as "he_normal" or "HeNormal", data from `serialize`, an initializer
+            or its class, a function, or None.
+        custom_objects: your classes and functions by name.
 
     Returns:
         The initializer; None for None.
 
     Raises:
-        ValueError: for an unknown name, with the nearest one.
+        ValueError: for an unknown name; the message suggests the nearest known name.
 
     Example:
         >>> import fkeras as fk

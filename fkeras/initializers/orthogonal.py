@@ -1,4 +1,4 @@
-"""Initializers of matrices whose rows or columns are orthonormal."""
+"""The initializer `Orthogonal`, for matrices with orthonormal rows or columns."""
 
 from __future__ import annotations
 
@@ -22,14 +22,14 @@ from fkeras.initializers.initializer import Initializer, own_key
 @jax.jit
 def _orthonormal(flat: jax.Array) -> jax.Array:
     q, r = jnp.linalg.qr(flat)
-    # a unique factorization: the signs of r's diagonal move to q
+    # QR is unique up to signs; a positive diagonal of r makes q uniformly distributed
     return q * jnp.sign(jnp.diagonal(r))[None, :]
 
 
 class Orthogonal(Initializer):
-    """`gain` times a matrix with orthonormal rows or columns, whichever are fewer.
+    """Creates `gain` times a matrix with orthonormal rows or columns, whichever are fewer.
 
-    Weights of more axes are flattened to a matrix over their last axis.
+    Weights with more axes are reshaped to a matrix that keeps the last axis.
 
     Args:
         gain: the factor.
@@ -60,6 +60,7 @@ class Orthogonal(Initializer):
             )
         rows, columns = math.prod(shape[:-1]), shape[-1]
         flat = normal(own_key(key, self.seed), (max(rows, columns), min(rows, columns)))
+        # reduced QR needs a tall matrix, so a wide weight is transposed afterwards
         q = _orthonormal(flat)
         if isinstance(q, Tracer):
             q = q.T if rows < columns else q

@@ -1,4 +1,4 @@
-"""Initializers whose variance follows from the numbers of inputs and outputs of a unit."""
+"""Initializers whose variance depends on the fans: the numbers of inputs and outputs of a unit."""
 
 from __future__ import annotations
 
@@ -15,19 +15,20 @@ from fkeras.engine.values.random import normal, truncated_normal, uniform
 from fkeras.engine.values.registry import named
 from fkeras.initializers.initializer import Initializer, moved, own_key
 
-# the standard deviation of a unit normal distribution cut off at two standard deviations
+# the standard deviation of the standard normal distribution truncated at two standard deviations;
+# dividing by this constant, as Keras does, restores the requested variance
 _TRUNCATED_STDDEV = 0.87962566103423978
 
 
 def compute_fans(shape: Sequence[int]) -> tuple[float, float]:
-    """The numbers of inputs and outputs of one unit of a weight of this shape.
+    """Returns the numbers of inputs and outputs of a unit, for the shape of a weight.
 
     Args:
-        shape: the weight's shape: (d, u) of a matrix, (h, w, c, f) of a kernel; other axes in front
-            count like h and w.
+        shape: the weight's shape: (d, u) for a matrix, (h, w, c, f) for a kernel; all axes before
+            the last two are spatial axes.
 
     Returns:
-        The inputs (h * w * c) and the outputs (h * w * f); 1 and 1 for no axes.
+        The inputs (h * w * c) and the outputs (h * w * f); 1 and 1 for a scalar weight.
 
     Example:
         >>> import fkeras as fk
@@ -48,17 +49,18 @@ _known_distribution = choice("uniform", "truncated_normal", "untruncated_normal"
 
 
 def _distribution(value: Any) -> str:
+    # Keras's older name
     return _known_distribution("truncated_normal" if value == "normal" else value)
 
 
 def scaled_by_fans(
     key: jax.Array, shape: Sequence[int], dtype: Any, scale: float, mode: str, distribution: str
 ) -> jax.Array:
-    """Numbers of variance `scale` divided by the number of inputs, of outputs or their mean."""
+    """Draws samples with the variance `scale` / fan, where `mode` selects the fan."""
     fan_in, fan_out = compute_fans(shape)
     fans = {"fan_in": fan_in, "fan_out": fan_out, "fan_avg": (fan_in + fan_out) / 2}
     variance = scale / max(1.0, fans[mode])
-    if distribution == "uniform":
+    if distribution == "uniform":  # the variance of the range (-a, a) is a**2 / 3
         return uniform(key, tuple(shape), math.sqrt(3 * variance), dtype)
     if distribution == "untruncated_normal":
         return moved(normal(key, tuple(shape)), math.sqrt(variance), 0.0, dtype)
@@ -67,15 +69,15 @@ def scaled_by_fans(
 
 
 class VarianceScaling(Initializer):
-    """Numbers whose variance follows from the shape: `scale / fan`.
+    """Draws samples whose variance depends on the shape: `scale / fan`.
 
     Args:
         scale: the factor, above 0.
-        mode: the fan: "fan_in" the number of inputs of a unit, "fan_out" of its outputs, "fan_avg"
-            their mean. See `compute_fans`.
-        distribution: "truncated_normal" (or "normal"; cut at two standard deviations),
+        mode: the fan: "fan_in" for the number of inputs of a unit, "fan_out" for the number of
+            outputs, "fan_avg" for their mean. See `compute_fans`.
+        distribution: "truncated_normal" (or "normal"; truncated at two standard deviations),
             "untruncated_normal" or "uniform".
-        seed: folded into the key; None for the key alone.
+        seed: an integer to fold into the key; None for the unchanged key.
 
     Raises:
         ValueError: for another mode or distribution, or a scale that is not positive.
@@ -102,10 +104,10 @@ class VarianceScaling(Initializer):
 
 
 class GlorotUniform(Initializer):
-    """Numbers spread evenly within sqrt(6 / (fan_in + fan_out)) of 0.
+    """Draws uniform samples between -a and a = sqrt(6 / (fan_in + fan_out)).
 
     Args:
-        seed: folded into the key; None for the key alone.
+        seed: an integer to fold into the key; None for the unchanged key.
 
     Example:
         >>> import jax, fkeras as fk
@@ -125,10 +127,10 @@ class GlorotUniform(Initializer):
 
 
 class GlorotNormal(Initializer):
-    """Truncated normal numbers of variance 2 / (fan_in + fan_out).
+    """Draws truncated normal samples with the variance 2 / (fan_in + fan_out).
 
     Args:
-        seed: folded into the key; None for the key alone.
+        seed: an integer to fold into the key; None for the unchanged key.
 
     Example:
         >>> import jax, fkeras as fk
@@ -150,10 +152,10 @@ class GlorotNormal(Initializer):
 
 
 class LecunNormal(Initializer):
-    """Truncated normal numbers of variance 1 / fan_in.
+    """Draws truncated normal samples with the variance 1 / fan_in.
 
     Args:
-        seed: folded into the key; None for the key alone.
+        seed: an integer to fold into the key; None for the unchanged key.
 
     Example:
         >>> import jax, fkeras as fk
@@ -174,10 +176,10 @@ class LecunNormal(Initializer):
 
 
 class LecunUniform(Initializer):
-    """Numbers spread evenly within sqrt(3 / fan_in) of 0.
+    """Draws uniform samples between -a and a = sqrt(3 / fan_in).
 
     Args:
-        seed: folded into the key; None for the key alone.
+        seed: an integer to fold into the key; None for the unchanged key.
 
     Example:
         >>> import jax, fkeras as fk
@@ -196,10 +198,10 @@ class LecunUniform(Initializer):
 
 
 class HeNormal(Initializer):
-    """Truncated normal numbers of variance 2 / fan_in.
+    """Draws truncated normal samples with the variance 2 / fan_in.
 
     Args:
-        seed: folded into the key; None for the key alone.
+        seed: an integer to fold into the key; None for the unchanged key.
 
     Example:
         >>> import jax, fkeras as fk
@@ -220,10 +222,10 @@ class HeNormal(Initializer):
 
 
 class HeUniform(Initializer):
-    """Numbers spread evenly within sqrt(6 / fan_in) of 0.
+    """Draws uniform samples between -a and a = sqrt(6 / fan_in).
 
     Args:
-        seed: folded into the key; None for the key alone.
+        seed: an integer to fold into the key; None for the unchanged key.
 
     Example:
         >>> import jax, fkeras as fk

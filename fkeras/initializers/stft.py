@@ -1,4 +1,4 @@
-"""The numbers of a short-time Fourier transform as the kernel of a convolution."""
+"""The initializer `STFT`: a short-time Fourier transform as a convolution kernel."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from fkeras.engine.config.field_types import Window
 from fkeras.engine.values.registry import named
 from fkeras.initializers.initializer import Initializer
 
-# the coefficients of sums of cosines
+# coefficients of windows that are sums of cosines, as in SciPy
 _COSINES: Mapping[str, tuple[float, ...]] = types.MappingProxyType(
     {
         "boxcar": (1.0,),
@@ -33,13 +33,13 @@ _OTHERS = ("bartlett", "bohman", "cosine", "triang")
 
 
 def window_values(name: str, length: int, periodic: bool = False) -> np.ndarray:
-    """A window function at the points of a frame, as SciPy computes it.
+    """Returns the values of a window function at the points of a frame, equal to SciPy's.
 
     Args:
         name: "hann", "hamming", "blackman", "boxcar", "nuttall", "blackmanharris", "flattop",
             "bartlett", "triang", "cosine" or "bohman".
-        length: how many points.
-        periodic: whether the point after the last would be the first again.
+        length: the number of points.
+        periodic: whether the window is periodic: the point after the last equals the first point.
 
     Raises:
         ValueError: for another name.
@@ -56,6 +56,7 @@ def window_values(name: str, length: int, periodic: bool = False) -> np.ndarray:
         )
     if length <= 1:
         return np.ones(length)
+    # a periodic window is a symmetric window of one more point without the last point
     points = length + 1 if periodic else length
     place = np.arange(points)
     if name in _COSINES:
@@ -71,7 +72,7 @@ def window_values(name: str, length: int, periodic: bool = False) -> np.ndarray:
     else:
         x = np.abs(np.linspace(-1.0, 1.0, points))
         values = (1.0 - x) * np.cos(math.pi * x) + np.sin(math.pi * x) / math.pi
-        values[[0, -1]] = 0.0
+        values[[0, -1]] = 0.0  # exactly 0, as in SciPy; the formula leaves a rounding error
     return np.asarray(values)[:length]
 
 
@@ -86,18 +87,20 @@ def as_window(window: Any) -> Any:
 
 
 class STFT(Initializer):
-    """cos or sin of -2 * pi * time * frequency, times a window: a kernel (frame, 1, frequencies).
+    """Creates cos or sin of -2 * pi * time * frequency, times a window, as a convolution kernel.
+
+    The kernel has the shape (frame, 1, frequencies).
 
     Args:
-        side: "real" for the cosines, "imag" for the sines.
-        window: the name of a window function, as in `window_values`, its numbers, or None.
-        scaling: "density" to divide by the root of the sum of the squares of the window,
-            "spectrum" by the sum of its absolute values; None for neither.
+        side: "real" for cosines, "imag" for sines.
+        window: the name of a window function, as in `window_values`, the window's values, or None.
+        scaling: "density" to divide by the root of the sum of the squared window values,
+            "spectrum" to divide by the sum of their absolute values; None for no scaling.
         periodic: whether the window function is periodic.
 
     Raises:
-        ValueError: for another word, a weight of other than three axes, or a window of another
-            length than the frames.
+        ValueError: for an unknown option, a weight without exactly three axes, or a window whose
+            length differs from the frame's length.
 
     Example:
         >>> import jax
@@ -120,6 +123,7 @@ class STFT(Initializer):
                 f"{tuple(shape)}. Use it for weights of three axes."
             )
         frame, _, frequencies = shape
+        # NumPy computes in float64: float32 angles of long frames would be inaccurate
         turns = np.arange(frame)[:, None] * (np.arange(frequencies) / max(2 * frequencies - 2, 1))
         angle = -2.0 * math.pi * turns
         kernel = np.cos(angle) if self.side == "real" else np.sin(angle)
@@ -129,7 +133,7 @@ class STFT(Initializer):
         return jax.device_put(spread.astype(jnp.dtype(dtype)))
 
     def _weights(self, frame: int) -> np.ndarray:
-        """The window, divided by what `scaling` says."""
+        """Returns the window's values after scaling."""
         if isinstance(self.window, str):
             window = window_values(self.window, frame, self.periodic)
         else:
