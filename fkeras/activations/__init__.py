@@ -1,6 +1,6 @@
 """Activation functions: plain functions of arrays, with Keras's names, arguments and numerics.
 
-All functions have the argument x, which only this docstring documents:
+Argument that all functions share, documented here only:
     x: array of any shape.
 """
 

@@ -42,7 +42,7 @@ class Initializer(Configurable):
     def from_config(
         cls, config: Mapping[str, Any], custom_objects: Mapping[str, Any] | None = None
     ) -> Self:
-        """Creates an initializer from `get_config`'s data; a Keras SeedGenerator becomes its seed."""
+        """Creates an initializer from a configuration; a Keras SeedGenerator becomes its seed."""
         seed = config.get("seed")
         if isinstance(seed, Mapping) and seed.get("class_name") == "SeedGenerator":
             config = {**config, "seed": int(seed["config"]["seed"])}

@@ -99,7 +99,7 @@ class Adagrad(Optimizer):
 
 
 class Adadelta(Optimizer):
-    """Adadelta: w -= rate * g * rms(past updates) / rms(gradients), with moving means of the squares.
+    """Adadelta: w -= rate * g * rms(past updates) / rms(gradients), with moving mean squares.
 
     The further arguments are those of `Optimizer`.
 

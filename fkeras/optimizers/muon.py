@@ -68,7 +68,7 @@ def _expressions(value: Any) -> tuple[str, ...]:
 
 
 class Muon(Optimizer):
-    """Muon: w -= rate * sqrt(longer side) * rms_rate * orthogonal(m), with the gradient's momentum m.
+    """Muon: w -= rate * sqrt(longer side) * rms_rate * orthogonal(m), with a momentum m.
 
     AdamW trains embeddings, weights that are not matrices, and weights that match
     `exclude_layers`, which should name the output layer. The further arguments are those of

@@ -17,7 +17,7 @@ from fkeras.optimizers.updates.numeric import moving_mean, power, root, working_
 
 
 class ScheduleFreeAdamW(Optimizer):
-    """AdamW: z -= rate * g / (sqrt(v_hat) + epsilon); w = (1 - beta_1) * z + beta_1 * mean of all z.
+    """z -= rate * g / (sqrt(v_hat) + epsilon); w = (1 - beta_1) * z + beta_1 * mean of all z.
 
     The learning rate needs no schedule. The model holds w, where gradients are computed; as in
     Keras, evaluation uses w too. The further arguments are those of `Optimizer`.
