@@ -1,4 +1,4 @@
-"""Quantization of numbers: quantizers, codes and scales, and configurations of quantization."""
+"""Quantizers, functions that compute codes and scales, and quantization configurations."""
 
 from fkeras.engine.config.configurable import deserialize, serialize
 from fkeras.quantizers.abs_max import AbsMaxQuantizer

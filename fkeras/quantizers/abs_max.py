@@ -1,4 +1,4 @@
-"""`AbsMaxQuantizer`: codes whose scale is that of the greatest magnitude."""
+"""`AbsMaxQuantizer`: integer codes with a scale from the maximum magnitude."""
 
 from __future__ import annotations
 
@@ -42,14 +42,14 @@ class AbsMaxQuantizer(Configurable):
     """Computes `round(x * scale)` with `scale = value_range[1] / max(|x|)` along some axes.
 
     Args:
-        axis: the axes that share one scale where the call names none; None for the last one. A
-            layer names the axes that it sums over.
-        value_range: the least and the greatest code.
-        epsilon: is added to the maximum.
+        axis: the axes that share one scale if the call passes no axes; None for the last axis.
+            Layers pass the axes that they sum over.
+        value_range: the smallest and the largest code.
+        epsilon: the number added to the maximum, which keeps the scale of zeros finite.
         output_dtype: "int8".
 
     Raises:
-        ValueError: for a range beyond int8, or no range.
+        ValueError: for a `value_range` that is not an ascending pair in int8's range.
 
     Example:
         >>> import jax.numpy as jnp, fkeras as fk
@@ -65,7 +65,7 @@ class AbsMaxQuantizer(Configurable):
     output_dtype: DTypeName = option(default="int8", convert=_int8)
 
     def __call__(self, x: Any, axis: Any = None) -> tuple[Any, Any]:
-        """Codes and scale, which has size 1 along the axes."""
+        """Returns the codes, and the scale with size 1 along the axes."""
         axis = self.axis if axis is None else axis
         axis = -1 if axis is None else axis
         return abs_max_quantize(x, axis, self.value_range, self.output_dtype, self.epsilon)

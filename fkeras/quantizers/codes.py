@@ -1,7 +1,7 @@
-"""Numbers as small integers and scales: the coding of whole arrays, of groups, and of two in a byte.
+"""Quantization of arrays to small integers: one scale, scales by group, and packing of int4 pairs.
 
-What quantizes weights computes with NumPy where its argument is no tracer: weights of many shapes
-are coded once, and no program is compiled for any of them.
+The functions that quantize weights use NumPy unless their argument is traced. Weights have many
+shapes and are quantized once, so that compiling a program for each shape would not pay off.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ _EPSILON = 1e-7
 
 
 def _of(x: Any) -> tuple[Any, Any]:
-    """The functions for `x`, and `x` as an array of theirs."""
+    """Returns `jnp` for a traced `x`, else NumPy, and `x` as an array of that module."""
     if isinstance(x, Tracer):
         return jnp, x
     return np, np.asarray(x)
@@ -35,13 +35,13 @@ def abs_max_quantize(
     Args:
         x: an array of floats.
         axis: the axes that share one scale.
-        value_range: the least and the greatest code; codes beyond are clipped.
+        value_range: the smallest and the largest code; other codes are clipped.
         dtype: the dtype of the codes.
-        epsilon: keeps the scale of zeros finite.
+        epsilon: the number that keeps the scale of zeros finite.
 
     Returns:
-        The codes, of the shape of `x`, and the scale with size 1 along `axis`; codes / scale is
-        about `x`. Of NumPy, unless `x` is traced.
+        The codes, with the shape of `x`, and the scale with size 1 along `axis`; codes / scale
+        approximates `x`. The arrays are NumPy arrays unless `x` is traced.
 
     Example:
         >>> import jax.numpy as jnp
@@ -63,22 +63,23 @@ def abs_max_quantize_grouped_with_zero_point(
     dtype: str = "int8",
     epsilon: float = _EPSILON,
 ) -> tuple[Any, Any, Any]:
-    """Computes `round(x / scale) + zero` with a scale and a zero for each group of rows.
+    """Computes `round(x / scale) + zero` with a scale and a zero point for each group of rows.
 
-    A group is `block_size` rows of a column; the last one may have fewer. Its smallest number, or 0
-    if that is smaller, is coded as `value_range[0]`, its greatest, or 0, as `value_range[1]`.
-    (Keras leaves 0 out, and loses groups whose numbers have one sign.)
+    A group consists of `block_size` rows of a column; the last group may have fewer rows.
+    `value_range[0]` is the code of the group's minimum and `value_range[1]` that of the maximum,
+    where the range always includes 0. This is a departure from Keras, which does not include 0 and
+    cannot represent groups whose numbers all have the same sign.
 
     Args:
         x: a matrix (rows, columns).
-        block_size: how many rows a group has.
-        value_range: the least and the greatest code.
+        block_size: the number of rows of a group.
+        value_range: the smallest and the largest code.
         dtype: the dtype of the codes.
-        epsilon: keeps the scale of equal numbers above 0.
+        epsilon: the number that keeps the scale of a group of zeros above 0.
 
     Returns:
-        The codes (rows, columns), the scales (groups, columns), and the zeros, int8 of the same
-        shape; (codes - zero) * scale is about `x`.
+        The codes (rows, columns), the scales (groups, columns), and the zero points (groups,
+        columns) as int8; (codes - zero) * scale approximates `x`.
 
     Example:
         >>> import jax.numpy as jnp
@@ -90,7 +91,8 @@ def abs_max_quantize_grouped_with_zero_point(
     xp, x = _of(x)
     low, high = value_range
     rows, columns = x.shape
-    groups = -(-rows // block_size)
+    groups = -(-rows // block_size)  # rounded up
+    # padding with 0 does not change the range of a group, which includes 0
     padded = xp.pad(x, ((0, groups * block_size - rows), (0, 0)))
     blocks = xp.reshape(padded, (groups, block_size, columns))
     least = xp.minimum(xp.min(blocks, axis=1, keepdims=True), 0)
@@ -105,13 +107,13 @@ def abs_max_quantize_grouped_with_zero_point(
 def dequantize_groups(
     codes: jax.Array, scale: jax.Array, zero: jax.Array, groups: jax.Array, axis: int
 ) -> jax.Array:
-    """Computes `(codes - zero) * scale` with the zero and the scale of each place's group.
+    """Computes `(codes - zero) * scale` with the zero point and the scale of each group.
 
     Args:
         codes: integers.
-        scale: the scales, with a place for each group along `axis`.
-        zero: the zeros likewise.
-        groups: the number of the group of each place along `axis` of the codes.
+        scale: the scales, with one entry for each group along `axis`.
+        zero: the zero points, with one entry for each group along `axis`.
+        groups: the index of the group for each entry of the codes along `axis`.
         axis: the axis with groups.
 
     Example:
@@ -128,11 +130,11 @@ def dequantize_groups(
 
 
 def pack_int4(codes: Any, axis: int = 0) -> Any:
-    """Two codes of 4 bits a byte: along `axis` the first in the low half, the next in the high one.
+    """Packs pairs of 4-bit codes along an axis into bytes, the first code in the low half.
 
     Args:
         codes: int8 from -8 to 7, or uint8 from 0 to 15.
-        axis: the axis that gets half as long; an odd one is filled up with a 0.
+        axis: the axis to pack, which becomes half as long; an odd length is padded with a 0.
 
     Returns:
         The bytes, in the dtype of the codes.
@@ -145,18 +147,18 @@ def pack_int4(codes: Any, axis: int = 0) -> Any:
     xp, codes = _of(codes)
     codes = xp.moveaxis(codes, axis, 0)
     codes = xp.pad(codes, ((0, codes.shape[0] % 2), *((0, 0),) * (codes.ndim - 1)))
-    # in unsigned bytes, where a shift drops no sign
+    # packs unsigned bytes: a shift of int8 would mix the sign into the bits
     halves = codes.view("uint8") & np.uint8(0x0F)
     packed = halves[::2] | (halves[1::2] << np.uint8(4))
     return xp.moveaxis(packed.view(codes.dtype), 0, axis)
 
 
 def unpack_int4(packed: Any, size: int, axis: int = 0) -> Any:
-    """The codes that `pack_int4` put into bytes.
+    """Unpacks the codes that `pack_int4` packed.
 
     Args:
         packed: int8 for codes from -8 to 7, uint8 for codes from 0 to 15.
-        size: how many codes there are along `axis`.
+        size: the number of codes along `axis`, which may be odd.
         axis: the axis that was packed.
 
     Returns:
@@ -169,7 +171,8 @@ def unpack_int4(packed: Any, size: int, axis: int = 0) -> Any:
     """
     xp, packed = _of(packed)
     packed, four = xp.moveaxis(packed, axis, 0), xp.asarray(4, packed.dtype)
-    # shifts of signed integers keep the sign
+    # the right shift of int8 is arithmetic, so the shifts extend the sign of a code; uint8 codes
+    # stay unsigned
     halves = xp.stack([(packed << four) >> four, packed >> four], axis=1)
     codes = xp.reshape(halves, (2 * packed.shape[0], *packed.shape[1:]))[:size]
     return xp.moveaxis(codes, 0, axis)

@@ -1,4 +1,4 @@
-"""How layers are quantized, as values: what Keras calls their `quantization_config`."""
+"""Quantization configurations of layers, Keras's `quantization_config`."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from fkeras.quantizers.abs_max import AbsMaxQuantizer
 _GROUP = integer(
     minimum=1, also=(-1,), hint="It is the number of inputs that share a scale; -1 is all of them."
 )
-# one number in a file, so many in memory
+# resource limit: a single number in a file allocates a history of this length
 _LONGEST_HISTORY = 1 << 20
 
 
@@ -29,7 +29,7 @@ def _quantizer(value: Any) -> AbsMaxQuantizer | None:
 
 
 class QuantizationConfig(Configurable):
-    """How a layer is quantized: the base of the configurations.
+    """Base class of quantization configurations.
 
     Example:
         >>> import fkeras as fk
@@ -38,17 +38,21 @@ class QuantizationConfig(Configurable):
     """
 
     keras_module: ClassVar[str] = "keras.quantizers"
-    #: Keras's name of the mode, and of the class of its dtype policy
+    #: Keras's names of the mode and of the class of the dtype policy
     mode: ClassVar[str] = ""
     policy_class: ClassVar[str] = "QuantizedDTypePolicy"
 
     @property
     def policy_mode(self) -> str:
-        """The mode as Keras's dtype policy writes it."""
+        """The mode in the form of Keras's dtype policies."""
         return self.mode
 
     def policy(self, source: str) -> dict[str, Any]:
-        """Keras's dtype policy of a layer whose floats follow the policy `source`, as JSON data."""
+        """Returns Keras's dtype policy of a quantized layer, as JSON data.
+
+        Args:
+            source: the name of the dtype policy for the layer's floats.
+        """
         return {
             "module": "keras.dtype_policies",
             "class_name": self.policy_class,
@@ -58,12 +62,13 @@ class QuantizationConfig(Configurable):
 
 
 class Int8QuantizationConfig(QuantizationConfig):
-    """Weights of 8 bits, and inputs that are rounded to 8 bits at each call.
+    """Weights of 8 bits, and inputs that are quantized to 8 bits at each call.
 
     Args:
-        weight_quantizer: codes the weights; None for `AbsMaxQuantizer()`. The layer says along
-            which axes.
-        activation_quantizer: codes the inputs, an example a scale; None leaves them as they are.
+        weight_quantizer: the quantizer of the weights; None for `AbsMaxQuantizer()`. The layer
+            passes the axes.
+        activation_quantizer: the quantizer of the inputs, with a scale for each sample; None for
+            unquantized inputs.
 
     Example:
         >>> import fkeras as fk
@@ -73,13 +78,14 @@ class Int8QuantizationConfig(QuantizationConfig):
 
     mode: ClassVar[str] = "int8"
     weight_quantizer: AbsMaxQuantizer | None = option(default=None, convert=_quantizer)
+    # "default" differs from None, which means unquantized inputs
     activation_quantizer: AbsMaxQuantizer | None = option(
         default="default", convert=lambda q: _or(q, True)
     )
 
     @property
     def coder(self) -> AbsMaxQuantizer:
-        """What codes the weights."""
+        """The quantizer of the weights."""
         return self.weight_quantizer or AbsMaxQuantizer()
 
 
@@ -103,16 +109,18 @@ def _block(value: Any) -> int | None:
 
 
 class Int4QuantizationConfig(QuantizationConfig):
-    """Weights of 4 bits, two in a byte; inputs stay floats unless a quantizer is given.
+    """Weights of 4 bits, two per byte; inputs stay floats without an activation quantizer.
 
     Args:
-        weight_quantizer: codes the weights, with value_range=(-8, 7); None for
-            `AbsMaxQuantizer(value_range=(-8, 7))`. Without blocks only.
-        activation_quantizer: codes the inputs; None leaves them as they are. Without blocks only.
-        block_size: how many inputs share a scale and a zero; None or -1 for one scale an output.
+        weight_quantizer: the quantizer of the weights, with value_range=(-8, 7); None for
+            `AbsMaxQuantizer(value_range=(-8, 7))`. Only without blocks.
+        activation_quantizer: the quantizer of the inputs; None for unquantized inputs. Only
+            without blocks.
+        block_size: the number of inputs that share a scale and a zero point; None or -1 for one
+            scale per output.
 
     Raises:
-        ValueError: for a quantizer beside blocks, or one of another range.
+        ValueError: for a quantizer together with blocks, or a weight quantizer with another range.
 
     Example:
         >>> import fkeras as fk
@@ -130,7 +138,7 @@ class Int4QuantizationConfig(QuantizationConfig):
 
     @property
     def coder(self) -> AbsMaxQuantizer:
-        """What codes the weights where there are no blocks."""
+        """The quantizer of weights without blocks."""
         return self.weight_quantizer or AbsMaxQuantizer(value_range=(-8, 7))
 
     def __post_init__(self) -> None:
@@ -153,15 +161,15 @@ class Int4QuantizationConfig(QuantizationConfig):
 
     @classmethod
     def from_config(cls, config: Mapping[str, Any], custom_objects: Any = None) -> Self:
-        # files from before there were blocks say nothing of them
+        # older files have no key `block_size`, and their weights have no blocks
         return super().from_config({"block_size": None, **config}, custom_objects)
 
 
 class Float8QuantizationConfig(QuantizationConfig):
-    """Products of floats of 8 bits, for training; weights stay floats.
+    """Matrix products of 8-bit floats, for training; the weights keep their dtype.
 
     Args:
-        amax_history_length: how many steps are remembered for the scales.
+        amax_history_length: the number of steps whose maximum magnitudes determine the scales.
 
     Example:
         >>> import fkeras as fk
@@ -188,14 +196,14 @@ _four = integer(minimum=4, maximum=4, hint="AWQ has weights of 4 bits only.")
 
 
 class _Calibrated(QuantizationConfig):
-    """What the two that are made with examples have in common."""
+    """Base class of the configurations that Keras calibrates with samples."""
 
     @property
     def policy_mode(self: Any) -> str:
         return f"{self.mode}/{self.weight_bits}/{self.group_size}"
 
     def get_config(self) -> dict[str, Any]:
-        # Keras's constructors ask for both; neither is kept in a file
+        # required arguments of Keras's constructors, which Keras does not save
         return {"dataset": None, "tokenizer": None, **super().get_config()}
 
     @classmethod
@@ -206,20 +214,20 @@ class _Calibrated(QuantizationConfig):
 
 
 class GPTQConfig(_Calibrated):
-    """Weights of 2, 3, 4 or 8 bits that Keras chose with examples, one after the other.
+    """GPTQ: weights of 2, 3, 4 or 8 bits, which Keras quantizes one after the other with samples.
 
-    Models are calibrated in Keras; opened here they compute, train what is not quantized, and are
-    written again.
+    Keras calibrates the models. Models loaded here support inference, training of weights that are
+    not quantized, and saving.
 
     Args:
-        weight_bits: the bits of a weight.
-        group_size: how many inputs share a scale and a zero; -1 for all.
-        num_samples: the examples that were used.
-        per_channel: whether each output had its own scale.
-        sequence_length: the length of the examples.
-        hessian_damping: how the second derivatives were damped.
-        symmetric: whether zero was coded as the middle.
-        activation_order: whether inputs were taken in the order of their size.
+        weight_bits: the number of bits of a weight.
+        group_size: the number of inputs that share a scale and a zero point; -1 for all inputs.
+        num_samples: the number of calibration samples.
+        per_channel: whether each output has a separate scale.
+        sequence_length: the length of the calibration samples.
+        hessian_damping: the damping of the Hessian.
+        symmetric: whether quantization is symmetric around zero.
+        activation_order: whether inputs are quantized in the order of their magnitude.
 
     Example:
         >>> import fkeras as fk
@@ -244,17 +252,17 @@ class GPTQConfig(_Calibrated):
 
 
 class AWQConfig(_Calibrated):
-    """Weights of 4 bits, scaled by the size of their inputs, which Keras measured with examples.
+    """AWQ: weights of 4 bits, scaled by the magnitudes of the inputs in calibration samples.
 
-    Models are calibrated in Keras; opened here they compute, train what is not quantized, and are
-    written again.
+    Keras calibrates the models. Models loaded here support inference, training of weights that are
+    not quantized, and saving.
 
     Args:
-        weight_bits: 4.
-        group_size: how many inputs share a scale and a zero; -1 for all.
-        num_samples: the examples that were used.
-        sequence_length: the length of the examples.
-        num_grid_points: how many scales were tried.
+        weight_bits: the number of bits of a weight, 4.
+        group_size: the number of inputs that share a scale and a zero point; -1 for all inputs.
+        num_samples: the number of calibration samples.
+        sequence_length: the length of the calibration samples.
+        num_grid_points: the number of scales in Keras's search.
 
     Example:
         >>> import fkeras as fk
@@ -283,7 +291,7 @@ _MODES = types.MappingProxyType({config.mode: config for config in _CONFIGS})
 
 
 def policy_config(policy: Mapping[str, Any]) -> QuantizationConfig:
-    """The configuration that Keras's dtype policy, as JSON data, means by itself.
+    """Returns the quantization configuration for Keras's dtype policy in JSON form.
 
     Example:
         >>> import fkeras as fk
@@ -291,7 +299,7 @@ def policy_config(policy: Mapping[str, Any]) -> QuantizationConfig:
         True
     """
     mode = policy.get("mode")
-    # before there were blocks, no number stood behind it
+    # older files write "int4" without a block size, for weights without blocks
     found = get("int4/-1" if mode == "int4" else mode)
     length = policy.get("amax_history_length")
     if isinstance(found, Float8QuantizationConfig) and length is not None:
@@ -300,14 +308,14 @@ def policy_config(policy: Mapping[str, Any]) -> QuantizationConfig:
 
 
 def get(value: Any) -> QuantizationConfig:
-    """The configuration that a mode or a configuration means.
+    """Returns the quantization configuration for a mode; a configuration is returned unchanged.
 
     Args:
         value: "int8", "int4", "float8", Keras's longer forms "int4/64", "gptq/4/128" and
             "awq/4/128", or a configuration.
 
     Raises:
-        ValueError: for another mode, or numbers that the mode cannot have.
+        ValueError: for an unknown mode, or numbers that the mode does not accept.
 
     Example:
         >>> import fkeras as fk

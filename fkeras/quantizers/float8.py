@@ -1,4 +1,4 @@
-"""Floats of 8 bits: rounding to them, and the scales that follow what was seen.
+"""Rounding to 8-bit floats, with scales from the maximum magnitudes of past steps.
 
 References:
     Micikevicius et al., FP8 formats for deep learning (2022), https://arxiv.org/abs/2209.05433
@@ -11,7 +11,7 @@ import functools
 import jax
 import jax.numpy as jnp
 
-#: for values and for gradients
+#: the dtypes of values and of gradients, which need a larger range and less precision
 VALUES, GRADIENTS = "float8_e4m3fn", "float8_e5m2"
 
 
@@ -20,11 +20,11 @@ def _greatest(dtype: str) -> float:
 
 
 def quantize_and_dequantize(x: jax.Array, scale: jax.Array, quantized_dtype: str) -> jax.Array:
-    """Computes `round8(x / scale) * scale`, clipped to what the 8 bits can hold.
+    """Computes `round8(x / scale) * scale`, clipped to the range of the 8-bit dtype.
 
     Args:
         x: an array of floats.
-        scale: a number.
+        scale: the scale, a scalar.
         quantized_dtype: "float8_e4m3fn" or "float8_e5m2".
 
     Returns:
@@ -35,6 +35,7 @@ def quantize_and_dequantize(x: jax.Array, scale: jax.Array, quantized_dtype: str
         >>> quantize_and_dequantize(jnp.array([0.3, 1e6]), jnp.float32(1), "float8_e4m3fn")
         Array([3.125e-01, 4.480e+02], dtype=float32)
     """
+    # clipped before the cast: float8_e4m3fn has no inf, and the cast of larger numbers is NaN
     scale, most = scale.astype(x.dtype), _greatest(quantized_dtype)
     return jnp.clip(x / scale, -most, most).astype(quantized_dtype).astype(x.dtype) * scale
 
@@ -42,19 +43,20 @@ def quantize_and_dequantize(x: jax.Array, scale: jax.Array, quantized_dtype: str
 def compute_float8_scale(
     amax: jax.Array, scale: jax.Array, dtype_max: float, margin: int = 0
 ) -> jax.Array:
-    """Computes `amax * 2**margin / dtype_max`; the old scale where `amax` is 0 or not finite.
+    """Computes `amax * 2**margin / dtype_max`, or the old scale if `amax` is 0 or not finite.
 
     Args:
-        amax: the greatest magnitude that was seen lately.
-        scale: the scale until now.
-        dtype_max: the greatest number of the 8 bits.
-        margin: how many powers of two are left free.
+        amax: the maximum magnitude of the recent steps.
+        scale: the current scale.
+        dtype_max: the largest number of the 8-bit dtype.
+        margin: the number of powers of two to leave free above `amax`.
 
     Example:
         >>> import jax.numpy as jnp
         >>> compute_float8_scale(jnp.float32(896), jnp.float32(1), 448.0)
         Array(2., dtype=float32)
     """
+    # reciprocals, as in Keras, for equal rounding
     old = 1 / scale
     new = dtype_max / amax / 2**margin
     new = jnp.where(amax > 0, new, old)
@@ -62,11 +64,11 @@ def compute_float8_scale(
 
 
 def compute_float8_amax_history(x: jax.Array, amax_history: jax.Array) -> jax.Array:
-    """The history, moved on by one, with `max(|x|)` at its beginning.
+    """Rotates the history by one entry and stores `max(|x|)` in the first entry.
 
     Args:
         x: an array.
-        amax_history: the greatest magnitudes of former calls, of shape (length,).
+        amax_history: the maximum magnitudes of past calls, of shape (length,).
 
     Example:
         >>> import jax.numpy as jnp
@@ -78,17 +80,19 @@ def compute_float8_amax_history(x: jax.Array, amax_history: jax.Array) -> jax.Ar
 
 
 def _moved(x: jax.Array, scale: jax.Array, history: jax.Array, dtype: str) -> tuple:
-    """The scale and the history after `x` was seen."""
+    """Returns the scale and the history after a step with the array `x`."""
+    # the scale uses the old history: this step's maximum applies from the next step on
     scale = compute_float8_scale(jnp.max(history), scale, _greatest(dtype))
     return scale, compute_float8_amax_history(x, history)
 
 
 @functools.partial(jax.custom_vjp, nondiff_argnums=(3,))
 def round_values(x: jax.Array, scale: jax.Array, history: jax.Array, moves: bool) -> jax.Array:
-    """`x` rounded to 8 bits; gradients pass as they are.
+    """Rounds `x` to 8 bits; the gradient of `x` passes unchanged.
 
-    What stands for the gradients of scale and history are their next values, or where the call
-    moves nothing the old ones.
+    The "gradients" of scale and history are their new values, or with `moves=False` the current
+    values. Training overwrites these weights with their gradients, as in Keras, since a custom VJP
+    cannot return updates in another way.
     """
     return quantize_and_dequantize(x, scale, VALUES)
 
@@ -107,7 +111,7 @@ round_values.defvjp(_round_values, _pass_gradients)
 
 @jax.custom_vjp
 def round_gradients(y: jax.Array, scale: jax.Array, history: jax.Array) -> jax.Array:
-    """`y` as it is; its gradient is rounded to 8 bits, with scale and history as in `round_values`."""
+    """Returns `y` unchanged and rounds its gradient to 8 bits, with scales as in `round_values`."""
     return y
 
 
