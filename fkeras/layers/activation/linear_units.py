@@ -51,13 +51,13 @@ class LeakyReLU(Layer):
     """Computes x where x is positive, `negative_slope * x` elsewhere.
 
     Args:
-        negative_slope: the slope below 0.
+        negative_slope: slope for negative x.
 
     Shapes:
         (b, ...) -> (b, ...).
 
     Raises:
-        ValueError: for a slope below 0.
+        ValueError: for a negative slope.
 
     Example:
         >>> import jax.numpy as jnp, fkeras as fk

@@ -275,7 +275,7 @@ class EinsumDense(Layer):
         return len(parts.input) == 2 or parts.input[:2] == parts.output[:2]
 
     def loses_masks(self, masks: Sequence[Any]) -> bool:
-        # Keras drops masks, whatever the equation
+        # Keras drops masks for every equation
         return True
 
     @property

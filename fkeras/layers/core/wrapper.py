@@ -34,7 +34,7 @@ class Wrapper(Layer):
     and masks to and from the wrapped layer.
 
     Args:
-        layer: the wrapped layer.
+        layer: wrapped layer.
 
     Shapes:
         those of the wrapped layer.

@@ -90,7 +90,7 @@ class ZeroPadding1D(_ZeroPadding):
         (b, t, c) -> (b, t2, c).
 
     Raises:
-        ValueError: for numbers below 0, and inputs without a channel axis.
+        ValueError: for negative numbers, and inputs without a channel axis.
 
     Example:
         >>> import jax.numpy as jnp, fkeras as fk
@@ -114,7 +114,7 @@ class ZeroPadding2D(_ZeroPadding):
         (b, h, w, c) -> (b, h2, w2, c).
 
     Raises:
-        ValueError: for numbers below 0, and inputs without a channel axis.
+        ValueError: for negative numbers, and inputs without a channel axis.
 
     Example:
         >>> import jax.numpy as jnp, fkeras as fk
@@ -139,7 +139,7 @@ class ZeroPadding3D(_ZeroPadding):
         (b, d1, d2, d3, c) -> (b, e1, e2, e3, c).
 
     Raises:
-        ValueError: for numbers below 0, and inputs without a channel axis.
+        ValueError: for negative numbers, and inputs without a channel axis.
 
     Example:
         >>> import jax.numpy as jnp, fkeras as fk

@@ -304,7 +304,7 @@ def written(groups: Groups, opt_state: Any, step: Any) -> list[tuple[str, np.nda
     """Returns `(path, array)` for all arrays of an optimizer in Keras's file.
 
     Args:
-        groups: the layout.
+        groups: layout of the optimizer.
         opt_state: state for the weights of the layout.
         step: number of steps taken.
     """

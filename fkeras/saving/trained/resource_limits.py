@@ -50,7 +50,7 @@ def check_state(model: Any, state: Mapping[str, Any], limits: Limits) -> None:
     """Rejects models whose unsaved state, such as the carry of a stateful RNN, exceeds the limit.
 
     Args:
-        model: a model of shapes.
+        model: abstract model, whose leaves are shapes.
         state: state of the model, of shapes.
         limits: limits on sizes.
 

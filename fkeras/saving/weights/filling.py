@@ -62,7 +62,7 @@ def fill(
     One warning reports NaN and infinite numbers.
 
     Args:
-        model: a model of shapes or arrays.
+        model: abstract model, or model of arrays.
         state: state of the model.
         read: returns the array of a place; called once for each weight.
         groups: finds the groups of layers in a list.
@@ -159,9 +159,9 @@ def fill_from_store(
     """Returns `(model, state)` with the arrays of a store in Keras's layout.
 
     Args:
-        model: a model of shapes.
+        model: abstract model, whose leaves are shapes.
         state: state of the model.
-        store: the file.
+        store: weight file.
         groups: finds the groups of layers in a list; by default by the names in the store.
 
     Raises:

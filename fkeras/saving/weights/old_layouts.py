@@ -32,7 +32,7 @@ def path_in(store: Any) -> Callable[[str], str]:
     projections of MultiHeadAttention in groups such as "_query_dense".
 
     Args:
-        store: a weight file.
+        store: weight file.
     """
     old = has_old_layers(store)
 

@@ -55,7 +55,7 @@ def with_stored_codes(model: Any, find: Find) -> Any:
     """Quantizes the attention projections for which the file holds codes.
 
     Args:
-        model: a model of shapes.
+        model: abstract model, whose leaves are shapes.
         find: returns the arrays of a projection in the file, by name.
     """
     # most models have no attention layer: leave before the arrays of the file are listed
@@ -193,8 +193,8 @@ def moved(
     """Returns for the path of a place the different path of its array, or the converted array.
 
     Args:
-        model: a model of shapes.
-        store: the file.
+        model: abstract model, whose leaves are shapes.
+        store: weight file.
         groups: finds the groups of layers in a list.
         find: returns the path in the file for a path of Keras 3's layout.
 

@@ -89,7 +89,7 @@ def open_table(path: str, limits: Limits) -> Iterator[dict[str, Stored]]:
                 file=path,
                 member=_TABLE,
             ) from error
-        # `opened` is no mapping: iteration needs `keys()`
+        # `opened` is not a mapping: iteration needs `keys()`
         yield {name: _stored(opened, name, path, limits) for name in opened.keys()}  # noqa: SIM118
 
 

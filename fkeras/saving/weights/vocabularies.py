@@ -32,7 +32,7 @@ def with_vocabularies(config: Mapping[str, Any], archive: Archive, store: Store)
 
     Args:
         config: `class_name` and `config` of the model.
-        archive: the file.
+        archive: `.keras` file.
         store: weights of the file.
 
     Raises:
@@ -76,7 +76,7 @@ def _in_model(item: Any, group: str, archive: Archive, store: Store) -> Any:
     counts: dict[str, int] = {}
     made = []
     for layer in layers:
-        # operations of the graph are no layers: Keras gives them no group, so they are not counted
+        # Keras gives operations of the graph no group: they are not numbered
         name = layer.get("class_name") if isinstance(layer, Mapping) else None
         if not isinstance(name, str) or str(layer.get("module")).startswith(_OPERATIONS):
             made.append(_in_model(layer, at, archive, store))
