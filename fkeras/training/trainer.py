@@ -183,6 +183,7 @@ class Trainer(Configurable):
             state=state,
             opt_state=optimizer_state.start(self.optimizer, built),
             metrics=objective.empty(self, built, state, batch),
+            # `device_put` of a NumPy array is strongly typed, and compiles nothing.
             step=jax.device_put(np.zeros((), "int32")),
             key=key,
         )
@@ -206,6 +207,7 @@ class Trainer(Configurable):
         """
         checks.check_run(run, "step")
         batch = step.as_arrays(self, batch)
+        # Inside a transformation the step becomes a part of the outer program.
         traced = any(isinstance(a, Tracer) for a in jax.tree.leaves((run, batch)))
         try:
             new, logs = (step.train_logs if traced else step.compiled_step)(self, run, batch)

@@ -143,7 +143,7 @@ class EpochLoop:
         # Counted on the host: reading `run.step` from the device would wait for the last call.
         self.next_step = int(run.step) if self.large else 0
         # Invariant: `settled`, then `waiting`, then `opened` are consecutive in time. `point`
-        # walks them in this order and stops at the first call that is not known to be good.
+        # walks them in this order and stops at the first call without a good result.
         self.waiting: list[Call] = []
         self.opened: list[Call] = []
         self.place = (begin.loader, begin.skip)
@@ -197,7 +197,7 @@ class EpochLoop:
     def _together(self) -> int:
         """Returns the number of calls that the host waits for as one group."""
         # In mode "once" a call is a single step: waiting for each one would cost more than a
-        # small step computes, so a group stands for the calls that "loop" makes as one.
+        # small step computes. A group has as many calls as one call of "loop" has steps.
         return self.pace.number if self.pace.mode == "once" and not self.large else 1
 
     def point(self) -> Point:
@@ -232,7 +232,8 @@ class EpochLoop:
 
     @property
     def _applied(self) -> bool:
-        """Whether the training continues with the arrays that a non-finite step returned."""
+        """True if the training continues with the arrays that a non-finite step returned."""
+        # With "skip", a large run's guarded step already returned the arrays from before the step.
         mode = self.trainer.on_nonfinite
         return mode == "ignore" or (mode == "skip" and self.large)
 

@@ -21,7 +21,7 @@ from typing import Any
 
 _SIGNALS = (signal.SIGTERM, signal.SIGINT)
 # A second Ctrl-C within this many seconds is delayed: the exception of the first one is still
-# propagating, and a second exception would interrupt the code that attaches the run.
+# propagating, and a second exception would interrupt the cleanup code on its way.
 _TOGETHER = 0.5
 # The third Ctrl-C leaves although the save is not written yet: the file system may hang.
 _ABANDON = 3

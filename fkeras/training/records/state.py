@@ -11,6 +11,7 @@ import numpy as np
 
 from fkeras.engine import Layer, suggest
 
+# The order of the leaves. `split` relies on `position` and `memory` being the last two fields.
 _FIELDS = ("model", "state", "opt_state", "metrics", "step", "key_data", "position", "memory")
 _values = operator.attrgetter(*_FIELDS)
 
@@ -130,6 +131,7 @@ def _flatten(run: TrainState) -> tuple[tuple, str]:
     return _values(run), run.impl
 
 
+# With keys, messages and checkpoints name each leaf by its field and path.
 def _flatten_with_keys(run: TrainState) -> tuple[list, str]:
     keys = (jax.tree_util.GetAttrKey(name) for name in _FIELDS)
     return list(zip(keys, _values(run), strict=True)), run.impl
