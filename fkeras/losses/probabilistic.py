@@ -229,6 +229,7 @@ class SparseCategoricalCrossentropy(Loss):
         labels = crossentropy.class_numbers(y_true, y_pred, self.axis)
         return ~equals(labels, self.ignore_class)
 
+    # overridden instead of a value of `targets`: class numbers lack the class axis
     def check_targets(self, y_true: Any, y_pred: Any) -> None:
         checks.check_labels(
             self.label, np.asarray(y_true), y_pred.shape, self.axis, self.ignore_class

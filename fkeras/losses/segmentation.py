@@ -38,6 +38,7 @@ def dice(y_true: Any, y_pred: Any, axis: _Axes = None) -> jax.Array:
     """
     y_true, y_pred = floats(y_true, y_pred)
     both = jnp.sum(y_true * y_pred, axis=axis)
+    # EPSILON only avoids 0 / 0: as in Keras, the loss of two empty regions is 1
     return 1.0 - 2.0 * both / (jnp.sum(y_true, axis=axis) + jnp.sum(y_pred, axis=axis) + EPSILON)
 
 
@@ -72,6 +73,7 @@ def tversky(
     y_true, y_pred = floats(y_true, y_pred)
     both = jnp.sum(y_true * y_pred, axis=axis)
     missed = jnp.sum(y_true * (1.0 - y_pred), axis=axis)
+    # soft counts: for probabilities of 0 and 1 these are the false positives
     extra = jnp.sum((1.0 - y_true) * y_pred, axis=axis)
     return 1.0 - both / (both + alpha * missed + beta * extra + EPSILON)
 

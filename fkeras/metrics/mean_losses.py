@@ -113,7 +113,7 @@ class RootMeanSquaredError(Metric):
 
     def result(self, state: State) -> jax.Array:
         mean = mean_of(state)
-        # the root has no slope at 0: there it is given the slope 0
+        # the derivative of a square root at 0 is infinite; define the gradient as 0
         return jnp.where(mean == 0, 0.0, jnp.sqrt(jnp.where(mean == 0, 1.0, mean)))
 
 

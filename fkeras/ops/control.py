@@ -86,6 +86,7 @@ def switch(index: Any, branches: Sequence[Callable], *operands: Any) -> Any:
         >>> fk.ops.switch(1, [jnp.sin, jnp.negative], jnp.array(2.0))
         Array(-2., dtype=float32, weak_type=True)
     """
+    # `lax.switch` clamps the index: a traced index cannot raise
     return jax.lax.switch(index, branches, *operands)
 
 
@@ -241,6 +242,7 @@ def jvp(fun: Callable, primals: Any, tangents: Any, has_aux: bool = False) -> An
         >>> fk.ops.jvp(jnp.square, (jnp.array(3.0),), (jnp.array(1.0),))
         (Array(9., dtype=float32, weak_type=True), Array(6., dtype=float32, weak_type=True))
     """
+    # JAX expects tuples; Keras also accepts lists
     return jax.jvp(fun, tuple(primals), tuple(tangents), has_aux=has_aux)
 
 
@@ -260,4 +262,5 @@ def custom_gradient(f: Callable) -> Op:
         >>> jax.grad(log1pexp)(0.0)
         Array(0.5, dtype=float32, weak_type=True)
     """
+    # `lift` instead of `op`: the function is the user's, not part of `fkeras.ops`
     return lift(jax.custom_gradient(f), name=getattr(f, "__name__", "custom_gradient"))

@@ -74,6 +74,7 @@ def elastic_transform(
         Simard et al., Best practices for convolutional neural networks (2003),
         https://ieeexplore.ieee.org/document/1227801
     """
+    # the function in `fkeras.nn` takes a key; the operation accepts Keras's `seed`
     return elastic.elastic_transform(
         images,
         alpha,
@@ -87,6 +88,7 @@ def elastic_transform(
     )
 
 
+# docstrings are those of the functions in `fkeras.nn`
 affine_transform = _op(geometry.affine_transform)
 crop_images = _op(borders.crop_images)
 extract_patches = _op(patches.extract_patches)

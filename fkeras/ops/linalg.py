@@ -303,6 +303,7 @@ def svd(x: Any, full_matrices: bool = True, compute_uv: bool = True) -> Any:
         >>> [round(x, 3) for x in s.tolist()]
         [4.0, 3.0]
     """
+    # return a plain tuple, as in Keras, instead of JAX's named tuple
     found = jnp.linalg.svd(to_array(x), full_matrices=full_matrices, compute_uv=compute_uv)
     return tuple(found) if compute_uv else found
 
@@ -324,6 +325,7 @@ def lstsq(a: Any, b: Any, rcond: float | None = None) -> Any:
         >>> round(float(fk.ops.lstsq([[1.0], [1.0]], [2.0, 4.0])[0]), 3)
         3.0
     """
+    # Keras returns the solution only, without residuals, rank and singular values
     return jnp.linalg.lstsq(to_array(a), to_array(b), rcond=rcond)[0]
 
 
@@ -352,6 +354,7 @@ def matrix_rank(x: Any, tol: Any = None) -> Any:
         >>> int(fk.ops.matrix_rank([[1.0, 2.0], [2.0, 4.0]]))
         1
     """
+    # relative tolerance: Keras's argument is called `tol`, jax.numpy's `rtol`
     return jnp.linalg.matrix_rank(_matrices("matrix_rank", x), rtol=tol).astype("int32")
 
 

@@ -61,6 +61,7 @@ erfinv = float_unary(
     "[-0.48  0.    0.48]",
 )
 
+# `fkeras.nn.signal` holds the docstrings too: `op` keeps the docstring of the function
 extract_sequences = op(signal.extract_sequences)
 fft = op(signal.fft)
 fft2 = op(signal.fft2)
@@ -76,7 +77,7 @@ def _segments(name: str, function: Any, doc: str, shown: list[int]) -> Op:
         data: Any, segment_ids: Any, num_segments: int | None = None, sorted: bool = False
     ) -> Any:
         data, segment_ids = jnp.asarray(data), jnp.asarray(segment_ids)
-        # Keras infers the number from the ids; under jit a size cannot depend on values
+        # as with Keras on JAX: under jit, the size of a result cannot depend on values
         if num_segments is None:
             raise ValueError(
                 f"{name}: expected num_segments, received None. It is a size of the result, which "

@@ -154,7 +154,7 @@ selu = _plain(
 
 @elementwise
 def elu(x: Any, alpha: float = 1.0) -> Any:
-    """Returns x where it is positive, alpha * (exp(x) - 1) elsewhere.
+    """Returns x where x is positive, alpha * (exp(x) - 1) elsewhere.
 
     Args:
         alpha: scale of the negative part; the limit at -inf is -alpha.
@@ -192,7 +192,7 @@ def celu(x: Any, alpha: float = 1.0) -> Any:
 
 @elementwise
 def leaky_relu(x: Any, negative_slope: float = 0.2) -> Any:
-    """Returns x where it is positive, negative_slope * x elsewhere.
+    """Returns x where x is positive, negative_slope * x elsewhere.
 
     Args:
         negative_slope: the slope below 0.
@@ -344,6 +344,7 @@ def log_softmax(x: Any, axis: int | tuple[int, ...] = -1) -> Any:
 def _with_a_score(x: Any, axis: int | tuple[int, ...]) -> Any:
     """Returns the scores with zeros in rows that hold only -inf."""
     x = jnp.asarray(to_array(x))
+    # integers hold no -inf
     if not jnp.issubdtype(x.dtype, jnp.floating):
         return x
     # such rows arise from masks that exclude every key; -inf - -inf would be NaN

@@ -24,6 +24,7 @@ __all__ = (
     "sparse_categorical_crossentropy",
 )
 
+# `op` keeps the docstring of the function in `fkeras.nn`
 ctc_decode = op(_ctc_decode)
 psnr = op(quality.psnr)
 

@@ -146,6 +146,7 @@ def layer_normalization(
     axes = (axis,) if isinstance(axis, int) else tuple(axis)
     epsilon = _EPSILON if epsilon is None else epsilon
     gamma = None if gamma is None else jnp.asarray(gamma)
+    # Keras ignores `beta` with `rms_scaling`
     beta = None if beta is None or scaling else jnp.asarray(beta)
     return _layer_normalization(jnp.asarray(x), gamma, beta, axes, epsilon, scaling)
 

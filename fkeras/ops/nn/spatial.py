@@ -64,6 +64,7 @@ def conv(
     dilation = _sizes("conv: dilation_rate", dilation_rate, rank)
     if padding.lower() == "valid":
         # XLA would return an empty array for a kernel larger than the inputs
+        # `zip` stops before the channel axes of the kernel
         extent = tuple((k - 1) * d + 1 for k, d in zip(kernel.shape, dilation, strict=False))
         check_window("fk.ops.conv", inputs, extent, "kernel", layout)
     return convolve(inputs, kernel, strides, padding.lower(), layout, dilation)
@@ -261,9 +262,11 @@ def depth_to_space(x: Any, block_size: int, data_format: str = "channels_last") 
     x, size = jnp.asarray(x), block_size
     if data_format_name(data_format) == "channels_last":
         b, h, w, c = x.shape
+        # channels are ordered (row, column, c); move rows beside h and columns beside w
         y = jnp.reshape(x, (b, h, w, size, size, c // size**2)).transpose(0, 1, 3, 2, 4, 5)
         return jnp.reshape(y, (b, h * size, w * size, c // size**2))
     b, c, h, w = x.shape
+    # channels are ordered (c, row, column) here, unlike with "channels_last"
     y = jnp.reshape(x, (b, c // size**2, size, size, h, w)).transpose(0, 1, 4, 2, 5, 3)
     return jnp.reshape(y, (b, c // size**2, h * size, w * size))
 
@@ -293,6 +296,7 @@ def space_to_depth(x: Any, block_size: int, data_format: str = "channels_last") 
     x, size = jnp.asarray(x), block_size
     if data_format_name(data_format) == "channels_last":
         b, h, w, c = x.shape
+        # the inverse of `depth_to_space`, with the same order of channels
         y = jnp.reshape(x, (b, h // size, size, w // size, size, c)).transpose(0, 1, 3, 2, 4, 5)
         return jnp.reshape(y, (b, h // size, w // size, c * size**2))
     b, c, h, w = x.shape

@@ -184,6 +184,7 @@ conjugate = unary(
     "conjugate(1 + 2j)",
     "(1-2j)",
 )
+# a second operation instead of an alias: the name of an operation is stored in files
 conj = unary(
     "conj",
     jnp.conjugate,

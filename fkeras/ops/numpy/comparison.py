@@ -93,6 +93,7 @@ isreal = unary(
 bitwise_invert = unary(
     "bitwise_invert", jnp.invert, "x with every bit turned.", "bitwise_invert([0, 5])", "[-1 -6]"
 )
+# NumPy has two names for the inversion and for each shift
 bitwise_not = unary(
     "bitwise_not", jnp.invert, "x with every bit turned.", "bitwise_not([0, 5])", "[-1 -6]"
 )

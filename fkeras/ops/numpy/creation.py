@@ -49,6 +49,7 @@ def array(x: Any, dtype: Any = None) -> Any:
         >>> print(fk.ops.array([1, 2], "float32"))
         [1. 2.]
     """
+    # `jnp.array` copies, as in NumPy; `convert_to_tensor` does not
     return jnp.array(x, dtype=dtype)
 
 
@@ -101,6 +102,7 @@ def full(shape: Any, fill_value: Any, dtype: Any = None) -> Any:
         >>> print(fk.ops.full(3, 7))
         [7. 7. 7.]
     """
+    # float32 also for an integer `fill_value`, as in Keras
     return jnp.full(shape, fill_value, dtype or "float32")
 
 

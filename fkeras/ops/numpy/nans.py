@@ -36,6 +36,7 @@ def _reduction(name: str, function: Any, doc: str, example: str, shown: str) -> 
     arguments = """x: array of any shape.
 axis: the axis, or several; all where it is None.
 keepdims: whether the axes stay, with size 1."""
+    # generated, since all reductions document the same arguments
     reduce.__doc__ = described(doc, arguments, example, shown)
     return Op(name, reduce)
 
@@ -47,6 +48,7 @@ def _running(name: str, function: Any, doc: str, example: str, shown: str) -> Op
     arguments = """x: array of any shape.
 axis: the axis; None for the flat array.
 dtype: the dtype of the sums or products; that of x where it is None."""
+    # generated, as in `_reduction`
     accumulate.__doc__ = described(doc, arguments, example, shown)
     return Op(name, accumulate)
 

@@ -112,6 +112,7 @@ def einsum(subscripts: str, *operands: Any, **kwargs: Any) -> Any:
         [3. 4.]
     """
     arrays = [jnp.asarray(x) for x in operands]
+    # "auto" and "greedy" stay cheap for many arrays
     search = kwargs.get("optimize", "auto")
     if len(arrays) > _SEARCHED and not (search is False or search in ("auto", "greedy")):
         raise ValueError(

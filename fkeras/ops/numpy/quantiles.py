@@ -68,6 +68,7 @@ def quantile(
         >>> print(fk.ops.quantile([1, 2, 3, 4, 5], [0.25, 0.5]))
         [2. 3.]
     """
+    # `jnp.quantile` rejects lists of quantiles, which Keras accepts
     return jnp.quantile(
         to_array(x), jnp.asarray(q), axis=axes_of(axis), method=method, keepdims=keepdims
     )

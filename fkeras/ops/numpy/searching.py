@@ -84,6 +84,7 @@ def select(condlist: Sequence[Any], choicelist: Sequence[Any], default: Any = 0)
             f"select: expected as many conditions as choices, received {len(condlist)} and "
             f"{len(choicelist)}. Give one choice for each condition."
         )
+    # `jnp.select` rejects nested lists
     conditions = [to_array(c) for c in condlist]
     return jnp.select(conditions, [to_array(c) for c in choicelist], default=default)
 
@@ -263,6 +264,7 @@ def unique(
         size=size,
         fill_value=fill_value,
     )
+    # a plain tuple instead of JAX's named tuple
     return tuple(found) if isinstance(found, tuple) else found
 
 

@@ -282,6 +282,7 @@ def pad(x: Any, pad_width: Any, mode: str = "constant", constant_values: Any = N
         >>> print(fk.ops.pad([1, 2], (1, 2)))
         [0 1 2 0 0]
     """
+    # `jnp.pad` accepts `constant_values` only with the mode "constant"
     if constant_values is None:
         x = to_array(x)
         if mode in _COPIES:
