@@ -1,1 +1,1 @@
-"""Files that are written completely or not at all."""
+"""Atomic writing of files, and the .npz format of weights."""

@@ -1,4 +1,4 @@
-"""Files that are whole or not there: written beside their place and then put there."""
+"""Atomic writing of files: a temporary file in the same directory replaces the target."""
 
 from __future__ import annotations
 
@@ -10,10 +10,10 @@ from typing import Any, BinaryIO
 
 
 def as_path(value: Any) -> str:
-    """The converter of an argument that is a path.
+    """Converts an argument to a path.
 
     Raises:
-        TypeError: for anything else.
+        TypeError: for a value that is not a path.
 
     Example:
         >>> import pathlib
@@ -30,20 +30,21 @@ def as_path(value: Any) -> str:
 
 @contextlib.contextmanager
 def replacing(path: Any) -> Iterator[BinaryIO]:
-    """A new binary file that stands at `path`, whole, once the block has ended without an error.
+    """Opens a new binary file that replaces `path` atomically at the end of the block.
 
-    It is written under another name in the same folder and renamed, so that whoever opens `path`,
-    and whoever comes after a kill at any moment, finds the old file or the new one.
+    The block writes a temporary file in the same directory, which is renamed if the block raises
+    no exception. After a crash at any moment, `path` is either the complete old file or the
+    complete new file.
 
     Args:
-        path: where the file shall be; its folder is made. Where it is a link to a file, that file
-            is replaced.
+        path: the path of the file; missing directories are created. For a symbolic link, the
+            target of the link is replaced.
 
     Returns:
-        A context manager that gives a file to write, read and seek in.
+        A context manager whose file can be written, read and seeked.
 
     Raises:
-        OSError: where that cannot be; what stood at `path` still stands there.
+        OSError: if the file cannot be written; `path` is unchanged.
 
     Example:
         >>> import pathlib, tempfile
@@ -60,13 +61,15 @@ def replacing(path: Any) -> Iterator[BinaryIO]:
         )
     folder, name = os.path.split(place)
     os.makedirs(folder, exist_ok=True)
-    # a name of its own for each writer: two that save at once leave one whole file
+    # a random name for each writer: concurrent writers leave one complete file; the same directory,
+    # since a rename is atomic only within a file system
     temporary = os.path.join(folder, f".{name[:128]}.{secrets.token_hex(8)}.tmp")
     flags = os.O_RDWR | os.O_CREAT | os.O_EXCL | getattr(os, "O_BINARY", 0)
     descriptor = os.open(temporary, flags, 0o666)
     try:
         with os.fdopen(descriptor, "w+b") as file:
             yield file
+            # data must reach the disk before the rename does, or a power loss leaves an empty file
             file.flush()
             os.fsync(file.fileno())
         os.replace(temporary, place)
@@ -78,12 +81,12 @@ def replacing(path: Any) -> Iterator[BinaryIO]:
 
 
 def _keep_name(folder: str) -> None:
-    """Writes a folder to the disk, so that a rename in it outlives a loss of power."""
-    if not hasattr(os, "O_DIRECTORY"):  # a folder cannot be opened there
+    """Flushes a directory to the disk, so that a rename in the directory survives a power loss."""
+    if not hasattr(os, "O_DIRECTORY"):  # Windows cannot open directories
         return
     descriptor = os.open(folder, os.O_RDONLY | os.O_DIRECTORY)
     try:
-        with contextlib.suppress(OSError):  # some network file systems do not know it
+        with contextlib.suppress(OSError):  # unsupported by some network file systems
             os.fsync(descriptor)
     finally:
         os.close(descriptor)

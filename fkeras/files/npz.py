@@ -1,14 +1,14 @@
-"""Arrays by name in `.npz` files, which NumPy alone reads: the format, for whoever reads or writes it.
+"""The `.npz` format of weights: named arrays, readable by NumPy alone.
 
 The entries of a file are
 
 - `weights/<path>`: each weight of a model, such as `weights/dense/kernel`,
-- `state/<path>`: each array of its state, such as `state/batch_normalization/moving_mean`,
-- `opt_state/<path>` and `step`: the optimizer's state and the number of steps taken, where asked,
-- `about`: a text in JSON: `format` and `version`, and under `dtypes` the dtypes that NumPy does
-  not have (bfloat16, float8) by entry; these arrays are stored as unsigned integers of their size.
+- `state/<path>`: each array of the model's state, such as `state/batch_normalization/moving_mean`,
+- `opt_state/<path>` and `step`: the optimizer's state and the number of steps, if requested,
+- `about`: JSON text with `format`, `version`, and under `dtypes`, by entry, dtypes that NumPy does
+  not have (bfloat16, float8); these arrays are stored as unsigned integers of the same size.
 
-What `np.savez` writes of the run of an exported training step has no `about`.
+Files that users write with `np.savez` from the run of an exported training step have no `about`.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ ABOUT = "about"
 
 
 class Readable(Protocol):
-    """A binary file that is read from its beginning to its end."""
+    """A binary file for sequential reading."""
 
     def read(self, size: int = ..., /) -> bytes: ...
 
@@ -37,11 +37,11 @@ class Readable(Protocol):
 
 
 def write(path: str, arrays: Mapping[str, Any]) -> None:
-    """Writes arrays into a file, whole or not at all.
+    """Writes arrays to a file atomically.
 
     Args:
-        path: the file; its folder is made.
-        arrays: NumPy arrays by the names of their entries.
+        path: the path of the file; missing directories are created.
+        arrays: NumPy arrays by entry name.
 
     Example:
         >>> import tempfile
@@ -53,6 +53,7 @@ def write(path: str, arrays: Mapping[str, Any]) -> None:
     """
     stored, dtypes = {}, {}
     for name, array in arrays.items():
+        # np.savez would write bfloat16 and float8 as raw bytes without the dtype's name
         if array.dtype.kind not in "biufc":
             dtypes[name] = array.dtype.name
             array = array.view(f"uint{8 * array.dtype.itemsize}")
@@ -64,10 +65,10 @@ def write(path: str, arrays: Mapping[str, Any]) -> None:
 
 
 def check_about(about: Any) -> dict[str, np.dtype]:
-    """The dtypes that NumPy does not have, by entry, out of the parsed `about`.
+    """Checks a parsed `about` and returns the dtypes that NumPy does not have, by entry.
 
     Raises:
-        ValueError: where it is of another format, or of a later version.
+        ValueError: for another format, a newer version, or an unknown dtype.
 
     Example:
         >>> about = {"format": "fkeras weights", "version": 1, "dtypes": {"step": "bfloat16"}}
@@ -86,6 +87,7 @@ def check_about(about: Any) -> dict[str, np.dtype]:
     names = dtypes.items() if isinstance(dtypes, Mapping) else [("dtypes", dtypes)]
     found = {}
     for name, dtype in names:
+        # a name from the file: only scalar types of ml_dtypes are accepted
         known = getattr(ml_dtypes, dtype, None) if isinstance(dtype, str) else None
         if not isinstance(known, type) or not issubclass(known, np.generic):
             raise ValueError(
@@ -97,15 +99,15 @@ def check_about(about: Any) -> dict[str, np.dtype]:
 
 
 def read_header(file: Readable, size: int) -> tuple[tuple[int, ...], np.dtype, bool]:
-    """`(shape, dtype, fortran)` of a `.npy` file, whose numbers are all there and no objects.
+    """Reads the header of a `.npy` file and returns `(shape, dtype, fortran)`.
 
     Args:
-        file: the file, at its begin; afterwards where the numbers begin.
-        size: its length.
+        file: the file at its start; afterwards the position is the start of the data.
+        size: the length of the file in bytes.
 
     Raises:
-        ValueError: for objects, which only a pickle holds, and where the file stores another
-            number of bytes than it claims.
+        ValueError: for object arrays, which are pickles, and for a file whose size differs from
+            the size in the header.
     """
     version = np.lib.format.read_magic(file)
     if version not in ((1, 0), (2, 0)):
@@ -113,11 +115,13 @@ def read_header(file: Readable, size: int) -> tuple[tuple[int, ...], np.dtype, b
     first = version == (1, 0)
     read = np.lib.format.read_array_header_1_0 if first else np.lib.format.read_array_header_2_0
     shape, fortran, dtype = read(file)
+    # unpickling objects runs code from the file
     if dtype.hasobject or dtype.names is not None or dtype.subdtype is not None:
         raise ValueError(
             f"expected numbers, received {dtype}; objects are pickles, which are never opened. "
             "Save plain arrays."
         )
+    # resource limit: the shape is from the file, so compare sizes before any allocation
     stored, claimed = size - file.tell(), math.prod(shape) * dtype.itemsize
     if any(n < 0 for n in shape) or stored != claimed:
         raise ValueError(
@@ -128,14 +132,14 @@ def read_header(file: Readable, size: int) -> tuple[tuple[int, ...], np.dtype, b
 
 
 def read_array(file: Readable, size: int) -> np.ndarray:
-    """The array of a `.npy` file; memory is taken only for what is stored.
+    """Reads the array of a `.npy` file; allocates no more memory than the file's size.
 
     Args:
-        file: the file, at its begin.
-        size: its length.
+        file: the file at its start.
+        size: the length of the file in bytes.
 
     Raises:
-        ValueError: as for `read_header`.
+        ValueError: in the cases of `read_header`, and for truncated data.
 
     Example:
         >>> import io
@@ -153,11 +157,14 @@ def read_array(file: Readable, size: int) -> np.ndarray:
         raise ValueError(f"expected {count} bytes, received {len(data)}. It is cut off.")
     array = np.frombuffer(data, dtype)
     array = array.reshape(shape[::-1]).T if fortran else array.reshape(shape)
+    # JAX rejects arrays in a foreign byte order
     return array.astype(dtype.newbyteorder("="), copy=False)
 
 
 def viewed(array: np.ndarray, dtype: Any) -> np.ndarray:
-    """An array that stands for one of a dtype that NumPy does not have; any other as it is.
+    """Views stored unsigned integers or raw bytes as a dtype that NumPy does not have.
+
+    Other arrays are returned unchanged.
 
     Example:
         >>> viewed(np.zeros(1, "uint16"), ml_dtypes.bfloat16)
