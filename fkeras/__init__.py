@@ -159,7 +159,8 @@ __all__ = (
 
 explain_unknown_names()
 
-# a third of the import time, which a program that only computes does not need
+# imported at first use: these packages take a third of the import time, and programs that only
+# compute do not need them
 _LATE = MappingProxyType(
     {
         "saving": (
@@ -186,5 +187,5 @@ def _import_late(name: str) -> object:
     raise MissingNameError(__name__, name)
 
 
-# an assignment, since for type checkers a `def __getattr__` would define every unknown name
+# an assignment, since with a `def __getattr__` type checkers accept every unknown name
 globals()["__getattr__"] = _import_late

@@ -1,4 +1,4 @@
-"""Constraints: values that project a weight after each step."""
+"""Constraints: values that project a weight onto a set after each training step."""
 
 from __future__ import annotations
 
@@ -28,19 +28,20 @@ __all__ = (
     "unit_norm",
 )
 
-_EPSILON = 1e-7
+_EPSILON = 1e-7  # Keras's constant, added to norms before a division
 
 
 def _norm(w: jax.Array, axis: Any) -> jax.Array:
     square = jnp.sum(jnp.square(w), axis=axis, keepdims=True)
-    # the root has no slope at 0: a norm of 0 is given the slope 0
+    # sqrt has an infinite derivative at 0, which becomes NaN; the inner where avoids that, and the
+    # derivative of a norm of 0 is 0
     return jnp.where(square == 0, 0.0, jnp.sqrt(jnp.where(square == 0, 1.0, square)))
 
 
 class Constraint(Configurable):
-    """A projection of a weight on the values that it may have.
+    """Base class of constraints, which project a weight onto a set of allowed values.
 
-    Subclass it and write `__call__(w)`; fields declared with `option` are its arguments.
+    Subclasses define `__call__(w)`; fields declared with `option` are the constructor's arguments.
 
     Example:
         >>> import jax.numpy as jnp
@@ -61,10 +62,10 @@ class Constraint(Configurable):
 
 
 class MaxNorm(Constraint):
-    """w scaled down to norm `max_value` along `axis` where its norm is larger.
+    """Scales w down to the norm `max_value` along `axis` if the norm is larger.
 
     Args:
-        max_value: the largest norm.
+        max_value: the maximum norm.
         axis: the axis, or axes, of one norm: 0 for each unit of a `Dense` kernel (d, u), (0, 1, 2)
             for each filter of a kernel (h, w, c, f).
 
@@ -88,7 +89,7 @@ class MaxNorm(Constraint):
 
 
 class NonNeg(Constraint):
-    """max(w, 0).
+    """Computes max(w, 0).
 
     Example:
         >>> import jax.numpy as jnp, fkeras as fk
@@ -101,7 +102,7 @@ class NonNeg(Constraint):
 
 
 class UnitNorm(Constraint):
-    """w scaled to norm 1 along `axis`; a norm of 0 stays.
+    """Scales w to the norm 1 along `axis`; a norm of 0 stays 0.
 
     Args:
         axis: the axis, or axes, of one norm: 0 for each unit of a `Dense` kernel (d, u), (0, 1, 2)
@@ -122,12 +123,13 @@ class UnitNorm(Constraint):
 
 
 class MinMaxNorm(Constraint):
-    """w moved towards a norm between `min_value` and `max_value` along `axis`.
+    """Scales w towards a norm between `min_value` and `max_value` along `axis`.
 
     Args:
-        min_value: the smallest norm.
-        max_value: the largest norm.
-        rate: 1 to reach the bound at once, less to come nearer by this fraction a step.
+        min_value: the minimum norm.
+        max_value: the maximum norm.
+        rate: the fraction of the distance to the bound that each step covers; 1 enforces the
+            bounds exactly.
         axis: the axis, or axes, of one norm: 0 for each unit of a `Dense` kernel (d, u), (0, 1, 2)
             for each filter of a kernel (h, w, c, f).
 
@@ -150,7 +152,7 @@ class MinMaxNorm(Constraint):
         return w * ((self.rate * bounded + (1 - self.rate) * norms) / (_EPSILON + norms))
 
 
-# Keras's other names of the same classes
+# Keras's aliases
 max_norm = MaxNorm
 min_max_norm = MinMaxNorm
 non_neg = NonNeg
@@ -166,15 +168,15 @@ _NAMES = by_name(_REGISTERED)
 
 
 def get(identifier: Any, custom_objects: Mapping[str, Any] | None = None) -> Any:
-    """The constraint that a name, a configuration or a function means; None for none.
+    """Returns the constraint for a name, a configuration or a function; None for None.
 
     Args:
-        identifier: a name such as "non_neg", what `serialize` wrote, a constraint or its class, a
+        identifier: a name such as "non_neg", data from `serialize`, a constraint or its class, a
             function of a weight, or None.
-        custom_objects: your own classes and functions by name.
+        custom_objects: your classes and functions by name.
 
     Raises:
-        ValueError: for an unknown name, with the nearest one.
+        ValueError: for an unknown name; the message suggests the nearest known name.
 
     Example:
         >>> import fkeras as fk

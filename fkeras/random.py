@@ -1,8 +1,8 @@
-"""Random numbers with Keras's names and arguments: `fk.random.normal((2, 3), seed=key)`.
+"""Random samples with Keras's names and arguments: `fk.random.normal((2, 3), seed=key)`.
 
-`seed` is a typed key of JAX, `jax.random.key(0)`, from which you split one key for each draw; or
-an integer, which gives the numbers that `keras.random` gives for it on JAX, always the same. There
-is no `SeedGenerator`: a generator changes at each draw, and here nothing changes.
+`seed` is a typed JAX key, `jax.random.key(0)`; split a new key for each draw. `seed` may also be an
+integer, for which the samples equal those of `keras.random` on JAX. fkeras has no `SeedGenerator`,
+since a generator mutates its state at each draw.
 
 Arguments that all functions share, documented here only:
     shape: shape of the result.
@@ -40,21 +40,21 @@ Seed = jax.Array | int | None
 
 
 def key_of(name: str, seed: Seed) -> jax.Array:
-    """The key that a seed means; `name` is the function in the message.
+    """Converts a seed to a key.
 
     Args:
         name: the function, for the message.
         seed: a key, or an integer from 0 to 2**32 - 1.
 
     Raises:
-        TypeError: for None and all else that is neither a key nor an integer.
+        TypeError: for None and other values that are neither a key nor such an integer.
 
     Example:
         >>> jax.random.key_data(key_of("random.normal", 7)).tolist()
         [7, 0]
     """
     if isinstance(seed, int | np.integer) and not isinstance(seed, bool) and 0 <= seed < 2**32:
-        # the two words that Keras makes of an integer
+        # Keras's key data for an integer seed; jax.random.key(seed) has the words in reverse order
         words: Any = np.array([seed, 0], "uint32")
         return jax.random.wrap_key_data(words, impl="threefry2x32")
     if isinstance(seed, jax.Array) and jnp.issubdtype(seed.dtype, jax.dtypes.prng_key):
@@ -84,14 +84,14 @@ def normal(
     dtype: Any = None,
     seed: Seed = None,
 ) -> jax.Array:
-    """Numbers of the normal distribution.
+    """Draws samples from a normal distribution.
 
     Args:
-        mean: their mean.
-        stddev: their standard deviation.
+        mean: the mean of the distribution.
+        stddev: the standard deviation.
 
     Raises:
-        ValueError: for a dtype of integers.
+        ValueError: for a dtype that is not a floating-point dtype.
 
     Example:
         >>> import jax, fkeras as fk
@@ -110,14 +110,14 @@ def truncated_normal(
     dtype: Any = None,
     seed: Seed = None,
 ) -> jax.Array:
-    """Numbers of the normal distribution, cut off at two standard deviations from the mean.
+    """Draws samples from a normal distribution truncated at two standard deviations.
 
     Args:
-        mean: the mean before the cut.
-        stddev: the standard deviation before the cut.
+        mean: the mean before the truncation.
+        stddev: the standard deviation before the truncation.
 
     Raises:
-        ValueError: for a dtype of integers.
+        ValueError: for a dtype that is not a floating-point dtype.
 
     Example:
         >>> import jax, fkeras as fk
@@ -136,14 +136,14 @@ def uniform(
     dtype: Any = None,
     seed: Seed = None,
 ) -> jax.Array:
-    """Numbers spread evenly from `minval`, which is in, to `maxval`, which is not.
+    """Draws samples from a uniform distribution on the interval [minval, maxval).
 
     Args:
-        minval: the least.
-        maxval: the bound above.
+        minval: the inclusive lower bound.
+        maxval: the exclusive upper bound.
 
     Raises:
-        ValueError: for a dtype of integers.
+        ValueError: for a dtype that is not a floating-point dtype.
 
     Example:
         >>> import jax, fkeras as fk
@@ -157,15 +157,15 @@ def uniform(
 def randint(
     shape: Sequence[int], minval: Any, maxval: Any, dtype: Any = "int32", seed: Seed = None
 ) -> jax.Array:
-    """Integers from `minval`, which is in, to `maxval`, which is not.
+    """Draws integers from a uniform distribution on the range [minval, maxval).
 
     Args:
-        minval: the least.
-        maxval: the bound above.
-        dtype: a dtype of integers.
+        minval: the inclusive lower bound.
+        maxval: the exclusive upper bound.
+        dtype: an integer dtype.
 
     Raises:
-        ValueError: for a dtype of floating point numbers.
+        ValueError: for a dtype that is not an integer dtype.
 
     Example:
         >>> import jax, fkeras as fk
@@ -184,18 +184,18 @@ def randint(
 def categorical(
     logits: Any, num_samples: int, dtype: Any = "int32", seed: Seed = None
 ) -> jax.Array:
-    """Class numbers, each drawn with the probability softmax(logits).
+    """Draws class indices with the probabilities softmax(logits).
 
     Args:
         logits: scores, (b, classes).
-        num_samples: how many draws an example.
-        dtype: the dtype of the class numbers.
+        num_samples: the number of draws for each row of the logits.
+        dtype: the dtype of the class indices.
 
     Returns:
         An array of shape (b, num_samples).
 
     Raises:
-        ValueError: for logits that have not two axes.
+        ValueError: for logits without exactly two axes.
 
     Example:
         >>> import jax, jax.numpy as jnp, fkeras as fk
@@ -217,14 +217,14 @@ def categorical(
 def dropout(
     inputs: Any, rate: float, noise_shape: Sequence[int | None] | None = None, seed: Seed = None
 ) -> jax.Array:
-    """The inputs with each element zeroed with probability `rate`, others divided by 1 - rate.
+    """Sets elements to 0 with the probability `rate` and divides other elements by 1 - rate.
 
     Args:
         inputs: an array.
-        rate: the share to drop, from 0 to 1.
-        noise_shape: the shape of what is drawn: size 1 where an axis shares one draw, None for
-            the input's size.
-        seed: a key, or an integer; without need at rates 0 and 1.
+        rate: the probability of dropping an element, from 0 to 1.
+        noise_shape: the shape of the random mask: 1 for an axis that shares one draw, None for the
+            size of the input's axis.
+        seed: a key, or an integer; not needed for the rates 0 and 1.
 
     Example:
         >>> import jax, jax.numpy as jnp, fkeras as fk
@@ -238,7 +238,7 @@ def dropout(
 
 
 def shuffle(x: Any, axis: int = 0, seed: Seed = None) -> jax.Array:
-    """The elements in another order along an axis, each row of the others in an order of its own.
+    """Shuffles elements along an axis, independently for each index of the other axes.
 
     Example:
         >>> import jax, jax.numpy as jnp, fkeras as fk
@@ -251,13 +251,13 @@ def shuffle(x: Any, axis: int = 0, seed: Seed = None) -> jax.Array:
 
 
 def gamma(shape: Sequence[int], alpha: Any, dtype: Any = None, seed: Seed = None) -> jax.Array:
-    """Numbers of the gamma distribution with scale 1.
+    """Draws samples from a gamma distribution with the scale 1.
 
     Args:
-        alpha: the shape parameter, which is the mean.
+        alpha: the shape parameter, which equals the mean.
 
     Raises:
-        ValueError: for a dtype of integers.
+        ValueError: for a dtype that is not a floating-point dtype.
 
     Example:
         >>> import jax, fkeras as fk
@@ -273,14 +273,14 @@ def gamma(shape: Sequence[int], alpha: Any, dtype: Any = None, seed: Seed = None
 def beta(
     shape: Sequence[int], alpha: Any, beta: Any, dtype: Any = None, seed: Seed = None
 ) -> jax.Array:
-    """Numbers of the beta distribution, from 0 to 1.
+    """Draws samples between 0 and 1 from a beta distribution.
 
     Args:
         alpha: the first parameter.
-        beta: the second; the mean is alpha / (alpha + beta).
+        beta: the second parameter; the mean is alpha / (alpha + beta).
 
     Raises:
-        ValueError: for a dtype of integers.
+        ValueError: for a dtype that is not a floating-point dtype.
 
     Example:
         >>> import jax, fkeras as fk
@@ -296,14 +296,14 @@ def beta(
 def binomial(
     shape: Sequence[int], counts: Any, probabilities: Any, dtype: Any = None, seed: Seed = None
 ) -> jax.Array:
-    """How many of `counts` trials succeed, as floating point numbers.
+    """Draws numbers of successes from a binomial distribution, as floating-point numbers.
 
     Args:
-        counts: how many trials.
+        counts: the number of trials.
         probabilities: the probability of a success.
 
     Raises:
-        ValueError: for a dtype of integers.
+        ValueError: for a dtype that is not a floating-point dtype.
 
     Example:
         >>> import jax, fkeras as fk

@@ -32,14 +32,15 @@ __all__ = (
 _number = real(minimum=0)
 
 
+# Keras writes None for a factor of 0
 def _factor(value: Any) -> float:
     return _number(0.0 if value is None else value)
 
 
 class Regularizer(Configurable):
-    """A penalty on the numbers of a weight or of an activation.
+    """Base class of regularizers, which compute a penalty for a weight or an activation.
 
-    Subclass it and write `__call__(x)`; fields declared with `option` are its arguments.
+    Subclasses define `__call__(x)`; fields declared with `option` are the constructor's arguments.
 
     Example:
         >>> import jax.numpy as jnp
@@ -60,13 +61,13 @@ class Regularizer(Configurable):
 
 
 class L1(Regularizer):
-    """l1 * sum(|x|).
+    """Computes l1 * sum(|x|).
 
     Args:
-        l1: the factor, 0 or more.
+        l1: the factor, non-negative.
 
     Raises:
-        ValueError: for a factor below 0, or one that is not finite.
+        ValueError: for a negative or non-finite factor.
 
     Example:
         >>> import jax.numpy as jnp, fkeras as fk
@@ -81,13 +82,13 @@ class L1(Regularizer):
 
 
 class L2(Regularizer):
-    """l2 * sum(x**2).
+    """Computes l2 * sum(x**2).
 
     Args:
-        l2: the factor, 0 or more.
+        l2: the factor, non-negative.
 
     Raises:
-        ValueError: for a factor below 0, or one that is not finite.
+        ValueError: for a negative or non-finite factor.
 
     Example:
         >>> import jax.numpy as jnp, fkeras as fk
@@ -102,14 +103,14 @@ class L2(Regularizer):
 
 
 class L1L2(Regularizer):
-    """l1 * sum(|x|) + l2 * sum(x**2).
+    """Computes l1 * sum(|x|) + l2 * sum(x**2).
 
     Args:
-        l1: the factor of the absolute values, 0 or more.
-        l2: the factor of the squares, 0 or more.
+        l1: the factor of the absolute values, non-negative.
+        l2: the factor of the squares, non-negative.
 
     Raises:
-        ValueError: for a factor below 0, or one that is not finite.
+        ValueError: for a negative or non-finite factor.
 
     Example:
         >>> import jax.numpy as jnp, fkeras as fk
@@ -125,17 +126,17 @@ class L1L2(Regularizer):
 
 
 class OrthogonalRegularizer(Regularizer):
-    """factor times the mean absolute cosine between different rows (or columns) of a matrix.
+    """Computes factor times the mean absolute cosine between different rows of a matrix.
 
-    For columns it is the penalty on the rows of the transpose; Keras 3.15 fails there for a matrix
-    that is not square.
+    With mode "columns", the penalty is that of the transpose's rows; Keras 3.15 fails in this mode
+    for matrices that are not square.
 
     Args:
-        factor: the strength, 0 or more.
+        factor: the strength, non-negative.
         mode: "rows" or "columns".
 
     Raises:
-        ValueError: for a weight that is no matrix, another mode, or a factor below 0.
+        ValueError: for a weight that is not a matrix, an unknown mode, or a negative factor.
 
     Example:
         >>> import jax.numpy as jnp, fkeras as fk
@@ -155,14 +156,16 @@ class OrthogonalRegularizer(Regularizer):
             )
         rows = x if self.mode == "rows" else x.T
         square = jnp.sum(jnp.square(rows), axis=1, keepdims=True)
+        # the lower bound keeps the cosines and the derivative of a row of zeros finite
         rows = rows * jax.lax.rsqrt(jnp.maximum(square, 1e-12))
         size = rows.shape[0]
         products = jnp.abs(rows @ rows.T) * (1.0 - jnp.eye(size, dtype=x.dtype))
+        # the matrix holds each pair twice, hence the factor 0.5; a single row has no pairs
         pairs = size * (size - 1) / 2
         return self.factor * 0.5 * jnp.sum(products) / max(pairs, 1.0)
 
 
-# Keras's other names of the same classes
+# Keras's aliases
 l1 = L1
 l2 = L2
 l1_l2 = L1L2
@@ -178,15 +181,15 @@ _NAMES = by_name(_REGISTERED)
 
 
 def get(identifier: Any, custom_objects: Mapping[str, Any] | None = None) -> Any:
-    """The regularizer that a name, a configuration or a function means; None for none.
+    """Returns the regularizer for a name, a configuration or a function; None for None.
 
     Args:
-        identifier: a name such as "l2", what `serialize` wrote, a regularizer or its class, a
+        identifier: a name such as "l2", data from `serialize`, a regularizer or its class, a
             function of a weight, or None.
-        custom_objects: your own classes and functions by name.
+        custom_objects: your classes and functions by name.
 
     Raises:
-        ValueError: for an unknown name, with the nearest one.
+        ValueError: for an unknown name; the message suggests the nearest known name.
 
     Example:
         >>> import fkeras as fk
