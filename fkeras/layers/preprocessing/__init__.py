@@ -1,1 +1,1 @@
-"""Layers that prepare data: categories, bins, numbers, sounds, and chains of such layers."""
+"""Preprocessing layers: categories, bins, scaling, audio, and pipelines of these layers."""

@@ -1,4 +1,4 @@
-"""The data of `adapt`: an array, or batches of it."""
+"""Data of `adapt`: an array, or an iterable of batches."""
 
 from __future__ import annotations
 
@@ -11,13 +11,14 @@ import numpy as np
 
 
 def is_whole(data: Any) -> bool:
-    """Whether `data` are one batch: an array, a tensor, a string, and no iterable of batches."""
+    """Returns whether `data` is one batch (array, tensor, string), not an iterable of batches."""
+    # a string is iterable, but its characters are not batches
     one = isinstance(data, np.ndarray | jax.Array | str | bytes) or hasattr(data, "numpy")
     return one or not hasattr(data, "__iter__")
 
 
 def iterate(data: Any, steps: int | None) -> Iterable[Any]:
-    """The batches of `data`, at most `steps` of them; an array is one batch.
+    """Returns an iterator over at most `steps` batches of `data`; an array is one batch.
 
     Example:
         >>> list(iterate(iter([[1], [2], [3]]), 2))

@@ -1,4 +1,4 @@
-"""`CategoryEncoding`: ids as one-hot vectors, multi-hot vectors or counts."""
+"""`CategoryEncoding`: encodes ids as one-hot vectors, multi-hot vectors or counts."""
 
 from __future__ import annotations
 
@@ -21,25 +21,25 @@ from fkeras.nn.numerics.indices import valid_indices
 
 
 class CategoryEncoding(Layer):
-    """Computes a vector of size `num_tokens` of each id, or of all ids of a sample.
+    """Encodes each id, or all ids of a sample, as a vector of size `num_tokens`.
 
-    Works on the device, inside jit and in a graph. An id that is not whole or not from 0 to
-    `num_tokens - 1` raises an error where its value is known, in a call outside of jit; in a
-    compiled program the vector of the id, or of its sample, is NaN (Keras's is 0).
+    The layer works on the device, inside jit and in a graph. An id that is not an integer from 0
+    to `num_tokens - 1` raises an error in a call outside of jit, where its value is concrete. In a
+    compiled program the vector of the id, or of its sample, is NaN (0 in Keras).
 
     Args:
-        num_tokens: the number `v` of ids.
-        output_mode: "one_hot" for a vector for each id, "multi_hot" for one a sample with a 1 for
-            each id that occurs, "count" for one a sample that says how often it occurs.
-        sparse: only False: arrays are dense.
+        num_tokens: number `v` of ids.
+        output_mode: "one_hot" for a vector per id, "multi_hot" for a vector per sample with a 1
+            for each id that occurs, "count" for a vector per sample with the counts of the ids.
+        sparse: must be False: JAX's arrays are dense.
 
     Shapes:
-        (b, n) -> (b, v); "one_hot": (b, n) -> (b, n, v), and (b, 1) -> (b, v). A sample is the last
-        axis, at any rank (Keras takes axis 1, which differs where there are three axes or more). The
-        option `count_weights` of the call has the shape of the ids.
+        (b, n) -> (b, v); "one_hot": (b, n) -> (b, n, v), and (b, 1) -> (b, v). A sample is the
+        last axis, at any rank (axis 1 in Keras, which differs for three or more axes). The call's
+        option `count_weights` has the shape of the ids.
 
     Raises:
-        ValueError: for ids out of range, and where `count_weights` comes with another mode.
+        ValueError: for ids out of range, and for `count_weights` in another mode than "count".
 
     Example:
         >>> import fkeras as fk
@@ -58,7 +58,7 @@ class CategoryEncoding(Layer):
     )
     sparse: bool = option(default=False, convert=boolean)
 
-    # ids in a short float type would be rounded to other ids
+    # half precision would round ids to other ids
     autocast: ClassVar[bool] = False
 
     def __post_init__(self) -> None:
@@ -74,7 +74,7 @@ class CategoryEncoding(Layer):
         mask: Any = None,
         **options: Any,
     ) -> Output:
-        """The `Output` of the layer; lists are taken as arrays, and ids are checked."""
+        """Returns the `Output` of the layer; converts lists to arrays and checks concrete ids."""
         if not symbolic_arguments(inputs, options, mask):
             inputs = tuple(as_data(x, self.where) for x in inputs)
             options = {k: None if v is None else as_data(v, self.where) for k, v in options.items()}
@@ -84,7 +84,7 @@ class CategoryEncoding(Layer):
 
     @property
     def id_count(self) -> int:
-        """How many ids there are; `fit` and `predict` check their inputs against this number."""
+        """Number of ids; `fit` and `predict` check their inputs against this number."""
         return self.num_tokens
 
     def _check_range(self, ids: Any) -> None:
@@ -113,6 +113,7 @@ class CategoryEncoding(Layer):
                     f"received {count_weights.shape}. Give each id its weight."
                 )
         indices, valid = valid_indices(ids, self.num_tokens)
+        # a compiled program cannot raise an error: INVALID becomes NaN in the result
         dtype = self.policy.compute_dtype
         indices = jnp.where(valid, indices, INVALID)
         return encode(indices, self.num_tokens, self.output_mode, dtype, count_weights)

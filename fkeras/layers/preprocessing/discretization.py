@@ -1,4 +1,4 @@
-"""`Discretization`: numbers mapped to indices of bins."""
+"""`Discretization`: maps numbers to bin indices."""
 
 from __future__ import annotations
 
@@ -34,26 +34,28 @@ def _boundaries(value: Any) -> Any:
 
 
 class Discretization(Layer):
-    """Computes the index of the bin of each number: how many boundaries are not above it.
+    """Returns the bin index of each number: the number of boundaries that are not above it.
 
-    The boundaries are given, or `adapt` finds them so that about equally many numbers fall into
-    each bin. Works on the device, inside jit and in a graph. NaN is in no bin: its index is -1, and a vector of it is NaN
-    (Keras puts NaN into the last bin). The boundaries are compared in float32 under every dtype policy.
+    Boundaries are arguments, or `adapt` computes them so that the bins contain approximately equal
+    numbers of values. The layer works on the device, inside jit and in a graph. NaN belongs to no
+    bin: its index is -1, and its vector is NaN (Keras puts NaN into the last bin). Comparison is
+    in float32 under every dtype policy.
 
     Args:
-        bin_boundaries: k numbers in order; there is a bin below the first and one from the last on.
-        num_bins: the number of bins for `adapt` to find.
-        epsilon: the share of the data that the summary may misplace.
+        bin_boundaries: k sorted numbers; the first bin is below the first boundary, the last bin
+            starts at the last boundary.
+        num_bins: number of bins that `adapt` computes.
+        epsilon: largest fraction of the data that the summary of `adapt` may misplace.
         output_mode: "int" for indices, or "one_hot", "multi_hot", "count" as in `CategoryEncoding`.
-        sparse: only False: arrays are dense.
+        sparse: must be False: JAX's arrays are dense.
 
     Shapes:
         (b, ...) -> (b, ...) of int32; "one_hot": (b, n) -> (b, n, k + 1), and (b, 1) -> (b, k + 1);
         "multi_hot", "count": (b, ..., n) -> (b, ..., k + 1), where Keras sums axis 1 at every rank.
 
     Raises:
-        ValueError: without and with both of `bin_boundaries` and `num_bins`, for boundaries that
-            do not grow, and in a call before `adapt`.
+        ValueError: unless exactly one of `bin_boundaries` and `num_bins` is given, for boundaries
+            that are not sorted, and in a call before `adapt`.
 
     Example:
         >>> import fkeras as fk
@@ -73,7 +75,7 @@ class Discretization(Layer):
     )
     sparse: bool = option(default=False, convert=boolean)
 
-    # a short float type would move numbers across a boundary
+    # half precision would move numbers across a boundary
     autocast: ClassVar[bool] = False
 
     def __post_init__(self) -> None:
@@ -87,15 +89,15 @@ class Discretization(Layer):
             )
 
     def adapt(self, data: Any, steps: int | None = None) -> Self:
-        """A copy with boundaries between bins that hold about equally many of the numbers.
+        """Returns a copy whose bins contain approximately equal numbers of values.
 
         Args:
-            data: an array, or batches of numbers: a list or another iterable, each of its
-                elements a batch.
-            steps: how many batches to take of an iterable; None for all.
+            data: an array, or batches of numbers: a list or another iterable whose elements are
+                batches.
+            steps: number of batches to read from an iterable; None for all.
 
         Raises:
-            ValueError: for a layer without `num_bins`, and for data without numbers.
+            ValueError: for a layer without `num_bins`, and for empty data.
         """
         if self.num_bins is None:
             raise ValueError(
@@ -105,6 +107,7 @@ class Discretization(Layer):
         batches: Iterable = data if isinstance(data, list | tuple) else iterate(data, steps)
         if isinstance(data, list | tuple) and steps is not None:
             batches = data[:steps]
+        # the summary has bounded size, so `adapt` reads data of any size in one pass
         summary = np.zeros((2, 0), "float32")
         for batch in batches:
             values = np.asarray(as_data(batch, self.where)).astype("float32")
@@ -125,7 +128,7 @@ class Discretization(Layer):
         mask: Any = None,
         **options: Any,
     ) -> Output:
-        """The `Output` of the layer; lists are taken as arrays."""
+        """Returns the `Output` of the layer; converts lists to arrays."""
         if not symbolic_arguments(inputs, options, mask):
             inputs = tuple(as_data(x, self.where) for x in inputs)
         return super().apply(*inputs, state=state, training=training, key=key, mask=mask, **options)
@@ -139,6 +142,7 @@ class Discretization(Layer):
         dtype = "float64" if canonical_dtype(x.dtype) == "float64" else "float32"
         boundaries = jnp.asarray(self.bin_boundaries, dtype)
         ids = jnp.searchsorted(boundaries, x.astype(dtype), side="right").astype("int32")
+        # searchsorted orders NaN after all numbers, into the last bin
         missing = jnp.isnan(x.astype(dtype))
         if self.output_mode == "int":
             return jnp.where(missing, NOTHING, ids)
@@ -148,7 +152,7 @@ class Discretization(Layer):
 
     def get_config(self) -> dict[str, Any]:
         config = super().get_config()
-        if config["trainable"]:  # Keras's class does not take it
+        if config["trainable"]:  # Keras's class lacks the argument
             del config["trainable"]
         return config
 
@@ -156,7 +160,7 @@ class Discretization(Layer):
     def from_config(
         cls, config: Mapping[str, Any], custom_objects: Mapping[str, Any] | None = None
     ) -> Self:
-        # an adapted layer has both, which the constructor refuses
+        # an adapted layer has both fields, which the constructor rejects
         if config.get("num_bins") is None or config.get("bin_boundaries") is None:
             return super().from_config(config, custom_objects)
         bare = super().from_config({**config, "bin_boundaries": None}, custom_objects)

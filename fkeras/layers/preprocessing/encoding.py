@@ -1,4 +1,4 @@
-"""Indices as vectors: one-hot, multi-hot and counts."""
+"""Encodings of indices as vectors: one-hot, multi-hot and counts."""
 
 from __future__ import annotations
 
@@ -13,21 +13,21 @@ from fkeras.engine import align
 from fkeras.engine.config.converters import choice
 from fkeras.engine.values.spec import canonical_dtype
 
-#: index of entries without an index, such as masked tokens: they add nothing to a vector
+#: index of entries such as masked tokens, which contribute nothing to a vector
 NOTHING = -1
-#: the index of a value that must not occur: its vector is NaN
+#: index of invalid values: their vector is NaN
 INVALID = -2
 
 
 def output_mode(*modes: str) -> Callable[[Any], str]:
-    """A converter of output modes that also knows Keras's older words for two of them."""
+    """Returns a converter of output modes that also accepts Keras's older names of two modes."""
     check = choice(*modes)
     older = {"binary": "multi_hot", "tf-idf": "tf_idf"}
     return lambda value: check(older.get(value, value) if isinstance(value, str) else value)
 
 
 def _as_samples(ids: Any, mode: str) -> Any:
-    """A number as a sample of one; a last axis of size 1 is the sample of a one-hot vector."""
+    """Reshapes a scalar to a sample of one entry, and drops a last axis of size 1 for one-hot."""
     if ids.ndim == 0:
         return ids.reshape((1,))
     if mode == "one_hot" and ids.ndim > 1 and ids.shape[-1] == 1:
@@ -38,21 +38,21 @@ def _as_samples(ids: Any, mode: str) -> Any:
 def encode(
     ids: jax.Array, depth: int, mode: str, dtype: str, count_weights: jax.Array | None = None
 ) -> jax.Array:
-    """Vectors of size `depth` of indices; `NOTHING` adds nothing, and `INVALID` makes NaN.
+    """Encodes indices as vectors of size `depth`; `NOTHING` adds nothing, `INVALID` gives NaN.
 
-    NaN needs a vector of floats: in one of integers `INVALID` adds nothing.
+    Integer vectors cannot contain NaN: there `INVALID` adds nothing.
 
     Args:
         ids: array of integers of shape (..., n).
-        depth: the size of a vector.
-        mode: "one_hot" for a vector for each index, "multi_hot" for one a sample (the last axis)
-            with a 1 for each index that occurs, "count" for how often it occurs.
-        dtype: the dtype of the result.
+        depth: size of a vector.
+        mode: "one_hot" for a vector per index, "multi_hot" for a vector per sample (the last axis)
+            with a 1 for each index that occurs, "count" for the number of occurrences.
+        dtype: dtype of the result.
         count_weights: array like `ids`: weight of each index in the mode "count".
 
     Returns:
-        An array of shape (..., depth), in the mode "one_hot" (..., n, depth), or (..., depth)
-        where n is 1.
+        An array of shape (..., depth); in the mode "one_hot" of shape (..., n, depth), or
+        (..., depth) if n is 1.
 
     Example:
         >>> import jax.numpy as jnp
@@ -60,6 +60,7 @@ def encode(
         Array([[1., 0., 2.]], dtype=float32)
     """
     ids = _as_samples(ids, mode)
+    # comparing with all indices, unlike a scatter, ignores negative indices
     kinds = align(jnp.arange(depth, dtype=ids.dtype), ids.ndim + 1)
     equal = jnp.expand_dims(ids, -1) == kinds
     wrong = jnp.expand_dims(ids == INVALID, -1)
@@ -81,7 +82,7 @@ def _void(vectors: jax.Array, wrong: jax.Array) -> jax.Array:
 
 
 def encode_on_host(ids: np.ndarray, depth: int, mode: str, dtype: str) -> np.ndarray:
-    """`encode` with NumPy; it counts in place, as whole vocabularies do not fit beside each index.
+    """Encodes indices with NumPy; counts in place, without a temporary array of n * depth entries.
 
     Example:
         >>> import numpy as np
@@ -93,6 +94,7 @@ def encode_on_host(ids: np.ndarray, depth: int, mode: str, dtype: str) -> np.nda
     counts = np.zeros((int(np.prod(lead, dtype=np.int64)), depth), np.int64)
     in_range = (ids >= 0) & (ids < depth)
     rows = np.arange(len(counts)).reshape(lead if mode == "one_hot" else (*lead, 1))
+    # np.add.at counts repeated indices, which indexed assignment would not
     np.add.at(counts, (np.broadcast_to(rows, ids.shape)[in_range], ids[in_range]), 1)
     if mode == "multi_hot":
         counts = np.minimum(counts, 1)

@@ -1,8 +1,8 @@
-"""`HostLayer`: base class of layers that compute on the host for host data.
+"""`HostLayer`: base class of layers that process host data on the host.
 
-XLA has no strings, and JAX by default no 64-bit integers, so layers that read words and raw ids
-compute host data with NumPy: lists, strings, NumPy arrays. Device data (a `jax.Array`, a traced
-value, a symbolic tensor) goes through `call` as in other layers.
+XLA has no strings, and JAX disables 64-bit integers by default. Layers for strings and raw ids
+therefore process host data (lists, strings, NumPy arrays) with NumPy. Device data (a `jax.Array`, a
+traced value, a symbolic tensor) goes through `call`, as in other layers.
 """
 
 from __future__ import annotations
@@ -19,9 +19,9 @@ from fkeras.engine.values.arrays import is_array_like, plain
 
 
 def as_data(value: Any, where: str) -> Any:
-    """Converts lists, numbers and strings to a NumPy array; arrays and symbolic tensors pass.
+    """Converts host data to a NumPy array; returns device arrays and symbolic tensors unchanged.
 
-    Arrays of the other byte order are converted.
+    NumPy arrays are converted to native byte order.
 
     Raises:
         TypeError: for a masked array.
@@ -52,10 +52,10 @@ def as_data(value: Any, where: str) -> Any:
 
 
 def read_strings(array: np.ndarray, encoding: str, where: str) -> list[str]:
-    """Returns the elements of an array of strings in order, with bytes decoded.
+    """Returns the elements of an array of strings, in order, with bytes decoded.
 
     Raises:
-        TypeError: for elements that are no strings.
+        TypeError: for elements that are not strings.
     """
     texts = array.ravel().tolist()
     if all(type(text) is str for text in texts):
@@ -71,7 +71,7 @@ def read_strings(array: np.ndarray, encoding: str, where: str) -> list[str]:
 
 
 def refuse_sparse(sparse: bool, where: str, word: str = "sparse") -> None:
-    """Raises where a sparse (or ragged) result is asked for: JAX's arrays are dense."""
+    """Raises an error if a sparse (or ragged) result is requested: JAX's arrays are dense."""
     if sparse:
         raise ValueError(
             f"{where}: {word}=True is not there: the arrays of JAX are dense. Leave it out; "
@@ -80,21 +80,21 @@ def refuse_sparse(sparse: bool, where: str, word: str = "sparse") -> None:
 
 
 class HostLayer(Layer):
-    """Computes on the host where its inputs are there: NumPy in, NumPy out.
+    """Computes host data with NumPy, and device data with JAX.
 
-    A subclass writes `on_host` for NumPy arrays, and `call` for arrays of the device.
+    A subclass implements `on_host` for NumPy arrays, and `call` for device arrays.
     """
 
-    # ids in a short float type would be rounded to other ids
+    # half precision would round ids to other ids
     autocast: ClassVar[bool] = False
     reads_strings: ClassVar[bool] = True
 
     def on_host(self, x: Any) -> np.ndarray:
-        """The layer's value for NumPy data."""
+        """Returns the layer's value for NumPy data."""
         raise NotImplementedError
 
     def read(self, value: Any) -> Any:
-        """An input as the data that the layer computes on."""
+        """Converts an input to the data that the layer computes on."""
         return as_data(value, self.where)
 
     def apply(
@@ -106,16 +106,17 @@ class HostLayer(Layer):
         mask: Any = None,
         **options: Any,
     ) -> Output:
-        """The `Output` of the layer: on the host for host data, else as every layer's."""
+        """Returns the `Output` of the layer, computed on the host for host data."""
         if not symbolic_arguments(inputs, options, mask):
             inputs = tuple(map(self.read, inputs))
+            # all inputs on the host: a mixture would need a transfer that jit cannot do
             if all(isinstance(x, np.ndarray) for x in jax.tree.leaves(inputs)):
                 return self._apply_on_host(inputs, mask, options)
         return super().apply(*inputs, state=state, training=training, key=key, mask=mask, **options)
 
     def _apply_on_host(self, inputs: tuple, mask: Any, options: Mapping[str, Any]) -> Output:
         if mask is not None:
-            Context(mask=mask).run(self, *inputs)  # raises: it says that no mask is taken
+            Context(mask=mask).run(self, *inputs)  # raises the usual error for masks
         if len(inputs) != 1 or options:
             given = ", ".join((*("x" * len(inputs)), *(f"{name}=..." for name in options)))
             raise TypeError(
@@ -125,7 +126,7 @@ class HostLayer(Layer):
         return Output(self.on_host(inputs[0]))
 
     def no_strings_here(self) -> FKerasError:
-        """The error of a layer of strings that met a device, a graph or a transformation."""
+        """Returns the error for a layer of strings on a device, in a graph or in a transform."""
         return FKerasError(
             f"{self.where}: works on strings, which are on the host only: neither jit nor the middle "
             "of a graph has any. Call it on texts as they are, or on the fk.Input(shape, "

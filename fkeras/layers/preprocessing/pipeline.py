@@ -21,22 +21,22 @@ def _layers(value: Any) -> tuple[Layer, ...]:
 
 
 class Pipeline(Layer):
-    """Applies layers one after the other: the steps that prepare data, kept together.
+    """Applies layers in sequence, as one preprocessing layer.
 
-    Arrays, and lists and dictionaries of arrays, go through as the layers take and return them.
-    `training` is that of the call, False where none is given (in Keras it is True there: here a
-    call that draws random numbers needs a key, so it says that it trains). Each layer draws
-    separate random numbers, and a mask passes from layer to layer.
+    The layers may take and return arrays, lists or dictionaries of arrays. `training` is the
+    argument of the call, by default False. (Keras's default here is True; in fkeras a call that
+    draws random numbers needs a key, and states that it trains.) Each layer draws separate random
+    numbers, and a mask passes from layer to layer.
 
     Args:
-        layers: the layers.
+        layers: the layers to apply, in order.
 
     Shapes:
-        those of the first layer's input -> those of the last layer's output.
+        Those of the first layer's input -> those of the last layer's output.
 
     Raises:
-        TypeError: where `layers` is no list.
-        ValueError: for an entry that is no layer.
+        TypeError: if `layers` is not a list.
+        ValueError: for an entry that is not a layer.
 
     Example:
         >>> import jax.numpy as jnp, fkeras as fk
@@ -52,7 +52,7 @@ class Pipeline(Layer):
 
     @property
     def supports_masking(self) -> bool:
-        """Whether a mask may reach the first layer; the other ones check for themselves."""
+        """Whether the first layer supports masks; the other layers check theirs in their calls."""
         return not self.layers or self.layers[0].supports_masking
 
     @property
@@ -89,13 +89,15 @@ class Pipeline(Layer):
             losses.extend(out.losses)
             metrics.update(out.metrics)
             if out.updates:
+                # an update replaces the whole entry of a child
                 state[name], changed = out.updates, True
         return Output(x, state if changed else {}, tuple(losses), metrics, mask)
 
     def _spec_at(self, index: int, x: Any) -> Any:
-        """Returns the input of layer `index` for the pipeline's input `x`."""
+        """Returns the input spec of layer `index` for the pipeline's input `x`."""
         if index == 0:
             return x
+        # symbolic calls propagate the specs without computing values
         symbols = jax.tree.map(
             lambda s: Input(batch_shape=s.dims, dtype=s.dtype),
             x,
@@ -106,7 +108,7 @@ class Pipeline(Layer):
         return as_specs(symbols)
 
     def get_config(self) -> dict[str, Any]:
-        """Layers and name, all that Keras takes; `trainable` and `dtype` where they say more."""
+        """Returns layers and name, as Keras does; `trainable` and `dtype` only if not default."""
         config = super().get_config()
         if self.trainable:
             del config["trainable"]

@@ -6,11 +6,11 @@ import numpy as np
 
 
 def summarize(values: np.ndarray, epsilon: float) -> np.ndarray:
-    """About `1 / epsilon` of the sorted values, each with the number of values it stands for.
+    """Returns about `1 / epsilon` of the sorted values, weighted by the values they represent.
 
     Args:
         values: numbers of any shape.
-        epsilon: the share of the values that one of the summary stands for.
+        epsilon: fraction of the values that one value of the summary represents.
 
     Returns:
         An array of shape (2, m): values, and their weights.
@@ -22,14 +22,14 @@ def summarize(values: np.ndarray, epsilon: float) -> np.ndarray:
                [2., 2.]])
     """
     ordered = np.sort(np.ravel(values))
-    # 1 / epsilon first: the quotient decides about rounding
+    # Keras's order of operations, whose rounding determines the step
     step = max(ordered.size / (1.0 / epsilon), 1)
     sampled = ordered[int(step - 1) :: int(step)]
     return np.stack([sampled, np.full_like(sampled, step)])
 
 
 def compress(summary: np.ndarray, epsilon: float) -> np.ndarray:
-    """A summary of about `1 / epsilon` values, by interpolation of the shares of the weights."""
+    """Compresses a summary to about `1 / epsilon` values, by interpolation of the weights."""
     if summary.shape[1] * epsilon < 1:
         return summary
     shares = epsilon + np.arange(0.0, 1.0, epsilon)
@@ -41,13 +41,13 @@ def compress(summary: np.ndarray, epsilon: float) -> np.ndarray:
 
 
 def merge(one: np.ndarray, other: np.ndarray, epsilon: float) -> np.ndarray:
-    """One summary of the data of two."""
+    """Merges two summaries into a summary of all their data."""
     both = np.concatenate([one, other], axis=1)
     return compress(both[:, np.argsort(both[0])], epsilon)
 
 
 def find_boundaries(summary: np.ndarray, bins: int) -> tuple[float, ...]:
-    """The boundaries of `bins` bins that hold about equally many values.
+    """Returns the boundaries of `bins` bins with approximately equal numbers of values.
 
     Example:
         >>> import numpy as np

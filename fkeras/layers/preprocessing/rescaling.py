@@ -1,4 +1,4 @@
-"""`Rescaling`: a linear map between ranges of numbers."""
+"""`Rescaling`: linear rescaling of values."""
 
 from __future__ import annotations
 
@@ -19,9 +19,9 @@ def rescale(x: jax.Array, scale: Any, offset: Any = 0.0, dtype: Any = None) -> j
 
     Args:
         x: array of any shape and dtype.
-        scale: a number, or an array that broadcasts along the last axes of `x`.
-        offset: a number, or such an array.
-        dtype: the dtype of the result; float32 where None.
+        scale: a scalar, or an array that broadcasts along the last axes of `x`.
+        offset: a scalar, or an array that broadcasts along the last axes of `x`.
+        dtype: dtype of the result; None for float32.
 
     Example:
         >>> import jax.numpy as jnp
@@ -46,20 +46,20 @@ def _numbers(value: Any) -> Any:
 
 
 class Rescaling(Layer):
-    """Computes `x * scale + offset`, in training and inference alike.
+    """Computes `x * scale + offset`, in training and in inference.
 
-    Integers, such as the bytes of an image, become numbers of the compute dtype.
+    Integers, such as the bytes of an image, are converted to the compute dtype.
 
     Args:
-        scale: a number, or numbers for the last axes of the input.
-        offset: a number, or numbers for the last axes of the input.
+        scale: a scalar, or numbers for the last axes of the input.
+        offset: a scalar, or numbers for the last axes of the input.
 
     Shapes:
         (b, ...) -> (b, ...).
 
     Raises:
-        TypeError: where `scale` or `offset` is no number and no list of numbers.
-        ValueError: where they have more axes than the input.
+        TypeError: if `scale` or `offset` is neither a number nor a list of numbers.
+        ValueError: if they have more axes than the input.
 
     Example:
         >>> import jax.numpy as jnp, fkeras as fk

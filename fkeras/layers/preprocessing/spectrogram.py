@@ -1,4 +1,4 @@
-"""Spectrograms of signals: `STFTSpectrogram` by trainable kernels, `MelSpectrogram` by mel bands."""
+"""Spectrograms of signals: `STFTSpectrogram` with trainable kernels, `MelSpectrogram`."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ from fkeras.nn.numerics.extremes import largest
 from fkeras.nn.signal import stft
 
 _EPSILON = 1e-7
-# a matrix of more numbers than this is a mistake or an attempt to exhaust memory
+# resource limit: the entries of a matrix that is compiled in or allocated as a kernel
 _MATRIX = 1 << 26
 _MODES = ("log", "magnitude", "psd", "real", "imag", "angle", "stft")
 
@@ -47,30 +47,31 @@ def _check_size(where: str, rows: int, fft_length: int) -> None:
 class STFTSpectrogram(Layer):
     """Computes the short-time Fourier transform of each channel by convolutions.
 
-    The kernels begin as cosines and sines under a window, and are weights that can be trained.
+    The kernels are weights, initialized with windowed cosines and sines, and can be trained.
 
     Args:
-        mode: "log", "magnitude" and "psd" (power) of the spectrum, its "real" or "imag" part, its
-            "angle", or "stft" for real and imaginary parts one after the other.
-        frame_length: the length of a frame.
-        frame_step: how far each frame is from the one before; half a frame where it is None.
-        fft_length: the length of the transform; None for the next power of two.
-        window: the name of a window, its numbers, or None for none.
-        periodic: whether a window of a name is periodic, and not symmetric.
+        mode: "log", "magnitude" or "psd" (power) of the spectrum, its "real" or "imag" part, its
+            "angle", or "stft" for the concatenated real and imaginary parts.
+        frame_length: length of a frame.
+        frame_step: distance between adjacent frames; None for half a frame.
+        fft_length: length of the transform; None for the next power of two.
+        window: name of a window, its values, or None for no window.
+        periodic: whether a window given by name is periodic instead of symmetric.
         scaling: "density", "spectrum" or None: normalization of the window.
-        padding: "valid" for frames inside the signal, "same" for ceil(t / frame_step) of them.
-        expand_dims: whether frequencies have an axis of their own.
-        data_format: "channels_last" (None means the same) for signals (b, t, c), or
-            "channels_first" for (b, c, t).
+        padding: "valid" for frames inside the signal, "same" for ceil(t / frame_step) frames.
+        expand_dims: whether frequencies have a separate axis.
+        data_format: "channels_last" (also None) for signals (b, t, c), or "channels_first" for
+            (b, c, t).
 
     Shapes:
-        (b, t, c) -> (b, t2, c * f), or with `expand_dims` (b, t2, f, c); with the channels first
-        (b, c * f, t2), or (b, c, t2, f). f is fft_length / 2 + 1, twice as much for "stft";
+        (b, t, c) -> (b, t2, c * f), or with `expand_dims` (b, t2, f, c); with "channels_first"
+        (b, c * f, t2), or (b, c, t2, f). f is fft_length / 2 + 1, twice as many for "stft";
         real_kernel and imag_kernel (frame_length, 1, fft_length / 2 + 1).
 
     Raises:
-        ValueError: for unknown words, steps longer than a frame, and transforms shorter than one.
-        TypeError: for a signal of integers.
+        ValueError: for unknown strings, steps longer than a frame, and transforms shorter than a
+            frame.
+        TypeError: for an integer signal.
 
     Example:
         >>> import jax, jax.numpy as jnp, fkeras as fk
@@ -165,8 +166,9 @@ class STFTSpectrogram(Layer):
             case "angle":
                 return jnp.arctan2(imag, real)
         power = jnp.square(real) + jnp.square(imag)
-        if self.mode == "psd":  # all but the first and last frequency stand for two
+        if self.mode == "psd":  # inner frequencies represent two: the positive and the negative
             return power + jnp.pad(power[..., 1:-1], ((0, 0), (0, 0), (0, 0), (1, 1)))
+        # the lower bound keeps the derivative of the root finite in silence
         magnitude = jnp.sqrt(jnp.maximum(power, _EPSILON))
         return magnitude if self.mode == "magnitude" else jnp.log(jnp.maximum(magnitude, _EPSILON))
 
@@ -182,14 +184,14 @@ class STFTSpectrogram(Layer):
 def mel_weights(
     num_mel_bins: int, num_bins: int, sampling_rate: float, min_freq: float, max_freq: float
 ) -> np.ndarray:
-    """The weights of frequencies in bands that are triangles of equal width in mel.
+    """Returns the weights of frequencies in triangular bands of equal width on the mel scale.
 
     Args:
-        num_mel_bins: how many bands.
-        num_bins: how many frequencies, from 0 to half the sampling rate.
-        sampling_rate: in hertz.
-        min_freq: where the lowest band begins, in hertz.
-        max_freq: where the highest band ends, in hertz.
+        num_mel_bins: number of bands.
+        num_bins: number of frequencies, from 0 to half the sampling rate.
+        sampling_rate: sampling rate in hertz.
+        min_freq: lower end of the lowest band, in hertz.
+        max_freq: upper end of the highest band, in hertz.
 
     Returns:
         An array of shape (num_bins, num_mel_bins).
@@ -204,7 +206,7 @@ def mel_weights(
     rising = (frequencies - low) / (middle - low)
     falling = (high - frequencies) / (high - middle)
     weights = np.maximum(0.0, np.minimum(rising, falling))
-    weights[0] = 0.0  # the mean of the signal is in no band
+    weights[0] = 0.0  # frequency 0, the mean of the signal, belongs to no band
     return weights
 
 
@@ -213,25 +215,25 @@ def _mel(hertz: Any) -> Any:
 
 
 class MelSpectrogram(Layer):
-    """Computes the power of signals in bands of the mel scale, as ears tell pitches apart.
+    """Computes the power of signals in bands of the mel scale, which models perceived pitch.
 
-    `top_db` counts from the maximum of each signal; in Keras 3.15 from that of the whole batch, so
-    that there a signal's numbers depend on its neighbours.
+    `top_db` is relative to the maximum of each signal. In Keras 3.15 it is relative to the maximum
+    of the whole batch, so that the result for a signal depends on the other signals.
 
     Args:
-        fft_length: the length of the transform.
-        sequence_stride: how far each frame is from the one before.
-        sequence_length: the length of the window; `fft_length` where it is None.
+        fft_length: length of the transform.
+        sequence_stride: distance between adjacent frames.
+        sequence_length: length of the window; None for `fft_length`.
         window: "hann", "hamming", numbers, or None.
-        sampling_rate: the steps of the signal in a second.
-        num_mel_bins: how many bands.
-        min_freq: where the lowest band begins, in hertz.
-        max_freq: where the highest ends; half the sampling rate where it is None.
-        power_to_db: whether the powers are given in decibels.
-        top_db: how many decibels below the maximum of a signal its other numbers may be.
+        sampling_rate: samples of the signal per second.
+        num_mel_bins: number of bands.
+        min_freq: lower end of the lowest band, in hertz.
+        max_freq: upper end of the highest band; None for half the sampling rate.
+        power_to_db: whether to convert powers to decibels.
+        top_db: largest difference below the maximum of a signal, in decibels.
         mag_exp: exponent of the magnitudes: 2 for powers, 1 for magnitudes.
-        min_power: lower limit of the power, in decibels.
-        ref_power: the power of 0 decibels.
+        min_power: lower limit of the power.
+        ref_power: power that corresponds to 0 decibels.
 
     Shapes:
         (b, t) -> (b, num_mel_bins, frames), (t,) -> (num_mel_bins, frames), where frames is
@@ -273,7 +275,7 @@ class MelSpectrogram(Layer):
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        # as Keras writes them, so that a layer equals the one that its configuration makes
+        # resolved defaults, as in Keras's config: a layer then equals its reconstruction
         object.__setattr__(self, "sequence_length", self.sequence_length or self.fft_length)
         object.__setattr__(self, "max_freq", self.max_freq or int(self.sampling_rate / 2))
         if self.sequence_length > self.fft_length:
@@ -291,7 +293,7 @@ class MelSpectrogram(Layer):
         parts = stft(x, self.sequence_length, self.sequence_stride, self.fft_length, window)
         power = jnp.square(parts[0]) + jnp.square(parts[1])
         if self.mag_exp != 2:
-            silent = power == 0  # where a root has no slope
+            silent = power == 0  # the root of 0 has an infinite derivative
             root = jnp.where(silent, 1, power) ** (self.mag_exp / 2)
             power = jnp.where(silent, 0, root)
         bands = mel_weights(

@@ -1,1 +1,1 @@
-"""Layers with weights of small integers, and products of float8 numbers."""
+"""Layers with quantized weights, and layers with float8 products."""

@@ -1,4 +1,4 @@
-"""`Quantized`: base class of quantized layers, with the float layer as configuration."""
+"""`Quantized`: base class of quantized layers; the float layer is their configuration."""
 
 from __future__ import annotations
 
@@ -33,23 +33,23 @@ def _bare(value: Any) -> Any:
 
 
 class Quantized(Layer):
-    """Base class of layers whose weights are quantized codes.
+    """Base class of layers with quantized weights.
 
     Args:
         layer: the float layer to quantize; only its configuration is stored.
         quantization: a mode such as "int8", or a configuration of `fk.quantizers`.
     """
 
-    # a layer of one of the classes in `twins`
+    # an instance of exactly one of the classes in `twins`
     layer: Any = option(convert=_bare)
     quantization: Any = option(default="int8", convert=get)
 
-    # the layer inside is configuration: its weights are here, as codes
+    # the inner layer is configuration, not a child: the quantized weights are fields of this layer
     child_fields: ClassVar[tuple[str, ...] | None] = ()
     #: classes of float layers, and supported modes
     twins: ClassVar[tuple[type, ...]] = ()
     modes: ClassVar[tuple[str, ...]] = ()
-    #: other classes for the same layers, with other modes
+    #: classes that quantize the same layers with other modes
     siblings: ClassVar[tuple[type, ...]] = ()
 
     def __post_init__(self) -> None:
@@ -70,6 +70,7 @@ class Quantized(Layer):
         if self.quantization.mode == "int8" and self.layer.policy.compute_dtype == "float16":
             raise ValueError(
                 f"{kind}: dtype: expected a policy that computes in float32 or bfloat16, received "
+                # the largest int8 product sum exceeds float16's range already for few inputs
                 f"{self.layer.policy.name!r}. Sums of products of 8 bits are beyond float16."
             )
         if self.dtype not in (DTypePolicy("float32"), self.layer.dtype):
@@ -85,13 +86,13 @@ class Quantized(Layer):
 
     @property
     def keras_form(self) -> KerasForm:  # type: ignore[override]
-        """The form with the class of the layer inside: in Keras the dtype policy says "quantized"."""
+        """`KerasForm` with the inner layer's class; Keras's dtype policy marks quantization."""
         inner = self.layer.keras_form.class_name or type(self.layer).__name__
         return dataclasses.replace(Layer.keras_form, class_name=inner)
 
     @property
     def supports_masking(self) -> bool:
-        """Whether a mask may reach the layer."""
+        """Whether the layer supports masks."""
         return self.layer.supports_masking
 
     def loses_masks(self, masks: Sequence[Any]) -> bool:
@@ -99,31 +100,32 @@ class Quantized(Layer):
 
     @property
     def activity_regularizer(self) -> Any:
-        """The penalty on the output."""
+        """Penalty on the output."""
         return getattr(self.layer, "activity_regularizer", None)
 
     @property
     def kernel_regularizer(self) -> Any:
-        """The penalty on the kernel, for float kernels."""
+        """Penalty on a float kernel."""
         return self.layer.kernel_regularizer
 
     @property
     def bias_regularizer(self) -> Any:
-        """The penalty on the bias."""
+        """Penalty on the bias."""
         return self.layer.bias_regularizer
 
     @property
     def kernel_constraint(self) -> Any:
-        """The projection of the kernel after each update, for float kernels."""
+        """Projection of a float kernel after each update."""
         return self.layer.kernel_constraint
 
     @property
     def bias_constraint(self) -> Any:
-        """The projection of the bias after each update."""
+        """Projection of the bias after each update."""
         return self.layer.bias_constraint
 
     def build(self, key: jax.Array, *specs: Any) -> Self:
         layer = self.floating().build(key, *specs)
+        # a ShapeKey only evaluates shapes: quantize abstractly, without computing codes
         if not isinstance(key, ShapeKey):
             return self.encode(layer)
         return jax.tree.map(
@@ -131,15 +133,15 @@ class Quantized(Layer):
         )
 
     def encode(self, layer: Any) -> Self:
-        """Returns a copy with the codes of a built layer's weights."""
+        """Returns a copy with the quantized weights of a built layer."""
         raise NotImplementedError
 
     def dequantize(self) -> Layer:
-        """Returns the float layer with the weights that the codes represent."""
+        """Returns the float layer with the dequantized weights."""
         raise NotImplementedError
 
     def _coded(self, **weights: Any) -> Any:
-        """Returns a copy with these weights, on the device."""
+        """Returns a copy with these weights, placed on the device."""
         return self.replace(**jax.tree.map(_placed, weights), _built=True)
 
     @classmethod
@@ -154,12 +156,12 @@ class Quantized(Layer):
         return next((k for k in kinds if quantization.mode in k.modes), cls)
 
     def floating(self, **weights: Any) -> Any:
-        """Returns the float layer with this layer's name, trainability and dtype, and the weights."""
+        """Returns the float layer with this layer's name, trainability, dtype, and the weights."""
         marks = {"name": self.name, "trainable": self.trainable, "dtype": self.dtype}
         return self.layer.replace(**weights, **marks, _built=bool(weights))
 
     def get_config(self) -> dict[str, Any]:
-        """Returns the float layer's configuration with the quantized policy, as Keras does."""
+        """Returns the float layer's configuration with the quantized policy, like Keras."""
         head = {"name": self.name, "trainable": self.trainable}
         return {
             **self.layer.get_config(),
@@ -172,6 +174,7 @@ class Quantized(Layer):
     def from_config(
         cls, config: Mapping[str, Any], custom_objects: Mapping[str, Any] | None = None
     ) -> Self:
+        # the config has no class name: choose the twin whose fields match best
         def unknown(twin: type) -> int:
             return len(set(config) - {f.name for f in dataclasses.fields(twin)})
 
@@ -181,10 +184,10 @@ class Quantized(Layer):
     def quantized(
         cls, layer: type, config: Mapping[str, Any], custom_objects: Mapping[str, Any] | None = None
     ) -> Self:
-        """Reads Keras's configuration of a `layer` with a quantized policy.
+        """Reads Keras's config of a `layer` with a quantized dtype policy.
 
         Raises:
-            ValueError: for a policy and a configuration with different modes.
+            ValueError: if the policy and the quantization config have different modes.
         """
         policy = quantization_of(config.get("dtype")) or {}
         mode = policy_config(policy)
@@ -197,6 +200,6 @@ class Quantized(Layer):
                 f"mode {mode.mode!r}, received {scheme!r}. The file is damaged."
             )
         if isinstance(mode, Float8QuantizationConfig):
-            scheme = mode  # Keras keeps the length of the history in the policy alone
+            scheme = mode  # Keras stores the length of the history only in the policy
         kind = cls.kind_for(scheme)
         return kind(layer.from_config(inner, custom_objects=custom_objects), scheme)

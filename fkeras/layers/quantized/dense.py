@@ -1,4 +1,4 @@
-"""`QuantizedDense`: `Dense` and `EinsumDense` with a kernel of small integers."""
+"""`QuantizedDense`: `Dense` and `EinsumDense` with a quantized kernel."""
 
 from __future__ import annotations
 
@@ -34,22 +34,22 @@ _CALIBRATED = ("gptq", "awq")
 
 
 class QuantizedDense(Quantized):
-    """Computes `Dense` and `EinsumDense` with a kernel of 2, 3, 4 or 8 bits per number.
+    """Computes `Dense` and `EinsumDense` with a kernel quantized to 2, 3, 4 or 8 bits.
 
-    With "int8", inputs are rounded to 8 bits too, and the product is one of integers; gradients
-    pass as if nothing were rounded. Otherwise the kernel becomes floats at each call. Biases are
-    floats, and trained; codes and scales are not.
+    With "int8" the inputs are quantized too, and the product is computed in integers; gradients
+    ignore the rounding. The other modes dequantize the kernel in each call. Biases are floats and
+    trainable; codes and scales are not trainable.
 
     Args:
-        layer: the `Dense` or `EinsumDense` that it stands for.
+        layer: the `Dense` or `EinsumDense` to quantize.
         quantization: "int8", "int4", or a configuration of `fk.quantizers`.
 
     Shapes:
-        as the layer's. Codes: int8 of the kernel's shape; of 4 bits (i, ceil(o / 2)) for i numbers
-        that are summed over and o others; of GPTQ and AWQ (o, i), of 4 bits (ceil(o / 2), i).
+        Those of the layer. Codes: int8 of the kernel's shape; 4 bits: (i, ceil(o / 2)) for i
+        summed entries and o others; GPTQ and AWQ: (o, i), with 4 bits (ceil(o / 2), i).
 
     Raises:
-        ValueError: for another layer, or a mode that needs examples to be built.
+        ValueError: for another class of layer, and for an unsupported mode.
 
     Example:
         >>> import jax, jax.numpy as jnp, fkeras as fk
@@ -63,7 +63,7 @@ class QuantizedDense(Quantized):
     modes: ClassVar[tuple[str, ...]] = ("int8", "int4", "gptq", "awq")
     siblings: ClassVar[tuple[type, ...]] = (Float8Dense,)
 
-    #: of the kernel of floats
+    #: shape of the float kernel, which packed codes no longer show
     kernel_shape: tuple[int, ...] | None = dataclasses.field(default=None, init=False)
 
     kernel: jax.Array | None = weight(trainable=False, dtype="int8")
@@ -85,7 +85,7 @@ class QuantizedDense(Quantized):
         return super().unbuilt().replace(kernel_shape=None)
 
     def encode(self, layer: Any) -> Self:
-        """A copy with the codes of the kernel of a built layer; of 0s where examples would choose."""
+        """Returns a copy with the quantized kernel of a built layer; zeros for calibrated modes."""
         shape = layer.kernel.shape
         encode = {"int8": self._int8, "int4": self._int4}.get(self.quantization.mode, self._empty)
         coded = encode(layer.kernel)
@@ -94,12 +94,14 @@ class QuantizedDense(Quantized):
     def _int8(self, kernel: jax.Array) -> dict[str, jax.Array]:
         equation = equation_of(self.layer)
         summed = tuple(i for i, n in enumerate(equation.kernel) if n not in equation.output)
+        # one scale per output: the scale must be constant along the summed axes
         codes, scale = self.quantization.coder(kernel, axis=summed)
         return {"kernel": codes, "kernel_scale": arrange(scale, equation.kernel, equation.output)}
 
     def _int4(self, kernel: jax.Array) -> dict[str, jax.Array]:
         matrix = kernel.reshape(self._matrix(kernel.shape))
         block = self.quantization.block_size
+        # without blocks: one scale per column, and no zero points
         if block is None:
             codes, scale = self.quantization.coder(matrix, axis=0)
             return {"kernel": pack_int4(codes, axis=1), "kernel_scale": scale[0]}
@@ -113,6 +115,7 @@ class QuantizedDense(Quantized):
         }
 
     def _empty(self, kernel: jax.Array) -> dict[str, jax.Array]:
+        # calibrated modes need samples: `build` allocates the weights, a file or calibration fills
         rows, columns = self._matrix(kernel.shape)
         size = self.quantization.group_size
         groups = 1 if size == -1 else -(-rows // size)
@@ -131,9 +134,9 @@ class QuantizedDense(Quantized):
         return (columns + 1) // 2 if self.quantization.weight_bits == 4 else columns
 
     def _matrix(self, shape: tuple[int, ...]) -> tuple[int, int]:
-        """The kernel's rows and columns as Keras counts them; its numbers stay in their order."""
+        """Returns the rows and columns of the kernel as Keras flattens it, in unchanged order."""
         if self.quantization.mode in _CALIBRATED and len(shape) == 3:
-            # by the largest axis, which is taken for the width of the model
+            # Keras takes the largest axis for the model's width, and flattens the other two
             cut = 1 if shape.index(max(shape)) == 0 else 2
             return math.prod(shape[:cut]), math.prod(shape[cut:])
         if self.quantization.mode in _CALIBRATED:
@@ -144,8 +147,8 @@ class QuantizedDense(Quantized):
         return rows, math.prod(shape) // rows
 
     def floats(self) -> jax.Array:
-        """The kernel that the codes stand for."""
-        # the mode decides which weights a built layer has
+        """Returns the dequantized kernel."""
+        # the mode determines which weights a built layer has
         shape, scale, zero = self.kernel_shape, self.kernel_scale, self.kernel_zero
         assert shape is not None
         columns = self._matrix(shape)[1]
@@ -165,6 +168,7 @@ class QuantizedDense(Quantized):
         if self.quantization.weight_bits == 4:
             codes = unpack_int4(codes, columns, axis=0)
         kernel = dequantize_groups(codes, scale, zero, self.g_idx, axis=1).T
+        # AWQ multiplied the rows by scales before rounding
         if self.awq_scales is not None:
             kernel = kernel / self.awq_scales[:, None]
         return jnp.reshape(kernel, shape)
@@ -177,6 +181,7 @@ class QuantizedDense(Quantized):
         if quantizer is None:
             layer = self.layer.replace(kernel=self.floats(), bias=self.bias)
             return Output(layer.call(x), mask=context.mask)
+        # weight-only quantization: the float layer computes with the dequantized kernel
         if not jnp.issubdtype(x.dtype, jnp.inexact):
             x = x.astype(self.kernel_scale.dtype)
         own = equation_of(self.layer)

@@ -1,4 +1,4 @@
-"""`QuantizedEmbedding`: `Embedding` and `ReversibleEmbedding` with vectors of small integers."""
+"""`QuantizedEmbedding`: `Embedding` and `ReversibleEmbedding` with quantized vectors."""
 
 from __future__ import annotations
 
@@ -25,24 +25,24 @@ from fkeras.quantizers.codes import dequantize_groups
 
 
 class QuantizedEmbedding(Quantized):
-    """Computes `Embedding` and `ReversibleEmbedding` with vectors of 4 or 8 bits per number.
+    """Computes `Embedding` and `ReversibleEmbedding` with vectors quantized to 4 or 8 bits.
 
-    A vector becomes floats where its id is looked up. Scores, in reverse, are a product of
-    integers with "int8". Nothing in it is trained.
+    A lookup dequantizes only the vectors of its ids. With "int8" the scores of a reverse call are
+    computed in integers. The layer has no trainable weights.
 
     Args:
-        layer: the `Embedding` or `ReversibleEmbedding` that it stands for.
+        layer: the `Embedding` or `ReversibleEmbedding` to quantize.
         quantization: "int8", "int4", or a configuration of `fk.quantizers`.
 
     Call:
-        reverse: as of `ReversibleEmbedding`.
+        reverse: as in `ReversibleEmbedding`.
 
     Shapes:
-        as the layer's. Codes: int8 (v, d), of 4 bits (v, ceil(d / 2)); scales (v,), with blocks
-        (v, groups).
+        Those of the layer. Codes: int8 (v, d), with 4 bits (v, ceil(d / 2)); scales (v,), with
+        blocks (v, groups).
 
     Raises:
-        ValueError: for another layer or mode.
+        ValueError: for another class of layer, and for an unsupported mode.
 
     Example:
         >>> import jax, jax.numpy as jnp, fkeras as fk
@@ -55,7 +55,7 @@ class QuantizedEmbedding(Quantized):
 
     twins: ClassVar[tuple[type, ...]] = (Embedding, ReversibleEmbedding)
     modes: ClassVar[tuple[str, ...]] = ("int8", "int4")
-    # ids in a short float type would be rounded to other ids
+    # half precision would round ids to other ids
     autocast: ClassVar[bool] = False
 
     embeddings: jax.Array = weight(trainable=False, dtype="int8")
@@ -68,17 +68,17 @@ class QuantizedEmbedding(Quantized):
 
     @property
     def id_count(self) -> int:
-        """How many ids there are; `fit` and `predict` check their inputs against this number."""
+        """Number of ids; `fit` and `predict` check their inputs against this number."""
         return self.layer.input_dim
 
     def apply(self, *inputs: Any, **options: Any) -> Output:
-        """The `Output` of the layer; ids are checked to be whole where they are known."""
+        """Returns the `Output` of the layer; rejects concrete ids with fractions."""
         for ids in () if options.get("reverse") else inputs:
             refuse_fractions(ids, self.where)
         return super().apply(*inputs, **options)
 
     def encode(self, layer: Any) -> Self:
-        """A copy with the codes of the vectors of a built layer."""
+        """Returns a copy with the quantized vectors of a built layer."""
         codes, scale, zero = self._codes(layer.embeddings.T)
         made = {"embeddings": codes.T, "embeddings_scale": scale.T}
         if zero is not None:
@@ -88,12 +88,12 @@ class QuantizedEmbedding(Quantized):
         if back is not None:
             codes, scale, zero = self._codes(back)
             made |= {"reverse_embeddings": codes, "reverse_embeddings_scale": scale}
-            if zero is not None:  # floats, as Keras keeps these
+            if zero is not None:  # floats, as in Keras
                 made["reverse_embeddings_zero"] = zero.astype(scale.dtype)
         return self._coded(**made)
 
     def _codes(self, matrix: jax.Array) -> tuple[jax.Array, jax.Array, jax.Array | None]:
-        """Codes, scales and zeros of a matrix (d, v)."""
+        """Returns codes, scales and zero points of a matrix (d, v)."""
         block = getattr(self.quantization, "block_size", None)
         if block is not None:
             codes, scale, zero = abs_max_quantize_grouped_with_zero_point(matrix, block)
@@ -102,7 +102,7 @@ class QuantizedEmbedding(Quantized):
         return codes if self.quantization.mode == "int8" else pack_int4(codes), scale[0], None
 
     def _floats(self, codes: jax.Array, scale: jax.Array, zero: Any) -> jax.Array:
-        """The vectors (..., d) that codes (..., d) stand for."""
+        """Dequantizes vectors, given codes (..., d)."""
         dtype = self.policy.compute_dtype
         if self.quantization.mode == "int4":
             codes = unpack_int4(codes, self.layer.output_dim, axis=-1)
@@ -126,6 +126,7 @@ class QuantizedEmbedding(Quantized):
     def forward(self, context: Context, x: jax.Array, *, reverse: bool = False) -> Output:
         if reverse and isinstance(self.layer, ReversibleEmbedding):
             return Output(self._scores(x), mask=context.mask)
+        # gather codes and scales first: dequantizing the whole table would cost its full size
         zero = None if self.embeddings_zero is None else embed(x, self.embeddings_zero)
         codes, scale = embed(x, self.embeddings), embed(x, self.embeddings_scale)
         mask = x != 0 if self.layer.mask_zero else None
@@ -135,6 +136,7 @@ class QuantizedEmbedding(Quantized):
         self.layer.check_vectors(x)
         x = x.astype(self.policy.compute_dtype)
         back, back_scale = self.reverse_embeddings, self.reverse_embeddings_scale
+        # tied: the transposed table serves as the kernel of the reverse product
         tied = back is None
         scale = self.embeddings_scale if back_scale is None else back_scale
         quantizer = self.quantization.activation_quantizer

@@ -1,4 +1,4 @@
-"""`Float8Dense`: `Dense` and `EinsumDense` with products of float8 numbers."""
+"""`Float8Dense`: `Dense` and `EinsumDense` with float8 products."""
 
 from __future__ import annotations
 
@@ -25,20 +25,20 @@ def _meter() -> Any:
 class Float8Dense(Quantized):
     """Computes `Dense` and `EinsumDense` with float8 inputs, kernel and gradients.
 
-    Kernel and bias are floats and are trained. Each of the three has a scale, which follows the
-    greatest magnitudes of the last steps: what stands for the gradients of scales and histories
-    are their next values, which a `Trainer` puts in their places. There is a reverse mode only,
-    `jax.grad`, no `jax.jvp`.
+    Kernel and bias are trainable floats. Inputs, kernel and gradients have a scale each, which
+    follows the largest magnitudes of the last steps. The gradients of scales and histories are
+    defined as their next values, which a `Trainer` assigns to them. Only reverse-mode
+    differentiation (`jax.grad`) is supported, not `jax.jvp`.
 
     Args:
-        layer: the `Dense` or `EinsumDense` that it stands for.
+        layer: the `Dense` or `EinsumDense` to quantize.
         quantization: "float8", or a `fk.quantizers.Float8QuantizationConfig`.
 
     Shapes:
-        as the layer's; scales (), histories (length,).
+        Those of the layer; scales (), histories (length,).
 
     Raises:
-        ValueError: for another layer.
+        ValueError: for another class of layer.
 
     Example:
         >>> import jax, jax.numpy as jnp, fkeras as fk
@@ -67,7 +67,7 @@ class Float8Dense(Quantized):
         return self.layer.replace(kernel=self.kernel).input_spec
 
     def encode(self, layer: Any) -> Self:
-        """A copy with the weights of a built layer, and scales that have seen nothing."""
+        """Returns a copy with the weights of a built layer, and initial scales and histories."""
         length = self.quantization.amax_history_length
         meters = {f"{name}_scale": np.ones((), "float32") for name in _METERS}
         meters |= {f"{name}_amax_history": np.zeros(length, "float32") for name in _METERS}
@@ -79,14 +79,16 @@ class Float8Dense(Quantized):
     def forward(self, context: Context, x: jax.Array) -> Output:
         if not jnp.issubdtype(x.dtype, jnp.inexact):
             x = x.astype(self.kernel.dtype)
+        # scales follow the data in training only; inference is a pure function of the weights
         moves = context.training
         y = jnp.einsum(
             equation_of(self.layer).spelled(x.ndim).text,
             round_values(x, self.inputs_scale, self.inputs_amax_history, moves),
             round_values(self.kernel, self.kernel_scale, self.kernel_amax_history, moves),
         )
+        # the identity, whose backward pass rounds the gradient to float8
         y = round_gradients(y, self.outputs_grad_scale, self.outputs_grad_amax_history)
         bias = self.bias
         if bias is not None and self.policy.compute_dtype == "float32":
-            bias = bias.astype("bfloat16").astype(bias.dtype)  # the dtype of the fused addition
+            bias = bias.astype("bfloat16").astype(bias.dtype)  # Keras's fused addition is bfloat16
         return Output(finished(self.layer, y, bias), mask=context.mask)

@@ -1,4 +1,4 @@
-"""Products with quantized kernels: inputs are quantized in each call; gradients pass through."""
+"""Products with quantized kernels; inputs are quantized in each call, gradients ignore rounding."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ def finished(layer: Any, y: jax.Array, bias: jax.Array | None) -> jax.Array:
 def arrange(array: Any, have: str, want: str) -> Any:
     """Reorders the axes `have` of an array to `want`, for broadcasting.
 
-    Axes missing in `want` must have size 1; axes missing in `have` get size 1.
+    Axes missing in `want` must have size 1. Axes missing in `have` are added with size 1.
 
     Example:
         >>> import jax.numpy as jnp
@@ -48,12 +48,12 @@ def arrange(array: Any, have: str, want: str) -> Any:
 
 
 def dequantize(codes: jax.Array, scale: jax.Array, equation: Equation) -> jax.Array:
-    """Computes `codes / scale`, the float kernel that the codes represent.
+    """Computes the float kernel `codes / scale`.
 
     Args:
-        codes: the kernel.
-        scale: its scale, with the axes of the equation's output.
-        equation: whose letters the axes have.
+        codes: the quantized kernel.
+        scale: scale of the kernel, with the axes of the equation's output.
+        equation: equation whose letters name the axes.
 
     Example:
         >>> import jax.numpy as jnp
@@ -67,7 +67,7 @@ def dequantize(codes: jax.Array, scale: jax.Array, equation: Equation) -> jax.Ar
 def rounded_product(
     equation: Equation, quantizer: AbsMaxQuantizer, x: jax.Array, kernel: jax.Array
 ) -> jax.Array:
-    """Computes `einsum` with `x` rounded to its codes; gradients ignore the rounding."""
+    """Computes `einsum` with quantized and dequantized `x`; gradients ignore the rounding."""
     summed = tuple(i for i, n in enumerate(equation.input) if n not in equation.output)
     codes, scale = quantizer(x, axis=summed)
     # straight-through estimator: the value is rounded, the gradient is that of `x`
@@ -81,15 +81,15 @@ def integer_product(
 ) -> jax.Array:
     """Computes `einsum(codes of x, codes) / (scale of x * scale)` in int32.
 
-    Derivatives are those of `einsum(x, codes / scale)` with respect to `x`, and 0 for the rest:
-    rounding has none.
+    Derivatives are those of `einsum(x, codes / scale)` with respect to `x`, and 0 with respect to
+    the other arguments, because rounding has no derivative.
 
     Args:
-        equation: without an ellipsis.
-        quantizer: codes `x`, with one scale along all axes that are summed over.
-        x: floats.
-        codes: the kernel, int8.
-        scale: its scale, with the axes of the output.
+        equation: equation without an ellipsis.
+        quantizer: quantizes `x`, with one scale along all summed axes.
+        x: floating array.
+        codes: the quantized kernel, int8.
+        scale: scale of the kernel, with the axes of the output.
 
     Example:
         >>> import jax.numpy as jnp
@@ -99,7 +99,7 @@ def integer_product(
     """
     summed = tuple(i for i, n in enumerate(equation.input) if n not in equation.output)
     x_codes, x_scale = quantizer(x, axis=summed)
-    # int8 sums overflow: accumulate in int32
+    # int8 sums would overflow: accumulate in int32
     y = jnp.einsum(equation.text, x_codes, codes, preferred_element_type="int32")
     x_scale = arrange(x_scale, equation.input, equation.output)
     return y.astype(x.dtype) / (x_scale * scale)

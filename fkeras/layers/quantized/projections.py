@@ -1,6 +1,6 @@
-"""Quantized projections of attention layers, and their form in Keras's files.
+"""Quantized projections of attention layers, and their representation in Keras's files.
 
-Keras describes the quantization by a map of dtype policies, by the paths of the layers inside.
+Keras represents the quantization as a map of dtype policies by the paths of the inner layers.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ _NAMES: Mapping[str, str] = types.MappingProxyType(
 
 
 def quantization_of(value: Any) -> FrozenDict | None:
-    """Converts a configuration for all projections, or a dictionary, to configurations by projection.
+    """Converts a configuration for all projections, or a dictionary, to one configuration each.
 
     Example:
         >>> sorted(quantization_of("int8"))[:2]
@@ -73,12 +73,13 @@ def policy_map(
     found: Mapping[str, Any],
     dtypes: Mapping[str, DTypePolicy],
 ) -> dict:
-    """Returns the dtype policies of an attention layer and its projections in Keras's form.
+    """Returns the dtype policies of an attention layer and its projections in Keras's format.
 
     Raises:
-        ValueError: for a configuration that differs from the default of its policy.
+        ValueError: for a configuration other than the default of its policy.
     """
     policies = {}
+    # Keras's map stores only policy names, which imply the default configuration of a mode
     for field, config in found.items():
         if policy_config(config.policy("float32")["config"]) != config and config.mode not in (
             "gptq",
@@ -89,7 +90,7 @@ def policy_map(
                 f"itself, received {config!r}. Keras writes only the mode of these: quantize with "
                 f"{config.policy_mode!r}, or leave them floats by `pattern`."
             )
-        # a pattern: the path begins with the names of the models around the layer
+        # a pattern, because the path starts with the names of the enclosing models
         own = "[^/]+" if name is None else re.escape(name)
         source = dtypes.get(field, dtype).name
         policies[f"(.*/)?{own}/{_NAMES[field]}"] = config.policy(source)
@@ -106,7 +107,7 @@ def policy_map(
 
 
 def read_policy_map(kind: str, config: Mapping[str, Any]) -> Mapping[str, Any]:
-    """Returns a configuration with `quantization` instead of a map of quantized policies.
+    """Replaces a map of quantized policies in a config by `quantization`.
 
     Raises:
         ValueError: for a policy of a layer that is not a projection.
@@ -141,7 +142,7 @@ def read_policy_map(kind: str, config: Mapping[str, Any]) -> Mapping[str, Any]:
 
 
 def _read_float_map(config: Mapping[str, Any]) -> Mapping[str, Any]:
-    """Returns a configuration with `projection_dtypes` instead of a map of float policies."""
+    """Replaces a map of float policies in a config by `projection_dtypes`."""
     dtype, name = config["dtype"], config.get("name")
     own = policy_at(dtype, name)
     found = {field: policy_at(dtype, f"{name}/{last}") for field, last in _NAMES.items()}
