@@ -24,7 +24,7 @@ from fkeras.training.step.donation import donates
 _DISPATCH = 0.1
 
 
-class Pace:
+class CallSize:
     """Chooses the number of batches per call: first 1, then as many as the target time allows.
 
     Args:
@@ -96,7 +96,7 @@ def evaluate(
     sums: Any,
     feed: Any,
     progress: Progress | None = None,
-    pace: Pace | None = None,
+    call_size: CallSize | None = None,
 ) -> tuple[dict[str, Any], int]:
     """Evaluates the model on a feed.
 
@@ -106,7 +106,7 @@ def evaluate(
         sums: empty sums of the losses and metrics.
         feed: the evaluation data.
         progress: the progress bar, or None.
-        pace: chooses the number of batches per call; a new `Pace` if None.
+        call_size: chooses the number of batches per call; a new `CallSize` if None.
 
     Returns:
         `(logs, batches)`: the logs, and the number of batches.
@@ -114,29 +114,29 @@ def evaluate(
     leaves, structure = jax.tree.flatten(run.model)
     names = objective.log_names(outputs.heads(trainer, run.model), sums)
     leaves, carry = tuple(leaves), (run.state, sums)
-    pace = Pace() if pace is None else pace
+    call_size = CallSize() if call_size is None else call_size
     epoch, logs = feed.epoch(None), {}
     waiting: tuple[int, Any] | None = None  # batches and logs of the call before
-    pace.start()
-    while (taken := epoch.take(pace.batches)) is not None:
+    call_size.start()
+    while (taken := epoch.take(call_size.batches)) is not None:
         rows, number = taken
-        if pace.fresh and progress is not None:
+        if call_size.fresh and progress is not None:
             progress.compile_starts()
         static = (trainer, structure)
         arguments = (leaves, carry, rows, np.int32(number))
-        mode = pace.choose(False, step.compiled_test, (*static, "loop"), arguments)
+        mode = call_size.choose(False, step.compiled_test, (*static, "loop"), arguments)
         # In mode "once" the argument is the index of the batch in `rows`, otherwise the count.
         steps = np.int32(number if mode == "loop" else 0)
         carry, logs = step.compiled_test(*static, mode, leaves, carry, rows, steps)
-        if pace.fresh:
+        if call_size.fresh:
             jax.block_until_ready(logs)
-            pace.measured(number)
+            call_size.measured(number)
             if progress is not None:
                 progress.compiled()
         elif waiting is not None:
             # Wait for the call before the newest one: the device keeps one call in its queue.
             jax.block_until_ready(waiting[1])
-            pace.measured(waiting[0])
+            call_size.measured(waiting[0])
         waiting = (number, logs)
         if progress is not None:
             progress.step(epoch.done, feed.rows(epoch.done), _reader(names, logs))

@@ -15,7 +15,7 @@ from typing import Any
 import numpy as np
 
 from fkeras.training.data import array_feed
-from fkeras.training.loop.batch_loops import Pace, as_floats
+from fkeras.training.loop.batch_loops import CallSize, as_floats
 from fkeras.training.loop.rescue import Point, is_usable
 from fkeras.training.nonfinite import recovery
 from fkeras.training.records.progress import Progress
@@ -81,7 +81,7 @@ class Settled:
         return join(self.structure, self.leaves, self.outer).replace(position=position)
 
 
-class Visits:
+class LoopHooks:
     """Hooks between device calls (callbacks, checkpoints); the default does nothing."""
 
     hooks: bool = False  # whether `look` does something
@@ -110,9 +110,9 @@ class EpochLoop:
         trainer: the trainer.
         run: the state before the epoch; the loop may donate its buffers.
         epoch: source of the batches.
-        pace: chooses the number of batches of each call.
+        call_size: chooses the number of batches of each call.
         progress: the progress bar.
-        visits: hooks between calls.
+        loop_hooks: hooks between calls.
         begin: the point that the epoch continues from.
     """
 
@@ -121,13 +121,18 @@ class EpochLoop:
         trainer: Any,
         run: TrainState,
         epoch: Any,
-        pace: Pace,
+        call_size: CallSize,
         progress: Progress,
-        visits: Visits,
+        loop_hooks: LoopHooks,
         begin: Point,
     ):
-        self.trainer, self.epoch, self.pace, self.progress = trainer, epoch, pace, progress
-        self.visits, self.begin = visits, begin
+        self.trainer, self.epoch, self.call_size, self.progress = (
+            trainer,
+            epoch,
+            call_size,
+            progress,
+        )
+        self.loop_hooks, self.begin = loop_hooks, begin
         self.names = objective.log_names(outputs.heads(trainer, run.model), run.metrics)
         self.structure, leaves = split(run)
         self.logs: Mapping[str, Any] = {}
@@ -138,7 +143,7 @@ class EpochLoop:
         if self.large:
             # Set before the first `take`: "once" takes a single batch per call, so a large run
             # never needs to repeat a part of a call.
-            pace.mode = "once"
+            call_size.mode = "once"
         self.leaves = self._own(leaves)
         # Counted on the host: reading `run.step` from the device would wait for the last call.
         self.next_step = int(run.step) if self.large else 0
@@ -147,7 +152,7 @@ class EpochLoop:
         self.waiting: list[Call] = []
         self.opened: list[Call] = []
         self.place = (begin.loader, begin.skip)
-        hooked = not (begin.pending and visits.hooks)
+        hooked = not (begin.pending and loop_hooks.hooks)
         self.settled = Settled(
             self.structure, self.leaves, run, epoch.done, self.place, hooked, begin.stopping, True
         )
@@ -162,20 +167,20 @@ class EpochLoop:
 
     def train(self) -> dict[str, Any]:
         """Trains the epoch and returns its logs; `point` then returns the end of the epoch."""
-        self.pace.start()
+        self.call_size.start()
         if not self.settled.hooked:
             # The training was resumed at a step whose `on_batch_end` had raised: call it again.
             self._visit()
-        due = self.visits.until(self.epoch.done)
+        due = self.loop_hooks.until(self.epoch.done)
         while True:
-            number = self.pace.batches
+            number = self.call_size.batches
             taken = self.epoch.take(number if due is None else min(number, due))
             if taken is None:
                 break
             call = self._call(*taken)
             due = None if due is None else due - call.number
-            pause = due == 0 or self.visits.wanted()
-            if not pause and not self.pace.fresh and len(self.opened) < self._together():
+            pause = due == 0 or self.loop_hooks.wanted()
+            if not pause and not self.call_size.fresh and len(self.opened) < self._together():
                 continue
             # Settle the group before the newest one: the device has the next group in its queue
             # while the host waits, and does not idle.
@@ -183,11 +188,11 @@ class EpochLoop:
             self.waiting, self.opened = self.opened, []
             # Hooks need the newest state, and the first call only measures the compilation: in
             # both cases wait for the call that was just dispatched, too.
-            if pause or self.pace.fresh:
+            if pause or self.call_size.fresh:
                 self._settle_waiting()
             if pause:
                 self._visit()
-                due = self.visits.until(call.done)
+                due = self.loop_hooks.until(call.done)
         # Twice, because settling `waiting` may repeat the calls in `opened`.
         self._settle_waiting()
         self.waiting, self.opened = self.opened, []
@@ -198,7 +203,7 @@ class EpochLoop:
         """Returns the number of calls that the host waits for as one group."""
         # In mode "once" a call is a single step: waiting for each one would cost more than a
         # small step computes. A group has as many calls as one call of "loop" has steps.
-        return self.pace.number if self.pace.mode == "once" and not self.large else 1
+        return self.call_size.number if self.call_size.mode == "once" and not self.large else 1
 
     def point(self) -> Point:
         """Returns the newest point that is known to be good; waits for calls that still run.
@@ -238,7 +243,7 @@ class EpochLoop:
         return mode == "ignore" or (mode == "skip" and self.large)
 
     def _after(self, before: Settled, call: Call) -> Settled:
-        leaves, place, hooked = call.outcome[0], call.place, not self.visits.hooks
+        leaves, place, hooked = call.outcome[0], call.place, not self.loop_hooks.hooks
         return dataclasses.replace(
             before, leaves=leaves, done=call.done, place=place, hooked=hooked, fresh=False
         )
@@ -263,7 +268,7 @@ class EpochLoop:
         at = self.settled
         # Callbacks may keep the run, and the next call of a large run donates the arrays.
         run = own_copy(at.run()) if self.large else at.run()
-        new, stop = self.visits.look(run, self._floats)
+        new, stop = self.loop_hooks.look(run, self._floats)
         structure, leaves = at.structure, at.leaves
         if new is not run:
             structure, leaves = split(new)
@@ -272,15 +277,15 @@ class EpochLoop:
         self.structure, self.leaves = structure, leaves
         self.settled = Settled(structure, leaves, new, at.done, at.place, True, at.stopping or stop)
         self.looked = self._point(self.settled, new)
-        self.visits.looked(self.looked)
+        self.loop_hooks.looked(self.looked)
 
     def _call(self, rows: tuple, number: int, again: Call | None = None) -> Call:
-        if self.pace.fresh:
+        if self.call_size.fresh:
             self.progress.compile_starts()
         before, batches = self.leaves, np.int32(number)
         arguments = (before, rows, batches)
         static = (self.trainer, self.structure, "loop")
-        mode = self.pace.choose(self.large, step.compiled_train, static, arguments)
+        mode = self.call_size.choose(self.large, step.compiled_train, static, arguments)
         if mode != "loop":
             arguments = (before, rows, np.int32(0))
         if self.large and self.trainer.on_nonfinite == "skip":
@@ -292,15 +297,15 @@ class EpochLoop:
             mode, arguments = "halting", (before, rows, np.int32(self.next_step))
             self.next_step += 1
         given = (self.trainer, self.structure, mode, *arguments)
-        function = self.pace.function(self.large, *given)
+        function = self.call_size.function(self.large, *given)
         call = self._opened(rows, number) if again is None else again
         call.before = before
         # Registered before the dispatch: an exception during the dispatch then leaves a call
         # without a result, and `point` stops before it.
         self.opened.append(call)
-        if self.large and self.visits.interrupts is not None:
+        if self.large and self.loop_hooks.interrupts is not None:
             # A Ctrl-C between the donation and the assignment would lose both runs.
-            with self.visits.interrupts.held():
+            with self.loop_hooks.interrupts.held():
                 call.result = function(*given)
         else:
             call.result = function(*given)
@@ -334,8 +339,8 @@ class EpochLoop:
         # NaN and infinity never disappear from the weights or the sum of the loss, so the last
         # call decides for the whole group: one transfer of a boolean per group.
         fine = bool(last_fine) or self.trainer.on_nonfinite == "ignore"
-        fresh = self.pace.fresh
-        self.pace.measured(number)
+        fresh = self.call_size.fresh
+        self.call_size.measured(number)
         if fresh:
             self.progress.compiled()
         self.logs = logs

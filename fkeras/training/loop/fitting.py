@@ -11,8 +11,8 @@ import numpy as np
 from fkeras.training import callbacks as hooks
 from fkeras.training.checkpoint import open_store
 from fkeras.training.inputs import arguments
-from fkeras.training.loop.batch_loops import Pace, evaluate
-from fkeras.training.loop.epoch_loop import EpochLoop, Visits
+from fkeras.training.loop.batch_loops import CallSize, evaluate
+from fkeras.training.loop.epoch_loop import EpochLoop, LoopHooks
 from fkeras.training.loop.rescue import Current, Point
 from fkeras.training.loop.saver import Saver, as_checkpoint
 from fkeras.training.records.history import History
@@ -45,7 +45,7 @@ class Options:
                 object.__setattr__(self, field.name, value)
 
 
-class _Between(Visits):
+class _Between(LoopHooks):
     """Hooks of `fit` between device calls: callbacks, checkpoints and signals."""
 
     def __init__(self, callbacks: tuple, saver: Saver | None, interrupts: Any):
@@ -174,7 +174,7 @@ def _epochs(
     point = current.point()
     empty = feed.sums  # NumPy arrays, shared by all epochs: a step donates only copies
     progress = Progress(options.verbose, options.epochs, feed.steps)
-    pace, test_pace = Pace(options.steps_per_execution), Pace()
+    call_size, test_call_size = CallSize(options.steps_per_execution), CallSize()
     between = _Between(callbacks, saver, current.interrupts)
     done = 0
     for epoch in range(int(point.run.position[0]), options.epochs):
@@ -192,7 +192,7 @@ def _epochs(
         batches = feed.epoch(run if options.shuffle else None, int(run.step) - begin, begin)
         if saver is not None:
             saver.begin(run)
-        loop = EpochLoop(trainer, run, batches, pace, progress, between, point)
+        loop = EpochLoop(trainer, run, batches, call_size, progress, between, point)
         current.follow(loop.point)
         logs = loop.train()
         # If validation or `on_epoch_end` raises, the newest point is before all of them: a
@@ -205,7 +205,7 @@ def _epochs(
         run = point.run.replace(position=np.asarray([epoch + 1, 0], "int32"))
         if held is not None and (epoch + 1) % options.validation_freq == 0:
             tested, _ = hooks.call(callbacks, "on_test_begin", run)
-            found, _ = evaluate(trainer, tested, held.sums, held, pace=test_pace)
+            found, _ = evaluate(trainer, tested, held.sums, held, call_size=test_call_size)
             logs |= {f"val_{name}": value for name, value in found.items()}
         progress.end(logs, feed.rows(done), done)
         run, stop = hooks.call(callbacks, "on_epoch_end", run, epoch, logs)

@@ -85,8 +85,8 @@ def test_convolutions_run_without_a_loop_on_a_cpu():
     structure, leaves = split(run)
     rows, _ = feed.epoch(run, 0).take(1)
     call = (step.compiled_train, (trainer, structure, "loop"), (leaves, rows, np.int32(1)))
-    assert batch_loops.Pace().choose(False, *call) == "once"
-    assert batch_loops.Pace(2).choose(False, *call) == "loop"
+    assert batch_loops.CallSize().choose(False, *call) == "once"
+    assert batch_loops.CallSize(2).choose(False, *call) == "loop"
 
 
 def test_the_key_is_plain_where_it_crosses_a_dispatch():
