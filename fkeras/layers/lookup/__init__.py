@@ -1,1 +1,1 @@
-"""Layers that look up or hash integers and texts."""
+"""Layers that look up or hash integers and strings."""

@@ -1,4 +1,4 @@
-"""`HashedCrossing`: a crossing of several features, by a hash of their values."""
+"""`HashedCrossing`: crosses several features by a hash of their values."""
 
 from __future__ import annotations
 
@@ -19,27 +19,27 @@ from fkeras.nn.hashing.decimals import as_int32, widen
 from fkeras.nn.hashing.fingerprints import cross, hash_strings
 from fkeras.nn.hashing.wide import Wide
 
-# TensorFlow's initial value of a crossing, for equal bins
+# TensorFlow's initial value of a crossing; with it bins agree
 _START = 0xDECAFCAFFE
 
 
 class HashedCrossing(HostLayer):
-    """Computes a bin for the values of several features together: `hash(x1, x2, ...) % num_bins`.
+    """Computes a bin for each combination of feature values: `hash(x1, x2, ...) % num_bins`.
 
-    A string enters by its fingerprint, an integer as it is. Lists, strings and NumPy arrays are
+    A string contributes its fingerprint, an integer its value. Lists, strings and NumPy arrays are
     crossed on the host and give NumPy arrays. Integers also work on the device, inside jit and in
     a graph, as int32. Bins equal those of Keras with TensorFlow.
 
     Args:
-        num_bins: the number `v` of bins.
+        num_bins: number `v` of bins.
         output_mode: "int" for bins, "one_hot" for vectors.
-        sparse: only False: arrays are dense.
+        sparse: must be False: JAX's arrays are dense.
 
     Shapes:
-        two or more of one shape (b,), (b, 1) or () -> that shape, of integers; "one_hot": -> (b, v).
+        Two or more of equal shape (b,), (b, 1) or () -> that shape, integer; "one_hot": -> (b, v).
 
     Raises:
-        ValueError: for fewer than two features, and for other or different shapes.
+        ValueError: for fewer than two features, and for unsupported or different shapes.
         TypeError: for features that are neither strings nor integers, and for integers on the
             device that int32 cannot hold.
 
@@ -101,6 +101,7 @@ class HashedCrossing(HostLayer):
         start = np.full(x[0].size, _START, np.uint64)
         crossed = functools.reduce(cross, map(self._word, x), start)
         ids = (crossed % np.uint64(self.num_bins)).astype("int64").reshape(x[0].shape)
+        # the same `cross` runs on NumPy's uint64 here and on `Wide` pairs in `call`
         if self.output_mode == "int":
             return ids.astype(index_dtype(self))
         return encode_on_host(ids, self.num_bins, self.output_mode, self.policy.compute_dtype)

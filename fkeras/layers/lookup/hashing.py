@@ -1,4 +1,4 @@
-"""`Hashing`: strings and integers hashed to bins."""
+"""`Hashing`: hashes strings and integers to bins."""
 
 from __future__ import annotations
 
@@ -30,20 +30,20 @@ bins = integer(
 
 
 def index_dtype(layer: Any) -> str:
-    """The dtype of the indices of a layer: its own where it is an integer type, else int64."""
+    """Returns the dtype of a layer's indices: the compute dtype if it is an integer, else int64."""
     name = layer.policy.compute_dtype
     return canonical_dtype(name if jnp.issubdtype(name, jnp.integer) else "int64")
 
 
 def write_dtype(layer: Any, config: dict[str, Any]) -> dict[str, Any]:
-    """The configuration with the dtype that Keras has for layers that give indices."""
-    # Keras writes int64 for layers with integer outputs
+    """Replaces a default dtype in a config by Keras's dtype for layers that return indices."""
+    # Keras writes int64 for layers with integer outputs; fkeras's default is float32
     plain = layer.output_mode == "int" and layer.dtype.name == "float32"
     return {**config, "dtype": "int64"} if plain else config
 
 
 def read_dtype(config: Mapping[str, Any]) -> dict[str, Any]:
-    """The configuration without the dtype that `write_dtype` put there."""
+    """Removes the dtype that `write_dtype` wrote from a config."""
     dtype = config.get("dtype")
     name = dtype["config"]["name"] if isinstance(dtype, Mapping) else dtype
     plain = config.get("output_mode", "int") == "int" and name == "int64"
@@ -51,25 +51,25 @@ def read_dtype(config: Mapping[str, Any]) -> dict[str, Any]:
 
 
 class Hashing(HostLayer):
-    """Computes `hash(x) % num_bins` of each string or integer; integers are hashed as their text.
+    """Computes `hash(x) % num_bins` of each string or integer; integers are hashed as text.
 
     Lists, strings and NumPy arrays are hashed on the host and give NumPy arrays. Integers also
-    work on the device, inside jit and in a graph, as int32. Floats lose their fraction. Bins equal
-    those of Keras with TensorFlow.
+    work on the device, inside jit and in a graph, as int32. Floats are truncated. Bins equal those
+    of Keras with TensorFlow.
 
     Args:
-        num_bins: the number `v` of bins, with the one of `mask_value`.
-        mask_value: a string or integer that alone gets bin 0; None for no such value.
+        num_bins: number `v` of bins, including the bin of `mask_value`.
+        mask_value: string or integer with the exclusive bin 0; None for no such value.
         salt: one or two integers, the key of SipHash-2-4; None for FarmHash's Fingerprint64.
         output_mode: "int" for bins, or "one_hot", "multi_hot", "count" as in `CategoryEncoding`.
-        sparse: only False: arrays are dense.
+        sparse: must be False: JAX's arrays are dense.
 
     Shapes:
         (...) -> (...) of integers; "one_hot": (b, n) -> (b, n, v), and (b, 1) -> (b, v);
         otherwise (..., n) -> (..., v).
 
     Raises:
-        ValueError: for a number of bins or a salt that is none.
+        ValueError: for an invalid number of bins or an invalid salt.
         TypeError: for integers on the device that int32 cannot hold.
 
     Example:
@@ -100,7 +100,7 @@ class Hashing(HostLayer):
 
     @property
     def _buckets(self) -> tuple[int, bool]:
-        """The number of bins that the hash chooses from, and whether bin 0 is kept apart."""
+        """Returns the number of bins for hashes, and whether bin 0 is reserved."""
         # bin 0 is reserved for the masked value, as in Keras
         apart = self.mask_value is not None and self.num_bins > 1
         return self.num_bins - apart, apart
@@ -125,13 +125,14 @@ class Hashing(HostLayer):
         return encode_on_host(ids, self.num_bins, self.output_mode, self.policy.compute_dtype)
 
     def call(self, x: jax.Array) -> jax.Array:
-        # JAX has no 64-bit integers by default; the decimal form of an int32 is hashed
+        # JAX has no 64-bit integers by default, so the device hashes the decimal form of int32
         numbers = as_int32(x, self.where)
         buckets, apart = self._buckets
         ids = hash_integers(numbers, self.salt).remainder(buckets)
         if apart:
             ids = ids + 1
             value = self.mask_value
+            # a mask value beyond int32 cannot occur on the device
             if isinstance(value, int) and _INT32.min <= value <= _INT32.max:
                 ids = jnp.where(x == value, jnp.zeros_like(ids), ids)
         if self.output_mode == "int":

@@ -1,4 +1,4 @@
-"""`IntegerLookup`: integers to the indices of a vocabulary, and back."""
+"""`IntegerLookup`: maps integers to vocabulary indices, and back."""
 
 from __future__ import annotations
 
@@ -31,23 +31,23 @@ _INT32, _INT64 = np.iinfo("int32"), np.iinfo("int64")
 
 
 class IntegerLookup(LookupLayer):
-    """Computes the index of each integer in a vocabulary; with `invert` the integer of each index.
+    """Computes the vocabulary index of each integer; with `invert` the integer of each index.
 
-    Works on the device, inside jit and in a graph, by a binary search of the sorted vocabulary;
-    lists and NumPy arrays are looked up on the host, in 64 bits, and give NumPy arrays. The
-    vocabulary is part of the value, and `adapt` returns a copy that has learned it. On the device,
-    where nothing can be refused, an unknown integer gives -1, or a vector of NaN, where
-    `num_oov_indices` is 0. A number that is not whole is refused on the host and unknown on the
-    device.
+    The layer works on the device, inside jit and in a graph, by binary search in the sorted
+    vocabulary. Lists and NumPy arrays are looked up on the host, in 64 bits, and give NumPy
+    arrays. The vocabulary is part of the layer's value; `adapt` returns a copy with a learned
+    vocabulary. With `num_oov_indices=0` the host rejects unknown integers; the device cannot raise
+    an error, and returns -1, or a vector of NaN. The host rejects fractions; on the device
+    fractions are unknown integers.
 
     Args:
-        num_oov_indices: how many indices unknown integers share; 0 refuses them.
-        mask_token: the integer of padding: index 0 in the output mode "int", left out in others.
+        num_oov_indices: number of indices for unknown integers; 0 rejects unknown integers.
+        mask_token: integer of padding: index 0 in the output mode "int", dropped in other modes.
         vocabulary_dtype: "int64", as in Keras.
         invert: whether to map indices to integers of the vocabulary.
-        oov_method: how several indices are shared: "floormod" by the remainder, "farmhash" by a
-            hash of the decimal form.
-        salt: one or two integers, the key of SipHash in the place of FarmHash; with "farmhash".
+        oov_method: how to select one of several indices for an unknown integer: "floormod" by the
+            remainder, "farmhash" by a hash of the decimal form.
+        salt: one or two integers, the key of SipHash instead of FarmHash; only with "farmhash".
         Other arguments: those of `StringLookup`.
 
     Shapes:
@@ -55,8 +55,8 @@ class IntegerLookup(LookupLayer):
         (..., n) -> (..., v).
 
     Raises:
-        ValueError: for tokens that are there twice, a vocabulary above `max_tokens`, unknown
-            integers of the host where `num_oov_indices` is 0, and in a call before `adapt`.
+        ValueError: for repeated tokens, a vocabulary larger than `max_tokens`, unknown integers on
+            the host with `num_oov_indices=0`, and in a call before `adapt`.
 
     Example:
         >>> import jax, jax.numpy as jnp, fkeras as fk
@@ -91,7 +91,7 @@ class IntegerLookup(LookupLayer):
                 "hashes nothing. Choose oov_method='farmhash'."
             )
 
-    # -- on the host --------------------------------------------------------------------------
+    # Host
 
     def _integers(self, data: Any) -> np.ndarray:
         array = np.asarray(as_data(data, self.where))
@@ -132,6 +132,7 @@ class IntegerLookup(LookupLayer):
         assert self.oov_token is not None  # `__post_init__` requires the token with invert=True
         values = np.array(self._tokens and self.get_vocabulary(), "int64")
         every = np.append(values, self.oov_token)
+        # int32 if possible, so that host and device return the same dtype
         narrow = every.min() >= _INT32.min and every.max() <= _INT32.max
         if narrow:
             values = values.astype("int32")
@@ -149,18 +150,18 @@ class IntegerLookup(LookupLayer):
         rows = array.reshape(array.shape if array.ndim > 1 else (-1, 1) if whole else (1, -1))
         return [row.ravel().tolist() for row in rows]
 
-    # -- on the device --------------------------------------------------------------------------
+    # Device
 
     def call(self, x: jax.Array) -> jax.Array:
         ids = as_int32(x, self.where)
         if jnp.issubdtype(x.dtype, jnp.floating):
-            # a fraction is no integer of the vocabulary: the oov indices are for it
+            # a fraction equals no integer of the vocabulary, so it gets an index for unknowns
             whole = jnp.isfinite(x) & (x == jnp.floor(x))
             ids = jnp.where(whole, ids, _INT32.min)
         if self.invert:
             return self._invert(ids, jnp)
         tokens, start = in_order(self._tokens), self._token_start
-        # an int32 is none of the larger tokens
+        # an int32 input cannot equal tokens beyond int32
         fits = (tokens[0] >= _INT32.min) & (tokens[0] <= _INT32.max)
         keys, places = (part[fits].astype("int32") for part in tokens)
         buckets = self.num_oov_indices

@@ -1,8 +1,8 @@
 """`LookupLayer`: base class of layers with a vocabulary.
 
 The vocabulary and its weights are static configuration: `adapt` and `set_vocabulary` return copies,
-and JSON carries the tokens. The mask token (in the output mode "int") and the out-of-vocabulary
-tokens come first.
+and JSON contains the tokens. The first indices are those of the mask token (in the output mode
+"int") and of the out-of-vocabulary tokens.
 """
 
 from __future__ import annotations
@@ -24,9 +24,9 @@ from fkeras.layers.preprocessing.encoding import encode, encode_on_host
 from fkeras.layers.preprocessing.host import HostLayer, refuse_sparse
 
 MODES = ("int", "one_hot", "multi_hot", "count", "tf_idf")
-# more shared indices than this are a mistake or an attempt to exhaust memory
+# resource limit of the number of indices for unknown tokens
 _OOV = 1 << 20
-# keys of Keras's configuration that are no constructor arguments
+# keys of Keras's config that are not constructor arguments
 _WRITTEN = ("vocabulary_size", "has_input_vocabulary")
 
 
@@ -34,7 +34,7 @@ _pair = several(integer(), "an integer or two", single=True, optional=True)
 
 
 def two_integers(value: Any) -> tuple[int, int] | None:
-    """Converts the salt of a hash: two integers, one that stands for both, or None.
+    """Converts the salt of a hash: two integers, one integer for both, or None.
 
     Example:
         >>> two_integers(7)
@@ -53,7 +53,7 @@ _numbers = numeric(optional=True)
 
 
 def floats(value: Any) -> tuple[float, ...] | None:
-    """Converts weights of tokens: numbers in a list or an array, or None."""
+    """Converts token weights: numbers in a list or an array, or None."""
     numbers = _numbers(value)
     array = np.asarray(getattr(numbers, "array", numbers))
     if numbers is not None and array.ndim != 1:
@@ -62,7 +62,7 @@ def floats(value: Any) -> tuple[float, ...] | None:
 
 
 class LookupFields:
-    """The types of the fields that each lookup layer declares, in its own order and with its defaults."""
+    """Types of the fields that each lookup layer declares, in its own order with its defaults."""
 
     max_tokens: int | None
     num_oov_indices: int
@@ -77,13 +77,13 @@ class LookupFields:
 
 
 class LookupLayer(HostLayer, LookupFields):
-    """Finds tokens in a vocabulary; a subclass declares the fields and reads the inputs."""
+    """Looks up tokens in a vocabulary; a subclass declares the fields and reads the inputs."""
 
     convert_vocabulary: ClassVar[Any] = None
 
     if TYPE_CHECKING:
-        # Subclasses declare these as fields, each class in Keras's order of its arguments. A field
-        # here would change the order; a class variable is no field.
+        # Subclasses declare these fields, in Keras's order of arguments. A field here would change
+        # the order; a class variable is not a field.
         vocabulary: ClassVar[tuple[Any, ...] | None]
         idf_weights: ClassVar[tuple[float, ...] | None]
         max_tokens: ClassVar[int | None]
@@ -157,7 +157,7 @@ class LookupLayer(HostLayer, LookupFields):
                 "out."
             )
 
-    # -- the vocabulary -----------------------------------------------------------------------
+    # Vocabulary
 
     @property
     def _oov_start(self) -> int:
@@ -178,6 +178,7 @@ class LookupLayer(HostLayer, LookupFields):
                 f"{self.where}: has no vocabulary yet. Learn it first: `layer = "
                 "layer.adapt(data)`, or give vocabulary=[...]."
             )
+        # Keras accepts vocabularies with or without the special tokens in front
         return vocabularies.split_special(self.vocabulary, self._special)[1]
 
     @property
@@ -187,21 +188,21 @@ class LookupLayer(HostLayer, LookupFields):
         return self.vocabulary_size()
 
     def get_vocabulary(self, include_special_tokens: bool = True) -> list[Any]:
-        """The tokens by index; without the special ones in front where these are not wanted."""
+        """Returns the tokens by index, with or without the special tokens in front."""
         known = self.vocabulary is not None
         tokens = list(self._tokens) if known else []
         return [*self._special, *tokens] if include_special_tokens else tokens
 
     def vocabulary_size(self) -> int:
-        """The number of tokens, the special ones included."""
+        """Returns the number of tokens, including the special tokens."""
         return self._token_start + (0 if self.vocabulary is None else len(self._tokens))
 
     def set_vocabulary(self, vocabulary: Any, idf_weights: Any = None) -> Self:
-        """A copy with this vocabulary, and with these weights where output_mode is "tf_idf".
+        """Returns a copy with this vocabulary, and with these weights in the mode "tf_idf".
 
         Args:
-            vocabulary: the tokens, with or without the special ones in front, or a file's path.
-            idf_weights: a weight for each of them.
+            vocabulary: the tokens, with or without the special tokens in front, or a file's path.
+            idf_weights: a weight for each token.
         """
         tokens = type(self).convert_vocabulary(vocabulary)
         copy = self.replace(vocabulary=tokens, idf_weights=floats(idf_weights))
@@ -209,22 +210,22 @@ class LookupLayer(HostLayer, LookupFields):
         return copy
 
     def documents(self, batch: Any, whole: bool) -> Iterable[list[Any]]:
-        """The tokens of each document of a batch; `whole` where it is all the data of `adapt`."""
+        """Returns each document's tokens; `whole` if the batch is all the data of `adapt`."""
         raise NotImplementedError
 
     def adapt(self, data: Any, steps: int | None = None) -> Self:
-        """A copy with the vocabulary of the data, the most frequent tokens first.
+        """Returns a copy with the vocabulary of the data, the most frequent tokens first.
 
         In the output mode "tf_idf" the copy also has the weights `log(1 + n / (1 + d))` of tokens
-        that are in `d` of `n` documents.
+        that occur in `d` of `n` documents.
 
         Args:
-            data: an array, a list (then it is one batch), or another iterable of batches. A
-                row is a document, and so is a batch with one axis.
-            steps: how many batches to take of an iterable; None for all.
+            data: an array, a list, which is a single batch, or another iterable of batches. A row
+                is a document, and so is a batch with one axis.
+            steps: number of batches to read from an iterable; None for all.
 
         Raises:
-            ValueError: where the data hold no token.
+            ValueError: if the data contain no token.
         """
         whole = isinstance(data, list | tuple)
         batches = (data,) if whole else iterate(data, steps)
@@ -242,16 +243,16 @@ class LookupLayer(HostLayer, LookupFields):
             vocabulary=tokens, idf_weights=weights if self.output_mode == "tf_idf" else None
         )
 
-    # -- indices and their encodings -------------------------------------------------------
+    # Indices and their encodings
 
     @property
     def _no_index(self) -> int:
-        """Index of masked tokens: 0, or -1 where they are dropped."""
+        """Index of masked tokens: 0, or -1 to drop them."""
         return 0 if self.output_mode == "int" else -1
 
     @property
     def index_weights(self) -> np.ndarray:
-        """The weight of each index, in the output mode "tf_idf"."""
+        """Weight of each index, in the output mode "tf_idf"."""
         led = vocabularies.split_special(self.vocabulary, self._special)[0]
         size = self.max_tokens if self.pad_to_max_tokens else None
         assert self.idf_weights is not None  # `_check_vocabulary` requires them in this mode
@@ -286,6 +287,7 @@ class LookupLayer(HostLayer, LookupFields):
     def from_config(
         cls, config: Mapping[str, Any], custom_objects: Mapping[str, Any] | None = None
     ) -> Self:
+        # security: a config comes from a file, and must not name other files to read
         if isinstance(config.get("vocabulary"), str):
             raise ValueError(
                 f"{cls.__name__}.from_config: the vocabulary is the path {config['vocabulary']!r}, "

@@ -1,4 +1,4 @@
-"""`StringLookup`: strings to the indices of a vocabulary, and back."""
+"""`StringLookup`: maps strings to vocabulary indices, and back."""
 
 from __future__ import annotations
 
@@ -36,16 +36,16 @@ def find_strings(
     oov_start: int,
     salt: tuple[int, int] | None = None,
 ) -> np.ndarray:
-    """The index of each string; unknown ones get -1, or one of the indices for unknown strings.
+    """Returns the index of each string; unknown strings get -1, or an index for unknown strings.
 
     Args:
         texts: the strings.
         tokens: the vocabulary.
-        start: the index of its first token.
-        special: the indices of strings that are not looked up.
-        buckets: how many indices there are for unknown strings, which a hash chooses from.
-        oov_start: the first of them.
-        salt: the key of the hash.
+        start: index of the first token.
+        special: indices of strings that are not looked up.
+        buckets: number of indices for unknown strings; a hash selects one of them.
+        oov_start: first index for unknown strings.
+        salt: key of the hash.
 
     Returns:
         An array of int64 of shape (len(texts),).
@@ -59,6 +59,7 @@ def find_strings(
     ids = np.where(found >= 0, found + start, oov_start if buckets == 1 else -1)
     for word, index in special.items():
         ids[[place for place, other in enumerate(texts) if other == word]] = index
+    # hash only unknown strings: hashing costs far more than the dictionary lookup
     if buckets > 1:
         unknown = [i for i in np.flatnonzero(found < 0) if texts[i] not in special]
         hashes = hash_strings([texts[i].encode() for i in unknown], salt)
@@ -67,29 +68,31 @@ def find_strings(
 
 
 class StringLookup(LookupLayer):
-    """Computes the index of each string in a vocabulary; with `invert` the string of each index.
+    """Computes the vocabulary index of each string; with `invert` the string of each index.
 
-    Works on the host, on strings, lists of them, and NumPy arrays of str or bytes, and returns
-    NumPy arrays. A graph may begin with it, `layer(fk.Input((), dtype="string"))`; inside jit there
-    are no strings. The vocabulary is part of the value, and `adapt` returns a copy that has learned
-    it.
+    The layer works on the host, on strings, lists of strings, and NumPy arrays of str or bytes,
+    and returns NumPy arrays. A graph may start with the layer, as in
+    `layer(fk.Input((), dtype="string"))`;
+    inside jit strings do not exist. The vocabulary is part of the layer's value; `adapt` returns a
+    copy with a learned vocabulary.
 
     Args:
-        max_tokens: the most tokens that `adapt` learns, with the special ones; None for no limit.
-        num_oov_indices: how many indices unknown strings share; 0 refuses them. A hash chooses one
-            of several.
-        mask_token: the string of padding: index 0 in the output mode "int", left out in others.
+        max_tokens: largest number of tokens for `adapt`, including the special tokens; None for no
+            limit.
+        num_oov_indices: number of indices for unknown strings; 0 rejects unknown strings. A hash
+            selects one of several indices.
+        mask_token: string of padding: index 0 in the output mode "int", dropped in other modes.
         oov_token: result of `invert` for an unknown index.
-        vocabulary: the tokens, with or without the special ones in front, or the path of a text
-            file with a token a line, which is read at once.
+        vocabulary: the tokens, with or without the special tokens in front, or the path of a text
+            file with one token per line, which is read immediately.
         idf_weights: a weight for each token, in the output mode "tf_idf".
         invert: whether to map indices to strings.
-        output_mode: "int" for indices; "one_hot" for a vector for each, "multi_hot", "count" and
-            "tf_idf" for one a sample: 1, how often, or how often times the weight for each token
-            that occurs.
-        pad_to_max_tokens: whether vectors have the size `max_tokens`, whatever the vocabulary.
-        sparse: only False: arrays are dense.
-        encoding: the encoding of bytes.
+        output_mode: "int" for indices; "one_hot" for a vector per string; "multi_hot", "count" and
+            "tf_idf" for a vector per sample, with 1, the count, or the count times the weight for
+            each token that occurs.
+        pad_to_max_tokens: whether to pad vectors to the size `max_tokens`.
+        sparse: must be False: JAX's arrays are dense.
+        encoding: encoding of bytes.
         salt: one or two integers, the key of SipHash for unknown strings; None for FarmHash.
 
     Shapes:
@@ -97,8 +100,8 @@ class StringLookup(LookupLayer):
         (..., n) -> (..., v).
 
     Raises:
-        ValueError: for tokens that are there twice, a vocabulary above `max_tokens`, unknown
-            strings where `num_oov_indices` is 0, and in a call before `adapt`.
+        ValueError: for repeated tokens, a vocabulary larger than `max_tokens`, unknown strings with
+            `num_oov_indices=0`, and in a call before `adapt`.
         FKerasError: inside jit and on symbolic tensors.
 
     Example:
@@ -141,7 +144,7 @@ class StringLookup(LookupLayer):
 
     def read(self, value: Any) -> Any:
         data = as_data(value, self.where)
-        # reading device indices is fine here: the resulting strings live on the host
+        # copying device indices to the host is fine: the resulting strings exist only there
         on_device = isinstance(data, jax.Array) and not isinstance(data, Tracer)
         return np.asarray(data) if self.invert and on_device else data
 
@@ -186,7 +189,7 @@ class StringLookup(LookupLayer):
     def from_config(
         cls, config: Mapping[str, Any], custom_objects: Mapping[str, Any] | None = None
     ) -> Self:
-        # Keras writes it for strings too, where it chooses nothing
+        # Keras writes `oov_method` for strings too, without effect
         return super().from_config(
             {key: value for key, value in config.items() if key != "oov_method"}, custom_objects
         )

@@ -1,4 +1,4 @@
-"""`TextVectorization`: texts mapped to sequences of indices, or to vectors over a vocabulary."""
+"""`TextVectorization`: maps texts to sequences of indices, or to vectors over a vocabulary."""
 
 from __future__ import annotations
 
@@ -48,39 +48,40 @@ _widths = either(
 
 
 class TextVectorization(LookupLayer):
-    """Computes the indices of the words of each text, or a vector of which words it has.
+    """Computes the indices of the words of each text, or a vector of the words that occur.
 
-    A text is standardized, split into words, the words may be joined to n-grams, and these are
-    looked up in the vocabulary. Index 0 fills short sequences up, 1 is for unknown words; in the
-    vectors of the other output modes 0 is for unknown words.
+    A text is standardized and split into words, which may be joined to n-grams and are looked up
+    in the vocabulary. Index 0 pads short sequences, and 1 is the index of unknown words; in the
+    vectors of the other output modes, 0 is the index of unknown words.
 
-    Works on the host, on strings, lists of them, and NumPy arrays of str or bytes, and returns
-    NumPy arrays. A graph may begin with it, `layer(fk.Input((), dtype="string"))`; inside jit there
-    are no strings. The vocabulary is part of the value, and `adapt` returns a copy that has learned
-    it.
+    The layer works on the host, on strings, lists of strings, and NumPy arrays of str or bytes,
+    and returns NumPy arrays. A graph may start with the layer, as in
+    `layer(fk.Input((), dtype="string"))`;
+    inside jit strings do not exist. The vocabulary is part of the layer's value; `adapt` returns a
+    copy with a learned vocabulary.
 
     Args:
         standardize: "lower", "strip_punctuation", "lower_and_strip_punctuation", None, or a
-            function from a NumPy array of texts to one of its shape. The words concern ASCII
-            alone, as in Keras.
+            function from a NumPy array of texts to an array of the same shape. The named
+            standards change only ASCII characters, as in Keras.
         split: "whitespace", "character", None, or a function from a NumPy array of b texts to b
             lists of tokens.
         ngrams: n for n-grams of 1 to n words, a tuple for these sizes, None for words.
-        output_mode: "int" for indices; "multi_hot", "count" and "tf_idf" for a vector a text: 1,
-            how often, or how often times the weight for each token that occurs; "one_hot" for
-            a vector a word.
-        output_sequence_length: the length that sequences are cut or filled up to, in the mode
-            "int"; None for that of the longest.
-        ragged: only False: arrays are dense.
+        output_mode: "int" for indices; "multi_hot", "count" and "tf_idf" for a vector per text,
+            with 1, the count, or the count times the weight for each token that occurs; "one_hot"
+            for a vector per word.
+        output_sequence_length: length to which sequences are cut or padded, in the mode "int";
+            None for the length of the longest sequence.
+        ragged: must be False: JAX's arrays are dense.
         Other arguments: those of `StringLookup`.
 
     Shapes:
-        (b,) or (b, 1) -> (b, t) of int32, or (b, v). Without splitting an axis of tokens is there
-        already: (b, t) -> (b, t), or (b, v); (t,) -> (t,), or (v,).
+        (b,) or (b, 1) -> (b, t) of int32, or (b, v). With split=None the input has an axis of
+        tokens: (b, t) -> (b, t), or (b, v); (t,) -> (t,), or (v,).
 
     Raises:
-        ValueError: for arguments that do not go together, texts with a last axis above 1 that
-            are to be split, and in a call before `adapt`.
+        ValueError: for contradictory arguments, texts to be split with a last axis above 1, and in
+            a call before `adapt`.
         FKerasError: inside jit and on symbolic tensors.
 
     Example:
@@ -137,7 +138,7 @@ class TextVectorization(LookupLayer):
         raise self.no_strings_here()
 
     def tokenize(self, texts: Any) -> list[list[str]]:
-        """The tokens of each text, standardized, split and joined to n-grams.
+        """Returns the tokens of each text: standardized, split and joined to n-grams.
 
         Example:
             >>> import fkeras as fk
@@ -191,6 +192,7 @@ class TextVectorization(LookupLayer):
         rows = self.tokenize(x)
         lead = x.shape if self.split is not None and x.ndim < 2 else x.shape[:-1]
         counts = [len(row) for row in rows]
+        # one lookup for all tokens of the batch: find_strings is vectorized over its hashes
         flat = [token for row in rows for token in row]
         # padding and empty tokens share an index
         special = {self.mask_token: self._no_index}
@@ -204,7 +206,7 @@ class TextVectorization(LookupLayer):
         padded = pad_rows(parts, size, self._no_index).reshape((*lead, size))
         if self.split is None and x.ndim == 0 and self.output_mode == "int":
             padded = padded[0] if self.output_sequence_length is None else padded
-        if self.output_mode == "one_hot":  # never the sample of a last axis of size 1
+        if self.output_mode == "one_hot":  # a last axis of size 1 is a word here, not a sample
             return encode_on_host(
                 padded[..., None], self._depth, "one_hot", self.policy.compute_dtype
             )

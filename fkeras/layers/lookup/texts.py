@@ -1,4 +1,4 @@
-"""Texts to tokens: standardizing, splitting, n-grams."""
+"""Tokenization of texts: standardization, splitting, n-grams."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from collections.abc import Sequence
 
 import numpy as np
 
-# TensorFlow's string ops know the letters and spaces of ASCII alone, and so do these
+# ASCII letters and whitespace only, like TensorFlow's string ops
 _LOWER = types.MappingProxyType(str.maketrans(string.ascii_uppercase, string.ascii_lowercase))
 _STRIP = types.MappingProxyType(str.maketrans("", "", string.punctuation))
 _WORD = re.compile(r"[^ \t\n\v\f\r]+")
@@ -20,7 +20,7 @@ STANDARDS = types.MappingProxyType(
 
 
 def standardize(texts: Sequence[str], standard: str) -> list[str]:
-    """Lowers letters of ASCII, takes punctuation of ASCII out, or both.
+    """Converts ASCII letters to lower case, removes ASCII punctuation, or both.
 
     Example:
         >>> standardize(["Don't STOP, Émile!"], "lower_and_strip_punctuation")
@@ -30,7 +30,7 @@ def standardize(texts: Sequence[str], standard: str) -> list[str]:
 
 
 def split_words(text: str) -> list[str]:
-    """The words between white space of ASCII.
+    """Splits a text into words at ASCII whitespace.
 
     Example:
         >>> split_words(" to  be ")
@@ -40,7 +40,7 @@ def split_words(text: str) -> list[str]:
 
 
 def join_words(words: Sequence[str], widths: Sequence[int]) -> list[str]:
-    """The n-grams of each width in turn: so many neighbours, joined by spaces.
+    """Returns the n-grams of each width in turn: adjacent words, joined by spaces.
 
     Example:
         >>> join_words(["to", "be", "or"], (1, 2))
@@ -52,7 +52,7 @@ def join_words(words: Sequence[str], widths: Sequence[int]) -> list[str]:
 
 
 def pad_rows(rows: Sequence[np.ndarray], size: int, value: int) -> np.ndarray:
-    """Rows of different lengths as one array: cut to `size`, or filled up with `value`.
+    """Stacks rows of different lengths into one array: cut to `size`, or padded with `value`.
 
     Example:
         >>> import numpy as np

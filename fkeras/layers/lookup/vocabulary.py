@@ -14,10 +14,10 @@ import numpy as np
 
 
 def read_file(path: str, where: str) -> list[str]:
-    """The lines of a vocabulary file, without the empty ones at its end.
+    """Returns the lines of a vocabulary file, without empty lines at the end.
 
     Raises:
-        ValueError: where there is no such file.
+        ValueError: if the file is missing.
     """
     if not os.path.isfile(path):
         raise ValueError(
@@ -49,7 +49,7 @@ def _tokens(value: Any, where: str) -> list[Any]:
 
 
 def strings_of(where: str) -> Callable[[Any], tuple[str, ...] | None]:
-    """A converter of vocabularies of strings: a list of str or bytes, an array, or a file's path."""
+    """Returns a converter of string vocabularies: a list of str or bytes, an array, or a path."""
 
     def convert(value: Any) -> tuple[str, ...] | None:
         if value is None:
@@ -67,7 +67,7 @@ def strings_of(where: str) -> Callable[[Any], tuple[str, ...] | None]:
 
 
 def integers_of(where: str) -> Callable[[Any], tuple[int, ...] | None]:
-    """A converter of vocabularies of integers: a list, an array, or the path of a file of them."""
+    """Returns a converter of integer vocabularies: a list, an array, or a file's path."""
 
     def convert(value: Any) -> tuple[int, ...] | None:
         if value is None:
@@ -88,10 +88,10 @@ def integers_of(where: str) -> Callable[[Any], tuple[int, ...] | None]:
     return convert
 
 
-# Memos of pure functions of tuples: each call of a layer needs them again.
+# Caches of pure functions of tuples, which every call of a layer needs.
 @functools.lru_cache(maxsize=64)
 def split_special(vocabulary: tuple, special: tuple) -> tuple[bool, tuple]:
-    """Whether the special tokens lead the vocabulary, and the tokens without them.
+    """Returns whether the special tokens lead the vocabulary, and the tokens without them.
 
     Example:
         >>> split_special(("", "[UNK]", "a"), ("", "[UNK]"))
@@ -103,61 +103,59 @@ def split_special(vocabulary: tuple, special: tuple) -> tuple[bool, tuple]:
 
 @functools.lru_cache(maxsize=64)
 def table(tokens: tuple) -> Mapping[Any, int]:
-    """The place of each token."""
+    """Returns the position of each token."""
     return types.MappingProxyType({token: place for place, token in enumerate(tokens)})
 
 
 @functools.lru_cache(maxsize=64)
 def as_array(tokens: tuple) -> np.ndarray:
-    """The tokens as an array."""
+    """Returns the tokens as an array."""
     return np.array(tokens)
 
 
 @functools.lru_cache(maxsize=64)
 def in_order(tokens: tuple[int, ...]) -> tuple[np.ndarray, np.ndarray]:
-    """Integer tokens sorted, and the place that each of them had."""
+    """Returns the sorted integer tokens, and the original position of each token."""
     keys = np.asarray(tokens, "int64")
     places = np.argsort(keys)
     return keys[places], places
 
 
 def find(ids: Any, keys: Any, places: Any, xp: Any) -> tuple[Any, Any]:
-    """Looks integers up in sorted keys.
+    """Looks up integers in sorted keys.
 
     Args:
         ids: integers of any shape.
         keys: the sorted keys, at least one.
-        places: the place of each key.
+        places: original position of each key.
         xp: `numpy` or `jax.numpy`.
 
     Returns:
-        `(found, place)`: whether each id is a key, and its place if it is.
+        `(found, place)`: whether each id is a key, and the position of the key.
 
     Example:
         >>> import numpy as np
         >>> find(np.array([5, 6]), np.array([3, 5]), np.array([1, 0]), np)
         (array([ True, False]), array([0, 0]))
     """
-    # an id above all keys has no place of its own: compare with the last key
+    # searchsorted returns len(keys) for an id above all keys: compare with the last key instead
     at = xp.minimum(xp.searchsorted(keys, ids), len(keys) - 1)
     return keys[at] == ids, places[at]
 
 
-# -- learning a vocabulary from data ------------------------------------------------------------
-
-
+# Learning of a vocabulary from data
 def learn(
     documents: Iterable[Sequence[Any]], special: Sequence[Any], limit: int | None
 ) -> tuple[tuple, tuple[float, ...]]:
-    """The tokens of documents by how often they occur, and their inverse document frequencies.
+    """Returns the tokens of documents by frequency, and their inverse document frequencies.
 
-    Among tokens that occur equally often, the greater one comes first. The weight of a token that
-    is in `d` of `n` documents is `log(1 + n / (1 + d))`.
+    Equally frequent tokens are in descending order. The weight of a token that occurs in `d` of
+    `n` documents is `log(1 + n / (1 + d))`.
 
     Args:
         documents: the tokens of each document.
-        special: tokens that are left out; None stands for no token.
-        limit: how many tokens to keep; None for all.
+        special: tokens to exclude; None means no token.
+        limit: number of tokens to keep; None for all.
 
     Returns:
         The tokens, and a weight for each.
@@ -176,7 +174,7 @@ def learn(
     for token in special:
         if token is not None:
             counts.pop(token, None)
-    # ties in reverse alphabetical order, as in Keras, for equal indices
+    # ties in reverse alphabetical order, as in Keras, so that indices agree
     by_frequency = sorted(counts, key=lambda token: (counts[token], token), reverse=True)[:limit]
     return tuple(by_frequency), tuple(
         math.log(1 + document_count / (1 + document_counts[token])) for token in by_frequency
@@ -186,13 +184,13 @@ def learn(
 def document_weights(
     weights: Sequence[float], led: bool, front: int, size: int | None
 ) -> np.ndarray:
-    """The weight of each index: special tokens weigh the mean of the others, padding weighs 0.
+    """Returns the weight of each index: special tokens have the mean weight, padding has 0.
 
     Args:
-        weights: the weights of the vocabulary.
-        led: whether the weights of the special tokens are among them, at the front.
-        front: the number of special tokens.
-        size: the size to pad to; None for no padding.
+        weights: weights of the vocabulary.
+        led: whether `weights` starts with the weights of the special tokens.
+        front: number of special tokens.
+        size: size to pad to; None for no padding.
 
     Example:
         >>> document_weights((1.0, 3.0), False, 1, 4).tolist()

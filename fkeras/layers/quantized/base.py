@@ -67,10 +67,10 @@ class Quantized(Layer):
                 f"{self.quantization.mode!r}. The class for it: fk.quantize(layer, "
                 f"{self.quantization.mode!r})."
             )
+        # sums of int8 products exceed float16's range already for a few inputs
         if self.quantization.mode == "int8" and self.layer.policy.compute_dtype == "float16":
             raise ValueError(
                 f"{kind}: dtype: expected a policy that computes in float32 or bfloat16, received "
-                # the largest int8 product sum exceeds float16's range already for few inputs
                 f"{self.layer.policy.name!r}. Sums of products of 8 bits are beyond float16."
             )
         if self.dtype not in (DTypePolicy("float32"), self.layer.dtype):

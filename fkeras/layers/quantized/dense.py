@@ -179,9 +179,9 @@ class QuantizedDense(Quantized):
     def forward(self, context: Context, x: jax.Array) -> Output:
         quantizer = getattr(self.quantization, "activation_quantizer", None)
         if quantizer is None:
+            # weight-only quantization: the float layer computes with the dequantized kernel
             layer = self.layer.replace(kernel=self.floats(), bias=self.bias)
             return Output(layer.call(x), mask=context.mask)
-        # weight-only quantization: the float layer computes with the dequantized kernel
         if not jnp.issubdtype(x.dtype, jnp.inexact):
             x = x.astype(self.kernel_scale.dtype)
         own = equation_of(self.layer)

@@ -90,5 +90,5 @@ class Float8Dense(Quantized):
         y = round_gradients(y, self.outputs_grad_scale, self.outputs_grad_amax_history)
         bias = self.bias
         if bias is not None and self.policy.compute_dtype == "float32":
-            bias = bias.astype("bfloat16").astype(bias.dtype)  # Keras's fused addition is bfloat16
+            bias = bias.astype("bfloat16").astype(bias.dtype)  # the fused addition is in bfloat16
         return Output(finished(self.layer, y, bias), mask=context.mask)
