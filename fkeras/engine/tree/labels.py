@@ -34,7 +34,7 @@ def holds_labels(layer: Any) -> bool:
     if not leaves:
         return False
     first = leaves[0]
-    if first is None:
+    if first is None:  # a layer without a bias, for example
         first = next((leaf for leaf in leaves if leaf is not None), None)
     return type(first) in _KINDS
 

@@ -11,7 +11,7 @@ from fkeras.engine.values.spec import canonical_dtype
 
 
 def shapes_of(tree: Any) -> Any:
-    """Returns the tree with a `jax.ShapeDtypeStruct` in the place of each array."""
+    """Returns the tree with each array replaced by a `jax.ShapeDtypeStruct`."""
 
     def struct(array: Any) -> jax.ShapeDtypeStruct:
         return jax.ShapeDtypeStruct(array.shape, jax.numpy.dtype(canonical_dtype(array.dtype)))
@@ -20,7 +20,7 @@ def shapes_of(tree: Any) -> Any:
 
 
 def build_shapes(layer: Any, *specs: Any, state: bool = False) -> tuple[Any, dict[str, Any]]:
-    """Returns `(layer, state)` as `build` and `init_state` make them, with shapes for arrays.
+    """Returns `(layer, state)` from `build` and `init_state`, with shapes instead of arrays.
 
     Args:
         layer: a layer or network.
@@ -32,6 +32,7 @@ def build_shapes(layer: Any, *specs: Any, state: bool = False) -> tuple[Any, dic
         >>> build_shapes(fk.layers.Dense(2), (None, 3))[0].kernel
         ShapeDtypeStruct(shape=(3, 2), dtype=float32)
     """
+    # a side effect of the trace, since a traced function cannot return ShapeDtypeStructs
     shapes: list[Any] = []
 
     def build(layer: Any, key: Any) -> None:

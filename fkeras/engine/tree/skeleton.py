@@ -62,6 +62,7 @@ class Skeleton:
     def __init__(self, cls: type, static: dict, weights: tuple, children: dict):
         self.cls, self.static, self.weights, self.children = cls, static, weights, children
         self.own = len(weights)
+        # the order of names is the order of the leaves: own weights, then the children by field
         names = list(weights)
         apart = (*cls.weight_roles.untrained, *cls.weight_roles.overwritten)
         trainable = [static["trainable"] and name not in apart for name in weights]
@@ -118,6 +119,7 @@ class Skeleton:
         return equal
 
     def __reduce__(self):
+        # without caches: hashes of strings differ between processes
         return (Skeleton, (self.cls, self.static, self.weights, self.children))
 
     def __repr__(self) -> str:
