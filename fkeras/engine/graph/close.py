@@ -29,12 +29,12 @@ Key = tuple[int, int]
 
 
 def close(inputs: Any, outputs: Any, where: str = "Model") -> tuple[Graph, LayerDict]:
-    """The graph that computes `outputs` from `inputs`, and its layers by name.
+    """Returns the graph that computes `outputs` from `inputs`, and its layers by name.
 
     Args:
         inputs: symbolic tensors in any nesting of lists, tuples and dictionaries. A tensor from the
             middle of a graph cuts the graph there.
-        outputs: symbolic tensors, likewise.
+        outputs: symbolic tensors in any nesting.
         where: the model, for messages.
 
     Raises:
@@ -116,7 +116,7 @@ def _numbered(tree: Any, what: str, where: str) -> tuple[Any, list]:
 
 
 def _input_nodes(tensors: list, where: str) -> dict[Key, Node]:
-    """The input node for each input tensor."""
+    """Returns the input node for each input tensor."""
     nodes: dict[Key, Node] = {}
     for tensor in tensors:
         key = (id(tensor.node), tensor.index)
@@ -134,7 +134,7 @@ def _input_nodes(tensors: list, where: str) -> dict[Key, Node]:
 
 
 def _producers(node: Node, starts: Mapping[Key, Node]) -> list[Node]:
-    """The nodes that make a node's inputs: those of the arguments from left to right, then options."""
+    """Returns the nodes that produce a node's inputs, in the order of arguments and options."""
     places = (*structure.visits(node.args), *structure.visits(node.options))
     return [starts.get((id(t.node), t.index), t.node) for t in (node.inputs[i] for i in places)]
 
@@ -142,7 +142,7 @@ def _producers(node: Node, starts: Mapping[Key, Node]) -> list[Node]:
 def _post_order(
     outputs: list, starts: Mapping[Key, Node], where: str
 ) -> tuple[dict[Node, int], dict[int, tuple[int, Any]]]:
-    """Nodes in topological order with their positions, and layers in the order of their first visit."""
+    """Returns nodes in topological order and layers in the order of their first visit."""
     order: dict[Node, int] = {}
     layers: dict[int, tuple[int, Any]] = {}
     entered: set[Node] = set()
@@ -157,6 +157,7 @@ def _post_order(
                 continue
             if node in entered:
                 continue
+            # marked on entry: a node that several consumers need is visited once
             entered.add(node)
             # a call on constants has no inputs either, but has arguments
             if node not in given and not node.inputs and node.args is None:
@@ -164,6 +165,7 @@ def _post_order(
             layers.setdefault(id(node.layer), (len(layers), node.layer))
             stack.append((node, consumer, True))
             if node not in given:
+                # reversed, since a stack pops the last entry first
                 stack.extend((p, node, False) for p in reversed(_producers(node, starts)))
     return order, layers
 
@@ -190,9 +192,9 @@ def _label(layer: Any) -> str:
 def _depths(
     order: list[Node], edges: Mapping[Node, list[Node]]
 ) -> tuple[dict[Node, int], dict[int, int]]:
-    """The depth of each node and layer: the longest distance from the outputs.
+    """Returns the depth of each node and layer: the longest distance from the outputs.
 
-    As in Keras, all calls of a shared layer are at least as deep as its calls nearer to the outputs.
+    As in Keras, each call of a shared layer is at least as deep as its calls nearer to the outputs.
     """
     depths: dict[Node, int] = {}
     layer_depths: dict[int, int] = {}
@@ -207,7 +209,7 @@ def _depths(
 
 
 def layer_names(layers: list[Any], where: str) -> dict[int, str]:
-    """A name for each layer, by the layer's id: its own, or that of its class with a free number."""
+    """Returns a name for each layer, by id: the user's name, or the class name with a number."""
     # names that users chose come first: automatic names avoid all of them
     taken: dict[str, Any] = {}
     for layer in layers:
@@ -222,6 +224,7 @@ def layer_names(layers: list[Any], where: str) -> dict[int, str]:
             )
         taken[layer.name] = layer
     names: dict[int, str] = {}
+    # the next number of each class name: counting from 0 for each layer would be quadratic
     next_number: dict[str, int] = {}
     for layer in layers:
         name = layer.name

@@ -1,7 +1,7 @@
 """Effects of a graph's calls: losses, penalties, metrics and updates, computed when asked for.
 
-Effects depend on the layers: a frozen layer has no penalties, a frozen BatchNormalization no updates.
-A graph therefore stores no effects, only its network's layers as shapes, from which it infers them.
+Effects depend on the layers: a frozen layer has no penalties, a frozen BatchNormalization no
+updates. A graph therefore stores the layers of its network as shapes and infers the effects.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ Shapes = dict[str, tuple[Skeleton, tuple[Spec | None, ...] | None]]
 
 
 def shapes_of_layers(layers: Mapping[str, Any]) -> Shapes:
-    """The layers of a network as shapes."""
+    """Returns the layers of a network as shapes."""
     return {name: (skeleton_of(layer), _specs(layer)) for name, layer in layers.items()}
 
 
@@ -36,7 +36,7 @@ def _specs(layer: Any) -> tuple[Spec | None, ...] | None:
 
 
 def effects_of(graph: Any) -> tuple[Effects, ...]:
-    """The effects of each call of a graph; see `Graph.effects`.
+    """Returns the effects of each call of a graph; see `Graph.effects`.
 
     Raises:
         FKerasError: for a graph without layers.
@@ -65,7 +65,7 @@ def _effects(graph: Any, call: Any) -> Effects:
 
 
 def _may_have_effects(layer: Any) -> bool:
-    """Whether an inference could find effects; most layers are exempt, which saves tracing them."""
+    """Returns whether a layer may have effects; other layers need no tracing."""
     if type(layer).forward is not Layer.forward or skeleton_of(layer).children:
         return True
     fields = (f.name for f in dataclasses.fields(layer) if f.name.endswith("_regularizer"))

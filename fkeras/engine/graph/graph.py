@@ -1,7 +1,7 @@
 """`Graph`: the closed form of recorded calls, a table of calls over slots and layer names.
 
-A graph holds no layers and no tensors: a layer is a name, a tensor is the number of a slot. Two equal
-builds therefore give equal graphs with equal hashes.
+A graph holds no layers and no tensors: a layer is a name, a tensor is the number of a slot. Two
+equal builds therefore give equal graphs with equal hashes.
 """
 
 from __future__ import annotations
@@ -62,10 +62,11 @@ class Call(SignatureFields):
         return structure.renumber(template, self.inputs)
 
     def as_input(self) -> Call:
-        """The call as an input of a graph, with the same outputs."""
+        """Returns the call as an input of a graph, with the same outputs."""
         return Call(self.layer, dataclasses.replace(self.signature, args=None, options=None))
 
     def __getstate__(self) -> dict:
+        # without the cached properties, which can be recomputed
         return {f.name: getattr(self, f.name) for f in dataclasses.fields(self)}
 
 
@@ -79,8 +80,8 @@ class Graph:
         outputs: frozen tree of the outputs' slots.
         depths: for each call, the number of calls between the call and the outputs.
         layers: names of the layers, deepest first.
-        shapes: the layers as shapes, for queries about effects; see `effects`. Comparisons and hashes
-            leave the shapes out.
+        shapes: the layers as shapes, for queries about effects; see `effects`. Comparisons and
+            hashes ignore the shapes.
 
     Example:
         >>> import fkeras as fk
@@ -130,6 +131,7 @@ class Graph:
     @functools.cached_property
     def node_indices(self) -> tuple[int, ...]:
         """The index of each call among the calls of its layer."""
+        # counts instead of calls_of, so that this runs once over the calls
         seen: dict[str, int] = {}
         indices = []
         for call in self.calls:
@@ -258,7 +260,7 @@ class Graph:
         return {depth: tuple(by_depth[depth]) for depth in sorted(by_depth)}
 
     def node_key(self, number: int) -> str:
-        """The key of a call: its layer and its index among that layer's calls."""
+        """Returns the key of a call: the layer and the index among that layer's calls."""
         return f"{self.calls[number].layer}_ib-{self.node_indices[number]}"
 
     @functools.cached_property
@@ -267,7 +269,7 @@ class Graph:
         return frozenset(self.node_key(n) for n in range(len(self.calls)))
 
     def call_number(self, layer: str, node: int = 0) -> int:
-        """The number of call `node` of a layer.
+        """Returns the number of call `node` of a layer.
 
         Raises:
             ValueError: for an unknown layer or call.
@@ -286,7 +288,7 @@ class Graph:
         return numbers[node]
 
     def slot(self, layer: str, node: int = 0, tensor: int = 0) -> int:
-        """The slot of a tensor by its coordinates."""
+        """Returns the slot of a tensor by its coordinates."""
         number = self.call_number(layer, node)
         count = len(self.calls[number].outputs)
         if not 0 <= tensor < count:
@@ -297,7 +299,7 @@ class Graph:
         return self.first_slots[number] + tensor
 
     def call_specs(self, number: int, specs: Any = None) -> tuple:
-        """The specs of a call's positional arguments, in their structure.
+        """Returns the specs of a call's positional arguments, in their structure.
 
         Args:
             number: the number of the call.
@@ -307,24 +309,24 @@ class Graph:
         return structure.fill(self.calls[number].args, specs)
 
     def output_slots_of(self, number: int) -> range:
-        """The slots of the outputs of a call."""
+        """Returns the slots of the outputs of a call."""
         first = self.first_slots[number]
         return range(first, first + len(self.calls[number].outputs))
 
     def producer(self, slot: int) -> tuple[int, int]:
-        """`(call, output)` of the tensor in a slot: number of the call, index of the output."""
+        """Returns `(call, output)` for a slot: number of the call, index of the output."""
         coord = self.coords[slot]
         return self.calls_of[coord.layer][coord.node], coord.tensor
 
     def consumers(self, layer: str, node: int = 0, tensor: int = 0) -> tuple[str, ...]:
-        """The keys of the calls that take a tensor, one entry for each use."""
+        """Returns the keys of the calls that take a tensor, with one entry for each use."""
         slot = self.slot(layer, node, tensor)
         return tuple(
             self.node_key(n) for n, call in enumerate(self.calls) for s in call.inputs if s == slot
         )
 
     def ancestors(self, layer: str, node: int = 0) -> tuple[str, ...]:
-        """The keys of all calls that a call depends on, in running order."""
+        """Returns the keys of all calls that a call depends on, in running order."""
         # an explicit stack: graphs can be deeper than Python's recursion limit
         pending, seen = [self.call_number(layer, node)], set()
         while pending:
@@ -336,7 +338,7 @@ class Graph:
         return tuple(self.node_key(n) for n in sorted(seen))
 
     def descendants(self, layer: str, node: int = 0) -> tuple[str, ...]:
-        """The keys of all calls that depend on a call, in running order."""
+        """Returns the keys of all calls that depend on a call, in running order."""
         # one pass is enough, since producers come before consumers
         seen = {self.call_number(layer, node)}
         for number, call in enumerate(self.calls):
@@ -346,11 +348,12 @@ class Graph:
         return tuple(self.node_key(n) for n in sorted(seen))
 
     def path(self, start: str, end: str) -> tuple[str, ...]:
-        """The keys of a shortest chain of calls from layer `start` to layer `end`; () if unconnected."""
+        """Returns the keys of a shortest chain of calls between two layers; () if unconnected."""
         targets = set(self.calls_of[self.layer(end).name])
         chains: dict[int, tuple[int, ...]] = {
             n: (n,) for n in self.calls_of[self.layer(start).name]
         }
+        # producers come before consumers, so each chain is final when a consumer reads it
         for number, call in enumerate(self.calls):
             before = [chains[p] for s in call.inputs if (p := self.producer(s)[0]) in chains]
             if before and number not in chains:
@@ -359,7 +362,7 @@ class Graph:
         return tuple(self.node_key(n) for n in min(paths, key=len)) if paths else ()
 
     def bind(self, layers: Mapping[str, Any]) -> Graph:
-        """The graph of a network with these layers, on which `effects` then depend."""
+        """Returns the graph with the layers of a network, from which `effects` are inferred."""
         return dataclasses.replace(self, shapes=shapes_of_layers(layers))
 
     @functools.cached_property
@@ -381,6 +384,6 @@ class Graph:
         return tuple(self.node_key(n) for n, effects in enumerate(self.effects) if effects.updates)
 
     def layer(self, name: str) -> LayerView:
-        """The queries on one layer's calls; see `LayerView`."""
-        self.call_number(name)
+        """Returns a view of a layer's calls; see `LayerView`."""
+        self.call_number(name)  # raises for an unknown layer
         return LayerView(self, name)

@@ -53,6 +53,7 @@ class LayerName(str):
         )
 
     def __reduce__(self):
+        # copies and pickles are plain strings: the errors serve loops over model.layers only
         return (str, (str(self),))
 
 
@@ -96,7 +97,7 @@ class LayerDict(FrozenDict[Layer]):
         return LayerDict(items, self._listed)
 
     def in_order(self) -> list[Layer]:
-        """The layers in the order of positions."""
+        """Returns the layers in the order of positions."""
         names = self._items if self._listed is None else self._listed
         return [self._items[name] for name in names]
 

@@ -51,6 +51,7 @@ class GraphTensor(NamedTuple):
         return self.spec.dtype
 
 
+# as in Keras, a layer with one input has a tensor as its `input`, not a list
 def _single(values: list) -> Any:
     return values[0] if len(values) == 1 else values
 
@@ -170,7 +171,7 @@ class LayerView:
         return values[0]
 
     def get_losses_for(self, inputs: Any) -> tuple[str, ...]:
-        """The sources of losses for these inputs, one entry for each loss.
+        """Returns the sources of losses for these inputs, with one entry for each loss.
 
         Args:
             inputs: a tensor of this graph, its coordinates, or a list of them: selects the calls on
@@ -186,10 +187,10 @@ class LayerView:
         )
 
     def get_updates_for(self, inputs: Any) -> tuple[str, ...]:
-        """The calls on exactly these inputs that change the layer's state in training.
+        """Returns the calls on exactly these inputs that change the layer's state in training.
 
         Args:
-            inputs: as for `get_losses_for`; no updates for None.
+            inputs: tensors or coordinates as in `get_losses_for`; None selects no calls.
         """
         calls = () if inputs is None else self._calls_on(inputs)
         return tuple(self.graph.node_key(n) for n in calls if self.graph.effects[n].updates)
@@ -233,25 +234,25 @@ class LayerView:
         return self._agreed("output_shapes", "output shape")
 
     def get_input_at(self, index: int) -> Any:
-        """The input tensor, or list of input tensors, of call `index`."""
+        """Returns the input tensor, or list of input tensors, of call `index`."""
         return self._at(index, "input_tensors", "input")
 
     def get_output_at(self, index: int) -> Any:
-        """The output tensor, or list of output tensors, of call `index`."""
+        """Returns the output tensor, or list of output tensors, of call `index`."""
         return self._at(index, "output_tensors", "output")
 
     def get_input_shape_at(self, index: int) -> Any:
-        """The input's shape in call `index`."""
+        """Returns the input's shape in call `index`."""
         return self._at(index, "input_shapes", "input shape")
 
     def get_output_shape_at(self, index: int) -> Any:
-        """The output's shape in call `index`."""
+        """Returns the output's shape in call `index`."""
         return self._at(index, "output_shapes", "output shape")
 
     def get_input_mask_at(self, index: int) -> Any:
-        """The spec of the input's mask in call `index`."""
+        """Returns the spec of the input's mask in call `index`."""
         return self._at(index, "input_masks", "input mask")
 
     def get_output_mask_at(self, index: int) -> Any:
-        """The spec of the output's mask in call `index`."""
+        """Returns the spec of the output's mask in call `index`."""
         return self._at(index, "output_masks", "output mask")

@@ -1,6 +1,6 @@
 """The interpreter of graphs: visits the calls in running order and fills a table of slots.
 
-A slot is the number of a tensor in the graph. The table holds whatever stands for the tensors:
+A slot is the number of a tensor in the graph. The table holds a value for each tensor:
 arrays while a network computes, symbolic tensors while its calls are recorded again. Each use gives
 `run_calls` one function that computes a call. Files outside of this folder do not iterate over the
 calls of a graph to execute or record them, so that the order of calls has one definition.
