@@ -52,17 +52,18 @@ def few(count: int) -> int:
 
 
 def op(function: Callable[Parameters, Any]) -> Op[Parameters]:
-    """The function as an operation with the function's name that rejects masked inputs."""
+    """Declares a function as an operation of the same name that rejects masked inputs."""
     return Op(function.__name__, function)
 
 
 def elementwise(function: Callable[Parameters, Any]) -> Op[Parameters]:
-    """The function as an elementwise operation with the function's name, which keeps masks."""
+    """Declares a function as an elementwise operation of the same name, which keeps masks."""
     return Op(function.__name__, function, elementwise=True)
 
 
 def to_floats(x: Any) -> Any:
-    """`x` as an array of floats; integers and Booleans become float32."""
+    """Converts `x` to an array of floats; integers and Booleans become float32."""
+    # Keras's rule for functions such as sqrt; jax.numpy would return float64 for int64 under x64
     x = jnp.asarray(x)
     return x if jnp.issubdtype(x.dtype, jnp.inexact) else x.astype("float32")
 
@@ -70,5 +71,5 @@ def to_floats(x: Any) -> Any:
 def float_unary(
     name: str, function: Callable, doc: str, example: str = "", shown: str = ""
 ) -> Op[...]:
-    """An elementwise operation of one array that casts integers to float32 first; see `unary`."""
+    """Creates an elementwise operation of one array that casts integers to float32; see `unary`."""
     return unary(name, lambda x: function(to_floats(x)), doc, example, shown)

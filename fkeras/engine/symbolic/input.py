@@ -34,7 +34,7 @@ def _batch_shape(shape: Any) -> tuple:
 
 
 def needs_batch_size(config: Any) -> bool:
-    """Whether a model of this configuration has stateful layers, whose state has one row per sample.
+    """Returns whether a configuration has stateful layers, whose state has one row per sample.
 
     Example:
         >>> needs_batch_size({"layers": [{"config": {"stateful": True}}]})
@@ -100,7 +100,7 @@ def Input(  # noqa: N802  (Keras's name)
     name: str | None = None,
     optional: bool = False,
 ) -> KerasTensor:
-    """A symbolic tensor of the given shape, at the start of a graph.
+    """Creates a symbolic tensor of the given shape, the start of a graph.
 
     Args:
         shape: shape of one sample. None for an unknown size; a string names an unknown size, so that
@@ -159,6 +159,7 @@ def _dtype_name(dtype: Any) -> str:
 def _is_text(dtype: Any) -> bool:
     if str(dtype) == "string":  # TensorFlow's name
         return True
+    # NumPy's kinds of text: objects, bytes, fixed-width strings, and the StringDType of NumPy 2
     try:
         return np.dtype(dtype).kind in "OSUT"
     except TypeError:
@@ -166,10 +167,10 @@ def _is_text(dtype: Any) -> bool:
 
 
 def symbolic(layer: InputLayer) -> KerasTensor:
-    """The symbolic tensor of an input layer."""
+    """Returns the symbolic tensor of an input layer."""
     return KerasTensor(Node(layer, input_signature(layer.spec)), 0)
 
 
 def is_input(tensor: Any) -> bool:
-    """Whether a symbolic tensor comes from `fk.Input`."""
+    """Returns whether a symbolic tensor comes from `fk.Input`."""
     return isinstance(tensor.node.layer, InputLayer)

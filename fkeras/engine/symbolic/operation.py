@@ -108,6 +108,7 @@ class Op(Generic[Parameters]):
 
 def _builtin(name: str) -> Op:
     home, _, last = f"fkeras.ops.{name}".rpartition(".")
+    # the name may come from a file: only functions of these namespaces are resolved
     if home not in ("fkeras.ops", "fkeras.ops.image"):
         raise ValueError(f"Operation: there is no fk.ops.{name}. Name a function of fk.ops.")
     return BEHIND_FUNCTIONS[name] if name in BEHIND_FUNCTIONS else resolve(last, home)
@@ -143,6 +144,7 @@ class Operation(Layer):
     op: Converted[Op | str | Callable, Op] = option(convert=_as_op)
 
     def loses_masks(self, masks: Sequence[Any]) -> bool:
+        # Keras's operations drop masks
         return True
 
     def masks_inputs(self, mask: Any) -> bool:
@@ -227,12 +229,12 @@ BEHIND_FUNCTIONS = types.MappingProxyType(
 
 
 def to_array(x: Any) -> Any:
-    """`x`, lists and tuples as arrays; a Python number stays a number, whose dtype is weak."""
+    """Converts lists and tuples to arrays; a Python number is unchanged, so its dtype is weak."""
     return jnp.asarray(x) if isinstance(x, list | tuple) else x
 
 
 def described(doc: str, arguments: str, example: str, shown: str) -> str:
-    """The docstring of an operation.
+    """Returns the docstring of an operation.
 
     Args:
         doc: first line.
@@ -254,7 +256,7 @@ def described(doc: str, arguments: str, example: str, shown: str) -> str:
 
 
 def unary(name: str, function: Callable, doc: str, example: str = "", shown: str = "") -> Op[...]:
-    """An elementwise operation of one array, `x`.
+    """Creates an elementwise operation of one array, `x`.
 
     Args:
         name: name in `fk.ops`.
@@ -285,7 +287,7 @@ def binary(
     *,
     elementwise: bool = True,
 ) -> Op[...]:
-    """An operation of two arrays, `x1` and `x2`.
+    """Creates an operation of two arrays, `x1` and `x2`.
 
     Args:
         name: name in `fk.ops`.

@@ -26,7 +26,7 @@ from fkeras.engine.values.naming import snake_case
 
 @dataclasses.dataclass(frozen=True)
 class OperationForm:
-    """How Keras's files hold a call of an operation: some arguments in a constructor.
+    """The form of an operation's call in Keras's files, with some arguments in a constructor.
 
     Attributes:
         module: module of Keras's class.
@@ -53,7 +53,7 @@ class OperationForm:
 
 
 def operation_form(*, class_name: str | None = None, op: str | None = None) -> OperationForm | None:
-    """Returns the form of Keras's class, or of the operation, of this name; None if there is none."""
+    """Returns the form for the name of a Keras class or an operation; None for an unknown name."""
     return _forms_by_op().get(op) if op is not None else forms_by_class().get(str(class_name))
 
 

@@ -18,7 +18,7 @@ from fkeras.nn.numerics.slopes import power as _power
 
 
 def _getitem(x: Any, *entries: Any) -> Any:
-    """x[entries], as `x[...]` of a symbolic tensor records it; see `fk.ops.get_item`.
+    """Indexes x by `entries`, the operation that `x[...]` of a symbolic tensor records.
 
     Args:
         x: an array.
