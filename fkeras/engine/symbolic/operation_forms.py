@@ -289,7 +289,7 @@ _ROWS = (
 _SYNONYMS = types.MappingProxyType({"swish": "silu", "hard_swish": "hard_silu"})
 
 
-# built at the first lookup: programs that open no file need no forms
+# built at the first lookup: programs that load no Keras file need no forms
 @functools.cache
 def forms_by_class() -> Mapping[str, OperationForm]:
     """Returns all forms by the names of Keras's classes."""
@@ -298,7 +298,8 @@ def forms_by_class() -> Mapping[str, OperationForm]:
 
 @functools.cache
 def _forms_by_op() -> Mapping[str, OperationForm]:
-    # two classes may have one operation: the class with the operation's own name is written
+    # two classes may map to one operation: saving uses the class with the operation's name, which
+    # the sort puts last, where it overwrites the others in the dictionary
     ranked = sorted(_forms(), key=lambda pair: not pair[0])
     forms = {form.op: form for _, form in ranked}
     forms |= {name: forms[synonym] for name, synonym in _SYNONYMS.items()}

@@ -38,6 +38,7 @@ def _from_entry(entry: Any) -> Any:
     return entry
 
 
+# slices are not JSON data, and nodes are saved in files
 def _to_entry(entry: Any) -> Any:
     if isinstance(entry, slice):
         return {"slice": [entry.start, entry.stop, entry.step]}
@@ -45,7 +46,7 @@ def _to_entry(entry: Any) -> Any:
 
 
 def _matmul(a: Any, b: Any) -> Any:
-    # sums of products of 8-bit integers overflow 8 bits: Keras sums them in 32 bits
+    # as in Keras, int8 products are summed in int32, since sums in int8 overflow
     bytes_only = all(getattr(x, "dtype", None) == jnp.int8 for x in (a, b))
     return jnp.matmul(a, b, preferred_element_type="int32" if bytes_only else None)
 
@@ -152,7 +153,8 @@ logical_not = unary(
     "[ True False False]",
 )
 getitem = Op("getitem", _getitem)
-# by NumPy's names: `array + tensor` calls `tensor.__array_ufunc__(np.add, ...)`
+# by the names of NumPy's ufuncs: `array + tensor` calls `tensor.__array_ufunc__(np.add, ...)`;
+# without this method NumPy would try to convert the tensor to an array
 _UFUNCS = MappingProxyType(
     {
         "add": add,
@@ -290,5 +292,6 @@ class KerasTensor(SymbolicTensor):
         entries = index if isinstance(index, tuple) else (index,)
         return getitem(self, *(_to_entry(e) for e in entries))
 
+    # without __iter__, Python would call __getitem__ with 0, 1, 2, ... and never stop
     def __iter__(self) -> Iterator[KerasTensor]:
         raise self._refuse("a loop", "[x[i] for i in range(n)] with a known number n")

@@ -146,7 +146,7 @@ class Skeleton:
         return layer
 
     def child(self, field: str, leaves: tuple) -> Any:
-        """Returns the value of a field of children, put together of the layer's leaves."""
+        """Returns the value of a field of children, joined from the layer's leaves."""
         start, end = self.spans[field]
         remaining = iter(leaves[start:end])
 
@@ -169,6 +169,7 @@ def same_leaf(a: Any, b: Any) -> bool:
     )
     if not all(arrays):  # shapes, labels and other results of jax.tree.map
         return not any(arrays) and _same_other(a, b)
+    # the values of tracers are unknown at trace time
     if a is None or b is None or isinstance(a, Tracer) or isinstance(b, Tracer):
         return False
     if getattr(a, "shape", 0) != getattr(b, "shape", 0):
@@ -186,7 +187,8 @@ def _same_other(a: Any, b: Any) -> bool:
 
 
 def skeleton_of(layer: Any) -> Skeleton:
-    """Returns the static half of `layer`, made once for each object."""
+    """Returns the static half of `layer`, computed once for each object."""
+    # caching is safe, since layers are immutable
     cached = layer.__dict__.get("_skeleton")
     if cached is not None:
         return cached
@@ -196,6 +198,7 @@ def skeleton_of(layer: Any) -> Skeleton:
             weights.append(field.name)
             continue
         value = getattr(layer, field.name)
+        # child_fields restricts the search to declared fields; None means all fields
         allowed = type(layer).child_fields
         if (allowed is None or field.name in allowed) and next(layers_in(value), None) is not None:
             children[field.name] = map_layers(value, _skeleton_at)
@@ -220,6 +223,7 @@ def leaves_of(layer: Any) -> tuple:
     for field in skeleton.children:
         for _, child in layers_in(getattr(layer, field)):
             leaves.extend(leaves_of(child))
+    # through __dict__, since __setattr__ of a layer rejects assignments
     layer.__dict__["_leaves"] = tuple(leaves)
     return layer.__dict__["_leaves"]
 

@@ -40,6 +40,7 @@ def first_difference(one: Any, two: Any, path: str = "") -> str | None:
     mine, theirs = (dict(_children(skeleton)) for skeleton in (one, two))
     if set(mine) != set(theirs):
         return where + _missing(mine, theirs)
+    # dict.fromkeys removes duplicates and keeps the order of declaration
     for name in dict.fromkeys((*one.static, *two.static)):
         if name == "graph" or one.static.get(name) == two.static.get(name):
             continue

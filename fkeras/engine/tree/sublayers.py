@@ -42,7 +42,7 @@ def sublayers(layer: Any) -> Iterator[tuple[str, Any]]:
 
 
 def map_children(layer: Any, change: Callable[[str, Any], Any], path: str = "") -> dict[str, Any]:
-    """Returns the fields of children with `change(path, child)` in the place of each child.
+    """Returns the fields of children with each child replaced by `change(path, child)`.
 
     Args:
         layer: the layer.
@@ -63,9 +63,9 @@ def map_children(layer: Any, change: Callable[[str, Any], Any], path: str = "") 
 
 
 def replace_children(layer: Any, change: Callable[[str, Any], Any], path: str = "") -> Any:
-    """Returns the layer with `change(path, child)` in the place of each child.
+    """Returns the layer with each child replaced by `change(path, child)`.
 
-    The layer itself comes back where `change` returns every child unchanged.
+    If `change` returns every child unchanged, the result is the layer itself.
 
     Args:
         layer: the layer.
@@ -87,4 +87,5 @@ def replace_children(layer: Any, change: Callable[[str, Any], Any], path: str = 
         return other
 
     fields = map_children(layer, note, path)
+    # an unchanged layer keeps its identity and with it the cached skeleton and leaves
     return layer.replace(**fields) if changed else layer

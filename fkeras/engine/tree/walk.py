@@ -61,7 +61,7 @@ def layers_in(value: Any, path: str = "") -> Iterator[tuple[str, Any]]:
 
 
 def map_layers(value: Any, change: Callable[[str, Any], Any], path: str = "") -> Any:
-    """Returns the value of a field with `change(path, layer)` in the place of each layer.
+    """Returns the value of a field with each layer replaced by `change(path, layer)`.
 
     Args:
         value: a layer, or tuples and mappings with layers, or the same with skeletons.

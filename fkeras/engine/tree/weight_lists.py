@@ -79,6 +79,7 @@ def set_weights(
             f"{layer.where}: set_weights expected {len(arrays)} arrays ({shown}), received "
             f"{len(new_values)}. Pass one array for each, in this order.{hint}"
         )
+    # collected first and applied at once: each replacement creates a new layer
     leaves: dict[str, Any] = {}
     changes: dict[Keys, Any] = {}
     for value, array in zip(new_values, arrays, strict=True):

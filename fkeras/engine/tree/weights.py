@@ -39,8 +39,8 @@ def weight(
             `<prefix>_initializer` and so on; defaults to the name of the field.
         initializer: `(key, shape, dtype) -> array`, for a layer without such a field.
         trainable: False for an array that no optimizer updates, such as an array of integers.
-        overwritten: whether the gradient of the weight is its next value. `Trainer` puts the
-            gradient in the place of the weight; optimizers skip the weight.
+        overwritten: whether the gradient of the weight is its next value. `Trainer` replaces the
+            weight by its gradient; optimizers skip the weight.
         dtype: a dtype that no dtype policy changes; None for the dtype of the policy.
         init: always False: tells type checkers that the constructor does not take the weight.
 
