@@ -27,6 +27,7 @@ def softplus(x: jax.Array) -> jax.Array:
         >>> fk.activations.softplus(jnp.array([0.0, 2.0])).round(3)
         Array([0.693, 2.127], dtype=float32)
     """
+    # logaddexp(x, 0): exp(x) overflows for large x
     return jax.nn.softplus(x)
 
 

@@ -38,6 +38,7 @@ def log_sigmoid(x: jax.Array) -> jax.Array:
         >>> fk.activations.log_sigmoid(jnp.array([0.0, 2.0])).round(3)
         Array([-0.693, -0.127], dtype=float32)
     """
+    # log(sigmoid(x)) would be -inf for large negative x
     return jax.nn.log_sigmoid(x)
 
 

@@ -41,6 +41,7 @@ def get(
         >>> get("adam")
         Adam()
     """
+    # before the lookup, which rejects optax's transformations, as they are not callable
     if _is_transformation(identifier):
         return identifier
     optimizer = lookup(identifier, "optimizer", NAMES, custom_objects)

@@ -15,7 +15,7 @@ _function = function()
 
 def rate(value: Any) -> Any:
     """Converts a learning rate: a number of 0 or more, or a function of the step."""
-    if isinstance(value, Mapping):
+    if isinstance(value, Mapping):  # a configuration of Keras
         value = schedules.deserialize(value)
     if _number.accepts(value):
         return _number(value)

@@ -20,6 +20,7 @@ def _range(value: Any) -> tuple[int, ...]:
             "expected two integers from -128 to 127, the smaller one first, received "
             f"{describe_value(value)}. For 8 bits: (-127, 127)."
         )
+    # the scale is the largest code divided by the maximum magnitude
     if pair[1] <= 0:
         raise ValueError(
             f"expected a greatest code above 0, received {pair}. It codes the greatest magnitude."
