@@ -39,8 +39,8 @@ def moments(
         mean = jnp.mean(x, axes)
         # two passes: the mean of squares minus the squared mean loses all digits far from zero
         return mean, jnp.mean(jnp.square(x - align(mean, x.ndim, axis)), axes)
-    # as in Keras, epsilon in the count gives mean 0 if the mask excludes everything
     counted = jnp.broadcast_to(mask.astype(bool)[..., None], x.shape)
+    # as in Keras, epsilon in the count gives mean 0 if the mask excludes everything
     count = jnp.sum(counted, axes, dtype=x.dtype) + _EPSILON
     zero = jnp.zeros_like(x)
     mean = jnp.sum(jnp.where(counted, x, zero), axes) / count

@@ -131,8 +131,8 @@ class ForeignLayer(Layer):
         return array
 
     @property
-    # before `build` the structure is unknown: the layer may have state
     def stateful(self) -> bool:
+        # before `build` the structure is unknown: the layer may have state
         return self.state_structure is None or self.state_structure.num_leaves > 0
 
     def build(self, key: jax.Array, x: Any) -> Self:

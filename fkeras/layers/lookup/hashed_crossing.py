@@ -99,9 +99,9 @@ class HashedCrossing(HostLayer):
     def on_host(self, x: Sequence[np.ndarray]) -> np.ndarray:
         self._check_shapes(x)
         start = np.full(x[0].size, _START, np.uint64)
+        # the same `cross` runs on NumPy's uint64 here and on `Wide` pairs in `call`
         crossed = functools.reduce(cross, map(self._word, x), start)
         ids = (crossed % np.uint64(self.num_bins)).astype("int64").reshape(x[0].shape)
-        # the same `cross` runs on NumPy's uint64 here and on `Wide` pairs in `call`
         if self.output_mode == "int":
             return ids.astype(index_dtype(self))
         return encode_on_host(ids, self.num_bins, self.output_mode, self.policy.compute_dtype)

@@ -56,9 +56,8 @@ class TextVectorization(LookupLayer):
 
     The layer works on the host, on strings, lists of strings, and NumPy arrays of str or bytes,
     and returns NumPy arrays. A graph may start with the layer, as in
-    `layer(fk.Input((), dtype="string"))`;
-    inside jit strings do not exist. The vocabulary is part of the layer's value; `adapt` returns a
-    copy with a learned vocabulary.
+    `layer(fk.Input((), dtype="string"))`. Inside jit, strings do not exist. The vocabulary is part
+    of the layer's value; `adapt` returns a copy with a learned vocabulary.
 
     Args:
         standardize: "lower", "strip_punctuation", "lower_and_strip_punctuation", None, or a

@@ -256,8 +256,8 @@ class Normalization(Layer):
         if self.mean is None:
             mean, variance = context.state["mean"], context.state["variance"]
         else:
-            mean, variance = np.asarray(self.mean), np.asarray(self.variance)
             # values from the configuration are compiled in as constants
+            mean, variance = np.asarray(self.mean), np.asarray(self.variance)
         mean, variance = (self._aligned(jnp.asarray(v, wide), x) for v in (mean, variance))
         y = standardize(x.astype(wide), mean, variance, self.invert)
         return Output(y.astype(dtype), mask=context.mask)

@@ -113,7 +113,7 @@ class CategoryEncoding(Layer):
                     f"received {count_weights.shape}. Give each id its weight."
                 )
         indices, valid = valid_indices(ids, self.num_tokens)
-        # a compiled program cannot raise an error: INVALID becomes NaN in the result
         dtype = self.policy.compute_dtype
+        # a compiled program cannot raise an error: INVALID becomes NaN in the result
         indices = jnp.where(valid, indices, INVALID)
         return encode(indices, self.num_tokens, self.output_mode, dtype, count_weights)

@@ -31,8 +31,8 @@ def valid_indices(values: jax.Array, count: int) -> tuple[jax.Array, jax.Array]:
         values = values if values.dtype == jnp.float64 else values.astype("float32")
         valid = (values >= 0) & (values < count) & (values == jnp.floor(values))
     else:
-        # the limit must fit into the dtype of the values, or the comparison would overflow
         values = values if values.dtype.itemsize >= 4 else values.astype("int32")
+        # the limit must fit into the dtype of the values, or the comparison would overflow
         last = min(count - 1, jnp.iinfo(values.dtype).max)
         valid = (values >= 0) & (values <= last)
     return jnp.where(valid, values, jnp.zeros_like(values)).astype("int32"), valid

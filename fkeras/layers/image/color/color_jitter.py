@@ -23,11 +23,10 @@ def _checked(rule: Callable[[Any], Any]) -> Callable[[Any], Any]:
     def convert(value: Any) -> Any:
         if value is not None:
             rule(value)
+        # the field keeps the user's value; the steps convert it again
         return value
 
     return convert
-
-    # the field keeps the user's value; the steps convert it again
 
 
 class RandomColorJitter(RandomImageLayer):

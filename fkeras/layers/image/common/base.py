@@ -161,11 +161,11 @@ class ImageLayer(Layer):
         self._check_masks(given.get("segmentation_masks"), images)
         if "bounding_boxes" in given:
             given["bounding_boxes"] = self._checked_boxes(given["bounding_boxes"])
-            # boxes need the shape before the transformation: their format may be relative to it
         if change:
             given["images"] = self.transform_images(images, transformation)
             for name, hook, extra in (
                 ("labels", self.transform_labels, ()),
+                # boxes need the shape before the transformation: their format may be relative to it
                 ("bounding_boxes", self.transform_bounding_boxes, (shape,)),
                 ("segmentation_masks", self.transform_segmentation_masks, ()),
             ):
@@ -205,8 +205,6 @@ class ImageLayer(Layer):
                 "Masks of one id a pixel have a channel axis of size 1."
             )
 
-        # float32 also for relative formats: half precision has 11 bits, too few for pixels
-
     def _checked_boxes(self, value: Any) -> dict[str, jax.Array]:
         good = isinstance(value, Mapping) and "boxes" in value and "labels" in value
         boxes = jnp.asarray(value["boxes"]) if good else None
@@ -219,6 +217,7 @@ class ImageLayer(Layer):
                 f"without b for one image, received {found}. Fill up images with fewer boxes by "
                 "boxes of zeros with the label -1."
             )
+        # float32 also for relative formats: half precision has 11 bits, too few for pixels
         return {**value, "boxes": boxes.astype(jnp.float32), "labels": jnp.asarray(value["labels"])}
 
 

@@ -129,8 +129,8 @@ class AugMix(RandomImageLayer):
             _branch(getattr(operation, hook), name) for name, operation in self.operations()
         ]
         branches.append(lambda values, drawn: values)
-        # scan and switch compile each operation once, not once per position
 
+        # scan and switch compile each operation once, not once per position
         def step(values: jax.Array, place: tuple) -> tuple[jax.Array, None]:
             index, drawn = place
             return jax.lax.switch(index, branches, values, drawn), None
