@@ -158,7 +158,7 @@ class ProjectedAttention(Layer):
     else:
 
         def __call__(self, *inputs: Any, key: Any = None, **options: Any) -> Any:
-            """Computes the value of the layer on query, value and, where it differs, key.
+            """Computes the value of the layer on query, value and an optional key.
 
             The tensors may come by name; a `key` that is a PRNG key is the key of the call.
             """
@@ -166,7 +166,7 @@ class ProjectedAttention(Layer):
             return super().__call__(*inputs, key=key, **options)
 
         def apply(self, *inputs: Any, key: Any = None, **options: Any) -> Output:
-            """Returns the `Output` of the layer on query, value and, where it differs, key."""
+            """Returns the `Output` of the layer on query, value and an optional key."""
             inputs, key, options = _by_position(self.where, inputs, key, options)
             return super().apply(*inputs, key=key, **options)
 

@@ -83,7 +83,7 @@ class ForeignLayer(Layer):
 
     @property
     def draws(self) -> bool:
-        """Whether a training call receives a PRNG key."""
+        """Returns whether a training call receives a PRNG key."""
         raise NotImplementedError
 
     # Methods that the engine calls

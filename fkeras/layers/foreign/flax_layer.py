@@ -163,7 +163,7 @@ class FlaxLayer(ForeignLayer):
 
     @property
     def draws(self) -> bool:
-        """Whether a training call receives a PRNG key."""
+        """Returns whether a training call receives a PRNG key."""
         return bool(self.rngs)
 
     def initialize(self, key: jax.Array, inputs: Any) -> tuple[Any, Any]:

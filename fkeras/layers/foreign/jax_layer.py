@@ -152,7 +152,7 @@ class JaxLayer(ForeignLayer):
 
     @property
     def draws(self) -> bool:
-        """Whether a training call receives a PRNG key."""
+        """Returns whether a training call receives a PRNG key."""
         return "rng" in self.call_arguments
 
     def initialize(self, key: jax.Array, inputs: Any) -> tuple[Any, Any]:

@@ -52,7 +52,7 @@ class Pipeline(Layer):
 
     @property
     def supports_masking(self) -> bool:
-        """Whether the first layer supports masks; the other layers check theirs in their calls."""
+        """Returns whether the first layer supports masks; other layers check masks in their calls."""
         return not self.layers or self.layers[0].supports_masking
 
     @property

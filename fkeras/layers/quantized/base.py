@@ -92,7 +92,7 @@ class Quantized(Layer):
 
     @property
     def supports_masking(self) -> bool:
-        """Whether the layer supports masks."""
+        """Returns whether the layer supports masks."""
         return self.layer.supports_masking
 
     def loses_masks(self, masks: Sequence[Any]) -> bool:

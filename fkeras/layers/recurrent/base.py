@@ -57,7 +57,7 @@ class Recurrent(Layer):
         raise NotImplementedError(f"{self.where}: has no zero_states. Use RNN(cell).")
 
     def first_states(self, x: Any) -> list:
-        """`zero_states` for sequences of the shape of `x`, an array or a spec."""
+        """Returns `zero_states` for sequences of the shape of `x`, an array or a spec."""
         return self.zero_states(x.shape[0])
 
     def step_function(self, context: Context, x: jax.Array) -> Step:
@@ -93,7 +93,7 @@ class Recurrent(Layer):
 
     @property
     def output_of(self) -> Callable[[Any], jax.Array] | None:
-        """Function that returns the last output given the states; None if states lack the output."""
+        """Function that returns the last output given the states; None if states lack it."""
         return first_state
 
     def init_state(self, x: SpecLike) -> dict[str, Any]:

@@ -13,7 +13,7 @@ _HALF = 0xFFFF
 
 @dataclasses.dataclass(frozen=True, eq=False)
 class Wide:
-    """An array of unsigned 64-bit integers, `high * 2**32 + low`, that wraps like uint64.
+    """Array of unsigned 64-bit integers, `high * 2**32 + low`, that wraps like uint64.
 
     The class has the operators that hash functions need, so one implementation of a hash function
     serves both NumPy arrays of uint64 and `Wide`.

@@ -85,7 +85,7 @@ def equalize_tiles(
     value_range: Range = _BYTE,
     data_format: str | None = None,
 ) -> jax.Array:
-    """Contrast limited adaptive histogram equalization (CLAHE).
+    """Computes contrast limited adaptive histogram equalization (CLAHE).
 
     Each tile of the image has its own table of levels. A pixel takes the mean of the values in the
     tables of the four surrounding tiles, weighted by nearness.

@@ -63,7 +63,7 @@ class RandomColorJitter(RandomImageLayer):
     data_format: DataFormat = option(default=None, convert=data_format_name)
 
     def _steps(self) -> tuple[tuple[str, RandomImageLayer], ...]:
-        # layers without weights are cheap values: creating them at each call costs nothing at run time
+        # layers without weights are values: creating them at each call adds no run time
         given = (
             ("brightness", RandomBrightness, self.brightness_factor),
             ("contrast", RandomContrast, self.contrast_factor),
