@@ -53,10 +53,12 @@ def key_of(name: str, seed: Seed) -> jax.Array:
         >>> jax.random.key_data(key_of("random.normal", 7)).tolist()
         [7, 0]
     """
+    # Python's bool is an int, and seed=True is always a mistake
     if isinstance(seed, int | np.integer) and not isinstance(seed, bool) and 0 <= seed < 2**32:
         # Keras's key data for an integer seed; jax.random.key(seed) has the words in reverse order
         words: Any = np.array([seed, 0], "uint32")
         return jax.random.wrap_key_data(words, impl="threefry2x32")
+    # typed keys only: a legacy key is an array of uint32 like any other
     if isinstance(seed, jax.Array) and jnp.issubdtype(seed.dtype, jax.dtypes.prng_key):
         return seed
     received = "None" if seed is None else f"{seed!r} ({type(seed).__name__})"
@@ -210,6 +212,7 @@ def categorical(
         )
     shape = (logits.shape[0], num_samples)
     key = key_of("random.categorical", seed)
+    # the new last axis broadcasts, for several independent draws from each row
     drawn = jax.random.categorical(key, logits[..., None], axis=1, shape=shape)
     return drawn.astype(dtype or "int32")
 
@@ -233,6 +236,7 @@ def dropout(
         [0.0, 2.0]
     """
     inputs = jnp.asarray(inputs)
+    # the results for the rates 0 and 1 are not random
     key: Any = None if rate in (0, 1) else key_of("random.dropout", seed)
     return _dropout(key, inputs, rate, noise_shape)
 
@@ -245,6 +249,7 @@ def shuffle(x: Any, axis: int = 0, seed: Seed = None) -> jax.Array:
         >>> sorted(fk.random.shuffle(jnp.arange(4), seed=jax.random.key(0)).tolist())
         [0, 1, 2, 3]
     """
+    # Keras shuffles independently; jax.random.permutation moves whole slices by default
     return jax.random.permutation(
         key_of("random.shuffle", seed), jnp.asarray(x), axis, independent=True
     )

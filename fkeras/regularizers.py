@@ -32,7 +32,7 @@ __all__ = (
 _number = real(minimum=0)
 
 
-# Keras writes None for a factor of 0
+# Keras accepts None for a factor of 0
 def _factor(value: Any) -> float:
     return _number(0.0 if value is None else value)
 

@@ -170,6 +170,7 @@ def viewed(array: np.ndarray, dtype: Any) -> np.ndarray:
         >>> viewed(np.zeros(1, "uint16"), ml_dtypes.bfloat16)
         array([0], dtype=bfloat16)
     """
+    # NumPy loads bfloat16 as raw bytes (kind "V"), and `write` stores unsigned integers
     wanted = np.dtype(dtype)
     stands = array.dtype.kind == "V" or array.dtype.kind == "u" != wanted.kind
     small = wanted.kind == "V" or wanted.name.startswith(("bfloat", "float8"))

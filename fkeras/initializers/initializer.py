@@ -55,6 +55,7 @@ class Initializer(Configurable):
 
 def own_key(key: jax.Array, seed: Any) -> jax.Array:
     """Returns the key, with the initializer's seed folded in unless the seed is None."""
+    # folded in instead of replacing the key: layers with equal seeds still differ by their keys
     return key if seed is None else fold_in(key, int(seed))
 
 

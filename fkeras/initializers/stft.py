@@ -54,7 +54,7 @@ def window_values(name: str, length: int, periodic: bool = False) -> np.ndarray:
             f"There is no window {name!r}.{suggest(name, known)} Known: "
             f"{', '.join(sorted(known))}; or pass the numbers of the window."
         )
-    if length <= 1:
+    if length <= 1:  # the formulas below divide by length - 1
         return np.ones(length)
     # a periodic window is a symmetric window of one more point without the last point
     points = length + 1 if periodic else length

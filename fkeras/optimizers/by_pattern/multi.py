@@ -89,6 +89,7 @@ def _single(pattern: str, value: Any) -> Any:
             f"{optimizer!r}. Put LossScaleOptimizer around the MultiOptimizer, and the patterns "
             "of an inner MultiOptimizer into the outer one."
         )
+    # MultiOptimizer divides all gradients by its own factor; a second division would be wrong
     if getattr(optimizer, "loss_scale_factor", None) is not None:
         return dataclasses.replace(optimizer, loss_scale_factor=None)
     return optimizer
@@ -180,6 +181,7 @@ class MultiOptimizer(BaseOptimizer):
                 {path: given[path] for path in own}, state.states[pattern], mine
             )
             by_path |= moved
+        # back in the order of the gradients' leaves
         deltas = [by_path[path] for path in paths]
         return jax.tree.unflatten(structure, deltas), MultiOptimizerState(states)
 

@@ -65,6 +65,7 @@ class OptimizerMap(Configurable):
         for key, optimizer in self.optimizer_map.items():
             if key == path:
                 return optimizer
+        # fullmatch, as in Keras: "dense" does not match "dense/kernel"
         fitting = (o for key, o in self.optimizer_map.items() if re.fullmatch(key, path))
         return next(fitting, self.default_optimizer)
 
