@@ -79,7 +79,7 @@ def test_labels_of_another_model_and_calls_of_labels():
     with pytest.raises(fk.FKerasError, match="its leaves are labels"):
         other(X)
     trainer = fk.Trainer(optax.multi_transform(kinds, lambda _: other), "mse")
-    with pytest.raises(ValueError, match="pytree") as error:
+    with pytest.raises(ValueError, match="pytree|node type") as error:  # JAX 0.10 and 0.7
         trainer.init(MODEL, KEY)
     assert "{'a/kernel': 'label', ...}" in error.value.__notes__[0]
 
