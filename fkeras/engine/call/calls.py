@@ -97,11 +97,11 @@ def _activity_loss(regularizer: Any, y: jax.Array) -> jax.Array:
 def cast_own_weights(layer: Any, dtype: str) -> Any:
     """The layer with its own weights in `dtype`, except weights with a declared dtype."""
     skeleton, leaves = skeleton_of(layer), leaves_of(layer)
-    own = [
+    own_weights = [
         w if w is None or name in layer.weight_roles.fixed_dtype else jnp.asarray(w, dtype)
         for name, w in zip(skeleton.weights, leaves, strict=False)
     ]
-    return skeleton.join((*own, *leaves[skeleton.own :]))
+    return skeleton.join((*own_weights, *leaves[skeleton.own :]))
 
 
 def _require_state(layer: Any, inputs: tuple) -> None:
@@ -151,9 +151,9 @@ def describe_state(state: Any, limit: int = 6) -> str:
     """The keys and shapes of a nested state as text, at most `limit` entries per level."""
     if not isinstance(state, Mapping):
         return str(as_spec(state))
-    parts = [f"{k!r}: {describe_state(v, limit)}" for k, v in list(state.items())[:limit]]
-    more = [f"... {len(state) - limit} more"] if len(state) > limit else []
-    return "{" + ", ".join(parts + more) + "}"
+    entries = [f"{k!r}: {describe_state(v, limit)}" for k, v in list(state.items())[:limit]]
+    omitted = [f"... {len(state) - limit} more"] if len(state) > limit else []
+    return "{" + ", ".join(entries + omitted) + "}"
 
 
 def is_plain(
@@ -249,10 +249,10 @@ def _compiled(static: tuple, arguments: tuple) -> Output:
             a number among the options, or None where all leaves are arrays.
         arguments: those of `_apply` but for the mode, or only their arrays.
     """
-    training, treedef, places = static
+    training, treedef, static_leaves = static
     if treedef is not None:
         remaining = iter(arguments)
-        leaves = [next(remaining) if place is _ARRAY else place for place in places]
+        leaves = [next(remaining) if leaf is _ARRAY else leaf for leaf in static_leaves]
         arguments = jax.tree.unflatten(treedef, leaves)
     layer, inputs, state, key, mask, options = arguments
     return _apply(layer, inputs, state, training, key, mask, options)

@@ -48,15 +48,17 @@ def tensor_class(layer: Any, inputs: tuple, options: dict[str, Any]) -> type | N
         options: arguments by name, likewise.
     """
     # the stack first: outside of compositions, the other tests would cost a model's call more
-    composed = _composed_inputs()
-    if composed is None or _is_constant_function(layer):
+    symbolic_inputs = _composed_inputs()
+    if symbolic_inputs is None or _is_constant_function(layer):
         return None
     leaves = jax.tree.leaves((inputs, options))
     if any(isinstance(leaf, Tracer) for leaf in leaves):
         return None
     if not leaves or not all(map(is_array, jax.tree.leaves(inputs))):
         return None
-    return next((type(leaf) for leaf in jax.tree.leaves(composed) if is_symbolic(leaf)), None)
+    return next(
+        (type(leaf) for leaf in jax.tree.leaves(symbolic_inputs) if is_symbolic(leaf)), None
+    )
 
 
 def _is_constant_function(layer: Any) -> bool:

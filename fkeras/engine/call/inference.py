@@ -103,8 +103,10 @@ def _infer(
     layer = skeleton.join(weights)
     if not layer.built:
         # each call is inferred with the weights that it would build; `close` compares shared layers
-        bare = tuple(None if w is None else jax.ShapeDtypeStruct(w.shape, w.dtype) for w in weights)
-        layer, _ = build_shapes(skeleton.join(bare), *shapes)
+        weight_structs = tuple(
+            None if w is None else jax.ShapeDtypeStruct(w.shape, w.dtype) for w in weights
+        )
+        layer, _ = build_shapes(skeleton.join(weight_structs), *shapes)
         skeleton = skeleton_of(layer)
         weights = tuple(None if w is None else as_spec(w) for w in leaves_of(layer))
 
@@ -126,11 +128,15 @@ def _infer(
         context.mask = call_mask(layer, mask_rule, args, call_options, tensor_masks)
         return context.run(layer, *inputs, **call_options), weight_losses(layer)
 
-    def evaluate(make: Any) -> tuple[Output, tuple]:
-        made = make([*weights, *specs, *masks])
-        n, m = len(weights), len(specs)
-        parts = tuple(made[:n]), tuple(made[n : n + m]), tuple(made[n + m :])
-        return jax.eval_shape(compute, _key_spec(), *parts)
+    def evaluate(substitute: Any) -> tuple[Output, tuple]:
+        substitutes = substitute([*weights, *specs, *masks])
+        num_weights, num_tensors = len(weights), len(specs)
+        arguments = (
+            tuple(substitutes[:num_weights]),
+            tuple(substitutes[num_weights : num_weights + num_tensors]),
+            tuple(substitutes[num_weights + num_tensors :]),
+        )
+        return jax.eval_shape(compute, _key_spec(), *arguments)
 
     unknown = any(isinstance(d, str) for s in specs for d in s.dims)
     # First with symbolic sizes. Some operations, such as a comparison of two sizes, have no answer for
@@ -160,11 +166,11 @@ def _describe(
     args, options, training, mask_rule = call
     (low, penalties), (high, _) = first, second
     value, outputs = structure.number(low.value)
-    _, others = structure.number(high.value)
+    _, other_outputs = structure.number(high.value)
     masks = mask_leaves(value, low.mask)
     other_masks = mask_leaves(value, high.mask)
-    common = (_common(a, b, inputs) for a, b in zip(outputs, others, strict=True))
-    specs = tuple(spec for spec in common if spec is not None)  # every output has a spec
+    common_specs = (_common(a, b, inputs) for a, b in zip(outputs, other_outputs, strict=True))
+    specs = tuple(spec for spec in common_specs if spec is not None)  # every output has a spec
     mask_specs = tuple(_common(a, b, inputs) for a, b in zip(masks, other_masks, strict=True))
     signature = Signature(args, options, training, mask_rule, value, specs, mask_specs)
     return signature, Effects(
@@ -179,13 +185,13 @@ def _common(a: Any, b: Any, inputs: tuple[Spec, ...]) -> Spec | None:
     """The spec of an output or mask that was inferred for two sizes of the unknown axes."""
     if a is None:
         return None
-    one, two = as_spec(a), as_spec(b)
-    if one == two:
-        return one
-    pairs = enumerate(zip(one.dims, two.dims, strict=True))
+    first, second = as_spec(a), as_spec(b)
+    if first == second:
+        return first
+    pairs = enumerate(zip(first.dims, second.dims, strict=True))
     return Spec(
         tuple(x if x == y else _axis_name(axis, (x, y), inputs) for axis, (x, y) in pairs),
-        one.dtype,
+        first.dtype,
     )
 
 
@@ -195,9 +201,9 @@ def _axis_name(axis: int, sizes: tuple, inputs: tuple[Spec, ...]) -> str:
     plain_names = [name for name in names if isinstance(name, str) and name.isidentifier()]
     if sizes == _PROBES and plain_names:
         return plain_names[0]
-    taken = {word for s in inputs for word in s.words}
+    used_names = {name_part for s in inputs for name_part in s.words}
     new_names = (f"{name_axis(axis)}_{number}" for number in itertools.count(2))
-    return next(name for name in new_names if name not in taken)
+    return next(name for name in new_names if name not in used_names)
 
 
 def _key_spec() -> jax.ShapeDtypeStruct:

@@ -113,8 +113,10 @@ def check_inputs(spec: Any, inputs: Sequence[Any], where: str, call: int | None 
             continue
         problem = _problem(input_spec, received)
         if problem is not None:
-            place = where if len(specs) == 1 else f"{where}, input {index}"
-            raise InputSpecError(f"{place}: {problem}", layer=where, node=call, input_index=index)
+            location = where if len(specs) == 1 else f"{where}, input {index}"
+            raise InputSpecError(
+                f"{location}: {problem}", layer=where, node=call, input_index=index
+            )
 
 
 def _count(n: int) -> str:

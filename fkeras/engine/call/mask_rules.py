@@ -83,9 +83,9 @@ class AttachedMasks:
     def follow(self, old: Any, new: Any) -> None:
         """Attaches the masks of the arrays in `old` to the arrays in `new`, cast from them."""
         pairs = zip(jax.tree.leaves(old), jax.tree.leaves(new), strict=True)
-        for before, after in pairs:
-            if after is not before and self.of_array(before) is not None:
-                self.attach(after, self.of_array(before))
+        for old_array, new_array in pairs:
+            if new_array is not old_array and self.of_array(old_array) is not None:
+                self.attach(new_array, self.of_array(old_array))
 
     def separate(self, array: Any, mask: Any) -> Any:
         """The output of a call that follows another rule, with the mask that the call computed.
@@ -152,14 +152,14 @@ def mask_leaves(value: Any, mask: Any) -> list[Any]:
         return [None] * count
     if is_array(mask) or hasattr(mask, "shape"):
         return [mask] * count
-    matched = structure.match(value, mask) if isinstance(value, Branch) else None
-    if matched is None:
+    leaves = structure.match(value, mask) if isinstance(value, Branch) else None
+    if leaves is None:
         received = len(mask) if isinstance(mask, list | tuple | dict) else 1
         raise FKerasError(
             f"expected a mask for each of the {count} outputs, received {received} masks. Return one "
             "mask (or None) an output in Output.mask, in the structure of the value."
         )
-    return matched
+    return leaves
 
 
 def with_output_masks(layer: Any, out: Any) -> Any:
@@ -276,25 +276,25 @@ def with_rule(config: Any, rule: str) -> Any:
         {'class_name': 'Sequential', 'config': {'layers': [], 'mask_rule': 'drop'}}
     """
     # no recursion: the depth of the configuration comes from a file
-    holder: list[Any] = [config]
-    waiting: list[tuple[Any, Any]] = [(holder, 0)]
-    while waiting:
-        parent, key = waiting.pop()
+    root: list[Any] = [config]
+    pending: list[tuple[Any, Any]] = [(root, 0)]
+    while pending:
+        parent, key = pending.pop()
         item = parent[key]
         if isinstance(item, list):
             copy: Any = list(item)
-            waiting.extend((copy, place) for place in range(len(copy)))
+            pending.extend((copy, index) for index in range(len(copy)))
         elif isinstance(item, Mapping):
             copy = dict(item)
             inner = copy.get("config")
             if copy.get("class_name") in _NETWORKS and isinstance(inner, Mapping):
                 if KEY not in inner:
                     copy["config"] = {**inner, KEY: rule}
-            waiting.extend((copy, name) for name in copy if name != "inbound_nodes")
+            pending.extend((copy, name) for name in copy if name != "inbound_nodes")
         else:
             continue
         parent[key] = copy
-    return holder[0]
+    return root[0]
 
 
 def makes_masks(config: Any, is_maker: Callable[[Mapping[str, Any]], bool]) -> bool:

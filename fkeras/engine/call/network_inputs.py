@@ -51,14 +51,14 @@ def match_inputs(network: Any, given: tuple, what: str = "inputs") -> list[Any]:
     )
 
 
-def _raise_keys(network: Any, template: Branch, tree: Mapping, what: str) -> None:
-    missing = [k for k in template.keys if k not in tree]
-    extra = [k for k in tree if k not in template.keys]
-    hint = suggest(str(extra[0]), map(str, template.keys)) if extra else ""
+def _raise_keys(network: Any, template: Branch, tree: Mapping, noun: str) -> None:
+    missing_keys = [k for k in template.keys if k not in tree]
+    unknown_keys = [k for k in tree if k not in template.keys]
+    hint = suggest(str(unknown_keys[0]), map(str, template.keys)) if unknown_keys else ""
     raise FKerasError(
-        f"{network.where}: expected {what} by the names {', '.join(map(str, template.keys))}; "
-        f"missing: {', '.join(map(str, missing)) or 'none'}; unknown: "
-        f"{', '.join(map(str, extra)) or 'none'}.{hint} Pass a dictionary with these names.",
+        f"{network.where}: expected {noun} by the names {', '.join(map(str, template.keys))}; "
+        f"missing: {', '.join(map(str, missing_keys)) or 'none'}; unknown: "
+        f"{', '.join(map(str, unknown_keys)) or 'none'}.{hint} Pass a dictionary with these names.",
         layer=network.where,
     )
 
@@ -99,18 +99,18 @@ def check_input(network: Any, slot: int, value: Any) -> jax.Array | None:
     """
     spec = network.graph.specs[slot]
     name = network.graph.coords[slot].layer
-    place = f"{network.where}, input {name!r}"
+    location = f"{network.where}, input {name!r}"
     if value is None:
         if network.layers[name].optional:
             return None
         raise FKerasError(
-            f"{place}: expected an array of shape {spec}, received None. Pass an array, or declare "
+            f"{location}: expected an array of shape {spec}, received None. Pass an array, or declare "
             "the input with fk.Input(..., optional=True).",
             layer=network.where,
         )
     if spec.dtype == STRING:
         raise FKerasError(
-            f"{place}: strings exist on the host only, and this call is part of a compiled program. "
+            f"{location}: strings exist on the host only, and this call is part of a compiled program. "
             "Split the model, `host, model = fk.split_host(model)`, and map the data: host(texts).",
             layer=network.where,
         )
@@ -119,13 +119,13 @@ def check_input(network: Any, slot: int, value: Any) -> jax.Array | None:
     receives_floats = jnp.issubdtype(received.dtype, jnp.floating)
     if receives_floats and jnp.issubdtype(spec.dtype, jnp.integer):
         raise FKerasError(
-            f"{place}: expected {spec.dtype}, received {received.dtype}, and fractions would be "
+            f"{location}: expected {spec.dtype}, received {received.dtype}, and fractions would be "
             f"cut off. To cut them off, write x.astype({spec.dtype!r}).",
             layer=network.where,
         )
     if jnp.issubdtype(received.dtype, jnp.complexfloating):
         raise FKerasError(
-            f"{place}: expected {spec.dtype}, received {received.dtype}, and the imaginary parts would "
+            f"{location}: expected {spec.dtype}, received {received.dtype}, and the imaginary parts would "
             "be lost. Pass the parts as real numbers: np.stack([x.real, x.imag], axis=-1).",
             layer=network.where,
         )
@@ -136,8 +136,8 @@ def check_input(network: Any, slot: int, value: Any) -> jax.Array | None:
 
 def alone(graph: Any, x: Any) -> Any:
     """`x`, or its only entry: a list of one array serves a graph of one input."""
-    unwraps = isinstance(graph.inputs, Ref) and isinstance(x, list | tuple) and len(x) == 1
-    return x[0] if unwraps else x
+    is_single = isinstance(graph.inputs, Ref) and isinstance(x, list | tuple) and len(x) == 1
+    return x[0] if is_single else x
 
 
 def inputs_of(graph: Any, x: Any) -> tuple:
@@ -173,11 +173,11 @@ def check_ranges(network: Any, x: Any, where: str) -> None:
         if limits.min <= int(array.min()) and int(array.max()) <= limits.max:
             continue
         numbers = np.asarray(array)
-        place = tuple(map(int, np.argwhere((numbers < limits.min) | (numbers > limits.max))[0]))
-        row = f", row {place[0]}" if place else ""
+        index = tuple(map(int, np.argwhere((numbers < limits.min) | (numbers > limits.max))[0]))
+        row = f", row {index[0]}" if index else ""
         raise FKerasError(
             f"{where}{row}: input {graph.coords[slot].layer!r} expected {dtype}, integers from "
-            f"{limits.min} to {limits.max}, received {numbers[place].item()} at {list(place)}. Map "
+            f"{limits.min} to {limits.max}, received {numbers[index].item()} at {list(index)}. Map "
             "the numbers into the range, or give the input a wider dtype.",
             layer=network.where,
         )
@@ -186,12 +186,12 @@ def check_ranges(network: Any, x: Any, where: str) -> None:
 def check_shape(network: Any, slot: int, received: Spec) -> None:
     """Checks an input against the shape in the graph; raises FKerasError for another shape."""
     spec = network.graph.specs[slot]
-    place = f"{network.where}, input {network.graph.coords[slot].layer!r}"
-    fits = len(spec.dims) == len(received.dims) and all(
+    location = f"{network.where}, input {network.graph.coords[slot].layer!r}"
+    matches = len(spec.dims) == len(received.dims) and all(
         not isinstance(a, int) or not isinstance(b, int) or a == b
         for a, b in zip(spec.dims, received.dims, strict=True)
     )
-    if not fits:
+    if not matches:
         remedy = "Reshape the input, or make the model for this shape."
         if spec.ndim == received.ndim + 1:
             if spec.dims[-1] == 1:
@@ -199,5 +199,5 @@ def check_shape(network: Any, slot: int, received: Spec) -> None:
             if spec.dims[1:] == received.dims:
                 remedy = "The batch axis is missing: pass x[None]."
         raise FKerasError(
-            f"{place}: expected shape {spec}, received {received}. {remedy}", layer=network.where
+            f"{location}: expected shape {spec}, received {received}. {remedy}", layer=network.where
         )

@@ -46,12 +46,12 @@ class Node(SignatureFields):
         resolved: Any = None,
         location: str = "",
     ):
-        put = object.__setattr__
-        put(self, "layer", layer)
-        put(self, "signature", signature)
-        put(self, "inputs", inputs)
-        put(self, "resolved", layer if resolved is None else resolved)
-        put(self, "location", location)
+        set_field = object.__setattr__
+        set_field(self, "layer", layer)
+        set_field(self, "signature", signature)
+        set_field(self, "inputs", inputs)
+        set_field(self, "resolved", layer if resolved is None else resolved)
+        set_field(self, "location", location)
 
     @property
     def args(self) -> Any:
@@ -184,9 +184,9 @@ class SymbolicTensor:
                 "of keras.layers and keras.ops use fk.layers and fk.ops",
             )
 
-    def _refuse(self, place: str, remedy: str) -> SymbolicValueError:
+    def _refuse(self, operation: str, remedy: str) -> SymbolicValueError:
         return SymbolicValueError(
-            f"{place}: expected numbers, received the symbolic tensor {self!r}, which holds no "
+            f"{operation}: expected numbers, received the symbolic tensor {self!r}, which holds no "
             f"numbers while a graph is recorded. Write {remedy}."
         )
 
