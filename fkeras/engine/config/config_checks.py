@@ -29,7 +29,7 @@ Refuse = Callable[[str], Exception]
 
 
 def _word(kind: type) -> str:
-    return next((word for known, word in _WORDS if issubclass(kind, known)), kind.__name__)
+    return next((word for base, word in _WORDS if issubclass(kind, base)), kind.__name__)
 
 
 def _fits(value: Any, kinds: tuple[type, ...]) -> bool:
@@ -108,8 +108,10 @@ def entry(
 
 
 def _of_layer(layer: str | None) -> Refuse:
-    of = f"{layer!r}: " if layer else ""
-    return lambda problem: FKerasError(f"{of}{problem} Pass what get_config returned.", layer=layer)
+    prefix = f"{layer!r}: " if layer else ""
+    return lambda problem: FKerasError(
+        f"{prefix}{problem} Pass what get_config returned.", layer=layer
+    )
 
 
 @contextlib.contextmanager

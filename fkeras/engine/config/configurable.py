@@ -84,9 +84,9 @@ def make_dataclass(cls: type) -> None:
     `dataclasses` generates and compiles source code for the methods of each class. One shared
     constructor makes the import of the package several times faster.
     """
-    own_init = "__init__" in cls.__dict__
+    defines_init = "__init__" in cls.__dict__
     dataclasses.dataclass(init=False, repr=False, eq=False, match_args=False)(cls)
-    if not own_init:
+    if not defines_init:
         cls.__init__ = _construct
         cls.__signature__ = _Signature()
 
@@ -100,24 +100,24 @@ def _construct(self: Any, *args: Any, **kwargs: Any) -> None:
             f"{cls}: expected at most {len(positional)} arguments by position, received "
             f"{len(args)}. It takes: {', '.join(f.name for f in fields) or 'no arguments'}."
         )
-    given = dict(zip(positional, args, strict=False))
+    arguments = dict(zip(positional, args, strict=False))
     for name, value in kwargs.items():
-        if name in given:
+        if name in arguments:
             raise TypeError(f"{cls}: the argument {name!r} is given twice. Leave one out.")
-        given[name] = value
+        arguments[name] = value
     names = [f.name for f in fields]
-    unknown = next((name for name in given if name not in names), None)
+    unknown = next((name for name in arguments if name not in names), None)
     # unknown arguments are reported before missing ones: a misspelt argument causes both errors
     if unknown is not None:
         raise TypeError(unknown_argument(cls, unknown, names))
-    put = object.__setattr__  # the class's own __setattr__ rejects every assignment
+    set_field = object.__setattr__  # the class's own __setattr__ rejects every assignment
     for field in fields:
-        if field.name in given:
-            put(self, field.name, given[field.name])
+        if field.name in arguments:
+            set_field(self, field.name, arguments[field.name])
         elif field.default is not dataclasses.MISSING:
-            put(self, field.name, field.default)
+            set_field(self, field.name, field.default)
         elif field.default_factory is not dataclasses.MISSING:
-            put(self, field.name, field.default_factory())
+            set_field(self, field.name, field.default_factory())
         else:
             raise TypeError(
                 f"{cls}: the argument {field.name!r} is missing. It takes: "
@@ -298,10 +298,10 @@ class Configurable(DeclaresFields):
 
     def __hash__(self) -> int:
         # jit hashes its static arguments at every call, so the hash is cached
-        known = self.__dict__.get("_hash")
-        if known is None:
-            known = self.__dict__["_hash"] = hash((type(self), self._values()))
-        return known
+        cached = self.__dict__.get("_hash")
+        if cached is None:
+            cached = self.__dict__["_hash"] = hash((type(self), self._values()))
+        return cached
 
     def __getstate__(self) -> dict[str, Any]:
         # string hashes are randomized per process, so a pickled hash would be wrong
@@ -327,7 +327,7 @@ class Configurable(DeclaresFields):
 
 def describe(obj: Any) -> str:
     """Returns the constructor call of `obj` as text, without arguments equal to their defaults."""
-    parts = []
+    arguments = []
     positional = True
     fields = [f for f in dataclasses.fields(obj) if f.init]
     for field in sorted(fields, key=lambda f: bool(f.kw_only)):
@@ -343,5 +343,5 @@ def describe(obj: Any) -> str:
                 continue
         text = getattr(value, "__name__", None) if callable(value) else None
         text = repr(value) if text is None or not isinstance(text, str) else text
-        parts.append(text if positional else f"{field.name}={text}")
-    return f"{type(obj).__name__}({', '.join(parts)})"
+        arguments.append(text if positional else f"{field.name}={text}")
+    return f"{type(obj).__name__}({', '.join(arguments)})"

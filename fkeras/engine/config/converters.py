@@ -62,16 +62,16 @@ def integer(
         return value if low <= value <= high or value in also else REJECTED
 
     if minimum is not None and minimum == maximum:
-        words = str(minimum)
+        expected = str(minimum)
     elif minimum is not None and maximum is not None:
-        words = f"an integer from {minimum} to {maximum}"
+        expected = f"an integer from {minimum} to {maximum}"
     elif minimum is not None:
-        words = "a positive integer" if minimum == 1 else f"an integer of {minimum} or more"
+        expected = "a positive integer" if minimum == 1 else f"an integer of {minimum} or more"
     else:
-        words = "an integer" if maximum is None else f"an integer of {maximum} or less"
-    words = " or ".join((words, *map(str, also)))
+        expected = "an integer" if maximum is None else f"an integer of {maximum} or less"
+    expected = " or ".join((expected, *map(str, also)))
     limits = (minimum, maximum, None, None)
-    return Rule("integer", words, parse, optional=optional, limits=limits, hint=hint)
+    return Rule("integer", expected, parse, optional=optional, limits=limits, hint=hint)
 
 
 def _range_words(
@@ -126,19 +126,19 @@ def real(
             except OverflowError:  # an integer beyond the range of floats
                 return REJECTED
         # every comparison with NaN is False; `value == value` rejects NaN where infinity is allowed
-        fits = (
+        in_range = (
             (minimum is None or value >= minimum)
             and (maximum is None or value <= maximum)
             and (above is None or value > above)
             and (below is None or value < below)
             and (value == value if infinite else math.isfinite(value))
         )
-        return value if fits else REJECTED
+        return value if in_range else REJECTED
 
     bounds = _range_words(minimum, maximum, above, below)
-    words = f"a number{bounds}" if bounds or infinite else "a finite number"
+    expected = f"a number{bounds}" if bounds or infinite else "a finite number"
     limits = (minimum, maximum, above, below)
-    return Rule("real", words, parse, optional=optional, limits=limits, hint=hint)
+    return Rule("real", expected, parse, optional=optional, limits=limits, hint=hint)
 
 
 probability = real(
@@ -159,8 +159,8 @@ def choice(*words: str, optional: bool = False, hint: str = "") -> Rule:
         return spellings.get(value.lower(), REJECTED) if isinstance(value, str) else REJECTED
 
     quoted = [repr(word) for word in words]
-    listed = " or ".join([", ".join(quoted[:-1]), quoted[-1]]) if quoted[1:] else quoted[0]
-    return Rule("choice", listed, parse, optional=optional, limits=words, hint=hint)
+    expected = " or ".join([", ".join(quoted[:-1]), quoted[-1]]) if quoted[1:] else quoted[0]
+    return Rule("choice", expected, parse, optional=optional, limits=words, hint=hint)
 
 
 def text(*, empty: bool = False, optional: bool = False, hint: str = "") -> Rule:
@@ -175,8 +175,8 @@ def text(*, empty: bool = False, optional: bool = False, hint: str = "") -> Rule
         # str(): np.str_ is a subclass of str, and configurations hold plain Python values
         return str(value) if isinstance(value, str) and (value or empty) else REJECTED
 
-    words = "a string" if empty else "a non-empty string"
-    return Rule("text", words, parse, optional=optional, limits=(empty,), hint=hint)
+    expected = "a string" if empty else "a non-empty string"
+    return Rule("text", expected, parse, optional=optional, limits=(empty,), hint=hint)
 
 
 def _items(value: Any) -> tuple | None:
@@ -213,10 +213,10 @@ def sizes(count: int, *, minimum: int = 1, optional: bool = False, hint: str = "
         result = _parse_items(item, value)
         return result if result is not REJECTED and len(result) == count else REJECTED
 
-    several = f"a tuple of {count}" if count > 1 else "a tuple of one"
-    words = f"an integer of {minimum} or more, or {several}"
+    tuple_words = f"a tuple of {count}" if count > 1 else "a tuple of one"
+    expected = f"an integer of {minimum} or more, or {tuple_words}"
     hint = hint or f"Give {minimum + 1}, or {(minimum + 1,) * count}."
-    return Rule("integers", words, parse, optional=optional, limits=(minimum, count), hint=hint)
+    return Rule("integers", expected, parse, optional=optional, limits=(minimum, count), hint=hint)
 
 
 def axes(*, batch: bool = True, optional: bool = False, hint: str = "") -> Rule:
@@ -239,13 +239,17 @@ def axes(*, batch: bool = True, optional: bool = False, hint: str = "") -> Rule:
             result = _parse_items(item, value)
         if result is REJECTED:
             return result
-        listed = result if isinstance(result, tuple) else (result,)
+        axis_tuple = result if isinstance(result, tuple) else (result,)
         # the rank is unknown here, so -1 and the number of the last axis count as distinct axes
-        wrong = not listed or len(set(listed)) < len(listed) or (not batch and 0 in listed)
-        return REJECTED if wrong else result
+        invalid = (
+            not axis_tuple
+            or len(set(axis_tuple)) < len(axis_tuple)
+            or (not batch and 0 in axis_tuple)
+        )
+        return REJECTED if invalid else result
 
-    words = f"an integer or different integers{'' if batch else ' other than 0'}"
-    return Rule("integers", words, parse, optional=optional, limits=(None, None), hint=hint)
+    expected = f"an integer or different integers{'' if batch else ' other than 0'}"
+    return Rule("integers", expected, parse, optional=optional, limits=(None, None), hint=hint)
 
 
 def axis_or_axes(*, hint: str = "") -> Callable[[Any], int | tuple[int, ...]]:
@@ -284,8 +288,8 @@ def several(
     def parse(value: Any) -> Any:
         result = _parse_items(item, value)
         if result is REJECTED and single:
-            alone = item.parse(value)
-            result = alone if alone is REJECTED else (alone,)
+            element = item.parse(value)
+            result = element if element is REJECTED else (element,)
         return REJECTED if result is REJECTED or len(result) < least else result
 
     return Rule("several", words, parse, limits=(item,), **options)
@@ -309,13 +313,15 @@ def numeric(*, infinite: bool = False, optional: bool = False, hint: str = "") -
             return REJECTED
         kind = array.dtype
         # jax.numpy knows bfloat16 and the float8 types as floats; np.issubdtype does not
-        if not any(jax.numpy.issubdtype(kind, known) for known in (np.integer, np.floating)):
+        if not any(
+            jax.numpy.issubdtype(kind, number_type) for number_type in (np.integer, np.floating)
+        ):
             return REJECTED
-        wrong = np.isnan(array) if infinite else ~np.isfinite(array)
-        return REJECTED if wrong.any() else value
+        invalid = np.isnan(array) if infinite else ~np.isfinite(array)
+        return REJECTED if invalid.any() else value
 
-    words = "a number, or numbers in a list or array"
-    return Rule("numeric", words, parse, optional=optional, hint=hint)
+    expected = "a number, or numbers in a list or array"
+    return Rule("numeric", expected, parse, optional=optional, hint=hint)
 
 
 def function(*, optional: bool = False, hint: str = "") -> Rule:
@@ -347,8 +353,8 @@ def either(*rules: Rule, optional: bool = False, hint: str = "") -> Rule:
                 return rule(value)
         return REJECTED
 
-    words = ", or ".join([*(rule.expected for rule in rules), *(["None"] if optional else [])])
-    return Rule("either", words, parse, optional=optional, limits=rules, hint=hint)
+    expected = ", or ".join([*(rule.expected for rule in rules), *(["None"] if optional else [])])
+    return Rule("either", expected, parse, optional=optional, limits=rules, hint=hint)
 
 
 def dtype_name(value: Any) -> str | None:
@@ -366,8 +372,8 @@ def dtype_name(value: Any) -> str | None:
     except (TypeError, ValueError):
         return None
     # np.dtype(None) is float64
-    known = value is not None and (jax.numpy.issubdtype(dtype, np.number) or dtype == np.bool_)
-    return dtype.name if known else None
+    is_numeric = value is not None and (jax.numpy.issubdtype(dtype, np.number) or dtype == np.bool_)
+    return dtype.name if is_numeric else None
 
 
 _data_format = choice("channels_last", "channels_first", optional=True)

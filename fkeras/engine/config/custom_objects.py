@@ -63,9 +63,9 @@ def custom_object(
     """
     if not custom_objects:
         return ()
-    for known in (registered, name, plain_name(registered), plain_name(name)):
-        if isinstance(known, str) and known in custom_objects:
-            return (custom_objects[known],)
+    for key in (registered, name, plain_name(registered), plain_name(name)):
+        if isinstance(key, str) and key in custom_objects:
+            return (custom_objects[key],)
     return ()
 
 
@@ -76,8 +76,8 @@ def registered_object(custom_objects: Mapping[str, Any] | None, name: str) -> tu
         >>> registered_object({"my_package>Scale": int}, "Scale")
         (<class 'int'>,)
     """
-    found = [value for key, value in (custom_objects or {}).items() if plain_name(key) == name]
-    return (found[0],) if len(found) == 1 else ()
+    objects = [value for key, value in (custom_objects or {}).items() if plain_name(key) == name]
+    return (objects[0],) if len(objects) == 1 else ()
 
 
 def custom_code(name: Any, example: str = "your_object") -> str:
@@ -93,5 +93,5 @@ def custom_code(name: Any, example: str = "your_object") -> str:
     """
     text = str(name)[:100]
     plain = plain_name(text) or text
-    valid = plain.isidentifier() and not keyword.iskeyword(plain)
-    return f"custom_objects={{{text!r}: {plain if valid else example}}}"
+    is_name = plain.isidentifier() and not keyword.iskeyword(plain)
+    return f"custom_objects={{{text!r}: {plain if is_name else example}}}"

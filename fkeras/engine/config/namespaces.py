@@ -82,9 +82,9 @@ def public(name: str, home: str) -> Any:
     """
     name = _ALIASES.get(name, name)
     namespace = late_module(home)
-    allowed = getattr(namespace, "__all__", ()) if home else _ROOT
+    public_names = getattr(namespace, "__all__", ()) if home else _ROOT
     # an allow-list: getattr alone would also reach imported modules such as os
-    if name not in allowed:
+    if name not in public_names:
         return None
     value = getattr(namespace, name, None)
     if isinstance(value, type):
@@ -127,12 +127,12 @@ def find(
             f"{type(name).__name__} and {type(module).__name__}. Pass what serialize returned."
         )
     home = room(module)
-    found = custom_object(custom_objects, name, registered)
+    custom = custom_object(custom_objects, name, registered)
     # a module outside Keras means a custom class, so its plain name may match a registered key
-    if not found and home is None:
-        found = registered_object(custom_objects, name)
-    if found:
-        return found[0]
+    if not custom and home is None:
+        custom = registered_object(custom_objects, name)
+    if custom:
+        return custom[0]
     if home is not None:
         value = public(name, home)
         if value is not None:
@@ -141,14 +141,14 @@ def find(
         hint = suggest(name, namespace.__all__ if home else _ROOT)
     else:
         hint = suggest(name, custom_objects or ())
-    shown = name[:100]  # names come from an untrusted file
+    short_name = name[:100]  # names come from an untrusted file
     where = (
         "the file, which names no 'module' for it"
         if module is None
         else f"the module {module[:100]!r}"
     )
-    own = registered if isinstance(registered, str) and plain_name(registered) else name
+    custom_key = registered if isinstance(registered, str) and plain_name(registered) else name
     raise ValueError(
-        f"deserialize: there is no {shown!r} in {where}.{hint} For a class or function of your own "
-        f"pass {custom_code(own)}."
+        f"deserialize: there is no {short_name!r} in {where}.{hint} For a class or function of your own "
+        f"pass {custom_code(custom_key)}."
     )

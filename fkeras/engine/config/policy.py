@@ -19,13 +19,13 @@ _INTEGERS = ("bool", "int8", "int16", "int32", "int64", "uint8", "uint16", "uint
 
 
 def _policy_name(name: Any) -> str:
-    found = name if isinstance(name, str) else dtype_name(name)
-    if found not in (*NAMES, *_INTEGERS, STRING):
+    policy_name = name if isinstance(name, str) else dtype_name(name)
+    if policy_name not in (*NAMES, *_INTEGERS, STRING):
         hint = suggest(name, NAMES) if isinstance(name, str) else ""
         raise ValueError(
             f"There is no dtype policy {describe_value(name)}.{hint} Known: {', '.join(NAMES)}."
         )
-    return found
+    return policy_name
 
 
 class DTypePolicy(Configurable):

@@ -42,10 +42,10 @@ def policy_at(dtype: Any, path: Any) -> Any:
         >>> policy_at({"config": policies}, "dense_1"), policy_at({"config": policies}, "conv")
         ('bfloat16', 'float32')
     """
-    found = policy_map(dtype)
-    if found is None:
+    config = policy_map(dtype)
+    if config is None:
         return dtype
-    default, policies = found.get("default_policy") or "float32", found["policy_map"]
+    default, policies = config.get("default_policy") or "float32", config["policy_map"]
     if not isinstance(policies, Mapping):
         raise ValueError(
             f"dtype: expected 'policy_map' as a dictionary of policies by layer path, received "

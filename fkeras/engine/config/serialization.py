@@ -89,9 +89,9 @@ def _encode_function(function: Callable, where: str) -> Any:
     module = getattr(function, "__module__", None) or ""
     parts = module.split(".")
     if parts[0] == _PACKAGE and len(parts) >= 2:
-        home = late_module(parts[1])
+        namespace = late_module(parts[1])
         # identity: a helper may share the name of a public function
-        if getattr(home, name, None) is function:
+        if getattr(namespace, name, None) is function:
             return name
     return {
         "module": "builtins",
@@ -224,17 +224,17 @@ def decode(value: Any, custom_objects: Mapping[str, Any] | None = None) -> Any:
     if isinstance(value, Mapping):
         if "class_name" in value and "config" in value:
             return deserialize(value, custom_objects)
-        made = {}
-        for key, part in value.items():
+        entries = {}
+        for key, item in value.items():
             with within(key):
-                made[key] = decode(part, custom_objects)
-        return FrozenDict(made)
+                entries[key] = decode(item, custom_objects)
+        return FrozenDict(entries)
     if isinstance(value, list | tuple):
-        parts = []
-        for place, part in enumerate(value):
-            with within(place):
-                parts.append(decode(part, custom_objects))
-        return parts
+        items = []
+        for index, item in enumerate(value):
+            with within(index):
+                items.append(decode(item, custom_objects))
+        return items
     return value
 
 
@@ -270,10 +270,10 @@ def lookup(
             identifier = names[identifier]
         else:
             # an object may have several names; the message lists the lower-case names only
-            known = [n for n in names if n == n.lower()]
+            known_names = [n for n in names if n == n.lower()]
             raise ValueError(
                 f"There is no {kind} {identifier!r}.{suggest(identifier, names)} Known: "
-                f"{', '.join(sorted(known))}; or pass a function or object of your own."
+                f"{', '.join(sorted(known_names))}; or pass a function or object of your own."
             )
     if isinstance(identifier, Mapping):
         identifier = deserialize(identifier, custom_objects)
@@ -293,5 +293,5 @@ def _may_be(value: Any, kind: str) -> bool:
     family = keras_module(type(value))
     if family not in _FAMILIES:
         return callable(value) or (kind in _STATEFUL and hasattr(value, "get_config"))
-    own = (f"keras.{kind}s", f"keras.{kind}es")
-    return family in own or (kind, family) in _SERVES_AS
+    own_families = (f"keras.{kind}s", f"keras.{kind}es")
+    return family in own_families or (kind, family) in _SERVES_AS
