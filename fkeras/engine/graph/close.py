@@ -98,18 +98,18 @@ def close(inputs: Any, outputs: Any, where: str = "Model") -> tuple[Graph, Layer
     return graph.bind(layers), LayerDict(layers)
 
 
-def _numbered(tree: Any, what: str, where: str) -> tuple[Any, list]:
+def _numbered(tree: Any, noun: str, where: str) -> tuple[Any, list]:
     template, tensors = structure.number(tree)
     if not tensors:
         raise ValueError(
-            f"{where}: expected at least one symbolic tensor as {what}, received none. Write "
+            f"{where}: expected at least one symbolic tensor as {noun}, received none. Write "
             "x = fk.Input((28, 28, 1)); fk.Model(x, layer(x))."
         )
     for tensor in tensors:
         if not is_symbolic(tensor):
-            check_not_keras(tensor, f"{where}: {what}")
+            check_not_keras(tensor, f"{where}: {noun}")
             raise TypeError(
-                f"{where}: expected symbolic tensors as {what}, received "
+                f"{where}: expected symbolic tensors as {noun}, received "
                 f"{type(tensor).__name__}. Start from fk.Input and call layers (or fk.ops) on it."
             )
     return template, tensors
@@ -135,8 +135,10 @@ def _input_nodes(tensors: list, where: str) -> dict[Key, Node]:
 
 def _producers(node: Node, starts: Mapping[Key, Node]) -> list[Node]:
     """Returns the nodes that produce a node's inputs, in the order of arguments and options."""
-    places = (*structure.visits(node.args), *structure.visits(node.options))
-    return [starts.get((id(t.node), t.index), t.node) for t in (node.inputs[i] for i in places)]
+    input_indices = (*structure.visits(node.args), *structure.visits(node.options))
+    return [
+        starts.get((id(t.node), t.index), t.node) for t in (node.inputs[i] for i in input_indices)
+    ]
 
 
 def _post_order(
@@ -146,13 +148,13 @@ def _post_order(
     order: dict[Node, int] = {}
     layers: dict[int, tuple[int, Any]] = {}
     entered: set[Node] = set()
-    given = set(starts.values())
+    input_nodes = set(starts.values())
     roots = [starts.get((id(t.node), t.index), t.node) for t in outputs]
     for root in roots:
         stack: list[tuple[Node, Node | None, bool]] = [(root, None, False)]
         while stack:
-            node, consumer, done = stack.pop()
-            if done:
+            node, consumer, is_exit = stack.pop()
+            if is_exit:
                 order[node] = len(order)
                 continue
             if node in entered:
@@ -160,26 +162,26 @@ def _post_order(
             # marked on entry: a node that several consumers need is visited once
             entered.add(node)
             # a call on constants has no inputs either, but has arguments
-            if node not in given and not node.inputs and node.args is None:
+            if node not in input_nodes and not node.inputs and node.args is None:
                 _raise_disconnected(node, consumer, layers, where)
             layers.setdefault(id(node.layer), (len(layers), node.layer))
             stack.append((node, consumer, True))
-            if node not in given:
+            if node not in input_nodes:
                 # reversed, since a stack pops the last entry first
                 stack.extend((p, node, False) for p in reversed(_producers(node, starts)))
     return order, layers
 
 
 def _raise_disconnected(node: Node, consumer: Node | None, layers: Mapping, where: str) -> None:
-    reached = [_label(layer) for _, layer in layers.values()]
-    shown = ", ".join(reached[:8]) + (", ..." if len(reached) > 8 else "")
+    visited_names = [_label(layer) for _, layer in layers.values()]
+    visited = ", ".join(visited_names[:8]) + (", ..." if len(visited_names) > 8 else "")
     spec = node.outputs[0]
-    needed = f"The call of {_label(consumer.layer)}" if consumer is not None else "An output"
-    place = f" at {consumer.location}" if consumer is not None and consumer.location else ""
+    consumer_text = f"The call of {_label(consumer.layer)}" if consumer is not None else "An output"
+    location = f" at {consumer.location}" if consumer is not None and consumer.location else ""
     raise DisconnectedGraphError(
-        f"{where}: the graph is disconnected. {needed}{place} needs the tensor {spec} of "
+        f"{where}: the graph is disconnected. {consumer_text}{location} needs the tensor {spec} of "
         f"{_label(node.layer)}, which is not among the inputs. On the way there from the outputs "
-        f"these layers were reached: {shown or 'none'}. Add that tensor to the inputs: "
+        f"these layers were reached: {visited or 'none'}. Add that tensor to the inputs: "
         f"fk.Model([..., {node.layer.name or 'x'}], outputs).",
         layer=node.layer.name,
     )
@@ -211,18 +213,18 @@ def _depths(
 def layer_names(layers: list[Any], where: str) -> dict[int, str]:
     """Returns a name for each layer, by id: the user's name, or the class name with a number."""
     # names that users chose come first: automatic names avoid all of them
-    taken: dict[str, Any] = {}
+    layers_by_name: dict[str, Any] = {}
     for layer in layers:
         if layer.name is None:
             continue
-        if layer.name in taken:
+        if layer.name in layers_by_name:
             raise ValueError(
-                f"{where}: two layers are named {layer.name!r} ({type(taken[layer.name]).__name__} "
+                f"{where}: two layers are named {layer.name!r} ({type(layers_by_name[layer.name]).__name__} "
                 f"and {type(layer).__name__}), and names must differ in a model. Rename one: "
                 f"layer.replace(name={layer.name + '_1'!r}); to share one layer, call the same "
                 "object twice; whole models may be called as layers, which keeps their names apart."
             )
-        taken[layer.name] = layer
+        layers_by_name[layer.name] = layer
     names: dict[int, str] = {}
     # the next number of each class name: counting from 0 for each layer would be quadratic
     next_number: dict[str, int] = {}
@@ -232,11 +234,11 @@ def layer_names(layers: list[Any], where: str) -> dict[int, str]:
             base = getattr(layer, "default_name", None) or snake_case(type(layer).__name__)
             number = next_number.get(base, 0)
             name = base if number == 0 else f"{base}_{number}"
-            while name in taken:
+            while name in layers_by_name:
                 number += 1
                 name = f"{base}_{number}"
             next_number[base] = number + 1
-            taken[name] = layer
+            layers_by_name[name] = layer
         names[id(layer)] = name
     return names
 

@@ -53,8 +53,8 @@ def _effects(graph: Any, call: Any) -> Effects:
     if call.is_input:
         return Effects()
     skeleton, leaves = graph.shapes[call.layer]
-    absent = (None,) * len(skeleton.names)
-    layer = skeleton.join(absent).unbuilt() if leaves is None else skeleton.join(leaves)
+    no_weights = (None,) * len(skeleton.names)
+    layer = skeleton.join(no_weights).unbuilt() if leaves is None else skeleton.join(leaves)
     if not _may_have_effects(layer):
         return Effects()
     specs = tuple(graph.specs[slot] for slot in call.inputs)

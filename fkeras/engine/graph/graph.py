@@ -163,19 +163,21 @@ class Graph:
         the order of `calls`, from left to right. In a graph from a file of Keras, recognizable by
         another mask rule than "strict", they run in Keras's order, that of a walk from the outputs.
         """
-        running = [n for n, call in enumerate(self.calls) if not call.is_input]
-        if all(self.calls[n].mask_rule == STRICT for n in running):
-            return tuple(running)
+        computed = [n for n, call in enumerate(self.calls) if not call.is_input]
+        if all(self.calls[n].mask_rule == STRICT for n in computed):
+            return tuple(computed)
         # Keras's order: a depth-first walk from the outputs, then ranks from its end backwards
-        places = [(*structure.visits(c.args), *structure.visits(c.options)) for c in self.calls]
-        parents = [[self.producer(slot)[0] for slot in slots] for slots in places]
+        input_slots = [
+            (*structure.visits(c.args), *structure.visits(c.options)) for c in self.calls
+        ]
+        parents = [[self.producer(slot)[0] for slot in slots] for slots in input_slots]
         finished: list[int] = []
         entered: set[int] = set()
         for slot in structure.visits(self.outputs):
             stack = [(self.producer(slot)[0], False)]
             while stack:
-                number, done = stack.pop()
-                if done:
+                number, is_exit = stack.pop()
+                if is_exit:
                     finished.append(number)
                 elif number not in entered:
                     entered.add(number)
@@ -183,9 +185,9 @@ class Graph:
                     stack.extend((parent, False) for parent in reversed(parents[number]))
         ranks: dict[int, int] = {}
         for number in (*reversed(finished), *range(len(self.calls))):
-            for met in (number, *parents[number]):
-                ranks.setdefault(met, len(ranks))
-        return tuple(sorted(running, key=lambda n: (-self.depths[n], ranks[n])))
+            for visited in (number, *parents[number]):
+                ranks.setdefault(visited, len(ranks))
+        return tuple(sorted(computed, key=lambda n: (-self.depths[n], ranks[n])))
 
     @functools.cached_property
     def calls_of(self) -> Mapping[str, tuple[int, ...]]:
@@ -208,8 +210,8 @@ class Graph:
     @functools.cached_property
     def makes_strings(self) -> bool:
         """Whether an output of the graph holds strings that a call made."""
-        made = (s for s in self.output_slots if s not in self.input_slots)
-        return any(self.specs[slot].dtype == STRING for slot in made)
+        computed_slots = (s for s in self.output_slots if s not in self.input_slots)
+        return any(self.specs[slot].dtype == STRING for slot in computed_slots)
 
     @functools.cached_property
     def input_slots(self) -> tuple[int, ...]:
@@ -355,9 +357,9 @@ class Graph:
         }
         # producers come before consumers, so each chain is final when a consumer reads it
         for number, call in enumerate(self.calls):
-            before = [chains[p] for s in call.inputs if (p := self.producer(s)[0]) in chains]
-            if before and number not in chains:
-                chains[number] = (*min(before, key=len), number)
+            input_chains = [chains[p] for s in call.inputs if (p := self.producer(s)[0]) in chains]
+            if input_chains and number not in chains:
+                chains[number] = (*min(input_chains, key=len), number)
         paths = [chains[n] for n in targets if n in chains]
         return tuple(self.node_key(n) for n in min(paths, key=len)) if paths else ()
 

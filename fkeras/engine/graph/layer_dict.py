@@ -39,12 +39,12 @@ class LayerName(str):
         )
 
     def __setattr__(self, name: str, value: Any) -> None:
-        instead = _VALUES
+        remedy = _VALUES
         if name == "trainable":
-            instead = f"`model = fk.freeze(model, {str(self)!r})`, or fk.unfreeze"
+            remedy = f"`model = fk.freeze(model, {str(self)!r})`, or fk.unfreeze"
         raise dataclasses.FrozenInstanceError(
             f"{str(self)!r}: cannot set {name!r}: a loop over model.layers gives names, and layers "
-            f"are values. Write {instead}."
+            f"are values. Write {remedy}."
         )
 
     def __call__(self, *inputs: Any, **options: Any) -> Any:

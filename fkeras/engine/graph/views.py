@@ -136,11 +136,11 @@ class LayerView:
             arguments=options,
         )
 
-    def _at(self, index: int, attribute: str, what: str) -> Any:
+    def _at(self, index: int, attribute: str, noun: str) -> Any:
         count = len(self._numbers)
         if not 0 <= index < count:
             raise FKerasError(
-                f"{self.name!r}: asked for the {what} of call {index}, but the layer has {count} "
+                f"{self.name!r}: asked for the {noun} of call {index}, but the layer has {count} "
                 f"call{'s' if count != 1 else ''} in this graph. Give an index from 0 to "
                 f"{count - 1}.",
                 layer=self.name,
@@ -148,24 +148,24 @@ class LayerView:
             )
         return _single(list(getattr(self._node(index), attribute)))
 
-    def _only(self, attribute: str, what: str) -> Any:
+    def _only(self, attribute: str, noun: str) -> Any:
         count = len(self._numbers)
         if count != 1:
             raise FKerasError(
                 f"{self.name!r}: is called {count} times in this graph, so it has no single "
-                f"{what}. Name the call: get_{what.replace(' ', '_')}_at(0).",
+                f"{noun}. Name the call: get_{noun.replace(' ', '_')}_at(0).",
                 layer=self.name,
             )
-        return self._at(0, attribute, what)
+        return self._at(0, attribute, noun)
 
-    def _agreed(self, attribute: str, what: str) -> Any:
-        values = [self._at(i, attribute, what) for i in range(len(self._numbers))]
+    def _agreed(self, attribute: str, noun: str) -> Any:
+        values = [self._at(i, attribute, noun) for i in range(len(self._numbers))]
         # Keras's `output_shape` too exists for a shared layer only if its calls agree
         if any(v != values[0] for v in values):
-            shown = ", ".join(map(str, values[:4]))
+            value_texts = ", ".join(map(str, values[:4]))
             raise FKerasError(
-                f"{self.name!r}: its calls have different {what}s: {shown}. Name the call: "
-                f"get_{what.replace(' ', '_')}_at(0).",
+                f"{self.name!r}: its calls have different {noun}s: {value_texts}. Name the call: "
+                f"get_{noun.replace(' ', '_')}_at(0).",
                 layer=self.name,
             )
         return values[0]
@@ -196,8 +196,8 @@ class LayerView:
         return tuple(self.graph.node_key(n) for n in calls if self.graph.effects[n].updates)
 
     def _calls_on(self, inputs: Any) -> list[int]:
-        single = isinstance(inputs, Coord | GraphTensor)
-        tensors = [inputs] if single else list(inputs)
+        is_single = isinstance(inputs, Coord | GraphTensor)
+        tensors = [inputs] if is_single else list(inputs)
         slots = tuple(
             self.graph.slot(*(t.coord if isinstance(t, GraphTensor) else t)) for t in tensors
         )

@@ -104,14 +104,18 @@ def segment(graph: Graph, numbers: Sequence[int], *, first: bool, last: bool) ->
     calls = tuple(
         call if number in numbers else call.as_input() for number, call in enumerate(graph.calls)
     )
-    place = graph.run_order.index
-    before = crossing(graph, place(numbers[0]))
-    after = crossing(graph, place(numbers[-1]) + 1)
+    position = graph.run_order.index
+    input_slots = crossing(graph, position(numbers[0]))
+    output_slots = crossing(graph, position(numbers[-1]) + 1)
     return dataclasses.replace(
         graph,
         calls=calls,
-        inputs=graph.inputs if first else structure.freeze(list(map(Ref, before)), lambda v: v),
-        outputs=graph.outputs if last else structure.freeze(list(map(Ref, after)), lambda v: v),
+        inputs=graph.inputs
+        if first
+        else structure.freeze(list(map(Ref, input_slots)), lambda v: v),
+        outputs=graph.outputs
+        if last
+        else structure.freeze(list(map(Ref, output_slots)), lambda v: v),
     )
 
 
@@ -123,8 +127,8 @@ def crossing(graph: Graph, place: int) -> list[int]:
         place: an index of `graph.run_order`.
     """
     order = graph.run_order
-    needed = {slot for number in order[place:] for slot in graph.calls[number].inputs}
-    filled = set(graph.input_slots)
+    needed_slots = {slot for number in order[place:] for slot in graph.calls[number].inputs}
+    filled_slots = set(graph.input_slots)
     for number in order[:place]:
-        filled.update(graph.output_slots_of(number))
-    return sorted(filled & (needed | set(graph.output_slots)))
+        filled_slots.update(graph.output_slots_of(number))
+    return sorted(filled_slots & (needed_slots | set(graph.output_slots)))
