@@ -122,14 +122,14 @@ class TreeReader:
             return ...
         if kind == "__slice__":
             config = checked_value(config, Mapping, self.where, "config")
-            parts = [config.get(k) for k in ("start", "stop", "step")]
-            if not all(p is None or type(p) is int for p in parts):
+            bounds = [config.get(k) for k in ("start", "stop", "step")]
+            if not all(p is None or type(p) is int for p in bounds):
                 raise FKerasError(
                     f"{self.where}: expected whole numbers or null as 'start', 'stop' and "
-                    f"'step' of a slice, received {shown(parts)}. Correct the argument.",
+                    f"'step' of a slice, received {shown(bounds)}. Correct the argument.",
                     layer=self.where,
                 )
-            return slice(*parts)
+            return slice(*bounds)
         if kind in ("__numpy__", "__tensor__"):
             return self._array(checked_value(config, Mapping, self.where, "config"))
         if kind == "__bytes__":
@@ -196,8 +196,8 @@ def checked_history(history: Any, where: str, what: str = "a tensor") -> tuple[s
     Raises:
         FKerasError: for a history of another form.
     """
-    right = isinstance(history, list | tuple) and len(history) == 3
-    if right and isinstance(history[0], str) and all(type(n) is int for n in history[1:]):
+    has_three = isinstance(history, list | tuple) and len(history) == 3
+    if has_three and isinstance(history[0], str) and all(type(n) is int for n in history[1:]):
         return history[0], history[1], history[2]
     raise FKerasError(
         f"{where}: expected {what} as the name of a layer, the number of its call and the number "

@@ -56,11 +56,13 @@ def read_items(config: Mapping, custom_objects: Any) -> dict[str, Item]:
         FKerasError: for a layer that cannot be made, and for a name that occurs twice.
     """
     items: dict[str, Item] = {}
-    for place, data in enumerate(checked_value(config.get("layers"), list, "The model", "layers")):
-        with within("layers"), within(place):
-            name = _name(data, f"The model, layer {place}", items)
+    for position, data in enumerate(
+        checked_value(config.get("layers"), list, "The model", "layers")
+    ):
+        with within("layers"), within(position):
+            name = _name(data, f"The model, layer {position}", items)
             item = _read_item(name, data, custom_objects)
-            items[name] = dataclasses.replace(item, place=place)
+            items[name] = dataclasses.replace(item, place=position)
     return items
 
 
@@ -93,9 +95,12 @@ def _read_item(name: str, data: Mapping, custom_objects: Any) -> Item:
     if isinstance(module, str) and f"{module}.".startswith(_OPERATIONS):
         return _read_operation(name, data, nodes)
     if isinstance(module, str) and module.startswith("keras.src.activations"):
-        kind, more = _ACTIVATIONS.get(str(data.get("class_name")), ("", {}))
-        inner = {**checked_value(data.get("config") or {}, Mapping, where, "config"), **more}
-        data = {"module": "keras.layers", "class_name": kind, "config": inner}
+        kind, fixed_options = _ACTIVATIONS.get(str(data.get("class_name")), ("", {}))
+        layer_config = {
+            **checked_value(data.get("config") or {}, Mapping, where, "config"),
+            **fixed_options,
+        }
+        data = {"module": "keras.layers", "class_name": kind, "config": layer_config}
     if data.get("class_name") == "InputLayer":
         with within("config"):
             data = {**data, "config": _read_input(data.get("config"), where)}

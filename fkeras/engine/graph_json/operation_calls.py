@@ -43,53 +43,53 @@ def split(form: OperationForm, args: Branch, options: Branch) -> SplitCall | Non
     """
     named = dict(zip(options.keys, options.children, strict=True))
     values: dict[str, Any] = {}
-    rest: tuple | None = None
+    variadic_values: tuple | None = None
     names = form.parameters
     limit = names.index(form.variadic) if form.variadic else len(names)
     for index, value in enumerate(args.children):
         if index < limit:
             values[names[index]] = value
         elif form.variadic:
-            rest = (*(rest or ()), value)
+            variadic_values = (*(variadic_values or ()), value)
         else:
             return None
     by_position = tuple(values)
-    if rest is not None and form.variadic:
+    if variadic_values is not None and form.variadic:
         by_position = (*by_position, form.variadic)
     if any(name in values or name == form.variadic for name in named):
         return None
     values |= named
     fixed = {name: value for name, value in values.items() if name in form.fixed}
-    called: list[Any] = []
+    positional: list[Any] = []
     for name in names:
         if name in form.fixed:
             continue
         if name == form.variadic:
-            called.extend(rest or ())
+            positional.extend(variadic_values or ())
             break
         if name not in values:
             break
-        called.append(values.pop(name))
+        positional.append(values.pop(name))
     kwargs = {name: value for name, value in values.items() if name not in form.fixed}
-    order = _order(form, fixed, called, kwargs)
+    order = _order(form, fixed, positional, kwargs)
     layout: Layout = (tuple(by_position), tuple(named))
     stored_layout = None if _layout(form, order) == layout else layout
     # Keras writes null for a missing argument too, so an explicit None needs the layout
     if any(value is None and name in form.nullable for name, value in kwargs.items()):
         stored_layout = layout
     kwargs |= {name: None for name in form.nullable if name not in order}
-    return SplitCall(fixed, tuple(called), kwargs, stored_layout)
+    return SplitCall(fixed, tuple(positional), kwargs, stored_layout)
 
 
 def _order(
     form: OperationForm, fixed: Mapping, args: Sequence[Any], kwargs: Mapping
 ) -> tuple[str, ...]:
     """Returns the names of a stored call's arguments: constructor, by position, by name."""
-    called = [name for name in form.parameters if name not in form.fixed]
-    limit = called.index(form.variadic) if form.variadic else len(called)
-    names = called[: min(limit, len(args))]
-    more = [form.variadic] if form.variadic and len(args) > limit else []
-    return (*fixed, *names, *more, *kwargs)
+    call_parameters = [name for name in form.parameters if name not in form.fixed]
+    limit = call_parameters.index(form.variadic) if form.variadic else len(call_parameters)
+    names = call_parameters[: min(limit, len(args))]
+    variadic_names = [form.variadic] if form.variadic and len(args) > limit else []
+    return (*fixed, *names, *variadic_names, *kwargs)
 
 
 def _layout(form: OperationForm, order: Sequence[str]) -> Layout:
@@ -129,20 +129,22 @@ def joined(
     fixed = {k: v for k, v in fixed.items() if k in form.fixed or v not in (None, False)}
     named = layout if isinstance(layout, list) else []
     # null is Keras's form of a missing argument, unless the layout lists the name
-    in_layout = [name for part in named if isinstance(part, list) for name in part]
-    absent = [k for k in form.nullable if kwargs.get(k, 0) is None and k not in in_layout]
-    kwargs = {k: v for k, v in kwargs.items() if k not in absent}
+    in_layout = [
+        name for layout_names in named if isinstance(layout_names, list) for name in layout_names
+    ]
+    null_names = [k for k in form.nullable if kwargs.get(k, 0) is None and k not in in_layout]
+    kwargs = {k: v for k, v in kwargs.items() if k not in null_names}
     order = _order(form, fixed, args, kwargs)
-    called = [name for name in form.parameters if name not in form.fixed]
-    if (len(args) > len(called) and not form.variadic) or len(set(order)) < len(order):
+    call_parameters = [name for name in form.parameters if name not in form.fixed]
+    if (len(args) > len(call_parameters) and not form.variadic) or len(set(order)) < len(order):
         raise FKerasError(
-            f"{where}: expected the arguments {', '.join(called)} in a call of {form.class_name}, "
+            f"{where}: expected the arguments {', '.join(call_parameters)} in a call of {form.class_name}, "
             f"received {len(args)} by position and {', '.join(kwargs) or 'none'} by name. Correct "
             "its inbound_nodes.",
             layer=where,
         )
-    limit = called.index(form.variadic) if form.variadic else len(called)
-    values = {**fixed, **dict(zip(called[:limit], args, strict=False)), **kwargs}
+    limit = call_parameters.index(form.variadic) if form.variadic else len(call_parameters)
+    values = {**fixed, **dict(zip(call_parameters[:limit], args, strict=False)), **kwargs}
     first, second = _layout(form, order) if layout is None else _checked(form, order, layout, where)
     positional: list[Any] = []
     for name in first:
@@ -154,9 +156,11 @@ def joined(
 
 
 def _checked(form: OperationForm, order: Sequence[str], layout: Any, where: str) -> Layout:
-    parts: list[Any] = layout if isinstance(layout, list) and len(layout) == 2 else [None]
-    if all(isinstance(part, list) and all(isinstance(n, str) for n in part) for part in parts):
-        first, second = tuple(parts[0]), tuple(parts[1])
+    name_lists: list[Any] = layout if isinstance(layout, list) and len(layout) == 2 else [None]
+    if all(
+        isinstance(names, list) and all(isinstance(n, str) for n in names) for names in name_lists
+    ):
+        first, second = tuple(name_lists[0]), tuple(name_lists[1])
         if first == form.parameters[: len(first)] and sorted(first + second) == sorted(order):
             return first, second
     raise FKerasError(

@@ -58,17 +58,17 @@ def graph_from_config(
     items = read_items(config, custom_objects)
     tensors = _record_calls(items, custom_objects, mask_rule)
     kinds = read_kinds(config.get("containers", []), "The model")
-    ends = []
+    endpoints = []
     for key in ("input_layers", "output_layers"):
         if key not in config:
             raise FKerasError(
                 f"The model: the configuration has no {key!r}, so it is not complete."
             )
         with within(key):
-            ends.append(_read_ends(config[key], (key,), items, tensors, kinds))
-    inputs, outputs = ends
-    single = isinstance(outputs, list | tuple) and len(outputs) == 1
-    if single and ("output_layers",) not in kinds:
+            endpoints.append(_read_ends(config[key], (key,), items, tensors, kinds))
+    inputs, outputs = endpoints
+    is_single = isinstance(outputs, list | tuple) and len(outputs) == 1
+    if is_single and ("output_layers",) not in kinds:
         outputs = outputs[0]  # Keras's models return a single output without its list
     return inputs, outputs
 
@@ -90,9 +90,9 @@ def _record_calls(
         for index, node in enumerate(item.nodes):
             call = (item.name, index)
             with _within_call(item, index):
-                needed = _needed(item, index, node, items)
+                producers = _needed(item, index, node, items)
             # inputs are recorded already
-            missing[call] = {c for c in needed if not isinstance(items[c[0]].layer, InputLayer)}
+            missing[call] = {c for c in producers if not isinstance(items[c[0]].layer, InputLayer)}
             for producer in missing[call]:
                 consumers.setdefault(producer, []).append(call)
             if not missing[call]:
@@ -103,7 +103,9 @@ def _record_calls(
         del missing[call]
         with _within_call(items[name], index):
             outputs = _flat(_record(items[name], index, tensors, custom_objects, mask_rule))
-        tensors.update(((name, index, place), output) for place, output in enumerate(outputs))
+        tensors.update(
+            ((name, index, output_index), output) for output_index, output in enumerate(outputs)
+        )
         for consumer in consumers.get(call, ()):
             missing[consumer].discard(call)
             if not missing[consumer]:
@@ -128,7 +130,7 @@ def _needed(item: Item, index: int, node: Any, items: Mapping[str, Item]) -> set
         checked_value(node.get("args"), list, where, "args"),
         checked_value(node.get("kwargs"), Mapping, where, "kwargs"),
     ]
-    needed = set()
+    producers = set()
     for name, number, _ in histories(trees, where):
         if name not in items:
             raise FKerasError(
@@ -144,8 +146,8 @@ def _needed(item: Item, index: int, node: Any, items: Mapping[str, Item]) -> set
                 layer=item.name,
                 node=index,
             )
-        needed.add((name, number))
-    return needed
+        producers.add((name, number))
+    return producers
 
 
 def _record(item: Item, index: int, tensors: Mapping, custom_objects: Any, mask_rule: str) -> Any:
@@ -217,17 +219,17 @@ def _pin(layer: Any, node: Mapping, kwargs: dict[str, Any], where: str) -> bool 
 
     Keras writes the layer's default for a call without a pin.
     """
-    beside = node.get("training")
+    pinned = node.get("training")
     stored = kwargs.pop("training", None)
-    for value in (beside, stored):
+    for value in (pinned, stored):
         if not (value is None or value is True or value is False or value in (0, 1)):
             raise FKerasError(
                 f"{where}: expected true, false or null as 'training', received {shown(value)}. "
                 "Correct the argument.",
                 layer=where,
             )
-    if beside is not None:
-        return bool(beside)
+    if pinned is not None:
+        return bool(pinned)
     return None if stored is None or stored == layer.keras_form.training_default else bool(stored)
 
 
@@ -239,8 +241,8 @@ def _read_mask(
     Keras writes null, or nothing, for a mask that comes with the inputs. An explicit None of a call
     recorded by this package is a key of the call itself.
     """
-    absent = all(mask is None for mask in _flat(kwargs.get("mask")))
-    if absent and layer.masks_inputs(None):
+    no_mask = all(mask is None for mask in _flat(kwargs.get("mask")))
+    if no_mask and layer.masks_inputs(None):
         kwargs.pop("mask", None)
     if "mask" in node and node["mask"] is None:
         kwargs["mask"] = None
@@ -316,8 +318,8 @@ def _read_ends(tree: Any, path: tuple, items: Mapping, tensors: Mapping, kinds: 
         raise FKerasError(f"{where}: are nested deeper than {MAX_DEPTH} lists. Flatten them.")
     if isinstance(tree, Mapping):
         if tree.get("class_name") == "__tuple__" and isinstance(tree.get("items"), list):
-            parts = enumerate(tree["items"])
-            return tuple(_end_part(v, (*path, i), items, tensors, kinds) for i, v in parts)
+            entries = enumerate(tree["items"])
+            return tuple(_end_part(v, (*path, i), items, tensors, kinds) for i, v in entries)
         if not tree:
             raise FKerasError(f"{where}: expected at least one tensor, received no keys.")
         return {k: _end_part(v, (*path, k), items, tensors, kinds) for k, v in tree.items()}

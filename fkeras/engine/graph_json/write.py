@@ -93,23 +93,27 @@ def _node_config(
     fixed: Mapping[str, Any],
 ) -> dict[str, Any]:
     containers: list = []
-    beside: dict[str, Any] = {}
+    extra_entries: dict[str, Any] = {}
 
     def write(value: Any, *path: str | int) -> Any:
-        place = f"{where}, option {path[1]!r}" if path[0] == "kwargs" else where
-        return write_tree(value, lambda slot: _tensor(graph, slot), place, path, containers)
+        location = f"{where}, option {path[1]!r}" if path[0] == "kwargs" else where
+        return write_tree(value, lambda slot: _tensor(graph, slot), location, path, containers)
 
     # Keras reads an option `mask` of null as a mask that comes with the inputs
     if "mask" in options and options["mask"] is None and layer.masks_inputs(None):
-        beside["mask"] = options.pop("mask")
+        extra_entries["mask"] = options.pop("mask")
     kwargs = {str(k): write(v, "kwargs", str(k)) for k, v in options.items()}
     if call.training is not None:
         if not isinstance(layer, Operation):
             kwargs["training"] = call.training
         # Keras's operations take no `training`, and the default would read as no pin
         if isinstance(layer, Operation) or call.training == layer.keras_form.training_default:
-            beside["training"] = call.training
-    node = {"args": [write(v, "args", i) for i, v in enumerate(args)], "kwargs": kwargs, **beside}
+            extra_entries["training"] = call.training
+    node = {
+        "args": [write(v, "args", i) for i, v in enumerate(args)],
+        "kwargs": kwargs,
+        **extra_entries,
+    }
     for key, value in fixed.items():
         write(value, "config", key)
     return {**node, "containers": containers} if containers else node
@@ -138,16 +142,19 @@ def _operation_config(
     """Returns an operation in Keras's form; None for calls that Keras's form cannot hold."""
     if layer.op.name == "getitem":
         form = OperationForm("keras.src.ops.numpy", "GetItem", "getitem", (), ())
-        parts: list[SplitCall | None] = [_split_getitem(call) for call in calls]
+        possible_splits: list[SplitCall | None] = [_split_getitem(call) for call in calls]
     else:
         named_form = operation_form(op=layer.op.name)
         if named_form is None:
             return None
-        form, parts = named_form, [split(named_form, call.args, call.options) for call in calls]
-    split_calls = [part for part in parts if part is not None]
+        form, possible_splits = (
+            named_form,
+            [split(named_form, call.args, call.options) for call in calls],
+        )
+    split_calls = [split_call for split_call in possible_splits if split_call is not None]
     # all calls of one layer share the arguments of its constructor
-    if len(split_calls) < len(parts) or any(
-        part.fixed != split_calls[0].fixed for part in split_calls
+    if len(split_calls) < len(possible_splits) or any(
+        split_call.fixed != split_calls[0].fixed for split_call in split_calls
     ):
         return None
     fixed = split_calls[0].fixed
@@ -155,11 +162,13 @@ def _operation_config(
     if any(isinstance(v, Ref | ArrayConstant) for value in fixed.values() for v in leaves(value)):
         return None
     nodes = []
-    for number, (part, call) in enumerate(zip(split_calls, calls, strict=True)):
+    for number, (split_call, call) in enumerate(zip(split_calls, calls, strict=True)):
         where = f"{layer.where}, call {number}"
-        node = _node_config(graph, layer, where, part.args, dict(part.kwargs), call, fixed)
-        if part.layout is not None:
-            node["layout"] = [list(names) for names in part.layout]
+        node = _node_config(
+            graph, layer, where, split_call.args, dict(split_call.kwargs), call, fixed
+        )
+        if split_call.layout is not None:
+            node["layout"] = [list(names) for names in split_call.layout]
         nodes.append({**node, **_rule_beside(call, rule)})
     config = {k: write_tree(v, int, layer.where, ("config", k), []) for k, v in fixed.items()}
     item = {
@@ -186,7 +195,7 @@ def _key(entry: Any) -> Any:
     if not isinstance(entry, Branch) or entry.kind != "dict":
         return entry
     if entry.keys == ("slice",):
-        parts = zip(("start", "stop", "step"), entry.children[0].children, strict=True)
-        config = Branch("dict", ("start", "stop", "step"), tuple(value for _, value in parts))
+        bounds = zip(("start", "stop", "step"), entry.children[0].children, strict=True)
+        config = Branch("dict", ("start", "stop", "step"), tuple(value for _, value in bounds))
         return Branch("dict", ("class_name", "config"), ("__slice__", config))
     return Branch("dict", ("class_name", "config"), ("__ellipsis__", Branch("dict", (), ())))
