@@ -59,10 +59,10 @@ def _with_specs(layer: Any, kind: str, hook: Any, *specs: Any) -> Any:
         # only a call without specs is explained below; other errors are the author's
         if specs or "positional argument" not in str(error):
             raise
-    shown = "(jax.random.key(0), (None, 8))" if kind == "build" else "((None, 8))"
+    example = "(jax.random.key(0), (None, 8))" if kind == "build" else "((None, 8))"
     raise FKerasError(
         f"{layer.where}: {kind} needs the shape of every input, received no shape. Write "
-        f"`layer.{kind}{shown}`: a shape, spec or array for each input.",
+        f"`layer.{kind}{example}`: a shape, spec or array for each input.",
         layer=layer.where,
     )
 

@@ -336,9 +336,9 @@ class Layer(LayerTypes):
 
     def unbuilt(self) -> Self:
         """A copy without weights."""
-        bare = {name: None for name in skeleton_of(self).weights}
-        inner = map_children(self, lambda _, child: child.unbuilt())
-        return self.replace(**bare, **inner, _built=False)
+        weights = {name: None for name in skeleton_of(self).weights}
+        children = map_children(self, lambda _, child: child.unbuilt())
+        return self.replace(**weights, **children, _built=False)
 
     def state_spec(self, *specs: Any) -> dict[str, Any]:
         """Shapes and dtypes of the state, without allocating the state."""
@@ -378,8 +378,8 @@ class Layer(LayerTypes):
     def get_config(self) -> dict[str, Any]:
         """The constructor's arguments as JSON data."""
         config = configuration(self)
-        head = {name: config.pop(name) for name in ("name", "trainable", "dtype")}
-        return {**head, **config, "dtype": self.dtype.name}
+        first_entries = {name: config.pop(name) for name in ("name", "trainable", "dtype")}
+        return {**first_entries, **config, "dtype": self.dtype.name}
 
     @classmethod
     def from_config(

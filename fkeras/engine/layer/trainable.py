@@ -50,5 +50,5 @@ def set_trainable(layer: Any, trainable: bool) -> Any:
         >>> layer.replace(trainable=True).layer.trainable, set_trainable(layer, True).layer.trainable
         (False, True)
     """
-    inside = map_children(layer, lambda _, child: set_trainable(child, trainable))
-    return layer.replace(**inside, trainable=trainable)
+    children = map_children(layer, lambda _, child: set_trainable(child, trainable))
+    return layer.replace(**children, trainable=trainable)
