@@ -98,9 +98,15 @@ def suggest(name: str, candidates: Iterable[str]) -> str:
     name = str(name)
     if len(name) > _WORD:
         return ""
-    words = (word for word in candidates if isinstance(word, str) and len(word) <= _WORD)
-    near = difflib.get_close_matches(name, list(itertools.islice(words, _WORDS)), n=1, cutoff=0.5)
-    return f" Did you mean {near[0]!r}?" if near else ""
+    names = (
+        candidate
+        for candidate in candidates
+        if isinstance(candidate, str) and len(candidate) <= _WORD
+    )
+    matches = difflib.get_close_matches(
+        name, list(itertools.islice(names, _WORDS)), n=1, cutoff=0.5
+    )
+    return f" Did you mean {matches[0]!r}?" if matches else ""
 
 
 def describe_value(value: Any) -> str:

@@ -69,9 +69,9 @@ def written(keys: Sequence[Any]) -> str:
         >>> written(("config", "layers", 1, "config", "units"))
         'config.layers[1].config.units'
     """
-    kept = keys if len(keys) <= _KEYS else ("...", *keys[-_KEYS:])
+    shown_keys = keys if len(keys) <= _KEYS else ("...", *keys[-_KEYS:])
     text = ""
-    for key in kept:
+    for key in shown_keys:
         if isinstance(key, int):
             text += f"[{key}]"
         else:

@@ -22,7 +22,9 @@ def missing_package(where: str, module: str, error: ImportError) -> ImportError:
         load_model: needs the package h5py, which cannot be imported (No module named 'h5py'). Install it: `pip install h5py`.
     """
     name = module.partition(".")[0]
-    distribution = next((known for top, known in _DISTRIBUTIONS if top == name), name)
+    distribution = next(
+        (package for top_module, package in _DISTRIBUTIONS if top_module == name), name
+    )
     return ImportError(
         f"{where}: needs the package {distribution}, which cannot be imported ({error}). Install "
         f"it: `pip install {distribution}`.",
