@@ -114,9 +114,9 @@ def unknown_argument(where: str, name: str, names: Sequence[str]) -> str:
         >>> unknown_argument("Dense", "unit", ("units",))
         "Dense: there is no argument 'unit'. Did you mean 'units'? It takes: units."
     """
-    instead = _ARGUMENTS.get(name)
-    if instead is not None:
-        return f"{where}: there is no argument {name!r}. Instead: {instead}."
+    remedy = _ARGUMENTS.get(name)
+    if remedy is not None:
+        return f"{where}: there is no argument {name!r}. Instead: {remedy}."
     return (
         f"{where}: there is no argument {name!r}.{suggest(name, names)} It takes: "
         f"{', '.join(names) or 'no arguments'}."
@@ -138,12 +138,12 @@ def explains_arguments(function: Callable[_P, _T]) -> Callable[_P, _T]:
     # read from the code object: inspect.signature is slow at import, once for each function
     code = function.__code__  # type: ignore[attr-defined]
     names = code.co_varnames[: code.co_argcount + code.co_kwonlyargcount]
-    known = frozenset(names)
+    parameters = frozenset(names)
 
     @functools.wraps(function)
     def explained(*args: _P.args, **kwargs: _P.kwargs) -> _T:
-        if not known.issuperset(kwargs):
-            unknown = next(name for name in kwargs if name not in known)
+        if not parameters.issuperset(kwargs):
+            unknown = next(name for name in kwargs if name not in parameters)
             raise TypeError(_unknown_option(function.__name__, unknown, names))
         return function(*args, **kwargs)
 
@@ -173,7 +173,7 @@ def check_path_first(path: Any, where: str, call: str) -> None:
 
 
 def _unknown_option(where: str, name: str, names: Sequence[str]) -> str:
-    instead = _FUNCTIONS.get(name)
-    if instead is not None:
-        return f"{where}: there is no argument {name!r}. Instead: {instead}."
+    remedy = _FUNCTIONS.get(name)
+    if remedy is not None:
+        return f"{where}: there is no argument {name!r}. Instead: {remedy}."
     return unknown_argument(where, name, [n for n in names if n != "self"])

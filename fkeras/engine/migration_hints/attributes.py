@@ -256,15 +256,15 @@ def missing_attribute(value: Any, name: str) -> str:
     noun, table = next(((n, t) for base, n, t in _TABLES if base in bases), ("value", {}))
     where = _where(value)
     if name in table:
-        keeps = " and keeps nothing of its calls" if noun == "layer" else ""
+        calls_note = " and keeps nothing of its calls" if noun == "layer" else ""
         layer = getattr(value, "name", None) if noun == "layer" else None
-        instead = table[name].replace("{name}", repr(layer or "name"))
+        remedy = table[name].replace("{name}", repr(layer or "name"))
         if name in ("input", "output") and hasattr(cls, f"{name}s"):
-            instead = f"`model.{name}s`"
+            remedy = f"`model.{name}s`"
         article = "an" if noun[0] in "aeiou" else "a"
         return (
-            f"{where}: has no attribute {name!r}; {article} {noun} is a value{keeps}. Instead: "
-            f"{instead}."
+            f"{where}: has no attribute {name!r}; {article} {noun} is a value{calls_note}. Instead: "
+            f"{remedy}."
         )
     if noun == "symbolic tensor" and name in _public("fkeras.ops"):
         return f"{where}: has no attribute {name!r}. Instead: `fk.ops.{name}(x, ...)`."
@@ -300,18 +300,18 @@ def refused_assignment(layer: Any, name: str, value: Any = None) -> str:
     where, cls = _where(layer), type(layer)
     declared = {f.name for f in dataclasses.fields(layer)}
     if name == "trainable":
-        instead = 'freeze layers in a copy: `model = fk.freeze(model, "block1*")`, or fk.unfreeze'
+        remedy = 'freeze layers in a copy: `model = fk.freeze(model, "block1*")`, or fk.unfreeze'
     elif name in declared:
-        instead = f"make a copy: `layer = layer.replace({name}=...)`"
+        remedy = f"make a copy: `layer = layer.replace({name}=...)`"
     # a model that is assigned a layer, as in the `__init__` of a Keras subclass
     elif getattr(cls, "transparent_field", None) and hasattr(type(value), "transparent_field"):
-        instead = (
+        remedy = (
             f"call layers in `call`, or declare a field: `{name}: fk.Layer = fk.option(default=...)`; "
             "a subclass of fk.Model has no `__init__`"
         )
     else:
-        instead = (
+        remedy = (
             f"declare a field in the class: `{name}: object = fk.option(default=...)`; the fields are "
             "the arguments of the constructor, and the class has no `__init__`"
         )
-    return f"{where}: a layer is a value, so {name!r} cannot be set. Instead, {instead}."
+    return f"{where}: a layer is a value, so {name!r} cannot be set. Instead, {remedy}."

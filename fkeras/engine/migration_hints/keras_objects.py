@@ -50,8 +50,8 @@ def is_from_keras(value: Any) -> bool:
     return bool(_keras_classes(value)) or _is_function(value)
 
 
-def _from_keras(thing: Any) -> bool:
-    return str(getattr(thing, "__module__", "")).partition(".")[0] in _PACKAGES
+def _from_keras(value: Any) -> bool:
+    return str(getattr(value, "__module__", "")).partition(".")[0] in _PACKAGES
 
 
 def _keras_classes(value: Any) -> tuple[type, ...]:
@@ -82,43 +82,52 @@ def conversion(value: Any) -> str | None:
     bases = {base.__name__ for base in _keras_classes(value)}
     if "Callback" in bases:
         return _callback(value)
-    for base, home, line in _KINDS:
+    for base, namespace, line in _KINDS:
         if base in bases:
             if isinstance(value, type):
-                return f"the class {name} of Keras. Use the class of fkeras: {_ours(name, home)}."
+                return (
+                    f"the class {name} of Keras. Use the class of fkeras: {_ours(name, namespace)}."
+                )
             # a user's subclass of a Keras class: deserialize does not know the class
-            if home and not _from_keras(type(value)):
-                ours = "Layer" if base == "Layer" else f"{home}.{base.removeprefix('Base')}"
-                line = f"a subclass of `fk.{ours}` with the same mathematics"
+            if namespace and not _from_keras(type(value)):
+                replacement = (
+                    "Layer" if base == "Layer" else f"{namespace}.{base.removeprefix('Base')}"
+                )
+                line = f"a subclass of `fk.{replacement}` with the same mathematics"
             return (
                 f"{name}, an object of Keras, which changes in place. Use a value of fkeras: "
-                f"{line.format(home=home)}."
+                f"{line.format(home=namespace)}."
             )
-    home = next((home for home in _FUNCTION_HOMES if f".{home}" in str(value.__module__)), "ops")
-    return f"the function {name} of Keras. Use the function of fkeras: {_ours(name, home)}."
+    namespace = next(
+        (namespace for namespace in _FUNCTION_HOMES if f".{namespace}" in str(value.__module__)),
+        "ops",
+    )
+    return f"the function {name} of Keras. Use the function of fkeras: {_ours(name, namespace)}."
 
 
-def _ours(name: str, home: str) -> str:
-    namespace = sys.modules.get(f"fkeras.{home}" if home else "fkeras")
-    if name in getattr(namespace, "__all__", ()):
-        return f"`fk.{home}.{name}`" if home else f"`fk.{name}`"
-    return f"a name of `fk.{home}`" if home else "`fk.Model(inputs, outputs)`"
+def _ours(name: str, namespace: str) -> str:
+    module = sys.modules.get(f"fkeras.{namespace}" if namespace else "fkeras")
+    if name in getattr(module, "__all__", ()):
+        return f"`fk.{namespace}.{name}`" if namespace else f"`fk.{name}`"
+    return f"a name of `fk.{namespace}`" if namespace else "`fk.Model(inputs, outputs)`"
 
 
 def _callback(value: Any) -> str:
     cls = value if isinstance(value, type) else type(value)
-    ours = getattr(sys.modules.get("fkeras.training.callbacks"), "__all__", ())
-    known = next((base.__name__ for base in cls.__mro__ if base.__name__ in ours), "Callback")
+    callback_names = getattr(sys.modules.get("fkeras.training.callbacks"), "__all__", ())
+    callback_name = next(
+        (base.__name__ for base in cls.__mro__ if base.__name__ in callback_names), "Callback"
+    )
     if cls.__name__ == "BackupAndRestore":
-        advice = "`trainer.fit(run, x, y, checkpoint=folder)`"
-    elif _from_keras(cls) and known == cls.__name__ != "Callback":
-        advice = f"`fk.callbacks.{known}`, with the same arguments"
+        remedy = "`trainer.fit(run, x, y, checkpoint=folder)`"
+    elif _from_keras(cls) and callback_name == cls.__name__ != "Callback":
+        remedy = f"`fk.callbacks.{callback_name}`, with the same arguments"
     else:
-        advice = (
-            f"a subclass of `fk.callbacks.{known}` with `def on_epoch_end(self, epoch, run, "
+        remedy = (
+            f"a subclass of `fk.callbacks.{callback_name}` with `def on_epoch_end(self, epoch, run, "
             "logs): ...`"
         )
-    return f"{cls.__name__}, a callback of Keras, which needs a Keras model. Use {advice}."
+    return f"{cls.__name__}, a callback of Keras, which needs a Keras model. Use {remedy}."
 
 
 def check_no_keras_in(value: Any) -> None:
@@ -151,7 +160,7 @@ def check_not_keras(value: Any, where: str = "") -> Any:
         >>> check_not_keras("relu")
         'relu'
     """
-    advice = conversion(value)
-    if advice is not None:
-        raise TypeError(f"{where}: received {advice}" if where else f"received {advice}")
+    message = conversion(value)
+    if message is not None:
+        raise TypeError(f"{where}: received {message}" if where else f"received {message}")
     return value

@@ -130,10 +130,10 @@ _SHORT = (
 )
 
 
-def _short(home: str) -> dict[str, str]:
+def _short(namespace: str) -> dict[str, str]:
     """The hints for abbreviations, in capital and small letters."""
-    rows = [(written, name) for short, name in _SHORT for written in (short, short.lower())]
-    return {written: f"`fk.{home}.{name}()`" for written, name in rows}
+    rows = [(spelling, name) for short, name in _SHORT for spelling in (short, short.lower())]
+    return {spelling: f"`fk.{namespace}.{name}()`" for spelling, name in rows}
 
 
 _LOSSES = MappingProxyType(
@@ -263,17 +263,19 @@ def missing_name(module: str, name: str) -> str:
         "fk.ops: has no name 'reduce_mean'. Instead: `fk.ops.mean(x)`."
     """
     where = f"{_shown(module)}: has no name {name!r}."
-    instead = _TABLES.get(module, {}).get(name)
-    if instead is not None:
-        return f"{where} Instead: {instead}."
+    remedy = _TABLES.get(module, {}).get(name)
+    if remedy is not None:
+        return f"{where} Instead: {remedy}."
     for space, names in _elsewhere(module):
         if name in names and name not in _SHARED:
             return f"{where} Instead: `{_shown(space)}.{name}`."
-    own = _names(module)
-    written = next((known for known in own if _plain(known) == _plain(name)), None)
-    if written is not None:
-        return f"{where} Did you mean {written!r}?"
-    return where + suggest(name, own)
+    module_names = _names(module)
+    near_name = next(
+        (candidate for candidate in module_names if _plain(candidate) == _plain(name)), None
+    )
+    if near_name is not None:
+        return f"{where} Did you mean {near_name!r}?"
+    return where + suggest(name, module_names)
 
 
 def _plain(name: str) -> str:

@@ -104,10 +104,10 @@ def check_model_methods(cls: type) -> None:
     """
     for name in (*_STEPS, *_MODEL):
         if hasattr(cls, name):
-            instead = _MODEL.get(name)
-            if instead is None:
+            remedy = _MODEL.get(name)
+            if remedy is None:
                 raise TypeError(_OBJECTIVE.format(where=cls.__name__, name=name))
-            raise TypeError(f"{cls.__name__}: {name} is never called. Instead: {instead}.")
+            raise TypeError(f"{cls.__name__}: {name} is never called. Instead: {remedy}.")
     if isinstance(getattr(cls, "metrics", None), property):
         raise TypeError(
             f"{cls.__name__}: the property metrics is never read. Instead, an objective or a layer "
@@ -181,10 +181,10 @@ def check_callback(where: str, methods: dict[str, Any], bound: bool = True) -> N
     for name, method in methods.items():
         if name in _OTHER_HOOKS:
             raise TypeError(f"{where}: {name} is never called. Instead: {_OTHER_HOOKS[name]}.")
-        near = difflib.get_close_matches(name, _HOOKS, 1, 0.85)
-        if near and name not in _HOOKS and callable(method):
+        matches = difflib.get_close_matches(name, _HOOKS, 1, 0.85)
+        if matches and name not in _HOOKS and callable(method):
             raise TypeError(
-                f"{where}: {name} is never called. Did you mean {near[0]!r}? The hooks are: "
+                f"{where}: {name} is never called. Did you mean {matches[0]!r}? The hooks are: "
                 f"{', '.join(_HOOKS)}."
             )
         if name in _HOOKS:
@@ -196,18 +196,18 @@ def _check_hook(where: str, name: str, method: Any, expected: Sequence[str]) -> 
     # properties and partials have no code object; a wrong signature fails at the call
     if code is None:
         return
-    taken = code.co_varnames[: code.co_argcount]
+    parameters = code.co_varnames[: code.co_argcount]
     required = code.co_argcount - len(method.__defaults__ or ())
-    fits = required <= len(expected) and (
-        bool(code.co_flags & _VARIADIC) or len(taken) >= len(expected)
+    accepts_call = required <= len(expected) and (
+        bool(code.co_flags & _VARIADIC) or len(parameters) >= len(expected)
     )
     # Keras's `on_train_begin(self, logs=None)` accepts the call but would take the run for the logs
-    at = expected.index("run")
-    if fits and not (len(taken) > at and taken[at] == "logs"):
+    run_index = expected.index("run")
+    if accepts_call and not (len(parameters) > run_index and parameters[run_index] == "logs"):
         return
     raise TypeError(
         f"{where}: {name} expected the parameters ({', '.join(expected)}), received "
-        f"({', '.join(taken)}). A hook receives the run; `run.model` is the model. Write "
+        f"({', '.join(parameters)}). A hook receives the run; `run.model` is the model. Write "
         + (
             f"`def {name}({', '.join(expected)})`."
             if expected[0] == "self"
