@@ -74,18 +74,18 @@ class Model(Network):
     ):
         if inputs is None or outputs is None:
             raise TypeError(model_without_graph(self))
-        put = object.__setattr__  # layers are frozen
+        set_field = object.__setattr__  # layers are frozen
         # before the graph is closed, whose error messages name the model
-        put(self, "name", name)
-        put(self, "trainable", trainable)
-        put(self, "dtype", dtype)
+        set_field(self, "name", name)
+        set_field(self, "trainable", trainable)
+        set_field(self, "dtype", dtype)
         convert_fields(self)
         graph, layers = close(inputs, outputs, self.where)
-        put(self, "graph", graph)
-        put(self, "layers", layers)
+        set_field(self, "graph", graph)
+        set_field(self, "layers", layers)
         if not self.trainable:
             pass_on_trainable(self)
-            put(self, "graph", graph.bind(self.layers))
+            set_field(self, "graph", graph.bind(self.layers))
 
     def __init_subclass__(cls, **kwargs: Any) -> None:
         if "keras_form" not in cls.__dict__:  # a subclass goes to files under its own name
@@ -108,19 +108,19 @@ class Model(Network):
             return self
         # named after their fields, so that states and files do not depend on the order of calls
         children = _named_children(self)
-        composed = self.replace(**children)
+        named_model = self.replace(**children)
         inputs = symbolic_inputs(specs)
         graph, layers = close(
             inputs[0] if len(inputs) == 1 else list(inputs),
-            compose(composed.call, inputs),
+            compose(named_model.call, inputs),
             self.where,
         )
         # the graph's layers hold the weights; the fields keep only the configuration
-        bare = {
-            name: map_layers(child, lambda _, one: one.unbuilt())
+        unbuilt_children = {
+            name: map_layers(child, lambda _, layer: layer.unbuilt())
             for name, child in children.items()
         }
-        return composed.replace(**bare, graph=graph, layers=layers)
+        return named_model.replace(**unbuilt_children, graph=graph, layers=layers)
 
     def functional(self) -> Model:
         """A plain `fk.Model` with the same graph and weights, which loads without the subclass."""
@@ -172,14 +172,14 @@ def _named_children(model: Model) -> dict[str, Any]:
     """
     # by identity: two equal layers in two fields are two layers
     named_layers: dict[int, Layer] = {}
-    taken: set[str] = set()
+    used_names: set[str] = set()
 
     def named(path: str, layer: Layer) -> Layer:
         if id(layer) not in named_layers:
             name = layer.name or path.replace("/", "_")
-            while layer.name is None and name in taken:
+            while layer.name is None and name in used_names:
                 name += "_"
-            taken.add(name)
+            used_names.add(name)
             named_layers[id(layer)] = layer if layer.name else layer.replace(name=name)
         return named_layers[id(layer)]
 

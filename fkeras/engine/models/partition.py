@@ -80,8 +80,8 @@ def trainable_weights(model: Layer) -> dict[str, Any]:
         {'kernel': (3, 2), 'bias': (2,)}
     """
     skeleton = skeleton_of(model)
-    rows = zip(skeleton.names, leaves_of(model), skeleton.trainable, strict=True)
-    return {name: leaf for name, leaf, trained in rows if trained and leaf is not None}
+    weights = zip(skeleton.names, leaves_of(model), skeleton.trainable, strict=True)
+    return {name: leaf for name, leaf, trained in weights if trained and leaf is not None}
 
 
 def overwritten_weights(model: Layer) -> dict[str, Any]:
@@ -96,11 +96,11 @@ def overwritten_weights(model: Layer) -> dict[str, Any]:
         >>> len(fk.engine.overwritten_weights(fk.quantize(layer, "float8")))
         6
     """
-    found = {}
-    for path, one in sublayers(model):
-        for name in one.weight_roles.overwritten if one.trainable else ():
-            found[f"{path}/{name}" if path else name] = getattr(one, name)
-    return {path: value for path, value in found.items() if value is not None}
+    weights = {}
+    for path, sublayer in sublayers(model):
+        for name in sublayer.weight_roles.overwritten if sublayer.trainable else ():
+            weights[f"{path}/{name}" if path else name] = getattr(sublayer, name)
+    return {path: value for path, value in weights.items() if value is not None}
 
 
 def replace_weights(model: Part, weights: Mapping[str, Any]) -> Part:

@@ -70,10 +70,10 @@ class Sequential(Network):
         trainable: bool = True,
         dtype: DTypeLike | DTypePolicy = "float32",
     ):
-        put = object.__setattr__
-        put(self, "name", name)
-        put(self, "trainable", trainable)
-        put(self, "dtype", dtype)
+        set_field = object.__setattr__
+        set_field(self, "name", name)
+        set_field(self, "trainable", trainable)
+        set_field(self, "dtype", dtype)
         convert_fields(self)
         if isinstance(layers, Layer | str) or is_symbolic(layers) or not _is_listed(layers):
             raise TypeError(
@@ -81,20 +81,20 @@ class Sequential(Network):
                 "fk.Sequential([layer])."
             )
         start, entries = _start(list(layers))
-        for one in entries:
-            _check_entry(one, self.where)
+        for layer_entry in entries:
+            _check_entry(layer_entry, self.where)
         names = layer_names(list({id(e): e for e in entries}.values()), self.where)
-        put(self, "order", tuple(names[id(e)] for e in entries))
+        set_field(self, "order", tuple(names[id(e)] for e in entries))
         members = {names[id(e)]: e.replace(name=names[id(e)]) for e in entries}
-        put(self, "layers", LayerDict(members, self.order))
+        set_field(self, "layers", LayerDict(members, self.order))
         if not self.trainable:
             pass_on_trainable(self)
-        put(self, "graph", None)
-        put(self, "mask_rule", STRICT)
+        set_field(self, "graph", None)
+        set_field(self, "mask_rule", STRICT)
         if start is not None:
-            graph, closed = self._close(start)
-            put(self, "graph", graph)
-            put(self, "layers", LayerDict(closed, self.order))
+            graph, closed_layers = self._close(start)
+            set_field(self, "graph", graph)
+            set_field(self, "layers", LayerDict(closed_layers, self.order))
 
     def _close(self, x: Any) -> tuple:
         """The graph that starts from the symbolic input `x`, and its layers."""
@@ -150,8 +150,8 @@ class Sequential(Network):
             start = [InputLayer(spec.dims, dtype=spec.dtype)]
         # the layers keep their weights; only the graph around them is new
         options = {"name": self.name, "trainable": self.trainable, "dtype": self.dtype}
-        made = type(self)(members, **options).replace(mask_rule=self.mask_rule)
-        return made._begun(symbolic(start[0])) if start else made
+        network = type(self)(members, **options).replace(mask_rule=self.mask_rule)
+        return network._begun(symbolic(start[0])) if start else network
 
     def _input_layer(self) -> InputLayer:
         layer = self.layers[self.graph.input_names[0]]
@@ -183,9 +183,9 @@ class Sequential(Network):
 
     def __getitem__(self, index: int | slice) -> Any:
         if isinstance(index, slice):
-            places = range(len(self))[index]
+            positions = range(len(self))[index]
             return self._with(
-                self.members[index], places[0] if places and places.step == 1 else None
+                self.members[index], positions[0] if positions and positions.step == 1 else None
             )
         return self.members[index]
 
@@ -208,13 +208,13 @@ class Sequential(Network):
     ) -> Self:
         """The network of a configuration from `get_config` or Keras, without weights."""
         rule, config = read_rule(config, custom_objects, cls.__name__)
-        known: dict[str, Layer] = {}
+        layers_by_name: dict[str, Layer] = {}
         entries = []
         items = entry(config, "layers", (list, tuple), config.get("name"))
-        for place, item in enumerate(items):
-            with within("layers"), within(place), naming(name_of(item)):
+        for position, item in enumerate(items):
+            with within("layers"), within(position), naming(name_of(item)):
                 layer = expect(deserialize(item, custom_objects), Layer, "an entry of 'layers'")
-            entries.append(known.setdefault(layer.name, layer) if layer.name else layer)
+            entries.append(layers_by_name.setdefault(layer.name, layer) if layer.name else layer)
         shape = entry(config, "build_input_shape", (list, tuple, type(None)), default=None)
         if shape and entries and not isinstance(entries[0], InputLayer):
             batch = shape[0] if needs_batch_size(config) else None
