@@ -39,8 +39,8 @@ def _stays(network: Any, call: Call) -> bool:
     if call.is_input:
         return True
     layer = network.layers[call.layer]
-    whole = getattr(layer, "graph", None) is None or on_host(layer)
-    return whole and _takes_strings(network.graph, call)
+    is_whole = getattr(layer, "graph", None) is None or on_host(layer)
+    return is_whole and _takes_strings(network.graph, call)
 
 
 def _takes_strings(graph: Any, call: Call) -> bool:
@@ -63,9 +63,9 @@ def split(network: Any, make: Make) -> tuple[Any, Any]:
     Raises:
         FKerasError: for a layer that takes both strings and arrays computed on the device.
     """
-    cut = _Cut(network, make)
-    outputs = run_calls(network.graph, cut.device, cut.record_call)
-    return cut.halves(outputs)
+    splitter = _Cut(network, make)
+    outputs = run_calls(network.graph, splitter.device, splitter.record_call)
+    return splitter.halves(outputs)
 
 
 def split_after(network: Any, make: Make) -> tuple[Any, Any]:
@@ -79,16 +79,16 @@ def split_after(network: Any, make: Make) -> tuple[Any, Any]:
         FKerasError: for a call that takes strings made inside the network.
     """
     graph, tensors = network.graph, network._open()
-    border: dict[str, tuple[Any, Any]] = {}
+    crossing_tensors: dict[str, tuple[Any, Any]] = {}
     # only calls that make strings, and their inputs, get tensors in `slots`
     slots: list[Any] = [None] * len(graph.specs)
 
-    def hand_over(slot: int) -> None:
+    def cross(slot: int) -> None:
         if slots[slot] is None:
-            name = _free(graph.coords[slot].layer, border)
+            name = _free(graph.coords[slot].layer, crossing_tensors)
             spec = graph.specs[slot]
             slots[slot] = symbolic(InputLayer(spec.dims, dtype=spec.dtype, name=name))
-            border[name] = (tensors[slot], slots[slot])
+            crossing_tensors[name] = (tensors[slot], slots[slot])
 
     strings: set[int] = set()
 
@@ -103,18 +103,20 @@ def split_after(network: Any, make: Make) -> tuple[Any, Any]:
         if not layer.makes_strings:
             return None
         for slot in call.inputs:
-            hand_over(slot)
+            cross(slot)
         strings.update(graph.output_slots_of(number))
         return record(layer, fill_tensors(call.args, slots), {}, None, call.mask_rule)
 
     run_calls(graph, slots, record_call)
     # outputs without strings pass through the second network unchanged
     for slot in graph.output_slots:
-        hand_over(slot)
-    front_outputs, after_inputs = ({k: pair[i] for k, pair in border.items()} for i in (0, 1))
-    front = make(network.inputs, front_outputs, network.name)
+        cross(slot)
+    first_outputs, second_inputs = (
+        {k: pair[i] for k, pair in crossing_tensors.items()} for i in (0, 1)
+    )
+    first_part = make(network.inputs, first_outputs, network.name)
     name = None if network.name is None else f"{network.name}_after"
-    return front, make(after_inputs, structure.fill(graph.outputs, slots), name)
+    return first_part, make(second_inputs, structure.fill(graph.outputs, slots), name)
 
 
 class _Cut:
@@ -152,11 +154,11 @@ class _Cut:
 
     def _call_on_host(self, number: int, call: Call) -> Any:
         layer = self._layer(call)
-        lacking = next((s for s in call.inputs if self.host[s] is None), None)
-        if lacking is not None:
+        device_slot = next((s for s in call.inputs if self.host[s] is None), None)
+        if device_slot is not None:
             raise FKerasError(
                 f"{layer.where}: takes strings, which are on the host, and beside them the output "
-                f"of {self.graph.coords[lacking].layer!r}, which the device computes. Call the layer "
+                f"of {self.graph.coords[device_slot].layer!r}, which the device computes. Call the layer "
                 "on inputs of the model alone.",
                 layer=layer.where,
             )
@@ -178,10 +180,10 @@ class _Cut:
         return structure.fill(template, [self._pass(name, tensor) for tensor in tensors])
 
     def _pass(self, name: str, tensor: Any) -> Any:
-        free = _free(name, self.border.keys() | self.taken)
-        taken = symbolic(InputLayer(tensor.spec.dims, dtype=tensor.dtype, name=free))
-        self.border[free] = (tensor, taken)
-        return taken
+        input_name = _free(name, self.border.keys() | self.taken)
+        device_input = symbolic(InputLayer(tensor.spec.dims, dtype=tensor.dtype, name=input_name))
+        self.border[input_name] = (tensor, device_input)
+        return device_input
 
     def halves(self, outputs: Any) -> tuple[Any, Any]:
         graph, network = self.graph, self.network
@@ -194,20 +196,22 @@ class _Cut:
         for slot in graph.input_slots:
             if slot in self.used and self.device[slot] is not None:
                 self.border[graph.coords[slot].layer] = (self.host[slot], self.device[slot])
-        returned, taken = ({k: pair[i] for k, pair in self.border.items()} for i in (0, 1))
+        host_outputs, device_inputs = (
+            {k: pair[i] for k, pair in self.border.items()} for i in (0, 1)
+        )
         if len(self.border) == 1:
-            (returned,), (taken,) = returned.values(), taken.values()
+            (host_outputs,), (device_inputs,) = host_outputs.values(), device_inputs.values()
         name = None if network.name is None else f"{network.name}_host"
-        host = self.make(structure.fill(graph.inputs, self.host), returned, name)
-        return host, self.make(taken, outputs, network.name)
+        host = self.make(structure.fill(graph.inputs, self.host), host_outputs, name)
+        return host, self.make(device_inputs, outputs, network.name)
 
 
-def _free(name: str, taken: Container[str]) -> str:
+def _free(name: str, used_names: Container[str]) -> str:
     """Returns the name, or the name with the first number that makes it free."""
-    free, number = name, 1
-    while free in taken:
-        free, number = f"{name}_{number}", number + 1
-    return free
+    candidate, number = name, 1
+    while candidate in used_names:
+        candidate, number = f"{name}_{number}", number + 1
+    return candidate
 
 
 # -- running --------------------------------------------------------------------------------------
@@ -266,8 +270,8 @@ def run_on_host(network: Any, arrays: list[Any]) -> Any:
 
 def _on_host(tree: Any) -> Any:
     template, leaves = structure.number(tree)
-    traced = (Tracer,)  # a layer of strings rejects tracers with its own message
-    leaves = [leaf if isinstance(leaf, traced) else np.asarray(leaf) for leaf in leaves]
+    kept_types = (Tracer,)  # a layer of strings rejects tracers with its own message
+    leaves = [leaf if isinstance(leaf, kept_types) else np.asarray(leaf) for leaf in leaves]
     return structure.fill(template, leaves)
 
 
@@ -278,11 +282,11 @@ def _is_text(value: Any) -> bool:
     return isinstance(value, str | bytes)
 
 
-def _as_text(value: Any, place: str) -> np.ndarray:
+def _as_text(value: Any, location: str) -> np.ndarray:
     array = np.asarray(value.numpy() if hasattr(value, "numpy") else value)
     if array.dtype.kind not in "OSUT":
         raise FKerasError(
-            f"{place}: expected strings, received {array.dtype}. Pass a list or a NumPy array of "
+            f"{location}: expected strings, received {array.dtype}. Pass a list or a NumPy array of "
             "texts."
         )
     return array

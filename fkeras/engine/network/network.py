@@ -95,8 +95,8 @@ class Network(Layer):
 
     @property
     def overrides_apply(self) -> bool:
-        checked = self.graph is not None and self.graph.takes_integers
-        return checked or type(self).apply is not Network.apply
+        checks_ranges = self.graph is not None and self.graph.takes_integers
+        return checks_ranges or type(self).apply is not Network.apply
 
     @property
     def built(self) -> bool:
@@ -152,9 +152,9 @@ class Network(Layer):
         values: dict[str, int] = {}
         for slot, spec in zip(graph.input_slots, input_specs, strict=True):
             spec = as_spec(spec)
-            for word, size in zip(graph.specs[slot].dims, spec.dims, strict=False):
-                if isinstance(word, str) and isinstance(size, int):
-                    values[word] = size
+            for dim, size in zip(graph.specs[slot].dims, spec.dims, strict=False):
+                if isinstance(dim, str) and isinstance(size, int):
+                    values[dim] = size
         return tuple(Spec(tuple(_bind(d, values) for d in s.dims), s.dtype) for s in graph.specs)
 
     def apply(
@@ -176,9 +176,9 @@ class Network(Layer):
         if symbolic_arguments(inputs, options, mask):
             return call(*inputs, **arguments)
         if self.makes_strings:
-            front, after = self._halves(split_after)
-            out = front.apply(*inputs, **arguments)
-            value = run_on_host(after, match_inputs(after, (out.value,)))
+            main_part, string_part = self._halves(split_after)
+            out = main_part.apply(*inputs, **arguments)
+            value = run_on_host(string_part, match_inputs(string_part, (out.value,)))
             return dataclasses.replace(out, value=value, mask=None)
         if self.reads_strings:
             arrays = read_inputs(self, inputs, mask, options)
@@ -191,10 +191,10 @@ class Network(Layer):
             check_ranges(self, inputs[0] if len(inputs) == 1 else inputs, self.where)
         return call(*inputs, **arguments)
 
-    def _halves(self, cut: Any) -> tuple[Network, Network]:
+    def _halves(self, split_network: Any) -> tuple[Network, Network]:
         """Returns the parts for host and device, made once for each network object."""
         if "_cut" not in self.__dict__:
-            self.__dict__["_cut"] = cut(self, _network)
+            self.__dict__["_cut"] = split_network(self, _network)
         return self.__dict__["_cut"]
 
     def forward(self, context: Context, *inputs: Any, **options: Any) -> Output:
@@ -208,10 +208,10 @@ class Network(Layer):
         self._require_graph("A call")
         return Execution(self, context, inputs).output()
 
-    def _require_graph(self, use: str) -> Graph:
+    def _require_graph(self, operation: str) -> Graph:
         if self.graph is None:
             raise FKerasError(
-                f"{self.where}: {use} needs input shapes; this network has not been built or called. "
+                f"{self.where}: {operation} needs input shapes; this network has not been built or called. "
                 "Build it for a shape: `model.build(jax.random.key(0), (None, 8))`, or start the "
                 "list of layers with fk.Input.",
                 layer=self.where,

@@ -62,20 +62,20 @@ def _rows(network: Any, nested: bool, level: int) -> Iterator[tuple[str, ...]]:
     for name in graph.layers if graph is not None else network.layers:
         layer = network.layers[name]
         frozen = "" if layer.trainable or not leaves_of(layer) else ", frozen"
-        shapes, links = "?", ""
+        shapes, connections = "?", ""
         if graph is not None:
             calls = [graph.calls[n] for n in graph.calls_of[name]]
             outputs = dict.fromkeys(str(s.shape) for call in calls for s in call.outputs)
             shapes = ", ".join(outputs)
             coords = [graph.coords[s] for call in calls if not call.is_input for s in call.inputs]
-            links = ", ".join(f"{c.layer}[{c.node}][{c.tensor}]" for c in coords)
+            connections = ", ".join(f"{c.layer}[{c.node}][{c.tensor}]" for c in coords)
         count = _count(leaves_of(layer))
         yield (
             f"{indent}{name} ({type(layer).__name__}{frozen})",
             shapes,
             f"{count:,}" if layer.built or not _may_have_weights(layer) else "not built",
             f"{_count(jax.tree.leaves(state.get(name, {}))):,}",
-            links,
+            connections,
         )
         if nested and hasattr(layer, "graph"):
             yield from _rows(layer, nested, level + 1)
@@ -115,11 +115,11 @@ def _totals(network: Any, abstract: Any) -> list[str]:
     trained = [leaf for leaf, flag in zip(leaves, flags, strict=True) if flag]
     frozen = [leaf for leaf, flag in zip(leaves, flags, strict=True) if not flag]
     state: Mapping[str, Any] = abstract.state_spec()
-    held = jax.tree.leaves(state)
-    total = _bytes(leaves) + _bytes(held)
+    state_arrays = jax.tree.leaves(state)
+    total = _bytes(leaves) + _bytes(state_arrays)
     return [
         f"Trainable: {_count(trained):,} ({_size(_bytes(trained))})   "
         f"frozen: {_count(frozen):,} ({_size(_bytes(frozen))})   "
-        f"state: {_count(held):,} ({_size(_bytes(held))})   total: {_size(total)}",
+        f"state: {_count(state_arrays):,} ({_size(_bytes(state_arrays))})   total: {_size(total)}",
         "built" if network.built else "not built yet: model = model.build(jax.random.key(0))",
     ]
