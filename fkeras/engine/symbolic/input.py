@@ -85,10 +85,12 @@ class InputLayer(Layer):
     def from_config(cls, config: Any, custom_objects: Any = None) -> InputLayer:
         # keys of Keras without a meaning here
         ignored = ("sparse", "ragged", "trainable")
-        kept = {k: v for k, v in config.items() if k not in ignored or v not in (False, None, True)}
-        if isinstance(kept.get("dtype"), str):
-            kept["dtype"] = _dtype_name(kept["dtype"])
-        return super().from_config(kept, custom_objects)
+        options = {
+            k: v for k, v in config.items() if k not in ignored or v not in (False, None, True)
+        }
+        if isinstance(options.get("dtype"), str):
+            options["dtype"] = _dtype_name(options["dtype"])
+        return super().from_config(options, custom_objects)
 
 
 def Input(  # noqa: N802  (Keras's name)

@@ -107,11 +107,11 @@ class Op(Generic[Parameters]):
 
 
 def _builtin(name: str) -> Op:
-    home, _, last = f"fkeras.ops.{name}".rpartition(".")
+    namespace, _, last = f"fkeras.ops.{name}".rpartition(".")
     # the name may come from a file: only functions of these namespaces are resolved
-    if home not in ("fkeras.ops", "fkeras.ops.image"):
+    if namespace not in ("fkeras.ops", "fkeras.ops.image"):
         raise ValueError(f"Operation: there is no fk.ops.{name}. Name a function of fk.ops.")
-    return BEHIND_FUNCTIONS[name] if name in BEHIND_FUNCTIONS else resolve(last, home)
+    return BEHIND_FUNCTIONS[name] if name in BEHIND_FUNCTIONS else resolve(last, namespace)
 
 
 def _as_op(value: Any) -> Op:
@@ -247,11 +247,11 @@ def described(doc: str, arguments: str, example: str, shown: str) -> str:
         >>> "print(fk.ops.negative(3))" in text
         True
     """
-    tail = "".join(f"        {line}\n" for line in shown.splitlines())
+    output_lines = "".join(f"        {line}\n" for line in shown.splitlines())
     args = "".join(f"        {line}\n" for line in arguments.splitlines())
     return (
         f"{doc}\n\n    Args:\n{args}\n    Example:\n        >>> import fkeras as fk\n"
-        f"        >>> print(fk.ops.{example})\n{tail}    "
+        f"        >>> print(fk.ops.{example})\n{output_lines}    "
     )
 
 

@@ -309,15 +309,19 @@ def _forms_by_op() -> Mapping[str, OperationForm]:
 def _forms() -> Iterator[tuple[bool, OperationForm]]:
     """Yields `(whether the operation has another name than the class, form)` for each class."""
     for module, signature, classes in _ROWS:
-        words = [word for word in signature.split() if word != "**"]
-        names = tuple(word.strip("*=?") for word in words)
-        nullable = tuple(word.strip("?") for word in words if word.endswith("?"))
-        fixed = tuple(word.strip("=") for word in words if word.endswith("="))
-        variadic = next((word[1:] for word in words if word.startswith("*")), None)
+        parameters = [parameter for parameter in signature.split() if parameter != "**"]
+        names = tuple(parameter.strip("*=?") for parameter in parameters)
+        nullable = tuple(
+            parameter.strip("?") for parameter in parameters if parameter.endswith("?")
+        )
+        fixed = tuple(parameter.strip("=") for parameter in parameters if parameter.endswith("="))
+        variadic = next(
+            (parameter[1:] for parameter in parameters if parameter.startswith("*")), None
+        )
         for entry in classes.split():
             class_name, _, op = entry.partition(":")
             op_name = op or snake_case(class_name)
             op_name = f"image.{op_name}" if module == "image" else op_name
-            home = f"keras.src.ops.{module}"
-            form = OperationForm(home, class_name, op_name, names, fixed, variadic, nullable)
+            module_name = f"keras.src.ops.{module}"
+            form = OperationForm(module_name, class_name, op_name, names, fixed, variadic, nullable)
             yield bool(op), form
