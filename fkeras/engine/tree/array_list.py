@@ -66,11 +66,13 @@ def layer_arrays(layer: Any, state: Mapping[str, Any], keys: Keys = ()) -> list[
     ]
     if not state:  # most layers: without state their children need no walk
         return arrays
-    inner = {name for name, _ in children(layer)}
-    own = [key for key in state if key not in inner and not isinstance(state[key], Mapping)]
+    child_names = {name for name, _ in children(layer)}
+    own_keys = [
+        key for key in state if key not in child_names and not isinstance(state[key], Mapping)
+    ]
     order = layer.keras_form.state_order
-    own.sort(key=lambda key: (order.index(key) if key in order else len(order), key))
-    return arrays + [ArrayEntry("state", key, keys, layer, state[key]) for key in own]
+    own_keys.sort(key=lambda key: (order.index(key) if key in order else len(order), key))
+    return arrays + [ArrayEntry("state", key, keys, layer, state[key]) for key in own_keys]
 
 
 def arrays_of(
@@ -114,7 +116,7 @@ def replace_leaves(layer: Any, leaves: Mapping[str, Any]) -> Any:
         >>> replace_leaves(fk.layers.Dense(2), {"bias": "label"}).bias
         'label'
     """
-    skeleton, changed = skeleton_of(layer), list(leaves_of(layer))
+    skeleton, new_leaves = skeleton_of(layer), list(leaves_of(layer))
     for path, leaf in leaves.items():
-        changed[skeleton.places[path]] = leaf
-    return skeleton.join(tuple(changed))
+        new_leaves[skeleton.places[path]] = leaf
+    return skeleton.join(tuple(new_leaves))

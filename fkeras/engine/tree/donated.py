@@ -40,8 +40,8 @@ def gone_arrays(tree: Any) -> Iterator[str]:
     for path, leaf in jax.tree_util.tree_leaves_with_path(tree):
         if isinstance(leaf, jax.Array) and not _traced(leaf):
             if leaf.is_deleted():
-                parts = (getattr(k, "name", getattr(k, "key", getattr(k, "idx", k))) for k in path)
-                yield "/".join(map(str, parts))
+                names = (getattr(k, "name", getattr(k, "key", getattr(k, "idx", k))) for k in path)
+                yield "/".join(map(str, names))
 
 
 def _traced(leaf: Any) -> bool:

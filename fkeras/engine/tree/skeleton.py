@@ -64,8 +64,8 @@ class Skeleton:
         self.own = len(weights)
         # the order of names is the order of the leaves: own weights, then the children by field
         names = list(weights)
-        apart = (*cls.weight_roles.untrained, *cls.weight_roles.overwritten)
-        trainable = [static["trainable"] and name not in apart for name in weights]
+        untrained_names = (*cls.weight_roles.untrained, *cls.weight_roles.overwritten)
+        trainable = [static["trainable"] and name not in untrained_names for name in weights]
         self.spans: dict[str, tuple[int, int]] = {}
         for field, tree in children.items():
             start = len(names)
@@ -74,7 +74,7 @@ class Skeleton:
                 trainable.extend(child.trainable)
             self.spans[field] = start, len(names)
         self.names, self.trainable = tuple(names), tuple(trainable)
-        self.places = {name: place for place, name in enumerate(self.names)}
+        self.places = {name: index for index, name in enumerate(self.names)}
         self._hash = self._unequal = None
         self._derived: dict[Any, Any] = {}
 
@@ -180,10 +180,12 @@ def same_leaf(a: Any, b: Any) -> bool:
 
 
 def _same_other(a: Any, b: Any) -> bool:
-    one, two = jax.tree.structure(a), jax.tree.structure(b)
-    if jax.tree_util.treedef_is_leaf(one) or jax.tree_util.treedef_is_leaf(two):
+    a_structure, b_structure = jax.tree.structure(a), jax.tree.structure(b)
+    if jax.tree_util.treedef_is_leaf(a_structure) or jax.tree_util.treedef_is_leaf(b_structure):
         return type(a) is type(b) and bool(a == b)
-    return one == two and all(map(same_leaf, jax.tree.leaves(a), jax.tree.leaves(b)))
+    return a_structure == b_structure and all(
+        map(same_leaf, jax.tree.leaves(a), jax.tree.leaves(b))
+    )
 
 
 def skeleton_of(layer: Any) -> Skeleton:
@@ -199,8 +201,10 @@ def skeleton_of(layer: Any) -> Skeleton:
             continue
         value = getattr(layer, field.name)
         # child_fields restricts the search to declared fields; None means all fields
-        allowed = type(layer).child_fields
-        if (allowed is None or field.name in allowed) and next(layers_in(value), None) is not None:
+        child_fields = type(layer).child_fields
+        if (child_fields is None or field.name in child_fields) and next(
+            layers_in(value), None
+        ) is not None:
             children[field.name] = map_layers(value, _skeleton_at)
         else:
             static[field.name] = value

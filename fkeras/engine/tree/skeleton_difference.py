@@ -37,9 +37,9 @@ def first_difference(one: Any, two: Any, path: str = "") -> str | None:
     if one.cls is not two.cls:
         return f"{where}a {one.cls.__name__}"
     # missing children before fields: a model's graph differs whenever its layers do
-    mine, theirs = (dict(_children(skeleton)) for skeleton in (one, two))
-    if set(mine) != set(theirs):
-        return where + _missing(mine, theirs)
+    children, other_children = (dict(_children(skeleton)) for skeleton in (one, two))
+    if set(children) != set(other_children):
+        return where + _missing(children, other_children)
     # dict.fromkeys removes duplicates and keeps the order of declaration
     for name in dict.fromkeys((*one.static, *two.static)):
         if name == "graph" or one.static.get(name) == two.static.get(name):
@@ -48,22 +48,26 @@ def first_difference(one: Any, two: Any, path: str = "") -> str | None:
             return f"{where}{'built' if one.static.get(name) else 'not built'}"
         return f"{where}{name}={_short(one.static.get(name))}"
     return (
-        _in_children(mine, theirs, path)
+        _in_children(children, other_children, path)
         or _in_graphs(one.static.get("graph"), two.static.get("graph"), where)
         or f"{where}weights {', '.join(one.weights) or 'none'}"
     )
 
 
-def _missing(mine: Mapping[str, Any], theirs: Mapping[str, Any]) -> str:
-    more = [repr(name) for name in mine if name not in theirs]
-    less = [repr(name) for name in theirs if name not in mine]
-    return f"with {', '.join(more[:3])}" if more else f"without {', '.join(less[:3])}"
+def _missing(children: Mapping[str, Any], other_children: Mapping[str, Any]) -> str:
+    unexpected = [repr(name) for name in children if name not in other_children]
+    missing = [repr(name) for name in other_children if name not in children]
+    return (
+        f"with {', '.join(unexpected[:3])}" if unexpected else f"without {', '.join(missing[:3])}"
+    )
 
 
-def _in_children(mine: Mapping[str, Any], theirs: Mapping[str, Any], path: str) -> str | None:
-    for name, child in mine.items():
-        below = f"{path}/{name}" if path else name
-        difference = first_difference(child, theirs[name], below)
+def _in_children(
+    children: Mapping[str, Any], other_children: Mapping[str, Any], path: str
+) -> str | None:
+    for name, child in children.items():
+        child_path = f"{path}/{name}" if path else name
+        difference = first_difference(child, other_children[name], child_path)
         if difference is not None:
             return difference
     return None
@@ -74,20 +78,20 @@ def _children(skeleton: Any) -> Iterator[tuple[str, Any]]:
         yield from layers_in(tree, "" if field == skeleton.transparent_field else field)
 
 
-def _in_graphs(one: Any, two: Any, where: str) -> str | None:
-    if one == two:
+def _in_graphs(graph: Any, other_graph: Any, where: str) -> str | None:
+    if graph == other_graph:
         return None
-    if one is None or two is None:
-        return f"{where}{'no graph yet' if one is None else 'a graph'}"
-    if len(one.calls) != len(two.calls):
-        return f"{where}a graph of {len(one.calls)} calls"
-    for number, (mine, theirs) in enumerate(zip(one.calls, two.calls, strict=True)):
+    if graph is None or other_graph is None:
+        return f"{where}{'no graph yet' if graph is None else 'a graph'}"
+    if len(graph.calls) != len(other_graph.calls):
+        return f"{where}a graph of {len(graph.calls)} calls"
+    for number, (call, other_call) in enumerate(zip(graph.calls, other_graph.calls, strict=True)):
         for name in _CALL_FIELDS:
-            value = getattr(mine, name)
-            if value != getattr(theirs, name):
-                shown = ", ".join(map(str, value)) if name == "outputs" else _short(value)
-                return f"{where}call {number}, of {mine.layer!r}, with {name} {shown}"
-    return f"{where}a graph with inputs {_short(one.inputs)} and outputs {_short(one.outputs)}"
+            value = getattr(call, name)
+            if value != getattr(other_call, name):
+                text = ", ".join(map(str, value)) if name == "outputs" else _short(value)
+                return f"{where}call {number}, of {call.layer!r}, with {name} {text}"
+    return f"{where}a graph with inputs {_short(graph.inputs)} and outputs {_short(graph.outputs)}"
 
 
 def _short(value: Any) -> str:

@@ -37,8 +37,8 @@ def sublayers(layer: Any) -> Iterator[tuple[str, Any]]:
     while pending:
         path, parent = pending.pop()
         yield path, parent
-        below = [(join_path(path, name), child) for name, child in children(parent)]
-        pending.extend(reversed(below))
+        child_entries = [(join_path(path, name), child) for name, child in children(parent)]
+        pending.extend(reversed(child_entries))
 
 
 def map_children(layer: Any, change: Callable[[str, Any], Any], path: str = "") -> dict[str, Any]:
@@ -80,12 +80,12 @@ def replace_children(layer: Any, change: Callable[[str, Any], Any], path: str = 
     """
     changed = False
 
-    def note(at: str, child: Any) -> Any:
+    def change_child(child_path: str, child: Any) -> Any:
         nonlocal changed
-        other = change(at, child)
-        changed = changed or other is not child
-        return other
+        new_child = change(child_path, child)
+        changed = changed or new_child is not child
+        return new_child
 
-    fields = map_children(layer, note, path)
+    fields = map_children(layer, change_child, path)
     # an unchanged layer keeps its identity and with it the cached skeleton and leaves
     return layer.replace(**fields) if changed else layer

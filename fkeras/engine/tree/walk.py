@@ -56,8 +56,8 @@ def layers_in(value: Any, path: str = "") -> Iterator[tuple[str, Any]]:
     if hasattr(type(value), "transparent_field"):
         yield path, value
         return
-    for key, part in entries(value):
-        yield from layers_in(part, f"{path}/{key}" if path else str(key))
+    for key, item in entries(value):
+        yield from layers_in(item, f"{path}/{key}" if path else str(key))
 
 
 def map_layers(value: Any, change: Callable[[str, Any], Any], path: str = "") -> Any:
@@ -76,11 +76,11 @@ def map_layers(value: Any, change: Callable[[str, Any], Any], path: str = "") ->
         return change(path, value)
     if not isinstance(value, tuple | Mapping):
         return value
-    parts = {
-        key: map_layers(part, change, f"{path}/{key}" if path else str(key))
-        for key, part in entries(value)
+    new_items = {
+        key: map_layers(item, change, f"{path}/{key}" if path else str(key))
+        for key, item in entries(value)
     }
     if isinstance(value, tuple):
-        return tuple(parts.values())
+        return tuple(new_items.values())
     # `like` keeps the class: the layers of a network stay a LayerDict with its positions
-    return value.like(parts) if isinstance(value, FrozenDict) else FrozenDict(parts)
+    return value.like(new_items) if isinstance(value, FrozenDict) else FrozenDict(new_items)

@@ -16,24 +16,24 @@ from fkeras.engine.values.arrays import read_array
 def _in_keras_order(layer: Any, state: Mapping[str, Any]) -> list[ArrayEntry]:
     """Returns the arrays in Keras's order: trained weights of a layer, its other weights, its state."""
     layers = list(arrays_of(layer, state))
-    listed: list[ArrayEntry] = []
+    entries: list[ArrayEntry] = []
     spans = []
     for keys, owner, arrays in layers:
         untrained = owner.weight_roles.untrained
         weights = [array for array in arrays if array.kind == "weight"]
-        spans.append((keys, owner, len(listed)))
-        listed += sorted(weights, key=lambda array: array.name in untrained)
+        spans.append((keys, owner, len(entries)))
+        entries += sorted(weights, key=lambda array: array.name in untrained)
         # Keras keeps the carries of recurrent layers out of its lists, as out of its files
         if owner.keras_form.stores_state:
-            listed += [array for array in arrays if array.kind == "state"]
+            entries += [array for array in arrays if array.kind == "state"]
     # the innermost layers first: an outer layer may move what an inner layer has ordered
     for keys, owner, start in reversed(spans):
         early = {join_path(*keys, name) for name in owner.keras_form.early_weights}
         if early:
-            inside = [array for array in listed[start:] if array.keys[: len(keys)] == keys]
-            inside.sort(key=lambda array: array.path not in early)
-            listed[start : start + len(inside)] = inside
-    return listed
+            layer_entries = [array for array in entries[start:] if array.keys[: len(keys)] == keys]
+            layer_entries.sort(key=lambda array: array.path not in early)
+            entries[start : start + len(layer_entries)] = layer_entries
+    return entries
 
 
 def weight_order(layer: Any) -> list[str]:
@@ -73,10 +73,10 @@ def set_weights(
     arrays = _in_keras_order(layer, state)
     if len(new_values) != len(arrays):
         names = [array.path for array in arrays]
-        shown = ", ".join(names[:8]) + (", ..." if len(names) > 8 else "")
+        shown_names = ", ".join(names[:8]) + (", ..." if len(names) > 8 else "")
         hint = "" if state else " A layer with state (moving statistics) needs state=state too."
         raise ValueError(
-            f"{layer.where}: set_weights expected {len(arrays)} arrays ({shown}), received "
+            f"{layer.where}: set_weights expected {len(arrays)} arrays ({shown_names}), received "
             f"{len(new_values)}. Pass one array for each, in this order.{hint}"
         )
     # collected first and applied at once: each replacement creates a new layer
@@ -99,11 +99,11 @@ def set_weights(
     return replace_leaves(layer, leaves), _replaced(state, changes)
 
 
-def _replaced(state: Mapping[str, Any], changes: Mapping[Keys, Any], at: Keys = ()) -> dict:
+def _replaced(state: Mapping[str, Any], changes: Mapping[Keys, Any], keys: Keys = ()) -> dict:
     return {
-        key: _replaced(value, changes, (*at, key))
+        key: _replaced(value, changes, (*keys, key))
         if isinstance(value, Mapping)
-        else changes.get((*at, key), value)
+        else changes.get((*keys, key), value)
         for key, value in state.items()
     }
 

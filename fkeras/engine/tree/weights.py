@@ -117,8 +117,8 @@ def _is_weight(field: dataclasses.Field) -> bool:
 
 def _related(layer: Any, declared: Mapping, name: str, role: str) -> Any:
     # a field of the layer goes before the declaration, which holds for all layers of the class
-    own = getattr(layer, f"{declared['prefix'] or name}_{role}", None)
-    return own if own is not None else declared.get(role)
+    field_value = getattr(layer, f"{declared['prefix'] or name}_{role}", None)
+    return field_value if field_value is not None else declared.get(role)
 
 
 def own_weights(layer: Any, role: str) -> Iterator[tuple[str, Any, Any]]:
@@ -131,9 +131,9 @@ def own_weights(layer: Any, role: str) -> Iterator[tuple[str, Any, Any]]:
     for field in dataclasses.fields(layer):
         if _is_weight(field) and field.name not in layer.weight_roles.untrained:
             value = getattr(layer, field.name)
-            related = _related(layer, field.metadata[WEIGHT], field.name, role)
-            if value is not None and related is not None:
-                yield field.name, value, related
+            role_object = _related(layer, field.metadata[WEIGHT], field.name, role)
+            if value is not None and role_object is not None:
+                yield field.name, value, role_object
 
 
 def reset_carries(layer: Any, state: Mapping[str, Any]) -> dict[str, Any]:
