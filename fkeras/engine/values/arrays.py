@@ -176,8 +176,8 @@ def as_argument(value: Any, where: str) -> Any:
     if not isinstance(value, np.ndarray) or value.dtype in TAKEN:
         return plain(value, where) if isinstance(value, np.ma.MaskedArray) else value
     dtype = value.dtype
-    wide = dtype.kind in "iu" or (dtype.kind in "fc" and dtype.itemsize > 8)
-    return as_array(value, where, complex_numbers=True) if wide else plain(value, where)
+    needs_conversion = dtype.kind in "iu" or (dtype.kind in "fc" and dtype.itemsize > 8)
+    return as_array(value, where, complex_numbers=True) if needs_conversion else plain(value, where)
 
 
 def computed_dtype(dtype: np.dtype) -> np.dtype:
@@ -189,8 +189,8 @@ def computed_dtype(dtype: np.dtype) -> np.dtype:
     """
     if dtype.isbuiltin == 2 and dtype != jnp.bfloat16:
         # floats of 8 bits and integers of 4 are storage formats: not every device computes in them
-        whole = jnp.issubdtype(dtype, jnp.integer)
-        return np.dtype("int8" if whole else "float32")
+        is_integer = jnp.issubdtype(dtype, jnp.integer)
+        return np.dtype("int8" if is_integer else "float32")
     if dtype.kind == "f" and dtype.itemsize > 8:
         dtype = np.dtype("float64")
     elif dtype.kind == "c" and dtype.itemsize > 16:
@@ -213,12 +213,12 @@ def check_fits(array: Any, where: str) -> None:
     limits = np.iinfo(target)
     if limits.min <= int(array.min()) and int(array.max()) <= limits.max:
         return
-    place = tuple(map(int, np.argwhere((array < limits.min) | (array > limits.max))[0]))
-    at = f", row {place[0]}" if place else ""
+    index = tuple(map(int, np.argwhere((array < limits.min) | (array > limits.max))[0]))
+    row_text = f", row {index[0]}" if index else ""
     raise ValueError(
-        f"{where}{at}: expected integers from {limits.min} to {limits.max}, since JAX computes in "
-        f"{target.name}, received {int(array[place])}"
-        f"{f' at {list(place)}' if len(place) > 1 else ''}. Pass quantities as floats, "
+        f"{where}{row_text}: expected integers from {limits.min} to {limits.max}, since JAX computes in "
+        f"{target.name}, received {int(array[index])}"
+        f"{f' at {list(index)}' if len(index) > 1 else ''}. Pass quantities as floats, "
         "x.astype('float32'), map ids into the range, or set jax_enable_x64."
     )
 

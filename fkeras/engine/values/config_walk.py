@@ -20,14 +20,14 @@ def mappings(config: Any, skip: tuple[str, ...] = ()) -> Iterator[Mapping[str, A
         >>> sorted(len(item) for item in mappings({"a": [{"b": 1, "c": {}}], "d": {}}, ("d",)))
         [0, 2, 2]
     """
-    waiting = [config]
-    while waiting:
-        item = waiting.pop()
+    pending = [config]
+    while pending:
+        item = pending.pop()
         kind = type(item)
         if kind in PLAIN:
             continue
         if isinstance(item, list | tuple):
-            waiting.extend(item)
+            pending.extend(item)
         elif kind is dict or isinstance(item, Mapping):
             yield item
-            waiting.extend(value for key, value in item.items() if key not in skip)
+            pending.extend(value for key, value in item.items() if key not in skip)

@@ -107,8 +107,8 @@ class ArrayConstant:
         # lazily: hashing copies all bytes of the array
         value = self._hash
         if value is None:
-            parts = (self.array.shape, str(self.array.dtype), self.array.tobytes())
-            value = hash(parts)
+            contents = (self.array.shape, str(self.array.dtype), self.array.tobytes())
+            value = hash(contents)
             object.__setattr__(self, "_hash", value)
         return value
 

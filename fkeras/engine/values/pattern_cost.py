@@ -102,17 +102,17 @@ def _count(part: Part, length: int) -> tuple[float, float]:
 def _count_repeated(part: Part, length: int) -> tuple[float, float]:
     (inner,) = part.parts
     # a repetition of no characters is the last one, beyond the required number
-    longest = max(length // inner.width, 1) if inner.width else part.least + length
-    most = int(min(part.most, longest))
-    least = min(part.least, most)
+    max_repeats = max(length // inner.width, 1) if inner.width else part.least + length
+    max_count = int(min(part.most, max_repeats))
+    min_count = min(part.least, max_count)
     ways, cost = _count(inner, length)
     if ways <= 1:
-        ways, cost = float(most - least + 1), max(cost, 1.0) * most
-    elif most * math.log2(ways) > 100:  # before the powers overflow
+        ways, cost = float(max_count - min_count + 1), max(cost, 1.0) * max_count
+    elif max_count * math.log2(ways) > 100:  # before the powers overflow
         return math.inf, math.inf
     else:
-        cost *= sum(ways**n for n in range(most))
-        ways = sum(ways**n for n in range(least, most + 1))
+        cost *= sum(ways**n for n in range(max_count))
+        ways = sum(ways**n for n in range(min_count, max_count + 1))
     return (1.0 if part.possessive else ways), cost
 
 
@@ -170,22 +170,22 @@ class _Scanner:
 
     def quantified(self, part: Part) -> Part:
         """Reads the quantifier after a part, if there is one."""
-        least, most = 0, math.inf
-        mark = self.take("*", "+", "?")
-        if not mark:
+        min_count, max_count = 0, math.inf
+        quantifier = self.take("*", "+", "?")
+        if not quantifier:
             # other braces are characters: "{}", "{a}"
             match = None if self.pattern.startswith("{}", self.at) else self.match(_QUANTIFIER)
             if match is None:
                 return part
-            least = int(match["least"] or 0)
-            most = least if match["comma"] is None else int(match["most"] or 0) or math.inf
+            min_count = int(match["least"] or 0)
+            max_count = min_count if match["comma"] is None else int(match["most"] or 0) or math.inf
             if match["most"] and not int(match["most"]):
-                most = 0
-        elif mark != "*":
-            least, most = (1, math.inf) if mark == "+" else (0, 1)
+                max_count = 0
+        elif quantifier != "*":
+            min_count, max_count = (1, math.inf) if quantifier == "+" else (0, 1)
         possessive = self.take("?", "+") == "+"
-        width = least * part.width
-        return Part("repeat", "", (part,), least, most, possessive, width)
+        width = min_count * part.width
+        return Part("repeat", "", (part,), min_count, max_count, possessive, width)
 
     def atom(self) -> Part | None:
         """Reads a part without its quantifier; None for a comment or flags."""
@@ -288,17 +288,17 @@ def _listed(part: Part) -> tuple[Part, ...]:
 def _branch(sequences: list[Part]) -> Part:
     """Joins alternatives as `re` does: the common start once, then characters as one class."""
     lists = [list(_listed(part)) for part in sequences]
-    common: list[Part] = []
+    prefix: list[Part] = []
     while all(lists) and all(_joins_start(parts[0], lists[0][0]) for parts in lists):
-        common.append(lists[0][0])
+        prefix.append(lists[0][0])
         lists = [parts[1:] for parts in lists]
     if all(len(parts) == 1 and _joins_class(parts[0]) for parts in lists):
-        rest = _character(f"any of {' '.join(parts[0].text for parts in lists)}")
+        remainder = _character(f"any of {' '.join(parts[0].text for parts in lists)}")
     else:
         alternatives = tuple(_sequence(parts) for parts in lists)
         width = min(part.width for part in alternatives)
-        rest = Part("branch", "", alternatives, width=width)
-    return _sequence([*common, rest])
+        remainder = Part("branch", "", alternatives, width=width)
+    return _sequence([*prefix, remainder])
 
 
 def _joins_start(part: Part, other: Part) -> bool:

@@ -167,8 +167,8 @@ def _odd_integers(bits: Any, xp: Any) -> Any:
 
     Odd integers exclude 0 and both ends, so the inverse error function stays finite.
     """
-    top = (bits >> np.uint32(32 - _HALF)).astype(xp.int32)
-    return (top * 2 + (1 - (1 << _HALF))).astype(xp.float32)
+    high_bits = (bits >> np.uint32(32 - _HALF)).astype(xp.int32)
+    return (high_bits * 2 + (1 - (1 << _HALF))).astype(xp.float32)
 
 
 def uniform(
@@ -194,8 +194,8 @@ def uniform(
         bits = jax.random.bits(key, tuple(shape), "uint32")
         return (_odd_integers(bits, jnp) * scale).astype(dtype)
     out = np.empty(math.prod(shape), np.float32)
-    for place, bits in _host_pieces(words, out.size):
-        np.multiply(_odd_integers(bits, np), scale, out=out[place])
+    for piece, bits in _host_pieces(words, out.size):
+        np.multiply(_odd_integers(bits, np), scale, out=out[piece])
     return jax.device_put(out.reshape(shape).astype(jnp.dtype(dtype)))
 
 
@@ -221,15 +221,15 @@ def _piece(transform: Any, bits: jax.Array) -> jax.Array:
 def _drawn(key: jax.Array, shape: tuple[int, ...], transform: Any, dtype: Any) -> jax.Array:
     words = _host_key(key)
     if words is None:
-        drawn = transform(jax.random.bits(key, tuple(shape), "uint32"))
+        samples = transform(jax.random.bits(key, tuple(shape), "uint32"))
         # without the barrier XLA merges factors of the transform with the caller's: other rounding
-        return jax.lax.optimization_barrier(drawn).astype(dtype)
+        return jax.lax.optimization_barrier(samples).astype(dtype)
     out = np.empty(math.prod(shape), np.float32)
     padded = np.zeros(_PIECE, np.uint32)
-    for place, bits in _host_pieces(words, out.size):
+    for piece, bits in _host_pieces(words, out.size):
         padded[: len(bits)] = bits  # one program for every shape
         with jax.ensure_compile_time_eval():  # concrete under a user's trace too
-            out[place] = np.asarray(_piece(transform, padded))[: len(bits)]
+            out[piece] = np.asarray(_piece(transform, padded))[: len(bits)]
     return jax.device_put(out.reshape(shape).astype(jnp.dtype(dtype)))
 
 

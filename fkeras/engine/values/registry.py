@@ -35,8 +35,8 @@ def named(value: T, *names: str, function: Callable[..., Any] | None = None) -> 
         >>> named(MeanSquaredError, "mse").names
         ('MeanSquaredError', 'mse')
     """
-    own = (value.__name__,) if function is None else (function.__name__, value.__name__)
-    return Row(value, (*own, *names), function)
+    default_names = (value.__name__,) if function is None else (function.__name__, value.__name__)
+    return Row(value, (*default_names, *names), function)
 
 
 def by_name(*tables: Iterable[Row[Any]]) -> Mapping[str, Any]:

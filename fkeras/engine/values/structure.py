@@ -93,8 +93,8 @@ def visits(template: Any) -> list[int]:
     children: Any = template.children
     if template.kind == "dict":
         # by text, since keys of several types do not compare
-        places = sorted(range(len(children)), key=lambda i: str(template.keys[i]))
-        children = [children[i] for i in places]
+        sorted_indices = sorted(range(len(children)), key=lambda i: str(template.keys[i]))
+        children = [children[i] for i in sorted_indices]
     return [index for child in children for index in visits(child)]
 
 
@@ -143,24 +143,24 @@ def match(template: Any, tree: Any) -> list[Any] | None:
         items = list(tree)
     else:
         return None
-    matched: list[Any] = []
+    matched_leaves: list[Any] = []
     for child, item in zip(template.children, items, strict=True):
-        part = match(child, item)
-        if part is None:
+        child_leaves = match(child, item)
+        if child_leaves is None:
             return None
-        matched.extend(part)
-    return matched
+        matched_leaves.extend(child_leaves)
+    return matched_leaves
 
 
 def draw(template: Any, name: Callable[[int], str] = str) -> str:
     """Returns a template as text, for messages: `[b, c]`, `{'left': b}`."""
     if not isinstance(template, Branch):
         return name(template.index) if isinstance(template, Ref) else repr(template)
-    parts = [draw(c, name) for c in template.children]
+    items = [draw(c, name) for c in template.children]
     if template.kind == "dict":
-        pairs = zip(template.keys, parts, strict=True)
+        pairs = zip(template.keys, items, strict=True)
         return "{" + ", ".join(f"{k!r}: {p}" for k, p in pairs) + "}"
-    return ("[{}]" if template.kind == "list" else "({})").format(", ".join(parts))
+    return ("[{}]" if template.kind == "list" else "({})").format(", ".join(items))
 
 
 def any_leaf(tree: Any, test: Callable[[Any], bool]) -> bool:
