@@ -83,10 +83,10 @@ def _mark_inside(
     if path and matches(path, layer):
         return set_trainable(layer, trainable)
     fields = map_children(
-        layer, lambda at, child: _mark_inside(child, at, matches, trainable), path
+        layer, lambda child_path, child: _mark_inside(child, child_path, matches, trainable), path
     )
-    marked = [child for value in fields.values() for _, child in layers_in(value)]
-    if all(old is new for (_, old), new in zip(children(layer), marked, strict=True)):
+    new_children = [child for value in fields.values() for _, child in layers_in(value)]
+    if all(old is new for (_, old), new in zip(children(layer), new_children, strict=True)):
         return layer
     # the fields are passed too, so a frozen layer around a match opens without its other layers
     return layer.replace(**fields, trainable=trainable or layer.trainable)

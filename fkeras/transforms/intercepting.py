@@ -154,7 +154,7 @@ def trace_values(layer: Layer, context: Context, *inputs: Any) -> tuple[TracedCa
         >>> [(c.path, c.number) for c in trace_values(model, fk.Context(), jnp.ones((1, 3)))]
         [('shared', 0), ('shared', 1), ('', 0)]
     """
-    return trace_calls(layer, lambda traced: context.run(traced, *inputs))[0]
+    return trace_calls(layer, lambda intercepted: context.run(intercepted, *inputs))[0]
 
 
 def trace_calls(layer: Layer, compute: Callable[[Any], Any]) -> tuple[tuple[TracedCall, ...], Any]:
@@ -173,18 +173,18 @@ def trace_calls(layer: Layer, compute: Callable[[Any], Any]) -> tuple[tuple[Trac
         ([(2, 3)], (2, 1))
     """
     traced_calls: list[TracedCall] = []
-    tickets, seen = itertools.count(), collections.Counter[str]()
+    call_numbers, call_counts = itertools.count(), collections.Counter[str]()
 
     def around(path: str, layer: Layer, context: Context, inputs: tuple, options: Any) -> Output:
         # before the call: an outer call gets a lower ticket than the calls inside
-        ticket = next(tickets)
+        call_number = next(call_numbers)
         output = context.run(layer, *inputs, **options)
         numbers = jax.tree.leaves((inputs, dict(options), output))
         if not any(isinstance(a, Tracer) for a in numbers):
             traced_calls.append(
-                TracedCall(path, seen[path], ticket, context, inputs, options, output)
+                TracedCall(path, call_counts[path], call_number, context, inputs, options, output)
             )
-            seen[path] += 1
+            call_counts[path] += 1
         return output
 
     # without jit and scan, so that the arrays are concrete
@@ -227,8 +227,8 @@ def trace_gradients(
         (Array([1., 1.], dtype=float32), [Array([[1.]], dtype=float32)])
     """
     skeleton, leaves = skeleton_of(layer), leaves_of(layer)
-    rows = zip(skeleton.names, leaves, skeleton.trainable, strict=True)
-    trained = {name: leaf for name, leaf, flag in rows if flag and is_floating(leaf)}
+    weights = zip(skeleton.names, leaves, skeleton.trainable, strict=True)
+    trained_weights = {name: leaf for name, leaf, flag in weights if flag and is_floating(leaf)}
     zeros = {
         call.ticket: tuple(
             zeros_like(tree) for tree in (call.output.value, (call.inputs, dict(call.options)))
@@ -236,11 +236,11 @@ def trace_gradients(
         for call in calls
     }
 
-    def total(trained: dict, zeros: dict) -> jax.Array:
-        tickets = itertools.count()
+    def total(trained_weights: dict, zeros: dict) -> jax.Array:
+        call_numbers = itertools.count()
 
         def around(_: str, layer: Layer, context: Context, inputs: tuple, options: Any) -> Output:
-            outer, inner = zeros.get(next(tickets), (None, None))
+            outer, inner = zeros.get(next(call_numbers), (None, None))
             if inner is not None:
                 inputs, options = add_floating((inputs, dict(options)), inner)
             out = context.run(layer, *inputs, **options)
@@ -248,11 +248,11 @@ def trace_gradients(
                 return out
             return dataclasses.replace(out, value=add_floating(out.value, outer))
 
-        whole = replace_leaves(layer, trained)
-        return loss(whole, context.run(intercept(whole, around), *inputs))
+        new_layer = replace_leaves(layer, trained_weights)
+        return loss(new_layer, context.run(intercept(new_layer, around), *inputs))
 
     with jax.disable_jit():
-        return jax.grad(total, argnums=(0, 1))(trained, zeros)
+        return jax.grad(total, argnums=(0, 1))(trained_weights, zeros)
 
 
 def is_floating(value: Any) -> bool:

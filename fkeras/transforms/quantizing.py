@@ -109,12 +109,12 @@ def dequantize(model: Layer, pattern: Pattern = "*") -> Any:
 
 def _replaced(
     model: Layer,
-    one: Callable[[str, Layer], Layer | None],
+    replace_layer: Callable[[str, Layer], Layer | None],
     pattern: Pattern,
     paths: list[str],
     config: Any,
 ) -> Any:
-    """Returns the model with the result of `one` for each matching layer and each layer inside.
+    """Returns the model with the result of `replace_layer` for each matching layer and each layer inside.
 
     Args:
         model: a layer or model.
@@ -133,33 +133,33 @@ def _replaced(
     if pattern != "*":
         require_match(model, pattern)
 
-    def attention(path: str, layer: Any, matches: Callable) -> Layer:
+    def replace_attention(path: str, layer: Any, matches: Callable) -> Layer:
         children, configs = {}, dict(layer.quantization or {})
         for name in PROJECTIONS:
-            child, at = getattr(layer, name), f"{path}/{name}" if path else name
-            if (name == "gate_dense" and not layer.use_gate) or not matches(at, child):
+            child, child_path = getattr(layer, name), f"{path}/{name}" if path else name
+            if (name == "gate_dense" and not layer.use_gate) or not matches(child_path, child):
                 continue
             if not layer.built:
                 # projections are made in `build`, so the attention keeps their quantization
-                paths.append(at)
+                paths.append(child_path)
                 configs[name] = config
                 continue
-            children[name] = one(at, child) or child
-            coded = isinstance(children[name], Quantized)
-            configs[name] = children[name].quantization if coded else None
+            children[name] = replace_layer(child_path, child) or child
+            is_quantized = isinstance(children[name], Quantized)
+            configs[name] = children[name].quantization if is_quantized else None
         configs = {name: value for name, value in configs.items() if value is not None}
         return layer.replace(quantization=configs or None, **children)
 
-    def all_of(path: str, layer: Layer) -> Layer | None:
+    def replace_any(path: str, layer: Layer) -> Layer | None:
         if isinstance(layer, ProjectedAttention):
-            return attention(path, layer, lambda *_: True)
-        return one(path, layer)
+            return replace_attention(path, layer, lambda *_: True)
+        return replace_layer(path, layer)
 
-    def chosen(path: str, layer: Layer) -> Layer | None:
+    def replace_matching(path: str, layer: Layer) -> Layer | None:
         if pattern == "*" or (path and matches(path, layer)):
-            return replace_layers(layer, all_of, path)
+            return replace_layers(layer, replace_any, path)
         if isinstance(layer, ProjectedAttention):
-            return attention(path, layer, matches)
+            return replace_attention(path, layer, matches)
         return None
 
-    return replace_layers(model, chosen)
+    return replace_layers(model, replace_matching)

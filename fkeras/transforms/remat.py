@@ -65,9 +65,9 @@ def get_policy(policy: Any) -> Policy | None:
     if policy is None or (callable(policy) and not isinstance(policy, type)):
         return policy
     if not isinstance(policy, str) or policy not in _POLICIES:
-        own = isinstance(policy, str) and hasattr(jax.checkpoint_policies, policy)
-        hint = suggest(policy, _POLICIES) if isinstance(policy, str) and not own else ""
-        name = policy if own else "dots_saveable"
+        is_jax_policy = isinstance(policy, str) and hasattr(jax.checkpoint_policies, policy)
+        hint = suggest(policy, _POLICIES) if isinstance(policy, str) and not is_jax_policy else ""
+        name = policy if is_jax_policy else "dots_saveable"
         raise ValueError(
             f"remat: expected None, {', '.join(map(repr, _POLICIES))} or a policy of JAX, received "
             f"{policy!r}.{hint} Pass JAX's policies as functions: remat=jax.checkpoint_policies.{name}."
@@ -108,12 +108,12 @@ def rematerialized(model: Model, policy: Any) -> Model:
     keep = get_policy(policy)
     if keep is None:
         return model
-    around = functools.partial(_run, keep)
+    run_segments = functools.partial(_run, keep)
     # typed as the model: the wrapper passes all attributes on
-    wrapped: Any = Intercepted(
-        model, around, name=model.name, trainable=model.trainable, dtype=model.dtype
+    intercepted: Any = Intercepted(
+        model, run_segments, name=model.name, trainable=model.trainable, dtype=model.dtype
     )
-    return wrapped
+    return intercepted
 
 
 def compiler_options() -> dict[str, str]:
@@ -144,23 +144,29 @@ def _run(
 
 def _run_segments(keep: Policy, network: Network, context: Context, inputs: tuple) -> Output:
     graph, large = network.graph, _large(network)
-    opened = {graph.calls[number].layer for number in large}
-    layers = {n: rematerialized(v, keep) if n in opened else v for n, v in network.layers.items()}
+    nested_names = {graph.calls[number].layer for number in large}
+    layers = {
+        n: rematerialized(v, keep) if n in nested_names else v for n, v in network.layers.items()
+    }
     network = network.replace(layers=FrozenDict(layers))
-    parts = _segments(network, large)
+    segments = _segments(network, large)
     out = Output(inputs, mask=context.mask)
     updates, losses, metrics = {}, (), {}
-    for index, part in enumerate(parts):
-        last = index == len(parts) - 1
-        piece = network.replace(graph=segment(graph, part, first=index == 0, last=last))
+    for index, numbers in enumerate(segments):
+        last = index == len(segments) - 1
+        segment_network = network.replace(
+            graph=segment(graph, numbers, first=index == 0, last=last)
+        )
 
-        def compute(state: Any, mask: Any, *arrays: Any, piece: Network = piece) -> Output:
+        def compute(
+            state: Any, mask: Any, *arrays: Any, segment_network: Network = segment_network
+        ) -> Output:
             # the segments share the key and the mode of the context, not its state
-            own = copy.copy(context)
-            own.state, own.mask = state, mask
-            return piece.forward(own, *arrays)
+            segment_context = copy.copy(context)
+            segment_context.state, segment_context.mask = state, mask
+            return segment_network.forward(segment_context, *arrays)
 
-        if not last and not large.intersection(part):
+        if not last and not large.intersection(numbers):
             # the backward pass starts in the last segment: recomputing it would save nothing
             compute = jax.checkpoint(compute, policy=keep)
         # a layer called in two segments continues with its new state
@@ -186,11 +192,11 @@ def _held(network: Any, number: int) -> int:
 
 def _large(network: Network) -> frozenset[int]:
     """Returns the calls of a nested network with more than half of all numbers."""
-    held = [_held(network, number) for number in range(len(network.graph.calls))]
+    sizes = [_held(network, number) for number in range(len(network.graph.calls))]
     return frozenset(
         number
         for number, call in enumerate(network.graph.calls)
-        if isinstance(network.layers[call.layer], Network) and held[number] > sum(held) / 2
+        if isinstance(network.layers[call.layer], Network) and sizes[number] > sum(sizes) / 2
     )
 
 
@@ -205,28 +211,30 @@ def _segments(network: Network, large: frozenset[int]) -> list[list[int]]:
     """
     graph = network.graph
     numbers = graph.run_order
-    held = {number: 0 if number in large else _held(network, number) for number in numbers}
+    sizes = {number: 0 if number in large else _held(network, number) for number in numbers}
     specs, inputs = graph.specs, set(graph.input_slots)
     crossing_sizes = {
-        number: _size(specs[s] for s in crossing(graph, place) if s not in inputs)
-        for place, number in enumerate(numbers)
+        number: _size(specs[s] for s in crossing(graph, position) if s not in inputs)
+        for position, number in enumerate(numbers)
     }
 
     def cut(limit: float) -> list[list[int]]:
-        parts, total = [], 0
+        segments, total = [], 0
         for number in numbers:
-            alone = number in large or (parts and parts[-1][-1] in large)
-            total += held[number]
-            if not parts or alone or total > limit:
-                parts.append([])
-                total = held[number]
-            parts[-1].append(number)
-        return parts
+            starts_segment = number in large or (segments and segments[-1][-1] in large)
+            total += sizes[number]
+            if not segments or starts_segment or total > limit:
+                segments.append([])
+                total = sizes[number]
+            segments[-1].append(number)
+        return segments
 
-    def cost(parts: list[list[int]]) -> int:
-        between = sum(crossing_sizes[part[0]] for part in parts[1:])
-        return between + max(sum(held[n] for n in part) for part in parts)
+    def cost(segments: list[list[int]]) -> int:
+        crossing_size = sum(crossing_sizes[segment_numbers[0]] for segment_numbers in segments[1:])
+        return crossing_size + max(
+            sum(sizes[n] for n in segment_numbers) for segment_numbers in segments
+        )
 
-    choices = [cut(sum(held.values()) / count) for count in range(1, len(numbers) + 1)]
+    choices = [cut(sum(sizes.values()) / count) for count in range(1, len(numbers) + 1)]
     # among equal costs prefer shorter segments: a call stores more than its outputs
     return min(reversed(choices), key=cost)

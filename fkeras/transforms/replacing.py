@@ -27,9 +27,9 @@ def require_match(model: Layer, pattern: Pattern) -> None:
     matches = matcher(pattern)
     paths = [path for path, layer in sublayers(model) if path]
     if not any(matches(path, layer) for path, layer in sublayers(model) if path):
-        shown = pattern if isinstance(pattern, str) else str(pattern)
+        pattern_text = pattern if isinstance(pattern, str) else str(pattern)
         raise ValueError(
-            f"{model.where}: no layer matches {shown!r}.{suggest(shown.strip('*'), paths)} Its "
+            f"{model.where}: no layer matches {pattern_text!r}.{suggest(pattern_text.strip('*'), paths)} Its "
             f"layers are: {', '.join(paths[:12])}{', ...' if len(paths) > 12 else ''}."
         )
 

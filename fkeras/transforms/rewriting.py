@@ -154,7 +154,7 @@ def split_host(model: Network) -> tuple[Model, Model]:
     return host, device.replace(trainable=model.trainable)
 
 
-def _rerecord(model: Network, layers: Mapping[str, Layer], opened: tuple) -> Model:
+def _rerecord(model: Network, layers: Mapping[str, Layer], inlined: tuple) -> Model:
     graph = model.graph
     if graph is None:
         raise FKerasError(
@@ -164,14 +164,14 @@ def _rerecord(model: Network, layers: Mapping[str, Layer], opened: tuple) -> Mod
         )
     tensors = [symbolic(cast(InputLayer, layers[name])) for name in graph.input_names]
     slots = new_slots(graph, tensors)
-    outputs = _replay(graph, layers, slots, dict(opened), None)
+    outputs = _replay(graph, layers, slots, dict(inlined), None)
     inputs = structure.fill(graph.inputs, slots)
     # replace keeps the marks of the layers inside
     return Model(inputs, outputs, name=model.name).replace(trainable=model.trainable)
 
 
 def _replay(
-    graph: Graph, layers: Mapping[str, Layer], slots: list, opened: Mapping, training: bool | None
+    graph: Graph, layers: Mapping[str, Layer], slots: list, inlined: Mapping, training: bool | None
 ) -> Any:
     """Records the calls of a graph again, on the tensors in `slots`, and returns the outputs.
 
@@ -186,16 +186,16 @@ def _replay(
     def record_again(_: int, call: Call) -> Any:
         layer = layers[call.layer]
         args, options = fill_tensors(call.args, slots), fill_tensors(call.options, slots)
-        pinned = training if call.training is None else call.training
-        if call.layer not in opened:
-            return record(layer, args, options, pinned, call.mask_rule)
+        call_training = training if call.training is None else call.training
+        if call.layer not in inlined:
+            return record(layer, args, options, call_training, call.mask_rule)
         if options:
             raise FKerasError(
                 f"{layer.where}: is called with {', '.join(options)}, which its layers would "
                 "not receive. Keep the network nested.",
                 layer=layer.where,
             )
-        return _open_call(layer, opened[call.layer], args, pinned)
+        return _open_call(layer, inlined[call.layer], args, call_training)
 
     return run_calls(graph, slots, record_again)
 
