@@ -37,9 +37,9 @@ class RandomUniform(Initializer):
 
     def __call__(self, key: jax.Array, shape: Sequence[int], dtype: Any = "float32") -> jax.Array:
         # `uniform` draws symmetric samples
-        middle, half = (self.maxval + self.minval) / 2, (self.maxval - self.minval) / 2
-        drawn = uniform(own_key(key, self.seed), tuple(shape), half, dtype)
-        return drawn if middle == 0 else drawn + jnp.asarray(middle, drawn.dtype)
+        center, half_width = (self.maxval + self.minval) / 2, (self.maxval - self.minval) / 2
+        samples = uniform(own_key(key, self.seed), tuple(shape), half_width, dtype)
+        return samples if center == 0 else samples + jnp.asarray(center, samples.dtype)
 
 
 class RandomNormal(Initializer):
@@ -84,8 +84,8 @@ class TruncatedNormal(Initializer):
     seed: OptionalInteger = option(default=None, convert=integer(optional=True))
 
     def __call__(self, key: jax.Array, shape: Sequence[int], dtype: Any = "float32") -> jax.Array:
-        drawn = truncated_normal(own_key(key, self.seed), tuple(shape))
-        return moved(drawn, self.stddev, self.mean, dtype)
+        samples = truncated_normal(own_key(key, self.seed), tuple(shape))
+        return moved(samples, self.stddev, self.mean, dtype)
 
 
 INITIALIZERS = (

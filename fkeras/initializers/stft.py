@@ -49,26 +49,26 @@ def window_values(name: str, length: int, periodic: bool = False) -> np.ndarray:
         [0.0, 0.5, 1.0, 0.5, 0.0]
     """
     if name not in _COSINES and name not in _OTHERS:
-        known = (*_COSINES, *_OTHERS)
+        known_names = (*_COSINES, *_OTHERS)
         raise ValueError(
-            f"There is no window {name!r}.{suggest(name, known)} Known: "
-            f"{', '.join(sorted(known))}; or pass the numbers of the window."
+            f"There is no window {name!r}.{suggest(name, known_names)} Known: "
+            f"{', '.join(sorted(known_names))}; or pass the numbers of the window."
         )
     if length <= 1:  # the formulas below divide by length - 1
         return np.ones(length)
     # a periodic window is a symmetric window of one more point without the last point
     points = length + 1 if periodic else length
-    place = np.arange(points)
+    positions = np.arange(points)
     if name in _COSINES:
-        turns = 2.0 * math.pi * place / (points - 1)
-        signed = ((-1) ** k * a * np.cos(k * turns) for k, a in enumerate(_COSINES[name]))
-        values = sum(signed)
+        angles = 2.0 * math.pi * positions / (points - 1)
+        cosine_terms = ((-1) ** k * a * np.cos(k * angles) for k, a in enumerate(_COSINES[name]))
+        values = sum(cosine_terms)
     elif name == "bartlett":
-        values = 1.0 - np.abs(2.0 * place / (points - 1) - 1.0)
+        values = 1.0 - np.abs(2.0 * positions / (points - 1) - 1.0)
     elif name == "triang":
-        values = 1.0 - np.abs(2.0 * place - (points - 1)) / (points + points % 2)
+        values = 1.0 - np.abs(2.0 * positions - (points - 1)) / (points + points % 2)
     elif name == "cosine":
-        values = np.sin(math.pi / points * (place + 0.5))
+        values = np.sin(math.pi / points * (positions + 0.5))
     else:
         x = np.abs(np.linspace(-1.0, 1.0, points))
         values = (1.0 - x) * np.cos(math.pi * x) + np.sin(math.pi * x) / math.pi
@@ -124,13 +124,13 @@ class STFT(Initializer):
             )
         frame, _, frequencies = shape
         # NumPy computes in float64: float32 angles of long frames would be inaccurate
-        turns = np.arange(frame)[:, None] * (np.arange(frequencies) / max(2 * frequencies - 2, 1))
-        angle = -2.0 * math.pi * turns
+        cycles = np.arange(frame)[:, None] * (np.arange(frequencies) / max(2 * frequencies - 2, 1))
+        angle = -2.0 * math.pi * cycles
         kernel = np.cos(angle) if self.side == "real" else np.sin(angle)
         if self.window is not None:
             kernel = kernel * self._weights(frame)[:, None]
-        spread = np.broadcast_to(kernel[:, None, :], tuple(shape))
-        return jax.device_put(spread.astype(jnp.dtype(dtype)))
+        broadcast = np.broadcast_to(kernel[:, None, :], tuple(shape))
+        return jax.device_put(broadcast.astype(jnp.dtype(dtype)))
 
     def _weights(self, frame: int) -> np.ndarray:
         """Returns the window's values after scaling."""
