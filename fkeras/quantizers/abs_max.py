@@ -32,8 +32,8 @@ _some_axes = axes(optional=True, hint="None leaves it to the layer.")
 
 
 def _axes(value: Any) -> tuple[int, ...] | None:
-    found = _some_axes(value)
-    return (found,) if isinstance(found, int) else found
+    channel_axes = _some_axes(value)
+    return (channel_axes,) if isinstance(channel_axes, int) else channel_axes
 
 
 _int8 = choice("int8", hint="Codes of 4 bits are int8 too: set value_range=(-8, 7).")

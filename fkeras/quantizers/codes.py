@@ -51,8 +51,8 @@ def abs_max_quantize(
     """
     xp, x = _of(x)
     low, high = value_range
-    most = xp.max(xp.abs(x), axis=axis, keepdims=True)
-    scale = (high / (most + xp.asarray(epsilon, x.dtype))).astype(x.dtype)
+    max_abs = xp.max(xp.abs(x), axis=axis, keepdims=True)
+    scale = (high / (max_abs + xp.asarray(epsilon, x.dtype))).astype(x.dtype)
     return xp.clip(xp.round(x * scale), low, high).astype(dtype), scale
 
 
@@ -95,10 +95,10 @@ def abs_max_quantize_grouped_with_zero_point(
     # padding with 0 does not change the range of a group, which includes 0
     padded = xp.pad(x, ((0, groups * block_size - rows), (0, 0)))
     blocks = xp.reshape(padded, (groups, block_size, columns))
-    least = xp.minimum(xp.min(blocks, axis=1, keepdims=True), 0)
-    most = xp.maximum(xp.max(blocks, axis=1, keepdims=True), 0)
-    scale = ((most - least + xp.asarray(epsilon, x.dtype)) / (high - low)).astype(x.dtype)
-    zero = xp.clip(xp.round(-least / scale) + low, low, high)
+    minimum = xp.minimum(xp.min(blocks, axis=1, keepdims=True), 0)
+    maximum = xp.maximum(xp.max(blocks, axis=1, keepdims=True), 0)
+    scale = ((maximum - minimum + xp.asarray(epsilon, x.dtype)) / (high - low)).astype(x.dtype)
+    zero = xp.clip(xp.round(-minimum / scale) + low, low, high)
     codes = xp.clip(xp.round(blocks / scale) + zero, low, high).astype(dtype)
     codes = xp.reshape(codes, (groups * block_size, columns))[:rows]
     return codes, xp.squeeze(scale, axis=1), xp.squeeze(zero, axis=1).astype("int8")

@@ -143,11 +143,11 @@ class Int4QuantizationConfig(QuantizationConfig):
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        given = self.weight_quantizer or self.activation_quantizer
-        if self.block_size is not None and given is not None:
+        quantizer = self.weight_quantizer or self.activation_quantizer
+        if self.block_size is not None and quantizer is not None:
             raise ValueError(
                 f"Int4QuantizationConfig: expected no quantizers beside block_size="
-                f"{self.block_size}, received {given!r}. Set block_size=None, or leave them out."
+                f"{self.block_size}, received {quantizer!r}. Set block_size=None, or leave them out."
             )
         if self.weight_quantizer is not None and self.weight_quantizer.value_range != (-8, 7):
             raise ValueError(
@@ -208,9 +208,9 @@ class _Calibrated(QuantizationConfig):
 
     @classmethod
     def from_config(cls, config: Mapping[str, Any], custom_objects: Any = None) -> Self:
-        gone = ("dataset", "tokenizer", "quantization_layer_structure")
-        kept = {key: value for key, value in config.items() if key not in gone}
-        return super().from_config(kept, custom_objects)
+        ignored_keys = ("dataset", "tokenizer", "quantization_layer_structure")
+        options = {key: value for key, value in config.items() if key not in ignored_keys}
+        return super().from_config(options, custom_objects)
 
 
 class GPTQConfig(_Calibrated):
@@ -300,11 +300,11 @@ def policy_config(policy: Mapping[str, Any]) -> QuantizationConfig:
     """
     mode = policy.get("mode")
     # older files write "int4" without a block size, for weights without blocks
-    found = get("int4/-1" if mode == "int4" else mode)
+    quantization_config = get("int4/-1" if mode == "int4" else mode)
     length = policy.get("amax_history_length")
-    if isinstance(found, Float8QuantizationConfig) and length is not None:
+    if isinstance(quantization_config, Float8QuantizationConfig) and length is not None:
         return Float8QuantizationConfig(length)
-    return found
+    return quantization_config
 
 
 def get(value: Any) -> QuantizationConfig:

@@ -36,8 +36,10 @@ def quantize_and_dequantize(x: jax.Array, scale: jax.Array, quantized_dtype: str
         Array([3.125e-01, 4.480e+02], dtype=float32)
     """
     # clipped before the cast: float8_e4m3fn has no inf, and the cast of larger numbers is NaN
-    scale, most = scale.astype(x.dtype), _greatest(quantized_dtype)
-    return jnp.clip(x / scale, -most, most).astype(quantized_dtype).astype(x.dtype) * scale
+    scale, max_value = scale.astype(x.dtype), _greatest(quantized_dtype)
+    return (
+        jnp.clip(x / scale, -max_value, max_value).astype(quantized_dtype).astype(x.dtype) * scale
+    )
 
 
 def compute_float8_scale(
@@ -98,12 +100,12 @@ def round_values(x: jax.Array, scale: jax.Array, history: jax.Array, moves: bool
 
 
 def _round_values(x: jax.Array, scale: jax.Array, history: jax.Array, moves: bool) -> tuple:
-    kept = _moved(x, scale, history, VALUES) if moves else (scale, history)
-    return round_values(x, scale, history, moves), kept
+    statistics = _moved(x, scale, history, VALUES) if moves else (scale, history)
+    return round_values(x, scale, history, moves), statistics
 
 
-def _pass_gradients(moves: bool, kept: tuple, gradient: jax.Array) -> tuple:
-    return gradient, *kept
+def _pass_gradients(moves: bool, statistics: tuple, gradient: jax.Array) -> tuple:
+    return gradient, *statistics
 
 
 round_values.defvjp(_round_values, _pass_gradients)
@@ -119,10 +121,10 @@ def _keep(y: jax.Array, scale: jax.Array, history: jax.Array) -> tuple:
     return y, (scale, history)
 
 
-def _rounded(kept: tuple, gradient: jax.Array) -> tuple:
-    scale, history = kept
-    moved = _moved(gradient, scale, history, GRADIENTS)
-    return quantize_and_dequantize(gradient, scale, GRADIENTS), *moved
+def _rounded(statistics: tuple, gradient: jax.Array) -> tuple:
+    scale, history = statistics
+    new_statistics = _moved(gradient, scale, history, GRADIENTS)
+    return quantize_and_dequantize(gradient, scale, GRADIENTS), *new_statistics
 
 
 round_gradients.defvjp(_keep, _rounded)
