@@ -69,10 +69,10 @@ def sparsemax(x: jax.Array, axis: int = -1) -> jax.Array:
     ranks = jnp.arange(1, rows.shape[-1] + 1, dtype=rows.dtype)
     ranks = jnp.reshape(ranks, (1,) * (rows.ndim - 1) + (-1,))
     # the support: the sorted entries above the threshold of Martins and Astudillo
-    inside = 1 + ranks * ordered > sums
-    count = jnp.sum(inside, axis=-1, keepdims=True)
-    cut = jnp.take_along_axis(sums, count - 1, axis=-1) - 1
-    return jnp.moveaxis(jnp.maximum(rows - cut / count.astype(rows.dtype), 0), -1, axis)
+    in_support = 1 + ranks * ordered > sums
+    count = jnp.sum(in_support, axis=-1, keepdims=True)
+    threshold_sum = jnp.take_along_axis(sums, count - 1, axis=-1) - 1
+    return jnp.moveaxis(jnp.maximum(rows - threshold_sum / count.astype(rows.dtype), 0), -1, axis)
 
 
 def _above_lowest(x: jax.Array) -> jax.Array:
