@@ -148,8 +148,8 @@ class MinMaxNorm(Constraint):
 
     def __call__(self, w: jax.Array) -> jax.Array:
         norms = _norm(w, self.axis)
-        bounded = jnp.clip(norms, self.min_value, self.max_value)
-        return w * ((self.rate * bounded + (1 - self.rate) * norms) / (_EPSILON + norms))
+        clipped_norms = jnp.clip(norms, self.min_value, self.max_value)
+        return w * ((self.rate * clipped_norms + (1 - self.rate) * norms) / (_EPSILON + norms))
 
 
 # Keras's aliases

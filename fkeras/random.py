@@ -56,8 +56,8 @@ def key_of(name: str, seed: Seed) -> jax.Array:
     # Python's bool is an int, and seed=True is always a mistake
     if isinstance(seed, int | np.integer) and not isinstance(seed, bool) and 0 <= seed < 2**32:
         # Keras's key data for an integer seed; jax.random.key(seed) has the words in reverse order
-        words: Any = np.array([seed, 0], "uint32")
-        return jax.random.wrap_key_data(words, impl="threefry2x32")
+        key_data: Any = np.array([seed, 0], "uint32")
+        return jax.random.wrap_key_data(key_data, impl="threefry2x32")
     # typed keys only: a legacy key is an array of uint32 like any other
     if isinstance(seed, jax.Array) and jnp.issubdtype(seed.dtype, jax.dtypes.prng_key):
         return seed
@@ -213,8 +213,8 @@ def categorical(
     shape = (logits.shape[0], num_samples)
     key = key_of("random.categorical", seed)
     # the new last axis broadcasts, for several independent draws from each row
-    drawn = jax.random.categorical(key, logits[..., None], axis=1, shape=shape)
-    return drawn.astype(dtype or "int32")
+    samples = jax.random.categorical(key, logits[..., None], axis=1, shape=shape)
+    return samples.astype(dtype or "int32")
 
 
 def dropout(
