@@ -213,8 +213,8 @@ def sizes(count: int, *, minimum: int = 1, optional: bool = False, hint: str = "
         result = _parse_items(item, value)
         return result if result is not REJECTED and len(result) == count else REJECTED
 
-    tuple_words = f"a tuple of {count}" if count > 1 else "a tuple of one"
-    expected = f"an integer of {minimum} or more, or {tuple_words}"
+    several = f"a tuple of {count}" if count > 1 else "a tuple of one"
+    expected = f"an integer of {minimum} or more, or {several}"
     hint = hint or f"Give {minimum + 1}, or {(minimum + 1,) * count}."
     return Rule("integers", expected, parse, optional=optional, limits=(minimum, count), hint=hint)
 
