@@ -114,11 +114,11 @@ def _replaced(
     paths: list[str],
     config: Any,
 ) -> Any:
-    """Returns the model with the result of `replace_layer` for each matching layer and each layer inside.
+    """Returns the model with `replace_layer` applied to matching layers and the layers inside them.
 
     Args:
         model: a layer or model.
-        one: returns the new layer, or None to visit the layers inside.
+        replace_layer: returns the new layer, or None to visit the layers inside.
         pattern: selects layers.
         paths: receives the paths of projections that are quantized when their attention is built.
         config: the quantization of these projections.

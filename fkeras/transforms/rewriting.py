@@ -179,7 +179,7 @@ def _replay(
         graph: a closed graph.
         layers: the layers to call, by their names in the graph.
         slots: a table with a tensor for each input.
-        opened: the layers of nested networks whose calls join this graph, by network.
+        inlined: the layers of nested networks whose calls join this graph, by network.
         training: the pin of the outer call, for calls without a pin.
     """
 
