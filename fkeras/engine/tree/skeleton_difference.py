@@ -78,20 +78,20 @@ def _children(skeleton: Any) -> Iterator[tuple[str, Any]]:
         yield from layers_in(tree, "" if field == skeleton.transparent_field else field)
 
 
-def _in_graphs(graph: Any, other_graph: Any, where: str) -> str | None:
-    if graph == other_graph:
+def _in_graphs(first: Any, second: Any, where: str) -> str | None:
+    if first == second:
         return None
-    if graph is None or other_graph is None:
-        return f"{where}{'no graph yet' if graph is None else 'a graph'}"
-    if len(graph.calls) != len(other_graph.calls):
-        return f"{where}a graph of {len(graph.calls)} calls"
-    for number, (call, other_call) in enumerate(zip(graph.calls, other_graph.calls, strict=True)):
+    if first is None or second is None:
+        return f"{where}{'no graph yet' if first is None else 'a graph'}"
+    if len(first.calls) != len(second.calls):
+        return f"{where}a graph of {len(first.calls)} calls"
+    for number, (call, other_call) in enumerate(zip(first.calls, second.calls, strict=True)):
         for name in _CALL_FIELDS:
             value = getattr(call, name)
             if value != getattr(other_call, name):
                 text = ", ".join(map(str, value)) if name == "outputs" else _short(value)
                 return f"{where}call {number}, of {call.layer!r}, with {name} {text}"
-    return f"{where}a graph with inputs {_short(graph.inputs)} and outputs {_short(graph.outputs)}"
+    return f"{where}a graph with inputs {_short(first.inputs)} and outputs {_short(first.outputs)}"
 
 
 def _short(value: Any) -> str:
